@@ -1,0 +1,6 @@
+// Silences console.*: libsignal prints whole sessions with private keys. Must be the first import of the program.
+const nothing = (): void => undefined
+
+for (const method of ['log', 'info', 'warn', 'error', 'debug', 'trace', 'dir', 'table'] as const) console[method] = nothing
+
+export {}

@@ -1,0 +1,2 @@
+// Stands for an optional package that is deliberately not installed; Baileys does without it.
+export {}
