@@ -1,0 +1,33 @@
+"""Phone numbers as WhatsApp writes them: the country code and the number, digits only."""
+
+import re
+
+SHORTEST = 8
+LONGEST = 15
+_ORNAMENT = re.compile(r"[\s\-.()\u00a0\u2010-\u2015\u200e\u200f\u202a-\u202e\u2066-\u2069]+")
+_DIGITS = re.compile(r"[0-9]+")
+
+
+class BadPhone(ValueError):  # noqa: N818 - named for what it is
+    """The text is no phone number; the message says what a caller should write instead."""
+
+    code = "BAD_PHONE"
+
+
+def parse(text: str) -> str:
+    """Give the digits of `text`; a leading plus, spaces, dashes, dots and parentheses are dropped."""
+    digits = _ORNAMENT.sub("", text).removeprefix("+")
+    if not digits:
+        raise BadPhone("A phone number is missing. Write the country code and the number, such as 972501234567.")
+    if not _DIGITS.fullmatch(digits):
+        raise BadPhone("A phone number has digits only. Write the country code and the number, such as 972501234567.")
+    if not SHORTEST <= len(digits) <= LONGEST:
+        raise BadPhone(
+            f"A phone number has {SHORTEST} to {LONGEST} digits with its country code; this one has {len(digits)}."
+        )
+    return digits
+
+
+def last_four(phone: str) -> str:
+    """Give what a log may show of a phone: its last four digits."""
+    return phone[-4:]

@@ -1,0 +1,237 @@
+"""The life of a session: one total table, state by event, that support can read and answer from."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from enum import StrEnum
+from types import MappingProxyType
+
+from wa_orchestrator.domain.reasons import SENTENCES, Reason, sentence
+
+__all__ = [
+    "CAN_SEND",
+    "HAS_CODE",
+    "IGNORED",
+    "ILLEGAL",
+    "NEEDS_PERSON",
+    "NEEDS_PERSON_BECAUSE",
+    "RESUMES_BY_ITSELF",
+    "SENTENCES",
+    "TRANSITIONS",
+    "WANTS_WORKER",
+    "Event",
+    "Ignored",
+    "IllegalTransition",
+    "Moved",
+    "Reason",
+    "State",
+    "advance",
+    "needs_person",
+    "sentence",
+]
+
+
+class State(StrEnum):
+    """Where a session is. `Reason` says why; its sentence says what a person can do."""
+
+    PENDING = "pending"
+    """Created; its worker is starting or waiting for its turn, a proxy or a code. Wait, or read the reason."""
+    QR_READY = "qr_ready"
+    """A QR or a pairing code waits. Scan or enter it on the phone."""
+    CONNECTED = "connected"
+    """Linked and online, by evidence. Nothing to do."""
+    DISCONNECTED = "disconnected"
+    """Has credentials but no connection, and is on its way back by itself. Add a proxy if it waits for one."""
+    FAILED = "failed"
+    """Gave up. A person is needed; the reason says for what."""
+    STOPPED = "stopped"
+    """Stopped by the operator, or for a backup or a restore. Press Start if it was the operator."""
+
+
+class Event(StrEnum):
+    """What happened to a session: told by its worker, found by the server, or asked by the operator."""
+
+    # Told by the worker. Such events repeat and overtake one another.
+    QR_SHOWN = "QR_SHOWN"
+    CODE_SHOWN = "CODE_SHOWN"
+    CONNECTED = "CONNECTED"
+    CONNECTION_LOST = "CONNECTION_LOST"
+    LOGGED_OUT = "LOGGED_OUT"
+    REPLACED = "REPLACED"
+    BANNED = "BANNED"
+    TEMPORARILY_BANNED = "TEMPORARILY_BANNED"
+    PASSKEY_DEMANDED = "PASSKEY_DEMANDED"
+    CLIENT_REFUSED = "CLIENT_REFUSED"
+    AUTH_BROKEN = "AUTH_BROKEN"
+    QR_RAN_OUT = "QR_RAN_OUT"
+    # Found by the server.
+    WORKER_STARTED = "WORKER_STARTED"
+    PROXY_STRUCK = "PROXY_STRUCK"
+    PROXY_LOST = "PROXY_LOST"
+    NO_CAPACITY = "NO_CAPACITY"
+    FAILED_OVER = "FAILED_OVER"
+    STICKY_PROXY_FOUND = "STICKY_PROXY_FOUND"
+    GONE_SILENT = "GONE_SILENT"
+    WORKER_DIED = "WORKER_DIED"
+    RESTARTED_TOO_OFTEN = "RESTARTED_TOO_OFTEN"
+    # Asked by the operator or by the server's own routine.
+    START_ASKED = "START_ASKED"
+    RESTART_ASKED = "RESTART_ASKED"
+    STOP_ASKED = "STOP_ASKED"
+    BACKUP_BEGAN = "BACKUP_BEGAN"
+    RESTORE_BEGAN = "RESTORE_BEGAN"
+
+
+@dataclass(frozen=True, slots=True)
+class Moved:
+    """The session is in `state` now, because of `reason`; `None` means that nothing needs saying."""
+
+    state: State
+    reason: Reason | None
+
+
+@dataclass(frozen=True, slots=True)
+class Ignored:
+    """The event does happen in this state, because events repeat and overtake one another, and changes nothing."""
+
+
+class IllegalTransition(Exception):  # noqa: N818 - named for what it is
+    """The event cannot happen in this state: the server has contradicted itself."""
+
+    def __init__(self, state: State, event: Event) -> None:
+        super().__init__(f"a session that is {state} cannot have {event}")
+        self.state = state
+        self.event = event
+
+
+_E, _R = Event, Reason
+
+
+def _pend(reason: Reason) -> Moved:
+    return Moved(State.PENDING, reason)
+
+
+def _drop(reason: Reason) -> Moved:
+    return Moved(State.DISCONNECTED, reason)
+
+
+def _fail(reason: Reason) -> Moved:
+    return Moved(State.FAILED, reason)
+
+
+def _stop(reason: Reason) -> Moved:
+    return Moved(State.STOPPED, reason)
+
+
+_ = Ignored()
+#: The pair that only a contradiction of the server itself could bring about.
+_X = None
+_QR = Moved(State.QR_READY, Reason.SCAN_THE_CODE)
+_CODE = Moved(State.QR_READY, Reason.ENTER_THE_CODE)
+_ON = Moved(State.CONNECTED, None)
+
+_Cell = Moved | Ignored | None
+_Row = tuple[_Cell, _Cell, _Cell, _Cell, _Cell, _Cell]
+
+
+def _down(reason: Reason, *, failed: _Cell = _, stopped: _Cell = _) -> _Row:
+    """Make the row of an event that takes the connection away for now: linked sessions drop, others go on waiting."""
+    return (_pend(reason), _pend(reason), _drop(reason), _drop(reason), failed, stopped)
+
+
+def _alike(move: Moved, *, failed: _Cell = _, stopped: _Cell = _) -> _Row:
+    """Make the row of an event that means the same in every state that wants a worker."""
+    return (move, move, move, move, failed, stopped)
+
+
+def _give_up(reason: Reason, *, failed: _Cell = _, stopped: _Cell = _) -> _Row:
+    """Make the row of an event after which a person is needed."""
+    return _alike(_fail(reason), failed=failed, stopped=stopped)
+
+
+def _stop_all(reason: Reason) -> _Row:
+    """Make the row of an event that stops a session wherever it is."""
+    return _alike(_stop(reason), failed=_stop(reason), stopped=_stop(reason))
+
+
+# A column per state: pending, qr_ready, connected, disconnected, failed, stopped.
+# `_` changes nothing on purpose; `_X` is illegal. There is no fourth kind.
+_TABLE: Mapping[Event, _Row] = {
+    # The code renews itself about every 20 s. A stopped or failed session's worker may still shout for a moment.
+    _E.QR_SHOWN: (_QR, _QR, _, _QR, _, _),
+    _E.CODE_SHOWN: (_CODE, _CODE, _, _CODE, _, _),
+    # Evidence beats memory: also what had been given up is connected if its worker says so. Only a stop stands.
+    _E.CONNECTED: (_ON, _ON, _, _ON, _ON, _),
+    # The worker reconnects by itself. Before the link there is nothing to lose: 515 follows every scan.
+    _E.CONNECTION_LOST: (_, _, _drop(_R.RECONNECTING), _, _, _),
+    _E.LOGGED_OUT: _alike(_pend(_R.LOGGED_OUT)),
+    _E.REPLACED: _give_up(_R.REPLACED_ELSEWHERE),
+    # A ban is worth knowing whatever else is true of the session.
+    _E.BANNED: _give_up(_R.BANNED, failed=_fail(_R.BANNED), stopped=_fail(_R.BANNED)),
+    _E.TEMPORARILY_BANNED: _give_up(_R.TEMPORARY_BAN, stopped=_fail(_R.TEMPORARY_BAN)),
+    # Asked at linking only; in a linked session it is an old report.
+    _E.PASSKEY_DEMANDED: (_fail(_R.PASSKEY_REQUIRED), _fail(_R.PASSKEY_REQUIRED), _, _, _, _),
+    _E.CLIENT_REFUSED: _give_up(_R.CLIENT_OUTDATED),
+    _E.AUTH_BROKEN: _give_up(_R.AUTH_FAILURE),
+    _E.QR_RAN_OUT: (_fail(_R.QR_EXPIRED), _fail(_R.QR_EXPIRED), _, _, _, _),
+    _E.WORKER_STARTED: (_pend(_R.STARTING), _, _, _, _X, _X),
+    _E.PROXY_STRUCK: _down(_R.PROXY_RETRY),
+    _E.PROXY_LOST: _down(_R.PROXY_FAILOVER),
+    _E.NO_CAPACITY: _down(_R.WAITING_FOR_PROXY),
+    _E.FAILED_OVER: _down(_R.PROXY_FAILOVER),
+    _E.STICKY_PROXY_FOUND: _down(_R.MOVING_TO_STICKY_PROXY),
+    # The watchdog looks only at sessions that want a worker.
+    _E.GONE_SILENT: _down(_R.WORKER_SILENT, failed=_X, stopped=_X),
+    _E.WORKER_DIED: _down(_R.WORKER_CRASHED),
+    _E.RESTARTED_TOO_OFTEN: _give_up(_R.TOO_MANY_RESTARTS),
+    _E.START_ASKED: (_, _, _, _, _pend(_R.WAITING_FOR_TURN), _pend(_R.WAITING_FOR_TURN)),
+    _E.RESTART_ASKED: _down(_R.RESTARTING, failed=_pend(_R.WAITING_FOR_TURN), stopped=_pend(_R.WAITING_FOR_TURN)),
+    # An operator's stop outlives the backup during which it was asked.
+    _E.STOP_ASKED: _stop_all(_R.STOPPED_BY_OPERATOR),
+    # What does not run need not be stopped, and must not be started afterwards.
+    _E.BACKUP_BEGAN: _alike(_stop(_R.BACKUP)),
+    _E.RESTORE_BEGAN: _stop_all(_R.RESTORE),
+}
+
+_CELLS = {(state, event): cell for event, row in _TABLE.items() for state, cell in zip(State, row, strict=True)}
+
+#: Pairs that change the session.
+TRANSITIONS: Mapping[tuple[State, Event], Moved] = MappingProxyType(
+    {pair: cell for pair, cell in _CELLS.items() if isinstance(cell, Moved)}
+)
+#: Pairs that do happen and change nothing.
+IGNORED: frozenset[tuple[State, Event]] = frozenset(p for p, cell in _CELLS.items() if isinstance(cell, Ignored))
+#: Pairs that cannot happen unless the server contradicts itself.
+ILLEGAL: frozenset[tuple[State, Event]] = frozenset(
+    {
+        (State.FAILED, Event.WORKER_STARTED),
+        (State.STOPPED, Event.WORKER_STARTED),
+        (State.FAILED, Event.GONE_SILENT),
+        (State.STOPPED, Event.GONE_SILENT),
+    }
+)
+
+#: A worker should be running for a session in these states.
+WANTS_WORKER = frozenset({State.PENDING, State.QR_READY, State.CONNECTED, State.DISCONNECTED})
+#: Messages may be released to a session in these states.
+CAN_SEND = frozenset({State.CONNECTED})
+#: A QR or a pairing code is worth showing in these states.
+HAS_CODE = frozenset({State.QR_READY})
+#: Nothing goes on in these states until a person acts.
+NEEDS_PERSON = frozenset({State.QR_READY, State.FAILED})
+#: Reasons that call for a person although the state alone does not.
+NEEDS_PERSON_BECAUSE = frozenset({Reason.WAITING_FOR_PROXY, Reason.LOGGED_OUT})
+#: A session stopped for one of these is started again by the server.
+RESUMES_BY_ITSELF = frozenset({Reason.BACKUP, Reason.RESTORE})
+
+
+def advance(state: State, event: Event) -> Moved | Ignored:
+    """Say where `event` takes a session that is in `state`; raise `IllegalTransition` for what cannot happen."""
+    pair = (state, event)
+    if pair in ILLEGAL:
+        raise IllegalTransition(state, event)
+    return TRANSITIONS.get(pair, _)
+
+
+def needs_person(state: State, reason: Reason | None) -> bool:
+    """Say whether somebody has to do something before this session goes on."""
+    return state in NEEDS_PERSON or reason in NEEDS_PERSON_BECAUSE

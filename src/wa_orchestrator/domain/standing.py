@@ -1,0 +1,146 @@
+"""Where a session stands after reports that were repeated and reordered: the same for every order.
+
+A worker's reports are told apart by (time, sequence). A standing keeps the latest report of each kind of its epoch
+and replays them in their own order from where the server last put the session; so it depends on the *set* of
+reports and not on how they arrived. At most one report per kind is kept, so a standing is small.
+"""
+
+import json
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
+
+from wa_orchestrator.domain.session import Event, Ignored, IllegalTransition, Moved, Reason, State, advance
+
+_RANK = {event: rank for rank, event in enumerate(Event)}
+
+
+@dataclass(frozen=True, slots=True)
+class Report:
+    """One event as a worker told it: when, by which epoch, and its number within that millisecond or run."""
+
+    event: Event
+    epoch: int
+    at_ms: int
+    sequence: int = 0
+
+
+def _key(report: Report) -> tuple[int, int, int]:
+    # Time before sequence: a container that its engine restarts counts from one again within the same epoch.
+    return (report.at_ms, report.sequence, _RANK[report.event])
+
+
+@dataclass(frozen=True, slots=True)
+class Standing:
+    """A session's state and reason, and the memory that makes repeated and late reports harmless."""
+
+    state: State
+    reason: Reason | None
+    epoch: int
+    at_ms: int
+    """When the state or the reason last changed."""
+    base: Moved
+    """Where the server itself last put the session; reports are replayed from here."""
+    base_at_ms: int
+    floor: tuple[int, int, int] = (-1, -1, -1)
+    """Reports up to here were settled by a decision of the server."""
+    heard: tuple[Report, ...] = ()
+
+
+BORN = Moved(State.PENDING, Reason.WAITING_FOR_TURN)
+
+
+def born(epoch: int, at_ms: int) -> Standing:
+    """Give the standing of a session that was just provisioned."""
+    return settled(BORN, epoch, at_ms)
+
+
+def settled(place: Moved, epoch: int, at_ms: int) -> Standing:
+    """Give the standing of a session that the server puts at `place`."""
+    return Standing(place.state, place.reason, epoch, at_ms, base=place, base_at_ms=at_ms)
+
+
+def apply(standing: Standing, report: Report) -> Standing:
+    """Take in what a worker reported; what is old, repeated or from an older epoch leaves the standing as it is."""
+    if report.epoch < standing.epoch or (report.epoch == standing.epoch and _key(report) <= standing.floor):
+        return standing
+    if report.epoch > standing.epoch:
+        # The server raises the epoch before a worker starts, so this is a standing that was restored from older data.
+        # It must not depend on which reports of the older epoch had arrived.
+        standing = settled(Moved(State.PENDING, Reason.STARTING), report.epoch, 0)
+    latest = {heard.event: heard for heard in standing.heard}
+    if report.event in latest and _key(latest[report.event]) >= _key(report):
+        return standing
+    latest[report.event] = report
+    return _replay(standing, sorted(latest.values(), key=_key))
+
+
+def fold(standing: Standing, reports: Iterable[Report]) -> Standing:
+    """Take in many reports; any order and any repetition of the same ones gives the same standing."""
+    for report in reports:
+        standing = apply(standing, report)
+    return standing
+
+
+def decide(standing: Standing, event: Event, at_ms: int, *, epoch: int | None = None) -> Standing:
+    """Take in what the server found or was asked; with `epoch` the session also gets that newer fencing number.
+
+    Raises `IllegalTransition` when the event cannot happen in this state.
+    """
+    move = advance(standing.state, event)
+    place = Moved(standing.state, standing.reason) if isinstance(move, Ignored) else move
+    changed_at_ms = standing.at_ms if place == Moved(standing.state, standing.reason) else at_ms
+    if epoch is not None and epoch > standing.epoch:
+        return replace(settled(place, epoch, at_ms), at_ms=changed_at_ms)
+    if isinstance(move, Ignored):
+        return standing
+    floor = max([standing.floor, *map(_key, standing.heard)])
+    return replace(settled(place, standing.epoch, at_ms), at_ms=changed_at_ms, floor=floor)
+
+
+def _replay(standing: Standing, reports: list[Report]) -> Standing:
+    here, at_ms = standing.base, standing.base_at_ms
+    for report in reports:
+        try:
+            move = advance(here.state, report.event)
+        except IllegalTransition:
+            continue  # a worker cannot make the server contradict itself
+        if isinstance(move, Moved) and move != here:
+            here, at_ms = move, report.at_ms
+    return replace(standing, state=here.state, reason=here.reason, at_ms=at_ms, heard=tuple(reports))
+
+
+def encode(standing: Standing) -> str:
+    """Write a standing as one line of JSON."""
+    return json.dumps(
+        {
+            "state": standing.state,
+            "reason": standing.reason,
+            "epoch": standing.epoch,
+            "at": standing.at_ms,
+            "base": [standing.base.state, standing.base.reason, standing.base_at_ms],
+            "floor": standing.floor,
+            "heard": [[r.event, r.epoch, r.at_ms, r.sequence] for r in standing.heard],
+        },
+        separators=(",", ":"),
+    )
+
+
+def decode(text: str) -> Standing:
+    """Read what `encode` wrote."""
+    raw = json.loads(text)
+    base_state, base_reason, base_at_ms = raw["base"]
+    floor_at_ms, floor_sequence, floor_rank = raw["floor"]
+    return Standing(
+        state=State(raw["state"]),
+        reason=_reason(raw["reason"]),
+        epoch=raw["epoch"],
+        at_ms=raw["at"],
+        base=Moved(State(base_state), _reason(base_reason)),
+        base_at_ms=base_at_ms,
+        floor=(floor_at_ms, floor_sequence, floor_rank),
+        heard=tuple(Report(Event(event), epoch, at_ms, seq) for event, epoch, at_ms, seq in raw["heard"]),
+    )
+
+
+def _reason(text: str | None) -> Reason | None:
+    return None if text is None else Reason(text)
