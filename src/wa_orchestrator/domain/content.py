@@ -1,0 +1,170 @@
+"""What a message carries: a text, a file or a place, and the limits of each."""
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import assert_never
+
+LONGEST_TEXT = 4096
+LONGEST_CAPTION = 1024
+LONGEST_NAME = 255
+_MIMETYPE = re.compile(r"[\w.+-]+/[\w.+-]+(;.*)?")
+
+
+class MediaKind(StrEnum):
+    """How WhatsApp shows a file."""
+
+    IMAGE = "image"
+    DOCUMENT = "document"
+    AUDIO = "audio"
+    VIDEO = "video"
+
+
+@dataclass(frozen=True, slots=True)
+class Text:
+    """A written message."""
+
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
+class Media:
+    """A file, by its public address or by the id of an upload; exactly one of the two."""
+
+    kind: MediaKind
+    mimetype: str
+    url: str | None = None
+    upload: str | None = None
+    filename: str | None = None
+    caption: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Location:
+    """A place on the map."""
+
+    latitude: float
+    longitude: float
+    name: str | None = None
+    address: str | None = None
+
+
+Content = Text | Media | Location
+
+
+@dataclass(frozen=True, slots=True)
+class Problem:
+    """What is wrong with a content, and where."""
+
+    path: str
+    text: str
+
+
+class BadContent(ValueError):  # noqa: N818 - named for what it is
+    """What was stored is no content of a known kind."""
+
+    code = "BAD_CONTENT"
+
+
+def problems(content: Content) -> tuple[Problem, ...]:
+    """List everything that is wrong with `content`; nothing means that it may be sent."""
+    match content:
+        case Text(text):
+            return _text_problems(text)
+        case Media():
+            return tuple(_media_problems(content))
+        case Location():
+            return tuple(_location_problems(content))
+    assert_never(content)
+
+
+def _text_problems(text: str) -> tuple[Problem, ...]:
+    if 1 <= len(text) <= LONGEST_TEXT and text.strip():
+        return ()
+    return (Problem("message", f"A text has 1 to {LONGEST_TEXT} characters; this one has {len(text.strip())}."),)
+
+
+def _media_problems(media: Media) -> list[Problem]:
+    found = []
+    if (media.url is None) == (media.upload is None):
+        found.append(Problem("media", "Give either the address of the file or the id of an upload."))
+    if not _MIMETYPE.fullmatch(media.mimetype):
+        found.append(Problem("media.mimetype", "A kind of file is written like image/png."))
+    if media.filename is not None and not 1 <= len(media.filename) <= LONGEST_NAME:
+        found.append(Problem("media.filename", f"A file's name has 1 to {LONGEST_NAME} characters."))
+    if media.caption is not None and len(media.caption) > LONGEST_CAPTION:
+        found.append(Problem("media.caption", f"A caption has at most {LONGEST_CAPTION} characters."))
+    return found
+
+
+def _location_problems(place: Location) -> list[Problem]:
+    found = []
+    if not -90 <= place.latitude <= 90:
+        found.append(Problem("location.latitude", "A latitude is between -90 and 90."))
+    if not -180 <= place.longitude <= 180:
+        found.append(Problem("location.longitude", "A longitude is between -180 and 180."))
+    for path, text in (("location.name", place.name), ("location.address", place.address)):
+        if text is not None and len(text) > LONGEST_NAME:
+            found.append(Problem(path, f"It has at most {LONGEST_NAME} characters."))
+    return found
+
+
+def encode(content: Content) -> dict[str, object]:
+    """Write a content as the worker reads it: `kind` and the fields that are set."""
+    match content:
+        case Text(text):
+            return {"kind": "text", "text": text}
+        case Media(kind, mimetype, url, upload, filename, caption):
+            fields: dict[str, object | None] = {
+                "kind": kind.value,
+                "mimetype": mimetype,
+                "url": url,
+                "upload": upload,
+                "filename": filename,
+                "caption": caption,
+            }
+        case Location(latitude, longitude, name, address):
+            fields = {
+                "kind": "location",
+                "latitude": latitude,
+                "longitude": longitude,
+                "name": name,
+                "address": address,
+            }
+        case _:
+            assert_never(content)
+    return {name: value for name, value in fields.items() if value is not None}
+
+
+def decode(raw: Mapping[str, object]) -> Content:
+    """Read what `encode` wrote; fields that a later version may add are left aside."""
+    kind = raw.get("kind")
+    try:
+        if kind == "text":
+            return Text(str(raw["text"]))
+        if kind == "location":
+            return Location(
+                _number(raw["latitude"]), _number(raw["longitude"]), _optional(raw, "name"), _optional(raw, "address")
+            )
+        return Media(
+            MediaKind(str(kind)),
+            str(raw["mimetype"]),
+            url=_optional(raw, "url"),
+            upload=_optional(raw, "upload"),
+            filename=_optional(raw, "filename"),
+            caption=_optional(raw, "caption"),
+        )
+    except (KeyError, ValueError) as wrong:
+        raise BadContent(f"no content of a known kind: {kind}") from wrong
+
+
+def _number(value: object) -> float:
+    if isinstance(value, int | float):
+        return float(value)
+    raise ValueError(f"not a number: {value!r}")
+
+
+def _optional(raw: Mapping[str, object], name: str) -> str | None:
+    value = raw.get(name)
+    return None if value is None else str(value)
