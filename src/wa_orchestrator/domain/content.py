@@ -6,6 +6,8 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import assert_never
 
+from wa_orchestrator.errors import Broken
+
 LONGEST_TEXT = 4096
 LONGEST_CAPTION = 1024
 LONGEST_NAME = 255
@@ -61,10 +63,8 @@ class Problem:
     text: str
 
 
-class BadContent(ValueError):  # noqa: N818 - named for what it is
+class BadContent(Broken):
     """What was stored is no content of a known kind."""
-
-    code = "BAD_CONTENT"
 
 
 def problems(content: Content) -> tuple[Problem, ...]:

@@ -2,16 +2,19 @@
 
 import re
 
+from wa_orchestrator.errors import Refused
+
 SHORTEST = 8
 LONGEST = 15
 _ORNAMENT = re.compile(r"[\s\-.()\u00a0\u2010-\u2015\u200e\u200f\u202a-\u202e\u2066-\u2069]+")
 _DIGITS = re.compile(r"[0-9]+")
 
 
-class BadPhone(ValueError):  # noqa: N818 - named for what it is
+class BadPhone(Refused):
     """The text is no phone number; the message says what a caller should write instead."""
 
-    code = "BAD_PHONE"
+    def __init__(self, text: str) -> None:
+        super().__init__("BAD_PHONE", text)
 
 
 def parse(text: str) -> str:

@@ -1,0 +1,153 @@
+"""How fast a phone may speak: trust by age, the two built-in presets, and an operator's own numbers."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, fields, replace
+from datetime import time
+from enum import StrEnum
+from types import MappingProxyType
+
+from wa_orchestrator.errors import Refused
+
+DAY_MS = 86_400_000
+MINUTE_MS = 60_000
+WARM_FROM_MS = 3 * DAY_MS
+HOT_FROM_MS = 14 * DAY_MS
+#: How long pauses stay doubled after a burst.
+BURST_MS = 10 * MINUTE_MS
+BURST_FACTOR = 2
+_BURST_TIMES = 3
+
+
+class Trust(StrEnum):
+    """How long an account has been linked without a break; older ones may say more."""
+
+    COLD = "cold"
+    WARM = "warm"
+    HOT = "hot"
+
+
+def trust(first_connected_ms: int | None, now_ms: int) -> Trust:
+    """Give the trust of a session by its age since its first connection; `None` is one that never connected."""
+    age_ms = 0 if first_connected_ms is None else now_ms - first_connected_ms
+    if age_ms < WARM_FROM_MS:
+        return Trust.COLD
+    return Trust.WARM if age_ms < HOT_FROM_MS else Trust.HOT
+
+
+class BadPace(Refused):
+    """Numbers with which nothing could ever be sent."""
+
+    def __init__(self, field: str, text: str) -> None:
+        super().__init__("BAD_PACE", text, path=field)
+
+
+@dataclass(frozen=True, slots=True)
+class Pace:
+    """The limits of one phone. Equal `opens` and `closes` mean all day; `closes` before `opens` is past midnight."""
+
+    per_day: int
+    per_minute: int
+    pause_base_ms: int
+    pause_range_ms: int
+    opens: time
+    closes: time
+
+    def __post_init__(self) -> None:
+        for field in ("per_day", "per_minute"):
+            if getattr(self, field) < 1:
+                raise BadPace(field, f"{field} is at least 1. Put the session on hold if it should send nothing.")
+        for field in ("pause_base_ms", "pause_range_ms"):
+            if getattr(self, field) < 0:
+                raise BadPace(field, f"{field} is not negative.")
+
+    @property
+    def mean_pause_ms(self) -> int:
+        """The pause that estimates reckon with."""
+        return self.pause_base_ms + self.pause_range_ms // 2
+
+
+class Preset(StrEnum):
+    """A built-in set of limits; `PACING_PRESET` names one."""
+
+    STANDARD = "standard"
+    CONSERVATIVE = "conservative"
+
+
+PRESETS: Mapping[Preset, Mapping[Trust, Pace]] = MappingProxyType(
+    {
+        Preset.STANDARD: MappingProxyType(
+            {
+                Trust.COLD: Pace(20, 5, 5_000, 3_000, time(9), time(21)),
+                Trust.WARM: Pace(100, 15, 3_000, 2_000, time(8), time(22)),
+                Trust.HOT: Pace(500, 30, 2_000, 2_000, time(7), time(23)),
+            }
+        ),
+        # Pauses of 60, 30 and 10 s, each 30 % to either side.
+        Preset.CONSERVATIVE: MappingProxyType(
+            {
+                Trust.COLD: Pace(10, 5, 42_000, 36_000, time(9), time(21)),
+                Trust.WARM: Pace(50, 15, 21_000, 18_000, time(8), time(22)),
+                Trust.HOT: Pace(200, 30, 7_000, 6_000, time(7), time(23)),
+            }
+        ),
+    }
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Override:
+    """An operator's own numbers for one session; what is `None` comes from the preset."""
+
+    per_day: int | None = None
+    per_minute: int | None = None
+    pause_base_ms: int | None = None
+    pause_range_ms: int | None = None
+    opens: time | None = None
+    closes: time | None = None
+
+    def onto(self, preset: Pace) -> Pace:
+        """Give the limits that hold: these numbers where set, else the preset's."""
+        own = {field.name: getattr(self, field.name) for field in fields(self)}
+        return replace(preset, **{name: value for name, value in own.items() if value is not None})
+
+    def raises_above(self, preset: Pace) -> tuple[str, ...]:
+        """Name what these numbers make riskier than the preset; if there is any, a person must acknowledge the risk."""
+        pace = self.onto(preset)
+        riskier = {
+            "per_day": pace.per_day > preset.per_day,
+            "per_minute": pace.per_minute > preset.per_minute,
+            "pause_base_ms": pace.pause_base_ms < preset.pause_base_ms,
+            "pause_range_ms": pace.mean_pause_ms < preset.mean_pause_ms,
+            "hours": not _within(pace, preset),
+        }
+        return tuple(name for name, is_riskier in riskier.items() if is_riskier)
+
+
+def draw_pause(pace: Pace, dice: float, factor: int = 1) -> int:
+    """Draw the pause after one message, in ms; `dice` is a number in [0, 1), `factor` is `BURST_FACTOR` in a burst."""
+    return (pace.pause_base_ms + int(dice * pace.pause_range_ms)) * factor
+
+
+def is_burst(submitted_last_minute: int, pace: Pace) -> bool:
+    """Say whether so many messages were submitted to one session within a minute that it slows down for a while."""
+    return submitted_last_minute > _BURST_TIMES * pace.per_minute
+
+
+def _within(inner: Pace, outer: Pace) -> bool:
+    """Say whether the hours of `inner` lie inside those of `outer`."""
+    if outer.opens == outer.closes:
+        return True
+    if inner.opens == inner.closes:
+        return False
+    # Turned so that `outer` opens at midnight, both are plain intervals.
+    length = _seconds_after(outer.opens, outer.closes)
+    begins = _seconds_after(outer.opens, inner.opens)
+    return begins + _seconds_after(inner.opens, inner.closes) <= length
+
+
+def _seconds_after(start: time, end: time) -> int:
+    return (_second_of_day(end) - _second_of_day(start)) % (DAY_MS // 1000)
+
+
+def _second_of_day(moment: time) -> int:
+    return moment.hour * 3600 + moment.minute * 60 + moment.second
