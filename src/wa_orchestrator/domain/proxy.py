@@ -1,0 +1,112 @@
+"""Which proxy a session gets, and when a proxy is bad or good again."""
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from enum import StrEnum
+
+from wa_orchestrator.domain.proxy_url import DEFAULT_PORT, SCHEME, BadProxyUrl, ProxyUrl, masked, parse, proxy_id
+
+__all__ = [
+    "DEFAULT_PORT",
+    "GOOD_CHECKS_TO_RECOVER",
+    "SCHEME",
+    "STRIKE_WINDOW_MS",
+    "BadProxyUrl",
+    "Health",
+    "Load",
+    "MarkBad",
+    "ProxyUrl",
+    "Status",
+    "Strike",
+    "after_check",
+    "choose",
+    "judge",
+    "masked",
+    "next_check_ms",
+    "parse",
+    "proxy_id",
+    "ranked",
+]
+
+#: A second strike within this time means that the proxy is bad although it passes our check.
+STRIKE_WINDOW_MS = 5 * 60_000
+GOOD_CHECKS_TO_RECOVER = 3
+_LONGEST_DOUBLING = 6
+
+
+class Status(StrEnum):
+    """Whether sessions may be put on a proxy."""
+
+    OK = "OK"
+    """Healthy. Nothing to do."""
+    BAD = "BAD"
+    """Failed our check or struck out. It comes back after good checks in a row; replace it if it does not."""
+
+
+@dataclass(frozen=True, slots=True)
+class Load:
+    """A proxy with how many sessions sit on it now."""
+
+    proxy_id: str
+    sessions: int
+    healthy: bool = True
+
+
+def ranked(candidates: Iterable[Load], max_per_proxy: int) -> list[str]:
+    """Give the proxies that have room, the best first: the least loaded, and of equals the one whose id is first."""
+    with_room = [load for load in candidates if load.healthy and load.sessions < max_per_proxy]
+    return [load.proxy_id for load in sorted(with_room, key=lambda load: (load.sessions, load.proxy_id))]
+
+
+def choose(candidates: Iterable[Load], max_per_proxy: int) -> str | None:
+    """Give the least loaded healthy proxy with room, or nothing when there is none."""
+    return next(iter(ranked(candidates, max_per_proxy)), None)
+
+
+@dataclass(frozen=True, slots=True)
+class MarkBad:
+    """The proxy is bad: all its sessions fail over."""
+
+    why: str
+
+
+@dataclass(frozen=True, slots=True)
+class Strike:
+    """The proxy keeps its sessions, and this is remembered against it; the worker restarts on the same proxy."""
+
+    strikes_at_ms: tuple[int, ...]
+
+
+def judge(*, check_passed: bool, strikes_at_ms: Sequence[int], now_ms: int) -> MarkBad | Strike:
+    """Decide about a proxy of which a worker complained, after the server has checked it by itself."""
+    if not check_passed:
+        return MarkBad("it failed our check")
+    recent = tuple(at_ms for at_ms in strikes_at_ms if at_ms > now_ms - STRIKE_WINDOW_MS)
+    if recent:
+        return MarkBad("it passed our check, but failed its sessions twice within 5 minutes")
+    return Strike((now_ms,))
+
+
+@dataclass(frozen=True, slots=True)
+class Health:
+    """A proxy's status and how many checks in a row came out the way they did."""
+
+    status: Status = Status.OK
+    good_in_a_row: int = 0
+    bad_in_a_row: int = 0
+
+
+def after_check(health: Health, *, passed: bool) -> Health:
+    """Take in one check: a failed one makes a proxy bad at once, three good ones in a row make it good again."""
+    if not passed:
+        return Health(Status.BAD, 0, health.bad_in_a_row + 1)
+    good = health.good_in_a_row + 1
+    if health.status is Status.BAD and good < GOOD_CHECKS_TO_RECOVER:
+        # The count of failures stays: the interval shrinks only when the proxy has recovered.
+        return Health(Status.BAD, good, health.bad_in_a_row)
+    return Health(Status.OK, good, 0)
+
+
+def next_check_ms(consecutive_bad: int, base_ms: int) -> int:
+    """Give the time to the next check: the usual interval, doubled for each failure in a row, up to 64 times."""
+    return base_ms * 2 ** min(max(consecutive_bad, 0), _LONGEST_DOUBLING)
