@@ -1,0 +1,65 @@
+"""`wa-orchestrator simulate`: the simulated world by itself."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import signal
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+from wa_orchestrator.simulator.errors import SimulatorError
+from wa_orchestrator.simulator.world import World
+
+
+def simulate(data_dir: Path | None, control_port: int, proxies: int, as_json: bool) -> None:  # noqa: FBT001
+    """Run the simulated world until SIGTERM or SIGINT.
+
+    With `as_json` exactly one line goes to standard output, once everything serves; else a page for a person.
+    """
+    try:
+        with _runner() as runner:
+            runner.run(_run(data_dir, control_port, proxies, page=_json_line if as_json else _page))
+    except SimulatorError as error:
+        raise SystemExit(f"simulate: {error.text}") from error
+
+
+def _runner() -> asyncio.Runner:
+    try:
+        import uvloop
+    except ImportError:  # not on every system
+        return asyncio.Runner()
+    return asyncio.Runner(loop_factory=uvloop.new_event_loop)
+
+
+async def _run(data_dir: Path | None, control_port: int, proxies: int, *, page: Callable[[World], str]) -> None:
+    ended = asyncio.Event()
+    loop = asyncio.get_running_loop()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        loop.add_signal_handler(number, ended.set)
+    async with World(proxies=proxies, state_dir=data_dir, control_port=control_port) as world:
+        sys.stdout.write(page(world))
+        sys.stdout.flush()
+        await ended.wait()
+
+
+def _json_line(world: World) -> str:
+    return json.dumps(world.ready) + "\n"
+
+
+def _page(world: World) -> str:
+    lines = [
+        "The simulated world is ready. Ctrl-C ends it.",
+        "",
+        f"  control   {world.control}   (GET / lists what it can do)",
+        f"  telegram  {world.telegram}",
+        f"  CA file   {world.ca_file}",
+        "",
+        "For the server's environment or its .env:",
+        "",
+        *(f"PROXY_URL_{number}={url}" for number, url in enumerate(world.proxies, start=1)),
+        f"TELEGRAM_API_URL={world.telegram}",
+        f"NODE_EXTRA_CA_CERTS={world.ca_file}",
+    ]
+    return "\n".join([*lines, "", ""])

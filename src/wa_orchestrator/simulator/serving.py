@@ -1,0 +1,63 @@
+"""Small HTTP services inside the simulator's own process and event loop."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import socket
+from collections.abc import Iterator
+from typing import Any
+
+import uvicorn
+
+from wa_orchestrator.simulator.ports import LOOPBACK, listen
+
+
+class _Embedded(uvicorn.Server):
+    """A uvicorn that leaves signals to its owner and says when it serves."""
+
+    def __init__(self, config: uvicorn.Config) -> None:
+        super().__init__(config)
+        self.ready = asyncio.Event()
+
+    @contextlib.contextmanager
+    def capture_signals(self) -> Iterator[None]:
+        yield
+
+    async def startup(self, sockets: list[socket.socket] | None = None) -> None:
+        await super().startup(sockets)
+        self.ready.set()
+
+
+class Service:
+    """One ASGI application on one loopback port."""
+
+    def __init__(self, app: Any) -> None:
+        self._app = app
+        self._server: _Embedded | None = None
+        self._task: asyncio.Task[None] | None = None
+        self.port = 0
+
+    @property
+    def url(self) -> str:
+        return f"http://{LOOPBACK}:{self.port}"
+
+    async def start(self, port: int = 0) -> None:
+        """Serve on `port`, or on any free one for 0. It serves, and is not merely starting, when this returns."""
+        sock = listen(port)
+        self.port = sock.getsockname()[1]
+        config = uvicorn.Config(
+            self._app, log_config=None, access_log=False, lifespan="off", timeout_graceful_shutdown=1, ws="none"
+        )
+        self._server = _Embedded(config)
+        self._task = asyncio.create_task(self._server.serve(sockets=[sock]))
+        ready = asyncio.create_task(self._server.ready.wait())
+        await asyncio.wait({self._task, ready}, return_when=asyncio.FIRST_COMPLETED)
+        if not ready.done():
+            ready.cancel()
+            await self._task
+
+    async def stop(self) -> None:
+        if self._server is not None and self._task is not None:
+            self._server.should_exit = True
+            await self._task

@@ -1,0 +1,145 @@
+"""The whole outside world in one object: WhatsApp, its phones, proxies and Telegram."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import shutil
+import tempfile
+import time
+from collections.abc import Callable
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Self
+
+from wa_orchestrator.simulator import tls
+from wa_orchestrator.simulator.control import Control
+from wa_orchestrator.simulator.errors import SimulatorError
+from wa_orchestrator.simulator.pool import Pool
+from wa_orchestrator.simulator.proxies import Proxy
+from wa_orchestrator.simulator.routes import Account
+from wa_orchestrator.simulator.server import WhatsApp
+from wa_orchestrator.simulator.serving import Service
+from wa_orchestrator.simulator.telegram import Telegram
+
+BOOK = "world.json"
+
+
+class World:
+    """`async with World(proxies=3) as world:` and the product can be pointed at it.
+
+    With a `state_dir` a later world there has the same authority, ports, passwords, accounts and linked devices.
+    """
+
+    def __init__(
+        self,
+        *,
+        proxies: int = 3,
+        state_dir: Path | None = None,
+        control_port: int = 0,
+        clock: Callable[[], float] = time.time,
+    ) -> None:
+        self._wanted = proxies
+        self._control_port = control_port
+        self._kept = state_dir is not None
+        self._dir = (state_dir or Path(tempfile.mkdtemp(prefix="wa-simulator-"))).resolve()
+        self._stack = contextlib.AsyncExitStack()
+        self.pool = Pool(clock=clock)
+        self.telegram_bot = Telegram(clock=clock)
+        self.whatsapp = WhatsApp(
+            state_dir=self._dir / "whatsapp" if self._kept else None, proxy_of=self.pool.proxy_of, clock=clock
+        )
+        controls = Control(self.whatsapp, self.pool, self.telegram_bot, self.add_proxy)
+        self._control = Service(controls.app())
+        self._telegram = Service(self.telegram_bot.app)
+        self.ca_file = self._dir / "tls" / "ca.pem"
+
+    # -- where things are ---------------------------------------------------------------------------------------------
+
+    @property
+    def control(self) -> str:
+        """The control's address."""
+        return self._control.url
+
+    @property
+    def telegram(self) -> str:
+        """What goes into `TELEGRAM_API_URL`."""
+        return self._telegram.url
+
+    @property
+    def proxies(self) -> list[str]:
+        """The proxies' URLs, with their passwords."""
+        return [proxy.account.url for proxy in self.pool]
+
+    @property
+    def ready(self) -> dict[str, Any]:
+        """What a program needs to use this world: the line that `simulate --json` prints."""
+        return {
+            "control": self.control,
+            "caFile": str(self.ca_file),
+            "proxies": self.proxies,
+            "telegram": self.telegram,
+        }
+
+    # -- life ---------------------------------------------------------------------------------------------------------
+
+    async def __aenter__(self) -> Self:
+        try:
+            await self._start()
+        except BaseException:
+            await self._stack.aclose()
+            raise
+        return self
+
+    async def __aexit__(
+        self, _kind: type[BaseException] | None, _error: BaseException | None, _trace: TracebackType | None
+    ) -> None:
+        await self._stack.aclose()
+
+    async def _start(self) -> None:
+        if not self._kept:
+            self._stack.callback(shutil.rmtree, self._dir, ignore_errors=True)
+        self._dir.mkdir(parents=True, exist_ok=True, mode=0o700)
+        identity = tls.prepare(self._dir / "tls")
+        port = await self.whatsapp.start(identity.context)
+        self._stack.push_async_callback(self.whatsapp.stop)
+        self.pool.route.target = ("127.0.0.1", port)
+        self._stack.push_async_callback(self.pool.close)
+        book = self._read_book()
+        await self._start_proxies([Account(**account) for account in book.get("proxies", [])])
+        await self._telegram.start(book.get("telegram", 0))
+        self._stack.push_async_callback(self._telegram.stop)
+        await self._control.start(self._control_port or book.get("control", 0))
+        self._stack.push_async_callback(self._control.stop)
+        self._write_book()
+
+    async def _start_proxies(self, accounts: list[Account]) -> None:
+        for account in accounts:
+            await self.pool.add(account)
+        for _ in range(self._wanted - len(accounts)):
+            await self.pool.add()
+
+    async def add_proxy(self) -> Proxy:
+        """Start one more proxy; a world that is kept remembers it."""
+        proxy = await self.pool.add()
+        self._write_book()
+        return proxy
+
+    # -- what a restart must find again -------------------------------------------------------------------------------
+
+    def _read_book(self) -> dict[str, Any]:
+        path = self._dir / BOOK
+        if not path.exists():
+            return {}
+        try:
+            book: dict[str, Any] = json.loads(path.read_text())
+        except ValueError as error:
+            raise SimulatorError("BAD_STATE", f"{path} is not readable; remove it to start afresh.") from error
+        return book
+
+    def _write_book(self) -> None:
+        if not self._kept:
+            return
+        accounts = [{"id": a.id, "password": a.password, "port": a.port} for a in (p.account for p in self.pool)]
+        book = {"proxies": accounts, "telegram": self._telegram.port, "control": self._control.port}
+        tls.write_private(self._dir / BOOK, json.dumps(book, indent=1).encode())

@@ -1,0 +1,162 @@
+"""The control over HTTP: what it passes on, and whom it turns away."""
+
+import base64
+from collections.abc import AsyncIterator
+from typing import Any
+
+import httpx
+import pytest
+
+from wa_orchestrator.simulator.control import Control
+from wa_orchestrator.simulator.errors import SimulatorError
+from wa_orchestrator.simulator.pool import Pool
+from wa_orchestrator.simulator.telegram import Telegram
+
+
+class FakeWhatsApp:
+    """Writes down what it was asked."""
+
+    def __init__(self) -> None:
+        self.asked: list[tuple[Any, ...]] = []
+
+    def __getattr__(self, name: str) -> Any:
+        async def note(*values: Any, **options: Any) -> str:
+            self.asked.append((name, *values, options))
+            return "3EB0FAKE"
+
+        return note
+
+    async def scan(self, phone: str, qr: str) -> None:
+        if qr == "stale":
+            raise SimulatorError("UNKNOWN_QR", "Nobody shows this QR now; take a fresh one.")
+        self.asked.append(("scan", phone, qr))
+
+    def arrivals(self, after: int = 0) -> list[dict[str, Any]]:
+        return [{"n": n, "text": "hello"} for n in (1, 2, 3) if n > after]
+
+
+@pytest.fixture
+def whatsapp() -> FakeWhatsApp:
+    return FakeWhatsApp()
+
+
+@pytest.fixture
+def telegram() -> Telegram:
+    return Telegram()
+
+
+@pytest.fixture
+async def pool() -> AsyncIterator[Pool]:
+    pool = Pool()
+    await pool.add()
+    yield pool
+    await pool.close()
+
+
+@pytest.fixture
+async def control(whatsapp: FakeWhatsApp, pool: Pool, telegram: Telegram) -> AsyncIterator[httpx.AsyncClient]:
+    app = Control(whatsapp, pool, telegram, pool.add).app()  # type: ignore[arg-type]
+    async with httpx.AsyncClient(transport=httpx.ASGITransport(app=app), base_url="http://127.0.0.1:1") as client:
+        yield client
+
+
+@pytest.mark.parametrize(
+    ("path", "body", "asked"),
+    [
+        ("/phones/+972501234567/scan", {"qr": "ref,a,b,c"}, ("scan", "972501234567", "ref,a,b,c")),
+        ("/phones/972501234567/enter-code", {"code": "ABCD1234"}, ("enter_code", "972501234567", "ABCD1234", {})),
+        ("/phones/972501234567/say", {"to": "97250", "text": "hi", "expiration": 5},
+         ("say", "972501234567", "97250", "hi", {"expiration": 5})),
+        ("/phones/972501234567/say-media", {"to": "97250", "kind": "image", "data": base64.b64encode(b"png").decode()},
+         ("say_media", "972501234567", "97250", "image", b"png", {"mimetype": "application/octet-stream", "caption": None})),
+        ("/phones/972501234567/read", None, ("read", "972501234567", None, {})),
+        ("/phones/972501234567/read", {"from": "97250"}, ("read", "972501234567", "97250", {})),
+        ("/phones/972501234567/unlink", None, ("unlink", "972501234567", None, {})),
+        ("/phones/972501234567/unlink", {"device": 2}, ("unlink", "972501234567", 2, {})),
+        ("/groups", {"phone": "972501234567", "subject": "Family", "members": ["+972500000001"]},
+         ("make_group", "972501234567", "Family", ["972500000001"], {})),
+        ("/faults", {"target": {"phone": "972501234567"}, "kind": "ack_error", "code": 463, "delayMs": 7},
+         ("fault", "ack_error", {"phone": "972501234567", "seconds": None, "code": 463, "delay_ms": 7})),
+        ("/faults", {"target": "whatsapp", "kind": "drop", "seconds": 3},
+         ("fault", "drop", {"phone": None, "seconds": 3.0, "code": None})),
+    ],
+)  # fmt: skip
+async def test_a_request_reaches_whatsapp_as_meant(
+    control: httpx.AsyncClient, whatsapp: FakeWhatsApp, path: str, body: dict[str, Any] | None, asked: tuple[Any, ...]
+) -> None:
+    answer = await control.post(path, json=body)
+    assert answer.is_success, answer.text
+    assert whatsapp.asked == [asked]
+
+
+@pytest.mark.parametrize(
+    ("path", "body", "status", "code"),
+    [
+        ("/phones/972501234567/scan", {"qr": "stale"}, 409, "UNKNOWN_QR"),
+        ("/phones/972501234567/scan", {}, 422, "INVALID"),
+        ("/phones/972501234567/scan", {"qr": "x", "qr2": "y"}, 422, "INVALID"),
+        ("/phones/12/scan", {"qr": "x"}, 422, "INVALID"),
+        ("/phones/972501234567/say-media", {"to": "9", "kind": "image", "data": "%"}, 409, "BAD_DATA"),
+        ("/faults", {"target": {"proxy": "proxy-9"}, "kind": "drop"}, 404, "UNKNOWN_PROXY"),
+        ("/faults", {"target": {"proxy": "proxy-1"}, "kind": "explode"}, 409, "UNKNOWN_FAULT"),
+        ("/faults", {"target": {"planet": "x"}, "kind": "drop"}, 422, "INVALID"),
+        ("/faults", {"target": "whatsapp", "kind": "drop", "seconds": -1}, 422, "INVALID"),
+        ("/nowhere", {}, 404, "NOT_FOUND"),
+        ("/arrivals", {}, 405, "METHOD_NOT_ALLOWED"),
+    ],
+)
+async def test_what_makes_no_sense_is_refused_in_json(
+    control: httpx.AsyncClient, whatsapp: FakeWhatsApp, path: str, body: dict[str, Any], status: int, code: str
+) -> None:
+    answer = await control.post(path, json=body)
+    assert (answer.status_code, answer.json()["code"]) == (status, code)
+    assert answer.json()["error"]
+    assert whatsapp.asked == []
+
+
+@pytest.mark.parametrize(
+    "headers", [{"Origin": "http://127.0.0.1:1"}, {"Origin": "null"}, {"Host": "evil.example.com"}, {"Host": "0.0.0.0"}]
+)
+async def test_what_a_web_page_could_send_is_refused(
+    control: httpx.AsyncClient, whatsapp: FakeWhatsApp, headers: dict[str, str]
+) -> None:
+    answer = await control.post("/phones/972501234567/read", headers=headers)
+    assert (answer.status_code, answer.json()["code"]) == (403, "FORBIDDEN")
+    assert whatsapp.asked == []
+
+
+@pytest.mark.parametrize("host", ["127.0.0.1", "127.0.0.1:4000", "localhost:4000", "[::1]:4000"])
+async def test_a_program_on_this_machine_is_served(control: httpx.AsyncClient, host: str) -> None:
+    assert (await control.get("/arrivals", params={"after": 2}, headers={"Host": host})).json() == [
+        {"n": 3, "text": "hello"}
+    ]
+
+
+async def test_faults_of_proxies_and_telegram_reach_them_and_end_together(
+    control: httpx.AsyncClient, pool: Pool, telegram: Telegram
+) -> None:
+    proxy = pool.find("proxy-1")
+    url = proxy.account.url
+    await control.post("/faults", json={"target": {"proxy": url}, "kind": "slow", "latencyMs": 5})
+    await control.post("/faults", json={"target": {"proxy": proxy.account.port}, "kind": "refuse"})
+    await control.post("/faults", json={"target": "telegram", "kind": "rate_limit", "code": 3})
+    (shown,) = (await control.get("/proxies")).json()
+    assert shown["faults"] == ["refuse", "slow"]
+    await control.delete("/faults")
+    (shown,) = (await control.get("/proxies")).json()
+    assert shown["faults"] == []
+    await control.post("/faults", json={"target": "telegram", "kind": "error"})
+    telegram.clear_faults()
+    assert (await control.get("/telegram")).json() == []
+
+
+async def test_one_more_proxy_can_be_had(control: httpx.AsyncClient, pool: Pool) -> None:
+    answer = await control.post("/proxies")
+    assert answer.status_code == 201
+    assert [proxy.account.url for proxy in pool][1] == answer.json()["url"]
+
+
+async def test_the_front_page_lists_every_path(control: httpx.AsyncClient) -> None:
+    page = (await control.get("/")).text
+    for path in ("/phones/{phone}/scan", "/arrivals", "/connections", "/proxies", "/telegram", "/faults", "/groups"):
+        assert path in page
