@@ -362,9 +362,3 @@ def _line(error: ErrorDetails, numbered: list[str]) -> str:
         return f"{name}: there is no such setting"
     problem = str(error["ctx"]["error"]) if error["type"] == "value_error" else error["msg"]
     return f"{name}: {problem.replace('Input should be', 'must be')}. Example: {name}={_example(field)}"
-
-
-if __name__ == "__main__":
-    from wa_orchestrator.settings_reference import render
-
-    print(render(), end="")

