@@ -102,11 +102,10 @@ def after_check(health: Health, *, passed: bool) -> Health:
         return Health(Status.BAD, 0, health.bad_in_a_row + 1)
     good = health.good_in_a_row + 1
     if health.status is Status.BAD and good < GOOD_CHECKS_TO_RECOVER:
-        # The count of failures stays: the interval shrinks only when the proxy has recovered.
-        return Health(Status.BAD, good, health.bad_in_a_row)
+        return Health(Status.BAD, good, 0)
     return Health(Status.OK, good, 0)
 
 
 def next_check_ms(consecutive_bad: int, base_ms: int) -> int:
     """Give the time to the next check: the usual interval, doubled for each failure in a row, up to 64 times."""
-    return base_ms * 2 ** min(max(consecutive_bad, 0), _LONGEST_DOUBLING)
+    return base_ms << min(max(consecutive_bad, 0), _LONGEST_DOUBLING)

@@ -1,0 +1,28 @@
+"""Whether a reply is a wish not to be written to any more."""
+
+import unicodedata
+from collections.abc import Iterable
+
+DEFAULT_WORDS: frozenset[str] = frozenset({"STOP", "UNSUBSCRIBE", "הסר", "הסירו", "עצור"})
+#: Marks that are no letters: punctuation, symbols, accents and niqqud, spaces, control and direction signs.
+_NOT_LETTERS = ("P", "S", "M", "Z", "C")
+
+
+def is_opt_out(text: str, words: Iterable[str] = DEFAULT_WORDS) -> bool:
+    """Say whether `text` is just one of the stop words, however it is dressed up; a word within a sentence is not."""
+    said = _bare(text)
+    return bool(said) and said in {_bare(word) for word in words}
+
+
+def _bare(text: str) -> str:
+    folded = unicodedata.normalize("NFKD", text.casefold())
+    words = "".join(" " if _is_gap(sign) else sign for sign in folded if _is_gap(sign) or not _is_mark(sign))
+    return " ".join(words.split())
+
+
+def _is_gap(sign: str) -> bool:
+    return sign.isspace()
+
+
+def _is_mark(sign: str) -> bool:
+    return unicodedata.category(sign).startswith(_NOT_LETTERS)

@@ -1,0 +1,111 @@
+"""What to do so that exactly what should run does run: at most one worker per session, of the right epoch."""
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from itertools import groupby
+
+#: A worker that nobody wants is left alone for this long: it may belong to a session that is being written just now.
+STRAY_GRACE_MS = 30_000
+
+
+@dataclass(frozen=True, slots=True)
+class Wanted:
+    """A session that should have a worker, and the epoch that the worker should have."""
+
+    session_id: str
+    epoch: int
+
+
+@dataclass(frozen=True, slots=True)
+class Seen:
+    """A worker that runs, as the runner's survey found it; `handle` is how to find it again."""
+
+    session_id: str
+    epoch: int
+    handle: str
+    seen_since_ms: int
+
+
+@dataclass(frozen=True, slots=True)
+class Start:
+    """Nothing runs for this session: start its worker."""
+
+    session_id: str
+    epoch: int
+
+
+@dataclass(frozen=True, slots=True)
+class Stop:
+    """Nobody wants this worker: stop it."""
+
+    handle: str
+    session_id: str
+
+
+@dataclass(frozen=True, slots=True)
+class Adopt:
+    """This worker is the right one: take it over as it runs."""
+
+    session_id: str
+    handle: str
+
+
+@dataclass(frozen=True, slots=True)
+class Replace:
+    """This worker is of another epoch than the session: stop it, and only then start one of `epoch`."""
+
+    session_id: str
+    handle: str
+    epoch: int
+
+
+Instruction = Start | Stop | Adopt | Replace
+
+
+def plan(
+    wanted: Iterable[Wanted],
+    seen: Iterable[Seen],
+    now_ms: int,
+    *,
+    adopted: frozenset[str] = frozenset(),
+    grace_ms: int = STRAY_GRACE_MS,
+) -> list[Instruction]:
+    """Compare what should run with what runs. Handles in `adopted` are already looked after and need no word.
+
+    Stops come first, then replacements, so that a session never has two workers while the plan is carried out.
+    """
+    by_session = _by_session(seen)
+    want = {one.session_id: one for one in wanted}
+    instructions: list[Instruction] = []
+    for session_id, workers in by_session.items():
+        if session_id not in want:
+            instructions += [
+                Stop(worker.handle, session_id) for worker in workers if now_ms - worker.seen_since_ms >= grace_ms
+            ]
+    for session_id, one in sorted(want.items()):
+        instructions += _for_session(one, by_session.get(session_id, ()), adopted)
+    return sorted(instructions, key=lambda instruction: _ORDER[type(instruction)])
+
+
+_ORDER: dict[type[Instruction], int] = {Stop: 0, Replace: 1, Adopt: 2, Start: 3}
+
+
+def _for_session(one: Wanted, workers: Sequence[Seen], adopted: frozenset[str]) -> list[Instruction]:
+    if not workers:
+        return [Start(one.session_id, one.epoch)]
+    keep, *others = sorted(
+        workers,
+        key=lambda worker: (worker.epoch != one.epoch, worker.handle not in adopted, -worker.epoch, worker.handle),
+    )
+    # A second worker of a session gets no grace: WhatsApp would let the two throw each other out.
+    instructions: list[Instruction] = [Stop(worker.handle, one.session_id) for worker in others]
+    if keep.epoch != one.epoch:
+        instructions.append(Replace(one.session_id, keep.handle, one.epoch))
+    elif keep.handle not in adopted:
+        instructions.append(Adopt(one.session_id, keep.handle))
+    return instructions
+
+
+def _by_session(seen: Iterable[Seen]) -> dict[str, Sequence[Seen]]:
+    ordered = sorted(seen, key=lambda worker: (worker.session_id, worker.epoch, worker.handle))
+    return {session_id: tuple(workers) for session_id, workers in groupby(ordered, key=lambda w: w.session_id)}
