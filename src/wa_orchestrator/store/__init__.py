@@ -1,0 +1,1 @@
+"""Redis and nothing but Redis: `keys` names every key, and every transition is one Lua script with a typed wrapper."""

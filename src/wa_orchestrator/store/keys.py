@@ -1,0 +1,230 @@
+"""The map of all keys: what each holds, who writes it, when it ends.
+
+A key's name is spelled here and nowhere else. Names that outside tools rely on (`gateway:jobs`,
+`queue:session:<phone>`, `session:outbox:<id>`, `sessions:active`, `session:<id>`, `session:temp:<id>`,
+`session:qr:<id>`, `session:events:<id>`, `phone:proxy:<phone>`, `proxies:all`, `proxies:available`) are public.
+Proxies are keyed by id, never by URL: a URL holds a password.
+"""
+
+from typing import Final
+
+# -- messages -----------------------------------------------------------------------------------------------------
+
+GATEWAY_JOBS: Final = "gateway:jobs"
+"""list of message ids, oldest first · accept pushes, route and cancel remove · lives for ever, usually empty"""
+
+GATEWAY_WAITING: Final = "gateway:waiting"
+"""hash phone → how many of its messages are in `gateway:jobs` · accept, route, cancel · a field ends at 0"""
+
+SEQUENCE: Final = "messages:sequence"
+"""counter; the order of acceptance · accept, promote, retry · for ever"""
+
+COUNTS: Final = "messages:counts"
+"""hash status → how many messages have it, and `accepted` → all of them · every message script · for ever"""
+
+SCHEDULED: Final = "messages:scheduled"
+"""zset id by due instant; accepted, but not before its time · route adds, promote and cancel remove"""
+
+EXPIRING: Final = "messages:expiring"
+"""zset id by expiry instant · accept adds, every end removes"""
+
+LEASES: Final = "messages:leases"
+"""zset id by the end of its lease · release, claim, renew set; ack, nack, reclaim, cancel, register remove"""
+
+DEAD: Final = "messages:dead"
+"""zset id by the instant it failed · nack and reclaim add, retry and ack remove · trimmed by retention"""
+
+ENDED: Final = "messages:ended"
+"""zset id by the instant it ended, for retention · every end adds, erase removes"""
+
+DUE: Final = "dispatch:due"
+"""zset phone by the instant a dispatcher should look at it next · wake, take_due, settle_due"""
+
+DUE_MARK: Final = "dispatch:mark"
+"""counter that makes each look at `dispatch:due` unique · take_due · for ever"""
+
+WAKE: Final = "dispatch:wake"
+"""channel: something in `dispatch:due` became earlier"""
+
+BELL: Final = "outbox:bell"
+"""channel: the session id whose outbox got a message or a command"""
+
+HOLDS: Final = "holds"
+"""hash `all` | `session:<id>` | `group:<label>` → JSON {until_ms, why, by} · operators, ban signals · until lifted"""
+
+OPT_OUTS: Final = "optouts"
+"""hash recipient → JSON {at_ms, word, via} · opt-out API and incoming stop words · until deleted"""
+
+ALL_MESSAGES: Final = "messages:index"
+"""zset id by acceptance · route adds, erase removes"""
+
+
+def message(message_id: str) -> str:
+    """Hash, one message with everything known of it · every message script · removed by erase after retention."""
+    return f"message:{message_id}"
+
+
+def story(message_id: str) -> str:
+    """List of `<ms> <status> <note>`, the message's timeline, at most 60 · every message script · with the message."""
+    return f"message:story:{message_id}"
+
+
+def queue(phone: str) -> str:
+    """Zset of message ids that wait for their turn, by (priority, sequence) · route, release, nack, reclaim, cancel."""
+    return f"queue:session:{phone}"
+
+
+def set_aside(phone: str) -> str:
+    """Zset of messages to new contacts during a reach-out lock, with their place in the queue · release, restore."""
+    return f"queue:aside:{phone}"
+
+
+def outbox(session_id: str) -> str:
+    """List of at most one released message id · release pushes, claim pops, reclaim and cancel remove."""
+    return f"session:outbox:{session_id}"
+
+
+def pace(phone: str) -> str:
+    """Hash `in_flight`, `silent_until`, `lock_until`, `burst_until`, `service_ms` · release, ack, nack · for ever."""
+    return f"phone:pace:{phone}"
+
+
+def sent(phone: str) -> str:
+    """Zset `<id>#<release>` by the latest instant it may have reached WhatsApp, 48 h · release, ack, nack, reclaim."""
+    return f"phone:sent:{phone}"
+
+
+def submitted(phone: str) -> str:
+    """Zset of message ids by acceptance, the last minute only, for burst detection · accept · ends by itself."""
+    return f"phone:submitted:{phone}"
+
+
+def contacts(phone: str) -> str:
+    """Set of recipients this phone has an open chat with · receipts and incoming messages · with the phone."""
+    return f"phone:contacts:{phone}"
+
+
+def affinity(recipient: str) -> str:
+    """String: the session that last spoke with this recipient · ack and incoming messages · 90 days."""
+    return f"contact:session:{recipient}"
+
+
+def messages_of_session(session_id: str) -> str:
+    """Zset id by acceptance · route · trimmed by erase."""
+    return f"messages:session:{session_id}"
+
+
+def messages_to(recipient: str) -> str:
+    """Zset id by acceptance · route · trimmed by erase."""
+    return f"messages:to:{recipient}"
+
+
+def messages_with_reference(reference: str) -> str:
+    """Zset id by acceptance · route · trimmed by erase."""
+    return f"messages:reference:{reference}"
+
+
+def stats(session_id: str, day: str) -> str:
+    """Hash sent, delivered, read, failed → count · ack, nack · 400 days."""
+    return f"stats:{session_id}:{day}"
+
+
+def idempotency(api_key_id: str, key_hash: str) -> str:
+    """Hash fingerprint, message, answer · accept, then the gateway adds its answer · 24 h."""
+    return f"idempotency:{api_key_id}:{key_hash}"
+
+
+def rate(api_key_id: str) -> str:
+    """String: the theoretical arrival time of GCRA · rate · ends by itself."""
+    return f"rate:{api_key_id}"
+
+
+# -- sessions -----------------------------------------------------------------------------------------------------
+
+SESSIONS_ALL: Final = "sessions:all"
+"""set of session ids that exist · create, remove"""
+
+SESSIONS_ACTIVE: Final = "sessions:active"
+"""set of session ids that are connected · advance, bind"""
+
+SESSION_NUMBER: Final = "sessions:number"
+"""counter behind `worker_<n>` · provision"""
+
+PROVISIONING: Final = "sessions:provisioning"
+"""list of session ids that wait for their turn to start · provision, starter"""
+
+
+def session(session_id: str) -> str:
+    """Hash, one session · create, register, advance, bind, failover · until removed."""
+    return f"session:{session_id}"
+
+
+def temporary_binding(session_id: str) -> str:
+    """String: the proxy a session uses before its phone is known · create; bind deletes."""
+    return f"session:temp:{session_id}"
+
+
+def qr(session_id: str) -> str:
+    """String: JSON {qr | code, expires_at_ms} · event intake · expires with the code."""
+    return f"session:qr:{session_id}"
+
+
+def session_events(session_id: str) -> str:
+    """Stream, the session's history, about 500 entries · advance and every session script · with the session."""
+    return f"session:events:{session_id}"
+
+
+def commands(session_id: str) -> str:
+    """List of JSON commands for the worker (logout, pairing code, media) · orchestrator pushes, claim pops."""
+    return f"session:commands:{session_id}"
+
+
+def sessions_of_phone(phone: str) -> str:
+    """Set of session ids linked to (or provisioned for) this phone · create, bind, remove."""
+    return f"phone:sessions:{phone}"
+
+
+EVENTS: Final = "events"
+"""stream of everything that happened, about 100,000 entries · every script that changes a state · webhooks, SSE read"""
+
+
+# -- proxies ------------------------------------------------------------------------------------------------------
+
+PROXIES_ALL: Final = "proxies:all"
+"""set of proxy ids · add_proxy, remove_proxy"""
+
+PROXIES_AVAILABLE: Final = "proxies:available"
+"""set of ids of proxies whose status is OK · mark_proxy"""
+
+
+def proxy(proxy_id: str) -> str:
+    """Hash url (secret), masked, status, strikes, checks … · add_proxy, mark_proxy · until removed."""
+    return f"proxy:{proxy_id}"
+
+
+def sessions_of_proxy(proxy_id: str) -> str:
+    """Set of session ids that hold a seat; its size is the load · create, failover, bind, remove."""
+    return f"proxy:sessions:{proxy_id}"
+
+
+def sticky(phone: str) -> str:
+    """String: the proxy id this phone always leaves through · bind, failover · outlives the session."""
+    return f"phone:proxy:{phone}"
+
+
+def sticky_history(phone: str) -> str:
+    """Stream of changes of the sticky proxy, each with its reason · bind, failover · about 100 entries."""
+    return f"phone:proxy:history:{phone}"
+
+
+# -- leases for singletons ----------------------------------------------------------------------------------------
+
+
+def lease(name: str) -> str:
+    """String `<owner> <fencing number>` · acquire_lease, release_lease · expires by itself."""
+    return f"lease:{name}"
+
+
+def fence(name: str) -> str:
+    """Counter of fencing numbers of a lease · acquire_lease · for ever."""
+    return f"fence:{name}"

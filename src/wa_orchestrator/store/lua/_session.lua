@@ -1,0 +1,21 @@
+-- Shared by scripts about one session.
+
+-- tell: an event for the session's own history and for the stream of all.
+local function tell(history, events, session_id, kind, now, ...)
+  redis.call('XADD', history, 'MAXLEN', '~', 500, '*', 'type', kind, 'session', session_id, 'at', now, ...)
+  redis.call('XADD', events, 'MAXLEN', '~', 100000, '*', 'type', kind, 'session', session_id, 'at', now, ...)
+end
+
+-- seat: among candidate proxies (pairs of hash and set from KEYS[first], ids from ARGV[first_id]) the least loaded healthy one
+-- with room, or nil. The order given decides between equals.
+local function seat(first, first_id, count, most)
+  local best, best_load
+  for n = 0, count - 1 do
+    local status = redis.call('HGET', KEYS[first + 2 * n], 'status')
+    local load = redis.call('SCARD', KEYS[first + 2 * n + 1])
+    if status == 'OK' and load < most and (not best or load < best_load) then -- guard: seat
+      best, best_load = n, load
+    end
+  end
+  if best then return ARGV[first_id + best], KEYS[first + 2 * best + 1] end
+end

@@ -1,0 +1,26 @@
+-- route: move an accepted message from the gateway's jobs to its phone's queue, or to the schedule if its time has not come.
+-- Atomic because two dispatchers may hold the same job: leaving the list and entering the queue must be one step.
+-- KEYS[1] jobs list  KEYS[2] waiting hash  KEYS[3] message hash  KEYS[4] queue zset  KEYS[5] scheduled zset  KEYS[6] due zset
+-- KEYS[7] index zset  KEYS[8] index of the session  KEYS[9] index of the recipient  KEYS[10] index of the reference
+-- KEYS[11] waiting's end: the session's hash, which must exist
+-- ARGV[1] id  ARGV[2] phone  ARGV[3] session id
+-- returns {'queued', score} | {'scheduled', due} | {'gone'} | {'no_session'}
+local id, phone = ARGV[1], ARGV[2]
+local now = now_ms()
+local known = redis.call('HMGET', KEYS[3], 'priority', 'sequence', 'due_at', 'accepted_at', 'reference', 'status')
+if redis.call('EXISTS', KEYS[11]) == 0 then return { 'no_session' } end -- guard: session_exists
+if redis.call('LREM', KEYS[1], 1, id) == 0 then return { 'gone' } end -- guard: one_router
+if redis.call('HINCRBY', KEYS[2], phone, -1) <= 0 then redis.call('HDEL', KEYS[2], phone) end
+redis.call('HSET', KEYS[3], 'session', ARGV[3])
+for index = 7, 9 do redis.call('ZADD', KEYS[index], known[4], id) end
+if known[5] and known[5] ~= '' then redis.call('ZADD', KEYS[10], known[4], id) end
+local due = tonumber(known[3])
+if due > now then
+  redis.call('ZADD', KEYS[5], due, id)
+  return { 'scheduled', due }
+end
+local score = tonumber(known[1]) * 1e15 + tonumber(known[2])
+redis.call('ZADD', KEYS[4], score, id)
+redis.call('ZADD', KEYS[6], 'LT', now, phone)
+redis.call('PUBLISH', 'dispatch:wake', phone)
+return { 'queued', score }

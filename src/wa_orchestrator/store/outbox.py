@@ -1,0 +1,167 @@
+"""What workers do with a released message: claim it, renew the lease, say that it was sent or that it was not."""
+
+from dataclasses import dataclass
+
+from wa_orchestrator.store import keys
+from wa_orchestrator.store.places import Place, head, layout
+from wa_orchestrator.store.scripts import Scripts, unexpected
+
+
+@dataclass(frozen=True, slots=True)
+class Claimed:
+    """The caller holds it until its lease ends."""
+
+    attempt: int
+    now_ms: int
+
+
+@dataclass(frozen=True, slots=True)
+class Fenced:
+    """The caller's epoch is over: a newer worker has been started for this session."""
+
+    epoch: int
+
+
+@dataclass(frozen=True, slots=True)
+class Empty:
+    """There is nothing to claim."""
+
+
+@dataclass(frozen=True, slots=True)
+class Renewed:
+    """The lease holds until then."""
+
+    until_ms: int
+
+
+@dataclass(frozen=True, slots=True)
+class NotHolder:
+    """The caller does not hold this message (any more); this is its status."""
+
+    status: str
+
+
+@dataclass(frozen=True, slots=True)
+class Became:
+    """The message's status is now this."""
+
+    status: str
+
+
+@dataclass(frozen=True, slots=True)
+class Already:
+    """That was known; the status is this or later."""
+
+    status: str
+
+
+@dataclass(frozen=True, slots=True)
+class Unknown:
+    """There is no such message."""
+
+
+@dataclass(frozen=True, slots=True)
+class Mismatch:
+    """The message goes by another WhatsApp id."""
+
+    whatsapp_id: str
+
+
+@dataclass(frozen=True, slots=True)
+class Alive:
+    """The lease is not over."""
+
+    until_ms: int
+
+
+async def claim(
+    scripts: Scripts, session: str, *, phone: str, epoch: int, lease_ms: int
+) -> tuple[Place, Claimed] | Fenced | Empty:
+    """Take the released message of a session. A fenced caller learns so even when there is nothing to take."""
+    waiting = await scripts.redis.lindex(keys.outbox(session), 0)
+    place = Place(str(waiting or ""), phone, session)
+    reply = await scripts.run("claim", layout(place), [*head(place), epoch, lease_ms])
+    match reply:
+        case ["claimed", attempt, now]:
+            return place, Claimed(int(attempt), int(now))
+        case ["fenced", current]:
+            return Fenced(int(current))
+        case ["empty"]:
+            return Empty()
+        case _:
+            raise unexpected("claim", reply)
+
+
+async def renew(scripts: Scripts, place: Place, *, epoch: int, lease_ms: int) -> Renewed | Fenced | NotHolder:
+    """Extend the holder's lease."""
+    reply = await scripts.run("renew", layout(place), [*head(place), epoch, lease_ms])
+    match reply:
+        case ["renewed", until]:
+            return Renewed(int(until))
+        case ["fenced", current]:
+            return Fenced(int(current))
+        case ["not_holder", status]:
+            return NotHolder(str(status))
+        case _:
+            raise unexpected("renew", reply)
+
+
+async def ack(
+    scripts: Scripts, place: Place, *, status: str, whatsapp_id: str, at_ms: int, day: str
+) -> Became | Already | Unknown | Mismatch:
+    """WhatsApp has it (`sent`), or its recipient has (`delivered`, `read`). True whoever says it."""
+    to = await scripts.redis.hget(keys.message(place.message), "to")
+    names = [*layout(place), keys.stats(place.session, day), keys.contacts(place.phone), keys.affinity(str(to or ""))]
+    reply = await scripts.run("ack", names, [*head(place), status, whatsapp_id, at_ms])
+    match reply:
+        case ["became", current]:
+            return Became(str(current))
+        case ["already", current]:
+            return Already(str(current))
+        case ["unknown"]:
+            return Unknown()
+        case ["mismatch", other]:
+            return Mismatch(str(other))
+        case _:
+            raise unexpected("ack", reply)
+
+
+@dataclass(frozen=True, slots=True)
+class Verdict:
+    """What the server decided about a failed attempt. `backoff_ms` None means that it has failed for good."""
+
+    attempts: int
+    reason: str
+    backoff_ms: int | None
+
+
+async def nack(
+    scripts: Scripts, place: Place, *, epoch: int, verdict: Verdict, day: str
+) -> Became | Fenced | NotHolder:
+    """The holder could not send it: back to the front after a while, or failed."""
+    word = "fail" if verdict.backoff_ms is None else "retry"
+    args = [*head(place), epoch, word, verdict.backoff_ms or 0, verdict.reason, verdict.attempts]
+    reply = await scripts.run("nack", [*layout(place), keys.stats(place.session, day)], args)
+    match reply:
+        case ["queued" | "failed" as status]:
+            return Became(str(status))
+        case ["fenced", current]:
+            return Fenced(int(current))
+        case ["not_holder", status]:
+            return NotHolder(str(status))
+        case _:
+            raise unexpected("nack", reply)
+
+
+async def reclaim(scripts: Scripts, place: Place, *, most_crashes: int) -> Became | Alive | Unknown:
+    """Take a message back whose lease has run out."""
+    reply = await scripts.run("reclaim", layout(place), [*head(place), most_crashes])
+    match reply:
+        case ["queued" | "failed" as status]:
+            return Became(str(status))
+        case ["alive", until]:
+            return Alive(int(until))
+        case ["gone"]:
+            return Unknown()
+        case _:
+            raise unexpected("reclaim", reply)

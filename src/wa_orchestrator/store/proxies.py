@@ -1,0 +1,99 @@
+"""The pool of proxies: who joins, what the checks say, who leaves."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from wa_orchestrator.store import keys
+from wa_orchestrator.store.scripts import Scripts, flat, unexpected
+
+
+@dataclass(frozen=True, slots=True)
+class Added:
+    """It is in the pool, OK until a check says otherwise."""
+
+
+@dataclass(frozen=True, slots=True)
+class Known:
+    """It was in the pool already, with this status."""
+
+    status: str
+
+
+@dataclass(frozen=True, slots=True)
+class Marked:
+    """Written; this is the proxy's version now."""
+
+    version: int
+
+
+@dataclass(frozen=True, slots=True)
+class Changed:
+    """Somebody else has judged it meanwhile; look again."""
+
+
+@dataclass(frozen=True, slots=True)
+class Unknown:
+    """There is no such proxy."""
+
+
+@dataclass(frozen=True, slots=True)
+class Removed:
+    """It left the pool."""
+
+
+@dataclass(frozen=True, slots=True)
+class InUse:
+    """So many sessions sit on it."""
+
+    count: int
+
+
+async def add(scripts: Scripts, proxy_id: str, *, url: str, masked: str, origin: str) -> Added | Known:
+    """Let a proxy join the pool."""
+    names = [keys.proxy(proxy_id), keys.PROXIES_ALL, keys.PROXIES_AVAILABLE, keys.EVENTS]
+    reply = await scripts.run("add_proxy", names, [proxy_id, url, masked, origin])
+    match reply:
+        case ["added"]:
+            return Added()
+        case ["known", status]:
+            return Known(str(status))
+        case _:
+            raise unexpected("add_proxy", reply)
+
+
+async def mark(
+    scripts: Scripts, proxy_id: str, *, version: int, status: str, reason: str, fields: Mapping[str, str | int]
+) -> Marked | Changed | Unknown:
+    """Write what a check or a strike said, if nobody else wrote meanwhile."""
+    names = [keys.proxy(proxy_id), keys.PROXIES_AVAILABLE, keys.EVENTS]
+    reply = await scripts.run("mark_proxy", names, [proxy_id, version, status, reason, *flat(fields)])
+    match reply:
+        case ["marked", now]:
+            return Marked(int(now))
+        case ["changed", _]:
+            return Changed()
+        case ["unknown"]:
+            return Unknown()
+        case _:
+            raise unexpected("mark_proxy", reply)
+
+
+async def remove(scripts: Scripts, proxy_id: str) -> Removed | InUse | Unknown:
+    """Let a proxy leave the pool, if nobody sits on it."""
+    names = [
+        keys.proxy(proxy_id),
+        keys.PROXIES_ALL,
+        keys.PROXIES_AVAILABLE,
+        keys.sessions_of_proxy(proxy_id),
+        keys.EVENTS,
+    ]
+    reply = await scripts.run("remove_proxy", names, [proxy_id])
+    match reply:
+        case ["removed"]:
+            return Removed()
+        case ["in_use", count]:
+            return InUse(int(count))
+        case ["unknown"]:
+            return Unknown()
+        case _:
+            raise unexpected("remove_proxy", reply)

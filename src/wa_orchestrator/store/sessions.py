@@ -1,0 +1,339 @@
+"""Sessions: their record and seat, their epoch, their state, and how they end."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+
+from wa_orchestrator.store import keys
+from wa_orchestrator.store.places import Place, head, layout
+from wa_orchestrator.store.scripts import Scripts, flat, unexpected
+
+CONTROL_LEASE = "control"
+
+
+@dataclass(frozen=True, slots=True)
+class Created:
+    """It exists, `pending`, with a seat on this proxy ('' only without any proxy)."""
+
+    proxy: str
+
+
+@dataclass(frozen=True, slots=True)
+class Exists:
+    """A session with this id exists already."""
+
+
+@dataclass(frozen=True, slots=True)
+class PhoneFull:
+    """The phone has as many sessions as it may have."""
+
+    count: int
+
+
+@dataclass(frozen=True, slots=True)
+class NoRoom:
+    """None of the candidate proxies has a free seat."""
+
+
+@dataclass(frozen=True, slots=True)
+class Advanced:
+    """The new state is written; this is the session's version now."""
+
+    version: int
+
+
+@dataclass(frozen=True, slots=True)
+class Changed:
+    """The session changed since the decision was made; look again."""
+
+
+@dataclass(frozen=True, slots=True)
+class Fenced:
+    """The report comes from an older epoch."""
+
+    epoch: int
+
+
+@dataclass(frozen=True, slots=True)
+class Unknown:
+    """There is no such session."""
+
+
+@dataclass(frozen=True, slots=True)
+class Registered:
+    """A worker may be started with this epoch; all older ones are fenced."""
+
+    epoch: int
+
+
+@dataclass(frozen=True, slots=True)
+class NotLeader:
+    """Another orchestrator holds the control lease."""
+
+
+@dataclass(frozen=True, slots=True)
+class Bound:
+    """Phone, proxy and session belong together now. `how`: first, same, given, sticky_bad, sticky_full."""
+
+    how: str
+
+
+@dataclass(frozen=True, slots=True)
+class Moved:
+    """The session has its seat on this proxy now; its worker must be started anew."""
+
+    proxy: str
+
+
+@dataclass(frozen=True, slots=True)
+class Removed:
+    """It is gone."""
+
+
+@dataclass(frozen=True, slots=True)
+class InFlight:
+    """A message waits in its outbox; take that back first."""
+
+    message: str
+
+
+@dataclass(frozen=True, slots=True)
+class NewSession:
+    """A session to be recorded; `candidates` are proxy ids, the preferred first; `direct` asks for no proxy at all."""
+
+    id: str
+    phone: str = ""
+    candidates: Sequence[str] = ()
+    direct: str = ""
+    fields: Mapping[str, str | int] = field(default_factory=dict)
+
+
+def _seats(candidates: Sequence[str]) -> list[str]:
+    return [name for proxy in candidates for name in (keys.proxy(proxy), keys.sessions_of_proxy(proxy))]
+
+
+async def create(
+    scripts: Scripts, session: NewSession, *, per_proxy: int, per_phone: int
+) -> Created | Exists | PhoneFull | NoRoom:
+    """Record a session and take its seat in one step."""
+    names = [
+        keys.session(session.id),
+        keys.SESSIONS_ALL,
+        keys.temporary_binding(session.id),
+        keys.sessions_of_phone(session.phone),
+        keys.PROVISIONING,
+        keys.session_events(session.id),
+        keys.EVENTS,
+        *_seats(session.candidates),
+    ]
+    args: list[str | int | float] = [
+        session.id,
+        per_proxy,
+        per_phone,
+        session.phone,
+        session.direct,
+        len(session.candidates),
+    ]
+    reply = await scripts.run("create", names, [*args, *session.candidates, *flat(session.fields)])
+    match reply:
+        case ["created", proxy]:
+            return Created(str(proxy))
+        case ["exists"]:
+            return Exists()
+        case ["phone_full", count]:
+            return PhoneFull(int(count))
+        case ["no_room"]:
+            return NoRoom()
+        case _:
+            raise unexpected("create", reply)
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """A decided step of the session's machine. `epoch` None means that the server itself, not a worker, speaks."""
+
+    version: int
+    status: str
+    reason: str
+    what: str
+    epoch: int | None = None
+    fields: Mapping[str, str | int] = field(default_factory=dict)
+
+
+async def advance(scripts: Scripts, session_id: str, step: Step) -> Advanced | Changed | Fenced | Unknown:
+    """Write a session's next state, if the session is still what the decision saw."""
+    names = [keys.session(session_id), keys.session_events(session_id), keys.EVENTS, keys.SESSIONS_ACTIVE, keys.DUE]
+    epoch = "" if step.epoch is None else step.epoch
+    args: list[str | int | float] = [
+        session_id,
+        step.version,
+        epoch,
+        step.status,
+        step.reason,
+        step.what,
+        *flat(step.fields),
+    ]
+    reply = await scripts.run("advance", names, args)
+    match reply:
+        case ["advanced", version]:
+            return Advanced(int(version))
+        case ["changed", _]:
+            return Changed()
+        case ["fenced", current]:
+            return Fenced(int(current))
+        case ["unknown"]:
+            return Unknown()
+        case _:
+            raise unexpected("advance", reply)
+
+
+async def register(
+    scripts: Scripts, session_id: str, *, phone: str, lease: str, fields: Mapping[str, str | int]
+) -> Registered | NotLeader | Changed | Unknown:
+    """Raise the epoch for a worker that is about to start; what the old one held returns to the queue."""
+    in_flight = str(await scripts.redis.hget(keys.pace(phone), "in_flight") or "")
+    place = Place(in_flight, phone, session_id)
+    names = [*layout(place), keys.lease(CONTROL_LEASE)]
+    reply = await scripts.run("register", names, [*head(place), lease, *flat(fields)])
+    match reply:
+        case ["registered", epoch]:
+            return Registered(int(epoch))
+        case ["not_leader"]:
+            return NotLeader()
+        case ["changed"]:
+            return Changed()
+        case ["unknown"]:
+            return Unknown()
+        case _:
+            raise unexpected("register", reply)
+
+
+@dataclass(frozen=True, slots=True)
+class Binding:
+    """What a CONNECTED report says and what the server saw when it read the session."""
+
+    epoch: int
+    phone: str
+    sticky: str
+    own: str
+    given: str = ""
+    fields: Mapping[str, str | int] = field(default_factory=dict)
+
+
+async def bind(
+    scripts: Scripts, session_id: str, binding: Binding, *, per_proxy: int, per_phone: int
+) -> Bound | Moved | PhoneFull | Changed | Fenced:
+    """Tie phone, proxy and session together at CONNECTED, or move the session to the phone's own proxy."""
+    names = [
+        keys.session(session_id),
+        keys.temporary_binding(session_id),
+        keys.sticky(binding.phone),
+        keys.sticky_history(binding.phone),
+        keys.sessions_of_phone(binding.phone),
+        keys.SESSIONS_ACTIVE,
+        keys.session_events(session_id),
+        keys.EVENTS,
+        keys.proxy(binding.sticky),
+        keys.sessions_of_proxy(binding.sticky),
+        keys.sessions_of_proxy(binding.own),
+        keys.DUE,
+    ]
+    args: list[str | int | float] = [
+        session_id,
+        binding.epoch,
+        binding.phone,
+        binding.sticky,
+        binding.own,
+        per_proxy,
+        per_phone,
+        binding.given,
+    ]
+    reply = await scripts.run("bind", names, [*args, *flat(binding.fields)])
+    match reply:
+        case ["bound", how]:
+            return Bound(str(how))
+        case ["moved", proxy]:
+            return Moved(str(proxy))
+        case ["phone_full", count]:
+            return PhoneFull(int(count))
+        case ["changed"]:
+            return Changed()
+        case ["fenced", epoch]:
+            return Fenced(int(epoch))
+        case _:
+            raise unexpected("bind", reply)
+
+
+@dataclass(frozen=True, slots=True)
+class Flight:
+    """A session that must leave its proxy (or waits without one), and where it may go."""
+
+    session: str
+    proxy: str
+    phone: str
+    reason: str
+    candidates: Sequence[str]
+
+
+async def fail_over(scripts: Scripts, flight: Flight, *, per_proxy: int) -> Moved | NoRoom | Changed:
+    """Free the old seat and take one of the candidates', in one step; the phone's binding goes along."""
+    names = [
+        keys.session(flight.session),
+        keys.sessions_of_proxy(flight.proxy),
+        keys.sticky(flight.phone),
+        keys.sticky_history(flight.phone),
+        keys.session_events(flight.session),
+        keys.EVENTS,
+        keys.temporary_binding(flight.session),
+        *_seats(flight.candidates),
+    ]
+    args: list[str | int | float] = [
+        flight.session,
+        flight.proxy,
+        per_proxy,
+        flight.phone,
+        flight.reason,
+        len(flight.candidates),
+    ]
+    reply = await scripts.run("failover", names, [*args, *flight.candidates])
+    match reply:
+        case ["moved", proxy]:
+            return Moved(str(proxy))
+        case ["no_room"]:
+            return NoRoom()
+        case ["changed", _]:
+            return Changed()
+        case _:
+            raise unexpected("failover", reply)
+
+
+async def remove(
+    scripts: Scripts, session_id: str, *, proxy: str, phone: str, forget: str = ""
+) -> Removed | Unknown | Changed | InFlight:
+    """Forget a session and free its seat; `forget="forget"` drops the phone's sticky proxy too."""
+    names = [
+        keys.session(session_id),
+        keys.SESSIONS_ALL,
+        keys.SESSIONS_ACTIVE,
+        keys.temporary_binding(session_id),
+        keys.sessions_of_phone(phone),
+        keys.sessions_of_proxy(proxy),
+        keys.qr(session_id),
+        keys.session_events(session_id),
+        keys.EVENTS,
+        keys.commands(session_id),
+        keys.PROVISIONING,
+        keys.sticky(phone),
+        keys.outbox(session_id),
+    ]
+    reply = await scripts.run("remove_session", names, [session_id, forget, proxy, phone])
+    match reply:
+        case ["removed"]:
+            return Removed()
+        case ["unknown"]:
+            return Unknown()
+        case ["changed"]:
+            return Changed()
+        case ["in_flight", message]:
+            return InFlight(str(message))
+        case _:
+            raise unexpected("remove_session", reply)

@@ -1,0 +1,1 @@
+"""What the HTTP services share: who calls, how errors are told, how an application is put together."""
