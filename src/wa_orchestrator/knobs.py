@@ -10,6 +10,9 @@ from zoneinfo import ZoneInfo
 
 from pydantic import AfterValidator, BeforeValidator, Field, SecretStr
 
+from wa_orchestrator.domain.proxy_url import BadProxyUrl
+from wa_orchestrator.domain.proxy_url import parse as parse_proxy
+
 MIN_SECRET_CHARS = 16
 #: Long enough to pass for a secret, and in every list of passwords or every example.
 _WELL_KNOWN = (
@@ -34,7 +37,7 @@ _WELL_KNOWN_SHAPE = re.compile(
 )
 _TELEGRAM_TOKEN = re.compile(r"\d{3,}:[A-Za-z0-9_-]{20,}")
 _CLOCK_TIME = re.compile(r"([01]\d|2[0-3]):[0-5]\d")
-_HOURS = re.compile(r"([01]\d|2[0-3]):[0-5]\d-(([01]\d|2[0-3]):[0-5]\d|24:00)")
+_HOURS = re.compile(rf"{_CLOCK_TIME.pattern}-{_CLOCK_TIME.pattern}")
 LANGUAGES = ("en", "he")
 
 
@@ -92,19 +95,11 @@ def redis_url(url: SecretStr | None) -> SecretStr | None:
 
 
 def proxy_url(url: SecretStr) -> SecretStr:
-    """Require a SOCKS5 proxy that resolves names itself."""
-    parts = urlsplit(url.get_secret_value().strip())
-    if parts.scheme != "socks5h":
-        raise ValueError(
-            "must begin with socks5h://; with socks5:// or http:// the name is resolved on this machine, a DNS leak"
-        )
+    """Require a SOCKS5 proxy that resolves names itself, and spell it the one way the pool does."""
     try:
-        port = parts.port
-    except ValueError:
-        port = None
-    if not parts.hostname or not port:
-        raise ValueError("needs a host and a port")
-    return SecretStr(url.get_secret_value().strip())
+        return SecretStr(parse_proxy(url.get_secret_value()).url)
+    except BadProxyUrl as error:
+        raise ValueError(error.text[0].lower() + error.text[1:].removesuffix(".")) from None
 
 
 def zone(name: str) -> str:
@@ -134,9 +129,9 @@ def clock_time(value: str) -> str:
 
 
 def hours(value: str | None) -> str | None:
-    """Require HH:MM-HH:MM, the end after the start."""
-    if value is not None and (not _HOURS.fullmatch(value) or value[:5] >= value[6:]):
-        raise ValueError("must be hours of a day, HH:MM-HH:MM, the end after the start")
+    """Require HH:MM-HH:MM; an end before the start is past midnight, and both the same are all day."""
+    if value is not None and not _HOURS.fullmatch(value):
+        raise ValueError("must be hours of a day, HH:MM-HH:MM")
     return value
 
 

@@ -2,6 +2,7 @@
 
 import os
 from collections.abc import Mapping
+from datetime import time
 from pathlib import Path
 from typing import Annotated, Any, Literal, Self
 
@@ -10,6 +11,8 @@ from pydantic_core import ErrorDetails
 from pydantic_settings import BaseSettings, PydanticBaseSettingsSource, SettingsConfigDict
 
 from wa_orchestrator import environment, knobs
+from wa_orchestrator.domain import opt_out
+from wa_orchestrator.domain.pace import PRESETS, Override, Pace, Preset, Trust
 from wa_orchestrator.environment import Environment
 from wa_orchestrator.errors import BadSettings
 from wa_orchestrator.knobs import knob
@@ -138,12 +141,6 @@ class Settings(BaseSettings):
     )
     """The limits by age of a session; the settings below change single numbers of it."""
 
-    warm_after_days: knobs.OptionalCount = knob(None, example=3)
-    """Days after its first connection from which a session is warm. Default: the preset's."""
-
-    hot_after_days: knobs.OptionalCount = knob(None, example=14)
-    """Days after its first connection from which a session is hot. Default: the preset's."""
-
     cold_per_day: knobs.OptionalCount = knob(None, example=20)
     """Messages a day of a cold session. Default: the preset's."""
 
@@ -189,9 +186,7 @@ class Settings(BaseSettings):
     hot_hours: knobs.Hours = knob(None, example="07:00-23:00")
     """Hours in which a hot session speaks. Default: the preset's."""
 
-    stop_words: Annotated[tuple[str, ...], BeforeValidator(knobs.words)] = knob(
-        ("stop", "unsubscribe", "הסר", "עצור"), example="stop,unsubscribe,הסר"
-    )
+    stop_words: Annotated[tuple[str, ...], BeforeValidator(knobs.words)] = tuple(sorted(opt_out.DEFAULT_WORDS))
     """Answers, with commas between them, that opt a recipient out. They are compared whole and without case."""
 
     queue_limit: knobs.Positive = 1000
@@ -289,11 +284,27 @@ class Settings(BaseSettings):
             raise ValueError(f"{missing}: is missing; Telegram needs both the bot's token and a chat")
         if self.lease_ms <= self.ack_timeout_ms:
             raise ValueError(f"LEASE_MS: must be longer than ACK_TIMEOUT_MS ({self.ack_timeout_ms})")
+        for trust in Trust:
+            longest, shortest = getattr(self, f"{trust}_pause_max_ms"), self.pace(trust).pause_base_ms
+            if longest is not None and longest < shortest:
+                raise ValueError(f"{trust.upper()}_PAUSE_MAX_MS: is less than the shortest pause ({shortest})")
         if self.body_retention_days > self.message_retention_days:
             raise ValueError(
                 f"BODY_RETENTION_DAYS: must not exceed MESSAGE_RETENTION_DAYS ({self.message_retention_days})"
             )
         return self
+
+    def pace(self, trust: Trust) -> Pace:
+        """Give the limits of a session of this trust: the preset's, with the operator's own numbers in their place."""
+        preset = PRESETS[Preset(self.pacing_preset)][trust]
+        own = {name: getattr(self, f"{trust}_{name}") for name in ("per_day", "per_minute", "hours")}
+        shortest, longest = getattr(self, f"{trust}_pause_min_ms"), getattr(self, f"{trust}_pause_max_ms")
+        shortest = preset.pause_base_ms if shortest is None else shortest
+        longest = max(shortest, preset.pause_base_ms + preset.pause_range_ms) if longest is None else longest
+        opens, closes = map(time.fromisoformat, own["hours"].split("-")) if own["hours"] else (None, None)
+        return Override(own["per_day"], own["per_minute"], shortest, max(0, longest - shortest), opens, closes).onto(
+            preset
+        )
 
     def scaled(self, duration: float) -> float:
         """Shorten a duration, in whatever unit, by TIME_SCALE."""
@@ -333,12 +344,13 @@ def build(given: Environment, **overrides: Any) -> Settings:
         settings = Settings(**values | overrides)
     except ValidationError as error:
         raise BadSettings(*given.problems, *(_line(each, numbered) for each in error.errors())) from None
-    if problems := (*given.problems, *_repeated(values["proxy_urls"], numbered)):
+    urls = [url.get_secret_value() for url in settings.proxy_urls] if "proxy_urls" not in overrides else []
+    if problems := (*given.problems, *_repeated(urls, numbered)):
         raise BadSettings(*problems)
     return settings
 
 
-def _repeated(urls: tuple[str, ...], numbered: list[str]) -> list[str]:
+def _repeated(urls: list[str], numbered: list[str]) -> list[str]:
     return [
         f"{numbered[at]}: is the same as {numbered[urls.index(url)]}. Example: {numbered[at]}={_example('proxy_urls')}"
         for at, url in enumerate(urls)

@@ -1,0 +1,109 @@
+"""The real command line: refusals in one line, with exit code 2, and nothing half created."""
+
+import json
+import os
+import socket
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+PROGRAM = Path(sys.executable).parent / "wa-orchestrator"
+
+
+def run(directory: Path, *arguments: str, **variables: str) -> subprocess.CompletedProcess[str]:
+    kept = {name: os.environ[name] for name in ("PATH", "HOME", "LANG") if name in os.environ}
+    return subprocess.run(
+        [PROGRAM, *arguments],
+        cwd=directory,
+        env=kept | variables,
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+
+
+@pytest.mark.parametrize(
+    ("variables", "begins"),
+    [
+        ({"API_KEY": ""}, "API_KEY: is empty"),
+        ({"PROXY_URL_1": "http://user:canary@proxy.example.com:80"}, "PROXY_URL_1: begins with http://"),
+        ({"MAX_SESSIONS_PER_PROXY": "0"}, "MAX_SESSIONS_PER_PROXY: must be"),
+        ({"DATA_DIR": "/proc/wa-orchestrator"}, "DATA_DIR: /proc/wa-orchestrator cannot be written"),
+        ({"DATA_DIR": "a-file/data"}, "DATA_DIR: "),
+    ],
+)
+def test_a_wrong_setting_refuses_the_start_and_creates_nothing(
+    tmp_path: Path, variables: dict[str, str], begins: str
+) -> None:
+    (tmp_path / "a-file").touch()
+    free = {"SESSIONS_DIR": "s", "BACKUPS_DIR": "b", "ORCH_PORT": "0", "GATEWAY_PORT": "0"}
+    refused = run(tmp_path, "up", **free | variables)
+    assert refused.returncode == 2
+    (line,) = refused.stderr.splitlines()
+    assert line.startswith(begins)
+    assert "Example: " in line
+    assert "canary" not in refused.stderr + refused.stdout
+    assert [each.name for each in tmp_path.iterdir()] == ["a-file"]
+
+
+def test_a_port_in_use_refuses_the_start_and_creates_nothing(tmp_path: Path) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = taken.getsockname()[1]
+        refused = run(tmp_path, "up", "--port", str(port), "--gateway-port", "0")
+    assert refused.returncode == 2
+    assert refused.stderr.startswith(f"ORCH_PORT: port {port} on 127.0.0.1 is in use. Example: ORCH_PORT=")
+    assert len(refused.stderr.splitlines()) == 1
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.skipif(os.geteuid() == 0, reason="root may write everywhere; /proc stands for it in the table above")
+def test_a_data_directory_without_write_permission_refuses_the_start(tmp_path: Path) -> None:
+    closed = tmp_path / "closed"
+    closed.mkdir(mode=0o500)
+    refused = run(tmp_path, "up", DATA_DIR=str(closed))
+    assert refused.returncode == 2
+    assert refused.stderr.startswith("DATA_DIR: ")
+
+
+@pytest.mark.parametrize("part", ["gateway", "dispatcher", "orchestrator"])
+def test_a_part_by_itself_needs_a_redis_to_share(tmp_path: Path, part: str) -> None:
+    refused = run(tmp_path, part)
+    assert refused.returncode == 2
+    assert refused.stderr.startswith("REDIS_URL: is missing")
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_doctor_masks_secrets_says_where_values_came_from_and_creates_nothing(tmp_path: Path) -> None:
+    (tmp_path / ".env").write_text("MAX_BACKUPS=3\n")
+    variables = {
+        "API_KEY": "canary-kZ8-vQ2_mN5xR7p",
+        "PROXY_URL_2": "socks5h://user:canary@proxy.example.com:1080",
+        "REDIS_URL": "unix:///nowhere/redis.sock?password=canary",
+    }
+    answer = run(tmp_path, "doctor", "--json", "--data-dir", str(tmp_path / "d"), **variables)
+    assert answer.returncode == 1, "a Redis that does not answer is a problem"
+    found = json.loads(answer.stdout)
+    settings = {each["name"]: (each["value"], each["origin"]) for each in found["settings"]}
+    assert settings["API_KEY"] == ("***", "environment")
+    assert settings["PROXY_URL_2"] == ("socks5h://user:***@proxy.example.com:1080", "environment")
+    assert settings["MAX_BACKUPS"] == ("3", ".env")
+    assert settings["DATA_DIR"] == (str(tmp_path / "d"), "command line")
+    assert settings["QUEUE_LIMIT"] == ("1000", "default")
+    assert settings["WEBHOOK_SECRET"] == ("", "made at the first start")
+    assert {each["name"]: each["mark"] for each in found["findings"]}["redis"] == "problem"
+    assert "canary" not in answer.stdout + answer.stderr
+    assert [each.name for each in tmp_path.iterdir()] == [".env"]
+
+
+def test_secrets_are_shown_only_after_a_start_has_made_them(tmp_path: Path) -> None:
+    before = run(tmp_path, "secrets")
+    assert before.returncode == 2
+    (tmp_path / "data").mkdir()
+    (tmp_path / "data" / "secrets.json").write_text(
+        '{"api_key": "a1", "webhook_secret": "b2", "dashboard_password": "c3"}'
+    )
+    after = run(tmp_path, "secrets", "--json")
+    assert json.loads(after.stdout) == {"API_KEY": "a1", "WEBHOOK_SECRET": "b2", "DASHBOARD_PASSWORD": "c3"}

@@ -1,0 +1,101 @@
+"""Logs: JSON lines in which no planted secret can be found."""
+
+import io
+import json
+import logging
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+import structlog
+from hypothesis import given
+from hypothesis import strategies as st
+
+from wa_orchestrator import logs
+
+KEY = "q" * 42 + "Q="
+CANARIES = {
+    "proxy password": "canary-proxy-pass",
+    "bearer": "canary.bearer-token-123",
+    "api key": "wao_canaryapikey0123456789",
+    "qr": f"2@canaryref0123456789,{KEY},{KEY},{KEY}",
+    "phone": "972501234567",
+}
+
+
+@pytest.fixture
+def stream() -> Iterator[io.StringIO]:
+    root = logging.getLogger()
+    handlers, level = root.handlers[:], root.level
+    written = io.StringIO()
+    logs.configure("debug", written)
+    yield written
+    root.handlers[:], root.level = handlers, level
+    structlog.reset_defaults()
+
+
+def lines(stream: io.StringIO) -> list[dict[str, Any]]:
+    return [json.loads(line) for line in stream.getvalue().splitlines()]
+
+
+def test_planted_secrets_occur_in_no_line_whoever_logs_and_however(stream: io.StringIO) -> None:
+    proxy = f"socks5h://user:{CANARIES['proxy password']}@proxy.example.com:1080"
+    log = structlog.get_logger("ours")
+    log.info("worker.started", proxy=proxy, env={"PROXY_URL": proxy, "WORKER_TOKEN": "canary.bearer-token-123"})
+    log.info(f"connecting through {proxy}")
+    log.info("request", headers=[("Authorization", f"Bearer {CANARIES['bearer']}")], api_key=CANARIES["api key"])
+    log.info("linking", qr=CANARIES["qr"], seen=f"code {CANARIES['qr']} shown")
+    log.info("sent", to=CANARIES["phone"], jid=f"{CANARIES['phone']}:3@s.whatsapp.net", phoneNumber=972501234567)
+    log.info(f"receipt from {CANARIES['phone']}@s.whatsapp.net")
+    logging.getLogger("library").warning("via %s with key %s", proxy, CANARIES["api key"])
+    logging.getLogger("uvicorn.access").info("x-api-key: %s", "canary.bearer-token-123")
+    try:
+        raise ValueError(f"bad proxy {proxy}")
+    except ValueError:
+        log.exception("it.broke")
+        logging.getLogger("library").exception("it broke")
+
+    assert len(lines(stream)) == 10
+    for name, canary in CANARIES.items():
+        assert canary not in stream.getvalue(), name
+    assert "proxy.example.com:1080" in stream.getvalue(), "what helps to find the fault must stay"
+
+
+def test_a_phone_is_shown_by_its_last_four_digits(stream: io.StringIO) -> None:
+    structlog.get_logger().info("sent", to="+972-50-123-4567", session="worker_1")
+    (line,) = lines(stream)
+    assert line["to"] == "…4567"
+    assert line["session"] == "worker_1"
+
+
+def test_a_change_of_state_is_not_taken_for_a_phone(stream: io.StringIO) -> None:
+    structlog.get_logger().info("session.changed", **{"from": "pending", "to": "qr_ready"}, waited_ms=1234567)
+    (line,) = lines(stream)
+    assert (line["from"], line["to"], line["waited_ms"]) == ("pending", "qr_ready", 1234567)
+
+
+def test_the_text_of_a_message_is_not_logged(stream: io.StringIO) -> None:
+    structlog.get_logger().info("message.accepted", message={"id": "m1", "text": "canary text", "caption": "canary"})
+    assert "canary" not in stream.getvalue()
+    assert lines(stream)[0]["message"]["id"] == "m1"
+
+
+def test_libraries_are_rendered_as_the_same_json(stream: io.StringIO) -> None:
+    logging.getLogger("uvicorn.error").info("Started on %s", "http://127.0.0.1:3001", extra={"color_message": "x"})
+    (line,) = lines(stream)
+    assert line["event"] == "Started on http://127.0.0.1:3001"
+    assert line["level"] == "info"
+    assert "color_message" not in line
+    assert line["timestamp"].endswith("Z")
+
+
+_WORDS = st.text(
+    st.characters(codec="ascii", exclude_characters="@/:'\" \t\n\r\x0b\x0c\x1c\x1d\x1e\x1f", exclude_categories=["Cc"]),
+    min_size=1,
+)
+
+
+@given(before=st.text(), user=_WORDS, password=_WORDS)
+def test_a_password_within_an_address_never_survives(before: str, user: str, password: str) -> None:
+    secret = f"{password}-canary"
+    assert secret not in logs.redact_text(f"{before} socks5h://{user}:{secret}@proxy.example.com:1080")

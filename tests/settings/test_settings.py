@@ -1,0 +1,190 @@
+"""Settings: where they come from, and what is said about wrong ones."""
+
+from datetime import time
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from pydantic import ValidationError
+
+from wa_orchestrator import knobs, settings_reference
+from wa_orchestrator.domain.pace import PRESETS, Preset, Trust
+from wa_orchestrator.errors import BadSettings
+from wa_orchestrator.settings import Settings, load
+
+GOOD_SECRET = "kZ8-vQ2_mN5xR7pL0wJ4"
+
+
+def problems(**variables: str) -> tuple[str, ...]:
+    with pytest.raises(BadSettings) as bad:
+        load(variables, None)
+    return bad.value.problems
+
+
+def test_nothing_set_is_a_working_installation_for_this_machine_only() -> None:
+    settings = load({}, None)
+    assert settings.bind_host == "127.0.0.1"
+    assert (settings.orch_port, settings.gateway_port) == (3001, 3002)
+    assert settings.data_dir == Path.cwd() / "data"
+    assert not settings.allow_direct
+
+
+def test_settings_made_by_hand_read_neither_the_environment_nor_a_file(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setenv("ORCH_PORT", "4001")
+    (tmp_path / ".env").write_text("GATEWAY_PORT=4002\n")
+    monkeypatch.chdir(tmp_path)
+    assert (Settings().orch_port, Settings().gateway_port) == (3001, 3002)
+    assert (load().orch_port, load().gateway_port) == (4001, 4002)
+
+
+def test_the_command_line_wins_over_the_environment_and_that_over_the_file(tmp_path: Path) -> None:
+    file = tmp_path / ".env"
+    file.write_text("ORCH_PORT=1001\nMAX_BACKUPS=3\nQUEUE_LIMIT=10\n")
+    settings = load({"ORCH_PORT": "2001", "MAX_BACKUPS": "4"}, file, orch_port=3003)
+    assert (settings.orch_port, settings.max_backups, settings.queue_limit) == (3003, 4, 10)
+
+
+@pytest.mark.parametrize(
+    ("variable", "value", "problem"),
+    [
+        ("API_KEY", "", "is empty"),
+        ("API_KEY", "short", "too short"),
+        ("API_KEY", "changeme-changeme-123", "easy to guess"),
+        ("API_KEY", "aaaaaaaaaaaaaaaaaaaaaaaa", "easy to guess"),
+        ("API_KEY", knobs.EXAMPLE_API_KEY, "easy to guess"),
+        ("PROXY_URL_1", "http://user:hunter2hunter2@proxy.example.com:80", "DNS leak"),
+        ("PROXY_URL_7", "socks5://proxy.example.com:1080", "DNS leak"),
+        ("MAX_SESSIONS_PER_PROXY", "0", "greater than or equal to 1"),
+        ("MAX_SESSIONS_PER_PROXY", "5", "less than or equal to 4"),
+        ("ORCH_PORT", "http", "valid integer"),
+        ("GATEWAY_PORT", "3001", "same as ORCH_PORT"),
+        ("TIMEZONE", "Mars/Olympus", "no time zone"),
+        ("TIMEZONE", "", "no time zone"),
+        ("LANGUAGE", "fr", "'en' or 'he'"),
+        ("RUNNER", "podman", "'process', 'docker' or 'swarm'"),
+        ("REDIS_URL", "http://localhost", "redis://"),
+        ("LEASE_MS", "75000", "longer than ACK_TIMEOUT_MS"),
+        ("BACKUP_RECIPIENT", "AGE-SECRET-KEY-1QQQQ", "public key"),
+        ("COLD_HOURS", "9-21", "HH:MM-HH:MM"),
+        ("HOT_PAUSE_MAX_MS", "1000", "shortest pause"),
+        ("TELEGRAM_BOT_TOKEN", "nonsense", "BotFather"),
+        ("DATA_DIR", "", "is empty"),
+        ("TIME_SCALE", "0", "greater than 0"),
+    ],
+)
+def test_a_wrong_value_is_told_in_one_line_that_names_it_and_gives_an_example(
+    variable: str, value: str, problem: str
+) -> None:
+    (line,) = problems(**{variable: value})
+    assert line.startswith(f"{variable}: ")
+    assert problem in line
+    assert f"Example: {variable}=" in line
+    assert "\n" not in line
+    assert "hunter2" not in line
+
+
+def test_all_problems_are_told_at_once() -> None:
+    lines = problems(API_KEY="", PROXY_URL_1="http://x", MAX_SESSIONS_PER_PROXY="0")
+    assert [line.split(":")[0] for line in lines] == ["API_KEY", "PROXY_URL_1", "MAX_SESSIONS_PER_PROXY"]
+
+
+def test_one_half_of_telegram_names_the_missing_half() -> None:
+    (line,) = problems(TELEGRAM_CHAT_ID="-100")
+    assert line.startswith("TELEGRAM_BOT_TOKEN: is missing")
+
+
+def test_proxies_are_taken_in_the_order_of_their_numbers_with_gaps() -> None:
+    urls = {f"PROXY_URL_{n}": f"socks5h://u:p@proxy{n}.example.com:1080" for n in (10, 2, 1, 33)}
+    hosts = [url.get_secret_value().split("@")[1] for url in load(urls, None).proxy_urls]
+    assert hosts == [f"proxy{n}.example.com:1080" for n in (1, 2, 10, 33)]
+
+
+def test_the_same_proxy_twice_is_refused_however_it_is_spelled() -> None:
+    (line,) = problems(
+        PROXY_URL_1="socks5h://u:p@PROXY.example.com:1080", PROXY_URL_4="socks5h://u:p@proxy.example.com"
+    )
+    assert line.startswith("PROXY_URL_4: is the same as PROXY_URL_1")
+
+
+def test_a_secret_may_come_from_a_file_whose_last_line_end_is_no_part_of_it(tmp_path: Path) -> None:
+    (tmp_path / "key").write_text(f"{GOOD_SECRET}\n")
+    (tmp_path / "proxy").write_text("socks5h://u:p@proxy.example.com:1080\n")
+    settings = load({"API_KEY_FILE": str(tmp_path / "key"), "PROXY_URL_1_FILE": str(tmp_path / "proxy")}, None)
+    assert settings.api_key.get_secret_value() == GOOD_SECRET
+    assert len(settings.proxy_urls) == 1
+
+
+def test_a_secret_given_twice_or_unreadable_is_refused(tmp_path: Path) -> None:
+    (twice,) = problems(API_KEY=GOOD_SECRET, API_KEY_FILE=str(tmp_path))
+    assert "API_KEY is set too" in twice
+    (unreadable,) = problems(API_KEY_FILE=str(tmp_path / "missing"))
+    assert unreadable.startswith("API_KEY_FILE: cannot read")
+
+
+def test_secrets_do_not_show_when_settings_are_printed() -> None:
+    settings = load(
+        {
+            "API_KEY": GOOD_SECRET,
+            "PROXY_URL_1": "socks5h://u:canarypass@proxy.example.com:1",
+            "REDIS_URL": "redis://:canarypass@h",
+        },
+        None,
+    )
+    assert "canarypass" not in repr(settings)
+    assert GOOD_SECRET not in repr(settings)
+
+
+def test_a_data_directory_that_was_named_holds_sessions_and_backups_too(tmp_path: Path) -> None:
+    settings = load({"BACKUPS_DIR": "/elsewhere"}, None, data_dir=tmp_path)
+    assert settings.sessions_dir == tmp_path / "sessions"
+    assert settings.backups_dir == Path("/elsewhere")
+
+
+@pytest.mark.parametrize(
+    ("value", "language"), [("he_IL:en", "he"), ("de_DE:de", "en"), ("de_DE:he", "he"), ("HE", "he")]
+)
+def test_the_systems_own_language_variable_is_understood(value: str, language: str) -> None:
+    assert load({"LANGUAGE": value}, None).language == language
+
+
+def test_settings_cannot_be_changed() -> None:
+    with pytest.raises(ValidationError):
+        load({}, None).orch_port = 1  # type: ignore[misc]
+
+
+@pytest.mark.parametrize("trust", Trust)
+def test_a_pace_is_the_presets_except_for_the_numbers_that_were_set(trust: Trust) -> None:
+    assert load({}, None).pace(trust) == PRESETS[Preset.STANDARD][trust]
+    own = {
+        f"{trust.upper()}_{name}": value
+        for name, value in {"PER_DAY": "7", "PAUSE_MIN_MS": "9000", "HOURS": "22:00-06:30"}.items()
+    }
+    pace = load(own | {"PACING_PRESET": "Standard"}, None).pace(trust)
+    assert (pace.per_day, pace.pause_base_ms, pace.opens, pace.closes) == (7, 9000, time(22), time(6, 30))
+    assert pace.per_minute == PRESETS[Preset.STANDARD][trust].per_minute
+
+
+@given(st.text(max_size=15))
+def test_no_secret_under_sixteen_characters_is_ever_taken(secret: str) -> None:
+    with pytest.raises(BadSettings):
+        load({"WEBHOOK_SECRET": secret}, None)
+
+
+def test_the_machines_zone_comes_from_tz_else_from_localtime_else_is_utc(tmp_path: Path) -> None:
+    link = tmp_path / "localtime"
+    link.symlink_to("/usr/share/zoneinfo/Europe/Madrid")
+    assert knobs.machine_zone("Asia/Jerusalem", link) == "Asia/Jerusalem"
+    assert knobs.machine_zone(":/usr/share/zoneinfo/Asia/Jerusalem", link) == "Asia/Jerusalem"
+    assert knobs.machine_zone("", link) == "Europe/Madrid"
+    assert knobs.machine_zone("no such zone", tmp_path / "missing") == "UTC"
+
+
+def test_every_setting_says_what_it_does_and_the_page_is_not_stale() -> None:
+    assert [name for name, field in Settings.model_fields.items() if not field.description] == []
+    page = Path(__file__).parents[2] / "docs" / "settings.md"
+    assert page.read_text("utf-8") == settings_reference.render(), (
+        "run: python -m wa_orchestrator.settings_reference > docs/settings.md"
+    )
