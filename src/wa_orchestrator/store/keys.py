@@ -228,3 +228,39 @@ def lease(name: str) -> str:
 def fence(name: str) -> str:
     """Counter of fencing numbers of a lease · acquire_lease · for ever."""
     return f"fence:{name}"
+
+
+# -- who may call, and what people did -----------------------------------------------------------------------------
+
+API_KEYS: Final = "api:keys"
+"""hash key id → JSON {name, scopes, prefix, digest, created_at_ms} · API keys · a field ends at revocation"""
+
+API_KEY_DIGESTS: Final = "api:keys:digests"
+"""hash SHA-256 of a key → key id · API keys · a field ends at revocation"""
+
+AUDIT: Final = "audit"
+"""stream of what operators did, about 100,000 entries · every operator's act · only ever appended to"""
+
+# -- the control plane's memory ------------------------------------------------------------------------------------
+
+CONTROL_PULSE: Final = "control:pulse"
+"""string: the instant at which a control plane last did its round · reconcile · tells how long nobody watched"""
+
+STARTED_LAST: Final = "sessions:started_last"
+"""string: the instant of the last worker start, so that a restart of the server keeps the stagger · starter"""
+
+ALERT_CURSOR: Final = "alerts:cursor"
+"""string: the last entry of `events` that alerts were made of · alerts · for ever"""
+
+ALERTS: Final = "alerts:outgoing"
+"""list of JSON alerts that wait to be delivered, at most 1,000 · alerts push and pop"""
+
+
+def restarts(session_id: str) -> str:
+    """Zset of instants at which the server restarted this session's worker by itself · watchdog · 15 minutes."""
+    return f"session:restarts:{session_id}"
+
+
+def heard(session_id: str, webhook_id: str) -> str:
+    """String: digest of an event that was taken in under this id · event intake · longer than a signature is valid."""
+    return f"session:heard:{session_id}:{webhook_id}"

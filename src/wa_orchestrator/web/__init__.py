@@ -1,1 +1,1 @@
-"""What the HTTP services share: who calls, how errors are told, how an application is put together."""
+"""What every HTTP service shares: its context, who may call, how errors and pages look, health and metrics."""

@@ -1,0 +1,74 @@
+"""Puts an HTTP service together: routers, errors, OpenAPI, headers."""
+
+from collections.abc import Sequence
+from importlib.metadata import version
+
+from fastapi import APIRouter, FastAPI
+from starlette.datastructures import MutableHeaders
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+from wa_orchestrator.errors import Refused
+from wa_orchestrator.web import problems
+from wa_orchestrator.web.context import Context
+
+#: A batch of 1,000 long texts fits; uploads have a limit of their own.
+MOST_BODY_BYTES = 32 * 1024 * 1024
+UPLOADS = "/api/v1/uploads"
+#: The pages of /docs load their script from a CDN, so they come without this policy's protection of scripts.
+_POLICY = "default-src 'self'; frame-ancestors 'none'; base-uri 'none'; form-action 'self'; object-src 'none'"
+_DOCS = ("/docs", "/redoc")
+
+DESCRIPTION = """Runs an operator's own WhatsApp accounts: one isolated worker and one fixed exit address each.
+
+Errors look alike everywhere: `{"error": {"code", "message", …}}`. `code` is stable; `message` says what to do.
+"""
+
+
+class Guard:
+    """Adds the security headers to every answer and refuses bodies that say they are too long."""
+
+    def __init__(self, app: ASGIApp) -> None:
+        self._app = app
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Serve one connection."""
+        if scope["type"] != "http":
+            await self._app(scope, receive, send)
+            return
+
+        async def with_headers(message: Message) -> None:
+            if message["type"] == "http.response.start":
+                _protect(MutableHeaders(scope=message), str(scope["path"]))
+            await send(message)
+
+        if _too_long(scope):
+            refused = Refused("BODY_TOO_LONG", f"The body is longer than {MOST_BODY_BYTES} bytes. Send less.", 413)
+            await problems.answer(refused)(scope, receive, with_headers)
+            return
+        await self._app(scope, receive, with_headers)
+
+
+def _too_long(scope: Scope) -> bool:
+    length = next((value for name, value in scope["headers"] if name == b"content-length"), b"0")
+    return not scope["path"].startswith(UPLOADS) and length.isdigit() and int(length) > MOST_BODY_BYTES
+
+
+def _protect(headers: MutableHeaders, path: str) -> None:
+    headers.setdefault("X-Content-Type-Options", "nosniff")
+    headers.setdefault("Referrer-Policy", "no-referrer")
+    headers.setdefault("X-Frame-Options", "DENY")
+    if path not in _DOCS:
+        headers.setdefault("Content-Security-Policy", _POLICY)
+    if path.startswith("/api"):
+        headers.setdefault("Cache-Control", "no-store")
+
+
+def make_app(context: Context, routers: Sequence[APIRouter], *, title: str = "WhatsApp Orchestrator") -> FastAPI:
+    """Make the service that offers these routers."""
+    app = FastAPI(title=title, version=version("wa-orchestrator"), description=DESCRIPTION, redoc_url=None)
+    app.state.context = context
+    problems.install(app)
+    app.add_middleware(Guard)
+    for router in routers:
+        app.include_router(router)
+    return app
