@@ -1,0 +1,85 @@
+"""Which misfortunes are in force at WhatsApp, for whom and until when."""
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any
+
+from wa_orchestrator.simulator.errors import SimulatorError
+
+#: Every fault of WhatsApp, with one sentence for people.
+KINDS = {
+    "drop": "connections break without a word; with seconds, new ones too",
+    "silence": "connections stay up and say nothing",
+    "replace": "another client takes the connection (440)",
+    "logout": "the phone logs its devices out (401)",
+    "ban": "the stream ends and every login is refused (403)",
+    "temporary_ban": "the stream ends and every login is refused for a time (402)",
+    "refuse_login": "logins are refused with the given code",
+    "outdated": "logins and linking are refused because the client is too old (405)",
+    "unavailable": "the server says it is overloaded (503)",
+    "ack_error": "messages are answered with an error code and do not arrive",
+    "ack_delay": "messages arrive, the acknowledgement comes seconds later",
+    "no_receipts": "nobody confirms delivery",
+    "reachout_lock": "messages to new contacts are refused (463)",
+    "newchat_cap": "the allowance of new chats is used up",
+    "companion_reg_refresh": "the secret in the QR on show is retired before it is scanned",
+    "passkey": "the next scan asks for a passkey",
+}
+
+
+@dataclass(slots=True)
+class Fault:
+    """One fault in force."""
+
+    kind: str
+    phone: str | None
+    until: float | None
+    code: int | None
+    extra: dict[str, Any] = field(default_factory=dict)
+
+
+class Faults:
+    """The list. A fault for one phone goes before one for everybody."""
+
+    def __init__(self, clock: Callable[[], float]) -> None:
+        self._clock = clock
+        self._faults: list[Fault] = []
+
+    def add(
+        self, kind: str, phone: str | None, seconds: float | None, code: int | None, extra: dict[str, Any]
+    ) -> Fault:
+        """Put a fault in force. Raises SimulatorError for an unknown kind."""
+        if kind not in KINDS:
+            raise SimulatorError("UNKNOWN_FAULT", f"WhatsApp has no fault {kind!r}; it has {', '.join(KINDS)}.")
+        # How long a delay is says `seconds`; it holds until it is cleared.
+        until = None if seconds is None or kind == "ack_delay" else self._clock() + seconds
+        fault = Fault(kind, phone, until, code, {**extra, "seconds": seconds})
+        self._faults = [old for old in self._faults if (old.kind, old.phone) != (kind, phone)]
+        self._faults.append(fault)
+        return fault
+
+    def active(self, kind: str, phone: str | None) -> Fault | None:
+        """Return the fault of that kind that this phone meets now."""
+        if not self._faults:
+            return None
+        now = self._clock()
+        self._faults = [fault for fault in self._faults if fault.until is None or fault.until > now]
+        matching = [fault for fault in self._faults if fault.kind == kind and fault.phone in (None, phone)]
+        return max(matching, key=lambda fault: fault.phone is not None, default=None)
+
+    def use(self, fault: Fault) -> None:
+        """Count one use of a fault that holds for a number of `times` only."""
+        times = fault.extra.get("times")
+        if times is not None:
+            fault.extra["times"] = times - 1
+            if times <= 1:
+                self.remove(fault)
+
+    def remove(self, fault: Fault) -> None:
+        self._faults = [other for other in self._faults if other is not fault]
+
+    def clear(self) -> None:
+        self._faults = []
+
+    def listing(self) -> list[Fault]:
+        return list(self._faults)

@@ -1,0 +1,41 @@
+"""Addresses: who, on which server, on which device."""
+
+from typing import NamedTuple
+
+SERVER = "s.whatsapp.net"
+LID = "lid"
+GROUP = "g.us"
+#: How a stanza names the server itself.
+ITSELF = "@s.whatsapp.net"
+
+
+class Jid(NamedTuple):
+    """`user:device@server`; device None is the account as a whole."""
+
+    user: str
+    server: str
+    device: int | None = None
+
+    def __str__(self) -> str:
+        device = "" if self.device is None else f":{self.device}"
+        return f"{self.user}{device}@{self.server}"
+
+    @property
+    def is_group(self) -> bool:
+        return self.server == GROUP
+
+
+def parse(text: str) -> Jid | None:
+    """Read a JID; None if the text is not one."""
+    user, at, server = text.rpartition("@")
+    if not at or not server:
+        return None
+    name, colon, device = user.partition(":")
+    name = name.partition("_")[0]
+    if not colon:
+        return Jid(name, server)
+    return Jid(name, server, int(device)) if device.isdecimal() and int(device) < 256 else None
+
+
+def of_phone(number: str, device: int | None = None) -> Jid:
+    return Jid(number, SERVER, device)

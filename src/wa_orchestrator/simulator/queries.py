@@ -1,0 +1,104 @@
+"""Questions and wishes of devices (`<iq>`): one table from what is asked to who answers."""
+
+from collections.abc import Callable
+
+from wa_orchestrator.simulator import groups, login, media, mex, pairing, people, prekeys, usync
+from wa_orchestrator.simulator.appstate import COLLECTIONS
+from wa_orchestrator.simulator.connection import Connection
+from wa_orchestrator.simulator.hub import Hub, from_server
+from wa_orchestrator.simulator.wire import Node, node
+
+_PRIVACY = ("readreceipts", "profile", "status", "online", "last", "groupadd", "calladd")
+
+Answer = Callable[[Hub, Connection, Node], list[Node]]
+
+
+def handle(hub: Hub, connection: Connection, stanza: Node) -> None:
+    """Answer an iq. What nobody knows gets an empty result, as most things devices report do."""
+    kind, xmlns = stanza.attr("type"), stanza.attr("xmlns")
+    if kind in ("result", "error"):
+        if stanza.child("pair-device-sign"):
+            pairing.device_signed(hub, connection, stanza)
+        return
+    if xmlns == "w:g2":
+        connection.send(groups.answer(hub, connection.phone, stanza))
+        return
+    if xmlns == "w:profile:picture":
+        error = node("error", {"code": "404", "text": "item-not-found"})
+        connection.send(from_server("iq", {"type": "error", "id": stanza.attr("id")}, [error]))
+        return
+    answer = _ANSWERS.get((xmlns, kind))
+    content = answer(hub, connection, stanza) if answer else []
+    connection.send(from_server("iq", {"type": "result", "id": stanza.attr("id")}, content or None))
+    after = _AFTERWARDS.get((xmlns, kind))
+    if after:
+        after(hub, connection, stanza)
+
+
+def _link(hub: Hub, connection: Connection, stanza: Node) -> list[Node]:
+    request = stanza.child("link_code_companion_reg")
+    if request is None:
+        return []
+    if request.attr("stage") == "companion_hello":
+        return [pairing.hello(hub, connection, stanza)]
+    return []
+
+
+def _after_link(hub: Hub, connection: Connection, stanza: Node) -> None:
+    request = stanza.child("link_code_companion_reg")
+    if request and request.attr("stage") == "companion_finish":
+        pairing.finish(hub, connection, stanza)
+    if stanza.child("remove-companion-device") and connection.device:
+        people.forget_device(hub, connection.device)
+
+
+def _after_passive(hub: Hub, connection: Connection, stanza: Node) -> None:
+    if stanza.child("active"):
+        login.become_active(hub, connection)
+
+
+def _app_state(hub: Hub, connection: Connection, stanza: Node) -> list[Node]:
+    if connection.phone is None:
+        return []
+    state = hub.accounts.phone(connection.phone).app_state
+    answers = []
+    for wanted in stanza.need("sync").children("collection"):
+        name = wanted.attr("name")
+        known = int(wanted.attr("version") or 0) if name in COLLECTIONS else 0
+        patch = wanted.child("patch")
+        if patch:
+            attrs = {"name": name, "version": state.append(name, patch.data)}
+            answers.append(node("collection", attrs))
+            continue
+        patches = [node("patch", content=one) for one in state.since(name, known)]
+        attrs = {"name": name, "version": state.version(name), "has_more_patches": "false"}
+        answers.append(node("collection", attrs, [node("patches", content=patches)] if patches else []))
+    return [node("sync", content=answers)]
+
+
+def _media_connection(_hub: Hub, _connection: Connection, _stanza: Node) -> list[Node]:
+    host = node("host", {"hostname": media.HOST, "maxContentLengthBytes": 100 << 20})
+    return [node("media_conn", {"auth": "sim", "ttl": 3600, "auth_ttl": 3600, "max_buckets": 12}, [host])]
+
+
+def _privacy(_hub: Hub, _connection: Connection, _stanza: Node) -> list[Node]:
+    categories = [node("category", {"name": name, "value": "all"}) for name in _PRIVACY]
+    return [node("privacy", content=categories)]
+
+
+_ANSWERS: dict[tuple[str, str], Answer] = {
+    ("encrypt", "get"): prekeys.get,
+    ("encrypt", "set"): prekeys.set_,
+    ("usync", "get"): lambda hub, _connection, stanza: usync.answer(hub, stanza),
+    ("md", "set"): _link,
+    ("w:m", "set"): _media_connection,
+    ("w:mex", "get"): lambda hub, connection, stanza: mex.answer(hub, connection.phone, stanza),
+    ("w:sync:app:state", "set"): _app_state,
+    ("privacy", "get"): _privacy,
+    ("abt", "get"): lambda _hub, _connection, _stanza: [node("props", {"protocol": "1", "hash": "h1"})],
+    ("blocklist", "get"): lambda _hub, _connection, _stanza: [node("list")],
+}
+_AFTERWARDS: dict[tuple[str, str], Callable[[Hub, Connection, Node], None]] = {
+    ("md", "set"): _after_link,
+    ("passive", "set"): _after_passive,
+}
