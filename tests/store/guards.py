@@ -1,0 +1,549 @@
+"""One short story per guard of the scripts: true with the guard, false without it."""
+
+from collections.abc import Awaitable, Callable
+from typing import Final
+
+from tests.store.scene import LEASE_MS, PAUSE_MS, PHONE, Scene
+from wa_orchestrator.store import accepting, keys, limits, outbox, proxies, queueing, sessions
+
+Story = Callable[[Scene], Awaitable[None]]
+STORIES: Final[dict[str, Story]] = {}
+
+
+def story(guard: str) -> Callable[[Story], Story]:
+    """Say which guard a story is about."""
+
+    def keep(told: Story) -> Story:
+        assert guard not in STORIES
+        STORIES[guard] = told
+        return told
+
+    return keep
+
+
+# -- accept -------------------------------------------------------------------------------------------------------
+
+KEY = accepting.Idempotency("key", "hash", "fingerprint")
+
+
+@story("conflict")
+async def _(scene: Scene) -> None:
+    await accepting.accept(scene.scripts, scene.message(), scene.room(), KEY)
+    other = accepting.Idempotency("key", "hash", "another body")
+    assert await accepting.accept(scene.scripts, scene.message(), scene.room(), other) == accepting.Conflict()
+
+
+@story("replay")
+async def _(scene: Scene) -> None:
+    first = scene.message()
+    await accepting.accept(scene.scripts, first, scene.room(), KEY)
+    again = await accepting.accept(scene.scripts, scene.message(), scene.room(), KEY)
+    assert again == accepting.Replayed(first.id, "")
+
+
+@story("opt_out")
+async def _(scene: Scene) -> None:
+    await scene.scripts.redis.hset(keys.OPT_OUTS, "97251", "{}")
+    assert await accepting.accept(scene.scripts, scene.message("97251"), scene.room()) == accepting.OptedOut()
+
+
+@story("queue_limit")
+async def _(scene: Scene) -> None:
+    await scene.accept()
+    full = await accepting.accept(scene.scripts, scene.message(), scene.room(queue_limit=1))
+    assert full == accepting.QueueFull(1)
+
+
+@story("day_limit")
+async def _(scene: Scene) -> None:
+    await scene.accept()
+    assert await accepting.accept(scene.scripts, scene.message(), scene.room(per_day=1)) == accepting.DayFull(1)
+
+
+# -- route, promote -----------------------------------------------------------------------------------------------
+
+
+@story("session_exists")
+async def _(scene: Scene) -> None:
+    message = await scene.accept()
+    assert await scene.route(message) == queueing.NoSession()
+    assert await scene.scripts.redis.lrange(keys.GATEWAY_JOBS, 0, -1) == [message]
+
+
+@story("one_router")
+async def _(scene: Scene) -> None:
+    await scene.connected()
+    message = await scene.sending()
+    assert await scene.route(message) == queueing.Gone()
+
+
+@story("still_scheduled")
+async def _(scene: Scene) -> None:
+    await scene.connected()
+    message = await scene.queued()
+    assert await queueing.promote(scene.scripts, scene.places[message]) == queueing.Gone()
+
+
+@story("not_early")
+async def _(scene: Scene) -> None:
+    await scene.connected()
+    message = await scene.accept(due_ms=scene.clock.now_ms + 1000)
+    assert await scene.route(message) == queueing.Scheduled(scene.clock.now_ms + 1000)
+    assert await queueing.promote(scene.scripts, scene.places[message]) == queueing.Early()
+
+
+# -- release ------------------------------------------------------------------------------------------------------
+
+
+@story("one_in_flight")
+async def _(scene: Scene) -> None:
+    await scene.connected()
+    first, second = await scene.queued(), await scene.queued()
+    assert isinstance(await scene.release(first), queueing.Released)
+    assert await scene.release(second) == queueing.Busy(first)
+
+
+@story("head")
+async def _(scene: Scene) -> None:
+    await scene.connected()
+    await scene.queued()
+    second = await scene.queued()
+    assert await scene.release(second) == queueing.Changed()
+
+
+@story("release_opt_out")
+async def _(scene: Scene) -> None:
+    await scene.connected()
+    message = await scene.queued("97251")
+    await scene.scripts.redis.hset(keys.OPT_OUTS, "97251", "{}")
+    assert await scene.release(message) == queueing.MustEnd("OPTED_OUT")
+
+
+@story("release_expired")
+async def _(scene: Scene) -> None:
+    await scene.connected()
+    message = await scene.queued(expires_ms=scene.clock.now_ms + 10)
+    await scene.clock.pass_ms(10)
+    assert await scene.release(message) == queueing.MustEnd("EXPIRED")
+
+
+@story("connected")
+async def _(scene: Scene) -> None:
+    await scene.connected()
+    message = await scene.queued()
+    await scene.scripts.redis.hset(keys.session("w1"), "status", "disconnected")
+    assert await scene.release(message) == queueing.Offline("disconnected")
+
+
+@story("hold")
+async def _(scene: Scene) -> None:
+    await scene.connected()
+    message = await scene.queued()
+    await scene.scripts.redis.hset(keys.HOLDS, "all", '{"until_ms": 9000000000000000}')
+    assert await scene.release(message) == queueing.Held("all")
+
+
+@story("hours")
+async def _(scene: Scene) -> None:
+    await scene.connected()
+    message, opens = await scene.queued(), scene.clock.now_ms + 1000
+    assert await scene.release(message, open_from_ms=opens) == queueing.Wait(opens, "OUTSIDE_HOURS")
+    assert isinstance(await scene.release(message, open_until_ms=scene.clock.now_ms), queueing.Wait)
+
+
+@story("right_day")
+async def _(scene: Scene) -> None:
+    await scene.connected()
+    message = await scene.queued()
+    assert await scene.release(message, day_end_ms=scene.clock.now_ms) == queueing.Changed()
+
+
+@story("pause")
+async def _(scene: Scene) -> None:
+    await scene.connected()
+    await scene.ack(await scene.sending())
+    second, spoke = await scene.queued(), scene.clock.now_ms
+    await scene.clock.pass_ms(PAUSE_MS - 1)
+    assert await scene.release(second) == queueing.Wait(spoke + PAUSE_MS, "PAUSE")
+    await scene.clock.pass_ms(1)
+    assert isinstance(await scene.release(second), queueing.Released)
+
+
+@story("minute")
+async def _(scene: Scene) -> None:
+    await scene.connected()
+    first_at = scene.clock.now_ms
+    await scene.ack(await scene.sending())
+    await scene.clock.pass_ms(PAUSE_MS)
+    second = await scene.queued()
+    assert await scene.release(second, per_minute=1) == queueing.Wait(first_at + 60_000, "MINUTE_IS_FULL")
+    await scene.clock.set(first_at + 60_000)
+    assert isinstance(await scene.release(second, per_minute=1), queueing.Released)
+
+
+@story("day")
+async def _(scene: Scene) -> None:
+    await scene.connected()
+    await scene.ack(await scene.sending())
+    await scene.clock.pass_ms(61_000)
+    second, tomorrow = await scene.queued(), scene.clock.now_ms + 3_600_000
+    full = await scene.release(second, per_day=1, day_start_ms=scene.clock.now_ms - 3_600_000, day_end_ms=tomorrow)
+    assert full == queueing.Wait(tomorrow, "DAY_IS_FULL")
+
+
+@story("reachout_lock")
+async def _(scene: Scene) -> None:
+    await scene.connected()
+    await scene.scripts.redis.sadd(keys.contacts(PHONE), "97252")
+    await scene.scripts.redis.hset(keys.pace(PHONE), "lock_until", scene.clock.now_ms + 1000)
+    stranger, friend = await scene.queued("97251"), await scene.queued("97252")
+    assert await scene.release(stranger) == queueing.SetAside()
+    assert isinstance(await scene.release(friend), queueing.Released)
+
+
+@story("lock_over")
+async def _(scene: Scene) -> None:
+    await scene.connected()
+    await scene.scripts.redis.hset(keys.pace(PHONE), "lock_until", scene.clock.now_ms + 1000)
+    stranger, later = await scene.queued("97251"), await scene.queued("97252")
+    assert await scene.release(stranger) == queueing.SetAside()
+    assert await queueing.restore_aside(scene.scripts, PHONE) is None
+    await scene.clock.pass_ms(1000)
+    assert await queueing.restore_aside(scene.scripts, PHONE) == 1
+    assert await scene.scripts.redis.zrange(keys.queue(PHONE), 0, -1) == [stranger, later]
+
+
+# -- claim, renew, ack, nack, reclaim -----------------------------------------------------------------------------
+
+
+@story("claim_epoch")
+async def _(scene: Scene) -> None:
+    await scene.connected()
+    message = await scene.queued()
+    await scene.release(message)
+    await scene.register()
+    assert await scene.claim(epoch=1) == outbox.Fenced(2)
+    assert isinstance(await scene.claim(epoch=2), tuple)
+
+
+@story("claim_head")
+async def _(scene: Scene) -> None:
+    await scene.connected()
+    assert await scene.claim() == outbox.Empty()
+
+
+@story("renew_epoch")
+async def _(scene: Scene) -> None:
+    await scene.connected()
+    message = await scene.sending()
+    await scene.register()
+    renewed = await outbox.renew(scene.scripts, scene.places[message], epoch=1, lease_ms=LEASE_MS)
+    assert renewed == outbox.Fenced(2)
+
+
+@story("renew_holder")
+async def _(scene: Scene) -> None:
+    await scene.connected()
+    message = await scene.sending()
+    await scene.ack(message)
+    renewed = await outbox.renew(scene.scripts, scene.places[message], epoch=1, lease_ms=LEASE_MS)
+    assert renewed == outbox.NotHolder("sent")
+
+
+@story("ack_id")
+async def _(scene: Scene) -> None:
+    await scene.connected()
+    message = await scene.sending()
+    assert isinstance(await scene.ack(message, whatsapp_id="3EB0FF"), outbox.Mismatch)
+
+
+@story("ack_monotone")
+async def _(scene: Scene) -> None:
+    await scene.connected()
+    message = await scene.sending()
+    assert await scene.ack(message, "read") == outbox.Became("read")
+    assert await scene.ack(message, "delivered") == outbox.Already("read")
+    assert await scene.status(message) == "read"
+
+
+@story("nack_epoch")
+async def _(scene: Scene) -> None:
+    await scene.connected()
+    message = await scene.queued()
+    await scene.release(message)
+    await scene.register()
+    await scene.claim(epoch=2)
+    assert await scene.nack(message, epoch=1) == outbox.Fenced(2)
+
+
+@story("nack_holder")
+async def _(scene: Scene) -> None:
+    await scene.connected()
+    message = await scene.sending()
+    await scene.ack(message)
+    assert await scene.nack(message, backoff_ms=None) == outbox.NotHolder("sent")
+    assert await scene.status(message) == "sent"
+
+
+@story("leased")
+async def _(scene: Scene) -> None:
+    await scene.connected()
+    message = await scene.sending()
+    await scene.ack(message)
+    assert await scene.reclaim(message) == outbox.Unknown()
+
+
+@story("lease_over")
+async def _(scene: Scene) -> None:
+    await scene.connected()
+    message = await scene.sending()
+    await scene.clock.pass_ms(LEASE_MS - 1)
+    assert await scene.reclaim(message) == outbox.Alive(scene.clock.now_ms + 1)
+
+
+@story("rearm: reclaim")
+async def _(scene: Scene) -> None:
+    await scene.connected()
+    message = await scene.sending()
+    await scene.clock.pass_ms(LEASE_MS)
+    assert await scene.reclaim(message) == outbox.Became("queued")
+    assert await scene.release(message) == queueing.Wait(scene.clock.now_ms + PAUSE_MS, "PAUSE")
+
+
+@story("rearm: register")
+async def _(scene: Scene) -> None:
+    await scene.connected()
+    message = await scene.sending()
+    await scene.register()
+    assert await scene.release(message) == queueing.Wait(scene.clock.now_ms + PAUSE_MS, "PAUSE")
+
+
+# -- cancel, retry ------------------------------------------------------------------------------------------------
+
+
+@story("not_claimed")
+async def _(scene: Scene) -> None:
+    await scene.connected()
+    message = await scene.sending()
+    assert await queueing.cancel(scene.scripts, scene.places[message]) == queueing.TooLate("sending")
+
+
+@story("expired")
+async def _(scene: Scene) -> None:
+    await scene.connected()
+    message = await scene.queued(expires_ms=scene.clock.now_ms + 10)
+    assert await queueing.expire(scene.scripts, scene.places[message]) == queueing.Gone()
+    assert await scene.status(message) == "queued"
+
+
+@story("dead")
+async def _(scene: Scene) -> None:
+    await scene.connected()
+    message = await scene.sending()
+    await scene.ack(message)
+    again = await queueing.retry(scene.scripts, scene.places[message], to="97251")
+    assert again == queueing.TooLate("sent")
+
+
+@story("retry_opt_out")
+async def _(scene: Scene) -> None:
+    await scene.connected()
+    message = await scene.sending("97251")
+    await scene.nack(message, backoff_ms=None)
+    await scene.scripts.redis.hset(keys.OPT_OUTS, "97251", "{}")
+    assert await queueing.retry(scene.scripts, scene.places[message], to="97251") == queueing.OptedOut()
+
+
+@story("mark")
+async def _(scene: Scene) -> None:
+    await scene.connected()
+    taken = await queueing.take_due(scene.scripts, most=10, away_ms=1000)
+    assert isinstance(taken, queueing.Taken)
+    await queueing.wake(scene.scripts, PHONE)
+    await queueing.settle_due(scene.scripts, PHONE, taken.mark, None)
+    assert isinstance(await queueing.take_due(scene.scripts, most=10, away_ms=1000), queueing.Taken)
+
+
+# -- sessions -----------------------------------------------------------------------------------------------------
+
+
+@story("new")
+async def _(scene: Scene) -> None:
+    await scene.connected("w1")
+    again = await sessions.create(scene.scripts, sessions.NewSession("w1", candidates=["p1"]), per_proxy=4, per_phone=4)
+    assert again == sessions.Exists()
+
+
+@story("phone_limit")
+async def _(scene: Scene) -> None:
+    await scene.connected("w1")
+    second = sessions.NewSession("w2", phone=PHONE, candidates=["p1"])
+    assert await sessions.create(scene.scripts, second, per_proxy=4, per_phone=1) == sessions.PhoneFull(1)
+
+
+@story("room")
+async def _(scene: Scene) -> None:
+    made = await sessions.create(scene.scripts, sessions.NewSession("w1"), per_proxy=4, per_phone=4)
+    assert made == sessions.NoRoom()
+
+
+@story("seat")
+async def _(scene: Scene) -> None:
+    await scene.connected("w1")
+    second = sessions.NewSession("w2", candidates=["p1"])
+    assert await sessions.create(scene.scripts, second, per_proxy=1, per_phone=4) == sessions.NoRoom()
+
+
+@story("seat_healthy")
+async def _(scene: Scene) -> None:
+    await scene.proxy("p1")
+    await proxies.mark(scene.scripts, "p1", version=1, status="BAD", reason="CHECK_FAILED", fields={})
+    first = sessions.NewSession("w1", candidates=["p1"])
+    assert await sessions.create(scene.scripts, first, per_proxy=4, per_phone=4) == sessions.NoRoom()
+
+
+@story("advance_epoch")
+async def _(scene: Scene) -> None:
+    await scene.connected()
+    version = int(await scene.scripts.redis.hget(keys.session("w1"), "version") or 0)
+    await scene.scripts.redis.hset(keys.session("w1"), "epoch", 2)
+    step = sessions.Step(version, "failed", "BANNED", "BANNED", epoch=1)
+    assert await sessions.advance(scene.scripts, "w1", step) == sessions.Fenced(2)
+
+
+@story("version")
+async def _(scene: Scene) -> None:
+    await scene.connected()
+    stale = sessions.Step(0, "failed", "BANNED", "BANNED")
+    assert await sessions.advance(scene.scripts, "w1", stale) == sessions.Changed()
+
+
+@story("leader")
+async def _(scene: Scene) -> None:
+    await scene.connected()
+    other = await sessions.register(scene.scripts, "w1", phone=PHONE, lease="other 7", fields={})
+    assert other == sessions.NotLeader()
+
+
+@story("register_seen")
+async def _(scene: Scene) -> None:
+    await scene.connected()
+    await scene.sending()
+    unseen = await sessions.register(scene.scripts, "w1", phone="", lease=scene.lease, fields={})
+    # The caller looked at another phone, so it saw nothing in flight there; nothing may be taken back blindly.
+    assert unseen == sessions.Registered(2)
+    await scene.scripts.redis.hset(keys.pace(""), "in_flight", "m_somebody")
+    place_free = await scene.scripts.run(
+        "register",
+        [*_layout_of_nobody(), keys.lease("control")],
+        ["", "", "w1", scene.lease],
+    )
+    assert place_free == ["changed"]
+
+
+def _layout_of_nobody() -> list[str]:
+    from wa_orchestrator.store.places import Place, layout
+
+    return layout(Place("", "", "w1"))
+
+
+@story("take_back")
+async def _(scene: Scene) -> None:
+    await scene.connected()
+    message = await scene.sending()
+    await scene.register()
+    assert await scene.status(message) == "queued"
+    assert await scene.scripts.redis.zrange(keys.queue(PHONE), 0, 0) == [message]
+
+
+@story("bind_epoch")
+async def _(scene: Scene) -> None:
+    await scene.connected()
+    late = sessions.Binding(0, PHONE, "p1", "p1")
+    assert await sessions.bind(scene.scripts, "w1", late, per_proxy=4, per_phone=4) == sessions.Fenced(1)
+
+
+@story("bind_seen")
+async def _(scene: Scene) -> None:
+    await scene.connected()
+    blind = sessions.Binding(1, PHONE, "", "p1")
+    assert await sessions.bind(scene.scripts, "w1", blind, per_proxy=4, per_phone=4) == sessions.Changed()
+
+
+@story("bind_phone_limit")
+async def _(scene: Scene) -> None:
+    await scene.connected("w1")
+    await sessions.create(scene.scripts, sessions.NewSession("w2", candidates=["p1"]), per_proxy=4, per_phone=4)
+    await scene.register("w2", phone="")
+    second = sessions.Binding(1, PHONE, "p1", "p1")
+    assert await sessions.bind(scene.scripts, "w2", second, per_proxy=4, per_phone=1) == sessions.PhoneFull(1)
+
+
+@story("failover_seen")
+async def _(scene: Scene) -> None:
+    await scene.connected("w1", proxy="p1")
+    await scene.proxy("p2")
+    stale = sessions.Flight("w1", "p9", PHONE, "PROXY_FAILED", ["p2"])
+    assert await sessions.fail_over(scene.scripts, stale, per_proxy=4) == sessions.Changed()
+
+
+@story("remove_seen")
+async def _(scene: Scene) -> None:
+    await scene.connected("w1")
+    assert await sessions.remove(scene.scripts, "w1", proxy="p9", phone=PHONE) == sessions.Changed()
+
+
+@story("outbox_empty")
+async def _(scene: Scene) -> None:
+    await scene.connected("w1")
+    message = await scene.queued()
+    await scene.release(message)
+    assert await sessions.remove(scene.scripts, "w1", proxy="p1", phone=PHONE) == sessions.InFlight(message)
+
+
+# -- proxies, limits ----------------------------------------------------------------------------------------------
+
+
+@story("known_proxy")
+async def _(scene: Scene) -> None:
+    await scene.proxy("p1")
+    await proxies.mark(scene.scripts, "p1", version=1, status="BAD", reason="CHECK_FAILED", fields={})
+    again = await proxies.add(scene.scripts, "p1", url="socks5h://p1.example.com", masked="p1", origin="environment")
+    assert again == proxies.Known("BAD")
+
+
+@story("proxy_version")
+async def _(scene: Scene) -> None:
+    await scene.proxy("p1")
+    stale = await proxies.mark(scene.scripts, "p1", version=7, status="BAD", reason="CHECK_FAILED", fields={})
+    assert stale == proxies.Changed()
+
+
+@story("proxy_empty")
+async def _(scene: Scene) -> None:
+    await scene.connected("w1")
+    assert await proxies.remove(scene.scripts, "p1") == proxies.InUse(1)
+
+
+@story("rate")
+async def _(scene: Scene) -> None:
+    async def call() -> limits.Allowed | limits.Limited:
+        return await limits.rate(scene.scripts, "key", gap_ms=100, burst=2)
+
+    assert [await call(), await call(), await call()] == [limits.Allowed(1), limits.Allowed(0), limits.Limited(100)]
+    await scene.clock.pass_ms(100)
+    assert await call() == limits.Allowed(0)
+
+
+@story("lease_free")
+async def _(scene: Scene) -> None:
+    await limits.acquire_lease(scene.scripts, "job", owner="one", lease_ms=60_000)
+    assert isinstance(await limits.acquire_lease(scene.scripts, "job", owner="two", lease_ms=60_000), limits.Taken)
+
+
+@story("lease_owner")
+async def _(scene: Scene) -> None:
+    first = await limits.acquire_lease(scene.scripts, "job", owner="one", lease_ms=60_000)
+    await limits.release_lease(scene.scripts, "job", limits.Holding("two 9"))
+    assert await limits.acquire_lease(scene.scripts, "job", owner="one", lease_ms=60_000) == first
+    assert isinstance(await limits.acquire_lease(scene.scripts, "job", owner="two", lease_ms=60_000), limits.Taken)

@@ -1,0 +1,139 @@
+"""A small stage for tests of the scripts: one phone, its session, and short verbs."""
+
+from dataclasses import dataclass, field, replace
+
+from tests.conftest import Clock
+from wa_orchestrator.store import accepting, keys, limits, outbox, proxies, queueing, sessions
+from wa_orchestrator.store.places import Place
+from wa_orchestrator.store.scripts import Scripts
+
+PHONE = "972500000001"
+DAY_MS = 86_400_000
+LEASE_MS = 60_000
+PAUSE_MS = 5_000
+
+
+@dataclass
+class Scene:
+    """Scripts with a held clock, and the verbs of a story."""
+
+    scripts: Scripts
+    clock: Clock
+    accepted: int = 0
+    lease: str = ""
+    places: dict[str, Place] = field(default_factory=dict)
+    recipients: dict[str, str] = field(default_factory=dict)
+
+    async def proxy(self, name: str = "p1") -> None:
+        """A proxy in the pool."""
+        await proxies.add(
+            self.scripts, name, url=f"socks5h://user:fake@{name}.example.com:1080", masked=name, origin="operator"
+        )
+
+    async def connected(self, session: str = "w1", phone: str = PHONE, proxy: str = "p1") -> None:
+        """A connected session with epoch 1 on this proxy."""
+        await self.proxy(proxy)
+        made = await sessions.create(
+            self.scripts, sessions.NewSession(session, candidates=[proxy]), per_proxy=4, per_phone=4
+        )
+        assert made == sessions.Created(proxy)
+        assert await self.register(session, phone="") == sessions.Registered(1)
+        sticky = await self.scripts.redis.get(keys.sticky(phone)) or ""
+        binding = sessions.Binding(1, phone, sticky, proxy)
+        assert isinstance(await sessions.bind(self.scripts, session, binding, per_proxy=4, per_phone=4), sessions.Bound)
+
+    async def register(
+        self, session: str = "w1", phone: str = PHONE
+    ) -> sessions.Registered | sessions.NotLeader | sessions.Changed | sessions.Unknown:
+        """A new epoch, by the holder of the control lease."""
+        holding = await limits.acquire_lease(self.scripts, "control", owner="me", lease_ms=600_000)
+        assert isinstance(holding, limits.Holding)
+        self.lease = holding.value
+        return await sessions.register(self.scripts, session, phone=phone, lease=self.lease, fields={})
+
+    def message(
+        self, to: str = "97251", session: str = "w1", phone: str = PHONE, **changes: object
+    ) -> accepting.NewMessage:
+        """The next message."""
+        self.accepted += 1
+        name = f"m_{self.accepted:018x}"
+        self.places[name] = Place(name, phone, session)
+        self.recipients[name] = to
+        made = accepting.NewMessage(name, f"3EB0{self.accepted:018X}", phone, session, to)
+        return replace(made, **changes)  # type: ignore[arg-type]
+
+    def room(self, **changes: int) -> accepting.Room:
+        """Room for everything, unless told otherwise."""
+        return replace(accepting.Room(1000, 1000, self.clock.now_ms - 1000), **changes)  # type: ignore[arg-type]
+
+    async def accept(self, to: str = "97251", **changes: object) -> str:
+        """Accept a message; its id."""
+        message = self.message(to, **changes)
+        answer = await accepting.accept(self.scripts, message, self.room())
+        assert isinstance(answer, accepting.Accepted), answer
+        return message.id
+
+    async def route(self, message: str) -> queueing.Queued | queueing.Scheduled | queueing.Gone | queueing.NoSession:
+        """Route a message."""
+        return await queueing.route(self.scripts, self.places[message], to=self.recipients[message])
+
+    async def queued(self, to: str = "97251", **changes: object) -> str:
+        """A message that waits in the queue; its id."""
+        message = await self.accept(to, **changes)
+        assert await self.route(message) == queueing.Queued()
+        return message
+
+    def permit(self, **changes: object) -> queueing.Permit:
+        """Leave to speak, unless told otherwise."""
+        now = self.clock.now_ms
+        permit = queueing.Permit(
+            PAUSE_MS,
+            100,
+            1000,
+            now - 1000,
+            now + DAY_MS,
+            now - 1000,
+            now + DAY_MS,
+            LEASE_MS,
+            holds=("all", "session:w1"),
+        )
+        return replace(permit, **changes)  # type: ignore[arg-type]
+
+    async def release(self, message: str, **changes: object) -> queueing.Release:
+        """Try to release a message."""
+        return await queueing.release(
+            self.scripts, self.places[message], self.permit(**changes), to=self.recipients[message]
+        )
+
+    async def claim(
+        self, epoch: int = 1, session: str = "w1", phone: str = PHONE
+    ) -> tuple[Place, outbox.Claimed] | outbox.Fenced | outbox.Empty:
+        """A worker asks for work."""
+        return await outbox.claim(self.scripts, session, phone=phone, epoch=epoch, lease_ms=LEASE_MS)
+
+    async def sending(self, to: str = "97251") -> str:
+        """A message that a worker of epoch 1 holds; its id."""
+        message = await self.queued(to)
+        assert isinstance(await self.release(message), queueing.Released)
+        assert isinstance(await self.claim(), tuple)
+        return message
+
+    async def ack(self, message: str, status: str = "sent", whatsapp_id: str = "") -> object:
+        """Somebody says that WhatsApp has it."""
+        name = whatsapp_id or "3EB0" + message[2:].upper()
+        return await outbox.ack(
+            self.scripts, self.places[message], status=status, whatsapp_id=name, at_ms=self.clock.now_ms, day="20250615"
+        )
+
+    async def nack(self, message: str, epoch: int = 1, backoff_ms: int | None = 0, attempts: int = 1) -> object:
+        """The worker says that it could not."""
+        verdict = outbox.Verdict(attempts, "ACK_TIMEOUT", backoff_ms)
+        return await outbox.nack(self.scripts, self.places[message], epoch=epoch, verdict=verdict, day="20250615")
+
+    async def reclaim(self, message: str, most_crashes: int = 20) -> object:
+        """The server looks at an old lease."""
+        return await outbox.reclaim(self.scripts, self.places[message], most_crashes=most_crashes)
+
+    async def status(self, message: str) -> str:
+        """What the record says."""
+        return str(await self.scripts.redis.hget(keys.message(message), "status"))
