@@ -2,11 +2,31 @@
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from enum import StrEnum
 from types import MappingProxyType
 from typing import assert_never
 
 from wa_orchestrator.domain.fields import BadEvent, Fields
+from wa_orchestrator.domain.payloads import (
+    AccountLimits,
+    AuthFailure,
+    Connected,
+    Disconnected,
+    MessageFailed,
+    MessageReceived,
+    MessageSent,
+    MessageStatus,
+    NewChatCap,
+    PairingCode,
+    Payload,
+    Ping,
+    ProxyError,
+    ProxyStage,
+    QrCode,
+    ReachoutLock,
+    Receipt,
+    StatusChange,
+    Unknown,
+)
 from wa_orchestrator.domain.session import Event
 
 __all__ = [
@@ -35,189 +55,6 @@ __all__ = [
     "parse",
     "to_session_event",
 ]
-
-
-@dataclass(frozen=True, slots=True)
-class QrCode:
-    """A QR is ready to be scanned until `expires_at_ms`."""
-
-    qr: str
-    expires_at_ms: int
-
-
-@dataclass(frozen=True, slots=True)
-class PairingCode:
-    """A code is ready to be entered on the phone until `expires_at_ms`."""
-
-    code: str
-    expires_at_ms: int
-
-
-@dataclass(frozen=True, slots=True)
-class Connected:
-    """The device is linked and online."""
-
-    phone_number: str
-    jid: str
-    lid: str | None
-    fingerprint: str | None
-
-
-@dataclass(frozen=True, slots=True)
-class Disconnected:
-    """The connection ended; `code` is WhatsApp's number."""
-
-    reason: str
-    code: int
-    will_reconnect: bool
-    expires_at_ms: int | None = None
-    """When a temporary ban ends, where WhatsApp says so."""
-
-
-@dataclass(frozen=True, slots=True)
-class StatusChange:
-    """Anything else that the worker says of its own state."""
-
-    status: str
-    error: str | None
-
-
-@dataclass(frozen=True, slots=True)
-class Ping:
-    """The worker lives, and this is what it knows."""
-
-    timestamp_ms: int
-    socket: str
-    lag_ms: int
-    rss_bytes: int
-    last_traffic_at_ms: int | None
-
-
-@dataclass(frozen=True, slots=True)
-class MessageSent:
-    """WhatsApp's server acknowledged a message."""
-
-    message_id: str
-    whatsapp_id: str
-    to: str | None
-
-
-@dataclass(frozen=True, slots=True)
-class MessageFailed:
-    """A message could not be sent."""
-
-    message_id: str
-    code: str
-    error: str
-
-
-class Receipt(StrEnum):
-    """What the recipient's device said of a message."""
-
-    DELIVERED = "delivered"
-    READ = "read"
-    PLAYED = "played"
-
-
-@dataclass(frozen=True, slots=True)
-class MessageStatus:
-    """A receipt came in for a message that was sent."""
-
-    whatsapp_id: str
-    status: Receipt
-    at_ms: int
-
-
-@dataclass(frozen=True, slots=True)
-class MessageReceived:
-    """Somebody wrote to this account."""
-
-    whatsapp_id: str
-    sender: str
-    phone: str | None
-    lid: str | None
-    push_name: str | None
-    kind: str
-    text: str | None
-    media: Mapping[str, object] | None
-    at_ms: int
-
-
-class ProxyStage(StrEnum):
-    """How far a connection through the proxy got."""
-
-    DNS = "dns"
-    CONNECT = "connect"
-    AUTH = "auth"
-    TUNNEL = "tunnel"
-    DROPPED = "dropped"
-
-
-@dataclass(frozen=True, slots=True)
-class ProxyError:
-    """The proxy did not carry the connection."""
-
-    error: str
-    stage: ProxyStage
-
-
-@dataclass(frozen=True, slots=True)
-class AuthFailure:
-    """The credentials cannot be read."""
-
-    reason: str
-
-
-@dataclass(frozen=True, slots=True)
-class ReachoutLock:
-    """Whether WhatsApp lets this account write to new contacts."""
-
-    active: bool
-    ends_at_ms: int | None
-    type: str
-
-
-@dataclass(frozen=True, slots=True)
-class NewChatCap:
-    """How many new chats WhatsApp lets this account begin."""
-
-    status: str
-    used: int | None
-    total: int | None
-    ends_at_ms: int | None
-
-
-@dataclass(frozen=True, slots=True)
-class AccountLimits:
-    """The limits that WhatsApp itself has put on this account."""
-
-    reachout_lock: ReachoutLock
-    new_chat_cap: NewChatCap | None
-
-
-@dataclass(frozen=True, slots=True)
-class Unknown:
-    """A type that this version does not know: accepted and left aside, so that a newer worker can talk to us."""
-
-    type: str
-
-
-Payload = (
-    QrCode
-    | PairingCode
-    | Connected
-    | Disconnected
-    | StatusChange
-    | Ping
-    | MessageSent
-    | MessageFailed
-    | MessageStatus
-    | MessageReceived
-    | ProxyError
-    | AuthFailure
-    | AccountLimits
-    | Unknown
-)
 
 
 @dataclass(frozen=True, slots=True)

@@ -4,7 +4,6 @@ A local time that the clock skips means the moment of the skip. Of a local time 
 second and closing the first, so that no instant of the window has a wall clock outside the hours.
 """
 
-from collections.abc import Iterator
 from datetime import UTC, date, datetime, time, timedelta
 from functools import lru_cache
 from zoneinfo import ZoneInfo
@@ -15,33 +14,26 @@ _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _ONE_DAY = timedelta(days=1)
 _MS = timedelta(milliseconds=1)
 _MIDNIGHT = time(0)
-#: A place may skip a whole day or the whole of its hours; more than a week of that is no place on this earth.
-_LOOK_AHEAD_DAYS = 9
 
 
 def day_bounds_ms(now_ms: int, zone: ZoneInfo) -> tuple[int, int]:
     """Give the local calendar day that contains `now_ms`, as [from, until): 23, 24 or 25 hours."""
     day = _local_date(now_ms, zone)
-    # Where the clock goes back over midnight, the date alone may be one off.
-    while now_ms < (start := _day_start_ms(day, zone)):
-        day -= _ONE_DAY
-    while now_ms >= (end := _day_start_ms(day + _ONE_DAY, zone)):
+    # Where the clock goes back over midnight, a day that has begun counts although the date is yesterday's again.
+    while now_ms >= _day_start_ms(day + _ONE_DAY, zone):
         day += _ONE_DAY
-        start = end
-    return start, end
+    return _day_start_ms(day, zone), _day_start_ms(day + _ONE_DAY, zone)
 
 
 def hours_bounds_ms(pace: Pace, now_ms: int, zone: ZoneInfo) -> tuple[int, int]:
     """Give the open window [from, until) that contains `now_ms` or, when closed, follows it."""
     if pace.opens == pace.closes:
         return day_bounds_ms(now_ms, zone)
-    return next(window for window in _windows(pace, now_ms, zone) if window[0] < window[1] and now_ms < window[1])
-
-
-def _windows(pace: Pace, now_ms: int, zone: ZoneInfo) -> Iterator[tuple[int, int]]:
-    yesterday = _local_date(now_ms, zone) - _ONE_DAY
-    for ahead in range(_LOOK_AHEAD_DAYS):
-        yield _window(yesterday + ahead * _ONE_DAY, pace.opens, pace.closes, zone)
+    day = _local_date(now_ms, zone) - _ONE_DAY
+    # An empty window is one that the clock has skipped.
+    while (window := _window(day, pace.opens, pace.closes, zone))[1] <= max(now_ms, window[0]):
+        day += _ONE_DAY
+    return window
 
 
 @lru_cache(maxsize=4096)

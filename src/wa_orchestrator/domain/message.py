@@ -4,6 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import StrEnum
 from types import MappingProxyType
+from typing import assert_never
 
 from wa_orchestrator.domain.content import (
     LONGEST_CAPTION,
@@ -167,6 +168,7 @@ def after_failure(attempts: int, failure: Failure, dice: float = 0.5) -> Retry |
             if attempts >= MAX_ATTEMPTS:
                 return GiveUp(failure)
             return Retry(backoff_ms(attempts, dice), remedy)
+    assert_never(remedy)
 
 
 def backoff_ms(attempts: int, dice: float) -> int:

@@ -1,0 +1,5 @@
+"""How properties are tried here: the same examples in every run, and few enough for a suite of seconds."""
+
+from hypothesis import settings
+
+quick = settings(max_examples=40, deadline=None, derandomize=True, database=None)

@@ -1,0 +1,56 @@
+"""A reply that is just a stop word is a wish; a word within a sentence is not."""
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tests.domain.properties import quick
+from wa_orchestrator.domain.opt_out import DEFAULT_WORDS, is_opt_out
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "STOP",
+        "stop",
+        " Stop. ",
+        "*STOP*",
+        "STOP!!!",
+        "🛑 stop",
+        "\u200fהסר\u200f",
+        "הָסֵר",
+        "״הסר״",
+        "הסירו!",
+        "עצור",
+        "unsubscribe\n",
+        "ＳＴＯＰ",
+    ],
+)
+def test_a_stop_word_is_heard_however_it_is_dressed_up(text: str) -> None:
+    assert is_opt_out(text)
+
+
+@pytest.mark.parametrize(
+    "text", ["", "   ", "!", "stop it", "please stop", "nonstop", "הסר אותי", "stopp", "האם להסיר?", "s t o p"]
+)
+def test_anything_else_is_an_ordinary_reply(text: str) -> None:
+    assert not is_opt_out(text)
+
+
+def test_an_operator_can_choose_the_words() -> None:
+    words = {"Baja", "no más"}
+    assert is_opt_out("baja", words)
+    assert is_opt_out("NO  MÁS!", words)
+    assert not is_opt_out("STOP", words)
+    assert not is_opt_out("...", ["!"])
+
+
+@quick
+@given(
+    st.sampled_from(sorted(DEFAULT_WORDS)),
+    st.text(" .,!?*_~\"'-\u200e\u200f\u2066\u2069\u05b8", max_size=6),
+    st.text("abcאבג", min_size=1, max_size=4),
+)
+def test_dress_never_hides_a_stop_word_and_letters_always_do(word: str, dress: str, letters: str) -> None:
+    assert is_opt_out(dress + word + dress)
+    assert not is_opt_out(f"{word} {letters}")

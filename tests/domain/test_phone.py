@@ -1,0 +1,57 @@
+"""Phone numbers are read leniently and kept strictly."""
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tests.domain.properties import quick
+from wa_orchestrator.domain import phone
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "972501234567",
+        "+972501234567",
+        "+972 50-123-4567",
+        " (972) 50.123.4567 ",
+        "\u200e+972\u00a050\u2011123\u20114567",
+    ],
+)
+def test_ornaments_of_a_number_are_dropped(text: str) -> None:
+    assert phone.parse(text) == "972501234567"
+
+
+@pytest.mark.parametrize(
+    ("text", "says"),
+    [
+        ("", "missing"),
+        (" + ", "missing"),
+        ("1234567", "has 7"),
+        ("1234567890123456", "has 16"),
+        ("97250123456a", "digits only"),
+        ("++972501234567", "digits only"),
+        ("٠١٢٣٤٥٦٧٨٩", "digits only"),
+        ("972501234567@s.whatsapp.net", "digits only"),
+    ],
+)
+def test_what_is_no_number_is_refused_with_its_reason(text: str, says: str) -> None:
+    with pytest.raises(phone.BadPhone, match=says) as refusal:
+        phone.parse(text)
+    assert refusal.value.code == "BAD_PHONE"
+
+
+@quick
+@given(st.text(alphabet="0123456789+-. ()", max_size=24))
+def test_whatever_is_accepted_is_8_to_15_digits_and_reads_as_itself(text: str) -> None:
+    try:
+        digits = phone.parse(text)
+    except phone.BadPhone:
+        return
+    assert digits.isdecimal()
+    assert 8 <= len(digits) <= 15
+    assert phone.parse(digits) == digits
+
+
+def test_a_log_shows_the_last_four_digits() -> None:
+    assert phone.last_four("972501234567") == "4567"

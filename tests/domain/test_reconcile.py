@@ -1,0 +1,102 @@
+"""What should run does run, once, and a second look finds nothing to do."""
+
+from dataclasses import replace
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tests.domain.properties import quick
+from wa_orchestrator.domain.reconcile import (
+    STRAY_GRACE_MS,
+    Adopt,
+    Instruction,
+    Replace,
+    Seen,
+    Start,
+    Stop,
+    Wanted,
+    plan,
+)
+
+NOW = 1_000_000
+OLD = NOW - STRAY_GRACE_MS
+
+
+@pytest.mark.parametrize(
+    ("wanted", "seen", "instructions"),
+    [
+        ([], [], []),
+        ([Wanted("a", 1)], [], [Start("a", 1)]),
+        ([Wanted("a", 1)], [Seen("a", 1, "h", NOW)], [Adopt("a", "h")]),
+        ([Wanted("a", 2)], [Seen("a", 1, "h", NOW)], [Replace("a", "h", 2)]),
+        ([Wanted("a", 1)], [Seen("a", 2, "h", NOW)], [Replace("a", "h", 1)]),
+        ([], [Seen("a", 1, "h", OLD)], [Stop("h", "a")]),
+        ([], [Seen("a", 1, "h", OLD + 1)], []),
+        ([Wanted("a", 2)], [Seen("a", 1, "old", NOW), Seen("a", 2, "new", NOW)], [Stop("old", "a"), Adopt("a", "new")]),
+        ([Wanted("a", 1), Wanted("b", 1)], [Seen("c", 1, "h", OLD)], [Stop("h", "c"), Start("a", 1), Start("b", 1)]),
+    ],
+)
+def test_the_plan_closes_the_gap_between_wanted_and_seen(
+    wanted: list[Wanted], seen: list[Seen], instructions: list[Instruction]
+) -> None:
+    assert plan(wanted, seen, NOW) == instructions
+
+
+def test_of_two_equal_workers_the_one_that_is_looked_after_stays() -> None:
+    twins = [Seen("a", 1, "h1", NOW), Seen("a", 1, "h2", NOW)]
+    assert plan([Wanted("a", 1)], twins, NOW, adopted=frozenset({"h2"})) == [Stop("h1", "a")]
+
+
+def carry_out(instructions: list[Instruction], seen: list[Seen]) -> tuple[list[Seen], frozenset[str]]:
+    """Do what a runner would do, and refuse to ever run two workers of a session started by us."""
+    running = {worker.handle: worker for worker in seen}
+    adopted: set[str] = set()
+    for number, instruction in enumerate(instructions):
+        match instruction:
+            case Stop(handle):
+                del running[handle]
+            case Replace(session_id, handle, epoch):
+                del running[handle]
+                assert session_id not in {worker.session_id for worker in running.values()}
+                running[f"new{number}"] = Seen(session_id, epoch, f"new{number}", NOW)
+                adopted.add(f"new{number}")
+            case Start(session_id, epoch):
+                assert session_id not in {worker.session_id for worker in running.values()}
+                running[f"new{number}"] = Seen(session_id, epoch, f"new{number}", NOW)
+                adopted.add(f"new{number}")
+            case Adopt(_, handle):
+                assert handle in running
+                adopted.add(handle)
+    return list(running.values()), frozenset(adopted)
+
+
+sessions = st.sampled_from(["a", "b", "c", "d"])
+worlds = st.tuples(
+    st.lists(st.builds(Wanted, sessions, st.integers(1, 3)), unique_by=lambda one: one.session_id),
+    st.lists(st.builds(Seen, sessions, st.integers(1, 3), st.just(""), st.integers(OLD - 5, NOW)), max_size=8),
+)
+
+
+@quick
+@given(worlds)
+def test_after_the_plan_each_wanted_session_has_one_worker_of_its_epoch_and_a_second_plan_is_empty(
+    world: tuple[list[Wanted], list[Seen]],
+) -> None:
+    wanted, unnamed = world
+    seen = [replace(worker, handle=f"h{number}") for number, worker in enumerate(unnamed)]
+    running, adopted = carry_out(plan(wanted, seen, NOW), seen)
+    for one in wanted:
+        assert [worker.epoch for worker in running if worker.session_id == one.session_id] == [one.epoch]
+    assert plan(wanted, running, NOW, adopted=adopted) == []
+
+
+@quick
+@given(worlds)
+def test_a_healthy_worker_of_the_right_epoch_is_never_stopped(world: tuple[list[Wanted], list[Seen]]) -> None:
+    wanted, unnamed = world
+    alone = {worker.session_id: replace(worker, handle=worker.session_id) for worker in unnamed}
+    for instruction in plan(wanted, alone.values(), NOW):
+        if isinstance(instruction, Stop | Replace):
+            worker = alone[instruction.session_id]
+            assert Wanted(worker.session_id, worker.epoch) not in wanted
