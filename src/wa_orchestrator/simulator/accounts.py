@@ -15,7 +15,7 @@ from wa_orchestrator.simulator.senderkeys import SenderKey
 from wa_orchestrator.simulator.signal import DJB, Bundle, Session
 from wa_orchestrator.simulator.wire import Node
 
-#: LIDs are the numbers multiplied modulo a prime: they look unrelated, and nothing must be stored to find the number again.
+#: LIDs are the numbers multiplied modulo a prime: they look unrelated, and the number is found without a table.
 _LID_PRIME, _LID_FACTOR, _LID_BASE = 10**15 + 37, 271_828_182_845_904, 10**15
 _SIGNED_ID = 1
 _PREKEYS_IN_TURN = 1 << 24
@@ -66,7 +66,7 @@ class Device:
 
 
 class Phone:
-    """A person's telephone with WhatsApp: device 0 of an account. Its keys follow from the world's secret and the number."""
+    """A person's telephone: device 0 of an account. Its keys follow from the world's secret and the number."""
 
     def __init__(self, number: str, secret: bytes) -> None:
         self.number = number

@@ -63,7 +63,7 @@ def describe(hub: Hub, group: Group) -> Node:
         )
         for number in group.members
     ]
-    attrs = {
+    attrs: dict[str, str | int | None] = {
         "id": group.id,
         "subject": group.subject,
         "creation": group.created,

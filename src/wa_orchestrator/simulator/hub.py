@@ -39,8 +39,8 @@ class Hub:
     outgoing: dict[tuple[str, str], tuple[str, bytes]] = field(default_factory=dict)
     #: (sender, to, id) of messages for which a phone asked again
     retries: set[tuple[str, str, str]] = field(default_factory=set)
-    #: (phone, id) → how often that phone asked for the message again
-    asked: dict[tuple[str, str], int] = field(default_factory=dict)
+    #: (sender, to, id) → how often it was asked for again
+    asked: dict[tuple[str, str, str], int] = field(default_factory=dict)
     #: (phone, its devices) → the phone's signed list of them
     index_lists: dict[tuple[str, tuple[int, ...]], bytes] = field(default_factory=dict)
     tasks: set[asyncio.Task[None]] = field(default_factory=set)

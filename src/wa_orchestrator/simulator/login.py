@@ -59,8 +59,8 @@ def _log_in(hub: Hub, connection: Connection, payload: Fields) -> None:
         replace(older)
     connection.phone, connection.device = number, device
     hub.online[number, device_number] = connection
-    attrs = {"t": hub.now, "lid": str(device.address(jid.LID)), "props": "27", "creation": int(device.linked_at)}
-    connection.send(node("success", {**attrs, "location": "sim"}))
+    greeting = {"lid": str(device.address(jid.LID)), "props": "27", "location": "sim"}
+    connection.send(node("success", {**greeting, "t": hub.now, "creation": int(device.linked_at)}))
 
 
 def replace(connection: Connection) -> None:
@@ -87,7 +87,7 @@ def become_active(hub: Hub, connection: Connection) -> None:
 def _bootstrap(hub: Hub, phone: Phone, device: Device) -> None:
     phone.app_state.name_account(phone.name, int(hub.clock() * 1000))
     state = phone.app_state
-    key_data = {1: state.key, 2: {1: 1, 2: 0, 3: b"\0"}, 3: int(hub.clock() * 1000)}
+    key_data: proto.Layout = {1: state.key, 2: {1: 1, 2: 0, 3: b"\0"}, 3: int(hub.clock() * 1000)}
     key_share = proto.encode({12: {2: 6, 7: {1: {1: {1: state.key_id}, 2: key_data}}}})
     names = [{1: str(phone.address), 2: phone.name}]
     history = zlib.compress(proto.encode({1: 0, 5: 1, 6: 100, 7: names}))

@@ -50,7 +50,7 @@ def handle(hub: Hub, connection: Connection, stanza: Node) -> None:
         _resend(hub, sender, device, to, stanza)
         connection.send(_ack(hub, stanza))
         return
-    sent = _address(hub, sender, device, connection, to, stanza)
+    sent = _address(hub, connection, device, to, stanza)
     error = _error(hub, sent)
     if error:
         entry = {"from": sender.number, "to": sent.chat, "id": sent.id, "code": error, "proxy": connection.proxy}
@@ -60,7 +60,8 @@ def handle(hub: Hub, connection: Connection, stanza: Node) -> None:
     _accept(hub, sent)
 
 
-def _address(hub: Hub, sender: Phone, device: Device, connection: Connection, to: Jid, stanza: Node) -> Sent:
+def _address(hub: Hub, connection: Connection, device: Device, to: Jid, stanza: Node) -> Sent:
+    sender = hub.accounts.phone(device.phone)
     if to.is_group:
         group = hub.groups.get(str(to))
         members = group.members if group else []
@@ -130,9 +131,10 @@ def _hand_over(hub: Hub, sent: Sent, address: Jid, encs: list[Node]) -> None:
     if address.device:
         device = phone.devices.get(address.device)
         if device and not sent.to.is_group:
-            relay(hub, sent.device, device, sent.to, sent.stanza, encs)
+            relay(hub, sent.device, device, sent.to, stanza=sent.stanza, encs=encs)
         elif device:
-            relay(hub, sent.device, device, sent.to, sent.stanza, [*encs, *sent.stanza.children("enc")])
+            both = [*encs, *sent.stanza.children("enc")]
+            relay(hub, sent.device, device, sent.to, stanza=sent.stanza, encs=both)
         return
     peer = (sent.sender.number, sent.device.number)
     for enc in encs:
@@ -148,7 +150,7 @@ def _hand_over(hub: Hub, sent: Sent, address: Jid, encs: list[Node]) -> None:
 
 
 def _readers(hub: Hub, sent: Sent) -> tuple[Phone, ...]:
-    """Let the members' phones decrypt a group message; returns those that could. Devices that hold the key get it too."""
+    """Let the members' phones decrypt a group message, and pass it to their devices; returns who could read it."""
     message = next((enc for enc in sent.stanza.children("enc") if enc.attr("type") == "skmsg"), None)
     if message is None:
         return ()
@@ -158,7 +160,7 @@ def _readers(hub: Hub, sent: Sent) -> tuple[Phone, ...]:
         for device in phone.devices.values():
             is_new = not told & {(phone.number, device.number), (phone.lid, device.number)}
             if device is not sent.device and is_new:
-                relay(hub, sent.device, device, sent.to, sent.stanza, [message])
+                relay(hub, sent.device, device, sent.to, stanza=sent.stanza, encs=[message])
         try:
             peer = (sent.sender.number, sent.device.number)
             inner = phonework.decrypt_group(phone, sent.chat, peer, message.data)
@@ -195,11 +197,12 @@ def inbox_entry(hub: Hub, sender: str, to: str, message_id: str, what: Content, 
 
 def _ask_again(hub: Hub, sent: Sent, phone: Phone) -> None:
     """A phone that cannot decrypt asks the sending device to encrypt anew, a few times at most."""
-    count = hub.asked.get((phone.number, sent.id), 0) + 1
-    if count > _MAX_RETRIES:
-        return
-    hub.asked[phone.number, sent.id] = count
-    hub.retries.add((sent.sender.number, sent.chat, sent.id))
+    key = (sent.sender.number, sent.chat, sent.id)
+    count = hub.asked.get(key, 0) + 1
+    if key in hub.retries or count > _MAX_RETRIES:
+        return  # one request is enough: the device encrypts anew for everybody
+    hub.asked[key] = count
+    hub.retries.add(key)
     is_own = phone is sent.sender
     attrs = {"id": sent.id, "type": "retry", "t": str(hub.now)}
     attrs["from"] = str(sent.to) if sent.to.is_group else str(phone.address)
@@ -229,7 +232,7 @@ def _confirm(hub: Hub, sent: Sent, readers: tuple[Phone, ...]) -> None:
             hub.deliver(device, Node("receipt", attrs))
 
 
-def relay(hub: Hub, source: Device, device: Device, to: Jid, stanza: Node, encs: list[Node]) -> None:
+def relay(hub: Hub, source: Device, device: Device, to: Jid, *, stanza: Node, encs: list[Node]) -> None:
     """Pass a copy on to another linked device, as from the device that sent it."""
     server = to.server if to.server == jid.LID else jid.SERVER
     other = jid.SERVER if server == jid.LID else jid.LID
@@ -259,9 +262,9 @@ def _resend(hub: Hub, sender: Phone, source: Device, to: Jid, stanza: Node) -> N
     chat = jid.parse(stanza.attr("recipient")) if device.phone == sender.number else to
     if not to.is_group and chat:
         chat = Jid(chat.user, chat.server)
-    relay(hub, source, device, chat or to, stanza, stanza.children("enc"))
+    relay(hub, source, device, chat or to, stanza=stanza, encs=stanza.children("enc"))
 
 
 def _ack(hub: Hub, stanza: Node, error: int | None = None) -> Node:
-    attrs = {"class": "message", "id": stanza.attr("id"), "from": stanza.attr("to"), "t": hub.now, "error": error}
-    return node("ack", attrs)
+    where = {"class": "message", "id": stanza.attr("id"), "from": stanza.attr("to")}
+    return node("ack", {**where, "t": hub.now, "error": error})

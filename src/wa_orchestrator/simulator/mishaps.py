@@ -16,7 +16,7 @@ _MOMENTARY = frozenset({"replace", "logout", "companion_reg_refresh"})
 
 
 def begin(
-    hub: Hub, kind: str, phone: str | None, seconds: float | None, code: int | None, extra: dict[str, Any]
+    hub: Hub, kind: str, *, phone: str | None, seconds: float | None, code: int | None, extra: dict[str, Any]
 ) -> None:
     """Put a fault in force and do what it does at once. Raises SimulatorError for an unknown kind."""
     fault = hub.faults.add(kind, phone, seconds, code, extra)

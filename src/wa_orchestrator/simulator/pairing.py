@@ -71,8 +71,7 @@ async def scan(hub: Hub, phone: Phone, qr: str) -> None:
 def _read_qr(qr: str) -> tuple[str, bytes, bytes, bytes]:
     parts = qr.strip().rpartition("#")[2].split(",")
     try:
-        ref, *keys = parts[:4]
-        decoded = [base64.b64decode(key, validate=True) for key in keys]
+        decoded = [base64.b64decode(key, validate=True) for key in parts[1:4]]
     except (ValueError, binascii.Error):
         decoded = []
     if len(decoded) != 3 or any(len(key) != 32 for key in decoded):
@@ -102,7 +101,7 @@ async def complete(hub: Hub, connection: Connection, phone: Phone, adv: bytes) -
     signature = curve.sign(phone.identity.private, _ACCOUNT_PREFIX + details + keys.raw(3))
     signed = proto.encode({1: details, 2: phone.identity.public, 3: signature})
     box = proto.encode({1: signed, 2: curve.mac(adv, signed)})
-    connection.candidate = _device(hub, connection, keys, phone, number, details)
+    connection.candidate = _device(connection, keys, phone, number=number, details=details)
     connection.linked = asyncio.get_running_loop().create_future()
     attrs: dict[str, str | int | None] = {"type": "set", "xmlns": "md", "id": hub.next_id(), "t": hub.now}
     content = [
@@ -119,7 +118,7 @@ async def complete(hub: Hub, connection: Connection, phone: Phone, adv: bytes) -
         raise SimulatorError("LINK_FAILED", "The device did not answer.") from error
 
 
-def _device(hub: Hub, connection: Connection, keys: Fields, phone: Phone, number: int, details: bytes) -> Device:
+def _device(connection: Connection, keys: Fields, phone: Phone, *, number: int, details: bytes) -> Device:
     return Device(
         phone.number,
         number,
@@ -131,7 +130,7 @@ def _device(hub: Hub, connection: Connection, keys: Fields, phone: Phone, number
         signed_key=keys.raw(5),
         signature=keys.raw(6),
         platform=proto.decode(keys.raw(8)).number(3),
-        linked_at=hub.clock(),
+        linked_at=connection.hub.clock(),
     )
 
 

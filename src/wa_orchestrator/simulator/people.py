@@ -26,7 +26,7 @@ def say(hub: Hub, phone: Phone, to: str, message: bytes, *, by_lid: bool = False
         person.contacts.add(phone.number)
         phone.contacts.add(number)
     if "@" in to:
-        _say_to_group(hub, phone, to, members, message_id, message)
+        _say_to_group(hub, phone, to, message_id, message)
         return message_id
     for device in hub.accounts.phone(to).devices.values():
         enc = phonework.encrypt_for(phone, device, message)
@@ -52,10 +52,10 @@ def _envelope(hub: Hub, phone: Phone, message_id: str, encs: list[Node], *, by_l
     return Node("message", attrs, list(encs))
 
 
-def _say_to_group(hub: Hub, phone: Phone, group: str, members: list[str], message_id: str, message: bytes) -> None:
+def _say_to_group(hub: Hub, phone: Phone, group: str, message_id: str, message: bytes) -> None:
     sealed, distribution, holders = phonework.encrypt_group(phone, group, message)
     handed = content.sender_key(group, distribution)
-    for number in members:
+    for number in groups.find(hub, group).members:
         for device in hub.accounts.phone(number).devices.values():
             peer = (device.phone, device.number)
             encs = [] if peer in holders else [phonework.encrypt_for(phone, device, handed)]
@@ -99,7 +99,7 @@ def send_again(hub: Hub, phone: Phone, device: Device, message_id: str, count: i
 
 
 def say_file(
-    hub: Hub, phone: Phone, to: str, kind: str, data: bytes, mimetype: str, *, caption: str | None, name: str | None
+    hub: Hub, phone: Phone, to: str, kind: str, data: bytes, *, mimetype: str, caption: str | None, name: str | None
 ) -> str:
     """Send a file; returns the message's id. Raises SimulatorError for an unknown kind."""
     if kind not in ("image", "video", "audio", "document", "sticker"):

@@ -91,7 +91,7 @@ def _phone_from_json(phone: Phone, kept: dict[str, Any]) -> None:
     for entry in kept["devices"]:
         prekeys = OrderedDict((int(number), _bytes(key)) for number, key in entry.pop("prekeys").items())
         packed = {name: _bytes(entry.pop(name)) for name in _BYTES}
-        device = Device(**entry, **packed, prekeys=prekeys)
+        device = Device(**{**entry, **packed}, prekeys=prekeys)
         phone.devices[device.number] = device
 
 

@@ -67,11 +67,10 @@ def _app_state(hub: Hub, connection: Connection, stanza: Node) -> list[Node]:
         known = int(wanted.attr("version") or 0) if name in COLLECTIONS else 0
         patch = wanted.child("patch")
         if patch:
-            attrs = {"name": name, "version": state.append(name, patch.data)}
-            answers.append(node("collection", attrs))
+            answers.append(node("collection", {"name": name, "version": state.append(name, patch.data)}))
             continue
         patches = [node("patch", content=one) for one in state.since(name, known)]
-        attrs = {"name": name, "version": state.version(name), "has_more_patches": "false"}
+        attrs = {"name": name, "version": str(state.version(name)), "has_more_patches": "false"}
         answers.append(node("collection", attrs, [node("patches", content=patches)] if patches else []))
     return [node("sync", content=answers)]
 

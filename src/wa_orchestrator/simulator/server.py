@@ -117,7 +117,7 @@ class WhatsApp:
         by_lid = bool(options.get("by_lid"))
         return people.say(self._hub, self._hub.accounts.phone(phone), to, message, by_lid=by_lid)
 
-    async def say_media(
+    async def say_media(  # noqa: PLR0917 - a file takes this many words
         self,
         phone: str,
         to: str,
@@ -129,7 +129,7 @@ class WhatsApp:
     ) -> str:
         """Send a file: image, video, audio, document or sticker."""
         sender = self._hub.accounts.phone(phone)
-        return people.say_file(self._hub, sender, to, kind, data, mimetype, caption=caption, name=name)
+        return people.say_file(self._hub, sender, to, kind, data, mimetype=mimetype, caption=caption, name=name)
 
     async def read(self, phone: str, of: str | None = None) -> int:
         """Read everything unread (of one person or group); returns how much it was."""
@@ -200,7 +200,7 @@ class WhatsApp:
         **extra: Any,
     ) -> None:
         """Let something go wrong, for one phone or for everybody; `faultlist.KINDS` says what there is."""
-        mishaps.begin(self._hub, kind, phone, seconds, code, extra)
+        mishaps.begin(self._hub, kind, phone=phone, seconds=seconds, code=code, extra=extra)
         self._save()
 
     async def clear_faults(self) -> None:

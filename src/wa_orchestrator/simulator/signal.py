@@ -132,7 +132,12 @@ class Session:
             raise ProtocolError("a session that cannot send yet")
         counter = self.sending.index
         aes, mac_key, iv = _message_keys(self.sending.next())
-        body = {1: DJB + self.ratchet.public, 2: counter, 3: self.previous, 4: _cbc_encrypt(aes, iv, plain)}
+        body: proto.Layout = {
+            1: DJB + self.ratchet.public,
+            2: counter,
+            3: self.previous,
+            4: _cbc_encrypt(aes, iv, plain),
+        }
         message = VERSION + proto.encode(body)
         message += _tag(mac_key, self.own_identity, self.peer_identity, message)
         if self.greeting is None:
