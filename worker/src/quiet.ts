@@ -3,4 +3,7 @@ const nothing = (): void => undefined
 
 for (const method of ['log', 'info', 'warn', 'error', 'debug', 'trace', 'dir', 'table'] as const) console[method] = nothing
 
+// Node announces its own sqlite as experimental; stdout and stderr carry JSON lines only.
+process.removeAllListeners('warning')
+
 export {}

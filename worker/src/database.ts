@@ -1,0 +1,191 @@
+// The worker's one file, auth.db: opened by one process at a time, and written only by the newest epoch.
+import { chmodSync, closeSync, existsSync, fsyncSync, mkdirSync, openSync, readdirSync, renameSync, rmSync } from 'node:fs'
+import { join } from 'node:path'
+import { DatabaseSync } from 'node:sqlite'
+import { Ending } from './exits.ts'
+import { isSealed, makeSeal, type Seal } from './seal.ts'
+import type { StoreSettings } from './settings.ts'
+
+const SCHEMA = `
+  CREATE TABLE meta (name TEXT PRIMARY KEY, value ANY) STRICT, WITHOUT ROWID;
+  CREATE TABLE keys (name TEXT PRIMARY KEY, value BLOB NOT NULL) STRICT, WITHOUT ROWID;
+  CREATE TABLE events (sequence INTEGER PRIMARY KEY, lane TEXT NOT NULL, type TEXT NOT NULL, value BLOB NOT NULL) STRICT;
+  CREATE INDEX events_by_lane ON events (lane, sequence);
+  CREATE TABLE messages (id TEXT PRIMARY KEY, value BLOB NOT NULL, acknowledged_at INTEGER, stored_at INTEGER NOT NULL) STRICT;
+  CREATE INDEX messages_by_age ON messages (stored_at);
+`
+/** Rows by their key: every table whose values are sealed. */
+const SEALED_TABLES = { keys: 'name', events: 'sequence', messages: 'id' } as const
+
+const LOCK_WAIT_MS = 15_000
+const LOCK_RETRY_MS = 100
+
+export class Unreadable extends Error {
+  override name = 'Unreadable'
+}
+
+export type Database = {
+  sql: DatabaseSync
+  seal: Seal
+  /** Runs `work` in one transaction, unless a newer epoch has opened the file: then nothing is written and FENCED is thrown. */
+  write<T>(work: () => T): T
+  checkEpoch(): void
+  close(): void
+}
+
+function openFile(path: string): DatabaseSync {
+  const sql = new DatabaseSync(path, { timeout: 5_000 })
+  sql.exec('PRAGMA journal_mode=WAL; PRAGMA synchronous=FULL; PRAGMA cache_size=-256; PRAGMA wal_autocheckpoint=200; PRAGMA journal_size_limit=1048576;')
+  return sql
+}
+
+function syncDirectory(directory: string): void {
+  const handle = openSync(directory, 'r')
+  fsyncSync(handle)
+  closeSync(handle)
+}
+
+export function prepareDirectory(directory: string): void {
+  try {
+    mkdirSync(directory, { recursive: true, mode: 0o700 })
+    chmodSync(directory, 0o700)
+    for (const name of readdirSync(directory)) if (name.startsWith('auth.')) chmodSync(join(directory, name), 0o600)
+  } catch (error) {
+    throw new Ending('AUTH_DIR_UNUSABLE', `AUTH_DIR cannot be used (${(error as NodeJS.ErrnoException).code ?? 'error'})`)
+  }
+}
+
+/** Holds an SQLite lock in a file of its own: the kernel frees it whenever the process ends, however it ends. */
+function tryLock(directory: string): DatabaseSync | undefined {
+  const lock = new DatabaseSync(join(directory, 'auth.lock'), { timeout: 0 })
+  try {
+    lock.exec('PRAGMA journal_mode=MEMORY; BEGIN EXCLUSIVE')
+    return lock
+  } catch {
+    lock.close()
+    return undefined
+  }
+}
+
+/** Tells the holder of the lock that a newer epoch waits, so that it ends at its next write or ping. */
+function announceEpoch(path: string, epoch: number): void {
+  if (!existsSync(path)) return
+  const sql = openFile(path)
+  try {
+    const known = Number(sql.prepare("SELECT value FROM meta WHERE name = 'epoch'").get()?.value ?? -1)
+    if (known > epoch) throw new Ending('FENCED', `epoch ${known} has opened this directory, ours is ${epoch}`)
+    if (known === epoch) throw new Ending('LOCKED', 'another worker of the same epoch holds this directory')
+    sql.prepare("UPDATE meta SET value = ? WHERE name = 'epoch'").run(epoch)
+  } finally {
+    sql.close()
+  }
+}
+
+async function takeLock(directory: string, epoch: number | undefined): Promise<DatabaseSync> {
+  const first = tryLock(directory)
+  if (first) return first
+  if (epoch === undefined) throw new Ending('LOCKED', 'a worker holds this directory')
+  announceEpoch(join(directory, 'auth.db'), epoch)
+  for (let waited = 0; waited < LOCK_WAIT_MS; waited += LOCK_RETRY_MS) {
+    await new Promise(resolve => setTimeout(resolve, LOCK_RETRY_MS))
+    const lock = tryLock(directory)
+    if (lock) return lock
+  }
+  throw new Ending('LOCKED', 'another worker holds this directory')
+}
+
+/** Makes auth.db under another name and renames it when it is whole: a file called auth.db always holds an identity. */
+function create(directory: string, settings: StoreSettings, fill: (database: Pick<Database, 'sql' | 'seal'>) => void): void {
+  const path = join(directory, 'auth.db')
+  const unfinished = join(directory, 'auth.new')
+  for (const suffix of ['', '-wal', '-shm']) rmSync(unfinished + suffix, { force: true })
+  const sql = openFile(unfinished)
+  sql.exec(`BEGIN; ${SCHEMA}`)
+  const put = sql.prepare('INSERT INTO meta (name, value) VALUES (?, ?)')
+  put.run('format', 1)
+  put.run('session', settings.sessionId)
+  put.run('epoch', 0)
+  put.run('sequence', 0)
+  fill({ sql, seal: makeSeal(settings.sessionId, settings.authKey) })
+  sql.exec('COMMIT; PRAGMA wal_checkpoint(TRUNCATE); PRAGMA journal_mode=DELETE')
+  sql.close()
+  renameSync(unfinished, path)
+  syncDirectory(directory)
+}
+
+/** Seals what was stored before a key was given. */
+function sealEverything(sql: DatabaseSync, seal: Seal): void {
+  sql.exec('BEGIN IMMEDIATE')
+  for (const [table, key] of Object.entries(SEALED_TABLES)) {
+    const update = sql.prepare(`UPDATE ${table} SET value = ? WHERE ${key} = ?`)
+    for (const row of sql.prepare(`SELECT ${key} AS key, value FROM ${table}`).all() as { key: string | number; value: Uint8Array }[]) {
+      const name = `${table}/${row.key}`
+      if (!isSealed(row.value)) update.run(seal.close(name, seal.open(name, row.value)), row.key)
+    }
+  }
+  sql.prepare("INSERT OR REPLACE INTO meta (name, value) VALUES ('sealed', 1)").run()
+  sql.exec('COMMIT')
+}
+
+function checkContents(sql: DatabaseSync, settings: StoreSettings, seal: Seal): void {
+  const meta = Object.fromEntries(sql.prepare('SELECT name, value FROM meta').all().map(row => [row.name, row.value]))
+  if (meta.format !== 1) throw new Unreadable(`auth.db has format ${meta.format}, this worker knows 1`)
+  if (meta.session !== settings.sessionId) throw new Unreadable('auth.db belongs to another session')
+  if (settings.authKey && meta.sealed !== 1) sealEverything(sql, seal)
+}
+
+function openExisting(directory: string, settings: StoreSettings, seal: Seal): DatabaseSync {
+  try {
+    const sql = openFile(join(directory, 'auth.db'))
+    checkContents(sql, settings, seal)
+    return sql
+  } catch (error) {
+    if (error instanceof Unreadable) throw error
+    throw new Unreadable(`auth.db cannot be read (${(error as Error).message})`)
+  }
+}
+
+/** The epoch that is stored may only rise: whoever finds a higher one than its own has been replaced. */
+function guardEpoch(sql: DatabaseSync, epoch: number): () => void {
+  const select = sql.prepare("SELECT value FROM meta WHERE name = 'epoch'")
+  return () => {
+    const stored = Number(select.get()?.value ?? 0)
+    if (stored > epoch) throw new Ending('FENCED', `epoch ${stored} has opened this directory, ours is ${epoch}`)
+  }
+}
+
+/**
+ * Opens the directory for one worker. `fill` puts an identity into a new file. Without an epoch (an export) nothing is raised.
+ * Throws Ending (LOCKED, FENCED, AUTH_DIR_UNUSABLE) or Unreadable.
+ */
+export async function openDatabase(
+  settings: StoreSettings,
+  epoch: number | undefined,
+  fill: (database: Pick<Database, 'sql' | 'seal'>) => void,
+): Promise<Database> {
+  const directory = settings.authDir
+  prepareDirectory(directory)
+  const lock = await takeLock(directory, epoch)
+  if (!existsSync(join(directory, 'auth.db'))) create(directory, settings, fill)
+  const seal = makeSeal(settings.sessionId, settings.authKey)
+  const sql = openExisting(directory, settings, seal)
+  const checkEpoch = guardEpoch(sql, epoch ?? Number.MAX_SAFE_INTEGER)
+  const write = <T>(work: () => T): T => {
+    sql.exec('BEGIN IMMEDIATE')
+    try {
+      checkEpoch()
+      const result = work()
+      sql.exec('COMMIT')
+      return result
+    } catch (error) {
+      if (sql.isTransaction) sql.exec('ROLLBACK')
+      throw error
+    }
+  }
+  if (epoch !== undefined) write(() => sql.prepare("UPDATE meta SET value = ? WHERE name = 'epoch'").run(epoch))
+  const close = (): void => {
+    sql.close()
+    lock.close()
+  }
+  return { sql, seal, write, checkEpoch, close }
+}

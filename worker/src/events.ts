@@ -1,0 +1,255 @@
+// Events to the server: kept until accepted, in order within each lane, and never so that a flood of messages delays a sign of life.
+import { randomBytes } from 'node:crypto'
+import { Webhook } from 'standardwebhooks'
+import { decode, encode } from './auth.ts'
+import type { Database } from './database.ts'
+import { Ending } from './exits.ts'
+import { isFenced, send, type Answer } from './http.ts'
+import { describeError, type Log } from './log.ts'
+import type { Settings } from './settings.ts'
+import { backoffMs, sleep, within } from './timing.ts'
+
+export type EventType =
+  | 'QR_CODE'
+  | 'PAIRING_CODE'
+  | 'CONNECTED'
+  | 'DISCONNECTED'
+  | 'STATUS_CHANGE'
+  | 'PING'
+  | 'MESSAGE_SENT'
+  | 'MESSAGE_FAILED'
+  | 'MESSAGE_STATUS'
+  | 'MESSAGE_RECEIVED'
+  | 'PROXY_ERROR'
+  | 'AUTH_FAILURE'
+  | 'ACCOUNT_LIMITS'
+
+type Lane = 'state' | 'messages'
+type Event = { id: string; sequence: number; type: EventType; timestamp: number; epoch: number; data: unknown }
+
+/** Worth only as the newest: an unsent older one gives way, and none survives a restart. */
+const VOLATILE: ReadonlySet<EventType> = new Set(['PING', 'QR_CODE', 'PAIRING_CODE'])
+/** What a connection makes pointless. */
+const LINKING: ReadonlySet<EventType> = new Set(['QR_CODE', 'PAIRING_CODE'])
+
+const laneOf = (type: EventType): Lane => (type.startsWith('MESSAGE_') ? 'messages' : 'state')
+
+const MOST_STATE_EVENTS = 200
+const MOST_MESSAGE_EVENTS = 20_000
+const SEQUENCE_BLOCK = 1_000
+const ATTEMPT_TIMEOUT_MS = 15_000
+const RETRY_MIN_MS = 250
+const RETRY_MAX_MS = 30_000
+
+/** What to do after an answer. A refusal that repeating cannot cure must not block the lane for ever. */
+export function judge(status: number, fenced: boolean): 'accepted' | 'fenced' | 'drop' | 'retry' | 'retry slowly' {
+  if (fenced) return 'fenced'
+  if ((status >= 200 && status < 300) || status === 409) return 'accepted'
+  if (status === 401 || status === 403) return 'retry slowly'
+  if (status === 400 || status === 413 || status === 422) return 'drop'
+  return 'retry'
+}
+
+/** Sequence numbers rise over restarts; they are taken from the file in blocks, so a ping costs no write. */
+function makeCounter({ sql, write }: Database): () => number {
+  let next = 1
+  let last = 0
+  return () => {
+    if (next > last) {
+      write(() => {
+        next = Number(sql.prepare("SELECT value FROM meta WHERE name = 'sequence'").get()?.value ?? 0) + 1
+        last = next + SEQUENCE_BLOCK - 1
+        sql.prepare("UPDATE meta SET value = ? WHERE name = 'sequence'").run(last)
+      })
+    }
+    return next++
+  }
+}
+
+type EventSettings = Pick<Settings, 'sessionId' | 'epoch' | 'webhookUrl' | 'webhookSecret'>
+
+export type Hooks = { answered: () => void; fenced: (ending: Ending) => void }
+
+export class Events {
+  readonly #settings: EventSettings
+  readonly #log: Log
+  readonly #hooks: Hooks
+  readonly #database: Database | undefined
+  readonly #webhook: Webhook
+  readonly #nextSequence: () => number
+  readonly #state: Event[] = []
+  readonly #stopped = new AbortController()
+  readonly #wake: Record<Lane, () => void> = { state: () => undefined, messages: () => undefined }
+  readonly #idle: Record<Lane, boolean> = { state: true, messages: true }
+  #unsaved: { lane: Lane; event: Event }[] = []
+
+  /** Without a database (unreadable credentials) events live in memory only. */
+  constructor(settings: EventSettings, log: Log, hooks: Hooks, database?: Database) {
+    this.#settings = settings
+    this.#log = log
+    this.#hooks = hooks
+    this.#database = database
+    this.#webhook = new Webhook(settings.webhookSecret)
+    let counted = 0
+    this.#nextSequence = database ? makeCounter(database) : () => ++counted
+    // What an older worker knew of its own state is no news any more; this one will report its own.
+    if (database) this.#state = [...this.#stored('state', MOST_STATE_EVENTS)].filter(event => event.epoch === settings.epoch)
+    database?.sql.prepare("DELETE FROM events WHERE lane = 'state' AND sequence < ?").run(this.#state[0]?.sequence ?? Number.MAX_SAFE_INTEGER)
+    void this.#run('state')
+    void this.#run('messages')
+  }
+
+  emit(type: EventType, data: object): void {
+    try {
+      this.#take(type, data)
+    } catch (error) {
+      if (!(error instanceof Ending)) throw error
+      this.#hooks.fenced(error)
+    }
+  }
+
+  #take(type: EventType, data: object): void {
+    const event: Event = { id: `evt_${randomBytes(12).toString('hex')}`, sequence: this.#nextSequence(), type, timestamp: Date.now(), epoch: this.#settings.epoch, data }
+    const lane = laneOf(type)
+    if (lane === 'state') this.#pushState(event)
+    if (!VOLATILE.has(type)) this.#save(lane, event)
+    this.#wake[lane]()
+  }
+
+  /** Writes what waits for the end of the turn. */
+  flush(): void {
+    const rows = this.#unsaved
+    this.#unsaved = []
+    if (!rows.length || !this.#database) return
+    const { sql, seal, write } = this.#database
+    const insert = sql.prepare('INSERT INTO events (sequence, lane, type, value) VALUES (?, ?, ?, ?)')
+    try {
+      write(() => {
+        for (const { lane, event } of rows) insert.run(event.sequence, lane, event.type, seal.close(`events/${event.sequence}`, encode(event)))
+        this.#forgetOldest()
+      })
+    } catch (error) {
+      if (!(error instanceof Ending)) throw error
+      this.#hooks.fenced(error)
+    }
+    this.#wake.messages()
+  }
+
+  /** Waits until everything is accepted, but no longer than `ms`; then sends nothing more. What is left is sent by the next start. */
+  async close(ms: number): Promise<void> {
+    this.flush()
+    const settled = async (): Promise<void> => {
+      while (!this.#idle.state || !this.#idle.messages || this.#state.length) await sleep(20, this.#stopped.signal)
+    }
+    await within(ms, settled(), () => undefined)
+    this.#stopped.abort()
+    this.#wake.state()
+    this.#wake.messages()
+  }
+
+  #pushState(event: Event): void {
+    const outdated = (other: Event): boolean =>
+      (VOLATILE.has(event.type) && other.type === event.type) || (event.type === 'CONNECTED' && LINKING.has(other.type))
+    // The first is being sent right now and must stay where it is.
+    for (let index = this.#state.length - 1; index >= 1; index--) if (outdated(this.#state[index] as Event)) this.#state.splice(index, 1)
+    if (this.#state.length >= MOST_STATE_EVENTS) this.#forget(this.#state.splice(1, 1)[0])
+    this.#state.push(event)
+  }
+
+  #save(lane: Lane, event: Event): void {
+    if (!this.#database) return
+    if (this.#unsaved.length === 0) setImmediate(() => this.flush())
+    this.#unsaved.push({ lane, event })
+    if (lane === 'state') this.flush() // few, and each tells of something that may be followed by our end
+  }
+
+  /** Keeps the message lane bounded: receipts go first, because a later one or a look-up can make good for them. */
+  #forgetOldest(): void {
+    const { sql } = this.#database as Database
+    const count = Number(sql.prepare("SELECT count(*) AS n FROM events WHERE lane = 'messages'").get()?.n ?? 0)
+    if (count <= MOST_MESSAGE_EVENTS) return
+    const remove = sql.prepare(
+      "DELETE FROM events WHERE sequence IN (SELECT sequence FROM events WHERE lane = 'messages' ORDER BY type = 'MESSAGE_STATUS' DESC, sequence LIMIT ?)",
+    )
+    remove.run(count - MOST_MESSAGE_EVENTS)
+    this.#log.error('events.dropped', { count: count - MOST_MESSAGE_EVENTS })
+  }
+
+  *#stored(lane: Lane, limit: number): Generator<Event> {
+    if (!this.#database) return
+    const { sql, seal } = this.#database
+    const rows = sql.prepare('SELECT sequence, value FROM events WHERE lane = ? ORDER BY sequence LIMIT ?').all(lane, limit)
+    for (const row of rows) yield decode(seal.open(`events/${row.sequence}`, row.value as Uint8Array)) as Event
+  }
+
+  #next(lane: Lane): Event | undefined {
+    return lane === 'state' ? this.#state[0] : this.#stored('messages', 1).next().value
+  }
+
+  #forget(event: Event | undefined): void {
+    if (!event || !this.#database || VOLATILE.has(event.type)) return
+    const { sql } = this.#database
+    if (!this.#stopped.signal.aborted) sql.prepare('DELETE FROM events WHERE sequence = ?').run(event.sequence)
+  }
+
+  async #run(lane: Lane): Promise<void> {
+    while (!this.#stopped.signal.aborted) {
+      const event = this.#next(lane)
+      this.#idle[lane] = !event
+      if (!event) {
+        await new Promise<void>(resolve => (this.#wake[lane] = resolve))
+        continue
+      }
+      this.#wake[lane] = () => undefined
+      const settled = await this.#deliver(event)
+      if (!settled) return
+      if (lane === 'state') this.#state.shift()
+      this.#forget(event)
+    }
+  }
+
+  /** Repeats until the server takes the event or refuses it for good. False when we are to stop. */
+  async #deliver(event: Event): Promise<boolean> {
+    for (let attempt = 0; !this.#stopped.signal.aborted; attempt++) {
+      const verdict = await this.#attempt(event)
+      if (verdict === 'accepted') return true
+      if (verdict === 'drop') {
+        this.#log.error('event.refused', { type: event.type, sequence: event.sequence })
+        return true
+      }
+      if (verdict === 'fenced') {
+        this.#hooks.fenced(new Ending('FENCED', 'the server knows a newer epoch'))
+        return false
+      }
+      await sleep(backoffMs(verdict === 'retry slowly' ? Math.max(attempt, 5) : attempt, RETRY_MIN_MS, RETRY_MAX_MS), this.#stopped.signal)
+    }
+    return false
+  }
+
+  async #attempt(event: Event): Promise<ReturnType<typeof judge>> {
+    try {
+      const answer = await this.#post(event)
+      const verdict = judge(answer.status, isFenced(answer))
+      if (verdict === 'accepted') this.#hooks.answered()
+      else this.#log.warn('event.not_taken', { type: event.type, status: answer.status })
+      return verdict
+    } catch (error) {
+      if (!this.#stopped.signal.aborted) this.#log.warn('event.not_delivered', { type: event.type, error: describeError(error) })
+      return 'retry'
+    }
+  }
+
+  /** Signed anew for each attempt, and in the name of the epoch that delivers: an older one would be refused. */
+  #post({ id, sequence, type, timestamp, data }: Event): Promise<Answer> {
+    const { sessionId, epoch } = this.#settings
+    const body = JSON.stringify({ sessionId, type, timestamp, epoch, sequence, data })
+    const now = new Date()
+    const headers = {
+      'content-type': 'application/json',
+      'webhook-id': id,
+      'webhook-timestamp': String(Math.floor(now.getTime() / 1000)),
+      'webhook-signature': this.#webhook.sign(id, now, body),
+    }
+    return send(this.#settings.webhookUrl, { headers, body, timeoutMs: ATTEMPT_TIMEOUT_MS, signal: this.#stopped.signal })
+  }
+}

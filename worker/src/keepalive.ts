@@ -1,0 +1,75 @@
+// Signs of life: a ping to the server, presence and a rare note to self for WhatsApp.
+import { jidNormalizedUser, type WASocket } from 'baileys'
+import type { Auth } from './auth.ts'
+import type { Device } from './device.ts'
+import type { Events } from './events.ts'
+import { describeError, type Log } from './log.ts'
+import type { Settings } from './settings.ts'
+
+const NOTE = '\u{1F504}'
+const NOTE_LIFE_S = 24 * 60 * 60
+
+type KeepAliveSettings = Pick<Settings, 'keepAlive' | 'pingIntervalMs' | 'selfMessageIntervalMs'>
+
+export class KeepAlive {
+  readonly #settings: KeepAliveSettings
+  readonly #device: Device
+  readonly #events: Events
+  readonly #log: Log
+  readonly #isBusy: () => boolean
+  readonly #timers: NodeJS.Timeout[] = []
+  #pingDueAt = 0
+
+  constructor(settings: KeepAliveSettings, device: Device, events: Events, log: Log, isBusy: () => boolean) {
+    this.#settings = settings
+    this.#device = device
+    this.#events = events
+    this.#log = log
+    this.#isBusy = isBusy
+  }
+
+  start(): void {
+    const { pingIntervalMs, selfMessageIntervalMs, keepAlive } = this.#settings
+    this.#pingDueAt = Date.now()
+    this.#beat()
+    this.#timers.push(setInterval(() => this.#beat(), pingIntervalMs))
+    if (keepAlive) this.#timers.push(setInterval(() => this.#noteToSelf(), selfMessageIntervalMs))
+  }
+
+  stop(): void {
+    for (const timer of this.#timers) clearInterval(timer)
+  }
+
+  /** The account's name may arrive after the connection opened, and without a name WhatsApp takes no presence. */
+  attach(sock: WASocket, auth: Auth): void {
+    let named = !!auth.creds.me?.name
+    sock.ev.on('creds.update', () => {
+      if (named || !auth.creds.me?.name) return
+      named = true
+      this.#available()
+    })
+  }
+
+  #beat(): void {
+    const now = Date.now()
+    const lagMs = Math.max(0, now - this.#pingDueAt)
+    this.#pingDueAt = now + this.#settings.pingIntervalMs
+    const { state, lastTrafficAt } = this.#device
+    this.#events.emit('PING', { timestamp: now, socket: state, lagMs, rssBytes: process.memoryUsage.rss(), lastTrafficAt: lastTrafficAt ?? null })
+    this.#available()
+  }
+
+  #available(): void {
+    if (!this.#settings.keepAlive) return
+    this.#device.openSocket?.sendPresenceUpdate('available').catch(error => this.#log.debug('presence.not_sent', { error: describeError(error) }))
+  }
+
+  #noteToSelf(): void {
+    const sock = this.#device.openSocket
+    const me = sock?.user?.id
+    if (!sock || !me || this.#isBusy()) return
+    sock
+      .sendMessage(jidNormalizedUser(me), { text: NOTE }, { ephemeralExpiration: NOTE_LIFE_S })
+      .catch(error => this.#log.warn('self_message.not_sent', { error: describeError(error) }))
+  }
+}

@@ -1,0 +1,153 @@
+// Linking a device as WhatsApp does it today: QR, pairing code, a secret that the server renews, and the passkey that we cannot give.
+import { randomBytes } from 'node:crypto'
+import { buildAckStanza, getBinaryNodeChild, S_WHATSAPP_NET, type BinaryNode, type WASocket } from 'baileys'
+import { forgetUnfinishedLink, isLinked, type Auth } from './auth.ts'
+import type { Events } from './events.ts'
+import { Ending } from './exits.ts'
+import { describeError, type Log } from './log.ts'
+
+const FIRST_QR_MS = 60_000
+const NEXT_QR_MS = 20_000
+const CODE_LIFE_MS = 180_000
+const CODE_ANSWER_MS = 10_000
+
+const REFRESH_TAGS = ['companion_reg_refresh', 'pair-device-rotate-qr']
+
+export type PairingCode = { code: string; expiresAt: number }
+
+/** The code that Baileys shows holds the secret as it was when the socket opened; ours holds the current one. */
+export function withSecret(qr: string, secret: string): string {
+  const fields = qr.split(',')
+  if (fields.length < 4) return qr
+  fields[3] = secret
+  return fields.join(',')
+}
+
+/** `from` is the server itself, in either of the forms it is decoded to. */
+const isFromServer = (node: BinaryNode): boolean => [S_WHATSAPP_NET, 's.whatsapp.net'].includes(node.attrs.from ?? '')
+
+export class Linking {
+  readonly #sock: WASocket
+  readonly #auth: Auth
+  readonly #events: Events
+  readonly #log: Log
+  readonly #end: (ending: Ending) => void
+  #qr: string | undefined
+  #qrExpiresAt = 0
+  #mode: 'qr' | 'code' | 'code entered' | 'linked' = 'qr'
+  #ready: () => void = () => undefined
+  readonly #firstQr = new Promise<void>(resolve => (this.#ready = resolve))
+
+  constructor(sock: WASocket, auth: Auth, events: Events, log: Log, end: (ending: Ending) => void) {
+    this.#sock = sock
+    this.#auth = auth
+    this.#events = events
+    this.#log = log
+    this.#end = end
+    if (isLinked(auth.creds)) this.#mode = 'linked'
+    else this.#listen()
+  }
+
+  /** Takes a QR in. Baileys renews it by itself; one that comes after the phone has accepted means nothing. */
+  showQr(qr: string, visibility: 'show' | 'hide'): void {
+    this.#qrExpiresAt = Date.now() + (this.isFirstQr ? FIRST_QR_MS : NEXT_QR_MS)
+    this.#qr = qr
+    this.#ready()
+    if (visibility === 'show') this.#publishQr()
+  }
+
+  get isFirstQr(): boolean {
+    return this.#qr === undefined
+  }
+
+  accepted(): void {
+    this.#mode = 'linked'
+  }
+
+  /** Asks for a pairing code and returns it once WhatsApp has taken it. Rejects with what WhatsApp said, and linking by QR goes on. */
+  async requestCode(phone: string): Promise<PairingCode> {
+    if (this.#mode === 'linked') throw new Error('ALREADY_LINKED')
+    await this.#firstQr
+    this.#mode = 'code'
+    const taken = this.#answerToHello()
+    try {
+      const [code] = await Promise.all([this.#sock.requestPairingCode(phone), taken])
+      const shown = { code, expiresAt: Date.now() + CODE_LIFE_MS }
+      this.#events.emit('PAIRING_CODE', shown)
+      this.#log.info('linking.code_ready')
+      return shown
+    } catch (error) {
+      this.#codeFailed(error)
+      throw error
+    }
+  }
+
+  #codeFailed(error: unknown): void {
+    this.#log.warn('linking.code_refused', { error: describeError(error) })
+    forgetUnfinishedLink(this.#auth.creds)
+    this.#auth.saveCreds()
+    this.#mode = 'qr'
+    this.#events.emit('STATUS_CHANGE', { status: 'pairing_code_refused', error: error instanceof Error ? error.message : 'refused' })
+    this.#publishQr()
+  }
+
+  /** requestPairingCode resolves when the question is written; a code that the server did not take must not be shown. */
+  #answerToHello(): Promise<void> {
+    const { ws } = this.#sock
+    return new Promise((resolve, reject) => {
+      const settle = (outcome: Error | undefined): void => {
+        clearTimeout(timer)
+        ws.off('CB:iq,type:result,link_code_companion_reg', taken)
+        ws.off('CB:iq,type:error,error', refused)
+        ws.off('close', closed)
+        if (outcome) reject(outcome)
+        else resolve()
+      }
+      const taken = (): void => settle(undefined)
+      const refused = (node: BinaryNode): void => settle(new Error(`PAIRING_CODE_REFUSED_${getBinaryNodeChild(node, 'error')?.attrs.code ?? 'UNKNOWN'}`))
+      const closed = (): void => settle(new Error('SOCKET_CLOSED'))
+      const timer = setTimeout(() => settle(new Error('PAIRING_CODE_UNANSWERED')), CODE_ANSWER_MS)
+      ws.on('CB:iq,type:result,link_code_companion_reg', taken)
+      ws.on('CB:iq,type:error,error', refused)
+      ws.on('close', closed)
+    })
+  }
+
+  #listen(): void {
+    const { ws } = this.#sock
+    ws.on('CB:notification', (node: BinaryNode) => this.#notified(node))
+    ws.on('CB:notification,type:link_code_companion_reg', (node: BinaryNode) => {
+      const stage = getBinaryNodeChild(node, 'link_code_companion_reg')?.attrs.stage
+      if (stage === 'primary_hello' && this.#mode === 'code') this.#mode = 'code entered'
+    })
+  }
+
+  #notified(node: BinaryNode): void {
+    // Baileys cannot acknowledge before it knows who it is; with a pairing code it does know, and does it itself.
+    if (!this.#auth.creds.me) this.#sock.sendNode(buildAckStanza(node)).catch(() => undefined)
+    if (!isFromServer(node)) return
+    if (node.attrs.type === 'passkey_prologue_request') this.#passkeyDemanded()
+    const isRefresh = REFRESH_TAGS.some(tag => node.attrs.type === tag || getBinaryNodeChild(node, tag))
+    if (isRefresh) this.#renewSecret()
+  }
+
+  #passkeyDemanded(): void {
+    this.#log.error('linking.passkey_required')
+    this.#events.emit('AUTH_FAILURE', { reason: 'PASSKEY_REQUIRED' })
+    this.#end(new Ending('PASSKEY_REQUIRED', 'WhatsApp asks for a passkey to link this account'))
+  }
+
+  /** The server retires the secret in the QR. Once a code has been entered the pairing depends on it, and it must stay. */
+  #renewSecret(): void {
+    if (this.#mode === 'linked' || this.#mode === 'code entered') return
+    this.#auth.creds.advSecretKey = randomBytes(32).toString('base64')
+    this.#auth.saveCreds()
+    this.#log.info('linking.secret_renewed')
+    this.#publishQr()
+  }
+
+  #publishQr(): void {
+    if (this.#mode !== 'qr' || this.#qr === undefined) return
+    this.#events.emit('QR_CODE', { qr: withSecret(this.#qr, this.#auth.creds.advSecretKey), expiresAt: this.#qrExpiresAt })
+  }
+}

@@ -1,0 +1,61 @@
+// Proof that WhatsApp has a message: the server's ack, a receipt, or an echo of it. Writing to the socket proves nothing.
+import { getAllBinaryNodeChildren, getBinaryNodeChild, type BinaryNode, type WASocket } from 'baileys'
+import { Bounded } from './bounded.ts'
+
+/** `error` is WhatsApp's code when the server refused the message. */
+export type Proof = { at: number; error?: string }
+
+const MOST_UNKNOWN = 500
+
+const time = (node: BinaryNode): number => (node.attrs.t ? Number(node.attrs.t) * 1000 : Date.now())
+
+/** A receipt may stand for several messages. */
+function receiptIds(node: BinaryNode): string[] {
+  const list = getBinaryNodeChild(node, 'list')
+  const more = list ? getAllBinaryNodeChildren(list).map(item => item.attrs.id) : []
+  return [node.attrs.id, ...more].filter(id => id !== undefined)
+}
+
+export class Proofs {
+  readonly #waiting = new Map<string, (proof: Proof) => void>()
+  readonly #unknown = new Bounded(MOST_UNKNOWN)
+  readonly #onLateProof: (whatsappId: string, messageId: string, at: number) => void
+
+  constructor(onLateProof: (whatsappId: string, messageId: string, at: number) => void) {
+    this.#onLateProof = onLateProof
+  }
+
+  attach(sock: WASocket): void {
+    sock.ws.on('CB:ack,class:message', (node: BinaryNode) => this.#found(node.attrs.id, { at: time(node), ...(node.attrs.error ? { error: node.attrs.error } : {}) }))
+    sock.ws.on('CB:receipt', (node: BinaryNode) => {
+      if (node.attrs.type !== 'server-error') for (const id of receiptIds(node)) this.#found(id, { at: time(node) })
+    })
+    sock.ws.on('CB:message', (node: BinaryNode) => this.#found(node.attrs.id, { at: time(node) }))
+  }
+
+  /** Call before sending: the ack may come before the send returns. */
+  expect(whatsappId: string): { proof: Promise<Proof>; cancel: () => void } {
+    const proof = new Promise<Proof>(resolve => this.#waiting.set(whatsappId, resolve))
+    return { proof, cancel: () => this.#waiting.delete(whatsappId) }
+  }
+
+  /** Its outcome is unknown: should proof come later, after a reconnect for instance, it is reported then. */
+  watchFor(whatsappId: string, messageId: string): void {
+    this.#unknown.set(whatsappId, messageId)
+  }
+
+  #found(whatsappId: string | undefined, proof: Proof): void {
+    if (whatsappId === undefined) return
+    const waiting = this.#waiting.get(whatsappId)
+    if (waiting) {
+      this.#waiting.delete(whatsappId)
+      this.#unknown.delete(whatsappId)
+      waiting(proof)
+      return
+    }
+    const messageId = this.#unknown.get<string>(whatsappId)
+    if (messageId === undefined || proof.error !== undefined) return
+    this.#unknown.delete(whatsappId)
+    this.#onLateProof(whatsappId, messageId, proof.at)
+  }
+}

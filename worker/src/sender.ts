@@ -1,0 +1,228 @@
+// Sends what it claims, one message at a time, and says `ack` only when WhatsApp has said so.
+import type { WASocket } from 'baileys'
+import { Bounded } from './bounded.ts'
+import { prepare, type Prepared } from './content.ts'
+import type { Device } from './device.ts'
+import type { Events } from './events.ts'
+import { Ending } from './exits.ts'
+import { describeError, maskNumbers, type Log } from './log.ts'
+import type { Messages } from './messages.ts'
+import type { Claimed, Command, Outbox } from './outbox.ts'
+import { failed, failedToSend, refusedByWhatsApp, typingMs, type Outcome } from './outcomes.ts'
+import type { Proof, Proofs } from './proofs.ts'
+import type { Settings } from './settings.ts'
+import { backoffMs, sleep, within } from './timing.ts'
+
+const RECONNECT_WAIT_MS = 20_000
+const WRITE_TIMEOUT_MS = 90_000
+const RENEWALS_PER_LEASE = 3
+const SPIN_GUARD_MS = 200
+const RETRY_MIN_MS = 250
+const RETRY_MAX_MS = 15_000
+/** How long a phone is taken to be on WhatsApp without asking again. */
+const KNOWN_PHONE_MS = 24 * 60 * 60_000
+
+type SenderSettings = Pick<Settings, 'ackTimeoutMs' | 'typingMaxMs'>
+
+export type Parts = {
+  settings: SenderSettings
+  device: Device
+  outbox: Outbox
+  proofs: Proofs
+  messages: Messages
+  events: Events
+  log: Log
+  runCommand: (command: Command) => Promise<void>
+  /** Called after a 463. */
+  onReachoutLock: () => void
+  checkEpoch: () => void
+}
+
+export class Sender {
+  readonly #parts: Parts
+  readonly #addresses = new Bounded(2_000, KNOWN_PHONE_MS)
+  /** Stops claiming; what is in hand is finished or handed back. */
+  readonly #stopping = new AbortController()
+  /** Gives up what is in hand. */
+  readonly #gone = new AbortController()
+  #running: Promise<void> = Promise.resolve()
+
+  constructor(parts: Parts) {
+    this.#parts = parts
+  }
+
+  get busy(): boolean {
+    return this.#inHand
+  }
+  #inHand = false
+
+  start(onEnding: (ending: Ending) => void): void {
+    this.#running = this.#run().catch((error: unknown) => {
+      if (error instanceof Ending) onEnding(error)
+      else throw error
+    })
+  }
+
+  /** Stops claiming and waits for what is in hand, but no longer than `ms`. */
+  async stop(ms: number): Promise<void> {
+    this.#stopping.abort()
+    await within(ms, this.#running, () => undefined)
+    this.#gone.abort()
+  }
+
+  async #run(): Promise<void> {
+    let failures = 0
+    while (!this.#stopping.signal.aborted) {
+      const { outbox, device, runCommand, log } = this.#parts
+      const askedAt = Date.now()
+      const claim = await outbox.claim(device.isOpen ? 'messages and commands' : 'commands', this.#stopping.signal)
+      if (claim === 'unreachable') {
+        await sleep(backoffMs(failures++, RETRY_MIN_MS, RETRY_MAX_MS), this.#stopping.signal)
+        continue
+      }
+      failures = 0
+      if (claim === 'nothing') {
+        if (Date.now() - askedAt < SPIN_GUARD_MS) await sleep(SPIN_GUARD_MS, this.#stopping.signal)
+      } else if ('command' in claim) {
+        runCommand(claim.command).catch(error => log.error('command.failed', { kind: claim.command.kind, error: describeError(error) }))
+      } else {
+        await this.#handle(claim.message)
+      }
+    }
+  }
+
+  async #handle(message: Claimed): Promise<void> {
+    const { log } = this.#parts
+    log.info('message.claimed', { message: message.messageId, to: maskNumbers(message.to), kind: message.kind, attempt: message.attempt })
+    this.#inHand = true
+    const lease = this.#keepLease(message)
+    try {
+      const outcome = await this.#attempt(message, lease)
+      await this.#report(message, outcome)
+    } finally {
+      lease.stop()
+      this.#inHand = false
+    }
+  }
+
+  #keepLease({ messageId, leaseMs }: Claimed): { lost: () => boolean; stop: () => void } {
+    let isLost = false
+    const renew = async (): Promise<void> => {
+      if (!(await this.#parts.outbox.renew(messageId))) isLost = true
+    }
+    const timer = setInterval(() => void renew().catch(() => (isLost = true)), Math.max(50, leaseMs / RENEWALS_PER_LEASE))
+    return { lost: () => isLost, stop: () => clearInterval(timer) }
+  }
+
+  async #attempt(message: Claimed, lease: { lost: () => boolean }): Promise<Outcome> {
+    const known = this.#parts.messages.acknowledgedAt(message.whatsappId)
+    if (known !== undefined) return { kind: 'sent', at: known }
+    const prepared = await prepare(message, this.#parts.outbox, this.#stopping.signal)
+    if ('kind' in prepared) return prepared
+    try {
+      return await this.#send(message, prepared, lease)
+    } finally {
+      await prepared.dispose()
+    }
+  }
+
+  async #send(message: Claimed, prepared: Prepared, lease: { lost: () => boolean }): Promise<Outcome> {
+    const sock = await this.#parts.device.whenOpen(RECONNECT_WAIT_MS)
+    if (!sock) return failed('SOCKET_CLOSED', 'not connected', 'retry')
+    const jid = await this.#address(sock, message.to)
+    if (typeof jid !== 'string') return jid
+    await this.#type(sock, jid, message)
+    if (this.#stopping.signal.aborted) return failed('WORKER_STOPPING', 'the worker was asked to stop before it sent', 'retry')
+    if (lease.lost()) return { kind: 'abandoned' }
+    this.#parts.checkEpoch()
+    return this.#write(sock, jid, message, prepared)
+  }
+
+  /** Where to send: WhatsApp is asked first, because messages to numbers without WhatsApp are held against the sender. */
+  async #address(sock: WASocket, to: string): Promise<string | Outcome> {
+    if (to.includes('@')) return to
+    const known = this.#addresses.get<string>(to)
+    if (known) return known
+    try {
+      const found = await sock.onWhatsApp(to)
+      if (!found) return failed('LOOKUP_FAILED', 'WhatsApp did not say whether the recipient exists', 'retry')
+      const jid = found.find(entry => entry.exists)?.jid
+      if (!jid) return failed('NOT_ON_WHATSAPP', 'the recipient has no WhatsApp', 'give up')
+      this.#addresses.set(to, jid)
+      return jid
+    } catch (error) {
+      return failedToSend(error)
+    }
+  }
+
+  async #type(sock: WASocket, jid: string, { kind, text, media }: Claimed): Promise<void> {
+    const ms = typingMs((text ?? media?.caption ?? '').length, this.#parts.settings.typingMaxMs)
+    if (ms <= 0) return
+    await sock.sendPresenceUpdate(kind === 'audio' ? 'recording' : 'composing', jid).catch(() => undefined)
+    await sleep(ms, this.#stopping.signal)
+  }
+
+  async #write(sock: WASocket, jid: string, message: Claimed, { content }: Prepared): Promise<Outcome> {
+    const { proofs, messages, device, settings, log } = this.#parts
+    const { proof, cancel } = proofs.expect(message.whatsappId)
+    const closed = device.whenClosed(sock).then((): Outcome => failed('SOCKET_CLOSED', 'the connection closed before WhatsApp answered', 'retry'))
+    const proven = proof.then((found): Outcome => this.#judge(found, jid))
+    const written = sock.sendMessage(jid, content, { messageId: message.whatsappId }).then(
+      sent => {
+        if (sent) messages.remember(sent)
+        log.info('message.written', { message: message.messageId })
+        return undefined
+      },
+      (error: unknown) => {
+        log.warn('message.not_written', { message: message.messageId, error: describeError(error) })
+        return failedToSend(error)
+      },
+    )
+    const late = (): Outcome => failed('SEND_TIMEOUT', 'the message could not be written in time', 'retry')
+    const failure = await within(WRITE_TIMEOUT_MS, Promise.race([written, closed, proven]), late)
+    const outcome = failure ?? (await this.#awaitProof(Promise.race([proven, closed]), settings.ackTimeoutMs))
+    if (outcome.kind !== 'sent') {
+      cancel()
+      proofs.watchFor(message.whatsappId, message.messageId)
+    }
+    return outcome
+  }
+
+  #awaitProof(proof: Promise<Outcome>, timeoutMs: number): Promise<Outcome> {
+    const left = new Promise<Outcome>(resolve => this.#gone.signal.addEventListener('abort', () => resolve({ kind: 'left' }), { once: true }))
+    return within(timeoutMs, Promise.race([proof, left]), () => failed('ACK_TIMEOUT', 'WhatsApp did not acknowledge the message', 'retry'))
+  }
+
+  #judge({ at, error }: Proof, jid: string): Outcome {
+    if (error === undefined) return { kind: 'sent', at }
+    if (error === '463') this.#parts.onReachoutLock()
+    if (error === '479') this.#parts.device.forgetDevices(jid)
+    return refusedByWhatsApp(error)
+  }
+
+  async #report(message: Claimed, outcome: Outcome): Promise<void> {
+    const { outbox, messages, events, log } = this.#parts
+    const { messageId, whatsappId, to } = message
+    if (outcome.kind === 'sent') {
+      messages.acknowledge(whatsappId, outcome.at)
+      events.emit('MESSAGE_SENT', { messageId, whatsappId, to, timestamp: outcome.at })
+      await outbox.ack(messageId, whatsappId, outcome.at, this.#gone.signal)
+      log.info('message.sent', { message: messageId })
+    } else if (outcome.kind === 'failed') {
+      const { code, error, retryable } = outcome.nack
+      events.emit('MESSAGE_FAILED', { messageId, whatsappId, to, code, error, retryable })
+      await outbox.nack(messageId, outcome.nack, this.#gone.signal)
+      log.warn('message.failed', { message: messageId, code, retryable })
+    } else {
+      log.warn(`message.${outcome.kind}`, { message: messageId })
+    }
+  }
+
+  /** A proof that came after we had given the message back as unknown. */
+  async acknowledgeLate(whatsappId: string, messageId: string, at: number): Promise<void> {
+    const { outbox, messages, log } = this.#parts
+    log.info('message.proven_late', { message: messageId })
+    messages.acknowledge(whatsappId, at)
+    await outbox.ack(messageId, whatsappId, at, this.#gone.signal)
+  }
+}

@@ -1,0 +1,207 @@
+// What the worker is started with: read from the environment (or from NAME_FILE), checked, and refused with one clear line each.
+import { readFileSync } from 'node:fs'
+import type { ExitName } from './exits.ts'
+
+export type Platform = 'ubuntu' | 'macos' | 'windows'
+
+export type Proxy = { host: string; port: number; username: string; password: string }
+
+export type Settings = {
+  sessionId: string
+  epoch: number
+  proxy: Proxy | undefined
+  webhookUrl: URL
+  webhookSecret: string
+  outboxUrl: URL
+  workerToken: string
+  authDir: string
+  authKey: Buffer | undefined
+  platform: Platform
+  pairingPhone: string | undefined
+  keepAlive: boolean
+  logLevel: string
+  orphanTimeoutMs: number
+  pingIntervalMs: number
+  selfMessageIntervalMs: number
+  ackTimeoutMs: number
+  claimWaitMs: number
+  commandWaitMs: number
+  reconnectMinMs: number
+  reconnectMaxMs: number
+  linkTimeoutMs: number
+  typingMaxMs: number
+}
+
+export type Refusal = { exit: ExitName; variable: string; problem: string; example: string }
+
+type Environment = Record<string, string | undefined>
+
+class Refused extends Error {
+  readonly refusal: Refusal
+  constructor(refusal: Refusal) {
+    super(refusal.problem)
+    this.refusal = refusal
+  }
+}
+
+const refuse = (variable: string, problem: string, example: string, exit: ExitName = 'SETTING_INVALID'): never => {
+  throw new Refused({ exit, variable, problem, example })
+}
+
+function look(env: Environment, name: string): string | undefined {
+  const path = env[`${name}_FILE`]
+  if (path === undefined || path === '') return env[name] === '' ? undefined : env[name]
+  if (env[name]) refuse(name, `given twice: as ${name} and as ${name}_FILE`, `only ${name}_FILE=/run/secrets/${name.toLowerCase()}`)
+  try {
+    return readFileSync(path, 'utf8').trim() || undefined
+  } catch (error) {
+    const reason = (error as NodeJS.ErrnoException).code ?? 'unreadable'
+    return refuse(`${name}_FILE`, `the file cannot be read (${reason})`, `${name}_FILE=/run/secrets/${name.toLowerCase()}`)
+  }
+}
+
+const required = (env: Environment, name: string, example: string): string =>
+  look(env, name) ?? refuse(name, 'is required', `${name}=${example}`, 'SETTING_MISSING')
+
+function sessionId(env: Environment): string {
+  const value = required(env, 'SESSION_ID', 'worker_1')
+  if (!/^[A-Za-z0-9_-]{1,64}$/.test(value)) refuse('SESSION_ID', 'must be 1 to 64 letters, digits, _ or -', 'SESSION_ID=worker_1')
+  return value
+}
+
+function httpUrl(env: Environment, name: string, example: string): URL {
+  const url = URL.parse(required(env, name, example))
+  if (!url || !/^https?:$/.test(url.protocol)) return refuse(name, 'must be an http or https address', `${name}=${example}`)
+  return url
+}
+
+function integer(env: Environment, name: string, fallback: number | undefined, least = 0): number {
+  const text = look(env, name)
+  if (text === undefined) return fallback ?? refuse(name, 'is required', `${name}=1`, 'SETTING_MISSING')
+  const value = Number(text)
+  if (!Number.isSafeInteger(value) || value < least) refuse(name, `must be a whole number of at least ${least}`, `${name}=${fallback ?? 1}`)
+  return value
+}
+
+function flag(env: Environment, name: string, fallback: boolean): boolean {
+  const text = look(env, name)?.toLowerCase()
+  if (text === undefined) return fallback
+  if (['true', '1', 'yes', 'on'].includes(text)) return true
+  if (['false', '0', 'no', 'off'].includes(text)) return false
+  return refuse(name, 'must be true or false', `${name}=${fallback}`)
+}
+
+const PROXY_EXAMPLE = 'PROXY_URL=socks5h://user:password@proxy.example.com:1080'
+
+/** Only socks5h is taken: with anything else WhatsApp's name would be resolved on this machine, which leaks it. */
+function proxy(env: Environment): Proxy | undefined {
+  const text = look(env, 'PROXY_URL')
+  if (text === undefined) {
+    if (flag(env, 'ALLOW_DIRECT', false)) return undefined
+    return refuse('PROXY_URL', 'is required (or ALLOW_DIRECT=true to try it out without a proxy)', PROXY_EXAMPLE, 'SETTING_MISSING')
+  }
+  const url = URL.parse(text)
+  if (url?.protocol !== 'socks5h:') {
+    return refuse('PROXY_URL', 'must begin with socks5h://, so that names are resolved by the proxy and not here', PROXY_EXAMPLE, 'PROXY_REFUSED')
+  }
+  const port = Number(url.port || '1080')
+  if (!url.hostname || port < 1) return refuse('PROXY_URL', 'has no host', PROXY_EXAMPLE, 'PROXY_REFUSED')
+  const [username, password] = [decodeURIComponent(url.username), decodeURIComponent(url.password)]
+  if (Buffer.byteLength(username) > 255 || Buffer.byteLength(password) > 255) {
+    return refuse('PROXY_URL', 'user and password may have 255 bytes each', PROXY_EXAMPLE, 'PROXY_REFUSED')
+  }
+  return { host: url.hostname.replace(/^\[|\]$/g, ''), port, username, password }
+}
+
+function webhookSecret(env: Environment): string {
+  const value = required(env, 'WEBHOOK_SECRET', 'whsec_<base64>')
+  const body = value.replace(/^whsec_/, '')
+  if (!/^[A-Za-z0-9+/]+={0,2}$/.test(body) || Buffer.from(body, 'base64').length < 16) {
+    refuse('WEBHOOK_SECRET', 'must be whsec_ and at least 16 bytes in base64', 'WEBHOOK_SECRET=whsec_<base64>')
+  }
+  return value
+}
+
+/** 32 bytes as base64 or hex; they seal credentials at rest. */
+function authKey(env: Environment): Buffer | undefined {
+  const text = look(env, 'AUTH_KEY')
+  if (text === undefined) return undefined
+  const key = /^[0-9a-fA-F]{64}$/.test(text) ? Buffer.from(text, 'hex') : Buffer.from(text, 'base64')
+  if (key.length !== 32) refuse('AUTH_KEY', 'must be 32 bytes in base64 or hex', 'AUTH_KEY_FILE=/run/secrets/auth_key')
+  return key
+}
+
+/** WhatsApp accepts only the names of real systems here; a brand makes linking by code fail. */
+function platform(env: Environment): Platform {
+  const name = (look(env, 'DEVICE_NAME') ?? 'ubuntu').toLowerCase()
+  if (name.includes('mac')) return 'macos'
+  if (name.includes('windows')) return 'windows'
+  if (name.includes('ubuntu') || name.includes('linux')) return 'ubuntu'
+  return refuse('DEVICE_NAME', 'must name Ubuntu, Mac OS or Windows', 'DEVICE_NAME=Ubuntu')
+}
+
+function pairingPhone(env: Environment): string | undefined {
+  const digits = look(env, 'PAIRING_PHONE')?.replace(/[+\s-]/g, '')
+  if (digits !== undefined && !/^\d{8,15}$/.test(digits)) refuse('PAIRING_PHONE', 'must be 8 to 15 digits', 'PAIRING_PHONE=972501234567')
+  return digits
+}
+
+function logLevel(env: Environment): string {
+  const level = (look(env, 'LOG_LEVEL') ?? 'info').toLowerCase()
+  if (!['debug', 'info', 'warn', 'error', 'silent'].includes(level)) refuse('LOG_LEVEL', 'must be debug, info, warn, error or silent', 'LOG_LEVEL=info')
+  return level
+}
+
+/** The few that an export needs. */
+export type StoreSettings = Pick<Settings, 'sessionId' | 'authDir' | 'authKey'>
+
+type Readers<T> = { [K in keyof T]: (env: Environment) => T[K] }
+
+const storeReaders: Readers<StoreSettings> = {
+  sessionId,
+  authDir: env => look(env, 'AUTH_DIR') ?? `/app/sessions/${sessionId(env)}`,
+  authKey,
+}
+
+const readers: Readers<Settings> = {
+  ...storeReaders,
+  epoch: env => integer(env, 'EPOCH', undefined),
+  proxy,
+  webhookUrl: env => httpUrl(env, 'WEBHOOK_URL', 'http://orchestrator.example.com:3001/webhook'),
+  webhookSecret,
+  outboxUrl: env => httpUrl(env, 'OUTBOX_URL', 'http://orchestrator.example.com:3001/api/worker/sessions/worker_1/outbox'),
+  workerToken: env => required(env, 'WORKER_TOKEN', '<token>'),
+  platform,
+  pairingPhone,
+  keepAlive: env => flag(env, 'ENABLE_KEEP_ALIVE', true),
+  logLevel,
+  orphanTimeoutMs: env => integer(env, 'ORPHAN_TIMEOUT_MS', 30 * 60_000, 100),
+  pingIntervalMs: env => integer(env, 'PING_INTERVAL_MS', 15_000, 50),
+  selfMessageIntervalMs: env => integer(env, 'SELF_MESSAGE_INTERVAL_MS', 10 * 60_000, 100),
+  ackTimeoutMs: env => integer(env, 'ACK_TIMEOUT_MS', 75_000, 100),
+  claimWaitMs: env => integer(env, 'CLAIM_WAIT_MS', 25_000, 0),
+  commandWaitMs: env => integer(env, 'COMMAND_WAIT_MS', 3_000, 50),
+  reconnectMinMs: env => integer(env, 'RECONNECT_MIN_MS', 1_000, 10),
+  reconnectMaxMs: env => integer(env, 'RECONNECT_MAX_MS', 60_000, 10),
+  linkTimeoutMs: env => integer(env, 'LINK_TIMEOUT_MS', 15 * 60_000, 100),
+  typingMaxMs: env => integer(env, 'TYPING_MAX_MS', 8_000, 0),
+}
+
+function readAll<T>(table: Readers<T>, env: Environment): { settings: T } | { refusals: Refusal[] } {
+  const settings: Partial<T> = {}
+  const refusals = new Map<string, Refusal>()
+  for (const name of Object.keys(table) as (keyof T)[]) {
+    try {
+      settings[name] = table[name](env)
+    } catch (error) {
+      if (!(error instanceof Refused)) throw error
+      refusals.set(error.refusal.variable, error.refusal)
+    }
+  }
+  return refusals.size ? { refusals: [...refusals.values()] } : { settings: settings as T }
+}
+
+/** Reads everything and finds all problems at once. */
+export const readSettings = (env: Environment): { settings: Settings } | { refusals: Refusal[] } => readAll(readers, env)
+
+export const readStoreSettings = (env: Environment): { settings: StoreSettings } | { refusals: Refusal[] } => readAll(storeReaders, env)

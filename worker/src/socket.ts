@@ -1,0 +1,117 @@
+// One Baileys socket: its settings, its caches, and a guard that a connection which does not come about is noticed.
+import type { Agent } from 'node:https'
+import { Browsers, DEFAULT_CONNECTION_CONFIG, makeWASocket, proto, type SocketConfig, type UserFacingSocketConfig, type WASocket, type WAVersion } from 'baileys'
+import type { Auth } from './auth.ts'
+import { Bounded } from './bounded.ts'
+import { baileysLogger, type Log } from './log.ts'
+import type { Messages } from './messages.ts'
+import { makeDispatcher, ProxyError } from './proxy.ts'
+import type { Platform, Proxy, Settings } from './settings.ts'
+
+/** A little more than a dial may take, and under the ten seconds within which a hanging proxy must be noticed. */
+const OPEN_TIMEOUT_MS = 9_500
+const CLOSE_TIMEOUT_MS = 2_000
+const FIVE_MINUTES_MS = 5 * 60_000
+const HOUR_MS = 60 * 60_000
+
+/** What we ask the phone to tell us at linking: names and the first mapping of phones to LIDs, no old conversations. */
+const HISTORY_WANTED: ReadonlySet<number> = new Set([proto.HistorySync.HistorySyncType.PUSH_NAME, proto.HistorySync.HistorySyncType.INITIAL_BOOTSTRAP])
+
+const BROWSERS: Record<Platform, SocketConfig['browser']> = {
+  ubuntu: Browsers.ubuntu('Chrome'),
+  macos: Browsers.macOS('Chrome'),
+  windows: Browsers.windows('Chrome'),
+}
+
+/** Caches that outlive a reconnect. The device lists need room for the whole working set, or every send repeats its look-ups. */
+export const makeCaches = () => ({
+  msgRetryCounterCache: new Bounded(1_000, HOUR_MS),
+  userDevicesCache: new Bounded(2_000, FIVE_MINUTES_MS),
+  callOfferCache: new Bounded(50, FIVE_MINUTES_MS),
+  placeholderResendCache: new Bounded(200, HOUR_MS),
+})
+
+export type Caches = ReturnType<typeof makeCaches>
+
+type SignalRepository = ReturnType<SocketConfig['makeSignalRepository']>
+
+/** Baileys keeps every LID it has seen for three days, with a timer each; this keeps the last few thousand, without. */
+const boundedRepository: SocketConfig['makeSignalRepository'] = (...parameters): SignalRepository => {
+  const repository = DEFAULT_CONNECTION_CONFIG.makeSignalRepository(...parameters)
+  Object.assign(repository.lidMapping, { mappingCache: new Bounded(4_000) })
+  return repository
+}
+
+/** Fetch goes through the proxy too. The dispatcher is made on the first download, because most workers never need it. */
+export function makeFetchOptions(proxy: Proxy | undefined): SocketConfig['options'] {
+  let dispatcher: object | undefined
+  return {
+    get dispatcher(): object | undefined {
+      if (proxy) dispatcher ??= makeDispatcher(proxy)
+      return dispatcher
+    },
+  } as SocketConfig['options']
+}
+
+export type Wiring = {
+  settings: Pick<Settings, 'proxy' | 'platform' | 'keepAlive'>
+  auth: Auth
+  agent: Agent | undefined
+  fetchOptions: SocketConfig['options']
+  caches: Caches
+  messages: Messages
+  log: Log
+}
+
+function configure({ settings, auth, agent, fetchOptions, caches, messages, log }: Wiring, version: WAVersion): UserFacingSocketConfig {
+  return {
+    ...caches,
+    auth: { creds: auth.creds, keys: auth.keys },
+    version,
+    agent,
+    fetchAgent: agent,
+    options: fetchOptions,
+    browser: BROWSERS[settings.platform],
+    logger: baileysLogger(log),
+    connectTimeoutMs: OPEN_TIMEOUT_MS,
+    markOnlineOnConnect: settings.keepAlive,
+    syncFullHistory: false,
+    shouldSyncHistoryMessage: ({ syncType }) => HISTORY_WANTED.has(syncType ?? -1),
+    enableRecentMessageCache: false,
+    getMessage: async key => messages.find(key.id ?? '')?.message ?? undefined,
+    makeSignalRepository: boundedRepository,
+    transactionOpts: { maxCommitRetries: 3, delayBetweenTriesMs: 200 },
+  }
+}
+
+type RawSocket = { terminate(): void }
+type Client = { socket: RawSocket | null; close(): Promise<void> }
+
+/** A peer that does not answer our close would hold us for half a minute. */
+function closeQuickly(sock: WASocket): void {
+  const client = sock.ws as unknown as Client
+  const close = client.close.bind(client)
+  client.close = () => {
+    const raw = client.socket
+    setTimeout(() => raw?.terminate(), CLOSE_TIMEOUT_MS).unref()
+    return close()
+  }
+}
+
+function watchOpening(sock: WASocket, proxy: Proxy | undefined): void {
+  const notice = (): void => {
+    if (sock.ws.isOpen) return
+    const text = `no connection within ${OPEN_TIMEOUT_MS} ms`
+    void sock.end(proxy ? new ProxyError('dropped', text) : new Error(text))
+  }
+  const watchdog = setTimeout(notice, OPEN_TIMEOUT_MS)
+  sock.ws.once('open', () => clearTimeout(watchdog))
+  sock.ws.once('close', () => clearTimeout(watchdog))
+}
+
+export function connect(wiring: Wiring, version: WAVersion): WASocket {
+  const sock = makeWASocket(configure(wiring, version))
+  closeQuickly(sock)
+  watchOpening(sock, wiring.settings.proxy)
+  return sock
+}

@@ -1,0 +1,37 @@
+// Waiting: growing pauses with jitter, and sleeps that end early.
+export type Random = () => number
+
+/** The pause before attempt `attempt` (from 0): doubles from `minMs` to `maxMs`, and is drawn between half and all of that. */
+export function backoffMs(attempt: number, minMs: number, maxMs: number, random: Random = Math.random): number {
+  const full = Math.min(maxMs, minMs * 2 ** Math.min(attempt, 30))
+  return Math.round(full / 2 + (random() * full) / 2)
+}
+
+/** Resolves after `ms`, or at once when the signal is given. Never rejects. */
+export function sleep(ms: number, signal?: AbortSignal): Promise<void> {
+  return new Promise(resolve => {
+    if (signal?.aborted) return resolve()
+    const finish = (): void => {
+      clearTimeout(timer)
+      signal?.removeEventListener('abort', finish)
+      resolve()
+    }
+    const timer = setTimeout(finish, ms)
+    signal?.addEventListener('abort', finish, { once: true })
+  })
+}
+
+/** Settles like `promise`, or with `late()` after `ms`. */
+export async function within<T>(ms: number, promise: Promise<T>, late: () => T): Promise<T> {
+  let timer: NodeJS.Timeout | undefined
+  const timeout = new Promise<T>((resolve, reject) => {
+    timer = setTimeout(() => {
+      try {
+        resolve(late())
+      } catch (error) {
+        reject(error as Error)
+      }
+    }, ms)
+  })
+  return Promise.race([promise, timeout]).finally(() => clearTimeout(timer))
+}
