@@ -133,6 +133,9 @@ class Settings(BaseSettings):
     worker_bundle: knobs.OptionalFile = knob(None, example="/opt/wa-orchestrator/worker.cjs")
     """The worker's program. Default: the one that was built with the product."""
 
+    worker_ca_file: knobs.OptionalFile = knob(None, example="/etc/wa-orchestrator/ca.pem")
+    """Further certificate authorities that workers trust, in PEM. For rehearsals with the simulator only."""
+
     trash_days: knobs.Positive = 7
     """Days for which the credentials of a deleted session can be brought back."""
 

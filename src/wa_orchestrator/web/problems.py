@@ -73,7 +73,9 @@ def _problem(error: Any) -> dict[str, str]:
 def answer(error: OrchestratorError) -> JSONResponse:
     """Give the response for an error of ours."""
     status = getattr(error, "status", 500)
-    body = {"error": {"code": error.code, "message": error.text, **error.details}}
+    body: dict[str, Any] = {"error": {"code": error.code, "message": error.text, **error.details}}
+    if error.code == "FENCED":
+        body["code"] = error.code  # where workers look first
     headers = {"Retry-After": str(error.details["retryAfterS"])} if "retryAfterS" in error.details else None
     return JSONResponse(body, status_code=status, headers=headers)
 
