@@ -2,7 +2,7 @@
 
 from bisect import bisect_left, insort
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from zoneinfo import ZoneInfo
 
 from wa_orchestrator.domain.because import SENTENCES, Because, sentence
@@ -138,13 +138,14 @@ def eta(pace: Pace, situation: Situation, position: int, now_ms: int, service_ms
     endless = _endless(situation)
     if endless is not None:
         return Eta(None, endless)
-    ledger = _Ledger(pace, situation.zone, situation.sent)
+    sent = list(situation.sent)
+    ledger = _Ledger(pace, situation.zone, sent)
     phone_waits = _waits(replace(situation, lock=None, scheduled_for_ms=0, retry_not_before_ms=0))
     earliest_ms, cause = now_ms, Because.NOTHING
     for _ in range(position - 1):
         left_ms, because = _settle(ledger, phone_waits, earliest_ms)
         cause = because if because in _CALENDAR else cause
-        ledger.note(left_ms)
+        insort(sent, left_ms)
         earliest_ms = left_ms + service_ms + pace.mean_pause_ms
     at_ms, because = _settle(ledger, _waits(situation), earliest_ms)
     if position > 1 and because in _PASSING:
@@ -201,16 +202,9 @@ class _Ledger:
 
     pace: Pace
     zone: ZoneInfo
-    given: Sequence[int]
-    sent: list[int] = field(init=False)
+    sent: Sequence[int]
     day: tuple[int, int] = (0, 0)
     hours: tuple[int, int] = (0, 0)
-
-    def __post_init__(self) -> None:
-        self.sent = list(self.given)
-
-    def note(self, at_ms: int) -> None:
-        insort(self.sent, at_ms)
 
     def waits(self, at_ms: int) -> Iterator[WaitUntil]:
         """Give what stands in the way at `at_ms`, the one that counts most first."""
