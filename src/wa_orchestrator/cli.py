@@ -96,7 +96,7 @@ def doctor(*, data_dir: DataDir = None, as_json: Json = False) -> None:
     given, overrides = read(), _given(data_dir=data_dir)
     settings = build(given, **overrides)
     effective = list(looks.effective(settings, given, frozenset(overrides)))
-    findings = looks.examine(settings)
+    findings = looks.examine(settings, given)
     doctor_page(effective, findings, as_json=as_json)
     if any(finding.mark is looks.Mark.PROBLEM for finding in findings):
         raise typer.Exit(EXIT_FAILED)

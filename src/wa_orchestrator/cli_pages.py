@@ -6,6 +6,7 @@ from dataclasses import asdict
 
 from rich.console import Console
 from rich.table import Table
+from rich.text import Text
 
 from wa_orchestrator.doctor import Effective, Finding, Mark
 
@@ -18,13 +19,13 @@ def doctor_page(effective: Sequence[Effective], findings: Sequence[Finding], *, 
         found = {"settings": [asdict(each) for each in effective], "findings": [asdict(each) for each in findings]}
         print(json.dumps(found, ensure_ascii=False))
         return
-    console = Console()
+    console = Console(markup=False)  # an IPv6 address in square brackets is no markup
     settings = _table("Settings in effect", "setting", "value", "from")
     for each in effective:
-        settings.add_row(each.name, each.value, each.origin)
+        settings.add_row(Text(each.name), Text(each.value), Text(each.origin))
     machine = _table("This machine", "", "part", "")
     for finding in findings:
-        machine.add_row(f"[{_COLOURS[finding.mark]}]{finding.mark}[/]", finding.name, finding.text)
+        machine.add_row(Text(finding.mark, _COLOURS[finding.mark]), Text(finding.name), Text(finding.text))
     console.print(settings, machine)
 
 

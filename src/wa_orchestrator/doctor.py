@@ -1,6 +1,7 @@
 """`wa-orchestrator doctor`: the settings in effect, and what is wrong with the machine."""
 
 import asyncio
+import difflib
 import platform
 import shutil
 import subprocess
@@ -85,7 +86,7 @@ def _shown(value: object) -> str:
             return str(value)
 
 
-def examine(settings: Settings) -> list[Finding]:
+def examine(settings: Settings, given: Environment) -> list[Finding]:
     """Look at everything the product needs from this machine. Nothing is created."""
     checks: tuple[Callable[[Settings], Finding], ...] = (
         _python,
@@ -98,7 +99,17 @@ def examine(settings: Settings) -> list[Finding]:
         _zone,
         _runner,
     )
-    return [check(settings) for check in checks]
+    return [_names(given), *(check(settings) for check in checks)]
+
+
+def _names(given: Environment) -> Finding:
+    """Find misspelled settings: they would do nothing, in silence."""
+    if not given.unknown:
+        return Finding("settings", Mark.OK, "all names in .env are known")
+    known = [name.upper() for name in Settings.model_fields]
+    guesses = {name: difflib.get_close_matches(name, known, n=1) for name in given.unknown}
+    said = [f"{name} (did you mean {guess[0]}?)" if guess else name for name, guess in guesses.items()]
+    return Finding("settings", Mark.WARNING, f"no settings of this product, in .env: {', '.join(said)}")
 
 
 def _python(_settings: Settings) -> Finding:

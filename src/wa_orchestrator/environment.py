@@ -23,7 +23,9 @@ class Environment:
     """All variables of this product that are set, by their names in capitals, and what could not be read."""
 
     found: Mapping[str, Found]
-    problems: tuple[str, ...]
+    problems: tuple[str, ...] = ()
+    unknown: tuple[str, ...] = ()
+    """Names in `.env` that mean nothing here: harmless, or misspelled."""
 
     @property
     def proxies(self) -> list[str]:
@@ -36,33 +38,49 @@ def read(
     names: frozenset[str], secrets: frozenset[str], environ: Mapping[str, str], env_file: Path | None
 ) -> Environment:
     """Collect `names` and every `PROXY_URL_n`. `secrets` and proxies may come as `NAME_FILE` instead."""
-    variables = _merge(environ, env_file)
+    try:
+        filed = _env_file(env_file)
+    except (OSError, UnicodeDecodeError) as error:
+        return Environment({}, (f"{env_file}: {_why(error)}. Example: chmod 600 {env_file}",))
+    variables = filed | {name.upper(): Found(value, "environment") for name, value in environ.items()}
     found: dict[str, Found] = {}
     problems: list[str] = []
+    unknown: list[str] = []
     for variable, at in variables.items():
-        numbered = _NUMBERED_PROXY.fullmatch(variable)
         name = variable.removesuffix("_FILE")
-        if variable in names or (numbered and not numbered[2]):
-            found.setdefault(variable, at)
-        elif name != variable and (name in secrets or numbered) and at.value:
-            if name in variables:
-                problems.append(f"{variable}: {name} is set too, and only one of them can be. Example: unset {name}")
-                continue
-            try:
-                found[name] = Found(Path(at.value).read_text("utf-8").strip(), at.value)
-            except (OSError, UnicodeDecodeError) as error:
-                why = getattr(error, "strerror", None) or "it is not text"
-                problems.append(
-                    f"{variable}: cannot read {at.value!r} ({why}). Example: {variable}=/run/secrets/{name.lower()}"
-                )
-    return Environment(found, tuple(problems))
+        is_proxy = _NUMBERED_PROXY.fullmatch(variable) is not None
+        if variable in names or (is_proxy and name == variable):
+            found[variable] = at
+        elif name != variable and (name in secrets or is_proxy):
+            _read_named_file(variable, variables, found, problems)
+        elif variable in filed:
+            unknown.append(variable)
+    return Environment(found, tuple(problems), tuple(unknown))
 
 
-def _merge(environ: Mapping[str, str], env_file: Path | None) -> dict[str, Found]:
-    variables: dict[str, Found] = {}
-    if env_file is not None and env_file.is_file():
-        for name, value in dotenv_values(env_file, interpolate=False).items():
-            variables[name.upper()] = Found(value or "", str(env_file))
-    for name, value in environ.items():
-        variables[name.upper()] = Found(value, "environment")
-    return variables
+def _read_named_file(
+    variable: str, variables: Mapping[str, Found], found: dict[str, Found], problems: list[str]
+) -> None:
+    name, path = variable.removesuffix("_FILE"), variables[variable].value
+    if not path:
+        return  # compose files pass `NAME_FILE=` for what the operator left out
+    if name in variables:
+        problems.append(f"{variable}: {name} is set too, and only one of them can be. Example: unset {name}")
+        return
+    try:
+        found[name] = Found(Path(path).read_text("utf-8").strip(), path)
+    except (OSError, UnicodeDecodeError) as error:
+        problems.append(f"{variable}: {_why(error)}. Example: {variable}=/run/secrets/{name.lower()}")
+
+
+def _why(error: OSError | UnicodeDecodeError) -> str:
+    return (
+        f"cannot read {error.filename!r} ({error.strerror})" if isinstance(error, OSError) else "is not text in UTF-8"
+    )
+
+
+def _env_file(path: Path | None) -> dict[str, Found]:
+    if path is None or not path.is_file():
+        return {}
+    values = dotenv_values(path, interpolate=False, encoding="utf-8")
+    return {name.upper(): Found(value or "", str(path)) for name, value in values.items()}

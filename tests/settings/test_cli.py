@@ -77,7 +77,7 @@ def test_a_part_by_itself_needs_a_redis_to_share(tmp_path: Path, part: str) -> N
 
 
 def test_doctor_masks_secrets_says_where_values_came_from_and_creates_nothing(tmp_path: Path) -> None:
-    (tmp_path / ".env").write_text("MAX_BACKUPS=3\n")
+    (tmp_path / ".env").write_text("MAX_BACKUPS=3\nMAX_SESSION_PER_PROXY=2\n")
     variables = {
         "API_KEY": "canary-kZ8-vQ2_mN5xR7p",
         "PROXY_URL_2": "socks5h://user:canary@proxy.example.com:1080",
@@ -93,7 +93,9 @@ def test_doctor_masks_secrets_says_where_values_came_from_and_creates_nothing(tm
     assert settings["DATA_DIR"] == (str(tmp_path / "d"), "command line")
     assert settings["QUEUE_LIMIT"] == ("1000", "default")
     assert settings["WEBHOOK_SECRET"] == ("", "made at the first start")
-    assert {each["name"]: each["mark"] for each in found["findings"]}["redis"] == "problem"
+    findings = {each["name"]: each for each in found["findings"]}
+    assert findings["redis"]["mark"] == "problem"
+    assert "MAX_SESSION_PER_PROXY (did you mean MAX_SESSIONS_PER_PROXY?)" in findings["settings"]["text"]
     assert "canary" not in answer.stdout + answer.stderr
     assert [each.name for each in tmp_path.iterdir()] == [".env"]
 
@@ -107,3 +109,9 @@ def test_secrets_are_shown_only_after_a_start_has_made_them(tmp_path: Path) -> N
     )
     after = run(tmp_path, "secrets", "--json")
     assert json.loads(after.stdout) == {"API_KEY": "a1", "WEBHOOK_SECRET": "b2", "DASHBOARD_PASSWORD": "c3"}
+
+
+def test_doctor_has_a_page_for_people_on_which_brackets_stay(tmp_path: Path) -> None:
+    page = run(tmp_path, "doctor", PROXY_URL_1="socks5h://u:canary@[2001:db8::1]:1080", COLUMNS="200")
+    assert "socks5h://u:***@[2001:db8::1]:1080" in page.stdout
+    assert "room for 4 sessions" in page.stdout

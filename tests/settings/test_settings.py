@@ -124,6 +124,13 @@ def test_a_secret_given_twice_or_unreadable_is_refused(tmp_path: Path) -> None:
     assert unreadable.startswith("API_KEY_FILE: cannot read")
 
 
+def test_an_env_file_that_is_no_text_is_refused_in_one_line(tmp_path: Path) -> None:
+    (tmp_path / ".env").write_bytes(b"API_KEY=\xff\xfe\n")
+    with pytest.raises(BadSettings) as bad:
+        load({}, tmp_path / ".env")
+    assert bad.value.problems[0].startswith(f"{tmp_path}/.env: is not text")
+
+
 def test_secrets_do_not_show_when_settings_are_printed() -> None:
     settings = load(
         {

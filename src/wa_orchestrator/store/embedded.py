@@ -120,6 +120,7 @@ class EmbeddedRedis:
         self._home = data_dir / "redis"
         self._program = program
         self._held = contextlib.ExitStack()
+        self._process: subprocess.Popen[bytes] | None = None
         self._watch: asyncio.Task[None] | None = None
         self._socket = Path()
         self.adopted = False
@@ -136,9 +137,12 @@ class EmbeddedRedis:
             self._home.mkdir(mode=0o700, exist_ok=True)
             self._program = self._program or find_program()
             self._socket = _socket_path(self._home)
-            self.adopted = not await self._run()
+            self.adopted = not self._run()
             await self._answers()
         except BaseException:
+            if self._process:
+                self._process.terminate()
+                self._process.wait()
             self._held.close()
             raise
         self._watch = asyncio.create_task(self._keep_running())
@@ -159,6 +163,8 @@ class EmbeddedRedis:
                 with contextlib.suppress(RedisError, OSError):
                     await redis.shutdown(nosave=True, now=True)
             await self._ended()
+            if self._process:
+                self._process.wait()
         finally:
             self._held.close()
 
@@ -176,23 +182,26 @@ class EmbeddedRedis:
         async with _client(self.url) as redis:
             return int((await redis.info("server"))["process_id"])
 
-    async def _run(self) -> bool:
+    def _run(self) -> bool:
         """Start Redis unless one lives on this directory. Says whether it did."""
         lock = _try_lock(self._home / "lock")
         if lock is None:
             return False
+        if self._process:
+            self._process.wait()  # it has let go of the lock, so it is dead: no zombie stays
         try:
-            await self._spawn(lock)
+            self._process = self._spawn(lock)
         finally:
             os.close(lock)  # Redis has its own copy now, and ours must not keep the lock alive after its death
         return True
 
-    async def _spawn(self, lock: int) -> None:
+    def _spawn(self, lock: int) -> subprocess.Popen[bytes]:
         assert self._program is not None  # noqa: S101 (start() has set it)
         self._socket.unlink(missing_ok=True)
         with _log_file(self._home / "redis.log") as output:
-            await asyncio.create_subprocess_exec(
-                self._program.path, *DURABLE, "--dir", str(self._home), "--unixsocket", str(self._socket),
+            # Not asyncio's subprocess: that one kills its child when the loop forgets it, and this one may outlive us.
+            return subprocess.Popen(
+                [self._program.path, *DURABLE, "--dir", str(self._home), "--unixsocket", str(self._socket)],
                 stdin=subprocess.DEVNULL, stdout=output, stderr=output,
                 pass_fds=(lock,), start_new_session=True,  # Ctrl-C in the terminal is for us: Redis ends last
             )  # fmt: skip
@@ -232,7 +241,7 @@ class EmbeddedRedis:
         while True:
             await asyncio.sleep(_WATCH_S)
             try:
-                if await self._run():
+                if self._run():
                     log.error("redis.died")
                     await self._answers()
                     log.info("redis.restarted")
