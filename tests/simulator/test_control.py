@@ -31,6 +31,14 @@ class FakeWhatsApp:
             raise SimulatorError("UNKNOWN_QR", "Nobody shows this QR now; take a fresh one.")
         self.asked.append(("scan", phone, qr))
 
+    def unregister(self, phone: str) -> None:
+        self.asked.append(("unregister", phone))
+
+    def media_of(self, phone: str, message_id: str) -> bytes:
+        if message_id == "nothing":
+            raise SimulatorError("NO_MEDIA", "There is no file in it.")
+        return b"picture"
+
     def arrivals(self, after: int = 0) -> list[dict[str, Any]]:
         return [{"n": n, "text": "hello"} for n in (1, 2, 3) if n > after]
 
@@ -65,14 +73,15 @@ async def control(whatsapp: FakeWhatsApp, pool: Pool, telegram: Telegram) -> Asy
     [
         ("/phones/+972501234567/scan", {"qr": "ref,a,b,c"}, ("scan", "972501234567", "ref,a,b,c")),
         ("/phones/972501234567/enter-code", {"code": "ABCD1234"}, ("enter_code", "972501234567", "ABCD1234", {})),
-        ("/phones/972501234567/say", {"to": "97250", "text": "hi", "expiration": 5},
-         ("say", "972501234567", "97250", "hi", {"expiration": 5})),
+        ("/phones/972501234567/say", {"to": "97250", "text": "hi", "expires": 5, "byLid": True},
+         ("say", "972501234567", "97250", "hi", {"expires": 5, "by_lid": True})),
         ("/phones/972501234567/say-media", {"to": "97250", "kind": "image", "data": base64.b64encode(b"png").decode()},
-         ("say_media", "972501234567", "97250", "image", b"png", {"mimetype": "application/octet-stream", "caption": None})),
+         ("say_media", "972501234567", "97250", "image", b"png", "application/octet-stream", {"caption": None, "name": None})),
         ("/phones/972501234567/read", None, ("read", "972501234567", None, {})),
         ("/phones/972501234567/read", {"from": "97250"}, ("read", "972501234567", "97250", {})),
         ("/phones/972501234567/unlink", None, ("unlink", "972501234567", None, {})),
         ("/phones/972501234567/unlink", {"device": 2}, ("unlink", "972501234567", 2, {})),
+        ("/phones/972501234567/unregister", None, ("unregister", "972501234567")),
         ("/groups", {"phone": "972501234567", "subject": "Family", "members": ["+972500000001"]},
          ("make_group", "972501234567", "Family", ["972500000001"], {})),
         ("/faults", {"target": {"phone": "972501234567"}, "kind": "ack_error", "code": 463, "delayMs": 7},
@@ -160,3 +169,10 @@ async def test_the_front_page_lists_every_path(control: httpx.AsyncClient) -> No
     page = (await control.get("/")).text
     for path in ("/phones/{phone}/scan", "/arrivals", "/connections", "/proxies", "/telegram", "/faults", "/groups"):
         assert path in page
+
+
+async def test_a_file_that_a_phone_shows_can_be_had_and_one_that_is_not_there_is_not_found(
+    control: httpx.AsyncClient,
+) -> None:
+    assert (await control.get("/phones/972501234567/inbox/3EB0/media")).content == b"picture"
+    assert (await control.get("/phones/972501234567/inbox/nothing/media")).status_code == 404

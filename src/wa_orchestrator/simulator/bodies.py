@@ -23,12 +23,13 @@ class EnterCode(_Body):
     code: str = Field(min_length=8, max_length=9)
 
 
-class Say(BaseModel):
-    """A text from a phone; further fields are options of the message, for instance `expiration` in seconds."""
+class Say(_Body):
+    """A text from a phone, to a phone or a group. It disappears after `expires` seconds; `byLid` hides the number."""
 
-    model_config = ConfigDict(extra="allow")
     to: str = Field(min_length=1)
     text: str = Field(min_length=1)
+    expires: int | None = Field(default=None, gt=0)
+    by_lid: bool = Field(default=False, alias="byLid")
 
 
 class SayMedia(_Body):
@@ -39,6 +40,7 @@ class SayMedia(_Body):
     data: str
     mimetype: str = "application/octet-stream"
     caption: str | None = None
+    filename: str | None = None
 
 
 class Read(_Body):

@@ -54,6 +54,11 @@ class Connection:
         self._closed = False
 
     @property
+    def port(self) -> int:
+        """The port that the client, or its proxy, dials from."""
+        return self._socket.peer_port
+
+    @property
     def is_silent(self) -> bool:
         return self.hub.faults.active("silence", self.phone) is not None
 

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 from fastapi import APIRouter, FastAPI, Path, Request
 from fastapi.exceptions import RequestValidationError
-from fastapi.responses import JSONResponse, PlainTextResponse
+from fastapi.responses import JSONResponse, PlainTextResponse, Response
 from starlette.exceptions import HTTPException
 from starlette.types import ASGIApp, Receive, Scope, Send
 
@@ -34,6 +34,9 @@ from wa_orchestrator.simulator.telegram import Telegram
 if TYPE_CHECKING:
     from wa_orchestrator.simulator.server import WhatsApp
 
+#: Errors that mean "there is no such thing".
+NOT_THERE = frozenset({"UNKNOWN_PROXY", "NO_MEDIA"})
+OK = {"ok": True}
 LOOPBACK_HOSTS = frozenset({"127.0.0.1", "localhost", "[::1]"})
 
 Phone = Annotated[str, Path(pattern=r"^\+?\d{8,15}$", description="8 to 15 digits")]
@@ -70,22 +73,24 @@ class Control:
 
         @router.post("/scan", summary="link a device by its QR")
         async def scan(phone: Phone, body: Scan) -> dict[str, Any]:
-            return _done(await whatsapp.scan(_digits(phone), body.qr))
+            await whatsapp.scan(_digits(phone), body.qr)
+            return OK
 
         @router.post("/enter-code", summary="link a device by its pairing code")
         async def enter_code(phone: Phone, body: EnterCode) -> dict[str, Any]:
-            return _done(await whatsapp.enter_code(_digits(phone), body.code))
+            await whatsapp.enter_code(_digits(phone), body.code)
+            return OK
 
         @router.post("/say", summary="send a text")
         async def say(phone: Phone, body: Say) -> dict[str, Any]:
-            options = body.model_extra or {}
+            options = {"expires": body.expires, "by_lid": body.by_lid}
             return {"id": await whatsapp.say(_digits(phone), body.to, body.text, **options)}
 
         @router.post("/say-media", summary="send a picture, film, sound or document")
         async def say_media(phone: Phone, body: SayMedia) -> dict[str, Any]:
             content = _decoded(body.data)
             sent = await whatsapp.say_media(
-                _digits(phone), body.to, body.kind, content, mimetype=body.mimetype, caption=body.caption
+                _digits(phone), body.to, body.kind, content, body.mimetype, caption=body.caption, name=body.filename
             )
             return {"id": sent}
 
@@ -95,15 +100,25 @@ class Control:
 
         @router.post("/unlink", summary="remove linked devices")
         async def unlink(phone: Phone, body: Unlink | None = None) -> dict[str, Any]:
-            return _done(await whatsapp.unlink(_digits(phone), body.device if body else None))
+            await whatsapp.unlink(_digits(phone), body.device if body else None)
+            return OK
 
         @router.post("/unregister", summary="leave WhatsApp: the number is not found any more")
         async def unregister(phone: Phone) -> dict[str, Any]:
-            return _done(await whatsapp.unregister(_digits(phone)))
+            whatsapp.unregister(_digits(phone))
+            return OK
 
         @router.get("/inbox", summary="what this phone received, decrypted")
         async def inbox(phone: Phone) -> list[dict[str, Any]]:
             return whatsapp.inbox(_digits(phone))
+
+        @router.get("/inbox/{message_id}/media", summary="the file of a message, decrypted", response_class=Response)
+        async def media(phone: Phone, message_id: str) -> Response:
+            return Response(whatsapp.media_of(_digits(phone), message_id), media_type="application/octet-stream")
+
+        @router.get("/devices", summary="the devices linked to this phone")
+        async def devices(phone: Phone) -> list[dict[str, Any]]:
+            return whatsapp.devices(_digits(phone))
 
         return router
 
@@ -118,6 +133,10 @@ class Control:
         @router.get("/arrivals", summary="every message that reached WhatsApp")
         async def arrivals(after: int = 0) -> list[dict[str, Any]]:
             return whatsapp.arrivals(after)
+
+        @router.get("/refusals", summary="messages that WhatsApp answered with an error")
+        async def refusals(after: int = 0) -> list[dict[str, Any]]:
+            return whatsapp.refusals(after)
 
         @router.get("/connections", summary="who is connected through what, since when")
         async def connections() -> list[dict[str, Any]]:
@@ -147,14 +166,14 @@ class Control:
         @router.post("/faults", summary="let something go wrong")
         async def fault(body: Fault) -> dict[str, Any]:
             await self._fault(body)
-            return {"ok": True}
+            return OK
 
         @router.delete("/faults", summary="end all faults")
         async def clear_faults() -> dict[str, Any]:
             await whatsapp.clear_faults()
             telegram.clear_faults()
             await pool.clear_faults()
-            return {"ok": True}
+            return OK
 
         return router
 
@@ -199,10 +218,6 @@ def refusal(headers: dict[bytes, bytes]) -> str | None:
     return None
 
 
-def _done(outcome: object) -> dict[str, Any]:
-    return {"ok": True, **outcome} if isinstance(outcome, dict) else {"ok": True}
-
-
 def _digits(phone: str) -> str:
     digits = re.sub(r"[+ -]", "", phone)
     if not re.fullmatch(r"\d{8,15}", digits):
@@ -235,7 +250,7 @@ def _error(status: int, code: str, text: str) -> JSONResponse:
 async def _refused(_request: Request, error: Exception) -> JSONResponse:
     if not isinstance(error, SimulatorError):  # registered for this class only; the signature is the framework's
         raise error
-    return _error(404 if error.code.startswith("UNKNOWN_PROXY") else 409, error.code, error.text)
+    return _error(404 if error.code in NOT_THERE else 409, error.code, error.text)
 
 
 async def _invalid(_request: Request, error: Exception) -> JSONResponse:

@@ -13,7 +13,8 @@ class Ledger:
 
     def __init__(self) -> None:
         self._arrivals: list[dict[str, Any]] = []
-        self._first: dict[tuple[str, str, str], dict[str, Any]] = {}
+        #: (sender, chat, id) → its newest arrival: a repeat may say something else, and the book must show it
+        self._newest: dict[tuple[str, str, str], dict[str, Any]] = {}
         self._refusals: list[dict[str, Any]] = []
         self._inboxes: dict[str, OrderedDict[tuple[str, str, str], dict[str, Any]]] = {}
         self._states: deque[dict[str, Any]] = deque(maxlen=_KEPT_STATES)
@@ -21,17 +22,17 @@ class Ledger:
     def arrive(self, **entry: Any) -> dict[str, Any]:
         """Book a message that reached WhatsApp. The same id in the same chat from the same sender is a repeat."""
         key = (entry["from"], entry["to"], entry["id"])
-        entry = {"n": len(self._arrivals) + 1, **entry, "repeat": key in self._first}
+        entry = {"n": len(self._arrivals) + 1, **entry, "repeat": key in self._newest}
         self._arrivals.append(entry)
-        self._first.setdefault(key, entry)
+        self._newest[key] = entry
         return entry
 
     def has_arrived(self, sender: str, to: str, message_id: str) -> bool:
-        return (sender, to, message_id) in self._first
+        return (sender, to, message_id) in self._newest
 
     def describe(self, sender: str, to: str, message_id: str, content: Content) -> None:
         """Fill in what a message says once somebody could decrypt it."""
-        entry = self._first.get((sender, to, message_id))
+        entry = self._newest.get((sender, to, message_id))
         if entry and entry["kind"] == "undecrypted":
             entry.update(text=content.text, kind=content.kind)
 

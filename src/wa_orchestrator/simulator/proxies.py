@@ -152,7 +152,10 @@ class Proxy:
     # -- what it saw --------------------------------------------------------------------------------------------------
 
     def mark_session(self, tunnel: Tunnel, session: str) -> None:
-        """Remember that this tunnel carries a session: WhatsApp alone can tell one from a look-up or a health check."""
+        """Remember that this tunnel carries a session.
+
+        Only WhatsApp can tell: a version look-up and a health check dial the same name and are encrypted as well.
+        """
         tunnel.session = session
         self._most_sessions = max(self._most_sessions, len(self.live_sessions()))
 

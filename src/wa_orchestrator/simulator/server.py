@@ -60,9 +60,12 @@ class WhatsApp:
         *,
         state_dir: Path | None = None,
         proxy_of: Callable[[int], str | None] = lambda _port: None,
+        on_session: Callable[[int, str], None] = lambda _port, _client: None,
         clock: Callable[[], float] = time.time,
     ) -> None:
         self._proxy_of = proxy_of
+        #: told of every client that was let in, to link or to log in: the port it dials from and its static key
+        self._on_session = on_session
         self._archive = Archive(state_dir)
         accounts = Accounts(self._archive.secret())
         self._hub = Hub(accounts, Faults(clock), clock, self._changed)
@@ -225,6 +228,8 @@ class WhatsApp:
 
     def _on_login(self, connection: Connection, payload: Any) -> None:
         login.arrive(self._hub, connection, payload)
+        if connection.device or connection.registration:
+            self._on_session(connection.port, connection.client_static.hex())
 
     def _on_stanza(self, connection: Connection, stanza: Node) -> None:
         handler = _STANZAS.get(stanza.tag)

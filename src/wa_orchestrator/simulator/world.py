@@ -47,7 +47,10 @@ class World:
         self.pool = Pool(clock=clock)
         self.telegram_bot = Telegram(clock=clock)
         self.whatsapp = WhatsApp(
-            state_dir=self._dir / "whatsapp" if self._kept else None, proxy_of=self.pool.proxy_of, clock=clock
+            state_dir=self._dir / "whatsapp" if self._kept else None,
+            proxy_of=self.pool.proxy_of,
+            on_session=self.pool.mark_session,
+            clock=clock,
         )
         controls = Control(self.whatsapp, self.pool, self.telegram_bot, self.add_proxy)
         self._control = Service(controls.app())

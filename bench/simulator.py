@@ -1,0 +1,154 @@
+"""How much one simulator on one core can carry: `python -m bench.simulator [--clients N] [--rate N] [--seconds N]`."""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import itertools
+import json
+import os
+import platform
+import ssl
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+import httpx
+
+from wa_orchestrator.simulator.client import Companion
+
+RESULTS = Path(__file__).parent / "results" / "simulator.json"
+TICKS = os.sysconf("SC_CLK_TCK")
+SESSIONS_PER_PROXY = 4
+LINKING_AT_ONCE = 8
+START = "import sys; from wa_orchestrator.simulator.command import simulate; simulate(None, 0, int(sys.argv[1]), True)"
+
+
+class Server:
+    """The simulator as its own process, bound to one core."""
+
+    def __init__(self, proxies: int) -> None:
+        cores = sorted(os.sched_getaffinity(0))
+        self._process = subprocess.Popen([sys.executable, "-c", START, str(proxies)], stdout=subprocess.PIPE, text=True)
+        os.sched_setaffinity(self._process.pid, {cores[0]})
+        if len(cores) > 1:
+            os.sched_setaffinity(0, set(cores[1:]))
+        assert self._process.stdout is not None
+        self.ready: dict[str, Any] = json.loads(self._process.stdout.readline())
+
+    def cpu_s(self) -> float:
+        fields = Path(f"/proc/{self._process.pid}/stat").read_text().rpartition(")")[2].split()
+        return (int(fields[11]) + int(fields[12])) / TICKS
+
+    def rss_mb(self) -> float:
+        lines = Path(f"/proc/{self._process.pid}/status").read_text().splitlines()
+        return next(int(line.split()[1]) / 1024 for line in lines if line.startswith("VmRSS"))
+
+    def stop(self) -> None:
+        self._process.terminate()
+        self._process.wait(20)
+
+
+async def link_all(server: Server, clients: list[Companion], control: httpx.AsyncClient) -> None:
+    gate = asyncio.Semaphore(LINKING_AT_ONCE)
+
+    async def one(number: int, client: Companion) -> None:
+        async def scan(qr: str) -> None:
+            (await control.post(f"/phones/97250{number:07d}/scan", json={"qr": qr})).raise_for_status()
+
+        async with gate:
+            await client.link(scan)
+            await client.log_in(prekeys=812)  # as many as a real client publishes
+
+    await asyncio.gather(*(one(number, client) for number, client in enumerate(clients)))
+
+
+async def send_at_rate(clients: list[Companion], rate: float, seconds: float) -> list[float]:
+    """Send on a timetable that does not wait for answers; returns the time from due to acknowledged, per message."""
+    waits: list[float] = []
+    sending: set[asyncio.Task[None]] = set()
+    loop = asyncio.get_running_loop()
+    start = loop.time()
+
+    async def one(client: Companion, number: int, due: float) -> None:
+        error = await client.send(f"97254{number % 1000:07d}", f"message {number}")
+        assert error is None, error
+        waits.append(loop.time() - due)
+
+    for number, client in zip(range(int(rate * seconds)), itertools.cycle(clients), strict=False):
+        due = start + number / rate
+        if (left := due - loop.time()) > 0:
+            await asyncio.sleep(left)
+        task = asyncio.create_task(one(client, number, due))
+        sending.add(task)
+        task.add_done_callback(sending.discard)
+    await asyncio.gather(*sending)
+    return sorted(waits)
+
+
+async def measure(count: int, rate: float, seconds: float) -> dict[str, Any]:
+    server = Server(-(-count // SESSIONS_PER_PROXY))
+    try:
+        trust = ssl.create_default_context(cafile=server.ready["caFile"])
+        proxies = itertools.cycle(server.ready["proxies"])
+        clients = [Companion(next(proxies), trust) for _ in range(count)]
+        async with httpx.AsyncClient(base_url=server.ready["control"], timeout=60) as control:
+            began, cpu = time.perf_counter(), server.cpu_s()
+            await link_all(server, clients, control)
+            linked_s, linked_cpu = time.perf_counter() - began, server.cpu_s() - cpu
+            await send_at_rate(clients, rate, count / rate)  # every client has met somebody: devices and keys are known
+            seen = len((await control.get("/arrivals")).json())
+            began, cpu = time.perf_counter(), server.cpu_s()
+            waits = await send_at_rate(clients, rate, seconds)
+            took, used = time.perf_counter() - began, server.cpu_s() - cpu
+            arrived = (await control.get("/arrivals", params={"after": seen})).json()
+            pictures = (await control.get("/proxies")).json()
+            connections = (await control.get("/connections")).json()
+            rss = server.rss_mb()
+        for client in clients:
+            await client.close()
+    finally:
+        server.stop()
+    assert len(connections) == count
+    assert len({entry["id"] for entry in arrived}) == len(waits) == len(arrived)
+    assert all(entry["text"].startswith("message ") for entry in arrived), "every text was decrypted"
+    assert max(picture["highWater"] for picture in pictures) <= SESSIONS_PER_PROXY
+    return {
+        "clients": count,
+        "linking": {"seconds": round(linked_s, 2), "serverCpuSeconds": round(linked_cpu, 2)},
+        "sending": {
+            "offeredPerSecond": rate,
+            "messages": len(waits),
+            "seconds": round(took, 2),
+            "achievedPerSecond": round(len(waits) / took, 1),
+            "ackMs": {name: round(waits[int(len(waits) * part)] * 1000, 1) for name, part in PERCENTILES.items()},
+            "serverCpuShareOfOneCore": round(used / took, 3),
+        },
+        "serverRssMb": round(rss, 1),
+    }
+
+
+PERCENTILES = {"p50": 0.5, "p95": 0.95, "p99": 0.99}
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--clients", type=int, default=300)
+    parser.add_argument("--rate", type=float, default=100)
+    parser.add_argument("--seconds", type=float, default=20)
+    asked = parser.parse_args()
+    result = {
+        "command": " ".join(["python", "-m", "bench.simulator", *sys.argv[1:]]),
+        "machine": f"{platform.system()} {platform.machine()}, {os.cpu_count()} cores",
+        "python": platform.python_version(),
+        **asyncio.run(measure(asked.clients, asked.rate, asked.seconds)),
+    }
+    RESULTS.parent.mkdir(exist_ok=True)
+    RESULTS.write_text(json.dumps(result, indent=2) + "\n")
+    print(json.dumps(result, indent=2))
+
+
+if __name__ == "__main__":
+    main()
