@@ -37,6 +37,9 @@ DEAD: Final = "messages:dead"
 ENDED: Final = "messages:ended"
 """zset id by the instant it ended, for retention · every end adds, erase removes"""
 
+BODIES_ERASED: Final = "messages:bodies-erased"
+"""string: the texts of messages that ended up to this instant are erased · retention · for ever"""
+
 DUE: Final = "dispatch:due"
 """zset phone by the instant a dispatcher should look at it next · wake, take_due, settle_due"""
 
@@ -264,3 +267,51 @@ def restarts(session_id: str) -> str:
 def heard(session_id: str, webhook_id: str) -> str:
     """String: digest of an event that was taken in under this id · event intake · longer than a signature is valid."""
     return f"session:heard:{session_id}:{webhook_id}"
+
+
+# -- contacts, and what goes out to the operator's own systems ----------------------------------------------------
+
+
+def lid_of(phone: str) -> str:
+    """String: the LID by which WhatsApp also names this contact · receive · 400 days after it was last seen."""
+    return f"contact:lid:{phone}"
+
+
+def phone_of(lid: str) -> str:
+    """String: the phone behind a LID, where a worker has told it · receive · 400 days after it was last seen."""
+    return f"contact:phone:{lid}"
+
+
+def incoming(session_id: str, whatsapp_id: str) -> str:
+    """Hash, one incoming message with its text · receive · ends with the retention of bodies."""
+    return f"message:incoming:{session_id}:{whatsapp_id}"
+
+
+def command_result(command_id: str) -> str:
+    """List of at most one JSON answer of a worker to a command · outbox pushes, the asker pops · a few minutes."""
+    return f"command:result:{command_id}"
+
+
+WEBHOOKS: Final = "webhooks"
+"""hash id → JSON {url, types, secret, created_at_ms} · webhook API · until deleted"""
+
+WEBHOOK_CURSOR: Final = "webhooks:cursor"
+"""string: the entry of `events` up to which deliveries have been made · fan_out · for ever"""
+
+WEBHOOK_DUE: Final = "webhooks:due"
+"""zset `<webhook>/<n>` by the instant of its next attempt · fan_out, take_deliveries, settle_delivery, replay"""
+
+
+def webhook_state(webhook_id: str) -> str:
+    """Hash `count`, `waiting`, `failing_since`, `disabled_at`, `why` · fan_out, settle_delivery · with the webhook."""
+    return f"webhook:state:{webhook_id}"
+
+
+def delivery(webhook_id: str, number: int | str) -> str:
+    """Hash, one delivery: event, type, body, status, attempts, code · fan_out, settle_delivery · with the log."""
+    return f"webhook:delivery:{webhook_id}/{number}"
+
+
+def delivery_log(webhook_id: str) -> str:
+    """Zset of delivery numbers by themselves, the newest 1,000 that ended and all that wait · fan_out."""
+    return f"webhook:log:{webhook_id}"

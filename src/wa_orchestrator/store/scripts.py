@@ -13,16 +13,26 @@ from wa_orchestrator.errors import Broken
 
 LUA: Final = Path(__file__).parent / "lua"
 _USES: Final = re.compile(r"^-- uses: (\w+)$", re.MULTILINE)
+_STEPS: Final = re.compile(r"^-- steps: (\w+)$", re.MULTILINE)
 _NOW: Final = "return {'now', now_ms()}"
 
 Reply = list[Any]
 
 
 def read_sources() -> dict[str, str]:
-    """Read every script, with what it uses in front of it; the prelude is added when a `Scripts` is made."""
+    """Read every script, with what it uses in front of it; the prelude is added when a `Scripts` is made.
+
+    A script whose header says `-- steps: name` can call that whole script as the function `name(KEYS, ARGV)`.
+    """
     parts = {path.stem: path.read_text(encoding="utf-8") for path in sorted(LUA.glob("*.lua"))}
     whole = {
-        name: "\n".join([*(parts[used] for used in _USES.findall(text)), text])
+        name: "\n".join(
+            [
+                *(parts[used] for used in _USES.findall(text)),
+                *(f"local function {step}(KEYS, ARGV)\n{parts[step]}\nend" for step in _STEPS.findall(text)),
+                text,
+            ]
+        )
         for name, text in parts.items()
         if not name.startswith("_")
     }
