@@ -202,8 +202,8 @@ export class Device {
   }
 
   #disconnected({ reason, code, ...more }: Exclude<End, { kind: 'proxy' }>, willReconnect: boolean): void {
-    const endsAt = 'endsAt' in more && more.endsAt !== undefined ? { endsAt: more.endsAt } : {}
-    this.#parts.events.emit('DISCONNECTED', { reason, code, willReconnect, ...endsAt })
+    const expiresAt = 'endsAt' in more && more.endsAt !== undefined ? { expiresAt: more.endsAt } : {}
+    this.#parts.events.emit('DISCONNECTED', { reason, code, willReconnect, ...expiresAt })
   }
 
   #final(end: Extract<End, { kind: 'final' }>): Ending {
@@ -211,13 +211,13 @@ export class Device {
     return new Ending(end.exit, `WhatsApp ended the session: ${end.reason}`)
   }
 
-  /** After pairing WhatsApp asks for a restart: that is the way it goes, not a disconnection. */
+  /** After pairing WhatsApp asks for a restart, and a QR that ran out is followed by the next: neither is a disconnection. */
   #restart(end: Extract<End, { kind: 'restart' }>, wasOpen: boolean): void {
     if (end.reason === 'QR_EXPIRED' && Date.now() - this.#startedAt > this.#parts.settings.linkTimeoutMs) {
       this.#disconnected(end, false)
       throw new Ending('QR_EXPIRED', 'nobody scanned the QR code')
     }
-    if (wasOpen || end.reason === 'QR_EXPIRED') this.#disconnected(end, true)
+    if (wasOpen) this.#disconnected(end, true)
   }
 
   /** WhatsApp refuses our version: look for a newer one, once. */
@@ -226,7 +226,6 @@ export class Device {
       this.#disconnected(end, false)
       throw new Ending('CLIENT_OUTDATED', 'WhatsApp does not accept this version')
     }
-    this.#disconnected(end, true)
     try {
       this.#versionOverride = await this.#parts.version.refreshed()
     } catch (error) {

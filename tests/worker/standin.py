@@ -1,0 +1,281 @@
+"""A stand-in for the orchestrator: takes a worker's events, hands out messages and commands, and remembers everything."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import secrets
+from base64 import b64encode
+from collections import deque
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from types import TracebackType
+from typing import Any, Self
+
+from standardwebhooks import Webhook, WebhookVerificationError
+from starlette.applications import Starlette
+from starlette.requests import Request
+from starlette.responses import JSONResponse, Response
+from starlette.routing import Route
+
+from wa_orchestrator.simulator.serving import Service
+
+Json = dict[str, Any]
+LEASE_MS = 3_000
+FENCED = {"code": "FENCED", "message": "a newer epoch exists"}
+
+
+def message_id() -> str:
+    return f"msg_{secrets.token_hex(6)}"
+
+
+def whatsapp_id() -> str:
+    return "3EB0" + secrets.token_hex(9).upper()
+
+
+@dataclass
+class Station:
+    """What the server knows of one session."""
+
+    session_id: str
+    token: str = field(default_factory=lambda: secrets.token_hex(16))
+    secret: str = field(default_factory=lambda: "whsec_" + b64encode(secrets.token_bytes(24)).decode())
+    epoch: int = 0
+    events: list[Json] = field(default_factory=list)
+    refused: list[str] = field(default_factory=list)
+    waiting: deque[Json] = field(default_factory=deque)
+    commands: deque[Json] = field(default_factory=deque)
+    leased: Json | None = None
+    acks: list[Json] = field(default_factory=list)
+    nacks: list[Json] = field(default_factory=list)
+    renewals: list[str] = field(default_factory=list)
+    results: dict[str, Json | bytes] = field(default_factory=dict)
+    #: answers to give instead of the right one, for a while
+    event_status: int | None = None
+    outbox_status: int | None = None
+
+
+class StandIn:
+    """`async with StandIn() as server:`; every session gets a station with its own token and secret."""
+
+    def __init__(self) -> None:
+        self.stations: dict[str, Station] = {}
+        self.files: dict[str, bytes] = {}
+        self._changed = asyncio.Condition()
+        outbox = "/api/worker/sessions/{session}/outbox"
+        self._service = Service(
+            Starlette(
+                routes=[
+                    Route("/webhook/{session}", self._event, methods=["POST"]),
+                    Route(f"{outbox}/claim", self._claim, methods=["POST"]),
+                    Route(f"{outbox}/commands/{{command}}/result", self._result, methods=["POST"]),
+                    Route(f"{outbox}/{{message}}/{{verb}}", self._report, methods=["POST"]),
+                    Route("/media/{name}", self._media, methods=["GET"]),
+                ]
+            )
+        )
+
+    async def __aenter__(self) -> Self:
+        await self._service.start()
+        return self
+
+    async def __aexit__(
+        self, _kind: type[BaseException] | None, _error: BaseException | None, _trace: TracebackType | None
+    ) -> None:
+        await self._service.stop()
+
+    @property
+    def url(self) -> str:
+        return self._service.url
+
+    def station(self, session_id: str) -> Station:
+        return self.stations.setdefault(session_id, Station(session_id))
+
+    def environment(self, session_id: str, epoch: int) -> dict[str, str]:
+        """What the server would start this session's worker with; from now on older epochs are fenced."""
+        station = self.station(session_id)
+        station.epoch = max(station.epoch, epoch)
+        return {
+            "SESSION_ID": session_id,
+            "EPOCH": str(epoch),
+            "WEBHOOK_URL": f"{self.url}/webhook/{session_id}",
+            "WEBHOOK_SECRET": station.secret,
+            "OUTBOX_URL": f"{self.url}/api/worker/sessions/{session_id}/outbox",
+            "WORKER_TOKEN": station.token,
+        }
+
+    # -- what tests do ------------------------------------------------------------------------------------------------
+
+    async def send(self, session_id: str, to: str, **fields: Any) -> Json:
+        """Put a message into the outbox."""
+        message = {
+            "messageId": message_id(),
+            "whatsappId": whatsapp_id(),
+            "to": to,
+            "kind": "text",
+            "attempt": 1,
+            "leaseMs": LEASE_MS,
+            **fields,
+        }
+        self.station(session_id).waiting.append(message)
+        await self._notify()
+        return message
+
+    async def command(self, session_id: str, kind: str, **fields: Any) -> str:
+        command = {"id": f"cmd_{secrets.token_hex(4)}", "kind": kind, **fields}
+        self.station(session_id).commands.append(command)
+        await self._notify()
+        return str(command["id"])
+
+    def publish(self, content: bytes) -> str:
+        """Lay a file down for a message; returns its address."""
+        name = secrets.token_hex(8)
+        self.files[name] = content
+        return f"{self.url}/media/{name}"
+
+    async def until(self, predicate: Callable[[], Any], timeout: float = 25.0) -> Any:
+        """Wait until something that the worker told us makes the predicate true; returns what it gave."""
+        async with asyncio.timeout(timeout), self._changed:
+            while not (found := predicate()):
+                await self._changed.wait()
+            return found
+
+    async def event(self, session_id: str, kind: str, *, after: int = 0, timeout: float = 25.0, **data: Any) -> Json:
+        """Wait for an event whose data has these values; events before number `after` do not count."""
+        station = self.station(session_id)
+
+        def find() -> Json | None:
+            for event in station.events[after:]:
+                if event["type"] == kind and all(event["data"].get(name) == value for name, value in data.items()):
+                    return event
+            return None
+
+        try:
+            found: Json = await self.until(find, timeout)
+        except TimeoutError:
+            seen = [(event["type"], event["data"]) for event in station.events[after:] if event["type"] != "PING"]
+            raise AssertionError(f"no {kind} {data}; seen: {seen}") from None
+        return found
+
+    async def acked(self, message: Json, timeout: float = 25.0) -> Json:
+        station = self._station_of(message)
+        try:
+            return await self._outcome(station.acks, message, timeout)
+        except TimeoutError:
+            raise AssertionError(f"no ack; nacks: {station.nacks}") from None
+
+    async def nacked(self, message: Json, timeout: float = 25.0) -> Json:
+        return await self._outcome(self._station_of(message).nacks, message, timeout)
+
+    async def result(self, session_id: str, command_id: str) -> Json | bytes:
+        results = self.station(session_id).results
+        return await self.until(lambda: results.get(command_id))  # type: ignore[no-any-return]
+
+    async def _outcome(self, book: list[Json], message: Json, timeout: float) -> Json:
+        def find() -> Json | None:
+            return next((entry for entry in book if entry["messageId"] == message["messageId"]), None)
+
+        found: Json = await self.until(find, timeout)
+        return found
+
+    def _station_of(self, message: Json) -> Station:
+        for station in self.stations.values():
+            known = [*station.waiting, *station.acks, *station.nacks, *([station.leased] if station.leased else [])]
+            if any(entry["messageId"] == message["messageId"] for entry in known):
+                return station
+        raise AssertionError("nobody was given this message")
+
+    async def _notify(self) -> None:
+        async with self._changed:
+            self._changed.notify_all()
+
+    # -- what workers do ----------------------------------------------------------------------------------------------
+
+    async def _event(self, request: Request) -> Response:
+        station = self.station(request.path_params["session"])
+        body = await request.body()
+        if station.event_status:
+            return JSONResponse({"code": "AWAY"}, station.event_status)
+        try:
+            Webhook(station.secret).verify(body, dict(request.headers))
+        except WebhookVerificationError as error:
+            station.refused.append(str(error))
+            return JSONResponse({"code": "BAD_SIGNATURE"}, 401)
+        event = json.loads(body)
+        if event["epoch"] < station.epoch:
+            return JSONResponse(FENCED, 409)
+        if all(event["sequence"] != known["sequence"] for known in station.events):
+            station.events.append(event)
+            await self._notify()
+        return Response(status_code=204)
+
+    def _refusal(self, request: Request, station: Station) -> Response | None:
+        if request.headers.get("authorization") != f"Bearer {station.token}":
+            return JSONResponse({"code": "FORBIDDEN"}, 403)
+        if int(request.headers.get("x-epoch", "-1")) < station.epoch:
+            return JSONResponse(FENCED, 409)
+        return JSONResponse({"code": "AWAY"}, station.outbox_status) if station.outbox_status else None
+
+    async def _claim(self, request: Request) -> Response:
+        station = self.station(request.path_params["session"])
+        asked = await request.json()
+        if refusal := self._refusal(request, station):
+            return refusal
+        epoch = int(request.headers["x-epoch"])
+
+        def next_thing() -> Json | None:
+            if epoch < station.epoch:
+                return FENCED
+            if station.commands:
+                return {"command": station.commands.popleft()}
+            if asked.get("accept") == ["commands"] or station.leased or not station.waiting:
+                return None
+            station.leased = station.waiting.popleft()
+            return station.leased
+
+        try:
+            found = await self.until(next_thing, timeout=asked["waitMs"] / 1000)
+        except TimeoutError:
+            return Response(status_code=204)
+        return JSONResponse(found, 409 if found is FENCED else 200)
+
+    def take_back(self, session_id: str) -> None:
+        """What a server does when it starts a new worker: the leased message goes back to the front."""
+        station = self.station(session_id)
+        if station.leased:
+            station.waiting.appendleft(station.leased)
+            station.leased = None
+
+    async def _report(self, request: Request) -> Response:
+        station = self.station(request.path_params["session"])
+        body = await request.json()
+        if refusal := self._refusal(request, station):
+            return refusal
+        message, verb = request.path_params["message"], request.path_params["verb"]
+        if verb == "renew":
+            station.renewals.append(message)
+            held = station.leased is not None and station.leased["messageId"] == message
+            return Response(status_code=204 if held else 404)
+        book = station.acks if verb == "ack" else station.nacks
+        book.append({"messageId": message, **body})
+        if station.leased and station.leased["messageId"] == message:
+            station.leased = None
+        await self._notify()
+        return Response(status_code=204)
+
+    async def _result(self, request: Request) -> Response:
+        station = self.station(request.path_params["session"])
+        body = await request.body()
+        if refusal := self._refusal(request, station):
+            return refusal
+        is_json = request.headers["content-type"] == "application/json"
+        station.results[request.path_params["command"]] = json.loads(body) if is_json else body
+        await self._notify()
+        return Response(status_code=204)
+
+    async def _media(self, request: Request) -> Response:
+        known = {f"Bearer {station.token}" for station in self.stations.values()}
+        if request.headers.get("authorization") not in known:
+            return JSONResponse({"code": "FORBIDDEN"}, 403)
+        content = self.files.get(request.path_params["name"])
+        return Response(status_code=404) if content is None else Response(content)
