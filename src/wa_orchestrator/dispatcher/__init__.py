@@ -1,0 +1,1 @@
+"""Routes and paces: `gateway:jobs` → `queue:session:<phone>` → `session:outbox:<id>`. Any number may run."""

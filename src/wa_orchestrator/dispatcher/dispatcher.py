@@ -1,0 +1,103 @@
+"""The loop: does what is due, then sleeps until the next thing is, or until somebody wakes it."""
+
+import asyncio
+import time
+from collections.abc import Callable
+
+import structlog
+from redis.exceptions import RedisError
+
+from wa_orchestrator.dispatcher.releasing import Looked, Releaser
+from wa_orchestrator.dispatcher.routing import Router
+from wa_orchestrator.dispatcher.sweeping import Sweeper
+from wa_orchestrator.errors import Unavailable
+from wa_orchestrator.store import keys
+from wa_orchestrator.store.batching import Batched
+from wa_orchestrator.store.listening import Listener
+from wa_orchestrator.web.context import Context
+
+#: The longest sleep: what another dispatcher left behind when it died is found after this time.
+LONGEST_SLEEP_S = 2.0
+#: What runs out of time is looked for this often at least; a new lease is announced by nobody.
+SWEEP_EVERY_S = 1.0
+_BACKOFF_S = (0.05, 1.0)
+
+log = structlog.get_logger(__name__)
+
+
+class Dispatcher:
+    """One of any number of dispatchers. All state is in Redis: kill it between any two lines and another goes on."""
+
+    def __init__(self, context: Context, *, dice: Callable[[], float] | None = None) -> None:
+        """Work on this context's store; `dice` draws pauses."""
+        self._redis = context.redis
+        self._settings = context.settings
+        scripts = Batched(context.scripts)
+        self.router = Router(scripts, context.settings)
+        self.sweeper = Sweeper(scripts, context.settings)
+        self.releaser = (
+            Releaser(scripts, context.settings, self.router)
+            if dice is None
+            else Releaser(scripts, context.settings, self.router, dice)
+        )
+        self._woken = asyncio.Event()
+        self._sweep_at = 0.0
+
+    async def run(self) -> None:
+        """Dispatch until cancelled, over every outage of Redis."""
+        listener = Listener(self._redis, {keys.WAKE: lambda _: self._woken.set()})
+        async with asyncio.TaskGroup() as tasks:
+            tasks.create_task(listener.run())
+            tasks.create_task(self._loop())
+
+    async def step(self) -> float:
+        """Do everything that is due. Gives after how many seconds something else may be; 0 for at once."""
+        routed = await self.router.step()
+        sleeps = [await self._sweep(), self._until_next(await self.releaser.step())]
+        return 0.0 if routed else min(sleeps)
+
+    async def _sweep(self) -> float:
+        now = time.monotonic()
+        if now < self._sweep_at:
+            return self._sweep_at - now
+        swept = await self.sweeper.step()
+        every_s = max(0.02, self._settings.scaled(SWEEP_EVERY_S))
+        if swept.count:
+            every_s = 0.0
+        self._sweep_at = now + every_s
+        return every_s
+
+    def _until_next(self, looked: Looked) -> float:
+        if looked.phones:
+            return 0.0
+        if looked.next_ms is None:
+            return LONGEST_SLEEP_S
+        return min(LONGEST_SLEEP_S, max(0.0, (looked.next_ms - looked.now_ms) / 1000))
+
+    async def _loop(self) -> None:
+        backoff_s = _BACKOFF_S[0]
+        while True:
+            self._woken.clear()
+            try:
+                sleep_s = await self.step()
+                backoff_s = _BACKOFF_S[0]
+            except (RedisError, OSError, Unavailable) as error:
+                log.warning("dispatcher.store_away", error=str(error))
+                await asyncio.sleep(backoff_s)
+                backoff_s = min(2 * backoff_s, _BACKOFF_S[1])
+                continue
+            except Exception:
+                log.exception("dispatcher.step_failed")  # one bad record must not stop all phones
+                await asyncio.sleep(_BACKOFF_S[1])
+                continue
+            await self._sleep(sleep_s)
+
+    async def _sleep(self, seconds: float) -> None:
+        if seconds <= 0:
+            await asyncio.sleep(0)
+            return
+        try:
+            async with asyncio.timeout(seconds):
+                await self._woken.wait()
+        except TimeoutError:
+            return

@@ -1,0 +1,31 @@
+"""What a release is checked against: the limits of a session at this moment, worked out from values."""
+
+from wa_orchestrator.domain import pacing
+from wa_orchestrator.settings import Settings
+from wa_orchestrator.store.queueing import Permit
+from wa_orchestrator.store.reading import Session
+from wa_orchestrator.web.pace import at_scale, hold_fields, pace_of, zone_of
+
+#: A connected worker takes a released message within milliseconds; if it has not by then, another may be asked.
+UNCLAIMED_MS = 30_000
+
+
+def permit(settings: Settings, session: Session, *, now_ms: int, burst_until_ms: int, dice: float) -> Permit:
+    """Work out the permit for the next message of a session. `dice` in [0, 1) draws the pause after it, once."""
+    pace = pace_of(settings, session, now_ms)
+    zone = zone_of(settings, session)
+    day_start_ms, day_end_ms = pacing.day_bounds_ms(now_ms, zone)
+    open_from_ms, open_until_ms = pacing.hours_bounds_ms(pace, now_ms, zone)
+    factor = pacing.BURST_FACTOR if burst_until_ms > now_ms else 1
+    return Permit(
+        pause_ms=pacing.draw_pause(at_scale(settings, pace), dice, factor),
+        per_minute=pace.per_minute,
+        per_day=pace.per_day,
+        day_start_ms=day_start_ms,
+        day_end_ms=day_end_ms,
+        open_from_ms=open_from_ms,
+        open_until_ms=open_until_ms,
+        lease_ms=int(settings.scaled(min(settings.lease_ms, UNCLAIMED_MS))),
+        minute_ms=int(settings.scaled(pacing.MINUTE_MS)),
+        holds=hold_fields(session),
+    )

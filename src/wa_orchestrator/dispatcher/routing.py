@@ -1,0 +1,100 @@
+"""From the gateway's jobs into the queues: each message to its phone, and another sender only where its own is gone."""
+
+import asyncio
+from typing import Any
+
+import structlog
+
+from wa_orchestrator.dispatcher import senders
+from wa_orchestrator.domain import pacing
+from wa_orchestrator.domain.pin import Pin
+from wa_orchestrator.settings import Settings
+from wa_orchestrator.store import keys, queueing, reading, rerouting
+from wa_orchestrator.store.places import Place
+from wa_orchestrator.store.reading import Message, Session
+from wa_orchestrator.store.scripts import Scripts
+from wa_orchestrator.web.pace import pace_of
+
+BATCH = 200
+NO_SENDER = "NO_SENDER"
+#: A session in one of these does not come back by itself: a person is needed.
+_GIVEN_UP = frozenset({"failed", "stopped"})
+
+log = structlog.get_logger(__name__)
+
+
+class Router:
+    """Moves accepted messages into their queues. Several may hold the same job; the script lets one of them move it."""
+
+    def __init__(self, scripts: Scripts, settings: Settings) -> None:
+        """Work on this store."""
+        self._scripts = scripts
+        self._settings = settings
+
+    async def step(self) -> int:
+        """Route what waits, at most `BATCH`; how many jobs were looked at."""
+        ids: Any = await self._scripts.redis.lrange(keys.GATEWAY_JOBS, 0, BATCH - 1)
+        if not ids:
+            return 0
+        messages = {message.id: message for message in await reading.messages(self._scripts, ids)}
+        names = sorted({message.session for message in messages.values()})
+        sessions = {session.id: session for session in await reading.sessions(self._scripts, names)}
+        await asyncio.gather(*(self._drop(name) for name in ids if name not in messages))
+        await asyncio.gather(*(self._route(each, sessions.get(each.session)) for each in messages.values()))
+        await self._watch_bursts(messages, sessions)
+        return len(ids)
+
+    async def _drop(self, message_id: str) -> None:
+        """A job without a message: its retention ended while no dispatcher ran."""
+        await self._scripts.redis.lrem(keys.GATEWAY_JOBS, 1, message_id)
+
+    async def _route(self, message: Message, session: Session | None) -> None:
+        if session is not None and (session.status not in _GIVEN_UP or Pin.of(message.fields) is Pin.SESSION):
+            await self._enqueue(message, session)
+        else:
+            await self.find_sender(message, session)
+
+    async def _enqueue(self, message: Message, session: Session) -> None:
+        place = Place(message.id, message.phone, session.id)
+        routed = await queueing.route(
+            self._scripts, place, to=message.to, reference=message.fields.get("reference", "")
+        )
+        if isinstance(routed, queueing.NoSession):
+            await self.find_sender(message, None)
+
+    async def find_sender(self, message: Message, session: Session | None) -> None:
+        """Give a waiting message to another session; it waits for its own while that exists, else it has failed."""
+        pinned = Pin.of(message.fields) is Pin.SESSION
+        other = None if pinned else await senders.find(self._scripts, self._settings, message)
+        if other is not None and other.phone == message.phone:
+            await self._enqueue(message, other)
+        elif other is not None:
+            place = Place(message.id, message.phone, message.session)
+            await rerouting.reroute(self._scripts, place, phone=other.phone, session=other.id)
+            log.info("message.rerouted", message=message.id, session=other.id, was=message.session)
+        elif session is not None:
+            await self._enqueue(message, session)
+        else:
+            place = Place(message.id, message.phone, message.session)
+            await queueing.cancel(self._scripts, place, status="failed", reason=NO_SENDER)
+            log.warning("message.no_sender", message=message.id, session=message.session)
+
+    async def _watch_bursts(self, messages: dict[str, Message], sessions: dict[str, Session]) -> None:
+        of_phone = {each.phone: sessions[each.session] for each in messages.values() if each.session in sessions}
+        now_ms = max((message.accepted_at for message in messages.values()), default=0)
+        minute_ms = int(self._settings.scaled(pacing.MINUTE_MS))
+        async with self._scripts.redis.pipeline(transaction=False) as pipe:
+            for phone in of_phone:
+                pipe.zcount(keys.submitted(phone), now_ms - minute_ms, "+inf")
+            counts: list[int] = await pipe.execute()
+        for (phone, session), count in zip(of_phone.items(), counts, strict=True):
+            if pacing.is_burst(count, pace_of(self._settings, session, now_ms)):
+                await self._mark(phone, session, count)
+
+    async def _mark(self, phone: str, session: Session, count: int) -> None:
+        burst_ms = int(self._settings.scaled(pacing.BURST_MS))
+        marked = await rerouting.mark_burst(
+            self._scripts, phone, session=session.id, submitted=count, burst_ms=burst_ms
+        )
+        if isinstance(marked, rerouting.Burst):
+            log.warning("session.burst", session=session.id, phone=phone, until_ms=marked.until_ms)

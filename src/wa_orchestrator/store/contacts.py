@@ -1,0 +1,100 @@
+"""People on the other side: what they wrote, whether they want to be written to, and whether a phone may reach out."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+
+from wa_orchestrator.store import keys
+from wa_orchestrator.store.scripts import Scripts, flat, unexpected
+
+
+@dataclass(frozen=True, slots=True)
+class Incoming:
+    """A message that somebody wrote to one of our phones. `fields` are kept with it and stay out of the stream."""
+
+    session: str
+    phone: str
+    whatsapp_id: str
+    kind: str
+    contact_phone: str = ""
+    contact_lid: str = ""
+    fields: Mapping[str, str | int] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class New:
+    """It happened now, and the news is in the stream."""
+
+
+@dataclass(frozen=True, slots=True)
+class Known:
+    """That was known already; nothing changed."""
+
+
+async def receive(scripts: Scripts, message: Incoming, *, keep_ms: int) -> New | Known:
+    """Take in what somebody wrote, once."""
+    names = [
+        keys.incoming(message.session, message.whatsapp_id),
+        keys.contacts(message.phone),
+        keys.affinity(message.contact_phone),
+        keys.lid_of(message.contact_phone),
+        keys.phone_of(message.contact_lid),
+        keys.EVENTS,
+    ]
+    args: list[str | int | float] = [
+        message.session,
+        message.phone,
+        message.contact_phone,
+        message.contact_lid,
+        keep_ms,
+        message.whatsapp_id,
+        message.kind,
+        *flat(message.fields),
+    ]
+    reply = await scripts.run("receive", names, args)
+    match reply:
+        case ["received"]:
+            return New()
+        case ["already"]:
+            return Known()
+        case _:
+            raise unexpected("receive", reply)
+
+
+async def opt_out(
+    scripts: Scripts, recipient: str, *, word: str, via: str, session: str = "", phone: str = ""
+) -> New | Known:
+    """Write to this recipient never again, by any path. What waits for them is the caller's to cancel."""
+    reply = await scripts.run("opt_out", [keys.OPT_OUTS, keys.EVENTS], [recipient, word, via, session, phone])
+    match reply:
+        case ["added"]:
+            return New()
+        case ["already"]:
+            return Known()
+        case _:
+            raise unexpected("opt_out", reply)
+
+
+async def lock(scripts: Scripts, phone: str, *, session: str, until_ms: int, source: str) -> New | Known:
+    """Note until when this phone may not write to new contacts (0: it may). `source` is `told` or `guessed`."""
+    names = [keys.pace(phone), keys.DUE, keys.EVENTS]
+    reply = await scripts.run("lock", names, [phone, session, until_ms, source])
+    match reply:
+        case ["locked", _] | ["open"]:
+            return New()
+        case ["same"]:
+            return Known()
+        case _:
+            raise unexpected("lock", reply)
+
+
+async def reopen(scripts: Scripts, phone: str, messages: Sequence[str]) -> int:
+    """Put these set-aside messages back in their place: their recipient wrote first. Gives how many."""
+    if not messages:
+        return 0
+    names = [keys.set_aside(phone), keys.queue(phone), keys.DUE]
+    reply = await scripts.run("reopen", names, [phone, *messages])
+    match reply:
+        case ["reopened", count]:
+            return int(count)
+        case _:
+            raise unexpected("reopen", reply)
