@@ -1,0 +1,224 @@
+"""The driver that isolates harder: each worker is a container `wa_session_<id>`, found again by its labels.
+
+Directories and secrets are bind mounts. Where the server itself runs in a container, its data directory must have the
+same path inside as on the host (the compose file does that), because the engine resolves mounts on the host.
+"""
+
+import asyncio
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from pathlib import Path
+from typing import Any
+
+import structlog
+from aiodocker import Docker
+from aiodocker.containers import DockerContainer
+from aiodocker.exceptions import DockerError
+
+from wa_orchestrator.errors import Unavailable
+from wa_orchestrator.runner.command import ENVIRONMENT
+from wa_orchestrator.runner.contract import AlreadyRuns, CannotStart, Ended, Found, Order, Running
+from wa_orchestrator.runner.files import hand_over, private_directory, write_secrets
+
+NAME = "docker/1"
+PREFIX = "wa_session_"
+LABEL_HOME, LABEL_SESSION, LABEL_EPOCH = "wa.home", "wa.session", "wa.epoch"
+SUBNET = "172.28.0.0/16"
+AUTH_DIR, SECRETS_DIR, CA_DIR = "/app/session", "/run/secrets", "/run/ca"
+#: One listing of the engine serves all polls for this long.
+_FRESH_S = 1.0
+_GONE = 404
+_BUSY = 409
+_NOT_RUNNING = 304
+
+log = structlog.get_logger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class Box:
+    """What every container of an installation has in common."""
+
+    image: str
+    memory_mb: int = 256
+    pids: int = 64
+    uid: int = 10001
+    gid: int = 10001
+    network: str = "wa_workers"
+    command: Sequence[str] = ()
+    """Empty: the image's own."""
+    binds: Sequence[str] = ()
+    """Further read-only mounts."""
+
+
+class DockerRunner:
+    """Runs workers as containers of one installation, whose directory is `home`. See `contract.Runner`."""
+
+    def __init__(self, docker: Docker, home: Path, box: Box) -> None:
+        self._docker = docker
+        self._home = home.absolute()
+        self._box = box
+        self._listing = asyncio.Lock()
+        self._listed_at = -_FRESH_S
+        self._alive: frozenset[str] = frozenset()
+
+    async def start(self, order: Order) -> str:
+        """Create the container and start it; a dead one of the same name gives way."""
+        name = PREFIX + order.session_id
+        try:
+            await self._make_room(name, order.session_id)
+            await self._ensure_network()
+            container = await self._docker.containers.create(self._config(order), name=name)
+        except DockerError as error:
+            raise CannotStart(f"Docker did not make {name}: {error.message}") from error
+        except OSError as error:
+            raise _away(error) from error
+        try:
+            await container.start()
+        except (DockerError, OSError) as error:
+            await self._delete(container)
+            raise CannotStart(f"Docker did not start {name}: {error}") from error
+        self._listed_at = -_FRESH_S
+        return f"{NAME}/{container.id}"
+
+    async def poll(self, handle: str) -> Running | Ended:
+        """Look into the engine's list; all polls of a second share one."""
+        async with self._listing:
+            if time.monotonic() - self._listed_at > _FRESH_S:
+                self._alive = frozenset(found.handle for found in await self.survey())
+                self._listed_at = time.monotonic()
+        return Running() if handle in self._alive else Ended()
+
+    async def stop(self, handle: str, grace_s: float = 10.0) -> None:
+        """Stop the container and remove it. Its directories are mounts and stay."""
+        name, _, container_id = handle.rpartition("/")
+        if name != NAME:
+            return
+        container = self._docker.containers.container(container_id)
+        try:
+            if grace_s > 0:
+                await container.stop(t=int(grace_s))
+        except DockerError as error:
+            if error.status not in (_GONE, _NOT_RUNNING):
+                raise _away(error) from error
+        except OSError as error:
+            raise _away(error) from error
+        await self._delete(container)
+        self._listed_at = -_FRESH_S
+
+    async def survey(self) -> Sequence[Found]:
+        """List the containers with our label that run. A paused one runs."""
+        filters = {"label": [f"{LABEL_HOME}={self._home}"], "status": ["running", "paused", "restarting"]}
+        try:
+            containers = await self._docker.containers.list(filters=filters)
+        except (DockerError, OSError) as error:
+            raise _away(error) from error
+        return [_found(each._container) for each in containers]
+
+    def log_file(self, session_id: str) -> Path:
+        """Where the engine's log of a worker would be; Docker keeps it, so this never exists."""
+        return self._home / session_id / "log"
+
+    async def _make_room(self, name: str, session_id: str) -> None:
+        try:
+            old = await self._docker.containers.get(name)
+        except DockerError as error:
+            if error.status == _GONE:
+                return
+            raise
+        if old._container["State"]["Running"]:
+            raise AlreadyRuns(session_id)
+        await self._delete(old)
+
+    async def _ensure_network(self) -> None:
+        try:
+            await (await self._docker.networks.get(self._box.network)).show()
+        except DockerError as error:
+            if error.status != _GONE:
+                raise
+            pool = {"Config": [{"Subnet": SUBNET}]}
+            await self._docker.networks.create({"Name": self._box.network, "Driver": "bridge", "IPAM": pool})
+
+    async def _delete(self, container: DockerContainer) -> None:
+        try:
+            await container.delete(force=True, v=True)
+        except DockerError as error:
+            if error.status not in (_GONE, _BUSY):  # busy: another call removes it already
+                raise _away(error) from error
+        while True:
+            try:
+                await container.show()
+            except DockerError as error:
+                if error.status == _GONE:
+                    return
+                raise _away(error) from error
+            await asyncio.sleep(0.05)
+
+    def _config(self, order: Order) -> dict[str, Any]:
+        place = private_directory(self._home / order.session_id)
+        secrets = write_secrets(place / "secrets", order.secrets)
+        private_directory(order.auth_dir)
+        for tree in (place / "secrets", order.auth_dir):
+            hand_over(tree, self._box.uid, self._box.gid)
+        environment = dict(order.environment)
+        binds = [f"{order.auth_dir.absolute()}:{AUTH_DIR}:rw", f"{place / 'secrets'}:{SECRETS_DIR}:ro"]
+        if authorities := environment.get("NODE_EXTRA_CA_CERTS"):
+            binds.append(f"{authorities}:{CA_DIR}/ca.pem:ro")
+            environment["NODE_EXTRA_CA_CERTS"] = f"{CA_DIR}/ca.pem"
+        variables = {
+            **ENVIRONMENT,
+            **environment,
+            **{f"{name}_FILE": f"{SECRETS_DIR}/{path.name}" for name, path in secrets.items()},
+            "SESSION_ID": order.session_id,
+            "EPOCH": str(order.epoch),
+            "AUTH_DIR": AUTH_DIR,
+            "HOME": "/tmp",  # noqa: S108 (a tmpfs of the container's own)
+        }
+        config = {
+            "Image": self._box.image,
+            "Env": [f"{name}={value}" for name, value in variables.items()],
+            "User": f"{self._box.uid}:{self._box.gid}",
+            "Labels": {
+                LABEL_HOME: str(self._home),
+                LABEL_SESSION: order.session_id,
+                LABEL_EPOCH: str(order.epoch),
+            },
+            "HostConfig": self._host_config([*binds, *self._box.binds]),
+        }
+        return config | ({"Entrypoint": list(self._box.command)} if self._box.command else {})
+
+    def _host_config(self, binds: Sequence[str]) -> dict[str, Any]:
+        memory = self._box.memory_mb * 1024 * 1024
+        return {
+            "Binds": list(binds),
+            "NetworkMode": self._box.network,
+            "ExtraHosts": ["host.docker.internal:host-gateway"],
+            # The engine must not restart what the server has ended: after "replaced" (440) a worker that came back
+            # by itself would fight whoever replaced it, and after a reboot it would run with a stale epoch.
+            "RestartPolicy": {"Name": "no"},
+            "ReadonlyRootfs": True,
+            "CapDrop": ["ALL"],
+            "SecurityOpt": ["no-new-privileges:true"],
+            "PidsLimit": self._box.pids,
+            "Memory": memory,
+            "MemorySwap": memory,
+            "Tmpfs": {"/tmp": "rw,noexec,nosuid,nodev,size=16m,mode=1777"},  # noqa: S108 (inside the container)
+            "LogConfig": {"Type": "json-file", "Config": {"max-size": "5m", "max-file": "2"}},
+            "Init": False,
+        }
+
+
+def _found(raw: Mapping[str, Any]) -> Found:
+    labels = raw["Labels"]
+    return Found(
+        f"{NAME}/{raw['Id']}", labels[LABEL_SESSION], int(labels[LABEL_EPOCH]), int(_created_s(raw["Created"]) * 1000)
+    )
+
+
+def _created_s(created: int | str) -> float:
+    return float(created) if isinstance(created, int) else datetime.fromisoformat(created).timestamp()
+
+
+def _away(error: Exception) -> Unavailable:
+    return Unavailable("DOCKER_UNAVAILABLE", f"The Docker engine does not answer as it should: {error}")

@@ -1,0 +1,56 @@
+"""Looking at processes by number *and* start time, so that a reused number is never taken for a worker."""
+
+import os
+from collections.abc import Iterator
+from pathlib import Path
+
+PROC = Path("/proc")
+_TICKS = os.sysconf("SC_CLK_TCK")
+#: Places of fields in /proc/<pid>/stat, counted from the one after the name in parentheses.
+_STATE, _GROUP, _START = 0, 2, 19
+
+
+def _stat(pid: int) -> list[str] | None:
+    try:
+        text = (PROC / str(pid) / "stat").read_text("ascii", "replace")
+    except (FileNotFoundError, ProcessLookupError):
+        return None
+    return text[text.rindex(")") + 2 :].split()
+
+
+def start_time(pid: int) -> int | None:
+    """Give when a process started, in clock ticks since boot; None for one that ended or is a corpse."""
+    fields = _stat(pid)
+    return None if fields is None or fields[_STATE] in "ZX" else int(fields[_START])
+
+
+def started_at_ms(ticks: int) -> int:
+    """Turn a start time into an instant of the wall clock."""
+    boot_s = next(
+        int(line.split()[1]) for line in (PROC / "stat").read_text("ascii").splitlines() if line.startswith("btime")
+    )
+    return boot_s * 1000 + ticks * 1000 // _TICKS
+
+
+def group_lives(group: int) -> bool:
+    """Say whether any process of a group still runs."""
+    for pid in pids():
+        fields = _stat(pid)
+        if fields is not None and fields[_STATE] not in "ZX" and int(fields[_GROUP]) == group:
+            return True
+    return False
+
+
+def pids() -> Iterator[int]:
+    """List all process numbers."""
+    return (int(entry.name) for entry in os.scandir(PROC) if entry.name.isdigit())
+
+
+def environment(pid: int) -> dict[str, str] | None:
+    """Read what a process was started with; None where that is not ours to see or it ended."""
+    try:
+        raw = (PROC / str(pid) / "environ").read_bytes()
+    except OSError:
+        return None
+    pairs = (part.partition("=") for part in raw.decode("utf-8", "replace").split("\0") if part)
+    return {name: value for name, _, value in pairs}

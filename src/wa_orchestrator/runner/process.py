@@ -1,0 +1,211 @@
+"""The driver that needs nothing: each worker is a process of its own, detached, which survives the server.
+
+Workers are found again by what they were started with: `/proc/<pid>/environ` holds the mark of this installation,
+the session and the epoch. No file has to be written after the start, so there is no moment in which a worker runs and
+nobody could know it.
+"""
+
+import asyncio
+import contextlib
+import os
+import resource
+import signal
+import subprocess
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+import structlog
+
+from wa_orchestrator.errors import Broken
+from wa_orchestrator.runner import proc
+from wa_orchestrator.runner.command import ENVIRONMENT
+from wa_orchestrator.runner.contract import AlreadyRuns, CannotStart, Ended, Found, Order, Running
+from wa_orchestrator.runner.files import private_directory, write_secrets
+
+MARK = "WA_RUNNER_HOME"
+NAME = "process/1"
+MOST_LOG_BYTES = 5_000_000
+_POLL_S = 0.02
+_OPEN_FILES = 1024
+_LARGEST_FILE_BYTES = 1 << 30
+
+log = structlog.get_logger(__name__)
+
+
+class ProcessRunner:
+    """Runs workers under `home`, which belongs to one installation. See `contract.Runner` for the promises."""
+
+    def __init__(self, home: Path, command: Sequence[str]) -> None:
+        self._home = private_directory(home.absolute())
+        self._command = tuple(command)
+        self._children: dict[str, subprocess.Popen[bytes]] = {}
+
+    async def start(self, order: Order) -> str:
+        """Start a process in a session (in the kernel's sense) of its own."""
+        if any(found.session_id == order.session_id for found in await self.survey()):
+            raise AlreadyRuns(order.session_id)
+        return await asyncio.to_thread(self._spawn, order)
+
+    async def poll(self, handle: str) -> Running | Ended:
+        """Look at the process' start time."""
+        child = self._children.get(handle)
+        if child is not None and (code := child.poll()) is not None:
+            return Ended(code)
+        return Running() if _lives(handle) else Ended()
+
+    async def stop(self, handle: str, grace_s: float = 10.0) -> None:
+        """Signal the whole group; the worker's number cannot be reused while a process of its group is left."""
+        pid = _pid(handle)
+        if pid is None or not (_lives(handle) or self._left_behind(handle, pid)):
+            self._forget(handle)
+            return
+        if grace_s > 0:
+            _signal(pid, signal.SIGTERM)
+            await self._ended(handle, grace_s)
+        while proc.group_lives(pid):
+            _signal(pid, signal.SIGKILL)
+            await asyncio.sleep(_POLL_S)
+        self._forget(handle)
+
+    async def survey(self) -> Sequence[Found]:
+        """Look through all processes for our mark, and keep the logs short on the way."""
+        found = await asyncio.to_thread(lambda: list(self._scan()))
+        for each in found:
+            _bound(self.log_file(each.session_id))
+        return found
+
+    def log_file(self, session_id: str) -> Path:
+        """Where a worker's log is; the part before it ends in `.1`."""
+        return self._home / session_id / "log"
+
+    def _scan(self) -> list[Found]:
+        found = []
+        for pid in proc.pids():
+            environment = proc.environment(pid)
+            if environment is None or environment.get(MARK) != str(self._home):
+                continue
+            start = proc.start_time(pid)
+            if start is None or not _is_leader(pid):
+                continue
+            session_id, epoch = environment["SESSION_ID"], int(environment["EPOCH"])
+            found.append(Found(_handle(pid, start), session_id, epoch, proc.started_at_ms(start)))
+        return found
+
+    def _spawn(self, order: Order) -> str:
+        place = private_directory(self._home / order.session_id)
+        private_directory(order.auth_dir)
+        secrets = write_secrets(place / "secrets", order.secrets)
+        _bound(place / "log")
+        output = os.open(place / "log", os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
+        try:
+            child = subprocess.Popen(
+                self._command,
+                cwd=place,
+                env=self._environment(order, secrets),
+                stdin=subprocess.DEVNULL,
+                stdout=output,
+                stderr=output,
+                start_new_session=True,
+            )
+        except OSError as error:
+            raise CannotStart(f"{self._command[0]} cannot be run: {error.strerror}.") from error
+        finally:
+            os.close(output)
+        return self._register(child)
+
+    def _register(self, child: subprocess.Popen[bytes]) -> str:
+        start = proc.start_time(child.pid)
+        if start is None:
+            raise CannotStart(f"The worker ended at once, with code {child.wait()}. Its log says why.")
+        with contextlib.suppress(ProcessLookupError):  # it may have ended meanwhile: the next poll says so
+            _limit(child.pid)
+        handle = _handle(child.pid, start)
+        self._children[handle] = child
+        return handle
+
+    def _environment(self, order: Order, secrets: Mapping[str, Path]) -> dict[str, str]:
+        return {
+            "PATH": os.environ.get("PATH", ""),
+            "HOME": str(self._home / order.session_id),
+            "TZ": os.environ.get("TZ", ""),
+            **ENVIRONMENT,
+            **order.environment,
+            **{f"{name}_FILE": str(path) for name, path in secrets.items()},
+            "SESSION_ID": order.session_id,
+            "EPOCH": str(order.epoch),
+            "AUTH_DIR": str(order.auth_dir.absolute()),
+            MARK: str(self._home),
+        }
+
+    def _left_behind(self, handle: str, pid: int) -> bool:
+        """Say whether a worker of ours ended and left children: its group is then still its own."""
+        child = self._children.get(handle)
+        return child is not None and proc.start_time(pid) is None and proc.group_lives(pid)
+
+    async def _ended(self, handle: str, grace_s: float) -> None:
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(grace_s):
+                while _lives(handle):
+                    if (child := self._children.get(handle)) is not None:
+                        child.poll()
+                    await asyncio.sleep(_POLL_S)
+
+    def _forget(self, handle: str) -> None:
+        child = self._children.pop(handle, None)
+        if child is not None:
+            child.poll()
+
+
+def _handle(pid: int, start: int) -> str:
+    return f"{NAME}/{pid}/{start}"
+
+
+def _pid(handle: str) -> int | None:
+    name, _, rest = handle.rpartition(f"{NAME}/")
+    pid, _, start = rest.partition("/")
+    return int(pid) if not name and handle.startswith(NAME) and pid.isdigit() and start.isdigit() else None
+
+
+def _lives(handle: str) -> bool:
+    pid = _pid(handle)
+    return pid is not None and handle == f"{NAME}/{pid}/{proc.start_time(pid)}"
+
+
+def _is_leader(pid: int) -> bool:
+    """Only the worker itself counts, not what it may have started."""
+    try:
+        return os.getpgid(pid) == pid
+    except ProcessLookupError:
+        return False
+
+
+def _signal(pid: int, number: signal.Signals) -> None:
+    if pid <= 1:
+        raise Broken(f"refused to signal the group {pid}")
+    with contextlib.suppress(ProcessLookupError):
+        os.killpg(pid, number)
+
+
+def _limit(pid: int) -> None:
+    """Bound what one worker can take. Memory is bounded by Node's own flag: its address space is reserved, not used."""
+    if not hasattr(resource, "prlimit"):
+        return
+    for what, most in (
+        (resource.RLIMIT_CORE, 0),  # a core would hold keys
+        (resource.RLIMIT_NOFILE, _OPEN_FILES),
+        (resource.RLIMIT_FSIZE, _LARGEST_FILE_BYTES),
+    ):
+        resource.prlimit(pid, what, (most, most))
+
+
+def _bound(path: Path) -> None:
+    """Move a long log aside. It is copied and cut, because the worker holds it open for appending."""
+    try:
+        if path.stat().st_size <= MOST_LOG_BYTES:
+            return
+        older = path.with_name(f"{path.name}.1")
+        older.write_bytes(path.read_bytes()[-MOST_LOG_BYTES:])
+        older.chmod(0o600)
+        os.truncate(path, 0)
+    except FileNotFoundError:
+        return
