@@ -1,0 +1,206 @@
+"""What a client may ask for and what it is answered, as pydantic checks and OpenAPI shows it."""
+
+import re
+from collections.abc import Iterator
+from datetime import datetime
+from typing import Annotated, Any, Final, Literal
+
+from pydantic import AfterValidator, BeforeValidator, Field, WithJsonSchema
+from pydantic_core import PydanticCustomError
+
+from wa_orchestrator.domain import phone
+from wa_orchestrator.domain.content import LONGEST_CAPTION, LONGEST_NAME, LONGEST_TEXT, MediaKind
+from wa_orchestrator.web.problems import Answer, Body, ErrorDetail
+
+MOST_IN_BATCH: Final = 1000
+LONGEST_KEY: Final = 255
+LONGEST_REFERENCE: Final = 200
+_LAST_MS: Final = 4_102_444_800_000
+_MIMETYPE = r"^[A-Za-z0-9][\w.+-]*/[A-Za-z0-9][\w.+-]*(;[ -~]*)?$"
+_WITHOUT_CONTROLS = re.compile(r"[^\x00-\x1f\x7f]*")
+
+
+def _phone(text: str) -> str:
+    try:
+        return phone.parse(text)
+    except phone.BadPhone as error:
+        raise PydanticCustomError("phone", "{text}", {"text": error.text}) from None
+
+
+def _instant_ms(value: object) -> object:
+    """Read an instant: an ISO date and time with its offset, or milliseconds since 1970."""
+    if not isinstance(value, str):
+        return value
+    try:
+        moment = datetime.fromisoformat(value)
+        if moment.tzinfo is not None:
+            return int(moment.timestamp() * 1000)
+    except (ValueError, OverflowError):
+        pass
+    raise PydanticCustomError(
+        "instant", "Write a date and time with its offset, such as 2026-01-31T09:00:00+02:00, or milliseconds."
+    )
+
+
+def _one_line(text: str) -> str:
+    if not _WITHOUT_CONTROLS.fullmatch(text):
+        raise PydanticCustomError("one_line", "It may not hold line breaks or other control characters.")
+    return text
+
+
+def _not_blank(text: str) -> str:
+    if not text.strip():
+        raise PydanticCustomError("blank", "A text has at least one character that can be seen.")
+    return text
+
+
+Phone = Annotated[
+    str,
+    AfterValidator(_phone),
+    Field(description="Country code and number, 8 to 15 digits.", examples=["972501234567"]),
+]
+Instant = Annotated[
+    int,
+    BeforeValidator(_instant_ms),
+    Field(ge=0, le=_LAST_MS),
+    WithJsonSchema(
+        {
+            "anyOf": [{"type": "string", "format": "date-time"}, {"type": "integer", "minimum": 0}],
+            "examples": ["2026-01-31T09:00:00+02:00"],
+        }
+    ),
+]
+SessionId = Annotated[str, Field(pattern=r"^[A-Za-z0-9_-]{1,64}$", examples=["worker_1"])]
+Text = Annotated[str, Field(min_length=1, max_length=LONGEST_TEXT), AfterValidator(_not_blank)]
+Line = Annotated[str, AfterValidator(_one_line)]
+
+
+class MediaBody(Body):
+    """A file: by its https address, which the server reads at once, or by the id of an upload."""
+
+    url: Annotated[str, Field(min_length=1, max_length=2048)] | None = Field(
+        None, examples=["https://example.com/menu.pdf"]
+    )
+    upload: Annotated[str, Field(pattern=r"^u_[0-9a-f]{32}$")] | None = Field(
+        None, description="The `uploadId` that POST /api/v1/uploads gave."
+    )
+    mimetype: Annotated[str, Field(pattern=_MIMETYPE, max_length=120)] | None = Field(
+        None, description="Default: what the address or the upload says.", examples=["application/pdf"]
+    )
+    filename: Annotated[Line, Field(min_length=1, max_length=LONGEST_NAME)] | None = Field(None, examples=["menu.pdf"])
+    caption: Annotated[str, Field(max_length=LONGEST_CAPTION)] | None = None
+    kind: MediaKind | None = Field(None, description="How WhatsApp shows it. Default: by the mimetype.")
+
+
+class LocationBody(Body):
+    """A place on the map."""
+
+    latitude: Annotated[float, Field(ge=-90, le=90, allow_inf_nan=False)]
+    longitude: Annotated[float, Field(ge=-180, le=180, allow_inf_nan=False)]
+    name: Annotated[str, Field(max_length=LONGEST_NAME)] | None = None
+    address: Annotated[str, Field(max_length=LONGEST_NAME)] | None = None
+
+
+class SendBody(Body):
+    """One message. Exactly one of `message` (or `text`), `media` and `location` says what is sent."""
+
+    to: Phone
+    message: Text | None = Field(None, description="The text.", examples=["Your order is ready."])
+    text: Text | None = Field(None, description="Another name for `message`.")
+    media: MediaBody | None = None
+    location: LocationBody | None = None
+    session_id: SessionId | None = Field(None, description="The session that sends it.")
+    phone: Phone | None = Field(None, description="The phone that sends it.")
+    priority: Literal[1, 2, 3] = Field(2, description="1 goes first.")
+    send_at: Instant | None = Field(None, description="Not before this instant.")
+    expires_at: Instant | None = Field(None, description="Not after this instant.")
+    on_limit: Literal["reject", "defer"] = Field(
+        "reject", description="What to do when the phone's day is full: refuse it, or take it for the next day."
+    )
+    reference: Annotated[Line, Field(min_length=1, max_length=LONGEST_REFERENCE)] | None = Field(
+        None, description="Your own name for it; messages can be found by it.", examples=["order-1001"]
+    )
+    idempotency_key: Annotated[str, Field(min_length=1, max_length=LONGEST_KEY)] | None = Field(
+        None, description="Stands for the header `Idempotency-Key`."
+    )
+
+
+class BatchBody(Body):
+    """Up to 1,000 messages. Each is checked and answered by itself."""
+
+    messages: Annotated[list[SendBody], Field(min_length=1, max_length=MOST_IN_BATCH)]
+    spread_minutes: Annotated[float, Field(ge=0, le=7 * 24 * 60, allow_inf_nan=False)] = Field(
+        0, description="Spread them evenly over so many minutes."
+    )
+
+
+class BatchEnvelope(Body):
+    """A batch before its items are looked at."""
+
+    messages: Annotated[list[Any], Field(min_length=1, max_length=MOST_IN_BATCH)]
+    spread_minutes: Annotated[float, Field(ge=0, le=7 * 24 * 60, allow_inf_nan=False)] = 0
+
+
+class TakenAnswer(Answer):
+    """The message is in the queue, durably."""
+
+    queued: Literal[True] = True
+    message_id: str = Field(examples=["m_0a1b2c3d4e5f607182"])
+    session_id: str = Field(examples=["worker_1"])
+    position: int = Field(description="1 is the next one.")
+    eta: str | None = Field(description="When it will leave, as far as anyone can know.")
+    because: str = Field(description="What it waits for.", examples=["OUTSIDE_HOURS"])
+
+
+class RefusedItem(Answer):
+    """This item of a batch was not taken."""
+
+    queued: Literal[False] = False
+    error: ErrorDetail
+
+
+class BatchAnswer(Answer):
+    """What became of each item, in their order."""
+
+    accepted: int
+    refused: int
+    items: list[TakenAnswer | RefusedItem]
+
+
+Problem = dict[str, str]
+
+
+def cross_problems(raw: dict[str, Any], now_ms: int) -> Iterator[Problem]:
+    """List what is wrong between the fields of one message; `raw` has the names that the client wrote."""
+    given = [name for name in ("message", "text", "media", "location") if raw.get(name) is not None]
+    if not given:
+        yield _problem("message", "missing", "Give a text in `message`, or `media`, or `location`.")
+    elif len(given) > 1:
+        hint = " A text beside a file goes into `media.caption`." if "media" in given else ""
+        yield _problem(given[1], "ambiguous", f"Give only one of {', '.join(given)}.{hint}")
+    media = raw.get("media")
+    if isinstance(media, dict) and (media.get("url") is None) == (media.get("upload") is None):
+        yield _problem("media", "ambiguous", "Give either `url` or `upload`.")
+    yield from _time_problems(raw.get("sendAt"), raw.get("expiresAt"), now_ms)
+
+
+def _time_problems(send_at: object, expires_at: object, now_ms: int) -> Iterator[Problem]:
+    starts, ends = (_or_none(value) for value in (send_at, expires_at))
+    if ends is not None and ends <= now_ms:
+        yield _problem("expiresAt", "past", "This instant has passed. Give a later one, or none.")
+    elif starts is not None and ends is not None and ends <= starts:
+        yield _problem("expiresAt", "order", "It must be later than `sendAt`.")
+    if starts is not None and starts > now_ms + 366 * 86_400_000:
+        yield _problem("sendAt", "too_far", "A message waits for a year at most.")
+
+
+def _or_none(value: object) -> int | None:
+    try:
+        read = _instant_ms(value)
+    except PydanticCustomError:
+        return None
+    return read if isinstance(read, int) and not isinstance(read, bool) else None
+
+
+def _problem(path: str, code: str, message: str) -> Problem:
+    return {"path": path, "code": code, "message": message}

@@ -1,0 +1,164 @@
+"""Files on their way: kept in the data directory by id until they are sent or their time is over.
+
+An upload is two files, `<id>` and `<id>.json`; the second is written last, so what has a description is whole. The
+time of last change of the description is the instant at which the upload ends.
+"""
+
+import asyncio
+import json
+import os
+import re
+import secrets
+import time
+from collections.abc import AsyncIterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+from wa_orchestrator.errors import Refused
+from wa_orchestrator.settings import Settings
+
+_ID = re.compile(r"u_[0-9a-f]{32}")
+#: An upload that no message uses.
+UNUSED_S: Final = 24 * 3600
+#: A message waits for a year at most; what is sent is kept for a while, because a dead letter can be retried.
+USED_S: Final = 30 * 24 * 3600
+_MIB: Final = 1024 * 1024
+LARGEST_BYTES: Final = 64 * _MIB
+#: What WhatsApp itself takes of each kind.
+LARGEST: Final = {"image": 16 * _MIB, "audio": 16 * _MIB, "video": 64 * _MIB, "document": LARGEST_BYTES}
+_IMAGES = frozenset({"image/jpeg", "image/png", "image/webp", "image/gif"})
+_VIDEOS = frozenset({"video/mp4", "video/3gpp", "video/quicktime"})
+#: Pages and programs that a browser would run; nobody sends them to a customer in good faith.
+_ACTIVE = frozenset(
+    {
+        "text/html", "application/xhtml+xml", "image/svg+xml", "text/javascript", "application/javascript",
+        "application/x-msdownload", "application/x-msdos-program", "application/vnd.android.package-archive",
+        "application/x-sh", "application/java-archive",
+    }
+)  # fmt: skip
+
+
+@dataclass(frozen=True, slots=True)
+class Upload:
+    """A stored file and what is known of it."""
+
+    id: str
+    path: Path
+    mimetype: str
+    filename: str
+    size: int
+
+
+def kind_of(mimetype: str) -> str:
+    """Say how WhatsApp shows a file of this type: image, audio, video or document."""
+    bare = bare_type(mimetype)
+    if bare in _IMAGES:
+        return "image"
+    if bare in _VIDEOS:
+        return "video"
+    return "audio" if bare.startswith("audio/") else "document"
+
+
+def bare_type(mimetype: str) -> str:
+    """Give a type without its parameters, in small letters."""
+    return mimetype.partition(";")[0].strip().lower()
+
+
+def check_type(mimetype: str) -> None:
+    """Refuse types that no message carries."""
+    if "/" not in mimetype or bare_type(mimetype) in _ACTIVE:
+        raise Refused(
+            "UNSUPPORTED_TYPE", f"Files of the type {mimetype[:80]!r} are not sent. Send a picture, PDF, …", 415
+        )
+
+
+async def save(settings: Settings, chunks: AsyncIterator[bytes], *, mimetype: str, filename: str = "") -> Upload:
+    """Store a file. Raises `Refused` for a type or a size that cannot be sent; then nothing stays behind."""
+    check_type(mimetype)
+    upload_id = f"u_{secrets.token_hex(16)}"
+    path = _directory(settings) / upload_id
+    path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+    try:
+        size = await _write(path, chunks, LARGEST[kind_of(mimetype)])
+    except BaseException:
+        path.unlink(missing_ok=True)
+        raise
+    upload = Upload(upload_id, path, mimetype, filename, size)
+    await asyncio.to_thread(_describe, upload)
+    return upload
+
+
+def open(settings: Settings, upload_id: str) -> Upload | None:  # noqa: A001 (reads `uploads.open` where it is used)
+    """Find an upload, or None when there is none or its time is over."""
+    if not _ID.fullmatch(upload_id):
+        return None
+    path = _directory(settings) / upload_id
+    described = path.with_suffix(".json")
+    try:
+        if described.stat().st_mtime <= time.time():
+            return None
+        raw = json.loads(described.read_text("utf-8"))
+        return Upload(upload_id, path, raw["mimetype"], raw["filename"], raw["size"])
+    except (OSError, ValueError, KeyError):
+        return None
+
+
+def keep_for(settings: Settings, upload_id: str, seconds: float) -> None:
+    """Let an upload live so much longer from now, because a message uses it; it never ends earlier than before."""
+    described = (_directory(settings) / upload_id).with_suffix(".json")
+    ends = max(time.time() + seconds, described.stat().st_mtime)
+    os.utime(described, (ends, ends))
+
+
+def sweep(settings: Settings, *, most: int = 1000) -> int:
+    """Remove uploads whose time is over, and halves that a crash left. Says how many files went."""
+    directory, now = _directory(settings), time.time()
+    if not directory.is_dir():
+        return 0
+    gone = 0
+    for path in directory.iterdir():
+        if gone >= most:
+            break
+        if _is_over(path, now):
+            path.unlink(missing_ok=True)
+            gone += 1
+    return gone
+
+
+def _is_over(path: Path, now: float) -> bool:
+    described = path.with_suffix(".json")
+    try:
+        return described.stat().st_mtime <= now
+    except FileNotFoundError:
+        return path.exists() and path.stat().st_mtime + UNUSED_S <= now
+
+
+def _directory(settings: Settings) -> Path:
+    return settings.data_dir / "uploads"
+
+
+async def _write(path: Path, chunks: AsyncIterator[bytes], most: int) -> int:
+    size = 0
+    handle = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+    try:
+        async for chunk in chunks:
+            size += len(chunk)
+            if size > most:
+                raise Refused("FILE_TOO_LARGE", f"A file of this kind has at most {most} bytes.", 413, limit=most)
+            await asyncio.to_thread(os.write, handle, chunk)
+        if not size:
+            raise Refused("FILE_EMPTY", "The file is empty.", 422)
+        await asyncio.to_thread(os.fsync, handle)
+    finally:
+        os.close(handle)
+    return size
+
+
+def _describe(upload: Upload) -> None:
+    draft = upload.path.with_suffix(".part")
+    text = json.dumps({"mimetype": upload.mimetype, "filename": upload.filename, "size": upload.size})
+    draft.write_text(text, "utf-8")
+    ends = time.time() + UNUSED_S
+    os.utime(draft, (ends, ends))
+    draft.rename(upload.path.with_suffix(".json"))
