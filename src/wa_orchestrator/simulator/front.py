@@ -18,6 +18,7 @@ _MAX_HEAD = 64 << 10
 _MAX_BODY = 128 << 20
 _MAX_MESSAGE = 32 << 20
 _MAX_UNSENT = 32 << 20
+_PARTING_S = 5.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -115,22 +116,26 @@ class Front:
     ) -> None:
         self._on_socket = on_socket
         self._on_request = on_request
-        self._writers: set[asyncio.StreamWriter] = set()
+        self._open: dict[asyncio.StreamWriter, asyncio.Task[None] | None] = {}
 
     async def handle(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         """Serve one TCP connection to its end. Whatever it sends, nothing escapes to the server."""
-        self._writers.add(writer)
+        self._open[writer] = asyncio.current_task()
         try:
             await self._serve(reader, writer)
         except (ProtocolError, OSError, EOFError, ValueError, asyncio.LimitOverrunError):
             pass
         finally:
-            self._writers.discard(writer)
+            del self._open[writer]
             writer.transport.abort()
 
-    def abort_all(self) -> None:
-        for writer in list(self._writers):
+    async def abort_all(self) -> None:
+        """Break every connection, and wait until nobody serves one any more."""
+        tasks = [task for task in self._open.values() if task]
+        for writer in list(self._open):
             writer.transport.abort()
+        if tasks:
+            await asyncio.wait(tasks, timeout=_PARTING_S)
 
     async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         while True:

@@ -215,17 +215,18 @@ class Deframer:
             yield body
 
     def _take_intro(self) -> bool:
-        buffer, start = self._buffer, 0
-        if buffer[:2] == _ROUTING[:2]:
+        """Swallow the prologue, and the routing hint that may precede it; False while they are incomplete."""
+        buffer, start = bytes(self._buffer), 0
+        if buffer[:1] == _ROUTING[:1]:
+            if not _ROUTING.startswith(buffer[:4]):
+                raise ProtocolError("not a WhatsApp client")
             if len(buffer) < 7:
                 return False
             start = 7 + int.from_bytes(buffer[4:7], "big")
-        if len(buffer) < start + 4:
-            if not PROLOGUE.startswith(bytes(buffer[start:])) and bytes(buffer[:2]) != b"ED":
-                raise ProtocolError("not a WhatsApp client")
-            return False
-        if bytes(buffer[start : start + 4]) != PROLOGUE:
+        if not PROLOGUE.startswith(buffer[start : start + 4]):
             raise ProtocolError("not a WhatsApp client, or another version of the protocol")
-        del buffer[: start + 4]
+        if len(buffer) < start + 4:
+            return False
+        del self._buffer[: start + 4]
         self._intro = False
         return True

@@ -94,7 +94,7 @@ class WhatsApp:
         self._save()
         if self._server:
             self._server.close()
-            self._front.abort_all()
+            await self._front.abort_all()
             await self._server.wait_closed()
 
     @property
@@ -234,7 +234,10 @@ class WhatsApp:
     def _on_stanza(self, connection: Connection, stanza: Node) -> None:
         handler = _STANZAS.get(stanza.tag)
         if handler:
-            handler(self._hub, connection, stanza)
+            try:
+                handler(self._hub, connection, stanza)
+            except (ValueError, SimulatorError) as error:
+                raise ProtocolError(f"<{stanza.tag}> makes no sense: {error}") from error
 
     def _forget(self, connection: Connection) -> None:
         connection.ended = True

@@ -1,0 +1,81 @@
+"""Linking by a code typed on the phone."""
+
+import asyncio
+import hashlib
+import secrets
+
+import pytest
+from cryptography.hazmat.primitives.ciphers import Cipher, algorithms, modes
+from cryptography.hazmat.primitives.ciphers.aead import AESGCM
+
+from tests.simulator.wireclient import WireClient, World
+from wa_orchestrator.simulator import curve
+from wa_orchestrator.simulator.curve import KeyPair
+from wa_orchestrator.simulator.errors import SimulatorError
+from wa_orchestrator.simulator.wire import node
+
+DANA = "972501111111"
+CODE = "ABCD1234"
+
+
+def wrapped(key: bytes, salt: bytes, iv: bytes) -> bytes:
+    wrapping = hashlib.pbkdf2_hmac("sha256", CODE.encode(), salt, 131_072, 32)
+    encryptor = Cipher(algorithms.AES(wrapping), modes.CTR(iv)).encryptor()
+    return encryptor.update(key) + encryptor.finalize()
+
+
+async def announce(client: WireClient) -> KeyPair:
+    """Say that a code will be typed on Dana's phone."""
+    await client.register()
+    ephemeral, salt, iv = KeyPair.generate(), secrets.token_bytes(32), secrets.token_bytes(16)
+    body = salt + iv + wrapped(ephemeral.public, salt, iv)
+    request = node("link_code_companion_reg", {"jid": f"{DANA}@s.whatsapp.net", "stage": "companion_hello"})
+    request.content = [node("link_code_pairing_wrapped_companion_ephemeral_pub", content=body)]
+    answer = await client.ask("md", "set", request)
+    assert answer.need("link_code_companion_reg").bytes_of("link_code_pairing_ref")
+    return ephemeral
+
+
+async def prove(client: WireClient, ephemeral: KeyPair) -> None:
+    """Answer the phone that typed the code."""
+    hello = (await client.until("notification")).need("link_code_companion_reg")
+    body = hello.bytes_of("link_code_pairing_wrapped_primary_ephemeral_pub")
+    primary = hello.bytes_of("primary_identity_pub")
+    shared = curve.dh(ephemeral.private, wrapped(body[48:], body[:32], body[32:48]))
+    salt, iv, random = secrets.token_bytes(32), secrets.token_bytes(12), secrets.token_bytes(32)
+    key = curve.hkdf(shared, 32, salt=salt, info=b"link_code_pairing_key_bundle_encryption_key")
+    sealed = AESGCM(key).encrypt(iv, client.identity.public + primary + random, None)
+    client.adv = curve.hkdf(shared + curve.dh(client.identity.private, primary) + random, 32, info=b"adv_secret")
+    request = node("link_code_companion_reg", {"jid": f"{DANA}@s.whatsapp.net", "stage": "companion_finish"})
+    request.content = [node("link_code_pairing_wrapped_key_bundle", content=salt + iv + sealed)]
+    await client.send(node("iq", {"id": "finish", "xmlns": "md", "type": "set"}, [request]))
+
+
+async def test_the_right_code_links_the_device() -> None:
+    async with World() as world:
+        client = WireClient(world.port)
+        ephemeral = await announce(client)
+        typed = asyncio.create_task(world.whatsapp.enter_code(DANA, "abcd-1234"))
+        await prove(client, ephemeral)
+        assert (await client.complete()).attr("code") == "515"
+        await typed
+        assert (await client.login()).tag == "success"
+
+
+async def test_a_wrong_code_links_nothing() -> None:
+    async with World() as world:
+        client = WireClient(world.port)
+        ephemeral = await announce(client)
+        typed = asyncio.create_task(world.whatsapp.enter_code(DANA, "WRONG123"))
+        await prove(client, ephemeral)
+        with pytest.raises(SimulatorError) as refused:
+            await typed
+        assert refused.value.code == "WRONG_CODE"
+        assert world.whatsapp.devices(DANA) == []
+
+
+async def test_a_code_that_no_device_asked_for_is_refused() -> None:
+    async with World() as world:
+        with pytest.raises(SimulatorError) as refused:
+            await world.whatsapp.enter_code(DANA, CODE)
+        assert refused.value.code == "NO_CODE_EXPECTED"

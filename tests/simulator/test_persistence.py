@@ -1,0 +1,43 @@
+"""Linked devices outlive the simulator."""
+
+from pathlib import Path
+
+from tests.simulator.wireclient import World
+from wa_orchestrator.simulator.wire import node
+
+DANA, NOA = "972501111111", "972502222222"
+
+
+async def test_a_device_logs_in_again_after_the_simulator_was_restarted(tmp_path: Path) -> None:
+    async with World(tmp_path) as world:
+        client = await world.online(DANA)
+        count = (await client.ask("encrypt", "get", node("count"))).need("count").attr("value")
+        group = await world.whatsapp.make_group(DANA, "Friends", [NOA])
+    async with World(tmp_path) as world:
+        client.port = world.port
+        await client.come_online()
+        assert (await client.ask("encrypt", "get", node("count"))).need("count").attr("value") == count
+        await world.whatsapp.say(NOA, DANA, "still here")
+        assert await client.next_text() == "still here"
+        await client.say(NOA, "me too", "3EB001")
+        await client.until("ack", id="3EB001")
+        assert world.whatsapp.arrivals()[0]["text"] == "me too"
+        metadata = await client.ask("w:g2", "get", node("query", {"request": "interactive"}), to=group)
+        assert metadata.need("group").attr("subject") == "Friends"
+
+
+async def test_a_device_that_was_unlinked_stays_unlinked(tmp_path: Path) -> None:
+    async with World(tmp_path) as world:
+        client = await world.online(DANA)
+        await world.whatsapp.unlink(DANA)
+    async with World(tmp_path) as world:
+        client.port = world.port
+        assert (await client.login()).attr("reason") == "401"
+
+
+async def test_another_world_knows_nobody(tmp_path: Path) -> None:
+    async with World(tmp_path / "one") as world:
+        client = await world.online(DANA)
+    async with World(tmp_path / "two") as world:
+        client.port = world.port
+        assert (await client.login()).attr("reason") == "401"

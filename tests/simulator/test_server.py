@@ -1,0 +1,293 @@
+"""The simulated WhatsApp as a whole, seen from the wire by a client that can misbehave."""
+
+import asyncio
+import base64
+import contextlib
+import secrets
+from collections.abc import AsyncIterator, Callable
+
+import pytest
+from websockets.exceptions import ConnectionClosed
+
+from tests.simulator.wireclient import WAIT_S, WireClient, World, link
+from wa_orchestrator.simulator import noise, wire
+from wa_orchestrator.simulator.errors import SimulatorError
+from wa_orchestrator.simulator.wire import node
+
+DANA, NOA, UNKNOWN = "972501111111", "972502222222", "972503333333"
+
+
+@pytest.fixture
+async def world() -> AsyncIterator[World]:
+    async with World() as running:
+        yield running
+
+
+async def test_a_text_is_decrypted_acknowledged_and_confirmed(world: World) -> None:
+    client = await world.online(DANA)
+    message_id = await client.say(NOA, "hello")
+    assert (await client.until("ack")).attr("id") == message_id
+    assert (await client.until("receipt")).attrs["from"] == f"{NOA}@s.whatsapp.net"
+    (arrival,) = world.whatsapp.arrivals()
+    assert (arrival["from"], arrival["to"], arrival["text"], arrival["repeat"]) == (DANA, NOA, "hello", False)
+    assert [entry["text"] for entry in world.whatsapp.inbox(NOA)] == ["hello"]
+
+
+async def test_a_person_answers_in_the_same_session_and_reads(world: World) -> None:
+    client = await world.online(DANA)
+    message_id = await client.say(NOA, "hello")
+    await client.until("receipt", id=message_id)
+    await world.whatsapp.say(NOA, DANA, "hello yourself")
+    stanza = await client.until("message", notify="Person 2222")
+    client.sessions[stanza.attr("from")] = client.sessions[NOA]
+    assert client.decrypt(stanza).text(1) == "hello yourself"
+    assert await world.whatsapp.read(NOA) == 1
+    assert (await client.until("receipt", id=message_id)).attr("type") == "read"
+
+
+async def test_the_same_id_again_is_a_repeat_and_shown_once(world: World) -> None:
+    client = await world.online(DANA)
+    for _ in range(2):
+        await client.say(NOA, "once", "3EB0AA")
+        await client.until("ack", id="3EB0AA")
+    assert [arrival["repeat"] for arrival in world.whatsapp.arrivals()] == [False, True]
+    (entry,) = world.whatsapp.inbox(NOA)
+    assert (entry["shown"], entry["copies"]) == (1, 2)
+
+
+async def test_what_was_said_to_a_device_that_is_away_arrives_when_it_is_back(world: World) -> None:
+    client = await link(world.whatsapp, world.port, DANA)
+    await client.come_online()
+    await client.close()
+    for text in ("one", "two"):
+        await world.whatsapp.say(NOA, DANA, text)
+    await client.come_online()
+    assert [await client.next_text() for _ in range(2)] == ["one", "two"]
+    assert await _eventually(lambda: not _pending(world, DANA))
+    await client.close()
+    await client.come_online()
+    assert (await client.until("ib")).need("offline").attr("count") == "0"
+
+
+async def test_a_refused_message_did_not_arrive(world: World) -> None:
+    client = await world.online(DANA)
+    await world.whatsapp.fault("ack_error", phone=DANA, code=479, times=1)
+    message_id = await client.say(NOA, "no")
+    assert (await client.until("ack", id=message_id)).attr("error") == "479"
+    assert world.whatsapp.arrivals() == []
+    assert world.whatsapp.refusals()[0]["code"] == 479
+    await client.say(NOA, "yes", message_id)
+    assert "error" not in (await client.until("ack", id=message_id)).attrs
+
+
+async def test_the_reach_out_lock_stops_new_contacts_only(world: World) -> None:
+    client = await world.online(DANA)
+    await client.say(NOA, "before", "3EB001")
+    await client.until("ack", id="3EB001")
+    await world.whatsapp.fault("reachout_lock", phone=DANA, seconds=60)
+    await client.say(NOA, "known", "3EB002")
+    assert "error" not in (await client.until("ack", id="3EB002")).attrs
+    await client.say(UNKNOWN, "cold", "3EB003")
+    assert (await client.until("ack", id="3EB003")).attr("error") == "463"
+
+
+async def test_no_receipts_means_an_ack_and_nothing_more(world: World) -> None:
+    client = await world.online(DANA)
+    await world.whatsapp.fault("no_receipts", phone=DANA)
+    await client.say(NOA, "quiet", "3EB001")
+    await client.until("ack", id="3EB001")
+    await client.ask("w:p", "get", node("ping"))
+    assert not _pending(world, DANA, "receipt")
+
+
+async def test_the_newest_connection_wins(world: World) -> None:
+    older = await world.online(DANA)
+    newer = WireClient(world.port)
+    newer.noise, newer.phone, newer.device = older.noise, older.phone, older.device
+    assert (await newer.login()).tag == "success"
+    ending = await older.until("stream:error")
+    assert ending.need("conflict").attr("type") == "replaced"
+    await older.say_blindly(NOA)
+    await newer.ask("w:p", "get", node("ping"))
+    assert world.whatsapp.arrivals() == []
+
+
+@pytest.mark.parametrize(
+    ("kind", "code"),
+    [("ban", "403"), ("temporary_ban", "402"), ("outdated", "405"), ("unavailable", "503"), ("refuse_login", "401")],
+)
+async def test_a_login_is_refused_with_the_code_of_the_fault(world: World, kind: str, code: str) -> None:
+    client = await link(world.whatsapp, world.port, DANA)
+    await world.whatsapp.fault(kind, phone=DANA, seconds=60)
+    answer = await client.login()
+    assert (answer.tag, answer.attr("reason")) == ("failure", code)
+    await world.whatsapp.clear_faults()
+    assert (await client.login()).tag == "success"
+
+
+async def test_a_login_with_another_key_is_refused(world: World) -> None:
+    client = await link(world.whatsapp, world.port, DANA)
+    client.noise = WireClient(world.port).noise
+    assert (await client.login()).attr("reason") == "401"
+
+
+async def test_a_device_that_the_phone_removed_is_told_and_cannot_come_back(world: World) -> None:
+    client = await world.online(DANA)
+    await world.whatsapp.unlink(DANA)
+    ending = await client.until("stream:error")
+    assert (ending.attr("code"), ending.need("conflict").attr("type")) == ("401", "device_removed")
+    assert (await client.login()).attr("reason") == "401"
+    with pytest.raises(SimulatorError):
+        await world.whatsapp.unlink(DANA)
+
+
+async def test_a_silent_server_neither_answers_nor_hears(world: World) -> None:
+    client = await world.online(DANA)
+    await world.whatsapp.fault("silence", phone=DANA)
+    await client.say_blindly(NOA)
+    other = await world.online(NOA)
+    await other.ask("w:p", "get", node("ping"))
+    await world.whatsapp.clear_faults()
+    await client.ask("w:p", "get", node("ping"))
+    assert world.whatsapp.arrivals() == []
+
+
+async def test_a_dropped_connection_breaks_without_a_word(world: World) -> None:
+    client = await world.online(DANA)
+    await world.whatsapp.fault("drop", phone=DANA)
+    with pytest.raises(ConnectionClosed):
+        await client.until("stream:error")
+    assert await _eventually(lambda: world.whatsapp.connections() == [])
+
+
+async def test_a_qr_that_nobody_shows_any_more_is_refused(world: World) -> None:
+    client = WireClient(world.port)
+    qr = await client.register()
+    await client.close()
+    assert await _eventually(lambda: world.whatsapp.connections() == [])
+    with pytest.raises(SimulatorError) as refused:
+        await world.whatsapp.scan(DANA, qr)
+    assert refused.value.code == "QR_EXPIRED"
+    for wrong in ("", "nonsense", qr.replace(",", ";"), "https://example.com/#a,b,c,d"):
+        with pytest.raises(SimulatorError) as refused:
+            await world.whatsapp.scan(DANA, wrong)
+        assert refused.value.code == "BAD_QR"
+
+
+async def test_a_fifth_device_is_refused(world: World) -> None:
+    for _ in range(4):
+        await link(world.whatsapp, world.port, DANA)
+    with pytest.raises(SimulatorError) as refused:
+        await world.whatsapp.scan(DANA, await WireClient(world.port).register())
+    assert refused.value.code == "TOO_MANY_DEVICES"
+
+
+async def test_a_retired_qr_is_refused_until_the_device_acknowledged(world: World) -> None:
+    client = WireClient(world.port)
+    qr = await client.register()
+    await world.whatsapp.fault("companion_reg_refresh", qr=qr)
+    notice = await client.until("notification")
+    with pytest.raises(SimulatorError) as refused:
+        await world.whatsapp.scan(DANA, qr)
+    assert refused.value.code == "QR_RETIRED"
+    await client.send(node("ack", {"id": notice.attr("id"), "class": "notification", "to": "@s.whatsapp.net"}))
+    old, client.adv = client.adv, secrets.token_bytes(32)
+    await client.ask("w:p", "get", node("ping"))
+    with pytest.raises(SimulatorError):
+        await world.whatsapp.scan(DANA, qr)
+    scan = asyncio.create_task(world.whatsapp.scan(DANA, _with_adv(qr, old, client.adv)))
+    assert (await client.complete()).attr("code") == "515"
+    await scan
+
+
+def _with_adv(qr: str, old: bytes, new: bytes) -> str:
+    return qr.replace(base64.b64encode(old).decode(), base64.b64encode(new).decode())
+
+
+async def test_what_the_pool_of_proxies_says_is_booked() -> None:
+    async with World(proxy_of=lambda port: f"proxy-of-{port > 0}") as world:
+        client = await world.online(DANA)
+        await client.say(NOA, "through it", "3EB001")
+        await client.until("ack", id="3EB001")
+        assert world.whatsapp.arrivals()[0]["proxy"] == "proxy-of-True"
+        assert world.whatsapp.connections()[0]["proxy"] == "proxy-of-True"
+
+
+# ── misbehaviour ────────────────────────────────────────────────────────────────────────────────────────────────────
+
+MALFORMED = [
+    b"",
+    b"\x00",
+    b"\x02not zlib",
+    b"\xff" * 50,
+    wire.encode(node("message")),
+    wire.encode(node("message", {"id": "1", "to": f"{NOA}@s.whatsapp.net"}, b"text instead of children")),
+    wire.encode(node("iq", {"id": "1", "type": "set", "xmlns": "encrypt"}, [node("list")])),
+    wire.encode(node("iq", {"id": "1", "type": "get", "xmlns": "usync"})),
+    wire.encode(
+        node(
+            "iq",
+            {"id": "1", "type": "set", "xmlns": "w:sync:app:state"},
+            [node("sync", content=[node("collection", {"name": "regular", "version": "x"})])],
+        )
+    ),
+    wire.encode(node("receipt", {"id": "1", "to": "nobody"})),
+    wire.encode(node("receipt", {"id": "1", "to": f"{NOA}@s.whatsapp.net", "type": "retry"})),
+    wire.encode(node("iq", {"id": "1", "type": "result"}, [node("pair-device-sign")])),
+]
+
+
+@pytest.mark.parametrize("payload", MALFORMED, ids=lambda payload: payload[:12].hex())
+async def test_a_malformed_stanza_harms_nobody_else(world: World, payload: bytes) -> None:
+    bystander = await world.online(NOA)
+    client = await world.online(DANA)
+    await client.send_plain(payload)
+    with contextlib.suppress(ConnectionClosed, TimeoutError):
+        await asyncio.wait_for(client.ask("w:p", "get", node("ping")), WAIT_S)
+    await bystander.ask("w:p", "get", node("ping"))
+    assert (await client.login()).tag == "success"
+
+
+@pytest.mark.parametrize(
+    "opening",
+    [
+        b"",
+        b"\x16\x03\x01\x02",
+        b"GET / HTTP/9\r\n\r\n",
+        b"POST /mms/image/x HTTP/1.1\r\ncontent-length: -5\r\n\r\n",
+        b"\r\n" * 9,
+    ],
+    ids=["nothing", "tls", "http9", "negative", "blank"],
+)
+async def test_a_malformed_request_harms_nobody_else(world: World, opening: bytes) -> None:
+    bystander = await world.online(NOA)
+    reader, writer = await asyncio.open_connection("127.0.0.1", world.port)
+    writer.write(opening)
+    writer.write_eof()
+    with contextlib.suppress(OSError):
+        assert b"200" not in await asyncio.wait_for(reader.read(), WAIT_S)
+    writer.close()
+    await bystander.ask("w:p", "get", node("ping"))
+
+
+async def test_frames_of_noise_close_their_own_connection_only(world: World) -> None:
+    bystander = await world.online(NOA)
+    client = await world.online(DANA)
+    assert client.socket
+    await client.socket.send(noise.frame(secrets.token_bytes(64)))
+    with pytest.raises(ConnectionClosed):
+        await client.until("iq")
+    await bystander.ask("w:p", "get", node("ping"))
+
+
+def _pending(world: World, phone: str, kind: str = "message") -> list[str]:
+    devices = world.whatsapp._hub.accounts.phone(phone).devices.values()
+    return [key for device in devices for key in device.pending if key.startswith(kind)]
+
+
+async def _eventually(condition: Callable[[], bool]) -> bool:
+    for _ in range(int(WAIT_S / 0.01)):
+        if condition():
+            return True
+        await asyncio.sleep(0.01)
+    return False

@@ -1,0 +1,244 @@
+"""A small WhatsApp client in Python: enough to link, log in and speak, and free to misbehave."""
+
+import asyncio
+import base64
+import secrets
+from pathlib import Path
+from typing import Any, Self
+
+from websockets.asyncio.client import ClientConnection, connect
+
+from wa_orchestrator.simulator import curve, noise, proto, signal, wire
+from wa_orchestrator.simulator.accounts import lid_of
+from wa_orchestrator.simulator.curve import KeyPair
+from wa_orchestrator.simulator.proto import Fields
+from wa_orchestrator.simulator.server import WhatsApp
+from wa_orchestrator.simulator.signal import DJB, Bundle, PreKeyMessage, Session
+from wa_orchestrator.simulator.wire import Node, node
+
+WAIT_S = 10.0
+
+
+class WireClient:
+    """One device. Its keys outlive its connections."""
+
+    def __init__(self, port: int) -> None:
+        self.port = port
+        self.noise, self.identity, self.signed = KeyPair.generate(), KeyPair.generate(), KeyPair.generate()
+        self.prekeys = {number: KeyPair.generate() for number in range(1, 21)}
+        self.adv = secrets.token_bytes(32)
+        self.phone, self.device = "", 0
+        self.sessions: dict[str, Session] = {}
+        self.socket: ClientConnection | None = None
+        self._ids = 0
+
+    async def handshake(self, payload: bytes) -> None:
+        self.socket = await connect(f"ws://127.0.0.1:{self.port}/ws/chat", max_size=None, compression=None)
+        self._deframer = noise.Deframer(expects_intro=False)
+        initiator = noise.Initiator(self.noise)
+        await self.socket.send(noise.PROLOGUE + noise.frame(initiator.hello()))
+        (hello,) = self._deframer.feed(await self.raw())
+        finish, self._seal, self._open = initiator.finish(hello, payload)
+        await self.socket.send(noise.frame(finish))
+        self._inbox: list[Node] = []
+
+    async def raw(self) -> bytes:
+        assert self.socket
+        data = await asyncio.wait_for(self.socket.recv(), WAIT_S)
+        assert isinstance(data, bytes)
+        return data
+
+    async def send(self, stanza: Node) -> None:
+        await self.send_plain(wire.encode(stanza))
+
+    async def send_plain(self, payload: bytes) -> None:
+        assert self.socket
+        await self.socket.send(noise.frame(self._seal.seal(payload)))
+
+    async def receive(self) -> Node:
+        while not self._inbox:
+            for body in self._deframer.feed(await self.raw()):
+                self._inbox.append(wire.decode(self._open.open(body)))
+        return self._inbox.pop(0)
+
+    async def until(self, tag: str, **attrs: str) -> Node:
+        """Read on to the stanza with that name (and attributes)."""
+        while True:
+            stanza = await self.receive()
+            if stanza.tag == tag and all(stanza.attr(name) == value for name, value in attrs.items()):
+                return stanza
+
+    async def ask(self, xmlns: str, kind: str, *content: Node, to: str = "@s.whatsapp.net") -> Node:
+        self._ids += 1
+        query_id = f"q{self._ids}"
+        await self.send(node("iq", {"id": query_id, "xmlns": xmlns, "type": kind, "to": to}, list(content)))
+        return await self.until("iq", id=query_id)
+
+    async def register(self) -> str:
+        """Ask to be linked; returns the text of the QR."""
+        signature = curve.sign(self.identity.private, DJB + self.signed.public)
+        keys: proto.Layout = {
+            1: (77).to_bytes(4, "big"),
+            2: DJB,
+            3: self.identity.public,
+            4: (1).to_bytes(3, "big"),
+            5: self.signed.public,
+            6: signature,
+            8: proto.encode({1: "Linux", 3: 1}),
+        }
+        await self.handshake(proto.encode({19: keys}))
+        offer = await self.until("iq", type="set")
+        ref = offer.need("pair-device").children("ref")[0].data.decode()
+        parts = [base64.b64encode(part).decode() for part in (self.noise.public, self.identity.public, self.adv)]
+        return f"https://wa.me/settings/linked_devices#{ref},{','.join(parts)},1"
+
+    async def complete(self) -> Node:
+        """Answer pair-success; returns the stream error that follows."""
+        stanza = await self.until("iq", type="set")
+        success = stanza.need("pair-success")
+        box = proto.decode(success.bytes_of("device-identity"))
+        assert curve.mac(self.adv, box.raw(1)) == box.raw(2)
+        signed = box.message(1)
+        account = signed.raw(2)
+        assert curve.verify(account, b"\x06\x00" + signed.raw(1) + self.identity.public, signed.raw(3))
+        own = curve.sign(self.identity.private, b"\x06\x01" + signed.raw(1) + self.identity.public + account)
+        identity = proto.encode({1: signed.raw(1), 3: signed.raw(3), 4: own})
+        self.phone, _, rest = success.need("device").attr("jid").partition(":")
+        self.device = int(rest.partition("@")[0])
+        sign = node("pair-device-sign", content=[node("device-identity", {"key-index": self.device}, identity)])
+        await self.send(node("iq", {"id": stanza.attr("id"), "type": "result", "to": "@s.whatsapp.net"}, [sign]))
+        return await self.until("stream:error")
+
+    async def login(self) -> Node:
+        """Log in; returns the answer, `success` or `failure`."""
+        await self.handshake(proto.encode({1: int(self.phone), 18: self.device}))
+        return await self.receive()
+
+    async def come_online(self) -> Self:
+        """Log in, upload keys, become active."""
+        assert (await self.login()).tag == "success"
+        count = (await self.ask("encrypt", "get", node("count"))).need("count").attr("value")
+        if count == "0":
+            await self.upload()
+        await self.ask("passive", "set", node("active"))
+        return self
+
+    async def upload(self) -> None:
+        keys = [_key("key", number, pair.public) for number, pair in self.prekeys.items()]
+        skey = _key("skey", 1, self.signed.public)
+        signature = curve.sign(self.identity.private, DJB + self.signed.public)
+        skey.content = [*skey.children(), node("signature", content=signature)]
+        await self.ask(
+            "encrypt",
+            "set",
+            node("registration", content=(77).to_bytes(4, "big")),
+            node("type", content=DJB),
+            node("identity", content=self.identity.public),
+            node("list", content=keys),
+            skey,
+        )
+
+    async def session(self, phone: str) -> Session:
+        """A session with a phone, begun with its published keys."""
+        if phone not in self.sessions:
+            user = node("user", {"jid": f"{lid_of(phone)}@lid"})
+            answer = await self.ask("encrypt", "get", node("key", content=[user]))
+            self.sessions[phone] = Session.initiate(self.identity, 77, _bundle(answer.need("list").need("user")))
+        return self.sessions[phone]
+
+    async def say(self, to: str, text: str, message_id: str | None = None) -> str:
+        """Send a text to a phone, without waiting for an answer; returns its id."""
+        message_id = message_id or "3EB0" + secrets.token_hex(9).upper()
+        kind, sealed = (await self.session(to)).encrypt(signal.pad(proto.encode({1: text}), 3))
+        enc = node("enc", {"v": "2", "type": kind}, sealed)
+        copies = [node("to", {"jid": f"{to}@s.whatsapp.net"}, [enc])]
+        attrs = {"id": message_id, "to": f"{to}@s.whatsapp.net", "type": "text"}
+        await self.send(node("message", attrs, [node("participants", content=copies)]))
+        return message_id
+
+    async def say_blindly(self, to: str) -> None:
+        """Send a message with keys that the server was not asked for."""
+        enc = node("enc", {"v": "2", "type": "msg"}, b"anything")
+        copies = [node("to", {"jid": f"{to}@s.whatsapp.net"}, [enc])]
+        attrs = {"id": "3EB0BLIND", "to": f"{to}@s.whatsapp.net", "type": "text"}
+        await self.send(node("message", attrs, [node("participants", content=copies)]))
+
+    def decrypt(self, stanza: Node) -> Fields:
+        """Decrypt a message of a phone."""
+        enc = stanza.need("enc")
+        sender = stanza.attr("from")
+        raw = enc.data
+        if enc.attr("type") == "pkmsg":
+            greeting = PreKeyMessage.read(raw)
+            known = self.sessions.get(sender)
+            if known is None or known.base_key != greeting.base_key:
+                prekey = self.prekeys[greeting.prekey_id] if greeting.prekey_id else None
+                self.sessions[sender] = Session.respond(self.identity, self.signed, prekey, greeting)
+            raw = greeting.message
+        return proto.decode(signal.unpad(self.sessions[sender].decrypt(raw)))
+
+    async def next_text(self) -> str:
+        """The text of the next message that is one; each message is confirmed."""
+        while True:
+            stanza = await self.until("message")
+            await self.send(node("receipt", {"id": stanza.attr("id"), "to": stanza.attr("from")}))
+            message = self.decrypt(stanza)
+            if 1 in message:
+                return message.text(1)
+
+    async def close(self) -> None:
+        if self.socket:
+            await self.socket.close()
+
+
+def _key(tag: str, number: int, value: bytes) -> Node:
+    return node(tag, content=[node("id", content=number.to_bytes(3, "big")), node("value", content=value)])
+
+
+def _bundle(user: Node) -> Bundle:
+    key, skey = user.need("key"), user.need("skey")
+    bundle = Bundle(
+        int.from_bytes(user.bytes_of("registration"), "big"),
+        user.bytes_of("identity"),
+        int.from_bytes(skey.bytes_of("id"), "big"),
+        skey.bytes_of("value"),
+        skey.bytes_of("signature"),
+        int.from_bytes(key.bytes_of("id"), "big"),
+        key.bytes_of("value"),
+    )
+    assert bundle.is_genuine
+    return bundle
+
+
+async def link(whatsapp: WhatsApp, port: int, phone: str) -> WireClient:
+    """Link a new device to a phone; it is not logged in yet."""
+    client = WireClient(port)
+    qr = await client.register()
+    scan = asyncio.create_task(whatsapp.scan(phone, qr))
+    ending = await client.complete()
+    await scan
+    assert ending.attr("code") == "515"
+    await client.close()
+    return client
+
+
+async def online(whatsapp: WhatsApp, port: int, phone: str) -> WireClient:
+    return await (await link(whatsapp, port, phone)).come_online()
+
+
+class World:
+    """A WhatsApp that a test runs."""
+
+    def __init__(self, state_dir: Path | None = None, **options: Any) -> None:
+        self.whatsapp = WhatsApp(state_dir=state_dir, **options)
+        self.port = 0
+
+    async def __aenter__(self) -> Self:
+        self.port = await self.whatsapp.start(None)
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        await self.whatsapp.stop()
+
+    async def online(self, phone: str) -> WireClient:
+        return await online(self.whatsapp, self.port, phone)
