@@ -1,0 +1,355 @@
+"""The real scripts on a real Redis against a plain Python model: whatever the order of steps, the invariants hold."""
+
+import asyncio
+import itertools
+from collections import Counter, defaultdict
+from collections.abc import Coroutine
+from dataclasses import dataclass, field
+from typing import Any, ClassVar, TypeVar
+
+import pytest
+from hypothesis import HealthCheck, Phase, settings
+from hypothesis import strategies as st
+from hypothesis.stateful import (
+    RuleBasedStateMachine,
+    initialize,
+    invariant,
+    precondition,
+    rule,
+    run_state_machine_as_test,
+)
+from redis.asyncio import Redis
+
+from tests.conftest import HELD_CLOCK, Clock
+from tests.store.mutants import mutants
+from tests.store.scene import LEASE_MS, PAUSE_MS, Scene
+from wa_orchestrator.store import keys, outbox, proxies, queueing, reading, sessions
+from wa_orchestrator.store.scripts import Scripts, read_sources
+
+PHONES = {"w1": "972500000001", "w2": "972500000001", "w3": "972500000002"}
+PROXIES = ("p1", "p2", "p3")
+SEATS = 2
+PER_MINUTE = 2
+PER_DAY = 4
+DAY_MS = 3_600_000
+"""A short day, so that a run of fifty steps meets its end."""
+
+HAD = {"sent", "delivered", "read"}
+"""What a message is that WhatsApp has."""
+
+T = TypeVar("T")
+
+
+@dataclass
+class Worker:
+    """A worker as the outside sees it: its epoch, what it holds, and until when it may believe so."""
+
+    session: str
+    epoch: int
+    holds: str = ""
+    until_ms: int = 0
+
+
+@dataclass
+class Arrival:
+    """What WhatsApp saw."""
+
+    at_ms: int
+    phone: str
+    to: str
+    message: str
+    whatsapp_id: str
+
+
+@dataclass
+class Model:
+    """What must be true, kept in plain Python beside Redis."""
+
+    accepted: list[str] = field(default_factory=list)
+    ended: dict[str, str] = field(default_factory=dict)
+    epoch: dict[str, int] = field(default_factory=dict)
+    arrivals: list[Arrival] = field(default_factory=list)
+    pause_ms: dict[str, int] = field(default_factory=dict)
+    priority: dict[str, int] = field(default_factory=dict)
+
+
+class Messages(RuleBasedStateMachine):
+    """Accept, route, release, claim, send, ack, nack, expire, new epoch, cancel, clock, fail over: in any order."""
+
+    url: ClassVar[str]
+    sources: ClassVar[dict[str, str]]
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.loop = asyncio.new_event_loop()
+        self.model = Model()
+        self.workers: list[Worker] = []
+
+    def do(self, work: Coroutine[Any, Any, T]) -> T:
+        """Run one call."""
+        return self.loop.run_until_complete(work)
+
+    @initialize()
+    def begin(self) -> None:
+        """Three sessions of two phones, on three proxies with two seats each."""
+        self.do(self._begin())
+
+    async def _begin(self) -> None:
+        self.redis = Redis.from_url(self.url, decode_responses=True)
+        await self.redis.flushall()
+        self.clock = Clock(self.redis)
+        await self.clock.set(self.clock.now_ms // DAY_MS * DAY_MS)
+        self.scene = Scene(Scripts(self.redis, clock=HELD_CLOCK, sources=self.sources), self.clock)
+        for proxy in PROXIES:
+            await self.scene.proxy(proxy)
+        for session, phone in PHONES.items():
+            await self.scene.connected(session, phone, "p1" if phone.endswith("1") else "p2")
+            self.model.epoch[session] = 1
+            self.workers.append(Worker(session, 1))
+
+    def teardown(self) -> None:
+        """Close what was opened."""
+        if hasattr(self, "redis"):
+            self.do(self.redis.aclose())
+        self.loop.close()
+
+    # -- steps ----------------------------------------------------------------------------------------------------
+
+    @rule(session=st.sampled_from(sorted(PHONES)), to=st.sampled_from(["97251", "97252"]), priority=st.integers(1, 3))
+    def accept_and_route(self, session: str, to: str, priority: int) -> None:
+        """A client's message reaches its queue."""
+        phone = PHONES[session]
+        message = self.do(self.scene.accept(to, session=session, phone=phone, priority=priority))
+        self.model.accepted.append(message)
+        self.model.priority[message] = priority
+        assert self.do(self.scene.route(message)) == queueing.Queued()
+        assert self.do(self.scene.route(message)) == queueing.Gone()
+
+    @rule(session=st.sampled_from(sorted(PHONES)), pause_ms=st.integers(PAUSE_MS, 3 * PAUSE_MS))
+    def release(self, session: str, pause_ms: int) -> None:
+        """A dispatcher tries to release the first message of a phone through one of its sessions."""
+        phone = PHONES[session]
+        waiting: Any = self.do(self.redis.zrange(keys.queue(phone), 0, 0))
+        if waiting:
+            self.do(self._release(waiting[0], session, pause_ms))
+
+    async def _release(self, message: str, session: str, pause_ms: int) -> None:
+        day = self.clock.now_ms // DAY_MS * DAY_MS
+        place = queueing.Place(message, PHONES[session], session)
+        self.scene.places[message] = place
+        bounds = (day, day + DAY_MS, day, day + DAY_MS)
+        permit = queueing.Permit(pause_ms, PER_MINUTE, PER_DAY, *bounds, LEASE_MS)
+        outcome = await queueing.release(self.scene.scripts, place, permit, to=self.scene.recipients[message])
+        if isinstance(outcome, queueing.Released):
+            self.model.pause_ms[message] = pause_ms
+
+    @rule(index=st.integers(0, 50))
+    def claim(self, index: int) -> None:
+        """A worker, perhaps one of long ago, asks for work."""
+        worker = self.workers[index % len(self.workers)]
+        if worker.holds:
+            return
+        outcome = self.do(self.scene.claim(worker.epoch, worker.session, PHONES[worker.session]))
+        if worker.epoch < self.model.epoch[worker.session]:
+            assert isinstance(outcome, outbox.Fenced), "I10: an older epoch claimed"
+        elif isinstance(outcome, tuple):
+            worker.holds, worker.until_ms = outcome[0].message, self.clock.now_ms + LEASE_MS
+
+    @rule(index=st.integers(0, 50))
+    def send(self, index: int) -> None:
+        """A worker of the current epoch, whose lease holds, lets its message arrive at WhatsApp."""
+        worker = self.workers[index % len(self.workers)]
+        if worker.holds and self.clock.now_ms < worker.until_ms and worker.epoch == self.model.epoch[worker.session]:
+            whatsapp_id = str(self.do(self.redis.hget(keys.message(worker.holds), "whatsapp_id")))
+            to, phone = self.scene.recipients[worker.holds], PHONES[worker.session]
+            self.model.arrivals.append(Arrival(self.clock.now_ms, phone, to, worker.holds, whatsapp_id))
+
+    @rule(
+        session=st.sampled_from(sorted(PHONES)), to=st.sampled_from(["97251", "97252"]), ms=st.integers(0, 2 * PAUSE_MS)
+    )
+    def hurry(self, session: str, to: str, ms: int) -> None:
+        """The usual way at once: one more message, some time, and the phone's next message as far as it may go."""
+        self.accept_and_route(session, to, 2)
+        self.do(self.clock.pass_ms(ms))
+        self.release(session, PAUSE_MS)
+        current = max(n for n, worker in enumerate(self.workers) if worker.session == session)
+        self.claim(current)
+        self.send(current)
+
+    @rule(index=st.integers(0, 50), status=st.sampled_from(["sent", "delivered", "read"]))
+    def ack(self, index: int, status: str) -> None:
+        """Somebody, of whatever epoch, says that WhatsApp has a message that did arrive."""
+        worker = self.workers[index % len(self.workers)]
+        if any(arrival.message == worker.holds for arrival in self.model.arrivals):
+            outcome = self.do(self.scene.ack(worker.holds, status))
+            assert isinstance(outcome, outbox.Became | outbox.Already)
+            self.model.ended[worker.holds] = "sent"
+            worker.holds = ""
+
+    @rule(index=st.integers(0, 50), backoff_ms=st.one_of(st.none(), st.integers(0, 30_000)))
+    def nack(self, index: int, backoff_ms: int | None) -> None:
+        """A worker says that it could not send."""
+        worker = self.workers[index % len(self.workers)]
+        if not worker.holds:
+            return
+        message, worker.holds = worker.holds, ""
+        attempts = int(self.do(self.redis.hget(keys.message(message), "attempts")) or 0)
+        outcome = self.do(self.scene.nack(message, worker.epoch, backoff_ms, attempts))
+        if worker.epoch < self.model.epoch[worker.session]:
+            assert isinstance(outcome, outbox.Fenced), "I10: an older epoch nacked"
+        elif outcome == outbox.Became("failed"):
+            self.model.ended[message] = "failed"
+
+    @rule()
+    def expire_leases(self) -> None:
+        """The server takes back what nobody has finished in time."""
+        for message in self.do(self.redis.zrange(keys.LEASES, 0, -1)):
+            outcome = self.do(self.scene.reclaim(message, most_crashes=1000))
+            assert isinstance(outcome, outbox.Became | outbox.Alive)
+
+    @rule(session=st.sampled_from(sorted(PHONES)), ghost=st.booleans())
+    def new_epoch(self, session: str, ghost: bool) -> None:
+        """A new worker is started; the old one is dead, or lives on as a ghost that still calls."""
+        phone = PHONES[session]
+        self.model.epoch[session] += 1
+        assert self.do(self.scene.register(session, phone)) == sessions.Registered(self.model.epoch[session])
+        if not ghost:
+            self.workers = [worker for worker in self.workers if worker.session != session]
+        self.workers.append(Worker(session, self.model.epoch[session]))
+
+    @precondition(lambda self: self.model.accepted)
+    @rule(data=st.data())
+    def cancel(self, data: st.DataObject) -> None:
+        """A client changes its mind."""
+        message = data.draw(st.sampled_from(self.model.accepted))
+        before = self.do(self.scene.status(message))
+        outcome = self.do(queueing.cancel(self.scene.scripts, self.scene.places[message]))
+        assert isinstance(outcome, queueing.Ended) == (before in ("queued", "scheduled"))
+        if isinstance(outcome, queueing.Ended):
+            self.model.ended[message] = "cancelled"
+
+    @rule(ms=st.sampled_from([1, 400, PAUSE_MS, 2 * PAUSE_MS, 20_000, LEASE_MS, DAY_MS // 3]))
+    def time_passes(self, ms: int) -> None:
+        """The clock goes on, sometimes by a jump."""
+        self.do(self.clock.pass_ms(ms))
+
+    @rule(session=st.sampled_from(sorted(PHONES)), bad=st.sampled_from(PROXIES))
+    def fail_over(self, session: str, bad: str) -> None:
+        """A proxy is declared bad (or good again), and a session leaves wherever it sits."""
+        self.do(self._fail_over(session, bad))
+
+    async def _fail_over(self, session: str, bad: str) -> None:
+        proxy = await reading.proxy(self.scene.scripts, bad)
+        assert proxy
+        status = "OK" if proxy.status == "BAD" else "BAD"
+        await proxies.mark(self.scene.scripts, bad, version=proxy.version, status=status, reason="CHECK", fields={})
+        current = str(await self.redis.hget(keys.session(session), "proxy") or "")
+        others = [name for name in PROXIES if name != current]
+        flight = sessions.Flight(session, current, PHONES[session], "PROXY_FAILED", others)
+        moved = await sessions.fail_over(self.scene.scripts, flight, per_proxy=SEATS)
+        if isinstance(moved, sessions.Moved):
+            assert await self.redis.get(keys.sticky(PHONES[session])) == moved.proxy
+            chosen = await reading.proxy(self.scene.scripts, moved.proxy)
+            assert chosen
+            assert chosen.status == "OK"
+
+    # -- what must hold -------------------------------------------------------------------------------------------
+
+    @invariant()
+    def no_proxy_has_more_sessions_than_seats(self) -> None:
+        """I8, and nobody sits twice."""
+        if not hasattr(self, "scene"):
+            return
+        pool = self.do(reading.proxies(self.scene.scripts))
+        seated = [session for proxy in pool for session in proxy.sessions]
+        assert all(len(proxy.sessions) <= SEATS for proxy in pool)
+        assert len(seated) == len(set(seated))
+
+    @invariant()
+    def every_accepted_message_has_one_status_and_stands_in_one_place(self) -> None:
+        """I12: the counts agree with the records, and what waits waits exactly once."""
+        if hasattr(self, "scene"):
+            self.do(self._counts_agree())
+
+    async def _counts_agree(self) -> None:
+        phones = sorted(set(PHONES.values()))
+        pipe = self.redis.pipeline(transaction=False)
+        pipe.hgetall(keys.COUNTS)
+        pipe.zcard(keys.LEASES)
+        for phone in phones:
+            pipe.zcard(keys.queue(phone))
+        for session in PHONES:
+            pipe.llen(keys.outbox(session))
+        for message in self.model.accepted:
+            pipe.hget(keys.message(message), "status")
+        counts, leased, *rest = await pipe.execute()
+        waiting, released = sum(rest[: len(phones)]), sum(rest[len(phones) : len(phones) + len(PHONES)])
+        statuses = rest[len(phones) + len(PHONES) :]
+        assert int(counts.pop("accepted", 0)) == len(self.model.accepted) == sum(map(int, counts.values()))
+        assert {name: int(n) for name, n in counts.items() if int(n)} == Counter(statuses)
+        assert waiting == statuses.count("queued")
+        assert released == statuses.count("scheduled")
+        assert leased == statuses.count("scheduled") + statuses.count("sending")
+        for message, status in zip(self.model.accepted, statuses, strict=True):
+            ended = self.model.ended.get(message, status)
+            # What was sent is never anything less again; what had ended otherwise may only turn out to have been sent.
+            assert status in HAD or (ended not in HAD and status == ended)
+
+    @invariant()
+    def one_message_has_one_whatsapp_id(self) -> None:
+        """I2."""
+        names = defaultdict(set)
+        for arrival in self.model.arrivals:
+            names[arrival.message].add(arrival.whatsapp_id)
+        assert all(len(found) == 1 for found in names.values())
+
+    @invariant()
+    def recipients_read_in_the_order_of_acceptance(self) -> None:
+        """I5, within a priority."""
+        order = {message: n for n, message in enumerate(self.model.accepted)}
+        first: dict[tuple[str, str, int], list[int]] = defaultdict(list)
+        seen: set[str] = set()
+        for arrival in self.model.arrivals:
+            if arrival.message not in seen:
+                seen.add(arrival.message)
+                lane = (arrival.phone, arrival.to, self.model.priority[arrival.message])
+                first[lane].append(order[arrival.message])
+        assert all(lane == sorted(lane) for lane in first.values())
+
+    @invariant()
+    def the_pace_is_kept_as_whatsapp_sees_it(self) -> None:
+        """I6: pauses between different messages, and the limits of every minute and every day."""
+        by_phone: dict[str, list[Arrival]] = defaultdict(list)
+        for arrival in self.model.arrivals:
+            lane = by_phone[arrival.phone]
+            if lane and lane[-1].message == arrival.message:
+                lane.pop()  # one worker saying it again under one lease: WhatsApp shows it once
+            lane.append(arrival)
+        for lane in by_phone.values():
+            for before, after in itertools.pairwise(lane):
+                assert after.at_ms - before.at_ms >= PAUSE_MS
+            times = [arrival.at_ms for arrival in lane]
+            assert all(times[n + PER_MINUTE] - times[n] >= 60_000 for n in range(len(times) - PER_MINUTE))
+            days = [at // DAY_MS for at in times]
+            assert all(days.count(day) <= PER_DAY for day in days)
+
+
+RUN = settings(max_examples=200, stateful_step_count=50, deadline=None, suppress_health_check=list(HealthCheck))
+#: Each of these guards keeps an invariant that the model knows; without it the model must turn red by itself.
+KNOWN_TO_THE_MODEL = ("one_in_flight", "claim_epoch", "not_claimed", "seat", "pause")
+
+
+@pytest.mark.slow
+def test_no_order_of_steps_breaks_an_invariant(redis_url: str) -> None:
+    Messages.url, Messages.sources = redis_url, read_sources()
+    run_state_machine_as_test(Messages, settings=RUN)
+
+
+@pytest.mark.parametrize("guard", KNOWN_TO_THE_MODEL)
+def test_the_model_turns_red_without_the_guard(guard: str, redis_url: str) -> None:
+    Messages.url = redis_url
+    Messages.sources = next(mutant for mutant in mutants() if mutant.guard == guard).sources()
+    with pytest.raises((AssertionError, ExceptionGroup)):
+        run_state_machine_as_test(
+            Messages, settings=settings(RUN, phases=[Phase.generate], database=None, derandomize=True)
+        )
