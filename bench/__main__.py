@@ -1,0 +1,27 @@
+"""All benchmarks, one after another: `make bench`. Each also runs alone as `python -m bench.<name>` and says what it wrote."""
+
+import subprocess
+import sys
+from pathlib import Path
+
+HERE = Path(__file__).parent
+
+
+def names() -> list[str]:
+    """Every module and package beside this one that can be run."""
+    modules = [path.stem for path in HERE.glob("*.py") if not path.stem.startswith("_")]
+    packages = [path.parent.name for path in HERE.glob("*/__main__.py")]
+    return sorted(modules + packages)
+
+
+def main() -> int:
+    """Run each in a process of its own, so that none measures what another left behind."""
+    failed = [
+        name for name in names() if subprocess.run([sys.executable, "-m", f"bench.{name}"], check=False).returncode
+    ]
+    print("failed:", ", ".join(failed) or "none")
+    return len(failed)
+
+
+if __name__ == "__main__":
+    sys.exit(main())
