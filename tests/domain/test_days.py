@@ -39,7 +39,7 @@ STANDARD = PRESETS[Preset.STANDARD]
 #: Slow enough that the messages of a day lie on both sides of a jump at night.
 NIGHT = Pace(40, 5, 240_000, 120_000, opens=time(22), closes=time(6))
 ALWAYS = Pace(200, 5, 600_000, 120_000, opens=time(0), closes=time(0))
-PACES = {**STANDARD, "night": NIGHT, "always": ALWAYS}
+PACES: dict[str, Pace] = {"night": NIGHT, "always": ALWAYS} | {str(trust): pace for trust, pace in STANDARD.items()}
 
 
 @dataclass

@@ -74,6 +74,7 @@ FULL = Situation(ZONE, sent=[at("2026-06-01T09:00") + n * MINUTE_MS for n in ran
         (replace(FREE, online=False), NOON, WaitFor(Because.SESSION_OFFLINE)),
         (replace(FREE, online=False, holds=(Hold(),)), NOON, WaitFor(Because.HELD)),
         (replace(FREE, lock=ReachoutLock()), NOON, SendNow()),
+        (replace(FREE, lock=ReachoutLock(NOON + 5)), NOON, SendNow()),
         (replace(FREE, lock=ReachoutLock(), contact_is_new=True), NOON, WaitFor(Because.REACHOUT_LOCKED)),
         (replace(FREE, contact_is_new=True), NOON, SendNow()),
         (

@@ -102,6 +102,12 @@ def test_a_password_is_neither_shown_nor_printed(password: str) -> None:
     assert password not in repr(address)
 
 
+def test_signs_that_would_break_an_address_are_encoded_in_it() -> None:
+    address = ProxyUrl("host.test", 1080, "u@:", "p@/:#?%")
+    assert address.url == "socks5h://u%40%3A:p%40%2F%3A%23%3F%25@host.test:1080"
+    assert proxy.parse(address.url) == address
+
+
 def test_what_cannot_be_read_is_masked_wholly() -> None:
     assert proxy.masked("socks5://user:canary@host") == "***"
 

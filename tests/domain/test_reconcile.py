@@ -48,6 +48,11 @@ def test_of_two_equal_workers_the_one_that_is_looked_after_stays() -> None:
     assert plan([Wanted("a", 1)], twins, NOW, adopted=frozenset({"h2"})) == [Stop("h1", "a")]
 
 
+def test_a_worker_of_the_right_epoch_stays_although_an_older_one_is_looked_after() -> None:
+    both = [Seen("a", 1, "old", NOW), Seen("a", 2, "new", NOW)]
+    assert plan([Wanted("a", 2)], both, NOW, adopted=frozenset({"old"})) == [Stop("old", "a"), Adopt("a", "new")]
+
+
 def carry_out(instructions: list[Instruction], seen: list[Seen]) -> tuple[list[Seen], frozenset[str]]:
     """Do what a runner would do, and refuse to ever run two workers of a session started by us."""
     running = {worker.handle: worker for worker in seen}
