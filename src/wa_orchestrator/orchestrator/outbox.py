@@ -1,0 +1,101 @@
+"""The workers' side of messages: claim what was released, and say what became of it. A worker decides nothing."""
+
+import base64
+import json
+from collections.abc import Callable, Coroutine
+from typing import Annotated, Any
+
+from fastapi import APIRouter, Path, Request, Response
+from fastapi.responses import FileResponse, JSONResponse
+from fastapi.routing import APIRoute
+
+from wa_orchestrator.errors import Refused
+from wa_orchestrator.orchestrator import asking
+from wa_orchestrator.orchestrator.bells import Bells
+from wa_orchestrator.orchestrator.desk import AckBody, ClaimBody, Desk, NackBody
+from wa_orchestrator.web import uploads, workers
+from wa_orchestrator.web.context import Context
+
+FENCED = "FENCED"
+BASE = "/api/worker/sessions/{session_id}"
+SessionId = Annotated[str, Path(pattern=r"^[A-Za-z0-9_-]{1,64}$")]
+
+
+class WorkerRoute(APIRoute):
+    """A route of workers: the word FENCED stands at the top of its answer too, where every worker looks for it."""
+
+    def get_route_handler(self) -> Callable[[Request], Coroutine[Any, Any, Response]]:
+        """Wrap the handler."""
+        handler = super().get_route_handler()
+
+        async def with_code(request: Request) -> Response:
+            try:
+                return await handler(request)
+            except Refused as refusal:
+                if refusal.code != FENCED:
+                    raise
+                error = {"code": FENCED, "message": refusal.text, **refusal.details}
+                return JSONResponse({"code": FENCED, "error": error}, status_code=409)
+
+        return with_code
+
+
+def router(context: Context, bells: Bells | None = None) -> APIRouter:
+    """Offer the outbox endpoints to workers."""
+    routes = APIRouter(prefix=BASE, tags=["workers"], include_in_schema=False, route_class=WorkerRoute)
+    desk = Desk(context, bells or Bells(context.redis))
+
+    @routes.post("/outbox/claim")
+    async def claim(request: Request, session_id: SessionId, body: ClaimBody | None = None) -> Response:
+        session = await workers.authenticate_worker(context, request, session_id)
+        return await desk.claim(request, session, body or ClaimBody())
+
+    @routes.post("/outbox/{message_id}/ack")
+    async def ack(request: Request, session_id: SessionId, message_id: str, body: AckBody) -> Response:
+        try:
+            await workers.authenticate_worker(context, request, session_id)
+        except Refused as refusal:
+            if refusal.code != FENCED:  # that WhatsApp has it is true whoever says it, an older worker too
+                raise
+        return await desk.ack(session_id, message_id, body)
+
+    @routes.post("/outbox/{message_id}/nack")
+    async def nack(request: Request, session_id: SessionId, message_id: str, body: NackBody) -> Response:
+        session = await workers.authenticate_worker(context, request, session_id)
+        return await desk.nack(session, message_id, body)
+
+    @routes.post("/outbox/{message_id}/renew")
+    async def renew(request: Request, session_id: SessionId, message_id: str) -> Response:
+        session = await workers.authenticate_worker(context, request, session_id)
+        return await desk.renew(session, message_id)
+
+    @routes.post("/outbox/commands/{command_id}/result")
+    async def result(request: Request, session_id: SessionId, command_id: str) -> Response:
+        await workers.authenticate_worker(context, request, session_id)
+        await asking.answer_with(context, command_id, await _answer_in(request))
+        return JSONResponse({"ok": True})
+
+    @routes.get("/media/{upload_id}")
+    async def media(request: Request, session_id: SessionId, upload_id: str) -> Response:
+        await workers.authenticate_worker(context, request, session_id)
+        upload = uploads.open(context.settings, upload_id)
+        if upload is None:
+            raise Refused("NO_SUCH_UPLOAD", "There is no such file, or its time is over.", 404)
+        return FileResponse(upload.path, media_type=upload.mimetype, filename=upload.filename or None)
+
+    return routes
+
+
+async def _answer_in(request: Request) -> dict[str, Any]:
+    """Read a worker's answer to a command: a JSON object, or the bytes of a file."""
+    raw = await request.body()
+    mimetype = request.headers.get("content-type", "application/octet-stream")
+    if mimetype.partition(";")[0].strip() != "application/json":
+        return {"base64": base64.b64encode(raw).decode(), "mimetype": mimetype}
+    try:
+        answer = json.loads(raw)
+    except ValueError:
+        answer = None
+    if not isinstance(answer, dict):
+        raise Refused("BAD_JSON", "The body is not a JSON object.")
+    return answer
