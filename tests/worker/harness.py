@@ -103,17 +103,25 @@ class Rig:
     server: StandIn
     directory: Path
     runs: list[Process] = field(default_factory=list)
+    #: workers that outlive a test
+    kept: list[Process] = field(default_factory=list)
 
     def session(self, **settings: str) -> Session:
         number = secrets.token_hex(4)
         return Session(self, f"worker_{number}", self.directory / number, new_phone(), settings)
 
-    async def close(self) -> None:
+    async def calm(self) -> None:
+        """Kill what a test started and end all faults."""
         for run in self.runs:
-            if run.process.returncode is None:
+            if run.process.returncode is None and run not in self.kept:
                 await run.kill()
+        self.runs = []
         await self.world.whatsapp.clear_faults()
         await self.world.pool.clear_faults()
+
+    async def close(self) -> None:
+        self.runs, self.kept = self.kept, []
+        await self.calm()
 
 
 @dataclass

@@ -61,6 +61,7 @@ class StandIn:
     def __init__(self) -> None:
         self.stations: dict[str, Station] = {}
         self.files: dict[str, bytes] = {}
+        self._closing = False
         self._changed = asyncio.Condition()
         outbox = "/api/worker/sessions/{session}/outbox"
         self._service = Service(
@@ -82,6 +83,8 @@ class StandIn:
     async def __aexit__(
         self, _kind: type[BaseException] | None, _error: BaseException | None, _trace: TracebackType | None
     ) -> None:
+        self._closing = True
+        await self._notify()  # ends every long poll
         await self._service.stop()
 
     @property
@@ -224,7 +227,7 @@ class StandIn:
         epoch = int(request.headers["x-epoch"])
 
         def next_thing() -> Json | None:
-            if epoch < station.epoch:
+            if epoch < station.epoch or self._closing:
                 return FENCED
             if station.commands:
                 return {"command": station.commands.popleft()}

@@ -1,5 +1,5 @@
 // Signs of life: a ping to the server, presence and a rare note to self for WhatsApp.
-import { jidNormalizedUser, type WASocket } from 'baileys'
+import { generateMessageIDV2, jidNormalizedUser, type WASocket } from 'baileys'
 import type { Auth } from './auth.ts'
 import type { Device } from './device.ts'
 import type { Events } from './events.ts'
@@ -17,15 +17,18 @@ export class KeepAlive {
   readonly #events: Events
   readonly #log: Log
   readonly #isBusy: () => boolean
+  readonly #beforeNote: (whatsappId: string) => void
   readonly #timers: NodeJS.Timeout[] = []
   #pingDueAt = 0
 
-  constructor(settings: KeepAliveSettings, device: Device, events: Events, log: Log, isBusy: () => boolean) {
+  /** `beforeNote` hears the id of each note to self, whose receipts are nobody's business. */
+  constructor(settings: KeepAliveSettings, device: Device, events: Events, log: Log, isBusy: () => boolean, beforeNote: (whatsappId: string) => void) {
     this.#settings = settings
     this.#device = device
     this.#events = events
     this.#log = log
     this.#isBusy = isBusy
+    this.#beforeNote = beforeNote
   }
 
   start(): void {
@@ -68,8 +71,10 @@ export class KeepAlive {
     const sock = this.#device.openSocket
     const me = sock?.user?.id
     if (!sock || !me || this.#isBusy()) return
+    const messageId = generateMessageIDV2(me)
+    this.#beforeNote(messageId)
     sock
-      .sendMessage(jidNormalizedUser(me), { text: NOTE }, { ephemeralExpiration: NOTE_LIFE_S })
+      .sendMessage(jidNormalizedUser(me), { text: NOTE }, { messageId, ephemeralExpiration: NOTE_LIFE_S })
       .catch(error => this.#log.warn('self_message.not_sent', { error: describeError(error) }))
   }
 }

@@ -94,6 +94,11 @@ export class Receiver {
     })
   }
 
+  /** Says nothing about the receipts of this message. */
+  ignore(whatsappId: string): void {
+    this.#highest.set(whatsappId, Number.POSITIVE_INFINITY)
+  }
+
   async #came(message: WAMessage, sock: WASocket): Promise<void> {
     const { key } = message
     const chat = key.remoteJid ?? ''

@@ -30,6 +30,7 @@ export type Settings = {
   reconnectMaxMs: number
   linkTimeoutMs: number
   typingMaxMs: number
+  whatsappKeepAliveMs: number
 }
 
 export type Refusal = { exit: ExitName; variable: string; problem: string; example: string }
@@ -185,6 +186,7 @@ const readers: Readers<Settings> = {
   reconnectMaxMs: env => integer(env, 'RECONNECT_MAX_MS', 60_000, 10),
   linkTimeoutMs: env => integer(env, 'LINK_TIMEOUT_MS', 15 * 60_000, 100),
   typingMaxMs: env => integer(env, 'TYPING_MAX_MS', 8_000, 0),
+  whatsappKeepAliveMs: env => integer(env, 'WHATSAPP_KEEP_ALIVE_MS', 30_000, 100),
 }
 
 function readAll<T>(table: Readers<T>, env: Environment): { settings: T } | { refusals: Refusal[] } {

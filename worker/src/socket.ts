@@ -54,7 +54,7 @@ export function makeFetchOptions(proxy: Proxy | undefined): SocketConfig['option
 }
 
 export type Wiring = {
-  settings: Pick<Settings, 'proxy' | 'platform' | 'keepAlive'>
+  settings: Pick<Settings, 'proxy' | 'platform' | 'keepAlive' | 'whatsappKeepAliveMs'>
   auth: Auth
   agent: Agent | undefined
   fetchOptions: SocketConfig['options']
@@ -74,6 +74,7 @@ function configure({ settings, auth, agent, fetchOptions, caches, messages, log 
     browser: BROWSERS[settings.platform],
     logger: baileysLogger(log),
     connectTimeoutMs: OPEN_TIMEOUT_MS,
+    keepAliveIntervalMs: settings.whatsappKeepAliveMs,
     markOnlineOnConnect: settings.keepAlive,
     syncFullHistory: false,
     shouldSyncHistoryMessage: ({ syncType }) => HISTORY_WANTED.has(syncType ?? -1),

@@ -88,7 +88,7 @@ function assemble(settings: Settings, auth: Auth, log: Log, orphanhood: Orphanho
     onReachoutLock: () => limits.refused(),
     checkEpoch: () => database.checkEpoch(),
   })
-  const keepAlive = new KeepAlive(settings, device, events, log, () => sender.busy)
+  const keepAlive = new KeepAlive(settings, device, events, log, () => sender.busy, whatsappId => receiver.ignore(whatsappId))
   return { auth, events, device, sender, keepAlive, limits, log }
 }
 
@@ -99,10 +99,11 @@ async function finish({ auth, events, device, sender, keepAlive, limits, log }: 
   setTimeout(() => process.exit(EXIT[exit]), STOP_LIMIT_MS)
   keepAlive.stop()
   limits.stop()
-  await sender.stop(exit === 'FENCED' ? 0 : exit === 'OK' ? FINISH_SENDING_MS : LAST_REPORT_MS)
+  const isHeard = exit !== 'FENCED' && exit !== 'ORPHANED'
+  await sender.stop(!isHeard ? 0 : exit === 'OK' ? FINISH_SENDING_MS : LAST_REPORT_MS)
   device.stop()
   if (exit !== 'FENCED') auth.flush()
-  await events.close(exit === 'FENCED' ? 0 : exit === 'OK' ? LAST_REPORT_MS : REPORT_MS)
+  await events.close(!isHeard ? 0 : exit === 'OK' ? LAST_REPORT_MS : REPORT_MS)
   auth.database.close()
   log.info('worker.stopped', { exit, code: EXIT[exit] })
   process.exit(EXIT[exit])

@@ -1,0 +1,82 @@
+"""Every way a connection ends: what is reported, whether the worker comes back, and how it exits."""
+
+import pytest
+
+from tests.worker.harness import Rig
+
+pytestmark = pytest.mark.asyncio(loop_scope="session")
+
+
+@pytest.mark.parametrize(
+    ("fault", "reason", "code"),
+    [("drop", "CONNECTION_CLOSED", 428), ("unavailable", "SERVICE_UNAVAILABLE", 503)],
+)
+async def test_a_lost_connection_is_reported_and_comes_back(rig: Rig, fault: str, reason: str, code: int) -> None:
+    session = rig.session()
+    await session.link()
+    seen = len(session.station.events)
+    await rig.world.whatsapp.fault(fault, phone=session.phone)
+    await session.event("DISCONNECTED", after=seen, reason=reason, code=code, willReconnect=True)
+    await session.event("CONNECTED", after=seen)
+
+
+async def test_a_silent_server_is_noticed_and_left(rig: Rig) -> None:
+    session = rig.session(WHATSAPP_KEEP_ALIVE_MS="200")
+    await session.link()
+    seen = len(session.station.events)
+    await rig.world.whatsapp.fault("silence", phone=session.phone)
+    await session.event("DISCONNECTED", after=seen, reason="CONNECTION_LOST", code=408, willReconnect=True)
+    await rig.world.whatsapp.clear_faults()
+    await session.event("CONNECTED", after=seen)
+
+
+@pytest.mark.parametrize(
+    ("fault", "reason", "code", "exit_code"),
+    [
+        ("replace", "REPLACED_ELSEWHERE", 440, 31),
+        ("logout", "LOGGED_OUT", 401, 30),
+        ("ban", "BANNED", 403, 32),
+    ],
+)
+async def test_a_final_end_is_reported_and_never_followed_by_a_login(
+    rig: Rig, fault: str, reason: str, code: int, exit_code: int
+) -> None:
+    session = rig.session()
+    await session.link()
+    await rig.world.whatsapp.fault(fault, phone=session.phone)
+    await session.event("DISCONNECTED", reason=reason, code=code, willReconnect=False)
+    assert await session.worker.ended() == exit_code
+    assert all(entry["phone"] != session.phone for entry in rig.world.whatsapp.connections())
+
+
+async def test_a_temporary_ban_says_when_it_ends(rig: Rig) -> None:
+    session = rig.session()
+    await session.link()
+    await rig.world.whatsapp.fault("temporary_ban", phone=session.phone, seconds=600)
+    ended = await session.event("DISCONNECTED", reason="TEMPORARY_BAN", code=402, willReconnect=False)
+    assert 500_000 < ended["data"]["expiresAt"] - ended["timestamp"] <= 601_000
+    assert await session.worker.ended() == 33
+
+
+async def test_a_login_refused_with_406_is_a_ban(rig: Rig) -> None:
+    session = rig.session()
+    await session.link()
+    await session.worker.terminate()
+    await rig.world.whatsapp.fault("refuse_login", phone=session.phone, code=406)
+    await session.start()
+    await session.event("DISCONNECTED", reason="BANNED", code=406, willReconnect=False)
+    assert await session.worker.ended() == 32
+
+
+async def test_a_worker_that_nobody_answers_ends_as_an_orphan(rig: Rig) -> None:
+    session = rig.session(ORPHAN_TIMEOUT_MS="1500")
+    await session.link()
+    session.station.event_status = session.station.outbox_status = 503
+    assert await session.worker.ended() == 40
+
+
+async def test_an_older_epoch_is_fenced_by_the_server(rig: Rig) -> None:
+    session = rig.session(PING_INTERVAL_MS="200")
+    await session.link()
+    session.station.epoch += 1
+    assert await session.worker.ended() == 22

@@ -1,0 +1,154 @@
+"""What becomes of a message that cannot simply be sent."""
+
+import asyncio
+
+import pytest
+
+from tests.worker.harness import Rig, Session, new_phone
+
+pytestmark = pytest.mark.asyncio(loop_scope="session")
+
+
+async def test_a_number_without_whatsapp_is_refused_before_anything_is_sent(rig: Rig, linked: Session) -> None:
+    stranger = new_phone()
+    rig.world.whatsapp.unregister(stranger)
+    nack = await rig.server.nacked(await linked.say(stranger, "hello?"))
+    assert (nack["code"], nack["retryable"]) == ("NOT_ON_WHATSAPP", False)
+    assert linked.arrivals(to=stranger) == []
+
+
+@pytest.mark.parametrize(
+    ("code", "word", "retryable"), [(463, "REACHOUT_LOCKED", False), (479, "WA_479", True), (400, "WA_400", False)]
+)
+async def test_a_refusal_by_whatsapp_has_a_stable_code(
+    rig: Rig, linked: Session, code: int, word: str, retryable: bool
+) -> None:
+    await rig.world.whatsapp.fault("ack_error", phone=linked.phone, code=code)
+    message = await linked.say(new_phone(), "to somebody new")
+    nack = await rig.server.nacked(message)
+    assert (nack["code"], nack["retryable"]) == (word, retryable)
+    await linked.event("MESSAGE_FAILED", messageId=message["messageId"], code=word)
+
+
+async def test_a_reachout_lock_is_reported_when_it_begins_and_when_it_ends(rig: Rig, linked: Session) -> None:
+    seen = len(linked.station.events)
+    await rig.world.whatsapp.fault("reachout_lock", phone=linked.phone, seconds=3600)
+    locked = await _limits(linked, seen, active=True)
+    assert locked["type"] == "WEB_COMPANION_ONLY"
+    assert locked["endsAt"] > 0
+    seen = len(linked.station.events)
+    await rig.world.whatsapp.clear_faults()
+    await _limits(linked, seen, active=False)
+
+
+async def _limits(session: Session, seen: int, *, active: bool) -> dict[str, object]:
+    def find() -> dict[str, object] | None:
+        for event in session.station.events[seen:]:
+            if event["type"] == "ACCOUNT_LIMITS" and event["data"]["reachoutLock"]["active"] is active:
+                lock: dict[str, object] = event["data"]["reachoutLock"]
+                return lock
+        return None
+
+    found: dict[str, object] = await session.rig.server.until(find)
+    return found
+
+
+async def test_a_slow_acknowledgement_is_waited_for_and_the_lease_renewed(rig: Rig, linked: Session) -> None:
+    await rig.world.whatsapp.fault("ack_delay", phone=linked.phone, seconds=0.8)
+    await rig.world.whatsapp.fault("no_receipts", phone=linked.phone)
+    message = await linked.say(new_phone(), "slow", leaseMs=300)
+    await rig.server.acked(message)
+    assert linked.station.renewals.count(message["messageId"]) >= 2
+
+
+async def test_an_unanswered_message_is_given_back_as_unknown_and_a_late_proof_still_counts(rig: Rig) -> None:
+    session = rig.session(ACK_TIMEOUT_MS="300")
+    await session.link()
+    await rig.world.whatsapp.fault("no_receipts", phone=session.phone)
+    await rig.world.whatsapp.fault("ack_delay", phone=session.phone, seconds=1.0)
+    message = await session.say(new_phone(), "unknown")
+    nack = await rig.server.nacked(message)
+    assert (nack["code"], nack["retryable"]) == ("ACK_TIMEOUT", True)
+    assert session.station.acks == []
+    assert (await rig.server.acked(message))["whatsappId"] == message["whatsappId"]
+
+
+async def test_a_connection_lost_while_waiting_gives_the_message_back_and_the_same_id_goes_again(rig: Rig) -> None:
+    session, friend = rig.session(), new_phone()
+    await session.link()
+    await rig.world.whatsapp.fault("ack_delay", phone=session.phone, seconds=60)
+    await rig.world.whatsapp.fault("no_receipts", phone=session.phone)
+    message = await session.say(friend, "again")
+    await _until_arrived(session, friend)
+    await rig.world.whatsapp.clear_faults()
+    await rig.world.whatsapp.fault("drop", phone=session.phone)
+    nack = await rig.server.nacked(message)
+    assert (nack["code"], nack["retryable"]) == ("SOCKET_CLOSED", True)
+    session.station.waiting.append(message)
+    await rig.server.acked(message)
+    [shown] = [entry for entry in rig.world.whatsapp.inbox(friend) if entry["id"] == message["whatsappId"]]
+    assert shown["shown"] == 1
+
+
+async def _until_arrived(session: Session, friend: str) -> None:
+    async with asyncio.timeout(10):
+        while not session.arrivals(to=friend):
+            await asyncio.sleep(0.02)
+
+
+async def test_media_that_is_gone_fails_for_good_and_media_elsewhere_is_never_fetched(
+    rig: Rig, linked: Session
+) -> None:
+    gone = {"url": f"{rig.server.url}/media/nothing", "mimetype": "image/png"}
+    nack = await rig.server.nacked(await rig.server.send(linked.id, new_phone(), kind="image", media=gone))
+    assert (nack["code"], nack["retryable"]) == ("MEDIA_UNAVAILABLE", False)
+    elsewhere = {"url": "http://example.com/a.png", "mimetype": "image/png"}
+    nack = await rig.server.nacked(await rig.server.send(linked.id, new_phone(), kind="image", media=elsewhere))
+    assert nack["code"] == "MEDIA_UNAVAILABLE"
+
+
+async def test_a_message_known_to_have_arrived_is_acknowledged_without_sending_it_again(
+    rig: Rig, linked: Session
+) -> None:
+    friend = new_phone()
+    message = await linked.say(friend, "once")
+    await rig.server.acked(message)
+    linked.station.acks.clear()
+    linked.station.waiting.append(message)
+    await rig.server.acked(await linked.say(friend, "next"))
+    assert message["messageId"] in [entry["messageId"] for entry in linked.station.acks]
+    assert len(linked.arrivals(to=friend, id=message["whatsappId"])) == 1
+
+
+async def test_a_longer_text_is_typed_for_longer(rig: Rig) -> None:
+    session, friend = rig.session(TYPING_MAX_MS="900"), new_phone()
+    await session.link()
+    message = await session.say(friend, "x" * 200)
+    await rig.server.acked(message)
+    typed = next(entry for entry in rig.world.whatsapp.chatstates() if entry["to"] == friend)
+    assert typed["state"] == "composing"
+    assert session.arrivals(to=friend)[0]["at"] - typed["at"] >= 0.85
+
+
+async def test_asked_to_stop_while_waiting_for_the_ack_it_finishes_first(rig: Rig) -> None:
+    session, friend = rig.session(), new_phone()
+    await session.link()
+    await rig.world.whatsapp.fault("ack_delay", phone=session.phone, seconds=0.6)
+    await rig.world.whatsapp.fault("no_receipts", phone=session.phone)
+    message = await session.say(friend, "last words")
+    await _until_arrived(session, friend)
+    assert await session.worker.terminate() == 0
+    await rig.server.acked(message, timeout=1)
+
+
+async def test_asked_to_stop_before_it_has_sent_it_hands_the_message_back(rig: Rig) -> None:
+    session, friend = rig.session(TYPING_MAX_MS="60000"), new_phone()
+    await session.link()
+    message = await session.say(friend, "y" * 2000)
+    async with asyncio.timeout(10):
+        while not any(entry["to"] == friend for entry in rig.world.whatsapp.chatstates()):
+            await asyncio.sleep(0.02)
+    assert await session.worker.terminate() == 0
+    nack = await rig.server.nacked(message, timeout=1)
+    assert (nack["code"], nack["retryable"]) == ("WORKER_STOPPING", True)
+    assert session.arrivals(to=friend) == []
