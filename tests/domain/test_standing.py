@@ -77,6 +77,17 @@ def test_a_stop_outlives_reports_that_were_made_before_it_and_after_it() -> None
     assert (again.state, again.reason, again.at_ms) == (State.STOPPED, Reason.STOPPED_BY_OPERATOR, 6_000)
 
 
+def test_a_stop_outlives_a_worker_that_was_started_at_the_same_time() -> None:
+    stopped = decide(apply(NEW, Report(Event.CONNECTED, 1, 5_000)), Event.STOP_ASKED, 6_000)
+    assert apply(stopped, Report(Event.QR_SHOWN, 2, 7_000)).state is State.STOPPED
+
+
+def test_a_new_worker_that_does_not_connect_leaves_its_session_where_the_server_put_it() -> None:
+    moved = decide(apply(NEW, Report(Event.CONNECTED, 1, 5_000)), Event.PROXY_LOST, 6_000)
+    again = apply(moved, Report(Event.CONNECTION_LOST, 2, 7_000))
+    assert (again.state, again.reason, again.epoch) == (State.DISCONNECTED, Reason.PROXY_FAILOVER, 2)
+
+
 def test_a_report_that_the_server_has_already_answered_is_not_heard_again() -> None:
     moved = decide(apply(NEW, Report(Event.CONNECTED, 1, 5_000)), Event.PROXY_LOST, 6_000)
     assert apply(moved, Report(Event.CONNECTED, 1, 5_000)) == moved

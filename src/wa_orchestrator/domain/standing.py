@@ -64,9 +64,9 @@ def apply(standing: Standing, report: Report) -> Standing:
     if report.epoch < standing.epoch or (report.epoch == standing.epoch and _key(report) <= standing.floor):
         return standing
     if report.epoch > standing.epoch:
-        # The server raises the epoch before a worker starts, so this is a standing that was restored from older data.
-        # It must not depend on which reports of the older epoch had arrived.
-        standing = settled(Moved(State.PENDING, Reason.STARTING), report.epoch, 0)
+        # A new worker begins where the server put the session: an operator's stop outlives it, and nothing depends on
+        # which reports of the older epoch had arrived.
+        standing = settled(standing.base, report.epoch, standing.base_at_ms)
     latest = {heard.event: heard for heard in standing.heard}
     if report.event in latest and _key(latest[report.event]) >= _key(report):
         return standing
