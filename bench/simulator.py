@@ -12,10 +12,12 @@ import ssl
 import subprocess
 import sys
 import time
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import httpx
+import uvloop
 
 from wa_orchestrator.simulator.client import Companion
 
@@ -23,6 +25,7 @@ RESULTS = Path(__file__).parent / "results" / "simulator.json"
 TICKS = os.sysconf("SC_CLK_TCK")
 SESSIONS_PER_PROXY = 4
 LINKING_AT_ONCE = 8
+PERCENTILES = {"p50": 0.5, "p95": 0.95, "p99": 0.99}
 START = "import sys; from wa_orchestrator.simulator.command import simulate; simulate(None, 0, int(sys.argv[1]), True)"
 
 
@@ -51,7 +54,7 @@ class Server:
         self._process.wait(20)
 
 
-async def link_all(server: Server, clients: list[Companion], control: httpx.AsyncClient) -> None:
+async def link_all(clients: list[Companion], control: httpx.AsyncClient) -> None:
     gate = asyncio.Semaphore(LINKING_AT_ONCE)
 
     async def one(number: int, client: Companion) -> None:
@@ -65,7 +68,19 @@ async def link_all(server: Server, clients: list[Companion], control: httpx.Asyn
     await asyncio.gather(*(one(number, client) for number, client in enumerate(clients)))
 
 
-async def send_at_rate(clients: list[Companion], rate: float, seconds: float) -> list[float]:
+def to_friend(number: int, count: int) -> str:
+    """A client's one friend: devices, keys and a session are there after the first message."""
+    return f"97254{number % count:07d}"
+
+
+def to_stranger(number: int, _count: int) -> str:
+    """Somebody new every time: look-up, keys and a new session for each message."""
+    return f"97252{number:07d}"
+
+
+async def send_at_rate(
+    clients: list[Companion], rate: float, seconds: float, recipient: Callable[[int, int], str]
+) -> list[float]:
     """Send on a timetable that does not wait for answers; returns the time from due to acknowledged, per message."""
     waits: list[float] = []
     sending: set[asyncio.Task[None]] = set()
@@ -73,7 +88,7 @@ async def send_at_rate(clients: list[Companion], rate: float, seconds: float) ->
     start = loop.time()
 
     async def one(client: Companion, number: int, due: float) -> None:
-        error = await client.send(f"97254{number % 1000:07d}", f"message {number}")
+        error = await client.send(recipient(number, len(clients)), f"message {number}")
         assert error is None, error
         waits.append(loop.time() - due)
 
@@ -88,6 +103,39 @@ async def send_at_rate(clients: list[Companion], rate: float, seconds: float) ->
     return sorted(waits)
 
 
+class Run:
+    """One simulator with its linked clients, measured from outside."""
+
+    def __init__(self, server: Server, clients: list[Companion], control: httpx.AsyncClient) -> None:
+        self._server = server
+        self._clients = clients
+        self._control = control
+
+    async def link(self) -> dict[str, Any]:
+        began, cpu = time.perf_counter(), self._server.cpu_s()
+        await link_all(self._clients, self._control)
+        used, took = self._server.cpu_s() - cpu, time.perf_counter() - began
+        connections = (await self._control.get("/connections")).json()
+        assert len(connections) == len(self._clients)
+        return {"seconds": round(took, 2), "serverCpuSeconds": round(used, 2)}
+
+    async def send(self, rate: float, seconds: float, recipient: Callable[[int, int], str]) -> dict[str, Any]:
+        seen = len((await self._control.get("/arrivals")).json())
+        began, cpu = time.perf_counter(), self._server.cpu_s()
+        waits = await send_at_rate(self._clients, rate, seconds, recipient)
+        took, used = time.perf_counter() - began, self._server.cpu_s() - cpu
+        arrived = (await self._control.get("/arrivals", params={"after": seen})).json()
+        assert len({entry["id"] for entry in arrived}) == len(waits) == len(arrived)
+        assert all(entry["text"].startswith("message ") for entry in arrived), "every text was decrypted"
+        return {
+            "offeredPerSecond": rate,
+            "messages": len(waits),
+            "achievedPerSecond": round(len(waits) / took, 1),
+            "ackMs": {name: round(waits[int(len(waits) * part)] * 1000, 1) for name, part in PERCENTILES.items()},
+            "serverShareOfOneCore": round(used / took, 3),
+        }
+
+
 async def measure(count: int, rate: float, seconds: float) -> dict[str, Any]:
     server = Server(-(-count // SESSIONS_PER_PROXY))
     try:
@@ -95,42 +143,19 @@ async def measure(count: int, rate: float, seconds: float) -> dict[str, Any]:
         proxies = itertools.cycle(server.ready["proxies"])
         clients = [Companion(next(proxies), trust) for _ in range(count)]
         async with httpx.AsyncClient(base_url=server.ready["control"], timeout=60) as control:
-            began, cpu = time.perf_counter(), server.cpu_s()
-            await link_all(server, clients, control)
-            linked_s, linked_cpu = time.perf_counter() - began, server.cpu_s() - cpu
-            await send_at_rate(clients, rate, count / rate)  # every client has met somebody: devices and keys are known
-            seen = len((await control.get("/arrivals")).json())
-            began, cpu = time.perf_counter(), server.cpu_s()
-            waits = await send_at_rate(clients, rate, seconds)
-            took, used = time.perf_counter() - began, server.cpu_s() - cpu
-            arrived = (await control.get("/arrivals", params={"after": seen})).json()
+            run = Run(server, clients, control)
+            result: dict[str, Any] = {"clients": count, "linking": await run.link()}
+            await run.send(rate / 2, count / rate * 2, to_friend)  # every client gets to know its friend
+            result["toFriends"] = await run.send(rate, seconds, to_friend)
+            result["toStrangers"] = await run.send(rate, seconds, to_stranger)
+            result["serverRssMb"] = round(server.rss_mb(), 1)
             pictures = (await control.get("/proxies")).json()
-            connections = (await control.get("/connections")).json()
-            rss = server.rss_mb()
         for client in clients:
             await client.close()
     finally:
         server.stop()
-    assert len(connections) == count
-    assert len({entry["id"] for entry in arrived}) == len(waits) == len(arrived)
-    assert all(entry["text"].startswith("message ") for entry in arrived), "every text was decrypted"
     assert max(picture["highWater"] for picture in pictures) <= SESSIONS_PER_PROXY
-    return {
-        "clients": count,
-        "linking": {"seconds": round(linked_s, 2), "serverCpuSeconds": round(linked_cpu, 2)},
-        "sending": {
-            "offeredPerSecond": rate,
-            "messages": len(waits),
-            "seconds": round(took, 2),
-            "achievedPerSecond": round(len(waits) / took, 1),
-            "ackMs": {name: round(waits[int(len(waits) * part)] * 1000, 1) for name, part in PERCENTILES.items()},
-            "serverCpuShareOfOneCore": round(used / took, 3),
-        },
-        "serverRssMb": round(rss, 1),
-    }
-
-
-PERCENTILES = {"p50": 0.5, "p95": 0.95, "p99": 0.99}
+    return result
 
 
 def main() -> None:
@@ -143,7 +168,7 @@ def main() -> None:
         "command": " ".join(["python", "-m", "bench.simulator", *sys.argv[1:]]),
         "machine": f"{platform.system()} {platform.machine()}, {os.cpu_count()} cores",
         "python": platform.python_version(),
-        **asyncio.run(measure(asked.clients, asked.rate, asked.seconds)),
+        **uvloop.run(measure(asked.clients, asked.rate, asked.seconds)),
     }
     RESULTS.parent.mkdir(exist_ok=True)
     RESULTS.write_text(json.dumps(result, indent=2) + "\n")

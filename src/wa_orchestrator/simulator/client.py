@@ -58,23 +58,26 @@ class Companion:
         }
         payload = proto.encode({3: False, 5: USER_AGENT, 19: registration, 33: False})
         line = await Line.open(self._proxy_url, self._trust, keys.noise, payload)
-        scanning: asyncio.Future[Any] | None = None
         try:
             async with asyncio.timeout(PATIENCE_S):
-                while stanzas := await line.receive():
-                    for stanza in stanzas:
-                        if stanza.child("pair-device"):
-                            scanning = asyncio.ensure_future(scan(self._qr(stanza)))
-                        elif stanza.child("pair-success"):
-                            await line.send(self._countersign(stanza))
-                        elif stanza.tag == "stream:error":
-                            await asyncio.wait_for(scanning or asyncio.sleep(0), PATIENCE_S)
-                            return
-            raise ClosedError(None)
+                offered = await self._await(line, "pair-device")
+                await asyncio.gather(scan(self._qr(offered)), self._complete_link(line))
         finally:
-            if scanning:
-                scanning.cancel()
             await line.close()
+
+    async def _complete_link(self, line: Line) -> None:
+        vouched = await self._await(line, "pair-success")
+        await line.send(self._countersign(vouched))
+        while stanzas := await line.receive():
+            if any(stanza.tag == "stream:error" for stanza in stanzas):
+                return  # 515: the next step is a login
+
+    async def _await(self, line: Line, child: str) -> Node:
+        while stanzas := await line.receive():
+            for stanza in stanzas:
+                if stanza.child(child):
+                    return stanza
+        raise ClosedError(None)
 
     def _qr(self, stanza: Node) -> str:
         keys = self.credentials

@@ -84,19 +84,25 @@ class Control:
         @router.post("/say", summary="send a text")
         async def say(phone: Phone, body: Say) -> dict[str, Any]:
             options = {"expires": body.expires, "by_lid": body.by_lid}
-            return {"id": await whatsapp.say(_digits(phone), body.to, body.text, **options)}
+            return {"id": await whatsapp.say(_digits(phone), _chat(body.to), body.text, **options)}
 
         @router.post("/say-media", summary="send a picture, film, sound or document")
         async def say_media(phone: Phone, body: SayMedia) -> dict[str, Any]:
             content = _decoded(body.data)
             sent = await whatsapp.say_media(
-                _digits(phone), body.to, body.kind, content, body.mimetype, caption=body.caption, name=body.filename
+                _digits(phone),
+                _chat(body.to),
+                body.kind,
+                content,
+                body.mimetype,
+                caption=body.caption,
+                name=body.filename,
             )
             return {"id": sent}
 
         @router.post("/read", summary="look at what came")
         async def read(phone: Phone, body: Read | None = None) -> dict[str, Any]:
-            return {"read": await whatsapp.read(_digits(phone), body.of if body else None)}
+            return {"read": await whatsapp.read(_digits(phone), _chat(body.of) if body and body.of else None)}
 
         @router.post("/unlink", summary="remove linked devices")
         async def unlink(phone: Phone, body: Unlink | None = None) -> dict[str, Any]:
@@ -223,6 +229,11 @@ def _digits(phone: str) -> str:
     if not re.fullmatch(r"\d{8,15}", digits):
         raise SimulatorError("BAD_PHONE", f"{phone!r} is not a phone number: 8 to 15 digits.")
     return digits
+
+
+def _chat(to: str) -> str:
+    """A group keeps its address; a phone becomes digits."""
+    return to if "@" in to else _digits(to)
 
 
 def _snake(name: str) -> str:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import json
+import secrets
 import shutil
 import tempfile
 import time
@@ -42,7 +43,7 @@ class World:
         self._wanted = proxies
         self._control_port = control_port
         self._kept = state_dir is not None
-        self._dir = (state_dir or Path(tempfile.mkdtemp(prefix="wa-simulator-"))).resolve()
+        self._dir = (state_dir or Path(tempfile.gettempdir()) / f"wa-simulator-{secrets.token_hex(8)}").resolve()
         self._stack = contextlib.AsyncExitStack()
         self.pool = Pool(clock=clock)
         self.telegram_bot = Telegram(clock=clock)

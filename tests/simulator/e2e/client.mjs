@@ -142,6 +142,7 @@ const commands = {
   version: async () => baileys.fetchLatestWaWebVersion({ dispatcher }),
   reconnect: () => start(),
   logout: () => socket.logout(),
+  leak: () => new Promise(resolve => net.connect(9, 'localhost').on('error', () => resolve())),
   network: () => ({ looked: [...new Set(looked)], dialled: [...new Set(dialled)] }),
 }
 readline.createInterface({ input: process.stdin }).on('line', async line => {

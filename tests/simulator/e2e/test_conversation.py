@@ -143,9 +143,12 @@ async def test_pictures_travel_both_ways_through_the_proxy_alone(world: Outside,
 
         assert (await client.do("version"))["isLatest"] is True
         network = await client.do("network")
+        await client.do("leak")
+        noticed = await client.do("network")
     proxy = await world.proxy(2)
     assert network["looked"] == [], "a name was looked up on this machine"
     assert set(network["dialled"]) == {f"127.0.0.1:{proxy['port']}"}, "something was dialled around the proxy"
+    assert ("localhost" in noticed["looked"], "localhost:9" in noticed["dialled"]) == (True, True), "nothing is watched"
     assert {"web.whatsapp.com", "mmg.whatsapp.net"} <= set(proxy["hosts"])
     assert {entry["addressType"] for entry in proxy["connections"]} == {"domain"}
     assert {entry["user"] for entry in proxy["connections"]} == {proxy["id"]}
