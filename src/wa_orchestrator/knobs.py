@@ -31,7 +31,8 @@ _WELL_KNOWN = (
 EXAMPLE_API_KEY = "wao_2Jv0Zc5Xq8sR1mT7kD4hW9bN"
 EXAMPLE_WEBHOOK_SECRET = "whsec_Zm9yLWV4YW1wbGUtb25seS0xMjM0NQ=="  # noqa: S105
 EXAMPLE_PASSWORD = "correct-horse-battery-staple"  # noqa: S105
-_PUBLISHED = (EXAMPLE_API_KEY, EXAMPLE_WEBHOOK_SECRET, EXAMPLE_PASSWORD)
+EXAMPLE_VIEWER_PASSWORD = "green-ladder-seven-windows"  # noqa: S105
+_PUBLISHED = (EXAMPLE_API_KEY, EXAMPLE_WEBHOOK_SECRET, EXAMPLE_PASSWORD, EXAMPLE_VIEWER_PASSWORD)
 _WELL_KNOWN_SHAPE = re.compile(
     rf"(?:{'|'.join(_WELL_KNOWN)}|your|my|api|key|token|webhook|please|the|this|[\W_\d])+", re.IGNORECASE
 )
@@ -56,6 +57,11 @@ def strong(secret: SecretStr) -> SecretStr:
     if value in _PUBLISHED or _WELL_KNOWN_SHAPE.fullmatch(value) or len(set(value)) < 6:
         raise ValueError("is easy to guess; use random characters, or remove the line to have one made for you")
     return secret
+
+
+def strong_if_given(secret: SecretStr | None) -> SecretStr | None:
+    """Refuse a weak secret where one is given."""
+    return None if secret is None else strong(secret)
 
 
 def blank_is_none(value: object) -> object:
@@ -174,6 +180,7 @@ def age_recipient(value: str | None) -> str | None:
 Blank = BeforeValidator(blank_is_none)
 Lowered = BeforeValidator(lowered)
 Strong = Annotated[SecretStr, AfterValidator(strong)]
+OptionalStrong = Annotated[SecretStr | None, AfterValidator(strong_if_given), Blank]
 Text = Annotated[str | None, Blank]
 Url = Annotated[str | None, AfterValidator(http_url), Blank]
 ProxyUrl = Annotated[SecretStr, AfterValidator(proxy_url)]

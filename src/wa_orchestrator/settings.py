@@ -20,7 +20,7 @@ from wa_orchestrator.knobs import knob
 #: Made at the first start when they are not given (see `secrets`).
 GENERATED = ("api_key", "webhook_secret", "dashboard_password")
 #: May also come from the file that `NAME_FILE` names.
-FROM_FILE = (*GENERATED, "telegram_bot_token", "redis_url")
+FROM_FILE = (*GENERATED, "viewer_password", "telegram_bot_token", "redis_url")
 #: Where a chapter begins in the reference.
 CHAPTERS = {
     "api_key": "Secrets",
@@ -52,6 +52,9 @@ class Settings(BaseSettings):
 
     dashboard_password: knobs.Strong = knob(SecretStr(""), example=knobs.EXAMPLE_PASSWORD)
     """What an administrator types to enter the dashboard."""
+
+    viewer_password: knobs.OptionalStrong = knob(None, example=knobs.EXAMPLE_VIEWER_PASSWORD)
+    """What a person types who may look at the dashboard and change nothing. Default: there are no such people."""
 
     bind_host: Annotated[str, BeforeValidator(knobs.not_blank)] = knob("127.0.0.1", example="192.0.2.10")
     """The address to listen on. Only this machine unless you say otherwise; put TLS in front before you do."""
