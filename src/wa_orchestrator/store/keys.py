@@ -249,6 +249,12 @@ AUDIT: Final = "audit"
 CONTROL_PULSE: Final = "control:pulse"
 """string: the instant at which a control plane last did its round · reconcile · tells how long nobody watched"""
 
+CONTROL_ATTEND: Final = "control:attend"
+"""list of session ids that the control plane should look at now · API, intake push; the leader pops"""
+
+SESSIONS_WAITING: Final = "sessions:waiting"
+"""set of session ids that wait for a seat on a proxy · failover adds and removes"""
+
 STARTED_LAST: Final = "sessions:started_last"
 """string: the instant of the last worker start, so that a restart of the server keeps the stagger · starter"""
 
@@ -315,3 +321,33 @@ def delivery(webhook_id: str, number: int | str) -> str:
 def delivery_log(webhook_id: str) -> str:
     """Zset of delivery numbers by themselves, the newest 1,000 that ended and all that wait · fan_out."""
     return f"webhook:log:{webhook_id}"
+
+
+# -- the dashboard ------------------------------------------------------------------------------------------------
+
+
+def person(token_hash: str) -> str:
+    """Hash role, name, csrf, since · login · ends when idle for too long, at logout, or by age."""
+    return f"dashboard:person:{token_hash}"
+
+
+def login_tries(address: str) -> str:
+    """Counter of wrong passwords from an address · login · 15 minutes after the first."""
+    return f"dashboard:tries:{address}"
+
+
+def login_link(token_hash: str) -> str:
+    """String: the role that a one-time link opens · first_link; the first use deletes it · an hour."""
+    return f"dashboard:link:{token_hash}"
+
+
+DASHBOARD_CURSOR: Final = "dashboard:cursor"
+"""string: the entry of `events` up to which the hours are counted · dashboard · for ever"""
+
+DASHBOARD_HOURS: Final = "dashboard:hours"
+"""hash `<hour since 1970>:<status>` → how many messages got that status within it · dashboard · 48 hours"""
+
+
+def proxy_health(proxy_id: str) -> str:
+    """List of `<ms>:<latency or -1>`, the last 120 checks of a proxy · dashboard · a week after the last one."""
+    return f"proxy:health:{proxy_id}"
