@@ -1,4 +1,4 @@
-"""All benchmarks, one after another: `make bench`. Each also runs alone as `python -m bench.<name>` and says what it wrote."""
+"""All benchmarks, one after another: `make bench`. Each also runs alone, as `python -m bench.<name>`."""
 
 import subprocess
 import sys
