@@ -168,6 +168,7 @@ def main() -> None:
         "command": " ".join(["python", "-m", "bench.simulator", *sys.argv[1:]]),
         "machine": f"{platform.system()} {platform.machine()}, {os.cpu_count()} cores",
         "python": platform.python_version(),
+        "loadBefore": round(os.getloadavg()[0], 2),
         **uvloop.run(measure(asked.clients, asked.rate, asked.seconds)),
     }
     RESULTS.parent.mkdir(exist_ok=True)

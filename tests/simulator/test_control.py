@@ -1,5 +1,6 @@
 """The control over HTTP: what it passes on, and whom it turns away."""
 
+import asyncio
 import base64
 from collections.abc import AsyncIterator
 from typing import Any
@@ -160,6 +161,18 @@ async def test_faults_of_proxies_and_telegram_reach_them_and_end_together(
     await control.post("/faults", json={"target": "telegram", "kind": "error"})
     telegram.clear_faults()
     assert (await control.get("/telegram")).json() == []
+
+
+async def test_the_proxies_can_be_shown_without_their_logs(control: httpx.AsyncClient, pool: Pool) -> None:
+    port = pool.find("proxy-1").account.port
+    _reader, writer = await asyncio.open_connection("127.0.0.1", port)
+    writer.write(b"\x05\x01\x00")  # offers no password
+    await _reader.read()
+    writer.close()
+    (whole,) = (await control.get("/proxies")).json()
+    (short,) = (await control.get("/proxies", params={"log": "false"})).json()
+    assert [entry["outcome"] for entry in whole["connections"]] == ["no_credentials"]
+    assert short == {**whole, "connections": []}
 
 
 async def test_one_more_proxy_can_be_had(control: httpx.AsyncClient, pool: Pool) -> None:

@@ -260,3 +260,28 @@ async def test_a_port_that_another_program_has_is_said_so() -> None:
         taken: Proxy = await pool.add()
         with pytest.raises(SimulatorError, match=str(taken.account.port)):
             await pool.add(Account("proxy-2", "password", taken.account.port))
+
+
+async def test_what_is_allowed_beside_whatsapp_is_dialled() -> None:
+    async with _world() as (outer, _):
+        target = outer.route.target
+        assert target is not None
+        pool = Pool(allowed=[target])
+        proxy = await pool.add()
+        tunnel = await Tunnel.open(proxy.account.url, *target)
+        assert await tunnel.line() == "None"  # the other world does not know this proxy
+        assert await tunnel.echo("through") == "through"
+        await pool.close()
+
+
+@pytest.mark.parametrize("kind", ["blackhole", "slow", "refuse"])
+async def test_a_world_ends_at_once_whatever_goes_wrong_in_it(kind: str) -> None:
+    async with _world() as (pool, upstream):
+        proxy = await pool.add()
+        tunnel = await Tunnel.open(proxy.account.url)
+        await tunnel.line()
+        await proxy.fault(kind, seconds=60, latency_ms=60_000)
+        tunnel.writer.write(b"held up\n")
+        async with asyncio.timeout(SOON_S):
+            await pool.close()
+        await _until(lambda: upstream.live == 0)

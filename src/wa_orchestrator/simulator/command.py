@@ -9,6 +9,7 @@ import sys
 from collections.abc import Callable
 from pathlib import Path
 
+from wa_orchestrator import logs
 from wa_orchestrator.simulator.errors import SimulatorError
 from wa_orchestrator.simulator.world import World
 
@@ -18,6 +19,7 @@ def simulate(data_dir: Path | None, control_port: int, proxies: int, as_json: bo
 
     With `as_json` exactly one line goes to standard output, once everything serves; else a page for a person.
     """
+    logs.configure("warning")  # to standard error: standard output belongs to the page or the line
     try:
         with _runner() as runner:
             runner.run(_run(data_dir, control_port, proxies, page=_json_line if as_json else _page))

@@ -8,7 +8,7 @@ import re
 from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING, Annotated, Any
 
-from fastapi import APIRouter, FastAPI, Path, Request
+from fastapi import APIRouter, FastAPI, Path, Query, Request
 from fastapi.exceptions import RequestValidationError
 from fastapi.responses import JSONResponse, PlainTextResponse, Response
 from starlette.exceptions import HTTPException
@@ -39,6 +39,7 @@ NOT_THERE = frozenset({"UNKNOWN_PROXY", "NO_MEDIA"})
 OK = {"ok": True}
 LOOPBACK_HOSTS = frozenset({"127.0.0.1", "localhost", "[::1]"})
 
+Log = Annotated[bool, Query(description="false leaves the list of single connections empty")]
 Phone = Annotated[str, Path(pattern=r"^\+?\d{8,15}$", description="8 to 15 digits")]
 
 
@@ -153,8 +154,8 @@ class Control:
             return whatsapp.chatstates()
 
         @router.get("/proxies", summary="what passed through each proxy")
-        async def proxies() -> list[dict[str, Any]]:
-            return [proxy.picture() for proxy in pool]
+        async def proxies(*, log: Log = True) -> list[dict[str, Any]]:
+            return [proxy.picture() | ({} if log else {"connections": []}) for proxy in pool]
 
         @router.post("/proxies", summary="one more proxy", status_code=201)
         async def add_proxy() -> dict[str, Any]:

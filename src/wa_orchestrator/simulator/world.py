@@ -8,7 +8,7 @@ import secrets
 import shutil
 import tempfile
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
@@ -29,6 +29,7 @@ BOOK = "world.json"
 class World:
     """`async with World(proxies=3) as world:` and the product can be pointed at it.
 
+    The proxies lead to WhatsApp and to nothing else but what `allow` names: `(host, port)` on this machine.
     With a `state_dir` a later world there has the same authority, ports, passwords, accounts and linked devices.
     """
 
@@ -38,6 +39,7 @@ class World:
         proxies: int = 3,
         state_dir: Path | None = None,
         control_port: int = 0,
+        allow: Iterable[tuple[str, int]] = (),
         clock: Callable[[], float] = time.time,
     ) -> None:
         self._wanted = proxies
@@ -45,7 +47,7 @@ class World:
         self._kept = state_dir is not None
         self._dir = (state_dir or Path(tempfile.gettempdir()) / f"wa-simulator-{secrets.token_hex(8)}").resolve()
         self._stack = contextlib.AsyncExitStack()
-        self.pool = Pool(clock=clock)
+        self.pool = Pool(clock=clock, allowed=allow)
         self.telegram_bot = Telegram(clock=clock)
         self.whatsapp = WhatsApp(
             state_dir=self._dir / "whatsapp" if self._kept else None,

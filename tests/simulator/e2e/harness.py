@@ -18,6 +18,7 @@ import httpx
 ROOT = Path(__file__).resolve().parents[3]
 CLIENT = Path(__file__).with_name("client.mjs")
 BAILEYS = ROOT / "worker" / "node_modules" / "baileys"
+COMMAND = "from wa_orchestrator.cli import main; main()"
 PATIENCE_S = 15.0
 LOOK_AGAIN_S = 0.02
 
@@ -84,9 +85,8 @@ class Outside:
 @contextlib.asynccontextmanager
 async def outside(*arguments: str) -> AsyncIterator[Outside]:
     """Start `wa-orchestrator simulate --json` and wait for its line."""
-    code = "import sys; from tests.simulator.e2e.harness import simulate; simulate(sys.argv[1:])"
     process = await asyncio.create_subprocess_exec(
-        sys.executable, "-c", code, *arguments, stdout=asyncio.subprocess.PIPE, cwd=ROOT
+        sys.executable, "-c", COMMAND, "simulate", "--json", *arguments, stdout=asyncio.subprocess.PIPE
     )
     assert process.stdout is not None
     try:
@@ -104,15 +104,6 @@ async def outside(*arguments: str) -> AsyncIterator[Outside]:
             rest = await process.stdout.read()
             status = await process.wait()
     assert (rest, status) == (b"", 0), "one line on standard output, and a clean end on SIGTERM"
-
-
-def simulate(arguments: list[str]) -> None:
-    """The command without the command line: `[data-dir] [proxies]`."""
-    from wa_orchestrator.simulator.command import simulate as command
-
-    data_dir = Path(arguments[0]) if arguments and arguments[0] else None
-    proxies = int(arguments[1]) if len(arguments) > 1 else 3
-    command(data_dir, 0, proxies, True)
 
 
 def first(entries: list[dict[str, Any]], fields: dict[str, Any]) -> dict[str, Any] | None:

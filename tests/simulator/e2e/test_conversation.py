@@ -177,9 +177,12 @@ async def test_a_number_that_left_whatsapp_is_not_found(world: Outside, tmp_path
 
 async def test_a_kept_world_comes_back_with_its_ports_passwords_and_linked_devices(tmp_path: Path) -> None:
     phone = new_phone()
-    async with outside(str(tmp_path / "world"), "1") as before, linked(before, tmp_path / "client", phone):
+    async with (
+        outside("--data-dir", str(tmp_path / "world"), "--proxies", "1") as before,
+        linked(before, tmp_path / "client", phone),
+    ):
         pass
-    async with outside(str(tmp_path / "world"), "2") as after:
+    async with outside("--data-dir", str(tmp_path / "world"), "--proxies", "2") as after:
         assert after.ready["proxies"][:1] == before.ready["proxies"]
         assert len(after.ready["proxies"]) == 2
         assert {**after.ready, "proxies": []} == {**before.ready, "proxies": []}
