@@ -1,0 +1,94 @@
+"""Whether a proxy carries a connection: a real SOCKS5 handshake with its credentials, and a CONNECT by name."""
+
+import asyncio
+import contextlib
+import time
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+
+from wa_orchestrator.domain.proxy_url import ProxyUrl, parse
+
+_VERSION, _CONNECT, _BY_NAME = 5, 1, 3
+_NO_LOGIN, _LOGIN = 0, 2
+_ADDRESS_BYTES = {1: 4, 4: 16}
+_REPLIES = {
+    1: "general failure",
+    2: "not allowed by its rules",
+    3: "network unreachable",
+    4: "host unreachable",
+    5: "connection refused",
+    6: "time to live expired",
+    7: "command not supported",
+    8: "address type not supported",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Passed:
+    """The proxy connected to the target."""
+
+    latency_ms: int
+
+
+@dataclass(frozen=True, slots=True)
+class Failed:
+    """It did not; `why` is for a person and holds no secret."""
+
+    why: str
+
+
+Check = Callable[[str], Awaitable[Passed | Failed]]
+
+
+class _Refusal(Exception):  # noqa: N818 (what the proxy did)
+    pass
+
+
+async def check(url: str, target: str, timeout_ms: float) -> Passed | Failed:
+    """Connect to `target` (`host:port`, by name) through the proxy at `url`."""
+    host, _, port = target.rpartition(":")
+    began = time.monotonic()
+    try:
+        async with asyncio.timeout(timeout_ms / 1000):
+            await _tunnel(parse(url), host, int(port))
+    except TimeoutError:
+        return Failed(f"no answer within {timeout_ms / 1000:g} s")
+    except _Refusal as refusal:
+        return Failed(str(refusal))
+    except asyncio.IncompleteReadError:
+        return Failed("it closed the connection")
+    except OSError as error:
+        return Failed(f"it cannot be reached ({error.strerror or type(error).__name__})")
+    return Passed(round((time.monotonic() - began) * 1000))
+
+
+async def _tunnel(proxy: ProxyUrl, host: str, port: int) -> None:
+    reader, writer = await asyncio.open_connection(proxy.host, proxy.port)
+    try:
+        await _greet(reader, writer, proxy)
+        name = host.encode("idna")
+        writer.write(bytes([_VERSION, _CONNECT, 0, _BY_NAME, len(name)]) + name + port.to_bytes(2, "big"))
+        version, reply, _, kind = await reader.readexactly(4)
+        if version != _VERSION or reply != 0:
+            raise _Refusal(f"it did not connect: {_REPLIES.get(reply, f'reply {reply}')}")
+        length = _ADDRESS_BYTES.get(kind) or (await reader.readexactly(1))[0]
+        await reader.readexactly(length + 2)
+    finally:
+        writer.close()
+        with contextlib.suppress(OSError):
+            await writer.wait_closed()
+
+
+async def _greet(reader: asyncio.StreamReader, writer: asyncio.StreamWriter, proxy: ProxyUrl) -> None:
+    method = _NO_LOGIN if proxy.user is None else _LOGIN
+    writer.write(bytes([_VERSION, 1, method]))
+    version, chosen = await reader.readexactly(2)
+    if version != _VERSION:
+        raise _Refusal("it does not speak SOCKS5")
+    if chosen != method:
+        raise _Refusal("it wants another kind of login")
+    if method == _LOGIN:
+        user, password = (proxy.user or "").encode(), (proxy.password or "").encode()
+        writer.write(bytes([1, len(user)]) + user + bytes([len(password)]) + password)
+        if (await reader.readexactly(2))[1] != 0:
+            raise _Refusal("it refused the user or the password")

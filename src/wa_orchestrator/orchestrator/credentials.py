@@ -1,0 +1,119 @@
+"""Credentials on disk: one directory per session, and a trash from which they can be brought back for a week."""
+
+import asyncio
+import json
+import re
+import shutil
+from dataclasses import dataclass
+from pathlib import Path
+
+import structlog
+
+from wa_orchestrator.errors import Refused
+from wa_orchestrator.settings import Settings
+
+TRASH = ".trash"
+NOTE = "trash.json"
+_NAME = re.compile(r"(?P<session>[A-Za-z0-9_-]{1,64})-(?P<at>\d{10,16})")
+_DAY_MS = 24 * 3600 * 1000
+
+log = structlog.get_logger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class Discarded:
+    """Credentials in the trash."""
+
+    id: str
+    session_id: str
+    at_ms: int
+    phone: str
+    label: str
+    why: str
+
+
+def directory(settings: Settings, session_id: str) -> Path:
+    """Where a session's credentials are."""
+    return settings.sessions_dir.absolute() / session_id
+
+
+def _trash(settings: Settings) -> Path:
+    return settings.sessions_dir.absolute() / TRASH
+
+
+async def discard(settings: Settings, session_id: str, now_ms: int, *, phone: str, label: str, why: str) -> str | None:
+    """Move a session's credentials to the trash; None when it has none. Its worker must not run."""
+    note = {"phone": phone, "label": label, "why": why}
+    return await asyncio.to_thread(_discard, settings, session_id, now_ms, note)
+
+
+def _discard(settings: Settings, session_id: str, now_ms: int, note: dict[str, str]) -> str | None:
+    source = directory(settings, session_id)
+    if not source.is_dir() or not any(source.iterdir()):
+        return None
+    _trash(settings).mkdir(mode=0o700, parents=True, exist_ok=True)
+    name = f"{session_id}-{now_ms}"
+    (source / NOTE).write_text(json.dumps(note), "utf-8")
+    source.rename(_trash(settings) / name)
+    log.info("credentials.discarded", session=session_id, why=note["why"])
+    return name
+
+
+def listed(settings: Settings) -> list[Discarded]:
+    """List the trash, the newest first."""
+    if not _trash(settings).is_dir():
+        return []
+    found = [_described(path) for path in _trash(settings).iterdir()]
+    return sorted((each for each in found if each), key=lambda each: -each.at_ms)
+
+
+def _described(path: Path) -> Discarded | None:
+    name = _NAME.fullmatch(path.name)
+    if name is None or not path.is_dir():
+        return None
+    try:
+        note = json.loads((path / NOTE).read_text("utf-8"))
+    except (OSError, ValueError):
+        note = {}
+    return Discarded(
+        path.name,
+        name["session"],
+        int(name["at"]),
+        str(note.get("phone", "")),
+        str(note.get("label", "")),
+        str(note.get("why", "")),
+    )
+
+
+def find(settings: Settings, trash_id: str) -> Discarded:
+    """Give what lies in the trash under this id, or raise `Refused`."""
+    for each in listed(settings):
+        if each.id == trash_id:
+            return each
+    raise Refused("NOT_IN_TRASH", f"There is nothing in the trash under {trash_id}. GET /api/v1/trash lists it.", 404)
+
+
+async def bring_back(settings: Settings, trash_id: str, session_id: str) -> None:
+    """Move credentials from the trash to a session that has none. Its worker must not run."""
+    await asyncio.to_thread(_bring_back, settings, trash_id, session_id)
+
+
+def _bring_back(settings: Settings, trash_id: str, session_id: str) -> None:
+    target = directory(settings, session_id)
+    if target.is_dir() and not any(target.iterdir()):
+        target.rmdir()
+    find(settings, trash_id)
+    source = _trash(settings) / trash_id
+    if target.exists():
+        raise Refused("HAS_CREDENTIALS", f"Session {session_id} has credentials. Discard those first.", 409)
+    source.rename(target)
+    (target / NOTE).unlink(missing_ok=True)
+
+
+async def purge(settings: Settings, now_ms: int) -> int:
+    """Remove for good what has lain in the trash for longer than TRASH_DAYS."""
+    old = [each for each in listed(settings) if each.at_ms <= now_ms - settings.trash_days * _DAY_MS]
+    for each in old:
+        await asyncio.to_thread(shutil.rmtree, _trash(settings) / each.id, ignore_errors=True)
+        log.info("credentials.purged", session=each.session_id)
+    return len(old)

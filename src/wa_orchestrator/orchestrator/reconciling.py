@@ -1,0 +1,136 @@
+"""Compares what should run with what runs, and notices at once when a worker ends."""
+
+import structlog
+
+from wa_orchestrator.domain import reconcile
+from wa_orchestrator.domain.reconcile import Adopt, Replace, Seen, Start, Stop, Wanted
+from wa_orchestrator.domain.session import WANTS_WORKER, Event, State
+from wa_orchestrator.errors import Unavailable
+from wa_orchestrator.orchestrator import loops, states
+from wa_orchestrator.orchestrator.control import Control
+from wa_orchestrator.orchestrator.fleet import HASTY_S, Fleet, Known
+from wa_orchestrator.runner.contract import Ended
+from wa_orchestrator.store import keys, reading
+from wa_orchestrator.store.reading import Session
+from wa_orchestrator.web.context import Context
+
+log = structlog.get_logger(__name__)
+
+
+class Reconciler:
+    """Adopts, starts what is missing, stops strays: when this process begins to lead, and every interval."""
+
+    def __init__(self, context: Context, control: Control, fleet: Fleet) -> None:
+        self._context = context
+        self._control = control
+        self._fleet = fleet
+
+    async def step(self) -> float:
+        """Do one round. What runs is adopted as it is: a restart of the server restarts no worker."""
+        if not self._control.leads:
+            self._fleet.workers.clear()
+            await self._control.gained()
+        # Sessions first: a worker that starts meanwhile is younger than the grace of strays.
+        sessions = {session.id: session for session in await reading.sessions(self._context.scripts)}
+        for session in sessions.values():
+            await self._mend(session)
+        seen = await self._survey()
+        wanted = [Wanted(each.id, each.epoch) for each in sessions.values() if _should_run(each)]
+        adopted = frozenset(known.handle for known in self._fleet.workers.values())
+        now = await self._context.scripts.now_ms()
+        for instruction in reconcile.plan(wanted, seen, now, adopted=adopted):
+            await self._obey(instruction, {one.handle: one for one in seen})
+        return self._context.settings.monitor_interval_ms / 1000
+
+    async def run(self) -> None:
+        """Step until cancelled."""
+        await loops.run("reconcile", self)
+
+    async def _survey(self) -> list[Seen]:
+        found = await self._fleet.runner.survey()
+        return [Seen(each.session_id, each.epoch, each.handle, each.started_at_ms) for each in found]
+
+    async def _mend(self, session: Session) -> None:
+        """Attend to what a crash left half done."""
+        undone = any(session.fields.get(each) for each in ("removing", "discard", "restore"))
+        undone = undone or states.restart_pending(session)
+        unstopped = session.wanted == states.STOPPED and State(session.status) in WANTS_WORKER
+        if undone or unstopped or (states.wants_worker(session) and not _should_run(session)):
+            await states.call_attention(self._context, session.id)
+
+    async def _obey(self, instruction: reconcile.Instruction, seen: dict[str, Seen]) -> None:
+        async with self._fleet.locks[instruction.session_id]:
+            match instruction:
+                case Stop(handle, session_id):
+                    log.warning("worker.stray", session=session_id, epoch=seen[handle].epoch)
+                    await self._fleet.runner.stop(handle, HASTY_S)
+                case Replace(session_id, handle, _):
+                    await self._replace(session_id, seen[handle])
+                case Adopt(session_id, handle):
+                    await self._adopt(session_id, seen[handle])
+                case Start(session_id, _):
+                    if session_id not in self._fleet.workers:
+                        await self._fleet.enqueue(session_id, front=False)
+
+    async def _adopt(self, session_id: str, worker: Seen) -> None:
+        session = await reading.session(self._context.scripts, session_id)
+        proxy = session.proxy if session else ""
+        self._fleet.workers[session_id] = Known(worker.handle, worker.epoch, proxy)
+        log.info("worker.adopted", session=session_id, epoch=worker.epoch)
+
+    async def _replace(self, session_id: str, worker: Seen) -> None:
+        """Stop a worker of another epoch, unless the session has got that epoch since the plan was made."""
+        session = await reading.session(self._context.scripts, session_id)
+        if session is not None and session.epoch == worker.epoch:
+            self._fleet.workers[session_id] = Known(worker.handle, worker.epoch, session.proxy)
+            return
+        await self._fleet.runner.stop(worker.handle, HASTY_S)
+        if (known := self._fleet.workers.get(session_id)) is not None and known.handle == worker.handle:
+            del self._fleet.workers[session_id]
+        await self._fleet.enqueue(session_id)
+
+
+def _should_run(session: Session) -> bool:
+    has_way_out = bool(session.proxy or session.fields.get("direct"))
+    return states.wants_worker(session) and has_way_out and not session.fields.get("removing")
+
+
+class Sentinel:
+    """Asks every second whether each worker still runs; one that ended is replaced at once."""
+
+    def __init__(self, context: Context, control: Control, fleet: Fleet) -> None:
+        self._context = context
+        self._control = control
+        self._fleet = fleet
+
+    async def step(self) -> float:
+        """Poll every worker we know."""
+        if not self._control.leads:
+            return 0.2
+        for session_id, known in list(self._fleet.workers.items()):
+            try:
+                state = await self._fleet.runner.poll(known.handle)
+            except Unavailable:
+                return 1.0  # no proof of an end
+            if isinstance(state, Ended):
+                await self._ended(session_id, known, state.code)
+        return 0.5
+
+    async def run(self) -> None:
+        """Step until cancelled."""
+        await loops.run("sentinel", self)
+
+    async def _ended(self, session_id: str, known: Known, code: int | None) -> None:
+        async with self._fleet.locks[session_id]:
+            if self._fleet.workers.get(session_id) != known:
+                return
+            del self._fleet.workers[session_id]
+            await self._fleet.runner.stop(known.handle, 0)  # what it may have left behind
+            log.warning("worker.ended", session=session_id, epoch=known.epoch, code=code)
+            session = await reading.session(self._context.scripts, session_id)
+            if session is None or session.epoch != known.epoch or not states.wants_worker(session):
+                return
+            if session.fields.get("discard") or session.fields.get("restore") or states.restart_pending(session):
+                await self._context.redis.rpush(keys.CONTROL_ATTEND, session_id)
+                return
+            await self._fleet.restart_or_give_up(session_id, Event.WORKER_DIED)

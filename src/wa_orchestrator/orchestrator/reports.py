@@ -1,0 +1,111 @@
+"""What becomes of a session by what its worker tells: codes, connections, ends, signs of life."""
+
+import json
+from typing import Any
+
+import structlog
+
+from wa_orchestrator.domain import events
+from wa_orchestrator.domain.events import Disconnected, PairingCode, Ping, QrCode, WorkerEvent
+from wa_orchestrator.domain.session import Event
+from wa_orchestrator.orchestrator import linking, states
+from wa_orchestrator.orchestrator.intake import Handlers
+from wa_orchestrator.orchestrator.judging import Judge
+from wa_orchestrator.orchestrator.states import Fenced
+from wa_orchestrator.store import keys
+from wa_orchestrator.store.reading import Session
+from wa_orchestrator.web import workers
+from wa_orchestrator.web.context import Context
+
+FOR_EVER_MS = 9_000_000_000_000_000
+#: A temporary ban without an end is looked at again after a day.
+_UNKNOWN_BAN_MS = 24 * 3600 * 1000
+_BANS = {Event.BANNED, Event.TEMPORARILY_BANNED}
+log = structlog.get_logger(__name__)
+
+
+def handlers(judge: Judge) -> Handlers:
+    """Give what is done with each kind of report about a session."""
+    reports = _Reports(judge)
+    return {
+        events.QrCode: reports.code_shown,
+        events.PairingCode: reports.code_shown,
+        events.Connected: linking.connected,
+        events.Disconnected: reports.changed,
+        events.StatusChange: reports.changed,
+        events.AuthFailure: reports.changed,
+        events.ProxyError: reports.changed,
+        events.Ping: reports.pinged,
+    }
+
+
+class _Reports:
+    def __init__(self, judge: Judge) -> None:
+        self._judge = judge
+
+    async def code_shown(self, context: Context, session: Session, told: WorkerEvent) -> None:
+        match told.payload:
+            case QrCode(qr, expires_at_ms):
+                shown, event = {"qr": qr}, Event.QR_SHOWN
+            case PairingCode(code, expires_at_ms):
+                shown, event = {"code": code}, Event.CODE_SHOWN
+            case _:
+                return
+        after = await self._report(context, session, event, told)
+        kept = await context.redis.get(keys.qr(session.id))
+        older = kept is not None and json.loads(kept)["expires_at_ms"] >= expires_at_ms
+        if after is not None and after.status == "qr_ready" and not older:
+            record = json.dumps({**shown, "expires_at_ms": expires_at_ms, "at_ms": told.at_ms})
+            await context.redis.set(keys.qr(session.id), record, pxat=expires_at_ms)
+            await context.redis.publish(f"{keys.qr(session.id)}", "renewed")
+
+    async def changed(self, context: Context, session: Session, told: WorkerEvent) -> None:
+        blames_proxy = events.mentions_proxy(told.payload)
+        event = events.to_session_event(told.payload)
+        if event is not None:
+            after = await self._report(context, session, event, told)
+            if after is not None:
+                await self._follow(context, after, event, told)
+        if blames_proxy and session.proxy and states.wants_worker(session):
+            log.info("proxy.blamed", session=session.id, proxy=session.proxy, type=told.type)
+            self._judge.complain(session.proxy, session.id, session.epoch)
+
+    async def pinged(self, context: Context, session: Session, told: WorkerEvent) -> None:
+        match told.payload:
+            case Ping(_, socket, lag_ms, rss_bytes, last_traffic_at_ms):
+                fields: dict[Any, Any] = {
+                    "last_ping_at": str(await context.scripts.now_ms()),
+                    "ping_socket": socket,
+                    "ping_lag_ms": str(lag_ms),
+                    "ping_rss_bytes": str(rss_bytes),
+                    "last_traffic_at": str(last_traffic_at_ms or 0),
+                }
+                await context.redis.hset(keys.session(session.id), mapping=fields)
+
+    async def _report(self, context: Context, session: Session, event: Event, told: WorkerEvent) -> Session | None:
+        outcome = await states.report(context, session, event, told)
+        if isinstance(outcome, Fenced):
+            raise workers.fenced(outcome.epoch)
+        return outcome
+
+    async def _follow(self, context: Context, after: Session, event: Event, told: WorkerEvent) -> None:
+        """Do what an end asks for. Each of these may be done twice."""
+        if event is Event.LOGGED_OUT and after.reason == "LOGGED_OUT":
+            await context.redis.hset(
+                keys.session(after.id), mapping={"discard": "1", "restart_epoch": str(after.epoch)}
+            )
+            await states.call_attention(context, after.id)
+        if event in _BANS and after.status == "failed":
+            await _hold(context, after, event, told)
+
+
+async def _hold(context: Context, session: Session, event: Event, told: WorkerEvent) -> None:
+    """Pause a banned session's messages: for ever, or until the ban ends."""
+    until = FOR_EVER_MS
+    if event is Event.TEMPORARILY_BANNED:
+        ends = told.payload.expires_at_ms if isinstance(told.payload, Disconnected) else None
+        until = ends or await context.scripts.now_ms() + _UNKNOWN_BAN_MS
+    hold = {"until_ms": until, "why": str(event), "by": "server"}
+    await context.redis.hset(keys.HOLDS, f"session:{session.id}", json.dumps(hold))
+    await context.redis.hset(keys.session(session.id), "ban_ends_at", str(0 if until == FOR_EVER_MS else until))
+    log.error("session.banned", session=session.id, kind=event)

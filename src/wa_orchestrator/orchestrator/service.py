@@ -1,0 +1,115 @@
+"""Puts the control plane together: its routes, its loops and what it does with workers' events."""
+
+import asyncio
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Protocol
+
+from fastapi import APIRouter
+
+from wa_orchestrator.domain import proxy_url
+from wa_orchestrator.orchestrator import admin_api, intake, loops, proxies_api, reports, sessions_api
+from wa_orchestrator.orchestrator import credentials as files
+from wa_orchestrator.orchestrator.attendant import Attendant
+from wa_orchestrator.orchestrator.checks import Check
+from wa_orchestrator.orchestrator.control import Control
+from wa_orchestrator.orchestrator.figures import Figures
+from wa_orchestrator.orchestrator.fleet import Fleet
+from wa_orchestrator.orchestrator.intake import Handlers
+from wa_orchestrator.orchestrator.judging import Judge
+from wa_orchestrator.orchestrator.monitor import Monitor, Seeker
+from wa_orchestrator.orchestrator.reconciling import Reconciler, Sentinel
+from wa_orchestrator.orchestrator.starter import Starter
+from wa_orchestrator.orchestrator.watchdog import Watchdog
+from wa_orchestrator.runner.contract import Runner
+from wa_orchestrator.store import proxies
+from wa_orchestrator.web.context import Context
+
+_PURGE_EVERY_S = 3600.0
+
+
+class Loop(Protocol):
+    """A long-running task."""
+
+    async def run(self) -> None:
+        """Run until cancelled."""
+        ...
+
+
+class Purger:
+    """Empties the trash of what is too old."""
+
+    def __init__(self, context: Context, control: Control) -> None:
+        self._context = context
+        self._control = control
+
+    async def step(self) -> float:
+        """Remove what is too old, if this process leads."""
+        if not self._control.leads:
+            return 1.0
+        await files.purge(self._context.settings, await self._context.scripts.now_ms())
+        return _PURGE_EVERY_S
+
+    async def run(self) -> None:
+        """Step until cancelled."""
+        await loops.run("purger", self)
+
+
+@dataclass(frozen=True, slots=True)
+class Orchestrator:
+    """The control plane of one process. Others may add to `handlers` before the routers are used."""
+
+    context: Context
+    control: Control
+    fleet: Fleet
+    judge: Judge
+    handlers: Handlers
+    loops: Sequence[Loop]
+
+    @property
+    def routers(self) -> list[APIRouter]:
+        """The routes of sessions, proxies, events and administration."""
+        return [
+            sessions_api.router(self.context),
+            proxies_api.router(self.context, self.judge),
+            admin_api.router(self.context),
+            intake.router(self.context, self.handlers),
+        ]
+
+    async def stop_workers(self) -> None:
+        """End all workers that run, in parallel; what should run is left as it is, so a later start finds it."""
+        found = await self.fleet.runner.survey()
+        await asyncio.gather(*(self.fleet.runner.stop(each.handle) for each in found))
+
+
+def assemble(context: Context, runner: Runner, checker: Check | None = None) -> Orchestrator:
+    """Put the parts together. `checker` stands in for the check of a proxy, in tests."""
+    control = Control(context)
+    fleet = Fleet(context, control, runner)
+    judge = Judge(context, checker)
+    context.refreshers.append(Figures(context, control, fleet).refresh)
+    return Orchestrator(
+        context,
+        control,
+        fleet,
+        judge,
+        reports.handlers(judge),
+        (
+            control,
+            Reconciler(context, control, fleet),
+            Sentinel(context, control, fleet),
+            Attendant(context, control, fleet),
+            Starter(context, control, fleet),
+            Watchdog(context, control, fleet),
+            Monitor(context, control, judge),
+            Seeker(context, control),
+            Purger(context, control),
+        ),
+    )
+
+
+async def add_configured_proxies(context: Context) -> None:
+    """Let `PROXY_URL_1…n` join the pool; those that are there already stay as they are."""
+    for secret in context.settings.proxy_urls:
+        url = proxy_url.parse(secret.get_secret_value())
+        await proxies.add(context.scripts, url.id, url=url.url, masked=url.masked, origin="environment")
