@@ -97,7 +97,7 @@ class Batcher:
         """Ask several things, which are answered in their order."""
         return [_checked(answer) for answer in await self._ask(commands)] if commands else []
 
-    async def run(self, name: str, keys: Sequence[str], args: Sequence[str | int | float]) -> Reply:
+    async def run(self, name: str, keys: Sequence[str], args: Sequence[str | int | float] = ()) -> Reply:
         """Run a script."""
         return (await self.run_many(name, [(keys, args)]))[0]
 

@@ -31,6 +31,8 @@ def _instant_ms(value: object) -> object:
     """Read an instant: an ISO date and time with its offset, or milliseconds since 1970."""
     if not isinstance(value, str):
         return value
+    if value.isascii() and value.isdigit() and len(value) <= 15:  # as a query says it
+        return int(value)
     try:
         moment = datetime.fromisoformat(value)
         if moment.tzinfo is not None:

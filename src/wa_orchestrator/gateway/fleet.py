@@ -7,60 +7,42 @@ import asyncio
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from datetime import time
-from typing import Any, Final
-from zoneinfo import ZoneInfo
+from typing import Final
 
-from wa_orchestrator.domain.because import Because
-from wa_orchestrator.domain.pacing import (
-    Hold,
-    Override,
-    Pace,
-    Situation,
-    Trust,
-    day_bounds_ms,
-    hours_bounds_ms,
-    trust,
-)
-from wa_orchestrator.gateway.batching import Batcher
+from wa_orchestrator.domain.pacing import Because, Eta, Hold, Pace, day_bounds_ms, hours_bounds_ms
+from wa_orchestrator.gateway.batching import Batcher, Command
 from wa_orchestrator.gateway.forecast import Forecast
 from wa_orchestrator.settings import Settings
 from wa_orchestrator.store import keys
-from wa_orchestrator.store.reading import session_from
+from wa_orchestrator.store.reading import PhonePace, Session, session_from
+from wa_orchestrator.web.pace import Facts, Holds, holds_on, pace_of, situation_from, zone_of
 
 FRESH_S: Final = 1.0
-#: Before a request is refused for want of a sender, a look this old is repeated.
+#: Before a request is refused for want of a sender, a look older than this is repeated.
 RECENT_S: Final = 0.05
 #: A forecast is kept while its facts stay the same, but time passes all the same.
 _FORECAST_S: Final = 5.0
-_FOREVER_MS: Final = 4_000_000_000_000_000
-_BAN_WORDS: Final = ("BANNED", "TEMPORARY_BAN")
 
 
 @dataclass(slots=True)
 class Sender:
     """A session and the numbers of its phone. `room_today` goes down as messages are taken until the next look."""
 
-    session_id: str
-    phone: str
-    status: str
-    label: str
+    session: Session
     pace: Pace
-    zone: ZoneInfo
     holds: tuple[Hold, ...]
     day_ms: tuple[int, int]
     reopens_ms: int
     """When the next day's hours begin."""
+    phone: PhonePace
     waiting: int = 0
     sent_today: int = 0
-    facts: tuple[int, ...] = ()
-    """What a forecast depends on besides the messages sent: silent until, burst until, service, in flight."""
     room_today: int = 0
 
     @property
     def is_usable(self) -> bool:
         """Connected and not on hold."""
-        return self.status == "connected" and not self.holds
+        return self.session.status == "connected" and bool(self.session.phone) and not self.holds
 
 
 @dataclass(slots=True)
@@ -70,8 +52,33 @@ class Fleet:
     senders: dict[str, Sender]
     by_phone: dict[str, list[Sender]]
     usable: list[Sender]
+    holds: Holds
     taken_at_ms: int
     taken_at_s: float
+
+    def now_ms(self) -> int:
+        """Redis' time, as well as it is known without asking."""
+        return self.taken_at_ms + int((asyncio.get_running_loop().time() - self.taken_at_s) * 1000)
+
+
+@dataclass(frozen=True, slots=True)
+class Outlook:
+    """The etas of one phone's queue."""
+
+    forecast: Forecast
+    has_one_in_flight: bool
+
+    def eta(self, ahead: int, now_ms: int = 0) -> Eta:
+        """Say when a message leaves that has `ahead` others of its phone before it, one in flight among them.
+
+        The forecast may be some seconds old: what should have left by then leaves at `now_ms`.
+        """
+        found = self.forecast.eta(max(1, ahead + 1 - self.has_one_in_flight))
+        if found.at_ms is not None and found.at_ms < now_ms:
+            found = replace(found, at_ms=now_ms)
+        if self.has_one_in_flight and found.because is Because.PAUSE:
+            return replace(found, because=Because.IN_FLIGHT)
+        return found
 
 
 class FleetView:
@@ -80,10 +87,9 @@ class FleetView:
     def __init__(self, batcher: Batcher, settings: Settings) -> None:
         self._batcher = batcher
         self._settings = settings
-        self._paces = {each: settings.pace(each) for each in Trust}
         self._fleet: Fleet | None = None
         self._look: asyncio.Task[Fleet] | None = None
-        self._forecasts: dict[str, tuple[tuple[object, ...], float, Forecast]] = {}
+        self._outlooks: dict[str, tuple[tuple[object, ...], float, Outlook]] = {}
 
     async def current(self, *, fresh_s: float = FRESH_S) -> Fleet:
         """Give a look at the fleet that is at most this old. Many who ask at once share one look."""
@@ -95,31 +101,23 @@ class FleetView:
             self._look.add_done_callback(self._looked)
         return await asyncio.shield(self._look)
 
-    def now_ms(self, fleet: Fleet) -> int:
-        """Redis' time, as well as it is known without asking."""
-        return fleet.taken_at_ms + int((asyncio.get_running_loop().time() - fleet.taken_at_s) * 1000)
-
-    async def forecast(self, fleet: Fleet, sender: Sender) -> Forecast:
+    async def outlook(self, fleet: Fleet, sender: Sender) -> Outlook:
         """Give the etas of a sender's queue."""
-        version = (sender.pace, sender.zone, sender.holds, sender.status, sender.sent_today, sender.facts)
+        name = sender.session.id
+        version = (sender.pace, sender.holds, sender.session.status, sender.sent_today, sender.phone)
         now_s = asyncio.get_running_loop().time()
-        known = self._forecasts.get(sender.session_id)
+        known = self._outlooks.get(name)
         if known is not None and now_s - known[1] < _FORECAST_S and known[0] == version:
             return known[2]
         since_ms = min(sender.day_ms[0], fleet.taken_at_ms - 60_000)
-        raw = await self._batcher.call("ZRANGEBYSCORE", keys.sent(sender.phone), since_ms, "+inf", "WITHSCORES")
-        sent = [int(float(score)) for score in raw[1::2]]
-        forecast = self._make_forecast(sender, sent, self.now_ms(fleet))
-        self._forecasts[sender.session_id] = (version, now_s, forecast)
-        return forecast
-
-    def _make_forecast(self, sender: Sender, sent: Sequence[int], now_ms: int) -> Forecast:
-        silent_until_ms, burst_until_ms, service_ms, _ = sender.facts or (0, 0, 0, 0)
-        situation = Situation(
-            sender.zone, sent, silent_until_ms, holds=sender.holds, online=sender.status == "connected"
-        )
-        pace = scaled(sender.pace, self._settings.time_scale)
-        return Forecast(pace, situation, now_ms, service_ms=service_ms, burst_until_ms=burst_until_ms)
+        raw = await self._batcher.call("ZRANGEBYSCORE", keys.sent(sender.session.phone), since_ms, "+inf", "WITHSCORES")
+        phone = replace(sender.phone, sent=tuple(int(float(score)) for score in raw[1::2]))
+        facts = Facts(fleet.taken_at_ms, phone, fleet.holds)
+        pace, situation = situation_from(self._settings, sender.session, facts)
+        forecast = Forecast(pace, situation, facts.now_ms, service_ms=phone.service_ms)
+        outlook = Outlook(forecast, bool(phone.in_flight))
+        self._outlooks[name] = (version, now_s, outlook)
+        return outlook
 
     def _looked(self, look: asyncio.Task[Fleet]) -> None:
         self._look = None
@@ -127,96 +125,68 @@ class FleetView:
             self._fleet = look.result()
 
     async def _take_look(self) -> Fleet:
-        now = self._batcher.run("now", [], [])
-        basics = self._batcher.many(
+        clock = await self._batcher.run("now", [], [])
+        taken_at_s = asyncio.get_running_loop().time()
+        ids, raw_holds, raw_waiting = await self._batcher.many(
             [("SMEMBERS", keys.SESSIONS_ALL), ("HGETALL", keys.HOLDS), ("HGETALL", keys.GATEWAY_WAITING)]
         )
-        clock, (ids, raw_holds, raw_waiting) = await asyncio.gather(now, basics)
-        now_ms, holds, waiting = int(clock[1]), _pairs(raw_holds), _pairs(raw_waiting)
+        holds: Holds = {name: json.loads(text) for name, text in _pairs(raw_holds).items()}
         raws = await self._batcher.many([("HGETALL", keys.session(each)) for each in sorted(ids)])
-        senders = [self._sender(_pairs(raw), holds, now_ms) for raw in raws if raw]
-        await self._measure([sender for sender in senders if sender.phone], waiting)
+        sessions = [session_from(_pairs(raw)) for raw in raws if raw]
+        senders = await self._senders(sessions, holds, _pairs(raw_waiting), int(clock[1]))
         by_phone: dict[str, list[Sender]] = {}
         for sender in senders:
-            by_phone.setdefault(sender.phone, []).append(sender)
-        self._forecasts = {name: each for name, each in self._forecasts.items() if name in set(ids)}
+            by_phone.setdefault(sender.session.phone, []).append(sender)
+        self._outlooks = {name: each for name, each in self._outlooks.items() if name in set(ids)}
         return Fleet(
-            {sender.session_id: sender for sender in senders},
+            {sender.session.id: sender for sender in senders},
             by_phone,
-            [sender for sender in senders if sender.is_usable and sender.phone],
-            now_ms,
-            asyncio.get_running_loop().time(),
+            [sender for sender in senders if sender.is_usable],
+            holds,
+            int(clock[1]),
+            taken_at_s,
         )
 
-    def _sender(self, raw: Mapping[str, str], holds: Mapping[str, str], now_ms: int) -> Sender:
-        session = session_from(raw)
-        zone = ZoneInfo(raw.get("timezone") or self._settings.timezone)
-        preset = self._paces[trust(session.first_connected_at or None, now_ms)]
-        pace = read_override(raw.get("limits", "")).onto(preset)
-        day = day_bounds_ms(now_ms, zone)
-        fields = ("all", f"session:{session.id}", f"group:{session.label}")
-        return Sender(
-            session.id,
-            session.phone,
-            session.status,
-            session.label,
-            pace,
-            zone,
-            tuple(hold for name in fields if (hold := read_hold(holds.get(name), now_ms)) is not None),
-            day,
-            max(day[1], hours_bounds_ms(pace, day[1], zone)[0]),
-        )
-
-    async def _measure(self, senders: Sequence[Sender], waiting: Mapping[str, str]) -> None:
-        """Fill in what is known of the senders' phones."""
-        commands: list[tuple[str | int, ...]] = []
-        for sender in senders:
+    async def _senders(
+        self, sessions: Sequence[Session], holds: Holds, waiting: Mapping[str, str], now_ms: int
+    ) -> list[Sender]:
+        """Put what is known of the sessions and their phones together."""
+        days = [day_bounds_ms(now_ms, zone_of(self._settings, session)) for session in sessions]
+        commands: list[Command] = []
+        for session, (day_starts_ms, _) in zip(sessions, days, strict=True):
             commands += [
-                ("HMGET", keys.pace(sender.phone), "silent_until", "burst_until", "service_ms", "in_flight"),
-                ("ZCARD", keys.queue(sender.phone)),
-                ("ZCOUNT", keys.sent(sender.phone), sender.day_ms[0], "+inf"),
+                ("HMGET", keys.pace(session.phone), *_PACE),
+                ("ZCARD", keys.queue(session.phone)),
+                ("ZCOUNT", keys.sent(session.phone), day_starts_ms, "+inf"),
             ]
         answers = await self._batcher.many(commands)
-        for sender, pace, queued, sent in zip(senders, answers[::3], answers[1::3], answers[2::3], strict=True):
-            silent_until, burst_until, service, in_flight = pace
-            sender.facts = (*(int(float(each or 0)) for each in (silent_until, burst_until, service)), bool(in_flight))
-            sender.waiting = int(queued) + int(waiting.get(sender.phone, 0))
-            sender.sent_today = int(sent)
-            sender.room_today = sender.pace.per_day - sender.sent_today - sender.waiting
+        senders = []
+        for at, session in enumerate(sessions):
+            raw_pace, queued, sent_today = answers[3 * at : 3 * at + 3]
+            pace = pace_of(self._settings, session, now_ms)
+            waits = int(queued) + int(waiting.get(session.phone, 0))
+            senders.append(
+                Sender(
+                    session,
+                    pace,
+                    holds_on(holds, session, now_ms),
+                    days[at],
+                    reopens_ms=hours_bounds_ms(pace, days[at][1], zone_of(self._settings, session))[0],
+                    phone=_phone_pace(raw_pace),
+                    waiting=waits,
+                    sent_today=int(sent_today),
+                    room_today=pace.per_day - int(sent_today) - waits,
+                )
+            )
+        return senders
 
 
-def scaled(pace: Pace, time_scale: float) -> Pace:
-    """Give the pace as it runs under TIME_SCALE: shorter pauses, and more messages in a minute."""
-    if time_scale == 1:
-        return pace
-    return replace(
-        pace,
-        per_minute=max(1, int(pace.per_minute * time_scale)),
-        pause_base_ms=int(pace.pause_base_ms / time_scale),
-        pause_range_ms=int(pace.pause_range_ms / time_scale),
-    )
+_PACE: Final = ("in_flight", "silent_until", "lock_until", "burst_until", "service_ms")
 
 
-def read_override(text: str) -> Override:
-    """Read a session's own limits as they are stored; without any, everything comes from the preset."""
-    if not text:
-        return Override()
-    raw: dict[str, Any] = json.loads(text)
-    own: dict[str, Any] = {name: raw.get(name) for name in ("per_day", "per_minute", "pause_base_ms", "pause_range_ms")}
-    own |= {name: time.fromisoformat(raw[name]) for name in ("opens", "closes") if raw.get(name)}
-    return Override(**own)
-
-
-def read_hold(text: str | None, now_ms: int) -> Hold | None:
-    """Read a hold as it is stored; None when there is none or it has ended."""
-    if text is None:
-        return None
-    raw = json.loads(text)
-    until_ms = int(raw["until_ms"])
-    if until_ms <= now_ms:
-        return None
-    because = Because.BANNED_HOLD if str(raw.get("why", "")).upper() in _BAN_WORDS else Because.HELD
-    return Hold(because, None if until_ms >= _FOREVER_MS else until_ms)
+def _phone_pace(raw: Sequence[str | None]) -> PhonePace:
+    silent_until, lock_until, burst_until, service_ms = (int(float(each or 0)) for each in raw[1:])
+    return PhonePace(raw[0] or "", silent_until, lock_until, burst_until, service_ms, sent=())
 
 
 def _pairs(flat: Sequence[str]) -> dict[str, str]:

@@ -8,7 +8,7 @@ from bisect import bisect_left
 from dataclasses import replace
 
 from wa_orchestrator.domain import pacing
-from wa_orchestrator.domain.pacing import BURST_FACTOR, MINUTE_MS, Because, Eta, Pace, Situation, WaitFor, WaitUntil
+from wa_orchestrator.domain.pacing import MINUTE_MS, Because, Eta, Pace, Situation, WaitFor, WaitUntil
 
 _CALENDAR = frozenset({Because.DAY_IS_FULL, Because.OUTSIDE_HOURS})
 _PASSING = frozenset({Because.NOTHING, Because.PAUSE, Because.MINUTE_IS_FULL})
@@ -17,14 +17,11 @@ _PASSING = frozenset({Because.NOTHING, Because.PAUSE, Because.MINUTE_IS_FULL})
 class Forecast:
     """The etas of one phone's queue, worked out as far as somebody asked."""
 
-    def __init__(
-        self, pace: Pace, situation: Situation, now_ms: int, *, service_ms: int = 0, burst_until_ms: int = 0
-    ) -> None:
+    def __init__(self, pace: Pace, situation: Situation, now_ms: int, *, service_ms: int = 0) -> None:
         self._pace = pace
         self._situation = situation
         self._now_ms = now_ms
-        self._service_ms = service_ms
-        self._burst_until_ms = burst_until_ms
+        self._gap_ms = service_ms + pace.mean_pause_ms
         self._sent = list(situation.sent)
         self._etas: list[Eta] = []
         self._cause = Because.NOTHING
@@ -60,9 +57,7 @@ class Forecast:
                 return Eta(self._now_ms, Because.NOTHING)
 
     def _extend(self) -> None:
-        left_ms = self._sent[-1]
-        factor = BURST_FACTOR if left_ms < self._burst_until_ms else 1
-        earliest_ms = left_ms + self._service_ms + self._pace.mean_pause_ms * factor
+        earliest_ms = self._sent[-1] + self._gap_ms
         at_ms, because = earliest_ms, Because.NOTHING
         if len(self._sent) >= self._pace.per_minute:
             minute_ends_ms = self._sent[-self._pace.per_minute] + MINUTE_MS

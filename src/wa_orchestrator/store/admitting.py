@@ -1,11 +1,13 @@
 """The gateway's own steps: rate and acceptance in one, and the mark of a burst. Calls are given for batching."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Protocol
 
 from wa_orchestrator.store import keys
 from wa_orchestrator.store.accepting import Acceptance, Idempotency, NewMessage, Room, accept_call, read_acceptance
 from wa_orchestrator.store.limits import Limited
-from wa_orchestrator.store.scripts import Reply, Scripts, unexpected
+from wa_orchestrator.store.scripts import Reply, unexpected
 
 Call = tuple[list[str], list[str | int | float]]
 """The keys and the arguments of a script."""
@@ -47,7 +49,15 @@ class Burst:
     fresh: bool
 
 
-async def mark_burst(scripts: Scripts, *, phone: str, session: str, submitted: int, length_ms: int) -> Burst:
+class Runner(Protocol):
+    """Whoever runs scripts: `Scripts` itself, or something that batches their calls."""
+
+    async def run(self, name: str, keys: Sequence[str], args: Sequence[str | int | float] = ()) -> Reply:
+        """Run one script."""
+        ...
+
+
+async def mark_burst(scripts: Runner, *, phone: str, session: str, submitted: int, length_ms: int) -> Burst:
     """Mark a phone's burst and tell it once; later calls change nothing until the mark has ended."""
     names = [keys.pace(phone), keys.EVENTS, keys.session_events(session)]
     reply = await scripts.run("burst", names, [phone, session, submitted, length_ms])

@@ -1,0 +1,118 @@
+"""The gateway as a service: its routes, its own application, and its front door for the routes that must be fast."""
+
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager
+from typing import Annotated, Any
+
+from fastapi import APIRouter, Depends, Header
+from starlette.types import ASGIApp, Receive, Scope, Send
+
+from wa_orchestrator.gateway import message_routes, queue_routes, upload_routes
+from wa_orchestrator.gateway.batches import BatchDoor
+from wa_orchestrator.gateway.batching import Batcher
+from wa_orchestrator.gateway.bodies import BatchAnswer, BatchBody, SendBody, TakenAnswer
+from wa_orchestrator.gateway.contents import Contents
+from wa_orchestrator.gateway.doors import RawRoute, SendDoor, application
+from wa_orchestrator.gateway.fleet import FleetView
+from wa_orchestrator.gateway.retention import Retention
+from wa_orchestrator.gateway.taking import Taking
+from wa_orchestrator.web import auth, health
+from wa_orchestrator.web.app import make_app
+from wa_orchestrator.web.context import Context
+from wa_orchestrator.web.problems import responses
+
+_REFUSALS = responses(
+    BAD_JSON=400, API_KEY_MISSING=401, API_KEY_UNKNOWN=401, SCOPE_MISSING=403, NO_SUCH_SESSION=404, NO_SUCH_PHONE=404,
+    IDEMPOTENCY_CONFLICT=409, NO_SENDER=409, SESSION_NOT_LINKED=409, PHONE_DIFFERS=409, BODY_TOO_LONG=413,
+    FILE_TOO_LARGE=413, UNSUPPORTED_TYPE=415, VALIDATION_FAILED=422, OPTED_OUT=422, URL_REFUSED=422,
+    MEDIA_UNREACHABLE=422, NO_SUCH_UPLOAD=422, RATE_LIMITED=429, DAILY_LIMIT=429, QUEUE_FULL=429,
+    QUEUE_UNAVAILABLE=503,
+)  # fmt: skip
+_SENDER = Depends(auth.requires(auth.Scope.SEND))
+_Key = Annotated[str | None, Header(alias="Idempotency-Key", min_length=1, max_length=255)]
+
+
+class Gateway:
+    """All parts of the gateway over one context. One per process."""
+
+    def __init__(self, context: Context, *, contents: Contents | None = None) -> None:
+        self.context = context
+        self.batcher = Batcher(context.scripts)
+        self.view = FleetView(self.batcher, context.settings)
+        self.taking = Taking(context.settings, self.batcher, self.view)
+        contents = contents or Contents(context.settings)
+        self._send = SendDoor(context, self.taking, self.view, contents)
+        self._batch = BatchDoor(context, self.taking, self.view, contents)
+        self.retention = Retention(context.settings, context.scripts)
+
+    def router(self) -> APIRouter:
+        """Offer all routes; the application that includes them closes the gateway's connections when it ends."""
+
+        @asynccontextmanager
+        async def lifespan(_app: Any) -> AsyncIterator[None]:
+            try:
+                yield
+            finally:
+                await self.close()
+
+        routes = APIRouter(lifespan=lifespan)
+        self._describe_doors(routes)
+        routes.include_router(message_routes.router(self.context, self.view))
+        routes.include_router(queue_routes.router(self.context, self.view))
+        routes.include_router(upload_routes.router(self.context, self.taking))
+        return routes
+
+    def front(self, app: ASGIApp) -> ASGIApp:
+        """Put the fast routes before an application and all its middleware."""
+        doors = {path: application(door) for door in (self._send, self._batch) for path in door.paths}
+
+        async def serve(scope: Scope, receive: Receive, send: Send) -> None:
+            door = doors.get(scope["path"]) if scope["type"] == "http" and scope["method"] == "POST" else None
+            await (door or app)(scope, receive, send)
+
+        return serve
+
+    async def close(self) -> None:
+        """Let go of the connections."""
+        await self.batcher.close()
+
+    def _describe_doors(self, routes: APIRouter) -> None:
+        """Let OpenAPI show the doors. The functions below are descriptions: `RawRoute` lets the door answer."""
+
+        async def send(body: SendBody, idempotency_key: _Key = None) -> TakenAnswer:
+            raise AssertionError((body, idempotency_key))
+
+        async def batch(body: BatchBody, idempotency_key: _Key = None) -> BatchAnswer:
+            raise AssertionError((body, idempotency_key))
+
+        send.door, batch.door = self._send, self._batch  # type: ignore[attr-defined]
+        _show(routes, self._send.paths, send, "Send one message")
+        _show(routes, self._batch.paths, batch, "Send up to 1,000 messages")
+
+
+def _show(routes: APIRouter, paths: Sequence[str], endpoint: Any, summary: str) -> None:
+    for path in paths:
+        routes.add_api_route(
+            path,
+            endpoint,
+            methods=["POST"],
+            status_code=202,
+            summary=summary,
+            tags=["messages"],
+            responses=_REFUSALS,
+            dependencies=[_SENDER],
+            route_class_override=RawRoute,
+            operation_id=path.strip("/").replace("/", "_"),
+        )
+
+
+def router(context: Context) -> APIRouter:
+    """Offer the gateway's routes as part of another application."""
+    return Gateway(context).router()
+
+
+def make_gateway(context: Context) -> tuple[Gateway, ASGIApp]:
+    """Make the gateway as a service of its own: `wa-orchestrator gateway`."""
+    gateway = Gateway(context)
+    app = make_app(context, [gateway.router(), health.router(context)], title="WhatsApp Orchestrator: gateway")
+    return gateway, gateway.front(app)

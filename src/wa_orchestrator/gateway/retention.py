@@ -1,0 +1,52 @@
+"""Forgets what is old: the texts of ended messages first, then the messages, and files that nobody needs."""
+
+import asyncio
+from typing import Final
+
+import structlog
+from redis.exceptions import RedisError
+
+from wa_orchestrator.settings import Settings
+from wa_orchestrator.store import erasing
+from wa_orchestrator.store.scripts import Scripts
+from wa_orchestrator.web import uploads
+
+_DAY_MS: Final = 86_400_000
+#: Messages per step; the rest waits for the next one, which comes at once.
+BATCH: Final = 200
+_IDLE_S: Final = 300.0
+_BUSY_S: Final = 0.2
+
+log = structlog.get_logger(__name__)
+
+
+class Retention:
+    """Any number may run: every step is harmless when repeated."""
+
+    def __init__(self, settings: Settings, scripts: Scripts) -> None:
+        self._settings = settings
+        self._scripts = scripts
+
+    async def run(self) -> None:
+        """Forget until cancelled."""
+        while True:
+            try:
+                done = await self.step()
+            except (RedisError, OSError) as error:
+                log.warning("retention.postponed", error=type(error).__name__)
+                done = 0
+            await asyncio.sleep(_BUSY_S if done else _IDLE_S)
+
+    async def step(self) -> int:
+        """Forget one batch of each kind. Says how much there was."""
+        now_ms = await self._scripts.now_ms()
+        bodies_until_ms = now_ms - self._settings.body_retention_days * _DAY_MS
+        until_ms = now_ms - self._settings.message_retention_days * _DAY_MS
+        bodies = await erasing.erase_bodies(self._scripts, bodies_until_ms, most=BATCH)
+        messages = 0
+        for message_id in await erasing.ended_until(self._scripts, until_ms, most=BATCH):
+            messages += await erasing.erase(self._scripts, message_id, until_ms=until_ms)
+        files = await asyncio.to_thread(uploads.sweep, self._settings)
+        if bodies or messages or files:
+            log.info("retention.erased", bodies=bodies, messages=messages, files=files)
+        return bodies + messages + files

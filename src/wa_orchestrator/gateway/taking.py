@@ -1,0 +1,283 @@
+"""Takes messages in: sender, limits, idempotency, and the answer with its eta. What must be true is in the scripts."""
+
+import asyncio
+import hashlib
+import secrets
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Final
+
+import structlog
+
+from wa_orchestrator.domain.message import whatsapp_id
+from wa_orchestrator.domain.pacing import BURST_MS, is_burst
+from wa_orchestrator.domain.routing import Why
+from wa_orchestrator.errors import OrchestratorError, Refused
+from wa_orchestrator.gateway import answers, choosing
+from wa_orchestrator.gateway.batching import Batcher
+from wa_orchestrator.gateway.bodies import SendBody
+from wa_orchestrator.gateway.choosing import Choice
+from wa_orchestrator.gateway.contents import Content
+from wa_orchestrator.gateway.fleet import RECENT_S, Fleet, FleetView
+from wa_orchestrator.settings import Settings
+from wa_orchestrator.store import keys, reading
+from wa_orchestrator.store.accepting import (
+    Acceptance,
+    Accepted,
+    DayFull,
+    Idempotency,
+    NewMessage,
+    QueueFull,
+    Replayed,
+    Room,
+    accept_call,
+)
+from wa_orchestrator.store.admitting import Rate, admit_call, mark_burst, rate_call, read_admission
+from wa_orchestrator.store.limits import Limited, read_rate
+
+#: How long a repeated request waits for the answer of the first, which is being written at this moment.
+_ANSWER_S: Final = 1.0
+_FIRST_LOOK_S: Final = 0.004
+#: How often another sender is tried when the one with the most room turns out to be full.
+_TRIES: Final = 3
+
+log = structlog.get_logger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class Order:
+    """A checked message that shall be taken in."""
+
+    send: SendBody
+    content: Content
+    api_key: str
+    idempotency: Idempotency | None = None
+    due_ms: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Taken:
+    """It is in. `answer` is the JSON that the client gets, the same for every repeat."""
+
+    answer: str
+    is_replay: bool = False
+
+
+def idempotency(api_key: str, key: str | None, canonical: bytes) -> Idempotency | None:
+    """Give the record of a request that came with a key of its client's."""
+    if key is None:
+        return None
+    return Idempotency(api_key, hashlib.sha256(key.encode()).hexdigest(), hashlib.sha256(canonical).hexdigest())
+
+
+class Taking:
+    """Takes messages in over one `Batcher`."""
+
+    def __init__(self, settings: Settings, batcher: Batcher, view: FleetView) -> None:
+        self._settings = settings
+        self._batcher = batcher
+        self._view = view
+        self._bursts: dict[str, int] = {}
+
+    def rate_of(self, api_key: str) -> Rate:
+        """How often a key may call."""
+        per_minute = self._settings.rate_limit_per_minute
+        return Rate(api_key, 60_000 / per_minute, per_minute)
+
+    async def count(self, api_key: str) -> None:
+        """Count a call that takes nothing in; raises when the key calls too often."""
+        verdict = read_rate(await self._batcher.run("rate", *rate_call(self.rate_of(api_key))))
+        if isinstance(verdict, Limited):
+            raise answers.rate_limited(verdict)
+
+    async def known(self, record: Idempotency) -> Taken | None:
+        """Give the answer of an earlier request with this key, or None. Raises for another body."""
+        name = keys.idempotency(record.api_key_id, record.key_hash)
+        fingerprint, message_id, answer = await self._batcher.call("HMGET", name, "fingerprint", "message", "answer")
+        if fingerprint is None:
+            return None
+        if fingerprint != record.fingerprint:
+            raise answers.conflict()
+        return await self._replay(record, Replayed(message_id, answer or ""))
+
+    async def take(self, order: Order, rate: Rate | None) -> Taken:
+        """Take one message in; `rate` is counted in the same step. Raises what the client is to be told."""
+        try:
+            affinity = await self._affinity(order.send) if choosing.is_free(order.send) else None
+            fleet, choice = await self._choose(order.send, affinity)
+        except Refused:
+            if rate is not None:
+                await self.count(rate.api_key_id)
+            raise
+        message, outcome = await self._accept(order, choice, fleet, rate)
+        for _ in range(_TRIES):
+            if not isinstance(outcome, DayFull | QueueFull) or choice.why is not Why.MOST_ROOM:
+                break
+            # The look at the fleet was older than the truth: the next one in line may have room.
+            choice.sender.room_today = min(0, choice.sender.room_today)
+            choice = choosing.choose(fleet, order.send, None)
+            if choice.sender.room_today <= 0:
+                break
+            message, outcome = await self._accept(order, choice, fleet, None)
+        return await self._conclude(order, choice, fleet, message, outcome)
+
+    async def take_many(self, orders: Sequence[Order]) -> list[Taken | OrchestratorError]:
+        """Take messages in, in their order; each has its own outcome. Calls are not counted."""
+        free = [order.send.to for order in orders if choosing.is_free(order.send)]
+        spoke = dict(zip(free, await self._batcher.many([("GET", keys.affinity(to)) for to in free]), strict=True))
+        prepared: list[tuple[Order, Fleet, Choice, NewMessage, Room] | OrchestratorError] = []
+        for order in orders:
+            try:
+                fleet, choice = await self._choose(order.send, spoke.get(order.send.to))
+            except OrchestratorError as error:
+                prepared.append(error)
+                continue
+            prepared.append((order, fleet, choice, *self._message(order, choice, fleet)))
+            choice.sender.room_today -= 1
+        going = [each for each in prepared if isinstance(each, tuple)]
+        replies = await self._batcher.run_many(
+            "accept", [accept_call(message, room, order.idempotency) for order, _, _, message, room in going]
+        )
+        outcomes = iter(replies)
+        return [
+            each if isinstance(each, OrchestratorError) else await self._settle(each, next(outcomes))
+            for each in prepared
+        ]
+
+    async def _settle(
+        self, prepared: tuple[Order, Fleet, Choice, NewMessage, Room], reply: list[object]
+    ) -> Taken | OrchestratorError:
+        order, fleet, choice, message, _ = prepared
+        try:
+            outcome = read_admission(reply)
+            if isinstance(outcome, DayFull | QueueFull) and choice.why is Why.MOST_ROOM:
+                return await self.take(order, None)
+            return await self._conclude(order, choice, fleet, message, outcome)
+        except OrchestratorError as error:
+            return error
+
+    async def _affinity(self, send: SendBody) -> str | None:
+        spoke: str | None = await self._batcher.call("GET", keys.affinity(send.to))
+        return spoke
+
+    async def _choose(self, send: SendBody, affinity: str | None) -> tuple[Fleet, Choice]:
+        fleet = await self._view.current()
+        try:
+            return fleet, choosing.choose(fleet, send, affinity)
+        except Refused:
+            fleet = await self._view.current(fresh_s=RECENT_S)
+            return fleet, choosing.choose(fleet, send, affinity)
+
+    async def _accept(
+        self, order: Order, choice: Choice, fleet: Fleet, rate: Rate | None
+    ) -> tuple[NewMessage, Acceptance]:
+        message, room = self._message(order, choice, fleet)
+        if rate is None:
+            reply = await self._batcher.run("accept", *accept_call(message, room, order.idempotency))
+        else:
+            reply = await self._batcher.run("admit", *admit_call(rate, message, room, order.idempotency))
+        outcome = read_admission(reply)
+        if isinstance(outcome, Limited):
+            raise answers.rate_limited(outcome)
+        return message, outcome
+
+    def _message(self, order: Order, choice: Choice, fleet: Fleet) -> tuple[NewMessage, Room]:
+        send, sender = order.send, choice.sender
+        digits = secrets.token_bytes(9)
+        kind, body = order.content
+        fields: dict[str, str | int] = {
+            "kind": kind,
+            "body": body,
+            "reference": send.reference or "",
+            "api_key": order.api_key,
+            "pinned": choosing.pin(send).value,
+            "why": choice.why.value,
+        }
+        message = NewMessage(
+            f"m_{digits.hex()}",
+            whatsapp_id(digits),
+            sender.session.phone,
+            sender.session.id,
+            send.to,
+            send.priority,
+            order.due_ms or send.send_at or 0,
+            send.expires_at or 0,
+            fields,
+        )
+        defer_to_ms = sender.reopens_ms if send.on_limit == "defer" else 0
+        return message, Room(self._settings.queue_limit, sender.pace.per_day, sender.day_ms[0], defer_to_ms)
+
+    async def _conclude(
+        self, order: Order, choice: Choice, fleet: Fleet, message: NewMessage, outcome: Acceptance | Limited
+    ) -> Taken:
+        if isinstance(outcome, Replayed):
+            return await self._replay(order.idempotency, outcome)
+        if isinstance(outcome, Limited):
+            raise answers.rate_limited(outcome)
+        if not isinstance(outcome, Accepted):
+            raise answers.refusal(outcome, choice.sender, fleet.now_ms())
+        choice.sender.room_today -= 1
+        if is_burst(outcome.submitted_in_minute, choice.sender.pace):
+            await self._note_burst(choice, outcome)
+        answer = await self._answer(choice, fleet, message, outcome)
+        if order.idempotency is not None:
+            await self._remember(order.idempotency, answer)
+        return Taken(answer)
+
+    async def _answer(self, choice: Choice, fleet: Fleet, message: NewMessage, accepted: Accepted) -> str:
+        outlook = await self._view.outlook(fleet, choice.sender)
+        if not accepted.due_ms:
+            eta = outlook.eta(accepted.ahead, accepted.now_ms)
+        else:
+            eta = outlook.forecast.scheduled(accepted.due_ms)
+            eta = eta if accepted.due_ms == message.due_ms else answers.deferred(eta)
+        return answers.taken(message.id, message.session, accepted.ahead + 1, eta)
+
+    async def _note_burst(self, choice: Choice, accepted: Accepted) -> None:
+        phone = choice.sender.session.phone
+        if self._bursts.get(phone, 0) > accepted.now_ms:
+            return
+        marked = await mark_burst(
+            self._batcher,
+            phone=phone,
+            session=choice.sender.session.id,
+            submitted=accepted.submitted_in_minute,
+            length_ms=int(self._settings.scaled(BURST_MS)),
+        )
+        self._bursts[phone] = marked.until_ms
+        if marked.fresh:
+            log.warning("session.burst", session=choice.sender.session.id, submitted=accepted.submitted_in_minute)
+
+    async def _remember(self, record: Idempotency, answer: str) -> None:
+        name = keys.idempotency(record.api_key_id, record.key_hash)
+        await self._batcher.call("HSETNX", name, "answer", answer)
+
+    async def _replay(self, record: Idempotency | None, replayed: Replayed) -> Taken:
+        """Give the first answer again. Where its server died before it was written, it is made anew, once."""
+        answer = replayed.answer
+        if record is not None and not answer:
+            answer = await self._wait_for_answer(record) or await self._make_anew(record, replayed.message_id)
+        return Taken(answer, is_replay=True)
+
+    async def _wait_for_answer(self, record: Idempotency) -> str:
+        name = keys.idempotency(record.api_key_id, record.key_hash)
+        pause_s, waited_s = _FIRST_LOOK_S, 0.0
+        while waited_s < _ANSWER_S:
+            await asyncio.sleep(pause_s)
+            if answer := await self._batcher.call("HGET", name, "answer"):
+                return str(answer)
+            waited_s += pause_s
+            pause_s *= 2
+        return ""
+
+    async def _make_anew(self, record: Idempotency, message_id: str) -> str:
+        fleet = await self._view.current()
+        message = await reading.message(self._batcher.scripts, message_id)
+        if message is None:
+            raise Refused("NO_SUCH_MESSAGE", "This Idempotency-Key belongs to a message that was erased.", 409)
+        sender = fleet.senders.get(message.session)
+        if sender is None:
+            raise Refused("NO_SUCH_SESSION", f"There is no session {message.session} any more.", 404)
+        outlook = await self._view.outlook(fleet, sender)
+        await self._remember(record, answers.taken(message.id, message.session, 1, outlook.eta(0)))
+        return str(await self._batcher.call("HGET", keys.idempotency(record.api_key_id, record.key_hash), "answer"))
