@@ -26,6 +26,17 @@ async def test_a_device_logs_in_again_after_the_simulator_was_restarted(tmp_path
         assert metadata.need("group").attr("subject") == "Friends"
 
 
+async def test_what_waits_for_a_device_outlives_the_simulator(tmp_path: Path) -> None:
+    async with World(tmp_path) as world:
+        client = await world.online(DANA)
+        await client.close()
+        await world.whatsapp.say(NOA, DANA, "for later")
+    async with World(tmp_path) as world:
+        client.port = world.port
+        await client.come_online()
+        assert await client.next_text() == "for later"
+
+
 async def test_a_device_that_was_unlinked_stays_unlinked(tmp_path: Path) -> None:
     async with World(tmp_path) as world:
         client = await world.online(DANA)

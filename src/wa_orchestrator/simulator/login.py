@@ -3,7 +3,7 @@
 import hmac
 import zlib
 
-from wa_orchestrator.simulator import jid, pairing, phonework, proto
+from wa_orchestrator.simulator import devicelist, jid, pairing, phonework, proto
 from wa_orchestrator.simulator.accounts import Device, Phone
 from wa_orchestrator.simulator.connection import Connection
 from wa_orchestrator.simulator.hub import Hub, from_server, new_message_id
@@ -82,6 +82,7 @@ def become_active(hub: Hub, connection: Connection) -> None:
         device.bootstrapped = True
         hub.changed(device.phone)
         _bootstrap(hub, hub.accounts.phone(device.phone), device)
+        devicelist.announce_added(hub, device)
 
 
 def _bootstrap(hub: Hub, phone: Phone, device: Device) -> None:

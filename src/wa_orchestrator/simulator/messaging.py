@@ -11,7 +11,6 @@ from wa_orchestrator.simulator.content import Content
 from wa_orchestrator.simulator.errors import ProtocolError
 from wa_orchestrator.simulator.hub import Hub
 from wa_orchestrator.simulator.jid import Jid
-from wa_orchestrator.simulator.signal import UndecryptableError
 from wa_orchestrator.simulator.wire import Node, node
 
 _REACHOUT_LOCKED, _NOT_FOUND = 463, 404
@@ -140,7 +139,7 @@ def _hand_over(hub: Hub, sent: Sent, address: Jid, encs: list[Node]) -> None:
     for enc in encs:
         try:
             message = phonework.decrypt(phone, peer, enc)
-        except UndecryptableError:
+        except ProtocolError:  # no key for it, or not even a message
             _ask_again(hub, sent, phone)
             continue
         phonework.learn_sender_key(phone, peer, message)
@@ -164,7 +163,7 @@ def _readers(hub: Hub, sent: Sent) -> tuple[Phone, ...]:
         try:
             peer = (sent.sender.number, sent.device.number)
             inner = phonework.decrypt_group(phone, sent.chat, peer, message.data)
-        except UndecryptableError:
+        except ProtocolError:
             _ask_again(hub, sent, phone)
             continue
         _show(hub, sent, phone, content.read(inner))

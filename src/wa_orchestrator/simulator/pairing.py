@@ -44,10 +44,10 @@ def withdraw(hub: Hub, connection: Connection) -> None:
     """Forget a client that is gone; whoever waits for it learns it."""
     for ref in connection.refs:
         hub.refs.pop(ref, None)
-    if connection.linked and not connection.linked.done():
-        connection.linked.set_exception(
-            SimulatorError("LINK_FAILED", "The device hung up instead of completing the link; show a new QR.")
-        )
+    gone = SimulatorError("LINK_FAILED", "The device hung up instead of completing the link; show a new QR.")
+    for outcome in (connection.linked, connection.finished):
+        if outcome and not outcome.done():
+            outcome.set_exception(gone)
 
 
 async def scan(hub: Hub, phone: Phone, qr: str) -> None:
@@ -92,8 +92,8 @@ def ask_for_passkey(hub: Hub, connection: Connection) -> None:
 async def complete(hub: Hub, connection: Connection, phone: Phone, adv: bytes) -> None:
     """Vouch for the device with the phone's key and wait until the device has signed, too."""
     keys = connection.registration
-    if keys is None:
-        raise SimulatorError("LINK_FAILED", "The device does not want to be linked.")
+    if keys is None or connection.candidate:
+        raise SimulatorError("LINK_FAILED", "The device is being linked already; wait, or show a new QR.")
     if len(phone.devices) >= MAX_DEVICES:
         raise SimulatorError("TOO_MANY_DEVICES", f"{MAX_DEVICES} devices are linked already; unlink one first.")
     number, phone.next_device = phone.next_device, phone.next_device + 1

@@ -1,6 +1,6 @@
 """What people do with their phones: write, read, log devices out."""
 
-from wa_orchestrator.simulator import content, groups, jid, media, phonework, proto
+from wa_orchestrator.simulator import content, devicelist, groups, jid, media, phonework, proto
 from wa_orchestrator.simulator.accounts import Device, Phone
 from wa_orchestrator.simulator.errors import SimulatorError
 from wa_orchestrator.simulator.hub import Hub, new_message_id
@@ -151,6 +151,6 @@ def forget_device(hub: Hub, device: Device) -> None:
     """Strike a device off the account."""
     phone = hub.accounts.phone(device.phone)
     phone.devices.pop(device.number, None)
-    peer = (device.phone, device.number)
-    phone.sessions.pop(peer, None)
+    phone.sessions.pop((device.phone, device.number), None)
+    devicelist.announce_removed(hub, device)
     hub.changed(device.phone)

@@ -2,12 +2,12 @@
 
 import base64
 import json
-import os
 import secrets
 from collections import OrderedDict
 from pathlib import Path
 from typing import Any
 
+from wa_orchestrator.simulator import wire
 from wa_orchestrator.simulator.accounts import Accounts, Device, Phone
 from wa_orchestrator.simulator.groups import Group
 
@@ -80,7 +80,8 @@ def _device_to_json(device: Device) -> dict[str, Any]:
     plain = {name: getattr(device, name) for name in _PLAIN}
     packed = {name: _text(getattr(device, name)) for name in _BYTES}
     prekeys = {str(number): _text(key) for number, key in device.prekeys.items()}
-    return {**plain, **packed, "prekeys": prekeys}
+    waiting = {key: _text(wire.encode(stanza)) for key, stanza in device.pending.items()}
+    return {**plain, **packed, "prekeys": prekeys, "pending": waiting}
 
 
 def _phone_from_json(phone: Phone, kept: dict[str, Any]) -> None:
@@ -90,8 +91,9 @@ def _phone_from_json(phone: Phone, kept: dict[str, Any]) -> None:
     phone.app_state.patches = {name: [_bytes(one) for one in many] for name, many in kept["patches"].items()}
     for entry in kept["devices"]:
         prekeys = OrderedDict((int(number), _bytes(key)) for number, key in entry.pop("prekeys").items())
+        waiting = OrderedDict((key, wire.decode(_bytes(raw))) for key, raw in entry.pop("pending").items())
         packed = {name: _bytes(entry.pop(name)) for name in _BYTES}
-        device = Device(**{**entry, **packed}, prekeys=prekeys)
+        device = Device(**{**entry, **packed}, prekeys=prekeys, pending=waiting)
         phone.devices[device.number] = device
 
 
@@ -106,8 +108,5 @@ def _bytes(text: str) -> bytes:
 def _write(path: Path, data: bytes) -> None:
     """Write whole or not at all."""
     draft = path.with_suffix(".draft")
-    with draft.open("wb") as file:
-        file.write(data)
-        file.flush()
-        os.fsync(file.fileno())
+    draft.write_bytes(data)
     draft.replace(path)

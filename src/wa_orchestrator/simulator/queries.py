@@ -67,12 +67,25 @@ def _app_state(hub: Hub, connection: Connection, stanza: Node) -> list[Node]:
         known = int(wanted.attr("version") or 0) if name in COLLECTIONS else 0
         patch = wanted.child("patch")
         if patch:
-            answers.append(node("collection", {"name": name, "version": state.append(name, patch.data)}))
+            version = state.append(name, patch.data)
+            answers.append(node("collection", {"name": name, "version": version}))
+            _tell_other_devices(hub, connection, name, version)
             continue
         patches = [node("patch", content=one) for one in state.since(name, known)]
         attrs = {"name": name, "version": str(state.version(name)), "has_more_patches": "false"}
         answers.append(node("collection", attrs, [node("patches", content=patches)] if patches else []))
     return [node("sync", content=answers)]
+
+
+def _tell_other_devices(hub: Hub, connection: Connection, name: str, version: int) -> None:
+    """Let the account's other devices fetch what one of them changed."""
+    devices = hub.accounts.phone(connection.phone or "").devices.values()
+    for device in devices:
+        if device is not connection.device:
+            attrs: dict[str, str | int | None] = {"type": "server_sync", "id": hub.next_id(), "t": hub.now}
+            changed = node("collection", {"name": name, "version": version})
+            hub.deliver(device, from_server("notification", attrs, [changed]))
+    hub.changed(connection.phone or "")
 
 
 def _media_connection(_hub: Hub, _connection: Connection, _stanza: Node) -> list[Node]:

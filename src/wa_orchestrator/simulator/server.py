@@ -91,6 +91,8 @@ class WhatsApp:
             self._saver.cancel()
             with contextlib.suppress(asyncio.CancelledError):
                 await self._saver
+        for phone in self._hub.accounts.linked_phones():
+            self._changed(phone.number)  # what waits for devices is written at the end only
         self._save()
         if self._server:
             self._server.close()
