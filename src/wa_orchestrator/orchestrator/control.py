@@ -31,6 +31,8 @@ class Control:
         self._owner = f"{socket.gethostname()}-{os.getpid()}-{secrets.token_hex(4)}"
         self.holding: Holding | None = None
         self.grace_from_ms = 0
+        self.retired = False
+        """Set when this process is about to end: it does not take the lease again."""
         self._gained = asyncio.Event()
 
     @property
@@ -44,6 +46,8 @@ class Control:
 
     async def step(self) -> None:
         """Take or keep the lease, and notice an absence."""
+        if self.retired:
+            return
         outcome = await limits.acquire_lease(self._context.scripts, CONTROL_LEASE, owner=self._owner, lease_ms=LEASE_MS)
         if not isinstance(outcome, Holding):
             self._lose("taken")

@@ -1,0 +1,295 @@
+"""The only place where parts meet: makes each service of its parts and runs it until a signal ends it.
+
+SIGINT is a person's Ctrl-C and ends the workers too; SIGTERM is an upgrade and leaves them running: the next server
+adopts them.
+"""
+
+import asyncio
+import signal
+import socket
+import sys
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from contextlib import AsyncExitStack, asynccontextmanager
+from dataclasses import dataclass, field
+
+import structlog
+from fastapi import APIRouter
+from starlette.types import ASGIApp
+
+from wa_orchestrator import rehearsal
+from wa_orchestrator.dispatcher.dispatcher import Dispatcher
+from wa_orchestrator.domain import events
+from wa_orchestrator.errors import Broken
+from wa_orchestrator.gateway.app import Gateway, make_gateway
+from wa_orchestrator.orchestrator import incoming, outbox, receipts, service
+from wa_orchestrator.orchestrator.bells import Bells
+from wa_orchestrator.orchestrator.service import Loop, Orchestrator
+from wa_orchestrator.runner.chosen import runner_for
+from wa_orchestrator.serving import listen, make_server
+from wa_orchestrator.settings import Settings
+from wa_orchestrator.store.embedded import EmbeddedRedis
+from wa_orchestrator.web import context as contexts
+from wa_orchestrator.web import health
+from wa_orchestrator.web.app import make_app
+from wa_orchestrator.web.context import Context
+
+_RESTART_S = 1.0
+log = structlog.get_logger(__name__)
+
+
+class Signals:
+    """What the operating system told us: `ended` is set by the first SIGINT or SIGTERM, the second SIGINT is final."""
+
+    def __init__(self) -> None:
+        self.ended = asyncio.Event()
+        self.by_person = False
+
+    def __enter__(self) -> "Signals":
+        loop = asyncio.get_running_loop()
+        loop.add_signal_handler(signal.SIGINT, self._interrupt)
+        loop.add_signal_handler(signal.SIGTERM, self.ended.set)
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        loop = asyncio.get_running_loop()
+        for number in (signal.SIGINT, signal.SIGTERM):
+            loop.remove_signal_handler(number)
+
+    def _interrupt(self) -> None:
+        if self.ended.is_set():
+            raise KeyboardInterrupt
+        self.by_person = True
+        self.ended.set()
+
+
+@dataclass(slots=True)
+class Parts:
+    """What one process runs."""
+
+    routers: list[APIRouter] = field(default_factory=list)
+    loops: list[Loop] = field(default_factory=list)
+    wrap: Callable[[ASGIApp], ASGIApp] = lambda app: app
+    orchestrator: Orchestrator | None = None
+
+
+async def up(settings: Settings, *, simulate: bool = False, fleet: int = 0) -> None:
+    """Run everything in one process until a signal; see the module for what each signal means."""
+    with Signals() as signals:
+        async with running(settings, simulate=simulate, fleet=fleet) as server:
+            _greet(server)
+            await signals.ended.wait()
+            log.info("server.ending", workers="stopped" if signals.by_person else "left running")
+            if signals.by_person:
+                await server.stop_workers()
+
+
+async def gateway(settings: Settings) -> None:
+    """Run only the gateway."""
+    async with contexts.opened(settings, _redis_url(settings)) as context:
+        made, app = make_gateway(context)
+        await _serve_alone(settings, app, [made.retention], settings.gateway_port, "GATEWAY_PORT")
+
+
+async def dispatcher(settings: Settings) -> None:
+    """Run only a dispatcher."""
+    async with contexts.opened(settings, _redis_url(settings)) as context:
+        with Signals() as signals:
+            async with supervised([Dispatcher(context)]):
+                await signals.ended.wait()
+
+
+async def orchestrator(settings: Settings) -> None:
+    """Run only the orchestrator, with the dashboard."""
+    bound = listen(settings.bind_host, settings.orch_port, "ORCH_PORT")
+    settings = settings.model_copy(update={"orch_port": bound.getsockname()[1]})
+    async with contexts.opened(settings, _redis_url(settings)) as context, runner_for(settings) as runner:
+        await service.add_configured_proxies(context)
+        parts = _control_parts(service.assemble(context, runner))
+        app = make_app(context, [*parts.routers, health.router(context)])
+        with Signals() as signals:
+            async with serving(app, bound), supervised(parts.loops):
+                await signals.ended.wait()
+
+
+@dataclass(frozen=True, slots=True)
+class Server:
+    """A server that runs, with everything in one process."""
+
+    context: Context
+    orchestrator: Orchestrator
+    gateway_port: int
+
+    @property
+    def url(self) -> str:
+        """Where it is."""
+        return f"http://{self.context.settings.bind_host}:{self.context.settings.orch_port}"
+
+    async def stop_workers(self) -> None:
+        """End all workers; the loops that would start them again must have ended, or end with us."""
+        self.orchestrator.control.retired = True
+        await self.orchestrator.control.give_back()
+        await self.orchestrator.stop_workers()
+
+
+@asynccontextmanager
+async def running(settings: Settings, *, simulate: bool = False, fleet: int = 0) -> AsyncIterator[Server]:
+    """Run everything in one process while the block runs. Workers survive its end."""
+    async with AsyncExitStack() as stack:
+        bound = listen(settings.bind_host, settings.orch_port, "ORCH_PORT")
+        door = listen(settings.bind_host, settings.gateway_port, "GATEWAY_PORT")
+        settings = settings.model_copy(
+            update={"orch_port": bound.getsockname()[1], "gateway_port": door.getsockname()[1]}
+        )
+        redis_url = await _redis(settings, stack)
+        world = None
+        if simulate:
+            proxies = rehearsal.proxies_for(fleet)
+            world = await stack.enter_async_context(rehearsal.simulated_world(settings.data_dir, proxies))
+            settings = rehearsal.point_at(settings, world)
+        context = await stack.enter_async_context(contexts.opened(settings, redis_url))
+        context.simulator = world
+        await context.scripts.load()
+        await service.add_configured_proxies(context)
+        runner = await stack.enter_async_context(runner_for(settings))
+        control = service.assemble(context, runner)
+        parts = _control_parts(control)
+        _add_messages(context, parts)
+        app = parts.wrap(make_app(context, [*parts.routers, health.router(context)]))
+        _, second_app = make_gateway(context)
+        await stack.enter_async_context(serving(app, bound))
+        await stack.enter_async_context(serving(second_app, door))
+        server = Server(context, control, settings.gateway_port)
+        loops = [*parts.loops, *_fleet(server, fleet)]
+        await stack.enter_async_context(supervised(loops))
+        yield server
+
+
+def _control_parts(control: Orchestrator) -> Parts:
+    """The orchestrator's own routes and loops, with what it does about messages."""
+    control.handlers.update(
+        {
+            events.MessageSent: receipts.on_message_sent,
+            events.MessageFailed: receipts.on_message_failed,
+            events.MessageStatus: receipts.on_message_status,
+            events.MessageReceived: incoming.on_message_received,
+            events.AccountLimits: incoming.on_account_limits,
+        }
+    )
+    bells = Bells(control.context.redis)
+    parts = Parts(orchestrator=control)
+    parts.routers = [*control.routers, outbox.router(control.context, bells)]
+    parts.loops = [*control.loops, _Closing(bells.close)]
+    return parts
+
+
+def _add_messages(context: Context, parts: Parts) -> None:
+    """The gateway's and the dispatcher's part, in the same process."""
+    made = Gateway(context)
+    parts.routers.append(made.router())
+    parts.loops += [Dispatcher(context), made.retention]
+    parts.wrap = made.front
+
+
+def _fleet(server: Server, size: int) -> list[Loop]:
+    world = server.context.simulator
+    if not size or world is None:
+        return []
+    key = server.context.settings.api_key.get_secret_value()
+    return [_Once(rehearsal.LinkedFleet(server.url, key, world["control"], size).run)]
+
+
+class _Closing:
+    """Waits until everything ends, and then lets go of something."""
+
+    def __init__(self, close: Callable[[], Awaitable[None]]) -> None:
+        self._close = close
+
+    async def run(self) -> None:
+        try:
+            await asyncio.Event().wait()
+        finally:
+            await self._close()
+
+
+class _Once:
+    """A task that is done once and not again."""
+
+    def __init__(self, task: Callable[[], Awaitable[None]]) -> None:
+        self._task = task
+
+    async def run(self) -> None:
+        try:
+            await self._task()
+        except Exception as error:
+            log.error("fleet.failed", exc_info=error)
+        await asyncio.Event().wait()
+
+
+async def _redis(settings: Settings, stack: AsyncExitStack) -> str:
+    if settings.redis_url is not None:
+        return settings.redis_url.get_secret_value()
+    return (await stack.enter_async_context(EmbeddedRedis(settings.data_dir))).url
+
+
+def _redis_url(settings: Settings) -> str:
+    if settings.redis_url is None:
+        raise Broken("a part by itself was started without REDIS_URL")
+    return settings.redis_url.get_secret_value()
+
+
+@asynccontextmanager
+async def serving(app: ASGIApp, bound: socket.socket) -> AsyncIterator[None]:
+    """Serve an application on a bound socket while the block runs."""
+    server = make_server(app)
+    task = asyncio.create_task(server.serve(sockets=[bound]))
+    try:
+        while not server.started and not task.done():  # noqa: ASYNC110 (uvicorn offers no event)
+            await asyncio.sleep(0.01)
+        if task.done():
+            await task
+        yield
+    finally:
+        server.end()
+        await task
+        bound.close()
+
+
+@asynccontextmanager
+async def supervised(loops: Sequence[Loop]) -> AsyncIterator[None]:
+    """Run loops while the block runs; one that breaks is started again."""
+    tasks = [asyncio.create_task(_supervise(loop), name=type(loop).__name__) for loop in loops]
+    try:
+        yield
+    finally:
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+
+
+async def _supervise(loop: Loop) -> None:
+    while True:
+        try:
+            await loop.run()
+        except Exception as error:
+            log.error("task.broken", task=type(loop).__name__, exc_info=error)
+        await asyncio.sleep(_RESTART_S)
+
+
+async def _serve_alone(settings: Settings, app: ASGIApp, loops: Sequence[Loop], port: int, variable: str) -> None:
+    bound = listen(settings.bind_host, port, variable)
+    with Signals() as signals:
+        async with serving(app, bound), supervised(loops):
+            await signals.ended.wait()
+
+
+def _greet(server: Server) -> None:
+    settings = server.context.settings
+    lines = [
+        f"WhatsApp Orchestrator is ready: {server.url}   (API: {server.url}/docs)",
+        f"Secrets: wa-orchestrator secrets --data-dir {settings.data_dir}",
+        "Ctrl-C stops the server and its workers.",
+    ]
+    if server.context.simulator is not None:
+        lines.insert(1, f"Simulated world: {server.context.simulator['control']}")
+    sys.stdout.write("\n".join(lines) + "\n")
+    sys.stdout.flush()
