@@ -36,8 +36,6 @@ class Server:
         cores = sorted(os.sched_getaffinity(0))
         self._process = subprocess.Popen([sys.executable, "-c", START, str(proxies)], stdout=subprocess.PIPE, text=True)
         os.sched_setaffinity(self._process.pid, {cores[0]})
-        if len(cores) > 1:
-            os.sched_setaffinity(0, set(cores[1:]))
         assert self._process.stdout is not None
         self.ready: dict[str, Any] = json.loads(self._process.stdout.readline())
 

@@ -21,6 +21,9 @@ def _installed() -> None:
 async def world() -> AsyncIterator[Outside]:
     async with harness.outside() as running:
         yield running
+        asked = [entry for proxy in await running.get("/proxies") for entry in proxy["connections"] if "host" in entry]
+        assert asked
+        assert {entry["addressType"] for entry in asked} == {"domain"}, "a client looked a name up by itself"
 
 
 @pytest_asyncio.fixture(loop_scope="session", autouse=True)
