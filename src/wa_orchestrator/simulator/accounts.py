@@ -1,6 +1,5 @@
 """Accounts: phones, the devices linked to them, their keys and what waits for them."""
 
-import hashlib
 import secrets
 from collections import OrderedDict
 from collections.abc import Iterator
@@ -17,7 +16,7 @@ from wa_orchestrator.simulator.wire import Node
 
 #: LIDs are the numbers multiplied modulo a prime: they look unrelated, and the number is found without a table.
 _LID_PRIME, _LID_FACTOR, _LID_BASE = 10**15 + 37, 271_828_182_845_904, 10**15
-_SIGNED_ID = 1
+SIGNED_ID = 1
 _PREKEYS_IN_TURN = 1 << 24
 _MAX_SESSIONS = 8
 
@@ -97,9 +96,6 @@ class Phone:
     def key_of_prekey(self, prekey_id: int) -> KeyPair:
         return self._key(f"prekey {prekey_id}")
 
-    def signed_prekey_id(self) -> int:
-        return _SIGNED_ID
-
     def take_bundle(self) -> Bundle:
         """Hand out the phone's own keys."""
         if self._signature is None:
@@ -109,7 +105,7 @@ class Phone:
         return Bundle(
             self.registration,
             self.identity.public,
-            _SIGNED_ID,
+            SIGNED_ID,
             self.signed.public,
             self._signature,
             self._next_prekey,
@@ -175,8 +171,3 @@ class Accounts:
     def unregister_prefixes(self, prefixes: tuple[str, ...]) -> None:
         """Say which numbers are not on WhatsApp at all."""
         self._absent_prefixes = prefixes
-
-
-def fingerprint(data: bytes) -> str:
-    """A short name for bytes, fit for a log line."""
-    return hashlib.sha256(data).hexdigest()[:8]

@@ -81,7 +81,7 @@ def answer(hub: Hub, phone: str | None, stanza: Node) -> Node:
     if phone is None:
         raise ProtocolError("groups are for linked devices")
     to, request_id = stanza.attr("to"), stanza.attr("id")
-    attrs: dict[str, str | int | None] = {"type": "result", "id": request_id}
+    attrs = {"type": "result", "id": request_id}
     if stanza.child("participating"):
         mine = [describe(hub, group) for group in hub.groups.values() if phone in group.members]
         return from_server("iq", attrs, [node("groups", content=mine)])

@@ -1,9 +1,8 @@
 """What all parts of the simulated WhatsApp share: accounts, books, faults, connections."""
 
-import asyncio
 import itertools
 import secrets
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
@@ -43,7 +42,6 @@ class Hub:
     asked: dict[tuple[str, str, str], int] = field(default_factory=dict)
     #: (phone, its devices) → the phone's signed list of them
     index_lists: dict[tuple[str, tuple[int, ...]], bytes] = field(default_factory=dict)
-    tasks: set[asyncio.Task[None]] = field(default_factory=set)
     _numbers: "itertools.count[int]" = field(default_factory=lambda: itertools.count(1))
 
     @property
@@ -81,7 +79,6 @@ def new_message_id() -> str:
     return "3A" + secrets.token_hex(9).upper()
 
 
-def from_server(tag: str, attrs: dict[str, str | int | None], content: list[Node] | bytes | None = None) -> Node:
+def from_server(tag: str, attrs: Mapping[str, str], content: list[Node] | bytes | None = None) -> Node:
     """Make a stanza that comes from the server itself."""
-    kept = {"from": jid.ITSELF, **{name: str(value) for name, value in attrs.items() if value is not None}}
-    return Node(tag, kept, content)
+    return Node(tag, {"from": jid.ITSELF, **attrs}, content)

@@ -47,7 +47,7 @@ def push_capping(hub: Hub, phone: str | None) -> None:
 def _push(hub: Hub, phone: str, operation: str, **payload: Any) -> None:
     update = node("update", {"op_name": operation}, json.dumps({"data": payload}))
     for device in hub.accounts.phone(phone).devices.values():
-        attrs: dict[str, str | int | None] = {"type": "mex", "id": hub.next_id(), "t": hub.now}
+        attrs = {"type": "mex", "id": hub.next_id(), "t": str(hub.now)}
         hub.deliver(device, from_server("notification", attrs, [update]))
 
 

@@ -76,7 +76,7 @@ def _refresh_registration(hub: Hub, fault: Fault) -> None:
         notice = hub.next_id()
         connection.unacked_refresh.add(notice)
         connection.retired_advs |= _adv_of(fault.extra.get("qr"))
-        attrs: dict[str, str | int | None] = {"type": "companion_reg_refresh", "id": notice, "t": hub.now}
+        attrs = {"type": "companion_reg_refresh", "id": notice, "t": str(hub.now)}
         connection.send(from_server("notification", attrs, [node("companion_reg_refresh")]))
 
 

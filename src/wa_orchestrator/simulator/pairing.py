@@ -36,7 +36,7 @@ def offer(hub: Hub, connection: Connection, payload: Fields) -> None:
     connection.refs = [f"2@{secrets.token_urlsafe(48)}" for _ in range(_REFS)]
     hub.refs.update(dict.fromkeys(connection.refs, connection))
     refs = [node("ref", content=ref) for ref in connection.refs]
-    attrs: dict[str, str | int | None] = {"type": "set", "xmlns": "md", "id": hub.next_id()}
+    attrs = {"type": "set", "xmlns": "md", "id": hub.next_id()}
     connection.send(from_server("iq", attrs, [node("pair-device", content=refs)]))
 
 
@@ -85,7 +85,7 @@ def ask_for_passkey(hub: Hub, connection: Connection) -> None:
         b'{"challenge":"%s","timeout":600000,"rpId":"whatsapp.com","allowCredentials":[],'
         b'"userVerification":"required","extensions":{"uvm":true}}'
     ) % base64.urlsafe_b64encode(secrets.token_bytes(32)).rstrip(b"=")
-    attrs: dict[str, str | int | None] = {"type": "passkey_prologue_request", "id": hub.next_id(), "t": hub.now}
+    attrs = {"type": "passkey_prologue_request", "id": hub.next_id(), "t": str(hub.now)}
     connection.send(from_server("notification", attrs, [node("passkey_request_options", content=options)]))
 
 
@@ -103,7 +103,7 @@ async def complete(hub: Hub, connection: Connection, phone: Phone, adv: bytes) -
     box = proto.encode({1: signed, 2: curve.mac(adv, signed)})
     connection.candidate = _device(connection, keys, phone, number=number, details=details)
     connection.linked = asyncio.get_running_loop().create_future()
-    attrs: dict[str, str | int | None] = {"type": "set", "xmlns": "md", "id": hub.next_id(), "t": hub.now}
+    attrs = {"type": "set", "xmlns": "md", "id": hub.next_id(), "t": str(hub.now)}
     content = [
         node("device-identity", content=box),
         node("platform", {"name": "android"}),
@@ -192,7 +192,7 @@ async def enter_code(hub: Hub, phone: Phone, code: str) -> None:
         node("primary_identity_pub", content=phone.identity.public),
         node("link_code_pairing_wrapped_primary_ephemeral_pub", content=primary),
     ]
-    attrs: dict[str, str | int | None] = {"type": "link_code_companion_reg", "id": hub.next_id(), "t": hub.now}
+    attrs = {"type": "link_code_companion_reg", "id": hub.next_id(), "t": str(hub.now)}
     body = [node("link_code_companion_reg", {"stage": "primary_hello"}, content)]
     connection.send(from_server("notification", attrs, body))
     try:

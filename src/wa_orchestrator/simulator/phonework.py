@@ -3,7 +3,7 @@
 import secrets
 
 from wa_orchestrator.simulator import proto, signal
-from wa_orchestrator.simulator.accounts import Device, Phone
+from wa_orchestrator.simulator.accounts import SIGNED_ID, Device, Phone
 from wa_orchestrator.simulator.proto import Fields
 from wa_orchestrator.simulator.senderkeys import SenderKey
 from wa_orchestrator.simulator.signal import Bundle, PreKeyMessage, Session, UndecryptableError
@@ -45,7 +45,7 @@ def _decrypt_greeting(phone: Phone, peer: Peer, raw: bytes) -> bytes:
     for session in phone.sessions.get(peer, []):
         if session.base_key == greeting.base_key:
             return session.decrypt(greeting.message)
-    if greeting.signed_id != phone.signed_prekey_id():
+    if greeting.signed_id != SIGNED_ID:
         raise UndecryptableError("an unknown signed pre-key")
     prekey = None if greeting.prekey_id is None else phone.key_of_prekey(greeting.prekey_id)
     try:

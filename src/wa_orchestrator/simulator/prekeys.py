@@ -108,5 +108,5 @@ def tell_if_low(hub: Hub, device: Device) -> None:
     """Ask a device for more pre-keys when it runs short."""
     if len(device.prekeys) == _LOW - 1:
         count = node("count", {"value": len(device.prekeys)})
-        attrs: dict[str, str | int | None] = {"type": "encrypt", "id": hub.next_id(), "t": hub.now}
+        attrs = {"type": "encrypt", "id": hub.next_id(), "t": str(hub.now)}
         hub.deliver(device, from_server("notification", attrs, [count]))

@@ -82,7 +82,7 @@ def _tell_other_devices(hub: Hub, connection: Connection, name: str, version: in
     devices = hub.accounts.phone(connection.phone or "").devices.values()
     for device in devices:
         if device is not connection.device:
-            attrs: dict[str, str | int | None] = {"type": "server_sync", "id": hub.next_id(), "t": hub.now}
+            attrs = {"type": "server_sync", "id": hub.next_id(), "t": str(hub.now)}
             changed = node("collection", {"name": name, "version": version})
             hub.deliver(device, from_server("notification", attrs, [changed]))
     hub.changed(connection.phone or "")
