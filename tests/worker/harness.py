@@ -9,7 +9,7 @@ import json
 import os
 import secrets
 import signal
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -38,6 +38,13 @@ _numbers = itertools.count(secrets.randbelow(9_000_000) * 100)
 def new_phone() -> str:
     """A phone nobody else uses."""
     return f"97250{next(_numbers):010d}"[:15]
+
+
+async def eventually(predicate: Callable[[], object], timeout: float = 10.0) -> None:
+    """Wait until something outside of the server's sight is true."""
+    async with asyncio.timeout(timeout):
+        while not predicate():  # noqa: ASYNC110 - files, ledgers and processes tell nobody when they change
+            await asyncio.sleep(0.02)
 
 
 @dataclass
@@ -69,9 +76,12 @@ class Process:
         return "\n".join(self.raw)
 
 
-async def launch(environment: dict[str, str], *arguments: str, options: tuple[str, ...] = ()) -> Process:
+async def launch(
+    environment: dict[str, str], *arguments: str, prefix: tuple[str, ...] = (), options: tuple[str, ...] = ()
+) -> Process:
     """Start the bundle with exactly this environment."""
     process = await asyncio.create_subprocess_exec(
+        *prefix,
         str(NODE),
         *options,
         str(BUNDLE),
@@ -157,11 +167,11 @@ class Session:
             **more,
         }
 
-    async def start(self, *, options: tuple[str, ...] = (), **more: str) -> Process:
+    async def start(self, *, prefix: tuple[str, ...] = (), options: tuple[str, ...] = (), **more: str) -> Process:
         """Start a worker with a new epoch, as the server does."""
         self.epoch += 1
         self.rig.server.take_back(self.id)
-        self.run = await launch(self.environment(**more), options=options)
+        self.run = await launch(self.environment(**more), prefix=prefix, options=options)
         self.rig.runs.append(self.run)
         return self.run
 
@@ -178,9 +188,9 @@ class Session:
             raise AssertionError(f"the worker ended before {kind}: {self.worker.text[-3000:]}")
         return waiting.result()
 
-    async def link(self, **more: str) -> Json:
+    async def link(self, *, prefix: tuple[str, ...] = (), **more: str) -> Json:
         """Start, scan the QR, and wait for the connection."""
-        await self.start(**more)
+        await self.start(prefix=prefix, **more)
         qr = await self.event("QR_CODE")
         await self.rig.world.whatsapp.scan(self.phone, qr["data"]["qr"])
         return await self.event("CONNECTED")

@@ -42,6 +42,7 @@ class Station:
     secret: str = field(default_factory=lambda: "whsec_" + b64encode(secrets.token_bytes(24)).decode())
     epoch: int = 0
     events: list[Json] = field(default_factory=list)
+    event_ids: set[str] = field(default_factory=set)
     refused: list[str] = field(default_factory=list)
     waiting: deque[Json] = field(default_factory=deque)
     commands: deque[Json] = field(default_factory=deque)
@@ -52,6 +53,7 @@ class Station:
     results: dict[str, Json | bytes] = field(default_factory=dict)
     #: answers to give instead of the right one, for a while
     event_status: int | None = None
+    slow_messages_s: float = 0.0
     outbox_status: int | None = None
 
 
@@ -205,9 +207,12 @@ class StandIn:
             station.refused.append(str(error))
             return JSONResponse({"code": "BAD_SIGNATURE"}, 401)
         event = json.loads(body)
+        if event["type"].startswith("MESSAGE_"):
+            await asyncio.sleep(station.slow_messages_s)
         if event["epoch"] < station.epoch:
             return JSONResponse(FENCED, 409)
-        if all(event["sequence"] != known["sequence"] for known in station.events):
+        if (unique := request.headers["webhook-id"]) not in station.event_ids:
+            station.event_ids.add(unique)
             station.events.append(event)
             await self._notify()
         return Response(status_code=204)

@@ -1,10 +1,8 @@
 """What becomes of a message that cannot simply be sent."""
 
-import asyncio
-
 import pytest
 
-from tests.worker.harness import Rig, Session, new_phone
+from tests.worker.harness import Rig, Session, eventually, new_phone
 
 pytestmark = pytest.mark.asyncio(loop_scope="session")
 
@@ -79,7 +77,7 @@ async def test_a_connection_lost_while_waiting_gives_the_message_back_and_the_sa
     await rig.world.whatsapp.fault("ack_delay", phone=session.phone, seconds=60)
     await rig.world.whatsapp.fault("no_receipts", phone=session.phone)
     message = await session.say(friend, "again")
-    await _until_arrived(session, friend)
+    await eventually(lambda: session.arrivals(to=friend))
     await rig.world.whatsapp.clear_faults()
     await rig.world.whatsapp.fault("drop", phone=session.phone)
     nack = await rig.server.nacked(message)
@@ -88,12 +86,6 @@ async def test_a_connection_lost_while_waiting_gives_the_message_back_and_the_sa
     await rig.server.acked(message)
     [shown] = [entry for entry in rig.world.whatsapp.inbox(friend) if entry["id"] == message["whatsappId"]]
     assert shown["shown"] == 1
-
-
-async def _until_arrived(session: Session, friend: str) -> None:
-    async with asyncio.timeout(10):
-        while not session.arrivals(to=friend):
-            await asyncio.sleep(0.02)
 
 
 async def test_media_that_is_gone_fails_for_good_and_media_elsewhere_is_never_fetched(
@@ -136,7 +128,7 @@ async def test_asked_to_stop_while_waiting_for_the_ack_it_finishes_first(rig: Ri
     await rig.world.whatsapp.fault("ack_delay", phone=session.phone, seconds=0.6)
     await rig.world.whatsapp.fault("no_receipts", phone=session.phone)
     message = await session.say(friend, "last words")
-    await _until_arrived(session, friend)
+    await eventually(lambda: session.arrivals(to=friend))
     assert await session.worker.terminate() == 0
     await rig.server.acked(message, timeout=1)
 
@@ -145,9 +137,7 @@ async def test_asked_to_stop_before_it_has_sent_it_hands_the_message_back(rig: R
     session, friend = rig.session(TYPING_MAX_MS="60000"), new_phone()
     await session.link()
     message = await session.say(friend, "y" * 2000)
-    async with asyncio.timeout(10):
-        while not any(entry["to"] == friend for entry in rig.world.whatsapp.chatstates()):
-            await asyncio.sleep(0.02)
+    await eventually(lambda: any(entry["to"] == friend for entry in rig.world.whatsapp.chatstates()))
     assert await session.worker.terminate() == 0
     nack = await rig.server.nacked(message, timeout=1)
     assert (nack["code"], nack["retryable"]) == ("WORKER_STOPPING", True)

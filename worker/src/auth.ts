@@ -1,11 +1,11 @@
 // Credentials and Signal keys on auth.db, as Baileys wants them: what belongs together is written together or not at all.
-import { BufferJSON, initAuthCreds, proto, type AuthenticationCreds, type SignalDataSet, type SignalDataTypeMap, type SignalKeyStore } from 'baileys'
+import { initAuthCreds, proto, type AuthenticationCreds, type SignalDataTypeMap, type SignalKeyStore } from 'baileys'
+import { decode, encode } from './codec.ts'
 import { openDatabase, Unreadable, type Database } from './database.ts'
-import { Ending } from './exits.ts'
+import type { Ending } from './exits.ts'
+import { CREDS, KeyStore } from './keystore.ts'
 import { readMultiFile } from './multifile.ts'
 import type { StoreSettings } from './settings.ts'
-
-const CREDS = 'creds'
 
 /** Counters which Baileys raises inside the transaction that stores the pre-keys they count: they must be stored with them. */
 const PRE_KEY_COUNTERS = new Set(['nextPreKeyId', 'firstUnuploadedPreKeyId'])
@@ -20,9 +20,6 @@ export type Auth = {
   /** Writes what waits for the end of the turn. */
   flush(): void
 }
-
-export const encode = (value: unknown): Buffer => Buffer.from(JSON.stringify(value, BufferJSON.replacer))
-export const decode = (bytes: Buffer): unknown => JSON.parse(bytes.toString('utf8'), BufferJSON.reviver)
 
 /** An account is linked when the phone has signed us in; a pairing code alone leaves `me` behind and nothing more. */
 export const isLinked = (creds: AuthenticationCreds): boolean => !!creds.me?.id && !!creds.account && creds.me.id.includes(':')
@@ -69,92 +66,11 @@ function loadCreds({ sql, seal }: Database): AuthenticationCreds {
   }
 }
 
-type Waiting = { values: Map<string, unknown>; settled: { resolve: () => void; reject: (error: unknown) => void }[] }
-
-/** All writes of one turn of the event loop become one transaction: Baileys splits what it sets outside its own transactions by type. */
-class KeyStore {
-  readonly #database: Database
-  readonly #creds: AuthenticationCreds
-  readonly #onFenced: (ending: Ending) => void
-  #waiting: Waiting = { values: new Map(), settled: [] }
-  #credsWait = false
-  #scheduled = false
-
-  constructor(database: Database, creds: AuthenticationCreds, onFenced: (ending: Ending) => void) {
-    this.#database = database
-    this.#creds = creds
-    this.#onFenced = onFenced
-  }
-
-  get<T extends keyof SignalDataTypeMap>(type: T, ids: string[]): Record<string, SignalDataTypeMap[T]> {
-    const { sql, seal } = this.#database
-    const select = sql.prepare('SELECT value FROM keys WHERE name = ?')
-    const found: Record<string, SignalDataTypeMap[T]> = {}
-    for (const id of ids) {
-      const name = `${type}/${id}`
-      const row = this.#waiting.values.has(name) ? undefined : select.get(name)
-      let value = row ? decode(seal.open(`keys/${name}`, row.value as Uint8Array)) : this.#waiting.values.get(name)
-      if (value === undefined || value === null) continue
-      if (type === 'app-state-sync-key') value = proto.Message.AppStateSyncKeyData.fromObject(value as object)
-      found[id] = value as SignalDataTypeMap[T]
-    }
-    return found
-  }
-
-  set(data: SignalDataSet): Promise<void> {
-    for (const [type, entries] of Object.entries(data)) {
-      for (const [id, value] of Object.entries(entries ?? {})) this.#waiting.values.set(`${type}/${id}`, value ?? null)
-    }
-    this.#schedule()
-    return new Promise((resolve, reject) => this.#waiting.settled.push({ resolve, reject }))
-  }
-
-  credsLater(): void {
-    this.#credsWait = true
-    this.#schedule()
-  }
-
-  credsNow(): void {
-    this.#credsWait = true
-    this.flush()
-  }
-
-  flush(): void {
-    const { values, settled } = this.#waiting
-    if (!this.#credsWait && settled.length === 0) return
-    this.#waiting = { values: new Map(), settled: [] }
-    try {
-      this.#commit(values)
-      this.#credsWait = false
-      for (const { resolve } of settled) resolve()
-    } catch (error) {
-      for (const { reject } of settled) reject(error)
-      if (error instanceof Ending) this.#onFenced(error)
-      else if (settled.length === 0) throw error
-    }
-  }
-
-  #schedule(): void {
-    if (this.#scheduled) return
-    this.#scheduled = true
-    setImmediate(() => {
-      this.#scheduled = false
-      this.flush()
-    })
-  }
-
-  #commit(values: Map<string, unknown>): void {
-    const { sql, seal, write } = this.#database
-    const put = sql.prepare('INSERT OR REPLACE INTO keys (name, value) VALUES (?, ?)')
-    const remove = sql.prepare('DELETE FROM keys WHERE name = ?')
-    const entries = this.#credsWait ? [...values, [CREDS, this.#creds] as const] : values
-    write(() => {
-      for (const [name, value] of entries) {
-        if (value === null) remove.run(name)
-        else put.run(name, seal.close(`keys/${name}`, encode(value)))
-      }
-    })
-  }
+/** Keys of app state are protobuf objects in Baileys' hands. */
+function typed<T extends keyof SignalDataTypeMap>(type: T, found: Record<string, unknown>): Record<string, SignalDataTypeMap[T]> {
+  if (type !== 'app-state-sync-key') return found as Record<string, SignalDataTypeMap[T]>
+  const entries = Object.entries(found).map(([id, value]) => [id, proto.Message.AppStateSyncKeyData.fromObject(value as object)])
+  return Object.fromEntries(entries) as Record<string, SignalDataTypeMap[T]>
 }
 
 /** Opens the account of this directory. Throws Ending or Unreadable; never makes a new identity where one was. */
@@ -165,7 +81,7 @@ export async function openAuth(settings: StoreSettings, epoch: number | undefine
   const store = new KeyStore(database, creds, onFenced)
   return {
     creds,
-    keys: { get: (type, ids) => store.get(type, ids), set: data => store.set(data) },
+    keys: { get: (type, ids) => typed(type, store.get(type, ids)), set: data => store.set(data) },
     database,
     credsChanged: update => (Object.keys(update).every(name => PRE_KEY_COUNTERS.has(name)) ? store.credsLater() : store.credsNow()),
     saveCreds: () => store.credsNow(),

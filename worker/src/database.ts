@@ -1,5 +1,5 @@
 // The worker's one file, auth.db: opened by one process at a time, and written only by the newest epoch.
-import { chmodSync, closeSync, existsSync, fsyncSync, mkdirSync, openSync, readdirSync, renameSync, rmSync } from 'node:fs'
+import { chmodSync, closeSync, existsSync, fsyncSync, mkdirSync, openSync, readdirSync, readSync, renameSync, rmSync } from 'node:fs'
 import { join } from 'node:path'
 import { DatabaseSync } from 'node:sqlite'
 import { Ending } from './exits.ts'
@@ -17,6 +17,7 @@ const SCHEMA = `
 /** Rows by their key: every table whose values are sealed. */
 const SEALED_TABLES = { keys: 'name', events: 'sequence', messages: 'id' } as const
 
+const MAGIC = Buffer.from('SQLite format 3\0')
 const LOCK_WAIT_MS = 15_000
 const LOCK_RETRY_MS = 100
 
@@ -134,9 +135,22 @@ function checkContents(sql: DatabaseSync, settings: StoreSettings, seal: Seal): 
   if (settings.authKey && meta.sealed !== 1) sealEverything(sql, seal)
 }
 
+/** SQLite would make a new database of an empty file; so the file is looked at before SQLite is. */
+function checkFile(path: string): void {
+  const handle = openSync(path, 'r')
+  const head = Buffer.alloc(MAGIC.length)
+  readSync(handle, head)
+  closeSync(handle)
+  if (!head.equals(MAGIC)) throw new Unreadable('auth.db is not a database')
+}
+
 function openExisting(directory: string, settings: StoreSettings, seal: Seal): DatabaseSync {
+  const path = join(directory, 'auth.db')
   try {
-    const sql = openFile(join(directory, 'auth.db'))
+    checkFile(path)
+    const sql = openFile(path)
+    const [verdict] = Object.values(sql.prepare('PRAGMA quick_check(1)').get() ?? {})
+    if (verdict !== 'ok') throw new Unreadable('auth.db is damaged')
     checkContents(sql, settings, seal)
     return sql
   } catch (error) {

@@ -1,7 +1,7 @@
 // Events to the server: kept until accepted, in order within each lane, and never so that a flood of messages delays a sign of life.
 import { randomBytes } from 'node:crypto'
 import { Webhook } from 'standardwebhooks'
-import { decode, encode } from './auth.ts'
+import { decode, encode } from './codec.ts'
 import type { Database } from './database.ts'
 import { Ending } from './exits.ts'
 import { isFenced, send, type Answer } from './http.ts'
@@ -25,7 +25,8 @@ export type EventType =
   | 'ACCOUNT_LIMITS'
 
 type Lane = 'state' | 'messages'
-type Event = { id: string; sequence: number; type: EventType; timestamp: number; epoch: number; data: unknown }
+/** Without a file there is nothing to number from, and no number is better than one that was used before. */
+type Event = { id: string; sequence: number | undefined; type: EventType; timestamp: number; epoch: number; data: unknown }
 
 /** Worth only as the newest: an unsent older one gives way, and none survives a restart. */
 const VOLATILE: ReadonlySet<EventType> = new Set(['PING', 'QR_CODE', 'PAIRING_CODE'])
@@ -76,7 +77,7 @@ export class Events {
   readonly #hooks: Hooks
   readonly #database: Database | undefined
   readonly #webhook: Webhook
-  readonly #nextSequence: () => number
+  readonly #nextSequence: () => number | undefined
   readonly #state: Event[] = []
   readonly #stopped = new AbortController()
   readonly #wake: Record<Lane, () => void> = { state: () => undefined, messages: () => undefined }
@@ -90,8 +91,7 @@ export class Events {
     this.#hooks = hooks
     this.#database = database
     this.#webhook = new Webhook(settings.webhookSecret)
-    let counted = 0
-    this.#nextSequence = database ? makeCounter(database) : () => ++counted
+    this.#nextSequence = database ? makeCounter(database) : () => undefined
     // What an older worker knew of its own state is no news any more; this one will report its own.
     if (database) this.#state = [...this.#stored('state', MOST_STATE_EVENTS)].filter(event => event.epoch === settings.epoch)
     database?.sql.prepare("DELETE FROM events WHERE lane = 'state' AND sequence < ?").run(this.#state[0]?.sequence ?? Number.MAX_SAFE_INTEGER)
@@ -125,7 +125,7 @@ export class Events {
     const insert = sql.prepare('INSERT INTO events (sequence, lane, type, value) VALUES (?, ?, ?, ?)')
     try {
       write(() => {
-        for (const { lane, event } of rows) insert.run(event.sequence, lane, event.type, seal.close(`events/${event.sequence}`, encode(event)))
+        for (const { lane, event } of rows) insert.run(event.sequence ?? null, lane, event.type, seal.close(`events/${event.sequence}`, encode(event)))
         this.#forgetOldest()
       })
     } catch (error) {
@@ -189,7 +189,7 @@ export class Events {
   #forget(event: Event | undefined): void {
     if (!event || !this.#database || VOLATILE.has(event.type)) return
     const { sql } = this.#database
-    if (!this.#stopped.signal.aborted) sql.prepare('DELETE FROM events WHERE sequence = ?').run(event.sequence)
+    if (!this.#stopped.signal.aborted) sql.prepare('DELETE FROM events WHERE sequence = ?').run(event.sequence ?? null)
   }
 
   async #run(lane: Lane): Promise<void> {

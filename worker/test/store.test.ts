@@ -1,0 +1,84 @@
+import assert from 'node:assert/strict'
+import { mkdtempSync, readdirSync } from 'node:fs'
+import { tmpdir } from 'node:os'
+import { join } from 'node:path'
+import { test } from 'node:test'
+import { useMultiFileAuthState } from 'baileys'
+import { openAuth } from '../src/auth.ts'
+import { writeMultiFile } from '../src/multifile.ts'
+import { makeSeal } from '../src/seal.ts'
+
+const temporary = () => mkdtempSync(join(tmpdir(), 'store-'))
+const open = (authDir: string, authKey?: Buffer) => openAuth({ sessionId: 's', authDir, authKey }, 1, () => undefined)
+
+const KEYS = {
+  'pre-key': { '1': { public: Buffer.alloc(32, 1), private: Buffer.alloc(32, 2) } },
+  session: { '123_1.0': Buffer.from('session') },
+  'sender-key': { '123-456@g.us::789_1::0': Buffer.from('sender') },
+  'sender-key-memory': { '123-456@g.us': { 'a@lid': true } },
+  'app-state-sync-key': { 'AAA/+g==': { keyData: Buffer.alloc(32, 3) } },
+  'app-state-sync-version': { critical_block: { version: 1, hash: Buffer.alloc(128), indexValueMap: {} } },
+  'lid-mapping': { '123': '456', '456_reverse': '123' },
+  'device-list': { '123': ['0', '1'] },
+  tctoken: { __index: { token: Buffer.from('[]') }, '1@lid': { token: Buffer.from('t') } },
+  'identity-key': { '123_1.0': Buffer.alloc(33, 5) },
+} as const
+
+type Types = keyof typeof KEYS
+
+test('what Baileys wrote in its own layout is read whole, and an export gives it back to Baileys', async () => {
+  const [theirs, back] = [temporary(), temporary()]
+  const { state, saveCreds } = await useMultiFileAuthState(theirs)
+  await state.keys.set(KEYS as never)
+  await saveCreds()
+  const auth = await open(theirs)
+  assert.deepEqual(auth.creds.noiseKey, state.creds.noiseKey)
+  writeMultiFile(auth.database, join(back, 'out'))
+  const again = await useMultiFileAuthState(join(back, 'out'))
+  for (const type of Object.keys(KEYS) as Types[]) {
+    const ids = Object.keys(KEYS[type])
+    const expected = JSON.stringify(await state.keys.get(type, ids))
+    assert.equal(JSON.stringify(await auth.keys.get(type, ids)), expected, type)
+    assert.equal(JSON.stringify(await again.state.keys.get(type, ids)), expected, type)
+  }
+  auth.database.close()
+})
+
+test('what is set can be read at once, and what is removed is gone', async () => {
+  const auth = await open(temporary())
+  const written = auth.keys.set({ 'lid-mapping': { a: '1', b: '2' } })
+  assert.deepEqual(await auth.keys.get('lid-mapping', ['a', 'b', 'c']), { a: '1', b: '2' })
+  await written
+  await auth.keys.set({ 'lid-mapping': { a: null } })
+  assert.deepEqual(await auth.keys.get('lid-mapping', ['a', 'b']), { b: '2' })
+  auth.database.close()
+})
+
+test('a write after a newer epoch has opened the file fails and changes nothing', async () => {
+  const directory = temporary()
+  const fenced: unknown[] = []
+  const old = await openAuth({ sessionId: 's', authDir: directory, authKey: undefined }, 1, ending => fenced.push(ending))
+  old.database.sql.exec("UPDATE meta SET value = 2 WHERE name = 'epoch'")
+  await assert.rejects(Promise.resolve(old.keys.set({ 'lid-mapping': { a: '1' } })), { exit: 'FENCED' })
+  assert.deepEqual(await old.keys.get('lid-mapping', ['a']), {})
+  assert.equal(fenced.length, 1)
+  old.database.close()
+})
+
+test('a sealed value opens only under its own name, session and key', () => {
+  const key = Buffer.alloc(32, 9)
+  const seal = makeSeal('s', key)
+  const stored = seal.close('keys/creds', Buffer.from('secret'))
+  assert.equal(seal.open('keys/creds', stored).toString(), 'secret')
+  assert.throws(() => seal.open('keys/other', stored))
+  assert.throws(() => makeSeal('t', key).open('keys/creds', stored))
+  assert.throws(() => makeSeal('s', Buffer.alloc(32, 8)).open('keys/creds', stored))
+  assert.throws(() => makeSeal('s', undefined).open('keys/creds', stored))
+})
+
+test('a first start leaves a whole file and nothing unfinished', async () => {
+  const directory = temporary()
+  const auth = await open(directory)
+  auth.database.close()
+  assert.deepEqual(readdirSync(directory).filter(name => name.startsWith('auth.new')), [])
+})
