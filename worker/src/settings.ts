@@ -31,6 +31,8 @@ export type Settings = {
   linkTimeoutMs: number
   typingMaxMs: number
   whatsappKeepAliveMs: number
+  /** How long after opening the connection memory is tidied up. */
+  settleAfterMs: number
 }
 
 export type Refusal = { exit: ExitName; variable: string; problem: string; example: string }
@@ -187,6 +189,7 @@ const readers: Readers<Settings> = {
   linkTimeoutMs: env => integer(env, 'LINK_TIMEOUT_MS', 15 * 60_000, 100),
   typingMaxMs: env => integer(env, 'TYPING_MAX_MS', 8_000, 0),
   whatsappKeepAliveMs: env => integer(env, 'WHATSAPP_KEEP_ALIVE_MS', 30_000, 100),
+  settleAfterMs: env => integer(env, 'SETTLE_AFTER_MS', 60_000, 0),
 }
 
 function readAll<T>(table: Readers<T>, env: Environment): { settings: T } | { refusals: Refusal[] } {

@@ -17,6 +17,7 @@ import { TunnelAgent } from './proxy.ts'
 import { Receiver } from './receiver.ts'
 import { Sender } from './sender.ts'
 import type { Settings } from './settings.ts'
+import { makeSettling } from './settling.ts'
 import { makeCaches, makeFetchOptions, type Wiring } from './socket.ts'
 import { Version } from './version.ts'
 
@@ -72,9 +73,13 @@ function assemble(settings: Settings, auth: Auth, log: Log, orphanhood: Orphanho
       limits.attach(sock)
       keepAlive.attach(sock, auth)
     },
-    onOpen: sock => limits.opened(sock),
+    onOpen: sock => {
+      limits.opened(sock)
+      settle()
+    },
   })
   const limits = new Limits(device, events, log)
+  const settle = makeSettling(settings.settleAfterMs)
   const commands = new Commands(device, outbox, messages, fetchOptions, log)
   const sender = new Sender({
     settings,
