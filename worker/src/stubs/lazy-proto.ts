@@ -18,7 +18,7 @@ export function openPieces(path: string): Read {
       if (more === 0) throw new Error(`${path} is too short`)
       read += more
     }
-    return bytes.latin1Slice()
+    return bytes.toString('latin1')
   }
 }
 
