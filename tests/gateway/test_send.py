@@ -23,4 +23,4 @@ async def test_a_message_is_queued_and_the_answer_says_where_and_when(gate: Gate
     assert message.whatsapp_id == "3EB0" + told["messageId"].removeprefix("m_").upper()
     stored = {name: message.fields[name] for name in ("kind", "reference", "api_key", "pinned", "why")}
     assert stored == {"kind": "text", "reference": "order-1", "api_key": "configured", "pinned": "", "why": "MOST_ROOM"}
-    assert json.loads(message.fields["body"]) == {"text": "hello"}
+    assert json.loads(message.fields["body"]) == {"kind": "text", "text": "hello"}

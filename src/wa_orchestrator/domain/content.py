@@ -4,7 +4,7 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import assert_never
+from typing import Any, assert_never
 
 from wa_orchestrator.errors import Broken
 
@@ -111,52 +111,44 @@ def _location_problems(place: Location) -> list[Problem]:
 
 
 def encode(content: Content) -> dict[str, object]:
-    """Write a content as the worker reads it: `kind` and the fields that are set."""
+    """Write a content as it stands in a message's record: `kind`, and what is of that kind, as far as set."""
     match content:
         case Text(text):
             return {"kind": "text", "text": text}
         case Media(kind, mimetype, url, upload, filename, caption):
-            fields: dict[str, object | None] = {
-                "kind": kind.value,
-                "mimetype": mimetype,
-                "url": url,
-                "upload": upload,
-                "filename": filename,
-                "caption": caption,
-            }
+            file = {"mimetype": mimetype, "url": url, "upload": upload, "filename": filename, "caption": caption}
+            return {"kind": kind.value, "media": _given(file)}
         case Location(latitude, longitude, name, address):
-            fields = {
-                "kind": "location",
-                "latitude": latitude,
-                "longitude": longitude,
-                "name": name,
-                "address": address,
-            }
-        case _:
-            assert_never(content)
-    return {name: value for name, value in fields.items() if value is not None}
+            place = {"latitude": latitude, "longitude": longitude, "name": name, "address": address}
+            return {"kind": "location", "location": _given(place)}
+    assert_never(content)
 
 
-def decode(raw: Mapping[str, object]) -> Content:
+def decode(raw: Mapping[str, Any]) -> Content:
     """Read what `encode` wrote; fields that a later version may add are left aside."""
     kind = raw.get("kind")
     try:
         if kind == "text":
             return Text(str(raw["text"]))
         if kind == "location":
-            return Location(
-                _number(raw["latitude"]), _number(raw["longitude"]), _optional(raw, "name"), _optional(raw, "address")
-            )
+            place = raw["location"]
+            latitude, longitude = _number(place["latitude"]), _number(place["longitude"])
+            return Location(latitude, longitude, _optional(place, "name"), _optional(place, "address"))
+        file = raw["media"]
         return Media(
             MediaKind(str(kind)),
-            str(raw["mimetype"]),
-            url=_optional(raw, "url"),
-            upload=_optional(raw, "upload"),
-            filename=_optional(raw, "filename"),
-            caption=_optional(raw, "caption"),
+            str(file["mimetype"]),
+            url=_optional(file, "url"),
+            upload=_optional(file, "upload"),
+            filename=_optional(file, "filename"),
+            caption=_optional(file, "caption"),
         )
-    except (KeyError, ValueError) as wrong:
+    except (KeyError, TypeError, ValueError) as wrong:
         raise BadContent(f"no content of a known kind: {kind}") from wrong
+
+
+def _given(fields: Mapping[str, object | None]) -> dict[str, object]:
+    return {name: value for name, value in fields.items() if value is not None}
 
 
 def _number(value: object) -> float:

@@ -10,6 +10,7 @@ from urllib.parse import unquote, urlsplit
 
 import httpx
 
+from wa_orchestrator.domain import content
 from wa_orchestrator.errors import Refused
 from wa_orchestrator.gateway.bodies import MediaBody, SendBody
 from wa_orchestrator.settings import Settings
@@ -41,9 +42,9 @@ class Contents:
         """Give the content of a message that carries no file; None for one that does."""
         text = send.message if send.message is not None else send.text
         if text is not None:
-            return "text", json.dumps({"text": text}, ensure_ascii=False)
+            return _stored(content.Text(text))
         if send.location is not None:
-            return "location", json.dumps({"location": send.location.model_dump(exclude_none=True)})
+            return _stored(content.Location(**send.location.model_dump()))
         return None
 
     async def fetch(self, send: SendBody) -> Content:
@@ -51,7 +52,7 @@ class Contents:
         media = send.media
         if media is None:
             raise Refused("VALIDATION_FAILED", "There is no file to send.", 422)
-        upload = self._stored(media) if media.upload is not None else await self._download(media)
+        upload = self._uploaded(media) if media.upload is not None else await self._download(media)
         mimetype = media.mimetype or upload.mimetype
         uploads.check_type(mimetype)
         kind = str(media.kind or uploads.kind_of(mimetype))
@@ -59,16 +60,13 @@ class Contents:
             raise Refused("FILE_TOO_LARGE", f"A file of this kind has at most {uploads.LARGEST[kind]} bytes.", 413)
         waits_s = max(0, (send.send_at or 0) / 1000 - upload.path.stat().st_mtime)
         uploads.keep_for(self._settings, upload.id, uploads.USED_S + waits_s)
-        described = {
-            "upload": upload.id,
-            "mimetype": mimetype,
-            "filename": media.filename or upload.filename or None,
-            "caption": media.caption,
-        }
-        told = {name: value for name, value in described.items() if value is not None}
-        return kind, json.dumps({"media": told}, ensure_ascii=False)
+        filename = media.filename or upload.filename or None
+        file = content.Media(
+            content.MediaKind(kind), mimetype, upload=upload.id, filename=filename, caption=media.caption
+        )
+        return _stored(file)
 
-    def _stored(self, media: MediaBody) -> Upload:
+    def _uploaded(self, media: MediaBody) -> Upload:
         upload = uploads.open(self._settings, str(media.upload))
         if upload is None:
             raise Refused("NO_SUCH_UPLOAD", "There is no such upload, or its time is over. Upload the file again.", 422)
@@ -89,6 +87,11 @@ class Contents:
                 )
         except (httpx.HTTPError, httpx.InvalidURL, OSError, TimeoutError) as error:
             raise _unreachable("It cannot be read.") from error
+
+
+def _stored(carried: content.Content) -> Content:
+    told = content.encode(carried)
+    return str(told["kind"]), json.dumps(told, ensure_ascii=False)
 
 
 async def _chunks(response: httpx.Response) -> AsyncIterator[bytes]:
