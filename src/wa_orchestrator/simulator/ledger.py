@@ -27,9 +27,6 @@ class Ledger:
         self._newest[key] = entry
         return entry
 
-    def has_arrived(self, sender: str, to: str, message_id: str) -> bool:
-        return (sender, to, message_id) in self._newest
-
     def describe(self, sender: str, to: str, message_id: str, content: Content) -> None:
         """Fill in what a message says once somebody could decrypt it."""
         entry = self._newest.get((sender, to, message_id))
