@@ -12,7 +12,7 @@ import { pathToFileURL } from 'node:url'
 
 const { PROXY_URL, AUTH_DIR, PAIRING_PHONE, EVENTS_FD } = process.env
 const proxy = new URL(PROXY_URL)
-const DIAL_MS = 2000
+const DIAL_MS = 4000
 
 for (const name of ['log', 'info', 'warn', 'error', 'debug', 'trace']) console[name] = () => {} // libsignal prints keys
 const emit = (event, fields = {}) => fs.writeSync(Number(EVENTS_FD), JSON.stringify({ event, ...fields }, binary) + '\n')
@@ -85,7 +85,7 @@ async function start() {
   const { state, saveCreds } = await baileys.useMultiFileAuthState(AUTH_DIR)
   socket = baileys.makeWASocket({
     auth: state, logger: silent, agent: new ThroughProxy(), fetchAgent: new ThroughProxy(), options: { dispatcher },
-    connectTimeoutMs: 4000, keepAliveIntervalMs: 1500, qrTimeout: 60000, shouldSyncHistoryMessage: () => true,
+    connectTimeoutMs: 15000, keepAliveIntervalMs: 1500, qrTimeout: 60000, shouldSyncHistoryMessage: () => true,
     syncFullHistory: false, generateHighQualityLinkPreview: false,
   })
   let asked = false

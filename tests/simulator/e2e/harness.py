@@ -19,7 +19,7 @@ ROOT = Path(__file__).resolve().parents[3]
 CLIENT = Path(__file__).with_name("client.mjs")
 BAILEYS = ROOT / "worker" / "node_modules" / "baileys"
 COMMAND = "from wa_orchestrator.cli import main; main()"
-PATIENCE_S = 15.0
+PATIENCE_S = 30.0
 LOOK_AGAIN_S = 0.02
 
 Event = dict[str, Any]

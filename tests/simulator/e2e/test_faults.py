@@ -128,14 +128,11 @@ async def test_ack_error_reaches_the_client_and_the_message_does_not_arrive(worl
 async def test_ack_delay_lets_the_message_arrive_first_and_the_ack_later(world: Outside, veteran: Veteran) -> None:
     friend = new_phone()
     await veteran.client.do("send", to=jid(friend), text="we know each other")
-    await world.fault("ack_delay", target={"phone": veteran.phone}, seconds=0.5)
-    loop = asyncio.get_running_loop()
+    await world.fault("ack_delay", target={"phone": veteran.phone}, seconds=2)
     sent = await veteran.client.do("send", to=jid(friend), text="slow acknowledgement")
-    start = loop.time()
     await world.shown(friend, id=sent["id"])
     assert not first(veteran.client.events, {"event": "ack", "id": sent["id"]})
-    await veteran.client.wait("ack", id=sent["id"])
-    assert loop.time() - start > 0.3
+    assert (await veteran.client.wait("ack", id=sent["id"])).get("error") is None
 
 
 async def test_no_receipts_keeps_a_message_at_sent(world: Outside, veteran: Veteran) -> None:
@@ -163,11 +160,10 @@ async def test_no_receipts_keeps_a_message_at_sent(world: Outside, veteran: Vete
 async def test_a_proxy_that_fails_keeps_the_client_off_and_is_reported(
     world: Outside, veteran: Veteran, kind: str, code: int, words: str
 ) -> None:
-    await veteran.be_open()
+    now = await veteran.be_open()
     await world.fault(kind, target={"proxy": "proxy-1"})
     await world.fault("drop", target={"proxy": "proxy-1"})
-    now = len(veteran.client.events)
-    await veteran.client.wait("closed", after=now - 1)
+    await veteran.client.wait("closed", after=now)
     now = len(veteran.client.events)
     await veteran.client.do("reconnect")
     closed = await veteran.client.wait("closed", after=now)
