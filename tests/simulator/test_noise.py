@@ -16,7 +16,7 @@ AUTHORITY = Authority.issue(KeyPair.generate(), not_before=0, not_after=2**31)
 
 def test_after_the_handshake_both_sides_understand_each_other() -> None:
     client_key = KeyPair.generate()
-    responder, initiator = Responder(AUTHORITY), Initiator(client_key, AUTHORITY)
+    responder, initiator = Responder(AUTHORITY), Initiator(client_key, AUTHORITY.root_public)
     finish, send, receive = initiator.finish(responder.hello(initiator.hello()), b"payload")
     done = responder.finish(finish)
     assert (done.client_static, done.payload) == (client_key.public, b"payload")
@@ -27,7 +27,7 @@ def test_after_the_handshake_both_sides_understand_each_other() -> None:
 
 
 def test_a_repeated_or_altered_frame_does_not_decrypt() -> None:
-    responder, initiator = Responder(AUTHORITY), Initiator(KeyPair.generate())
+    responder, initiator = Responder(AUTHORITY), Initiator(KeyPair.generate(), AUTHORITY.root_public)
     finish, send, _ = initiator.finish(responder.hello(initiator.hello()), b"")
     done = responder.finish(finish)
     frame = send.seal(b"once")
@@ -42,7 +42,7 @@ def test_a_repeated_or_altered_frame_does_not_decrypt() -> None:
 
 def test_a_client_that_checks_refuses_another_root() -> None:
     other = Authority.issue(KeyPair.generate(), not_before=0, not_after=2**31)
-    responder, initiator = Responder(AUTHORITY), Initiator(KeyPair.generate(), other)
+    responder, initiator = Responder(AUTHORITY), Initiator(KeyPair.generate(), other.root_public)
     with pytest.raises(ProtocolError):
         initiator.finish(responder.hello(initiator.hello()), b"")
 

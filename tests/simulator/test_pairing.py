@@ -53,7 +53,7 @@ async def prove(client: WireClient, ephemeral: KeyPair) -> None:
 
 async def test_the_right_code_links_the_device() -> None:
     async with World() as world:
-        client = WireClient(world.port)
+        client = WireClient(world)
         ephemeral = await announce(client)
         typed = asyncio.create_task(world.whatsapp.enter_code(DANA, "abcd-1234"))
         await prove(client, ephemeral)
@@ -64,7 +64,7 @@ async def test_the_right_code_links_the_device() -> None:
 
 async def test_a_wrong_code_links_nothing() -> None:
     async with World() as world:
-        client = WireClient(world.port)
+        client = WireClient(world)
         ephemeral = await announce(client)
         typed = asyncio.create_task(world.whatsapp.enter_code(DANA, "WRONG123"))
         await prove(client, ephemeral)

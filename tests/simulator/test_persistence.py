@@ -14,7 +14,7 @@ async def test_a_device_logs_in_again_after_the_simulator_was_restarted(tmp_path
         count = (await client.ask("encrypt", "get", node("count"))).need("count").attr("value")
         group = await world.whatsapp.make_group(DANA, "Friends", [NOA])
     async with World(tmp_path) as world:
-        client.port = world.port
+        client.world = world
         await client.come_online()
         assert (await client.ask("encrypt", "get", node("count"))).need("count").attr("value") == count
         await world.whatsapp.say(NOA, DANA, "still here")
@@ -32,7 +32,7 @@ async def test_what_waits_for_a_device_outlives_the_simulator(tmp_path: Path) ->
         await client.close()
         await world.whatsapp.say(NOA, DANA, "for later")
     async with World(tmp_path) as world:
-        client.port = world.port
+        client.world = world
         await client.come_online()
         assert await client.next_text() == "for later"
 
@@ -42,7 +42,7 @@ async def test_a_device_that_was_unlinked_stays_unlinked(tmp_path: Path) -> None
         client = await world.online(DANA)
         await world.whatsapp.unlink(DANA)
     async with World(tmp_path) as world:
-        client.port = world.port
+        client.world = world
         assert (await client.login()).attr("reason") == "401"
 
 
@@ -50,5 +50,5 @@ async def test_another_world_knows_nobody(tmp_path: Path) -> None:
     async with World(tmp_path / "one") as world:
         client = await world.online(DANA)
     async with World(tmp_path / "two") as world:
-        client.port = world.port
+        client.world = world
         assert (await client.login()).attr("reason") == "401"

@@ -12,7 +12,7 @@ import pytest
 import structlog
 from websockets.exceptions import ConnectionClosed
 
-from tests.simulator.wireclient import WAIT_S, WireClient, World, link
+from tests.simulator.wireclient import WAIT_S, WireClient, World
 from wa_orchestrator.simulator import noise, wire
 from wa_orchestrator.simulator.errors import SimulatorError
 from wa_orchestrator.simulator.wire import Node, node
@@ -59,7 +59,7 @@ async def test_the_same_id_again_is_a_repeat_and_shown_once(world: World) -> Non
 
 
 async def test_what_was_said_to_a_device_that_is_away_arrives_when_it_is_back(world: World) -> None:
-    client = await link(world.whatsapp, world.port, DANA)
+    client = await world.link(DANA)
     await client.come_online()
     await client.close()
     for text in ("one", "two"):
@@ -105,7 +105,7 @@ async def test_no_receipts_means_an_ack_and_nothing_more(world: World) -> None:
 
 async def test_the_newest_connection_wins(world: World) -> None:
     older = await world.online(DANA)
-    newer = WireClient(world.port)
+    newer = WireClient(world)
     newer.noise, newer.phone, newer.device = older.noise, older.phone, older.device
     assert (await newer.login()).tag == "success"
     ending = await older.until("stream:error")
@@ -120,7 +120,7 @@ async def test_the_newest_connection_wins(world: World) -> None:
     [("ban", "403"), ("temporary_ban", "402"), ("outdated", "405"), ("unavailable", "503"), ("refuse_login", "401")],
 )
 async def test_a_login_is_refused_with_the_code_of_the_fault(world: World, kind: str, code: str) -> None:
-    client = await link(world.whatsapp, world.port, DANA)
+    client = await world.link(DANA)
     await world.whatsapp.fault(kind, phone=DANA, seconds=60)
     answer = await client.login()
     assert (answer.tag, answer.attr("reason")) == ("failure", code)
@@ -129,8 +129,8 @@ async def test_a_login_is_refused_with_the_code_of_the_fault(world: World, kind:
 
 
 async def test_a_login_with_another_key_is_refused(world: World) -> None:
-    client = await link(world.whatsapp, world.port, DANA)
-    client.noise = WireClient(world.port).noise
+    client = await world.link(DANA)
+    client.noise = WireClient(world).noise
     assert (await client.login()).attr("reason") == "401"
 
 
@@ -164,7 +164,7 @@ async def test_a_dropped_connection_breaks_without_a_word(world: World) -> None:
 
 
 async def test_a_qr_that_nobody_shows_any_more_is_refused(world: World) -> None:
-    client = WireClient(world.port)
+    client = WireClient(world)
     qr = await client.register()
     await client.close()
     assert await _eventually(lambda: world.whatsapp.connections() == [])
@@ -179,14 +179,14 @@ async def test_a_qr_that_nobody_shows_any_more_is_refused(world: World) -> None:
 
 async def test_a_fifth_device_is_refused(world: World) -> None:
     for _ in range(4):
-        await link(world.whatsapp, world.port, DANA)
+        await world.link(DANA)
     with pytest.raises(SimulatorError) as refused:
-        await world.whatsapp.scan(DANA, await WireClient(world.port).register())
+        await world.whatsapp.scan(DANA, await WireClient(world).register())
     assert refused.value.code == "TOO_MANY_DEVICES"
 
 
 async def test_a_retired_qr_is_refused_until_the_device_acknowledged(world: World) -> None:
-    client = WireClient(world.port)
+    client = WireClient(world)
     qr = await client.register()
     await world.whatsapp.fault("companion_reg_refresh", qr=qr)
     notice = await client.until("notification")
@@ -217,7 +217,7 @@ async def test_what_the_pool_of_proxies_says_is_booked() -> None:
 
 
 async def test_a_passkey_is_asked_for_instead_of_completing_the_link(world: World) -> None:
-    client = WireClient(world.port)
+    client = WireClient(world)
     qr = await client.register()
     await world.whatsapp.fault("passkey", phone=DANA, times=1)
     await world.whatsapp.scan(DANA, qr)
@@ -227,7 +227,7 @@ async def test_a_passkey_is_asked_for_instead_of_completing_the_link(world: Worl
 
 
 async def test_a_device_that_hangs_up_while_it_is_linked_is_an_error_at_once(world: World) -> None:
-    client = WireClient(world.port)
+    client = WireClient(world)
     scan = asyncio.create_task(world.whatsapp.scan(DANA, await client.register()))
     await client.until("iq", type="set")
     await client.close()

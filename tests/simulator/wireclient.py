@@ -22,8 +22,8 @@ WAIT_S = 10.0
 class WireClient:
     """One device. Its keys outlive its connections."""
 
-    def __init__(self, port: int) -> None:
-        self.port = port
+    def __init__(self, world: "World") -> None:
+        self.world = world
         self.noise, self.identity, self.signed = KeyPair.generate(), KeyPair.generate(), KeyPair.generate()
         self.prekeys = {number: KeyPair.generate() for number in range(1, 21)}
         self.adv = secrets.token_bytes(32)
@@ -33,9 +33,9 @@ class WireClient:
         self._ids = 0
 
     async def handshake(self, payload: bytes) -> None:
-        self.socket = await connect(f"ws://127.0.0.1:{self.port}/ws/chat", max_size=None, compression=None)
+        self.socket = await connect(f"ws://127.0.0.1:{self.world.port}/ws/chat", max_size=None, compression=None)
         self._deframer = noise.Deframer(expects_intro=False)
-        initiator = noise.Initiator(self.noise)
+        initiator = noise.Initiator(self.noise, self.world.whatsapp.noise_root)
         await self.socket.send(noise.PROLOGUE + noise.frame(initiator.hello()))
         (hello,) = self._deframer.feed(await self.raw())
         finish, self._seal, self._open = initiator.finish(hello, payload)
@@ -210,22 +210,6 @@ def _bundle(user: Node) -> Bundle:
     return bundle
 
 
-async def link(whatsapp: WhatsApp, port: int, phone: str) -> WireClient:
-    """Link a new device to a phone; it is not logged in yet."""
-    client = WireClient(port)
-    qr = await client.register()
-    scan = asyncio.create_task(whatsapp.scan(phone, qr))
-    ending = await client.complete()
-    await scan
-    assert ending.attr("code") == "515"
-    await client.close()
-    return client
-
-
-async def online(whatsapp: WhatsApp, port: int, phone: str) -> WireClient:
-    return await (await link(whatsapp, port, phone)).come_online()
-
-
 class World:
     """A WhatsApp that a test runs."""
 
@@ -240,5 +224,17 @@ class World:
     async def __aexit__(self, *_: object) -> None:
         await self.whatsapp.stop()
 
+    async def link(self, phone: str) -> WireClient:
+        """Link a new device to a phone; it is not logged in yet."""
+        client = WireClient(self)
+        qr = await client.register()
+        scan = asyncio.create_task(self.whatsapp.scan(phone, qr))
+        ending = await client.complete()
+        await scan
+        assert ending.attr("code") == "515"
+        await client.close()
+        return client
+
     async def online(self, phone: str) -> WireClient:
-        return await online(self.whatsapp, self.port, phone)
+        """Link a new device and log it in."""
+        return await (await self.link(phone)).come_online()

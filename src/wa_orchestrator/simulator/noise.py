@@ -104,16 +104,17 @@ class Authority:
         )
         return cls(root.public, static, chain)
 
-    def check(self, chain: bytes, static: bytes) -> None:
-        """Check a chain as a careful client does. Raises ProtocolError."""
-        fields = proto.decode(chain)
-        leaf, middle = fields.message(1), fields.message(2)
-        issuer = proto.decode(middle.raw(1))
-        subject = proto.decode(leaf.raw(1))
-        if not curve.verify(self.root_public, middle.raw(1), middle.raw(2)) or issuer.number(2) != 0:
-            raise ProtocolError("the intermediate certificate is not signed by the root")
-        if not curve.verify(issuer.raw(3), leaf.raw(1), leaf.raw(2)) or subject.raw(3) != static:
-            raise ProtocolError("the leaf certificate does not fit")
+
+def check_chain(root: bytes, chain: bytes, static: bytes) -> None:
+    """Check a certificate chain as a careful client does. Raises ProtocolError."""
+    fields = proto.decode(chain)
+    leaf, middle = fields.message(1), fields.message(2)
+    issuer = proto.decode(middle.raw(1))
+    subject = proto.decode(leaf.raw(1))
+    if not curve.verify(root, middle.raw(1), middle.raw(2)) or issuer.number(2) != 0:
+        raise ProtocolError("the intermediate certificate is not signed by the root")
+    if not curve.verify(issuer.raw(3), leaf.raw(1), leaf.raw(2)) or subject.raw(3) != static:
+        raise ProtocolError("the leaf certificate does not fit")
 
 
 @dataclass(frozen=True, slots=True)
@@ -155,11 +156,11 @@ class Responder:
 
 
 class Initiator:
-    """The client's side, for tests and probes that need no Node."""
+    """The client's side, for tests and probes that need no Node. With a `root` it checks the server's certificates."""
 
-    def __init__(self, static: KeyPair, authority: Authority | None = None) -> None:
+    def __init__(self, static: KeyPair, root: bytes | None = None) -> None:
         self._static = static
-        self._authority = authority
+        self._root = root
         self._state = Handshake()
         self._ephemeral = KeyPair.generate()
 
@@ -176,8 +177,8 @@ class Initiator:
         static = state.open(fields.raw(2))
         state.mix_key(self._ephemeral.private, static)
         chain = state.open(fields.raw(3))
-        if self._authority:
-            self._authority.check(chain, static)
+        if self._root:
+            check_chain(self._root, chain, static)
         sealed_static = state.seal(self._static.public)
         state.mix_key(self._static.private, server)
         sealed_payload = state.seal(payload)

@@ -14,6 +14,7 @@ import structlog
 from wa_orchestrator.simulator import (
     content,
     groups,
+    jid,
     login,
     media,
     messaging,
@@ -24,7 +25,7 @@ from wa_orchestrator.simulator import (
     queries,
     receipts,
 )
-from wa_orchestrator.simulator.accounts import Accounts
+from wa_orchestrator.simulator.accounts import Accounts, number_of
 from wa_orchestrator.simulator.connection import Connection
 from wa_orchestrator.simulator.curve import KeyPair
 from wa_orchestrator.simulator.errors import ProtocolError, SimulatorError
@@ -80,7 +81,9 @@ class WhatsApp:
 
     async def start(self, ssl_context: ssl.SSLContext | None, host: str = "127.0.0.1", port: int = 0) -> int:
         """Serve WebSocket, files and the version look-up on one port, which is returned."""
-        self._server = await asyncio.start_server(self._front.handle, host, port, ssl=ssl_context, limit=1 << 17)
+        self._server = await asyncio.start_server(
+            self._front.handle, host, port, ssl=ssl_context, limit=1 << 17, backlog=1024
+        )
         self._saver = asyncio.create_task(self._save_now_and_then())
         bound: int = self._server.sockets[0].getsockname()[1]
         return bound
@@ -120,7 +123,7 @@ class WhatsApp:
         """Write a text. Options: `expires` (seconds), `by_lid` (hide the number behind the LID)."""
         message = content.text(text, options.get("expires"))
         by_lid = bool(options.get("by_lid"))
-        return people.say(self._hub, self._hub.accounts.phone(phone), to, message, by_lid=by_lid)
+        return people.say(self._hub, self._hub.accounts.phone(phone), _chat(to), message, by_lid=by_lid)
 
     async def say_media(  # noqa: PLR0917 - a file takes this many words
         self,
@@ -134,7 +137,7 @@ class WhatsApp:
     ) -> str:
         """Send a file: image, video, audio, document or sticker."""
         sender = self._hub.accounts.phone(phone)
-        return people.say_file(self._hub, sender, to, kind, data, mimetype=mimetype, caption=caption, name=name)
+        return people.say_file(self._hub, sender, _chat(to), kind, data, mimetype=mimetype, caption=caption, name=name)
 
     async def read(self, phone: str, of: str | None = None) -> int:
         """Read everything unread (of one person or group); returns how much it was."""
@@ -271,6 +274,14 @@ class WhatsApp:
         while True:
             await asyncio.sleep(_SAVE_EVERY_S)
             self._save()
+
+
+def _chat(to: str) -> str:
+    """A number or a group's address, however a person wrote it."""
+    address = jid.parse(to)
+    if address and not address.is_group:
+        return number_of(address.user) if address.server == jid.LID else address.user
+    return to.strip().lstrip("+")
 
 
 def _describe(connection: Connection) -> dict[str, Any]:
