@@ -1,5 +1,7 @@
 """Every way a connection ends: what is reported, whether the worker comes back, and how it exits."""
 
+from pathlib import Path
+
 import pytest
 
 from tests.worker.harness import Rig
@@ -80,3 +82,17 @@ async def test_an_older_epoch_is_fenced_by_the_server(rig: Rig) -> None:
     await session.link()
     session.station.epoch += 1
     assert await session.worker.ended() == 22
+
+
+async def test_an_unexpected_error_is_reported_once_and_ends_the_worker(rig: Rig, tmp_path: Path) -> None:
+    session = rig.session()
+    await session.start()
+    await session.event("QR_CODE")
+    await session.worker.terminate()
+    surprise = tmp_path / "surprise.cjs"
+    surprise.write_text("setTimeout(() => { throw new Error('surprise') }, 1000)")
+    seen = len(session.station.events)
+    await session.start(options=("--require", str(surprise)))
+    await session.event("STATUS_CHANGE", after=seen, status="crashed")
+    assert await session.worker.ended() == 50
+    assert sum(event["type"] == "STATUS_CHANGE" for event in session.station.events) == 1

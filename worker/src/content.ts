@@ -27,9 +27,9 @@ async function fetchToFile(address: string, outbox: Outbox, signal: AbortSignal)
   }
 }
 
-function mediaContent({ kind, media }: Claimed, url: string): AnyMessageContent {
+function mediaContent({ kind, media, text }: Claimed, url: string): AnyMessageContent {
   const mimetype = media?.mimetype ?? 'application/octet-stream'
-  const caption = media?.caption
+  const caption = media?.caption ?? text
   // An empty thumbnail keeps Baileys from looking for an image library or ffmpeg, which the worker does not have.
   if (kind === 'image') return { image: { url }, mimetype, caption, jpegThumbnail: '' }
   if (kind === 'video') return { video: { url }, mimetype, caption, jpegThumbnail: '' }

@@ -17,6 +17,10 @@ const require = createRequire(bundle)
 for (const name of BUILT_IN) require(`node:${name}`)
 for (const flag of FLAGS) setFlagsFromString(flag)
 Buffer.poolSize = POOL_BYTES
+if (process.env.CA) {
+  const t = require('node:tls')
+  t.setDefaultCACertificates([readFileSync(process.env.NODE_EXTRA_CA_CERTS as string, 'utf8')])
+}
 
 const source = readFileSync(bundle, 'latin1')
 const key = createHash('sha256').update(source).update(process.version).update(process.arch).update(FLAGS.join()).update(process.execArgv.join()).digest('hex')
@@ -38,7 +42,9 @@ process.once(SETTLED as never, () => {
     writeFileSync(cache + process.pid, script.createCachedData())
     renameSync(cache + process.pid, cache)
   }
-  if (!process.env.NOGC) (runInNewContext('gc') as NonNullable<typeof gc>)({ type: 'major', execution: 'sync', flavor: 'last-resort' } as never)
+  if (process.env.GC === 'query') (require('node:v8') as { queryObjects: (c: unknown, o: object) => void }).queryObjects(class Nothing {}, { format: 'count' })
+  else if (process.env.GC === 'glob') (globalThis.gc as NonNullable<typeof gc>)({ type: 'major', execution: 'sync', flavor: 'last-resort' } as never)
+  else if (!process.env.NOGC) (runInNewContext('gc') as NonNullable<typeof gc>)({ type: 'major', execution: 'sync', flavor: 'last-resort' } as never)
 })
 const main = { exports: {} }
 script.runInThisContext()(main.exports, require, main, bundle, __dirname)

@@ -10,7 +10,6 @@ import { baileysLogger, describeError, makeLog } from '../src/log.ts'
 import { failedToSend, refusedByWhatsApp, typingMs } from '../src/outcomes.ts'
 import { ProxyError } from '../src/proxy.ts'
 import { read } from '../src/receiver.ts'
-import { readSettings } from '../src/settings.ts'
 import { backoffMs } from '../src/timing.ts'
 import { newest, parseRevision } from '../src/version.ts'
 
@@ -139,12 +138,4 @@ test('nothing that looks like a key, a phone or an object of the library reaches
   const written = lines.join('')
   for (const secret of ['secret', 'hello', '972501234567', Buffer.alloc(32, 7).toString('base64')]) assert.ok(!written.includes(secret), secret)
   assert.ok(written.includes('*4567'))
-})
-
-test('a name of a device is one that WhatsApp knows', () => {
-  const platform = (name: string) => {
-    const read = readSettings({ DEVICE_NAME: name })
-    return 'refusals' in read && read.refusals.some(refusal => refusal.variable === 'DEVICE_NAME')
-  }
-  assert.deepEqual(['Ubuntu', 'Mac OS', 'Chrome (Windows)', 'Acme Ltd'].map(platform), [false, false, false, true])
 })

@@ -1,0 +1,103 @@
+import assert from 'node:assert/strict'
+import { EventEmitter } from 'node:events'
+import { test } from 'node:test'
+import { initAuthCreds, type BinaryNode, type WASocket } from 'baileys'
+import type { Auth } from '../src/auth.ts'
+import type { Events } from '../src/events.ts'
+import type { Ending } from '../src/exits.ts'
+import { Linking } from '../src/linking.ts'
+import { makeLog } from '../src/log.ts'
+
+const QR = 'https://wa.me/settings/linked_devices#ref,noise,identity,old,1'
+
+/** A socket that only remembers, and a linking on it. */
+function begin() {
+  const ws = new EventEmitter()
+  const [sent, events, endings]: [BinaryNode[], { type: string; data: Record<string, unknown> }[], Ending[]] = [[], [], []]
+  const creds = initAuthCreds()
+  const sock = {
+    ws,
+    sendNode: async (node: BinaryNode) => void sent.push(node),
+    requestPairingCode: async (phone: string) => {
+      creds.me = { id: `${phone}@s.whatsapp.net`, name: '~' }
+      creds.pairingCode = 'ABCD1234'
+      return 'ABCD1234'
+    },
+  }
+  const auth = { creds, saveCreds: () => undefined } as unknown as Auth
+  const book = { emit: (type: string, data: Record<string, unknown>) => events.push({ type, data }) } as unknown as Events
+  const linking = new Linking(sock as unknown as WASocket, auth, book, makeLog('s', 'silent'), ending => endings.push(ending))
+  return { ws, sent, events, endings, creds, linking }
+}
+
+const notify = (ws: EventEmitter, type: string, child?: BinaryNode, from = '@s.whatsapp.net') => {
+  const node = { tag: 'notification', attrs: { type, id: '1', from }, content: child ? [child] : [] }
+  ws.emit(`CB:notification,type:${type}`, node)
+  ws.emit('CB:notification', node)
+}
+
+const settled = () => new Promise(resolve => setImmediate(resolve))
+
+test('a code is shown only after the server took it', async () => {
+  const { ws, events, linking } = begin()
+  linking.showQr(QR, 'hide')
+  const asked = linking.requestCode('972501234567')
+  await settled()
+  assert.equal(events.length, 0)
+  ws.emit('CB:iq,type:result,link_code_companion_reg', {})
+  assert.equal((await asked).code, 'ABCD1234')
+  assert.deepEqual(events.map(event => event.type), ['PAIRING_CODE'])
+})
+
+test('a refused code is not shown, its traces are taken back, and the QR is shown instead', async () => {
+  const { ws, events, creds, linking } = begin()
+  linking.showQr(QR, 'hide')
+  const asked = linking.requestCode('972501234567')
+  await settled()
+  ws.emit('CB:iq,type:error,error', { tag: 'iq', attrs: {}, content: [{ tag: 'error', attrs: { code: '400' } }] })
+  await assert.rejects(asked, /PAIRING_CODE_REFUSED_400/)
+  assert.deepEqual([creds.me, creds.registered, creds.pairingCode], [undefined, false, undefined])
+  assert.deepEqual(events.map(event => event.type), ['STATUS_CHANGE', 'QR_CODE'])
+})
+
+test('before login notifications are acknowledged by us, with a pairing code by Baileys', () => {
+  const { ws, sent, creds } = begin()
+  notify(ws, 'anything')
+  assert.deepEqual(sent.map(node => [node.tag, node.attrs.class, node.attrs.id]), [['ack', 'notification', '1']])
+  creds.me = { id: '1@s.whatsapp.net' }
+  notify(ws, 'anything')
+  assert.equal(sent.length, 1)
+})
+
+test('a renewed secret changes the QR on show, and no secret is renewed once a code was entered', async () => {
+  const { ws, events, creds, linking } = begin()
+  linking.showQr(QR, 'show')
+  const old = creds.advSecretKey
+  notify(ws, 'companion_reg_refresh')
+  assert.notEqual(creds.advSecretKey, old)
+  assert.deepEqual(events.map(({ data }) => String(data.qr).split(',')[3]), [old, creds.advSecretKey])
+  const asked = linking.requestCode('972501234567')
+  await settled()
+  ws.emit('CB:iq,type:result,link_code_companion_reg', {})
+  await asked
+  notify(ws, 'link_code_companion_reg', { tag: 'link_code_companion_reg', attrs: { stage: 'primary_hello' } })
+  const entered = creds.advSecretKey
+  notify(ws, 'md', { tag: 'pair-device-rotate-qr', attrs: {} })
+  assert.equal(creds.advSecretKey, entered)
+})
+
+test('a demand for a passkey counts only when the server itself makes it', () => {
+  const { ws, events, endings } = begin()
+  notify(ws, 'passkey_prologue_request', undefined, '972501234567@s.whatsapp.net')
+  assert.equal(endings.length, 0)
+  notify(ws, 'passkey_prologue_request')
+  assert.deepEqual(events, [{ type: 'AUTH_FAILURE', data: { reason: 'PASSKEY_REQUIRED' } }])
+  assert.equal(endings[0]?.exit, 'PASSKEY_REQUIRED')
+})
+
+test('a QR that comes after the phone has accepted is not shown', () => {
+  const { events, linking } = begin()
+  linking.accepted()
+  linking.showQr(QR, 'show')
+  assert.equal(events.length, 0)
+})
