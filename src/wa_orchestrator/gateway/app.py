@@ -12,7 +12,7 @@ from wa_orchestrator.gateway.batches import BatchDoor
 from wa_orchestrator.gateway.batching import Batcher
 from wa_orchestrator.gateway.bodies import BatchAnswer, BatchBody, SendBody, TakenAnswer
 from wa_orchestrator.gateway.contents import Contents
-from wa_orchestrator.gateway.doors import RawRoute, SendDoor, application
+from wa_orchestrator.gateway.doors import Door, RawRoute, SendDoor, application
 from wa_orchestrator.gateway.fleet import FleetView
 from wa_orchestrator.gateway.retention import Retention
 from wa_orchestrator.gateway.taking import Taking
@@ -64,13 +64,17 @@ class Gateway:
 
     def front(self, app: ASGIApp) -> ASGIApp:
         """Put the fast routes before an application and all its middleware."""
-        doors = {path: application(door) for door in (self._send, self._batch) for path in door.paths}
+        doors = {path: application(door) for path, door in self.doors().items()}
 
         async def serve(scope: Scope, receive: Receive, send: Send) -> None:
             door = doors.get(scope["path"]) if scope["type"] == "http" and scope["method"] == "POST" else None
             await (door or app)(scope, receive, send)
 
         return serve
+
+    def doors(self) -> dict[str, Door]:
+        """The fast routes by their path; `wire.protocol` serves them without ASGI."""
+        return {path: door for door in (self._send, self._batch) for path in door.paths}
 
     async def close(self) -> None:
         """Let go of the connections."""

@@ -17,6 +17,14 @@ class Choice:
     sender: Sender
     why: Why
 
+    def reserve(self) -> None:
+        """Count the message as taken at once, so that many who choose in the same moment do not all choose this one."""
+        self.sender.room_today -= 1
+
+    def give_back(self) -> None:
+        """It was not taken after all."""
+        self.sender.room_today += 1
+
 
 def choose(fleet: Fleet, send: SendBody, affinity: str | None) -> Choice:
     """Choose the sender by `domain.routing`. Only those that could be its answer are put before it.
@@ -72,14 +80,11 @@ def _candidates(fleet: Fleet, wish: Wish, affinity: str | None) -> list[Sender]:
         return [fleet.senders[wish.session_id]] if wish.session_id in fleet.senders else []
     if wish.phone is not None:
         return fleet.by_phone.get(wish.phone, [])
-    found = [max(fleet.usable, key=_room)] if fleet.usable else []
+    roomiest = fleet.roomiest.find()
+    found = [] if roomiest is None else [roomiest]
     if affinity is not None and affinity in fleet.senders:
         found.append(fleet.senders[affinity])
     return found
-
-
-def _room(sender: Sender) -> int:
-    return sender.room_today
 
 
 def _candidate(sender: Sender) -> Candidate:

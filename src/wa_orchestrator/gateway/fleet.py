@@ -7,6 +7,7 @@ import asyncio
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from heapq import heapify, heapreplace
 from typing import Final
 
 from wa_orchestrator.domain.pacing import Because, Eta, Hold, Pace, day_bounds_ms, hours_bounds_ms
@@ -38,11 +39,30 @@ class Sender:
     waiting: int = 0
     sent_today: int = 0
     room_today: int = 0
+    outlook: "asyncio.Task[Outlook] | None" = None
+    """The etas of its queue, once somebody asked; many who ask at once share one look."""
 
     @property
     def is_usable(self) -> bool:
         """Connected and not on hold."""
         return self.session.status == "connected" and bool(self.session.phone) and not self.holds
+
+
+class Roomiest:
+    """Finds the sender with the most room. Room goes down one message at a time, so a heap is right but for its top."""
+
+    def __init__(self, senders: Sequence[Sender]) -> None:
+        self._heap = [(-sender.room_today, sender.session.id, sender) for sender in senders]
+        heapify(self._heap)
+
+    def find(self) -> Sender | None:
+        """Give the sender with the most room; of equals the first by name."""
+        while self._heap:
+            noted, name, sender = self._heap[0]
+            if noted == -sender.room_today:
+                return sender
+            heapreplace(self._heap, (-sender.room_today, name, sender))
+        return None
 
 
 @dataclass(slots=True)
@@ -51,7 +71,7 @@ class Fleet:
 
     senders: dict[str, Sender]
     by_phone: dict[str, list[Sender]]
-    usable: list[Sender]
+    roomiest: Roomiest
     holds: Holds
     taken_at_ms: int
     taken_at_s: float
@@ -103,6 +123,11 @@ class FleetView:
 
     async def outlook(self, fleet: Fleet, sender: Sender) -> Outlook:
         """Give the etas of a sender's queue."""
+        if sender.outlook is None:
+            sender.outlook = asyncio.get_running_loop().create_task(self._renewed(fleet, sender))
+        return sender.outlook.result() if sender.outlook.done() else await asyncio.shield(sender.outlook)
+
+    async def _renewed(self, fleet: Fleet, sender: Sender) -> Outlook:
         name = sender.session.id
         version = (sender.pace, sender.holds, sender.session.status, sender.sent_today, sender.phone)
         now_s = asyncio.get_running_loop().time()
@@ -141,7 +166,7 @@ class FleetView:
         return Fleet(
             {sender.session.id: sender for sender in senders},
             by_phone,
-            [sender for sender in senders if sender.is_usable],
+            Roomiest([sender for sender in senders if sender.is_usable]),
             holds,
             int(clock[1]),
             taken_at_s,

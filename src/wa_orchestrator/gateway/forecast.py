@@ -23,7 +23,8 @@ class Forecast:
         self._now_ms = now_ms
         self._gap_ms = service_ms + pace.mean_pause_ms
         self._sent = list(situation.sent)
-        self._etas: list[Eta] = []
+        self._given = len(self._sent)
+        self._told: list[Because] = []
         self._cause = Because.NOTHING
         self._endless: Because | None = None
         self._window = (0, 0)
@@ -41,9 +42,9 @@ class Forecast:
         """Say when the message at `position` (1 is the next one) leaves, and what it waits for."""
         if self._endless is not None:
             return Eta(None, self._endless)
-        while len(self._etas) < position:
+        while len(self._told) < position:
             self._extend()
-        return self._etas[position - 1]
+        return Eta(self._sent[self._given + position - 1], self._told[position - 1])
 
     def scheduled(self, due_ms: int) -> Eta:
         """Say when a message leaves that may not leave before `due_ms`."""
@@ -76,9 +77,9 @@ class Forecast:
     def _note(self, at_ms: int, because: Because) -> None:
         """Write down that a message leaves then, and how long plain arithmetic will do after it."""
         told = because
-        if self._etas and because in _PASSING:
+        if self._told and because in _PASSING:
             told = self._cause if self._cause in _CALENDAR else Because.BEHIND_OTHERS
-        self._etas.append(Eta(at_ms, told))
+        self._told.append(told)
         if because in _CALENDAR:
             self._cause = because
         self._sent.append(at_ms)

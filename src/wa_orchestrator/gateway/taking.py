@@ -4,7 +4,7 @@ import asyncio
 import hashlib
 import secrets
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Final
 
 import structlog
@@ -12,18 +12,19 @@ import structlog
 from wa_orchestrator.domain.message import whatsapp_id
 from wa_orchestrator.domain.pacing import BURST_MS, is_burst
 from wa_orchestrator.domain.routing import Why
-from wa_orchestrator.errors import OrchestratorError, Refused
+from wa_orchestrator.errors import OrchestratorError, Refused, Unavailable
 from wa_orchestrator.gateway import answers, choosing
 from wa_orchestrator.gateway.batching import Batcher
 from wa_orchestrator.gateway.bodies import SendBody
 from wa_orchestrator.gateway.choosing import Choice
 from wa_orchestrator.gateway.contents import Content
-from wa_orchestrator.gateway.fleet import RECENT_S, Fleet, FleetView
+from wa_orchestrator.gateway.fleet import RECENT_S, Fleet, FleetView, Outlook
 from wa_orchestrator.settings import Settings
 from wa_orchestrator.store import keys, reading
 from wa_orchestrator.store.accepting import (
     Acceptance,
     Accepted,
+    Conflict,
     DayFull,
     Idempotency,
     NewMessage,
@@ -34,6 +35,7 @@ from wa_orchestrator.store.accepting import (
 )
 from wa_orchestrator.store.admitting import Rate, admit_call, mark_burst, rate_call, read_admission
 from wa_orchestrator.store.limits import Limited, read_rate
+from wa_orchestrator.store.scripts import Reply
 
 #: How long a repeated request waits for the answer of the first, which is being written at this moment.
 _ANSWER_S: Final = 1.0
@@ -61,6 +63,19 @@ class Taken:
 
     answer: str
     is_replay: bool = False
+
+
+@dataclass(slots=True)
+class Attempt:
+    """A message on its way in: who sends it, by which look at the fleet, and what Redis said."""
+
+    order: Order
+    choice: Choice
+    fleet: Fleet
+    message: NewMessage
+    room: Room
+    outlook: Outlook
+    outcome: Acceptance | Limited = field(default_factory=Conflict)
 
 
 def idempotency(api_key: str, key: str | None, canonical: bytes) -> Idempotency | None:
@@ -109,50 +124,41 @@ class Taking:
             if rate is not None:
                 await self.count(rate.api_key_id)
             raise
-        message, outcome = await self._accept(order, choice, fleet, rate)
+        attempt = await self._attempt(order, choice, fleet, rate)
         for _ in range(_TRIES):
-            if not isinstance(outcome, DayFull | QueueFull) or choice.why is not Why.MOST_ROOM:
+            if not isinstance(attempt.outcome, DayFull | QueueFull) or choice.why is not Why.MOST_ROOM:
                 break
             # The look at the fleet was older than the truth: the next one in line may have room.
             choice.sender.room_today = min(0, choice.sender.room_today)
             choice = choosing.choose(fleet, order.send, None)
             if choice.sender.room_today <= 0:
                 break
-            message, outcome = await self._accept(order, choice, fleet, None)
-        return await self._conclude(order, choice, fleet, message, outcome)
+            attempt = await self._attempt(order, choice, fleet, None)
+        return await self._conclude(attempt)
 
     async def take_many(self, orders: Sequence[Order]) -> list[Taken | OrchestratorError]:
         """Take messages in, in their order; each has its own outcome. Calls are not counted."""
         free = [order.send.to for order in orders if choosing.is_free(order.send)]
         spoke = dict(zip(free, await self._batcher.many([("GET", keys.affinity(to)) for to in free]), strict=True))
-        prepared: list[tuple[Order, Fleet, Choice, NewMessage, Room] | OrchestratorError] = []
+        prepared: list[Attempt | OrchestratorError] = []
         for order in orders:
             try:
                 fleet, choice = await self._choose(order.send, spoke.get(order.send.to))
-            except OrchestratorError as error:
+                prepared.append(await self._prepare(order, choice, fleet))
+            except Refused as error:
                 prepared.append(error)
-                continue
-            prepared.append((order, fleet, choice, *self._message(order, choice, fleet)))
-            choice.sender.room_today -= 1
-        going = [each for each in prepared if isinstance(each, tuple)]
-        replies = await self._batcher.run_many(
-            "accept", [accept_call(message, room, order.idempotency) for order, _, _, message, room in going]
-        )
-        outcomes = iter(replies)
-        return [
-            each if isinstance(each, OrchestratorError) else await self._settle(each, next(outcomes))
-            for each in prepared
-        ]
+        going = [each for each in prepared if isinstance(each, Attempt)]
+        calls = [accept_call(each.message, each.room, each.order.idempotency) for each in going]
+        replies = iter(await self._batcher.run_many("accept", calls) if calls else [])
+        return [await self._settle(each, next(replies)) if isinstance(each, Attempt) else each for each in prepared]
 
-    async def _settle(
-        self, prepared: tuple[Order, Fleet, Choice, NewMessage, Room], reply: list[object]
-    ) -> Taken | OrchestratorError:
-        order, fleet, choice, message, _ = prepared
+    async def _settle(self, attempt: "Attempt", reply: Reply) -> Taken | OrchestratorError:
+        attempt.outcome = read_admission(reply)
         try:
-            outcome = read_admission(reply)
-            if isinstance(outcome, DayFull | QueueFull) and choice.why is Why.MOST_ROOM:
-                return await self.take(order, None)
-            return await self._conclude(order, choice, fleet, message, outcome)
+            if isinstance(attempt.outcome, DayFull | QueueFull) and attempt.choice.why is Why.MOST_ROOM:
+                attempt.choice.give_back()
+                return await self.take(attempt.order, None)
+            return await self._conclude(attempt)
         except OrchestratorError as error:
             return error
 
@@ -168,20 +174,23 @@ class Taking:
             fleet = await self._view.current(fresh_s=RECENT_S)
             return fleet, choosing.choose(fleet, send, affinity)
 
-    async def _accept(
-        self, order: Order, choice: Choice, fleet: Fleet, rate: Rate | None
-    ) -> tuple[NewMessage, Acceptance]:
-        message, room = self._message(order, choice, fleet)
-        if rate is None:
-            reply = await self._batcher.run("accept", *accept_call(message, room, order.idempotency))
-        else:
-            reply = await self._batcher.run("admit", *admit_call(rate, message, room, order.idempotency))
-        outcome = read_admission(reply)
-        if isinstance(outcome, Limited):
-            raise answers.rate_limited(outcome)
-        return message, outcome
+    async def _prepare(self, order: Order, choice: Choice, fleet: Fleet) -> "Attempt":
+        choice.reserve()
+        message, room = self._message(order, choice)
+        # Asked before it is accepted: what is accepted must be answered, whatever Redis does next.
+        return Attempt(order, choice, fleet, message, room, await self._view.outlook(fleet, choice.sender))
 
-    def _message(self, order: Order, choice: Choice, fleet: Fleet) -> tuple[NewMessage, Room]:
+    async def _attempt(self, order: Order, choice: Choice, fleet: Fleet, rate: Rate | None) -> "Attempt":
+        attempt = await self._prepare(order, choice, fleet)
+        if rate is None:
+            reply = await self._batcher.run("accept", *accept_call(attempt.message, attempt.room, order.idempotency))
+        else:
+            call = admit_call(rate, attempt.message, attempt.room, order.idempotency)
+            reply = await self._batcher.run("admit", *call)
+        attempt.outcome = read_admission(reply)
+        return attempt
+
+    def _message(self, order: Order, choice: Choice) -> tuple[NewMessage, Room]:
         send, sender = order.send, choice.sender
         digits = secrets.token_bytes(9)
         kind, body = order.content
@@ -207,43 +216,38 @@ class Taking:
         defer_to_ms = sender.reopens_ms if send.on_limit == "defer" else 0
         return message, Room(self._settings.queue_limit, sender.pace.per_day, sender.day_ms[0], defer_to_ms)
 
-    async def _conclude(
-        self, order: Order, choice: Choice, fleet: Fleet, message: NewMessage, outcome: Acceptance | Limited
-    ) -> Taken:
-        if isinstance(outcome, Replayed):
-            return await self._replay(order.idempotency, outcome)
-        if isinstance(outcome, Limited):
-            raise answers.rate_limited(outcome)
-        if not isinstance(outcome, Accepted):
-            raise answers.refusal(outcome, choice.sender, fleet.now_ms())
-        choice.sender.room_today -= 1
-        if is_burst(outcome.submitted_in_minute, choice.sender.pace):
-            await self._note_burst(choice, outcome)
-        answer = await self._answer(choice, fleet, message, outcome)
-        if order.idempotency is not None:
-            await self._remember(order.idempotency, answer)
-        return Taken(answer)
-
-    async def _answer(self, choice: Choice, fleet: Fleet, message: NewMessage, accepted: Accepted) -> str:
-        outlook = await self._view.outlook(fleet, choice.sender)
-        if not accepted.due_ms:
-            eta = outlook.eta(accepted.ahead, accepted.now_ms)
-        else:
-            eta = outlook.forecast.scheduled(accepted.due_ms)
-            eta = eta if accepted.due_ms == message.due_ms else answers.deferred(eta)
-        return answers.taken(message.id, message.session, accepted.ahead + 1, eta)
+    async def _conclude(self, attempt: "Attempt") -> Taken:
+        outcome, record = attempt.outcome, attempt.order.idempotency
+        if isinstance(outcome, Accepted):
+            if is_burst(outcome.submitted_in_minute, attempt.choice.sender.pace):
+                await self._note_burst(attempt.choice, outcome)
+            answer = _answer(attempt, outcome)
+            if record is not None:
+                await self._remember(record, answer)
+            return Taken(answer)
+        attempt.choice.give_back()
+        match outcome:
+            case Replayed():
+                return await self._replay(record, outcome)
+            case Limited():
+                raise answers.rate_limited(outcome)
+            case _:
+                raise answers.refusal(outcome, attempt.choice.sender, attempt.fleet.now_ms())
 
     async def _note_burst(self, choice: Choice, accepted: Accepted) -> None:
         phone = choice.sender.session.phone
         if self._bursts.get(phone, 0) > accepted.now_ms:
             return
-        marked = await mark_burst(
-            self._batcher,
-            phone=phone,
-            session=choice.sender.session.id,
-            submitted=accepted.submitted_in_minute,
-            length_ms=int(self._settings.scaled(BURST_MS)),
-        )
+        try:
+            marked = await mark_burst(
+                self._batcher,
+                phone=phone,
+                session=choice.sender.session.id,
+                submitted=accepted.submitted_in_minute,
+                length_ms=int(self._settings.scaled(BURST_MS)),
+            )
+        except Unavailable:
+            return  # the message is in; the next one marks the burst
         self._bursts[phone] = marked.until_ms
         if marked.fresh:
             log.warning("session.burst", session=choice.sender.session.id, submitted=accepted.submitted_in_minute)
@@ -281,3 +285,14 @@ class Taking:
         outlook = await self._view.outlook(fleet, sender)
         await self._remember(record, answers.taken(message.id, message.session, 1, outlook.eta(0)))
         return str(await self._batcher.call("HGET", keys.idempotency(record.api_key_id, record.key_hash), "answer"))
+
+
+def _answer(attempt: Attempt, accepted: Accepted) -> str:
+    """Write what the client is told about a message that is in."""
+    message, outlook = attempt.message, attempt.outlook
+    if not accepted.due_ms:
+        eta = outlook.eta(accepted.ahead, accepted.now_ms)
+    else:
+        eta = outlook.forecast.scheduled(accepted.due_ms)
+        eta = eta if accepted.due_ms == message.due_ms else answers.deferred(eta)
+    return answers.taken(message.id, message.session, accepted.ahead + 1, eta)

@@ -1,0 +1,175 @@
+"""Run the benchmark: `python -m bench.gateway`. Needs `wrk`; the peers are installed on the first run."""
+
+import asyncio
+import contextlib
+import json
+import os
+import platform
+import shutil
+import socket
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from redis import Redis
+
+from wa_orchestrator.store.embedded import EmbeddedRedis, find_program
+
+HERE = Path(__file__).parent
+ROOT = HERE.parents[1]
+NODE = ROOT / ".venv/node/bin/node"
+NPM = ROOT / ".venv/node/lib/node_modules/npm/bin/npm-cli.js"
+API_KEY = "wao_bench-key-3f9a7c21d8e64b05"
+SESSIONS = 200
+ROUNDS = int(os.environ.get("ROUNDS", "3"))
+SECONDS = int(os.environ.get("SECONDS_EACH", "8"))
+CONNECTIONS = int(os.environ.get("CONNECTIONS", "64"))
+PYTHON = [sys.executable, "-m", "bench.gateway.serve"]
+SERVERS: dict[str, tuple[list[str], dict[str, str]]] = {
+    "gateway": (PYTHON, {"NAMED": "1"}),
+    "gateway, sender chosen": (PYTHON, {"NAMED": "0"}),
+    "express": ([str(NODE), "express.mjs"], {"NAMED": "1"}),
+    "fastify": ([str(NODE), "fastify.mjs"], {"NAMED": "1"}),
+    "fastify, auto-pipelining": ([str(NODE), "fastify.mjs"], {"NAMED": "1", "AUTO_PIPELINING": "1"}),
+}
+
+
+def main() -> None:
+    """Measure all servers in turn, several rounds, and write the medians."""
+    if shutil.which("wrk") is None:
+        sys.exit("wrk is missing: apt-get install wrk")
+    install_peers()
+    with tempfile.TemporaryDirectory(prefix="bench-gw-") as directory:
+        results = asyncio.run(measure(Path(directory)))
+    report = summary(results)
+    target = ROOT / "bench/results/gateway.json"
+    target.parent.mkdir(exist_ok=True)
+    target.write_text(json.dumps(report, indent=2) + "\n")
+    print(json.dumps(report, indent=2))
+
+
+def install_peers() -> None:
+    """Install Express, Fastify and ioredis by their lock."""
+    peers = HERE / "peers"
+    if not (peers / "node_modules/fastify").is_dir():
+        environment = {**os.environ, "PATH": f"{NODE.parent}:{os.environ['PATH']}"}
+        options = ["ci", "--ignore-scripts", "--no-audit", "--no-fund", "--loglevel=error"]
+        subprocess.run([NODE, NPM, *options], cwd=peers, env=environment, check=True)
+
+
+async def measure(directory: Path) -> dict[str, list[dict[str, Any]]]:
+    """Alternate the servers over one durable Redis, so that a slow minute of the machine hits all of them."""
+    results: dict[str, list[dict[str, Any]]] = {name: [] for name in SERVERS}
+    async with EmbeddedRedis(directory) as redis:
+        path = redis.url.removeprefix("unix://")
+        for _ in range(ROUNDS):
+            for name, (command, extra) in SERVERS.items():
+                seed(path)
+                results[name].append(await asyncio.to_thread(one_round, command, extra, path, directory))
+                print(f"{name}: {results[name][-1]}", file=sys.stderr)
+    return results
+
+
+def seed(path: str) -> None:
+    """Empty Redis and record the sessions; its log starts anew, so that no round pays for another's."""
+    redis = Redis(unix_socket_path=path, decode_responses=True)
+    redis.flushall()
+    now_ms = int(time.time() * 1000)
+    for number in range(1, SESSIONS + 1):
+        name = f"worker_{number}"
+        known = {
+            "id": name, "status": "connected", "phone": f"97250{number:07d}", "label": "", "version": 1, "epoch": 1,
+            "first_connected_at": now_ms - 40 * 86_400_000,
+        }  # fmt: skip
+        redis.hset(f"session:{name}", mapping=known)
+        redis.sadd("sessions:all", name)
+    redis.bgrewriteaof()
+    while redis.info("persistence")["aof_rewrite_in_progress"]:
+        time.sleep(0.05)
+
+
+def one_round(command: list[str], extra: dict[str, str], path: str, directory: Path) -> dict[str, Any]:
+    """Start a server, warm it up, load it."""
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port = probe.getsockname()[1]
+    environment = {
+        **os.environ, **extra, "PORT": str(port), "REDIS_SOCKET": path, "API_KEY": API_KEY,
+        "DATA_DIR": str(directory / "data"), "SESSIONS": str(SESSIONS), "NODE_ENV": "production",
+        "PYTHONPATH": str(ROOT),
+    }  # fmt: skip
+    with serving(command, environment, port) as pid:
+        load(port, 1, environment)
+        before_s = cpu_s(pid)
+        figures = load(port, SECONDS, environment)
+        figures["cpu_us_each"] = round((cpu_s(pid) - before_s) / figures["requests"] * 1e6)
+        return figures
+
+
+def cpu_s(pid: int) -> float:
+    """The processor time that a process has used; unlike the rate it hardly depends on what else runs here."""
+    fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+
+
+@contextlib.contextmanager
+def serving(command: list[str], environment: dict[str, str], port: int) -> Iterator[int]:
+    """A server that listens; gives its process id."""
+    server = subprocess.Popen(command, cwd=HERE / "peers", env=environment, stdout=subprocess.DEVNULL)
+    try:
+        deadline = time.monotonic() + 20
+        while socket.socket().connect_ex(("127.0.0.1", port)):
+            if time.monotonic() > deadline or server.poll() is not None:
+                raise RuntimeError(f"{command} does not listen")
+            time.sleep(0.05)
+        yield server.pid
+    finally:
+        server.kill()
+        server.wait()
+
+
+def load(port: int, seconds: int, environment: dict[str, str]) -> dict[str, Any]:
+    """Load a server with wrk and give its figures."""
+    command = ["wrk", "-t1", f"-c{CONNECTIONS}", f"-d{seconds}s", "-s", str(HERE / "load.lua")]
+    said = subprocess.run(
+        [*command, f"http://127.0.0.1:{port}"], env=environment, capture_output=True, text=True, check=True
+    ).stdout
+    raw = json.loads(next(line for line in said.splitlines() if line.startswith("RESULT ")).removeprefix("RESULT "))
+    if raw["errors"]:
+        raise RuntimeError(f"{raw['errors']} of {raw['requests']} requests were not answered with success")
+    return {
+        "requests": raw["requests"],
+        "per_second": round(raw["requests"] / raw["microseconds"] * 1e6),
+        "p50_ms": raw["p50_us"] / 1000,
+        "p99_ms": raw["p99_us"] / 1000,
+    }
+
+
+def summary(results: dict[str, list[dict[str, Any]]]) -> dict[str, Any]:
+    """Medians over the rounds, and the ratios that count."""
+    medians = {
+        name: {figure: statistics.median(each[figure] for each in rounds) for figure in rounds[0]}
+        for name, rounds in results.items()
+    }
+    ours, best_fastify = medians["gateway"]["per_second"], medians["fastify"]["per_second"]
+    return {
+        "command": "python -m bench.gateway",
+        "machine": f"{os.cpu_count()} cores, {platform.machine()}",
+        "redis": f"{find_program().version}, appendonly yes, appendfsync always, Unix socket",
+        "load": f"wrk, 1 thread, {CONNECTIONS} connections, {SECONDS} s, {ROUNDS} rounds in turn, {SESSIONS} sessions",
+        "medians": medians,
+        "ratios": {
+            "to_express": round(ours / medians["express"]["per_second"], 2),
+            "to_fastify": round(ours / best_fastify, 2),
+        },
+        "rounds": results,
+    }
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,37 @@
+"""The gateway as `wa-orchestrator gateway` runs it: one process, uvicorn with uvloop and httptools."""
+
+import os
+from pathlib import Path
+
+import uvicorn
+
+from wa_orchestrator.gateway import wire
+from wa_orchestrator.gateway.app import make_gateway
+from wa_orchestrator.settings import Settings
+from wa_orchestrator.web.context import opened
+
+
+async def serve() -> None:
+    """Serve until killed. The limits are raised so that the load meets the path of a message, not its refusals."""
+    settings = Settings(
+        api_key=os.environ["API_KEY"],
+        data_dir=Path(os.environ["DATA_DIR"]),
+        timezone="UTC",
+        rate_limit_per_minute=60_000_000,
+        hot_per_day=1_000_000,
+        queue_limit=1_000_000,
+        log_level="error",
+    )
+    async with opened(settings, f"unix://{os.environ['REDIS_SOCKET']}") as context:
+        gateway, app = make_gateway(context)
+        config = uvicorn.Config(
+            app, host="127.0.0.1", port=int(os.environ["PORT"]), log_level="warning", access_log=False,
+            loop="uvloop", http=wire.protocol(gateway.doors()), lifespan="on",
+        )  # fmt: skip
+        await uvicorn.Server(config).serve()
+
+
+if __name__ == "__main__":
+    import uvloop
+
+    uvloop.run(serve())
