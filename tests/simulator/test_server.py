@@ -277,11 +277,13 @@ async def test_a_phone_that_cannot_read_asks_again_and_the_answer_is_no_repeat(w
     asked = await client.until("receipt", type="retry")
     assert (asked.attr("id"), asked.need("retry").attr("count")) == ("3EB001", "1")
     assert [entry["kind"] for entry in world.whatsapp.arrivals()] == ["undecrypted"]
+    assert _pending(world, DANA, "receipt 3EB001  ") == []  # not delivered: nobody could read it
     del client.sessions[NOA]
     await client.say(NOA, "second try", "3EB001")
     await client.until("ack", id="3EB001")
     (arrival,) = world.whatsapp.arrivals()
     assert (arrival["text"], arrival["repeat"]) == ("second try", False)
+    assert "type" not in (await client.until("receipt", id="3EB001")).attrs
 
 
 async def test_a_device_that_cannot_read_gets_the_message_encrypted_anew(world: World) -> None:

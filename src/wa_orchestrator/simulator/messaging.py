@@ -103,9 +103,8 @@ def _accept(hub: Hub, sent: Sent) -> None:
     for other in sent.others:
         sent.sender.contacts.add(other.number)
         other.contacts.add(sent.sender.number)
-    for address, encs in _copies(sent):
-        _hand_over(hub, sent, address, encs)
-    readers = _readers(hub, sent) if sent.to.is_group else sent.others
+    could_read = [_hand_over(hub, sent, address, encs) for address, encs in _copies(sent)]
+    readers = _group_readers(hub, sent) if sent.to.is_group else {phone for phone in could_read if phone in sent.others}
     fault = hub.faults.active("ack_delay", sent.sender.number)
     delay = float(fault.extra.get("seconds") or 0) if fault else 0.0
     if delay:
@@ -123,38 +122,39 @@ def _copies(sent: Sent) -> Iterator[tuple[Jid, list[Node]]]:
             yield address, part.children("enc")
 
 
-def _hand_over(hub: Hub, sent: Sent, address: Jid, encs: list[Node]) -> None:
+def _hand_over(hub: Hub, sent: Sent, address: Jid, encs: list[Node]) -> Phone | None:
+    """Give a copy to the device it is for; returns the phone if it is one and could read it."""
     phone = hub.accounts.find(address)
     if phone is None:
-        return
+        return None
     if address.device:
         device = phone.devices.get(address.device)
-        if device and not sent.to.is_group:
-            relay(hub, sent.device, device, sent.to, stanza=sent.stanza, encs=encs)
-        elif device:
-            both = [*encs, *sent.stanza.children("enc")]
-            relay(hub, sent.device, device, sent.to, stanza=sent.stanza, encs=both)
-        return
+        if device:
+            # In a group the copy hands out the key only; the message itself is the same for all.
+            shared = sent.stanza.children("enc") if sent.to.is_group else []
+            relay(hub, sent.device, device, sent.to, stanza=sent.stanza, encs=[*encs, *shared])
+        return None
     peer = (sent.sender.number, sent.device.number)
     for enc in encs:
         try:
             message = phonework.decrypt(phone, peer, enc)
         except ProtocolError:  # no key for it, or not even a message
             _ask_again(hub, sent, phone)
-            continue
+            return None
         phonework.learn_sender_key(phone, peer, message)
         if not sent.to.is_group:
             _, inner = content.unwrap(message)
             _show(hub, sent, phone, content.read(inner))
+    return phone if encs else None
 
 
-def _readers(hub: Hub, sent: Sent) -> tuple[Phone, ...]:
+def _group_readers(hub: Hub, sent: Sent) -> set[Phone]:
     """Let the members' phones decrypt a group message, and pass it to their devices; returns who could read it."""
     message = next((enc for enc in sent.stanza.children("enc") if enc.attr("type") == "skmsg"), None)
     if message is None:
-        return ()
+        return set()
     told = {(address.user, address.device or 0) for address, _ in _copies(sent)}
-    readers = []
+    readers = set()
     for phone in (*sent.others, sent.sender):
         for device in phone.devices.values():
             is_new = not told & {(phone.number, device.number), (phone.lid, device.number)}
@@ -168,14 +168,14 @@ def _readers(hub: Hub, sent: Sent) -> tuple[Phone, ...]:
             continue
         _show(hub, sent, phone, content.read(inner))
         if phone is not sent.sender:
-            readers.append(phone)
-    return tuple(readers)
+            readers.add(phone)
+    return readers
 
 
 def _show(hub: Hub, sent: Sent, phone: Phone, what: Content) -> None:
-    if what.kind in ("protocol", "sender_key"):
-        return
     hub.ledger.describe(sent.sender.number, sent.chat, sent.id, what)
+    if what.kind in ("protocol", "sender_key"):
+        return  # between programs: nothing that a person sees
     is_own = phone is sent.sender
     chat = sent.chat if is_own or sent.to.is_group else sent.sender.number
     hub.ledger.show(phone.number, chat, inbox_entry(hub, sent.sender.number, sent.chat, sent.id, what, is_own=is_own))
@@ -209,14 +209,14 @@ def _ask_again(hub: Hub, sent: Sent, phone: Phone) -> None:
         attrs["participant"] = str(phone.address)
     elif is_own:
         attrs["recipient"] = str(sent.to)
-    content_ = [
+    request = [
         node("retry", {"count": count, "id": sent.id, "t": hub.now, "v": "1"}),
         node("registration", content=phone.registration.to_bytes(4, "big")),
     ]
-    hub.deliver(sent.device, Node("receipt", attrs, content_))
+    hub.deliver(sent.device, Node("receipt", attrs, request))
 
 
-def _confirm(hub: Hub, sent: Sent, readers: tuple[Phone, ...]) -> None:
+def _confirm(hub: Hub, sent: Sent, readers: set[Phone]) -> None:
     sent.connection.send(_ack(hub, sent.stanza))
     if hub.faults.active("no_receipts", sent.sender.number):
         return
