@@ -125,6 +125,18 @@ async def test_ack_error_reaches_the_client_and_the_message_does_not_arrive(worl
     assert not first(await world.get(f"/phones/{friend}/inbox"), {"id": sent["id"]})
 
 
+async def test_a_reach_out_lock_refuses_strangers_and_lets_replies_pass(world: Outside, veteran: Veteran) -> None:
+    friend, stranger = new_phone(), new_phone()
+    await world.post(f"/phones/{friend}/say", to=veteran.phone, text="write to me")
+    await veteran.client.wait("message", text="write to me")
+    await world.fault("reachout_lock", target={"phone": veteran.phone})
+    refused = await veteran.client.do("send", to=jid(stranger), text="we never met")
+    taken = await veteran.client.do("send", to=jid(friend), text="here I am")
+    assert (await veteran.client.wait("ack", id=refused["id"]))["error"] == "463"
+    assert (await veteran.client.wait("ack", id=taken["id"])).get("error") is None
+    assert first(await world.get("/refusals"), {"id": refused["id"], "code": 463})
+
+
 async def test_ack_delay_lets_the_message_arrive_first_and_the_ack_later(world: Outside, veteran: Veteran) -> None:
     friend = new_phone()
     await veteran.client.do("send", to=jid(friend), text="we know each other")
