@@ -23,6 +23,8 @@ from wa_orchestrator.runner import proc
 from wa_orchestrator.settings import Settings
 
 SEATS = 4
+ALL_DAY = "00:00-00:00"
+_HOURS = ("cold_hours", "warm_hours", "hot_hours")
 FIRST_PHONE = 972500000001
 _READY_S = 30.0
 _LINKED_S = 110.0
@@ -107,6 +109,8 @@ def point_at(settings: Settings, ready: dict[str, Any]) -> Settings:
         "worker_ca_file": Path(ready["caFile"]),
         "telegram_api_url": ready["telegram"],
     }
+    # Simulated people do not sleep: a demo at night shows messages too.
+    changes |= {name: ALL_DAY for name in _HOURS if getattr(settings, name) is None}
     if settings.telegram_bot_token is None:
         changes |= {
             "telegram_bot_token": SecretStr("100000001:simulated-simulated-simulated"),

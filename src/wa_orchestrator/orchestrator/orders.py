@@ -7,6 +7,8 @@ from wa_orchestrator.store.reading import Session
 from wa_orchestrator.web import workers
 
 PING_INTERVAL_MS = 15_000
+#: The longest that a worker shows "typing" before it sends.
+TYPING_MAX_MS = 8_000
 _SHORTEST_PING_MS = 200
 #: The worker's words for how much is logged.
 _LEVELS = {"warning": "warn"}
@@ -24,6 +26,7 @@ def order_for(settings: Settings, session: Session, epoch: int, proxy_url: str) 
         "LOG_LEVEL": _LEVELS.get(settings.log_level, settings.log_level),
         "ORPHAN_TIMEOUT_MS": str(settings.orphan_timeout_ms),
         "PING_INTERVAL_MS": str(max(_SHORTEST_PING_MS, round(settings.scaled(PING_INTERVAL_MS)))),
+        "TYPING_MAX_MS": str(round(settings.scaled(TYPING_MAX_MS))),
         "ACK_TIMEOUT_MS": str(max(1000, round(settings.scaled(settings.ack_timeout_ms)))),
     }
     if settings.worker_ca_file is not None:

@@ -69,14 +69,22 @@ class Reconciler:
                 case Adopt(session_id, handle):
                     await self._adopt(session_id, seen[handle])
                 case Start(session_id, _):
-                    if session_id not in self._fleet.workers:
-                        await self._fleet.enqueue(session_id, front=False)
+                    await self._start(session_id)
 
     async def _adopt(self, session_id: str, worker: Seen) -> None:
         session = await reading.session(self._context.scripts, session_id)
         proxy = session.proxy if session else ""
         self._fleet.workers[session_id] = Known(worker.handle, worker.epoch, proxy)
         log.info("worker.adopted", session=session_id, epoch=worker.epoch)
+
+    async def _start(self, session_id: str) -> None:
+        """Queue a session without a worker. What its record says of a connection is memory, and no evidence."""
+        if session_id in self._fleet.workers:
+            return
+        session = await reading.session(self._context.scripts, session_id)
+        if session is not None and session.status == State.CONNECTED:
+            await states.settle(self._context, session_id, Event.WORKER_DIED)
+        await self._fleet.enqueue(session_id, front=False)
 
     async def _replace(self, session_id: str, worker: Seen) -> None:
         """Stop a worker of another epoch, unless the session has got that epoch since the plan was made."""

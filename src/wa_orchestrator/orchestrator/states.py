@@ -56,7 +56,7 @@ async def settle(
         now = await context.scripts.now_ms()
         before = standing_of(session)
         try:
-            after = standings.decide(before, event, now, epoch=session.epoch)
+            after = _decide(before, event, now, session.epoch)
         except IllegalTransition:
             return session
         if after == before and not fields:
@@ -65,6 +65,14 @@ async def settle(
         if isinstance(outcome, sessions.Advanced):
             return await reading.session(context.scripts, session_id)
     raise Broken(f"session {session_id} changed {_TRIES} times while {event} was written")
+
+
+def _decide(before: Standing, event: Event, now_ms: int, epoch: int) -> Standing:
+    after = standings.decide(before, event, now_ms, epoch=epoch)
+    if event is Event.WORKER_STARTED and before.reason is Reason.LOGGED_OUT:
+        # That a person has to scan again is worth more than that a worker starts; the code itself replaces it.
+        return standings.settled(Moved(before.state, before.reason), after.epoch, before.at_ms)
+    return after
 
 
 async def report(

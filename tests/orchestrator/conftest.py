@@ -1,0 +1,92 @@
+"""A control plane over a real Redis, with a runner in memory."""
+
+import logging
+from collections.abc import AsyncIterator, Iterator
+from pathlib import Path
+
+import httpx
+import pytest
+import structlog
+from pydantic import SecretStr
+from redis.asyncio import Redis
+
+from tests.orchestrator.fakes import ADMIN, API_KEY, FakeCheck, FakeRunner, Teller
+from wa_orchestrator.orchestrator import service
+from wa_orchestrator.orchestrator.service import Orchestrator
+from wa_orchestrator.settings import Settings
+from wa_orchestrator.web import health
+from wa_orchestrator.web.app import make_app
+from wa_orchestrator.web.context import Context, make_context
+
+PROXIES = tuple(f"socks5h://user:canary-password-{n}@proxy{n}.example.com:1080" for n in range(1, 4))
+
+
+@pytest.fixture(autouse=True)
+def quiet() -> Iterator[None]:
+    """Log nothing: rendering tracebacks takes longer than the tests."""
+    before = structlog.get_config()
+    structlog.configure(wrapper_class=structlog.make_filtering_bound_logger(logging.CRITICAL))
+    yield
+    structlog.configure(**before)
+
+
+@pytest.fixture
+def settings(tmp_path: Path) -> Settings:
+    """Settings with three proxies and no waiting."""
+    return Settings(
+        api_key=SecretStr(API_KEY),
+        webhook_secret=SecretStr("whsec_Tm90IGEgcmVhbCBzZWNyZXQsIGZvciB0ZXN0cw=="),
+        dashboard_password=SecretStr("not-a-real-pass-phrase"),
+        data_dir=tmp_path,
+        proxy_urls=tuple(SecretStr(url) for url in PROXIES),
+        provisioning_interval_ms=0,
+    )
+
+
+@pytest.fixture
+def context(settings: Settings, redis: Redis) -> Context:
+    """A context over an empty Redis."""
+    return make_context(settings, redis)
+
+
+@pytest.fixture
+def runner() -> FakeRunner:
+    """A runner in memory."""
+    return FakeRunner()
+
+
+@pytest.fixture
+def check() -> FakeCheck:
+    """The check of proxies."""
+    return FakeCheck()
+
+
+@pytest.fixture
+async def control(context: Context, runner: FakeRunner, check: FakeCheck) -> Orchestrator:
+    """A control plane that leads, with the configured proxies in its pool."""
+    made = service.assemble(context, runner, check)
+    await service.add_configured_proxies(context)
+    await made.control.step()
+    return made
+
+
+@pytest.fixture
+async def client(control: Orchestrator) -> AsyncIterator[httpx.AsyncClient]:
+    """A client of its API without a key."""
+    app = make_app(control.context, [*control.routers, health.router(control.context)])
+    transport = httpx.ASGITransport(app, raise_app_exceptions=False)
+    async with httpx.AsyncClient(transport=transport, base_url="http://server") as made:
+        yield made
+
+
+@pytest.fixture
+def api(client: httpx.AsyncClient) -> httpx.AsyncClient:
+    """The same client as an administrator."""
+    client.headers.update(ADMIN)
+    return client
+
+
+@pytest.fixture
+def teller(context: Context, client: httpx.AsyncClient) -> Teller:
+    """A worker's voice."""
+    return Teller(context, client)

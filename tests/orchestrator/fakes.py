@@ -1,0 +1,145 @@
+"""A runner in memory, a check that says what it is told to, and a worker that only signs events."""
+
+import asyncio
+import itertools
+import json
+import time
+from collections.abc import Sequence
+from datetime import UTC, datetime
+from typing import Any
+
+import httpx
+from standardwebhooks.webhooks import Webhook
+
+from wa_orchestrator.orchestrator.attendant import Attendant
+from wa_orchestrator.orchestrator.checks import Failed, Passed
+from wa_orchestrator.orchestrator.service import Orchestrator
+from wa_orchestrator.orchestrator.starter import Starter
+from wa_orchestrator.runner.contract import AlreadyRuns, CannotStart, Ended, Found, Order, Running
+from wa_orchestrator.store import keys
+from wa_orchestrator.web import workers
+from wa_orchestrator.web.context import Context
+
+API_KEY = "wao_5vR8kq2LxZt7mB1nWd9s"
+ADMIN = {"X-API-Key": API_KEY}
+
+
+class FakeRunner:
+    """Keeps the contract without a process."""
+
+    def __init__(self) -> None:
+        self.running: dict[str, Found] = {}
+        self.orders: list[Order] = []
+        self.stops: list[tuple[str, float]] = []
+        self.refuses = False
+        self._numbers = itertools.count(1)
+
+    async def start(self, order: Order) -> str:
+        if any(found.session_id == order.session_id for found in self.running.values()):
+            raise AlreadyRuns(order.session_id)
+        if self.refuses:
+            raise CannotStart("it was told not to")
+        handle = f"fake/1/{next(self._numbers)}"
+        self.running[handle] = Found(handle, order.session_id, order.epoch, round(time.time() * 1000))
+        self.orders.append(order)
+        return handle
+
+    async def poll(self, handle: str) -> Running | Ended:
+        return Running() if handle in self.running else Ended()
+
+    async def stop(self, handle: str, grace_s: float = 10.0) -> None:
+        self.stops.append((handle, grace_s))
+        self.running.pop(handle, None)
+
+    async def survey(self) -> Sequence[Found]:
+        return list(self.running.values())
+
+    def epochs(self) -> dict[str, int]:
+        """The epoch that runs for each session."""
+        return {found.session_id: found.epoch for found in self.running.values()}
+
+    def die(self, session_id: str) -> None:
+        """End a worker behind the server's back."""
+        self.running = {name: found for name, found in self.running.items() if found.session_id != session_id}
+
+
+class FakeCheck:
+    """Passes every proxy except those it was told are dead."""
+
+    def __init__(self) -> None:
+        self.dead: set[str] = set()
+        self.checked: list[str] = []
+
+    async def __call__(self, url: str) -> Passed | Failed:
+        self.checked.append(url)
+        return Failed("told so") if url in self.dead else Passed(7)
+
+
+async def drive(orchestrator: Orchestrator) -> None:
+    """Let the control plane do everything that waits, without its clocks."""
+    attendant = next(loop for loop in orchestrator.loops if isinstance(loop, Attendant))
+    starter = next(loop for loop in orchestrator.loops if isinstance(loop, Starter))
+    redis = orchestrator.context.redis
+    await orchestrator.control.step()  # a test may take longer than a lease
+    for _ in range(200):
+        while (waiting := await redis.lpop(keys.CONTROL_ATTEND)) is not None:
+            await attendant.attend(str(waiting))
+        if not await redis.llen(keys.PROVISIONING):
+            if not await redis.llen(keys.CONTROL_ATTEND):
+                return
+            continue
+        await asyncio.sleep(await starter.step())
+    raise AssertionError("the control plane does not come to rest")
+
+
+class Teller:
+    """Speaks as the worker of a session's present epoch."""
+
+    def __init__(self, context: Context, client: httpx.AsyncClient) -> None:
+        self._context = context
+        self._client = client
+        self._numbers = itertools.count(1)
+
+    async def tell(
+        self, session_id: str, kind: str, data: dict[str, Any], *, epoch: int | None = None, **changes: Any
+    ) -> httpx.Response:
+        """Sign and send an event. `changes` spoil it: secret, webhook_id, sent_at_s, timestamp, path, body."""
+        number = next(self._numbers)
+        if epoch is None:
+            epoch = int(await self._context.redis.hget(keys.session(session_id), "epoch") or 0)
+        at_ms = changes.get("timestamp", round(time.time() * 1000) + number)
+        raw = {
+            "sessionId": session_id,
+            "type": kind,
+            "timestamp": at_ms,
+            "epoch": epoch,
+            "sequence": number,
+            "data": data,
+        }
+        body = json.dumps(raw)
+        secret = changes.get("secret") or workers.mint(self._context.settings, session_id, epoch).webhook_secret
+        webhook_id = changes.get("webhook_id", f"evt_{number}")
+        sent_at = datetime.fromtimestamp(changes.get("sent_at_s", time.time()), tz=UTC)
+        headers = {
+            "webhook-id": webhook_id,
+            "webhook-timestamp": str(int(sent_at.timestamp())),
+            "webhook-signature": Webhook(secret).sign(webhook_id, sent_at, body),
+        }
+        return await self._client.post(
+            changes.get("path", "/webhook"), content=changes.get("body", body), headers=headers
+        )
+
+    async def qr(self, session_id: str, text: str = "2@ref,key", lasts_ms: int = 60_000) -> httpx.Response:
+        """Show a QR."""
+        expires = round(time.time() * 1000) + lasts_ms
+        return await self.tell(session_id, "QR_CODE", {"qr": text, "expiresAt": expires})
+
+    async def connected(self, session_id: str, phone: str, **changes: Any) -> httpx.Response:
+        """Be linked and online."""
+        data = {"phoneNumber": phone, "jid": f"{phone}:1@s.whatsapp.net"}
+        return await self.tell(session_id, "CONNECTED", data, **changes)
+
+    async def disconnected(self, session_id: str, code: int, reason: str = "", **changes: Any) -> httpx.Response:
+        """Lose the connection."""
+        data = {"reason": reason, "code": code, "willReconnect": False}
+        return await self.tell(session_id, "DISCONNECTED", data, **changes)
