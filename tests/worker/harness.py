@@ -190,14 +190,14 @@ class Session:
 
     async def link(self, *, prefix: tuple[str, ...] = (), **more: str) -> Json:
         """Start, scan the QR, and wait for the connection."""
-        await self.start(prefix=prefix, **more)
+        await self.start(prefix=prefix, options=(), **more)
         qr = await self.event("QR_CODE")
         await self.rig.world.whatsapp.scan(self.phone, qr["data"]["qr"])
         return await self.event("CONNECTED")
 
     async def restart(self, **more: str) -> Json:
         seen = len(self.station.events)
-        await self.start(**more)
+        await self.start(prefix=(), options=(), **more)
         return await self.event("CONNECTED", after=seen)
 
     async def say(self, to: str, text: str, **fields: Any) -> Json:

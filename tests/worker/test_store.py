@@ -27,7 +27,7 @@ async def linked_and_stopped(rig: Rig, **settings: str) -> Session:
 
 async def refused(session: Session, **more: str) -> int:
     seen = len(session.station.events)
-    await session.start(**more)
+    await session.start(prefix=(), options=(), **more)
     await session.event("AUTH_FAILURE", after=seen, reason="CREDENTIALS_UNREADABLE")
     return await session.worker.ended()
 

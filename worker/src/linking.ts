@@ -133,6 +133,7 @@ export class Linking {
 
   #passkeyDemanded(): void {
     this.#log.error('linking.passkey_required')
+    this.#events.emit('STATUS_CHANGE', { status: 'PASSKEY_REQUIRED' })
     this.#events.emit('AUTH_FAILURE', { reason: 'PASSKEY_REQUIRED' })
     this.#end(new Ending('PASSKEY_REQUIRED', 'WhatsApp asks for a passkey to link this account'))
   }

@@ -92,11 +92,11 @@ export class Outbox {
     return this.#insist(`commands/${encodeURIComponent(commandId)}/result`, bytes, signal, mimetype)
   }
 
-  /** Media to send lies on the orchestrator; the token goes nowhere else, and nothing else is fetched directly. */
+  /** Media to send lies on the orchestrator; the token goes nowhere else, and nothing else is fetched directly. Returns the status. */
   async fetchMedia(address: string, toFile: string, maxBytes: number, signal: AbortSignal): Promise<number> {
     const base = this.#settings.outboxUrl
     const url = new URL(address, base)
-    if (url.origin !== base.origin) throw new Error('media may be fetched from the orchestrator only')
+    if (url.origin !== base.origin) return 403
     const { status } = await send(url, { method: 'GET', headers: this.#headers('application/json'), timeoutMs: 120_000, signal, maxBytes, toFile })
     return status
   }

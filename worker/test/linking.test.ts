@@ -91,7 +91,10 @@ test('a demand for a passkey counts only when the server itself makes it', () =>
   notify(ws, 'passkey_prologue_request', undefined, '972501234567@s.whatsapp.net')
   assert.equal(endings.length, 0)
   notify(ws, 'passkey_prologue_request')
-  assert.deepEqual(events, [{ type: 'AUTH_FAILURE', data: { reason: 'PASSKEY_REQUIRED' } }])
+  assert.deepEqual(events, [
+    { type: 'STATUS_CHANGE', data: { status: 'PASSKEY_REQUIRED' } },
+    { type: 'AUTH_FAILURE', data: { reason: 'PASSKEY_REQUIRED' } },
+  ])
   assert.equal(endings[0]?.exit, 'PASSKEY_REQUIRED')
 })
 
