@@ -9,7 +9,7 @@ from cryptography.hazmat.primitives.ciphers import Cipher, algorithms, modes
 from cryptography.hazmat.primitives.ciphers.aead import AESGCM
 
 from tests.simulator.wireclient import WireClient, World
-from wa_orchestrator.simulator import curve
+from wa_orchestrator.simulator import curve, pairing
 from wa_orchestrator.simulator.curve import KeyPair
 from wa_orchestrator.simulator.errors import SimulatorError
 from wa_orchestrator.simulator.wire import node
@@ -74,7 +74,18 @@ async def test_a_wrong_code_links_nothing() -> None:
         assert world.whatsapp.devices(DANA) == []
 
 
-async def test_a_code_that_no_device_asked_for_is_refused() -> None:
+async def test_a_code_typed_before_the_device_has_asked_is_waited_for() -> None:
+    async with World() as world:
+        client = WireClient(world)
+        typed = asyncio.create_task(world.whatsapp.enter_code(DANA, CODE))
+        ephemeral = await announce(client)
+        await prove(client, ephemeral)
+        assert (await client.complete()).attr("code") == "515"
+        await typed
+
+
+async def test_a_code_that_no_device_asked_for_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(pairing, "PATIENCE_S", 0.05)
     async with World() as world:
         with pytest.raises(SimulatorError) as refused:
             await world.whatsapp.enter_code(DANA, CODE)

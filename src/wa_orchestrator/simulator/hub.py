@@ -1,5 +1,6 @@
 """What all parts of the simulated WhatsApp share: accounts, books, faults, connections."""
 
+import asyncio
 import itertools
 import secrets
 from collections.abc import Callable, Mapping
@@ -34,6 +35,8 @@ class Hub:
     online: "dict[tuple[str, int], Connection]" = field(default_factory=dict)
     #: QR reference → the connection that shows it
     refs: "dict[str, Connection]" = field(default_factory=dict)
+    #: set when a device asks for a code to be typed
+    code_asked: asyncio.Event = field(default_factory=asyncio.Event)
     #: sent by phones, kept for retries: (phone, id) → (chat, message)
     outgoing: dict[tuple[str, str], tuple[str, bytes]] = field(default_factory=dict)
     #: (sender, to, id) of messages for which a phone asked again

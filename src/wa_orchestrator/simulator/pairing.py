@@ -24,6 +24,7 @@ from wa_orchestrator.simulator.wire import Node, node
 MAX_DEVICES = 4
 _REFS = 6
 _ANSWER_TIMEOUT_S = 15.0
+PATIENCE_S = 3.0
 _ACCOUNT_PREFIX, _DEVICE_PREFIX = b"\x06\x00", b"\x06\x01"
 
 
@@ -169,6 +170,7 @@ def hello(hub: Hub, connection: Connection, stanza: Node) -> Node:
     wrapped = request.bytes_of("link_code_pairing_wrapped_companion_ephemeral_pub")
     connection.code_for = (address.user, wrapped)
     connection.code_ref = secrets.token_bytes(16)
+    hub.code_asked.set()
     reply = node("link_code_companion_reg", {"stage": "companion_hello"})
     reply.content = [node("link_code_pairing_ref", content=connection.code_ref)]
     return reply
@@ -177,10 +179,7 @@ def hello(hub: Hub, connection: Connection, stanza: Node) -> Node:
 async def enter_code(hub: Hub, phone: Phone, code: str) -> None:
     """Type a code on a phone. Returns when the device is linked. Raises SimulatorError for a wrong code."""
     typed = code.replace("-", "").replace(" ", "").upper().encode()
-    waiting = [one for one in hub.connections.values() if one.code_for and one.code_for[0] == phone.number]
-    if not waiting:
-        raise SimulatorError("NO_CODE_EXPECTED", "No device asked this phone for a code; ask for a new one.")
-    connection = waiting[-1]
+    connection = await _who_asks(hub, phone)
     wrapped = connection.code_for[1] if connection.code_for else b""
     companion = await asyncio.to_thread(_wrap, typed, wrapped[:32], wrapped[32:48], wrapped[48:80])
     ephemeral, salt, iv = KeyPair.generate(), secrets.token_bytes(32), secrets.token_bytes(16)
@@ -205,6 +204,21 @@ async def enter_code(hub: Hub, phone: Phone, code: str) -> None:
         ask_for_passkey(hub, connection)
         return
     await complete(hub, connection, phone, adv)
+
+
+async def _who_asks(hub: Hub, phone: Phone) -> Connection:
+    """The device that shows a code for this phone. Clients show it before the server has heard of it: wait a little."""
+    try:
+        async with asyncio.timeout(PATIENCE_S):
+            while True:
+                asking = [one for one in hub.connections.values() if one.code_for and one.code_for[0] == phone.number]
+                if asking:
+                    return asking[-1]
+                hub.code_asked.clear()
+                await hub.code_asked.wait()
+    except TimeoutError as error:
+        text = "No device asked this phone for a code; ask for a new one."
+        raise SimulatorError("NO_CODE_EXPECTED", text) from error
 
 
 def finish(hub: Hub, connection: Connection, stanza: Node) -> None:
