@@ -1,0 +1,231 @@
+"""The whole product as an operator of a larger installation runs it: every part a process of its own, each of which may die."""
+
+import asyncio
+import json
+import os
+import secrets
+import shutil
+import signal
+import socket
+import subprocess
+import sys
+import tempfile
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable
+from contextlib import asynccontextmanager, suppress
+from dataclasses import dataclass, field
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Self
+
+import httpx
+from redis.asyncio import Redis
+from redis.exceptions import RedisError
+
+from tests.conftest import redis_binary
+
+RUN = "from wa_orchestrator.cli import main; main()"
+PATIENCE_S = 60.0
+
+
+async def until(true: Callable[[], Awaitable[Any]], what: str, within_s: float = PATIENCE_S) -> Any:
+    """Wait until something is true, and give it; the error says what was waited for."""
+    try:
+        async with asyncio.timeout(within_s):
+            while not (found := await true()):  # noqa: ASYNC110 (what is waited for is outside this process)
+                await asyncio.sleep(0.05)
+            return found
+    except TimeoutError:
+        raise AssertionError(f"not within {within_s:.0f} s: {what}") from None
+
+
+def free_port() -> int:
+    """A port that nobody has at this moment."""
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return int(probe.getsockname()[1])
+
+
+@dataclass
+class Part:
+    """One process of the product, which can be killed and started again."""
+
+    name: str
+    command: list[str]
+    env: dict[str, str]
+    log: Path
+    process: subprocess.Popen[bytes] | None = None
+    kills: int = 0
+
+    def start(self) -> None:
+        """Start it; what it prints goes to its log."""
+        with self.log.open("ab") as out:
+            self.process = subprocess.Popen(
+                self.command, env=self.env, stdin=subprocess.DEVNULL, stdout=out, stderr=out, start_new_session=True
+            )
+
+    def kill(self) -> None:
+        """Kill it without a word, and start it again."""
+        self.end(signal.SIGKILL)
+        self.kills += 1
+        self.start()
+
+    def end(self, number: int = signal.SIGTERM) -> None:
+        """End it, and wait until it has ended."""
+        if self.process is not None:
+            with suppress(ProcessLookupError):
+                self.process.send_signal(number)
+            self.process.wait(20)
+
+
+@dataclass
+class Product:
+    """A simulated world, a durable Redis, an orchestrator, a gateway and two dispatchers."""
+
+    home: Path
+    proxies: int
+    settings: dict[str, str] = field(default_factory=dict)
+    parts: dict[str, Part] = field(default_factory=dict)
+    world: dict[str, Any] = field(default_factory=dict)
+    key: str = "test-key-" + secrets.token_hex(16)
+
+    async def __aenter__(self) -> Self:
+        """Start everything in its order."""
+        self._redis()
+        await self._simulator()
+        ports = {"ORCH_PORT": str(free_port()), "GATEWAY_PORT": str(free_port())}
+        env = self._environment() | ports
+        for name, command in {
+            "orchestrator": "orchestrator",
+            "gateway": "gateway",
+            "dispatcher-1": "dispatcher",
+            "dispatcher-2": "dispatcher",
+        }.items():
+            self._part(name, [sys.executable, "-c", RUN, command], env)
+        headers = {"X-API-Key": self.key}
+        self.api = httpx.AsyncClient(base_url=f"http://127.0.0.1:{ports['ORCH_PORT']}", headers=headers, timeout=20)
+        self.door = httpx.AsyncClient(base_url=f"http://127.0.0.1:{ports['GATEWAY_PORT']}", headers=headers, timeout=20)
+        self.control = httpx.AsyncClient(base_url=self.world["control"], timeout=20)
+        self.redis = Redis.from_url(self.redis_url, decode_responses=True)
+        for client in (self.api, self.door):
+            await until(lambda client=client: self._answers(client), "the server answers")  # type: ignore[misc]
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        """End everything, workers too."""
+        for client in (self.api, self.door, self.control):
+            await client.aclose()
+        await self.redis.aclose()
+        for name in ("dispatcher-1", "dispatcher-2", "gateway", "orchestrator"):
+            self.parts[name].end()
+        for pid in self.worker_pids().values():
+            with suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGKILL)
+        for name in ("simulator", "redis"):
+            self.parts[name].end()
+
+    @property
+    def redis_url(self) -> str:
+        """Where Redis is."""
+        return f"unix://{self.home}/redis.sock"
+
+    def _environment(self) -> dict[str, str]:
+        kept = {name: value for name, value in os.environ.items() if not name.startswith(("PROXY_URL", "API_KEY"))}
+        proxies = {f"PROXY_URL_{n}": url for n, url in enumerate(self.world["proxies"], 1)}
+        return kept | proxies | {
+            "DATA_DIR": str(self.home / "data"),
+            "REDIS_URL": self.redis_url,
+            "API_KEY": self.key,
+            "WEBHOOK_SECRET": "whsec_" + "A" * 43 + "=",
+            "DASHBOARD_PASSWORD": secrets.token_hex(16),
+            "WORKER_CA_FILE": self.world["caFile"],
+            "PROVISIONING_INTERVAL_MS": "100",
+            "LOG_LEVEL": "info",
+            **self.settings,
+        }  # fmt: skip
+
+    def _part(self, name: str, command: list[str], env: dict[str, str]) -> Part:
+        part = self.parts[name] = Part(name, command, env, self.home / f"{name}.log")
+        part.start()
+        return part
+
+    def _redis(self) -> None:
+        where = ["--port", "0", "--unixsocket", str(self.home / "redis.sock"), "--dir", str(self.home)]
+        durable = ["--save", "", "--appendonly", "yes", "--appendfsync", "always"]
+        self._part("redis", [redis_binary(), *where, *durable], dict(os.environ))
+
+    async def _simulator(self) -> None:
+        command = [sys.executable, "-c", RUN, "simulate", "--json", "--data-dir", str(self.home / "world")]
+        part = self._part("simulator", [*command, "--proxies", str(self.proxies)], dict(os.environ))
+
+        async def ready() -> dict[str, Any] | None:
+            lines = [line for line in part.log.read_text().splitlines() if line.startswith('{"control"')]
+            return json.loads(lines[0]) if lines else None
+
+        self.world = await until(ready, "the simulated world is ready")
+
+    @staticmethod
+    async def _answers(client: httpx.AsyncClient) -> bool:
+        with suppress(httpx.HTTPError):
+            return (await client.get("/health")).status_code == httpx.codes.OK
+        return False
+
+    # -- what people do -------------------------------------------------------------------------------------------
+
+    async def link(self, session: str, phone: str) -> None:
+        """Provision a session and scan its code with the simulated phone."""
+        made = await self.api.post("/api/sessions/provision", json={"sessionId": session})
+        assert made.status_code == httpx.codes.CREATED, made.text
+
+        async def scanned() -> bool:
+            shown = await self.api.get(f"/api/sessions/{session}/qr", headers={"Accept": "application/json"})
+            if shown.status_code != httpx.codes.OK:
+                return False
+            answer = await self.control.post(f"/phones/{phone}/scan", json={"qr": shown.json()["qr"]})
+            return answer.is_success
+
+        await until(scanned, f"{session} shows a code that can be scanned")
+        await until(lambda: self.is_connected(session), f"{session} is connected")
+
+    async def is_connected(self, session: str) -> bool:
+        """Whether the API says so."""
+        with suppress(httpx.HTTPError):
+            answer = await self.api.get(f"/api/sessions/{session}")
+            return answer.is_success and answer.json()["status"] == "connected"
+        return False
+
+    async def arrivals(self) -> list[dict[str, Any]]:
+        """The simulator's own ledger: every message that reached WhatsApp."""
+        answer = await self.control.get("/arrivals", params={"after": 0})
+        found = answer.raise_for_status().json()
+        return found["arrivals"] if isinstance(found, dict) else found
+
+    def worker_pids(self) -> dict[str, int]:
+        """The workers of this product that run, by session."""
+        found = {}
+        for place in Path("/proc").glob("[0-9]*"):
+            with suppress(OSError, KeyError):
+                env = dict(_pairs((place / "environ").read_bytes().split(b"\0")))
+                if env["AUTH_DIR"].startswith(str(self.home)):
+                    found[env["SESSION_ID"]] = int(place.name)
+        return found
+
+    async def redis_answers(self) -> bool:
+        """Whether Redis is there and has loaded."""
+        with suppress(RedisError, OSError):
+            return bool(await self.redis.ping())
+        return False
+
+
+def _pairs(lines: Iterable[bytes]) -> list[tuple[str, str]]:
+    return [(name, value) for name, _, value in (line.decode(errors="replace").partition("=") for line in lines)]
+
+
+@asynccontextmanager
+async def product(*, proxies: int, **settings: str) -> AsyncIterator[Product]:
+    """A whole product in a directory of its own; the logs stay behind when a test fails."""
+    home = Path(tempfile.mkdtemp(prefix="wao-e2e-"))
+    async with Product(home, proxies, settings) as made:
+        yield made
+    shutil.rmtree(home, ignore_errors=True)

@@ -1,0 +1,208 @@
+"""What was accepted is never lost and never sent twice, while every part of the product is killed at random.
+
+Judged by three ledgers that the product does not write: what clients were told, what WhatsApp saw, and what the API says
+afterwards. `LEDGER=full` runs 2,000 messages over 20 workers; otherwise the same in small.
+"""
+
+import asyncio
+import itertools
+import os
+import random
+import signal
+from collections import Counter, defaultdict
+from contextlib import suppress
+from dataclasses import dataclass, field
+from typing import Any
+
+import httpx
+import pytest
+
+from tests.e2e.product import Product, product, until
+
+SCALE = 20
+PAUSE_MIN_MS = 5000 / SCALE
+PER_MINUTE = 60
+FINAL = {"sent", "delivered", "read", "failed", "expired", "cancelled"}
+HAD = {"sent", "delivered", "read"}
+
+
+@dataclass(frozen=True)
+class Size:
+    """How large a run is, and how much must have gone wrong for it to prove anything."""
+
+    workers: int
+    messages: int
+    kills: int
+    least_repeats: int
+    least_taken_back: int
+
+
+SIZE = Size(20, 2000, 150, 10, 10) if os.environ.get("LEDGER") == "full" else Size(6, 150, 24, 2, 3)
+
+
+@dataclass
+class Ledger:
+    """What the client was told."""
+
+    message_of: dict[str, str] = field(default_factory=dict)
+    text_of: dict[str, str] = field(default_factory=dict)
+    to_of: dict[str, str] = field(default_factory=dict)
+    order: dict[tuple[str, str], list[str]] = field(default_factory=lambda: defaultdict(list))
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(1500)
+async def test_nothing_is_lost_nothing_is_sent_twice_whatever_dies() -> None:
+    dice = random.Random(20260615)  # the same choices every time
+    settings = {
+        "TIME_SCALE": str(SCALE),
+        "COLD_PER_DAY": "5000",
+        "COLD_PER_MINUTE": str(PER_MINUTE),
+        "COLD_HOURS": "00:00-00:00",
+        "RATE_LIMIT_PER_MINUTE": "600000",
+        "PING_TIMEOUT_MS": "400000",
+    }
+    async with product(proxies=-(-SIZE.workers // 4) + 1, **settings) as running:
+        phones = {f"w{n}": f"9725011{n:05d}" for n in range(SIZE.workers)}
+        await asyncio.gather(*(running.link(session, phone) for session, phone in phones.items()))
+        # The moment between WhatsApp having a message and us knowing it is made long enough to be hit.
+        # Receipts would tell a restarted worker what has arrived; without them it has to send again, by the same id.
+        for fault in ({"kind": "ack_delay", "seconds": 0.3}, {"kind": "no_receipts"}):
+            (await running.control.post("/faults", json={"target": "whatsapp", **fault})).raise_for_status()
+        ledger = Ledger()
+        kills: Counter[str] = Counter()
+        sending = asyncio.create_task(send_all(running, ledger, phones))
+        await kill_at_random(running, dice, kills)
+        await sending
+        ended = await until(lambda: all_ended(running, ledger, phones), "every message has ended", 600)
+        arrivals = [
+            each for each in await running.arrivals() if each["from"] in phones.values() and each["text"] != "🔄"
+        ]
+        taken_back = await count_taken_back(running, ledger)
+    repeats = sum(1 for each in arrivals if each["repeat"])
+    print(
+        f"\n{len(ledger.message_of)} accepted, {len(arrivals)} arrivals, {repeats} repeats, {taken_back} taken back, {dict(kills)}"
+    )
+    assert repeats >= SIZE.least_repeats, "void: too few resends to prove anything"
+    assert taken_back >= SIZE.least_taken_back, "void: too few leases ended to prove anything"
+    check(ledger, arrivals, ended, sum(kills.values()))
+
+
+async def send_all(running: Product, ledger: Ledger, phones: dict[str, str]) -> None:
+    """Post every message until it was accepted, each with its own key; the order per sender and recipient is kept."""
+    per_session = SIZE.messages // len(phones)
+
+    async def one_sender(session: str) -> None:
+        for n in range(per_session):
+            to = f"9725222{n % 3:05d}"
+            key, text = f"{session}-{n}", f"{session} says {n}"
+            message = await accepted(running, key, {"to": to, "message": text, "sessionId": session})
+            ledger.message_of[key], ledger.text_of[message], ledger.to_of[message] = message, text, to
+            ledger.order[session, to].append(message)
+
+    await asyncio.gather(*(one_sender(session) for session in phones))
+
+
+async def accepted(running: Product, key: str, body: dict[str, str]) -> str:
+    """Post until the gateway says 202; anything but "come back later" is an error."""
+
+    async def told() -> str | None:
+        with suppress(httpx.HTTPError):
+            answer = await running.door.post("/api/v1/send", json=body, headers={"Idempotency-Key": key})
+            if answer.status_code == httpx.codes.ACCEPTED:
+                return str(answer.json()["messageId"])
+            # A session whose worker was killed a moment ago may not be known as usable; everything else is wrong.
+            assert answer.status_code in (429, 500, 503), answer.text
+        return None
+
+    return str(await until(told, f"{key} is accepted", 120))
+
+
+async def kill_at_random(running: Product, dice: random.Random, kills: Counter[str]) -> None:
+    """Kill a part every moment; workers most often, and every other one just when WhatsApp has its message."""
+    servers = ["gateway", "dispatcher-1", "dispatcher-2", "orchestrator", "redis"]
+    for n in range(SIZE.kills):
+        await asyncio.sleep(dice.uniform(0.2, 0.6))
+        if n % 4 == 3:
+            name = servers[(n // 4) % len(servers)]
+            running.parts[name].kill()
+            kills[name] += 1
+            if name == "redis":
+                await until(running.redis_answers, "Redis is back")
+            continue
+        pids = running.worker_pids()
+        chosen = await who_spoke(running) if n % 2 else dice.choice(sorted(pids) or ["nobody"])
+        if chosen in pids:
+            with suppress(ProcessLookupError):
+                os.kill(pids[chosen], signal.SIGKILL)
+                kills["worker"] += 1
+
+
+async def who_spoke(running: Product) -> str:
+    """The session whose message reaches WhatsApp next: its worker has not heard the acknowledgement yet."""
+    known = len(await running.arrivals())
+
+    async def next_one() -> str | None:
+        found = (await running.arrivals())[known:]
+        return str(found[0]["text"]).split(" ")[0] if found else None
+
+    return str(await until(next_one, "somebody speaks"))
+
+
+async def all_ended(running: Product, ledger: Ledger, phones: dict[str, str]) -> dict[str, str] | None:
+    """What the API says of every accepted message, once all have ended. A person starts what gave up meanwhile."""
+    for session in phones:
+        answer = await running.api.get(f"/api/sessions/{session}")
+        if answer.is_success and answer.json()["status"] == "failed":
+            await running.api.post(f"/api/sessions/{session}/start")
+    pipe = running.redis.pipeline(transaction=False)
+    for message in ledger.text_of:
+        pipe.hget(f"message:{message}", "status")
+    statuses = dict(zip(ledger.text_of, await pipe.execute(), strict=True))
+    return statuses if all(status in FINAL for status in statuses.values()) else None
+
+
+async def count_taken_back(running: Product, ledger: Ledger) -> int:
+    """How often a message came back from a worker that was gone."""
+    pipe = running.redis.pipeline(transaction=False)
+    for message in ledger.text_of:
+        pipe.lrange(f"message:story:{message}", 0, -1)
+    stories = await pipe.execute()
+    return sum(line.endswith(("LEASE_EXPIRED", "NEW_EPOCH")) for story in stories for line in story)
+
+
+def check(ledger: Ledger, arrivals: list[dict[str, Any]], ended: dict[str, str], kills: int) -> None:
+    """I1 to I6 and I12, from outside."""
+    assert len(ended) == len(ledger.message_of) == SIZE.messages // SIZE.workers * SIZE.workers, "I1, I12"
+    by_text: dict[str, set[str]] = defaultdict(set)
+    for arrival in arrivals:
+        by_text[arrival["text"]].add(arrival["id"])
+    assert all(len(ids) == 1 for ids in by_text.values()), "I2: a message arrived under two ids"
+    assert sum(1 for each in arrivals if each["repeat"]) <= kills, "I2: more repeats than crashes"
+    for message, status in ended.items():
+        assert (status in HAD) == (ledger.text_of[message] in by_text), f"I4: {message} is {status}"
+    assert Counter(ended.values()).total() == sum(status in HAD for status in ended.values()), (
+        "nothing had a reason to fail"
+    )
+    first = list(dict.fromkeys(arrival["text"] for arrival in arrivals))
+    place = {text: n for n, text in enumerate(first)}
+    for lane in ledger.order.values():
+        seen = [place[ledger.text_of[message]] for message in lane]
+        assert seen == sorted(seen), "I5: a recipient read them out of order"
+    check_pace(arrivals)
+
+
+def check_pace(arrivals: list[dict[str, Any]]) -> None:
+    """I6, as WhatsApp saw it: pauses, and no minute fuller than allowed."""
+    lanes: dict[str, list[float]] = defaultdict(list)
+    for arrival in arrivals:
+        lanes[arrival["from"]].append(_ms(arrival["at"]))
+    for lane in lanes.values():
+        gaps = [after - before for before, after in itertools.pairwise(lane)]
+        assert min(gaps, default=PAUSE_MIN_MS) >= PAUSE_MIN_MS, f"I6: a pause of {min(gaps):.0f} ms"
+        minute = 60_000 / SCALE
+        assert all(lane[n + PER_MINUTE] - lane[n] >= minute for n in range(len(lane) - PER_MINUTE)), "I6: a full minute"
+
+
+def _ms(at: float) -> float:
+    return at * 1000 if at < 1e11 else at
