@@ -24,14 +24,19 @@ def wrapped(key: bytes, salt: bytes, iv: bytes) -> bytes:
     return encryptor.update(key) + encryptor.finalize()
 
 
-async def announce(client: WireClient) -> KeyPair:
+async def announce(client: WireClient, display: str = "Chrome (Ubuntu)") -> KeyPair:
     """Say that a code will be typed on Dana's phone."""
     await client.register()
     ephemeral, salt, iv = KeyPair.generate(), secrets.token_bytes(32), secrets.token_bytes(16)
     body = salt + iv + wrapped(ephemeral.public, salt, iv)
     request = node("link_code_companion_reg", {"jid": f"{DANA}@s.whatsapp.net", "stage": "companion_hello"})
-    request.content = [node("link_code_pairing_wrapped_companion_ephemeral_pub", content=body)]
+    request.content = [
+        node("link_code_pairing_wrapped_companion_ephemeral_pub", content=body),
+        node("companion_platform_display", content=display),
+    ]
     answer = await client.ask("md", "set", request)
+    if answer.attr("type") == "error":
+        raise PermissionError(answer.need("error").attr("code"))
     assert answer.need("link_code_companion_reg").bytes_of("link_code_pairing_ref")
     return ephemeral
 
@@ -60,6 +65,12 @@ async def test_the_right_code_links_the_device() -> None:
         assert (await client.complete()).attr("code") == "515"
         await typed
         assert (await client.login()).tag == "success"
+
+
+async def test_a_device_that_calls_itself_by_a_brand_gets_no_code() -> None:
+    async with World() as world:
+        with pytest.raises(PermissionError, match="400"):
+            await announce(WireClient(world), "Chrome (My Brand)")
 
 
 async def test_a_wrong_code_links_nothing() -> None:

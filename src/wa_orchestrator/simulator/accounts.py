@@ -47,6 +47,7 @@ class Device:
     signed_key: bytes = b""
     signature: bytes = b""
     platform: int = 0
+    system: str = ""
     linked_at: float = 0.0
     bootstrapped: bool = False
     prekeys: "OrderedDict[int, bytes]" = field(default_factory=OrderedDict)

@@ -10,5 +10,13 @@ class SimulatorError(Exception):
         self.text = text
 
 
+class QueryRefusedError(Exception):
+    """A question that the server answers with an error; the connection goes on."""
+
+    def __init__(self, code: int, text: str) -> None:
+        super().__init__(text)
+        self.code = code
+
+
 class ProtocolError(Exception):
     """A client sent bytes that are not the protocol: its connection is closed, nobody else notices."""

@@ -15,7 +15,7 @@ from wa_orchestrator.simulator import curve, jid, proto
 from wa_orchestrator.simulator.accounts import Device, Phone
 from wa_orchestrator.simulator.connection import Connection
 from wa_orchestrator.simulator.curve import KeyPair
-from wa_orchestrator.simulator.errors import ProtocolError, SimulatorError
+from wa_orchestrator.simulator.errors import ProtocolError, QueryRefusedError, SimulatorError
 from wa_orchestrator.simulator.hub import Hub, from_server
 from wa_orchestrator.simulator.proto import Fields
 from wa_orchestrator.simulator.signal import DJB
@@ -25,6 +25,8 @@ MAX_DEVICES = 4
 _REFS = 6
 _ANSWER_TIMEOUT_S = 15.0
 PATIENCE_S = 3.0
+#: A device that asks for a code must name one of these as its system, `Chrome (Ubuntu)`; a brand is refused.
+_SYSTEMS = {"Windows", "Mac OS", "Linux", "Ubuntu", "Fedora", "Android", "iOS"}
 _ACCOUNT_PREFIX, _DEVICE_PREFIX = b"\x06\x00", b"\x06\x01"
 
 
@@ -131,6 +133,7 @@ def _device(connection: Connection, keys: Fields, phone: Phone, *, number: int, 
         signed_key=keys.raw(5),
         signature=keys.raw(6),
         platform=proto.decode(keys.raw(8)).number(3),
+        system=proto.decode(keys.raw(8)).text(1),
         linked_at=connection.hub.clock(),
     )
 
@@ -167,6 +170,9 @@ def hello(hub: Hub, connection: Connection, stanza: Node) -> Node:
     address = jid.parse(request.attr("jid"))
     if address is None or connection.registration is None:
         raise ProtocolError("a pairing code without a phone, or from a linked device")
+    display = request.child("companion_platform_display")
+    if display and not _SYSTEMS & set(display.data.decode("utf-8", "replace").strip(")").partition("(")[2].split(",")):
+        raise QueryRefusedError(400, "bad-request")
     wrapped = request.bytes_of("link_code_pairing_wrapped_companion_ephemeral_pub")
     connection.code_for = (address.user, wrapped)
     connection.code_ref = secrets.token_bytes(16)

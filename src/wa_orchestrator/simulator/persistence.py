@@ -12,7 +12,7 @@ from wa_orchestrator.simulator.accounts import Accounts, Device, Phone
 from wa_orchestrator.simulator.groups import Group
 
 _BYTES = ("noise", "identity", "account_details", "device_identity", "signed_key", "signature")
-_PLAIN = ("phone", "number", "registration", "signed_id", "platform", "linked_at", "bootstrapped")
+_PLAIN = ("phone", "number", "registration", "signed_id", "platform", "system", "linked_at", "bootstrapped")
 
 
 class Archive:
@@ -91,7 +91,7 @@ def _phone_from_json(phone: Phone, kept: dict[str, Any]) -> None:
     phone.app_state.patches = {name: [_bytes(one) for one in many] for name, many in kept["patches"].items()}
     for entry in kept["devices"]:
         prekeys = OrderedDict((int(number), _bytes(key)) for number, key in entry.pop("prekeys").items())
-        waiting = OrderedDict((key, wire.decode(_bytes(raw))) for key, raw in entry.pop("pending").items())
+        waiting = OrderedDict((key, wire.decode(_bytes(raw))) for key, raw in entry.pop("pending", {}).items())
         packed = {name: _bytes(entry.pop(name)) for name in _BYTES}
         device = Device(**{**entry, **packed}, prekeys=prekeys, pending=waiting)
         phone.devices[device.number] = device

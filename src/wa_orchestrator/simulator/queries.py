@@ -5,6 +5,7 @@ from collections.abc import Callable
 from wa_orchestrator.simulator import groups, login, media, mex, pairing, people, prekeys, usync
 from wa_orchestrator.simulator.appstate import COLLECTIONS
 from wa_orchestrator.simulator.connection import Connection
+from wa_orchestrator.simulator.errors import QueryRefusedError
 from wa_orchestrator.simulator.hub import Hub, from_server
 from wa_orchestrator.simulator.wire import Node, node
 
@@ -23,12 +24,13 @@ def handle(hub: Hub, connection: Connection, stanza: Node) -> None:
     if xmlns == "w:g2":
         connection.send(groups.answer(hub, connection.phone, stanza))
         return
-    if xmlns == "w:profile:picture":
-        error = node("error", {"code": "404", "text": "item-not-found"})
+    answer = _ANSWERS.get((xmlns, kind))
+    try:
+        content = answer(hub, connection, stanza) if answer else []
+    except QueryRefusedError as refused:
+        error = node("error", {"code": refused.code, "text": str(refused)})
         connection.send(from_server("iq", {"type": "error", "id": stanza.attr("id")}, [error]))
         return
-    answer = _ANSWERS.get((xmlns, kind))
-    content = answer(hub, connection, stanza) if answer else []
     connection.send(from_server("iq", {"type": "result", "id": stanza.attr("id")}, content or None))
     after = _AFTERWARDS.get((xmlns, kind))
     if after:
@@ -93,6 +95,10 @@ def _media_connection(_hub: Hub, _connection: Connection, _stanza: Node) -> list
     return [node("media_conn", {"auth": "sim", "ttl": 3600, "auth_ttl": 3600, "max_buckets": 12}, [host])]
 
 
+def _picture(_hub: Hub, _connection: Connection, _stanza: Node) -> list[Node]:
+    raise QueryRefusedError(404, "item-not-found")  # nobody here has a picture
+
+
 def _privacy(_hub: Hub, _connection: Connection, _stanza: Node) -> list[Node]:
     categories = [node("category", {"name": name, "value": "all"}) for name in _PRIVACY]
     return [node("privacy", content=categories)]
@@ -107,6 +113,7 @@ _ANSWERS: dict[tuple[str, str], Answer] = {
     ("w:mex", "get"): lambda hub, connection, stanza: mex.answer(hub, connection.phone, stanza),
     ("w:sync:app:state", "set"): _app_state,
     ("privacy", "get"): _privacy,
+    ("w:profile:picture", "get"): _picture,
     ("abt", "get"): lambda _hub, _connection, _stanza: [node("props", {"protocol": "1", "hash": "h1"})],
     ("blocklist", "get"): lambda _hub, _connection, _stanza: [node("list")],
 }

@@ -194,7 +194,10 @@ class WhatsApp:
     def devices(self, phone: str) -> list[dict[str, Any]]:
         """The devices linked to a phone."""
         known = self._hub.accounts.phone(phone).devices.values()
-        return [{"device": one.number, "linkedAt": one.linked_at, "platform": one.platform} for one in known]
+        return [
+            {"device": one.number, "linkedAt": one.linked_at, "platform": one.platform, "system": one.system}
+            for one in known
+        ]
 
     # ── faults ──────────────────────────────────────────────────────────────────────────────────────────────────────
 
