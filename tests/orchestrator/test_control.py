@@ -1,0 +1,339 @@
+"""Who acts, what is adopted, who is replaced, and at what pace workers start."""
+
+import asyncio
+import time
+from typing import Any, TypeVar
+
+import httpx
+import pytest
+
+from tests.orchestrator.fakes import FakeCheck, FakeRunner, Teller, drive
+from tests.orchestrator.test_intake import now, started
+from tests.orchestrator.test_sessions_api import PHONE, linked
+from wa_orchestrator.orchestrator import credentials, service, states
+from wa_orchestrator.orchestrator.reconciling import Reconciler, Sentinel
+from wa_orchestrator.orchestrator.service import Orchestrator
+from wa_orchestrator.orchestrator.starter import Starter
+from wa_orchestrator.orchestrator.watchdog import Signs, Verdict, Watchdog, judge
+from wa_orchestrator.runner.contract import Found
+from wa_orchestrator.store import keys, reading
+from wa_orchestrator.store.sessions import CONTROL_LEASE
+from wa_orchestrator.web import workers
+from wa_orchestrator.web.context import Context, make_context
+
+T = TypeVar("T")
+_HOUR_MS = 3_600_000
+
+
+def part(control: Orchestrator, kind: type[T]) -> T:
+    """One of the control plane's loops."""
+    return next(loop for loop in control.loops if isinstance(loop, kind))
+
+
+async def another(context: Context, runner: FakeRunner) -> Orchestrator:
+    """A second orchestrator on the same Redis, with the same engine."""
+    return service.assemble(make_context(context.settings, context.redis), runner, FakeCheck())
+
+
+# -- one acts ---------------------------------------------------------------------------------------------------------
+
+
+async def test_of_two_orchestrators_one_acts_and_the_other_takes_over_when_it_ends(
+    control: Orchestrator, api: httpx.AsyncClient, runner: FakeRunner
+) -> None:
+    second = await another(control.context, runner)
+    await second.control.step()
+    assert (control.control.leads, second.control.leads) == (True, False)
+    await api.post("/api/sessions/provision", json={"sessionId": "s1"})
+    assert not await second.fleet.start("s1")
+    await control.control.give_back()
+    await second.control.step()
+    assert await second.fleet.start("s1")
+    assert not await control.fleet.start("s1")
+    assert len(runner.running) == 1
+
+
+async def test_a_leader_that_lost_its_lease_without_noticing_can_start_nothing(
+    control: Orchestrator, api: httpx.AsyncClient, runner: FakeRunner
+) -> None:
+    await api.post("/api/sessions/provision", json={"sessionId": "s1"})
+    await control.context.redis.delete(keys.lease(CONTROL_LEASE))
+    second = await another(control.context, runner)
+    await second.control.step()
+    assert control.control.leads  # it believes so
+    assert not await control.fleet.start("s1")
+    assert (runner.running, (await now(control.context, "s1")).epoch) == ({}, 0)
+
+
+# -- reconcile --------------------------------------------------------------------------------------------------------
+
+
+async def test_a_restarted_server_adopts_every_worker_and_restarts_none(
+    control: Orchestrator, api: httpx.AsyncClient, teller: Teller, runner: FakeRunner
+) -> None:
+    for number in range(5):
+        await linked(control, api, teller, f"s{number}", f"97250000000{number}")
+    before = dict(runner.running)
+    await control.control.give_back()
+    reborn = await another(control.context, runner)
+    await reborn.control.step()
+    await part(reborn, Reconciler).step()
+    await drive(reborn)
+    assert runner.running == before
+    assert sorted(reborn.fleet.workers) == [f"s{number}" for number in range(5)]
+
+
+async def test_what_is_missing_is_started_and_is_not_called_connected_meanwhile(
+    control: Orchestrator, api: httpx.AsyncClient, teller: Teller, runner: FakeRunner
+) -> None:
+    await linked(control, api, teller, "s1", PHONE)
+    runner.die("s1")
+    await control.control.give_back()
+    reborn = await another(control.context, runner)
+    await reborn.control.step()
+    await part(reborn, Reconciler).step()
+    assert (await now(control.context, "s1")).status == "disconnected"
+    await drive(reborn)
+    assert list(runner.epochs()) == ["s1"]
+
+
+async def test_strays_are_stopped_only_after_a_while(control: Orchestrator, runner: FakeRunner) -> None:
+    at = round(time.time() * 1000)
+    runner.running = {
+        "fake/1/old": Found("fake/1/old", "stray", 3, at - 60_000),
+        "fake/1/new": Found("fake/1/new", "newcomer", 1, at),
+    }
+    await part(control, Reconciler).step()
+    assert list(runner.running) == ["fake/1/new"]
+
+
+async def test_a_worker_of_an_older_epoch_is_replaced(
+    control: Orchestrator, api: httpx.AsyncClient, runner: FakeRunner
+) -> None:
+    session = await started(control, api)
+    assert await control.fleet.fence(session) == session.epoch + 1
+    control.fleet.workers.clear()
+    await part(control, Reconciler).step()
+    await drive(control)
+    assert runner.epochs() == {"s1": session.epoch + 2}
+
+
+async def test_of_two_workers_of_a_session_one_is_stopped_at_once(
+    control: Orchestrator, api: httpx.AsyncClient, runner: FakeRunner
+) -> None:
+    session = await started(control, api)
+    twin = Found("fake/1/twin", "s1", session.epoch - 1, round(time.time() * 1000))
+    runner.running[twin.handle] = twin
+    await part(control, Reconciler).step()
+    assert runner.epochs() == {"s1": session.epoch}
+
+
+async def test_what_a_crash_left_half_done_is_finished(
+    control: Orchestrator, api: httpx.AsyncClient, runner: FakeRunner
+) -> None:
+    await started(control, api, "deleted")
+    await started(control, api, "stopped")
+    redis = control.context.redis
+    await redis.hset(keys.session("deleted"), mapping={"removing": "keep", "wanted": "stopped"})
+    await redis.hset(keys.session("stopped"), "wanted", states.STOPPED)
+    await part(control, Reconciler).step()
+    await drive(control)
+    assert runner.running == {}
+    assert await reading.session(control.context.scripts, "deleted") is None
+    assert (await now(control.context, "stopped")).status == "stopped"
+
+
+# -- ends and silence -------------------------------------------------------------------------------------------------
+
+
+async def test_a_worker_that_ended_is_replaced_and_fenced(
+    control: Orchestrator, api: httpx.AsyncClient, teller: Teller, runner: FakeRunner
+) -> None:
+    await linked(control, api, teller, "s1", PHONE)
+    before = await now(control.context, "s1")
+    runner.die("s1")
+    await part(control, Sentinel).step()
+    assert (await now(control.context, "s1")).reason == "WORKER_CRASHED"
+    await drive(control)
+    assert runner.epochs()["s1"] > before.epoch
+    assert (await teller.connected("s1", PHONE, epoch=before.epoch)).json()["code"] == "FENCED"
+
+
+async def test_after_three_restarts_the_fourth_end_is_the_last(
+    control: Orchestrator, api: httpx.AsyncClient, runner: FakeRunner
+) -> None:
+    await started(control, api)
+    for _ in range(4):
+        runner.die("s1")
+        await part(control, Sentinel).step()
+        await drive(control)
+    after = await now(control.context, "s1")
+    assert (after.status, after.reason, runner.running, len(runner.orders)) == ("failed", "TOO_MANY_RESTARTS", {}, 4)
+    await api.post("/api/sessions/s1/start")
+    await drive(control)
+    assert list(runner.epochs()) == ["s1"]
+
+
+async def test_a_worker_that_cannot_be_started_is_given_up_in_the_end(
+    control: Orchestrator, api: httpx.AsyncClient, runner: FakeRunner
+) -> None:
+    runner.refuses = True
+    await started(control, api)
+    assert (await now(control.context, "s1")).reason == "TOO_MANY_RESTARTS"
+
+
+@pytest.mark.parametrize(
+    ("silent_ms", "missed_ago_ms", "verdict"),
+    [
+        (0, None, Verdict.HEALTHY),
+        (119_000, None, Verdict.HEALTHY),
+        (121_000, None, Verdict.MISSED),
+        (179_000, 59_000, Verdict.MISSED),
+        (181_000, 59_000, Verdict.SILENT),
+        (181_000, None, Verdict.MISSED),
+        (181_000, 200_000, Verdict.MISSED),  # an older miss was followed by a sign of life
+        (10 * _HOUR_MS, None, Verdict.MISSED),
+    ],
+)
+def test_silence_is_judged_in_two_steps(silent_ms: int, missed_ago_ms: int | None, verdict: Verdict) -> None:
+    at = 1_750_000_000_000
+    missed = 0 if missed_ago_ms is None else at - missed_ago_ms
+    assert judge(Signs(at - silent_ms, missed), at, 180_000, 60_000) is verdict
+
+
+async def silence(control: Orchestrator, session_id: str, ms: int) -> None:
+    """Let a worker's last sign be so long ago."""
+    at = str(await control.context.scripts.now_ms() - ms)
+    await control.context.redis.hset(keys.session(session_id), mapping={"last_ping_at": at, "started_at": at})
+    control.control.grace_from_ms = 0
+
+
+async def test_a_silent_worker_is_marked_first_and_replaced_in_the_next_round(
+    control: Orchestrator, api: httpx.AsyncClient, teller: Teller, runner: FakeRunner
+) -> None:
+    await linked(control, api, teller, "s1", PHONE)
+    await linked(control, api, teller, "s2", "972507777777")
+    before = await now(control.context, "s1")
+    await silence(control, "s1", 200_000)
+    await part(control, Watchdog).step()
+    assert runner.epochs() == {"s1": before.epoch, "s2": 1}
+    await part(control, Watchdog).step()
+    assert (await now(control.context, "s1")).reason == "WORKER_SILENT"
+    assert runner.stops[-1][1] == 0  # by force: it does not listen
+    await drive(control)
+    assert runner.epochs()["s1"] > before.epoch
+    assert runner.epochs()["s2"] == 1
+
+
+async def test_a_ping_between_the_two_steps_saves_a_worker(
+    control: Orchestrator, api: httpx.AsyncClient, teller: Teller, runner: FakeRunner
+) -> None:
+    await linked(control, api, teller, "s1", PHONE)
+    await silence(control, "s1", 200_000)
+    await part(control, Watchdog).step()
+    ping = {"timestamp": round(time.time() * 1000), "socket": "open", "lagMs": 2, "rssBytes": 30_000_000}
+    assert (await teller.tell("s1", "PING", ping)).status_code == 200
+    await part(control, Watchdog).step()
+    assert len(runner.orders) == 1
+    shown = (await api.get("/api/sessions/s1/status")).json()["worker"]
+    assert (shown["socket"], shown["rssBytes"]) == ("open", 30_000_000)
+
+
+async def test_after_an_absence_of_the_server_everyone_has_fresh_grace(
+    control: Orchestrator, api: httpx.AsyncClient, teller: Teller, runner: FakeRunner
+) -> None:
+    await linked(control, api, teller, "s1", PHONE)
+    await silence(control, "s1", 200_000)
+    at = await control.context.scripts.now_ms()
+    await control.context.redis.set(keys.CONTROL_PULSE, at - 31_000)
+    await control.control.step()
+    for _ in range(3):
+        await part(control, Watchdog).step()
+    assert len(runner.orders) == 1
+
+
+async def test_a_short_absence_gives_no_grace(control: Orchestrator) -> None:
+    control.control.grace_from_ms = 0
+    at = await control.context.scripts.now_ms()
+    await control.context.redis.set(keys.CONTROL_PULSE, at - 20_000)
+    await control.control.step()
+    assert control.control.grace_from_ms == 0
+
+
+# -- the pace of starts -----------------------------------------------------------------------------------------------
+
+
+async def test_workers_start_one_per_interval_also_across_a_restart_of_the_server(
+    control: Orchestrator, api: httpx.AsyncClient, runner: FakeRunner
+) -> None:
+    context = control.context
+    context.settings = context.settings.model_copy(update={"provisioning_interval_ms": 300})
+    for number in range(3):
+        await api.post("/api/sessions/provision", json={"sessionId": f"s{number}"})
+    assert await part(control, Starter).step() == 0
+    assert 0 < await part(control, Starter).step() <= 0.3
+    await control.control.give_back()
+    reborn = await another(context, runner)
+    await reborn.control.step()
+    await part(reborn, Reconciler).step()
+    wait_s = await part(reborn, Starter).step()
+    assert 0 < wait_s <= 0.3
+    assert len(runner.orders) == 1
+    await asyncio.sleep(wait_s)
+    await part(reborn, Starter).step()
+    assert len(runner.orders) == 2
+
+
+async def test_a_start_lost_between_queue_and_runner_is_made_up_for(
+    control: Orchestrator, api: httpx.AsyncClient, runner: FakeRunner
+) -> None:
+    await api.post("/api/sessions/provision", json={"sessionId": "s1"})
+    await control.context.redis.lpop(keys.PROVISIONING)
+    await part(control, Reconciler).step()
+    await drive(control)
+    assert list(runner.epochs()) == ["s1"]
+
+
+async def test_a_moved_session_starts_only_when_the_proxys_own_count_has_room(
+    control: Orchestrator, api: httpx.AsyncClient, teller: Teller
+) -> None:
+    for number in range(4):
+        await linked(
+            control, api, teller, f"s{number}", f"97250000000{number}", proxy="socks5h://u:p@one.example.com:1080"
+        )
+    # Its record gave the seat up, but its worker has not ended yet.
+    proxy_id = (await now(control.context, "s0")).proxy
+    await control.context.redis.srem(keys.sessions_of_proxy(proxy_id), "s0")
+    await control.context.redis.hset(keys.session("s0"), "proxy", "")
+    answer = await api.post(
+        "/api/sessions/provision", json={"sessionId": "eager", "proxy": "socks5h://u:p@one.example.com:1080"}
+    )
+    assert answer.status_code == 201
+    assert not await control.fleet.start("eager")
+    await control.fleet.stop("s0", 0)
+    assert await control.fleet.start("eager")
+
+
+# -- what a worker is given -------------------------------------------------------------------------------------------
+
+
+async def test_secrets_reach_the_worker_as_secrets_and_belong_to_session_and_epoch(
+    control: Orchestrator, api: httpx.AsyncClient, runner: FakeRunner, settings: Any
+) -> None:
+    await started(control, api)
+    order = runner.orders[0]
+    assert set(order.secrets) == {"WORKER_TOKEN", "WEBHOOK_SECRET", "PROXY_URL"}
+    assert not set(order.secrets.values()) & set(order.environment.values())
+    minted = {workers.mint(settings, name, epoch).token for name in ("s1", "s2") for epoch in (1, 2)}
+    assert len(minted) == 4
+    assert order.secrets["WORKER_TOKEN"] == workers.mint(settings, "s1", 1).token
+
+
+async def test_the_trash_is_emptied_after_its_days(control: Orchestrator, settings: Any) -> None:
+    week_ago = round(time.time() * 1000) - 7 * 24 * _HOUR_MS
+    for name, at in (("old", week_ago - 1), ("young", week_ago + _HOUR_MS)):
+        (settings.sessions_dir / name).mkdir(parents=True)
+        (settings.sessions_dir / name / "auth.db").write_text("x")
+        await credentials.discard(settings, name, at, phone="", label="", why="deleted")
+    assert await credentials.purge(settings, week_ago + 7 * 24 * _HOUR_MS) == 1
+    assert [each.session_id for each in credentials.listed(settings)] == ["young"]
