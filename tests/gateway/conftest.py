@@ -56,7 +56,9 @@ class Gate:
 
 def make_settings(directory: Path, **changes: Any) -> Settings:
     """Settings of a small installation."""
-    return Settings(**{"api_key": API_KEY, "data_dir": directory, "timezone": "UTC", "rate_limit_per_minute": 100_000, **changes})
+    return Settings(
+        **{"api_key": API_KEY, "data_dir": directory, "timezone": "UTC", "rate_limit_per_minute": 100_000, **changes}
+    )
 
 
 @contextlib.asynccontextmanager
@@ -108,7 +110,18 @@ class PrivateRedis:
 
     def start(self) -> None:
         """Start it, with what it had on disk."""
-        options = ("--port", "0", "--save", "", "--appendonly", "yes", "--appendfsync", "always", "--dir", str(self.home))
+        options = (
+            "--port",
+            "0",
+            "--save",
+            "",
+            "--appendonly",
+            "yes",
+            "--appendfsync",
+            "always",
+            "--dir",
+            str(self.home),
+        )
         self.process = subprocess.Popen(
             [redis_binary(), *options, "--unixsocket", str(self.socket)], stdout=subprocess.DEVNULL
         )

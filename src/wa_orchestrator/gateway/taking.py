@@ -8,11 +8,12 @@ from dataclasses import dataclass, field
 from typing import Final
 
 import structlog
+from redis.exceptions import RedisError
 
 from wa_orchestrator.domain.message import whatsapp_id
 from wa_orchestrator.domain.pacing import BURST_MS, is_burst
 from wa_orchestrator.domain.routing import Why
-from wa_orchestrator.errors import OrchestratorError, Refused, Unavailable
+from wa_orchestrator.errors import OrchestratorError, Refused
 from wa_orchestrator.gateway import answers, choosing
 from wa_orchestrator.gateway.batching import Batcher
 from wa_orchestrator.gateway.bodies import SendBody
@@ -33,8 +34,9 @@ from wa_orchestrator.store.accepting import (
     Room,
     accept_call,
 )
-from wa_orchestrator.store.admitting import Rate, admit_call, mark_burst, rate_call, read_admission
+from wa_orchestrator.store.admitting import Rate, admit_call, rate_call, read_admission
 from wa_orchestrator.store.limits import Limited, read_rate
+from wa_orchestrator.store.rerouting import Burst, mark_burst
 from wa_orchestrator.store.scripts import Reply
 
 #: How long a repeated request waits for the answer of the first, which is being written at this moment.
@@ -238,19 +240,18 @@ class Taking:
         phone = choice.sender.session.phone
         if self._bursts.get(phone, 0) > accepted.now_ms:
             return
+        length_ms = int(self._settings.scaled(BURST_MS))
+        self._bursts[phone] = accepted.now_ms + length_ms
+        session_id, submitted = choice.sender.session.id, accepted.submitted_in_minute
         try:
             marked = await mark_burst(
-                self._batcher,
-                phone=phone,
-                session=choice.sender.session.id,
-                submitted=accepted.submitted_in_minute,
-                length_ms=int(self._settings.scaled(BURST_MS)),
+                self._batcher.scripts, phone, session=session_id, submitted=submitted, burst_ms=length_ms
             )
-        except Unavailable:
-            return  # the message is in; the next one marks the burst
-        self._bursts[phone] = marked.until_ms
-        if marked.fresh:
-            log.warning("session.burst", session=choice.sender.session.id, submitted=accepted.submitted_in_minute)
+        except (RedisError, OSError):
+            del self._bursts[phone]  # the message is in all the same; the next one marks the burst
+            return
+        if isinstance(marked, Burst):
+            log.warning("session.burst", session=session_id, submitted=submitted)
 
     async def _remember(self, record: Idempotency, answer: str) -> None:
         name = keys.idempotency(record.api_key_id, record.key_hash)

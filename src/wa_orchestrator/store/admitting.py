@@ -1,13 +1,11 @@
-"""The gateway's own steps: rate and acceptance in one, and the mark of a burst. Calls are given for batching."""
+"""Rate and acceptance in one step. The calls are given for batching."""
 
-from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Protocol
 
 from wa_orchestrator.store import keys
 from wa_orchestrator.store.accepting import Acceptance, Idempotency, NewMessage, Room, accept_call, read_acceptance
 from wa_orchestrator.store.limits import Limited
-from wa_orchestrator.store.scripts import Reply, unexpected
+from wa_orchestrator.store.scripts import Reply
 
 Call = tuple[list[str], list[str | int | float]]
 """The keys and the arguments of a script."""
@@ -39,32 +37,3 @@ def read_admission(reply: Reply) -> Acceptance | Limited:
     if reply[0] == "limited":
         return Limited(int(reply[1]))
     return read_acceptance(reply)
-
-
-@dataclass(frozen=True, slots=True)
-class Burst:
-    """The phone is marked until then; `fresh` is whether this call marked it."""
-
-    until_ms: int
-    fresh: bool
-
-
-class Runner(Protocol):
-    """Whoever runs scripts: `Scripts` itself, or something that batches their calls."""
-
-    async def run(self, name: str, keys: Sequence[str], args: Sequence[str | int | float] = ()) -> Reply:
-        """Run one script."""
-        ...
-
-
-async def mark_burst(scripts: Runner, *, phone: str, session: str, submitted: int, length_ms: int) -> Burst:
-    """Mark a phone's burst and tell it once; later calls change nothing until the mark has ended."""
-    names = [keys.pace(phone), keys.EVENTS, keys.session_events(session)]
-    reply = await scripts.run("burst", names, [phone, session, submitted, length_ms])
-    match reply:
-        case ["marked", until]:
-            return Burst(int(until), fresh=True)
-        case ["already", until]:
-            return Burst(int(until), fresh=False)
-        case _:
-            raise unexpected("burst", reply)

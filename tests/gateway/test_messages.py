@@ -1,0 +1,243 @@
+"""What became of a message: status, search, cancel, retry, queue, figures."""
+
+from typing import Any
+
+import pytest
+
+from tests.conftest import Clock
+from tests.gateway.conftest import NOON_MS, PHONE, Gate, OpenGate, code_of
+from wa_orchestrator.store import keys, outbox, queueing, sessions
+from wa_orchestrator.store.places import Place
+from wa_orchestrator.store.queueing import Permit
+
+FAR_MS = NOON_MS * 2
+PERMIT = Permit(3000, 30, 500, 0, FAR_MS, 0, FAR_MS, 60_000)
+
+
+async def _send(gate: Gate, **body: Any) -> str:
+    """Send a message and let it be routed."""
+    told = (await gate.send(**{"sessionId": "w1", **body})).json()
+    message_id = str(told["messageId"])
+    await queueing.route(
+        gate.scripts,
+        Place(message_id, PHONE, told["sessionId"]),
+        to=body.get("to", "972511111111"),
+        reference=body.get("reference", ""),
+    )
+    return message_id
+
+
+async def _release(gate: Gate, message_id: str) -> None:
+    released = await queueing.release(gate.scripts, Place(message_id, PHONE, "w1"), PERMIT, to="972511111111")
+    assert isinstance(released, queueing.Released)
+
+
+async def _fail(gate: Gate, message_id: str) -> None:
+    place = Place(message_id, PHONE, "w1")
+    await _release(gate, message_id)
+    await gate.redis.hset(keys.session("w1"), "epoch", 1)
+    await outbox.claim(gate.scripts, "w1", phone=PHONE, epoch=1, lease_ms=60_000)
+    await outbox.nack(gate.scripts, place, epoch=1, verdict=outbox.Verdict(1, "NOT_ON_WHATSAPP", None), day="20250615")
+
+
+async def _look(gate: Gate, message_id: str) -> dict[str, Any]:
+    response = await gate.client.get(f"/api/v1/messages/{message_id}")
+    assert response.status_code == 200
+    same = await gate.client.get(f"/api/v1/messages/{message_id}/status")
+    assert same.json() == response.json()
+    told: dict[str, Any] = response.json()
+    return told
+
+
+async def test_a_message_that_waits_says_for_what_and_until_when(gate: Gate) -> None:
+    first, second = await _send(gate), await _send(gate)
+    told = await _look(gate, second)
+    assert (told["status"], told["to"], told["sessionId"]) == ("queued", "972511111111", "w1")
+    assert [moment["status"] for moment in told["timeline"]] == ["queued"]
+    assert told["waiting"]["because"] == "BEHIND_OTHERS"
+    assert told["waiting"]["eta"] == "2025-06-15T12:00:03.000Z"
+    assert told["waiting"]["text"]
+    assert (await _look(gate, first))["waiting"]["because"] == "NOTHING"
+
+
+async def test_a_message_is_known_before_it_is_routed(gate: Gate) -> None:
+    message_id = (await gate.send()).json()["messageId"]
+    told = await _look(gate, message_id)
+    assert (told["status"], told["waiting"]["because"]) == ("queued", "NOTHING")
+
+
+async def test_a_released_message_shows_its_way(gate: Gate) -> None:
+    message_id = await _send(gate)
+    await _release(gate, message_id)
+    told = await _look(gate, message_id)
+    assert told["status"] == "scheduled"
+    assert [moment["status"] for moment in told["timeline"]] == ["queued", "scheduled"]
+
+
+async def test_an_unknown_message_is_not_found(gate: Gate) -> None:
+    response = await gate.client.get("/api/v1/messages/m_000000000000000000")
+    assert (response.status_code, code_of(response)) == (404, "NO_SUCH_MESSAGE")
+    assert (await gate.client.get("/api/v1/messages/nonsense")).status_code == 422
+
+
+async def test_a_waiting_message_can_be_cancelled_twice(gate: Gate) -> None:
+    message_id = await _send(gate)
+    for _ in range(2):
+        response = await gate.client.delete(f"/api/v1/messages/{message_id}")
+        assert (response.status_code, response.json()["status"]) == (200, "cancelled")
+    assert await gate.redis.zcard(keys.queue(PHONE)) == 0
+
+
+async def test_a_claimed_message_cannot_be_cancelled(gate: Gate) -> None:
+    message_id = await _send(gate)
+    await _release(gate, message_id)
+    await gate.redis.hset(keys.session("w1"), "epoch", 1)
+    await outbox.claim(gate.scripts, "w1", phone=PHONE, epoch=1, lease_ms=60_000)
+    response = await gate.client.delete(f"/api/v1/messages/{message_id}")
+    assert (response.status_code, code_of(response)) == (409, "TOO_LATE")
+    assert response.json()["error"]["status"] == "sending"
+
+
+async def test_a_failed_message_is_retried_with_the_same_whatsapp_id(gate: Gate) -> None:
+    message_id = await _send(gate)
+    before = await _look(gate, message_id)
+    await _fail(gate, message_id)
+    failed = await _look(gate, message_id)
+    assert (failed["status"], failed["reason"], bool(failed["reasonText"])) == ("failed", "NOT_ON_WHATSAPP", True)
+    response = await gate.client.post(f"/api/v1/messages/{message_id}/retry")
+    assert (response.status_code, response.json()["status"]) == (200, "queued")
+    assert response.json()["whatsappId"] == before["whatsappId"]
+    again = await gate.client.post(f"/api/v1/messages/{message_id}/retry")
+    assert (again.status_code, code_of(again)) == (409, "NOT_FAILED")
+
+
+async def test_a_retry_respects_an_opt_out(gate: Gate) -> None:
+    message_id = await _send(gate)
+    await _fail(gate, message_id)
+    await gate.redis.hset(keys.OPT_OUTS, "972511111111", "{}")
+    response = await gate.client.post(f"/api/v1/messages/{message_id}/retry")
+    assert (response.status_code, code_of(response)) == (422, "OPTED_OUT")
+
+
+async def _pages(gate: Gate, **query: Any) -> list[list[str]]:
+    pages: list[list[str]] = []
+    cursor: str | None = None
+    while True:
+        asked = {**query, **({"cursor": cursor} if cursor else {})}
+        response = await gate.client.get("/api/v1/messages", params=asked)
+        assert response.status_code == 200, response.text
+        pages.append([each["messageId"] for each in response.json()["messages"]])
+        cursor = response.json()["next"]
+        if cursor is None:
+            return pages
+
+
+async def test_search_gives_every_message_once_newest_first_though_all_are_of_one_millisecond(gate: Gate) -> None:
+    sent = [await _send(gate, to=f"97251111111{n}") for n in range(7)]
+    pages = await _pages(gate, limit=3)
+    found = [each for page in pages for each in page]
+    assert sorted(found) == sorted(sent)
+    assert [len(page) for page in pages if page] == [3, 3, 1]
+
+
+async def test_search_by_recipient_session_status_reference_and_time(gate: Gate, clock: Clock) -> None:
+    await gate.add_session("w2", "972500000002")
+    first = await _send(gate, reference="a")
+    await clock.pass_ms(1000)
+    second = await _send(gate, to="972522222222", reference="b")
+    await gate.client.delete(f"/api/v1/messages/{first}")
+    table: list[tuple[dict[str, Any], list[str]]] = [
+        ({"to": "972511111111"}, [first]),
+        ({"recipient": "+972 52 222-2222"}, [second]),
+        ({"sessionId": "w1"}, [second, first]),
+        ({"session": "w2"}, []),
+        ({"status": "cancelled"}, [first]),
+        ({"status": "queued"}, [second]),
+        ({"reference": "b"}, [second]),
+        ({"reference": "b", "to": "972511111111"}, []),
+        ({"from": NOON_MS + 500}, [second]),
+        ({"until": "2025-06-15T12:00:00.500Z"}, [first]),
+        ({"from": NOON_MS + 500, "until": NOON_MS + 600}, []),
+    ]
+    for query, expected in table:
+        assert [each for page in await _pages(gate, **query) for each in page] == expected, query
+
+
+@pytest.mark.parametrize(
+    ("query", "status", "code"),
+    [
+        ({"status": "lost"}, 422, "VALIDATION_FAILED"),
+        ({"to": "1"}, 422, "VALIDATION_FAILED"),
+        ({"limit": 0}, 422, "VALIDATION_FAILED"),
+        ({"colour": "red"}, 422, "VALIDATION_FAILED"),
+        ({"cursor": "nonsense!"}, 400, "BAD_CURSOR"),
+        ({"cursor": "bm9uc2Vuc2U"}, 400, "BAD_CURSOR"),
+    ],
+)
+async def test_a_wrong_search_is_refused(gate: Gate, query: dict[str, Any], status: int, code: str) -> None:
+    response = await gate.client.get("/api/v1/messages", params=query)
+    assert (response.status_code, code_of(response)) == (status, code)
+
+
+async def test_one_page_looks_at_a_bounded_number_of_messages(
+    gate: Gate, clock: Clock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from wa_orchestrator.gateway import searching
+
+    monkeypatch.setattr(searching, "MOST_LOOKED_AT", 4)
+    monkeypatch.setattr(searching, "_CHUNK", 2)
+    wanted = await _send(gate, to="972522222222")
+    await clock.pass_ms(1)
+    for n in range(9):
+        await _send(gate, to=f"97251111111{n}", reference="x")
+    pages = await _pages(gate, status="queued", sessionId="w1", limit=50)
+    assert [len(page) for page in pages] == [4, 4, 2]
+    await gate.client.delete(f"/api/v1/messages/{wanted}")
+    sparse = await _pages(gate, status="cancelled", limit=50)
+    assert ([len(page) for page in sparse], sparse[-1]) == ([0, 0, 1], [wanted])
+
+
+async def test_the_queue_is_shown_in_the_order_in_which_it_leaves(gate: Gate) -> None:
+    late, urgent = await _send(gate, priority=3), await _send(gate, priority=1)
+    response = await gate.client.get("/api/v1/queue/w1")
+    told = response.json()
+    assert (told["sessionId"], told["phone"], told["total"]) == ("w1", PHONE, 2)
+    assert [(each["messageId"], each["position"]) for each in told["messages"]] == [(urgent, 1), (late, 2)]
+    assert [each["eta"][17:23] for each in told["messages"]] == ["00.000", "03.000"]
+
+
+async def test_emptying_a_queue_cancels_what_waits_for_that_session_only(gate: Gate) -> None:
+    await gate.add_session("w2", PHONE)
+    own = [await _send(gate), await _send(gate)]
+    unrouted = (await gate.send(sessionId="w1")).json()["messageId"]
+    other = await _send(gate, sessionId="w2")
+    response = await gate.client.delete("/api/v1/queue/w1")
+    assert response.json() == {"cancelled": 3, "tooLate": 0}
+    states = [(await _look(gate, each))["status"] for each in (*own, unrouted, other)]
+    assert states == ["cancelled", "cancelled", "cancelled", "queued"]
+
+
+async def test_an_unknown_session_has_no_queue_and_no_figures(gate: Gate) -> None:
+    for path in ("/api/v1/queue/nobody", "/api/v1/stats/nobody"):
+        response = await gate.client.get(path)
+        assert (response.status_code, code_of(response)) == (404, "NO_SUCH_SESSION")
+
+
+async def test_the_figures_of_a_session_by_day(gate: Gate) -> None:
+    await gate.redis.hset(keys.stats("w1", "20250615"), mapping={"sent": 3, "delivered": 2, "failed": 1})
+    await gate.redis.hset(keys.stats("w1", "20250614"), mapping={"sent": 5, "read": 4})
+    told = (await gate.client.get("/api/v1/stats/w1", params={"days": 3})).json()
+    assert told["days"][0] == {"date": "2025-06-15", "sent": 3, "delivered": 2, "read": 0, "failed": 1}
+    assert [day["sent"] for day in told["days"]] == [3, 5, 0]
+    assert told["total"] == {"date": "total", "sent": 8, "delivered": 2, "read": 4, "failed": 1}
+
+
+async def test_a_message_of_a_deleted_session_waits_for_a_sender(gates: OpenGate) -> None:
+    gate = await gates()
+    await gate.add_session()
+    message_id = await _send(gate)
+    await sessions.remove(gate.scripts, "w1", proxy="direct", phone=PHONE)
+    await gate.redis.delete(keys.session("w1"))
+    await gate.redis.srem(keys.SESSIONS_ALL, "w1")
+    gate.gateway.view._fleet = None
+    assert (await _look(gate, message_id))["waiting"]["because"] == "NO_SENDER"

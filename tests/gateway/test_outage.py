@@ -1,0 +1,99 @@
+"""Redis away, read-only or out of memory: 503 and nothing taken, and back by itself."""
+
+import asyncio
+from collections.abc import AsyncIterator, Awaitable, Callable
+from pathlib import Path
+
+import pytest
+from redis.asyncio import Redis
+
+from tests.gateway.conftest import Gate, PrivateRedis, code_of, make_settings, open_gate
+from wa_orchestrator.store import keys
+from wa_orchestrator.store.scripts import Scripts
+
+
+@pytest.fixture
+async def fragile(private_redis: PrivateRedis, tmp_path: Path) -> AsyncIterator[tuple[Gate, PrivateRedis]]:
+    """A gateway on a Redis that may be broken. Real clock: outages are about real connections."""
+    redis = Redis.from_url(f"unix://{private_redis.socket}", decode_responses=True)
+    settings = make_settings(tmp_path, hot_hours="00:00-00:00")
+    async with open_gate(Scripts(redis), settings) as gate:
+        await gate.add_session()
+        assert (await gate.send()).status_code == 202
+        yield gate, private_redis
+    await redis.aclose()
+
+
+async def _until(condition: Callable[[], Awaitable[bool]], *, within_s: float = 5.0) -> None:
+    async with asyncio.timeout(within_s):
+        while not await condition():  # noqa: ASYNC110 (another process recovers)
+            await asyncio.sleep(0.02)
+
+
+async def test_without_redis_nothing_is_taken_and_it_comes_back_by_itself(fragile: tuple[Gate, PrivateRedis]) -> None:
+    gate, server = fragile
+    server.kill()
+    for path in ("/api/v1/send", "/api/send"):
+        response = await gate.client.post(path, json={"to": "972511111111", "text": "x"})
+        assert (response.status_code, code_of(response)) == (503, "QUEUE_UNAVAILABLE")
+        assert response.headers["retry-after"] == "2"
+    batch = await gate.client.post("/api/v1/send/batch", json={"messages": [{"to": "972511111111", "text": "x"}]})
+    assert (batch.status_code, code_of(batch)) == (503, "QUEUE_UNAVAILABLE")
+    server.start()
+    # The first request after the restart is answered well: a line that lost its server is opened again.
+    assert (await gate.send()).status_code == 202
+    assert len(await gate.queued()) == 2
+
+
+async def test_a_restart_of_redis_costs_no_request(fragile: tuple[Gate, PrivateRedis]) -> None:
+    gate, server = fragile
+    await asyncio.gather(*(gate.send() for _ in range(20)))  # all lines are in use
+    server.kill()
+    server.start()
+    await asyncio.sleep(0)
+    answers = await asyncio.gather(*(gate.send() for _ in range(20)))
+    assert {answer.status_code for answer in answers} == {202}  # scripts are loaded again, too
+
+
+async def test_a_read_only_redis_takes_nothing(fragile: tuple[Gate, PrivateRedis]) -> None:
+    gate, _ = fragile
+    await gate.redis.execute_command("REPLICAOF", "127.0.0.1", "1")
+    response = await gate.send()
+    assert (response.status_code, code_of(response)) == (503, "QUEUE_UNAVAILABLE")
+    await gate.redis.execute_command("REPLICAOF", "NO", "ONE")
+    assert (await gate.send()).status_code == 202
+    assert len(await gate.queued()) == 2
+
+
+async def test_a_redis_without_memory_takes_nothing(fragile: tuple[Gate, PrivateRedis]) -> None:
+    gate, _ = fragile
+    await gate.redis.config_set("maxmemory", "1")
+    accepted = await gate.redis.hget(keys.COUNTS, "accepted")
+    response = await gate.send(headers={"Idempotency-Key": "k"})
+    assert (response.status_code, code_of(response)) == (503, "QUEUE_UNAVAILABLE")
+    await gate.redis.config_set("maxmemory", "0")
+    assert await gate.redis.hget(keys.COUNTS, "accepted") == accepted
+    assert (await gate.send(headers={"Idempotency-Key": "k"})).status_code == 202
+
+
+async def test_a_redis_that_does_not_answer_is_given_up_on(fragile: tuple[Gate, PrivateRedis]) -> None:
+    gate, _ = fragile
+    gate.gateway.batcher._answer_s = 0.2
+    await gate.redis.execute_command("CLIENT", "PAUSE", 1500, "ALL")
+    response = await gate.send()
+    assert (response.status_code, code_of(response)) == (503, "QUEUE_UNAVAILABLE")
+
+    async def sends() -> bool:
+        return (await gate.send()).status_code == 202
+
+    await _until(sends)
+
+
+async def test_the_state_of_a_message_is_not_known_without_redis(fragile: tuple[Gate, PrivateRedis]) -> None:
+    gate, server = fragile
+    message_id = (await gate.queued())[0]
+    server.kill()
+    response = await gate.client.get(f"/api/v1/messages/{message_id}")
+    assert response.status_code == 503
+    server.start()
+    assert (await gate.client.get(f"/api/v1/messages/{message_id}")).status_code == 200
