@@ -1,0 +1,141 @@
+"""The drivers under test, each over a worker that is a few lines of shell."""
+
+import asyncio
+import contextlib
+import io
+import os
+import shutil
+import tarfile
+import time
+import uuid
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+import pytest
+from aiodocker import Docker
+
+from wa_orchestrator.runner.contract import Ended, Order, Runner
+from wa_orchestrator.runner.docker import Box, DockerRunner
+from wa_orchestrator.runner.misbehaving import Misbehaving
+from wa_orchestrator.runner.process import ProcessRunner
+
+REPOSITORY = "wa-orchestrator-test"
+IMAGE = f"{REPOSITORY}:latest"
+#: Container names are the engine's, and test processes share one engine.
+SESSION = f"s-{uuid.uuid4().hex[:8]}"
+#: Says that it runs and what it was given; ends when asked, unless it is stubborn.
+WORKER = """
+cat "$WORKER_TOKEN_FILE" > "$AUTH_DIR/token"
+[ -n "$ENDS" ] && exit 7
+if [ -n "$STUBBORN" ]; then trap "" TERM; else trap "exit 0" TERM; fi
+echo "$EPOCH" > "$AUTH_DIR/ready"
+while :; do sleep 0.05; done
+"""
+COMMAND = ("/bin/sh", "-c", WORKER)
+
+
+def order(home: Path, session_id: str = SESSION, epoch: int = 1, **environment: str) -> Order:
+    """An order for that worker."""
+    secrets = {"WORKER_TOKEN": "canary-token-5f3a9c"}
+    return Order(session_id, epoch, home / "sessions" / session_id, environment, secrets)
+
+
+def ready(one: Order) -> bool:
+    """Whether the worker has said that it runs."""
+    with contextlib.suppress(FileNotFoundError):
+        return (one.auth_dir / "ready").read_text().strip() == str(one.epoch)
+    return False
+
+
+def wait_for(look: Callable[[], bool], timeout_s: float = 15.0) -> None:
+    """Wait until `look()` is true."""
+    deadline = time.monotonic() + timeout_s
+    while not look():
+        assert time.monotonic() < deadline, "it did not happen in time"
+        time.sleep(0.01)
+
+
+async def end_of(runner: Runner, handle: str) -> Ended:
+    """Wait until a worker has ended by itself."""
+    async with asyncio.timeout(15):
+        while True:
+            state = await runner.poll(handle)
+            if isinstance(state, Ended):
+                return state
+            await asyncio.sleep(0.02)
+
+
+def secret_files(home: Path) -> list[Path]:
+    """The files with secrets under a directory."""
+    return [path for path in home.rglob("*") if path.is_file() and "secrets" in path.parts]
+
+
+def facts(handle: str, *names: str) -> bytes:
+    """What the kernel shows of a process."""
+    return b"".join(Path(f"/proc/{handle.split('/')[2]}/{name}").read_bytes() for name in names)
+
+
+def docker_or_skip() -> None:
+    """Skip without an engine on a developer's machine; with CI=true that is a failure."""
+    missing = None if Path("/var/run/docker.sock").exists() and shutil.which("docker") else "no Docker engine is here"
+    if missing and os.environ.get("CI") == "true":
+        pytest.fail(missing)
+    if missing:
+        pytest.skip(missing)
+
+
+async def make_image(docker: Docker) -> None:
+    """An image of empty directories: the machine's own /usr is mounted into it."""
+    packed = io.BytesIO()
+    with tarfile.open(fileobj=packed, mode="w") as tar:
+        for name in ("usr", "app", "app/session", "run", "run/secrets", "run/ca", "tmp", "etc"):
+            tar.addfile(_directory(name))
+        for name in ("bin", "lib", "lib64"):
+            tar.addfile(_link(name, f"usr/{name}"))
+    packed.seek(0)
+    async with docker._query(
+        "images/create", "POST", params={"fromSrc": "-", "repo": REPOSITORY, "tag": "latest"},
+        data=packed.getvalue(), headers={"Content-Type": "application/x-tar"},
+    ) as answer:  # fmt: skip
+        await answer.read()
+
+
+def _directory(name: str) -> tarfile.TarInfo:
+    entry = tarfile.TarInfo(name)
+    entry.type, entry.mode = tarfile.DIRTYPE, 0o755
+    return entry
+
+
+def _link(name: str, target: str) -> tarfile.TarInfo:
+    entry = tarfile.TarInfo(name)
+    entry.type, entry.linkname = tarfile.SYMTYPE, target
+    return entry
+
+
+@asynccontextmanager
+async def driver(kind: str, home: Path) -> AsyncIterator[Runner]:
+    """Open a driver; everything it started is ended afterwards."""
+    async with _opened(kind, home) as made:
+        try:
+            yield made
+        finally:
+            if isinstance(made, Misbehaving):
+                made.faults.clear()
+            for found in await made.survey():
+                await made.stop(found.handle, 0)
+
+
+@asynccontextmanager
+async def _opened(kind: str, home: Path) -> AsyncIterator[Runner]:
+    match kind:
+        case "process":
+            yield ProcessRunner(home / "workers", COMMAND)
+        case "misbehaving":
+            yield Misbehaving(ProcessRunner(home / "workers", COMMAND))
+        case "docker":
+            docker_or_skip()
+            async with Docker() as docker:
+                await make_image(docker)
+                box = Box(IMAGE, memory_mb=64, pids=32, command=COMMAND, binds=("/usr:/usr:ro",), network="wa_workers")
+                yield DockerRunner(docker, home / "workers", box)

@@ -1,0 +1,49 @@
+"""What only the driver of containers promises."""
+
+import asyncio
+import json
+from pathlib import Path
+
+import pytest
+from aiodocker import Docker
+
+from tests.runner.drivers import SESSION, driver, order, ready, wait_for
+from wa_orchestrator.errors import Unavailable
+from wa_orchestrator.runner.contract import CannotStart
+from wa_orchestrator.runner.docker import Box, DockerRunner
+
+pytestmark = pytest.mark.docker
+
+
+async def test_a_container_is_hardened_limited_and_shows_no_secret(tmp_path: Path) -> None:
+    one = order(tmp_path, epoch=5)
+    async with driver("docker", tmp_path) as runner, Docker() as docker:
+        await runner.start(one)
+        await asyncio.to_thread(wait_for, lambda: ready(one))
+        shown = await (await docker.containers.get(f"wa_session_{SESSION}")).show()
+        network = await (await docker.networks.get("wa_workers")).show()
+    host = shown["HostConfig"]
+    assert "canary" not in json.dumps(shown)
+    assert shown["Config"]["User"] not in ("", "0", "root")
+    assert (host["ReadonlyRootfs"], host["CapDrop"], host["Privileged"]) == (True, ["ALL"], False)
+    assert "no-new-privileges:true" in host["SecurityOpt"]
+    assert (host["PidsLimit"], host["Memory"], host["MemorySwap"]) == (32, 64 << 20, 64 << 20)
+    assert host["RestartPolicy"]["Name"] in ("no", "")
+    assert (shown["Config"]["Labels"]["wa.session"], shown["Config"]["Labels"]["wa.epoch"]) == (SESSION, "5")
+    assert network["IPAM"]["Config"][0]["Subnet"] == "172.28.0.0/16"
+    assert host["NetworkMode"] == "wa_workers"
+
+
+async def test_an_image_that_is_not_there_cannot_start_and_leaves_nothing(tmp_path: Path) -> None:
+    async with driver("docker", tmp_path), Docker() as docker:
+        runner = DockerRunner(docker, tmp_path / "workers", Box("nowhere.invalid/none:latest"))
+        with pytest.raises(CannotStart):
+            await runner.start(order(tmp_path))
+        assert await runner.survey() == []
+
+
+async def test_an_engine_that_does_not_answer_is_no_proof_of_an_end(tmp_path: Path) -> None:
+    async with Docker(url=f"unix://{tmp_path}/nothing.sock") as docker:
+        runner = DockerRunner(docker, tmp_path / "workers", Box("any"))
+        with pytest.raises(Unavailable):
+            await runner.poll("docker/1/abc")

@@ -1,0 +1,135 @@
+"""What only the driver of processes promises."""
+
+import asyncio
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.runner.drivers import COMMAND, SESSION, end_of, facts, order, ready, wait_for
+from wa_orchestrator.errors import Refused
+from wa_orchestrator.runner import process
+from wa_orchestrator.runner.command import worker_command
+from wa_orchestrator.runner.contract import CannotStart, Ended, Running
+from wa_orchestrator.runner.process import ProcessRunner
+
+
+def pid_of(handle: str) -> int:
+    return int(handle.split("/")[2])
+
+
+def _bystander() -> "subprocess.Popen[bytes]":
+    return subprocess.Popen(["/bin/sleep", "60"], start_new_session=True)
+
+
+@pytest.fixture
+def runner(tmp_path: Path) -> ProcessRunner:
+    return ProcessRunner(tmp_path / "workers", COMMAND)
+
+
+async def test_no_secret_is_in_the_process_list(runner: ProcessRunner, tmp_path: Path) -> None:
+    handle = await runner.start(order(tmp_path))
+    seen = facts(handle, "environ", "cmdline")
+    await runner.stop(handle, 0)
+    assert b"WORKER_TOKEN_FILE" in seen
+    assert b"canary" not in seen
+
+
+async def test_a_worker_survives_the_server_that_started_it(tmp_path: Path) -> None:
+    program = (
+        "import asyncio, pathlib, os, signal\n"
+        "from tests.runner.drivers import COMMAND, order\n"
+        "from wa_orchestrator.runner.process import ProcessRunner\n"
+        f"home = pathlib.Path({str(tmp_path)!r})\n"
+        "print(asyncio.run(ProcessRunner(home / 'workers', COMMAND).start(order(home))), flush=True)\n"
+        "os.kill(os.getpid(), signal.SIGKILL)\n"
+    )
+    server = await asyncio.to_thread(
+        subprocess.run, [sys.executable, "-c", program], cwd=Path(__file__).parents[2], capture_output=True, text=True
+    )
+    handle = server.stdout.strip()
+    runner = ProcessRunner(tmp_path / "workers", COMMAND)
+    assert server.returncode == -signal.SIGKILL
+    assert await runner.poll(handle) == Running()
+    await runner.stop(handle, 0)
+
+
+async def test_a_number_that_was_taken_over_is_no_worker_and_is_not_signalled(runner: ProcessRunner) -> None:
+    bystander = _bystander()
+    try:
+        handle = f"process/1/{bystander.pid}/1"
+        assert await runner.poll(handle) == Ended()
+        await runner.stop(handle, 0)
+        assert bystander.poll() is None
+    finally:
+        bystander.kill()
+        bystander.wait()
+
+
+async def test_a_frozen_worker_runs_and_can_be_ended(runner: ProcessRunner, tmp_path: Path) -> None:
+    handle = await runner.start(order(tmp_path))
+    os.kill(pid_of(handle), signal.SIGSTOP)
+    assert await runner.poll(handle) == Running()
+    await runner.stop(handle, 0.2)
+    assert isinstance(await runner.poll(handle), Ended)
+
+
+async def test_what_a_worker_started_ends_with_it(tmp_path: Path) -> None:
+    script = 'sleep 300 & echo $! > "$AUTH_DIR/child"; echo "$EPOCH" > "$AUTH_DIR/ready"; wait'
+    runner = ProcessRunner(tmp_path / "workers", ("/bin/sh", "-c", script))
+    one = order(tmp_path)
+    handle = await runner.start(one)
+    await asyncio.to_thread(wait_for, lambda: ready(one))
+    child = int((one.auth_dir / "child").read_text())
+    await runner.stop(handle, 1)
+    assert process.proc.start_time(child) is None
+
+
+async def test_the_code_of_an_end_is_told_by_the_server_that_started_it(runner: ProcessRunner, tmp_path: Path) -> None:
+    handle = await runner.start(order(tmp_path, ENDS="1"))
+    assert await end_of(runner, handle) == Ended(7)
+
+
+async def test_a_program_that_is_not_there_cannot_start(tmp_path: Path) -> None:
+    runner = ProcessRunner(tmp_path / "workers", ("/nonexistent/node",))
+    with pytest.raises(CannotStart):
+        await runner.start(order(tmp_path))
+    assert await runner.survey() == []
+
+
+async def test_limits_are_in_force(runner: ProcessRunner, tmp_path: Path) -> None:
+    handle = await runner.start(order(tmp_path))
+    limits = facts(handle, "limits").decode()
+    await runner.stop(handle, 0)
+    table = {line[:26].strip(): line[26:].split()[:2] for line in limits.splitlines()}
+    assert table["Max core file size"] == ["0", "0"]
+    assert table["Max open files"] == ["1024", "1024"]
+
+
+async def test_a_long_log_is_cut_while_the_worker_writes_it(
+    runner: ProcessRunner, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(process, "MOST_LOG_BYTES", 1000)
+    handle = await runner.start(order(tmp_path))
+    with runner.log_file(SESSION).open("ab") as file:
+        file.write(b"x" * 5000)
+    await runner.survey()
+    sizes = [path.stat().st_size for path in sorted(runner.log_file(SESSION).parent.glob("log*"))]
+    await runner.stop(handle, 0)
+    assert sizes == [0, 1000]
+
+
+def test_a_missing_bundle_is_told_with_what_to_do(tmp_path: Path) -> None:
+    with pytest.raises(Refused, match="make worker"):
+        worker_command(tmp_path / "worker.cjs", 256)
+
+
+def test_a_loader_beside_the_bundle_is_preferred(tmp_path: Path) -> None:
+    bundle = tmp_path / "worker.cjs"
+    bundle.touch()
+    assert worker_command(bundle, 256, Path("/n"))[-1] == str(bundle)
+    (tmp_path / "loader.cjs").touch()
+    assert worker_command(bundle, 256, Path("/n"))[-1] == str(tmp_path / "loader.cjs")
