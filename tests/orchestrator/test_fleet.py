@@ -1,0 +1,195 @@
+"""The control plane with real workers, a simulated WhatsApp and real SOCKS5 proxies, judged by what these saw."""
+
+import os
+import random
+import shutil
+import signal
+import subprocess
+import time
+from pathlib import Path
+
+import pytest
+
+from tests.orchestrator.stage import Stage, staged, until
+from wa_orchestrator.runner import proc
+from wa_orchestrator.runner.command import worker_command
+
+FENCED = 22
+#: A tenth of the watchdog's times: a ping every 1.5 s, silence proven after 6 s, a look every 2 s.
+QUICK = {"time_scale": 10, "ping_timeout_ms": 60_000, "watchdog_interval_ms": 20_000, "provisioning_interval_ms": 500}
+
+
+def homes(stage: Stage) -> dict[str, str]:
+    """Phone → proxy, by WhatsApp's own list of connections."""
+    return {each["phone"]: each["proxy"] for each in stage.connections()}
+
+
+def phones(stage: Stage, *ids: str) -> list[str]:
+    now = stage.sessions()
+    return [str(now[session_id]["phone"]) for session_id in ids]
+
+
+def replaced(stage: Stage, session_id: str, pid: int) -> bool:
+    worker = stage.workers().get(session_id)
+    return worker is not None and worker["pid"] != pid and stage.connected(session_id)
+
+
+def clone_of(stage: Stage, session_id: str, place: Path) -> tuple[list[str], dict[str, str]]:
+    """Everything a worker has, as it would lie on another machine that was cut off."""
+    environment = proc.environment(stage.workers()[session_id]["pid"]) or {}
+    auth, secrets = Path(environment["AUTH_DIR"]), Path(environment["WORKER_TOKEN_FILE"]).parent
+    shutil.copytree(auth, place / "auth")
+    shutil.copytree(secrets, place / "secrets")
+    moved = {
+        name: str(place / "secrets" / Path(value).name) if name.endswith("_FILE") else value
+        for name, value in environment.items()
+        if name != "WA_RUNNER_HOME"
+    }
+    return list(worker_command(None, 256)), {**moved, "AUTH_DIR": str(place / "auth")}
+
+
+def test_dead_frozen_and_cut_off_workers_are_replaced_and_a_dead_server_is_not_missed(tmp_path: Path) -> None:
+    with staged(tmp_path, proxies=3, **QUICK) as stage:
+        stage.link("a", "b", "c")
+
+        # kill -9: connected again within ten seconds, and what it left behind on another machine is fenced.
+        command, environment = clone_of(stage, "a", tmp_path / "clone")
+        victim = stage.workers()["a"]["pid"]
+        began = time.monotonic()
+        os.kill(victim, signal.SIGKILL)
+        until(lambda: replaced(stage, "a", victim), 10, f"a new worker after kill -9\n{stage.log()}")
+        killed_s = time.monotonic() - began
+        log = (tmp_path / "clone.log").open("wb")
+        revenant = subprocess.run(
+            command, env=environment, cwd=tmp_path, stdout=log, stderr=log, timeout=30, check=False
+        )
+        assert revenant.returncode == FENCED, (tmp_path / "clone.log").read_text()
+        until(lambda: stage.connected("a"), 10, "the real worker to be connected")
+
+        # Frozen: replaced within the ping timeout and one round of the watchdog, with a second for the start.
+        victim = stage.workers()["b"]["pid"]
+        began = time.monotonic()
+        os.kill(victim, signal.SIGSTOP)
+        until(
+            lambda: stage.workers().get("b", {}).get("pid") not in (None, victim),
+            6 + 2 + 2,
+            "a frozen worker's successor",
+        )
+        frozen_s = time.monotonic() - began
+        assert proc.start_time(victim) is None
+        until(lambda: stage.connected("b"), 10, "the successor to be connected")
+
+        # The proxy dies: connected again through another within fifteen seconds, by one change of the binding.
+        ids = [name for name, each in stage.sessions().items() if each["proxyId"] == stage.sessions()["c"]["proxyId"]]
+        dead = homes(stage)[phones(stage, "c")[0]]
+        began = time.monotonic()
+        stage.fault({"proxy": dead}, "refuse")
+        stage.fault({"proxy": dead}, "drop")
+        until(
+            lambda: stage.connected(*ids) and dead not in {homes(stage)[phone] for phone in phones(stage, *ids)},
+            15,
+            f"another proxy\n{stage.log()}",
+        )
+        moved_s = time.monotonic() - began
+
+        # kill -9 of the server: nobody is restarted, everybody is adopted.
+        before = stage.workers()
+        stage.end(signal.SIGKILL)
+        began = time.monotonic()
+        stage.start()
+        until(lambda: "wa_workers 3.0" in stage.api.get("/metrics").text, 5, "all workers to be adopted")
+        adopted_s = time.monotonic() - began
+        assert stage.workers() == before
+        assert stage.connected("a", "b", "c")
+        assert all(each["highWater"] <= 4 for each in stage.proxies().values())
+        print(f"kill -9 {killed_s:.1f} s, frozen {frozen_s:.1f} s, proxy {moved_s:.1f} s, adopted {adopted_s:.1f} s")
+
+
+def shake(stage: Stage, ids: list[str], times: int, dice: random.Random) -> None:
+    """Restart workers and the server at random; after each, everybody is connected as before."""
+    for _ in range(times):
+        match dice.choice(["kill", "kill", "restart", "restart", "server term", "server kill"]):
+            case "kill":
+                workers = stage.workers()
+                if workers:
+                    os.kill(dice.choice(list(workers.values()))["pid"], signal.SIGKILL)
+            case "restart":
+                stage.api.post(f"/api/sessions/{dice.choice(ids)}/restart")
+            case "server term":
+                stage.end(signal.SIGTERM)
+                stage.start()
+            case "server kill":
+                stage.end(signal.SIGKILL)
+                stage.start()
+        until(lambda: len(stage.workers()) == len(ids) and stage.connected(*ids), 40, f"everybody\n{stage.log()}")
+
+
+def restarts_change_no_proxy(home: Path, sessions: int, times: int) -> None:
+    """Phone → proxy stays through restarts and changes once when a proxy dies."""
+    with staged(home, proxies=3, time_scale=10, provisioning_interval_ms=200) as stage:
+        ids = [f"s{number}" for number in range(sessions)]
+        stage.link(*ids)
+        before = homes(stage)
+        shake(stage, ids, times, random.Random(7))
+        assert homes(stage) == before
+        dead = before[phones(stage, "s0")[0]]
+        stage.fault({"proxy": dead}, "refuse")
+        stage.fault({"proxy": dead}, "drop")
+        until(lambda: stage.connected(*ids) and dead not in homes(stage).values(), 40, f"failover\n{stage.log()}")
+        after = homes(stage)
+        stage.heal()
+        shake(stage, ids, max(2, times // 10), random.Random(8))
+        assert homes(stage) == after
+        assert {phone for phone in before if before[phone] != after[phone]} == {
+            phone for phone in before if before[phone] == dead
+        }
+        assert all(each["highWater"] <= 4 for each in stage.proxies().values())
+
+
+def test_restarts_change_no_proxy_and_a_dead_proxy_changes_it_once(tmp_path: Path) -> None:
+    restarts_change_no_proxy(tmp_path, sessions=3, times=5)
+
+
+@pytest.mark.slow
+def test_fifty_restarts_change_no_proxy_and_a_dead_proxy_changes_it_once(tmp_path: Path) -> None:
+    restarts_change_no_proxy(tmp_path, sessions=6, times=50)
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(600)
+def test_with_a_full_pool_and_half_of_it_dying_nobody_is_a_fifth_and_all_come_back(tmp_path: Path) -> None:
+    with staged(tmp_path, proxies=4, time_scale=10, provisioning_interval_ms=300, monitor_interval_ms=2000) as stage:
+        ids = [f"s{number:02}" for number in range(16)]
+        stage.link(*ids)
+        dead = sorted({*homes(stage).values()})[:2]
+        for proxy in dead:
+            stage.fault({"proxy": proxy}, "refuse")
+            stage.fault({"proxy": proxy}, "drop")
+
+        def waiting() -> list[str]:
+            return [name for name, each in stage.sessions().items() if each["reason"] == "WAITING_FOR_PROXY"]
+
+        until(lambda: len(waiting()) == 8, 60, f"eight to wait\n{stage.log()}")
+        new = stage.world.post("/proxies").json()
+        stage.api.post("/api/v1/proxies", json={"url": new["url"]})
+        until(lambda: len(waiting()) == 4 and len(homes(stage)) == 12, 60, f"four to go on\n{stage.log()}")
+        stage.heal()
+        until(lambda: stage.connected(*ids), 120, f"all to come back\n{stage.log()}")
+        counted = {name: each["highWater"] for name, each in stage.proxies().items()}
+        assert max(counted.values()) <= 4, counted
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(600)
+def test_twenty_workers_outlive_a_killed_server_and_are_adopted_within_five_seconds(tmp_path: Path) -> None:
+    with staged(tmp_path, proxies=5, provisioning_interval_ms=500) as stage:
+        ids = [f"s{number:02}" for number in range(20)]
+        stage.link(*ids)
+        before = stage.workers()
+        stage.end(signal.SIGKILL)
+        stage.start()
+        began = time.monotonic()
+        until(lambda: "wa_workers 20.0" in stage.api.get("/metrics").text, 5, f"all twenty\n{stage.log()}")
+        assert stage.workers() == before
+        assert len(before) == 20
+        print(f"twenty adopted {time.monotonic() - began:.1f} s after the server answered")
