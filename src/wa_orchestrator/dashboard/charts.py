@@ -1,0 +1,78 @@
+"""Pictures as SVG, made here and not in the browser. They hold no text: labels are HTML, so that they can be read and turned."""
+
+from collections.abc import Sequence
+from typing import Final
+
+from markupsafe import Markup
+
+QUARTERS: Final = 96
+"""Quarter hours in a strip."""
+#: How a strip shows a state: class, top and height. Height repeats what colour says.
+_BEATS: Final = {"good": (0, 12), "warn": (5, 7), "bad": (3, 9), "off": (11, 1)}
+_OF_STATE: Final = {"connected": "good", "disconnected": "warn", "failed": "bad"}
+
+
+def beat_of(state: str) -> str:
+    """Say how a strip shows a session's state."""
+    return _OF_STATE.get(state, "off")
+
+
+def strip(beats: Sequence[str], label: str, *, tall: bool = False) -> Markup:
+    """Draw the connection of the last 24 hours: one path per kind, runs joined."""
+    paths: dict[str, str] = {}
+    start = 0
+    for at in range(1, len(beats) + 1):
+        if at == len(beats) or beats[at] != beats[start]:
+            top, height = _BEATS[beats[start]]
+            width = at - start
+            paths[beats[start]] = paths.get(beats[start], "") + f"M{start} {top}h{width}v{height}h-{width}z"
+            start = at
+    drawn = Markup("").join(Markup('<path class="{}" d="{}"/>').format(kind, d) for kind, d in paths.items())
+    return Markup(
+        '<svg class="strip flip{}" viewBox="0 0 96 12" preserveAspectRatio="none" role="img" aria-label="{}">{}</svg>'
+    ).format(" tall" if tall else "", label, drawn)
+
+
+def bars(sent: Sequence[int], failed: Sequence[int], label: str) -> Markup:
+    """Draw messages per hour; the last column is the hour that is not over."""
+    most = max([1, *(a + b for a, b in zip(sent, failed, strict=True))])
+    drawn = []
+    for at, (good, bad) in enumerate(zip(sent, failed, strict=True)):
+        whole, lost = (good + bad) / most * 100, bad / most * 100
+        kind = "so-far" if at == len(sent) - 1 else "a"
+        if whole:
+            drawn.append(_column(kind, at, whole, whole))
+        if lost:
+            drawn.append(_column("b", at, whole, max(lost, 2.0)))
+    return Markup(
+        '<svg class="bars flip" viewBox="0 0 240 100" preserveAspectRatio="none" role="img" aria-label="{}">'
+        '<path class="q" d="M0 100H240M0 50H240M0 0H240"/>{}</svg>'
+    ).format(label, Markup("").join(drawn))
+
+
+def _column(kind: str, at: int, top: float, height: float) -> Markup:
+    return Markup('<rect class="{}" x="{}" y="{:.1f}" width="7" height="{:.1f}" rx="1"/>').format(
+        kind, at * 10 + 1.5, 100 - top, height
+    )
+
+
+def spark(values: Sequence[int], label: str, *, width: int = 72, height: int = 20) -> Markup:
+    """Draw values over time as a line; -1 is a failure and drawn as a mark at the bottom."""
+    if len(values) < 2:
+        return Markup('<svg class="spark" viewBox="0 0 72 20" role="img" aria-label="{}"></svg>').format(label)
+    most = max([1, *values])
+    step = width / (len(values) - 1)
+    line, lost, pen_down = "", "", False
+    for at, value in enumerate(values):
+        x = at * step
+        if value < 0:
+            lost += f"M{x:.1f} {height}v-{height * 0.6:.1f}"
+            pen_down = False
+            continue
+        y = height - 2 - value / most * (height - 5)
+        line += f"{'L' if pen_down else 'M'}{x:.1f} {y:.1f}"
+        pen_down = True
+    return Markup(
+        '<svg class="spark flip" viewBox="0 0 {w} {h}" preserveAspectRatio="none" role="img" aria-label="{label}">'
+        '<path d="{line}"/><path class="lost" d="{lost}"/></svg>'
+    ).format(w=width, h=height, label=label, line=line, lost=lost)

@@ -1,0 +1,170 @@
+"""What happened to sessions and proxies over time: the strip of the last day, messages per hour, health of proxies."""
+
+import asyncio
+from collections.abc import Mapping, Sequence
+from typing import Any, Final
+
+import structlog
+from redis.exceptions import RedisError, WatchError
+
+from wa_orchestrator.dashboard.charts import QUARTERS, beat_of
+from wa_orchestrator.store import keys, reading
+from wa_orchestrator.store.reading import Session
+from wa_orchestrator.store.scripts import Scripts
+from wa_orchestrator.web.context import Context
+
+HOUR_MS: Final = 3_600_000
+DAY_MS: Final = 24 * HOUR_MS
+HOURS_SHOWN: Final = 24
+_KEPT_HOURS: Final = 48
+_KEPT_CHECKS: Final = 120
+_HEALTH_S: Final = 7 * 24 * 3600
+_BATCH: Final = 1000
+_ROUND_S: Final = 2.0
+#: What is counted per hour.
+_COUNTED: Final = frozenset({"message.sent", "message.failed"})
+
+log = structlog.get_logger(__name__)
+
+
+def beats(changes: Sequence[tuple[int, str]], now_ms: int, *, first: str = "off") -> list[str]:
+    """Turn (instant, state) pairs, oldest first, into quarter hours; of several states in one, the worst is shown."""
+    rank = {"off": 0, "good": 1, "warn": 2, "bad": 3}
+    quarter = DAY_MS // QUARTERS
+    begins = now_ms - DAY_MS
+    shown = []
+    current, at = first, 0
+    for number in range(QUARTERS):
+        ends = begins + (number + 1) * quarter
+        worst = current
+        while at < len(changes) and changes[at][0] < ends:
+            current = beat_of(changes[at][1])
+            if (changes[at][0] >= begins and (rank[current] > rank[worst] or worst == "off")) or changes[at][0] < begins:
+                worst = current
+            at += 1
+        shown.append(worst)
+    return shown
+
+
+def uptime(shown: Sequence[str]) -> float:
+    """Say for what share of the time in which it was meant to be there a session was connected."""
+    counted = [beat for beat in shown if beat != "off"]
+    return counted.count("good") / len(counted) if counted else 1.0
+
+
+async def strips(scripts: Scripts, sessions: Sequence[Session], now_ms: int) -> dict[str, list[str]]:
+    """Give the last day of these sessions, from their own histories."""
+    pipe = scripts.redis.pipeline(transaction=False)
+    for session in sessions:
+        pipe.xrange(keys.session_events(session.id), min="-", max="+", count=600)
+    replies: list[Any] = await pipe.execute() if sessions else []
+    return {session.id: beats(_changes(entries), now_ms) for session, entries in zip(sessions, replies, strict=True)}
+
+
+def _changes(entries: Sequence[tuple[str, Mapping[str, str]]]) -> list[tuple[int, str]]:
+    found = []
+    for cursor, fields in entries:
+        kind = fields.get("type", "")
+        state = kind.removeprefix("session.")
+        if kind.startswith("session.") and state in _STATES:
+            found.append((int(float(fields.get("at") or cursor.partition("-")[0])), state))
+    return found
+
+
+_STATES: Final = frozenset({"pending", "qr_ready", "connected", "disconnected", "failed", "stopped"})
+
+
+async def per_hour(scripts: Scripts, now_ms: int) -> tuple[list[int], list[int]]:
+    """Give how many messages were sent and failed in each of the last 24 hours, the running one last."""
+    raw: Any = await scripts.redis.hgetall(keys.DASHBOARD_HOURS)
+    last = now_ms // HOUR_MS
+    hours = range(last - HOURS_SHOWN + 1, last + 1)
+    return (
+        [int(raw.get(f"{hour}:sent", 0)) for hour in hours],
+        [int(raw.get(f"{hour}:failed", 0)) for hour in hours],
+    )
+
+
+async def health(scripts: Scripts, proxy_ids: Sequence[str]) -> dict[str, list[int]]:
+    """Give the latencies of the last checks of these proxies, oldest first; -1 where a check failed."""
+    pipe = scripts.redis.pipeline(transaction=False)
+    for proxy_id in proxy_ids:
+        pipe.lrange(keys.proxy_health(proxy_id), 0, -1)
+    replies: list[Any] = await pipe.execute() if proxy_ids else []
+    return {
+        proxy_id: [int(line.rpartition(":")[2]) for line in lines]
+        for proxy_id, lines in zip(proxy_ids, replies, strict=True)
+    }
+
+
+class Historian:
+    """Counts what the stream of events forgets after a while, and remembers the checks of proxies.
+
+    Any number may run: the count of a batch and the cursor behind it are written together, or not at all.
+    """
+
+    def __init__(self, context: Context) -> None:
+        self._context = context
+        self._scripts = context.scripts
+
+    async def run(self) -> None:
+        """Go on until cancelled."""
+        while True:
+            try:
+                while await self.step() >= _BATCH:
+                    pass
+            except (RedisError, OSError) as error:
+                log.warning("historian.store_away", error=str(error))
+            await asyncio.sleep(_ROUND_S)
+
+    async def step(self) -> int:
+        """Count one batch of events and look at the proxies; gives how many events there were."""
+        counted = await self._count()
+        await self._remember_checks()
+        return counted
+
+    async def _count(self) -> int:
+        redis = self._scripts.redis
+        async with redis.pipeline(transaction=True) as pipe:
+            await pipe.watch(keys.DASHBOARD_CURSOR)
+            after = str(await pipe.get(keys.DASHBOARD_CURSOR) or "0")
+            entries = await reading.events(self._scripts, keys.EVENTS, after=after, most=_BATCH)
+            if not entries:
+                return 0
+            pipe.multi()
+            for entry in entries:
+                kind = entry.fields.get("type", "")
+                if kind in _COUNTED:
+                    hour = int(float(entry.fields["at"])) // HOUR_MS
+                    pipe.hincrby(keys.DASHBOARD_HOURS, f"{hour}:{kind.removeprefix('message.')}", 1)
+            pipe.set(keys.DASHBOARD_CURSOR, entries[-1].cursor)
+            try:
+                await pipe.execute()
+            except WatchError:
+                return 0  # another process has counted them
+        await self._forget(int(entries[-1].cursor.partition("-")[0]))
+        return len(entries)
+
+    async def _forget(self, now_ms: int) -> None:
+        fields: Any = await self._scripts.redis.hkeys(keys.DASHBOARD_HOURS)
+        old = [field for field in fields if int(field.partition(":")[0]) < now_ms // HOUR_MS - _KEPT_HOURS]
+        if old:
+            await self._scripts.redis.hdel(keys.DASHBOARD_HOURS, *old)
+
+    async def _remember_checks(self) -> None:
+        found = await reading.proxies(self._scripts)
+        pipe = self._scripts.redis.pipeline(transaction=False)
+        for proxy in found:
+            pipe.lindex(keys.proxy_health(proxy.id), -1)
+        last: list[Any] = await pipe.execute() if found else []
+        pipe = self._scripts.redis.pipeline(transaction=False)
+        for proxy, known in zip(found, last, strict=True):
+            checked_at = proxy.fields.get("checked_at") or ""
+            if not checked_at or str(known or "").partition(":")[0] == checked_at:
+                continue
+            result = "-1" if proxy.fields.get("last_error") else proxy.fields.get("latency_ms") or "0"
+            key = keys.proxy_health(proxy.id)
+            pipe.rpush(key, f"{checked_at}:{result}")
+            pipe.ltrim(key, -_KEPT_CHECKS, -1)
+            pipe.expire(key, _HEALTH_S)
+        await pipe.execute()

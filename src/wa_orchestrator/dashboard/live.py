@@ -1,0 +1,194 @@
+"""Keeps pages up to date: one reader of the event stream per process, one stream of changed parts per open page.
+
+Whatever happens within a quarter of a second becomes one batch, and of a part only its last form is sent. A browser
+that was away says which event it saw last; it gets what changed since, or everything when too much did.
+"""
+
+import asyncio
+import contextlib
+import hashlib
+import json
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+import structlog
+from markupsafe import Markup
+from redis.exceptions import RedisError
+
+from wa_orchestrator.dashboard.fleet import Fleet
+from wa_orchestrator.dashboard.pages import log as log_page
+from wa_orchestrator.dashboard.rendering import Desk, View
+from wa_orchestrator.store import keys
+from wa_orchestrator.store.reading import Entry
+from wa_orchestrator.web.context import Context
+
+COALESCE_S: Final = 0.25
+#: Without events a page is looked at again after this time: pings and codes make no events.
+IDLE_S: Final = {"scan": 0.5, "session": 5.0}
+_OTHERWISE_S: Final = 10.0
+BEAT_S: Final = 10.0
+_READ_BLOCK_MS: Final = 5000
+_MOST_LINES: Final = 40
+#: More missed events than this, and a page is rendered whole.
+_MOST_MISSED: Final = 2000
+_RETRY_S: Final = 0.5
+
+Parts = Callable[[Desk, View, Mapping[str, str]], Awaitable[dict[str, Markup]]]
+log = structlog.get_logger(__name__)
+
+
+class Hub:
+    """Reads the stream of events and wakes the pages that are open."""
+
+    def __init__(self, context: Context, fleet: Fleet) -> None:
+        self._context = context
+        self._fleet = fleet
+        self._viewers: set[Viewer] = set()
+        self.cursor = "0-0"
+        self.last_event_ms = 0
+
+    async def run(self) -> None:
+        """Read until cancelled, over every outage of Redis."""
+        await self._begin()
+        while True:
+            try:
+                await self.step()
+            except (RedisError, OSError) as error:
+                log.warning("hub.store_away", error=str(error))
+                await asyncio.sleep(_RETRY_S)
+
+    async def _begin(self) -> None:
+        with contextlib.suppress(RedisError, OSError):
+            newest: Any = await self._context.redis.xrevrange(keys.EVENTS, count=1)
+            if newest:
+                self._note(Entry(*newest[0]))
+
+    async def step(self) -> None:
+        """Wait for events and hand them on."""
+        found: Any = await self._context.redis.xread({keys.EVENTS: self.cursor}, count=500, block=_READ_BLOCK_MS)
+        if not found:
+            return
+        entries = [Entry(cursor, fields) for cursor, fields in found[0][1]]
+        self._fleet.touch(entry.fields.get("session", "") for entry in entries)
+        self._note(entries[-1])
+        for viewer in list(self._viewers):
+            viewer.hear(entries)
+
+    def _note(self, entry: Entry) -> None:
+        self.cursor = entry.cursor
+        self.last_event_ms = int(float(entry.fields.get("at") or entry.cursor.partition("-")[0]))
+
+    @contextlib.contextmanager
+    def watching(self, viewer: "Viewer") -> Any:
+        """Keep a page informed for as long as it is open."""
+        self._viewers.add(viewer)
+        try:
+            yield
+        finally:
+            self._viewers.discard(viewer)
+
+    async def missed(self, after: str) -> list[Entry] | None:
+        """Give the events after a cursor; None when there are too many or the stream no longer goes back so far."""
+        if not after or after == "0-0":
+            return None
+        raw: Any = await self._context.redis.xrange(keys.EVENTS, min=f"({after}", max="+", count=_MOST_MISSED + 1)
+        return None if len(raw) > _MOST_MISSED else [Entry(cursor, fields) for cursor, fields in raw]
+
+
+@dataclass(eq=False, slots=True)
+class Viewer:
+    """One open page: what it shows, and what it was sent last."""
+
+    page: str
+    query: Mapping[str, str]
+    news: asyncio.Event = field(default_factory=asyncio.Event)
+    lines: list[Entry] = field(default_factory=list)
+    skipped: int = 0
+    sent: dict[str, bytes] = field(default_factory=dict)
+
+    def hear(self, entries: list[Entry]) -> None:
+        """Take in what happened."""
+        if self.page == "live-log":
+            self.lines += entries
+            over = len(self.lines) - 10 * _MOST_LINES
+            if over > 0:
+                self.skipped += over
+                del self.lines[:over]
+        self.news.set()
+
+    def changed(self, parts: Mapping[str, Markup]) -> dict[str, str]:
+        """Give the parts that look otherwise than when they were last sent."""
+        fresh = {}
+        for name, html in parts.items():
+            mark = hashlib.blake2b(html.encode(), digest_size=8).digest()
+            if self.sent.get(name) != mark:
+                self.sent[name] = mark
+                fresh[name] = str(html)
+        return fresh
+
+
+class Stream:
+    """Feeds one open page."""
+
+    def __init__(self, hub: Hub, desk: Desk, viewer: Viewer, look: Callable[[], Awaitable[View]], parts: Parts) -> None:
+        self._hub, self._desk, self._viewer, self._look, self._parts = hub, desk, viewer, look, parts
+
+    async def run(self, after: str) -> AsyncIterator[str]:
+        """Yield server-sent events until the browser leaves."""
+        viewer = self._viewer
+        with self._hub.watching(viewer):
+            yield _event("hello", {"at": self._hub.last_event_ms}, self._hub.cursor)
+            missed = await self._hub.missed(after)
+            if missed is not None and not missed:
+                viewer.changed(await self._parts(self._desk, await self._look(), viewer.query))
+            elif missed:
+                viewer.hear(missed)
+            else:
+                viewer.news.set()
+            loop = asyncio.get_running_loop()
+            beat_at = loop.time() + BEAT_S
+            idle_s = IDLE_S.get(viewer.page, _OTHERWISE_S)
+            while True:
+                await self._wait(idle_s)
+                for text in await self._batch():
+                    beat_at = loop.time() + BEAT_S
+                    yield text
+                if loop.time() >= beat_at:
+                    beat_at = loop.time() + BEAT_S
+                    yield _event("beat", {"at": self._hub.last_event_ms}, self._hub.cursor)
+
+    async def _wait(self, idle_s: float) -> None:
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(idle_s):
+                await self._viewer.news.wait()
+        if self._viewer.news.is_set():
+            await asyncio.sleep(COALESCE_S)
+            self._viewer.news.clear()
+
+    async def _batch(self) -> list[str]:
+        cursor = self._hub.cursor
+        try:
+            view = await self._look()
+            fresh = self._viewer.changed(await self._parts(self._desk, view, self._viewer.query))
+        except (RedisError, OSError) as error:
+            log.warning("stream.store_away", error=str(error))
+            return []
+        texts = [_event("parts", {"at": self._hub.last_event_ms, "parts": fresh}, cursor)] if fresh else []
+        return texts + self._log_lines(view, cursor)
+
+    def _log_lines(self, view: View, cursor: str) -> list[str]:
+        viewer = self._viewer
+        if viewer.page != "live-log" or not viewer.lines:
+            return []
+        entries, viewer.lines = viewer.lines, []
+        lines = [log_page.line_of(view, entry) for entry in entries]
+        wanted = [line for line in lines if log_page.passes(line, viewer.query)]
+        shown, skipped = wanted[-_MOST_LINES:], max(0, len(wanted) - _MOST_LINES) + viewer.skipped
+        viewer.skipped = 0
+        html = [str(self._desk.macros.log_line(view, line)) for line in shown]
+        return [_event("lines", {"at": self._hub.last_event_ms, "lines": html, "skipped": skipped}, cursor)]
+
+
+def _event(kind: str, content: object, cursor: str) -> str:
+    return f"id: {cursor}\nevent: {kind}\ndata: {json.dumps(content, ensure_ascii=False)}\n\n"

@@ -1,0 +1,122 @@
+"""The fleet at a glance."""
+
+from collections.abc import Mapping, Sequence
+from typing import Final
+
+from markupsafe import Markup
+
+from wa_orchestrator.dashboard import attention, charts, history
+from wa_orchestrator.dashboard.fleet import Row, natural
+from wa_orchestrator.dashboard.rendering import Desk, Shown, View
+from wa_orchestrator.domain.session import State
+
+PAGE_SIZE: Final = 50
+#: From so many sessions on the table is dense and a map is shown.
+MANY: Final = 100
+_LABEL_END: Final = 18
+
+
+async def show(desk: Desk, view: View, query: Mapping[str, str]) -> Shown:
+    """Show the sessions that the filter of the address names; three steps where there is none at all."""
+    if not view.snapshot.rows:
+        parts = desk.frame_parts(view) | {"first-steps": desk.macros.first_steps(view)}
+        return Shown("first.html", parts, watch={"page": "first"})
+    found = filtered(view, query)
+    page = max(0, min(_number(query.get("page", "0")), (len(found) - 1) // PAGE_SIZE))
+    shown = found[page * PAGE_SIZE : (page + 1) * PAGE_SIZE]
+    strips = await history.strips(desk.context.scripts, [row.session for row in shown], view.now_ms)
+    parts = await _parts(desk, view, query, shown)
+    values = {
+        "rows": shown,
+        "strips": {name: draw(view, beats) for name, beats in strips.items()},
+        "found": len(found),
+        "page": page,
+        "page_size": PAGE_SIZE,
+        "query": {name: query.get(name, "") for name in ("state", "q", "sort")},
+        "dense": len(view.snapshot.rows) >= MANY,
+        "groups": groups(view) if len(view.snapshot.rows) >= MANY else [],
+        "states": list(State),
+    }
+    watch = {"page": "fleet", "ids": ",".join(row.id for row in shown), "state": query.get("state", "")}
+    return Shown("fleet.html", parts, values, watch | {"q": query.get("q", "")})
+
+
+async def parts(desk: Desk, view: View, query: Mapping[str, str]) -> dict[str, Markup]:
+    """Render what changes by itself: cells of the rows that are on the page, and everything above the table."""
+    ids = [name for name in query.get("ids", "").split(",") if name]
+    rows = [view.snapshot.rows[name] for name in ids if name in view.snapshot.rows]
+    found = await _parts(desk, view, query, rows)
+    gone = {f"row-{name}": Markup("") for name in ids if name not in view.snapshot.rows}
+    return found | gone
+
+
+async def _parts(desk: Desk, view: View, query: Mapping[str, str], rows: Sequence[Row]) -> dict[str, Markup]:
+    m = desk.macros
+    items = attention.items(view.snapshot, view)
+    sent, failed = await history.per_hour(desk.context.scripts, view.now_ms)
+    known = {row.id for row in rows}
+    others = len(filtered(view, query)) - len([row for row in rows if _passes(row, query)])
+    newer = others if len(known) < PAGE_SIZE and not query.get("page") else 0
+    bars = charts.bars(sent, failed, view.plain("fleet.per_hour_label"))
+    made = desk.frame_parts(view) | {
+        "headline": m.headline(view),
+        "holding": m.holding(view),
+        "attention": m.attention(view, items[: attention.MOST], len(items)),
+        "figures": m.figures(view),
+        "per-hour": m.per_hour(view, bars, hours_shown(view)),
+        "pool": m.pool(view),
+        "chips": m.chips(view, query.get("state", ""), query.get("q", "")),
+        "newer": m.newer(view, max(0, newer)),
+    }
+    for row in rows:
+        made |= {
+            f"st-{row.id}": m.state_cell(view, row),
+            f"bd-{row.id}": m.budget_cell(view, row),
+            f"qu-{row.id}": m.queue_cell(view, row),
+            f"pg-{row.id}": m.ping_cell(view, row),
+        }
+    return made
+
+
+def hours_shown(view: View) -> list[int]:
+    """The instants that stand under the chart of a day."""
+    return [view.now_ms - hours * history.HOUR_MS for hours in (23, 17, 11, 5)]
+
+
+def draw(view: View, beats: Sequence[str], *, tall: bool = False) -> Markup:
+    """Draw a strip with its percentage in words."""
+    label = view.plain("strip.label", share=view.percent(history.uptime(beats)))
+    return charts.strip(beats, label, tall=tall)
+
+
+def filtered(view: View, query: Mapping[str, str]) -> list[Row]:
+    """Give the rows that a filter lets through, sorted."""
+    found = [row for row in view.snapshot.sorted_rows() if _passes(row, query)]
+    if query.get("sort") == "name":
+        return sorted(found, key=lambda row: natural(row.name))
+    if query.get("sort") == "queue":
+        return sorted(found, key=lambda row: -row.queued)
+    return found
+
+
+def _passes(row: Row, query: Mapping[str, str]) -> bool:
+    state, text = query.get("state", ""), query.get("q", "")
+    return (not state or row.state == state) and (not text.strip() or row.matches(text))
+
+
+def groups(view: View) -> list[tuple[str, list[Row]]]:
+    """Sort sessions into groups for the map: by the words of their label before its number."""
+    found: dict[str, list[Row]] = {}
+    for row in sorted(view.snapshot.rows.values(), key=lambda row: natural(row.name)):
+        name = row.session.label.rstrip("0123456789 #-_.")[:40]
+        found.setdefault(name or view.t("map.others").striptags(), []).append(row)
+    large = {name: rows for name, rows in found.items() if len(rows) > 1}
+    rest = [row for name, rows in found.items() if name not in large for row in rows]
+    return [
+        *sorted(large.items(), key=lambda pair: -len(pair[1])),
+        *([(view.t("map.others").striptags(), rest)] if rest else []),
+    ]
+
+
+def _number(text: str) -> int:
+    return int(text) if text.isascii() and text.isdigit() and len(text) < 6 else 0

@@ -1,0 +1,139 @@
+"""Events as they happen: one line each, the newest on top. No message's text, and of phones the last four digits."""
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, Final
+
+from markupsafe import Markup
+
+from wa_orchestrator.dashboard.fleet import natural
+from wa_orchestrator.dashboard.rendering import Desk, Shown, View
+from wa_orchestrator.domain.phone import last_four
+from wa_orchestrator.store import keys
+from wa_orchestrator.store.reading import Entry
+
+FIRST_LINES: Final = 100
+_LOOKED_AT: Final = 2000
+LEVELS: Final = ("error", "warn", "info")
+_ERRORS: Final = frozenset({"session.failed", "message.failed", "proxy.bad"})
+_WARNINGS: Final = frozenset(
+    {
+        "session.disconnected", "session.burst", "session.seatless", "session.moved", "message.expired",
+        "proxy.removed", "contact.opted_out", "phone.locked", "phone.bound", "session.removed",
+    }
+)  # fmt: skip
+_PHONES: Final = frozenset({"phone", "to", "from_phone", "recipient", "contact_phone"})
+_SECRET: Final = frozenset({"qr", "code", "text", "body"})
+
+
+@dataclass(frozen=True, slots=True)
+class Line:
+    """One event as a line."""
+
+    cursor: str
+    at_ms: int
+    kind: str
+    level: str
+    session: str
+    name: str
+    said: Markup
+    details: str
+
+
+async def show(desk: Desk, view: View, query: Mapping[str, str]) -> Shown:
+    """Show the latest events that the filter of the address lets through."""
+    lines = await latest(desk, view, query)
+    values = {
+        "lines": lines,
+        "query": query,
+        "rows": sorted(view.snapshot.rows.values(), key=lambda row: natural(row.name)),
+        "kinds": KINDS,
+        "levels": levels_in(query),
+    }
+    watch = {"page": "live-log"} | {name: query[name] for name in ("session", "kind", "q", "levels") if query.get(name)}
+    return Shown("log.html", desk.frame_parts(view), values, watch)
+
+
+async def parts(desk: Desk, view: View, _query: Mapping[str, str]) -> dict[str, Markup]:
+    """Render the frame; lines come by a stream of their own."""
+    return desk.frame_parts(view)
+
+
+async def latest(desk: Desk, view: View, query: Mapping[str, str]) -> list[Line]:
+    """Give the latest lines, the newest first."""
+    raw: Any = await desk.context.redis.xrevrange(keys.EVENTS, count=_LOOKED_AT if _filters(query) else FIRST_LINES)
+    found = [line_of(view, Entry(cursor, fields)) for cursor, fields in raw]
+    return [line for line in found if passes(line, query)][:FIRST_LINES]
+
+
+def _filters(query: Mapping[str, str]) -> bool:
+    return any(query.get(name) for name in ("session", "kind", "q", "levels"))
+
+
+def levels_in(query: Mapping[str, str]) -> frozenset[str]:
+    """The levels that a filter lets through; all where it says nothing."""
+    said = query.get("levels", "")
+    return frozenset(said.split(",")) & set(LEVELS) if said else frozenset(LEVELS)
+
+
+def passes(line: Line, query: Mapping[str, str]) -> bool:
+    """Whether a filter lets a line through."""
+    text = query.get("q", "").strip().lower()
+    return (
+        line.level in levels_in(query)
+        and (not query.get("session") or line.session == query["session"])
+        and (not query.get("kind") or line.kind.startswith(query["kind"]))
+        and (not text or text in f"{line.kind} {line.name} {line.said.striptags()} {line.details}".lower())
+    )
+
+
+def line_of(view: View, entry: Entry) -> Line:
+    """Turn an event into a line for a person."""
+    fields = entry.fields
+    kind = fields.get("type", "?")
+    session = fields.get("session", "")
+    row = view.snapshot.rows.get(session)
+    return Line(
+        entry.cursor,
+        int(float(fields.get("at") or entry.cursor.partition("-")[0])),
+        kind,
+        "error" if kind in _ERRORS else "warn" if kind in _WARNINGS else "info",
+        session,
+        row.name if row else session or fields.get("proxy", ""),
+        sentence(view, kind, fields),
+        json.dumps(_discreet(fields), ensure_ascii=False, indent=1),
+    )
+
+
+def sentence(view: View, kind: str, fields: Mapping[str, str]) -> Markup:
+    """Say what an event means."""
+    name = f"event.{kind}"
+    told = {
+        "message": fields.get("message", ""),
+        "proxy": fields.get("proxy", ""),
+        "from_": fields.get("from", ""),
+        "to": fields.get("to", "") if kind in ("session.moved", "phone.bound") else "",
+        "last": last_four(fields.get("contact_phone") or fields.get("to") or fields.get("phone") or ""),
+        "count": fields.get("count", ""),
+        "until": view.clock(int(float(fields["until"]))) if fields.get("until", "").isdigit() else "",
+        "kind": fields.get("kind", ""),
+        "word": fields.get("word", ""),
+        "note": fields.get("note", ""),
+    }
+    said = view.t(name, **told) if view.knows(name) else Markup("{}").format(kind)
+    why = fields.get("reason") or (fields.get("note", "") if kind == "message.failed" else "")
+    if not why:
+        return said
+    explained = view.failure(why) if kind.startswith("message.") else view.reason(why)
+    return Markup("{}: {}").format(said, explained)
+
+
+def _discreet(fields: Mapping[str, str]) -> dict[str, str]:
+    return {
+        name: f"••••{last_four(value)}" if name in _PHONES and value.isdigit() else "•••" if name in _SECRET else value
+        for name, value in fields.items()
+    }
+
+
+KINDS: Final = ("session.", "message.", "proxy.", "contact.", "phone.")

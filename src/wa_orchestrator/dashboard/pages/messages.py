@@ -1,0 +1,180 @@
+"""Messages: search, and the story of one."""
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, Final
+
+from markupsafe import Markup
+
+from wa_orchestrator.dashboard.rendering import Desk, Shown, View
+from wa_orchestrator.domain.message import WAITING, Status
+from wa_orchestrator.store import keys, reading
+from wa_orchestrator.store.reading import Message
+from wa_orchestrator.web.pace import waits_for
+
+PAGE_SIZE: Final = 25
+#: How many are looked through for a status before a page is shown as it is.
+_LOOKED_AT: Final = 500
+_GROUPS: Final[dict[str, frozenset[Status]]] = {
+    "queued": frozenset({Status.QUEUED, Status.SCHEDULED}),
+    "sending": frozenset({Status.SENDING}),
+    "sent": frozenset({Status.SENT}),
+    "delivered": frozenset({Status.DELIVERED}),
+    "read": frozenset({Status.READ}),
+    "failed": frozenset({Status.FAILED}),
+    "expired": frozenset({Status.EXPIRED}),
+    "cancelled": frozenset({Status.CANCELLED}),
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """One entry of a message's timeline."""
+
+    at_ms: int
+    status: str
+    note: str
+    waited_ms: int
+    attempt: int
+
+
+@dataclass(frozen=True, slots=True)
+class Story:
+    """Everything that is known of one message."""
+
+    message: Message
+    text: str
+    kind: str
+    steps: list[Step]
+    leaves_at_ms: int | None
+    because: str
+
+    @property
+    def can_cancel(self) -> bool:
+        """Whether no worker has it yet."""
+        return self.message.status in WAITING
+
+    @property
+    def can_retry(self) -> bool:
+        """Whether it was given up and may be tried again."""
+        return self.message.status == Status.FAILED
+
+
+async def show(desk: Desk, view: View, query: Mapping[str, str]) -> Shown:
+    """Show what a search finds, and one message of it."""
+    found, older = await search(desk, query)
+    picked = query.get("id", "") or (found[0].id if found else "")
+    story = await story_of(desk, picked) if picked else None
+    parts = _parts(desk, view, found, story, query)
+    values = {
+        "found": found,
+        "story": story,
+        "older": older,
+        "query": query,
+        "groups": list(_GROUPS),
+        "add": query.get("add", ""),
+    }
+    watch = {"page": "messages", "id": story.message.id if story else "", "ids": ",".join(each.id for each in found)}
+    newest = found[0].accepted_at if found and not query.get("before") else 0
+    return Shown("messages.html", parts, values, watch | {"newest": str(newest), "q": query.get("q", "")})
+
+
+async def parts(desk: Desk, view: View, query: Mapping[str, str]) -> dict[str, Markup]:
+    """Render the rows that are on the page and the story of the one that is open."""
+    ids = [name for name in query.get("ids", "").split(",") if name][:PAGE_SIZE]
+    found = await reading.messages(desk.context.scripts, ids)
+    story = await story_of(desk, query["id"]) if query.get("id") else None
+    made = _parts(desk, view, found, story, query)
+    newest = int(query.get("newest") or 0) if query.get("newest", "").isdigit() else 0
+    newer = 0
+    if (newest or not ids) and not query.get("q"):
+        newer = int(await desk.context.redis.zcount(keys.ALL_MESSAGES, f"({newest}", "+inf"))
+    return made | {"newer": desk.macros.newer(view, newer)}
+
+
+def _parts(
+    desk: Desk, view: View, found: list[Message], story: Story | None, query: Mapping[str, str]
+) -> dict[str, Markup]:
+    m = desk.macros
+    made = desk.frame_parts(view) | {
+        "story": m.story(view, story),
+        "newer": m.newer(view, 0),
+    }
+    return made | {
+        f"msg-{each.id}": m.message_row(view, each, story.message.id if story else "", query.get("q", ""))
+        for each in found
+    }
+
+
+async def search(desk: Desk, query: Mapping[str, str]) -> tuple[list[Message], str]:
+    """Find messages by recipient, id, reference, session and status. The second value leads to older ones."""
+    text, before = query.get("q", "").strip(), query.get("before", "")
+    if text.startswith("m_"):
+        one = await reading.message(desk.context.scripts, text)
+        return ([one] if one else []), ""
+    index = _index(text, query.get("session", ""))
+    wanted = _GROUPS.get(query.get("status", ""))
+    found: list[Message] = []
+    top = f"({before}" if before.isdigit() else "+inf"
+    raw: Any = await desk.context.redis.zrevrangebyscore(
+        index, top, "-inf", start=0, num=_LOOKED_AT if wanted else PAGE_SIZE + 1
+    )
+    for at in range(0, len(raw), PAGE_SIZE + 1):
+        chunk = await reading.messages(desk.context.scripts, raw[at : at + PAGE_SIZE + 1])
+        found += [each for each in chunk if wanted is None or each.status in wanted]
+        if len(found) > PAGE_SIZE:
+            break
+    shown = found[:PAGE_SIZE]
+    return shown, str(shown[-1].accepted_at) if len(found) > PAGE_SIZE else ""
+
+
+def _index(text: str, session: str) -> str:
+    digits = "".join(each for each in text if each.isdigit())
+    if text and len(digits) >= 8 and len(digits) <= 15 and set(text) <= set("+-() .0123456789"):
+        return keys.messages_to(digits)
+    if text:
+        return keys.messages_with_reference(text)
+    return keys.messages_of_session(session) if session else keys.ALL_MESSAGES
+
+
+async def story_of(desk: Desk, message_id: str) -> Story | None:
+    """Tell a message's story: what happened, and if it waits, for what and until when."""
+    message = await reading.message(desk.context.scripts, message_id)
+    if message is None:
+        return None
+    steps = _steps(await reading.story(desk.context.scripts, message_id))
+    leaves, because = None, ""
+    if message.status in WAITING:
+        session = await reading.session(desk.context.scripts, message.session)
+        if session is not None and session.phone:
+            eta = await waits_for(desk.context.scripts, desk.context.settings, session, message)
+            leaves, because = eta.at_ms, str(eta.because)
+        else:
+            because = "NO_SENDER"
+    text, kind = content(message)
+    return Story(message, text, kind, steps, leaves, because)
+
+
+def _steps(lines: list[tuple[int, str, str]]) -> list[Step]:
+    steps, before, attempt = [], 0, 0
+    for at_ms, status, note in lines:
+        attempt += status == Status.SENDING
+        steps.append(Step(at_ms, status, note, at_ms - before if before else 0, attempt))
+        before = at_ms
+    return steps
+
+
+def content(message: Message) -> tuple[str, str]:
+    """Give the text of a message, or of what goes with its file or place, and its kind."""
+    kind = message.fields.get("kind", "text")
+    raw = json.loads(message.fields.get("body") or "{}")
+    if "text" in raw:
+        return str(raw["text"]), kind
+    if "media" in raw:
+        media = raw["media"]
+        return str(media.get("caption") or media.get("filename") or ""), kind
+    place = raw.get("location") or {}
+    return str(
+        place.get("name") or ", ".join(str(place.get(each, "")) for each in ("latitude", "longitude")) if place else ""
+    ), kind

@@ -1,0 +1,112 @@
+"""One session: its state, what it may still say today, its queue, its history."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import Any, Final
+
+from markupsafe import Markup
+
+from wa_orchestrator.dashboard import history
+from wa_orchestrator.dashboard.fleet import Row
+from wa_orchestrator.dashboard.pages.fleet import draw
+from wa_orchestrator.dashboard.rendering import Desk, Shown, View
+from wa_orchestrator.domain.pace import DAY_MS, HOT_FROM_MS, WARM_FROM_MS, Trust
+from wa_orchestrator.store import keys, reading
+from wa_orchestrator.store.reading import Entry, Message
+from wa_orchestrator.web.pace import Aim, estimate, facts_of, zone_of
+
+QUEUE_SHOWN: Final = 20
+_HISTORY_SHOWN: Final = 12
+
+
+@dataclass(frozen=True, slots=True)
+class Waiting:
+    """One message of the queue, with when it leaves and why not earlier."""
+
+    message: Message
+    position: int
+    at_ms: int | None
+    because: str
+
+
+async def show(desk: Desk, view: View, query: Mapping[str, str]) -> Shown | None:
+    """Show one session; None when there is none."""
+    row = view.snapshot.rows.get(query.get("id", ""))
+    if row is None:
+        return None
+    return Shown("session.html", await _parts(desk, view, row), {"row": row}, {"page": "session", "id": row.id})
+
+
+async def parts(desk: Desk, view: View, query: Mapping[str, str]) -> dict[str, Markup]:
+    """Render what changes by itself."""
+    row = view.snapshot.rows.get(query.get("id", ""))
+    return await _parts(desk, view, row) if row else {"session-head": desk.macros.session_gone(view)}
+
+
+async def _parts(desk: Desk, view: View, row: Row) -> dict[str, Markup]:
+    scripts, m = desk.context.scripts, desk.macros
+    strips = await history.strips(scripts, [row.session], view.now_ms)
+    beats = strips[row.id]
+    proxy = next((each for each in view.snapshot.proxies if each.id == row.session.proxy), None)
+    waiting = await queue(desk, row)
+    recent = await latest_events(desk, row.id)
+    local = datetime.fromtimestamp(view.now_ms / 1000, tz=UTC).astimezone(zone_of(desk.context.settings, row.session))
+    return desk.frame_parts(view) | {
+        "session-head": m.session_head(view, row),
+        "session-why": m.session_why(view, row),
+        "session-today": m.session_today(
+            view, row, ladder(row, view.now_ms), local.hour + local.minute / 60, str(local.tzinfo)
+        ),
+        "session-queue": m.session_queue(view, row, waiting),
+        "session-strip": m.session_strip(view, draw(view, beats, tall=True), history.uptime(beats)),
+        "session-proxy": m.session_proxy(view, row, proxy),
+        "session-worker": m.session_worker(view, row, desk.context.settings.runner),
+        "session-history": m.session_history(view, row, recent),
+    }
+
+
+def ladder(row: Row, now_ms: int) -> dict[str, Any]:
+    """Say how far a session has come on the way from cold to hot."""
+    first = row.session.first_connected_at
+    age = now_ms - first if first else 0
+    bounds = {
+        Trust.COLD: (0, WARM_FROM_MS),
+        Trust.WARM: (WARM_FROM_MS, HOT_FROM_MS),
+        Trust.HOT: (HOT_FROM_MS, 20 * DAY_MS),
+    }
+    steps = [
+        {
+            "trust": trust,
+            "share": max(0, min(100, round((age - begins) / (ends - begins) * 100))),
+            "now": trust is row.trust,
+        }
+        for trust, (begins, ends) in bounds.items()
+    ]
+    until = {Trust.COLD: WARM_FROM_MS, Trust.WARM: HOT_FROM_MS}.get(row.trust)
+    return {
+        "steps": steps,
+        "day": age // DAY_MS + 1,
+        "days_left": None if until is None else max(1, -(-(until - age) // DAY_MS)),
+    }
+
+
+async def queue(desk: Desk, row: Row) -> list[Waiting]:
+    """Give the first messages of the queue with their etas."""
+    if not row.session.phone:
+        return []
+    scripts = desk.context.scripts
+    facts = await facts_of(scripts, row.session)
+    ids: Any = await scripts.redis.zrange(keys.queue(row.session.phone), 0, QUEUE_SHOWN - 1)
+    found = []
+    for at, message in enumerate(await reading.messages(scripts, ids)):
+        aim = Aim(scheduled_for_ms=message.due_at)
+        eta = estimate(desk.context.settings, row.session, facts, ahead=at + bool(facts.phone.in_flight), aim=aim)
+        found.append(Waiting(message, at + 1, eta.at_ms, eta.because))
+    return found
+
+
+async def latest_events(desk: Desk, session_id: str) -> list[Entry]:
+    """Give what happened to a session, the newest first."""
+    raw: Any = await desk.context.redis.xrevrange(keys.session_events(session_id), count=_HISTORY_SHOWN)
+    return [Entry(cursor, fields) for cursor, fields in raw]

@@ -1,0 +1,82 @@
+"""The same facts that the pages show, for scripts."""
+
+from collections import Counter
+from typing import Annotated, Any
+
+from fastapi import APIRouter, Depends
+
+from wa_orchestrator.dashboard import attention
+from wa_orchestrator.dashboard.fleet import Row, Snapshot
+from wa_orchestrator.dashboard.rendering import Desk
+from wa_orchestrator.domain.session import State
+from wa_orchestrator.store import keys
+from wa_orchestrator.web.auth import Caller, Scope, requires
+from wa_orchestrator.web.context import Context
+from wa_orchestrator.web.times import iso
+
+Reader = Annotated[Caller, Depends(requires(Scope.READ))]
+_ENDS = ("sent", "delivered", "read", "failed")
+
+
+def router(context: Context, desk: Desk) -> APIRouter:
+    """Offer the table and the figures."""
+    routes = APIRouter(prefix="/api/v1/dashboard", tags=["dashboard"])
+
+    @routes.get("/sessions", summary="All sessions as the table shows them")
+    async def sessions(_caller: Reader) -> dict[str, Any]:
+        snapshot = await desk.fleet.look()
+        view = await desk.view_as(None, "", context.settings.language)
+        return {"sessions": [_row(row, view.reason) for row in snapshot.sorted_rows()], "total": len(snapshot.rows)}
+
+    @routes.get("/stats", summary="Counts, messages of today, queue, proxies, what needs attention")
+    async def stats(_caller: Reader) -> dict[str, Any]:
+        view = await desk.view_as(None, "", context.settings.language)
+        counts: Any = await context.redis.hgetall(keys.COUNTS)
+        alerts = [
+            {"state": item.state, "what": item.what.striptags(), "do": item.do.striptags(), "href": item.href}
+            for item in attention.items(view.snapshot, view)
+        ]
+        return _stats(view.snapshot, {name: int(count) for name, count in counts.items()}) | {"alerts": alerts}
+
+    return routes
+
+
+def _row(row: Row, say: Any) -> dict[str, Any]:
+    session = row.session
+    return {
+        "sessionId": row.id,
+        "label": session.label or None,
+        "phone": session.phone or None,
+        "status": session.status,
+        "reason": session.reason or None,
+        "reasonText": say(session.reason) if session.reason else None,
+        "needsPerson": row.needs_person,
+        "trust": row.trust,
+        "sentToday": row.sent_today,
+        "limitToday": row.pace.per_day,
+        "leftToday": row.left_today,
+        "queued": row.queued,
+        "held": row.hold is not None,
+        "proxyId": session.proxy or None,
+        "lastPingAt": iso(session.last_ping_at),
+        "connectedAt": iso(session.connected_at),
+    }
+
+
+def _stats(snapshot: Snapshot, messages: dict[str, int]) -> dict[str, Any]:
+    today = Counter({status: snapshot.today(status) for status in _ENDS})
+    tried = today["sent"] + today["failed"]
+    return {
+        "sessions": {"total": len(snapshot.rows), **{str(state): snapshot.counts[state] for state in State}},
+        "messagesToday": dict(today),
+        "messages": messages,
+        "queue": {"waiting": snapshot.queued},
+        "proxies": {
+            "total": len(snapshot.proxies),
+            "healthy": len(snapshot.healthy),
+            "seats": snapshot.seats,
+            "freeSlots": snapshot.free_seats,
+            "sessionsWaiting": len(snapshot.waiting_for_seat),
+        },
+        "successRate": round(today["sent"] / tried, 4) if tried else None,
+    }

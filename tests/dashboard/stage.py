@@ -1,0 +1,255 @@
+"""A fleet to look at: sessions in every state, proxies, messages with stories, holds, opt-outs. No worker runs.
+
+States and ages are written as the scripts would have left them; everything else goes through the scripts themselves.
+"""
+
+import json
+from dataclasses import dataclass
+
+from redis.asyncio import Redis
+
+from wa_orchestrator.dashboard.history import HOUR_MS
+from wa_orchestrator.domain import proxy_url
+from wa_orchestrator.store import accepting, contacts, keys, limits, outbox, proxies, queueing, sessions
+from wa_orchestrator.store.places import Place
+from wa_orchestrator.store.scripts import Scripts
+
+DAY_MS = 86_400_000
+NAMES = (
+    "Support Tel Aviv", "Support Haifa", "Support Jerusalem", "Sales North", "Sales South", "Sales Center",
+    "Deliveries A", "Deliveries B", "Reminders", "Clinic Rehovot", "Clinic Netanya", "Branch Herzliya",
+    "Branch Ra'anana", "Branch Modi'in", "Clinic Ashdod", "Agency: Rimon Travel", "Branch Eilat", "Branch Tiberias",
+    "Branch Karmiel", "Old support line", "סניף באר שבע",
+)  # fmt: skip
+QR = "2@" + "aB3/xY9+" * 24 + ",zQ7w,kLm4,Pq8="
+
+
+@dataclass
+class Stage:
+    """Verbs that put things on the stage."""
+
+    scripts: Scripts
+
+    @property
+    def redis(self) -> Redis:
+        """The Redis of the stage."""
+        return self.scripts.redis
+
+    async def proxy(self, number: int, *, latency: int = 84) -> str:
+        """A proxy that was checked just now."""
+        url = proxy_url.parse(f"socks5h://op:not-a-real-password@exit-{number:02d}.example.com:1080")
+        await proxies.add(self.scripts, url.id, url=url.url, masked=url.masked, origin="operator")
+        now = await self.scripts.now_ms()
+        await self.redis.hset(keys.proxy(url.id), mapping={"checked_at": now - 9000, "latency_ms": latency})
+        for at in range(40):
+            value = latency + (at * 37 % 23) - 11
+            await self.redis.rpush(keys.proxy_health(url.id), f"{now - (40 - at) * 30_000}:{value}")
+        return url.id
+
+    async def session(self, session_id: str, label: str, candidates: list[str]) -> str:
+        """A session that was just made; the proxy it got."""
+        made = await sessions.create(
+            self.scripts,
+            sessions.NewSession(session_id, candidates=candidates, fields={"label": label}),
+            per_proxy=4,
+            per_phone=4,
+        )
+        assert isinstance(made, sessions.Created), made
+        await self.redis.hset(keys.session(session_id), "device_name", "Chrome (Desk)")
+        return made.proxy
+
+    async def connected(
+        self, session_id: str, label: str, phone: str, candidates: list[str], *, days: float = 20
+    ) -> None:
+        """A session that has been connected for so many days."""
+        proxy = await self.session(session_id, label, candidates)
+        held = await limits.acquire_lease(self.scripts, "control", owner="stage", lease_ms=600_000)
+        assert isinstance(held, limits.Holding)
+        await sessions.register(self.scripts, session_id, phone="", lease=held.value, fields={})
+        binding = sessions.Binding(1, phone, "", proxy)
+        assert isinstance(
+            await sessions.bind(self.scripts, session_id, binding, per_proxy=4, per_phone=4), sessions.Bound
+        )
+        now = await self.scripts.now_ms()
+        first = int(now - days * DAY_MS)
+        fields = {
+            "first_connected_at": first,
+            "connected_at": first,
+            "last_ping_at": now - 4000,
+            "ping_rss_bytes": 32_500_000,
+            "ping_lag_ms": 3,
+            "last_traffic_at": now - 2000,
+        }
+        await self.redis.hset(keys.session(session_id), mapping=fields)
+        await self.redis.delete(keys.session_events(session_id))
+        for at, state in (
+            (first, "connected"),
+            (now - 5 * HOUR_MS, "disconnected"),
+            (now - 5 * HOUR_MS + 600_000, "connected"),
+        ):
+            if at >= first:
+                await self.redis.xadd(
+                    keys.session_events(session_id),
+                    {
+                        "type": f"session.{state}",
+                        "session": session_id,
+                        "at": at,
+                        "reason": "" if state == "connected" else "RECONNECTING",
+                    },
+                )
+
+    async def put(self, session_id: str, status: str, reason: str) -> None:
+        """Let a session be in a state, as the state machine's writer would."""
+        version = int(await self.redis.hget(keys.session(session_id), "version") or 1)
+        outcome = (
+            await sessions.advance(self.scripts, session_id, sessions.Advance(version, status, reason, reason))
+            if hasattr(sessions, "Advance")
+            else None
+        )
+        if outcome is None:
+            now = await self.scripts.now_ms()
+            await self.redis.hset(
+                keys.session(session_id), mapping={"status": status, "reason": reason, "changed_at": now}
+            )
+            entry = {"type": f"session.{status}", "session": session_id, "at": now, "reason": reason}
+            await self.redis.xadd(keys.EVENTS, entry)
+            await self.redis.xadd(keys.session_events(session_id), entry)
+
+    async def qr(self, session_id: str, *, text: str = QR, life_ms: int = 60_000, age_ms: int = 18_000) -> None:
+        """A code that waits to be scanned."""
+        now = await self.scripts.now_ms()
+        stored = {"qr": text, "at_ms": now - age_ms, "expires_at_ms": now - age_ms + life_ms}
+        await self.redis.set(keys.qr(session_id), json.dumps(stored), px=max(1000, life_ms - age_ms))
+        await self.put(session_id, "qr_ready", "SCAN_THE_CODE")
+
+    async def message(
+        self,
+        number: int,
+        session_id: str,
+        phone: str,
+        to: str,
+        text: str,
+        *,
+        until: str = "queued",
+        reference: str = "",
+    ) -> str:
+        """A message that has come so far."""
+        name = f"m_{number:018x}"
+        place = Place(name, phone, session_id)
+        now = await self.scripts.now_ms()
+        fields = {"kind": "text", "body": json.dumps({"text": text}), "reference": reference}
+        new = accepting.NewMessage(name, f"3EB0{number:018X}", phone, session_id, to, fields=fields)
+        assert isinstance(
+            await accepting.accept(self.scripts, new, accepting.Room(5000, 5000, now - 1000)), accepting.Accepted
+        )
+        await queueing.route(self.scripts, place, to=to)
+        if until == "queued":
+            return name
+        permit = queueing.Permit(
+            0, 10_000, 10_000, now - 1000, now + DAY_MS, now - 1000, now + DAY_MS, 60_000, holds=[]
+        )
+        assert isinstance(await queueing.release(self.scripts, place, permit, to=to), queueing.Released)
+        await outbox.claim(self.scripts, session_id, phone=phone, epoch=1, lease_ms=60_000)
+        day = await self._day()
+        if until == "failed":
+            await outbox.nack(self.scripts, place, epoch=1, verdict=outbox.Verdict(1, "NOT_ON_WHATSAPP", None), day=day)
+            return name
+        for status in ("sent", "delivered", "read"):
+            await outbox.ack(self.scripts, place, status=status, whatsapp_id=new.whatsapp_id, at_ms=now, day=day)
+            if status == until:
+                break
+        return name
+
+    async def _day(self) -> str:
+        from datetime import UTC, datetime
+
+        return datetime.fromtimestamp(await self.scripts.now_ms() / 1000, tz=UTC).strftime("%Y%m%d")
+
+    async def busy_day(self, session_id: str, phone: str, sent: int) -> None:
+        """So many messages today, as the pace and the figures see them."""
+        now = await self.scripts.now_ms()
+        await self.redis.zadd(keys.sent(phone), {f"s{at}#1": now - at * 1000 for at in range(sent)})
+        stats = {"sent": sent, "delivered": int(sent * 0.98), "read": int(sent * 0.7), "failed": sent // 200}
+        await self.redis.hset(keys.stats(session_id, await self._day()), mapping=stats)
+
+    async def hours(self) -> None:
+        """A day of messages, hour by hour."""
+        now = await self.scripts.now_ms()
+        shape = (0, 0, 0, 0, 0, 0, 0, 12, 40, 90, 130, 150, 140, 110, 120, 135, 160, 150, 120, 90, 60, 30, 8, 0)
+        for back in range(24):
+            hour = now // HOUR_MS - back
+            await self.redis.hset(
+                keys.DASHBOARD_HOURS, mapping={f"{hour}:sent": shape[hour % 24], f"{hour}:failed": int(hour % 7 == 0)}
+            )
+        newest = await self.redis.xrevrange(keys.EVENTS, count=1)
+        if newest:
+            await self.redis.set(keys.DASHBOARD_CURSOR, newest[0][0])
+
+
+async def furnish(scripts: Scripts) -> Stage:
+    """Put a fleet of 21 sessions on the stage, with everything that a page can show."""
+    stage = Stage(scripts)
+    pool = [await stage.proxy(number, latency=70 + number * 7) for number in range(1, 7)]
+    for number, name in enumerate(NAMES[:14] + NAMES[20:], start=1):
+        phone = f"97250{1234567 + number * 991:07d}"
+        days = 20 if number % 3 else 9 if number % 2 else 1
+        await stage.connected(f"worker_{number}", name, phone, pool[:5], days=days)
+        await stage.busy_day(
+            f"worker_{number}", phone, (number * 61) % (480 if days == 20 else 95 if days == 9 else 19)
+        )
+    await stage.busy_day("worker_9", f"97250{1234567 + 9 * 991:07d}", 100)
+    for number, name in enumerate(NAMES[14:20], start=16):
+        if number in (16, 17, 20):
+            await stage.connected(
+                f"worker_{number}", name, f"97252{2000000 + number * 7919:07d}", [pool[5], pool[4], pool[3]], days=6
+            )
+        else:
+            await stage.session(f"worker_{number}", name, [pool[5], pool[4], pool[3]])
+    await stage.put("worker_16", "failed", "BANNED")
+    await stage.put("worker_17", "disconnected", "RECONNECTING")
+    await stage.put("worker_20", "stopped", "STOPPED_BY_OPERATOR")
+    for name in ("worker_18", "worker_19"):
+        if await scripts.redis.exists(keys.session(name)):
+            await stage.qr(name)
+    await _messages(stage)
+    await _incidents(stage, pool)
+    await stage.hours()
+    return stage
+
+
+async def _messages(stage: Stage) -> None:
+    sender, phone = "worker_4", f"97250{1234567 + 4 * 991:07d}"
+    story = (
+        ("read", "A technician will come today, 11:00–13:00"),
+        ("read", "The technician is 10 minutes away"),
+        ("failed", "Code for the gate: 4471"),
+        ("delivered", "Your order 20714 was accepted. Thank you!\nWe will write again when it leaves."),
+        ("sent", "Your order 20714 is on its way"),
+    )
+    for number, (until, text) in enumerate(story, start=1):
+        await stage.message(
+            number, sender, phone, f"97252440{8810 + number}", text, until=until, reference=f"order-{20710 + number}"
+        )
+    for number in range(6, 14):
+        await stage.message(number, sender, phone, f"97254331{9000 + number}", "Reminder: a visit tomorrow at 10:30")
+
+
+async def _incidents(stage: Stage, pool: list[str]) -> None:
+    now = await stage.scripts.now_ms()
+    spare = await stage.proxy(7)
+    record = {
+        "status": "BAD",
+        "last_error": "CONNECT timed out after 5 s",
+        "changed_at": now - 1_500_000,
+        "next_check_at": now + 48_000,
+        "bad_in_a_row": 5,
+        "good_in_a_row": 0,
+    }
+    await stage.redis.hset(keys.proxy(spare), mapping=record)
+    await stage.redis.rpush(keys.proxy_health(spare), *[f"{now - each}:-1" for each in range(6)])
+    await stage.redis.hset(keys.pace(f"97250{1234567 + 13 * 991:07d}"), "burst_until", now + 420_000)
+    hold = {"until_ms": 9_000_000_000_000_000, "why": "wrong price list", "by": "Dana"}
+    await stage.redis.hset(keys.HOLDS, "session:worker_12", json.dumps(hold))
+    await stage.redis.hset(keys.HOLDS, "session:worker_16", json.dumps({**hold, "why": "BAN_SIGNAL", "by": "server"}))
+    for recipient, word in (("972521184406", "הסר"), ("972549073321", "STOP"), ("972582401195", "UNSUBSCRIBE")):
+        await contacts.opt_out(stage.scripts, recipient, word=word, via="reply", session="worker_4")
