@@ -1,7 +1,7 @@
 // The worker's one file, auth.db: opened by one process at a time, and written only by the newest epoch.
 import { chmodSync, closeSync, existsSync, fsyncSync, mkdirSync, openSync, readdirSync, readSync, renameSync, rmSync } from 'node:fs'
 import { join } from 'node:path'
-import { DatabaseSync } from 'node:sqlite'
+import { DatabaseSync, type StatementSync } from 'node:sqlite'
 import { Ending } from './exits.ts'
 import { isSealed, makeSeal, type Seal } from './seal.ts'
 import type { StoreSettings } from './settings.ts'
@@ -27,6 +27,8 @@ export class Unreadable extends Error {
 
 export type Database = {
   sql: DatabaseSync
+  /** Compiles a statement once: a compiled one is memory outside of the heap, which nothing hurries to collect. */
+  prepare(text: string): StatementSync
   seal: Seal
   /** Runs `work` in one transaction, unless a newer epoch has opened the file: then nothing is written and FENCED is thrown. */
   write<T>(work: () => T): T
@@ -183,6 +185,12 @@ export async function openDatabase(
   if (!existsSync(join(directory, 'auth.db'))) create(directory, settings, fill)
   const seal = makeSeal(settings.sessionId, settings.authKey)
   const sql = openExisting(directory, settings, seal)
+  const statements = new Map<string, StatementSync>()
+  const prepare = (text: string): StatementSync => {
+    const known = statements.get(text) ?? sql.prepare(text)
+    statements.set(text, known)
+    return known
+  }
   const checkEpoch = guardEpoch(sql, epoch ?? Number.MAX_SAFE_INTEGER)
   const write = <T>(work: () => T): T => {
     sql.exec('BEGIN IMMEDIATE')
@@ -201,5 +209,5 @@ export async function openDatabase(
     sql.close()
     lock.close()
   }
-  return { sql, seal, write, checkEpoch, close }
+  return { sql, prepare, seal, write, checkEpoch, close }
 }

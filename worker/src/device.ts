@@ -39,7 +39,7 @@ export class Device {
   #failures = 0
   #versionOverride: WAVersion | undefined
   #pairingPhone: string | undefined
-  #closed = new WeakMap<WASocket, Promise<unknown>>()
+  readonly #onClose = new WeakMap<WASocket, Set<() => void>>()
   #waiters: (() => void)[] = []
   #leave: () => void = () => undefined
   readonly #left = new Promise<void>(resolve => (this.#leave = resolve))
@@ -68,8 +68,12 @@ export class Device {
     return this.openSocket
   }
 
-  whenClosed(sock: WASocket): Promise<unknown> {
-    return this.#closed.get(sock) ?? Promise.resolve(undefined)
+  /** Calls back once when this socket has closed, at once if it has. The result takes that back, so that a long life leaves nothing behind. */
+  onClosed(sock: WASocket, callback: () => void): () => void {
+    const waiting = this.#onClose.get(sock)
+    if (!waiting) callback()
+    waiting?.add(callback)
+    return () => void waiting?.delete(callback)
   }
 
   /** Makes the next send ask again which devices the recipient has. */
@@ -135,6 +139,8 @@ export class Device {
     const { auth, wiring, events, log, onSocket } = this.#parts
     const sock = connect(wiring, version)
     this.#sock = sock
+    const waiting = new Set<() => void>()
+    this.#onClose.set(sock, waiting)
     const closed = new Promise<unknown>(resolve => {
       sock.ev.on('connection.update', update => {
         this.#updated(sock, update)
@@ -144,12 +150,13 @@ export class Device {
         resolve(update.lastDisconnect?.error)
       })
     })
-    this.#closed.set(sock, closed)
     sock.ev.on('creds.update', update => auth.credsChanged(update))
     sock.ws.on('frame', () => (this.lastTrafficAt = Date.now()))
     this.#linking = new Linking(sock, auth, events, log, ending => this.fail(ending))
     onSocket(sock)
     const error = await closed
+    this.#onClose.delete(sock)
+    for (const callback of waiting) callback()
     this.#sock = undefined
     this.#linking = undefined
     if (!isLinked(auth.creds)) {

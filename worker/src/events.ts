@@ -52,15 +52,15 @@ export function judge(status: number, fenced: boolean): 'accepted' | 'fenced' | 
 }
 
 /** Sequence numbers rise over restarts; they are taken from the file in blocks, so a ping costs no write. */
-function makeCounter({ sql, write }: Database): () => number {
+function makeCounter({ prepare, write }: Database): () => number {
   let next = 1
   let last = 0
   return () => {
     if (next > last) {
       write(() => {
-        next = Number(sql.prepare("SELECT value FROM meta WHERE name = 'sequence'").get()?.value ?? 0) + 1
+        next = Number(prepare("SELECT value FROM meta WHERE name = 'sequence'").get()?.value ?? 0) + 1
         last = next + SEQUENCE_BLOCK - 1
-        sql.prepare("UPDATE meta SET value = ? WHERE name = 'sequence'").run(last)
+        prepare("UPDATE meta SET value = ? WHERE name = 'sequence'").run(last)
       })
     }
     return next++
@@ -94,7 +94,7 @@ export class Events {
     this.#nextSequence = database ? makeCounter(database) : () => undefined
     // What an older worker knew of its own state is no news any more; this one will report its own.
     if (database) this.#state = [...this.#stored('state', MOST_STATE_EVENTS)].filter(event => event.epoch === settings.epoch)
-    database?.sql.prepare("DELETE FROM events WHERE lane = 'state' AND sequence < ?").run(this.#state[0]?.sequence ?? Number.MAX_SAFE_INTEGER)
+    database?.prepare("DELETE FROM events WHERE lane = 'state' AND sequence < ?").run(this.#state[0]?.sequence ?? Number.MAX_SAFE_INTEGER)
     void this.#run('state')
     void this.#run('messages')
   }
@@ -121,8 +121,8 @@ export class Events {
     const rows = this.#unsaved
     this.#unsaved = []
     if (!rows.length || !this.#database) return
-    const { sql, seal, write } = this.#database
-    const insert = sql.prepare('INSERT INTO events (sequence, lane, type, value) VALUES (?, ?, ?, ?)')
+    const { prepare, seal, write } = this.#database
+    const insert = prepare('INSERT INTO events (sequence, lane, type, value) VALUES (?, ?, ?, ?)')
     try {
       write(() => {
         for (const { lane, event } of rows) insert.run(event.sequence ?? null, lane, event.type, seal.close(`events/${event.sequence}`, encode(event)))
@@ -165,10 +165,10 @@ export class Events {
 
   /** Keeps the message lane bounded: receipts go first, because a later one or a look-up can make good for them. */
   #forgetOldest(): void {
-    const { sql } = this.#database as Database
-    const count = Number(sql.prepare("SELECT count(*) AS n FROM events WHERE lane = 'messages'").get()?.n ?? 0)
+    const { prepare } = this.#database as Database
+    const count = Number(prepare("SELECT count(*) AS n FROM events WHERE lane = 'messages'").get()?.n ?? 0)
     if (count <= MOST_MESSAGE_EVENTS) return
-    const remove = sql.prepare(
+    const remove = prepare(
       "DELETE FROM events WHERE sequence IN (SELECT sequence FROM events WHERE lane = 'messages' ORDER BY type = 'MESSAGE_STATUS' DESC, sequence LIMIT ?)",
     )
     remove.run(count - MOST_MESSAGE_EVENTS)
@@ -177,8 +177,8 @@ export class Events {
 
   *#stored(lane: Lane, limit: number): Generator<Event> {
     if (!this.#database) return
-    const { sql, seal } = this.#database
-    const rows = sql.prepare('SELECT sequence, value FROM events WHERE lane = ? ORDER BY sequence LIMIT ?').all(lane, limit)
+    const { prepare, seal } = this.#database
+    const rows = prepare('SELECT sequence, value FROM events WHERE lane = ? ORDER BY sequence LIMIT ?').all(lane, limit)
     for (const row of rows) yield decode(seal.open(`events/${row.sequence}`, row.value as Uint8Array)) as Event
   }
 
@@ -188,8 +188,8 @@ export class Events {
 
   #forget(event: Event | undefined): void {
     if (!event || !this.#database || VOLATILE.has(event.type)) return
-    const { sql } = this.#database
-    if (!this.#stopped.signal.aborted) sql.prepare('DELETE FROM events WHERE sequence = ?').run(event.sequence ?? null)
+    const { prepare } = this.#database
+    if (!this.#stopped.signal.aborted) prepare('DELETE FROM events WHERE sequence = ?').run(event.sequence ?? null)
   }
 
   async #run(lane: Lane): Promise<void> {

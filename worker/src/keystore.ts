@@ -24,8 +24,8 @@ export class KeyStore {
   }
 
   get(type: string, ids: string[]): Record<string, unknown> {
-    const { sql, seal } = this.#database
-    const select = sql.prepare('SELECT value FROM keys WHERE name = ?')
+    const { prepare, seal } = this.#database
+    const select = prepare('SELECT value FROM keys WHERE name = ?')
     const found: Record<string, unknown> = {}
     for (const id of ids) {
       const name = `${type}/${id}`
@@ -79,9 +79,9 @@ export class KeyStore {
   }
 
   #commit(values: Map<string, unknown>): void {
-    const { sql, seal, write } = this.#database
-    const put = sql.prepare('INSERT OR REPLACE INTO keys (name, value) VALUES (?, ?)')
-    const remove = sql.prepare('DELETE FROM keys WHERE name = ?')
+    const { prepare, seal, write } = this.#database
+    const put = prepare('INSERT OR REPLACE INTO keys (name, value) VALUES (?, ?)')
+    const remove = prepare('DELETE FROM keys WHERE name = ?')
     const entries = this.#credsWait ? [...values, [CREDS, this.#creds] as const] : values
     write(() => {
       for (const [name, value] of entries) {

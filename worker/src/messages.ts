@@ -14,19 +14,18 @@ export class Messages {
   remember(message: Pick<WAMessage, 'key' | 'message'>): void {
     const id = message.key.id
     if (!id || !message.message) return
-    const { sql, seal, write } = this.#database
+    const { prepare, seal, write } = this.#database
     const bytes = proto.WebMessageInfo.encode(proto.WebMessageInfo.fromObject({ key: message.key, message: message.message })).finish()
     write(() => {
-      sql
-        .prepare('INSERT INTO messages (id, value, stored_at) VALUES (?, ?, ?) ON CONFLICT (id) DO UPDATE SET value = excluded.value')
+      prepare('INSERT INTO messages (id, value, stored_at) VALUES (?, ?, ?) ON CONFLICT (id) DO UPDATE SET value = excluded.value')
         .run(id, seal.close(`messages/${id}`, bytes), Date.now())
-      sql.prepare('DELETE FROM messages WHERE id IN (SELECT id FROM messages ORDER BY stored_at DESC LIMIT -1 OFFSET ?)').run(MOST_MESSAGES)
+      prepare('DELETE FROM messages WHERE id IN (SELECT id FROM messages ORDER BY stored_at DESC LIMIT -1 OFFSET ?)').run(MOST_MESSAGES)
     })
   }
 
   find(id: string): WAMessage | undefined {
-    const { sql, seal } = this.#database
-    const row = sql.prepare('SELECT value FROM messages WHERE id = ?').get(id)
+    const { prepare, seal } = this.#database
+    const row = prepare('SELECT value FROM messages WHERE id = ?').get(id)
     if (!row) return undefined
     const bytes = seal.open(`messages/${id}`, row.value as Uint8Array)
     return bytes.length ? (proto.WebMessageInfo.decode(bytes) as WAMessage) : undefined
@@ -34,17 +33,16 @@ export class Messages {
 
   /** Remembers that WhatsApp's server has the message, so that a restart before the server heard of it need not send again. */
   acknowledge(id: string, at: number): void {
-    const { sql, seal, write } = this.#database
+    const { prepare, seal, write } = this.#database
     const empty = seal.close(`messages/${id}`, new Uint8Array())
     write(() =>
-      sql
-        .prepare('INSERT INTO messages (id, value, acknowledged_at, stored_at) VALUES (?, ?, ?, ?) ON CONFLICT (id) DO UPDATE SET acknowledged_at = excluded.acknowledged_at')
+      prepare('INSERT INTO messages (id, value, acknowledged_at, stored_at) VALUES (?, ?, ?, ?) ON CONFLICT (id) DO UPDATE SET acknowledged_at = excluded.acknowledged_at')
         .run(id, empty, at, Date.now()),
     )
   }
 
   acknowledgedAt(id: string): number | undefined {
-    const row = this.#database.sql.prepare('SELECT acknowledged_at AS at FROM messages WHERE id = ?').get(id)
+    const row = this.#database.prepare('SELECT acknowledged_at AS at FROM messages WHERE id = ?').get(id)
     return row?.at === null || row?.at === undefined ? undefined : Number(row.at)
   }
 }

@@ -162,35 +162,54 @@ export class Sender {
     await sleep(ms, this.#stopping.signal)
   }
 
-  async #write(sock: WASocket, jid: string, message: Claimed, { content }: Prepared): Promise<Outcome> {
-    const { proofs, messages, device, settings, log } = this.#parts
+  /** Writes the message and waits for proof that WhatsApp has it. */
+  async #write(sock: WASocket, jid: string, message: Claimed, prepared: Prepared): Promise<Outcome> {
+    const { proofs, settings } = this.#parts
     const { proof, cancel } = proofs.expect(message.whatsappId)
-    const closed = device.whenClosed(sock).then((): Outcome => failed('SOCKET_CLOSED', 'the connection closed before WhatsApp answered', 'retry'))
+    const interruption = this.#interruption(sock)
     const proven = proof.then((found): Outcome => this.#judge(found, jid))
-    const written = sock.sendMessage(jid, content, { messageId: message.whatsappId }).then(
-      sent => {
-        if (sent) messages.remember(sent)
-        log.info('message.written', { message: message.messageId })
-        return undefined
-      },
-      (error: unknown) => {
-        log.warn('message.not_written', { message: message.messageId, error: describeError(error) })
-        return failedToSend(error)
-      },
-    )
-    const late = (): Outcome => failed('SEND_TIMEOUT', 'the message could not be written in time', 'retry')
-    const failure = await within(WRITE_TIMEOUT_MS, Promise.race([written, closed, proven]), late)
-    const outcome = failure ?? (await this.#awaitProof(Promise.race([proven, closed]), settings.ackTimeoutMs))
-    if (outcome.kind !== 'sent') {
+    const written = this.#transmit(sock, jid, message, prepared)
+    const slow = (): Outcome => failed('SEND_TIMEOUT', 'the message could not be written in time', 'retry')
+    const unanswered = (): Outcome => failed('ACK_TIMEOUT', 'WhatsApp did not acknowledge the message', 'retry')
+    try {
+      const early = await within(WRITE_TIMEOUT_MS, Promise.race([written, proven, interruption.happened]), slow)
+      const outcome = early ?? (await within(settings.ackTimeoutMs, Promise.race([proven, interruption.happened]), unanswered))
+      if (outcome.kind !== 'sent') proofs.watchFor(message.whatsappId, message.messageId)
+      return outcome
+    } finally {
       cancel()
-      proofs.watchFor(message.whatsappId, message.messageId)
+      interruption.cancel()
     }
-    return outcome
   }
 
-  #awaitProof(proof: Promise<Outcome>, timeoutMs: number): Promise<Outcome> {
-    const left = new Promise<Outcome>(resolve => this.#gone.signal.addEventListener('abort', () => resolve({ kind: 'left' }), { once: true }))
-    return within(timeoutMs, Promise.race([proof, left]), () => failed('ACK_TIMEOUT', 'WhatsApp did not acknowledge the message', 'retry'))
+  /** What ends the waiting without an answer: the connection closes, or our time to stop is over. */
+  #interruption(sock: WASocket): { happened: Promise<Outcome>; cancel: () => void } {
+    let cancel = (): void => undefined
+    const happened = new Promise<Outcome>(resolve => {
+      const leave = (): void => resolve({ kind: 'left' })
+      this.#gone.signal.addEventListener('abort', leave)
+      const forget = this.#parts.device.onClosed(sock, () => resolve(failed('SOCKET_CLOSED', 'the connection closed before WhatsApp answered', 'retry')))
+      cancel = () => {
+        this.#gone.signal.removeEventListener('abort', leave)
+        forget()
+      }
+    })
+    return { happened, cancel }
+  }
+
+  /** Nothing when it was written; that alone is no success. */
+  async #transmit(sock: WASocket, jid: string, { messageId, whatsappId }: Claimed, { content }: Prepared): Promise<Outcome | undefined> {
+    const { messages, log } = this.#parts
+    try {
+      const sent = await sock.sendMessage(jid, content, { messageId: whatsappId })
+      if (sent) messages.remember(sent)
+      log.info('message.written', { message: messageId })
+      return undefined
+    } catch (error) {
+      if (error instanceof Ending) throw error
+      log.warn('message.not_written', { message: messageId, error: describeError(error) })
+      return failedToSend(error)
+    }
   }
 
   #judge({ at, error }: Proof, jid: string): Outcome {

@@ -96,6 +96,15 @@ function flag(env: Environment, name: string, fallback: boolean): boolean {
 
 const PROXY_EXAMPLE = 'PROXY_URL=socks5h://user:password@proxy.example.com:1080'
 
+/** A percent sign that stands for itself is left as it is. */
+function decoded(text: string): string {
+  try {
+    return decodeURIComponent(text)
+  } catch {
+    return text
+  }
+}
+
 /** Only socks5h is taken: with anything else WhatsApp's name would be resolved on this machine, which leaks it. */
 function proxy(env: Environment): Proxy | undefined {
   const text = look(env, 'PROXY_URL')
@@ -109,7 +118,7 @@ function proxy(env: Environment): Proxy | undefined {
   }
   const port = Number(url.port || '1080')
   if (!url.hostname || port < 1) return refuse('PROXY_URL', 'has no host', PROXY_EXAMPLE, 'PROXY_REFUSED')
-  const [username, password] = [decodeURIComponent(url.username), decodeURIComponent(url.password)]
+  const [username, password] = [decoded(url.username), decoded(url.password)]
   if (Buffer.byteLength(username) > 255 || Buffer.byteLength(password) > 255) {
     return refuse('PROXY_URL', 'user and password may have 255 bytes each', PROXY_EXAMPLE, 'PROXY_REFUSED')
   }

@@ -66,6 +66,10 @@ for (const [name, value, exit] of [
   })
 }
 
+test('a password with a percent sign that encodes nothing is taken as it is', () => {
+  assert.equal(accepted({ ...GOOD, PROXY_URL: 'socks5h://user:100%25%zz@proxy.example.com:1080' }).proxy?.password, '100%25%zz')
+})
+
 test('without a proxy it starts only where that was asked for', () => {
   const { PROXY_URL: _, ...rest } = GOOD
   assert.equal(accepted({ ...rest, ALLOW_DIRECT: 'true' }).proxy, undefined)
