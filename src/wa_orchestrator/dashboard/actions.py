@@ -83,14 +83,18 @@ def _limits(form: Form) -> Call:
 
 
 def _hold(form: Form) -> Call:
-    return Call("PUT", _hold_path(form), {"why": form.get("why", "")} if form.get("why") else {})
+    target: dict[str, Any] = {"all": True}
+    if form.get("scope") == "session":
+        target = {"sessionId": form.get("id", "")}
+    if form.get("scope") == "group":
+        target = {"group": form.get("id", "")}
+    return Call("POST", "/api/anti-ban/holds", target | ({"why": form["why"]} if form.get("why") else {}))
 
 
-def _hold_path(form: Form) -> str:
-    scope = form.get("scope", "all")
-    if scope == "all":
-        return "/api/anti-ban/holds/all"
-    return _path("/api/anti-ban/holds/{scope}:{id}", form, scope="scope", id="id")
+def _resume(form: Form) -> Call:
+    if form.get("scope", "all") == "all":
+        return Call("DELETE", "/api/anti-ban/holds/all")
+    return Call("DELETE", _path("/api/anti-ban/holds/{scope}:{id}", form, scope="scope", id="id"))
 
 
 def _webhook(form: Form) -> Call:
@@ -112,7 +116,7 @@ ACTIONS: Final[dict[str, Action]] = {
     "undelete": Action(lambda form: Call("POST", _path("/api/v1/trash/{id}/restore", form, id="trash"))),
     "pairing": Action(_pairing),
     "hold": Action(_hold, each="id"),
-    "resume": Action(lambda form: Call("DELETE", _hold_path(form)), each="id"),
+    "resume": Action(_resume, each="id"),
     "proxy-add": Action(lambda form: Call("POST", "/api/v1/proxies", {"url": form.get("url", "").strip()})),
     "proxy-import": Action(lambda form: Call("POST", "/api/v1/proxies/import", {"text": form.get("text", "")})),
     "proxy-check": Action(lambda form: Call("POST", _path("/api/v1/proxies/{id}/check", form, id="id")), each="id"),

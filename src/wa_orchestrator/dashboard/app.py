@@ -151,7 +151,7 @@ class Dashboard:
             administrators_only(someone)
             view = await self.desk.view(request, someone, "")
             outcome = await self._carry_out(action, data, someone, view)
-            self._fleet.touch_all()
+            self.hub.wake()
             toast = str(self.desk.macros.toast(view, outcome))
             return JSONResponse(
                 {"state": outcome.state, "toast": toast, "go": outcome.go, "secret": outcome.secret},

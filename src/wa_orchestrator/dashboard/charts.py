@@ -1,4 +1,4 @@
-"""Pictures as SVG, made here and not in the browser. They hold no text: labels are HTML, so that they can be read and turned."""
+"""Pictures as SVG, made on the server. They hold no text: labels are HTML, so that they can be read and turned."""
 
 from collections.abc import Sequence
 from typing import Final

@@ -27,22 +27,17 @@ _COUNTED: Final = frozenset({"message.sent", "message.failed"})
 log = structlog.get_logger(__name__)
 
 
-def beats(changes: Sequence[tuple[int, str]], now_ms: int, *, first: str = "off") -> list[str]:
+def beats(changes: Sequence[tuple[int, str]], now_ms: int) -> list[str]:
     """Turn (instant, state) pairs, oldest first, into quarter hours; of several states in one, the worst is shown."""
-    rank = {"off": 0, "good": 1, "warn": 2, "bad": 3}
-    quarter = DAY_MS // QUARTERS
-    begins = now_ms - DAY_MS
+    quarter, begins = DAY_MS // QUARTERS, now_ms - DAY_MS
+    before = [beat_of(state) for at_ms, state in changes if at_ms < begins]
+    current = before[-1] if before else "off"
     shown = []
-    current, at = first, 0
     for number in range(QUARTERS):
-        ends = begins + (number + 1) * quarter
-        worst = current
-        while at < len(changes) and changes[at][0] < ends:
-            current = beat_of(changes[at][1])
-            if (changes[at][0] >= begins and (rank[current] > rank[worst] or worst == "off")) or changes[at][0] < begins:
-                worst = current
-            at += 1
-        shown.append(worst)
+        starts = begins + number * quarter
+        within = [beat_of(state) for at_ms, state in changes if starts <= at_ms < starts + quarter]
+        shown.append(max([current, *within], key=_RANK.__getitem__))
+        current = within[-1] if within else current
     return shown
 
 
@@ -71,6 +66,8 @@ def _changes(entries: Sequence[tuple[str, Mapping[str, str]]]) -> list[tuple[int
     return found
 
 
+#: Which of two beats tells more.
+_RANK: Final = {"off": 0, "good": 1, "warn": 2, "bad": 3}
 _STATES: Final = frozenset({"pending", "qr_ready", "connected", "disconnected", "failed", "stopped"})
 
 
@@ -131,7 +128,7 @@ class Historian:
             entries = await reading.events(self._scripts, keys.EVENTS, after=after, most=_BATCH)
             if not entries:
                 return 0
-            pipe.multi()
+            pipe.multi()  # type: ignore[no-untyped-call]
             for entry in entries:
                 kind = entry.fields.get("type", "")
                 if kind in _COUNTED:

@@ -1,4 +1,4 @@
-"""Calls the product's own API from inside, as the person who pressed a button; so every rule of the API holds for people.
+"""Calls the product's own API from inside, as the person who pressed a button: its rules hold for people too.
 
 The caller travels in the ASGI scope, which nobody outside the process can write to.
 """

@@ -28,7 +28,7 @@ COALESCE_S: Final = 0.25
 IDLE_S: Final = {"scan": 0.5, "session": 5.0}
 _OTHERWISE_S: Final = 10.0
 BEAT_S: Final = 10.0
-_READ_BLOCK_MS: Final = 5000
+_READ_BLOCK_MS: Final = 2000
 _MOST_LINES: Final = 40
 #: More missed events than this, and a page is rendered whole.
 _MOST_MISSED: Final = 2000
@@ -74,6 +74,12 @@ class Hub:
         self._note(entries[-1])
         for viewer in list(self._viewers):
             viewer.hear(entries)
+
+    def wake(self) -> None:
+        """Let all open pages look again: somebody did something that makes no event."""
+        self._fleet.touch_all()
+        for viewer in self._viewers:
+            viewer.news.set()
 
     def _note(self, entry: Entry) -> None:
         self.cursor = entry.cursor

@@ -142,10 +142,15 @@ class Door:
     async def _begin(self, role: Role, name: str) -> str:
         token = secrets.token_urlsafe(32)
         now = await self._context.scripts.now_ms()
-        fields = {"role": str(role), "name": _tidy(name), "csrf": secrets.token_urlsafe(24), "since": str(now)}
+        fields: dict[Any, Any] = {
+            "role": str(role),
+            "name": _tidy(name),
+            "csrf": secrets.token_urlsafe(24),
+            "since": str(now),
+        }
         key = keys.person(digest(token))
         async with self._redis.pipeline(transaction=True) as pipe:
-            pipe.hset(key, mapping=dict(fields))
+            pipe.hset(key, mapping=fields)
             pipe.expire(key, IDLE_S)
             await pipe.execute()
         return token

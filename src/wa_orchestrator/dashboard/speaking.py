@@ -22,7 +22,6 @@ TEXTS: Final = Path(__file__).parent / "texts"
 LANGUAGES: Final = ("en", "he")
 DIRECTIONS: Final = {"en": "ltr", "he": "rtl"}
 _DAY_MS: Final = 86_400_000
-_DASH: Final = "—"
 
 
 @cache
@@ -155,7 +154,7 @@ class Tongue:
     def ago(self, at_ms: int) -> Markup:
         """Write how long ago something was; the page counts on by itself."""
         if not at_ms:
-            return Markup(_DASH)
+            return Markup("—")
         exact = self.exact(at_ms).striptags()
         return Markup('<time datetime="{}" title="{}" data-ago>{}</time>').format(
             iso(at_ms), exact, self.span(max(0, self.now_ms - at_ms))
@@ -165,7 +164,7 @@ class Tongue:
         """Write how long something lasts, in its largest unit."""
         seconds = length_ms // 1000
         for unit, size in (("d", 86_400), ("h", 3600), ("min", 60)):
-            if seconds >= size * (1 if unit != "h" else 1):
+            if seconds >= size:
                 return self.t(f"unit.{unit}", n=seconds // size)
         return self.t("unit.s", n=seconds)
 

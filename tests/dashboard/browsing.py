@@ -1,0 +1,52 @@
+"""A real browser for tests: Debian's Chromium, with nothing of its own to say to the world."""
+
+import os
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from playwright.sync_api import Browser, BrowserContext, Page, sync_playwright
+
+CHROMIUM = "/usr/bin/chromium"
+FLAGS = [
+    "--headless", "--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run",
+    "--disable-background-networking", "--disable-component-update", "--disable-sync",
+]  # fmt: skip
+
+
+def require_chromium() -> None:
+    """Skip visibly where there is no Chromium; on the build machine that is a failure."""
+    if Path(CHROMIUM).exists():
+        return
+    if os.environ.get("CI") == "true":
+        pytest.fail(f"{CHROMIUM} is missing")
+    pytest.skip(f"{CHROMIUM} is missing: apt-get install chromium")
+
+
+@pytest.fixture(scope="session")
+def chromium() -> Iterator[Browser]:
+    """One browser for this test process."""
+    require_chromium()
+    with sync_playwright() as playwright:
+        browser = playwright.chromium.launch(executable_path=CHROMIUM, args=FLAGS)
+        yield browser
+        browser.close()
+
+
+def visit(browser: Browser, address: str, *, language: str = "en", theme: str = "light", width: int = 1280) -> BrowserContext:
+    """A person's browser with nothing in it but their choice of language and theme."""
+    context = browser.new_context(viewport={"width": width, "height": 900})
+    context.set_default_timeout(15_000)
+    context.add_cookies([{"name": name, "value": value, "url": address} for name, value in (("lang", language), ("theme", theme))])
+    return context
+
+
+def log_in(context: BrowserContext, address: str, password: str, name: str = "Dana") -> Page:
+    """Come in by the door."""
+    page = context.new_page()
+    page.goto(f"{address}/login")
+    page.fill("[name=password]", password)
+    page.fill("[name=name]", name)
+    page.press("[name=name]", "Enter")
+    page.wait_for_selector("nav.nav")
+    return page
