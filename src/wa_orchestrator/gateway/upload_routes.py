@@ -7,7 +7,9 @@ from typing import Annotated, Final
 
 from fastapi import APIRouter, Depends, Header, Request
 from starlette.datastructures import UploadFile
+from starlette.exceptions import HTTPException
 from starlette.formparsers import MultiPartException
+from starlette.types import Message, Receive
 
 from wa_orchestrator.errors import Refused
 from wa_orchestrator.gateway.shapes import UploadAnswer
@@ -63,7 +65,7 @@ def router(context: Context, taking: Taking) -> APIRouter:
         await taking.count(caller.key_id)
         length = request.headers.get("content-length", "")
         if length.isdigit() and int(length) > LARGEST_BYTES + _FORM_BYTES:
-            raise Refused("FILE_TOO_LARGE", f"A file has at most {LARGEST_BYTES} bytes.", 413, limit=LARGEST_BYTES)
+            raise _too_large()
         declared = request.headers.get("content-type", "")
         if declared.lower().startswith(_FORM):
             stored = await _from_form(context, request)
@@ -85,15 +87,34 @@ def router(context: Context, taking: Taking) -> APIRouter:
 
 async def _from_form(context: Context, request: Request) -> Upload:
     try:
-        async with request.form(max_files=1, max_fields=10) as form:
+        async with Request(request.scope, _limited(request.receive)).form(max_files=1, max_fields=10) as form:
             file = form.get("file")
             if not isinstance(file, UploadFile):
                 raise Refused("BAD_FORM", "The form has no field `file` with a file in it.")
             return await uploads.save(
                 context.settings, _chunks(file), mimetype=_type(file.content_type or ""), filename=_clean(file.filename)
             )
-    except MultiPartException as error:
+    except (MultiPartException, HTTPException) as error:
         raise Refused("BAD_FORM", "The form cannot be read. Send one file in the field `file`.") from error
+
+
+def _limited(receive: Receive) -> Receive:
+    """Stop a form that does not say its length: it is written to disk before its file is looked at."""
+    size = 0
+
+    async def counted() -> Message:
+        nonlocal size
+        message = await receive()
+        size += len(message.get("body", b""))
+        if size > LARGEST_BYTES + _FORM_BYTES:
+            raise _too_large()
+        return message
+
+    return counted
+
+
+def _too_large() -> Refused:
+    return Refused("FILE_TOO_LARGE", f"A file has at most {LARGEST_BYTES} bytes.", 413, limit=LARGEST_BYTES)
 
 
 async def _chunks(file: UploadFile) -> AsyncIterator[bytes]:

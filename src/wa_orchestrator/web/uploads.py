@@ -112,24 +112,21 @@ def keep_for(settings: Settings, upload_id: str, seconds: float) -> None:
 
 
 def sweep(settings: Settings, *, most: int = 1000) -> int:
-    """Remove uploads whose time is over, and halves that a crash left. Says how many files went."""
+    """Remove uploads whose time is over, and halves that a crash left. Says how many there were."""
     directory, now = _directory(settings), time.time()
     if not directory.is_dir():
         return 0
-    gone = 0
-    for path in directory.iterdir():
-        if gone >= most:
-            break
-        if _is_over(path, now):
-            path.unlink(missing_ok=True)
-            gone += 1
-    return gone
+    names = sorted({path.stem for path in directory.iterdir()})
+    over = [name for name in names if _is_over(directory / name, now)][:most]
+    for name in over:
+        for suffix in ("", ".part", ".json"):  # the description last: without it the rest would wait another day
+            (directory / name).with_suffix(suffix).unlink(missing_ok=True)
+    return len(over)
 
 
 def _is_over(path: Path, now: float) -> bool:
-    described = path.with_suffix(".json")
     try:
-        return described.stat().st_mtime <= now
+        return path.with_suffix(".json").stat().st_mtime <= now
     except FileNotFoundError:
         return path.exists() and path.stat().st_mtime + UNUSED_S <= now
 

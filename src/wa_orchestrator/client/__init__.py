@@ -1,0 +1,31 @@
+"""A client of a running server, for the command line, tests and integrators: `Client`, and `AsyncClient` with the same.
+
+with Client("http://127.0.0.1:3001", "wao_…") as client:
+    sent = client.send("972501234567", "Your order is ready.")
+    client.message(sent["messageId"])["status"]
+"""
+
+from wa_orchestrator.client.clients import AsyncClient, Client
+from wa_orchestrator.client.errors import (
+    ApiError,
+    Conflict,
+    Invalid,
+    NoAnswer,
+    NotAllowed,
+    NotFound,
+    TooMany,
+    Unavailable,
+)
+
+__all__ = [
+    "ApiError",
+    "AsyncClient",
+    "Client",
+    "Conflict",
+    "Invalid",
+    "NoAnswer",
+    "NotAllowed",
+    "NotFound",
+    "TooMany",
+    "Unavailable",
+]

@@ -1,0 +1,234 @@
+"""Every call of the API, once: what is asked for, not how it travels."""
+
+import secrets
+from abc import ABC, abstractmethod
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Generic, TypeVar
+from urllib.parse import quote
+
+Json = dict[str, Any]
+R = TypeVar("R")
+
+
+@dataclass(frozen=True, slots=True)
+class Call:
+    """One request. `may_repeat` says that asking twice does no more than asking once."""
+
+    method: str
+    path: str
+    json: Any = None
+    query: Mapping[str, Any] = field(default_factory=dict)
+    headers: Mapping[str, str] = field(default_factory=dict)
+    content: bytes | None = None
+    may_repeat: bool = False
+
+
+def _get(path: str, **query: Any) -> Call:
+    return Call("GET", path, query=_given(query), may_repeat=True)
+
+
+def _delete(path: str, **query: Any) -> Call:
+    return Call("DELETE", path, query=_given(query), may_repeat=True)
+
+
+def _post(path: str, body: Mapping[str, Any] | None = None) -> Call:
+    return Call("POST", path, json=None if body is None else _given(body))
+
+
+def _given(fields: Mapping[str, Any]) -> dict[str, Any]:
+    return {name: value for name, value in fields.items() if value is not None}
+
+
+def _in_path(name: str) -> str:
+    return quote(name, safe="")
+
+
+class Calls(ABC, Generic[R]):
+    """The API. `R` is the answer's JSON object, or something to await that gives it."""
+
+    @abstractmethod
+    def ask(self, call: Call) -> R:
+        """Make a call; raises `ApiError`."""
+
+    # -- messages
+
+    def send(
+        self,
+        to: str,
+        message: str | None = None,
+        *,
+        session_id: str | None = None,
+        phone: str | None = None,
+        media: Mapping[str, Any] | None = None,
+        location: Mapping[str, Any] | None = None,
+        priority: int | None = None,
+        send_at: str | int | None = None,
+        expires_at: str | int | None = None,
+        on_limit: str | None = None,
+        reference: str | None = None,
+        idempotency_key: str | None = None,
+    ) -> R:
+        """Send one message. It gets an idempotency key of its own, so that a repeat after a lost answer is safe."""
+        body = {
+            "to": to,
+            "message": message,
+            "media": media,
+            "location": location,
+            "sessionId": session_id,
+            "phone": phone,
+            "priority": priority,
+            "sendAt": send_at,
+            "expiresAt": expires_at,
+            "onLimit": on_limit,
+            "reference": reference,
+        }
+        headers = {"Idempotency-Key": idempotency_key or secrets.token_hex(16)}
+        return self.ask(Call("POST", "/api/v1/send", json=_given(body), headers=headers, may_repeat=True))
+
+    def send_batch(
+        self,
+        messages: Sequence[Mapping[str, Any]],
+        *,
+        spread_minutes: float | None = None,
+        idempotency_key: str | None = None,
+    ) -> R:
+        """Send up to 1,000 messages; `items` of the answer says for each whether it was taken."""
+        body = _given({"messages": list(messages), "spreadMinutes": spread_minutes})
+        headers = {"Idempotency-Key": idempotency_key or secrets.token_hex(16)}
+        return self.ask(Call("POST", "/api/v1/send/batch", json=body, headers=headers, may_repeat=True))
+
+    def upload(self, content: bytes, *, mimetype: str, filename: str = "") -> R:
+        """Store a file for `media={"upload": …}`."""
+        headers = {"Content-Type": mimetype, "X-Filename": filename.encode("ascii", "replace").decode()}
+        return self.ask(Call("POST", "/api/v1/uploads", content=content, headers=headers))
+
+    def message(self, message_id: str) -> R:
+        """One message with its timeline and what it waits for."""
+        return self.ask(_get(f"/api/v1/messages/{_in_path(message_id)}"))
+
+    def messages(
+        self,
+        *,
+        to: str | None = None,
+        session_id: str | None = None,
+        status: str | None = None,
+        reference: str | None = None,
+        since: str | int | None = None,
+        until: str | int | None = None,
+        cursor: str | None = None,
+        limit: int | None = None,
+    ) -> R:
+        """One page of a search; `next` of the answer is the `cursor` of the next page."""
+        query = {"to": to, "sessionId": session_id, "status": status, "reference": reference, "from": since}
+        return self.ask(_get("/api/v1/messages", **query, until=until, cursor=cursor, limit=limit))
+
+    def cancel(self, message_id: str) -> R:
+        """Cancel a message that no worker has claimed."""
+        return self.ask(_delete(f"/api/v1/messages/{_in_path(message_id)}"))
+
+    def retry(self, message_id: str) -> R:
+        """Give a failed message a new start."""
+        return self.ask(_post(f"/api/v1/messages/{_in_path(message_id)}/retry"))
+
+    def queue(self, session_id: str) -> R:
+        """What waits for a session."""
+        return self.ask(_get(f"/api/v1/queue/{_in_path(session_id)}"))
+
+    def empty_queue(self, session_id: str) -> R:
+        """Cancel everything that waits for a session."""
+        return self.ask(_delete(f"/api/v1/queue/{_in_path(session_id)}"))
+
+    def stats(self, session_id: str, *, days: int | None = None) -> R:
+        """A session's messages by day."""
+        return self.ask(_get(f"/api/v1/stats/{_in_path(session_id)}", days=days))
+
+    # -- sessions
+
+    def provision(
+        self,
+        *,
+        phone: str | None = None,
+        proxy: str | None = None,
+        session_id: str | None = None,
+        label: str | None = None,
+        pairing: str | None = None,
+    ) -> R:
+        """Make a session; its worker starts when its turn comes."""
+        body = {"phone": phone, "proxy": proxy, "sessionId": session_id, "label": label, "pairing": pairing}
+        return self.ask(_post("/api/sessions/provision", body))
+
+    def sessions(self, **filters: str | int | None) -> R:
+        """All sessions, or those that fit `status`, `proxy`, `label`, `text`."""
+        return self.ask(_get("/api/sessions", **filters))
+
+    def session(self, session_id: str) -> R:
+        """One session."""
+        return self.ask(_get(f"/api/sessions/{_in_path(session_id)}"))
+
+    def session_status(self, session_id: str) -> R:
+        """A session's status with its worker and its queue."""
+        return self.ask(_get(f"/api/sessions/{_in_path(session_id)}/status"))
+
+    def qr(self, session_id: str) -> R:
+        """The QR that waits to be scanned."""
+        path = f"/api/sessions/{_in_path(session_id)}/qr"
+        return self.ask(Call("GET", path, headers={"Accept": "application/json"}, may_repeat=True))
+
+    def pairing_code(self, session_id: str, *, phone: str | None = None) -> R:
+        """Ask for an 8-character code instead of a QR."""
+        return self.ask(_post(f"/api/sessions/{_in_path(session_id)}/pairing-code", {"phone": phone}))
+
+    def session_act(self, session_id: str, act: str) -> R:
+        """`start`, `stop`, `restart` or `logout` a session."""
+        return self.ask(_post(f"/api/sessions/{_in_path(session_id)}/{_in_path(act)}"))
+
+    def delete_session(self, session_id: str, *, forget: bool | None = None, queued: str | None = None) -> R:
+        """Delete a session; `queued` is `cancel` (default) or `reroute`."""
+        told = None if forget is None else str(forget).lower()
+        return self.ask(_delete(f"/api/sessions/{_in_path(session_id)}", forget=told, queued=queued))
+
+    # -- proxies
+
+    def proxies(self) -> R:
+        """All proxies."""
+        return self.ask(_get("/api/v1/proxies"))
+
+    def add_proxy(self, url: str) -> R:
+        """Add a proxy: `socks5h://user:password@host:port`."""
+        return self.ask(_post("/api/v1/proxies", {"url": url}))
+
+    def import_proxies(self, text: str) -> R:
+        """Add a pasted list, one proxy per line; the answer has the errors by line."""
+        return self.ask(_post("/api/v1/proxies/import", {"text": text}))
+
+    def proxy_act(self, proxy_id: str, act: str) -> R:
+        """`check` or `reinstate` a proxy."""
+        return self.ask(_post(f"/api/v1/proxies/{_in_path(proxy_id)}/{_in_path(act)}"))
+
+    def delete_proxy(self, proxy_id: str, *, drain: bool | None = None) -> R:
+        """Remove a proxy; with `drain` its sessions move away first."""
+        told = None if drain is None else str(drain).lower()
+        return self.ask(_delete(f"/api/v1/proxies/{_in_path(proxy_id)}", drain=told))
+
+    # -- events, webhooks, opt-outs
+
+    def events(self, *, after: str | None = None, types: str | None = None, limit: int | None = None) -> R:
+        """Events after a cursor; `next` of the answer goes on from there."""
+        return self.ask(_get("/api/v1/events", after=after, types=types, limit=limit))
+
+    def webhooks(self) -> R:
+        """All webhooks."""
+        return self.ask(_get("/api/v1/webhooks"))
+
+    def add_webhook(self, url: str, events: Sequence[str] = ("*",)) -> R:
+        """Add a webhook; the answer holds its secret, once."""
+        return self.ask(_post("/api/v1/webhooks", {"url": url, "events": list(events)}))
+
+    def delete_webhook(self, webhook_id: str) -> R:
+        """Delete a webhook."""
+        return self.ask(_delete(f"/api/v1/webhooks/{_in_path(webhook_id)}"))
+
+    def opt_outs(self) -> R:
+        """Who opted out."""
+        return self.ask(_get("/api/v1/opt-outs"))
