@@ -128,6 +128,7 @@ def _message_received(data: Fields) -> MessageReceived:
         text=data.optional_text("text"),
         media=data.within("media").raw if data.has("media") else None,
         at_ms=data.instant_ms("at"),
+        group=data.optional_text("group"),
     )
 
 

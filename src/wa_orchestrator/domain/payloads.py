@@ -109,6 +109,8 @@ class MessageReceived:
     text: str | None
     media: Mapping[str, object] | None
     at_ms: int
+    group: str | None = None
+    """The group it was written in; None when it was written to this account alone."""
 
 
 class ProxyStage(StrEnum):

@@ -35,6 +35,8 @@ async def on_message_received(context: Context, session: Session, event: WorkerE
     keep_ms = context.settings.body_retention_days * DAY_MS
     if isinstance(await contacts.receive(scripts, message, keep_ms=keep_ms), contacts.New):
         log.info("message.received", session=session.id, kind=said.kind)
+    if said.group is not None:
+        return  # a word to a group is not a word to us
     if phone:
         await _let_answers_go(scripts, session.phone, phone)
         await _recall_wish(scripts, phone, lid)
@@ -62,6 +64,8 @@ def _user(jid: str) -> str:
 
 def _fields(said: MessageReceived) -> dict[str, str | int]:
     fields: dict[str, str | int] = {"from": said.sender, "at": said.at_ms}
+    if said.group is not None:
+        fields["group"] = said.group
     if said.push_name:
         fields["push_name"] = said.push_name
     if said.text is not None:
