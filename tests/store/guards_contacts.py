@@ -2,7 +2,7 @@
 
 from tests.store.guards import story
 from tests.store.scene import PHONE, Scene
-from wa_orchestrator.store import contacts, keys, queueing, rerouting
+from wa_orchestrator.store import contacts, keys, queueing, rerouting, webhooks
 
 OTHER = "972500000002"
 
@@ -60,3 +60,39 @@ async def _(scene: Scene) -> None:
     assert await contacts.opt_out(scene.scripts, "97251", word="STOP", via="reply") == contacts.New()
     assert await contacts.opt_out(scene.scripts, "97251", word="STOP", via="reply") == contacts.Known()
     assert await scene.scripts.redis.xlen(keys.EVENTS) == 1
+
+
+@story("fan_out_once")
+async def _(scene: Scene) -> None:
+    one = webhooks.Delivery("wh_1", "5-0", "message.sent", "{}")
+    assert await webhooks.fan_out(scene.scripts, after="", until="5-0", deliveries=[one]) == webhooks.Made(1)
+    again = await webhooks.fan_out(scene.scripts, after="", until="5-0", deliveries=[one])
+    assert again == webhooks.Moved("5-0")
+
+
+async def _failed(scene: Scene, mark: str) -> str:
+    return await webhooks.settle(
+        scene.scripts, ("wh_1", "5-0"), mark, outcome="waiting", next_ms=0, note="HTTP_500", disable_ms=10_000
+    )
+
+
+@story("delivery_mark")
+async def _(scene: Scene) -> None:
+    one = webhooks.Delivery("wh_1", "5-0", "message.sent", "{}")
+    await webhooks.fan_out(scene.scripts, after="", until="5-0", deliveries=[one])
+    first = await webhooks.take(scene.scripts, most=1, away_ms=1000)
+    await scene.clock.pass_ms(1001)
+    await webhooks.take(scene.scripts, most=1, away_ms=1000)
+    assert await _failed(scene, first.mark) == "taken_over"
+
+
+@story("disable_late")
+async def _(scene: Scene) -> None:
+    one = webhooks.Delivery("wh_1", "5-0", "message.sent", "{}")
+    await webhooks.fan_out(scene.scripts, after="", until="5-0", deliveries=[one])
+    told = []
+    for _ in range(3):
+        taken = await webhooks.take(scene.scripts, most=1, away_ms=1000)
+        told.append(await _failed(scene, taken.mark))
+        await scene.clock.pass_ms(10_000)
+    assert told == ["settled", "disabled", "settled"]

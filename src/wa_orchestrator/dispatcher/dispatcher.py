@@ -13,7 +13,7 @@ from wa_orchestrator.dispatcher.sweeping import Sweeper
 from wa_orchestrator.errors import Unavailable
 from wa_orchestrator.store import keys
 from wa_orchestrator.store.batching import Batched
-from wa_orchestrator.store.listening import Listener
+from wa_orchestrator.store.listening import Listener, end_if_cancelled
 from wa_orchestrator.web.context import Context
 
 #: The longest sleep: what another dispatcher left behind when it died is found after this time.
@@ -82,6 +82,7 @@ class Dispatcher:
                 sleep_s = await self.step()
                 backoff_s = _BACKOFF_S[0]
             except (RedisError, OSError, Unavailable) as error:
+                end_if_cancelled()
                 log.warning("dispatcher.store_away", error=str(error))
                 await asyncio.sleep(backoff_s)
                 backoff_s = min(2 * backoff_s, _BACKOFF_S[1])

@@ -40,9 +40,9 @@ class Bells:
 
     async def close(self) -> None:
         """Stop listening."""
-        if self._task is not None:
-            self._task.cancel()
-            await asyncio.gather(self._task, return_exceptions=True)
+        while self._task is not None and not self._task.done():
+            self._task.cancel()  # once is not enough: the Redis client may swallow it while it connects
+            await asyncio.wait({self._task}, timeout=0.05)
 
     def _ring(self, session_id: str | None) -> None:
         if session_id is None:  # the connection is new: what was missed may concern anybody

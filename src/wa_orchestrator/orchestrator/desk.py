@@ -25,6 +25,8 @@ from wa_orchestrator.web import workers
 from wa_orchestrator.web.context import Context
 
 MOST_WAIT_MS = 60_000
+#: Hundreds of workers wait without a connection to Redis; when all of them are woken, so many ask at once.
+_AT_ONCE = 24
 #: A waiting worker looks for itself now and then, should a bell ever be lost with its connection.
 _LOOK_AGAIN_S = 10.0
 #: After a 463, new contacts wait this long unless WhatsApp itself says how long: asking takes the worker a moment.
@@ -71,6 +73,12 @@ class Desk:
         self._scripts = context.scripts
         self._settings = context.settings
         self._bells = bells
+        self._room = asyncio.Semaphore(_AT_ONCE)
+
+    async def worker(self, request: Request, session_id: str) -> Session:
+        """The session for which a worker may speak; raises `Refused`."""
+        async with self._room:
+            return await workers.authenticate_worker(self._context, request, session_id)
 
     async def claim(self, request: Request, session: Session, body: ClaimBody) -> Response:
         """Give something to do, as soon as there is something; 204 when the time is over."""
@@ -80,7 +88,8 @@ class Desk:
             try:
                 while True:
                     bell.clear()
-                    found = await self._take(session, body.accept)
+                    async with self._room:
+                        found = await self._take(session, body.accept)
                     if found is not None:
                         return JSONResponse(found)
                     left_s = ends_at - time.monotonic()

@@ -13,7 +13,7 @@ from wa_orchestrator.errors import Refused
 from wa_orchestrator.orchestrator import asking
 from wa_orchestrator.orchestrator.bells import Bells
 from wa_orchestrator.orchestrator.desk import AckBody, ClaimBody, Desk, NackBody
-from wa_orchestrator.web import uploads, workers
+from wa_orchestrator.web import uploads
 from wa_orchestrator.web.context import Context
 
 FENCED = "FENCED"
@@ -47,13 +47,13 @@ def router(context: Context, bells: Bells | None = None) -> APIRouter:
 
     @routes.post("/outbox/claim")
     async def claim(request: Request, session_id: SessionId, body: ClaimBody | None = None) -> Response:
-        session = await workers.authenticate_worker(context, request, session_id)
+        session = await desk.worker(request, session_id)
         return await desk.claim(request, session, body or ClaimBody())
 
     @routes.post("/outbox/{message_id}/ack")
     async def ack(request: Request, session_id: SessionId, message_id: str, body: AckBody) -> Response:
         try:
-            await workers.authenticate_worker(context, request, session_id)
+            await desk.worker(request, session_id)
         except Refused as refusal:
             if refusal.code != FENCED:  # that WhatsApp has it is true whoever says it, an older worker too
                 raise
@@ -61,23 +61,23 @@ def router(context: Context, bells: Bells | None = None) -> APIRouter:
 
     @routes.post("/outbox/{message_id}/nack")
     async def nack(request: Request, session_id: SessionId, message_id: str, body: NackBody) -> Response:
-        session = await workers.authenticate_worker(context, request, session_id)
+        session = await desk.worker(request, session_id)
         return await desk.nack(session, message_id, body)
 
     @routes.post("/outbox/{message_id}/renew")
     async def renew(request: Request, session_id: SessionId, message_id: str) -> Response:
-        session = await workers.authenticate_worker(context, request, session_id)
+        session = await desk.worker(request, session_id)
         return await desk.renew(session, message_id)
 
     @routes.post("/outbox/commands/{command_id}/result")
     async def result(request: Request, session_id: SessionId, command_id: str) -> Response:
-        await workers.authenticate_worker(context, request, session_id)
+        await desk.worker(request, session_id)
         await asking.answer_with(context, command_id, await _answer_in(request))
         return JSONResponse({"ok": True})
 
     @routes.get("/media/{upload_id}")
     async def media(request: Request, session_id: SessionId, upload_id: str) -> Response:
-        await workers.authenticate_worker(context, request, session_id)
+        await desk.worker(request, session_id)
         upload = uploads.open(context.settings, upload_id)
         if upload is None:
             raise Refused("NO_SUCH_UPLOAD", "There is no such file, or its time is over.", 404)

@@ -7,6 +7,8 @@ import asyncio
 from collections.abc import Sequence
 from typing import Any
 
+from redis.exceptions import NoScriptError
+
 from wa_orchestrator.errors import Broken
 from wa_orchestrator.store.scripts import Reply, Scripts
 
@@ -40,18 +42,34 @@ class Batched(Scripts):
 
     async def _send(self, calls: list[_Call]) -> None:
         try:
-            async with self.redis.pipeline(transaction=False) as pipe:
-                for name, keys, args, _ in calls:
-                    pipe.evalsha(self._digest[name], len(keys), *keys, *args)
-                replies: list[Any] = await pipe.execute(raise_on_error=False)
+            replies = await self._pipeline(calls)
+            # One load for all of them: after a restart of Redis every call of a batch misses its script at once.
+            missing = [at for at, reply in enumerate(replies) if isinstance(reply, NoScriptError)]
+            for name in {calls[at][0] for at in missing}:
+                await self.redis.script_load(self._text[name])
+            again = await self._pipeline([calls[at] for at in missing]) if missing else []
+            for at, reply in zip(missing, again, strict=True):
+                replies[at] = reply
         except Exception as error:  # whatever it was, every caller must hear of it
             replies = [error] * len(calls)
-        for (name, _, _, answer), reply in zip(calls, replies, strict=True):
-            if answer.done():
-                continue
-            if isinstance(reply, Exception):
-                answer.set_exception(reply)
-            elif not isinstance(reply, list) or not reply:
-                answer.set_exception(Broken(f"script {name} answered {reply!r}"))
-            else:
-                answer.set_result(reply)
+        for call, reply in zip(calls, replies, strict=True):
+            _answer(call, reply)
+
+    async def _pipeline(self, calls: Sequence[_Call]) -> list[Any]:
+        async with self.redis.pipeline(transaction=False) as pipe:
+            for name, keys, args, _ in calls:
+                pipe.evalsha(self._digest[name], len(keys), *keys, *args)
+            replies: list[Any] = await pipe.execute(raise_on_error=False)
+        return replies
+
+
+def _answer(call: _Call, reply: Any) -> None:
+    name, _, _, answer = call
+    if answer.done():
+        return
+    if isinstance(reply, Exception):
+        answer.set_exception(reply)
+    elif not isinstance(reply, list) or not reply:
+        answer.set_exception(Broken(f"script {name} answered {reply!r}"))
+    else:
+        answer.set_result(reply)

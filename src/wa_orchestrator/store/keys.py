@@ -261,9 +261,6 @@ STARTED_LAST: Final = "sessions:started_last"
 ALERT_CURSOR: Final = "alerts:cursor"
 """string: the last entry of `events` that alerts were made of · alerts · for ever"""
 
-ALERTS: Final = "alerts:outgoing"
-"""list of JSON alerts that wait to be delivered, at most 1,000 · alerts push and pop"""
-
 
 def restarts(session_id: str) -> str:
     """Zset of instants at which the server restarted this session's worker by itself · watchdog · 15 minutes."""
@@ -305,21 +302,24 @@ WEBHOOK_CURSOR: Final = "webhooks:cursor"
 """string: the entry of `events` up to which deliveries have been made · fan_out · for ever"""
 
 WEBHOOK_DUE: Final = "webhooks:due"
-"""zset `<webhook>/<n>` by the instant of its next attempt · fan_out, take_deliveries, settle_delivery, replay"""
+"""zset `<webhook>/<event>` by the instant of its next attempt · fan_out, take_due, settle_delivery, replay"""
+
+WEBHOOK_MARK: Final = "webhooks:mark"
+"""counter that makes each look at `webhooks:due` unique · take_due · for ever"""
 
 
 def webhook_state(webhook_id: str) -> str:
-    """Hash `count`, `waiting`, `failing_since`, `disabled_at`, `why` · fan_out, settle_delivery · with the webhook."""
+    """Hash `failing_since`, `disabled_at`, `why` · settle_delivery, webhook API · with the webhook."""
     return f"webhook:state:{webhook_id}"
 
 
-def delivery(webhook_id: str, number: int | str) -> str:
-    """Hash, one delivery: event, type, body, status, attempts, code · fan_out, settle_delivery · with the log."""
-    return f"webhook:delivery:{webhook_id}/{number}"
+def delivery(webhook_id: str, event: str) -> str:
+    """Hash, one delivery: type, body, status, attempts, note · fan_out, settle_delivery · as long as in the log."""
+    return f"webhook:delivery:{webhook_id}/{event}"
 
 
 def delivery_log(webhook_id: str) -> str:
-    """Zset of delivery numbers by themselves, the newest 1,000 that ended and all that wait · fan_out."""
+    """Zset of events by the instant they were put in the queue: all that wait and about 1,000 that ended · fan_out."""
     return f"webhook:log:{webhook_id}"
 
 
@@ -351,3 +351,8 @@ DASHBOARD_HOURS: Final = "dashboard:hours"
 def proxy_health(proxy_id: str) -> str:
     """List of `<ms>:<latency or -1>`, the last 120 checks of a proxy · dashboard · a week after the last one."""
     return f"proxy:health:{proxy_id}"
+
+
+def alerts(sink: str) -> str:
+    """List of JSON alerts that wait for one receiver (`telegram`, `webhook`), at most 1,000 · alerts push and pop."""
+    return f"alerts:outgoing:{sink}"

@@ -10,7 +10,7 @@ from redis.exceptions import RedisError
 #: Gets what was published, or None when the connection is new and something may have been missed.
 Heard = Callable[[str | None], None]
 _RETRY_S = 0.2
-_ASK_S = 5.0
+_ASK_S = 1.0
 
 log = structlog.get_logger(__name__)
 
@@ -30,6 +30,7 @@ class Listener:
             try:
                 await self._listen()
             except (RedisError, OSError) as error:
+                end_if_cancelled()
                 log.warning("listener.lost", error=str(error))
             finally:
                 self.connected.clear()
@@ -39,6 +40,7 @@ class Listener:
         async with self._redis.pubsub() as channel:
             await channel.subscribe(*self._on)
             while True:
+                end_if_cancelled()
                 # The timeout is no error: it lets the client notice a connection that died without a word.
                 message = await channel.get_message(timeout=_ASK_S)
                 if message is None:
@@ -52,3 +54,12 @@ class Listener:
         if said is None:
             self.connected.set()
         self._on[channel](said)
+
+
+def end_if_cancelled() -> None:
+    """End a loop whose cancellation the Redis client has turned into an error of the connection (it does, while it
+    connects); without this the loop would go on, and whoever cancelled it would wait for ever.
+    """
+    task = asyncio.current_task()
+    if task is not None and task.cancelling():
+        raise asyncio.CancelledError

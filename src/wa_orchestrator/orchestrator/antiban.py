@@ -1,0 +1,126 @@
+"""Holds: sending paused by a person, for one session, a group or everything, or by itself at a sign of a ban."""
+
+import json
+import re
+from typing import Annotated, Any
+
+import structlog
+from fastapi import APIRouter, Depends
+from pydantic import Field, model_validator
+
+from wa_orchestrator.domain.pacing import PRESETS, Pace
+from wa_orchestrator.errors import Refused
+from wa_orchestrator.store import keys, queueing, reading
+from wa_orchestrator.store.reading import Session
+from wa_orchestrator.web import audit
+from wa_orchestrator.web.auth import Caller, Scope, requires
+from wa_orchestrator.web.context import Context
+from wa_orchestrator.web.pace import BAN_SIGNAL, FOREVER_MS, hold_fields
+from wa_orchestrator.web.problems import Body, responses
+from wa_orchestrator.web.times import iso
+
+Reader = Annotated[Caller, Depends(requires(Scope.READ))]
+Admin = Annotated[Caller, Depends(requires(Scope.ADMIN))]
+_TARGET = re.compile(r"all|(session|group):(.{1,64})")
+
+log = structlog.get_logger(__name__)
+
+
+class HoldBody(Body):
+    """What is paused: a session, a group (a label) or, with `all`, everything."""
+
+    session_id: Annotated[str, Field(pattern=r"^[A-Za-z0-9_-]{1,64}$")] | None = None
+    group: Annotated[str, Field(min_length=1, max_length=64)] | None = None
+    all: bool = False
+    until_ms: Annotated[int, Field(ge=0)] | None = Field(
+        None, alias="until", description="Milliseconds since 1970; without it the hold lasts until it is lifted."
+    )
+    why: Annotated[str, Field(max_length=200)] = ""
+
+    @model_validator(mode="after")
+    def _one_target(self) -> "HoldBody":
+        if sum((self.session_id is not None, self.group is not None, self.all)) != 1:
+            raise ValueError("Give exactly one of sessionId, group and all.")
+        return self
+
+    @property
+    def field(self) -> str:
+        """The field of the holds that this is."""
+        if self.all:
+            return "all"
+        return f"group:{self.group}" if self.group is not None else f"session:{self.session_id}"
+
+
+def router(context: Context) -> APIRouter:
+    """Offer `/api/anti-ban/holds` and `/api/anti-ban/presets`."""
+    routes = APIRouter(prefix="/api/anti-ban", tags=["anti-ban"])
+
+    @routes.get("/presets", summary="The built-in limits, and those that hold")
+    async def presets(_: Reader) -> dict[str, Any]:
+        built_in = {name: {trust: limits(pace) for trust, pace in paces.items()} for name, paces in PRESETS.items()}
+        in_force = {trust: limits(context.settings.pace(trust)) for trust in PRESETS[next(iter(PRESETS))]}
+        return {"preset": context.settings.pacing_preset, "inForce": in_force, "presets": built_in}
+
+    @routes.get("/holds", summary="What is paused, why and until when")
+    async def holds(_: Reader) -> dict[str, Any]:
+        now_ms = await context.scripts.now_ms()
+        found = await reading.holds(context.scripts)
+        return {"holds": [_shown(field, hold) for field, hold in sorted(found.items()) if hold["until_ms"] > now_ms]}
+
+    @routes.post("/holds", status_code=201, summary="Pause", responses=responses(NO_SUCH_SESSION=404, PAST=422))
+    async def hold(body: HoldBody, caller: Admin) -> dict[str, Any]:
+        if body.session_id is not None and not await reading.session(context.scripts, body.session_id):
+            raise Refused("NO_SUCH_SESSION", f"There is no session {body.session_id}.", 404)
+        until_ms = FOREVER_MS if body.until_ms is None else body.until_ms
+        if until_ms <= await context.scripts.now_ms():
+            raise Refused("PAST", "`until` is over already.", 422)
+        put = {"until_ms": until_ms, "why": body.why or "OPERATOR", "by": caller.key_id}
+        await context.redis.hset(keys.HOLDS, body.field, json.dumps(put))
+        await audit.record(context, caller, "hold.add", body.field, until_ms=until_ms, why=body.why)
+        await wake_held(context, body.field)
+        return _shown(body.field, put)
+
+    @routes.delete("/holds/{target}", summary="Go on", responses=responses(NO_SUCH_HOLD=404))
+    async def lift(target: str, caller: Admin) -> dict[str, bool]:
+        if not _TARGET.fullmatch(target) or not await context.redis.hdel(keys.HOLDS, target):
+            raise Refused("NO_SUCH_HOLD", "Nothing is paused under this name: all, session:<id> or group:<label>.", 404)
+        await audit.record(context, caller, "hold.lift", target)
+        await wake_held(context, target)
+        return {"lifted": True}
+
+    return routes
+
+
+def limits(pace: Pace) -> dict[str, Any]:
+    """Limits as people read them."""
+    return {
+        "perDay": pace.per_day,
+        "perMinute": pace.per_minute,
+        "pauseMinMs": pace.pause_base_ms,
+        "pauseMaxMs": pace.pause_base_ms + pace.pause_range_ms,
+        "opens": f"{pace.opens:%H:%M}",
+        "closes": f"{pace.closes:%H:%M}",
+    }
+
+
+def _shown(field: str, hold: dict[str, Any]) -> dict[str, Any]:
+    scope, _, name = field.partition(":")
+    forever = hold["until_ms"] >= FOREVER_MS
+    until = None if forever else iso(int(hold["until_ms"]))
+    return {"id": field, "scope": scope, "name": name or None, "until": until, "why": hold["why"], "by": hold["by"]}
+
+
+async def wake_held(context: Context, field: str) -> None:
+    """Let a dispatcher look anew at the phones that a hold concerns."""
+    sessions = await reading.sessions(context.scripts)
+    phones = {session.phone for session in sessions if session.phone and field in hold_fields(session)}
+    await queueing.wake(context.scripts, *sorted(phones))
+
+
+async def hold_after_ban(context: Context, session: Session, *, until_ms: int | None = None) -> None:
+    """Pause every session of a phone that WhatsApp has banned: a sibling must not go on. A person lifts it."""
+    ids: Any = await context.redis.smembers(keys.sessions_of_phone(session.phone)) if session.phone else set()
+    hold = json.dumps({"until_ms": until_ms or FOREVER_MS, "why": BAN_SIGNAL, "by": "server"})
+    for name in {session.id, *ids}:
+        await context.redis.hset(keys.HOLDS, f"session:{name}", hold)
+    log.error("session.held_after_ban", session=session.id, until_ms=until_ms)

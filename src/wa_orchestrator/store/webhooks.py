@@ -1,0 +1,191 @@
+"""The operator's own systems: where they listen, and the durable queue of what they are told."""
+
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from wa_orchestrator.store import keys
+from wa_orchestrator.store.scripts import Scripts, unexpected
+
+
+@dataclass(frozen=True, slots=True, repr=False)
+class Webhook:
+    """An address that wants events. `since` is the cursor after which it wants them; the secret signs them."""
+
+    id: str
+    url: str
+    types: tuple[str, ...]
+    secret: str
+    since: str
+    created_at_ms: int
+
+
+@dataclass(frozen=True, slots=True)
+class Delivery:
+    """An event for one webhook, written out."""
+
+    webhook: str
+    event: str
+    type: str
+    body: str
+
+
+@dataclass(frozen=True, slots=True)
+class State:
+    """How a webhook fares; 0 for never."""
+
+    failing_since_ms: int
+    disabled_at_ms: int
+    why: str
+
+
+@dataclass(frozen=True, slots=True)
+class Made:
+    """So many deliveries are in the queue."""
+
+    count: int
+
+
+@dataclass(frozen=True, slots=True)
+class Moved:
+    """Another has done it; go on from its cursor."""
+
+    cursor: str
+
+
+@dataclass(frozen=True, slots=True)
+class Taken:
+    """These deliveries (webhook, event) are due; `mark` goes back when they are settled."""
+
+    mark: str
+    members: tuple[tuple[str, str], ...]
+
+
+async def put(scripts: Scripts, webhook: Webhook) -> None:
+    """Record a webhook."""
+    record = {
+        "url": webhook.url,
+        "types": webhook.types,
+        "secret": webhook.secret,
+        "since": webhook.since,
+        "created_at_ms": webhook.created_at_ms,
+    }
+    await scripts.redis.hset(keys.WEBHOOKS, webhook.id, json.dumps(record))
+
+
+async def every(scripts: Scripts) -> dict[str, Webhook]:
+    """All webhooks by id, the oldest first."""
+    raw: Any = await scripts.redis.hgetall(keys.WEBHOOKS)
+    found = [_webhook(name, json.loads(text)) for name, text in raw.items()]
+    return {each.id: each for each in sorted(found, key=lambda each: (each.created_at_ms, each.id))}
+
+
+def _webhook(name: str, raw: dict[str, Any]) -> Webhook:
+    return Webhook(name, raw["url"], tuple(raw["types"]), raw["secret"], raw["since"], raw["created_at_ms"])
+
+
+async def remove(scripts: Scripts, webhook_id: str) -> bool:
+    """Forget a webhook with its log; what waits for it is dropped when it is due. False when there is none."""
+    gone = bool(await scripts.redis.hdel(keys.WEBHOOKS, webhook_id))
+    events: Any = await scripts.redis.zrange(keys.delivery_log(webhook_id), 0, -1)
+    names = [keys.delivery(webhook_id, event) for event in events]
+    await scripts.redis.delete(keys.delivery_log(webhook_id), keys.webhook_state(webhook_id), *names)
+    return gone
+
+
+async def state(scripts: Scripts, webhook_id: str) -> State:
+    """How a webhook fares."""
+    raw: Any = await scripts.redis.hgetall(keys.webhook_state(webhook_id))
+    return State(int(raw.get("failing_since", 0)), int(raw.get("disabled_at", 0)), raw.get("why", ""))
+
+
+async def enable(scripts: Scripts, webhook_id: str) -> None:
+    """Let a disabled webhook be told again."""
+    await scripts.redis.delete(keys.webhook_state(webhook_id))
+
+
+async def fan_out(scripts: Scripts, *, after: str, until: str, deliveries: Sequence[Delivery]) -> Made | Moved:
+    """Put deliveries into the queue and note that the events up to `until` are done, unless another has."""
+    names = [keys.WEBHOOK_CURSOR, keys.WEBHOOK_DUE]
+    args: list[str | int | float] = [after, until]
+    for each in deliveries:
+        names += [keys.delivery(each.webhook, each.event), keys.delivery_log(each.webhook)]
+        args += [each.webhook, each.event, each.type, each.body]
+    reply = await scripts.run("fan_out", names, args)
+    match reply:
+        case ["made", count]:
+            return Made(int(count))
+        case ["moved", cursor]:
+            return Moved(str(cursor))
+        case _:
+            raise unexpected("fan_out", reply)
+
+
+async def take(scripts: Scripts, *, most: int, away_ms: int) -> Taken:
+    """Take deliveries that are due; if the taker dies they are due again after `away_ms`."""
+    reply = await scripts.run("take_due", [keys.WEBHOOK_DUE, keys.WEBHOOK_MARK], [most, away_ms])
+    match reply:
+        case ["taken", _, mark, *members]:
+            return Taken(str(mark), tuple(tuple(str(each).split("/", 1)) for each in members))  # type: ignore[misc]
+        case ["nothing", *_]:
+            return Taken("", ())
+        case _:
+            raise unexpected("take_due", reply)
+
+
+async def put_off(scripts: Scripts, member: tuple[str, str], mark: str, *, next_ms: int | None) -> None:
+    """Look at a delivery again then (None: never), without having tried."""
+    args: list[str | int | float] = ["/".join(member), mark, -1 if next_ms is None else next_ms]
+    await scripts.run("settle_due", [keys.WEBHOOK_DUE], args)
+
+
+async def settle(
+    scripts: Scripts, member: tuple[str, str], mark: str, *, outcome: str, next_ms: int, note: str, disable_ms: int
+) -> str:
+    """Write down what came of an attempt; `settled`, `disabled` (the webhook, just now) or `taken_over`."""
+    webhook_id, event = member
+    names = [keys.WEBHOOK_DUE, keys.delivery(webhook_id, event), keys.webhook_state(webhook_id), keys.EVENTS]
+    args: list[str | int | float] = [webhook_id, event, mark, outcome, next_ms, note, disable_ms]
+    reply = await scripts.run("settle_delivery", names, args)
+    if reply[0] not in ("settled", "disabled", "taken_over"):
+        raise unexpected("settle_delivery", reply)
+    return str(reply[0])
+
+
+async def delivery(scripts: Scripts, webhook_id: str, event: str) -> dict[str, str] | None:
+    """One delivery as it is recorded, or None."""
+    raw: Any = await scripts.redis.hgetall(keys.delivery(webhook_id, event))
+    return raw or None
+
+
+async def log(scripts: Scripts, webhook_id: str, *, most: int) -> list[dict[str, str]]:
+    """The newest deliveries of a webhook, the newest first."""
+    events: Any = await scripts.redis.zrange(keys.delivery_log(webhook_id), 0, most - 1, desc=True)
+    pipe = scripts.redis.pipeline(transaction=False)
+    for event in events:
+        pipe.hgetall(keys.delivery(webhook_id, event))
+    found: list[Any] = await pipe.execute()
+    return [raw for raw in found if raw]
+
+
+async def replay(scripts: Scripts, webhook_id: str, event: str) -> None:
+    """Deliver an event of the log again, at once."""
+    async with scripts.redis.pipeline(transaction=True) as pipe:
+        pipe.hset(keys.delivery(webhook_id, event), mapping={"status": "waiting", "attempts": 0, "note": "REPLAYED"})
+        pipe.zadd(keys.WEBHOOK_DUE, {f"{webhook_id}/{event}": 0})
+        await pipe.execute()
+
+
+async def trim(scripts: Scripts, webhook_id: str, *, keep: int) -> int:
+    """Forget the oldest deliveries that are over, so that about `keep` stay; how many went."""
+    oldest: Any = await scripts.redis.zrange(keys.delivery_log(webhook_id), 0, -keep - 1)
+    pipe = scripts.redis.pipeline(transaction=False)
+    for event in oldest:
+        pipe.hget(keys.delivery(webhook_id, event), "status")
+    statuses: list[Any] = await pipe.execute()
+    over = [event for event, status in zip(oldest, statuses, strict=True) if status != "waiting"]
+    if over:
+        await scripts.redis.zrem(keys.delivery_log(webhook_id), *over)
+        await scripts.redis.delete(*(keys.delivery(webhook_id, event) for event in over))
+    return len(over)

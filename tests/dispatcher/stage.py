@@ -1,0 +1,130 @@
+"""A small fleet for tests of dispatching: sessions that connect, messages that are accepted, workers that send."""
+
+import json
+from dataclasses import dataclass, field
+from typing import Any
+
+from tests.conftest import Clock
+from wa_orchestrator.dispatcher.dispatcher import Dispatcher
+from wa_orchestrator.settings import Settings
+from wa_orchestrator.store import accepting, keys, outbox, proxies, queueing, reading, sessions
+from wa_orchestrator.store.limits import Holding, acquire_lease
+from wa_orchestrator.store.places import Place
+from wa_orchestrator.store.scripts import Scripts
+from wa_orchestrator.web.context import Context
+
+DAY_MS = 86_400_000
+NOON = 1_750_000_000_000 - 1_750_000_000_000 % DAY_MS + DAY_MS // 2
+"""Midday in UTC."""
+
+
+def settings(**changes: Any) -> Settings:
+    """Settings of an installation in UTC."""
+    return Settings(**{"timezone": "UTC", **changes})
+
+
+@dataclass
+class Stage:
+    """A store with sessions, and what a gateway and workers do with it."""
+
+    scripts: Scripts
+    settings: Settings
+    made: int = 0
+    epochs: dict[str, int] = field(default_factory=dict)
+
+    @property
+    def context(self) -> Context:
+        return Context(self.settings, self.scripts.redis, self.scripts)
+
+    def dispatcher(self, dice: float = 0.5) -> Dispatcher:
+        return Dispatcher(self.context, dice=lambda: dice)
+
+    async def connect(self, session: str, phone: str, **fields: str | int) -> None:
+        """A connected session on a proxy of its own."""
+        proxy = f"p_{session}"
+        await proxies.add(self.scripts, proxy, url="socks5h://u:fake@p.example.com:1", masked=proxy, origin="operator")
+        new = sessions.NewSession(session, phone=phone, candidates=[proxy], fields=fields)
+        assert isinstance(await sessions.create(self.scripts, new, per_proxy=4, per_phone=4), sessions.Created)
+        await self.register(session, phone)
+        sticky = await self.scripts.redis.get(keys.sticky(phone)) or ""
+        binding = sessions.Binding(self.epochs[session], phone, sticky, proxy, given="given")
+        bound = await sessions.bind(self.scripts, session, binding, per_proxy=4, per_phone=4)
+        assert isinstance(bound, sessions.Bound), bound
+
+    async def register(self, session: str, phone: str) -> int:
+        """A new epoch: a new worker is about to start."""
+        holding = await acquire_lease(self.scripts, "control", owner="test", lease_ms=10**12)
+        assert isinstance(holding, Holding)
+        done = await sessions.register(self.scripts, session, phone=phone, lease=holding.value, fields={})
+        assert isinstance(done, sessions.Registered), done
+        self.epochs[session] = done.epoch
+        return done.epoch
+
+    async def put(self, session: str, status: str, reason: str = "") -> None:
+        """Put a session into a status."""
+        found = await reading.session(self.scripts, session)
+        assert found is not None
+        step = sessions.Step(found.version, status, reason, "TEST")
+        assert isinstance(await sessions.advance(self.scripts, session, step), sessions.Advanced)
+
+    async def accept(self, session: str, phone: str, to: str = "97251000001", **changes: Any) -> str:
+        """Accept a message; its id."""
+        self.made += 1
+        fields = {"kind": "text", "body": json.dumps({"kind": "text", "text": f"text {self.made}"})}
+        fields |= changes.pop("fields", {})
+        name = f"m_{self.made:018x}"
+        message = accepting.NewMessage(name, f"3EB0{self.made:018X}", phone, session, to, fields=fields, **changes)
+        answer = await accepting.accept(self.scripts, message, accepting.Room(10**6, 10**6, 0))
+        assert isinstance(answer, accepting.Accepted), answer
+        return name
+
+    async def status(self, message: str) -> str:
+        return str(await self.scripts.redis.hget(keys.message(message), "status"))
+
+    async def reason(self, message: str) -> str:
+        return str(await self.scripts.redis.hget(keys.message(message), "reason"))
+
+    async def claim(self, session: str, phone: str) -> str | None:
+        """The worker takes what was released; its id."""
+        claimed = await outbox.claim(self.scripts, session, phone=phone, epoch=self.epochs[session], lease_ms=120_000)
+        return claimed[0].message if isinstance(claimed, tuple) else None
+
+    async def ack(self, message: str, at_ms: int = 0) -> None:
+        """WhatsApp has it."""
+        raw = await self.scripts.redis.hmget(keys.message(message), ["phone", "session", "whatsapp_id"])
+        place = Place(message, raw[0], raw[1])
+        await outbox.ack(self.scripts, place, status="sent", whatsapp_id=raw[2], at_ms=at_ms, day="20250615")
+
+    async def send(self, session: str, phone: str) -> str | None:
+        """The worker takes what was released and sends it at once."""
+        message = await self.claim(session, phone)
+        if message is not None:
+            await self.ack(message)
+        return message
+
+    async def events(self, kind: str) -> list[dict[str, str]]:
+        found = await reading.events(self.scripts, keys.EVENTS, most=10_000)
+        return [dict(entry.fields) for entry in found if entry.fields["type"] == kind]
+
+
+async def settle(dispatcher: Dispatcher) -> None:
+    """Let a dispatcher do everything that is due now, and no more."""
+    for _ in range(50):
+        routed = await dispatcher.router.step()
+        swept = await dispatcher.sweeper.step()
+        looked = await dispatcher.releaser.step()
+        if not routed and not swept.count and not looked.phones:
+            return
+    raise AssertionError("it goes round and round")
+
+
+async def next_instant(scripts: Scripts) -> int | None:
+    """The earliest instant at which anything is to happen by itself."""
+    found = []
+    for name in (keys.DUE, keys.SCHEDULED, keys.LEASES, keys.EXPIRING):
+        first: Any = await scripts.redis.zrange(name, 0, 0, withscores=True)
+        found += [int(score) for _, score in first]
+    return min(found, default=None)
+
+
+__all__ = ["DAY_MS", "NOON", "Clock", "Stage", "next_instant", "queueing", "settings", "settle"]

@@ -1,0 +1,276 @@
+"""When a message leaves: routing, pauses, holds, schedules, locks, expiry, and what is taken back."""
+
+import json
+
+from tests.conftest import Clock
+from tests.dispatcher.stage import NOON, Stage, settle
+from wa_orchestrator.store import contacts, keys, sessions
+
+A, B = "972500000001", "972500000002"
+
+
+async def test_a_message_to_a_connected_session_is_released_at_once(stage: Stage) -> None:
+    await stage.connect("w1", A)
+    message = await stage.accept("w1", A)
+    await settle(stage.dispatcher())
+    assert await stage.claim("w1", A) == message
+
+
+async def test_the_next_message_leaves_when_the_drawn_pause_is_over_and_not_before(stage: Stage, clock: Clock) -> None:
+    await stage.connect("w1", A)
+    first, second = await stage.accept("w1", A), await stage.accept("w1", A)
+    dispatcher = stage.dispatcher(dice=0.5)
+    await settle(dispatcher)
+    assert await stage.send("w1", A) == first
+    await clock.pass_ms(6_499)  # a cold session: 5 s and half of 3 s
+    await settle(dispatcher)
+    assert await stage.claim("w1", A) is None
+    await clock.pass_ms(1)
+    await settle(dispatcher)
+    assert await stage.claim("w1", A) == second
+
+
+async def test_a_connected_sibling_sends_for_a_session_that_is_away(stage: Stage) -> None:
+    await stage.connect("w1", A)
+    await stage.connect("w2", A)
+    await stage.put("w1", "disconnected", "RECONNECTING")
+    message = await stage.accept("w1", A)
+    await settle(stage.dispatcher())
+    assert await stage.claim("w2", A) == message
+
+
+async def test_a_message_pinned_to_a_session_waits_for_that_session(stage: Stage) -> None:
+    await stage.connect("w1", A)
+    await stage.connect("w2", A)
+    await stage.put("w1", "disconnected", "RECONNECTING")
+    message = await stage.accept("w1", A, fields={"pinned": "session"})
+    dispatcher = stage.dispatcher()
+    await settle(dispatcher)
+    assert await stage.claim("w2", A) is None
+    await stage.put("w1", "connected")
+    await settle(dispatcher)
+    assert await stage.claim("w1", A) == message
+
+
+async def test_another_phone_takes_a_message_whose_session_has_given_up(stage: Stage) -> None:
+    await stage.connect("w1", A)
+    await stage.connect("w2", B)
+    await stage.put("w1", "failed", "BANNED")
+    message = await stage.accept("w1", A)
+    await settle(stage.dispatcher())
+    assert await stage.claim("w2", B) == message
+    assert await stage.scripts.redis.hget(keys.message(message), "phone") == B
+    assert await stage.scripts.redis.hgetall(keys.GATEWAY_WAITING) == {}
+
+
+async def test_a_message_pinned_to_a_phone_is_not_given_to_another_phone(stage: Stage) -> None:
+    await stage.connect("w1", A)
+    await stage.connect("w2", B)
+    await stage.put("w1", "failed", "BANNED")
+    message = await stage.accept("w1", A, fields={"pinned": "phone"})
+    await settle(stage.dispatcher())
+    assert await stage.claim("w2", B) is None
+    assert await stage.status(message) == "queued"
+
+
+async def test_a_message_without_any_sender_fails_and_says_so(stage: Stage) -> None:
+    message = await stage.accept("nobody", A)
+    await settle(stage.dispatcher())
+    assert (await stage.status(message), await stage.reason(message)) == ("failed", "NO_SENDER")
+
+
+async def test_a_message_that_waits_for_a_deleted_session_goes_to_another(stage: Stage) -> None:
+    await stage.connect("w1", A)
+    await stage.connect("w2", B)
+    await stage.put("w1", "disconnected", "RECONNECTING")
+    message = await stage.accept("w1", A)
+    dispatcher = stage.dispatcher()
+    await settle(dispatcher)
+    await sessions.remove(stage.scripts, "w1", proxy="p_w1", phone=A)
+    await stage.scripts.redis.zadd(keys.DUE, {A: 0})
+    await settle(dispatcher)
+    assert await stage.claim("w2", B) == message
+
+
+async def test_a_scheduled_message_waits_for_its_time(stage: Stage, clock: Clock) -> None:
+    await stage.connect("w1", A)
+    message = await stage.accept("w1", A, due_ms=NOON + 60_000)
+    dispatcher = stage.dispatcher()
+    await settle(dispatcher)
+    assert await stage.claim("w1", A) is None
+    await clock.pass_ms(60_000)
+    await settle(dispatcher)
+    assert await stage.claim("w1", A) == message
+
+
+async def test_a_message_expires_in_the_queue(stage: Stage, clock: Clock) -> None:
+    await stage.connect("w1", A)
+    await stage.put("w1", "disconnected", "RECONNECTING")
+    message = await stage.accept("w1", A, expires_ms=NOON + 60_000)
+    dispatcher = stage.dispatcher()
+    await settle(dispatcher)
+    await clock.pass_ms(60_000)
+    await settle(dispatcher)
+    assert await stage.status(message) == "expired"
+
+
+async def test_a_message_that_a_worker_holds_does_not_expire(stage: Stage, clock: Clock) -> None:
+    await stage.connect("w1", A)
+    message = await stage.accept("w1", A, expires_ms=NOON + 60_000)
+    dispatcher = stage.dispatcher()
+    await settle(dispatcher)
+    await stage.claim("w1", A)
+    await clock.pass_ms(60_000)
+    await settle(dispatcher)
+    assert await stage.status(message) == "sending"
+    await stage.ack(message)
+    assert await stage.status(message) == "sent"
+
+
+async def test_a_hold_keeps_a_group_silent_until_it_ends(stage: Stage, clock: Clock) -> None:
+    await stage.connect("w1", A, label="haifa")
+    await stage.connect("w2", B, label="eilat")
+    hold = {"until_ms": NOON + 60_000, "why": "holiday", "by": "test"}
+    await stage.scripts.redis.hset(keys.HOLDS, "group:haifa", json.dumps(hold))
+    held, free = await stage.accept("w1", A), await stage.accept("w2", B)
+    dispatcher = stage.dispatcher()
+    await settle(dispatcher)
+    assert await stage.claim("w2", B) == free
+    assert await stage.claim("w1", A) is None
+    await clock.pass_ms(60_000)
+    await settle(dispatcher)
+    assert await stage.claim("w1", A) == held
+
+
+async def test_pauses_double_after_a_burst_and_it_is_told_once(stage: Stage, clock: Clock) -> None:
+    await stage.connect("w1", A)
+    for _ in range(16):  # cold: 5 a minute, so 16 are more than three times as many
+        await stage.accept("w1", A)
+    dispatcher = stage.dispatcher(dice=0.0)
+    await settle(dispatcher)
+    await stage.send("w1", A)
+    await stage.accept("w1", A)
+    await settle(dispatcher)
+    assert len(await stage.events("session.burst")) == 1
+    # The first was released before or after the mark; the second certainly after it.
+    await clock.pass_ms(10_000)
+    await settle(dispatcher)
+    second = await stage.send("w1", A)
+    assert second is not None
+    assert await stage.scripts.redis.hget(keys.message(second), "pause_ms") == "10000"
+
+
+async def test_fifteen_messages_in_a_minute_are_no_burst(stage: Stage) -> None:
+    await stage.connect("w1", A)
+    for _ in range(15):
+        await stage.accept("w1", A)
+    await settle(stage.dispatcher())
+    assert await stage.events("session.burst") == []
+
+
+async def test_during_a_reachout_lock_new_contacts_wait_and_known_ones_do_not(stage: Stage, clock: Clock) -> None:
+    await stage.connect("w1", A)
+    await contacts.lock(stage.scripts, A, session="w1", until_ms=NOON + 3_600_000, source="told")
+    await stage.scripts.redis.sadd(keys.contacts(A), "97251000009")
+    stranger = await stage.accept("w1", A, to="97251000001")
+    friend = await stage.accept("w1", A, to="97251000009")
+    dispatcher = stage.dispatcher()
+    await settle(dispatcher)
+    assert await stage.send("w1", A) == friend
+    await clock.pass_ms(3_599_999)
+    await settle(dispatcher)
+    assert await stage.claim("w1", A) is None
+    await clock.pass_ms(1)
+    await settle(dispatcher)
+    assert await stage.claim("w1", A) == stranger
+
+
+async def test_a_lock_without_an_end_is_over_when_whatsapp_says_so(stage: Stage) -> None:
+    await stage.connect("w1", A)
+    await contacts.lock(stage.scripts, A, session="w1", until_ms=9_000_000_000_000_000, source="told")
+    message = await stage.accept("w1", A)
+    dispatcher = stage.dispatcher()
+    await settle(dispatcher)
+    assert await stage.claim("w1", A) is None
+    await contacts.lock(stage.scripts, A, session="w1", until_ms=0, source="told")
+    await settle(dispatcher)
+    assert await stage.claim("w1", A) == message
+
+
+async def test_an_expired_lease_goes_to_the_front_and_the_pause_starts_again(stage: Stage, clock: Clock) -> None:
+    await stage.connect("w1", A)
+    first, _second = await stage.accept("w1", A), await stage.accept("w1", A)
+    dispatcher = stage.dispatcher(dice=0.0)
+    await settle(dispatcher)
+    assert await stage.claim("w1", A) == first
+    await clock.pass_ms(120_000)
+    await settle(dispatcher)
+    assert await stage.status(first) == "queued"
+    await clock.pass_ms(4_999)
+    await settle(dispatcher)
+    assert await stage.claim("w1", A) is None
+    await clock.pass_ms(1)
+    await settle(dispatcher)
+    assert await stage.claim("w1", A) == first
+
+
+async def test_a_released_message_that_nobody_claims_is_given_to_a_sibling(stage: Stage, clock: Clock) -> None:
+    await stage.connect("w1", A)
+    await stage.connect("w2", A)
+    message = await stage.accept("w1", A)
+    dispatcher = stage.dispatcher()
+    await settle(dispatcher)
+    await stage.put("w1", "disconnected", "WORKER_SILENT")
+    await clock.pass_ms(30_000)
+    await settle(dispatcher)
+    assert await stage.claim("w2", A) == message
+
+
+async def test_who_opted_out_after_the_acceptance_is_not_written_to(stage: Stage) -> None:
+    await stage.connect("w1", A)
+    message = await stage.accept("w1", A, to="97251000001")
+    await contacts.opt_out(stage.scripts, "97251000001", word="STOP", via="reply")
+    await settle(stage.dispatcher())
+    assert (await stage.status(message), await stage.reason(message)) == ("cancelled", "OPTED_OUT")
+
+
+async def test_two_dispatchers_release_each_message_once(stage: Stage, clock: Clock) -> None:
+    phones = [f"9725000001{n:02d}" for n in range(20)]
+    for n, phone in enumerate(phones):
+        await stage.connect(f"w{n}", phone)
+        for _ in range(3):
+            await stage.accept(f"w{n}", phone)
+    one, other = stage.dispatcher(), stage.dispatcher()
+    for _ in range(3):
+        for _ in range(4):
+            await one.router.step()
+            await other.router.step()
+            await one.releaser.step()
+            await other.releaser.step()
+        for n, phone in enumerate(phones):
+            assert await stage.send(f"w{n}", phone) is not None
+            assert await stage.send(f"w{n}", phone) is None
+        await clock.pass_ms(60_000)
+    counts = await stage.scripts.redis.hgetall(keys.COUNTS)
+    assert (counts["accepted"], counts["sent"], counts["queued"]) == ("60", "60", "0")
+
+
+async def test_a_bad_record_stops_only_its_own_phone(stage: Stage) -> None:
+    await stage.connect("w1", A, timezone="Nowhere/Atlantis")
+    await stage.connect("w2", B)
+    await stage.accept("w1", A)
+    message = await stage.accept("w2", B)
+    dispatcher = stage.dispatcher()
+    await settle(dispatcher)
+    assert await stage.claim("w2", B) == message
+
+
+async def test_a_session_in_another_zone_keeps_its_own_hours(stage: Stage, clock: Clock) -> None:
+    await stage.connect("w1", A, timezone="Pacific/Auckland")  # 12:00 UTC is midnight there
+    message = await stage.accept("w1", A)
+    dispatcher = stage.dispatcher()
+    await settle(dispatcher)
+    assert await stage.claim("w1", A) is None
+    await clock.set(NOON + 9 * 3_600_000)
+    await settle(dispatcher)
+    assert await stage.claim("w1", A) == message

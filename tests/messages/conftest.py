@@ -1,0 +1,108 @@
+"""The HTTP side of messages over a real Redis: an app, a client, and workers with genuine tokens."""
+
+import asyncio
+from collections.abc import AsyncIterator, Awaitable, Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+
+from tests.conftest import Clock
+from tests.dispatcher.stage import NOON, Stage, settings, settle
+from wa_orchestrator.orchestrator import antiban, events_api, limits, optouts, outbox, webhooks_api
+from wa_orchestrator.orchestrator.bells import Bells
+from wa_orchestrator.settings import Settings
+from wa_orchestrator.store.scripts import Scripts
+from wa_orchestrator.web import workers
+from wa_orchestrator.web.app import make_app
+from wa_orchestrator.web.context import Context
+
+API_KEY = "wao_tests-Zk3vQ9pLx2Rw8sTn"
+ROOT_SECRET = "whsec_bm90LWEtcmVhbC1zZWNyZXQtYnV0LWxvbmc="
+PHONE = "972500000001"
+
+
+def secured(**changes: Any) -> Settings:
+    """Settings with secrets, as a started server has them."""
+    return settings(api_key=API_KEY, webhook_secret=ROOT_SECRET, **changes)
+
+
+@dataclass
+class Worker:
+    """A worker's calls, with its own token."""
+
+    client: httpx.AsyncClient
+    settings: Settings
+    session: str
+    epoch: int
+
+    async def call(self, path: str, body: object | None = None, *, to: str | None = None) -> httpx.Response:
+        token = workers.mint(self.settings, self.session, self.epoch).token
+        headers = {"Authorization": f"Bearer {token}", "X-Epoch": str(self.epoch)}
+        address = f"/api/worker/sessions/{to or self.session}/outbox/{path}"
+        return await self.client.post(address, json={} if body is None else body, headers=headers)
+
+    async def claim(self, wait_ms: int = 0) -> dict[str, Any] | None:
+        answer = await self.call("claim", {"waitMs": wait_ms})
+        assert answer.status_code in (200, 204), answer.text
+        return answer.json() if answer.status_code == 200 else None
+
+    async def ack(self, message: dict[str, Any]) -> httpx.Response:
+        return await self.call(f"{message['messageId']}/ack", {"whatsappId": message["whatsappId"], "timestamp": 1})
+
+    async def nack(self, message: dict[str, Any], code: str, retryable: bool = True) -> httpx.Response:
+        body = {"code": code, "error": "it did not work", "retryable": retryable}
+        return await self.call(f"{message['messageId']}/nack", body)
+
+
+@dataclass
+class Desk:
+    """An app with a stage behind it."""
+
+    stage: Stage
+    context: Context
+    client: httpx.AsyncClient
+    bells: Bells
+
+    def worker(self, session: str = "w1", epoch: int | None = None) -> Worker:
+        known = self.stage.epochs.get(session, 1) if epoch is None else epoch
+        return Worker(self.client, self.context.settings, session, known)
+
+    async def released(self, session: str = "w1", phone: str = PHONE, **changes: Any) -> str:
+        """A message that waits in the session's outbox; its id."""
+        message = await self.stage.accept(session, phone, **changes)
+        await settle(self.stage.dispatcher())
+        assert await self.stage.status(message) in ("scheduled", "sending")
+        return message
+
+
+@pytest.fixture
+async def desk(held: Scripts, clock: Clock, tmp_path: Path) -> AsyncIterator[Desk]:
+    """One connected session `w1` at midday, and an HTTP client with an administrator's key."""
+    await clock.set(NOON)
+    stage = Stage(held, secured(data_dir=tmp_path, allow_private_urls=True))
+    await stage.connect("w1", PHONE)
+    context = stage.context
+    bells = Bells(held.redis)
+    routers = [
+        outbox.router(context, bells),
+        events_api.router(context),
+        webhooks_api.router(context),
+        optouts.router(context),
+        antiban.router(context),
+        limits.router(context),
+    ]
+    transport = httpx.ASGITransport(app=make_app(context, routers))
+    async with httpx.AsyncClient(transport=transport, base_url="http://test") as client:
+        client.headers["X-API-Key"] = API_KEY
+        yield Desk(stage, context, client, bells)
+    await bells.close()
+
+
+async def until(condition: Callable[[], Awaitable[bool]], seconds: float = 10) -> None:
+    """Wait for something to become true."""
+    async with asyncio.timeout(seconds):
+        while not await condition():
+            await asyncio.sleep(0.005)
