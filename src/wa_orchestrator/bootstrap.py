@@ -10,20 +10,33 @@ import socket
 import sys
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 import structlog
-from fastapi import APIRouter
+from fastapi import APIRouter, FastAPI
 from starlette.types import ASGIApp
 
 from wa_orchestrator import rehearsal
+from wa_orchestrator.dashboard import app as dashboard
 from wa_orchestrator.dispatcher.dispatcher import Dispatcher
 from wa_orchestrator.domain import events
 from wa_orchestrator.errors import Broken
 from wa_orchestrator.gateway.app import Gateway, make_gateway
-from wa_orchestrator.orchestrator import incoming, outbox, receipts, service
+from wa_orchestrator.orchestrator import (
+    antiban,
+    events_api,
+    incoming,
+    limits,
+    optouts,
+    outbox,
+    receipts,
+    service,
+    webhooks_api,
+)
+from wa_orchestrator.orchestrator.alerts import Alerts
 from wa_orchestrator.orchestrator.bells import Bells
 from wa_orchestrator.orchestrator.service import Loop, Orchestrator
+from wa_orchestrator.orchestrator.webhooks import Courier
 from wa_orchestrator.runner.chosen import runner_for
 from wa_orchestrator.serving import listen, make_server
 from wa_orchestrator.settings import Settings
@@ -62,16 +75,6 @@ class Signals:
         self.ended.set()
 
 
-@dataclass(slots=True)
-class Parts:
-    """What one process runs."""
-
-    routers: list[APIRouter] = field(default_factory=list)
-    loops: list[Loop] = field(default_factory=list)
-    wrap: Callable[[ASGIApp], ASGIApp] = lambda app: app
-    orchestrator: Orchestrator | None = None
-
-
 async def up(settings: Settings, *, simulate: bool = False, fleet: int = 0) -> None:
     """Run everything in one process until a signal; see the module for what each signal means."""
     with Signals() as signals:
@@ -104,10 +107,9 @@ async def orchestrator(settings: Settings) -> None:
     settings = settings.model_copy(update={"orch_port": bound.getsockname()[1]})
     async with contexts.opened(settings, _redis_url(settings)) as context, runner_for(settings) as runner:
         await service.add_configured_proxies(context)
-        parts = _control_parts(service.assemble(context, runner))
-        app = make_app(context, [*parts.routers, health.router(context)])
+        app, loops = _control_app(service.assemble(context, runner))
         with Signals() as signals:
-            async with serving(app, bound), supervised(parts.loops):
+            async with serving(app, bound), supervised(loops):
                 await signals.ended.wait()
 
 
@@ -152,20 +154,20 @@ async def running(settings: Settings, *, simulate: bool = False, fleet: int = 0)
         await service.add_configured_proxies(context)
         runner = await stack.enter_async_context(runner_for(settings))
         control = service.assemble(context, runner)
-        parts = _control_parts(control)
-        _add_messages(context, parts)
-        app = parts.wrap(make_app(context, [*parts.routers, health.router(context)]))
+        messages = Gateway(context)
+        app, loops = _control_app(control, [messages.router()])
         _, second_app = make_gateway(context)
-        await stack.enter_async_context(serving(app, bound))
+        await stack.enter_async_context(serving(messages.front(app), bound))
         await stack.enter_async_context(serving(second_app, door))
         server = Server(context, control, settings.gateway_port)
-        loops = [*parts.loops, *_fleet(server, fleet)]
+        loops += [Dispatcher(context), messages.retention, *_fleet(server, fleet)]
         await stack.enter_async_context(supervised(loops))
         yield server
 
 
-def _control_parts(control: Orchestrator) -> Parts:
-    """The orchestrator's own routes and loops, with what it does about messages."""
+def _control_app(control: Orchestrator, routers: Sequence[APIRouter] = ()) -> tuple[FastAPI, list[Loop]]:
+    """The orchestrator's application with the dashboard, and its loops."""
+    context = control.context
     control.handlers.update(
         {
             events.MessageSent: receipts.on_message_sent,
@@ -175,19 +177,16 @@ def _control_parts(control: Orchestrator) -> Parts:
             events.AccountLimits: incoming.on_account_limits,
         }
     )
-    bells = Bells(control.context.redis)
-    parts = Parts(orchestrator=control)
-    parts.routers = [*control.routers, outbox.router(control.context, bells)]
-    parts.loops = [*control.loops, _Closing(bells.close)]
-    return parts
-
-
-def _add_messages(context: Context, parts: Parts) -> None:
-    """The gateway's and the dispatcher's part, in the same process."""
-    made = Gateway(context)
-    parts.routers.append(made.router())
-    parts.loops += [Dispatcher(context), made.retention]
-    parts.wrap = made.front
+    bells = Bells(context.redis)
+    parts = [
+        *control.routers,
+        outbox.router(context, bells),
+        *(part.router(context) for part in (events_api, webhooks_api, optouts, antiban, limits)),
+        health.router(context),
+    ]
+    app = make_app(context, [*routers, *parts])
+    pages = dashboard.install(app, context)
+    return app, [*control.loops, Courier(context), Alerts(context), pages, _Closing(bells.close)]
 
 
 def _fleet(server: Server, size: int) -> list[Loop]:

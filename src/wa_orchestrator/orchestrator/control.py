@@ -16,6 +16,8 @@ from wa_orchestrator.web.context import Context
 #: Short, so that a server that was killed gives way within seconds.
 LEASE_MS = 3_000
 RENEW_S = 0.7
+#: Who does not lead asks more often: the work of a killed server waits for this.
+_ASK_S = 0.2
 #: After an absence longer than this, of the server or of Redis, silence of workers proves nothing.
 ABSENCE_MS = 30_000
 _SHORTEST_ABSENCE_MS = 5_000
@@ -67,7 +69,7 @@ class Control:
                     await self.step()
                 except (RedisError, OSError) as error:
                     self._lose(type(error).__name__)
-                await asyncio.sleep(RENEW_S)
+                await asyncio.sleep(RENEW_S if self.leads else _ASK_S)
         finally:
             await self.give_back()
 

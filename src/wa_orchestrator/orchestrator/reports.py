@@ -8,7 +8,7 @@ import structlog
 from wa_orchestrator.domain import events
 from wa_orchestrator.domain.events import Disconnected, PairingCode, Ping, QrCode, WorkerEvent
 from wa_orchestrator.domain.session import Event
-from wa_orchestrator.orchestrator import linking, states
+from wa_orchestrator.orchestrator import antiban, linking, states
 from wa_orchestrator.orchestrator.intake import Handlers
 from wa_orchestrator.orchestrator.judging import Judge
 from wa_orchestrator.orchestrator.states import Fenced
@@ -17,7 +17,6 @@ from wa_orchestrator.store.reading import Session
 from wa_orchestrator.web import workers
 from wa_orchestrator.web.context import Context
 
-FOR_EVER_MS = 9_000_000_000_000_000
 #: A temporary ban without an end is looked at again after a day.
 _UNKNOWN_BAN_MS = 24 * 3600 * 1000
 _BANS = {Event.BANNED, Event.TEMPORARILY_BANNED}
@@ -100,12 +99,10 @@ class _Reports:
 
 
 async def _hold(context: Context, session: Session, event: Event, told: WorkerEvent) -> None:
-    """Pause a banned session's messages: for ever, or until the ban ends."""
-    until = FOR_EVER_MS
+    """Pause a banned phone's messages: for ever, or until the ban ends."""
+    until = None
     if event is Event.TEMPORARILY_BANNED:
         ends = told.payload.expires_at_ms if isinstance(told.payload, Disconnected) else None
         until = ends or await context.scripts.now_ms() + _UNKNOWN_BAN_MS
-    hold = {"until_ms": until, "why": str(event), "by": "server"}
-    await context.redis.hset(keys.HOLDS, f"session:{session.id}", json.dumps(hold))
-    await context.redis.hset(keys.session(session.id), "ban_ends_at", str(0 if until == FOR_EVER_MS else until))
-    log.error("session.banned", session=session.id, kind=event)
+    await antiban.hold_after_ban(context, session, until_ms=until)
+    await context.redis.hset(keys.session(session.id), "ban_ends_at", str(until or 0))

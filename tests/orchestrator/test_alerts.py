@@ -1,0 +1,135 @@
+"""Alerts: grouped, paced, never lost by an outage of the receiver, and without secrets."""
+
+from collections.abc import Sequence
+
+import httpx
+import pytest
+
+from tests.orchestrator.fakes import Teller
+from tests.orchestrator.test_sessions_api import PHONE, linked
+from wa_orchestrator.orchestrator import alerting
+from wa_orchestrator.orchestrator.alerting import Alert
+from wa_orchestrator.orchestrator.alerts import Alerts, AlertWebhook, TelegramChat
+from wa_orchestrator.orchestrator.service import Orchestrator
+from wa_orchestrator.simulator.world import World
+from wa_orchestrator.store import keys
+
+
+class Receiver:
+    """Takes alerts, or is away."""
+
+    name = "telegram"
+
+    def __init__(self) -> None:
+        self.away = False
+        self.taken: list[Sequence[Alert]] = []
+
+    async def deliver(self, alerts: Sequence[Alert]) -> float | None:
+        if self.away:
+            return 0
+        self.taken.append(alerts)
+        return None
+
+
+async def tell(control: Orchestrator, kind: str, who: str, reason: str = "") -> None:
+    fields = {"type": kind, "session": who, "reason": reason, "at": 1_750_000_000_000}
+    await control.context.redis.xadd(keys.EVENTS, fields)  # type: ignore[arg-type]
+
+
+@pytest.fixture
+async def receiver() -> Receiver:
+    return Receiver()
+
+
+async def test_several_events_become_one_alert_and_each_is_told_once(control: Orchestrator, receiver: Receiver) -> None:
+    alerts = Alerts(control.context, [receiver], gap_s=0)
+    await alerts.step()
+    for name in ("a", "b", "c"):
+        await tell(control, "session.connected", name)
+    await tell(control, "message.queued", "a")
+    for _ in range(3):
+        await alerts.step()
+    assert [[alert.who for alert in taken] for taken in receiver.taken] == [["a", "b", "c"]]
+
+
+async def test_an_outage_of_the_receiver_loses_nothing_and_a_restart_neither(
+    control: Orchestrator, receiver: Receiver
+) -> None:
+    await Alerts(control.context, [receiver], gap_s=0).step()
+    receiver.away = True
+    for number in range(5):
+        await tell(control, "session.failed", f"s{number}", "BANNED")
+        await Alerts(control.context, [receiver], gap_s=0).step()
+    receiver.away = False
+    await Alerts(control.context, [receiver], gap_s=0).step()
+    assert [alert.who for alert in receiver.taken[0]] == [f"s{number}" for number in range(5)]
+    assert await control.context.redis.llen(keys.alerts("telegram")) == 0
+
+
+async def test_a_queue_that_nobody_takes_stays_bounded(control: Orchestrator, receiver: Receiver) -> None:
+    receiver.away = True
+    await Alerts(control.context, [receiver], gap_s=0).step()
+    for number in range(1100):
+        await tell(control, "session.connected", f"s{number}")
+    for _ in range(6):
+        await Alerts(control.context, [receiver], gap_s=0).step()
+    assert await control.context.redis.llen(keys.alerts("telegram")) == 1000
+
+
+async def test_what_happened_before_the_first_start_is_no_news(control: Orchestrator, receiver: Receiver) -> None:
+    await tell(control, "session.failed", "old")
+    alerts = Alerts(control.context, [receiver], gap_s=0)
+    for _ in range(2):
+        await alerts.step()
+    assert receiver.taken == []
+
+
+def test_a_text_says_what_to_do_in_the_operators_language_and_counts_the_rest() -> None:
+    alerts = [Alert("session.failed", f"s{number}", "BANNED", 0) for number in range(10)]
+    english = alerting.text_of(alerts, "en")
+    assert english.startswith("⛔ Session failed: s0, s1")
+    assert "+2" in english
+    assert "Ask for a review" in english
+    assert alerting.text_of(alerts, "he") != english
+
+
+async def test_a_real_connection_reaches_telegram_without_password_or_phone(
+    control: Orchestrator, api: httpx.AsyncClient, teller: Teller
+) -> None:
+    async with World(proxies=1) as world, httpx.AsyncClient() as client:
+        changes = {"telegram_api_url": world.telegram, "telegram_bot_token": _Secret(), "telegram_chat_id": "7"}
+        settings = control.context.settings.model_copy(update=changes)
+        alerts = Alerts(control.context, [TelegramChat(settings, client)], gap_s=0)
+        await alerts.step()
+        world.telegram_bot.fault("error", code=500)
+        await linked(control, api, teller, "s1", PHONE)
+        await alerts.step()
+        world.telegram_bot.clear_faults()
+        alerts._next.clear()
+        await alerts.step()
+        texts = [message["text"] for message in world.telegram_bot.received()]
+    assert len(texts) == 1
+    assert texts[0].startswith("✅ Connected: s1")
+    assert PHONE not in texts[0]
+
+
+class _Secret:
+    def get_secret_value(self) -> str:
+        return "123456789:AAExampleExampleExampleExample"
+
+
+async def test_a_webhook_gets_alerts_signed(control: Orchestrator) -> None:
+    from standardwebhooks.webhooks import Webhook
+
+    seen: list[httpx.Request] = []
+
+    def answer(request: httpx.Request) -> httpx.Response:
+        seen.append(request)
+        return httpx.Response(204)
+
+    settings = control.context.settings.model_copy(update={"alert_webhook_url": "https://ops.example.com/alerts"})
+    async with httpx.AsyncClient(transport=httpx.MockTransport(answer)) as client:
+        sink = AlertWebhook(settings, client)
+        assert await sink.deliver([Alert("proxy.bad", "p_1", "", 1)]) is None
+    told = Webhook(settings.webhook_secret.get_secret_value()).verify(seen[0].content, dict(seen[0].headers))
+    assert told["alerts"] == [{"type": "proxy.bad", "subject": "p_1", "reason": "", "at": 1}]
