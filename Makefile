@@ -9,7 +9,7 @@ NPM    := $(NODE) $(VENV)/node/lib/node_modules/npm/bin/npm-cli.js
 WORKERS ?= auto
 
 .DEFAULT_GOAL := help
-.PHONY: help setup run demo test check bench clean lock worker web
+.PHONY: help setup run demo test check bench clean lock worker web screenshots
 
 help:  ## show this list
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## /\t/' | expand -t 14
@@ -38,7 +38,13 @@ worker/dist/worker.cjs: worker/node_modules/.done $(WORKER_SOURCES)
 	cd worker && PATH="$(CURDIR)/$(VENV)/node/bin:$$PATH" $(abspath $(NODE)) build/build.mjs
 worker: worker/dist/worker.cjs  ## build the worker's bundle
 
-web:
+frontend/node_modules/.done: frontend/package.json frontend/package-lock.json $(VENV)/.python
+	cd frontend && PATH="$(CURDIR)/$(VENV)/node/bin:$$PATH" $(abspath $(NODE)) $(abspath $(VENV))/node/lib/node_modules/npm/bin/npm-cli.js ci --ignore-scripts --no-audit --no-fund --loglevel=error
+	@touch $@
+web: frontend/node_modules/.done  ## install what the tests of the pages need; the pages themselves use no library
+
+screenshots: setup  ## take a picture of every page, language, theme and width into .cache/screenshots
+	$(PY) -m bench.screenshots .cache/screenshots
 
 run: setup  ## start the product
 	$(BIN)/wa-orchestrator up

@@ -5,9 +5,9 @@ from pathlib import Path
 
 from playwright.sync_api import Browser, Page, sync_playwright
 from redis.asyncio import Redis
-
 from tests.dashboard import serving, stage
 from tests.dashboard.browsing import CHROMIUM, FLAGS
+
 from wa_orchestrator.store.scripts import Scripts
 
 PAGES = {
@@ -38,7 +38,10 @@ def _shoot(browser: Browser, address: str, into: Path, only: str) -> None:
             for width in WIDTHS:
                 context = browser.new_context(viewport={"width": width, "height": 900}, device_scale_factor=1)
                 context.add_cookies(
-                    [{"name": name, "value": value, "url": address} for name, value in (("lang", language), ("theme", theme))]
+                    [
+                        {"name": name, "value": value, "url": address}
+                        for name, value in (("lang", language), ("theme", theme))
+                    ]
                 )
                 page = context.new_page()
                 page.goto(f"{address}/login")

@@ -33,11 +33,15 @@ def chromium() -> Iterator[Browser]:
         browser.close()
 
 
-def visit(browser: Browser, address: str, *, language: str = "en", theme: str = "light", width: int = 1280) -> BrowserContext:
+def visit(
+    browser: Browser, address: str, *, language: str = "en", theme: str = "light", width: int = 1280
+) -> BrowserContext:
     """A person's browser with nothing in it but their choice of language and theme."""
     context = browser.new_context(viewport={"width": width, "height": 900})
     context.set_default_timeout(15_000)
-    context.add_cookies([{"name": name, "value": value, "url": address} for name, value in (("lang", language), ("theme", theme))])
+    context.add_cookies(
+        [{"name": name, "value": value, "url": address} for name, value in (("lang", language), ("theme", theme))]
+    )
     return context
 
 

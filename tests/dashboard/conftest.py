@@ -1,0 +1,5 @@
+"""What tests of the dashboard share."""
+
+from tests.dashboard.browsing import chromium
+
+__all__ = ["chromium"]

@@ -1,0 +1,103 @@
+"""The same things are said in every language, and nothing on a page depends on left and right."""
+
+import re
+from pathlib import Path
+from string import Formatter
+
+import pytest
+
+from wa_orchestrator.dashboard import actions
+from wa_orchestrator.dashboard.rendering import HERE
+from wa_orchestrator.dashboard.speaking import LANGUAGES, Tongue, ltr, spelled_phone, texts
+from wa_orchestrator.domain.because import Because
+from wa_orchestrator.domain.message import Status
+from wa_orchestrator.domain.pace import Trust
+from wa_orchestrator.domain.session import State
+
+CALL = re.compile(r"""\b(?:v|view|tongue|self)\.(t|n|plain)\(\s*"([\w.-]+)"\s*[,)]""")
+
+
+def _sources() -> list[Path]:
+    return [*HERE.glob("templates/*.html"), *HERE.rglob("*.py")]
+
+
+def test_every_language_has_the_same_texts() -> None:
+    names = {language: set(texts(language)) for language in LANGUAGES}
+    assert names["en"] == names["he"]
+
+
+def test_a_text_has_the_same_placeholders_in_every_language() -> None:
+    def holes(text: str) -> set[str]:
+        return {name for _, name, _, _ in Formatter().parse(text) if name}
+
+    different = {name for name in texts("en") if holes(texts("en")[name]) != holes(texts("he")[name])}
+    # "1 session" needs no number in either language, and may say it in words in one of them.
+    assert {name for name in different if not name.endswith(".one")} == set()
+
+
+def test_every_text_that_a_page_asks_for_exists() -> None:
+    asked = [(kind, name) for path in _sources() for kind, name in CALL.findall(path.read_text("utf-8"))]
+    missing = {name for kind, name in asked if (f"{name}.other" if kind == "n" else name) not in texts("en")}
+    assert len(asked) > 300
+    assert missing == set()
+
+
+@pytest.mark.parametrize(
+    ("prefix", "names"),
+    [("state", State), ("trust", Trust), ("status", Status), ("step", Status), ("because", Because)],
+)
+def test_every_word_of_the_domain_has_a_text(prefix: str, names: type) -> None:
+    assert {f"{prefix}.{name}" for name in names} <= set(texts("en"))
+
+
+def test_every_button_says_what_came_of_it() -> None:
+    assert {f"done.{name}" for name in actions.ACTIONS if name != "proxy-import"} <= set(texts("he"))
+
+
+def test_the_style_sheet_knows_no_left_and_right() -> None:
+    css = re.sub(r"/\*.*?\*/", "", (HERE / "static" / "app.css").read_text("utf-8"), flags=re.DOTALL)
+    physical = re.findall(r"(?<![\w-])(?:(?:margin|padding|border|inset)-)?(?:left|right)\s*:", css)
+    assert physical == []
+    assert re.findall(r"(?:text-align|float|clear)\s*:\s*(?:left|right)", css) == []
+
+
+def test_what_is_put_into_a_text_is_escaped(tongue: Tongue) -> None:
+    said = tongue.t("fleet.actions_for", name="<img src=x onerror=alert(1)>")
+    assert "<img" not in said
+    assert "&lt;img" in said
+
+
+def test_a_text_for_an_attribute_has_no_tags(tongue: Tongue) -> None:
+    label = tongue.plain("strip.label", share=tongue.percent(0.99))
+    assert label == "Connection in the last 24 hours: 99.0%"
+    assert tongue.plain(
+        "fleet.actions_for", name='"><script>'
+    ) == "Actions for &#34;&gt;&lt;script&gt;" or "<" not in tongue.plain("fleet.actions_for", name='"><script>')
+
+
+@pytest.mark.parametrize(
+    ("phone", "spelled"),
+    [("972541234567", "+972 54-123-4567"), ("12125550100", "+1 212-555-0100"), ("4915112345678", "+4915112345678")],
+)
+def test_phones_are_written_as_people_read_them(phone: str, spelled: str) -> None:
+    assert spelled_phone(phone) == spelled
+
+
+def test_a_phone_stays_left_to_right_inside_hebrew() -> None:
+    assert ltr("+972 54-123-4567") == '<bdi class="ltr">+972 54-123-4567</bdi>'
+
+
+def test_another_day_is_named(tongue: Tongue) -> None:
+    noon = 1_750_075_200_000  # Monday, 16 June 2025, 12:00 UTC
+    assert tongue.clock(noon).striptags() == "12:00"
+    assert tongue.clock(noon + 86_400_000).striptags() == "tomorrow 12:00"
+    assert tongue.clock(noon - 3 * 86_400_000).striptags() == "Fri 12:00"
+    assert tongue.clock(noon - 30 * 86_400_000).striptags() == "17 May 12:00"
+
+
+@pytest.fixture
+def tongue() -> Tongue:
+    """English in UTC on a Monday at noon."""
+    from zoneinfo import ZoneInfo
+
+    return Tongue("en", ZoneInfo("UTC"), 1_750_075_200_000)
