@@ -15,12 +15,14 @@ from pathlib import Path
 from typing import Any
 
 from tests.worker.standin import Json, StandIn, Station
+from wa_orchestrator.runner.command import ENVIRONMENT, worker_command
 from wa_orchestrator.simulator.world import World
 
 ROOT = Path(__file__).parents[2]
 BUNDLE = ROOT / "worker" / "dist" / "worker.cjs"
 NODE = ROOT / ".venv" / "node" / "bin" / "node"
 START_LIMIT_S = 25.0
+MEMORY_MB = 256
 
 #: Quick versions of every interval, so that tests wait for events and not for clocks.
 FAST = {
@@ -79,14 +81,15 @@ class Process:
 async def launch(
     environment: dict[str, str], *arguments: str, prefix: tuple[str, ...] = (), options: tuple[str, ...] = ()
 ) -> Process:
-    """Start the bundle with exactly this environment."""
+    """Start the worker as the product does, with exactly this environment."""
+    node, *rest = worker_command(BUNDLE, MEMORY_MB, NODE)
     process = await asyncio.create_subprocess_exec(
         *prefix,
-        str(NODE),
+        node,
         *options,
-        str(BUNDLE),
+        *rest,
         *arguments,
-        env={"PATH": os.environ["PATH"], **environment},
+        env={"PATH": os.environ["PATH"], **ENVIRONMENT, **environment},
         stdout=asyncio.subprocess.PIPE,
         stderr=asyncio.subprocess.PIPE,
     )

@@ -1,38 +1,28 @@
-// Builds dist/worker.cjs: one minified CommonJS file in pure ASCII, with nothing to resolve at run time but Node itself.
-import { mkdir, readFile, rename } from 'node:fs/promises'
+// Builds what a worker is started from: dist/loader.cjs, dist/worker.cjs and the file of message types beside them.
+// Nothing but Node itself is resolved at run time.
+import { mkdir, readdir, rename, rm, writeFile } from 'node:fs/promises'
 import { dirname, join } from 'node:path'
 import { fileURLToPath } from 'node:url'
-import { build } from 'esbuild'
+import { makeBundle, makeLoader } from './bundle.mjs'
 
 const root = join(dirname(fileURLToPath(import.meta.url)), '..')
-const outfile = join(root, 'dist', 'worker.cjs')
-const unfinished = `${outfile}.${process.pid}.new`
-const absent = join(root, 'src', 'stubs', 'absent.ts')
+const dist = process.argv[2] ?? join(root, 'dist')
 
-await mkdir(dirname(outfile), { recursive: true })
-await build({
-  entryPoints: [join(root, 'src', 'main.ts')],
-  outfile: unfinished,
-  bundle: true,
-  minify: true,
-  platform: 'node',
-  target: 'node24',
-  format: 'cjs',
-  charset: 'ascii', // one other character would make V8 keep the whole source as two-byte text (+5 MB)
-  legalComments: 'none',
-  logLevel: 'warning',
-  define: { 'import.meta.url': '"file:///worker.cjs"' },
-  alias: {
-    pino: join(root, 'src', 'stubs', 'pino.ts'),
-    // Optional features of the library which the worker does not use: thumbnails, link previews, waveforms.
-    sharp: absent,
-    jimp: absent,
-    'link-preview-js': absent,
-    'audio-decode': absent,
-    'music-metadata': absent,
-  },
-})
+/** Writes under another name and renames: a worker that starts meanwhile sees the old file or the new one, never half of one. */
+async function write(name, text) {
+  if (/[^\x00-\x7f]/.test(text)) throw new Error(`${name} is not pure ASCII`)
+  const unfinished = join(dist, `${name}.${process.pid}.new`)
+  await writeFile(unfinished, text)
+  await rename(unfinished, join(dist, name))
+}
 
-const written = await readFile(unfinished)
-if (written.some(byte => byte > 0x7f)) throw new Error('the bundle is not pure ASCII')
-await rename(unfinished, outfile) // a worker that starts meanwhile sees the old bundle or the new one, never half of one
+const { text, pieces, modules } = await makeBundle(root)
+const loader = await makeLoader(root, modules)
+
+await mkdir(dist, { recursive: true })
+// The types first, under a name that says what is in them: whichever bundle a worker reads finds its own.
+await write(pieces.name, pieces.text)
+await write('worker.cjs', text)
+await write('loader.cjs', loader)
+// Compiled forms of older bundles: nobody needs them, and who has read one keeps it.
+for (const name of await readdir(dist)) if (/^code-.*\.cache$/.test(name)) await rm(join(dist, name), { force: true })
