@@ -104,5 +104,5 @@ async def desk(held: Scripts, clock: Clock, tmp_path: Path) -> AsyncIterator[Des
 async def until(condition: Callable[[], Awaitable[bool]], seconds: float = 10) -> None:
     """Wait for something to become true."""
     async with asyncio.timeout(seconds):
-        while not await condition():
+        while not await condition():  # noqa: ASYNC110 (it waits for any condition)
             await asyncio.sleep(0.005)

@@ -49,8 +49,10 @@ async def test_a_waiting_worker_gets_a_message_the_moment_it_is_released(desk: D
 
 
 async def _someone_waits(desk: Desk) -> None:
-    while "w1" not in desk.bells._waiting:
-        await asyncio.sleep(0.001)
+    async def waits() -> bool:
+        return "w1" in desk.bells._waiting
+
+    await until(waits)
     await desk.bells.ready()
 
 
