@@ -22,7 +22,7 @@ export function expandAppStateKeys(keyData: Uint8Array): Record<'indexKey' | 'va
 /** A sum of 64 little-endian numbers of 16 bits, from which what was added can be subtracted again. */
 export class LTHashAntiTampering {
   subtractThenAdd(base: Uint8Array, subtract: Uint8Array[], add: Uint8Array[]): Uint8Array {
-    const sum = base.slice()
+    const sum = Uint8Array.from(base) // not slice(), which gives a view where the base is a Buffer
     for (const value of subtract) accumulate(sum, value, -1)
     for (const value of add) accumulate(sum, value, 1)
     return sum
@@ -31,6 +31,6 @@ export class LTHashAntiTampering {
 
 function accumulate(sum: Uint8Array, value: Uint8Array, sign: 1 | -1): void {
   const expanded = hkdf(value, LT_HASH_BYTES, { info: PATCH_INTEGRITY })
-  const [sums, terms] = [new DataView(sum.buffer, sum.byteOffset), new DataView(expanded.buffer)]
+  const [sums, terms] = [new DataView(sum.buffer), new DataView(expanded.buffer)]
   for (let at = 0; at < LT_HASH_BYTES; at += 2) sums.setUint16(at, sums.getUint16(at, true) + sign * terms.getUint16(at, true), true)
 }

@@ -1,0 +1,150 @@
+"""The kinds of process that are compared: a plain Baileys process, and our worker as the product starts it."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import signal
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Protocol
+
+from tests.worker.standin import StandIn
+
+from wa_orchestrator.runner.command import ENVIRONMENT, node_binary, worker_command
+
+MEMORY_MB = 256
+PLAIN = Path(__file__).with_name("plain.mjs")
+
+
+@dataclass
+class Place:
+    """Where one account lives: what outlives its process."""
+
+    session_id: str
+    phone: str
+    directory: Path
+    proxy: str
+    ca_file: Path
+    epoch: int = 0
+
+    def environment(self) -> dict[str, str]:
+        return {
+            "PATH": os.environ["PATH"],
+            "AUTH_DIR": str(self.directory),
+            "PROXY_URL": self.proxy,
+            "NODE_EXTRA_CA_CERTS": str(self.ca_file),
+        }
+
+
+class Run(Protocol):
+    """A started process."""
+
+    pid: int
+
+    async def qr(self) -> str: ...
+    async def opened(self) -> None: ...
+    async def stop(self) -> None: ...
+
+
+class Kind(Protocol):
+    """How a kind of process is started."""
+
+    name: str
+
+    async def start(self, place: Place) -> Run: ...
+
+
+async def _end(process: asyncio.subprocess.Process) -> None:
+    if process.returncode is None:
+        process.send_signal(signal.SIGTERM)
+    await process.wait()
+
+
+class PlainRun:
+    """Told by its standard output."""
+
+    def __init__(self, process: asyncio.subprocess.Process) -> None:
+        self._process = process
+        self.pid = process.pid
+
+    async def qr(self) -> str:
+        return str((await self._line("qr"))["qr"])
+
+    async def opened(self) -> None:
+        await self._line("open")
+
+    async def _line(self, event: str) -> dict[str, Any]:
+        assert self._process.stdout is not None
+        while line := await self._process.stdout.readline():
+            said: dict[str, Any] = json.loads(line) if b'"event"' in line else {}
+            if said.get("event") == event:
+                return said
+        raise AssertionError(f"the plain process ended before {event}")
+
+    async def stop(self) -> None:
+        await _end(self._process)
+
+
+class Plain:
+    """Baileys without anything of ours."""
+
+    name = "plain"
+
+    async def start(self, place: Place) -> Run:
+        process = await asyncio.create_subprocess_exec(
+            str(node_binary()), str(PLAIN), env=place.environment(), stdout=asyncio.subprocess.PIPE
+        )
+        return PlainRun(process)
+
+
+class WorkerRun:
+    """Told by the events that the stand-in for the orchestrator receives."""
+
+    def __init__(self, process: asyncio.subprocess.Process, server: StandIn, place: Place) -> None:
+        self._process = process
+        self._server = server
+        self._place = place
+        self._seen = len(server.station(place.session_id).events)
+        self.pid = process.pid
+
+    async def qr(self) -> str:
+        event = await self._server.event(self._place.session_id, "QR_CODE", after=self._seen)
+        return str(event["data"]["qr"])
+
+    async def opened(self) -> None:
+        await self._server.event(self._place.session_id, "CONNECTED", after=self._seen)
+
+    async def stop(self) -> None:
+        await _end(self._process)
+
+
+class Worker:
+    """The worker as the product starts it, or with parts of the recipe left out."""
+
+    def __init__(
+        self,
+        server: StandIn,
+        name: str = "worker",
+        command: tuple[str, ...] | None = None,
+        environment: dict[str, str] | None = None,
+    ) -> None:
+        self.name = name
+        self._server = server
+        self._command = command or worker_command(None, MEMORY_MB)
+        self._environment = ENVIRONMENT if environment is None else environment
+
+    async def start(self, place: Place) -> Run:
+        place.epoch += 1
+        self._server.take_back(place.session_id)
+        process = await asyncio.create_subprocess_exec(
+            *self._command,
+            env={
+                **place.environment(),
+                **self._server.environment(place.session_id, place.epoch),
+                **self._environment,
+            },
+            stdout=asyncio.subprocess.DEVNULL,
+        )
+        return WorkerRun(process, self._server, place)

@@ -1,0 +1,56 @@
+"""What keeps a worker small and quick to start, on the real bundle."""
+
+import shutil
+from pathlib import Path
+
+import pytest
+from bench.worker.figures import private_mb
+
+from tests.worker import harness
+from tests.worker.harness import Rig, eventually, new_phone
+
+#: About 16 are measured; without the types loaded one by one it is 36, without the shim for WebAssembly 25.
+MOST_PRIVATE_MB = 20.0
+
+
+@pytest.fixture
+def dist(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """What was built, without anything that a worker has left beside it."""
+    copy = tmp_path / "dist"
+    shutil.copytree(harness.BUNDLE.parent, copy, ignore=shutil.ignore_patterns("*.cache", "*.new"))
+    monkeypatch.setattr(harness, "BUNDLE", copy / "worker.cjs")
+    return copy
+
+
+def compiled(dist: Path) -> list[Path]:
+    """What workers have left beside the bundle."""
+    return list(dist.glob("code-*.cache"))
+
+
+def test_everything_that_was_built_is_pure_ascii(dist: Path) -> None:
+    built = sorted(dist.iterdir())
+    assert [path.name[:6] for path in built] == ["loader", "proto-", "worker"]
+    assert [path.name for path in built if max(path.read_bytes()) > 0x7F] == []
+
+
+@pytest.mark.asyncio(loop_scope="session")
+async def test_the_first_settled_worker_leaves_its_compiled_code_and_later_ones_are_small(rig: Rig, dist: Path) -> None:
+    session = rig.session(SETTLE_AFTER_MS="1")
+    await session.link()
+    await eventually(lambda: compiled(dist))
+    await session.worker.kill()
+    [kept] = compiled(dist)
+    written = kept.stat().st_mtime_ns
+    await session.restart()
+    await rig.server.acked(await session.say(new_phone(), "after it has settled"))
+    await eventually(lambda: private_mb(session.worker.process.pid) <= MOST_PRIVATE_MB)
+    assert kept.stat().st_mtime_ns == written, "it was accepted, or it would have been written again"
+
+
+@pytest.mark.asyncio(loop_scope="session")
+async def test_the_bundle_also_runs_without_its_loader(rig: Rig, dist: Path) -> None:
+    (dist / "loader.cjs").unlink()
+    session = rig.session(SETTLE_AFTER_MS="1")
+    await session.link()
+    await rig.server.acked(await session.say(new_phone(), "nobody collects and nobody keeps"))
+    assert compiled(dist) == []
