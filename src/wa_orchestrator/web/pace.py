@@ -21,6 +21,8 @@ FOREVER_MS = 9_000_000_000_000_000
 """The end of a hold or a lock that has none."""
 #: The `why` of a hold that a ban signal has set.
 BAN_SIGNAL = "BAN_SIGNAL"
+#: What sending takes as long as nobody has measured it for a phone: a short text is typed, and WhatsApp answers.
+FIRST_SERVICE_MS = 1_500
 _HOURS = frozenset({"opens", "closes"})
 
 Holds = Mapping[str, Mapping[str, Any]]
@@ -139,11 +141,16 @@ def _silent_until(pace: Pace, facts: Facts) -> int:
     return lands_at_ms + pace.mean_pause_ms
 
 
+def service_of(settings: Settings, phone: PhonePace) -> int:
+    """How long sending one message takes this phone, measured or guessed."""
+    return phone.service_ms or int(settings.scaled(FIRST_SERVICE_MS))
+
+
 def estimate(settings: Settings, session: Session, facts: Facts, *, ahead: int, aim: Aim = Aim()) -> Eta:
     """When a message leaves that has `ahead` others of its phone before it; one in flight counts as one of them."""
     pace, situation = situation_from(settings, session, facts, aim)
     waiting = ahead - 1 if facts.phone.in_flight else ahead
-    estimated = pacing.eta(pace, situation, max(1, waiting + 1), facts.now_ms, facts.phone.service_ms)
+    estimated = pacing.eta(pace, situation, max(1, waiting + 1), facts.now_ms, service_of(settings, facts.phone))
     if facts.phone.in_flight and estimated.because == Because.PAUSE:
         return replace(estimated, because=Because.IN_FLIGHT)
     return estimated

@@ -1,0 +1,87 @@
+"""Whether an eta is honest: what was foretold when a message was accepted, and when it left."""
+
+import random
+
+from tests.conftest import Clock
+from tests.dispatcher.stage import NOON, Stage, settings, settle
+from wa_orchestrator.domain.pacing import Because
+from wa_orchestrator.store import keys, reading
+from wa_orchestrator.store.scripts import Scripts
+from wa_orchestrator.web import pace
+
+HOUR_MS = 3_600_000
+
+
+async def foretell(stage: Stage, session: str, phone: str, to: str) -> tuple[str, int]:
+    """Accept a message; its id, and when it is said to leave."""
+    known = await reading.session(stage.scripts, session)
+    assert known is not None
+    facts = await pace.facts_of(stage.scripts, known)
+    waiting = await stage.scripts.redis.zcard(keys.queue(phone))
+    eta = pace.estimate(stage.settings, known, facts, ahead=waiting + bool(facts.phone.in_flight))
+    message = await stage.accept(session, phone, to=to)
+    assert eta.at_ms is not None
+    return message, eta.at_ms
+
+
+async def test_nine_of_ten_messages_leave_when_it_was_foretold(held: Scripts, clock: Clock) -> None:
+    await clock.set(NOON + 7 * HOUR_MS)  # 19:00: the evening's end and a full day both come in between
+    stage = Stage(held, settings())
+    dice = random.Random(3)
+    fleet = {"w1": "972500000001", "w2": "972500000002", "w3": "972500000003"}
+    born = {"w1": NOON, "w2": NOON - 5 * 24 * HOUR_MS, "w3": NOON - 30 * 24 * HOUR_MS}
+    for session, phone in fleet.items():
+        await stage.connect(session, phone, first_connected_at=born[session])
+        await held.redis.hset(keys.pace(phone), "service_ms", 300)  # as measured on earlier days
+    dispatcher = stage.dispatcher()
+    dispatcher.releaser._dice = dice.random
+    foretold: dict[str, tuple[int, int]] = {}
+    left: dict[str, int] = {}
+    acks: list[tuple[int, str]] = []
+    # A hot phone with a long queue, a warm one with one beyond its hours, a cold one with more than its day.
+    for session, count in (("w1", 14), ("w2", 40), ("w3", 60)):
+        for n in range(count):
+            message, at_ms = await foretell(stage, session, fleet[session], f"97251{n:06d}")
+            foretold[message] = (clock.now_ms, at_ms)
+            await dispatcher.router.step()
+    while len(left) < len(foretold):
+        await settle(dispatcher)
+        for session, phone in fleet.items():
+            claimed = await stage.claim(session, phone)
+            if claimed is not None:
+                left[claimed] = clock.now_ms
+                acks.append((clock.now_ms + dice.randrange(100, 500), claimed))
+        acks.sort()
+        due = await held.redis.zrange(keys.DUE, 0, 0, withscores=True)
+        await clock.set(max(clock.now_ms, min([int(at) for _, at in due] + [at for at, _ in acks[:1]])))
+        while acks and acks[0][0] <= clock.now_ms:
+            await stage.ack(acks.pop(0)[1])
+    honest = [abs(left[name] - eta) <= max(10_000, 0.1 * (eta - asked)) for name, (asked, eta) in foretold.items()]
+    assert len(honest) == 114
+    assert sum(honest) >= 0.9 * len(honest)
+
+
+async def test_a_waiting_message_says_what_it_waits_for(held: Scripts, clock: Clock) -> None:
+    await clock.set(NOON)
+    stage = Stage(held, settings())
+    await stage.connect("w1", "972500000001")
+    first, second = [await stage.accept("w1", "972500000001") for _ in range(2)]
+    dispatcher = stage.dispatcher()
+    await settle(dispatcher)
+
+    async def why(message: str) -> tuple[Because, int | None]:
+        session, found = await reading.session(held, "w1"), await reading.message(held, message)
+        assert session is not None
+        assert found is not None
+        told = await pace.waits_for(held, stage.settings, session, found)
+        return told.because, told.at_ms
+
+    assert (await why(second))[0] is Because.IN_FLIGHT
+    await stage.send("w1", "972500000001")
+    assert await why(second) == (Because.PAUSE, NOON + 6_500)
+    await held.redis.hset(keys.HOLDS, "all", '{"until_ms": 9000000000000000, "why": "", "by": ""}')
+    assert await why(second) == (Because.HELD, None)
+    await held.redis.hdel(keys.HOLDS, "all")
+    await stage.put("w1", "disconnected", "RECONNECTING")
+    assert await why(second) == (Because.SESSION_OFFLINE, None)
+    assert first != second
