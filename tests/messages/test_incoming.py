@@ -7,10 +7,18 @@ from tests.dispatcher.stage import settle
 from tests.messages.conftest import PHONE, Desk
 from wa_orchestrator.domain import events
 from wa_orchestrator.domain.events import WorkerEvent
-from wa_orchestrator.orchestrator import antiban, messaging
+from wa_orchestrator.orchestrator import antiban, incoming, receipts
+from wa_orchestrator.orchestrator.intake import Handlers
 from wa_orchestrator.store import keys, reading
 
 FRIEND = "97251000001"
+HANDLERS: Handlers = {
+    events.MessageSent: receipts.on_message_sent,
+    events.MessageStatus: receipts.on_message_status,
+    events.MessageFailed: receipts.on_message_failed,
+    events.MessageReceived: incoming.on_message_received,
+    events.AccountLimits: incoming.on_account_limits,
+}
 
 
 async def tell(desk: Desk, what: str, **data: object) -> WorkerEvent:
@@ -19,7 +27,7 @@ async def tell(desk: Desk, what: str, **data: object) -> WorkerEvent:
     event = events.parse(raw)
     session = await reading.session(desk.context.scripts, "w1")
     assert session is not None
-    await messaging.handlers()[type(event.payload)](desk.context, session, event)
+    await HANDLERS[type(event.payload)](desk.context, session, event)
     return event
 
 
