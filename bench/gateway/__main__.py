@@ -19,6 +19,7 @@ from typing import Any
 from redis import Redis
 
 from wa_orchestrator.store.embedded import EmbeddedRedis, find_program
+from wa_orchestrator.store.scripts import prelude, read_sources
 
 HERE = Path(__file__).parent
 ROOT = HERE.parents[1]
@@ -30,13 +31,20 @@ ROUNDS = int(os.environ.get("ROUNDS", "3"))
 SECONDS = int(os.environ.get("SECONDS_EACH", "8"))
 CONNECTIONS = int(os.environ.get("CONNECTIONS", "64"))
 PYTHON = [sys.executable, "-m", "bench.gateway.serve"]
+EXPRESS, FASTIFY = [str(NODE), "express.mjs"], [str(NODE), "fastify.mjs"]
+SAME, BARE = {"NAMED": "1", "ADMIT": "admit.lua"}, {"NAMED": "1"}
+#: The peers with the same Lua call as ours (Redis then does the same for all), and with the least one thinkable.
 SERVERS: dict[str, tuple[list[str], dict[str, str]]] = {
     "gateway": (PYTHON, {"NAMED": "1"}),
+    "express": (EXPRESS, SAME),
+    "fastify": (FASTIFY, SAME),
     "gateway, sender chosen": (PYTHON, {"NAMED": "0"}),
-    "express": ([str(NODE), "express.mjs"], {"NAMED": "1"}),
-    "fastify": ([str(NODE), "fastify.mjs"], {"NAMED": "1"}),
-    "fastify, auto-pipelining": ([str(NODE), "fastify.mjs"], {"NAMED": "1", "AUTO_PIPELINING": "1"}),
+    "express, bare Lua": (EXPRESS, BARE),
+    "fastify, bare Lua": (FASTIFY, BARE),
+    "fastify, auto-pipelining": (FASTIFY, {**SAME, "AUTO_PIPELINING": "1"}),
 }
+if chosen := os.environ.get("ONLY"):  # for a look at one of them; the report needs all
+    SERVERS = {name: each for name, each in SERVERS.items() if name in chosen.split(";")}
 
 
 def main() -> None:
@@ -46,6 +54,8 @@ def main() -> None:
     install_peers()
     with tempfile.TemporaryDirectory(prefix="bench-gw-") as directory:
         results = asyncio.run(measure(Path(directory)))
+    if os.environ.get("ONLY"):
+        return
     report = summary(results)
     target = ROOT / "bench/results/gateway.json"
     target.parent.mkdir(exist_ok=True)
@@ -66,11 +76,11 @@ async def measure(directory: Path) -> dict[str, list[dict[str, Any]]]:
     """Alternate the servers over one durable Redis, so that a slow minute of the machine hits all of them."""
     results: dict[str, list[dict[str, Any]]] = {name: [] for name in SERVERS}
     async with EmbeddedRedis(directory) as redis:
-        path = redis.url.removeprefix("unix://")
+        path, redis_pid = redis.url.removeprefix("unix://"), await redis.pid()
         for _ in range(ROUNDS):
             for name, (command, extra) in SERVERS.items():
                 seed(path)
-                results[name].append(await asyncio.to_thread(one_round, command, extra, path, directory))
+                results[name].append(await asyncio.to_thread(one_round, command, extra, path, directory, redis_pid))
                 print(f"{name}: {results[name][-1]}", file=sys.stderr)
     return results
 
@@ -93,7 +103,7 @@ def seed(path: str) -> None:
         time.sleep(0.05)
 
 
-def one_round(command: list[str], extra: dict[str, str], path: str, directory: Path) -> dict[str, Any]:
+def one_round(command: list[str], extra: dict[str, str], path: str, directory: Path, redis_pid: int) -> dict[str, Any]:
     """Start a server, warm it up, load it."""
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
@@ -103,11 +113,16 @@ def one_round(command: list[str], extra: dict[str, str], path: str, directory: P
         "DATA_DIR": str(directory / "data"), "SESSIONS": str(SESSIONS), "NODE_ENV": "production",
         "PYTHONPATH": str(ROOT),
     }  # fmt: skip
+    if "ADMIT" in extra:
+        script = directory / extra["ADMIT"]
+        script.write_text(f"{prelude()}\n{read_sources()['admit']}")
+        environment["ADMIT"] = str(script)
     with serving(command, environment, port) as pid:
         load(port, 1, environment)
-        before_s = cpu_s(pid)
+        before_s, redis_before_s = cpu_s(pid), cpu_s(redis_pid)
         figures = load(port, SECONDS, environment)
         figures["cpu_us_each"] = round((cpu_s(pid) - before_s) / figures["requests"] * 1e6)
+        figures["redis_cpu_us_each"] = round((cpu_s(redis_pid) - redis_before_s) / figures["requests"] * 1e6)
         return figures
 
 
@@ -156,7 +171,7 @@ def summary(results: dict[str, list[dict[str, Any]]]) -> dict[str, Any]:
         name: {figure: statistics.median(each[figure] for each in rounds) for figure in rounds[0]}
         for name, rounds in results.items()
     }
-    ours, best_fastify = medians["gateway"]["per_second"], medians["fastify"]["per_second"]
+    ours = medians["gateway"]["per_second"]
     return {
         "command": "python -m bench.gateway",
         "machine": f"{os.cpu_count()} cores, {platform.machine()}",
@@ -164,8 +179,9 @@ def summary(results: dict[str, list[dict[str, Any]]]) -> dict[str, Any]:
         "load": f"wrk, 1 thread, {CONNECTIONS} connections, {SECONDS} s, {ROUNDS} rounds in turn, {SESSIONS} sessions",
         "medians": medians,
         "ratios": {
-            "to_express": round(ours / medians["express"]["per_second"], 2),
-            "to_fastify": round(ours / best_fastify, 2),
+            f"to_{name}": round(ours / median["per_second"], 2)
+            for name, median in medians.items()
+            if not name.startswith("gateway")
         },
         "rounds": results,
     }

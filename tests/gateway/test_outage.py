@@ -8,6 +8,7 @@ import pytest
 from redis.asyncio import Redis
 
 from tests.gateway.conftest import Gate, PrivateRedis, code_of, make_settings, open_gate
+from wa_orchestrator.gateway.batching import LINES, Line
 from wa_orchestrator.store import keys
 from wa_orchestrator.store.scripts import Scripts
 
@@ -78,7 +79,8 @@ async def test_a_redis_without_memory_takes_nothing(fragile: tuple[Gate, Private
 
 async def test_a_redis_that_does_not_answer_is_given_up_on(fragile: tuple[Gate, PrivateRedis]) -> None:
     gate, _ = fragile
-    gate.gateway.batcher._answer_s = 0.2
+    await gate.gateway.batcher.close()
+    gate.gateway.batcher._lines = [Line(gate.redis, 0.2) for _ in range(LINES)]
     await gate.redis.execute_command("CLIENT", "PAUSE", 1500, "ALL")
     response = await gate.send()
     assert (response.status_code, code_of(response)) == (503, "QUEUE_UNAVAILABLE")

@@ -1,5 +1,6 @@
 """The gateway as a service: its routes, its own application, and its front door for the routes that must be fast."""
 
+import gc
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from typing import Annotated, Any
@@ -50,6 +51,7 @@ class Gateway:
 
         @asynccontextmanager
         async def lifespan(_app: Any) -> AsyncIterator[None]:
+            gc.freeze()  # what exists by now lives as long as the process; looking through it costs some 50 ms each time
             try:
                 yield
             finally:

@@ -1,29 +1,11 @@
 """Who sends a message: the wish, who last spoke with the recipient, who has the most room; and the refusals."""
 
-from dataclasses import dataclass
-
 from wa_orchestrator.domain import routing
 from wa_orchestrator.domain.pin import Pin
 from wa_orchestrator.domain.routing import Candidate, Chosen, NoSender, Why, Wish
 from wa_orchestrator.errors import Refused
 from wa_orchestrator.gateway.bodies import SendBody
-from wa_orchestrator.gateway.fleet import Fleet, Sender
-
-
-@dataclass(frozen=True, slots=True)
-class Choice:
-    """The sender of a message, and why it is this one."""
-
-    sender: Sender
-    why: Why
-
-    def reserve(self) -> None:
-        """Count the message as taken at once, so that many who choose in the same moment do not all choose this one."""
-        self.sender.room_today -= 1
-
-    def give_back(self) -> None:
-        """It was not taken after all."""
-        self.sender.room_today += 1
+from wa_orchestrator.gateway.fleet import Choice, Fleet, Sender
 
 
 def choose(fleet: Fleet, send: SendBody, affinity: str | None) -> Choice:
@@ -31,7 +13,11 @@ def choose(fleet: Fleet, send: SendBody, affinity: str | None) -> Choice:
 
     Raises `Refused` when nobody can send it.
     """
-    wish = Wish(send.session_id, send.phone)
+    named = (send.session_id, send.phone)
+    known = fleet.choices.get(named)
+    if known is not None:
+        return known
+    wish = Wish(*named)
     answer = routing.choose(wish, [_candidate(sender) for sender in _candidates(fleet, wish, affinity)], affinity)
     match answer:
         case Chosen(session_id, why):
@@ -43,7 +29,10 @@ def choose(fleet: Fleet, send: SendBody, affinity: str | None) -> Choice:
                     409,
                     sessionId=session_id,
                 )
-            return Choice(sender, why)
+            choice = Choice(sender, why)
+            if not is_free(send):  # for one look at the fleet, a name has one answer
+                fleet.choices[named] = choice
+            return choice
         case NoSender(why):
             raise refusal(why, send)
 

@@ -6,11 +6,12 @@ It serves choices and estimates only. What must be true (limits, opt-outs, idemp
 import asyncio
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from heapq import heapify, heapreplace
 from typing import Final
 
 from wa_orchestrator.domain.pacing import Because, Eta, Hold, Pace, day_bounds_ms, hours_bounds_ms
+from wa_orchestrator.domain.routing import Why
 from wa_orchestrator.gateway.batching import Batcher, Command
 from wa_orchestrator.gateway.forecast import Forecast
 from wa_orchestrator.settings import Settings
@@ -23,6 +24,8 @@ FRESH_S: Final = 1.0
 RECENT_S: Final = 0.05
 #: A forecast is kept while its facts stay the same, but time passes all the same.
 _FORECAST_S: Final = 5.0
+#: A session grows older and is trusted more; nobody notices it within a minute.
+_RULES_MS: Final = 60_000
 
 
 @dataclass(slots=True)
@@ -46,6 +49,22 @@ class Sender:
     def is_usable(self) -> bool:
         """Connected and not on hold."""
         return self.session.status == "connected" and bool(self.session.phone) and not self.holds
+
+
+@dataclass(frozen=True, slots=True)
+class Choice:
+    """The sender of a message, and why it is this one."""
+
+    sender: Sender
+    why: Why
+
+    def reserve(self) -> None:
+        """Count the message as taken at once, so that many who choose in the same moment do not all choose this one."""
+        self.sender.room_today -= 1
+
+    def give_back(self) -> None:
+        """It was not taken after all."""
+        self.sender.room_today += 1
 
 
 class Roomiest:
@@ -75,10 +94,24 @@ class Fleet:
     holds: Holds
     taken_at_ms: int
     taken_at_s: float
+    choices: dict[tuple[str | None, str | None], Choice] = field(default_factory=dict)
+    """What was chosen for the names that clients gave: a session, a phone."""
 
     def now_ms(self) -> int:
         """Redis' time, as well as it is known without asking."""
         return self.taken_at_ms + int((asyncio.get_running_loop().time() - self.taken_at_s) * 1000)
+
+
+@dataclass(frozen=True, slots=True)
+class _Rules:
+    """What follows from a session's record alone, and for how long: its pace and its day."""
+
+    raw: Sequence[str]
+    session: Session
+    pace: Pace
+    day_ms: tuple[int, int]
+    reopens_ms: int
+    good_until_ms: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,6 +142,7 @@ class FleetView:
         self._settings = settings
         self._fleet: Fleet | None = None
         self._look: asyncio.Task[Fleet] | None = None
+        self._rules: dict[str, _Rules] = {}
         self._outlooks: dict[str, tuple[tuple[object, ...], float, Outlook]] = {}
 
     async def current(self, *, fresh_s: float = FRESH_S) -> Fleet:
@@ -157,8 +191,10 @@ class FleetView:
         )
         holds: Holds = {name: json.loads(text) for name, text in _pairs(raw_holds).items()}
         raws = await self._batcher.many([("HGETALL", keys.session(each)) for each in sorted(ids)])
-        sessions = [session_from(_pairs(raw)) for raw in raws if raw]
-        senders = await self._senders(sessions, holds, _pairs(raw_waiting), int(clock[1]))
+        now_ms = int(clock[1])
+        rules = [self._rules_of(raw, now_ms) for raw in raws if raw]
+        self._rules = {each.session.id: each for each in rules}
+        senders = await self._senders(rules, holds, _pairs(raw_waiting), now_ms)
         by_phone: dict[str, list[Sender]] = {}
         for sender in senders:
             by_phone.setdefault(sender.session.phone, []).append(sender)
@@ -168,39 +204,49 @@ class FleetView:
             by_phone,
             Roomiest([sender for sender in senders if sender.is_usable]),
             holds,
-            int(clock[1]),
+            now_ms,
             taken_at_s,
         )
 
+    def _rules_of(self, raw: Sequence[str], now_ms: int) -> _Rules:
+        """Work out what follows from a session's record; most looks find the same record again."""
+        known = self._rules.get(raw[raw.index("id") + 1])
+        if known is not None and known.raw == raw and now_ms < known.good_until_ms:
+            return known
+        session = session_from(_pairs(raw))
+        zone = zone_of(self._settings, session)
+        pace, day = pace_of(self._settings, session, now_ms), day_bounds_ms(now_ms, zone)
+        reopens_ms = hours_bounds_ms(pace, day[1], zone)[0]
+        return _Rules(raw, session, pace, day, reopens_ms, min(day[1], now_ms + _RULES_MS))
+
     async def _senders(
-        self, sessions: Sequence[Session], holds: Holds, waiting: Mapping[str, str], now_ms: int
+        self, rules: Sequence[_Rules], holds: Holds, waiting: Mapping[str, str], now_ms: int
     ) -> list[Sender]:
         """Put what is known of the sessions and their phones together."""
-        days = [day_bounds_ms(now_ms, zone_of(self._settings, session)) for session in sessions]
         commands: list[Command] = []
-        for session, (day_starts_ms, _) in zip(sessions, days, strict=True):
+        for each in rules:
+            phone = each.session.phone
             commands += [
-                ("HMGET", keys.pace(session.phone), *_PACE),
-                ("ZCARD", keys.queue(session.phone)),
-                ("ZCOUNT", keys.sent(session.phone), day_starts_ms, "+inf"),
+                ("HMGET", keys.pace(phone), *_PACE),
+                ("ZCARD", keys.queue(phone)),
+                ("ZCOUNT", keys.sent(phone), each.day_ms[0], "+inf"),
             ]
         answers = await self._batcher.many(commands)
         senders = []
-        for at, session in enumerate(sessions):
+        for at, each in enumerate(rules):
             raw_pace, queued, sent_today = answers[3 * at : 3 * at + 3]
-            pace = pace_of(self._settings, session, now_ms)
-            waits = int(queued) + int(waiting.get(session.phone, 0))
+            waits = int(queued) + int(waiting.get(each.session.phone, 0))
             senders.append(
                 Sender(
-                    session,
-                    pace,
-                    holds_on(holds, session, now_ms),
-                    days[at],
-                    reopens_ms=hours_bounds_ms(pace, days[at][1], zone_of(self._settings, session))[0],
-                    phone=_phone_pace(raw_pace),
-                    waiting=waits,
-                    sent_today=int(sent_today),
-                    room_today=pace.per_day - int(sent_today) - waits,
+                    each.session,
+                    each.pace,
+                    holds_on(holds, each.session, now_ms) if holds else (),
+                    each.day_ms,
+                    each.reopens_ms,
+                    _phone_pace(raw_pace),
+                    waits,
+                    int(sent_today),
+                    each.pace.per_day - int(sent_today) - waits,
                 )
             )
         return senders

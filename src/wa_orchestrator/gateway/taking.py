@@ -17,9 +17,8 @@ from wa_orchestrator.errors import OrchestratorError, Refused
 from wa_orchestrator.gateway import answers, choosing
 from wa_orchestrator.gateway.batching import Batcher
 from wa_orchestrator.gateway.bodies import SendBody
-from wa_orchestrator.gateway.choosing import Choice
 from wa_orchestrator.gateway.contents import Content
-from wa_orchestrator.gateway.fleet import RECENT_S, Fleet, FleetView, Outlook
+from wa_orchestrator.gateway.fleet import RECENT_S, Choice, Fleet, FleetView, Outlook
 from wa_orchestrator.settings import Settings
 from wa_orchestrator.store import keys, reading
 from wa_orchestrator.store.accepting import (
@@ -95,11 +94,15 @@ class Taking:
         self._batcher = batcher
         self._view = view
         self._bursts: dict[str, int] = {}
+        self._rates: dict[str, Rate] = {}
 
     def rate_of(self, api_key: str) -> Rate:
         """How often a key may call."""
-        per_minute = self._settings.rate_limit_per_minute
-        return Rate(api_key, 60_000 / per_minute, per_minute)
+        rate = self._rates.get(api_key)
+        if rate is None:
+            per_minute = self._settings.rate_limit_per_minute
+            rate = self._rates[api_key] = Rate(api_key, 60_000 / per_minute, per_minute)
+        return rate
 
     async def count(self, api_key: str) -> None:
         """Count a call that takes nothing in; raises when the key calls too often."""
