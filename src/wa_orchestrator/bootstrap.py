@@ -47,6 +47,7 @@ from wa_orchestrator.web.app import make_app
 from wa_orchestrator.web.context import Context
 
 _RESTART_S = 1.0
+_CANCELS, _CANCEL_S = 20, 0.5
 log = structlog.get_logger(__name__)
 
 
@@ -260,9 +261,16 @@ async def supervised(loops: Sequence[Loop]) -> AsyncIterator[None]:
     try:
         yield
     finally:
-        for task in tasks:
+        await _ended(tasks)
+
+
+async def _ended(tasks: Sequence[asyncio.Task[None]]) -> None:
+    """Cancel tasks until they have ended: the Redis client forgets a cancellation that meets it while it connects."""
+    pending: set[asyncio.Task[None]] = set(tasks)
+    while pending:
+        for task in pending:
             task.cancel()
-        await asyncio.gather(*tasks, return_exceptions=True)
+        _, pending = await asyncio.wait(pending, timeout=_RESTART_S)
 
 
 async def _supervise(loop: Loop) -> None:

@@ -10,6 +10,7 @@ from redis.exceptions import RedisError
 
 from wa_orchestrator.store import keys, limits
 from wa_orchestrator.store.limits import Holding
+from wa_orchestrator.store.listening import end_if_cancelled
 from wa_orchestrator.store.sessions import CONTROL_LEASE
 from wa_orchestrator.web.context import Context
 
@@ -68,6 +69,7 @@ class Control:
                 try:
                     await self.step()
                 except (RedisError, OSError) as error:
+                    end_if_cancelled()
                     self._lose(type(error).__name__)
                 await asyncio.sleep(RENEW_S if self.leads else _ASK_S)
         finally:

@@ -7,6 +7,7 @@ import structlog
 from redis.exceptions import RedisError
 
 from wa_orchestrator.errors import Unavailable
+from wa_orchestrator.store.listening import end_if_cancelled
 
 log = structlog.get_logger(__name__)
 _AFTER_ERROR_S = 0.5
@@ -31,4 +32,5 @@ async def run(name: str, steps: Steps) -> None:
         except Exception as error:
             log.error("loop.broken", loop=name, exc_info=error)
             wait_s = _AFTER_ERROR_S
+        end_if_cancelled()
         await asyncio.sleep(wait_s)
