@@ -16,7 +16,7 @@ import structlog
 from fastapi import APIRouter, FastAPI
 from starlette.types import ASGIApp
 
-from wa_orchestrator import rehearsal
+from wa_orchestrator import address, rehearsal
 from wa_orchestrator.dashboard import app as dashboard
 from wa_orchestrator.dispatcher.dispatcher import Dispatcher
 from wa_orchestrator.domain import events
@@ -109,7 +109,7 @@ async def orchestrator(settings: Settings) -> None:
     async with contexts.opened(settings, _redis_url(settings)) as context, runner_for(settings) as runner:
         await service.add_configured_proxies(context)
         app, loops = _control_app(service.assemble(context, runner))
-        with Signals() as signals:
+        with Signals() as signals, address.noted(settings):
             async with serving(app, bound), supervised(loops):
                 await signals.ended.wait()
 
@@ -163,6 +163,7 @@ async def running(settings: Settings, *, simulate: bool = False, fleet: int = 0)
         server = Server(context, control, settings.gateway_port)
         loops += [Dispatcher(context), messages.retention, *_fleet(server, fleet)]
         await stack.enter_async_context(supervised(loops))
+        stack.enter_context(address.noted(settings))
         yield server
 
 

@@ -1,5 +1,6 @@
 """The dashboard's routes: pages, their live streams, buttons, and the same facts for scripts."""
 
+import asyncio
 import json
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from typing import Annotated, Any, Final
@@ -80,8 +81,6 @@ class Dashboard:
 
     async def run(self) -> None:
         """Read events and count them until cancelled."""
-        import asyncio
-
         async with asyncio.TaskGroup() as tasks:
             tasks.create_task(self.hub.run())
             tasks.create_task(self.historian.run())

@@ -9,6 +9,7 @@ from redis.exceptions import RedisError, WatchError
 
 from wa_orchestrator.dashboard.charts import QUARTERS, beat_of
 from wa_orchestrator.store import keys, reading
+from wa_orchestrator.store.listening import end_if_cancelled
 from wa_orchestrator.store.reading import Session
 from wa_orchestrator.store.scripts import Scripts
 from wa_orchestrator.web.context import Context
@@ -107,9 +108,10 @@ class Historian:
     async def run(self) -> None:
         """Go on until cancelled."""
         while True:
+            end_if_cancelled()
             try:
                 while await self.step() >= _BATCH:
-                    pass
+                    end_if_cancelled()
             except (RedisError, OSError) as error:
                 log.warning("historian.store_away", error=str(error))
             await asyncio.sleep(_ROUND_S)

@@ -20,6 +20,7 @@ from wa_orchestrator.dashboard.fleet import Fleet
 from wa_orchestrator.dashboard.pages import log as log_page
 from wa_orchestrator.dashboard.rendering import Desk, View
 from wa_orchestrator.store import keys
+from wa_orchestrator.store.listening import end_if_cancelled
 from wa_orchestrator.store.reading import Entry
 from wa_orchestrator.web.context import Context
 
@@ -47,16 +48,23 @@ class Hub:
         self._viewers: set[Viewer] = set()
         self.cursor = "0-0"
         self.last_event_ms = 0
+        self.open = True
 
     async def run(self) -> None:
         """Read until cancelled, over every outage of Redis."""
-        await self._begin()
-        while True:
-            try:
-                await self.step()
-            except (RedisError, OSError) as error:
-                log.warning("hub.store_away", error=str(error))
-                await asyncio.sleep(_RETRY_S)
+        self.open = True
+        try:
+            await self._begin()
+            while True:
+                end_if_cancelled()
+                try:
+                    await self.step()
+                except (RedisError, OSError) as error:
+                    log.warning("hub.store_away", error=str(error))
+                    await asyncio.sleep(_RETRY_S)
+        finally:  # the server ends: let go of the browsers, which come back by themselves
+            self.open = False
+            self.wake()
 
     async def _begin(self) -> None:
         with contextlib.suppress(RedisError, OSError):
@@ -155,7 +163,7 @@ class Stream:
             loop = asyncio.get_running_loop()
             beat_at = loop.time() + BEAT_S
             idle_s = IDLE_S.get(viewer.page, _OTHERWISE_S)
-            while True:
+            while self._hub.open:
                 await self._wait(idle_s)
                 for text in await self._batch():
                     beat_at = loop.time() + BEAT_S

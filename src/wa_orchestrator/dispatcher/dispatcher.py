@@ -77,6 +77,7 @@ class Dispatcher:
     async def _loop(self) -> None:
         backoff_s = _BACKOFF_S[0]
         while True:
+            end_if_cancelled()
             self._woken.clear()
             try:
                 sleep_s = await self.step()

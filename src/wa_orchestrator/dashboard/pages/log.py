@@ -20,7 +20,7 @@ _ERRORS: Final = frozenset({"session.failed", "message.failed", "proxy.bad"})
 _WARNINGS: Final = frozenset(
     {
         "session.disconnected", "session.burst", "session.seatless", "session.moved", "message.expired",
-        "proxy.removed", "contact.opted_out", "phone.locked", "phone.bound", "session.removed",
+        "proxy.removed", "contact.opted_out", "phone.locked", "session.removed",
     }
 )  # fmt: skip
 _PHONES: Final = frozenset({"phone", "to", "from_phone", "recipient", "contact_phone"})
@@ -123,10 +123,10 @@ def sentence(view: View, kind: str, fields: Mapping[str, str]) -> Markup:
     }
     said = view.t(name, **told) if view.knows(name) else Markup("{}").format(kind)
     why = fields.get("reason") or (fields.get("note", "") if kind == "message.failed" else "")
-    if not why:
-        return said
     explained = view.failure(why) if kind.startswith("message.") else view.reason(why)
-    return Markup("{}: {}").format(said, explained)
+    if not why or explained == why:  # a word for programs
+        return said
+    return Markup("{}").format(explained) if kind.startswith("session.") else Markup("{}: {}").format(said, explained)
 
 
 def _discreet(fields: Mapping[str, str]) -> dict[str, str]:
