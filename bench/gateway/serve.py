@@ -1,11 +1,10 @@
-"""The gateway as `wa-orchestrator gateway` runs it: one process, uvicorn with uvloop and httptools."""
+"""The gateway as a service of its own: one process, uvicorn with uvloop and httptools."""
 
 import os
 from pathlib import Path
 
 import uvicorn
 
-from wa_orchestrator.gateway import wire
 from wa_orchestrator.gateway.app import make_gateway
 from wa_orchestrator.settings import Settings
 from wa_orchestrator.web.context import opened
@@ -23,10 +22,11 @@ async def serve() -> None:
         log_level="error",
     )
     async with opened(settings, f"unix://{os.environ['REDIS_SOCKET']}") as context:
-        gateway, app = make_gateway(context)
+        _, app = make_gateway(context)
+        protocol = app.http_protocol if os.environ.get("WIRE") != "0" else "httptools"
         config = uvicorn.Config(
             app, host="127.0.0.1", port=int(os.environ["PORT"]), log_level="warning", access_log=False,
-            loop="uvloop", http=wire.protocol(gateway.doors()), lifespan="on",
+            loop="uvloop", http=protocol, lifespan="on",
         )  # fmt: skip
         await uvicorn.Server(config).serve()
 

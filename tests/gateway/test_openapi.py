@@ -33,8 +33,6 @@ def service(redis_url: str, tmp_path: Path) -> Iterator[str]:
     """The gateway on a real port, in a thread of its own, because Schemathesis blocks."""
     import uvicorn
 
-    from wa_orchestrator.gateway import wire
-
     ready, stop = threading.Event(), threading.Event()
     address: list[str] = []
 
@@ -44,8 +42,8 @@ def service(redis_url: str, tmp_path: Path) -> Iterator[str]:
         known = {"id": "w1", "status": "connected", "phone": PHONE, "first_connected_at": 1, "timezone": "UTC"}
         await redis.hset(keys.session("w1"), mapping=known)
         await redis.sadd(keys.SESSIONS_ALL, "w1")
-        gateway, app = make_gateway(Context(make_settings(tmp_path), redis, Scripts(redis)))
-        config = uvicorn.Config(app, port=0, http=wire.protocol(gateway.doors()), log_level="error", access_log=False)
+        _, app = make_gateway(Context(make_settings(tmp_path), redis, Scripts(redis)))
+        config = uvicorn.Config(app, port=0, http=app.http_protocol, log_level="error", access_log=False)
         server = uvicorn.Server(config)
         serving = asyncio.create_task(server.serve())
         while not server.started:  # noqa: ASYNC110 (uvicorn has no event for it)

@@ -11,7 +11,6 @@ import pytest
 import uvicorn
 
 from tests.gateway.conftest import API_KEY, Gate, OpenGate
-from wa_orchestrator.gateway import wire
 from wa_orchestrator.gateway.app import make_gateway
 
 
@@ -20,8 +19,8 @@ async def port(gates: OpenGate) -> AsyncIterator[int]:
     """A gateway that listens."""
     gate = await gates()
     await gate.add_session()
-    gateway, app = make_gateway(gate.gateway.context)
-    protocol = wire.protocol(gateway.doors())
+    _, app = make_gateway(gate.gateway.context)
+    protocol = app.http_protocol
     server = uvicorn.Server(uvicorn.Config(app, port=0, http=protocol, log_level="error", access_log=False))
     serving = asyncio.create_task(server.serve())
     async with asyncio.timeout(10):

@@ -1,14 +1,14 @@
 """The gateway as a service: its routes, its own application, and its front door for the routes that must be fast."""
 
 import gc
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager
 from typing import Annotated, Any
 
 from fastapi import APIRouter, Depends, Header
 from starlette.types import ASGIApp, Receive, Scope, Send
 
-from wa_orchestrator.gateway import message_routes, queue_routes, upload_routes
+from wa_orchestrator.gateway import message_routes, queue_routes, upload_routes, wire
 from wa_orchestrator.gateway.batches import BatchDoor
 from wa_orchestrator.gateway.batching import Batcher
 from wa_orchestrator.gateway.bodies import BatchAnswer, BatchBody, SendBody, TakenAnswer
@@ -33,6 +33,22 @@ _SENDER = Depends(auth.requires(auth.Scope.SEND))
 _Key = Annotated[str | None, Header(alias="Idempotency-Key", min_length=1, max_length=255)]
 
 
+class Front:
+    """An application with doors before it. A server that is given `http_protocol` (uvicorn's `http=`) lets the doors
+    answer on the connection itself, which is faster; any other one gets the same answers over ASGI.
+    """
+
+    def __init__(self, app: ASGIApp, doors: Mapping[str, Door]) -> None:
+        self.http_protocol = wire.protocol(doors)
+        self._app = app
+        self._doors = {path: application(door) for path, door in doors.items()}
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Serve one request."""
+        door = self._doors.get(scope["path"]) if scope["type"] == "http" and scope["method"] == "POST" else None
+        await (door or self._app)(scope, receive, send)
+
+
 class Gateway:
     """All parts of the gateway over one context. One per process."""
 
@@ -51,7 +67,8 @@ class Gateway:
 
         @asynccontextmanager
         async def lifespan(_app: Any) -> AsyncIterator[None]:
-            gc.freeze()  # what exists by now lives as long as the process; looking through it costs some 50 ms each time
+            gc.collect()
+            gc.freeze()  # what exists by now lives as long as the process: no full collection needs to look through it
             try:
                 yield
             finally:
@@ -64,18 +81,12 @@ class Gateway:
         routes.include_router(upload_routes.router(self.context, self.taking))
         return routes
 
-    def front(self, app: ASGIApp) -> ASGIApp:
+    def front(self, app: ASGIApp) -> "Front":
         """Put the fast routes before an application and all its middleware."""
-        doors = {path: application(door) for path, door in self.doors().items()}
-
-        async def serve(scope: Scope, receive: Receive, send: Send) -> None:
-            door = doors.get(scope["path"]) if scope["type"] == "http" and scope["method"] == "POST" else None
-            await (door or app)(scope, receive, send)
-
-        return serve
+        return Front(app, self.doors())
 
     def doors(self) -> dict[str, Door]:
-        """The fast routes by their path; `wire.protocol` serves them without ASGI."""
+        """The fast routes by their path."""
         return {path: door for door in (self._send, self._batch) for path in door.paths}
 
     async def close(self) -> None:
@@ -117,7 +128,7 @@ def router(context: Context) -> APIRouter:
     return Gateway(context).router()
 
 
-def make_gateway(context: Context) -> tuple[Gateway, ASGIApp]:
+def make_gateway(context: Context) -> tuple[Gateway, Front]:
     """Make the gateway as a service of its own: `wa-orchestrator gateway`."""
     gateway = Gateway(context)
     app = make_app(context, [gateway.router(), health.router(context)], title="WhatsApp Orchestrator: gateway")
