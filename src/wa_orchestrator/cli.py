@@ -9,6 +9,7 @@ from typing import Annotated, Any
 
 import typer
 
+from wa_orchestrator.commands import messages, proxies, sending, sessions, streaming
 from wa_orchestrator.errors import OrchestratorError, Refused
 from wa_orchestrator.settings import GENERATED, Settings, build, read
 
@@ -112,6 +113,12 @@ def show_secrets(*, data_dir: DataDir = None, as_json: Json = False) -> None:
     if not all(shown.values()):
         raise Refused("NO_SECRETS", f"There are no secrets in {settings.data_dir} yet; the first start makes them.")
     typer.echo(json.dumps(shown) if as_json else "\n".join(f"{name}={value}" for name, value in shown.items()))
+
+
+for _name, _group in (("sessions", sessions), ("proxies", proxies), ("messages", messages)):
+    app.add_typer(_group.app, name=_name)
+app.command()(sending.send)
+app.command()(streaming.events)
 
 
 @app.command()

@@ -190,9 +190,9 @@ class Calls(ABC, Generic[R]):
 
     # -- proxies
 
-    def proxies(self) -> R:
-        """All proxies."""
-        return self.ask(_get("/api/v1/proxies"))
+    def proxies(self, *, status: str | None = None, cursor: str | None = None, limit: int | None = None) -> R:
+        """One page of the proxies; `next` of the answer is the `cursor` of the next page."""
+        return self.ask(_get("/api/v1/proxies", status=status, cursor=cursor, limit=limit))
 
     def add_proxy(self, url: str) -> R:
         """Add a proxy: `socks5h://user:password@host:port`."""

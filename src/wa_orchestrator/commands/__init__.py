@@ -1,0 +1,1 @@
+"""Commands that are clients of a running server: `sessions`, `proxies`, `send`, `messages`, `events`."""
