@@ -10,12 +10,14 @@ import pytest
 from tests.orchestrator.fakes import FakeCheck, FakeRunner, Teller, drive
 from tests.orchestrator.test_intake import now, started
 from tests.orchestrator.test_sessions_api import PHONE, linked
+from wa_orchestrator.errors import Unavailable
 from wa_orchestrator.orchestrator import credentials, service, states
 from wa_orchestrator.orchestrator.reconciling import Reconciler, Sentinel
 from wa_orchestrator.orchestrator.service import Orchestrator
 from wa_orchestrator.orchestrator.starter import Starter
 from wa_orchestrator.orchestrator.watchdog import Signs, Verdict, Watchdog, judge
 from wa_orchestrator.runner.contract import Found
+from wa_orchestrator.runner.misbehaving import Fault, Misbehaving
 from wa_orchestrator.store import keys, reading
 from wa_orchestrator.store.sessions import CONTROL_LEASE
 from wa_orchestrator.web import workers
@@ -337,3 +339,53 @@ async def test_the_trash_is_emptied_after_its_days(control: Orchestrator, settin
         await credentials.discard(settings, name, at, phone="", label="", why="deleted")
     assert await credentials.purge(settings, week_ago + 7 * 24 * _HOUR_MS) == 1
     assert [each.session_id for each in credentials.listed(settings)] == ["young"]
+
+
+# -- a runner that misbehaves -----------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def unruly(control: Orchestrator, runner: FakeRunner) -> Misbehaving:
+    """The control plane's runner, which can be told to break its promises."""
+    made = Misbehaving(runner)
+    control.fleet.runner = made
+    return made
+
+
+async def test_a_start_that_lies_leaves_no_second_worker(
+    control: Orchestrator, api: httpx.AsyncClient, runner: FakeRunner, unruly: Misbehaving
+) -> None:
+    unruly.faults.add(Fault.START_LIES)
+    await api.post("/api/sessions/provision", json={"sessionId": "s1"})
+    await part(control, Starter).step()
+    assert len(runner.running) == 1  # it runs, and nobody knows
+    unruly.faults.clear()
+    await drive(control)
+    assert len(runner.running) == 1
+    assert runner.epochs()["s1"] == (await now(control.context, "s1")).epoch
+
+
+async def test_an_engine_that_is_away_is_no_proof_that_workers_ended(
+    control: Orchestrator, api: httpx.AsyncClient, runner: FakeRunner, unruly: Misbehaving
+) -> None:
+    await started(control, api)
+    unruly.faults |= {Fault.POLL_IS_AWAY, Fault.SURVEY_IS_AWAY}
+    await part(control, Sentinel).step()
+    with pytest.raises(Unavailable):
+        await part(control, Reconciler).step()
+    await drive(control)
+    assert len(runner.orders) == 1
+
+
+async def test_a_worker_that_cannot_be_killed_is_fenced_before_anything_else_is_tried(
+    control: Orchestrator, api: httpx.AsyncClient, teller: Teller, runner: FakeRunner, unruly: Misbehaving
+) -> None:
+    await linked(control, api, teller, "s1", PHONE)
+    before = await now(control.context, "s1")
+    unruly.faults.add(Fault.STOP_DOES_NOTHING)
+    await silence(control, "s1", 200_000)
+    for _ in range(2):
+        await part(control, Watchdog).step()
+    assert (await teller.connected("s1", PHONE, epoch=before.epoch)).json()["code"] == "FENCED"
+    await part(control, Starter).step()
+    assert len(runner.running) == 1  # never two, whatever is asked

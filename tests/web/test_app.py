@@ -1,0 +1,151 @@
+"""What every HTTP service shares: forms of errors, headers, health, and what workers prove themselves with."""
+
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import httpx
+import pytest
+from fastapi import APIRouter, Request
+from pydantic import SecretStr
+from redis.asyncio import Redis
+
+from wa_orchestrator.errors import Broken, Refused, Unavailable
+from wa_orchestrator.settings import Settings
+from wa_orchestrator.store import keys
+from wa_orchestrator.web import health, paging, workers
+from wa_orchestrator.web.app import make_app
+from wa_orchestrator.web.context import Context, make_context
+
+
+@pytest.fixture
+def context(redis: Redis, tmp_path: Path) -> Context:
+    return make_context(
+        Settings(
+            api_key=SecretStr("wao_5vR8kq2LxZt7mB1nWd9s"),
+            webhook_secret=SecretStr("whsec_Tm90IGEgcmVhbCBzZWNyZXQsIGZvciB0ZXN0cw=="),
+            data_dir=tmp_path,
+        ),
+        redis,
+    )
+
+
+def routes(context: Context) -> APIRouter:
+    made = APIRouter()
+
+    @made.get("/api/fails/{how}")
+    async def fails(how: str) -> None:
+        match how:
+            case "refused":
+                raise Refused("NO_TEA", "There is no tea. Drink water.", 418, left=0)
+            case "unavailable":
+                raise Unavailable("TEA_COOKS", "Wait a little.", retryAfterS=7)
+            case "broken":
+                raise Broken("canary-secret in the text")
+            case _:
+                raise RuntimeError("canary-secret in the text")
+
+    @made.get("/api/worker/sessions/{session_id}")
+    async def worker(session_id: str, request: Request) -> dict[str, int]:
+        return {"epoch": (await workers.authenticate_worker(context, request, session_id)).epoch}
+
+    return made
+
+
+@pytest.fixture
+async def client(context: Context) -> AsyncIterator[httpx.AsyncClient]:
+    app = make_app(context, [routes(context), health.router(context)])
+    transport = httpx.ASGITransport(app, raise_app_exceptions=False)
+    async with httpx.AsyncClient(transport=transport, base_url="http://server") as made:
+        yield made
+
+
+@pytest.mark.parametrize(
+    ("how", "status", "code"),
+    [
+        ("refused", 418, "NO_TEA"),
+        ("unavailable", 503, "TEA_COOKS"),
+        ("broken", 500, "BROKEN"),
+        ("other", 500, "BROKEN"),
+    ],
+)
+async def test_every_error_has_one_form_and_tells_no_inside(
+    client: httpx.AsyncClient, how: str, status: int, code: str
+) -> None:
+    answer = await client.get(f"/api/fails/{how}")
+    assert (answer.status_code, answer.json()["error"]["code"]) == (status, code)
+    assert "canary" not in answer.text
+
+
+async def test_details_and_the_time_to_wait_come_along(client: httpx.AsyncClient) -> None:
+    assert (await client.get("/api/fails/refused")).json()["error"]["left"] == 0
+    assert (await client.get("/api/fails/unavailable")).headers["retry-after"] == "7"
+
+
+async def test_unknown_addresses_and_methods_are_told_in_the_same_form(client: httpx.AsyncClient) -> None:
+    assert (await client.get("/nowhere")).json()["error"]["code"] == "NOT_FOUND"
+    assert (await client.put("/health")).json()["error"]["code"] == "METHOD_NOT_ALLOWED"
+
+
+async def test_answers_are_protected_and_not_kept(client: httpx.AsyncClient) -> None:
+    headers = (await client.get("/api/fails/refused")).headers
+    assert headers["x-content-type-options"] == "nosniff"
+    assert "frame-ancestors 'none'" in headers["content-security-policy"]
+    assert headers["cache-control"] == "no-store"
+
+
+async def test_a_body_that_says_it_is_too_long_is_not_read(client: httpx.AsyncClient) -> None:
+    answer = await client.post("/api/x", content=b"", headers={"Content-Length": str(64 << 20)})
+    assert (answer.status_code, answer.json()["error"]["code"]) == (413, "BODY_TOO_LONG")
+
+
+async def test_without_redis_it_lives_and_is_not_ready(context: Context) -> None:
+    context.redis = Redis(host="127.0.0.1", port=1)
+    app = make_app(context, [health.router(context)])
+    async with httpx.AsyncClient(transport=httpx.ASGITransport(app), base_url="http://server") as client:
+        assert (await client.get("/health")).status_code == 200
+        answer = await client.get("/ready")
+        assert (answer.status_code, answer.json()["error"]["code"]) == (503, "STORE_UNAVAILABLE")
+
+
+async def record(context: Context, session_id: str, epoch: int) -> None:
+    fields = {"id": session_id, "status": "connected", "epoch": epoch, "version": 1}
+    await context.redis.hset(keys.session(session_id), mapping=fields)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(
+    ("owner", "epoch", "spoil", "status", "code"),
+    [
+        ("s1", 3, "", 200, ""),
+        ("s1", 3, "x", 401, "WORKER_TOKEN_WRONG"),
+        ("s1", 2, "", 409, "FENCED"),
+        ("s2", 3, "", 403, "OTHER_SESSION"),
+        ("gone", 3, "", 403, "OTHER_SESSION"),
+    ],
+)
+async def test_a_workers_token_is_good_for_its_session_and_epoch_only(
+    context: Context, client: httpx.AsyncClient, owner: str, epoch: int, spoil: str, status: int, code: str
+) -> None:
+    await record(context, "s1", 3)
+    token = workers.mint(context.settings, owner, epoch).token + spoil
+    answer = await client.get("/api/worker/sessions/s1", headers={"Authorization": f"Bearer {token}"})
+    assert (answer.status_code, answer.json().get("error", {}).get("code", "")) == (status, code)
+
+
+async def test_no_token_and_another_scheme_are_refused(context: Context, client: httpx.AsyncClient) -> None:
+    await record(context, "s1", 3)
+    token = workers.mint(context.settings, "s1", 3).token
+    for headers in ({}, {"Authorization": f"Basic {token}"}, {"Authorization": "Bearer wwt_s1.x.y"}):
+        answer = await client.get("/api/worker/sessions/s1", headers=headers)
+        assert (answer.status_code, answer.json()["error"]["code"]) == (401, "WORKER_TOKEN_WRONG")
+
+
+def test_pages_cover_a_list_without_gap_or_overlap() -> None:
+    items = [f"{number:03}" for number in range(23)]
+    shown: list[str] = []
+    cursor: str | None = None
+    while True:
+        page, cursor = paging.page(items, cursor, 5, str)
+        shown += page
+        if cursor is None:
+            break
+    assert shown == items
