@@ -52,5 +52,6 @@ def make_server(app: ASGIApp) -> Server:
         timeout_graceful_shutdown=_GOODBYE_S,
         timeout_keep_alive=75,
         lifespan="on",
+        http=getattr(app, "http_protocol", "auto"),  # the gateway's front answers its own doors on the connection
     )
     return Server(config)
