@@ -31,9 +31,9 @@ from wa_orchestrator.web import workers
 from wa_orchestrator.web.app import make_app
 from wa_orchestrator.web.context import Context
 
-PHONES = 8
-EACH = 25
-SCALE = 100.0
+PHONES = 14
+EACH = 12
+SCALE = 10.0
 ENDED = ("sent", "delivered", "read", "failed", "expired", "cancelled")
 ALL_DAY = '{"opens": "00:00", "closes": "00:00", "per_day": 100000, "per_minute": 1000}'
 
@@ -62,6 +62,7 @@ class World:
     crashes: int = 0
     fenced: int = 0
     stale_successes: int = 0
+    zombies: list[asyncio.Task[None]] = field(default_factory=list)
     unbalanced: list[dict[str, str]] = field(default_factory=list)
 
     async def call(self, session: str, epoch: int, path: str, body: object) -> httpx.Response:
@@ -85,16 +86,21 @@ class World:
             self.crashes += 1
             await self.restart(session, phone, epoch)
             return
-        await asyncio.sleep(self.dice.uniform(0.001, 0.01))
-        await self.arrive(phone, message)
-        if fate < 0.12:  # dies before it can tell
+        lease_s = self.stage.settings.scaled(self.stage.settings.lease_ms) / 1000
+        if fate < 0.09:  # sends in the last moment of its lease, and dies
             self.crashes += 1
-            if self.dice.random() < 0.5:
+            await asyncio.sleep(lease_s - 0.02)
+            await self.arrive(phone, message)
+            return
+        await self.arrive(phone, message)
+        if fate < 0.16:  # dies before it can tell
+            self.crashes += 1
+            if fate < 0.14:
                 await self.restart(session, phone, epoch)
             return
-        if fate < 0.16:  # tells it when its lease is long over
+        if fate < 0.19:  # tells it when its lease is long over
             self.crashes += 1
-            await asyncio.sleep(self.stage.settings.scaled(self.stage.settings.lease_ms) / 1000 + 0.1)
+            await asyncio.sleep(lease_s + 0.1)
         body = {"whatsappId": message["whatsappId"], "timestamp": int(time.time() * 1000)}
         for _ in range(500):
             if (await self.call(session, epoch, f"{message['messageId']}/ack", body)).status_code < 500:
@@ -119,6 +125,10 @@ class World:
                 await self.stage.register(session, phone)
                 break
             await asyncio.sleep(0.02)
+        self.zombies.append(asyncio.create_task(self.haunt(session, old)))
+
+    async def haunt(self, session: str, old: int) -> None:
+        """The old worker was not dead at all."""
         for path, body in (("claim", {}), ("m_x/nack", {"code": "408", "error": ""}), ("m_x/renew", {})):
             answer = await self.call(session, old, path, body)
             self.fenced += answer.status_code == 409
@@ -177,8 +187,8 @@ async def test_whatever_dies_nothing_is_lost_doubled_reordered_or_hurried(tmp_pa
     await server.start()
     pool = BlockingConnectionPool.from_url(server.url, decode_responses=True, max_connections=60, timeout=5)
     redis = Redis(connection_pool=pool)
-    # A hundred times as fast: pauses of 20 to 40 ms, leases of 0.5 s.
-    settings = secured(data_dir=tmp_path, time_scale=SCALE, lease_ms=50_000, ack_timeout_ms=40_000)
+    # Ten times as fast: pauses of 200 to 400 ms, leases of 0.6 s.
+    settings = secured(data_dir=tmp_path, time_scale=SCALE, lease_ms=6_000, ack_timeout_ms=5_000)
     stage = Stage(Scripts(redis), settings)
     context = stage.context
     transport = httpx.ASGITransport(app=make_app(context, [outbox.router(context)]))
@@ -200,6 +210,7 @@ async def test_whatever_dies_nothing_is_lost_doubled_reordered_or_hurried(tmp_pa
                 for task in tasks:
                     task.cancel()
                 await asyncio.wait(tasks, timeout=0.1)
+        await asyncio.gather(*world.zombies)
         statuses = {each.id: each.status for each in await reading.messages(stage.scripts, list(world.told))}
         stories = [await reading.story(stage.scripts, name) for name in world.told]
     await redis.aclose()

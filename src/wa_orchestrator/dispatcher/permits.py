@@ -11,6 +11,8 @@ from wa_orchestrator.web.pace import at_scale, hold_fields, pace_of, zone_of
 
 #: A connected worker takes a released message within milliseconds; if it has not by then, another may be asked.
 UNCLAIMED_MS = 30_000
+#: However fast time runs, a worker that has just connected ends its poll for commands first.
+_SOONEST_MS = 3_000
 #: Nothing is released in the last minute of the hours: a worker types first, and WhatsApp must see it before they end.
 CLOSING_MS = 60_000
 
@@ -31,7 +33,7 @@ def permit(settings: Settings, session: Session, *, now_ms: int, burst_until_ms:
         day_end_ms=day_end_ms,
         open_from_ms=open_from_ms,
         open_until_ms=open_until_ms,
-        lease_ms=int(settings.scaled(min(settings.lease_ms, UNCLAIMED_MS))),
+        lease_ms=max(_SOONEST_MS, int(settings.scaled(UNCLAIMED_MS))),
         minute_ms=int(settings.scaled(pacing.MINUTE_MS)),
         holds=hold_fields(session),
     )
