@@ -1,0 +1,46 @@
+"""The stream over a real server: it begins where the client stopped, and tells what happens at once."""
+
+import asyncio
+import socket
+
+import httpx
+import uvicorn
+
+from tests.messages.conftest import API_KEY, PHONE, Desk
+from wa_orchestrator.orchestrator import events_api
+from wa_orchestrator.store.tail import Tail
+from wa_orchestrator.web.app import make_app
+
+
+async def test_a_client_that_reconnects_misses_nothing(desk: Desk) -> None:
+    bound = socket.create_server(("127.0.0.1", 0))
+    tail = Tail(desk.context.redis)
+    app = make_app(desk.context, [events_api.router(desk.context, tail)])
+    server = uvicorn.Server(uvicorn.Config(app, log_level="error", timeout_graceful_shutdown=1, lifespan="off"))
+    serving = asyncio.create_task(server.serve(sockets=[bound]))
+    url = f"http://127.0.0.1:{bound.getsockname()[1]}/api/v1/events/stream?types=message.queued"
+    async with httpx.AsyncClient(headers={"X-API-Key": API_KEY}, timeout=10) as client:
+        first = await desk.stage.accept("w1", PHONE)
+        cursor, told = await _one(client, url, {"Last-Event-ID": "0"})
+        assert first in told
+        second = await desk.stage.accept("w1", PHONE)  # while the client is away
+        cursor, told = await _one(client, url, {"Last-Event-ID": cursor})
+        assert second in told
+        assert (await client.get(url, headers={"X-API-Key": "wrong"})).status_code == 401
+        assert (await client.get(url, headers={"Last-Event-ID": "yesterday"})).status_code == 400
+    server.should_exit = True
+    await asyncio.wait_for(serving, 10)
+    await tail.close()
+
+
+async def _one(client: httpx.AsyncClient, url: str, headers: dict[str, str]) -> tuple[str, str]:
+    """The first event of the stream: its id and its data."""
+    async with client.stream("GET", url, headers=headers) as answer:
+        assert answer.headers["content-type"].startswith("text/event-stream")
+        cursor = ""
+        async for line in answer.aiter_lines():
+            if line.startswith("id: "):
+                cursor = line.removeprefix("id: ")
+            if line.startswith("data: "):
+                return cursor, line
+    raise AssertionError("the stream ended")
