@@ -101,15 +101,19 @@ document.addEventListener("visibilitychange", () => { if (document.hidden) unwat
 addEventListener("pagehide", unwatch);
 
 // -- lists: a filter or a search fetches the page and takes its list; the address says what is shown
+let asked = 0;
 async function fetchList(url, { push = true } = {}) {
+  const mine = ++asked;
   const response = await fetch(url, { headers: { Accept: "text/html" } });
   if (response.redirected && response.url.includes("/login")) return location.assign("/login");
   const fresh = new DOMParser().parseFromString(await response.text(), "text/html");
-  const ids = picked();
+  if (mine !== asked) return;
+  const ids = picked(), giveBack = holdFocus();
   for (const id of ["list", "chips", "headline", "newer", "story", "seats-headline", "seats-notice", "pool", "attention"]) {
-    const mine = document.getElementById(id), theirs = fresh.getElementById(id);
-    if (mine && theirs && !(id !== "list" && $("#list")?.contains(mine))) mine.replaceWith(theirs);
+    const ours = document.getElementById(id), theirs = fresh.getElementById(id);
+    if (ours && theirs && !(id !== "list" && $("#list")?.contains(ours))) ours.replaceWith(theirs);
   }
+  giveBack();
   for (const box of $$(".pick")) box.checked = ids.includes(box.value);
   countPicks();
   if (push) history.replaceState(null, "", url);
@@ -117,6 +121,14 @@ async function fetchList(url, { push = true } = {}) {
   cursor = fresh.body.dataset.cursor;
   unwatch();
   watch();
+}
+function holdFocus() {
+  const element = document.activeElement, row = element.closest("[id]:not(#list, #main)"), at = row ? $$("a, button, input, summary", row).indexOf(element) : -1;
+  return () => {
+    if (document.contains(element) || !row) return;
+    const again = document.getElementById(row.id);
+    (at < 0 ? again : $$("a, button, input, summary", again || row)[at])?.focus({ preventScroll: true });
+  };
 }
 const refresh = () => fetchList(location.href, { push: false });
 let typing;

@@ -1,0 +1,237 @@
+"""Every page in a real browser over a furnished stage: accessible, narrow enough, live, and deaf to planted scripts."""
+
+import json
+import re
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from playwright.sync_api import Browser, BrowserContext, Page, expect
+from redis.asyncio import Redis
+
+from tests.dashboard import stage
+from tests.dashboard.browsing import log_in, visit
+from tests.dashboard.serving import PASSWORD, Thread, in_thread
+from wa_orchestrator.orchestrator import antiban
+from wa_orchestrator.store import contacts, keys
+from wa_orchestrator.store.scripts import Scripts
+
+pytestmark = [pytest.mark.browser, pytest.mark.timeout(240)]
+AXE = Path(__file__).parents[2] / "frontend" / "node_modules" / "axe-core" / "axe.min.js"
+PAGES = (
+    "/", "/?state=failed", "/scan?id=worker_18", "/sessions/worker_4", "/sessions/worker_16", "/messages",
+    "/proxies", "/anti-ban", "/live-log", "/settings",
+)  # fmt: skip
+#: What people have typed into names and messages to make browsers run it.
+PLANTED = (
+    "<script>window.hacked=1</script>",
+    "<img src=x onerror=window.hacked=1>",
+    '"><svg onload=window.hacked=1>',
+    "' autofocus onfocus=window.hacked=1 x='",
+    "</textarea><script>window.hacked=1</script>",
+    "javascript:window.hacked=1//",
+    "<a href=javascript:window.hacked=1>x</a>",
+    "{{constructor.constructor('window.hacked=1')()}}",
+    "</title><script>window.hacked=1</script>",
+    "\u202e<iframe srcdoc='<script>parent.hacked=1</script>'>",
+)
+
+
+class Scene:
+    """The served stage, with a thread of its own for Redis."""
+
+    def __init__(self, address: str, thread: Thread, redis_url: str) -> None:
+        self.address, self.thread, self.redis_url = address, thread, redis_url
+
+    def do(self, work: Any) -> Any:
+        """Do something with the stage's verbs: `work(stage)` gives what to await."""
+
+        async def doing() -> Any:
+            redis = Redis.from_url(self.redis_url, decode_responses=True)
+            try:
+                return await work(stage.Stage(Scripts(redis)))
+            finally:
+                await redis.aclose()
+
+        return self.thread.do(doing())
+
+
+@pytest.fixture
+def scene(redis_url: str, chromium: Browser) -> Iterator[Scene]:
+    """A fresh stage."""
+    assert chromium.is_connected()
+    with in_thread(redis_url, routers=lambda context: [antiban.router(context)]) as (address, thread):
+        made = Scene(address, thread, redis_url)
+
+        async def fresh(on: stage.Stage) -> None:
+            await on.redis.flushall()
+            await stage.furnish(on.scripts)
+
+        made.do(fresh)
+        yield made
+
+
+@pytest.fixture
+def person(scene: Scene, chromium: Browser) -> Iterator[BrowserContext]:
+    """An administrator's browser."""
+    context = visit(chromium, scene.address)
+    yield context
+    context.close()
+
+
+def _serious(page: Page) -> list[str]:
+    """What axe finds that keeps people out. The script is put in by the test tool, past the page's own policy."""
+    page.evaluate(AXE.read_text("utf-8"))
+    found = page.evaluate("axe.run(document, {resultTypes: ['violations']})")
+    return [
+        f"{each['id']}: {node['target']} {node['failureSummary']}"
+        for each in found["violations"]
+        if each["impact"] in ("serious", "critical")
+        for node in each["nodes"][:3]
+    ]
+
+
+@pytest.mark.parametrize(("language", "theme", "width"), [("en", "light", 1280), ("he", "dark", 390)])
+def test_no_page_keeps_anybody_out(scene: Scene, chromium: Browser, language: str, theme: str, width: int) -> None:
+    context = visit(chromium, scene.address, language=language, theme=theme, width=width)
+    page = log_in(context, scene.address, PASSWORD)
+    problems = {}
+    for path in PAGES:
+        page.goto(scene.address + path)
+        page.wait_for_selector("h1", state="visible")
+        if found := _serious(page):
+            problems[path] = found
+    assert problems == {}
+    context.close()
+
+
+@pytest.mark.parametrize("language", ["en", "he"])
+def test_no_page_scrolls_sideways_at_any_width(scene: Scene, chromium: Browser, language: str) -> None:
+    context = visit(chromium, scene.address, language=language)
+    page = log_in(context, scene.address, PASSWORD)
+    wide = {}
+    for path in PAGES:
+        page.goto(scene.address + path)
+        for width in (360, 800, 1100, 1280):
+            page.set_viewport_size({"width": width, "height": 900})
+            over = page.evaluate("document.documentElement.scrollWidth - document.documentElement.clientWidth")
+            if over > 0:
+                wide[f"{path} at {width}"] = over
+    assert wide == {}
+    context.close()
+
+
+def test_planted_scripts_are_shown_as_text_and_never_run(scene: Scene, person: BrowserContext) -> None:
+    async def plant(on: stage.Stage) -> None:
+        for number, text in enumerate(PLANTED):
+            await on.redis.hset(keys.session(f"worker_{number + 1}"), mapping={"label": text, "device_name": text})
+            await on.message(
+                900 + number, "worker_4", f"97250{1234567 + 4 * 991:07d}", "972521111111", text, reference=text
+            )
+            await contacts.opt_out(on.scripts, f"97252333{number:04d}", word=text, via="reply")
+            await on.redis.xadd(keys.EVENTS, {"type": text, "session": f"worker_{number + 1}", "at": "1", "note": text})
+            await on.redis.xadd(keys.AUDIT, {"at": "1", "by": text, "action": text, "target": text, "details": text})
+            await on.redis.hset(
+                keys.HOLDS, f"session:worker_{number + 1}", json.dumps({"until_ms": 9e15, "why": text, "by": text})
+            )
+            await on.redis.hset(keys.WEBHOOKS, f"w{number}", json.dumps({"url": text, "types": [text]}))
+        proxy = next(iter(await on.redis.smembers(keys.PROXIES_ALL)))
+        await on.redis.hset(
+            keys.proxy(proxy), mapping={"status": "BAD", "last_error": PLANTED[0], "masked": PLANTED[1]}
+        )
+
+    scene.do(plant)
+    page = log_in(person, scene.address, PASSWORD, name=PLANTED[1])
+    refused: list[str] = []
+    page.on("console", lambda line: refused.append(line.text) if "Content Security Policy" in line.text else None)
+    page.on("dialog", lambda dialog: refused.append(dialog.message))
+    paths = [
+        *PAGES,
+        *(f"/messages?id=m_{900 + at:018x}" for at in range(len(PLANTED))),
+        "/messages?q=%3Cscript%3E",
+        "/?q=%22%3E%3Cimg%20src=x%20onerror=window.hacked=1%3E",
+    ]
+    for path in paths:
+        page.goto(scene.address + path)
+        page.wait_for_selector("h1")
+        page.wait_for_function(
+            "!document.querySelector('#live') || window.spent.events > 0 || document.querySelector('.hero')"
+        )
+        assert page.evaluate("window.hacked") is None, path
+    page.goto(scene.address + "/sessions/worker_1")
+    expect(page.locator("h1")).to_have_text(PLANTED[0])
+    page.goto(f"{scene.address}/messages?id=m_{900:018x}")
+    expect(page.locator(".bubble")).to_have_text(PLANTED[0])
+    page.goto(scene.address + "/live-log")
+
+    async def happen(on: stage.Stage) -> None:
+        for text in PLANTED:
+            await on.redis.xadd(keys.EVENTS, {"type": f"late.{text}", "session": "worker_1", "at": "1", "note": text})
+
+    scene.do(happen)
+    expect(page.locator("#log summary code", has_text="late.").first).to_be_visible()
+    assert page.evaluate("window.hacked") is None
+    assert refused == []
+
+
+def test_a_row_changes_by_itself_and_nothing_is_taken_from_ones_hands(scene: Scene, person: BrowserContext) -> None:
+    page = log_in(person, scene.address, PASSWORD)
+    page.wait_for_function("window.spent.events > 0")
+    page.locator("#row-worker_2 .pick").check()
+    page.fill("#q", "worker")
+    page.locator("#row-worker_1 .name").focus()
+    scene.do(lambda on: on.put("worker_1", "failed", "BANNED"))
+    expect(page.locator("#st-worker_1 .pill")).to_have_attribute("data-s", "failed")
+    expect(page.locator("#headline")).to_contain_text("14")
+    assert page.locator("#row-worker_2 .pick").is_checked()
+    assert page.input_value("#q") == "worker"
+    assert page.evaluate("document.activeElement.className") == "name clip"
+
+
+def test_a_search_narrows_the_list_while_one_types(scene: Scene, person: BrowserContext) -> None:
+    page = log_in(person, scene.address, PASSWORD)
+    page.keyboard.press("/")
+    page.keyboard.type("clinic")
+    expect(page.locator(".fleet tbody tr")).to_have_count(3)
+    assert page.url.endswith("q=clinic")
+    page.reload()
+    expect(page.locator(".fleet tbody tr")).to_have_count(3)
+
+
+def test_picked_sessions_are_paused_after_one_question_and_the_answer_counts_them(
+    scene: Scene, person: BrowserContext
+) -> None:
+    page = log_in(person, scene.address, PASSWORD)
+    page.keyboard.press("j")
+    for name in ("worker_1", "worker_2", "worker_3"):
+        page.locator(f"#row-{name} .name").focus()
+        page.keyboard.press("x")
+    expect(page.locator("[data-picked]")).to_have_text("3")
+    page.locator(".bulk form[action='/do/hold'] button").click()
+    expect(page.locator("#confirm")).to_be_visible()
+    assert page.evaluate("document.activeElement.value") == "", "the harmless button has the focus"
+    page.locator("#confirm [data-yes]").click()
+    expect(page.locator(".toast")).to_contain_text("3")
+    expect(page.locator("#st-worker_1 .why")).to_be_visible()
+    assert {f"session:worker_{n}" for n in (1, 2, 3)} <= set(scene.do(lambda on: on.redis.hkeys(keys.HOLDS)))
+
+
+def test_a_new_code_replaces_the_old_one_by_itself(scene: Scene, person: BrowserContext) -> None:
+    page = log_in(person, scene.address, PASSWORD)
+    page.goto(scene.address + "/scan?id=worker_18")
+    before = page.locator("svg.code").inner_html()
+    scene.do(lambda on: on.qr("worker_18", text="2@another-code-altogether", life_ms=20_000, age_ms=0))
+    expect(page.locator("[data-left]")).to_have_text(re.compile(r"(20|19|18) s"))
+    assert page.locator("svg.code").inner_html() != before
+
+
+def test_a_page_says_when_the_server_is_away_and_goes_on_by_itself(scene: Scene, person: BrowserContext) -> None:
+    page = log_in(person, scene.address, PASSWORD)
+    page.wait_for_function("window.spent.events > 0")
+    page.clock.install()
+    person.set_offline(True)
+    page.evaluate("source => 0", None)
+    page.clock.fast_forward(40_000)
+    expect(page.locator("#live")).to_have_class(re.compile("stale"))
+    person.set_offline(False)
