@@ -11,6 +11,7 @@ import os
 import resource
 import signal
 import subprocess
+import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
@@ -26,6 +27,7 @@ MARK = "WA_RUNNER_HOME"
 NAME = "process/1"
 MOST_LOG_BYTES = 5_000_000
 _POLL_S = 0.02
+_FOUND_S = 5.0
 _OPEN_FILES = 1024
 _LARGEST_FILE_BYTES = 1 << 30
 
@@ -121,7 +123,16 @@ class ProcessRunner:
             _limit(child.pid)
         handle = _handle(child.pid, start)
         self._children[handle] = child
+        self._wait_until_found(child)
         return handle
+
+    def _wait_until_found(self, child: subprocess.Popen[bytes]) -> None:
+        """Wait until a survey can see the worker: the kernel shows its environment a moment after it runs."""
+        deadline = time.monotonic() + _FOUND_S
+        while child.poll() is None and time.monotonic() < deadline:
+            if (proc.environment(child.pid) or {}).get(MARK) == str(self._home):
+                return
+            time.sleep(_POLL_S / 10)
 
     def _environment(self, order: Order, secrets: Mapping[str, Path]) -> dict[str, str]:
         return {
