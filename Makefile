@@ -44,7 +44,7 @@ frontend/node_modules/.done: frontend/package.json frontend/package-lock.json $(
 web: frontend/node_modules/.done  ## install what the tests of the pages need; the pages themselves use no library
 
 screenshots: setup  ## take a picture of every page, language, theme and width into .cache/screenshots
-	$(PY) -m bench.screenshots .cache/screenshots
+	$(PY) -m tests.dashboard.screenshots .cache/screenshots
 
 run: setup  ## start the product
 	$(BIN)/wa-orchestrator up

@@ -18,6 +18,7 @@ from starlette.types import ASGIApp
 
 from wa_orchestrator import address, rehearsal
 from wa_orchestrator.dashboard import app as dashboard
+from wa_orchestrator.dashboard.login import first_link
 from wa_orchestrator.dispatcher.dispatcher import Dispatcher
 from wa_orchestrator.domain import events
 from wa_orchestrator.errors import Broken
@@ -80,7 +81,7 @@ async def up(settings: Settings, *, simulate: bool = False, fleet: int = 0) -> N
     """Run everything in one process until a signal; see the module for what each signal means."""
     with Signals() as signals:
         async with running(settings, simulate=simulate, fleet=fleet) as server:
-            _greet(server)
+            _greet(server, await first_link(server.context))
             await signals.ended.wait()
             log.info("server.ending", workers="stopped" if signals.by_person else "left running")
             if signals.by_person:
@@ -290,10 +291,11 @@ async def _serve_alone(settings: Settings, app: ASGIApp, loops: Sequence[Loop], 
             await signals.ended.wait()
 
 
-def _greet(server: Server) -> None:
+def _greet(server: Server, link: str) -> None:
     settings = server.context.settings
     lines = [
         f"WhatsApp Orchestrator is ready: {server.url}   (API: {server.url}/docs)",
+        f"Come in, once, within an hour: {link}",
         f"Secrets: wa-orchestrator secrets --data-dir {settings.data_dir}",
         "Ctrl-C stops the server and its workers.",
     ]

@@ -135,7 +135,7 @@ ACTIONS: Final[dict[str, Action]] = {
     "key-revoke": Action(lambda form: Call("DELETE", _path("/api/v1/keys/{id}", form, id="id"))),
     "webhook-add": Action(_webhook),
     "webhook-remove": Action(lambda form: Call("DELETE", _path("/api/v1/webhooks/{id}", form, id="id"))),
-    "alert-test": Action(lambda _: Call("POST", "/api/v1/alerts/test", {})),
+    "alert-test": Action(lambda _: Call("POST", "/api/v1/dashboard/test-alert")),
 }
 
 

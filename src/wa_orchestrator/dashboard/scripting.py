@@ -9,12 +9,15 @@ from wa_orchestrator.dashboard import attention
 from wa_orchestrator.dashboard.fleet import Row, Snapshot
 from wa_orchestrator.dashboard.rendering import Desk
 from wa_orchestrator.domain.session import State
+from wa_orchestrator.errors import Refused
 from wa_orchestrator.store import keys
+from wa_orchestrator.web import audit
 from wa_orchestrator.web.auth import Caller, Scope, requires
 from wa_orchestrator.web.context import Context
 from wa_orchestrator.web.times import iso
 
 Reader = Annotated[Caller, Depends(requires(Scope.READ))]
+Admin = Annotated[Caller, Depends(requires(Scope.ADMIN))]
 _ENDS = ("sent", "delivered", "read", "failed")
 
 
@@ -37,6 +40,16 @@ def router(context: Context, desk: Desk) -> APIRouter:
             for item in attention.items(view.snapshot, view)
         ]
         return _stats(view.snapshot, {name: int(count) for name, count in counts.items()}) | {"alerts": alerts}
+
+    @routes.post("/test-alert", status_code=202, summary="Send a test alert to everybody who gets alerts")
+    async def test_alert(caller: Admin) -> dict[str, bool]:
+        settings = context.settings
+        if settings.telegram_bot_token is None and settings.alert_webhook_url is None:
+            raise Refused("NOBODY_GETS_ALERTS", "Set TELEGRAM_BOT_TOKEN or ALERT_WEBHOOK_URL first.", 409)
+        now = await context.scripts.now_ms()
+        await context.redis.xadd(keys.EVENTS, {"type": "alert.test", "at": now, "by": caller.key_id})
+        await audit.record(context, caller, "alert.test", "")
+        return {"queued": True}
 
     return routes
 

@@ -51,6 +51,7 @@ _WORDS: Mapping[str, tuple[str, Sentence]] = {
     "webhook.disabled": ("🔌", Sentence("A webhook was switched off: it does not answer", "Webhook כובה: אין מענה")),
     "backup.done": ("💾", Sentence("Backup done", "הגיבוי הושלם")),
     "backup.failed": ("💥", Sentence("Backup failed", "הגיבוי נכשל")),
+    "alert.test": ("🔔", Sentence("A test: alerts arrive here", "ניסיון: ההתרעות מגיעות לכאן")),
     "summary.daily": ("📊", Sentence("Daily summary", "סיכום יומי")),
 }
 

@@ -5,9 +5,9 @@ from pathlib import Path
 
 from playwright.sync_api import Browser, Page, sync_playwright
 from redis.asyncio import Redis
+
 from tests.dashboard import serving, stage
 from tests.dashboard.browsing import CHROMIUM, FLAGS
-
 from wa_orchestrator.store.scripts import Scripts
 
 PAGES = {
