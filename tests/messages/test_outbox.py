@@ -3,6 +3,7 @@
 import asyncio
 import json
 import time
+from collections.abc import AsyncIterator
 from typing import Any
 
 import pytest
@@ -13,6 +14,7 @@ from tests.messages.conftest import PHONE, Desk, until
 from wa_orchestrator.errors import Refused, Unavailable
 from wa_orchestrator.orchestrator import asking
 from wa_orchestrator.store import keys, reading
+from wa_orchestrator.web import uploads, workers
 
 
 async def test_a_worker_claims_what_was_released_and_acknowledges_it(desk: Desk) -> None:
@@ -165,6 +167,22 @@ async def test_what_a_code_means_for_the_message(desk: Desk, code: str, status: 
     assert await desk.stage.status(message) == status
 
 
+@pytest.mark.parametrize(("code", "minute_later"), [("WA_401", "scheduled"), ("WA_403", "queued")])
+async def test_a_session_that_must_stop_is_given_nothing_and_a_banned_one_is_held(
+    desk: Desk, clock: Clock, code: str, minute_later: str
+) -> None:
+    message = await desk.released()
+    claimed = await desk.worker().claim()
+    assert claimed is not None
+    await desk.worker().nack(claimed, code)
+    await clock.pass_ms(59_000)
+    await settle(desk.stage.dispatcher())
+    assert await desk.worker().claim() is None
+    await clock.pass_ms(1_000)
+    await settle(desk.stage.dispatcher())
+    assert await desk.stage.status(message) == minute_later
+
+
 async def test_after_a_463_new_contacts_wait(desk: Desk, clock: Clock) -> None:
     await desk.released()
     worker = desk.worker()
@@ -264,3 +282,17 @@ async def test_the_statistics_of_the_day_count_what_was_sent(desk: Desk) -> None
     session = await reading.session(desk.context.scripts, "w1")
     assert session is not None
     assert await desk.context.redis.hgetall(keys.stats("w1", "20250615")) == {"sent": "1"}
+
+
+async def test_only_the_worker_itself_fetches_the_file_of_its_message(desk: Desk) -> None:
+    async def chunks() -> AsyncIterator[bytes]:
+        yield b"not really a picture"
+
+    upload = await uploads.save(desk.context.settings, chunks(), mimetype="image/png", filename="a.png")
+    address = f"/api/worker/sessions/w1/media/{upload.id}"
+    token = workers.mint(desk.context.settings, "w1", 1).token
+    fetched = await desk.client.get(address, headers={"Authorization": f"Bearer {token}", "X-Epoch": "1"})
+    assert (fetched.content, fetched.headers["content-type"]) == (b"not really a picture", "image/png")
+    assert (await desk.client.get(address)).status_code == 401
+    missing = address.replace(upload.id, "u_" + "0" * 32)
+    assert (await desk.client.get(missing, headers={"Authorization": f"Bearer {token}"})).status_code == 404

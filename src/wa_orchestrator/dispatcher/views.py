@@ -1,5 +1,6 @@
 """What a dispatcher needs to know of the phones that are due, read for all of them in three round trips."""
 
+import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -100,13 +101,15 @@ async def _paces(scripts: Scripts, phones: Sequence[str]) -> tuple[Holds, list[_
             pipe.hmget(keys.pace(phone), _PACE)
             pipe.zrange(keys.queue(phone), 0, 0)
             pipe.zcard(keys.set_aside(phone))
+        pipe.hgetall(keys.HOLDS)
         replies: list[Any] = await pipe.execute()
+    holds = {name: json.loads(text) for name, text in replies.pop().items()}
     found = []
     for at, phone in enumerate(phones):
         pace, head, aside = replies[3 * at : 3 * at + 3]
         silent, lock, burst = (int(float(value or 0)) for value in pace[1:])
         found.append(_Pace(phone, pace[0] or "", silent, lock, burst, int(aside), head[0] if head else ""))
-    return await reading.holds(scripts), found
+    return holds, found
 
 
 async def _sessions(

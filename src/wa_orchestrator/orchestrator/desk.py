@@ -16,7 +16,7 @@ from pydantic import BaseModel, ConfigDict, Field
 from wa_orchestrator.domain import content
 from wa_orchestrator.domain.failures import Failure
 from wa_orchestrator.errors import Broken, Refused
-from wa_orchestrator.orchestrator import asking, receipts, verdicts
+from wa_orchestrator.orchestrator import antiban, asking, receipts, verdicts
 from wa_orchestrator.orchestrator.bells import Bells
 from wa_orchestrator.store import contacts, keys, outbox, reading
 from wa_orchestrator.store.places import Place
@@ -178,6 +178,8 @@ class Desk:
     async def _after(self, session: Session, message_id: str, failure: Failure) -> None:
         if not verdicts.is_counted(failure):
             await self._scripts.redis.hincrby(keys.message(message_id), "uncounted", 1)
+        if failure is Failure.BANNED:
+            await antiban.hold_after_ban(self._context, session)
         if failure is Failure.REACHOUT_LOCKED:
             until_ms = await self._scripts.now_ms() + int(self._settings.scaled(GUESSED_LOCK_MS))
             await contacts.lock(self._scripts, session.phone, session=session.id, until_ms=until_ms, source="guessed")

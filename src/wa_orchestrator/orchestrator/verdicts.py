@@ -10,6 +10,8 @@ from wa_orchestrator.store.reading import Message
 
 #: Remedies after which the attempt is not held against the message.
 UNCOUNTED = frozenset({Remedy.HAND_BACK, Remedy.STOP_SESSION})
+#: The worker's report of the session's end follows in a moment; until then nothing more is tried on it.
+STOPPED_MS = 60_000
 _WHATSAPP = "WA_"
 _WORKER_WORDS: Mapping[str, Failure] = MappingProxyType(
     {
@@ -48,7 +50,7 @@ def verdict(message: Message, failure: Failure, *, most_attempts: int, dice: flo
         case GiveUp():
             return Verdict(message.attempts, failure, None)
         case StopSession():
-            return Verdict(message.attempts, failure, 0)
+            return Verdict(message.attempts, failure, STOPPED_MS)
 
 
 def is_counted(failure: Failure) -> bool:

@@ -1,0 +1,49 @@
+"""Scripts in batches: the same answers, one trip, and a failure that is nobody else's."""
+
+import asyncio
+
+import pytest
+from redis.asyncio import Redis
+from redis.exceptions import ConnectionError as RedisConnectionError
+from redis.exceptions import ResponseError
+
+from wa_orchestrator.store.batching import Batched
+from wa_orchestrator.store.scripts import Scripts
+
+
+@pytest.fixture
+def batched(redis: Redis) -> Batched:
+    """Three small scripts."""
+    sources = {"echo": "return {'said', ARGV[1]}", "fail": "return redis.error_reply('NO way')", "nil": "return 1"}
+    return Batched(Scripts(redis, sources=sources))
+
+
+async def test_each_caller_gets_its_own_answer_although_all_scripts_were_forgotten(batched: Batched) -> None:
+    for _ in range(2):
+        answers = await asyncio.gather(*(batched.run("echo", [], [n]) for n in range(300)))
+        assert answers == [["said", str(n)] for n in range(300)]
+        await batched.redis.script_flush()  # as after a restart of Redis
+
+
+async def test_a_call_that_fails_takes_no_other_with_it(batched: Batched) -> None:
+    good, bad, other = await asyncio.gather(
+        batched.run("echo", [], [1]), batched.run("fail", []), batched.run("echo", [], [2]), return_exceptions=True
+    )
+    assert (good, other) == (["said", "1"], ["said", "2"])
+    assert isinstance(bad, ResponseError)
+
+
+async def test_everybody_hears_that_redis_is_away() -> None:
+    away = Redis.from_url("unix:///nowhere/redis.sock", decode_responses=True, retry=None)
+    batched = Batched(Scripts(away))
+    answers = await asyncio.gather(*(batched.now_ms() for _ in range(3)), return_exceptions=True)
+    assert [type(answer) for answer in answers] == [RedisConnectionError] * 3
+    await away.aclose()
+
+
+async def test_a_caller_that_gives_up_does_not_disturb_the_others(batched: Batched) -> None:
+    impatient = asyncio.create_task(batched.run("echo", [], [1]))
+    patient = asyncio.create_task(batched.run("echo", [], [2]))
+    await asyncio.sleep(0)
+    impatient.cancel()
+    assert await patient == ["said", "2"]
