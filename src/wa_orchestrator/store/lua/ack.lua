@@ -28,12 +28,19 @@ if not RANK[status] then -- not yet known as sent
   redis.call('HINCRBY', KEYS[16], 'sent', 1)
   redis.call('SET', KEYS[18], known[4], 'EX', 7776000)
   wake(now)
+  if target ~= 'sent' then -- the receipt overtook the acknowledgement: nobody has what WhatsApp did not take
+    redis.call('HSET', MESSAGE, STAMP.sent, ARGV[6])
+    become('sent', now, '')
+  end
 end
 if target ~= 'sent' then
   redis.call('SADD', KEYS[17], known[3])
   redis.call('HINCRBY', KEYS[16], target, 1)
 end
 redis.call('EXPIRE', KEYS[16], 34560000)
-redis.call('HSET', MESSAGE, STAMP[target], ARGV[6])
+-- WhatsApp's clock counts whole seconds: what comes later must not look earlier.
+local before = redis.call('HMGET', MESSAGE, 'sent_at', 'delivered_at')
+local at = math.max(tonumber(ARGV[6]), tonumber(before[1] or 0), tonumber(before[2] or 0))
+redis.call('HSET', MESSAGE, STAMP[target], string.format('%.0f', at))
 become(target, now, '')
 return { 'became', target }
