@@ -1,10 +1,12 @@
 """What every HTTP service shares: forms of errors, headers, health, and what workers prove themselves with."""
 
-from collections.abc import AsyncIterator
+import logging
+from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
 
 import httpx
 import pytest
+import structlog
 from fastapi import APIRouter, Request
 from pydantic import SecretStr
 from redis.asyncio import Redis
@@ -15,6 +17,15 @@ from wa_orchestrator.store import keys
 from wa_orchestrator.web import health, paging, workers
 from wa_orchestrator.web.app import make_app
 from wa_orchestrator.web.context import Context, make_context
+
+
+@pytest.fixture(autouse=True)
+def quiet() -> Iterator[None]:
+    """Log nothing: rendering tracebacks takes longer than the tests."""
+    before = structlog.get_config()
+    structlog.configure(wrapper_class=structlog.make_filtering_bound_logger(logging.CRITICAL))
+    yield
+    structlog.configure(**before)
 
 
 @pytest.fixture
