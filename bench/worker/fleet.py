@@ -26,6 +26,7 @@ class Fleet:
         self._kind = kind
         self._world = world
         self._directory = directory
+        directory.mkdir(parents=True)
         self._runs: dict[str, Run] = {}
         self.places: list[Place] = []
 
@@ -76,11 +77,12 @@ class Fleet:
 
         return round(mean(list(await asyncio.gather(*(one(place) for place in places)))), 3)
 
-    async def idle(self, seconds: float) -> dict[str, Any]:
-        """Measure once the fleet has been left alone for as long as it is then watched."""
+    async def idle(self, settle_s: float, watch_s: float) -> dict[str, Any]:
+        """Leave the fleet alone, then watch it, and look at its memory at the end."""
+        await asyncio.sleep(settle_s)
         pids = [run.pid for run in self._runs.values()]
         began, used = time.perf_counter(), sum(map(cpu_s, pids))
-        await asyncio.sleep(seconds)
+        await asyncio.sleep(watch_s)
         share = (sum(map(cpu_s, pids)) - used) / (time.perf_counter() - began)
         return {
             "pssMb": round(mean([pss_mb(pid) for pid in pids]), 2),

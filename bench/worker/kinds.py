@@ -121,30 +121,23 @@ class WorkerRun:
 
 
 class Worker:
-    """The worker as the product starts it, or with parts of the recipe left out."""
+    """The worker as the product starts it, with some settings of its own."""
 
-    def __init__(
-        self,
-        server: StandIn,
-        name: str = "worker",
-        command: tuple[str, ...] | None = None,
-        environment: dict[str, str] | None = None,
-    ) -> None:
+    def __init__(self, server: StandIn, name: str = "worker", **settings: str) -> None:
         self.name = name
         self._server = server
-        self._command = command or worker_command(None, MEMORY_MB)
-        self._environment = ENVIRONMENT if environment is None else environment
+        self._command = worker_command(None, MEMORY_MB)
+        self._environment = {**ENVIRONMENT, **settings}
 
     async def start(self, place: Place) -> Run:
         place.epoch += 1
         self._server.take_back(place.session_id)
+        environment = {
+            **place.environment(),
+            **self._server.environment(place.session_id, place.epoch),
+            **self._environment,
+        }
         process = await asyncio.create_subprocess_exec(
-            *self._command,
-            env={
-                **place.environment(),
-                **self._server.environment(place.session_id, place.epoch),
-                **self._environment,
-            },
-            stdout=asyncio.subprocess.DEVNULL,
+            *self._command, env=environment, stdout=asyncio.subprocess.DEVNULL
         )
         return WorkerRun(process, self._server, place)

@@ -5,6 +5,7 @@ import { setFlagsFromString } from 'node:v8'
 import { runInNewContext } from 'node:vm'
 import { CachedScript } from './cached-script.ts'
 import { SETTLED } from './settling.ts'
+import { tidyUp, type Look } from './tidying.ts'
 
 /** Every module of Node that the bundle requires; filled in by the build. */
 declare const REQUIRED_MODULES: readonly string[]
@@ -12,18 +13,26 @@ declare const REQUIRED_MODULES: readonly string[]
 /**
  * Not on the command line, where they would make V8 reject the compiled form of Node's own modules that comes with Node.
  * Without the optimizing compiler and the baseline one: code runs rarely here, and stays. Maglev remains, because signing needs it.
+ * And the heap grows by a third between collections instead of up to fourfold.
  */
-const FLAGS = ['--no-opt', '--no-sparkplug', '--expose-gc']
+const FLAGS = ['--no-opt', '--no-sparkplug', '--heap-growing-percent=30', '--expose-gc']
 
 /** Small pieces are cut from a pool, which lives as long as the last of them. */
 const POOL_BYTES = 4_096
 
+const LOOK_AGAIN_MS = 60_000
+
 type Collect = (options: { type: 'major'; execution: 'sync'; flavor: 'last-resort' }) => void
 
 /** Collects what connecting has left behind. Only a new context knows `gc`: ours was made before the flag was set. */
-function collectGarbage(): void {
-  const collect = runInNewContext('gc') as Collect
-  collect({ type: 'major', execution: 'sync', flavor: 'last-resort' })
+function collect(): void {
+  const gc = runInNewContext('gc') as Collect
+  gc({ type: 'major', execution: 'sync', flavor: 'last-resort' })
+}
+
+function look(): Look {
+  const { user, system } = process.cpuUsage()
+  return { residentBytes: process.memoryUsage.rss(), cpuMicros: user + system }
 }
 
 const bundle = join(__dirname, 'worker.cjs')
@@ -33,8 +42,8 @@ for (const flag of FLAGS) setFlagsFromString(flag)
 Buffer.poolSize = POOL_BYTES
 
 const script = new CachedScript(bundle, FLAGS)
-process.on(SETTLED as 'disconnect', () => {
+process.once(SETTLED as 'disconnect', () => {
   script.keep() // before the collection, which may throw compiled functions away
-  collectGarbage()
+  tidyUp({ collect, look }, LOOK_AGAIN_MS)
 })
 script.run(require)
