@@ -1,0 +1,113 @@
+"""A whole server as a process, and the command line beside it."""
+
+import io
+import json
+import os
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import pytest
+from redis import Redis as BlockingRedis
+
+from wa_orchestrator import address, cli, secrets
+from wa_orchestrator.store import keys
+
+PHONE = "972501234567"
+RUN = "from wa_orchestrator.cli import main; main()"
+
+
+@dataclass
+class Running:
+    """A server that runs, and its directory."""
+
+    url: str
+    data_dir: Path
+    key: str = field(repr=False)
+    redis: BlockingRedis
+
+    def linked(self, session: str, phone: str = PHONE) -> None:
+        """A session that is connected as far as the store knows; nobody starts a worker for it."""
+        known = {
+            "id": session, "status": "connected", "phone": phone, "first_connected_at": 1, "timezone": "UTC",
+            "wanted": "stopped", "version": 1,
+        }  # fmt: skip
+        self.redis.hset(keys.session(session), mapping=known)
+        self.redis.sadd(keys.SESSIONS_ALL, session)
+        self.redis.sadd(keys.sessions_of_phone(phone), session)
+
+
+@pytest.fixture(scope="module")
+def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Running]:
+    """A server as a process, with a data directory of its own and no proxy: no worker is ever started."""
+    home = tmp_path_factory.mktemp("server")
+    kept = {name: os.environ[name] for name in ("PATH", "HOME", "LANG") if name in os.environ}
+    settings = {"TIMEZONE": "UTC", "HOT_HOURS": "00:00-00:00", "RATE_LIMIT_PER_MINUTE": "100000"}
+    command = [sys.executable, "-c", RUN, "up", "--data-dir", str(home / "data"), "--port", "0", "--gateway-port", "0"]
+    with (home / "log").open("wb") as log:
+        process = subprocess.Popen(command, cwd=home, env=kept | settings, stdout=log, stderr=log)
+    try:
+        url = _ready(process, home / "data")
+        redis: BlockingRedis = BlockingRedis(
+            unix_socket_path=str(home / "data" / "redis" / "redis.sock"), decode_responses=True
+        )
+        yield Running(url, home / "data", secrets.stored_secrets(home / "data")["api_key"], redis)
+    finally:
+        process.terminate()
+        process.wait(30)
+
+
+def _ready(process: subprocess.Popen[bytes], data_dir: Path) -> str:
+    deadline = time.monotonic() + 60
+    while (url := address.told(data_dir)) is None:
+        assert process.poll() is None, "the server ended"
+        assert time.monotonic() < deadline, "the server does not start"
+        time.sleep(0.05)
+    return url
+
+
+@dataclass(frozen=True)
+class Said:
+    """What a command printed, and how it ended."""
+
+    code: int
+    out: str
+    err: str
+
+    @property
+    def json(self) -> Any:
+        return json.loads(self.out)
+
+
+Run = Callable[..., Said]
+
+
+@pytest.fixture
+def bare(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path) -> Run:
+    """The command line as a person runs it in an empty directory: `main()` with its exit code."""
+    for name in [name for name in os.environ if name.startswith(("WA_", "API_KEY", "DATA_DIR", "PROXY_URL"))]:
+        monkeypatch.delenv(name)
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("TERM", "dumb")
+
+    def run(*arguments: str, typed: str = "") -> Said:
+        monkeypatch.setattr(sys, "argv", ["wa-orchestrator", *arguments])
+        monkeypatch.setattr(sys, "stdin", io.StringIO(typed))
+        with pytest.raises(SystemExit) as ended:
+            cli.main()
+        shown = capsys.readouterr()
+        code = ended.value.code
+        return Said(code if isinstance(code, int) else 0, shown.out, shown.err)
+
+    return run
+
+
+@pytest.fixture
+def wa(bare: Run, server: Running, monkeypatch: pytest.MonkeyPatch) -> Run:
+    """The command line beside the server: only its directory is known."""
+    monkeypatch.setenv("DATA_DIR", str(server.data_dir))
+    return bare
