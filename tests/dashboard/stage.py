@@ -142,7 +142,7 @@ class Stage:
         assert isinstance(
             await accepting.accept(self.scripts, new, accepting.Room(5000, 5000, now - 1000)), accepting.Accepted
         )
-        await queueing.route(self.scripts, place, to=to)
+        await queueing.route(self.scripts, place, to=to, reference=reference)
         if until == "queued":
             return name
         permit = queueing.Permit(

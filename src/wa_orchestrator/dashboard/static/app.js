@@ -242,10 +242,22 @@ function openDialog(button) {
   }
   dialog.showModal();
 }
+function openRowMenu(button) {
+  const dialog = $("#row-menu"), { id, name, rests } = button.dataset;
+  $("[data-name]", dialog).textContent = name;
+  $("[data-href]", dialog).href = $("[data-href]", dialog).dataset.href + encodeURIComponent(id);
+  for (const field of $$("[name=id]", dialog)) field.value = id;
+  for (const field of $$("[name=name_]", dialog)) field.value = name;
+  Object.assign($("[data-open=delete]", dialog).dataset, { id, name });
+  $("[data-only=start]", dialog).hidden = !rests; $("[data-only=stop]", dialog).hidden = Boolean(rests);
+  dialog.showModal();
+}
 document.addEventListener("click", (e) => {
   const at = (selector) => e.target.closest(selector);
+  if (at("[data-row-menu]")) openRowMenu(at("[data-row-menu]"));
+  if (e.target.matches("#row-menu")) e.target.close();
   const open = at("[data-open]");
-  if (open && !open.disabled) openDialog(open);
+  if (open && !open.disabled) { open.closest("#row-menu")?.close(); openDialog(open); }
   at("[data-cancel]")?.closest("dialog").close();
   at("[data-close]")?.closest(".toast").remove();
   if (at("[data-unpick]")) unpick();

@@ -1,0 +1,131 @@
+"""What the fleet page costs with 500 sessions and 50 events a second: script time per batch, bytes, first paint.
+
+Run as `python -m bench.dashboard`; the result goes to `bench/results/dashboard.json`.
+"""
+
+import asyncio
+import json
+import os
+import platform
+import statistics
+import sys
+import tempfile
+import time
+from pathlib import Path
+from typing import Any
+
+from playwright.sync_api import Page, sync_playwright
+from redis.asyncio import Redis
+from tests.dashboard import serving
+from tests.dashboard.browsing import CHROMIUM, FLAGS, log_in, visit
+from tests.dashboard.stage import Stage
+
+from wa_orchestrator.store import keys
+from wa_orchestrator.store.embedded import EmbeddedRedis
+from wa_orchestrator.store.scripts import Scripts
+
+SESSIONS = 500
+EVENTS_PER_S = 50
+SECONDS = 20
+RESULT = Path(__file__).parent / "results" / "dashboard.json"
+LIMITS = {"scriptMsPerEvent": 16.0, "kBytesPerS": 100.0, "firstPaintMs": 500.0}
+LABELS = ("Branch", "Support", "Agency Rimon", "Agency Oren", "Clinic")
+
+
+async def _furnish(redis_url: str) -> None:
+    redis = Redis.from_url(redis_url, decode_responses=True)
+    stage = Stage(Scripts(redis))
+    pool = [await stage.proxy(number) for number in range(1, 127)]
+    for number in range(1, SESSIONS + 1):
+        phone = f"97250{number:07d}"
+        label = f"{LABELS[number % len(LABELS)]} {number:03d}"
+        await stage.connected(f"worker_{number}", label, phone, [pool[(number - 1) // 4]])
+        await stage.busy_day(f"worker_{number}", phone, number % 400 + 1)
+    for number in range(1, 21):
+        await stage.put(f"worker_{number * 20}", "disconnected", "RECONNECTING")
+    await stage.hours()
+    await redis.aclose()
+
+
+async def _events(redis_url: str) -> int:
+    """Let things happen at an even pace: states that change, messages that come and go."""
+    redis = Redis.from_url(redis_url, decode_responses=True)
+    begun, made = time.monotonic(), 0
+    while time.monotonic() - begun < SECONDS:
+        number = made * 7 % SESSIONS + 1
+        session, at = f"worker_{number}", int(time.time() * 1000)
+        if made % 5 == 0:
+            status = "connected" if made % 10 else "disconnected"
+            reason = "" if status == "connected" else "RECONNECTING"
+            await redis.hset(keys.session(session), mapping={"status": status, "reason": reason, "changed_at": at})
+            await redis.xadd(keys.EVENTS, {"type": f"session.{status}", "session": session, "reason": reason, "at": at})
+        else:
+            await redis.zadd(keys.sent(f"97250{number:07d}"), {f"b{made}#1": at})
+            await redis.xadd(
+                keys.EVENTS, {"type": "message.sent", "session": session, "message": f"m_{made:018x}", "at": at}
+            )
+        made += 1
+        await asyncio.sleep(max(0.0, begun + made / EVENTS_PER_S - time.monotonic()))
+    await redis.aclose()
+    return made
+
+
+def _first_paints(page: Page, address: str) -> list[float]:
+    found = []
+    for _ in range(5):
+        page.goto(address + "/")
+        page.wait_for_function("performance.getEntriesByName('first-contentful-paint').length > 0")
+        found.append(float(page.evaluate("performance.getEntriesByName('first-contentful-paint')[0].startTime")))
+    return found
+
+
+def _measure(page: Page, address: str, redis_url: str, thread: serving.Thread) -> dict[str, Any]:
+    paints = _first_paints(page, address)
+    html = page.evaluate("fetch('/').then(r => r.text()).then(t => t.length)")
+    nodes = page.evaluate("document.querySelectorAll('*').length")
+    page.wait_for_function("window.spent.events > 0")
+    page.evaluate("Object.assign(window.spent, {events: 0, ms: 0, longest: 0, bytes: 0})")
+    made = thread.do(_events(redis_url), timeout=SECONDS + 30)
+    spent = page.evaluate("window.spent")
+    return {
+        "sessions": SESSIONS,
+        "eventsPerS": round(made / SECONDS, 1),
+        "batches": spent["events"],
+        "scriptMsPerBatchMean": round(spent["ms"] / max(1, spent["events"]), 2),
+        "scriptMsPerBatchLongest": round(spent["longest"], 2),
+        "scriptMsPerEvent": round(spent["ms"] / made, 3),
+        "kBytesPerS": round(spent["bytes"] / SECONDS / 1000, 1),
+        "firstPaintMs": round(statistics.median(paints), 1),
+        "firstPaintsMs": [round(each, 1) for each in paints],
+        "pageBytes": html,
+        "nodes": nodes,
+    }
+
+
+def main() -> int:
+    """Measure, write the result, and fail when a limit is broken."""
+    helper = serving.Thread()
+    with tempfile.TemporaryDirectory() as home:
+        embedded = EmbeddedRedis(Path(home))
+        redis_url = helper.do(embedded.__aenter__()).url
+        try:
+            helper.do(_furnish(redis_url), timeout=300)
+            with serving.in_thread(redis_url) as (address, thread), sync_playwright() as playwright:
+                browser = playwright.chromium.launch(executable_path=CHROMIUM, args=FLAGS)
+                page = log_in(visit(browser, address, width=1440), address, serving.PASSWORD)
+                result = _measure(page, address, redis_url, thread)
+                browser.close()
+        finally:
+            helper.do(embedded.__aexit__(None, None, None))
+            helper.stop()
+    broken = [name for name, most in LIMITS.items() if result[name] > most]
+    broken += ["scriptMsPerBatchLongest"] * (result["scriptMsPerBatchLongest"] > 100)
+    machine = {"cores": os.cpu_count(), "load": round(os.getloadavg()[0], 1), "python": platform.python_version()}
+    RESULT.parent.mkdir(exist_ok=True)
+    RESULT.write_text(json.dumps({"limits": LIMITS, "result": result, "machine": machine}, indent=2) + "\n", "utf-8")
+    sys.stdout.write(json.dumps(result, indent=2) + f"\nbroken: {broken or 'none'}\n")
+    return len(broken)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,206 @@
+"""What the pages are made of: strips, counts, what needs a person, and how a form becomes a call."""
+
+from collections import Counter
+from zoneinfo import ZoneInfo
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from redis.asyncio import Redis
+from starlette.datastructures import FormData
+
+from tests.dashboard.serving import settings
+from tests.dashboard.stage import Stage, furnish
+from wa_orchestrator.dashboard import actions, attention, charts, history
+from wa_orchestrator.dashboard.fleet import Fleet, natural
+from wa_orchestrator.dashboard.history import DAY_MS, HOUR_MS, Historian
+from wa_orchestrator.dashboard.inside import Answer
+from wa_orchestrator.dashboard.login import Person, Role
+from wa_orchestrator.dashboard.pages import log, messages, scan
+from wa_orchestrator.dashboard.rendering import Desk
+from wa_orchestrator.dashboard.speaking import Tongue
+from wa_orchestrator.store import keys, proxies, reading
+from wa_orchestrator.store.scripts import Scripts
+from wa_orchestrator.web.context import make_context
+
+NOW = 1_750_075_200_000
+ENGLISH = Tongue("en", ZoneInfo("UTC"), NOW)
+HEBREW = Tongue("he", ZoneInfo("Asia/Jerusalem"), NOW)
+
+
+def test_a_strip_shows_the_worst_of_each_quarter_and_what_follows() -> None:
+    changes = [(NOW - 2 * DAY_MS, "connected"), (NOW - HOUR_MS, "failed"), (NOW - HOUR_MS + 60_000, "connected")]
+    beats = history.beats(changes, NOW)
+    assert Counter(beats) == {"good": 95, "bad": 1}
+    assert beats[92] == "bad"
+
+
+def test_what_was_never_linked_is_off_and_not_down() -> None:
+    assert set(history.beats([(NOW - HOUR_MS, "qr_ready")], NOW)) == {"off"}
+    assert history.uptime(["off"] * 96) == 1.0
+
+
+@given(
+    st.lists(
+        st.tuples(
+            st.integers(NOW - 3 * DAY_MS, NOW), st.sampled_from(["connected", "disconnected", "failed", "stopped"])
+        ),
+        max_size=40,
+    )
+)
+def test_a_strip_has_always_96_beats_and_a_share_between_none_and_all(changes: list[tuple[int, str]]) -> None:
+    beats = history.beats(sorted(changes), NOW)
+    assert len(beats) == charts.QUARTERS
+    assert 0 <= history.uptime(beats) <= 1
+    drawn = charts.strip(beats, "x")
+    assert sum(drawn.count(f'class="{kind}"') for kind in ("good", "warn", "bad", "off")) == len(set(beats))
+
+
+async def test_events_are_counted_once_by_two_historians(scripts: Scripts) -> None:
+    context = make_context(settings(), scripts.redis)
+    now = await scripts.now_ms()
+    for at in range(5):
+        await scripts.redis.xadd(keys.EVENTS, {"type": "message.sent", "at": now - at, "session": "w"})
+    await scripts.redis.xadd(keys.EVENTS, {"type": "message.failed", "at": now, "session": "w"})
+    one, other = Historian(context), Historian(context)
+    await one.step()
+    await other.step()
+    sent, failed = await history.per_hour(scripts, now)
+    assert (sum(sent), sum(failed)) == (5, 1)
+
+
+async def test_each_check_of_a_proxy_is_remembered_once(scripts: Scripts) -> None:
+    context = make_context(settings(), scripts.redis)
+    await proxies.add(scripts, "p1", url="socks5h://u:fake@a.example.com:1", masked="m", origin="operator")
+    historian = Historian(context)
+    for checked_at, fields in ((1, {"latency_ms": 90}), (1, {}), (2, {"last_error": "refused"})):
+        await scripts.redis.hset(keys.proxy("p1"), mapping={"checked_at": checked_at, **fields})
+        await historian.step()
+    assert await history.health(scripts, ["p1"]) == {"p1": [90, -1]}
+
+
+async def test_what_needs_a_person_comes_worst_first_with_its_sentence(redis: Redis, scripts: Scripts) -> None:
+    await furnish(scripts)
+    snapshot = await Fleet(make_context(settings(), redis)).look()
+    found = attention.items(snapshot, ENGLISH)
+    assert [item.state for item in found] == ["failed", "qr_ready", "warn"]
+    assert "Clinic Ashdod" in found[0].what
+    assert "Ask for a review" in found[0].do
+    assert found[0].href == "/sessions/worker_16"
+    hebrew = attention.items(snapshot, HEBREW)
+    assert "חסמה" in hebrew[0].what
+
+
+async def test_a_session_that_nothing_happened_to_is_not_read_again(redis: Redis, scripts: Scripts) -> None:
+    stage = Stage(scripts)
+    pool = [await stage.proxy(1)]
+    await stage.session("w1", "One", pool)
+    await stage.session("w2", "Two", pool)
+    fleet = Fleet(make_context(settings(), redis))
+    await fleet.look()
+    await redis.hset(keys.session("w1"), "label", "Uno")
+    await redis.hset(keys.session("w2"), "label", "Due")
+    fleet.touch(["w2"])
+    snapshot = await fleet.look()
+    assert (snapshot.rows["w1"].name, snapshot.rows["w2"].name) == ("One", "Due")
+    fleet.touch_all()
+    assert (await fleet.look()).rows["w1"].name == "Uno"
+
+
+async def test_a_waiting_message_says_why_and_when_it_leaves(redis: Redis, scripts: Scripts) -> None:
+    await furnish(scripts)
+    desk = Desk(make_context(settings(), redis), Fleet(make_context(settings(), redis)))
+    story = await messages.story_of(desk, f"m_{10:018x}")
+    assert story is not None
+    assert story.can_cancel
+    assert story.because
+    done = await messages.story_of(desk, f"m_{1:018x}")
+    assert done is not None
+    assert [step.status for step in done.steps] == ["queued", "scheduled", "sending", "sent", "delivered", "read"]
+    assert not done.can_cancel
+    assert done.because == ""
+
+
+async def test_messages_are_found_by_recipient_reference_id_session_and_status(redis: Redis, scripts: Scripts) -> None:
+    await furnish(scripts)
+    desk = Desk(make_context(settings(), redis), Fleet(make_context(settings(), redis)))
+
+    async def ids(**query: str) -> list[str]:
+        return [each.id[-2:] for each in (await messages.search(desk, query))[0]]
+
+    assert await ids(q="+972 52-440-8814") == ["04"]
+    assert await ids(q="order-20712") == ["02"]
+    assert await ids(q=f"m_{3:018x}") == ["03"]
+    assert await ids(status="failed") == ["03"]
+    assert len(await ids(session="worker_4", status="queued")) == 8
+    assert await ids(session="worker_5") == []
+
+
+async def test_the_log_tells_no_text_no_code_and_no_whole_phone(redis: Redis, scripts: Scripts) -> None:
+    await furnish(scripts)
+    context = make_context(settings(), redis)
+    view = await Desk(context, Fleet(context)).view_as(None, "live-log", "en")
+    fields = {
+        "type": "message.received",
+        "session": "worker_1",
+        "at": "1",
+        "phone": "972501234567",
+        "text": "secret words",
+        "qr": "2@code",
+        "kind": "text",
+    }
+    line = log.line_of(view, reading.Entry("1-1", fields))
+    everything = f"{line.said} {line.details}"
+    assert "972501234567" not in everything
+    assert "4567" in everything
+    assert "secret words" not in everything
+    assert "2@code" not in everything
+
+
+@pytest.mark.parametrize(
+    ("name", "form", "method", "path", "body"),
+    [
+        ("restart", {"id": "w/../1"}, "POST", "/api/sessions/w%2F..%2F1/restart", None),
+        ("delete", {"id": "w1", "queued": "reroute"}, "DELETE", "/api/sessions/w1?queued=reroute", None),
+        ("delete", {"id": "w1", "queued": "evil"}, "DELETE", "/api/sessions/w1?queued=cancel", None),
+        ("hold", {"scope": "session", "id": "w1", "why": "x"}, "POST", "/api/anti-ban/holds", {"sessionId": "w1", "why": "x"}),
+        ("hold", {"scope": "all"}, "POST", "/api/anti-ban/holds", {"all": True}),
+        ("resume", {"scope": "session", "id": "w1"}, "DELETE", "/api/anti-ban/holds/session:w1", None),
+        ("limits", {"id": "w1", "per_day": "50", "acknowledge": "1"}, "PUT", "/api/anti-ban/sessions/w1/limits", {"perDay": 50, "acknowledgeRisk": True}),
+        ("send", {"to": "97250", "message": "hi", "session": ""}, "POST", "/api/v1/send", {"to": "97250", "message": "hi"}),
+    ],
+)  # fmt: skip
+def test_a_button_is_one_call_of_the_api(name: str, form: dict[str, str], method: str, path: str, body: object) -> None:
+    assert actions.find(name).call(form) == actions.Call(method, path, body)
+
+
+def test_several_picked_sessions_are_one_call_each() -> None:
+    data = FormData([("id", "w1"), ("id", "w2"), ("scope", "session")])
+    assert [form["id"] for form in actions.forms(actions.find("hold"), data)] == ["w1", "w2"]
+
+
+def test_the_answer_for_several_names_those_that_were_refused() -> None:
+    asked = [{"id": "w1"}, {"id": "w2"}]
+    refused = Answer(404, {"error": {"code": "NO_SUCH_SESSION", "message": "There is no session w2."}})
+    outcome = actions.told("restart", actions.find("restart"), asked, [Answer(200, {}), refused], ENGLISH)
+    assert outcome.state == "error"
+    assert "1" in outcome.text
+    assert "There is no session w2." in outcome.lines[0]
+    hebrew = actions.told("restart", actions.find("restart"), asked, [Answer(200, {}), refused], HEBREW)
+    assert "החיבור כבר לא קיים" in hebrew.lines[0]
+
+
+def test_names_are_sorted_as_people_count() -> None:
+    assert sorted(["worker_10", "worker_9", "Worker_1"], key=natural) == ["Worker_1", "worker_9", "worker_10"]
+
+
+@pytest.mark.parametrize(("role", "shown"), [(Role.ADMINISTRATOR, True), (Role.VIEWER, False)])
+async def test_a_code_is_shown_to_administrators_only(redis: Redis, scripts: Scripts, role: Role, shown: bool) -> None:
+    await furnish(scripts)
+    context = make_context(settings(), redis)
+    desk = Desk(context, Fleet(context))
+    view = await desk.view_as(Person(role, "Dana", "token", "hash"), "scan", "en")
+    first = await scan.show(desk, view, {"id": "worker_18"})
+    later = await scan.parts(desk, view, {"id": "worker_18"})
+    assert ('class="code"' in first.parts["qr-card"]) is shown
+    assert ('class="code"' in later["qr-card"]) is shown
