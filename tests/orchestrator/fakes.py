@@ -103,7 +103,7 @@ class Teller:
     async def tell(
         self, session_id: str, kind: str, data: dict[str, Any], *, epoch: int | None = None, **changes: Any
     ) -> httpx.Response:
-        """Sign and send an event. `changes` spoil it: secret, webhook_id, sent_at_s, timestamp, path, body."""
+        """Sign and send an event. `changes` spoil it: secret, webhook_id, sent_ago_s, timestamp, path, body."""
         number = next(self._numbers)
         if epoch is None:
             epoch = int(await self._context.redis.hget(keys.session(session_id), "epoch") or 0)
@@ -119,7 +119,7 @@ class Teller:
         body = json.dumps(raw)
         secret = changes.get("secret") or workers.mint(self._context.settings, session_id, epoch).webhook_secret
         webhook_id = changes.get("webhook_id", f"evt_{number}")
-        sent_at = datetime.fromtimestamp(changes.get("sent_at_s", time.time()), tz=UTC)
+        sent_at = datetime.fromtimestamp(time.time() - changes.get("sent_ago_s", 0), tz=UTC)
         headers = {
             "webhook-id": webhook_id,
             "webhook-timestamp": str(int(sent_at.timestamp())),

@@ -11,6 +11,7 @@ from tests.orchestrator.conftest import PROXIES
 from tests.orchestrator.fakes import ADMIN, FakeRunner, Teller, drive
 from tests.orchestrator.test_intake import now, started
 from wa_orchestrator.domain import proxy_url
+from wa_orchestrator.orchestrator import sessions_api
 from wa_orchestrator.orchestrator.service import Orchestrator
 from wa_orchestrator.store import keys, reading
 from wa_orchestrator.web import auth
@@ -523,3 +524,78 @@ async def test_every_route_and_its_errors_are_described(api: httpx.AsyncClient) 
         "/health",
         "/metrics",
     }
+
+
+# -- what only waiting or a second look can cure ----------------------------------------------------------------------
+
+
+async def test_a_worker_that_does_not_answer_is_told_as_such_and_nothing_changes(
+    control: Orchestrator, api: httpx.AsyncClient, teller: Teller, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(sessions_api, "_CODE_WITHIN_S", 0.1)
+    await linked(control, api, teller, "s1", PHONE)
+    answer = await api.post("/api/sessions/s1/logout")
+    assert (answer.status_code, await code_of(answer)) == (503, "WORKER_SILENT")
+    assert (await now(control.context, "s1")).status == "connected"
+
+
+async def test_a_logout_that_the_worker_reported_itself_is_acted_on_once(
+    control: Orchestrator, api: httpx.AsyncClient, teller: Teller, runner: FakeRunner
+) -> None:
+    await linked(control, api, teller, "s1", PHONE)
+    redis = control.context.redis
+    request = asyncio.create_task(api.post("/api/sessions/s1/logout"))
+    _, command = await redis.blpop([keys.commands("s1")], timeout=5)
+    await redis.rpush(keys.command_result(command.split('"id": "')[1].split('"')[0]), '{"ok": true}')
+    await teller.disconnected("s1", 401)
+    assert (await request).json()["reason"] == "LOGGED_OUT"
+    await drive(control)
+    assert len(runner.orders) == 2
+
+
+async def test_a_code_that_does_not_come_in_time_is_told_as_such(
+    control: Orchestrator, api: httpx.AsyncClient, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(sessions_api, "_CODE_WITHIN_S", 0.3)
+    await started(control, api)
+    redis = control.context.redis
+    request = asyncio.create_task(api.post("/api/sessions/s1/pairing-code", json={"phone": PHONE}))
+    _, command = await redis.blpop([keys.commands("s1")], timeout=5)
+    await redis.rpush(keys.command_result(command.split('"id": "')[1].split('"')[0]), '{"ok": true}')
+    answer = await request
+    assert (answer.status_code, await code_of(answer), answer.headers["retry-after"]) == (503, "NO_CODE_YET", "5")
+
+
+async def test_credentials_are_not_brought_back_over_others(
+    control: Orchestrator, api: httpx.AsyncClient, teller: Teller
+) -> None:
+    await linked(control, api, teller, "s1", PHONE)
+    directory = control.context.settings.sessions_dir / "s1"
+    directory.mkdir(parents=True)
+    (directory / "auth.db").write_text("old")
+    await delete(control, api, "s1")
+    directory.mkdir()
+    (directory / "auth.db").write_text("somebody put these here")
+    trash = (await api.get("/api/v1/trash")).json()["trash"][0]["id"]
+    answer = await api.post(f"/api/v1/trash/{trash}/restore")
+    assert (answer.status_code, await code_of(answer)) == (409, "HAS_CREDENTIALS")
+    assert (directory / "auth.db").read_text() == "somebody put these here"
+
+
+async def test_queued_messages_of_a_deleted_session_are_cancelled_or_go_to_another(
+    control: Orchestrator, api: httpx.AsyncClient, teller: Teller
+) -> None:
+    await linked(control, api, teller, "heir", OTHER)
+    ends = {}
+    for how in ("cancel", "reroute"):
+        await linked(control, api, teller, how, PHONE)
+        session = await now(control.context, how)
+        message = f"m_{'0' * 17}{len(ends)}"
+        fields = {"id": message, "phone": PHONE, "session": how, "to": "97259", "status": "queued", "accepted_at": 1}
+        await control.context.redis.hset(keys.message(message), mapping=fields)  # type: ignore[arg-type]
+        await control.context.redis.zadd(keys.messages_of_session(how), {message: 1})
+        await control.context.redis.zadd(keys.queue(PHONE), {message: 1})
+        await delete(control, api, session.id, queued=how)
+        stored = await control.context.redis.hgetall(keys.message(message))
+        ends[how] = (stored["status"], stored["session"])
+    assert ends == {"cancel": ("cancelled", "cancel"), "reroute": ("queued", "heir")}

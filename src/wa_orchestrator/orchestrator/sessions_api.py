@@ -11,7 +11,7 @@ from pydantic import AliasChoices, Field, field_validator
 
 from wa_orchestrator.domain import phone as phones
 from wa_orchestrator.domain import proxy_url
-from wa_orchestrator.domain.session import Event, State
+from wa_orchestrator.domain.session import Event, Reason, State
 from wa_orchestrator.errors import Refused, Unavailable
 from wa_orchestrator.orchestrator import asking, credentials, provisioning, qr, states, views
 from wa_orchestrator.store import keys, reading
@@ -28,6 +28,7 @@ Reader = Annotated[Caller, Depends(requires(Scope.READ))]
 Admin = Annotated[Caller, Depends(requires(Scope.ADMIN))]
 _REMOVED_WITHIN_S = 15.0
 _CODE_WITHIN_S = 20.0
+_REPORTED_WITHIN_S = 5.0
 
 
 class ProvisionBody(Body):
@@ -255,10 +256,21 @@ class _Sessions:
         session = await find(self._context, session_id)
         if session.status == State.CONNECTED:
             await asking.ask(self._context, session_id, asking.Command("logout", {}), _CODE_WITHIN_S)
-        fields: dict[str, str | int] = {"discard": "1", "restart_epoch": session.epoch}
-        await states.settle(self._context, session_id, Event.LOGGED_OUT, fields)
-        await states.call_attention(self._context, session_id)
+        if session.status != State.CONNECTED or not await self._reported_logout(session):
+            fields: dict[str, str | int] = {"discard": "1", "restart_epoch": session.epoch}
+            await states.settle(self._context, session_id, Event.LOGGED_OUT, fields)
+            await states.call_attention(self._context, session_id)
         return await self._done(caller, "session.logout", session_id)
+
+    async def _reported_logout(self, before: Session) -> bool:
+        """Wait for the worker's own report; to act on both would throw away the new worker's credentials too."""
+        deadline = time.monotonic() + _REPORTED_WITHIN_S
+        while time.monotonic() < deadline:
+            session = await find(self._context, before.id)
+            if session.epoch != before.epoch or session.reason == Reason.LOGGED_OUT:
+                return True
+            await asyncio.sleep(0.05)
+        return False
 
     async def delete(
         self,
