@@ -13,6 +13,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Iterator
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -27,8 +28,10 @@ NODE = ROOT / ".venv/node/bin/node"
 NPM = ROOT / ".venv/node/lib/node_modules/npm/bin/npm-cli.js"
 API_KEY = "wao_bench-key-3f9a7c21d8e64b05"
 SESSIONS = 200
-ROUNDS = int(os.environ.get("ROUNDS", "3"))
-SECONDS = int(os.environ.get("SECONDS_EACH", "8"))
+#: What else the machine was doing; above 1 the rates are too low and only their ratios mean something.
+LOAD_BEFORE = os.getloadavg()[0]
+ROUNDS = int(os.environ.get("ROUNDS", "10"))
+SECONDS = int(os.environ.get("SECONDS_EACH", "2"))
 CONNECTIONS = int(os.environ.get("CONNECTIONS", "64"))
 PYTHON = [sys.executable, "-m", "bench.gateway.serve"]
 EXPRESS, FASTIFY = [str(NODE), "express.mjs"], [str(NODE), "fastify.mjs"]
@@ -74,20 +77,25 @@ def install_peers() -> None:
 
 
 async def measure(directory: Path) -> dict[str, list[dict[str, Any]]]:
-    """Alternate the servers over one durable Redis, so that a slow minute of the machine hits all of them."""
+    """Load the servers in short turns over one durable Redis, so that a slow minute of the machine hits all of them."""
     results: dict[str, list[dict[str, Any]]] = {name: [] for name in SERVERS}
     async with EmbeddedRedis(directory) as redis:
         path, redis_pid = redis.url.removeprefix("unix://"), await redis.pid()
-        for _ in range(ROUNDS):
-            for name, (command, extra) in SERVERS.items():
-                seed(path)
-                results[name].append(await asyncio.to_thread(one_round, command, extra, path, directory, redis_pid))
-                print(f"{name}: {results[name][-1]}", file=sys.stderr)
+        seed(path)
+        with contextlib.ExitStack() as stack:
+            running = {name: stack.enter_context(serving(name, path, directory)) for name in SERVERS}
+            for number in range(-1, ROUNDS):
+                for name, server in running.items():
+                    seed(path)
+                    figures = await asyncio.to_thread(one_turn, server, redis_pid)
+                    if number >= 0:  # the first turn only warms up
+                        results[name].append(figures)
+                        print(f"{name}: {figures}", file=sys.stderr)
     return results
 
 
 def seed(path: str) -> None:
-    """Empty Redis and record the sessions; its log starts anew, so that no round pays for another's."""
+    """Empty Redis and record the sessions."""
     redis = Redis(unix_socket_path=path, decode_responses=True)
     redis.flushall()
     now_ms = int(time.time() * 1000)
@@ -99,13 +107,22 @@ def seed(path: str) -> None:
         }  # fmt: skip
         redis.hset(f"session:{name}", mapping=known)
         redis.sadd("sessions:all", name)
-    redis.bgrewriteaof()
-    while redis.info("persistence")["aof_rewrite_in_progress"]:
-        time.sleep(0.05)
+    redis.close()
 
 
-def one_round(command: list[str], extra: dict[str, str], path: str, directory: Path, redis_pid: int) -> dict[str, Any]:
-    """Start a server, warm it up, load it."""
+@dataclass(frozen=True)
+class Running:
+    """A server that listens."""
+
+    pid: int
+    port: int
+    environment: dict[str, str]
+
+
+@contextlib.contextmanager
+def serving(name: str, path: str, directory: Path) -> Iterator[Running]:
+    """Start a server and wait until it listens."""
+    command, extra = SERVERS[name]
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         port = probe.getsockname()[1]
@@ -118,46 +135,49 @@ def one_round(command: list[str], extra: dict[str, str], path: str, directory: P
         script = directory / extra["ADMIT"]
         script.write_text(f"{prelude()}\n{read_sources()['admit']}")
         environment["ADMIT"] = str(script)
-    with serving(command, environment, port) as pid:
-        load(port, 1, environment)
-        before_s, redis_before_s = cpu_s(pid), cpu_s(redis_pid)
-        figures = load(port, SECONDS, environment)
-        figures["cpu_us_each"] = round((cpu_s(pid) - before_s) / figures["requests"] * 1e6)
-        figures["redis_cpu_us_each"] = round((cpu_s(redis_pid) - redis_before_s) / figures["requests"] * 1e6)
-        return figures
-
-
-def cpu_s(pid: int) -> float:
-    """The processor time that a process has used; unlike the rate it hardly depends on what else runs here."""
-    fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
-    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
-
-
-@contextlib.contextmanager
-def serving(command: list[str], environment: dict[str, str], port: int) -> Iterator[int]:
-    """A server that listens; gives its process id."""
     server = subprocess.Popen(command, cwd=HERE / "peers", env=environment, stdout=subprocess.DEVNULL)
     try:
-        deadline = time.monotonic() + 20
-        while socket.socket().connect_ex(("127.0.0.1", port)):
+        deadline = time.monotonic() + 30
+        while not listens(port):
             if time.monotonic() > deadline or server.poll() is not None:
-                raise RuntimeError(f"{command} does not listen")
+                raise RuntimeError(f"{name} does not listen")
             time.sleep(0.05)
-        yield server.pid
+        yield Running(server.pid, port, environment)
     finally:
         server.kill()
         server.wait()
 
 
+def listens(port: int) -> bool:
+    """Whether somebody answers there."""
+    with socket.socket() as probe:
+        return probe.connect_ex(("127.0.0.1", port)) == 0
+
+
+def one_turn(server: Running, redis_pid: int) -> dict[str, Any]:
+    """Load a server for a moment; what it took in, how long that took, and what it cost."""
+    before_s, redis_before_s = cpu_s(server.pid), cpu_s(redis_pid)
+    figures = load(server.port, SECONDS, server.environment)
+    figures["cpu_us_each"] = round((cpu_s(server.pid) - before_s) / figures["requests"] * 1e6)
+    figures["redis_cpu_us_each"] = round((cpu_s(redis_pid) - redis_before_s) / figures["requests"] * 1e6)
+    return figures
+
+
+def cpu_s(pid: int) -> float:
+    """The processor time that a process has used; unlike the rate it depends little on what else runs here."""
+    fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+
+
 def load(port: int, seconds: int, environment: dict[str, str]) -> dict[str, Any]:
     """Load a server with wrk and give its figures."""
-    command = ["wrk", "-t1", f"-c{CONNECTIONS}", f"-d{seconds}s", "-s", str(HERE / "load.lua")]
+    command = ["wrk", "-t1", f"-c{CONNECTIONS}", f"-d{seconds}s", "--timeout", "20s", "-s", str(HERE / "load.lua")]
     said = subprocess.run(
         [*command, f"http://127.0.0.1:{port}"], env=environment, capture_output=True, text=True, check=True
     ).stdout
     raw = json.loads(next(line for line in said.splitlines() if line.startswith("RESULT ")).removeprefix("RESULT "))
-    if raw["errors"]:
-        raise RuntimeError(f"{raw['errors']} of {raw['requests']} requests were not answered with success")
+    if raw["refused"] or raw["lost"]:
+        raise RuntimeError(f"of {raw['requests']} requests {raw['refused']} were refused and {raw['lost']} lost")
     return {
         "requests": raw["requests"],
         "per_second": round(raw["requests"] / raw["microseconds"] * 1e6),
@@ -172,19 +192,19 @@ def summary(results: dict[str, list[dict[str, Any]]]) -> dict[str, Any]:
         name: {figure: statistics.median(each[figure] for each in rounds) for figure in rounds[0]}
         for name, rounds in results.items()
     }
-    ours = medians["gateway"]["per_second"]
+    ours = [each["per_second"] for each in results["gateway"]]
+    others = {name: [each["per_second"] for each in rounds] for name, rounds in results.items() if name != "gateway"}
     return {
         "command": "python -m bench.gateway",
-        "machine": f"{os.cpu_count()} cores, {platform.machine()}",
+        "machine": f"{os.cpu_count()} cores, {platform.machine()}, load average before the run {LOAD_BEFORE:.1f}",
         "redis": f"{find_program().version}, appendonly yes, appendfsync always, Unix socket",
-        "load": f"wrk, 1 thread, {CONNECTIONS} connections, {SECONDS} s, {ROUNDS} rounds in turn, {SESSIONS} sessions",
+        "load": f"wrk, 1 thread, {CONNECTIONS} connections, {ROUNDS} turns of {SECONDS} s each, {SESSIONS} sessions",
         "medians": medians,
-        "ratios": {
-            f"to_{name}": round(ours / median["per_second"], 2)
-            for name, median in medians.items()
-            if not name.startswith("gateway")
+        "gateway_in_the_same_turn_as": {
+            name: round(statistics.median(mine / theirs for mine, theirs in zip(ours, each, strict=True)), 2)
+            for name, each in others.items()
         },
-        "rounds": results,
+        "turns": {name: [each["per_second"] for each in rounds] for name, rounds in results.items()},
     }
 
 

@@ -12,7 +12,7 @@ request = function()
 end
 
 done = function(summary, latency)
-  local bad = summary.errors.status + summary.errors.connect + summary.errors.read + summary.errors.write + summary.errors.timeout
-  io.write(string.format('RESULT {"requests":%d,"microseconds":%d,"errors":%d,"p50_us":%d,"p99_us":%d}\n',
-    summary.requests, summary.duration, bad, latency:percentile(50), latency:percentile(99)))
+  local lost = summary.errors.connect + summary.errors.read + summary.errors.write + summary.errors.timeout
+  io.write(string.format('RESULT {"requests":%d,"microseconds":%d,"refused":%d,"lost":%d,"p50_us":%d,"p99_us":%d}\n',
+    summary.requests, summary.duration, summary.errors.status, lost, latency:percentile(50), latency:percentile(99)))
 end

@@ -1,9 +1,9 @@
 """Redis for the hot path: what many requests ask within one turn of the loop travels in one write.
 
 No batch waits for the one before it, so Redis always has work and shares each fsync among all that is there. (With one
-batch at a time per connection, both sides took turns at waiting: half the messages a second at the same CPU.) A few
-connections, because Redis reads only 16 KB of each before it syncs. redis-py opens them (TLS, passwords, sockets) and
-hiredis reads them; between the two there is nothing per command but a tuple and a future.
+batch at a time per connection both sides took turns at waiting, and this process was idle most of the time.) There are
+a few connections, because Redis reads only 16 KB of each before it syncs. redis-py opens them (TLS, passwords, sockets)
+and hiredis reads them; between the two there is nothing per command but a tuple and a future.
 """
 
 import asyncio
