@@ -13,7 +13,7 @@ from bench.worker.figures import cpu_s, mean, private_mb, pss_mb
 from bench.worker.kinds import Kind, Place, Run
 from wa_orchestrator.simulator.world import World
 
-AT_ONCE = 2
+AT_ONCE = 4
 ALONE_RUNS = 5
 
 _numbers = itertools.count(1)

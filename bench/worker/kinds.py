@@ -15,6 +15,7 @@ from tests.worker.standin import StandIn
 from wa_orchestrator.runner.command import ENVIRONMENT, node_binary, worker_command
 
 MEMORY_MB = 256
+START_LIMIT_S = 60.0
 PLAIN = Path(__file__).with_name("plain.mjs")
 
 
@@ -63,28 +64,35 @@ async def _end(process: asyncio.subprocess.Process) -> None:
 
 
 class PlainRun:
-    """Told by its standard output."""
+    """Told by its standard output, which is read on: a full pipe would stop it, and hide its end."""
 
     def __init__(self, process: asyncio.subprocess.Process) -> None:
         self._process = process
+        self._said: asyncio.Queue[dict[str, Any]] = asyncio.Queue()
+        self._reading = asyncio.create_task(self._read())
         self.pid = process.pid
 
+    async def _read(self) -> None:
+        assert self._process.stdout is not None
+        async for line in self._process.stdout:
+            if line.startswith(b'{"event"'):
+                self._said.put_nowait(json.loads(line))
+
     async def qr(self) -> str:
-        return str((await self._line("qr"))["qr"])
+        return str((await self._event("qr"))["qr"])
 
     async def opened(self) -> None:
-        await self._line("open")
+        await self._event("open")
 
-    async def _line(self, event: str) -> dict[str, Any]:
-        assert self._process.stdout is not None
-        while line := await self._process.stdout.readline():
-            said: dict[str, Any] = json.loads(line) if b'"event"' in line else {}
-            if said.get("event") == event:
-                return said
-        raise AssertionError(f"the plain process ended before {event}")
+    async def _event(self, name: str) -> dict[str, Any]:
+        async with asyncio.timeout(START_LIMIT_S):
+            while (said := await self._said.get())["event"] != name:
+                pass
+        return said
 
     async def stop(self) -> None:
         await _end(self._process)
+        await self._reading
 
 
 class Plain:

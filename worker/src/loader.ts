@@ -17,9 +17,6 @@ declare const REQUIRED_MODULES: readonly string[]
  */
 const FLAGS = ['--no-opt', '--no-sparkplug', '--heap-growing-percent=30', '--expose-gc']
 
-/** Small pieces are cut from a pool, which lives as long as the last of them. */
-const POOL_BYTES = 4_096
-
 const LOOK_AGAIN_MS = 60_000
 
 type Collect = (options: { type: 'major'; execution: 'sync'; flavor: 'last-resort' }) => void
@@ -39,7 +36,6 @@ const bundle = join(__dirname, 'worker.cjs')
 const require = createRequire(bundle)
 for (const name of REQUIRED_MODULES) require(name)
 for (const flag of FLAGS) setFlagsFromString(flag)
-Buffer.poolSize = POOL_BYTES
 
 const script = new CachedScript(bundle, FLAGS)
 process.once(SETTLED as 'disconnect', () => {
