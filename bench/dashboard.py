@@ -74,7 +74,7 @@ def _first_paints(page: Page, address: str) -> list[float]:
     found = []
     for _ in range(5):
         page.goto(address + "/")
-        page.wait_for_function("performance.getEntriesByName('first-contentful-paint').length > 0")
+        page.wait_for_selector("body[data-live]")
         found.append(float(page.evaluate("performance.getEntriesByName('first-contentful-paint')[0].startTime")))
     return found
 
@@ -83,7 +83,7 @@ def _measure(page: Page, address: str, redis_url: str, thread: serving.Thread) -
     paints = _first_paints(page, address)
     html = page.evaluate("fetch('/').then(r => r.text()).then(t => t.length)")
     nodes = page.evaluate("document.querySelectorAll('*').length")
-    page.wait_for_function("window.spent.events > 0")
+    page.wait_for_selector("body[data-live]")
     page.evaluate("Object.assign(window.spent, {events: 0, ms: 0, longest: 0, bytes: 0})")
     made = thread.do(_events(redis_url), timeout=SECONDS + 30)
     spent = page.evaluate("window.spent")

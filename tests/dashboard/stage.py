@@ -5,6 +5,8 @@ States and ages are written as the scripts would have left them; everything else
 
 import json
 from dataclasses import dataclass
+from datetime import datetime
+from zoneinfo import ZoneInfo
 
 from redis.asyncio import Redis
 
@@ -29,6 +31,7 @@ class Stage:
     """Verbs that put things on the stage."""
 
     scripts: Scripts
+    zone: str = "UTC"
 
     @property
     def redis(self) -> Redis:
@@ -161,9 +164,8 @@ class Stage:
         return name
 
     async def _day(self) -> str:
-        from datetime import UTC, datetime
-
-        return datetime.fromtimestamp(await self.scripts.now_ms() / 1000, tz=UTC).strftime("%Y%m%d")
+        now_s = await self.scripts.now_ms() / 1000
+        return datetime.fromtimestamp(now_s, tz=ZoneInfo(self.zone)).strftime("%Y%m%d")
 
     async def busy_day(self, session_id: str, phone: str, sent: int) -> None:
         """So many messages today, as the pace and the figures see them."""
@@ -176,19 +178,24 @@ class Stage:
         """A day of messages, hour by hour."""
         now = await self.scripts.now_ms()
         shape = (0, 0, 0, 0, 0, 0, 0, 12, 40, 90, 130, 150, 140, 110, 120, 135, 160, 150, 120, 90, 60, 30, 8, 0)
+        local = round(datetime.now(ZoneInfo(self.zone)).utcoffset().total_seconds() / 3600)  # type: ignore[union-attr]
         for back in range(24):
             hour = now // HOUR_MS - back
             await self.redis.hset(
-                keys.DASHBOARD_HOURS, mapping={f"{hour}:sent": shape[hour % 24], f"{hour}:failed": int(hour % 7 == 0)}
+                keys.DASHBOARD_HOURS,
+                mapping={f"{hour}:sent": shape[(hour + local) % 24], f"{hour}:failed": int(hour % 7 == 0)},
             )
+        for back in range(96):
+            depth = shape[((now - back * 900_000) // HOUR_MS + local) % 24] * 3 // (2 + back % 3)
+            await self.redis.lpush(keys.DASHBOARD_QUEUE, f"{now - back * 900_000}:{depth}")
         newest = await self.redis.xrevrange(keys.EVENTS, count=1)
         if newest:
             await self.redis.set(keys.DASHBOARD_CURSOR, newest[0][0])
 
 
-async def furnish(scripts: Scripts) -> Stage:
+async def furnish(scripts: Scripts, zone: str = "UTC") -> Stage:
     """Put a fleet of 21 sessions on the stage, with everything that a page can show."""
-    stage = Stage(scripts)
+    stage = Stage(scripts, zone)
     pool = [await stage.proxy(number, latency=70 + number * 7) for number in range(1, 7)]
     for number, name in enumerate(NAMES[:14] + NAMES[20:], start=1):
         phone = f"97250{1234567 + number * 991:07d}"

@@ -79,6 +79,17 @@ async def test_each_check_of_a_proxy_is_remembered_once(scripts: Scripts) -> Non
     assert await history.health(scripts, ["p1"]) == {"p1": [90, -1]}
 
 
+async def test_the_depth_of_the_queue_is_noted_once_a_minute(scripts: Scripts) -> None:
+    await scripts.redis.hset(keys.COUNTS, mapping={"queued": 7, "sending": 1, "read": 90})
+    historian = Historian(make_context(settings(), scripts.redis))
+    await historian.step()
+    await historian.step()
+    assert await scripts.redis.llen(keys.DASHBOARD_QUEUE) == 1
+    depths = await history.depths(scripts, await scripts.now_ms() + 1)
+    assert depths == [-1] * 95 + [8]
+    assert "M95 40V" in charts.area(depths, "x")
+
+
 async def test_what_needs_a_person_comes_worst_first_with_its_sentence(redis: Redis, scripts: Scripts) -> None:
     await furnish(scripts)
     snapshot = await Fleet(make_context(settings(), redis)).look()

@@ -56,6 +56,23 @@ def _column(kind: str, at: int, top: float, height: float) -> Markup:
     )
 
 
+def area(values: Sequence[int], label: str) -> Markup:
+    """Draw an amount over a day as a filled line; -1, where nobody looked, is a gap."""
+    most = max([1, *values])
+    drawn, start = "", 0
+    for at in range(len(values) + 1):
+        if at < len(values) and values[at] >= 0:
+            continue
+        if at > start:
+            points = "".join(f"V{40 - values[each] / most * 38:.1f}H{each + 1}" for each in range(start, at))
+            drawn += f"M{start} 40{points}V40z"
+        start = at + 1
+    return Markup(
+        '<svg class="area flip" viewBox="0 0 96 40" preserveAspectRatio="none" role="img" aria-label="{}">'
+        '<path class="q" d="M0 40H96"/><path class="a" d="{}"/></svg>'
+    ).format(label, drawn)
+
+
 def spark(values: Sequence[int], label: str, *, width: int = 72, height: int = 20) -> Markup:
     """Draw values over time as a line; -1 is a failure and drawn as a mark at the bottom."""
     if len(values) < 2:

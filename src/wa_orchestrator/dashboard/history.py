@@ -16,6 +16,7 @@ from wa_orchestrator.web.context import Context
 
 HOUR_MS: Final = 3_600_000
 DAY_MS: Final = 24 * HOUR_MS
+_MINUTE_MS: Final = 60_000
 HOURS_SHOWN: Final = 24
 _KEPT_HOURS: Final = 48
 _KEPT_CHECKS: Final = 120
@@ -83,6 +84,19 @@ async def per_hour(scripts: Scripts, now_ms: int) -> tuple[list[int], list[int]]
     )
 
 
+async def depths(scripts: Scripts, now_ms: int) -> list[int]:
+    """Give how many messages waited in each quarter of the last 24 hours, at most; -1 where nobody looked."""
+    lines: Any = await scripts.redis.lrange(keys.DASHBOARD_QUEUE, 0, -1)
+    quarter, begins = DAY_MS // QUARTERS, now_ms - DAY_MS
+    found = [-1] * QUARTERS
+    for line in lines:
+        at_ms, _, depth = line.partition(":")
+        place = (int(at_ms) - begins) // quarter
+        if 0 <= place < QUARTERS:
+            found[place] = max(found[place], int(depth))
+    return found
+
+
 async def health(scripts: Scripts, proxy_ids: Sequence[str]) -> dict[str, list[int]]:
     """Give the latencies of the last checks of these proxies, oldest first; -1 where a check failed."""
     pipe = scripts.redis.pipeline(transaction=False)
@@ -120,7 +134,20 @@ class Historian:
         """Count one batch of events and look at the proxies; gives how many events there were."""
         counted = await self._count()
         await self._remember_checks()
+        await self._remember_queue()
         return counted
+
+    async def _remember_queue(self) -> None:
+        redis = self._scripts.redis
+        now_ms = await self._scripts.now_ms()
+        last: Any = await redis.lindex(keys.DASHBOARD_QUEUE, -1)
+        if last and now_ms - int(last.partition(":")[0]) < _MINUTE_MS:
+            return
+        waiting: Any = await redis.hmget(keys.COUNTS, "queued", "scheduled", "sending")
+        pipe = redis.pipeline(transaction=True)
+        pipe.rpush(keys.DASHBOARD_QUEUE, f"{now_ms}:{sum(int(each or 0) for each in waiting)}")
+        pipe.ltrim(keys.DASHBOARD_QUEUE, -DAY_MS // _MINUTE_MS, -1)
+        await pipe.execute()
 
     async def _count(self) -> int:
         redis = self._scripts.redis

@@ -14,6 +14,7 @@ from wa_orchestrator.store import keys
 from wa_orchestrator.web import audit
 from wa_orchestrator.web.auth import Caller, Scope, requires
 from wa_orchestrator.web.context import Context
+from wa_orchestrator.web.problems import responses
 from wa_orchestrator.web.times import iso
 
 Reader = Annotated[Caller, Depends(requires(Scope.READ))]
@@ -23,7 +24,8 @@ _ENDS = ("sent", "delivered", "read", "failed")
 
 def router(context: Context, desk: Desk) -> APIRouter:
     """Offer the table and the figures."""
-    routes = APIRouter(prefix="/api/v1/dashboard", tags=["dashboard"])
+    errors = responses(API_KEY_MISSING=401, SCOPE_MISSING=403, STORE_UNAVAILABLE=503)
+    routes = APIRouter(prefix="/api/v1/dashboard", tags=["dashboard"], responses=errors)
 
     @routes.get("/sessions", summary="All sessions as the table shows them")
     async def sessions(_caller: Reader) -> dict[str, Any]:
@@ -41,7 +43,12 @@ def router(context: Context, desk: Desk) -> APIRouter:
         ]
         return _stats(view.snapshot, {name: int(count) for name, count in counts.items()}) | {"alerts": alerts}
 
-    @routes.post("/test-alert", status_code=202, summary="Send a test alert to everybody who gets alerts")
+    @routes.post(
+        "/test-alert",
+        status_code=202,
+        summary="Send a test alert to everybody who gets alerts",
+        responses=responses(NOBODY_GETS_ALERTS=409),
+    )
     async def test_alert(caller: Admin) -> dict[str, bool]:
         settings = context.settings
         if settings.telegram_bot_token is None and settings.alert_webhook_url is None:

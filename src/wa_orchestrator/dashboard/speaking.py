@@ -127,6 +127,10 @@ class Tongue:
         """Write the time of day, HH:MM; with the day where it is another one."""
         return self._with_day(at_ms, f"{self._local(at_ms):%H:%M}")
 
+    def hour(self, at_ms: int) -> Markup:
+        """Write the time of day alone, for axes that say by themselves which day it is."""
+        return ltr(f"{self._local(at_ms):%H:%M}")
+
     def exact(self, at_ms: int) -> Markup:
         """Write the time of day with seconds; with the day where it is another one."""
         return self._with_day(at_ms, f"{self._local(at_ms):%H:%M:%S}")

@@ -347,6 +347,9 @@ DASHBOARD_CURSOR: Final = "dashboard:cursor"
 DASHBOARD_HOURS: Final = "dashboard:hours"
 """hash `<hour since 1970>:<status>` → how many messages got that status within it · dashboard · 48 hours"""
 
+DASHBOARD_QUEUE: Final = "dashboard:queue"
+"""list of `<ms>:<messages that wait>`, one a minute, the last day · dashboard · for ever"""
+
 
 def proxy_health(proxy_id: str) -> str:
     """List of `<ms>:<latency or -1>`, the last 120 checks of a proxy · dashboard · a week after the last one."""

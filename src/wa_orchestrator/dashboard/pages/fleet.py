@@ -58,12 +58,14 @@ async def _parts(desk: Desk, view: View, query: Mapping[str, str], rows: Sequenc
     others = len(filtered(view, query)) - len([row for row in rows if _passes(row, query)])
     newer = others if len(known) < PAGE_SIZE and not query.get("page") else 0
     bars = charts.bars(sent, failed, view.plain("fleet.per_hour_label"))
+    depths = await history.depths(desk.context.scripts, view.now_ms)
+    area = charts.area(depths, view.plain("fleet.queue_label", most=max(0, *depths)))
     made = desk.frame_parts(view) | {
         "headline": m.headline(view),
         "holding": m.holding(view),
         "attention": m.attention(view, items[: attention.MOST], len(items)),
         "figures": m.figures(view),
-        "per-hour": m.per_hour(view, bars, hours_shown(view)),
+        "per-hour": m.per_hour(view, bars, area, max(0, *depths), hours_shown(view)),
         "pool": m.pool(view),
         "chips": m.chips(view, query.get("state", ""), query.get("q", "")),
         "newer": m.newer(view, max(0, newer)),

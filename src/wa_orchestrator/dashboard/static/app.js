@@ -84,6 +84,7 @@ function watch() {
     cursor = e.lastEventId || cursor;
     const told = JSON.parse(e.data);
     Object.assign(live, { heard: performance.now(), event: told.at || live.event, open: true, ever: true });
+    body.dataset.live = kind;
     act(told);
     mark();
     const took = performance.now() - begun;
