@@ -39,7 +39,12 @@ def router(context: Context) -> APIRouter:
         found = (await webhooks.every(context.scripts)).values()
         return {"webhooks": [shown(each, await webhooks.state(context.scripts, each.id)) for each in found]}
 
-    @routes.post("", status_code=201, summary="Add one; the answer holds its secret, once")
+    @routes.post(
+        "",
+        status_code=201,
+        summary="Add one; the answer holds its secret, once",
+        responses=responses(TOO_MANY_WEBHOOKS=409, URL_REFUSED=422),
+    )
     async def add(body: WebhookBody, caller: Admin) -> dict[str, Any]:
         # Whether the name leads somewhere is checked at every delivery too: it may change in between.
         await outside.check(body.url, allow_private=context.settings.allow_private_urls)
@@ -66,7 +71,11 @@ def router(context: Context) -> APIRouter:
         await audit.record(context, caller, "webhook.enable", webhook_id)
         return shown(hook, State(0, 0, ""))
 
-    @routes.get("/{webhook_id}/deliveries", summary="What was delivered, and what was not")
+    @routes.get(
+        "/{webhook_id}/deliveries",
+        summary="What was delivered, and what was not",
+        responses=responses(NO_SUCH_WEBHOOK=404),
+    )
     async def deliveries(webhook_id: str, _: Admin, limit: Annotated[int, Query(ge=1, le=500)] = 100) -> dict[str, Any]:
         await _found(context, webhook_id)
         return {"deliveries": [_told(raw) for raw in await webhooks.log(context.scripts, webhook_id, most=limit)]}

@@ -17,7 +17,9 @@ from wa_orchestrator.logs import redact_text
 
 log = structlog.get_logger(__name__)
 
+_NOT_JSON = "The body is not JSON. Send an object with Content-Type application/json."
 _BY_STATUS = {
+    400: ("BAD_JSON", _NOT_JSON),  # FastAPI's own word for a body that is not even text
     404: ("NOT_FOUND", "There is nothing here. The list of all routes is at /docs."),
     405: ("METHOD_NOT_ALLOWED", "This address does not take this method. The list of all routes is at /docs."),
 }
@@ -99,7 +101,7 @@ async def _known(_request: Request, error: Exception) -> JSONResponse:
 async def _wrong_shape(_request: Request, error: Exception) -> JSONResponse:
     assert isinstance(error, RequestValidationError)  # noqa: S101 (it is registered for these only)
     if any(each["type"] == "json_invalid" for each in error.errors()):
-        return answer(Refused("BAD_JSON", "The body is not JSON. Send an object with Content-Type application/json."))
+        return answer(Refused("BAD_JSON", _NOT_JSON))
     return answer(invalid(error.errors()))
 
 
