@@ -1,0 +1,123 @@
+"""The OpenAPI document of the whole server is true: whatever is made from it is answered as it says, never with a 5xx."""
+
+import os
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+import schemathesis
+from hypothesis import HealthCheck, Phase, given, settings
+from hypothesis.errors import Unsatisfiable
+from redis import Redis
+from schemathesis import GenerationMode
+from schemathesis.checks import not_a_server_error
+from schemathesis.specs.openapi.checks import (
+    content_type_conformance,
+    response_schema_conformance,
+    status_code_conformance,
+)
+
+from wa_orchestrator import address, secrets
+from wa_orchestrator.store import keys
+
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(180)]
+
+RUN = "from wa_orchestrator.cli import main; main()"
+CHECKS = (not_a_server_error, status_code_conformance, content_type_conformance, response_schema_conformance)
+MODES = (GenerationMode.POSITIVE, GenerationMode.NEGATIVE)
+#: Has no end; `test_way_of_a_message` reads it.
+ENDLESS = "GET /api/v1/events/stream"
+#: They wait for a worker, which the session of this test has none of.
+WAIT_FOR_A_WORKER = ("POST /api/sessions/{session_id}/pairing-code", "DELETE /api/sessions/{session_id}")
+SESSION, PHONE = "w1", "972501234567"
+
+
+@dataclass(frozen=True)
+class Served:
+    """Where the server is, and its key."""
+
+    url: str
+    key: str
+
+
+@pytest.fixture(scope="module")
+def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
+    """Everything in one process, as `up` runs it, with one session that is stopped and no proxy."""
+    home = tmp_path_factory.mktemp("openapi")
+    data = home / "data"
+    kept = {name: os.environ[name] for name in ("PATH", "HOME", "LANG") if name in os.environ}
+    env = kept | {"TIMEZONE": "UTC", "RATE_LIMIT_PER_MINUTE": "1000000", "CHECK_TIMEOUT_MS": "300"}
+    command = [sys.executable, "-c", RUN, "up", "--data-dir", str(data), "--port", "0", "--gateway-port", "0"]
+    with (home / "log").open("wb") as log:
+        process = subprocess.Popen(command, cwd=home, env=env, stdout=log, stderr=log)
+    try:
+        url = _ready(process, data)
+        _stopped_session(data)
+        yield Served(url, secrets.stored_secrets(data)["api_key"])
+    finally:
+        process.terminate()
+        process.wait(30)
+
+
+def _ready(process: subprocess.Popen[bytes], data: Path) -> str:
+    deadline = time.monotonic() + 60
+    while (url := address.told(data)) is None:
+        assert process.poll() is None, "the server ended"
+        assert time.monotonic() < deadline, "the server does not start"
+        time.sleep(0.05)
+    return url
+
+
+def _stopped_session(data: Path) -> None:
+    known = {"id": SESSION, "status": "stopped", "phone": PHONE, "wanted": "stopped", "version": 1, "timezone": "UTC"}
+    with Redis(unix_socket_path=str(data / "redis" / "redis.sock")) as redis:
+        redis.hset(keys.session(SESSION), mapping=known)
+        redis.sadd(keys.SESSIONS_ALL, SESSION)
+
+
+def test_every_route_answers_as_the_document_says(served: Served) -> None:
+    schema = schemathesis.openapi.from_url(f"{served.url}/openapi.json", wait_for_schema=5)
+    operations = {each.ok().label: each.ok() for each in schema.get_all_operations()}
+    assert {
+        "POST /api/v1/send",
+        "POST /api/sessions/provision",
+        "GET /api/v1/proxies",
+        "PUT /api/anti-ban/sessions/{session_id}/limits",
+    } <= set(operations)
+    del operations[ENDLESS]
+    wrong = [line for label, operation in operations.items() for line in _problems(label, operation, served)]
+    assert not wrong, "\n\n".join(wrong)
+
+
+def _problems(label: str, operation: Any, served: Served) -> Iterator[str]:
+    names = (None, SESSION) if "{session_id}" in label and label not in WAIT_FOR_A_WORKER else (None,)
+    for mode in MODES:
+        for name in names:
+            try:
+                _try(operation, mode, served, name)
+            except Unsatisfiable:
+                assert mode is GenerationMode.NEGATIVE  # nothing about this route can be wrong
+            except (
+                Exception,
+                BaseExceptionGroup,
+            ) as problem:  # all routes are tried before the test says what is wrong
+                yield f"{label} ({mode.value}): {problem}"
+
+
+def _try(operation: Any, mode: GenerationMode, served: Served, session: str | None) -> None:
+    @settings(
+        max_examples=6, deadline=None, database=None, derandomize=True, phases=[Phase.generate],
+        suppress_health_check=list(HealthCheck),
+    )  # fmt: skip
+    @given(case=operation.as_strategy(generation_mode=mode))
+    def holds(case: Any) -> None:
+        if session is not None:
+            case.path_parameters["session_id"] = session
+        case.call_and_validate(base_url=served.url, headers={"X-API-Key": served.key}, checks=list(CHECKS))
+
+    holds()
