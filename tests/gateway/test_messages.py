@@ -55,7 +55,7 @@ async def test_a_message_that_waits_says_for_what_and_until_when(gate: Gate) -> 
     assert (told["status"], told["to"], told["sessionId"]) == ("queued", "972511111111", "w1")
     assert [moment["status"] for moment in told["timeline"]] == ["queued"]
     assert told["waiting"]["because"] == "BEHIND_OTHERS"
-    assert told["waiting"]["eta"] == "2025-06-15T12:00:03.000Z"
+    assert told["waiting"]["eta"] == "2025-06-15T12:00:04.500Z"
     assert told["waiting"]["text"]
     assert (await _look(gate, first))["waiting"]["because"] == "NOTHING"
 
@@ -203,7 +203,10 @@ async def test_the_queue_is_shown_in_the_order_in_which_it_leaves(gate: Gate) ->
     told = response.json()
     assert (told["sessionId"], told["phone"], told["total"]) == ("w1", PHONE, 2)
     assert [(each["messageId"], each["position"]) for each in told["messages"]] == [(urgent, 1), (late, 2)]
-    assert [each["eta"][17:23] for each in told["messages"]] == ["00.000", "03.000"]
+    assert [each["eta"][17:23] for each in told["messages"]] == [
+        "00.000",
+        "04.500",
+    ]  # a pause of 3 s, and 1.5 s for sending
 
 
 async def test_emptying_a_queue_cancels_what_waits_for_that_session_only(gate: Gate) -> None:

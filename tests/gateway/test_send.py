@@ -318,7 +318,11 @@ async def test_a_message_for_later_waits_for_the_hours_too(gate: Gate) -> None:
 async def test_an_eta_reckons_with_the_queue_and_the_pause(gate: Gate) -> None:
     etas = [(await gate.send()).json() for _ in range(3)]
     assert [each["position"] for each in etas] == [1, 2, 3]
-    assert [each["eta"][17:23] for each in etas] == ["00.000", "03.000", "06.000"]
+    assert [each["eta"][17:23] for each in etas] == [
+        "00.000",
+        "04.500",
+        "09.000",
+    ]  # a pause of 3 s, and 1.5 s for sending
     assert [each["because"] for each in etas] == ["NOTHING", "BEHIND_OTHERS", "BEHIND_OTHERS"]
 
 

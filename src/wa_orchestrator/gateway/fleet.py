@@ -17,7 +17,7 @@ from wa_orchestrator.gateway.forecast import Forecast
 from wa_orchestrator.settings import Settings
 from wa_orchestrator.store import keys
 from wa_orchestrator.store.reading import PhonePace, Session, session_from
-from wa_orchestrator.web.pace import Facts, Holds, holds_on, pace_of, situation_from, zone_of
+from wa_orchestrator.web.pace import Facts, Holds, holds_on, pace_of, service_of, situation_from, zone_of
 
 FRESH_S: Final = 1.0
 #: Before a request is refused for want of a sender, a look older than this is repeated.
@@ -173,7 +173,7 @@ class FleetView:
         phone = replace(sender.phone, sent=tuple(int(float(score)) for score in raw[1::2]))
         facts = Facts(fleet.taken_at_ms, phone, fleet.holds)
         pace, situation = situation_from(self._settings, sender.session, facts)
-        forecast = Forecast(pace, situation, facts.now_ms, service_ms=phone.service_ms)
+        forecast = Forecast(pace, situation, facts.now_ms, service_ms=service_of(self._settings, phone))
         outlook = Outlook(forecast, bool(phone.in_flight))
         self._outlooks[name] = (version, now_s, outlook)
         return outlook

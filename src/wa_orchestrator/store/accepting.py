@@ -129,7 +129,8 @@ def accept_call(
         room.defer_to_ms,
         message.expires_ms,
         message.session,
-        *flat({"whatsapp_id": message.whatsapp_id, "priority": message.priority, **message.fields}),
+        message.priority,
+        *flat({"whatsapp_id": message.whatsapp_id, **message.fields}),
     ]
     return names, args
 

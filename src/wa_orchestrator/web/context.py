@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from fastapi import Request
 from prometheus_client import CollectorRegistry
-from redis.asyncio import Redis
+from redis.asyncio import BlockingConnectionPool, Redis
 
 from wa_orchestrator.settings import Settings
 from wa_orchestrator.store.scripts import Scripts
@@ -19,6 +19,10 @@ if TYPE_CHECKING:
 Recognize = Callable[[Request], Awaitable["Caller | None"]]
 #: Brings gauges up to date before they are read.
 Refresh = Callable[[], Awaitable[None]]
+
+
+_CONNECTIONS = 64
+_PATIENCE_S = 20
 
 
 @dataclass(slots=True)
@@ -43,7 +47,16 @@ def make_context(settings: Settings, redis: Redis) -> Context:
 @asynccontextmanager
 async def opened(settings: Settings, redis_url: str) -> AsyncIterator[Context]:
     """Open a context and close its connections afterwards. Redis need not answer yet."""
-    redis = Redis.from_url(redis_url, decode_responses=True, socket_connect_timeout=5, health_check_interval=30)
+    # Whoever finds all connections in use waits for one; hundreds of workers may ask in the same moment.
+    pool = BlockingConnectionPool.from_url(
+        redis_url,
+        max_connections=_CONNECTIONS,
+        timeout=_PATIENCE_S,
+        decode_responses=True,
+        socket_connect_timeout=5,
+        health_check_interval=30,
+    )
+    redis = Redis.from_pool(pool)
     try:
         yield make_context(settings, redis)
     finally:

@@ -5,7 +5,7 @@
 -- KEYS[11] sequence         KEYS[12] expiring zset  KEYS[13] events stream  KEYS[14] pace hash
 -- ARGV[1] id  ARGV[2] phone  ARGV[3] recipient  ARGV[4] fingerprint ('' = no idempotency key)  ARGV[5] idempotency ttl ms
 -- ARGV[6] queue limit  ARGV[7] day limit  ARGV[8] start of the day ms  ARGV[9] due ms (0 = now)  ARGV[10] defer to ms (0 = reject)
--- ARGV[11] expires ms (0 = never)  ARGV[12] session id  ARGV[13…] further fields and values of the message
+-- ARGV[11] expires ms (0 = never)  ARGV[12] session id  ARGV[13] priority  ARGV[14…] further fields and values of the message
 -- returns {'accepted', ahead, now, submitted in the last minute, due} | {'replayed', message id, answer or ''} | {'conflict'} | {'opted_out'}
 --       | {'day_full', count} | {'queue_full', count}
 local id, phone, recipient, fingerprint = ARGV[1], ARGV[2], ARGV[3], ARGV[4]
@@ -30,7 +30,7 @@ end
 local sequence = redis.call('INCR', KEYS[11])
 redis.call('HSET', KEYS[2], 'id', id, 'phone', phone, 'to', recipient, 'session', ARGV[12], 'status', 'queued', 'accepted_at', now,
   'changed_at', now, 'due_at', due, 'expires_at', ARGV[11], 'sequence', sequence, 'attempts', 0, 'releases', 0, 'crashes', 0, 'reason', '',
-  unpack(ARGV, 13))
+  'priority', ARGV[13], unpack(ARGV, 14))
 redis.call('RPUSH', KEYS[3], string.format('%.0f', now) .. ' queued ')
 redis.call('RPUSH', KEYS[4], id)
 redis.call('HINCRBY', KEYS[5], phone, 1)
@@ -47,5 +47,7 @@ end
 redis.call('XADD', KEYS[13], 'MAXLEN', '~', 100000, '*', 'type', 'message.queued', 'session', ARGV[12], 'message', id, 'phone', phone,
   'at', now, 'note', '')
 redis.call('PUBLISH', 'dispatch:wake', phone)
+-- Those of a lesser priority wait for it, not it for them.
+ahead = ahead - redis.call('ZCOUNT', KEYS[7], (tonumber(ARGV[13]) + 1) * 1e15, '+inf')
 if (redis.call('HGET', KEYS[14], 'in_flight') or '') ~= '' then ahead = ahead + 1 end
 return { 'accepted', ahead, now, redis.call('ZCARD', KEYS[10]), due }

@@ -1,0 +1,27 @@
+"""The stories of the guards around admission and forgetting. Importing this adds them."""
+
+from tests.store.guards import story
+from tests.store.scene import Scene
+from wa_orchestrator.store import admitting, erasing, keys
+from wa_orchestrator.store.limits import Limited
+
+
+@story("admitted")
+async def _(scene: Scene) -> None:
+    rate = admitting.Rate("key", gap_ms=100, burst=1)
+    for _ in range(2):
+        call = admitting.admit_call(rate, scene.message(), scene.room(), None)
+        answer = admitting.read_admission(await scene.scripts.run("admit", *call))
+    assert answer == Limited(100)
+    assert await scene.scripts.redis.llen(keys.GATEWAY_JOBS) == 1
+
+
+@story("ended_long_ago")
+async def _(scene: Scene) -> None:
+    await scene.connected()
+    message = await scene.sending()
+    assert not await erasing.erase(scene.scripts, message, until_ms=scene.clock.now_ms + 1000)
+    await scene.ack(message)
+    assert not await erasing.erase(scene.scripts, message, until_ms=scene.clock.now_ms - 1)
+    assert await erasing.erase(scene.scripts, message, until_ms=scene.clock.now_ms)
+    assert await scene.scripts.redis.exists(keys.message(message), keys.story(message)) == 0
