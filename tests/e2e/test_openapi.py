@@ -111,7 +111,7 @@ def _problems(label: str, operation: Any, served: Served) -> Iterator[str]:
 
 def _try(operation: Any, mode: GenerationMode, served: Served, session: str | None) -> None:
     @settings(
-        max_examples=6, deadline=None, database=None, derandomize=True, phases=[Phase.generate],
+        max_examples=4, deadline=None, database=None, derandomize=True, phases=[Phase.generate],
         suppress_health_check=list(HealthCheck),
     )  # fmt: skip
     @given(case=operation.as_strategy(generation_mode=mode))
