@@ -113,7 +113,7 @@ async def test_a_right_password_gives_the_tries_back(browser: httpx.AsyncClient)
 
 async def test_a_session_that_is_too_old_ends_although_it_is_used(browser: httpx.AsyncClient, redis: Redis) -> None:
     await log_in(browser)
-    person = next(key async for key in redis.scan_iter("dashboard:person:*"))
+    (person,) = await redis.keys("dashboard:person:*")
     since = int(await redis.hget(person, "since") or 0)
     await redis.hset(person, "since", since - login.ABSOLUTE_S * 1000)
     assert (await browser.get("/")).status_code == 303
@@ -122,7 +122,7 @@ async def test_a_session_that_is_too_old_ends_although_it_is_used(browser: httpx
 
 async def test_an_idle_session_ends(browser: httpx.AsyncClient, redis: Redis) -> None:
     await log_in(browser)
-    person = next(key async for key in redis.scan_iter("dashboard:person:*"))
+    (person,) = await redis.keys("dashboard:person:*")
     assert 0 < await redis.ttl(person) <= login.IDLE_S
 
 

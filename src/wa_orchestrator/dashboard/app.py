@@ -76,7 +76,7 @@ class Dashboard:
         self._fleet = Fleet(context)
         self.hub = Hub(context, self._fleet)
         self.historian = Historian(context)
-        self.desk = Desk(context, self._fleet)
+        self.desk = Desk(context, self._fleet, frozenset(PAGES))
         self.door = Door(context)
 
     async def run(self) -> None:

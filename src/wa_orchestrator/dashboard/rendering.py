@@ -62,8 +62,9 @@ class Shown:
     watch: dict[str, str] = field(default_factory=dict)
 
 
+@cache
 def environment() -> Environment:
-    """Make the environment of all templates; everything is escaped, and a misspelled name is an error."""
+    """Make the environment of all templates, once; everything is escaped, and a misspelled name is an error."""
     env = Environment(
         loader=FileSystemLoader(HERE / "templates"),
         autoescape=True,
@@ -92,9 +93,11 @@ def language_of(request: Request, default: str) -> str:
 class Desk:
     """What pages are made with."""
 
-    def __init__(self, context: Context, fleet: Fleet) -> None:
+    def __init__(self, context: Context, fleet: Fleet, addresses: frozenset[str] = frozenset()) -> None:
+        """Make pages for an app that has pages at these addresses; the navigation shows no others."""
         self.context = context
         self.fleet = fleet
+        self._addresses = addresses
         self._env = environment()
         self.macros: Any = self._env.get_template("parts.html").module
 
@@ -124,7 +127,13 @@ class Desk:
     def page(self, view: View, shown: Shown, *, cursor: str = "", status: int = 200) -> HTMLResponse:
         """Render a whole page."""
         html = self._env.get_template(shown.template).render(
-            v=view, parts=shown.parts, watch=shown.watch, cursor=cursor, m=self.macros, **shown.values
+            v=view,
+            parts=shown.parts,
+            watch=shown.watch,
+            cursor=cursor,
+            m=self.macros,
+            addresses=self._addresses,
+            **shown.values,
         )
         response = HTMLResponse(html, status_code=status)
         guard.protect(response)
