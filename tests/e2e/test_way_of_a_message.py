@@ -240,6 +240,18 @@ async def test_a_reach_out_lock_holds_back_new_contacts_and_lets_answers_go(runn
     assert [each for each in refused if each["to"] == stranger] == []
 
 
+async def test_a_message_that_whatsapp_refuses_as_reaching_out_is_never_tried_again(
+    running: Product, person: str, mishap: Any
+) -> None:
+    await mishap("ack_error", "south", code=463, to=person)
+    failed = await reaches(running, await send(running, person, "Hello, stranger.", session="south"), "failed")
+    assert (failed["reason"], failed["attempts"]) == ("REACHOUT_LOCKED", 1)
+    refused = (await running.control.get("/refusals")).json()
+    assert [each["id"] for each in refused if each["to"] == person] == [failed["whatsappId"]]
+    # It was a mistake of WhatsApp's: asked, it knows of no lock, and nobody else has to wait for the guess to pass.
+    await reaches(running, await send(running, str(next(_people)), "Hello.", session="south"), *HAD)
+
+
 # -- back -------------------------------------------------------------------------------------------------------------
 
 
