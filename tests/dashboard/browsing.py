@@ -23,9 +23,9 @@ def require_chromium() -> None:
     pytest.skip(f"{CHROMIUM} is missing: apt-get install chromium")
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="module")
 def chromium() -> Iterator[Browser]:
-    """One browser for this test process."""
+    """One browser for a module, and no longer: while Playwright runs, no test of another module can run a loop."""
     require_chromium()
     with sync_playwright() as playwright:
         browser = playwright.chromium.launch(executable_path=CHROMIUM, args=FLAGS)

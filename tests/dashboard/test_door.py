@@ -126,6 +126,18 @@ async def test_an_idle_session_ends(browser: httpx.AsyncClient, redis: Redis) ->
     assert 0 < await redis.ttl(person) <= login.IDLE_S
 
 
+async def test_a_page_that_is_only_left_open_does_not_keep_a_session_alive(context: Context, redis: Redis) -> None:
+    door = login.Door(context)
+    entered = await door.enter(PASSWORD, name="", address="a")
+    assert isinstance(entered, login.Entered)
+    (person,) = await redis.keys("dashboard:person:*")
+    await redis.expire(person, 60)
+    assert await door.is_inside(entered.token)
+    assert await redis.ttl(person) <= 60
+    assert await door.recognize(entered.token) is not None
+    assert await redis.ttl(person) > 60
+
+
 async def test_after_logging_out_the_old_cookie_opens_nothing(browser: httpx.AsyncClient) -> None:
     csrf = await log_in(browser)
     token = browser.cookies["wao"]

@@ -84,6 +84,7 @@ def test_a_day_with_the_dashboard(product: Product, chromium: Browser, language:
     _opt_out(page, product, t, session, phone)
     _follow_the_log(page, product, t)
     _lose_a_proxy(page, product, t, session)
+    _delete_and_take_back(page, product, t, session)
     _leave(page, product)
     person.close()
 
@@ -215,6 +216,19 @@ def _lose_a_proxy(page: Page, product: Product, t: Callable[[str], re.Pattern[st
     expect(page.locator("#session-history")).to_contain_text(before)
     page.goto(product.address + "/proxies")
     expect(page.locator(f"#px-{before} .pill[data-s=bad]")).to_be_visible()
+
+
+def _delete_and_take_back(page: Page, product: Product, t: Callable[[str], re.Pattern[str]], session: str) -> None:
+    page.goto(product.address + "/")
+    page.locator(f"#row-{session} [data-row-menu]").click()
+    page.locator("#row-menu [data-open=delete]").click()
+    page.locator("#delete .danger").click()
+    undo = page.get_by_role("button", name=t("do.undo"))
+    expect(undo).to_be_visible(timeout=SLOW_MS)
+    undo.click()
+    expect(page.locator(".toast", has_text=t("done.undelete"))).to_be_visible(timeout=SLOW_MS)
+    page.goto(f"{product.address}/sessions/{session}")
+    expect(page.locator("#session-head .pill")).to_have_attribute("data-s", "connected", timeout=LATE_MS)
 
 
 def _leave(page: Page, product: Product) -> None:

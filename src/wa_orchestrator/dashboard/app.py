@@ -128,7 +128,7 @@ class Dashboard:
             token = request.cookies.get(guard.cookie_name(self._context.settings))
 
             async def look() -> View:
-                if await self.door.recognize(token) is None:  # logged out elsewhere: this page must not go on
+                if not await self.door.is_inside(token):  # logged out elsewhere: this page must not go on
                     raise NotLoggedIn
                 return await self.desk.view_as(someone, page, language)
 

@@ -157,6 +157,19 @@ class Door:
 
     async def recognize(self, token: str | None) -> Person | None:
         """Say who holds this token now, and keep their session from becoming idle."""
+        found = await self._find(token)
+        if found is None:
+            return None
+        person, left_s = found
+        await self._redis.expire(keys.person(person.token_hash), min(IDLE_S, left_s))
+        return person
+
+    async def is_inside(self, token: str | None) -> bool:
+        """Say whether this token still opens the door. A page that is only left open does not keep a session alive."""
+        return await self._find(token) is not None
+
+    async def _find(self, token: str | None) -> tuple[Person, int] | None:
+        """Give whose token this is, and for how many seconds it can last at most."""
         if not token or len(token) > 100:
             return None
         token_hash = digest(token)
@@ -169,8 +182,7 @@ class Door:
         if left_s <= 0:
             await self._redis.delete(key)
             return None
-        await self._redis.expire(key, min(IDLE_S, left_s))
-        return Person(Role(raw["role"]), raw["name"], raw["csrf"], token_hash)
+        return Person(Role(raw["role"]), raw["name"], raw["csrf"], token_hash), left_s
 
     async def leave(self, person: Person) -> None:
         """End a person's session everywhere its token is known."""

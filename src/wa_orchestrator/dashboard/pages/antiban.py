@@ -48,7 +48,7 @@ async def _parts(desk: Desk, view: View, rows: list[Row], *, everyone: bool) -> 
     made = desk.frame_parts(view) | {
         "holding": m.holding(view),
         "trust-counts": m.trust_counts(view, Counter(row.trust for row in view.snapshot.rows.values())),
-        "held": m.held(view, held(view)),
+        "held": m.held(view, held(view), labels(view)),
         "opt-outs": m.opt_outs(view, out if everyone else out[:_OPT_OUTS_SHOWN], len(out)),
     }
     for row in rows:
@@ -61,6 +61,11 @@ def nearest(view: View, text: str) -> list[Row]:
     """The sessions that have used most of their day; or those that a search finds."""
     rows = [row for row in view.snapshot.rows.values() if not text.strip() or row.matches(text)]
     return sorted(rows, key=lambda row: (-row.sent_today / row.pace.per_day, -row.queued, row.id))[:_NEAREST]
+
+
+def labels(view: View) -> list[str]:
+    """The names of groups: every label that a session has."""
+    return sorted({row.session.label for row in view.snapshot.rows.values() if row.session.label})
 
 
 def held(view: View) -> list[tuple[str, Row | None, Mapping[str, object]]]:
