@@ -82,6 +82,7 @@ def person(scene: Scene, chromium: Browser) -> Iterator[BrowserContext]:
 
 def _serious(page: Page) -> list[str]:
     """What axe finds that keeps people out. The script is put in by the test tool, past the page's own policy."""
+    assert AXE.exists(), "axe-core is missing: make web"
     page.evaluate(AXE.read_text("utf-8"))
     found = page.evaluate("axe.run(document, {resultTypes: ['violations']})")
     return [

@@ -3,6 +3,7 @@
 import asyncio
 import json
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from dataclasses import replace
 from typing import Annotated, Any, Final
 
 import structlog
@@ -18,7 +19,7 @@ from wa_orchestrator.dashboard.history import Historian
 from wa_orchestrator.dashboard.live import Hub, Parts, Stream, Viewer
 from wa_orchestrator.dashboard.login import Door, Entered, Person, Shut, Wrong, administrators_only
 from wa_orchestrator.dashboard.pages import antiban, fleet, log, messages, proxies, scan, session, settings
-from wa_orchestrator.dashboard.rendering import HERE, THEMES, Desk, Shown, View, language_of
+from wa_orchestrator.dashboard.rendering import HERE, THEMES, Desk, Shown, View, doorway, language_of
 from wa_orchestrator.dashboard.speaking import LANGUAGES
 from wa_orchestrator.errors import Refused
 from wa_orchestrator.web.context import Context
@@ -175,8 +176,6 @@ class Dashboard:
         self, name: str, asked: list[actions.Form], someone: Person, outcome: actions.Outcome
     ) -> actions.Outcome:
         """Offer to take back the deletion of one session, while its credentials are in the trash."""
-        from dataclasses import replace
-
         if name != "delete" or len(asked) != 1 or outcome.state != "ok":
             return outcome
         trash = await inside.call(self._app, someone.caller, "GET", "/api/v1/trash")
@@ -204,8 +203,6 @@ class Dashboard:
         return await self._door(request, "enter.html")
 
     async def _door(self, request: Request, template: str, status: int = 200, **values: object) -> Response:
-        from wa_orchestrator.dashboard.rendering import doorway
-
         return doorway(self.desk, request, template, status=status, **values)
 
     async def _login(

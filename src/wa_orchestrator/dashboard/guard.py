@@ -1,5 +1,6 @@
 """What stands between a browser and a page: who it is, whether a change was really meant, and what browsers may do."""
 
+import hmac
 from collections.abc import Awaitable, Callable
 from typing import Final
 from urllib.parse import urlsplit
@@ -65,8 +66,6 @@ def came_from_here(request: Request) -> bool:
 
 def require_meant(request: Request, person: Person, given: str) -> None:
     """Refuse a change that another site may have caused."""
-    import hmac
-
     if not came_from_here(request):
         raise Refused("OTHER_ORIGIN", "This came from another site. Use the dashboard's own pages.", 403)
     if not hmac.compare_digest(given.encode(), person.csrf.encode()):
