@@ -184,10 +184,10 @@ def _follow_the_log(page: Page, product: Product, t: Callable[[str], re.Pattern[
     page.keyboard.press("p")
     before = page.locator("#log details").count()
     _have_a_proxy_added(product)
-    expect(page.locator("[data-waiting]")).to_have_text("1")
+    expect(page.locator("[data-waiting]")).to_have_text(re.compile("[1-9]"))  # another proxy may change meanwhile
     assert page.locator("#log details").count() == before
     page.get_by_role("button", name=t("log.show")).click()
-    expect(page.locator("#log details")).to_have_count(before + 1)
+    expect(page.locator("#log details").nth(before)).to_be_attached()
     page.locator("#log summary").first.click()
     expect(page.locator("#log pre").first).to_be_visible()
     page.get_by_label(t("log.info")).set_checked(False, force=True)
