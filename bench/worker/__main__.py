@@ -48,6 +48,7 @@ async def measure_kind(kind: Kind, world: World, directory: Path, asked: argpars
     restarted = await fleet.restart()
     restarted |= await fleet.idle(SETTLE_S, asked.idle)
     await fleet.stop()
+    print(kind.name, linked, restarted, file=sys.stderr)
     return {"linked": linked, "restarted": restarted, "alone": await fleet.alone()}
 
 

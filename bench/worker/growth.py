@@ -16,8 +16,8 @@ from wa_orchestrator.simulator.world import World
 
 PEOPLE = 200
 REPORTED_S = 120.0
-#: Longer than the minute after which a worker looks whether it has grown.
-REST_S = 75.0
+#: Longer than the 20 s after which a worker that rests looks whether it has grown.
+REST_S = 60.0
 
 
 @dataclass

@@ -16,6 +16,8 @@ from wa_orchestrator.runner.command import ENVIRONMENT, node_binary, worker_comm
 
 MEMORY_MB = 256
 START_LIMIT_S = 60.0
+#: A plain process that is ended while it writes its credentials has lost its account.
+WRITES_S = 2.0
 PLAIN = Path(__file__).with_name("plain.mjs")
 
 
@@ -91,6 +93,7 @@ class PlainRun:
         return said
 
     async def stop(self) -> None:
+        await asyncio.sleep(WRITES_S)
         await _end(self._process)
         await self._reading
 

@@ -12,12 +12,11 @@ declare const REQUIRED_MODULES: readonly string[]
 
 /**
  * Not on the command line, where they would make V8 reject the compiled form of Node's own modules that comes with Node.
- * Without the optimizing compiler and the baseline one: code runs rarely here, and stays. Maglev remains, because signing needs it.
- * And the heap grows by a third between collections instead of up to fourfold.
+ * Without any compiler to machine code: nothing here runs often enough to be worth the memory that compiling leaves behind.
  */
-const FLAGS = ['--no-opt', '--no-sparkplug', '--heap-growing-percent=30', '--expose-gc']
+const FLAGS = ['--no-opt', '--no-maglev', '--no-sparkplug', '--expose-gc']
 
-const LOOK_AGAIN_MS = 60_000
+const LOOK_AGAIN_MS = 20_000
 
 type Collect = (options: { type: 'major'; execution: 'sync'; flavor: 'last-resort' }) => void
 

@@ -4,15 +4,18 @@ export type Look = { residentBytes: number; cpuMicros: number }
 
 export type Tidier = { collect: () => void; look: () => Look }
 
-/** V8 collects by itself while it works; only what it leaves lying about when the work is over is worth a collection of ours. */
+/** A collection takes about 50 ms of CPU: when there is nothing to do this much is worth it, and otherwise that much. */
 const GROWN_BYTES = 3 << 20
-/** A collection takes about 50 ms of CPU, which must not come between a message and its answer. */
-const IDLE_MICROS = 300_000
+const GROWN_MUCH_BYTES = 12 << 20
+const IDLE_MICROS = 100_000
 
-/** Whether to collect now, given how it was after the last collection and at the last look. */
+/**
+ * Whether to collect now, given how it was after the last collection and at the last look.
+ * V8 does not before the heap has half of its limit, which is four times what a worker needs.
+ */
 export function isWorthIt(residentBytesThen: number, last: Look, now: Look): boolean {
   const isIdle = now.cpuMicros - last.cpuMicros < IDLE_MICROS
-  return isIdle && now.residentBytes - residentBytesThen > GROWN_BYTES
+  return now.residentBytes - residentBytesThen > (isIdle ? GROWN_BYTES : GROWN_MUCH_BYTES)
 }
 
 /** Collects at once, and from then on after `everyMs` of rest where it is worth it. Returns a function that stops it. */
