@@ -114,7 +114,8 @@ def configure(level: str = "info", stream: TextIO | None = None) -> None:
     for name in ("uvicorn", "uvicorn.error", "uvicorn.access"):
         library = logging.getLogger(name)
         library.handlers.clear()
-        library.propagate = True
+        library.setLevel(logging.NOTSET)
+        library.propagate, library.disabled = True, False
     for name in ("httpx", "httpcore", "asyncio", "aiodocker"):
         logging.getLogger(name).setLevel(max(logging.WARNING, root.level))  # one line per request says nothing
     structlog.configure(
