@@ -73,6 +73,6 @@ def test_frames_survive_any_cutting_of_the_stream(
 
 
 def test_another_intro_is_refused_at_once() -> None:
-    for start in (b"GET / HTTP/1.1", b"WA\x06\x02xxxx", b"X"):
+    for start in (b"GET / HTTP/1.1", b"WA\x06\x02abcd", b"X"):
         with pytest.raises(ProtocolError):
             list(Deframer(expects_intro=True).feed(start))
