@@ -14,6 +14,7 @@ from redis.asyncio import Redis
 from wa_orchestrator.errors import Broken, Refused, Unavailable
 from wa_orchestrator.settings import Settings
 from wa_orchestrator.store import keys
+from wa_orchestrator.web import app as web_app
 from wa_orchestrator.web import health, paging, workers
 from wa_orchestrator.web.app import make_app
 from wa_orchestrator.web.context import Context, make_context
@@ -107,6 +108,37 @@ async def test_answers_are_protected_and_not_kept(client: httpx.AsyncClient) -> 
 async def test_a_body_that_says_it_is_too_long_is_not_read(client: httpx.AsyncClient) -> None:
     answer = await client.post("/api/x", content=b"", headers={"Content-Length": str(64 << 20)})
     assert (answer.status_code, answer.json()["error"]["code"]) == (413, "BODY_TOO_LONG")
+
+
+async def test_a_body_that_hides_its_length_is_not_read_to_its_end(
+    context: Context, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(web_app, "MOST_BODY_BYTES", 1000)
+    given = 0
+
+    async def endless() -> AsyncIterator[bytes]:
+        nonlocal given
+        for _ in range(1000):
+            given += 100
+            yield b"x" * 100
+
+    made = APIRouter()
+
+    @made.post("/takes")
+    async def takes(body: dict[str, str]) -> None:
+        raise AssertionError(body)
+
+    @made.post("/reads")
+    async def reads(request: Request) -> None:
+        raise AssertionError(await request.body())
+
+    transport = httpx.ASGITransport(make_app(context, [made]))
+    async with httpx.AsyncClient(transport=transport, base_url="http://server") as client:
+        for path in ("/takes", "/reads"):
+            given = 0
+            answer = await client.post(path, content=endless())
+            assert (answer.status_code, answer.json()["error"]["code"]) == (413, "BODY_TOO_LONG")
+            assert given <= 1200
 
 
 async def test_without_redis_it_lives_and_is_not_ready(context: Context) -> None:

@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from importlib.metadata import version
 
-from fastapi import APIRouter, FastAPI
+from fastapi import APIRouter, FastAPI, HTTPException
 from starlette.datastructures import MutableHeaders
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
@@ -32,7 +32,7 @@ _ANYWHERE = problems.responses(
 
 
 class Guard:
-    """Adds the security headers to every answer and refuses bodies that say they are too long."""
+    """Adds the security headers to every answer and refuses bodies that are too long, whether they say so or not."""
 
     def __init__(self, app: ASGIApp) -> None:
         self._app = app
@@ -52,12 +52,31 @@ class Guard:
             refused = Refused("BODY_TOO_LONG", f"The body is longer than {MOST_BODY_BYTES} bytes. Send less.", 413)
             await problems.answer(refused)(scope, receive, with_headers)
             return
-        await self._app(scope, receive, with_headers)
+        await self._app(scope, receive if _has_own_limit(scope) else _limited(receive), with_headers)
+
+
+def _limited(receive: Receive) -> Receive:
+    """Stop a body that does not say its length: routes hold it in memory before they know who sends it."""
+    size = 0
+
+    async def counted() -> Message:
+        nonlocal size
+        message = await receive()
+        size += len(message.get("body", b""))
+        if size > MOST_BODY_BYTES:
+            raise HTTPException(413)
+        return message
+
+    return counted
+
+
+def _has_own_limit(scope: Scope) -> bool:
+    return str(scope["path"]).startswith(UPLOADS)
 
 
 def _too_long(scope: Scope) -> bool:
     length = next((value for name, value in scope["headers"] if name == b"content-length"), b"0")
-    return not scope["path"].startswith(UPLOADS) and length.isdigit() and int(length) > MOST_BODY_BYTES
+    return not _has_own_limit(scope) and length.isdigit() and int(length) > MOST_BODY_BYTES
 
 
 def _protect(headers: MutableHeaders, path: str) -> None:

@@ -21,6 +21,7 @@ _NOT_JSON = "The body is not JSON. Send an object with Content-Type application/
 _BY_STATUS = {
     400: ("BAD_JSON", _NOT_JSON),  # FastAPI's own word for a body that is not even text
     404: ("NOT_FOUND", "There is nothing here. The list of all routes is at /docs."),
+    413: ("BODY_TOO_LONG", "The body is too long. Send less."),
     405: ("METHOD_NOT_ALLOWED", "This address does not take this method. The list of all routes is at /docs."),
 }
 
