@@ -111,6 +111,15 @@ async def test_a_right_password_gives_the_tries_back(browser: httpx.AsyncClient)
         assert (await browser.post("/login", data={"password": PASSWORD})).status_code == 303
 
 
+async def test_a_viewer_cannot_buy_more_guesses_at_the_other_password(browser: httpx.AsyncClient) -> None:
+    for _ in range(4):
+        await browser.post("/login", data={"password": "wrong"})
+    for _ in range(3):
+        assert (await browser.post("/login", data={"password": VIEWER_PASSWORD})).status_code == 303
+    assert (await browser.post("/login", data={"password": "wrong"})).status_code == 401
+    assert (await browser.post("/login", data={"password": PASSWORD})).status_code == 429
+
+
 async def test_a_session_that_is_too_old_ends_although_it_is_used(browser: httpx.AsyncClient, redis: Redis) -> None:
     await log_in(browser)
     (person,) = await redis.keys("dashboard:person:*")
