@@ -137,6 +137,15 @@ async def test_a_ban_holds_every_session_of_the_phone(desk: Desk) -> None:
     assert [(each["id"], each["why"]) for each in found] == [("session:w1", "BAN_SIGNAL"), ("session:w2", "BAN_SIGNAL")]
 
 
+async def test_the_end_of_a_ban_does_not_end_what_a_person_has_paused(desk: Desk) -> None:
+    await desk.client.post("/api/anti-ban/holds", json={"sessionId": "w1", "why": "holiday"})
+    session = await reading.session(desk.context.scripts, "w1")
+    assert session is not None
+    await antiban.hold_after_ban(desk.context, session, until_ms=await desk.context.scripts.now_ms() + 1000)
+    (found,) = (await desk.client.get("/api/anti-ban/holds")).json()["holds"]
+    assert (found["why"], found["until"]) == ("holiday", None)
+
+
 async def test_a_lifted_hold_lets_messages_go_at_once(desk: Desk) -> None:
     held = await desk.client.post("/api/anti-ban/holds", json={"all": True, "why": "holiday"})
     assert held.status_code == 201

@@ -13,7 +13,7 @@ from tests.dispatcher.stage import settle
 from tests.messages.conftest import PHONE, Desk, until
 from wa_orchestrator.errors import Refused, Unavailable
 from wa_orchestrator.orchestrator import asking
-from wa_orchestrator.store import keys, reading
+from wa_orchestrator.store import keys, outbox, reading
 from wa_orchestrator.web import uploads, workers
 
 
@@ -181,6 +181,22 @@ async def test_a_session_that_must_stop_is_given_nothing_and_a_banned_one_is_hel
     await clock.pass_ms(1_000)
     await settle(desk.stage.dispatcher())
     assert await desk.stage.status(message) == minute_later
+
+
+async def test_a_banned_session_is_held_before_its_message_waits_again(
+    desk: Desk, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await desk.released()
+    claimed = await desk.worker().claim()
+    assert claimed is not None
+
+    async def dies(*_: object, **__: object) -> None:
+        raise RuntimeError("dies")
+
+    monkeypatch.setattr(outbox, "nack", dies)
+    with pytest.raises(RuntimeError, match="dies"):
+        await desk.worker().nack(claimed, "WA_403")
+    assert await desk.context.redis.hexists(keys.HOLDS, "session:w1")
 
 
 async def test_after_a_463_new_contacts_wait(desk: Desk, clock: Clock) -> None:

@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from redis.asyncio import Redis
 
 from tests.orchestrator.fakes import FakeRunner, Teller, drive
+from wa_orchestrator.orchestrator import states
 from wa_orchestrator.orchestrator.service import Orchestrator
 from wa_orchestrator.store import keys, reading
 from wa_orchestrator.store.reading import Session
@@ -46,6 +47,7 @@ async def now(context: Context, session_id: str) -> Session:
         ({"epoch": 0}, 409, "FENCED"),
         ({"epoch": 7}, 409, "FENCED"),
         ({"body": b"not json"}, 400, "BAD_EVENT"),
+        ({"body": b"[" * 100_000}, 400, "BAD_EVENT"),
     ],
 )
 async def test_an_event_that_does_not_prove_itself_changes_nothing(
@@ -55,6 +57,13 @@ async def test_an_event_that_does_not_prove_itself_changes_nothing(
     answer = await teller.connected("s1", PHONE, **changes)
     assert (answer.status_code, answer.json()["error"]["code"]) == (status, code)
     assert await now(control.context, "s1") == before
+
+
+@pytest.mark.parametrize("digits", [400, 5000])
+async def test_a_time_that_is_no_time_is_refused_and_breaks_nothing(api: httpx.AsyncClient, digits: int) -> None:
+    headers = {"webhook-id": "e1", "webhook-signature": "v1,eA==", "webhook-timestamp": "9" * digits}
+    answer = await api.post("/webhook", content=b'{"sessionId": "s1", "epoch": 1}', headers=headers)
+    assert (answer.status_code, answer.json()["error"]["code"]) == (401, "BAD_SIGNATURE")
 
 
 async def test_an_event_with_a_field_of_the_wrong_kind_is_refused_by_its_path(
@@ -160,6 +169,20 @@ async def test_a_ban_fails_the_session_and_holds_its_messages(
     await teller.tell("s1", "DISCONNECTED", data)
     hold = json.loads(await control.context.redis.hget(keys.HOLDS, "session:s1") or "{}")
     assert ((await now(control.context, "s1")).reason, hold["until_ms"]) == ("TEMPORARY_BAN", ends)
+
+
+async def test_a_crash_while_a_ban_is_written_down_leaves_the_hold(
+    control: Orchestrator, api: httpx.AsyncClient, teller: Teller, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await started(control, api)
+    await teller.connected("s1", PHONE)
+
+    async def dies(*_: object) -> None:
+        raise RuntimeError("dies")
+
+    monkeypatch.setattr(states, "report", dies)
+    assert (await teller.disconnected("s1", 403)).status_code == 500
+    assert await control.context.redis.hexists(keys.HOLDS, "session:s1")
 
 
 async def test_a_replaced_session_fails_and_its_worker_is_not_started_again(

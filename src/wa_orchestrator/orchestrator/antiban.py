@@ -2,6 +2,7 @@
 
 import json
 import re
+from collections.abc import Mapping
 from typing import Annotated, Any
 
 import structlog
@@ -21,6 +22,7 @@ from wa_orchestrator.web.times import iso
 
 Reader = Annotated[Caller, Depends(requires(Scope.READ))]
 Admin = Annotated[Caller, Depends(requires(Scope.ADMIN))]
+_SERVER = "server"
 _TARGET = re.compile(r"all|(session|group):(.{1,64})")
 
 log = structlog.get_logger(__name__)
@@ -117,10 +119,18 @@ async def wake_held(context: Context, field: str) -> None:
     await queueing.wake(context.scripts, *sorted(phones))
 
 
+def _outlasts(hold: Mapping[str, Any] | None, until_ms: int) -> bool:
+    """Say whether a person has paused it for longer already: the end of a ban must not end what they decided."""
+    return hold is not None and hold["by"] != _SERVER and int(hold["until_ms"]) >= until_ms
+
+
 async def hold_after_ban(context: Context, session: Session, *, until_ms: int | None = None) -> None:
     """Pause every session of a phone that WhatsApp has banned: a sibling must not go on. A person lifts it."""
     ids: Any = await context.redis.smembers(keys.sessions_of_phone(session.phone)) if session.phone else set()
-    hold = json.dumps({"until_ms": until_ms or FOREVER_MS, "why": BAN_SIGNAL, "by": "server"})
-    for name in {session.id, *ids}:
-        await context.redis.hset(keys.HOLDS, f"session:{name}", hold)
+    until = until_ms or FOREVER_MS
+    hold = json.dumps({"until_ms": until, "why": BAN_SIGNAL, "by": _SERVER})
+    before = await reading.holds(context.scripts)
+    for field in sorted(f"session:{name}" for name in {session.id, *ids}):
+        if not _outlasts(before.get(field), until):
+            await context.redis.hset(keys.HOLDS, field, hold)
     log.error("session.held_after_ban", session=session.id, until_ms=until_ms)

@@ -162,6 +162,8 @@ class Desk:
             decided = replace(decided, backoff_ms=int(self._settings.scaled(decided.backoff_ms)))
         place = Place(message_id, message.phone, session.id)
         day = receipts.day_of(self._settings, session, await self._scripts.now_ms())
+        if failure is Failure.BANNED:  # first: once the message is back in its queue, a sibling could take it
+            await antiban.hold_after_ban(self._context, session)
         outcome = await outbox.nack(self._scripts, place, epoch=session.epoch, verdict=decided, day=day)
         match outcome:
             case outbox.Became(status):
@@ -178,8 +180,6 @@ class Desk:
     async def _after(self, session: Session, message_id: str, failure: Failure) -> None:
         if not verdicts.is_counted(failure):
             await self._scripts.redis.hincrby(keys.message(message_id), "uncounted", 1)
-        if failure is Failure.BANNED:
-            await antiban.hold_after_ban(self._context, session)
         if failure is Failure.REACHOUT_LOCKED:
             until_ms = await self._scripts.now_ms() + int(self._settings.scaled(GUESSED_LOCK_MS))
             await contacts.lock(self._scripts, session.phone, session=session.id, until_ms=until_ms, source="guessed")

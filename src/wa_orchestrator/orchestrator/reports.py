@@ -7,7 +7,7 @@ import structlog
 
 from wa_orchestrator.domain import events
 from wa_orchestrator.domain.events import Disconnected, PairingCode, Ping, QrCode, WorkerEvent
-from wa_orchestrator.domain.session import Event
+from wa_orchestrator.domain.session import Event, State
 from wa_orchestrator.orchestrator import antiban, linking, states
 from wa_orchestrator.orchestrator.intake import Handlers
 from wa_orchestrator.orchestrator.judging import Judge
@@ -62,6 +62,9 @@ class _Reports:
         blames_proxy = events.mentions_proxy(told.payload)
         event = events.to_session_event(told.payload)
         if event is not None:
+            if event in _BANS and _would_fail(session, event, told):
+                # Before the session fails: its worker is ended then, and could not tell it again after a crash.
+                await _hold(context, session, event, told)
             after = await self._report(context, session, event, told)
             if after is not None:
                 await self._follow(context, after, event, told)
@@ -96,6 +99,10 @@ class _Reports:
             await states.call_attention(context, after.id)
         if event in _BANS and after.status == "failed":
             await _hold(context, after, event, told)
+
+
+def _would_fail(session: Session, event: Event, told: WorkerEvent) -> bool:
+    return states.heard(states.standing_of(session), event, told, session.epoch).state is State.FAILED
 
 
 async def _hold(context: Context, session: Session, event: Event, told: WorkerEvent) -> None:
