@@ -13,7 +13,7 @@ from tests.orchestrator.fakes import FakeCheck, FakeRunner, Teller, drive
 from tests.orchestrator.test_intake import now, started
 from tests.orchestrator.test_sessions_api import IDS, PHONE, code_of, linked
 from wa_orchestrator.domain import proxy_url
-from wa_orchestrator.orchestrator import checks, seats
+from wa_orchestrator.orchestrator import checks, seats, states
 from wa_orchestrator.orchestrator.checks import Failed, Passed
 from wa_orchestrator.orchestrator.monitor import Monitor, Seeker
 from wa_orchestrator.orchestrator.service import Orchestrator
@@ -201,6 +201,38 @@ async def test_the_monitor_condemns_at_the_first_failure_and_takes_back_after_th
     # A phone that moved away does not move back.
     await drive(control)
     assert (await now(control.context, "s1")).proxy == moved.proxy
+
+
+async def test_who_sat_on_a_bad_proxy_when_the_server_died_is_moved_by_the_next_check(
+    control: Orchestrator, api: httpx.AsyncClient, teller: Teller, check: FakeCheck, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await linked(control, api, teller, "s1", PHONE, proxy=PROXIES[0])
+    check.dead.add(PROXIES[0])
+    with monkeypatch.context() as patched:
+        patched.setattr(seats, "evacuate", _dies)
+        with pytest.raises(RuntimeError, match="dies"):
+            await control.judge.examine(IDS[0])
+    assert (await now(control.context, "s1")).proxy == IDS[0]
+    await control.judge.examine(IDS[0])
+    assert (await now(control.context, "s1")).proxy not in ("", IDS[0])
+
+
+async def test_a_worker_that_was_moved_is_replaced_although_the_server_died_at_that_moment(
+    control: Orchestrator, api: httpx.AsyncClient, teller: Teller, check: FakeCheck, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await linked(control, api, teller, "s1", PHONE, proxy=PROXIES[0])
+    check.dead.add(PROXIES[0])
+    with monkeypatch.context() as patched:
+        patched.setattr(seats, "_seated", _dies)
+        with pytest.raises(RuntimeError, match="dies"):
+            await control.judge.examine(IDS[0])
+    moved = await now(control.context, "s1")
+    assert moved.proxy not in ("", IDS[0])
+    assert states.restart_pending(moved)
+
+
+async def _dies(*_: object) -> None:
+    raise RuntimeError("dies")
 
 
 async def test_bad_proxies_are_checked_at_growing_intervals(control: Orchestrator, check: FakeCheck) -> None:

@@ -11,7 +11,7 @@ from wa_orchestrator.domain.proxy import Health, MarkBad, Status, Strike
 from wa_orchestrator.domain.session import Event
 from wa_orchestrator.orchestrator import seats, states
 from wa_orchestrator.orchestrator.checks import Check, Failed, Passed, check
-from wa_orchestrator.store import proxies, reading
+from wa_orchestrator.store import keys, proxies, reading
 from wa_orchestrator.store.reading import Proxy
 from wa_orchestrator.web.context import Context
 
@@ -54,8 +54,9 @@ class Judge:
         if proxy is None:
             return None
         result = await self._check(proxy.url)
-        became_bad = await self._write_check(proxy_id, result)
-        if became_bad:
+        is_bad = await self._write_check(proxy_id, result)
+        # Also when it was bad before: a crash may have left sessions on it. After an evacuation nobody is there.
+        if is_bad and await self._context.redis.scard(keys.sessions_of_proxy(proxy_id)):
             await seats.evacuate(self._context, proxy_id, "CHECK_FAILED")
         return result
 
@@ -125,7 +126,7 @@ class Judge:
         return isinstance(outcome, proxies.Marked)
 
     async def _write_check(self, proxy_id: str, result: Passed | Failed) -> bool:
-        """Write a monitor's check; True when it made the proxy bad just now."""
+        """Write a monitor's check; True when the proxy is bad now."""
         for _ in range(_TRIES):
             proxy = await reading.proxy(self._context.scripts, proxy_id)
             if proxy is None:
@@ -151,7 +152,7 @@ class Judge:
             if isinstance(outcome, proxies.Marked):
                 if after.status != proxy.status:
                     log.warning("proxy.changed", proxy=proxy_id, status=after.status, why=_said(result))
-                return after.status is Status.BAD and proxy.status == Status.OK
+                return after.status is Status.BAD
         return False
 
     def _next(self, now: int, bad_in_a_row: int) -> dict[str, int]:

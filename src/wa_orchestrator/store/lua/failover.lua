@@ -19,7 +19,8 @@ if not proxy then
   return { 'no_room' }
 end
 redis.call('SADD', seats, id)
-redis.call('HSET', KEYS[1], 'proxy', proxy)
+-- Its worker still speaks through the old proxy: that it must be replaced is written in the same step, so no crash can lose it.
+redis.call('HSET', KEYS[1], 'proxy', proxy, 'restart_epoch', redis.call('HGET', KEYS[1], 'epoch') or '0')
 if phone == '' then
   redis.call('SET', KEYS[7], proxy)
 else
