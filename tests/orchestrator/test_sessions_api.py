@@ -11,7 +11,7 @@ from tests.orchestrator.conftest import PROXIES
 from tests.orchestrator.fakes import ADMIN, FakeRunner, Teller, drive
 from tests.orchestrator.test_intake import now, started
 from wa_orchestrator.domain import proxy_url
-from wa_orchestrator.orchestrator import sessions_api
+from wa_orchestrator.orchestrator import sessions_api, states
 from wa_orchestrator.orchestrator.service import Orchestrator
 from wa_orchestrator.store import keys, reading
 from wa_orchestrator.web import auth
@@ -452,6 +452,20 @@ async def test_credentials_of_a_logged_out_session_come_back_to_it(
     assert (directory / "auth.db").read_text() == "old"
     answer = await api.post("/api/sessions/s1/restore-credentials")
     assert answer.status_code == 200  # the newer ones lie in the trash now
+
+
+async def test_credentials_that_came_back_before_a_crash_stay_and_the_session_goes_on(
+    control: Orchestrator, api: httpx.AsyncClient, teller: Teller
+) -> None:
+    await linked(control, api, teller, "s1", PHONE)
+    directory = control.context.settings.sessions_dir / "s1"
+    directory.mkdir(parents=True)
+    (directory / "auth.db").write_text("brought back")
+    await control.context.redis.hset(keys.session("s1"), "restore", "s1-1750000000000")
+    await states.call_attention(control.context, "s1")
+    await drive(control)
+    assert (directory / "auth.db").read_text() == "brought back"
+    assert not (await now(control.context, "s1")).fields.get("restore")
 
 
 async def test_there_is_nothing_to_bring_back_from_an_empty_trash(

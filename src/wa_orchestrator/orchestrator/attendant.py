@@ -87,18 +87,16 @@ class Attendant:
         await self._fleet.stop(session.id, HASTY_S)
         now = await self._context.scripts.now_ms()
         restore = session.fields.get("restore", "")
-        await credentials.discard(
-            self._context.settings,
-            session.id,
-            now,
-            phone=session.phone,
-            label=session.label,
-            why="replaced" if restore else "logged out",
-        )
+        settings = self._context.settings
+        # What is not in the trash any more was brought back before a crash, and must not be moved there again.
+        pending = not restore or any(each.id == restore for each in credentials.listed(settings))
+        if pending:
+            why = "replaced" if restore else "logged out"
+            await credentials.discard(settings, session.id, now, phone=session.phone, label=session.label, why=why)
         done = {"discard": "", "restore": "", "restart_epoch": ""}
-        if restore:
-            await credentials.bring_back(self._context.settings, restore, session.id)
-        else:
+        if restore and pending:
+            await credentials.bring_back(settings, restore, session.id)
+        elif not restore:
             done["first_connected_at"] = ""  # trust starts again
         await self._context.redis.hset(keys.session(session.id), mapping=dict[Any, Any](done))
         await self._fleet.enqueue(session.id)
