@@ -143,13 +143,20 @@ async def _write(path: Path, chunks: AsyncIterator[bytes], most: int) -> int:
             size += len(chunk)
             if size > most:
                 raise Refused("FILE_TOO_LARGE", f"A file of this kind has at most {most} bytes.", 413, limit=most)
-            await asyncio.to_thread(os.write, handle, chunk)
+            await asyncio.to_thread(_write_all, handle, chunk)
         if not size:
             raise Refused("FILE_EMPTY", "The file is empty.", 422)
         await asyncio.to_thread(os.fsync, handle)
     finally:
         os.close(handle)
     return size
+
+
+def _write_all(handle: int, chunk: bytes) -> None:
+    """Write all of it: a disk that is nearly full takes a part and says so only by the count."""
+    rest = memoryview(chunk)
+    while rest:
+        rest = rest[os.write(handle, rest) :]
 
 
 def _describe(upload: Upload) -> None:

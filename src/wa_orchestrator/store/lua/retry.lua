@@ -9,7 +9,7 @@ local known = redis.call('HMGET', MESSAGE, 'status', 'priority')
 if known[1] ~= 'failed' then return { 'not_dead', known[1] or 'unknown' } end -- guard: dead
 if redis.call('HEXISTS', KEYS[17], ARGV[4]) == 1 then return { 'opted_out' } end -- guard: retry_opt_out
 local sequence = redis.call('INCR', KEYS[16])
-redis.call('HSET', MESSAGE, 'attempts', 0, 'crashes', 0, 'sequence', sequence, 'expires_at', 0)
+redis.call('HSET', MESSAGE, 'attempts', 0, 'crashes', 0, 'uncounted', 0, 'sequence', sequence, 'expires_at', 0)
 redis.call('ZREM', DEAD, ID)
 redis.call('ZADD', QUEUE, tonumber(known[2]) * 1e15 + sequence, ID)
 become('queued', now, 'RETRIED')
