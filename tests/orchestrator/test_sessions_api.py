@@ -1,6 +1,7 @@
 """The API of sessions: who gets which proxy, what is refused and why, what each operation does."""
 
 import asyncio
+import json
 import time
 from typing import Any
 
@@ -19,6 +20,7 @@ from wa_orchestrator.web.auth import Scope
 
 PHONE = "972501234567"
 OTHER = "972507654321"
+THIRD = "972501112222"
 IDS = [proxy_url.proxy_id(url) for url in PROXIES]
 GIVEN = "socks5h://user:canary-password-9@given.example.com:1080"
 
@@ -212,6 +214,22 @@ async def test_a_phone_with_a_proxy_of_its_own_moves_the_session_there_by_one_re
     after = await now(control.context, "second")
     assert (after.status, after.proxy) == ("connected", own)
     assert await control.context.redis.get(keys.sticky(PHONE)) == own
+
+
+async def test_a_move_to_the_phones_own_proxy_is_finished_although_the_server_died_within_it(
+    control: Orchestrator, api: httpx.AsyncClient, teller: Teller, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await linked(control, api, teller, "first", PHONE)
+    await started(control, api, "second")
+
+    async def dies(*_: object) -> None:
+        raise RuntimeError("dies")
+
+    monkeypatch.setattr(states, "ask_restart", dies)
+    assert (await teller.connected("second", PHONE)).status_code == 500
+    moving = await now(control.context, "second")
+    assert moving.proxy == (await now(control.context, "first")).proxy
+    assert states.restart_pending(moving)
 
 
 async def test_a_given_proxy_wins_over_the_phones_own_and_takes_its_other_sessions_along(
@@ -600,6 +618,10 @@ async def test_queued_messages_of_a_deleted_session_are_cancelled_or_go_to_anoth
     control: Orchestrator, api: httpx.AsyncClient, teller: Teller
 ) -> None:
     await linked(control, api, teller, "heir", OTHER)
+    await linked(control, api, teller, "banned", THIRD)
+    hold = json.dumps({"until_ms": 9_000_000_000_000_000, "why": "BAN_SIGNAL", "by": "server"})
+    await control.context.redis.hset(keys.HOLDS, "session:banned", hold)
+    await control.context.redis.zadd(keys.queue(OTHER), {"m_longer": 1})
     ends = {}
     for how in ("cancel", "reroute"):
         await linked(control, api, teller, how, PHONE)

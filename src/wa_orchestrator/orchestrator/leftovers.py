@@ -8,6 +8,7 @@ from wa_orchestrator.store import keys, outbox, queueing, reading, rerouting
 from wa_orchestrator.store.places import Place
 from wa_orchestrator.store.reading import Message, Session
 from wa_orchestrator.web.context import Context
+from wa_orchestrator.web.pace import holds_on
 
 _WAITING = ("queued", "scheduled")
 _MOST_CRASHES = 1_000_000
@@ -42,10 +43,12 @@ async def _settle(context: Context, message: Message, heir: Session | None) -> N
 
 async def _heir(context: Context, session: Session) -> Session | None:
     """Choose who sends instead: another session of the phone, else the connected one with the shortest queue."""
+    holds, now_ms = await reading.holds(context.scripts), await context.scripts.now_ms()
     others = [
         each
         for each in await reading.sessions(context.scripts)
         if each.id != session.id and each.phone and each.status == State.CONNECTED and states.wants_worker(each)
+        if not holds_on(holds, each, now_ms)  # a banned phone's sibling would keep them for ever
     ]
     lengths = {each.id: int(await context.redis.zcard(keys.queue(each.phone))) for each in others}
     return min(others, key=lambda each: (each.phone != session.phone, lengths[each.id], each.id), default=None)

@@ -28,7 +28,8 @@ elseif sticky ~= own then
     redis.call('SREM', KEYS[11], id)
     redis.call('SADD', KEYS[10], id)
     redis.call('SADD', KEYS[5], id)
-    redis.call('HSET', KEYS[1], 'proxy', sticky, 'phone', phone)
+    -- The worker speaks through the other proxy: that it must be replaced is written in the same step, so no crash can lose it.
+    redis.call('HSET', KEYS[1], 'proxy', sticky, 'phone', phone, 'restart_epoch', known[1])
     redis.call('HINCRBY', KEYS[1], 'version', 1)
     redis.call('SET', KEYS[2], sticky)
     tell(KEYS[7], KEYS[8], id, 'session.moved', now, 'reason', 'STICKY_PROXY', 'from', own, 'to', sticky, 'phone', phone)
