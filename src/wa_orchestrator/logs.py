@@ -25,6 +25,7 @@ _PATTERNS: tuple[tuple[re.Pattern[str], str], ...] = (
     (re.compile(r"\b([a-z][a-z0-9+.-]*://)[^\s/@'\"]*:[^\s/'\"]*@", re.IGNORECASE), rf"\1{HIDDEN}@"),
     (re.compile(r"\b(bearer|basic)\s+[A-Za-z0-9._~+/=-]{8,}", re.IGNORECASE), rf"\1 {HIDDEN}"),
     (re.compile(r"\b(wao_|whsec_)[A-Za-z0-9_+/=-]{8,}"), rf"\1{HIDDEN}"),
+    (re.compile(r"\bwwt_[A-Za-z0-9_.-]{8,}"), f"wwt_{HIDDEN}"),  # a worker's token
     (re.compile(r"\b\d{6,}:[A-Za-z0-9_-]{30,}"), HIDDEN),  # a Telegram bot's token, also within a URL
     (re.compile(r"AGE-SECRET-KEY-1[0-9A-Z]+", re.IGNORECASE), HIDDEN),
     # A linking QR: `ref,key,key,key` in base64, optionally behind WhatsApp's link.

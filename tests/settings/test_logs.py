@@ -18,6 +18,7 @@ CANARIES = {
     "proxy password": "canary-proxy-pass",
     "bearer": "canary.bearer-token-123",
     "api key": "wao_canaryapikey0123456789",
+    "worker's token": "wwt_s1.3.canary0123456789abcdef",
     "qr": f"2@canaryref0123456789,{KEY},{KEY},{KEY}",
     "phone": "972501234567",
 }
@@ -42,7 +43,7 @@ def test_planted_secrets_occur_in_no_line_whoever_logs_and_however(stream: io.St
     proxy = f"socks5h://user:{CANARIES['proxy password']}@proxy.example.com:1080"
     log = structlog.get_logger("ours")
     log.info("worker.started", proxy=proxy, env={"PROXY_URL": proxy, "WORKER_TOKEN": "canary.bearer-token-123"})
-    log.info(f"connecting through {proxy}")
+    log.info(f"connecting through {proxy} as " + CANARIES["worker's token"])
     log.info("request", headers=[("Authorization", f"Bearer {CANARIES['bearer']}")], api_key=CANARIES["api key"])
     log.info("linking", qr=CANARIES["qr"], seen=f"code {CANARIES['qr']} shown")
     log.info("sent", to=CANARIES["phone"], jid=f"{CANARIES['phone']}:3@s.whatsapp.net", phoneNumber=972501234567)
