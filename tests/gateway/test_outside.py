@@ -54,7 +54,7 @@ class Names:
         "http://example.com/a", "ftp://example.com/a", "file:///etc/passwd", "//example.com/a", "example.com",
         "https://", "https:///a", "https://user:pass@example.com/a", "https://user@example.com/a",
         "https://example.com:port/", "https://exa mple.com/", "https://example.com\\@127.0.0.1/", "javascript:alert(1)",
-        "https://example.com/\r\nHost: inside", "gopher://example.com", "https://[::1", "",
+        "https://example.com/\r\nHost: inside", "https://example.com/\x01", "gopher://example.com", "https://[::1", "",
     ],
 )  # fmt: skip
 async def test_an_address_of_the_wrong_shape_is_refused_without_a_look_up(url: str) -> None:

@@ -116,7 +116,7 @@ def _read(url: str, *, allow_private: bool) -> tuple[str, int, bool]:
     except ValueError:
         raise BadUrl("This is no address. Write one such as https://example.com/file.pdf.") from None
     allowed = ("https", "http") if allow_private else ("https",)
-    if parts.scheme not in allowed or not host or any(sign in url for sign in "\r\n\t \\"):
+    if parts.scheme not in allowed or not host or not url.isprintable() or any(sign in url for sign in " \\"):
         raise BadUrl("Only addresses that begin with https:// are read, such as https://example.com/file.pdf.")
     if parts.username is not None or parts.password is not None:
         raise BadUrl("An address may not hold a user name or a password.")
