@@ -52,8 +52,9 @@ run: setup  ## start the product
 demo: setup  ## start it with a simulated world, link a small fleet, send
 	$(BIN)/wa-orchestrator up --simulate --fleet 8 --data-dir .cache/demo
 
-test: setup check  ## run all tests
-	$(PY) -m pytest -n $(WORKERS) --dist worksteal
+test: setup check  ## run all tests; the domain first and alone, because every branch of it must be tried
+	$(PY) -m pytest tests/domain -q --cov=wa_orchestrator.domain --cov-branch --cov-report=term:skip-covered --cov-fail-under=100
+	$(PY) -m pytest -n $(WORKERS) --dist worksteal --ignore=tests/domain
 
 check: $(VENV)/.python  ## ruff, mypy --strict, import-linter
 	$(BIN)/ruff check .

@@ -206,9 +206,10 @@ def test_a_content_survives_being_written_and_read(sent: message.Content) -> Non
     [
         {},
         {"kind": "text"},
-        {"kind": "sticker", "mimetype": "a/b"},
+        {"kind": "sticker", "media": {"mimetype": "a/b"}},
         {"kind": "image"},
-        {"kind": "location", "latitude": "x", "longitude": 1},
+        {"kind": "image", "media": None},
+        {"kind": "location", "location": {"latitude": "x", "longitude": 1}},
     ],
 )
 def test_what_is_no_content_is_not_read_as_one(raw: dict[str, object]) -> None:
