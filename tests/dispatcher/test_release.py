@@ -92,6 +92,16 @@ async def test_a_message_that_waits_for_a_deleted_session_goes_to_another(stage:
     assert await stage.claim("w2", B) == message
 
 
+async def test_a_job_that_turns_out_to_have_arrived_leaves_the_list_and_is_not_sent(stage: Stage) -> None:
+    await stage.connect("w2", B)
+    message = await stage.accept("gone", A)
+    await stage.ack(message)
+    await settle(stage.dispatcher())
+    assert await stage.claim("w2", B) is None
+    assert await stage.scripts.redis.llen(keys.GATEWAY_JOBS) == 0
+    assert await stage.status(message) == "sent"
+
+
 async def test_a_scheduled_message_waits_for_its_time(stage: Stage, clock: Clock) -> None:
     await stage.connect("w1", A)
     message = await stage.accept("w1", A, due_ms=NOON + 60_000)

@@ -73,7 +73,7 @@ async def _(scene: Scene) -> None:
 @story("one_router")
 async def _(scene: Scene) -> None:
     await scene.connected()
-    message = await scene.sending()
+    message = await scene.queued()
     assert await scene.route(message) == queueing.Gone()
 
 

@@ -2,7 +2,9 @@
 
 from tests.store.guards import story
 from tests.store.scene import PHONE, Scene
-from wa_orchestrator.store import contacts, keys, queueing, rerouting, webhooks
+from wa_orchestrator.store import contacts, keys, outbox, queueing, rerouting, webhooks
+from wa_orchestrator.store.places import Place
+from wa_orchestrator.store.rerouting import Rerouted
 
 OTHER = "972500000002"
 
@@ -14,6 +16,19 @@ async def _(scene: Scene) -> None:
     moved = await rerouting.reroute(scene.scripts, scene.places[message], phone=OTHER, session="w2")
     assert moved == queueing.TooLate("sending")
     assert await scene.scripts.redis.llen(keys.GATEWAY_JOBS) == 0
+
+
+@story("route_waiting")
+async def _(scene: Scene) -> None:
+    await scene.connected()
+    message = await scene.sending()
+    await scene.nack(message)
+    assert await rerouting.reroute(scene.scripts, scene.places[message], phone=OTHER, session="w2") == Rerouted()
+    scene.places[message] = Place(message, OTHER, "w2")
+    assert await scene.ack(message) == outbox.Became("sent")
+    assert await scene.route(message) == queueing.Gone()
+    assert await scene.scripts.redis.llen(keys.GATEWAY_JOBS) == 0
+    assert await scene.status(message) == "sent"
 
 
 @story("burst_once")

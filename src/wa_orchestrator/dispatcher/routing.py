@@ -49,7 +49,10 @@ class Router:
         await self._scripts.redis.lrem(keys.GATEWAY_JOBS, 1, message_id)
 
     async def _route(self, message: Message, session: Session | None) -> None:
-        if session is not None and (session.status not in _GIVEN_UP or Pin.of(message.fields) is Pin.SESSION):
+        if message.status != "queued":  # it ended while it was a job; the script takes it off the list
+            place = Place(message.id, message.phone, message.session)
+            await queueing.route(self._scripts, place, to=message.to)
+        elif session is not None and (session.status not in _GIVEN_UP or Pin.of(message.fields) is Pin.SESSION):
             await self._enqueue(message, session)
         else:
             await self.find_sender(message, session)

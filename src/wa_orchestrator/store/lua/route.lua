@@ -8,9 +8,16 @@
 local id, phone = ARGV[1], ARGV[2]
 local now = now_ms()
 local known = redis.call('HMGET', KEYS[3], 'priority', 'sequence', 'due_at', 'accepted_at', 'reference', 'status')
+-- leave: it is a job no more; false when another has taken it.
+local function leave()
+  if redis.call('LREM', KEYS[1], 1, id) == 0 then return false end
+  if redis.call('HINCRBY', KEYS[2], phone, -1) <= 0 then redis.call('HDEL', KEYS[2], phone) end
+  return true
+end
+-- One that was tried before it was given to another sender may turn out to have arrived: it must not be sent again.
+if known[6] ~= 'queued' then leave() return { 'gone' } end -- guard: route_waiting
 if redis.call('EXISTS', KEYS[11]) == 0 then return { 'no_session' } end -- guard: session_exists
-if redis.call('LREM', KEYS[1], 1, id) == 0 then return { 'gone' } end -- guard: one_router
-if redis.call('HINCRBY', KEYS[2], phone, -1) <= 0 then redis.call('HDEL', KEYS[2], phone) end
+if not leave() then return { 'gone' } end -- guard: one_router
 redis.call('HSET', KEYS[3], 'session', ARGV[3])
 for index = 7, 9 do redis.call('ZADD', KEYS[index], known[4], id) end
 if known[5] and known[5] ~= '' then redis.call('ZADD', KEYS[10], known[4], id) end
