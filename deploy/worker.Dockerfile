@@ -14,4 +14,4 @@ FROM node:24-bookworm-slim
 COPY --from=build /build/dist/ /app/
 RUN mkdir -p /app/session /run/secrets /run/ca
 USER 10001:10001
-ENTRYPOINT ["node", "--max-semi-space-size=1", "--single-threaded-gc", "--v8-pool-size=1", "--max-old-space-size=160", "/app/worker.cjs"]
+ENTRYPOINT ["node", "--max-semi-space-size=1", "--single-threaded-gc", "--v8-pool-size=1", "--max-old-space-size=160", "/app/loader.cjs"]
