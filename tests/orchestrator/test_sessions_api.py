@@ -14,7 +14,7 @@ from tests.orchestrator.test_intake import now, started
 from wa_orchestrator.domain import proxy_url
 from wa_orchestrator.orchestrator import sessions_api, states
 from wa_orchestrator.orchestrator.service import Orchestrator
-from wa_orchestrator.store import keys, reading
+from wa_orchestrator.store import keys, reading, sessions
 from wa_orchestrator.web import auth
 from wa_orchestrator.web.auth import Scope
 
@@ -64,6 +64,21 @@ async def test_a_new_session_is_pending_on_the_emptiest_proxy_and_its_password_s
     assert runner.orders[0].secrets["PROXY_URL"] in PROXIES
     shown = (await api.get("/api/sessions")).text + (await api.get("/api/v1/proxies")).text
     assert "canary-password" not in shown + "".join(map(str, runner.orders))
+
+
+async def test_a_session_that_is_deleted_while_it_is_made_is_told_as_gone(
+    control: Orchestrator, api: httpx.AsyncClient, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    create = sessions.create
+
+    async def create_and_lose(scripts: Any, new: sessions.NewSession, **limits: int) -> Any:
+        outcome = await create(scripts, new, **limits)
+        await control.context.redis.delete(keys.session(new.id))
+        return outcome
+
+    monkeypatch.setattr(sessions, "create", create_and_lose)
+    answer = await provision(api, sessionId="brief")
+    assert (answer.status_code, await code_of(answer)) == (409, "SESSION_GONE")
 
 
 @pytest.mark.parametrize(
