@@ -1,0 +1,294 @@
+"""The whole life of a session whose worker is the real one, in a container, against the simulated world."""
+
+import asyncio
+import io
+import json
+import os
+import re
+import subprocess
+import sys
+import tarfile
+import uuid
+from collections.abc import AsyncIterator
+from contextlib import AsyncExitStack, asynccontextmanager
+from dataclasses import dataclass
+from ipaddress import ip_network
+from pathlib import Path
+from typing import Any
+from urllib.parse import urlsplit
+
+import httpx
+import pytest
+from aiodocker import Docker
+from aiodocker.exceptions import DockerError
+from pydantic import SecretStr
+
+from tests.e2e.product import until
+from tests.runner.drivers import docker_or_skip, secret_files
+from wa_orchestrator import bootstrap
+from wa_orchestrator.rehearsal import point_at
+from wa_orchestrator.runner.command import BUILT_BUNDLE, node_binary
+from wa_orchestrator.runner.docker import LABEL_EPOCH, LABEL_HOME, SUBNET
+from wa_orchestrator.settings import Settings
+from wa_orchestrator.simulator.world import World
+
+pytestmark = [pytest.mark.docker, pytest.mark.timeout(120)]
+DOCKERFILE = Path(__file__).resolve().parents[2] / "deploy" / "worker.Dockerfile"
+#: Container names are the engine's, and test processes share one engine.
+SESSION = f"life-{uuid.uuid4().hex[:8]}"
+KEY = "test-key-" + uuid.uuid4().hex
+PHONE, PERSON = "972501230001", "972501230002"
+WITHIN_S = 25.0
+#: The network's address, as the kernel's table of routes has it.
+ROUTE = f"{int.from_bytes(ip_network(SUBNET).network_address.packed, sys.byteorder):08X}"
+MEMORY_MB = 192
+
+
+# -- the image: Node, the libraries it needs, and the bundle; started as the shipped image starts it -------------------
+
+
+def packed_worker() -> bytes:
+    """A whole file system for the worker, without a registry."""
+    node = node_binary()
+    needed = re.findall(r"(/\S+) \(0x", subprocess.check_output(["ldd", node], text=True))
+    packed = io.BytesIO()
+    with tarfile.open(fileobj=packed, mode="w", dereference=True) as tar:
+        tar.add(node, "usr/bin/node")
+        for library in needed:
+            tar.add(library, library.lstrip("/"))
+        tar.add(BUILT_BUNDLE.parent, "app", filter=lambda entry: None if entry.name.endswith(".cache") else entry)
+        for name in ("app/session", "run/secrets", "run/ca", "tmp", "etc"):
+            entry = tarfile.TarInfo(name)
+            entry.type, entry.mode = tarfile.DIRTYPE, 0o755
+            tar.addfile(entry)
+    return packed.getvalue()
+
+
+@asynccontextmanager
+async def worker_image(docker: Docker) -> AsyncIterator[str]:
+    """An image of its own for this test, with the entry point of the shipped Dockerfile."""
+    name = f"wa-orchestrator-test-{SESSION}"
+    entry = next(line for line in DOCKERFILE.read_text().splitlines() if line.startswith("ENTRYPOINT "))
+    async with docker._query(
+        "images/create", "POST", params={"fromSrc": "-", "repo": name, "tag": "latest", "changes": entry},
+        data=await asyncio.to_thread(packed_worker), headers={"Content-Type": "application/x-tar"},
+    ) as answer:  # fmt: skip
+        await answer.read()
+    try:
+        yield f"{name}:latest"
+    finally:
+        await docker.images.delete(f"{name}:latest", force=True)
+
+
+# -- the way out of a container: to this machine's loopback, over the bridge's own address ----------------------------
+
+
+async def bridge_address(docker: Docker) -> str:
+    """This machine's address on the workers' network, which is made if the driver has not made it yet."""
+    pool = {"Config": [{"Subnet": SUBNET}]}
+    try:
+        network = await (await docker.networks.get("wa_workers")).show()
+    except DockerError:
+        made = await docker.networks.create({"Name": "wa_workers", "Driver": "bridge", "IPAM": pool})
+        network = await made.show()
+    return str(network["IPAM"]["Config"][0].get("Gateway", "172.28.0.1"))
+
+
+def one_way_back_or_skip() -> None:
+    """A bridge that a killed engine left behind takes the answers to our containers: as good as no engine."""
+    routes = [line.split() for line in Path("/proc/net/route").read_text().splitlines()]
+    interfaces = [interface for interface, target, *_ in routes if target == ROUTE]
+    if len(interfaces) > 1:
+        reason = f"{' and '.join(interfaces)} all have {SUBNET}: take down those that `docker network ls` does not show"
+        if os.environ.get("CI") == "true":
+            pytest.fail(reason)
+        pytest.skip(reason)
+
+
+class Forwarder:
+    """Hands connections to the bridge's address on to a port of the loopback address, which may be set later."""
+
+    def __init__(self, port: int = 0) -> None:
+        self.target = port
+
+    @asynccontextmanager
+    async def listening(self, address: str) -> AsyncIterator[int]:
+        """Listen; give the port."""
+        server = await asyncio.start_server(self._serve, address, 0)
+        try:
+            yield server.sockets[0].getsockname()[1]
+        finally:
+            server.close()
+
+    async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        try:
+            further, onward = await asyncio.open_connection("127.0.0.1", self.target)
+        except OSError:
+            writer.close()
+            return
+        await asyncio.gather(_pour(reader, onward), _pour(further, writer))
+
+
+async def _pour(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    try:
+        while part := await reader.read(65536):
+            writer.write(part)
+            await writer.drain()
+    except OSError:
+        pass
+    finally:
+        writer.close()
+
+
+# -- the stage --------------------------------------------------------------------------------------------------------
+
+
+@dataclass
+class Stage:
+    """The product with containers as workers, and the simulated world."""
+
+    docker: Docker
+    home: Path
+    proxies: list[str]
+    api: httpx.AsyncClient
+    control: httpx.AsyncClient
+
+    async def containers(self) -> list[dict[str, Any]]:
+        """All containers of this installation, ended ones too, as the engine shows them."""
+        label = f"{LABEL_HOME}={self.home / 'workers'}"
+        found = await self.docker.containers.list(all=True, filters={"label": [label]})
+        return [await each.show() for each in found]
+
+    async def connected(self, after: int) -> dict[str, Any]:
+        """Wait until the session is connected with a worker newer than `after`; that worker's container."""
+
+        async def there() -> dict[str, Any] | None:
+            shown = (await self.api.get(f"/api/sessions/{SESSION}")).json()
+            newer = [each for each in await self.containers() if epoch_of(each) > after and each["State"]["Running"]]
+            return newer[0] if newer and shown["status"] == "connected" else None
+
+        try:
+            found: dict[str, Any] = await until(there, f"connected with an epoch after {after}", WITHIN_S)
+        except AssertionError as error:
+            raise AssertionError(f"{error}\n{await self.story()}") from None
+        return found
+
+    async def scan(self) -> None:
+        """Scan the session's code with the simulated phone."""
+
+        async def scanned() -> bool:
+            shown = await self.api.get(f"/api/sessions/{SESSION}/qr", headers={"Accept": "application/json"})
+            if shown.status_code != httpx.codes.OK:
+                return False
+            return (await self.control.post(f"/phones/{PHONE}/scan", json={"qr": shown.json()["qr"]})).is_success
+
+        try:
+            await until(scanned, "a code that can be scanned", WITHIN_S)
+        except AssertionError as error:
+            raise AssertionError(f"{error}\n{await self.story()}") from None
+
+    async def send(self, text: str) -> None:
+        """Send a text, and wait until it has arrived at WhatsApp exactly once."""
+        body = {"to": PERSON, "message": text, "sessionId": SESSION}
+        answer = await self.api.post("/api/v1/send", json=body)
+        assert answer.is_success, answer.text
+        message = answer.json()["messageId"]
+
+        async def sent() -> str | None:
+            shown = (await self.api.get(f"/api/v1/messages/{message}")).json()
+            return shown["whatsappId"] if shown["status"] in ("sent", "delivered", "read") else None
+
+        whatsapp_id = await until(sent, f"{text!r} is sent", WITHIN_S)
+        arrivals = (await self.control.get("/arrivals", params={"after": 0})).json()
+        arrivals = arrivals["arrivals"] if isinstance(arrivals, dict) else arrivals
+        assert [each["id"] for each in arrivals if each["id"] == whatsapp_id] == [whatsapp_id]
+
+    async def story(self) -> str:
+        """What the session and its container say, for the error."""
+        told = [(await self.api.get(f"/api/sessions/{SESSION}/status")).text]
+        for each in await self.containers():
+            container = self.docker.containers.container(each["Id"])
+            told += [json.dumps(each["State"]), *await container.log(stdout=True, stderr=True)]
+        return "\n".join(told)
+
+
+def epoch_of(container: dict[str, Any]) -> int:
+    return int(container["Config"]["Labels"][LABEL_EPOCH])
+
+
+@asynccontextmanager
+async def staged(home: Path) -> AsyncIterator[Stage]:
+    """Everything in one process but the workers, whose containers are gone afterwards."""
+    async with AsyncExitStack() as stack:
+        docker = await stack.enter_async_context(Docker())
+        address = await bridge_address(docker)
+        one_way_back_or_skip()
+        image = await stack.enter_async_context(worker_image(docker))
+        world = await stack.enter_async_context(World(proxies=2))
+        proxies = []
+        for url in world.proxies:
+            forwarder = Forwarder(urlsplit(url).port or 0)
+            port = await stack.enter_async_context(forwarder.listening(address))
+            proxies.append(url.replace(url.rpartition("@")[2], f"{address}:{port}"))
+        door = Forwarder()
+        port = await stack.enter_async_context(door.listening(address))
+        settings = Settings(
+            api_key=SecretStr(KEY), webhook_secret=SecretStr("whsec_" + "A" * 43 + "="),
+            dashboard_password=SecretStr(uuid.uuid4().hex), data_dir=home, orch_port=0, gateway_port=0,
+            runner="docker", docker_image=image, worker_url=f"http://{address}:{port}", worker_memory_mb=MEMORY_MB,
+            provisioning_interval_ms=100, monitor_interval_ms=1000, watchdog_interval_ms=1000, time_scale=20,
+        )  # fmt: skip
+        chosen = point_at(settings, world.ready | {"proxies": proxies})
+        server = await stack.enter_async_context(bootstrap.running(chosen))
+        stack.push_async_callback(server.stop_workers)
+        door.target = server.context.settings.orch_port
+        api = httpx.AsyncClient(base_url=server.url, headers={"X-API-Key": KEY}, timeout=20)
+        control = httpx.AsyncClient(base_url=world.control, timeout=20)
+        yield Stage(
+            docker, home, proxies, await stack.enter_async_context(api), await stack.enter_async_context(control)
+        )
+
+
+def is_hardened(container: dict[str, Any], home: Path, proxies: list[str]) -> None:
+    """The engine shows a container that can do little and tells nothing."""
+    host, shown = container["HostConfig"], json.dumps(container)
+    secrets = {path.name: path.read_text().strip() for path in secret_files(home / "workers")}
+    assert len(secrets) == 3, sorted(secrets)
+    passwords = [str(urlsplit(url).password) for url in proxies]
+    assert [name for name, value in secrets.items() if value in shown] == []
+    assert [each for each in (*passwords, KEY) if each in shown] == []
+    assert container["Config"]["User"] == "10001:10001"
+    assert (host["ReadonlyRootfs"], host["CapDrop"], host["Privileged"]) == (True, ["ALL"], False)
+    assert "no-new-privileges:true" in host["SecurityOpt"]
+    assert (host["PidsLimit"], host["Memory"], host["MemorySwap"]) == (64, MEMORY_MB << 20, MEMORY_MB << 20)
+    assert host["NetworkMode"] == "wa_workers"
+
+
+async def test_the_real_worker_lives_in_a_container_from_the_scan_to_the_deletion(tmp_path: Path) -> None:
+    docker_or_skip()
+    async with staged(tmp_path) as stage:
+        made = await stage.api.post("/api/sessions/provision", json={"sessionId": SESSION})
+        assert made.status_code == httpx.codes.CREATED, made.text
+        await stage.scan()
+        first = await stage.connected(after=0)
+        await stage.send("Hello from a container.")
+
+        # Restarted: another container with a newer epoch, connected without a scan.
+        (await stage.api.post(f"/api/sessions/{SESSION}/restart")).raise_for_status()
+        second = await stage.connected(after=epoch_of(first))
+        assert second["Id"] != first["Id"]
+
+        # Killed by somebody: replaced, and the next message goes out.
+        await stage.docker.containers.container(second["Id"]).kill()
+        third = await stage.connected(after=epoch_of(second))
+        await stage.send("Hello again.")
+        assert [each["Id"] for each in await stage.containers()] == [third["Id"]]
+        is_hardened(third, tmp_path, stage.proxies)
+
+        # Deleted: nothing of it is left at the engine.
+        (await stage.api.delete(f"/api/sessions/{SESSION}")).raise_for_status()
+
+        async def gone() -> bool:
+            return await stage.containers() == []
+
+        await until(gone, "the container is gone", WITHIN_S)
