@@ -23,12 +23,22 @@ async def _(scene: Scene) -> None:
     await scene.connected()
     message = await scene.sending()
     await scene.nack(message)
-    assert await rerouting.reroute(scene.scripts, scene.places[message], phone=OTHER, session="w2") == Rerouted()
-    scene.places[message] = Place(message, OTHER, "w2")
+    assert await rerouting.reroute(scene.scripts, scene.places[message], phone=PHONE, session="w2") == Rerouted()
+    scene.places[message] = Place(message, PHONE, "w2")
     assert await scene.ack(message) == outbox.Became("sent")
     assert await scene.route(message) == queueing.Gone()
     assert await scene.scripts.redis.llen(keys.GATEWAY_JOBS) == 0
     assert await scene.status(message) == "sent"
+
+
+@story("reroute_untried")
+async def _(scene: Scene) -> None:
+    await scene.connected()
+    message = await scene.sending()
+    await scene.nack(message)
+    moved = await rerouting.reroute(scene.scripts, scene.places[message], phone=OTHER, session="w2")
+    assert moved == queueing.TooLate("tried")
+    assert await scene.scripts.redis.zrange(keys.queue(PHONE), 0, -1) == [message]
 
 
 @story("burst_once")

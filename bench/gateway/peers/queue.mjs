@@ -32,8 +32,8 @@ async function acceptSame({ to, message, sessionId }) {
     'rate:configured', 'idempotency::', `message:${id}`, `message:story:${id}`, 'gateway:jobs', 'gateway:waiting',
     'messages:counts', `queue:session:${phone}`, `phone:sent:${phone}`, 'optouts', `phone:submitted:${phone}`,
     'messages:sequence', 'messages:expiring', 'events', `phone:pace:${phone}`,
-    0.001, 60000000, 1, id, phone, to, '', 86400000, 1000000, 1000000, dayStart, 0, 0, 0, sessionId,
-    'whatsapp_id', `3EB0${id.slice(2).toUpperCase()}`, 'priority', 2, 'kind', 'text', 'body', JSON.stringify({ kind: 'text', text: message }),
+    0.001, 60000000, 1, id, phone, to, '', 86400000, 1000000, 1000000, dayStart, 0, 0, 0, sessionId, 2,
+    'whatsapp_id', `3EB0${id.slice(2).toUpperCase()}`, 'kind', 'text', 'body', JSON.stringify({ kind: 'text', text: message }),
     'reference', '', 'api_key', 'configured', 'pinned', 'session', 'why', 'ASKED_SESSION')
   return { queued: true, messageId: id, sessionId, position: ahead + 1 }
 }

@@ -20,7 +20,9 @@ async def find(scripts: Scripts, settings: Settings, message: Message) -> Sessio
     sessions = {session.id: session for session in await reading.sessions(scripts, connected) if session.phone}
     candidates = await _candidates(scripts, settings, list(sessions.values()))
     usable = [candidate for candidate in candidates if candidate.usable]
-    wish = routing.Wish(phone=message.phone if Pin.of(message.fields) is Pin.PHONE else None)
+    # What was tried may have arrived; only its own phone can say it again without the recipient reading it twice.
+    bound = Pin.of(message.fields) is Pin.PHONE or message.attempts > 0
+    wish = routing.Wish(phone=message.phone if bound else None)
     affinity: Any = await scripts.redis.get(keys.affinity(message.to))
     match routing.choose(wish, usable, affinity):
         case routing.Chosen(session_id):

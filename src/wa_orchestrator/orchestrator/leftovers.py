@@ -35,10 +35,12 @@ async def _settle(context: Context, message: Message, heir: Session | None) -> N
         now = await context.scripts.now_ms()
         await context.redis.zadd(keys.LEASES, {message.id: now - 1}, xx=True)
         await outbox.reclaim(context.scripts, place, most_crashes=_MOST_CRASHES)
-    if heir is None:
+    if heir is None or isinstance(await _handed_on(context, place, heir), queueing.TooLate):
         await queueing.cancel(context.scripts, place, reason="SESSION_DELETED")
-    else:
-        await rerouting.reroute(context.scripts, place, phone=heir.phone, session=heir.id)
+
+
+async def _handed_on(context: Context, place: Place, heir: Session) -> object:
+    return await rerouting.reroute(context.scripts, place, phone=heir.phone, session=heir.id)
 
 
 async def _heir(context: Context, session: Session) -> Session | None:
