@@ -122,9 +122,7 @@ def _node(_settings: Settings) -> Finding:
         return Finding("node", Mark.PROBLEM, refused.text)
     version = _said(node, "--version")
     if version is None:
-        return Finding(
-            "node", Mark.PROBLEM, f"{node} does not run; `make setup` installs it as a wheel"
-        )
+        return Finding("node", Mark.PROBLEM, f"{node} does not run; `make setup` installs it as a wheel")
     mark = Mark.OK if int(version.lstrip("v").split(".")[0]) >= 24 else Mark.PROBLEM
     return Finding("node", mark, f"{version} ({node})")
 
