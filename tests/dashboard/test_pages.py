@@ -96,13 +96,24 @@ def _serious(page: Page) -> list[str]:
 @pytest.mark.parametrize(("language", "theme", "width"), [("en", "light", 1280), ("he", "dark", 390)])
 def test_no_page_keeps_anybody_out(scene: Scene, chromium: Browser, language: str, theme: str, width: int) -> None:
     context = visit(chromium, scene.address, language=language, theme=theme, width=width)
-    page = log_in(context, scene.address, PASSWORD)
     problems = {}
-    for path in PAGES:
+
+    def look(page: Page, path: str, name: str) -> None:
         page.goto(scene.address + path)
         page.wait_for_selector("h1", state="visible")
         if found := _serious(page):
-            problems[path] = found
+            problems[name] = found
+
+    look(context.new_page(), "/login", "login")
+    page = log_in(context, scene.address, PASSWORD)
+    for path in PAGES:
+        look(page, path, path)
+
+    async def empty(on: stage.Stage) -> None:
+        await on.redis.delete(keys.SESSIONS_ALL, keys.SESSIONS_ACTIVE, keys.PROXIES_ALL, keys.PROXIES_AVAILABLE)
+
+    scene.do(empty)
+    look(page, "/", "first run")
     assert problems == {}
     context.close()
 
