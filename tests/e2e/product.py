@@ -6,11 +6,8 @@ import os
 import secrets
 import shutil
 import signal
-import socket
-import subprocess
-import sys
 import tempfile
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterable
+from collections.abc import AsyncIterator, Iterable, Sequence
 from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -21,28 +18,9 @@ import httpx
 from redis.asyncio import Redis
 from redis.exceptions import RedisError
 
-from tests.conftest import redis_binary
-
-RUN = "from wa_orchestrator.cli import main; main()"
-PATIENCE_S = 60.0
-
-
-async def until(true: Callable[[], Awaitable[Any]], what: str, within_s: float = PATIENCE_S) -> Any:
-    """Wait until something is true, and give it; the error says what was waited for."""
-    try:
-        async with asyncio.timeout(within_s):
-            while not (found := await true()):  # noqa: ASYNC110 (what is waited for is outside this process)
-                await asyncio.sleep(0.05)
-            return found
-    except TimeoutError:
-        raise AssertionError(f"not within {within_s:.0f} s: {what}") from None
-
-
-def free_port() -> int:
-    """A port that nobody has at this moment."""
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])
+from tests import redis_server
+from tests.processes import PRODUCT, Program, free_port
+from tests.waiting import until
 
 
 @dataclass
@@ -50,18 +28,15 @@ class Part:
     """One process of the product, which can be killed and started again."""
 
     name: str
-    command: list[str]
+    command: Sequence[str]
     env: dict[str, str]
     log: Path
-    process: subprocess.Popen[bytes] | None = None
+    program: Program | None = None
     kills: int = 0
 
     def start(self) -> None:
         """Start it; what it prints goes to its log."""
-        with self.log.open("ab") as out:
-            self.process = subprocess.Popen(
-                self.command, env=self.env, stdin=subprocess.DEVNULL, stdout=out, stderr=out, start_new_session=True
-            )
+        self.program = Program(self.command, env=self.env, log=self.log)
 
     def kill(self) -> None:
         """Kill it without a word, and start it again."""
@@ -71,10 +46,8 @@ class Part:
 
     def end(self, number: int = signal.SIGTERM) -> None:
         """End it, and wait until it has ended."""
-        if self.process is not None:
-            with suppress(ProcessLookupError):
-                self.process.send_signal(number)
-            self.process.wait(20)
+        if self.program is not None:
+            self.program.end(number)
 
 
 @dataclass
@@ -100,14 +73,14 @@ class Product:
             "dispatcher-1": "dispatcher",
             "dispatcher-2": "dispatcher",
         }.items():
-            self._part(name, [sys.executable, "-c", RUN, command], env)
+            self._part(name, [*PRODUCT, command], env)
         headers = {"X-API-Key": self.key}
         self.api = httpx.AsyncClient(base_url=f"http://127.0.0.1:{ports['ORCH_PORT']}", headers=headers, timeout=20)
         self.door = httpx.AsyncClient(base_url=f"http://127.0.0.1:{ports['GATEWAY_PORT']}", headers=headers, timeout=20)
         self.control = httpx.AsyncClient(base_url=self.world["control"], timeout=20)
         self.redis = Redis.from_url(self.redis_url, decode_responses=True)
-        for client in (self.api, self.door):
-            await until(lambda client=client: self._answers(client), "the server answers")  # type: ignore[misc]
+        await until(lambda: self._answers(self.api), "the orchestrator answers")
+        await until(lambda: self._answers(self.door), "the gateway answers")
         return self
 
     async def __aexit__(
@@ -145,25 +118,20 @@ class Product:
             **self.settings,
         }  # fmt: skip
 
-    def _part(self, name: str, command: list[str], env: dict[str, str]) -> Part:
+    def _part(self, name: str, command: Sequence[str], env: dict[str, str]) -> Part:
         part = self.parts[name] = Part(name, command, env, self.home / f"{name}.log")
         part.start()
         return part
 
     def _redis(self) -> None:
-        where = ["--port", "0", "--unixsocket", str(self.home / "redis.sock"), "--dir", str(self.home)]
-        durable = ["--save", "", "--appendonly", "yes", "--appendfsync", "always"]
-        self._part("redis", [redis_binary(), *where, *durable], dict(os.environ))
+        self._part("redis", redis_server.command(self.home, *redis_server.DURABLE), dict(os.environ))
 
     async def _simulator(self) -> None:
-        command = [sys.executable, "-c", RUN, "simulate", "--json", "--data-dir", str(self.home / "world")]
+        command = [*PRODUCT, "simulate", "--json", "--data-dir", str(self.home / "world")]
         part = self._part("simulator", [*command, "--proxies", str(self.proxies)], dict(os.environ))
-
-        async def ready() -> dict[str, Any] | None:
-            lines = [line for line in part.log.read_text().splitlines() if line.startswith('{"control"')]
-            return json.loads(lines[0]) if lines else None
-
-        self.world = await until(ready, "the simulated world is ready")
+        assert part.program is not None
+        ready = await asyncio.to_thread(part.program.said, r'^{"control".*')
+        self.world = json.loads(ready[0])
 
     @staticmethod
     async def _answers(client: httpx.AsyncClient) -> bool:
@@ -199,7 +167,7 @@ class Product:
         """The simulator's own ledger: every message that reached WhatsApp."""
         answer = await self.control.get("/arrivals", params={"after": 0})
         found = answer.raise_for_status().json()
-        return found["arrivals"] if isinstance(found, dict) else found
+        return list(found["arrivals"] if isinstance(found, dict) else found)
 
     def worker_pids(self) -> dict[str, int]:
         """The workers of this product that run, by session."""

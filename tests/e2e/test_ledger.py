@@ -17,7 +17,8 @@ from typing import Any
 import httpx
 import pytest
 
-from tests.e2e.product import Product, product, until
+from tests.e2e.product import Product, product
+from tests.waiting import until
 
 SCALE = 20
 PAUSE_MIN_MS = 5000 / SCALE

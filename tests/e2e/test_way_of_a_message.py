@@ -20,7 +20,8 @@ import pytest_asyncio
 from standardwebhooks.webhooks import Webhook as Verifier
 from standardwebhooks.webhooks import WebhookVerificationError
 
-from tests.e2e.product import Product, product, until
+from tests.e2e.product import Product, product
+from tests.waiting import until
 
 SESSIONS = {"north": "972501100001", "south": "972501100002"}
 HAD = ("sent", "delivered", "read")

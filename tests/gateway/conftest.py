@@ -2,9 +2,6 @@
 
 import contextlib
 import json
-import shutil
-import subprocess
-import tempfile
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -13,7 +10,8 @@ import httpx
 import pytest
 from redis.asyncio import Redis
 
-from tests.conftest import HELD_CLOCK, Clock, _wait_for, redis_binary
+from tests.conftest import HELD_CLOCK, Clock
+from tests.redis_server import DURABLE, RedisServer, redis_server
 from wa_orchestrator.gateway.app import Gateway, make_gateway
 from wa_orchestrator.settings import Settings
 from wa_orchestrator.store import keys, sessions
@@ -100,52 +98,11 @@ async def gate(gates: OpenGate) -> Gate:
     return one
 
 
-class PrivateRedis:
-    """A Redis that a test may break: killed, made read-only, starved."""
-
-    def __init__(self, home: Path) -> None:
-        self.home = home
-        self.socket = home / "redis.sock"
-        self.process: subprocess.Popen[bytes] | None = None
-
-    def start(self) -> None:
-        """Start it, with what it had on disk."""
-        options = (
-            "--port",
-            "0",
-            "--save",
-            "",
-            "--appendonly",
-            "yes",
-            "--appendfsync",
-            "always",
-            "--dir",
-            str(self.home),
-        )
-        self.process = subprocess.Popen(
-            [redis_binary(), *options, "--unixsocket", str(self.socket)], stdout=subprocess.DEVNULL
-        )
-        _wait_for(self.socket)
-
-    def kill(self) -> None:
-        """Let it die at once."""
-        assert self.process is not None
-        self.process.kill()
-        self.process.wait()
-        self.socket.unlink(missing_ok=True)
-
-
 @pytest.fixture
-def private_redis() -> Iterator[PrivateRedis]:
-    """A Redis of the test's own, with AOF."""
-    home = Path(tempfile.mkdtemp(prefix="wao-gw-"))
-    server = PrivateRedis(home)
-    server.start()
-    try:
+def private_redis() -> Iterator[RedisServer]:
+    """A Redis that a test may break: killed, made read-only, starved."""
+    with redis_server(*DURABLE) as server:
         yield server
-    finally:
-        server.kill()
-        shutil.rmtree(home, ignore_errors=True)
 
 
 def code_of(response: httpx.Response) -> str:
@@ -153,4 +110,4 @@ def code_of(response: httpx.Response) -> str:
     return str(json.loads(response.content)["error"]["code"])
 
 
-__all__ = ["API_KEY", "HELD_CLOCK", "NOON_MS", "PHONE", "Gate", "OpenGate", "PrivateRedis", "code_of", "make_settings"]
+__all__ = ["API_KEY", "HELD_CLOCK", "NOON_MS", "PHONE", "Gate", "OpenGate", "code_of", "make_settings"]

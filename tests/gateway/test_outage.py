@@ -1,22 +1,24 @@
 """Redis away, read-only or out of memory: 503 and nothing taken, and back by itself."""
 
 import asyncio
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator
 from pathlib import Path
 
 import pytest
 from redis.asyncio import Redis
 
-from tests.gateway.conftest import Gate, PrivateRedis, code_of, make_settings, open_gate
+from tests.gateway.conftest import Gate, code_of, make_settings, open_gate
+from tests.redis_server import RedisServer
+from tests.waiting import until
 from wa_orchestrator.gateway.batching import LINES, Line
 from wa_orchestrator.store import keys
 from wa_orchestrator.store.scripts import Scripts
 
 
 @pytest.fixture
-async def fragile(private_redis: PrivateRedis, tmp_path: Path) -> AsyncIterator[tuple[Gate, PrivateRedis]]:
+async def fragile(private_redis: RedisServer, tmp_path: Path) -> AsyncIterator[tuple[Gate, RedisServer]]:
     """A gateway on a Redis that may be broken. Real clock: outages are about real connections."""
-    redis = Redis.from_url(f"unix://{private_redis.socket}", decode_responses=True)
+    redis = Redis.from_url(private_redis.url, decode_responses=True)
     settings = make_settings(tmp_path, hot_hours="00:00-00:00")
     async with open_gate(Scripts(redis), settings) as gate:
         await gate.add_session()
@@ -25,13 +27,7 @@ async def fragile(private_redis: PrivateRedis, tmp_path: Path) -> AsyncIterator[
     await redis.aclose()
 
 
-async def _until(condition: Callable[[], Awaitable[bool]], *, within_s: float = 5.0) -> None:
-    async with asyncio.timeout(within_s):
-        while not await condition():  # noqa: ASYNC110 (another process recovers)
-            await asyncio.sleep(0.02)
-
-
-async def test_without_redis_nothing_is_taken_and_it_comes_back_by_itself(fragile: tuple[Gate, PrivateRedis]) -> None:
+async def test_without_redis_nothing_is_taken_and_it_comes_back_by_itself(fragile: tuple[Gate, RedisServer]) -> None:
     gate, server = fragile
     server.kill()
     for path in ("/api/v1/send", "/api/send"):
@@ -46,7 +42,7 @@ async def test_without_redis_nothing_is_taken_and_it_comes_back_by_itself(fragil
     assert len(await gate.queued()) == 2
 
 
-async def test_a_restart_of_redis_costs_no_request(fragile: tuple[Gate, PrivateRedis]) -> None:
+async def test_a_restart_of_redis_costs_no_request(fragile: tuple[Gate, RedisServer]) -> None:
     gate, server = fragile
     await asyncio.gather(*(gate.send() for _ in range(20)))  # all lines are in use
     server.kill()
@@ -56,7 +52,7 @@ async def test_a_restart_of_redis_costs_no_request(fragile: tuple[Gate, PrivateR
     assert {answer.status_code for answer in answers} == {202}  # scripts are loaded again, too
 
 
-async def test_a_read_only_redis_takes_nothing(fragile: tuple[Gate, PrivateRedis]) -> None:
+async def test_a_read_only_redis_takes_nothing(fragile: tuple[Gate, RedisServer]) -> None:
     gate, _ = fragile
     await gate.redis.execute_command("REPLICAOF", "127.0.0.1", "1")
     response = await gate.send()
@@ -66,7 +62,7 @@ async def test_a_read_only_redis_takes_nothing(fragile: tuple[Gate, PrivateRedis
     assert len(await gate.queued()) == 2
 
 
-async def test_a_redis_without_memory_takes_nothing(fragile: tuple[Gate, PrivateRedis]) -> None:
+async def test_a_redis_without_memory_takes_nothing(fragile: tuple[Gate, RedisServer]) -> None:
     gate, _ = fragile
     await gate.redis.config_set("maxmemory", "1")
     accepted = await gate.redis.hget(keys.COUNTS, "accepted")
@@ -77,7 +73,7 @@ async def test_a_redis_without_memory_takes_nothing(fragile: tuple[Gate, Private
     assert (await gate.send(headers={"Idempotency-Key": "k"})).status_code == 202
 
 
-async def test_a_redis_that_does_not_answer_is_given_up_on(fragile: tuple[Gate, PrivateRedis]) -> None:
+async def test_a_redis_that_does_not_answer_is_given_up_on(fragile: tuple[Gate, RedisServer]) -> None:
     gate, _ = fragile
     await gate.gateway.batcher.close()
     gate.gateway.batcher._lines = [Line(gate.redis, 0.2) for _ in range(LINES)]
@@ -88,10 +84,10 @@ async def test_a_redis_that_does_not_answer_is_given_up_on(fragile: tuple[Gate, 
     async def sends() -> bool:
         return (await gate.send()).status_code == 202
 
-    await _until(sends)
+    await until(sends, "a message is taken again")
 
 
-async def test_the_state_of_a_message_is_not_known_without_redis(fragile: tuple[Gate, PrivateRedis]) -> None:
+async def test_the_state_of_a_message_is_not_known_without_redis(fragile: tuple[Gate, RedisServer]) -> None:
     gate, server = fragile
     message_id = (await gate.queued())[0]
     server.kill()

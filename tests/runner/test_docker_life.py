@@ -23,8 +23,8 @@ from aiodocker import Docker
 from aiodocker.exceptions import DockerError
 from pydantic import SecretStr
 
-from tests.e2e.product import until
 from tests.runner.drivers import docker_or_skip, secret_files
+from tests.waiting import until
 from wa_orchestrator import bootstrap
 from wa_orchestrator.rehearsal import point_at
 from wa_orchestrator.runner.command import BUILT_BUNDLE, node_binary
