@@ -15,6 +15,8 @@ PATIENCE_S = 60.0
 """A deadline is for what never happens. What is merely slow, on a machine that has other things to do, must not meet it."""
 LOOK_AGAIN_S = 0.02
 
+_LENIENCY = 4.0
+
 T = TypeVar("T")
 What = str | Callable[[], str]
 """What is waited for. A function is asked when it did not happen: it can tell what happened instead."""
@@ -47,3 +49,12 @@ def until_blocking(look: Callable[[], T | None], what: What, within_s: float = P
 
 def _missing(what: What, within_s: float) -> str:
     return f"not within {within_s:g} s: {what if isinstance(what, str) else what()}"
+
+
+def promised(seconds: float) -> float:
+    """How long a test waits for what the product promises within some seconds on a machine of its own.
+
+    The tests' machine runs other tests meanwhile; red is what misses the promise by far, and the exact figure is a
+    benchmark's business.
+    """
+    return seconds * _LENIENCY

@@ -4,41 +4,19 @@ import contextlib
 import json
 import os
 import signal
-import socket
-import subprocess
-import sys
-import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any, TypeVar
 
 import httpx
 
+from tests.processes import PRODUCT, Program, bare_environment, free_port
+from tests.waiting import PATIENCE_S, until_blocking
 from wa_orchestrator.runner import proc
 from wa_orchestrator.runner.process import MARK
 
 API_KEY = "wao_5vR8kq2LxZt7mB1nWd9s"
-RUN = "from wa_orchestrator.cli import main; main()"
 T = TypeVar("T")
-
-
-def free_port() -> int:
-    """A port nobody has just now."""
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])
-
-
-def until(look: Callable[[], T], timeout_s: float, what: str) -> T:
-    """Look until there is something; the deadline says what was missing."""
-    deadline = time.monotonic() + timeout_s
-    while True:
-        found = look()
-        if found:
-            return found
-        if time.monotonic() > deadline:
-            raise AssertionError(f"not within {timeout_s:g} s: {what}")
-        time.sleep(0.05)
 
 
 class Stage:
@@ -49,19 +27,15 @@ class Stage:
         self._proxies = proxies
         self._port, self._gateway_port = free_port(), free_port()
         self._settings = {name.upper(): str(value) for name, value in settings.items()}
-        self._world: subprocess.Popen[bytes] | None = None
-        self.server: subprocess.Popen[bytes] | None = None
+        self._outside: Program | None = None
+        self.server: Program | None = None
         self.ready: dict[str, Any] = {}
         self.api = httpx.Client(base_url=f"http://127.0.0.1:{self._port}", headers={"X-API-Key": API_KEY}, timeout=30)
 
     def __enter__(self) -> "Stage":
-        self._world = subprocess.Popen(
-            [sys.executable, "-c", RUN, "simulate", "--json", "--data-dir", str(self.home / "world"),
-             "--proxies", str(self._proxies)],
-            stdout=subprocess.PIPE, stderr=subprocess.DEVNULL,
-        )  # fmt: skip
-        assert self._world.stdout is not None
-        self.ready = json.loads(self._world.stdout.readline())
+        world = ("simulate", "--json", "--data-dir", str(self.home / "world"), "--proxies", str(self._proxies))
+        self._outside = Program((*PRODUCT, *world), log=self.home / "world.log")
+        self.ready = json.loads(self._outside.said(r'^{"control".*')[0])
         self.world = httpx.Client(base_url=self.ready["control"], timeout=30)
         try:
             self.start()
@@ -76,9 +50,8 @@ class Stage:
         for worker in self.workers().values():
             with contextlib.suppress(ProcessLookupError):
                 os.killpg(worker["pid"], signal.SIGKILL)
-        assert self._world is not None
-        self._world.terminate()
-        self._world.wait(10)
+        assert self._outside is not None
+        self._outside.end()
         self.api.close()
         self.world.close()
 
@@ -87,7 +60,7 @@ class Stage:
     def start(self) -> None:
         """Start the server and wait until it answers."""
         environment = {
-            **{name: value for name, value in os.environ.items() if name in ("PATH", "HOME", "LANG")},
+            **bare_environment(),
             "DATA_DIR": str(self.home / "data"),
             "ORCH_PORT": str(self._port),
             "GATEWAY_PORT": str(self._gateway_port),
@@ -97,30 +70,18 @@ class Stage:
             **{f"PROXY_URL_{n}": url for n, url in enumerate(self.ready["proxies"], start=1)},
             **self._settings,
         }
-        log = (self.home / "server.log").open("ab")
-        self.server = subprocess.Popen(
-            [sys.executable, "-c", RUN, "up"], cwd=self.home, env=environment, stdout=log, stderr=log
-        )
-        log.close()
-        until(self._answers, 30, f"the server to answer\n{self.log()}")
-
-    def _answers(self) -> bool:
-        assert self.server is not None
-        assert self.server.poll() is None, self.log()
-        try:
-            return self.api.get("/ready").status_code == 200
-        except httpx.TransportError:
-            return False
+        self.server = Program((*PRODUCT, "up"), cwd=self.home, env=environment, log=self.home / "server.log")
+        self.server.said("is ready: ")
+        self.until(lambda: self.api.get("/ready").status_code == 200, "the server to be ready")
 
     def end(self, number: signal.Signals) -> None:
         """Send a signal to the server and wait until it is gone."""
-        if self.server is not None and self.server.poll() is None:
-            self.server.send_signal(number)
-            self.server.wait(30)
+        if self.server is not None:
+            self.server.end(number)
 
-    def log(self) -> str:
-        """What the server said last."""
-        return (self.home / "server.log").read_text("utf-8", "replace")[-4000:]
+    def until(self, look: Callable[[], T | None], what: str, within_s: float = PATIENCE_S) -> T:
+        """Wait for something; if it does not happen, the error has what the server said last."""
+        return until_blocking(look, lambda: f"{what}\n{self.server.tail() if self.server else ''}", within_s)
 
     # -- sessions -----------------------------------------------------------------------------------------------------
 
@@ -148,7 +109,7 @@ class Stage:
                         self.world.post(f"/phones/{phones[session_id]}/scan", json={"qr": code})
             return all(now[session_id]["status"] == "connected" for session_id in ids)
 
-        until(step, 20 + 8 * len(ids), f"{ids} to be linked\n{self.log()}")
+        self.until(step, f"{ids} to be linked", PATIENCE_S + 10 * len(ids))
 
     def connected(self, *ids: str) -> bool:
         """Whether WhatsApp itself sees these sessions' phones, and the server says so too."""

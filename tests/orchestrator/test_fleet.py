@@ -10,7 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.orchestrator.stage import Stage, staged, until
+from tests.orchestrator.stage import Stage, staged
+from tests.waiting import promised
 from wa_orchestrator.runner import proc
 from wa_orchestrator.runner.command import worker_command
 
@@ -57,27 +58,27 @@ def test_dead_frozen_and_cut_off_workers_are_replaced_and_a_dead_server_is_not_m
         victim = stage.workers()["a"]["pid"]
         began = time.monotonic()
         os.kill(victim, signal.SIGKILL)
-        until(lambda: replaced(stage, "a", victim), 10, f"a new worker after kill -9\n{stage.log()}")
+        stage.until(lambda: replaced(stage, "a", victim), "a new worker after kill -9", promised(10))
         killed_s = time.monotonic() - began
         log = (tmp_path / "clone.log").open("wb")
         revenant = subprocess.run(
-            command, env=environment, cwd=tmp_path, stdout=log, stderr=log, timeout=30, check=False
+            command, env=environment, cwd=tmp_path, stdout=log, stderr=log, timeout=60, check=False
         )
         assert revenant.returncode == FENCED, (tmp_path / "clone.log").read_text()
-        until(lambda: stage.connected("a"), 10, "the real worker to be connected")
+        stage.until(lambda: stage.connected("a"), "the real worker to be connected", promised(10))
 
         # Frozen: replaced within the ping timeout and one round of the watchdog, with a second for the start.
         victim = stage.workers()["b"]["pid"]
         began = time.monotonic()
         os.kill(victim, signal.SIGSTOP)
-        until(
+        stage.until(
             lambda: stage.workers().get("b", {}).get("pid") not in (None, victim),
-            6 + 2 + 2,
             "a frozen worker's successor",
+            promised(6 + 2 + 2),
         )
         frozen_s = time.monotonic() - began
         assert proc.start_time(victim) is None
-        until(lambda: stage.connected("b"), 10, "the successor to be connected")
+        stage.until(lambda: stage.connected("b"), "the successor to be connected", promised(10))
 
         # The proxy dies: connected again through another within fifteen seconds, by one change of the binding.
         ids = [name for name, each in stage.sessions().items() if each["proxyId"] == stage.sessions()["c"]["proxyId"]]
@@ -85,10 +86,10 @@ def test_dead_frozen_and_cut_off_workers_are_replaced_and_a_dead_server_is_not_m
         began = time.monotonic()
         stage.fault({"proxy": dead}, "refuse")
         stage.fault({"proxy": dead}, "drop")
-        until(
+        stage.until(
             lambda: stage.connected(*ids) and dead not in {homes(stage)[phone] for phone in phones(stage, *ids)},
-            15,
-            f"another proxy\n{stage.log()}",
+            "another proxy",
+            promised(15),
         )
         moved_s = time.monotonic() - began
 
@@ -97,7 +98,9 @@ def test_dead_frozen_and_cut_off_workers_are_replaced_and_a_dead_server_is_not_m
         stage.end(signal.SIGKILL)
         began = time.monotonic()
         stage.start()
-        until(lambda: "wa_workers 3.0" in stage.api.get("/metrics").text, 5, "all workers to be adopted")
+        stage.until(
+            lambda: "wa_workers 3.0" in stage.api.get("/metrics").text, "all workers to be adopted", promised(5)
+        )
         adopted_s = time.monotonic() - began
         assert stage.workers() == before
         assert stage.connected("a", "b", "c")
@@ -121,7 +124,7 @@ def shake(stage: Stage, ids: list[str], times: int, dice: random.Random) -> None
             case "server kill":
                 stage.end(signal.SIGKILL)
                 stage.start()
-        until(lambda: len(stage.workers()) == len(ids) and stage.connected(*ids), 40, "everybody")
+        stage.until(lambda: len(stage.workers()) == len(ids) and stage.connected(*ids), "everybody", promised(40))
 
 
 def restarts_change_no_proxy(home: Path, sessions: int, times: int) -> None:
@@ -137,7 +140,7 @@ def restarts_change_no_proxy(home: Path, sessions: int, times: int) -> None:
         dead = before[phones(stage, "s0")[0]]
         stage.fault({"proxy": dead}, "refuse")
         stage.fault({"proxy": dead}, "drop")
-        until(lambda: stage.connected(*ids) and dead not in homes(stage).values(), 40, f"failover\n{stage.log()}")
+        stage.until(lambda: stage.connected(*ids) and dead not in homes(stage).values(), "failover", promised(40))
         after = homes(stage)
         stage.heal()
         shake(stage, ids, max(2, times // 10), random.Random(8))
@@ -171,12 +174,12 @@ def test_with_a_full_pool_and_half_of_it_dying_nobody_is_a_fifth_and_all_come_ba
         def waiting() -> list[str]:
             return [name for name, each in stage.sessions().items() if each["reason"] == "WAITING_FOR_PROXY"]
 
-        until(lambda: len(waiting()) == 8, 60, f"eight to wait\n{stage.log()}")
+        stage.until(lambda: len(waiting()) == 8, "eight to wait", promised(60))
         new = stage.world.post("/proxies").json()
         stage.api.post("/api/v1/proxies", json={"url": new["url"]})
-        until(lambda: len(waiting()) == 4 and len(homes(stage)) == 12, 60, f"four to go on\n{stage.log()}")
+        stage.until(lambda: len(waiting()) == 4 and len(homes(stage)) == 12, "four to go on", promised(60))
         stage.heal()
-        until(lambda: stage.connected(*ids), 120, f"all to come back\n{stage.log()}")
+        stage.until(lambda: stage.connected(*ids), "all to come back", promised(120))
         counted = {name: each["highWater"] for name, each in stage.proxies().items()}
         assert max(counted.values()) <= 4, counted
 
@@ -191,7 +194,7 @@ def test_twenty_workers_outlive_a_killed_server_and_are_adopted_within_five_seco
         stage.end(signal.SIGKILL)
         stage.start()
         began = time.monotonic()
-        until(lambda: "wa_workers 20.0" in stage.api.get("/metrics").text, 5, f"all twenty\n{stage.log()}")
+        stage.until(lambda: "wa_workers 20.0" in stage.api.get("/metrics").text, "all twenty", promised(5))
         assert stage.workers() == before
         assert len(before) == 20
         print(f"twenty adopted {time.monotonic() - began:.1f} s after the server answered")

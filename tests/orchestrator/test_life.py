@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-from tests.orchestrator.stage import Stage, staged, until
+from tests.orchestrator.stage import Stage, staged
 
 PHONE, OTHER = "972501231231", "972505556666"
 
@@ -18,18 +18,18 @@ def test_a_session_is_linked_by_code_logged_out_deleted_brought_back_unlinked_an
 
         # Linked by a code that was asked for at provisioning, and by one that was asked for later.
         api.post("/api/sessions/provision", json={"sessionId": "one", "phone": PHONE, "pairing": "code"})
-        until(lambda: status(stage, "one") == ("qr_ready", "ENTER_THE_CODE"), 30, f"a code\n{stage.log()}")
+        stage.until(lambda: status(stage, "one") == ("qr_ready", "ENTER_THE_CODE"), "a code")
         code = api.get("/api/sessions/one/qr").json()["code"]
         world.post(f"/phones/{PHONE}/enter-code", json={"code": code})
         api.post("/api/sessions/provision", json={"sessionId": "two"})
-        until(lambda: status(stage, "two")[0] == "qr_ready", 30, f"a QR\n{stage.log()}")
+        stage.until(lambda: status(stage, "two")[0] == "qr_ready", "a QR")
         code = api.post("/api/sessions/two/pairing-code", json={"phone": OTHER}).json()["code"]
         world.post(f"/phones/{OTHER}/enter-code", json={"code": code})
-        until(lambda: stage.connected("one", "two"), 30, f"both linked\n{stage.log()}")
+        stage.until(lambda: stage.connected("one", "two"), "both linked")
 
         # Logged out: the device is gone at WhatsApp, the credentials lie in the trash, a new code is shown.
         assert api.post("/api/sessions/one/logout").json()["reason"] == "LOGGED_OUT"
-        until(lambda: status(stage, "one")[0] == "qr_ready", 30, f"a new code\n{stage.log()}")
+        stage.until(lambda: status(stage, "one")[0] == "qr_ready", "a new code")
         assert PHONE not in {each["phone"] for each in stage.connections()}
 
         # Deleted and brought back: connected without a scan, through the same proxy.
@@ -38,16 +38,16 @@ def test_a_session_is_linked_by_code_logged_out_deleted_brought_back_unlinked_an
         assert "two" not in stage.workers()
         trash = next(each for each in api.get("/api/v1/trash").json()["trash"] if each["sessionId"] == "two")
         assert api.post(f"/api/v1/trash/{trash['id']}/restore").json()["restored"]
-        until(lambda: stage.connected("two"), 30, f"back without a scan\n{stage.log()}")
+        stage.until(lambda: stage.connected("two"), "back without a scan")
         assert stage.sessions()["two"]["proxyId"] == own
 
         # Replaced elsewhere: failed, and nobody fights for the connection.
         stage.fault({"phone": OTHER}, "replace")
-        until(lambda: status(stage, "two") == ("failed", "REPLACED_ELSEWHERE"), 30, f"replaced\n{stage.log()}")
-        until(lambda: "two" not in stage.workers(), 15, "its worker to end")
+        stage.until(lambda: status(stage, "two") == ("failed", "REPLACED_ELSEWHERE"), "replaced")
+        stage.until(lambda: "two" not in stage.workers(), "its worker to end")
         api.post("/api/sessions/two/start")
-        until(lambda: stage.connected("two"), 30, f"started by a person\n{stage.log()}")
+        stage.until(lambda: stage.connected("two"), "started by a person")
 
         # Unlinked on the phone: a new code by itself.
         world.post(f"/phones/{OTHER}/unlink", json={})
-        until(lambda: status(stage, "two")[0] == "qr_ready", 30, f"a code after unlinking\n{stage.log()}")
+        stage.until(lambda: status(stage, "two")[0] == "qr_ready", "a code after unlinking")
