@@ -125,16 +125,47 @@ async def test_during_a_lock_whoever_writes_first_is_answered_at_once(desk: Desk
     assert claimed["messageId"] == stranger
 
 
-async def test_a_ban_holds_every_session_of_the_phone(desk: Desk) -> None:
-    await desk.stage.connect("w2", PHONE)
+async def test_a_ban_holds_the_phone_whichever_session_is_linked_to_it_later(desk: Desk) -> None:
     session = await reading.session(desk.context.scripts, "w1")
     assert session is not None
     await antiban.hold_after_ban(desk.context, session)
-    await desk.stage.accept("w2", PHONE)
+    await desk.stage.connect("w2", PHONE)
+    message = await desk.stage.accept("w2", PHONE)
     await settle(desk.stage.dispatcher())
     assert await desk.worker("w2").claim() is None
-    found = (await desk.client.get("/api/anti-ban/holds")).json()["holds"]
-    assert [(each["id"], each["why"]) for each in found] == [("session:w1", "BAN_SIGNAL"), ("session:w2", "BAN_SIGNAL")]
+    (found,) = (await desk.client.get("/api/anti-ban/holds")).json()["holds"]
+    assert (found["id"], found["scope"], found["why"], found["until"]) == (
+        f"phone:{PHONE}",
+        "phone",
+        "BAN_SIGNAL",
+        None,
+    )
+    assert (await desk.client.delete(f"/api/anti-ban/holds/phone:{PHONE}")).status_code == 200
+    await settle(desk.stage.dispatcher())
+    assert await desk.stage.status(message) == "scheduled"
+
+
+async def test_holds_are_told_to_whoever_reads_the_events(desk: Desk) -> None:
+    session = await reading.session(desk.context.scripts, "w1")
+    assert session is not None
+    for _ in range(2):
+        await antiban.hold_after_ban(desk.context, session)
+    await desk.client.delete(f"/api/anti-ban/holds/phone:{PHONE}")
+    events = (await desk.client.get("/api/v1/events")).json()["events"]
+    told = [(each["type"], each["data"]) for each in events if each["type"].startswith("hold.")]
+    assert [(kind, data["scope"], data["phone"]) for kind, data in told] == [
+        ("hold.placed", "phone", PHONE),
+        ("hold.lifted", "phone", PHONE),
+    ]
+    assert (told[0][1]["sessionId"], told[0][1]["why"]) == ("w1", "BAN_SIGNAL")
+
+
+async def test_a_lock_without_an_end_does_not_stop_those_who_read_the_events(desk: Desk) -> None:
+    await tell(desk, "ACCOUNT_LIMITS", reachoutLock={"active": True, "type": "DEFAULT"})
+    answer = await desk.client.get("/api/v1/events")
+    assert answer.status_code == 200
+    (locked,) = [each for each in answer.json()["events"] if each["type"] == "session.reachout_locked"]
+    assert not locked["data"]["until"]
 
 
 async def test_the_end_of_a_ban_does_not_end_what_a_person_has_paused(desk: Desk) -> None:
@@ -142,8 +173,8 @@ async def test_the_end_of_a_ban_does_not_end_what_a_person_has_paused(desk: Desk
     session = await reading.session(desk.context.scripts, "w1")
     assert session is not None
     await antiban.hold_after_ban(desk.context, session, until_ms=await desk.context.scripts.now_ms() + 1000)
-    (found,) = (await desk.client.get("/api/anti-ban/holds")).json()["holds"]
-    assert (found["why"], found["until"]) == ("holiday", None)
+    found = (await desk.client.get("/api/anti-ban/holds")).json()["holds"]
+    assert [(each["id"], each["why"]) for each in found][1] == ("session:w1", "holiday")
 
 
 async def test_a_lifted_hold_lets_messages_go_at_once(desk: Desk) -> None:

@@ -196,7 +196,7 @@ async def test_a_banned_session_is_held_before_its_message_waits_again(
     monkeypatch.setattr(outbox, "nack", dies)
     with pytest.raises(RuntimeError, match="dies"):
         await desk.worker().nack(claimed, "WA_403")
-    assert await desk.context.redis.hexists(keys.HOLDS, "session:w1")
+    assert await desk.context.redis.hexists(keys.HOLDS, f"phone:{PHONE}")
 
 
 async def test_after_a_463_new_contacts_wait(desk: Desk, clock: Clock) -> None:

@@ -167,7 +167,7 @@ async def test_a_ban_fails_the_session_and_holds_its_messages(
     ends = round(time.time() * 1000) + 3_600_000
     data = {"reason": "temporary", "code": 402, "willReconnect": False, "expiresAt": ends}
     await teller.tell("s1", "DISCONNECTED", data)
-    hold = json.loads(await control.context.redis.hget(keys.HOLDS, "session:s1") or "{}")
+    hold = json.loads(await control.context.redis.hget(keys.HOLDS, f"phone:{PHONE}") or "{}")
     assert ((await now(control.context, "s1")).reason, hold["until_ms"]) == ("TEMPORARY_BAN", ends)
 
 
@@ -182,7 +182,7 @@ async def test_a_crash_while_a_ban_is_written_down_leaves_the_hold(
 
     monkeypatch.setattr(states, "report", dies)
     assert (await teller.disconnected("s1", 403)).status_code == 500
-    assert await control.context.redis.hexists(keys.HOLDS, "session:s1")
+    assert await control.context.redis.hexists(keys.HOLDS, f"phone:{PHONE}")
 
 
 async def test_a_replaced_session_fails_and_its_worker_is_not_started_again(

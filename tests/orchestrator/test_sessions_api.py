@@ -635,7 +635,7 @@ async def test_queued_messages_of_a_deleted_session_are_cancelled_or_go_to_anoth
     await linked(control, api, teller, "heir", OTHER)
     await linked(control, api, teller, "banned", THIRD)
     hold = json.dumps({"until_ms": 9_000_000_000_000_000, "why": "BAN_SIGNAL", "by": "server"})
-    await control.context.redis.hset(keys.HOLDS, "session:banned", hold)
+    await control.context.redis.hset(keys.HOLDS, f"phone:{THIRD}", hold)
     await control.context.redis.zadd(keys.queue(OTHER), {"m_longer": 1})
     ends = {}
     for how in ("cancel", "reroute"):

@@ -17,7 +17,8 @@ from wa_orchestrator.store import keys, queueing
 from wa_orchestrator.store.places import Place
 from wa_orchestrator.store.reading import Message, Session
 from wa_orchestrator.store.scripts import Scripts
-from wa_orchestrator.web.pace import FOREVER_MS, Holds
+from wa_orchestrator.web.pace import Holds
+from wa_orchestrator.web.times import FOREVER_MS
 
 BATCH = 200
 #: If a dispatcher dies during a look, the phone is due again after this time.

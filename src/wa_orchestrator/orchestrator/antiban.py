@@ -1,8 +1,6 @@
-"""Holds: sending paused by a person, for one session, a group or everything, or by itself at a sign of a ban."""
+"""Holds: sending paused by a person, for one session, a group or everything, or by itself for a banned phone."""
 
-import json
 import re
-from collections.abc import Mapping
 from typing import Annotated, Any
 
 import structlog
@@ -11,19 +9,19 @@ from pydantic import Field, model_validator
 
 from wa_orchestrator.domain.pacing import PRESETS, Pace
 from wa_orchestrator.errors import Refused
-from wa_orchestrator.store import keys, queueing, reading
+from wa_orchestrator.store import holding, queueing, reading
+from wa_orchestrator.store.holding import Hold
 from wa_orchestrator.store.reading import Session
 from wa_orchestrator.web import audit
 from wa_orchestrator.web.auth import Caller, Scope, requires
 from wa_orchestrator.web.context import Context
-from wa_orchestrator.web.pace import BAN_SIGNAL, FOREVER_MS, hold_fields
+from wa_orchestrator.web.pace import BAN_SIGNAL, hold_fields
 from wa_orchestrator.web.problems import Body, responses
-from wa_orchestrator.web.times import iso
+from wa_orchestrator.web.times import FOREVER_MS, iso
 
 Reader = Annotated[Caller, Depends(requires(Scope.READ))]
 Admin = Annotated[Caller, Depends(requires(Scope.ADMIN))]
-_SERVER = "server"
-_TARGET = re.compile(r"all|(session|group):(.{1,64})")
+_TARGET = re.compile(r"all|(session|group|phone):(.{1,64})")
 
 log = structlog.get_logger(__name__)
 
@@ -76,16 +74,17 @@ def router(context: Context) -> APIRouter:
         until_ms = FOREVER_MS if body.until_ms is None else body.until_ms
         if until_ms <= await context.scripts.now_ms():
             raise Refused("PAST", "`until` is over already.", 422)
-        put = {"until_ms": until_ms, "why": body.why or "OPERATOR", "by": caller.key_id}
-        await context.redis.hset(keys.HOLDS, body.field, json.dumps(put))
+        put = Hold(body.field, until_ms, body.why or "OPERATOR", caller.key_id)
+        await holding.put(context.scripts, put)
         await audit.record(context, caller, "hold.add", body.field, until_ms=until_ms, why=body.why)
         await wake_held(context, body.field)
-        return _shown(body.field, put)
+        return _shown(body.field, {"until_ms": put.until_ms, "why": put.why, "by": put.by})
 
     @routes.delete("/holds/{target}", summary="Go on", responses=responses(NO_SUCH_HOLD=404))
     async def lift(target: str, caller: Admin) -> dict[str, bool]:
-        if not _TARGET.fullmatch(target) or not await context.redis.hdel(keys.HOLDS, target):
-            raise Refused("NO_SUCH_HOLD", "Nothing is paused under this name: all, session:<id> or group:<label>.", 404)
+        if not _TARGET.fullmatch(target) or not await holding.lift(context.scripts, target, by=caller.key_id):
+            names = "all, session:<id>, group:<label> or phone:<digits>"
+            raise Refused("NO_SUCH_HOLD", f"Nothing is paused under this name: {names}.", 404)
         await audit.record(context, caller, "hold.lift", target)
         await wake_held(context, target)
         return {"lifted": True}
@@ -107,8 +106,7 @@ def limits(pace: Pace) -> dict[str, Any]:
 
 def _shown(field: str, hold: dict[str, Any]) -> dict[str, Any]:
     scope, _, name = field.partition(":")
-    forever = hold["until_ms"] >= FOREVER_MS
-    until = None if forever else iso(int(hold["until_ms"]))
+    until = iso(int(hold["until_ms"]))
     return {"id": field, "scope": scope, "name": name or None, "until": until, "why": hold["why"], "by": hold["by"]}
 
 
@@ -119,18 +117,11 @@ async def wake_held(context: Context, field: str) -> None:
     await queueing.wake(context.scripts, *sorted(phones))
 
 
-def _outlasts(hold: Mapping[str, Any] | None, until_ms: int) -> bool:
-    """Say whether a person has paused it for longer already: the end of a ban must not end what they decided."""
-    return hold is not None and hold["by"] != _SERVER and int(hold["until_ms"]) >= until_ms
-
-
 async def hold_after_ban(context: Context, session: Session, *, until_ms: int | None = None) -> None:
-    """Pause every session of a phone that WhatsApp has banned: a sibling must not go on. A person lifts it."""
-    ids: Any = await context.redis.smembers(keys.sessions_of_phone(session.phone)) if session.phone else set()
-    until = until_ms or FOREVER_MS
-    hold = json.dumps({"until_ms": until, "why": BAN_SIGNAL, "by": _SERVER})
-    before = await reading.holds(context.scripts)
-    for field in sorted(f"session:{name}" for name in {session.id, *ids}):
-        if not _outlasts(before.get(field), until):
-            await context.redis.hset(keys.HOLDS, field, hold)
-    log.error("session.held_after_ban", session=session.id, until_ms=until_ms)
+    """Pause a phone that WhatsApp has banned, whichever session speaks for it now or later. A person lifts it."""
+    if not session.phone:
+        return  # nothing can be queued for it
+    field = holding.of_phone(session.phone)
+    hold = Hold(field, until_ms or FOREVER_MS, BAN_SIGNAL, holding.SERVER, session.id)
+    if await holding.put(context.scripts, hold):
+        log.error("session.held_after_ban", session=session.id, until_ms=until_ms)

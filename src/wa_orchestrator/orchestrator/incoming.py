@@ -13,7 +13,7 @@ from wa_orchestrator.store.places import Place
 from wa_orchestrator.store.reading import Session
 from wa_orchestrator.store.scripts import Scripts
 from wa_orchestrator.web.context import Context
-from wa_orchestrator.web.pace import FOREVER_MS
+from wa_orchestrator.web.times import FOREVER_MS
 
 OPTED_OUT = "OPTED_OUT"
 _WAITING = frozenset({"queued", "scheduled"})

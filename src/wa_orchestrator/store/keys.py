@@ -53,7 +53,8 @@ BELL: Final = "outbox:bell"
 """channel: the session id whose outbox got a message or a command"""
 
 HOLDS: Final = "holds"
-"""hash `all` | `session:<id>` | `group:<label>` → JSON {until_ms, why, by} · operators, ban signals · until lifted"""
+"""hash `all` | `session:<id>` | `group:<label>` | `phone:<n>` (ban signals) → JSON {until_ms, why, by} · hold, lift,
+remove_session · until lifted or over"""
 
 OPT_OUTS: Final = "optouts"
 """hash recipient → JSON {at_ms, word, via} · opt-out API and incoming stop words · until deleted"""

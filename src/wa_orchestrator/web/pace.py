@@ -13,12 +13,11 @@ from zoneinfo import ZoneInfo
 from wa_orchestrator.domain import pacing
 from wa_orchestrator.domain.pacing import Because, Eta, Hold, Override, Pace, ReachoutLock, Situation, Trust
 from wa_orchestrator.settings import Settings
-from wa_orchestrator.store import keys, reading
+from wa_orchestrator.store import holding, keys, reading
 from wa_orchestrator.store.reading import Message, PhonePace, Session
 from wa_orchestrator.store.scripts import Scripts
+from wa_orchestrator.web.times import FOREVER_MS
 
-FOREVER_MS = 9_000_000_000_000_000
-"""The end of a hold or a lock that has none."""
 #: The `why` of a hold that a ban signal has set.
 BAN_SIGNAL = "BAN_SIGNAL"
 #: What sending takes as long as nobody has measured it for a phone: a short text is typed, and WhatsApp answers.
@@ -76,7 +75,8 @@ def at_scale(settings: Settings, pace: Pace) -> Pace:
 
 def hold_fields(session: Session) -> list[str]:
     """The fields of the holds that concern a session."""
-    return ["all", f"session:{session.id}", *([f"group:{session.label}"] if session.label else [])]
+    of_phone = [holding.of_phone(session.phone)] if session.phone else []
+    return ["all", f"session:{session.id}", *of_phone, *([f"group:{session.label}"] if session.label else [])]
 
 
 def holds_on(holds: Holds, session: Session, now_ms: int) -> tuple[Hold, ...]:

@@ -1,3 +1,4 @@
+-- uses: _until
 -- lock: WhatsApp does (or does not) let a phone write to new contacts; the phone is looked at anew.
 -- Atomic because the news must be told once, and a guess must not shorten what WhatsApp itself has said.
 -- KEYS[1] pace hash  KEYS[2] due zset  KEYS[3] events stream
@@ -12,6 +13,6 @@ redis.call('ZADD', KEYS[2], 'LT', now, ARGV[1])
 redis.call('PUBLISH', 'dispatch:wake', ARGV[1])
 local kind = ends > now and 'session.reachout_locked' or 'session.reachout_unlocked'
 redis.call('XADD', KEYS[3], 'MAXLEN', '~', 100000, '*', 'type', kind, 'session', ARGV[2], 'phone', ARGV[1], 'at', now,
-  'until', string.format('%.0f', ends))
+  'until', told_until(ends))
 if ends > now then return { 'locked', ends } end
 return { 'open' }

@@ -3,7 +3,7 @@
 -- Atomic because two dispatchers may run: the look at the pause, the limits and what is in flight, and the move, must be one step.
 -- KEYS: the message layout, then KEYS[16] holds hash  KEYS[17] contacts set  KEYS[18] opt-outs hash
 -- ARGV[4] pause ms (drawn for this message)  ARGV[5] per minute  ARGV[6] per day  ARGV[7] start of the day ms  ARGV[8] end of the day ms
--- ARGV[9] open from ms  ARGV[10] open until ms  ARGV[11] lease ms  ARGV[12] recipient  ARGV[13] length of the minute ms  ARGV[14…] fields of holds that concern it
+-- ARGV[9] open from ms  ARGV[10] open until ms  ARGV[11] lease ms  ARGV[12] recipient  ARGV[13] length of the minute ms  ARGV[14…] fields of holds that concern it, beside its phone's
 -- returns {'released', now} | {'wait', until ms, because} | {'busy', id} | {'changed'} | {'offline', status} | {'held', field} | {'set_aside'}
 --       | {'opted_out'} | {'expired'}
 local now = now_ms()
@@ -16,9 +16,14 @@ local expires_at = tonumber(redis.call('HGET', MESSAGE, 'expires_at') or 0)
 if expires_at > 0 and expires_at <= now then return { 'expired' } end -- guard: release_expired
 local status = redis.call('HGET', SESSION, 'status') or 'unknown'
 if status ~= 'connected' then return { 'offline', status } end -- guard: connected
+local function held(field)
+  local hold = redis.call('HGET', KEYS[16], field)
+  return hold and cjson.decode(hold).until_ms > now
+end
+-- Asked for here whatever the caller knows: a session may have been linked to a banned phone a moment ago.
+if held('phone:' .. PHONE) then return { 'held', 'phone:' .. PHONE } end -- guard: phone_hold
 for index = 14, #ARGV do
-  local hold = redis.call('HGET', KEYS[16], ARGV[index])
-  if hold and cjson.decode(hold).until_ms > now then return { 'held', ARGV[index] } end -- guard: hold
+  if held(ARGV[index]) then return { 'held', ARGV[index] } end -- guard: hold
 end
 if now < tonumber(ARGV[9]) or now >= tonumber(ARGV[10]) then return { 'wait', tonumber(ARGV[9]), 'OUTSIDE_HOURS' } end -- guard: hours
 if now < tonumber(ARGV[7]) or now >= tonumber(ARGV[8]) then return { 'changed' } end -- guard: right_day
