@@ -501,6 +501,20 @@ async def _(scene: Scene) -> None:
     assert await sessions.remove(scene.scripts, "w1", proxy="p1", phone=PHONE) == sessions.InFlight(message)
 
 
+@story("epoch_floor")
+async def _(scene: Scene) -> None:
+    await scene.connected("w1")
+    await scene.register("w1")
+    await sessions.remove(scene.scripts, "w1", proxy="p1", phone=PHONE)
+    for name in ("w1", "w2"):  # whoever is made next, and in whatever order they go
+        await sessions.create(scene.scripts, sessions.NewSession(name, candidates=["p1"]), per_proxy=4, per_phone=4)
+    assert await scene.register("w1", phone="") == sessions.Registered(3)
+    await sessions.remove(scene.scripts, "w2", proxy="p1", phone="")
+    await sessions.remove(scene.scripts, "w1", proxy="p1", phone="")
+    await sessions.create(scene.scripts, sessions.NewSession("w1", candidates=["p1"]), per_proxy=4, per_phone=4)
+    assert await scene.register("w1", phone="") == sessions.Registered(4)
+
+
 # -- proxies, limits ----------------------------------------------------------------------------------------------
 
 

@@ -154,6 +154,9 @@ SESSIONS_ACTIVE: Final = "sessions:active"
 SESSION_NUMBER: Final = "sessions:number"
 """counter behind `worker_<n>` · provision"""
 
+EPOCH_FLOOR: Final = "sessions:epoch_floor"
+"""string: the highest epoch of any removed session; new ones begin there, so that no id's epoch goes back · remove"""
+
 PROVISIONING: Final = "sessions:provisioning"
 """list of session ids that wait for their turn to start · provision, starter"""
 

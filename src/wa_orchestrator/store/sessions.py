@@ -123,6 +123,7 @@ async def create(
         keys.PROVISIONING,
         keys.session_events(session.id),
         keys.EVENTS,
+        keys.EPOCH_FLOOR,
         *_seats(session.candidates),
     ]
     args: list[str | int | float] = [
@@ -324,6 +325,7 @@ async def remove(
         keys.PROVISIONING,
         keys.sticky(phone),
         keys.outbox(session_id),
+        keys.EPOCH_FLOOR,
     ]
     reply = await scripts.run("remove_session", names, [session_id, forget, proxy, phone])
     match reply:
