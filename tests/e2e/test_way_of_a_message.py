@@ -338,7 +338,7 @@ async def test_a_stop_word_ends_everything_to_that_person(running: Product, pers
 
 
 async def last_event(running: Product) -> str:
-    found: list[Any] = await running.redis.xrevrange("events", count=1)
+    found: Any = await running.redis.xrevrange("events", count=1)
     return str(found[0][0]) if found else "0"
 
 

@@ -1,20 +1,19 @@
 """The drivers under test, each over a worker that is a few lines of shell."""
 
-import asyncio
 import contextlib
 import io
 import os
 import shutil
 import tarfile
-import time
 import uuid
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
 
 import pytest
 from aiodocker import Docker
 
+from tests.waiting import until
 from wa_orchestrator.runner.contract import Ended, Order, Runner
 from wa_orchestrator.runner.docker import Box, DockerRunner
 from wa_orchestrator.runner.misbehaving import Misbehaving
@@ -24,13 +23,13 @@ REPOSITORY = "wa-orchestrator-test"
 IMAGE = f"{REPOSITORY}:latest"
 #: Container names are the engine's, and test processes share one engine.
 SESSION = f"s-{uuid.uuid4().hex[:8]}"
-#: Says that it runs and what it was given; ends when asked, unless it is stubborn.
+#: Says that it runs and what it was given; ends when asked, unless it is stubborn, and by itself with 7.
 WORKER = """
 cat "$WORKER_TOKEN_FILE" > "$AUTH_DIR/token"
-[ -n "$ENDS" ] && exit 7
 if [ -n "$STUBBORN" ]; then trap "" TERM; else trap "exit 0" TERM; fi
 echo "$EPOCH" > "$AUTH_DIR/ready"
-while :; do sleep 0.05; done
+while [ ! -e "$AUTH_DIR/end" ]; do sleep 0.05; done
+exit 7
 """
 COMMAND = ("/bin/sh", "-c", WORKER)
 
@@ -48,22 +47,20 @@ def ready(one: Order) -> bool:
     return False
 
 
-def wait_for(look: Callable[[], bool], timeout_s: float = 15.0) -> None:
-    """Wait until `look()` is true."""
-    deadline = time.monotonic() + timeout_s
-    while not look():
-        assert time.monotonic() < deadline, "it did not happen in time"
-        time.sleep(0.01)
+async def is_ready(one: Order) -> None:
+    """Wait until the worker has said that it runs."""
+    await until(lambda: ready(one), f"{one.session_id} is ready")
 
 
-async def end_of(runner: Runner, handle: str) -> Ended:
-    """Wait until a worker has ended by itself."""
-    async with asyncio.timeout(15):
-        while True:
-            state = await runner.poll(handle)
-            if isinstance(state, Ended):
-                return state
-            await asyncio.sleep(0.02)
+async def end_of(runner: Runner, handle: str, one: Order) -> Ended:
+    """Let a worker end by itself, and wait until it has. Not before: who ends at once may not have started."""
+    (one.auth_dir / "end").touch()
+
+    async def ended() -> Ended | None:
+        state = await runner.poll(handle)
+        return state if isinstance(state, Ended) else None
+
+    return await until(ended, f"{handle} has ended")
 
 
 def secret_files(home: Path) -> list[Path]:

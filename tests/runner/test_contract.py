@@ -6,7 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.runner.drivers import SESSION, driver, end_of, order, ready, secret_files, wait_for
+from tests.runner.drivers import SESSION, driver, end_of, is_ready, order, secret_files
+from tests.waiting import PATIENCE_S
 from wa_orchestrator.runner.contract import AlreadyRuns, Ended, Runner, Running
 
 
@@ -35,7 +36,7 @@ async def test_when_stop_returns_nothing_of_the_worker_runs_and_stop_may_be_repe
 ) -> None:
     one = order(tmp_path)
     handle = await runner.start(one)
-    await asyncio.to_thread(wait_for, lambda: ready(one))
+    await is_ready(one)
     for _ in range(2):
         await runner.stop(handle)
         assert isinstance(await runner.poll(handle), Ended)
@@ -45,16 +46,18 @@ async def test_when_stop_returns_nothing_of_the_worker_runs_and_stop_may_be_repe
 async def test_a_stubborn_worker_is_ended_by_force(runner: Runner, tmp_path: Path) -> None:
     one = order(tmp_path, STUBBORN="1")
     handle = await runner.start(one)
-    await asyncio.to_thread(wait_for, lambda: ready(one))
-    async with asyncio.timeout(15):
+    await is_ready(one)
+    async with asyncio.timeout(PATIENCE_S):
         await runner.stop(handle, 1)
     assert isinstance(await runner.poll(handle), Ended)
 
 
 async def test_a_worker_that_ended_by_itself_has_ended_and_may_be_started_again(runner: Runner, tmp_path: Path) -> None:
-    handle = await runner.start(order(tmp_path, SESSION, 1, ENDS="1"))
-    await end_of(runner, handle)
+    one = order(tmp_path, SESSION, 1)
+    handle = await runner.start(one)
+    await end_of(runner, handle, one)
     assert await runner.survey() == []
+    (one.auth_dir / "end").unlink()
     again = await runner.start(order(tmp_path, SESSION, 2))
     assert again != handle
     assert await runner.poll(again) == Running()
@@ -91,7 +94,7 @@ async def test_an_unknown_handle_has_ended_and_can_be_stopped(runner: Runner) ->
 async def test_the_worker_has_its_secrets_and_nobody_else_sees_them(runner: Runner, tmp_path: Path) -> None:
     one = order(tmp_path)
     await runner.start(one)
-    await asyncio.to_thread(wait_for, lambda: ready(one))
+    await is_ready(one)
     assert (one.auth_dir / "token").read_text() == "canary-token-5f3a9c"
     kept = secret_files(tmp_path)
     assert kept

@@ -1,13 +1,12 @@
 """What only the driver of containers promises."""
 
-import asyncio
 import json
 from pathlib import Path
 
 import pytest
 from aiodocker import Docker
 
-from tests.runner.drivers import SESSION, driver, order, ready, wait_for
+from tests.runner.drivers import SESSION, driver, is_ready, order
 from wa_orchestrator.errors import Unavailable
 from wa_orchestrator.runner.contract import CannotStart
 from wa_orchestrator.runner.docker import Box, DockerRunner
@@ -19,7 +18,7 @@ async def test_a_container_is_hardened_limited_and_shows_no_secret(tmp_path: Pat
     one = order(tmp_path, epoch=5)
     async with driver("docker", tmp_path) as runner, Docker() as docker:
         await runner.start(one)
-        await asyncio.to_thread(wait_for, lambda: ready(one))
+        await is_ready(one)
         shown = await (await docker.containers.get(f"wa_session_{SESSION}")).show()
         network = await (await docker.networks.get("wa_workers")).show()
     host = shown["HostConfig"]

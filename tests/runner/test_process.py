@@ -9,9 +9,9 @@ from pathlib import Path
 
 import pytest
 
-from tests.runner.drivers import COMMAND, SESSION, end_of, facts, order, ready, wait_for
+from tests.runner.drivers import COMMAND, SESSION, end_of, facts, is_ready, order
 from wa_orchestrator.errors import Refused
-from wa_orchestrator.runner import process
+from wa_orchestrator.runner import proc, process
 from wa_orchestrator.runner.command import worker_command
 from wa_orchestrator.runner.contract import CannotStart, Ended, Running
 from wa_orchestrator.runner.process import ProcessRunner
@@ -82,15 +82,16 @@ async def test_what_a_worker_started_ends_with_it(tmp_path: Path) -> None:
     runner = ProcessRunner(tmp_path / "workers", ("/bin/sh", "-c", script))
     one = order(tmp_path)
     handle = await runner.start(one)
-    await asyncio.to_thread(wait_for, lambda: ready(one))
+    await is_ready(one)
     child = int((one.auth_dir / "child").read_text())
     await runner.stop(handle, 1)
-    assert process.proc.start_time(child) is None
+    assert proc.start_time(child) is None
 
 
 async def test_the_code_of_an_end_is_told_by_the_server_that_started_it(runner: ProcessRunner, tmp_path: Path) -> None:
-    handle = await runner.start(order(tmp_path, ENDS="1"))
-    assert await end_of(runner, handle) == Ended(7)
+    one = order(tmp_path)
+    handle = await runner.start(one)
+    assert await end_of(runner, handle, one) == Ended(7)
 
 
 async def test_a_program_that_is_not_there_cannot_start(tmp_path: Path) -> None:

@@ -6,13 +6,14 @@ import contextlib
 import copy
 import random
 import secrets
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator
 
 import pytest
 import structlog
 from websockets.exceptions import ConnectionClosed
 
 from tests.simulator.wireclient import WAIT_S, WireClient, World
+from tests.waiting import until
 from wa_orchestrator.simulator import noise, wire
 from wa_orchestrator.simulator.errors import SimulatorError
 from wa_orchestrator.simulator.wire import Node, node
@@ -66,7 +67,7 @@ async def test_what_was_said_to_a_device_that_is_away_arrives_when_it_is_back(wo
         await world.whatsapp.say(NOA, DANA, text)
     await client.come_online()
     assert [await client.next_text() for _ in range(2)] == ["one", "two"]
-    assert await _eventually(lambda: not _pending(world, DANA))
+    await until(lambda: not _pending(world, DANA), "everything is delivered")
     await client.close()
     await client.come_online()
     assert (await client.until("ib")).need("offline").attr("count") == "0"
@@ -160,14 +161,14 @@ async def test_a_dropped_connection_breaks_without_a_word(world: World) -> None:
     await world.whatsapp.fault("drop", phone=DANA)
     with pytest.raises(ConnectionClosed):
         await client.until("stream:error")
-    assert await _eventually(lambda: world.whatsapp.connections() == [])
+    await until(lambda: world.whatsapp.connections() == [], "nobody is connected")
 
 
 async def test_a_qr_that_nobody_shows_any_more_is_refused(world: World) -> None:
     client = WireClient(world)
     qr = await client.register()
     await client.close()
-    assert await _eventually(lambda: world.whatsapp.connections() == [])
+    await until(lambda: world.whatsapp.connections() == [], "nobody is connected")
     with pytest.raises(SimulatorError) as refused:
         await world.whatsapp.scan(DANA, qr)
     assert refused.value.code == "QR_EXPIRED"
@@ -507,11 +508,3 @@ async def test_frames_of_noise_close_their_own_connection_only(world: World) -> 
 def _pending(world: World, phone: str, kind: str = "message") -> list[str]:
     devices = world.whatsapp._hub.accounts.phone(phone).devices.values()
     return [key for device in devices for key in device.pending if key.startswith(kind)]
-
-
-async def _eventually(condition: Callable[[], bool]) -> bool:
-    for _ in range(int(WAIT_S / 0.01)):
-        if condition():
-            return True
-        await asyncio.sleep(0.01)
-    return False

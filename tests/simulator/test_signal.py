@@ -6,6 +6,7 @@ from hypothesis import strategies as st
 
 from wa_orchestrator.simulator import curve, signal
 from wa_orchestrator.simulator.curve import KeyPair
+from wa_orchestrator.simulator.errors import ProtocolError
 from wa_orchestrator.simulator.signal import DJB, Bundle, PreKeyMessage, Session, UndecryptableError
 
 ALICE, BOB, SIGNED, ONCE = (KeyPair.of(bytes([n]) * 32) for n in (1, 2, 3, 4))
@@ -72,7 +73,7 @@ def test_a_forged_message_changes_nothing(position: int, flip: int) -> None:
     alice, bob = begun()
     message = bytearray(_body(alice.encrypt(b"words")))
     message[position % len(message)] ^= flip
-    with pytest.raises(signal.ProtocolError):
+    with pytest.raises(ProtocolError):
         bob.decrypt(bytes(message))
     assert bob.decrypt(_body(alice.encrypt(b"the next"))) == b"the next"
 

@@ -2,20 +2,21 @@
 
 import asyncio
 import contextlib
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator
 from typing import Any
 
 import pytest
 from python_socks import ProxyError, ProxyTimeoutError
 from python_socks.async_.asyncio import Proxy as Client
 
+from tests.waiting import until
 from wa_orchestrator.simulator.errors import SimulatorError
 from wa_orchestrator.simulator.pool import Pool
 from wa_orchestrator.simulator.proxies import Proxy
 from wa_orchestrator.simulator.routes import Account
 
 WEB = "web.whatsapp.com"
-SOON_S = 5
+SOON_S = 20
 
 
 class Upstream:
@@ -75,12 +76,6 @@ class Tunnel:
 
     def close(self) -> None:
         self.writer.close()
-
-
-async def _until(condition: Callable[[], bool]) -> None:
-    async with asyncio.timeout(SOON_S):
-        while not condition():  # noqa: ASYNC110 - looks at counts that nobody signals
-            await asyncio.sleep(0.005)
 
 
 async def test_whatsapps_names_lead_to_the_simulator_and_it_can_ask_at_once_through_which_proxy() -> None:
@@ -147,7 +142,7 @@ async def test_only_what_whatsapp_calls_a_session_counts_and_a_device_counts_onc
         assert (proxy.picture()["live"], proxy.picture()["highWater"]) == (2, 2)
         for tunnel in tunnels:
             tunnel.close()
-        await _until(lambda: proxy.picture()["tunnels"] == 0)
+        await until(lambda: proxy.picture()["tunnels"] == 0, "all tunnels are gone")
         assert (proxy.picture()["live"], proxy.picture()["highWater"]) == (0, 2)
 
 
@@ -157,7 +152,7 @@ async def test_when_the_client_goes_away_whatsapp_sees_it_and_the_reverse() -> N
         tunnel = await Tunnel.open(proxy.account.url)
         await tunnel.line()
         tunnel.close()
-        await _until(lambda: upstream.live == 0)
+        await until(lambda: upstream.live == 0, "nothing is connected")
         assert pool.proxy_of(upstream.ports[0]) is None
 
 
@@ -228,7 +223,7 @@ async def test_drop_cuts_what_lives_once() -> None:
         await proxy.fault("drop")
         with contextlib.suppress(ConnectionError):
             assert await tunnel.line() == ""
-        await _until(lambda: upstream.live == 0)
+        await until(lambda: upstream.live == 0, "nothing is connected")
         assert proxy.picture()["faults"] == []
         (await Tunnel.open(proxy.account.url)).close()
 
@@ -239,7 +234,7 @@ async def test_a_fault_with_an_end_ends_by_itself(kind: str) -> None:
         proxy = await pool.add()
         await proxy.fault(kind, seconds=0.02, latency_ms=1)
         assert proxy.picture()["faults"] == [kind]
-        await _until(lambda: proxy.picture()["faults"] == [])
+        await until(lambda: proxy.picture()["faults"] == [], "the fault is over")
         tunnel = await Tunnel.open(proxy.account.url)
         assert await tunnel.line() == proxy.account.id
 
@@ -284,4 +279,4 @@ async def test_a_world_ends_at_once_whatever_goes_wrong_in_it(kind: str) -> None
         tunnel.writer.write(b"held up\n")
         async with asyncio.timeout(SOON_S):
             await pool.close()
-        await _until(lambda: upstream.live == 0)
+        await until(lambda: upstream.live == 0, "nothing is connected")

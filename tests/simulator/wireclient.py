@@ -16,7 +16,7 @@ from wa_orchestrator.simulator.server import WhatsApp
 from wa_orchestrator.simulator.signal import DJB, Bundle, PreKeyMessage, Session
 from wa_orchestrator.simulator.wire import Node, node
 
-WAIT_S = 10.0
+WAIT_S = 30.0
 
 
 class WireClient:

@@ -9,11 +9,12 @@ import json
 import os
 import secrets
 import signal
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from tests.waiting import PATIENCE_S
 from tests.worker.standin import Json, StandIn, Station
 from wa_orchestrator.runner.command import ENVIRONMENT, worker_command
 from wa_orchestrator.simulator.world import World
@@ -21,7 +22,7 @@ from wa_orchestrator.simulator.world import World
 ROOT = Path(__file__).parents[2]
 BUNDLE = ROOT / "worker" / "dist" / "worker.cjs"
 NODE = ROOT / ".venv" / "node" / "bin" / "node"
-START_LIMIT_S = 25.0
+START_LIMIT_S = PATIENCE_S
 MEMORY_MB = 256
 
 #: Quick versions of every interval, so that tests wait for events and not for clocks.
@@ -42,13 +43,6 @@ def new_phone() -> str:
     return f"97250{next(_numbers):010d}"[:15]
 
 
-async def eventually(predicate: Callable[[], object], timeout: float = 10.0) -> None:
-    """Wait until something outside of the server's sight is true."""
-    async with asyncio.timeout(timeout):
-        while not predicate():  # noqa: ASYNC110 - files, ledgers and processes tell nobody when they change
-            await asyncio.sleep(0.02)
-
-
 @dataclass
 class Process:
     """One run of the worker."""
@@ -58,7 +52,7 @@ class Process:
     raw: list[str] = field(default_factory=list)
     readers: list[asyncio.Task[None]] = field(default_factory=list)
 
-    async def ended(self, timeout: float = 15.0) -> int:
+    async def ended(self, timeout: float = PATIENCE_S) -> int:
         async with asyncio.timeout(timeout):
             code = await self.process.wait()
             await asyncio.gather(*self.readers)
@@ -184,7 +178,7 @@ class Session:
         await asyncio.wait({waiting, ended}, return_when=asyncio.FIRST_COMPLETED)
         if not waiting.done():
             # It may have been sent just before the end.
-            await asyncio.wait({waiting}, timeout=0.2)
+            await asyncio.wait({waiting}, timeout=5)
         ended.cancel()
         if not waiting.done():
             waiting.cancel()

@@ -10,6 +10,7 @@ from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
 
+from tests.waiting import PATIENCE_S
 from tests.worker.harness import NODE, ROOT
 from wa_orchestrator.simulator.world import World
 
@@ -25,7 +26,7 @@ class Plain:
 
     async def event(self, name: str, **fields: Any) -> dict[str, Any]:
         """Read on until an event like this."""
-        async with asyncio.timeout(20):
+        async with asyncio.timeout(PATIENCE_S):
             while line := await self._events.readline():
                 event: dict[str, Any] = json.loads(line)
                 if event["event"] == name and all(event.get(key) == value for key, value in fields.items()):

@@ -18,6 +18,7 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
 
+from tests.waiting import PATIENCE_S
 from wa_orchestrator.simulator.serving import Service
 
 Json = dict[str, Any]
@@ -31,6 +32,12 @@ def message_id() -> str:
 
 def whatsapp_id() -> str:
     return "3EB0" + secrets.token_hex(9).upper()
+
+
+def _set_event() -> asyncio.Event:
+    event = asyncio.Event()
+    event.set()
+    return event
 
 
 @dataclass
@@ -53,7 +60,9 @@ class Station:
     results: dict[str, Json | bytes] = field(default_factory=dict)
     #: answers to give instead of the right one, for a while
     event_status: int | None = None
-    slow_messages_s: float = 0.0
+    #: messages' events are answered while this is set
+    hears_messages: asyncio.Event = field(default_factory=_set_event)
+    unheard: int = 0
     outbox_status: int | None = None
 
 
@@ -138,14 +147,16 @@ class StandIn:
         self.files[name] = content
         return f"{self.url}/media/{name}"
 
-    async def until(self, predicate: Callable[[], Any], timeout: float = 25.0) -> Any:
+    async def until(self, predicate: Callable[[], Any], timeout: float = PATIENCE_S) -> Any:
         """Wait until something that the worker told us makes the predicate true; returns what it gave."""
         async with asyncio.timeout(timeout), self._changed:
             while not (found := predicate()):
                 await self._changed.wait()
             return found
 
-    async def event(self, session_id: str, kind: str, *, after: int = 0, timeout: float = 25.0, **data: Any) -> Json:
+    async def event(
+        self, session_id: str, kind: str, *, after: int = 0, timeout: float = PATIENCE_S, **data: Any
+    ) -> Json:
         """Wait for an event whose data has these values; events before number `after` do not count."""
         station = self.station(session_id)
 
@@ -162,14 +173,14 @@ class StandIn:
             raise AssertionError(f"no {kind} {data}; seen: {seen}") from None
         return found
 
-    async def acked(self, message: Json, timeout: float = 25.0) -> Json:
+    async def acked(self, message: Json, timeout: float = PATIENCE_S) -> Json:
         station = self._station_of(message)
         try:
             return await self._outcome(station.acks, message, timeout)
         except TimeoutError:
             raise AssertionError(f"no ack; nacks: {station.nacks}") from None
 
-    async def nacked(self, message: Json, timeout: float = 25.0) -> Json:
+    async def nacked(self, message: Json, timeout: float = PATIENCE_S) -> Json:
         return await self._outcome(self._station_of(message).nacks, message, timeout)
 
     async def result(self, session_id: str, command_id: str) -> Json | bytes:
@@ -208,7 +219,10 @@ class StandIn:
             return JSONResponse({"code": "BAD_SIGNATURE"}, 401)
         event = json.loads(body)
         if event["type"].startswith("MESSAGE_"):
-            await asyncio.sleep(station.slow_messages_s)
+            station.unheard += 1
+            await self._notify()
+            await station.hears_messages.wait()
+            station.unheard -= 1
         if event["epoch"] < station.epoch:
             return JSONResponse(FENCED, 409)
         if (unique := request.headers["webhook-id"]) not in station.event_ids:

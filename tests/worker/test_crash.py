@@ -7,7 +7,8 @@ import random
 
 import pytest
 
-from tests.worker.harness import Rig, Session, eventually, new_phone
+from tests.waiting import until
+from tests.worker.harness import Rig, Session, new_phone
 from tests.worker.standin import Json
 
 pytestmark = pytest.mark.asyncio(loop_scope="session")
@@ -22,11 +23,11 @@ async def reach(session: Session, message: Json, point: str) -> None:
     whatsapp, friend = session.rig.world.whatsapp, message["to"]
     match point:
         case "claimed":
-            await eventually(lambda: session.station.leased is message)
+            await until(lambda: session.station.leased is message, "the message is claimed")
         case "typing":
-            await eventually(lambda: any(entry["to"] == friend for entry in whatsapp.chatstates()))
+            await until(lambda: any(entry["to"] == friend for entry in whatsapp.chatstates()), "it types")
         case "arrived":
-            await eventually(lambda: session.arrivals(to=friend))
+            await until(lambda: session.arrivals(to=friend), "it arrives")
         case "acknowledged":
             await session.rig.server.acked(message)
     await asyncio.sleep(random.uniform(0, JITTER_S))
@@ -68,4 +69,4 @@ async def test_a_worker_killed_while_keys_change_keeps_its_identity_and_its_sess
     await rig.world.whatsapp.say(friend, session.phone, "after all that")
     await session.event("MESSAGE_RECEIVED", text="after all that")
     await rig.server.acked(await session.say(friend, "still here"))
-    await eventually(lambda: any(entry["text"] == "still here" for entry in rig.world.whatsapp.inbox(friend)))
+    await until(lambda: any(entry["text"] == "still here" for entry in rig.world.whatsapp.inbox(friend)), "it is shown")

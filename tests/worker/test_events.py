@@ -2,7 +2,8 @@
 
 import pytest
 
-from tests.worker.harness import Rig, Session, eventually, new_phone
+from tests.waiting import until
+from tests.worker.harness import Rig, Session, new_phone
 
 pytestmark = pytest.mark.asyncio(loop_scope="session")
 
@@ -38,7 +39,9 @@ async def test_what_came_while_the_server_was_away_is_delivered_afterwards_in_or
     session.station.event_status = 503
     for number in range(5):
         await rig.world.whatsapp.say(friend, session.phone, f"message {number}")
-    await eventually(lambda: sum("message.received" in line for line in session.worker.raw) == 6)
+    await until(
+        lambda: sum("message.received" in line for line in session.worker.raw) == 6, "the worker has received all"
+    )
     session.station.event_status = None
     await session.event("MESSAGE_RECEIVED", text="message 4")
     assert texts(session) == [f"message {number}" for number in range(5)]
@@ -51,8 +54,8 @@ async def test_what_a_killed_worker_had_not_delivered_is_delivered_by_the_next(r
     await session.link()
     session.station.event_status = 503
     await rig.world.whatsapp.say(friend, session.phone, "before the kill")
-    await eventually(lambda: any("message.received" in line for line in session.worker.raw))
-    await eventually(lambda: any("event.not_taken" in line for line in session.worker.raw))
+    await until(lambda: any("message.received" in line for line in session.worker.raw), "the worker has received it")
+    await until(lambda: any("event.not_taken" in line for line in session.worker.raw), "the event is not taken")
     await session.worker.kill()
     session.station.event_status = None
     seen = len(session.station.events)
@@ -65,12 +68,13 @@ async def test_a_flood_of_messages_does_not_delay_a_ping(rig: Rig) -> None:
     session = rig.session(PING_INTERVAL_MS="200")
     await session.link()
     friend = await greeted(session)
-    session.station.slow_messages_s = 0.05
+    session.station.hears_messages.clear()
     for number in range(60):
         await rig.world.whatsapp.say(friend, session.phone, f"flood {number}")
-    await session.event("MESSAGE_RECEIVED", text="flood 0")
+    await rig.server.until(lambda: session.station.unheard)
     seen = len(session.station.events)
-    await session.event("PING", after=seen, timeout=2)
-    assert "flood 59" not in texts(session)
+    await session.event("PING", after=seen)
+    assert texts(session) == []
+    session.station.hears_messages.set()
     await session.event("MESSAGE_RECEIVED", text="flood 59")
     assert texts(session) == [f"flood {number}" for number in range(60)]

@@ -6,8 +6,9 @@ from pathlib import Path
 import pytest
 from bench.worker.figures import private_mb
 
+from tests.waiting import until
 from tests.worker import harness
-from tests.worker.harness import Rig, eventually, new_phone
+from tests.worker.harness import Rig, new_phone
 
 #: 15.5 are measured. Without the collection it would be 4 more, with WebAssembly 4.5, with all types at once 17.
 MOST_PRIVATE_MB = 20.0
@@ -37,13 +38,13 @@ def test_everything_that_was_built_is_pure_ascii(dist: Path) -> None:
 async def test_the_first_settled_worker_leaves_its_compiled_code_and_later_ones_are_small(rig: Rig, dist: Path) -> None:
     session = rig.session(SETTLE_AFTER_MS="1")
     await session.link()
-    await eventually(lambda: compiled(dist))
+    await until(lambda: compiled(dist), "compiled code is kept")
     await session.worker.kill()
     [kept] = compiled(dist)
     written = kept.stat().st_mtime_ns
     await session.restart()
     await rig.server.acked(await session.say(new_phone(), "after it has settled"))
-    await eventually(lambda: private_mb(session.worker.process.pid) <= MOST_PRIVATE_MB)
+    await until(lambda: private_mb(session.worker.process.pid) <= MOST_PRIVATE_MB, "it is small")
     assert kept.stat().st_mtime_ns == written, "it was accepted, or it would have been written again"
 
 

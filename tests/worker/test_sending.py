@@ -2,7 +2,8 @@
 
 import pytest
 
-from tests.worker.harness import Rig, Session, eventually, new_phone
+from tests.waiting import until
+from tests.worker.harness import Rig, Session, new_phone
 from tests.worker.standin import Json
 
 pytestmark = pytest.mark.asyncio(loop_scope="session")
@@ -78,7 +79,7 @@ async def test_a_connection_lost_while_waiting_gives_the_message_back_and_the_sa
     await rig.world.whatsapp.fault("ack_delay", phone=session.phone, seconds=60)
     await rig.world.whatsapp.fault("no_receipts", phone=session.phone)
     message = await session.say(friend, "again")
-    await eventually(lambda: session.arrivals(to=friend))
+    await until(lambda: session.arrivals(to=friend), "it arrives")
     await rig.world.whatsapp.clear_faults()
     await rig.world.whatsapp.fault("drop", phone=session.phone)
     nack = await rig.server.nacked(message)
@@ -129,17 +130,17 @@ async def test_asked_to_stop_while_waiting_for_the_ack_it_finishes_first(rig: Ri
     await rig.world.whatsapp.fault("ack_delay", phone=session.phone, seconds=0.6)
     await rig.world.whatsapp.fault("no_receipts", phone=session.phone)
     message = await session.say(friend, "last words")
-    await eventually(lambda: session.arrivals(to=friend))
+    await until(lambda: session.arrivals(to=friend), "it arrives")
     assert await session.worker.terminate() == 0
-    await rig.server.acked(message, timeout=1)
+    await rig.server.acked(message)
 
 
 async def test_asked_to_stop_before_it_has_sent_it_hands_the_message_back(rig: Rig) -> None:
     session, friend = rig.session(TYPING_MAX_MS="60000"), new_phone()
     await session.link()
     message = await session.say(friend, "y" * 2000)
-    await eventually(lambda: any(entry["to"] == friend for entry in rig.world.whatsapp.chatstates()))
+    await until(lambda: any(entry["to"] == friend for entry in rig.world.whatsapp.chatstates()), "it types")
     assert await session.worker.terminate() == 0
-    nack = await rig.server.nacked(message, timeout=1)
+    nack = await rig.server.nacked(message)
     assert (nack["code"], nack["retryable"]) == ("WORKER_STOPPING", True)
     assert session.arrivals(to=friend) == []

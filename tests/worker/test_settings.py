@@ -4,6 +4,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.waiting import until
 from tests.worker import harness
 
 pytestmark = pytest.mark.asyncio(loop_scope="session")
@@ -65,7 +66,7 @@ async def test_a_value_may_come_from_a_file(tmp_path: Path) -> None:
         environment[f"{name}_FILE"] = str(path)
     run = await harness.launch(environment)
     try:
-        await harness.eventually(lambda: run.lines)
+        await until(lambda: run.lines, "it says something")
         assert run.lines[0]["event"] == "worker.started"
         assert run.lines[0]["epoch"] == 1
     finally:

@@ -9,18 +9,18 @@ import json
 import os
 import shutil
 import sys
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
 
 import httpx
 
+from tests.waiting import PATIENCE_S, until
+
 ROOT = Path(__file__).resolve().parents[3]
 CLIENT = Path(__file__).with_name("client.mjs")
 BAILEYS = ROOT / "worker" / "node_modules" / "baileys"
 COMMAND = "from wa_orchestrator.cli import main; main()"
-PATIENCE_S = 30.0
-LOOK_AGAIN_S = 0.02
 
 Event = dict[str, Any]
 _phones = itertools.count(1)
@@ -35,14 +35,6 @@ def node() -> str:
     """Node, as the project installs it."""
     installed = ROOT / ".venv" / "node" / "bin" / "node"
     return str(installed) if installed.exists() else str(shutil.which("node"))
-
-
-async def eventually(look: Callable[[], Awaitable[Any]], *, within_s: float = PATIENCE_S) -> Any:
-    """Look again and again, until there is something to see."""
-    async with asyncio.timeout(within_s):
-        while not (seen := await look()):  # noqa: ASYNC110 - asks another process
-            await asyncio.sleep(LOOK_AGAIN_S)
-        return seen
 
 
 class Outside:
@@ -74,8 +66,7 @@ class Outside:
         async def look() -> dict[str, Any] | None:
             return first(await self.get(f"/phones/{phone}/inbox"), fields)
 
-        found: dict[str, Any] = await eventually(look)
-        return found
+        return await until(look, f"{phone} shows a message with {fields}")
 
     async def proxy(self, number: int = 0) -> dict[str, Any]:
         pictures: list[dict[str, Any]] = await self.get("/proxies")

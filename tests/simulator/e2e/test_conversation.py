@@ -3,10 +3,13 @@
 import base64
 import hashlib
 from pathlib import Path
+from typing import Any
 
+import httpx
 import pytest
 
-from tests.simulator.e2e.harness import Outside, baileys, eventually, first, jid, linked, new_phone, outside
+from tests.simulator.e2e.harness import Outside, baileys, first, jid, linked, new_phone, outside
+from tests.waiting import until
 
 pytestmark = pytest.mark.asyncio(loop_scope="session")
 
@@ -45,7 +48,7 @@ async def test_a_linked_client_and_a_contact_talk_and_it_comes_back_after_a_rest
         async def typing() -> object:
             return first(await world.get("/chatstates"), {"from": phone, "to": friend, "state": "composing"})
 
-        assert await eventually(typing)
+        await until(typing, "the phone sees typing")
 
         await client.do("send", to=jid(friend), text="gone tomorrow", expiration=86400)
         assert (await world.shown(friend, text="gone tomorrow"))["expires"] == 86400
@@ -67,11 +70,11 @@ async def test_the_ledger_says_who_sent_what_through_which_proxy_and_knows_a_rep
             await client.do("send", to=jid(friend), text=text, id=same)
             await client.wait("ack", id=same)
 
-        async def both() -> object:
+        async def both() -> list[dict[str, Any]] | None:
             entries = [entry for entry in await world.get("/arrivals") if entry["from"] == phone]
             return entries if len(entries) == 2 else None
 
-        entries = await eventually(both)
+        entries = await until(both, "both arrivals")
         assert [(one["to"], one["id"], one["text"], one["repeat"], one["proxy"]) for one in entries] == [
             (friend, same, "once", False, "proxy-2"),
             (friend, same, "again", True, "proxy-2"),
@@ -98,11 +101,11 @@ async def test_a_stale_qr_is_refused_in_words(world: Outside, tmp_path: Path) ->
         qr = (await client.wait("qr"))["qr"]
     phone = new_phone()
 
-    async def gone() -> object:
+    async def gone() -> httpx.Response | None:
         answer = await world.http.post(f"/phones/{phone}/scan", json={"qr": qr})
         return answer if answer.status_code == 409 else None
 
-    answer = await eventually(gone)
+    answer = await until(gone, "the code is refused")
     assert set(answer.json()) == {"code", "error"}
 
 

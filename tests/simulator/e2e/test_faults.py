@@ -8,7 +8,8 @@ from pathlib import Path
 import pytest
 import pytest_asyncio
 
-from tests.simulator.e2e.harness import Baileys, Outside, baileys, eventually, first, jid, linked, new_phone
+from tests.simulator.e2e.harness import Baileys, Outside, baileys, first, jid, linked, new_phone
+from tests.waiting import until
 
 pytestmark = pytest.mark.asyncio(loop_scope="session")
 
@@ -111,7 +112,7 @@ async def test_a_client_that_logs_out_by_itself_is_not_linked_any_more(world: Ou
         async def gone() -> bool:
             return not [one for one in await world.get("/connections") if one["phone"] == phone]
 
-        assert await eventually(gone)
+        await until(gone, "the connection is gone")
 
 
 async def test_ack_error_reaches_the_client_and_the_message_does_not_arrive(world: Outside, veteran: Veteran) -> None:
@@ -210,7 +211,7 @@ async def test_a_fault_with_seconds_ends_by_itself(world: Outside, veteran: Vete
     async def healed() -> bool:
         return not (await world.proxy(0))["faults"]
 
-    assert await eventually(healed)
+    await until(healed, "the fault is over")
     await veteran.be_open()
 
 
@@ -228,4 +229,4 @@ async def test_the_proxy_counts_sessions_and_not_connections(world: Outside, tmp
     async def empty() -> bool:
         return not (await world.proxy(number))["live"]
 
-    assert await eventually(empty)
+    await until(empty, "nobody is left on the proxy")
