@@ -135,6 +135,14 @@ async def _(scene: Scene) -> None:
     assert await scene.release(message) == queueing.Offline("disconnected")
 
 
+@story("own_phone")
+async def _(scene: Scene) -> None:
+    await scene.connected()
+    message = await scene.queued()
+    await scene.scripts.redis.hset(keys.session("w1"), "phone", "972500000009")
+    assert await scene.release(message) == queueing.Offline("other_phone")
+
+
 @story("hold")
 async def _(scene: Scene) -> None:
     await scene.connected()

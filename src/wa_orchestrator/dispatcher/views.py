@@ -40,10 +40,13 @@ class View:
         if self.message is None:
             return None
         recorded = self.sessions.get(self.message.session)
-        if self.pin is Pin.SESSION or (recorded is not None and recorded.status == "connected"):
+        if self.pin is Pin.SESSION:
             return recorded
-        siblings = [self.sessions[name] for name in sorted(self.sessions)]
-        return next((each for each in siblings if each.status == "connected"), recorded or next(iter(siblings), None))
+        siblings = [self.sessions[name] for name in sorted(self.sessions) if self.sessions[name].phone == self.phone]
+        own = recorded if recorded in siblings else None
+        if own is not None and own.status == "connected":
+            return own
+        return next((each for each in siblings if each.status == "connected"), own or next(iter(siblings), None))
 
 
 @dataclass(frozen=True, slots=True)

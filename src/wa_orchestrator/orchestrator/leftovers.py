@@ -1,46 +1,67 @@
 """What becomes of the queued messages of a session that is deleted: cancelled, or given to another sender."""
 
+from collections.abc import Collection
+
 import structlog
 
+from wa_orchestrator.domain.pin import Pin
 from wa_orchestrator.domain.session import State
 from wa_orchestrator.orchestrator import states
-from wa_orchestrator.store import keys, outbox, queueing, reading, rerouting
+from wa_orchestrator.store import finding, keys, outbox, queueing, reading, rerouting
 from wa_orchestrator.store.places import Place
 from wa_orchestrator.store.reading import Message, Session
 from wa_orchestrator.web.context import Context
 from wa_orchestrator.web.pace import holds_on
 
-_WAITING = ("queued", "scheduled")
 _MOST_CRASHES = 1_000_000
 log = structlog.get_logger(__name__)
 
 
 async def settle(context: Context, session: Session, how: str) -> int:
     """Deal with every message that waits for this session; its worker must not run any more. Gives their number."""
-    ids = await context.redis.zrange(keys.messages_of_session(session.id), 0, -1)
-    found = await reading.messages(context.scripts, [str(each) for each in ids])
-    waiting = [each for each in found if each.status in _WAITING and each.session == session.id]
     heir = await _heir(context, session) if how == "reroute" else None
-    for message in waiting:
-        await _settle(context, message, heir)
-    if waiting:
-        log.info("session.leftovers", session=session.id, messages=len(waiting), to=heir.id if heir else None)
-    return len(waiting)
+    settled: set[str] = set()
+    while found := await _of(context, session, settled):
+        for message in found:
+            await _settle(context, message, heir)
+        settled |= {message.id for message in found}
+    if settled:
+        log.info("session.leftovers", session=session.id, messages=len(settled), to=heir.id if heir else None)
+    return len(settled)
+
+
+async def _of(context: Context, session: Session, but: Collection[str]) -> list[Message]:
+    """What has not ended of a session's messages, also what is not routed yet, but for those that were seen to."""
+    index = keys.messages_of_session(session.id)
+    every = {each.id: each async for each in finding.unended(context.scripts, index) if each.session == session.id}
+    return [message for message in every.values() if message.id not in but]
 
 
 async def _settle(context: Context, message: Message, heir: Session | None) -> None:
     place = Place(message.id, message.phone, message.session)
-    if message.status == "scheduled" and heir is not None:
-        # Nobody can claim it any more, so its lease is over now.
+    if message.status != "queued":
+        # Nobody can claim or finish it any more, so its lease is over now. WhatsApp may have it, if it was claimed.
         now = await context.scripts.now_ms()
         await context.redis.zadd(keys.LEASES, {message.id: now - 1}, xx=True)
         await outbox.reclaim(context.scripts, place, most_crashes=_MOST_CRASHES)
-    if heir is None or isinstance(await _handed_on(context, place, heir), queueing.TooLate):
+    if heir is None or not _may_inherit(heir, message):
+        handed_on = False
+    else:
+        outcome = await rerouting.reroute(context.scripts, place, phone=heir.phone, session=heir.id)
+        handed_on = not isinstance(outcome, queueing.TooLate)
+    if not handed_on:
         await queueing.cancel(context.scripts, place, reason="SESSION_DELETED")
 
 
-async def _handed_on(context: Context, place: Place, heir: Session) -> object:
-    return await rerouting.reroute(context.scripts, place, phone=heir.phone, session=heir.id)
+def _may_inherit(heir: Session, message: Message) -> bool:
+    """Say whether the client's words about the sender let another session send this message."""
+    match Pin.of(message.fields):
+        case Pin.NOTHING:
+            return True
+        case Pin.PHONE:
+            return heir.phone == message.phone
+        case Pin.SESSION:
+            return False
 
 
 async def _heir(context: Context, session: Session) -> Session | None:

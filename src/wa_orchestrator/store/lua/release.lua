@@ -14,8 +14,10 @@ if head ~= ID then return { 'changed' } end -- guard: head
 if redis.call('HEXISTS', KEYS[18], ARGV[12]) == 1 then return { 'opted_out' } end -- guard: release_opt_out
 local expires_at = tonumber(redis.call('HGET', MESSAGE, 'expires_at') or 0)
 if expires_at > 0 and expires_at <= now then return { 'expired' } end -- guard: release_expired
-local status = redis.call('HGET', SESSION, 'status') or 'unknown'
-if status ~= 'connected' then return { 'offline', status } end -- guard: connected
+local session = redis.call('HMGET', SESSION, 'status', 'phone')
+if session[1] ~= 'connected' then return { 'offline', session[1] or 'unknown' } end -- guard: connected
+-- A session can be linked to another phone, or made again for one; what waits for this phone never leaves from that.
+if session[2] ~= PHONE then return { 'offline', 'other_phone' } end -- guard: own_phone
 local function held(field)
   local hold = redis.call('HGET', KEYS[16], field)
   return hold and cjson.decode(hold).until_ms > now

@@ -1,0 +1,48 @@
+"""Messages that have not ended, found whole in bounded steps: those not routed yet, then those of an index."""
+
+from collections.abc import AsyncIterator
+from typing import Any, Final
+
+from wa_orchestrator.store import keys, reading
+from wa_orchestrator.store.reading import Message
+from wa_orchestrator.store.scripts import Scripts
+
+PAGE: Final = 1_000
+#: So many jobs may leave the list between two looks without one slipping past: more than routers take at once.
+_OVERLAP: Final = 400
+OPEN: Final = frozenset({"queued", "scheduled", "sending"})
+"""The statuses of messages that have not ended."""
+
+
+async def unended(scripts: Scripts, index: str) -> AsyncIterator[Message]:
+    """Every job and every message of this index that has not ended; some twice. Collect them before you end them.
+
+    Jobs come first: one that is routed meanwhile is in the index by then.
+    """
+    async for ids in _jobs(scripts):
+        for message in await reading.messages(scripts, ids):
+            if message.status in OPEN:
+                yield message
+    async for ids in _indexed(scripts, index):
+        for message in await reading.messages(scripts, ids):
+            if message.status in OPEN:
+                yield message
+
+
+async def _jobs(scripts: Scripts) -> AsyncIterator[list[str]]:
+    """From the newest to the oldest, counted from the end: routers take the oldest, so that places do not shift."""
+    last = -1
+    while True:
+        page: Any = await scripts.redis.lrange(keys.GATEWAY_JOBS, last - PAGE + 1, last)
+        yield [str(each) for each in page]
+        if len(page) < PAGE:
+            return
+        last -= PAGE - _OVERLAP
+
+
+async def _indexed(scripts: Scripts, index: str) -> AsyncIterator[list[str]]:
+    """The newest first: what is added meanwhile makes some come twice, and none be left out."""
+    first = 0
+    while page := await scripts.redis.zrange(index, first, first + PAGE - 1, desc=True):
+        yield [str(each) for each in page]
+        first += PAGE
