@@ -5,6 +5,7 @@ from typing import Final
 
 from tests.store.scene import LEASE_MS, PAUSE_MS, PHONE, Scene
 from wa_orchestrator.store import accepting, keys, limits, outbox, proxies, queueing, sessions
+from wa_orchestrator.store.places import Place, layout
 
 Story = Callable[[Scene], Awaitable[None]]
 STORIES: Final[dict[str, Story]] = {}
@@ -252,7 +253,10 @@ async def _(scene: Scene) -> None:
 @story("renew_holder")
 async def _(scene: Scene) -> None:
     await scene.connected()
+    await scene.connected("w2")  # a sibling whose epoch is the same
     message = await scene.sending()
+    siblings = await outbox.renew(scene.scripts, Place(message, PHONE, "w2"), epoch=1, lease_ms=LEASE_MS)
+    assert siblings == outbox.NotHolder("sending")
     await scene.ack(message)
     renewed = await outbox.renew(scene.scripts, scene.places[message], epoch=1, lease_ms=LEASE_MS)
     assert renewed == outbox.NotHolder("sent")
@@ -287,7 +291,11 @@ async def _(scene: Scene) -> None:
 @story("nack_holder")
 async def _(scene: Scene) -> None:
     await scene.connected()
+    await scene.connected("w2")  # a sibling whose epoch is the same
     message = await scene.sending()
+    own, scene.places[message] = scene.places[message], Place(message, PHONE, "w2")
+    assert await scene.nack(message) == outbox.NotHolder("sending")
+    scene.places[message] = own
     await scene.ack(message)
     assert await scene.nack(message, backoff_ms=None) == outbox.NotHolder("sent")
     assert await scene.status(message) == "sent"
@@ -450,8 +458,6 @@ async def _(scene: Scene) -> None:
 
 
 def _layout_of_nobody() -> list[str]:
-    from wa_orchestrator.store.places import Place, layout
-
     return layout(Place("", "", "w1"))
 
 

@@ -7,8 +7,9 @@
 local now = now_ms()
 local epoch = redis.call('HGET', SESSION, 'epoch') or '0'
 if epoch ~= ARGV[4] then return { 'fenced', epoch } end -- guard: nack_epoch
-local held = redis.call('HMGET', MESSAGE, 'status', 'claim_epoch', 'attempts', 'pause_ms')
-if held[1] ~= 'sending' or held[2] ~= epoch or held[3] ~= ARGV[8] then return { 'not_holder', held[1] or 'unknown' } end -- guard: nack_holder
+local held = redis.call('HMGET', MESSAGE, 'status', 'claim_epoch', 'attempts', 'pause_ms', 'session')
+local is_holder = held[1] == 'sending' and held[5] == SESSION_ID and held[2] == epoch and held[3] == ARGV[8]
+if not is_holder then return { 'not_holder', held[1] or 'unknown' } end -- guard: nack_holder
 land(now, math.max(tonumber(held[4] or 0), tonumber(ARGV[6])))
 wake(now)
 if ARGV[5] == 'retry' then

@@ -6,7 +6,7 @@
 local now = now_ms()
 local epoch = redis.call('HGET', SESSION, 'epoch') or '0'
 if epoch ~= ARGV[4] then return { 'fenced', epoch } end -- guard: renew_epoch
-local held = redis.call('HMGET', MESSAGE, 'status', 'claim_epoch')
-if held[1] ~= 'sending' or held[2] ~= epoch then return { 'not_holder', held[1] or 'unknown' } end -- guard: renew_holder
+local held = redis.call('HMGET', MESSAGE, 'status', 'claim_epoch', 'session')
+if held[1] ~= 'sending' or held[3] ~= SESSION_ID or held[2] ~= epoch then return { 'not_holder', held[1] or 'unknown' } end -- guard: renew_holder
 redis.call('ZADD', LEASES, now + tonumber(ARGV[5]), ID)
 return { 'renewed', now + tonumber(ARGV[5]) }
