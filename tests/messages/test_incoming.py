@@ -9,7 +9,7 @@ from wa_orchestrator.domain import events
 from wa_orchestrator.domain.events import WorkerEvent
 from wa_orchestrator.orchestrator import antiban, incoming, receipts
 from wa_orchestrator.orchestrator.intake import Handlers
-from wa_orchestrator.store import keys, reading
+from wa_orchestrator.store import finding, keys, reading
 
 FRIEND = "97251000001"
 HANDLERS: Handlers = {
@@ -93,6 +93,32 @@ async def test_a_wish_under_a_lid_counts_as_soon_as_the_phone_is_known(desk: Des
     assert (await desk.client.get("/api/v1/opt-outs")).json()["optOuts"][0]["lid"] == "77001"
     await says(desk, "hello again", name="DEF")
     assert await desk.context.redis.hexists(keys.OPT_OUTS, FRIEND)
+
+
+async def test_an_opt_out_is_obeyed_wherever_and_however_far_behind_a_message_waits(
+    desk: Desk, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(finding, "PAGE", 4)
+    monkeypatch.setattr(finding, "_OVERLAP", 2)
+    routed = [await desk.stage.accept("w1", PHONE, to=FRIEND) for _ in range(6)]
+    await settle(desk.stage.dispatcher())
+    first = await desk.stage.accept("w1", PHONE, to=FRIEND)
+    others = [await desk.stage.accept("w1", PHONE, to="97251000002") for _ in range(10)]
+    last = await desk.stage.accept("w1", PHONE, to=FRIEND)
+    answer = await desk.client.post("/api/v1/opt-outs", json={"phone": FRIEND})
+    assert answer.json()["cancelled"] == 8
+    assert {await desk.stage.status(each) for each in (*routed, first, last)} == {"cancelled"}
+    assert {await desk.stage.status(each) for each in others} == {"queued"}
+
+
+@pytest.mark.parametrize("name", [FRIEND, "lid:77001"])
+async def test_who_wants_to_hear_again_is_on_the_list_under_no_name(desk: Desk, name: str) -> None:
+    await says(desk, "STOP", phone=None, **{"from": "77001@lid"})
+    await says(desk, "hello again", name="DEF", lid="77001@lid")
+    assert await desk.context.redis.hlen(keys.OPT_OUTS) == 2
+    assert (await desk.client.delete(f"/api/v1/opt-outs/{name}")).status_code == 200
+    await says(desk, "and again", name="GHI", lid="77001@lid")
+    assert (await desk.client.get("/api/v1/opt-outs")).json()["optOuts"] == []
 
 
 async def test_an_operator_adds_and_removes_an_opt_out(desk: Desk) -> None:

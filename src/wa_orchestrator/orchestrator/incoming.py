@@ -8,7 +8,7 @@ import structlog
 from wa_orchestrator.domain import opt_out
 from wa_orchestrator.domain.events import AccountLimits, MessageReceived, WorkerEvent
 from wa_orchestrator.domain.pacing import DAY_MS
-from wa_orchestrator.store import contacts, keys, queueing, reading
+from wa_orchestrator.store import contacts, finding, keys, queueing, reading
 from wa_orchestrator.store.places import Place
 from wa_orchestrator.store.reading import Session
 from wa_orchestrator.store.scripts import Scripts
@@ -16,8 +16,6 @@ from wa_orchestrator.web.context import Context
 from wa_orchestrator.web.times import FOREVER_MS
 
 OPTED_OUT = "OPTED_OUT"
-_WAITING = frozenset({"queued", "scheduled"})
-_MOST_WAITING = 5_000
 
 log = structlog.get_logger(__name__)
 
@@ -98,17 +96,19 @@ async def _obey(scripts: Scripts, session: Session, recipient: str, text: str) -
 
 
 async def cancel_for(scripts: Scripts, recipient: str) -> int:
-    """Cancel what waits for a recipient who opted out; how many. What is not routed yet is refused at its release."""
-    jobs: Any = await scripts.redis.lrange(keys.GATEWAY_JOBS, 0, _MOST_WAITING)
-    routed: Any = await scripts.redis.zrange(keys.messages_to(recipient), 0, _MOST_WAITING, desc=True)
-    found = await reading.messages(scripts, [*jobs, *routed])
-    theirs = [each for each in found if each.to == recipient and each.status in _WAITING]
+    """Cancel what waits for a recipient who opted out, wherever it waits; how many."""
     ended = 0
-    for message in theirs:
-        place = Place(message.id, message.phone, message.session)
-        outcome = await queueing.cancel(scripts, place, reason=OPTED_OUT)
-        ended += isinstance(outcome, queueing.Ended)
+    while count := await _cancel_found(scripts, recipient):
+        ended += count
     return ended
+
+
+async def _cancel_found(scripts: Scripts, recipient: str) -> int:
+    found = [each async for each in finding.unended(scripts, keys.messages_to(recipient)) if each.to == recipient]
+    outcomes = [
+        await queueing.cancel(scripts, Place(each.id, each.phone, each.session), reason=OPTED_OUT) for each in found
+    ]
+    return sum(isinstance(outcome, queueing.Ended) for outcome in outcomes)
 
 
 async def on_account_limits(context: Context, session: Session, event: WorkerEvent) -> None:

@@ -50,7 +50,7 @@ def router(context: Context) -> APIRouter:
     @routes.delete("/{recipient}", summary="They want to hear again", responses=responses(NO_SUCH_OPT_OUT=404))
     async def delete(recipient: str, caller: Admin) -> dict[str, bool]:
         name = recipient if recipient.startswith("lid:") else phone.parse(recipient)
-        if not await context.redis.hdel(keys.OPT_OUTS, name):
+        if not await contacts.opt_in(context.scripts, name):
             raise Refused("NO_SUCH_OPT_OUT", "This person is not on the list.", 404)
         await audit.record(context, caller, "opt_out.delete", name[-4:])
         return {"deleted": True}

@@ -74,6 +74,19 @@ async def opt_out(
             raise unexpected("opt_out", reply)
 
 
+async def opt_in(scripts: Scripts, recipient: str) -> bool:
+    """Let a recipient be written to again; False when they were not on the list.
+
+    A person may stand there by phone and by LID (`lid:<n>`); the wish under the other name would else come back.
+    """
+    lid = recipient.removeprefix("lid:")
+    if lid != recipient:
+        other = str(await scripts.redis.get(keys.phone_of(lid)) or "")
+    else:
+        other = "lid:" + str(await scripts.redis.get(keys.lid_of(recipient)) or "")
+    return bool(await scripts.redis.hdel(keys.OPT_OUTS, recipient, other))
+
+
 async def lock(scripts: Scripts, phone: str, *, session: str, until_ms: int, source: str) -> New | Known:
     """Note until when this phone may not write to new contacts (0: it may). `source` is `told` or `guessed`."""
     names = [keys.pace(phone), keys.DUE, keys.EVENTS]
