@@ -1,14 +1,21 @@
 """Takes a picture of every page, in every language, theme and width, into a folder: `make screenshots`."""
 
+import itertools
 import sys
+import tempfile
+from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
+from typing import Any
 
 from playwright.sync_api import Browser, Page, sync_playwright
 from redis.asyncio import Redis
 
 from tests.dashboard import serving, stage
 from tests.dashboard.browsing import CHROMIUM, FLAGS, log_in, visit
+from wa_orchestrator.store import keys
+from wa_orchestrator.store.embedded import EmbeddedRedis
 from wa_orchestrator.store.scripts import Scripts
 
 PAGES = {
@@ -31,43 +38,78 @@ def afternoon() -> str:
     return f"Etc/GMT{-ahead:+d}" if ahead else "UTC"
 
 
-async def _furnish(redis_url: str) -> None:
+Furnish = Callable[[Scripts, str], Awaitable[object]]
+
+
+async def _nothing(_scripts: Scripts, _zone: str) -> None:
+    """A server that was started for the first time."""
+
+
+@dataclass(frozen=True)
+class Scene:
+    """A world to take pictures of: what is on the stage, who looks, and at which pages."""
+
+    pages: Mapping[str, str]
+    furnish: Furnish = stage.furnish
+    password: str = serving.PASSWORD
+    simulator: dict[str, Any] | None = None
+
+
+SCENES = (
+    Scene(PAGES),
+    Scene({"simulated": "/scan?id=worker_18"}, simulator={"control": "http://127.0.0.1:9"}),
+    Scene({"viewer": "/", "viewer-refused": "/settings"}, password=serving.VIEWER_PASSWORD),
+    Scene({"fleet-500": "/"}, furnish=stage.furnish_many),
+    Scene({"first-run": "/"}, furnish=_nothing),
+)
+
+
+async def _furnish(redis_url: str, furnish: Furnish) -> None:
     redis = Redis.from_url(redis_url, decode_responses=True)
     await redis.flushall()
-    await stage.furnish(Scripts(redis), afternoon())
+    await furnish(Scripts(redis), afternoon())
     await redis.aclose()
 
 
-def _shoot(browser: Browser, address: str, into: Path, only: str) -> None:
-    for language in ("en", "he"):
-        for theme in ("light", "dark"):
-            for width in WIDTHS:
-                context = browser.new_context(viewport={"width": width, "height": 900}, device_scale_factor=1)
-                context.add_cookies(
-                    [
-                        {"name": name, "value": value, "url": address}
-                        for name, value in (("lang", language), ("theme", theme))
-                    ]
-                )
+async def _fresh_code(redis_url: str) -> None:
+    """A code lives for a minute, and a round of pictures takes longer."""
+    redis = Redis.from_url(redis_url, decode_responses=True)
+    if await redis.hget(keys.session("worker_18"), "status") == "qr_ready":
+        await stage.Stage(Scripts(redis), afternoon()).code("worker_18")
+    await redis.aclose()
+
+
+@dataclass(frozen=True)
+class Camera:
+    """Where pictures are taken, and where they go."""
+
+    browser: Browser
+    address: str
+    into: Path
+    renew: Callable[[], object]
+
+    def shoot(self, scene: Scene, only: str) -> None:
+        """Take every page of a scene in every language, theme and width."""
+        for language, theme, width in itertools.product(("en", "he"), ("light", "dark"), WIDTHS):
+            tail = f"{language}-{theme}-{width}.png"
+            context = visit(self.browser, self.address, language=language, theme=theme, width=width)
+            if scene.pages is PAGES and only in "login":
                 page = context.new_page()
-                page.goto(f"{address}/login")
-                tail = f"{language}-{theme}-{width}.png"
-                if only in "login":
-                    page.screenshot(path=into / f"login-{tail}", full_page=True)
-                page.fill("[name=password]", serving.PASSWORD)
-                page.fill("[name=name]", "Dana")
-                page.press("[name=name]", "Enter")
-                page.wait_for_selector("#main h1")
-                for name, path in PAGES.items():
-                    if only in name:
-                        _page(page, address + path, into / f"{name}-{tail}")
-                context.close()
+                page.goto(f"{self.address}/login")
+                page.screenshot(path=self.into / f"login-{tail}", full_page=True)
+            page = log_in(context, self.address, scene.password)
+            for name, path in scene.pages.items():
+                if only in name:
+                    self.renew()
+                    _page(page, self.address + path, self.into / f"{name}-{tail}")
+            context.close()
 
 
 def _page(page: Page, url: str, path: Path) -> None:
     page.goto(url)
     page.wait_for_selector("h1")
-    page.wait_for_selector("body[data-live]")
+    if page.locator("[data-watch]").get_attribute("data-watch"):
+        page.wait_for_selector("body[data-live]")
     wide = page.evaluate("document.documentElement.scrollWidth - document.documentElement.clientWidth")
     if wide > 0:
         sys.stdout.write(f"{path.name}: {wide} px too wide\n")
@@ -97,26 +139,31 @@ def _documents(browser: Browser, address: str, into: Path) -> None:
 
 
 def main(folder: str, only: str = "") -> None:
-    """Take all pictures, or those of pages whose name holds `only`; `documents` are the six of the documentation."""
-    from wa_orchestrator.store.embedded import EmbeddedRedis
-
+    """Take all pictures, or those whose name holds `only`; `documents` are the six of the documentation."""
     into = Path(folder)
     into.mkdir(parents=True, exist_ok=True)
     thread = serving.Thread()
-    embedded = EmbeddedRedis(into / "redis")
-    redis_url = thread.do(embedded.__aenter__()).url
-    try:
-        with serving.in_thread(redis_url, timezone=afternoon()) as (address, loop), sync_playwright() as playwright:
-            loop.do(_furnish(redis_url))
-            browser = playwright.chromium.launch(executable_path=CHROMIUM, args=FLAGS)
-            if only == "documents":
-                _documents(browser, address, into)
-            else:
-                _shoot(browser, address, into, only)
+    with tempfile.TemporaryDirectory() as home, sync_playwright() as playwright:
+        embedded = EmbeddedRedis(Path(home))
+        redis_url = thread.do(embedded.__aenter__()).url
+        browser = playwright.chromium.launch(executable_path=CHROMIUM, args=FLAGS)
+        try:
+            for scene in SCENES[:1] if only == "documents" else SCENES:
+                if only == "documents" or any(only in name for name in (*scene.pages, "login")):
+                    _take(scene, redis_url, browser, into, only)
+        finally:
             browser.close()
-    finally:
-        thread.do(embedded.__aexit__(None, None, None))
-        thread.stop()
+            thread.do(embedded.__aexit__(None, None, None))
+            thread.stop()
+
+
+def _take(scene: Scene, redis_url: str, browser: Browser, into: Path, only: str) -> None:
+    with serving.in_thread(redis_url, timezone=afternoon(), simulator=scene.simulator) as (address, loop):
+        loop.do(_furnish(redis_url, scene.furnish), timeout=300)
+        if only == "documents":
+            _documents(browser, address, into)
+        else:
+            Camera(browser, address, into, lambda: loop.do(_fresh_code(redis_url))).shoot(scene, only)
 
 
 if __name__ == "__main__":

@@ -12,7 +12,8 @@ from redis.asyncio import Redis
 
 from wa_orchestrator.dashboard.history import HOUR_MS
 from wa_orchestrator.domain import proxy_url
-from wa_orchestrator.store import accepting, contacts, keys, limits, outbox, proxies, queueing, sessions
+from wa_orchestrator.domain.hours import day_bounds_ms
+from wa_orchestrator.store import accepting, contacts, keys, limits, outbox, proxies, queueing, sessions, webhooks
 from wa_orchestrator.store.places import Place
 from wa_orchestrator.store.scripts import Scripts
 
@@ -23,6 +24,7 @@ NAMES = (
     "Branch Ra'anana", "Branch Modi'in", "Clinic Ashdod", "Agency: Rimon Travel", "Branch Eilat", "Branch Tiberias",
     "Branch Karmiel", "Old support line", "סניף באר שבע",
 )  # fmt: skip
+GROUPS = ("Branch", "Support", "Agency Rimon", "Agency Oren", "Clinic")
 QR = "2@" + "aB3/xY9+" * 24 + ",zQ7w,kLm4,Pq8="
 
 
@@ -119,11 +121,15 @@ class Stage:
             await self.redis.xadd(keys.session_events(session_id), entry)
 
     async def qr(self, session_id: str, *, text: str = QR, life_ms: int = 60_000, age_ms: int = 18_000) -> None:
-        """A code that waits to be scanned."""
+        """A session whose code waits to be scanned."""
+        await self.code(session_id, text=text, life_ms=life_ms, age_ms=age_ms)
+        await self.put(session_id, "qr_ready", "SCAN_THE_CODE")
+
+    async def code(self, session_id: str, *, text: str = QR, life_ms: int = 60_000, age_ms: int = 18_000) -> None:
+        """A code, of a session that waits for one."""
         now = await self.scripts.now_ms()
         stored = {"qr": text, "at_ms": now - age_ms, "expires_at_ms": now - age_ms + life_ms}
         await self.redis.set(keys.qr(session_id), json.dumps(stored), px=max(1000, life_ms - age_ms))
-        await self.put(session_id, "qr_ready", "SCAN_THE_CODE")
 
     async def message(
         self,
@@ -170,7 +176,9 @@ class Stage:
     async def busy_day(self, session_id: str, phone: str, sent: int) -> None:
         """So many messages today, as the pace and the figures see them."""
         now = await self.scripts.now_ms()
-        await self.redis.zadd(keys.sent(phone), {f"s{at}#1": now - at * 1000 for at in range(sent)})
+        midnight, _ = day_bounds_ms(now, ZoneInfo(self.zone))
+        apart = min(40_000, (now - midnight) // (sent + 1))
+        await self.redis.zadd(keys.sent(phone), {f"s{at}#1": now - at * apart for at in range(sent)})
         stats = {"sent": sent, "delivered": int(sent * 0.98), "read": int(sent * 0.7), "failed": sent // 200}
         await self.redis.hset(keys.stats(session_id, await self._day()), mapping=stats)
 
@@ -220,8 +228,54 @@ async def furnish(scripts: Scripts, zone: str = "UTC") -> Stage:
             await stage.qr(name)
     await _messages(stage)
     await _incidents(stage, pool)
+    await _settings(stage)
     await stage.hours()
     return stage
+
+
+async def furnish_many(scripts: Scripts, zone: str = "UTC", sessions: int = 500) -> Stage:
+    """Put a large fleet on the stage: connected sessions on full proxies, every twentieth reconnecting."""
+    stage = Stage(scripts, zone)
+    pool = [await stage.proxy(number) for number in range(1, sessions // 4 + 2)]
+    for number in range(1, sessions + 1):
+        phone = f"97250{number:07d}"
+        label = f"{GROUPS[number % len(GROUPS)]} {number:03d}"
+        await stage.connected(f"worker_{number}", label, phone, [pool[(number - 1) // 4]])
+        await stage.busy_day(f"worker_{number}", phone, number % 400 + 1)
+    for number in range(20, sessions + 1, 20):
+        await stage.put(f"worker_{number}", "disconnected", "RECONNECTING")
+    await stage.hours()
+    return stage
+
+
+async def _settings(stage: Stage) -> None:
+    """What administrators have made: keys, webhooks with a log, a trail."""
+    now = await stage.scripts.now_ms()
+    for name, url, types in (
+        ("wh_1", "https://crm.example.com/hooks/whatsapp", ("message.*",)),
+        ("wh_2", "https://billing.example.com/a/rather/long/path/that/does/not/fit/on/one/line", ("*",)),
+    ):
+        hook = webhooks.Webhook(name, url, types, "whsec_c3RhZ2Utb25seS1ub3QtcmVhbC0xMjM0NTY=", "0-0", now)
+        await webhooks.put(stage.scripts, hook)
+    await stage.redis.hset(keys.webhook_state("wh_2"), mapping={"failing_since": now - 3 * HOUR_MS})
+    for number, (status, note) in enumerate((("delivered", "OK"), ("delivered", "OK"), ("failed", "HTTP_503")), 1):
+        event = f"{now - number * 60_000}-0"
+        record = {
+            "event": event,
+            "type": "message.delivered" if number < 3 else "message.received",
+            "status": status,
+            "note": note,
+            "attempts": number,
+            "made_at": now - number * 60_000,
+            "body": "{}",
+        }
+        await stage.redis.hset(keys.delivery("wh_1", event), mapping=record)
+        await stage.redis.zadd(keys.delivery_log("wh_1"), {event: now - number * 60_000})
+    for number, (action, target) in enumerate(
+        (("session.restart", "worker_4"), ("hold.put", "session:worker_12"), ("webhook.add", "wh_1")), 1
+    ):
+        entry = {"at": now - number * 90_000, "by": "dashboard:Dana", "action": action, "target": target}
+        await stage.redis.xadd(keys.AUDIT, entry)
 
 
 async def _messages(stage: Stage) -> None:

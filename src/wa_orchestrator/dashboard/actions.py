@@ -134,6 +134,12 @@ ACTIONS: Final[dict[str, Action]] = {
     "key-make": Action(_key),
     "key-revoke": Action(lambda form: Call("DELETE", _path("/api/v1/keys/{id}", form, id="id"))),
     "webhook-add": Action(_webhook),
+    "webhook-enable": Action(lambda form: Call("POST", _path("/api/v1/webhooks/{id}/enable", form, id="id"))),
+    "webhook-replay": Action(
+        lambda form: Call(
+            "POST", _path("/api/v1/webhooks/{id}/deliveries/{number}/replay", form, id="id", number="number")
+        )
+    ),
     "webhook-remove": Action(lambda form: Call("DELETE", _path("/api/v1/webhooks/{id}", form, id="id"))),
     "alert-test": Action(lambda _: Call("POST", "/api/v1/dashboard/test-alert")),
 }
@@ -210,7 +216,7 @@ def _counted(name: str, asked: Sequence[Form], answers: Sequence[Answer], tongue
 def _imported(body: Mapping[str, Any], tongue: Tongue) -> Outcome:
     errors = body.get("errors") or []
     lines = [
-        tongue.t("proxies.line", n=each["line"], why=_translated(each["code"], each["message"], tongue))
+        tongue.t("proxies.line", n=each["line"], why=translated(each["code"], each["message"], tongue))
         for each in errors
     ]
     text = tongue.n("done.proxy-import", len(body.get("added") or []))
@@ -221,10 +227,11 @@ def _imported(body: Mapping[str, Any], tongue: Tongue) -> Outcome:
 
 def complaint(answer: Answer, tongue: Tongue) -> Markup:
     """Say why the API did not do it, in the person's language where we have the sentence."""
-    return _translated(answer.code, answer.message, tongue)
+    return translated(answer.code, answer.message, tongue)
 
 
-def _translated(code: str, message: str, tongue: Tongue) -> Markup:
+def translated(code: str, message: str, tongue: Tongue) -> Markup:
+    """Say a refusal in the person's language. English has the API's own sentence, which knows the particulars."""
     name = f"error.{code}"
     if tongue.language != "en" and tongue.knows(name):
         return tongue.t(name)

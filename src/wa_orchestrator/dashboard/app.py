@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+import re
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from dataclasses import replace
 from typing import Annotated, Any, Final
@@ -10,9 +11,8 @@ import structlog
 from fastapi import APIRouter, Depends, FastAPI, Form, Request
 from markupsafe import Markup
 from starlette.responses import HTMLResponse, JSONResponse, RedirectResponse, Response, StreamingResponse
-from starlette.staticfiles import StaticFiles
 
-from wa_orchestrator.dashboard import actions, guard, inside, scripting, simulating
+from wa_orchestrator.dashboard import actions, compressing, guard, inside, scripting, simulating
 from wa_orchestrator.dashboard.fleet import Fleet
 from wa_orchestrator.dashboard.guard import NotLoggedIn
 from wa_orchestrator.dashboard.history import Historian
@@ -55,17 +55,8 @@ LIVE: Final[Mapping[str, Parts]] = {
     "settings": settings.parts,
 }
 _YEAR_S: Final = 31_536_000
+_CURSOR: Final = re.compile(r"\d{1,20}-\d{1,20}", re.ASCII)
 log_ = structlog.get_logger(__name__)
-
-
-class KeptFiles(StaticFiles):
-    """Static files whose address changes with them, so browsers keep them."""
-
-    async def get_response(self, path: str, scope: Any) -> Response:
-        """Serve one file."""
-        response = await super().get_response(path, scope)
-        response.headers["Cache-Control"] = f"public, max-age={_YEAR_S}, immutable"
-        return response
 
 
 class Dashboard:
@@ -106,10 +97,13 @@ class Dashboard:
 
     def _page(self, name: str, show: Show, person: Any) -> Callable[..., Awaitable[Response]]:
         async def page(request: Request, someone: person) -> Response:
-            if name in ADMINISTRATORS_ONLY:
-                administrators_only(someone)
             cursor = self.hub.cursor
             view = await self.desk.view(request, someone, name)
+            return compressing.packed(request, await made(request, view, someone, cursor))
+
+        async def made(request: Request, view: View, someone: Person, cursor: str) -> Response:
+            if name in ADMINISTRATORS_ONLY and not someone.is_administrator:
+                return self.desk.page(view, Shown("refused.html", self.desk.frame_parts(view)), status=403)
             query = dict(request.query_params) | dict(request.path_params)
             shown = await show(self.desk, view, query)
             if shown is None:
@@ -135,7 +129,8 @@ class Dashboard:
 
             after = request.headers.get("last-event-id") or query.get("at", "")
             feed = Stream(self.hub, self.desk, Viewer(page, query), look, LIVE[page])
-            response = StreamingResponse(_until_left(feed.run(after)), media_type="text/event-stream")
+            seen = after if _CURSOR.fullmatch(after) else ""
+            response = StreamingResponse(_until_left(feed.run(seen)), media_type="text/event-stream")
             guard.protect(response)
             response.headers["X-Accel-Buffering"] = "no"
             return response
@@ -147,18 +142,29 @@ class Dashboard:
     def _do(self, person: Any) -> Callable[..., Awaitable[Response]]:
         async def do(request: Request, action: str, someone: person) -> Response:
             data = await request.form()
-            guard.require_meant(request, someone, request.headers.get("x-csrf-token") or str(data.get("csrf", "")))
-            administrators_only(someone)
             view = await self.desk.view(request, someone, "")
-            outcome = await self._carry_out(action, data, someone, view)
+            try:
+                given = request.headers.get("x-csrf-token") or str(data.get("csrf", ""))
+                guard.require_meant(request, someone, given)
+                administrators_only(someone)
+                outcome = await self._carry_out(action, data, someone, view)
+            except Refused as refusal:
+                return self._refused(view, refusal)
             self.hub.wake()
-            toast = str(self.desk.macros.toast(view, outcome))
-            return JSONResponse(
-                {"state": outcome.state, "toast": toast, "go": outcome.go, "secret": outcome.secret},
-                headers={"Cache-Control": "no-store"},
-            )
+            return self._told(view, outcome)
 
         return do
+
+    def _told(self, view: View, outcome: actions.Outcome, status: int = 200, **more: object) -> Response:
+        toast = str(self.desk.macros.toast(view, outcome))
+        told = {"state": outcome.state, "toast": toast, "go": outcome.go, "secret": outcome.secret}
+        return JSONResponse(told | more, status_code=status, headers={"Cache-Control": "no-store"})
+
+    def _refused(self, view: View, refusal: Refused) -> Response:
+        """Say no in the person's language; the code stays for programs."""
+        outcome = actions.Outcome("error", actions.translated(refusal.code, refusal.text, view))
+        error = {"code": refusal.code, "message": refusal.text}
+        return self._told(view, outcome, refusal.status, error=error)
 
     async def _carry_out(self, name: str, data: Any, someone: Person, view: View) -> actions.Outcome:
         if name == simulating.ACTION:
@@ -203,7 +209,7 @@ class Dashboard:
         return await self._door(request, "enter.html")
 
     async def _door(self, request: Request, template: str, status: int = 200, **values: object) -> Response:
-        return doorway(self.desk, request, template, status=status, **values)
+        return compressing.packed(request, doorway(self.desk, request, template, status=status, **values))
 
     async def _login(
         self, request: Request, password: Annotated[str, Form()] = "", name: Annotated[str, Form()] = ""
@@ -264,5 +270,5 @@ def install(app: FastAPI, context: Context) -> Dashboard:
     app.add_exception_handler(NotLoggedIn, guard.to_the_login)
     app.include_router(dashboard.router())
     app.include_router(scripting.router(context, dashboard.desk))
-    app.mount("/static", KeptFiles(directory=HERE / "static"), name="static")
+    app.mount("/static", compressing.KeptFiles(directory=HERE / "static"), name="static")
     return dashboard

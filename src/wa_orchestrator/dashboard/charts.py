@@ -33,9 +33,16 @@ def strip(beats: Sequence[str], label: str, *, tall: bool = False) -> Markup:
     ).format(" tall" if tall else "", label, drawn)
 
 
-def bars(sent: Sequence[int], failed: Sequence[int], label: str) -> Markup:
-    """Draw messages per hour; the last column is the hour that is not over."""
+def top_of(sent: Sequence[int], failed: Sequence[int]) -> int:
+    """Give the number at the top of a chart of these: the next one that people count in."""
     most = max([1, *(a + b for a, b in zip(sent, failed, strict=True))])
+    size = int(10 ** (len(str(most)) - 1))
+    return min(step * size for step in (1, 2, 4, 6, 8, 10) if step * size >= most)
+
+
+def bars(sent: Sequence[int], failed: Sequence[int], label: str) -> Markup:
+    """Draw messages per hour up to `top_of` them; the last column is the hour that is not over."""
+    most = top_of(sent, failed)
     drawn = []
     for at, (good, bad) in enumerate(zip(sent, failed, strict=True)):
         whole, lost = (good + bad) / most * 100, bad / most * 100
@@ -79,17 +86,18 @@ def spark(values: Sequence[int], label: str, *, width: int = 72, height: int = 2
         return Markup('<svg class="spark" viewBox="0 0 72 20" role="img" aria-label="{}"></svg>').format(label)
     most = max([1, *values])
     step = width / (len(values) - 1)
-    line, lost, pen_down = "", "", False
+    runs: list[list[str]] = [[]]
+    lost = ""
     for at, value in enumerate(values):
-        x = at * step
         if value < 0:
-            lost += f"M{x:.1f} {height}v-{height * 0.6:.1f}"
-            pen_down = False
-            continue
-        y = height - 2 - value / most * (height - 5)
-        line += f"{'L' if pen_down else 'M'}{x:.1f} {y:.1f}"
-        pen_down = True
+            lost += f"M{at * step:.1f} {height}V2"
+            runs.append([])
+        else:
+            runs[-1].append(f"{at * step:.1f} {height - 2 - value / most * (height - 5):.1f}")
+    kept = [run for run in runs if run]
+    line = "".join(f"M{'L'.join(run)}" for run in kept)
+    ground = "".join(f"M{run[0].split()[0]} {height}L{'L'.join(run)}V{height}z" for run in kept)
     return Markup(
         '<svg class="spark flip" viewBox="0 0 {w} {h}" preserveAspectRatio="none" role="img" aria-label="{label}">'
-        '<path d="{line}"/><path class="lost" d="{lost}"/></svg>'
-    ).format(w=width, h=height, label=label, line=line, lost=lost)
+        '<path class="ground" d="{ground}"/><path d="{line}"/><path class="lost" d="{lost}"/></svg>'
+    ).format(w=width, h=height, label=label, ground=ground, line=line, lost=lost)

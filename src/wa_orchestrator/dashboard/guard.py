@@ -1,6 +1,7 @@
 """What stands between a browser and a page: who it is, whether a change was really meant, and what browsers may do."""
 
 import hmac
+import secrets
 from collections.abc import Awaitable, Callable
 from typing import Final
 from urllib.parse import urlsplit
@@ -64,11 +65,34 @@ def came_from_here(request: Request) -> bool:
     return urlsplit(said).netloc in (request.headers.get("host", ""), public)
 
 
+def masked(token: str) -> str:
+    """Write a token so that it looks different in every answer, and its length says nothing about it.
+
+    Pages are compressed, and how well they compress must not depend on what of the token somebody has guessed.
+    """
+    plain = token.encode()
+    pad = secrets.token_bytes(len(plain))
+    return (pad + _xor(pad, plain)).hex()
+
+
+def _unmasked(given: str) -> bytes:
+    try:
+        raw = bytes.fromhex(given)
+    except ValueError:
+        return b""
+    half = len(raw) // 2
+    return _xor(raw[:half], raw[half:])
+
+
+def _xor(one: bytes, other: bytes) -> bytes:
+    return bytes(a ^ b for a, b in zip(one, other, strict=False))
+
+
 def require_meant(request: Request, person: Person, given: str) -> None:
     """Refuse a change that another site may have caused."""
     if not came_from_here(request):
         raise Refused("OTHER_ORIGIN", "This came from another site. Use the dashboard's own pages.", 403)
-    if not hmac.compare_digest(given.encode(), person.csrf.encode()):
+    if not hmac.compare_digest(_unmasked(given), person.csrf.encode()):
         raise Refused("CSRF_TOKEN_WRONG", "This page is old. Load it again, then try once more.", 403)
 
 

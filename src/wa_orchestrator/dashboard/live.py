@@ -104,7 +104,7 @@ class Hub:
 
     async def missed(self, after: str) -> list[Entry] | None:
         """Give the events after a cursor; None when there are too many or the stream no longer goes back so far."""
-        if not after or after == "0-0":
+        if after in ("", "0-0"):
             return None
         raw: Any = await self._context.redis.xrange(keys.EVENTS, min=f"({after}", max="+", count=_MOST_MISSED + 1)
         return None if len(raw) > _MOST_MISSED else [Entry(cursor, fields) for cursor, fields in raw]
@@ -147,14 +147,19 @@ class Stream:
 
     def __init__(self, hub: Hub, desk: Desk, viewer: Viewer, look: Callable[[], Awaitable[View]], parts: Parts) -> None:
         self._hub, self._desk, self._viewer, self._look, self._parts = hub, desk, viewer, look, parts
+        self._told = ""
+        """The cursor up to which the browser has everything; only this goes to it as the event's id."""
 
     async def run(self, after: str) -> AsyncIterator[str]:
         """Yield server-sent events until the browser leaves."""
         viewer = self._viewer
         with self._hub.watching(viewer):
-            yield _event("hello", {"at": self._hub.last_event_ms}, self._hub.cursor)
+            # It has the cursor that the browser came with: were the stream to end here, nothing would be skipped.
+            yield _event("hello", {"at": self._hub.last_event_ms}, after)
+            self._told = after
             missed = await self._hub.missed(after)
             if missed is not None and not missed:
+                self._told = self._hub.cursor
                 viewer.changed(await self._parts(self._desk, await self._look(), viewer.query))
             elif missed:
                 viewer.hear(missed)
@@ -170,7 +175,7 @@ class Stream:
                     yield text
                 if loop.time() >= beat_at:
                     beat_at = loop.time() + BEAT_S
-                    yield _event("beat", {"at": self._hub.last_event_ms}, self._hub.cursor)
+                    yield _event("beat", {"at": self._hub.last_event_ms}, self._told)
 
     async def _wait(self, idle_s: float) -> None:
         with contextlib.suppress(TimeoutError):
@@ -188,14 +193,19 @@ class Stream:
         except (RedisError, OSError) as error:
             log.warning("stream.store_away", error=str(error))
             return []
-        texts = [_event("parts", {"at": self._hub.last_event_ms, "parts": fresh}, cursor)] if fresh else []
-        return texts + self._log_lines(view, cursor)
+        lines = self._log_lines(view, cursor)
+        before = self._told if lines else cursor
+        texts = [_event("parts", {"at": self._hub.last_event_ms, "parts": fresh}, before)] if fresh else []
+        self._told = cursor
+        return texts + lines
 
     def _log_lines(self, view: View, cursor: str) -> list[str]:
         viewer = self._viewer
         if viewer.page != "live-log" or not viewer.lines:
             return []
-        entries, viewer.lines = viewer.lines, []
+        # What was missed and what came meanwhile overlap.
+        entries = list({entry.cursor: entry for entry in sorted(viewer.lines, key=_order)}.values())
+        viewer.lines = []
         lines = [log_page.line_of(view, entry) for entry in entries]
         wanted = [line for line in lines if log_page.passes(line, viewer.query)]
         shown, skipped = wanted[-_MOST_LINES:], max(0, len(wanted) - _MOST_LINES) + viewer.skipped
@@ -204,5 +214,11 @@ class Stream:
         return [_event("lines", {"at": self._hub.last_event_ms, "lines": html, "skipped": skipped}, cursor)]
 
 
+def _order(entry: Entry) -> tuple[int, int]:
+    at, _, number = entry.cursor.partition("-")
+    return int(at), int(number or 0)
+
+
 def _event(kind: str, content: object, cursor: str) -> str:
-    return f"id: {cursor}\nevent: {kind}\ndata: {json.dumps(content, ensure_ascii=False)}\n\n"
+    named = f"id: {cursor}\n" if cursor else ""
+    return f"{named}event: {kind}\ndata: {json.dumps(content, ensure_ascii=False)}\n\n"

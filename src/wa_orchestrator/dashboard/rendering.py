@@ -44,8 +44,8 @@ class View(Tongue):
 
     @property
     def csrf(self) -> str:
-        """The token that proves that a change was meant."""
-        return self.person.csrf if self.person else ""
+        """The token that proves that a change was meant, in a form that it has this once."""
+        return guard.masked(self.person.csrf) if self.person else ""
 
     def script_texts(self) -> str:
         """The texts of the page's script, as JSON for an attribute."""

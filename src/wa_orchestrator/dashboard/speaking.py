@@ -82,8 +82,8 @@ class Tongue:
         return Markup(texts(self.language)[name]).format(**values)  # noqa: S704 (our own files; values are escaped)
 
     def n(self, name: str, count: int, /, **values: object) -> Markup:
-        """Give a text that depends on a count: `name.one`, `name.two` where a language has it, `name.other`."""
-        forms = {1: f"{name}.one", 2: f"{name}.two"}
+        """Give a text that depends on a count: `name.zero`, `.one`, `.two` where there is one, else `.other`."""
+        forms = {0: f"{name}.zero", 1: f"{name}.one", 2: f"{name}.two"}
         chosen = forms.get(count, f"{name}.other")
         return self.t(chosen if self.knows(chosen) else f"{name}.other", n=self.number(count), **values)
 
@@ -107,6 +107,15 @@ class Tongue:
         """Say why a session is where it is; empty where nothing needs saying."""
         known = code in reasons.Reason.__members__
         return reasons.sentence(reasons.Reason(code), self.language) if known else code
+
+    def briefly(self, code: str) -> str:
+        """Say why a session is where it is in a few words, for a row of a table."""
+        name = f"why.{code}"
+        return self.t(name).striptags() if self.knows(name) else self.reason(code)
+
+    def kind(self, name: str) -> str:
+        """Name a kind of message."""
+        return self.t(f"kind.{name}").striptags() if self.knows(f"kind.{name}") else name
 
     def because(self, code: str) -> str:
         """Say what a message waits for."""

@@ -57,15 +57,16 @@ async def _parts(desk: Desk, view: View, query: Mapping[str, str], rows: Sequenc
     known = {row.id for row in rows}
     others = len(filtered(view, query)) - len([row for row in rows if _passes(row, query)])
     newer = others if len(known) < PAGE_SIZE and not query.get("page") else 0
-    bars = charts.bars(sent, failed, view.plain("fleet.per_hour_label"))
+    bars = charts.bars(sent, failed, view.plain("fleet.per_hour_label", most=max(sent)))
     depths = await history.depths(desk.context.scripts, view.now_ms)
-    area = charts.area(depths, view.plain("fleet.queue_label", most=max(0, *depths)))
+    deepest = max(0, *depths)
+    area = charts.area(depths, view.plain("fleet.queue_label", most=deepest))
     made = desk.frame_parts(view) | {
         "headline": m.headline(view),
         "holding": m.holding(view),
         "attention": m.attention(view, items[: attention.MOST], len(items)),
         "figures": m.figures(view),
-        "per-hour": m.per_hour(view, bars, area, max(0, *depths), hours_shown(view)),
+        "per-hour": m.per_hour(view, bars, charts.top_of(sent, failed), area, deepest, hours_shown(view)),
         "pool": m.pool(view),
         "chips": m.chips(view, query.get("state", ""), query.get("q", "")),
         "newer": m.newer(view, max(0, newer)),

@@ -9,6 +9,7 @@ from markupsafe import Markup
 
 from wa_orchestrator.dashboard.fleet import natural
 from wa_orchestrator.dashboard.rendering import Desk, Shown, View
+from wa_orchestrator.dashboard.speaking import bdi, ltr
 from wa_orchestrator.domain.phone import last_four
 from wa_orchestrator.store import keys
 from wa_orchestrator.store.reading import Entry
@@ -110,15 +111,15 @@ def sentence(view: View, kind: str, fields: Mapping[str, str]) -> Markup:
     """Say what an event means."""
     name = f"event.{kind}"
     told = {
-        "message": fields.get("message", ""),
-        "proxy": fields.get("proxy", ""),
-        "from_": fields.get("from", ""),
-        "to": fields.get("to", "") if kind in ("session.moved", "phone.bound") else "",
-        "last": last_four(fields.get("contact_phone") or fields.get("to") or fields.get("phone") or ""),
+        "message": ltr(fields.get("message", "")),
+        "proxy": ltr(fields.get("proxy", "")),
+        "from_": ltr(fields.get("from", "")),
+        "to": ltr(fields.get("to", "")) if kind in ("session.moved", "phone.bound") else "",
+        "last": ltr("••••" + last_four(fields.get("contact_phone") or fields.get("to") or fields.get("phone") or "")),
         "count": fields.get("count", ""),
         "until": view.clock(int(float(fields["until"]))) if fields.get("until", "").isdigit() else "",
-        "kind": fields.get("kind", ""),
-        "word": fields.get("word", ""),
+        "kind": view.kind(fields.get("kind", "")),
+        "word": bdi(fields["word"]) if fields.get("word") else "—",
         "note": fields.get("note", ""),
     }
     said = view.t(name, **told) if view.knows(name) else Markup("{}").format(kind)

@@ -1,16 +1,16 @@
 """Keys for programs, webhooks, a test of the alerts, and what people did."""
 
-import json
 from collections.abc import Mapping
 from typing import Any
 
 from markupsafe import Markup
 
 from wa_orchestrator.dashboard.rendering import Desk, Shown, View
-from wa_orchestrator.store import keys
+from wa_orchestrator.store import webhooks
 from wa_orchestrator.web import audit, auth
 
 _AUDIT_SHOWN = 30
+_DELIVERIES_SHOWN = 20
 
 
 async def show(desk: Desk, view: View, query: Mapping[str, str]) -> Shown:
@@ -18,7 +18,6 @@ async def show(desk: Desk, view: View, query: Mapping[str, str]) -> Shown:
     settings = desk.context.settings
     values = {
         "keys": await auth.list_keys(desk.context),
-        "webhooks": await webhooks(desk),
         "audit": [_told(entry.fields) for entry in await audit.read(desk.context, before=None, most=_AUDIT_SHOWN)],
         "scopes": list(auth.Scope),
         "alerts": {
@@ -33,32 +32,36 @@ async def show(desk: Desk, view: View, query: Mapping[str, str]) -> Shown:
         },
         "query": query,
     }
-    return Shown("settings.html", desk.frame_parts(view), values, {"page": "settings"})
+    return Shown("settings.html", await parts(desk, view, query), values, {"page": "settings"})
 
 
 async def parts(desk: Desk, view: View, _query: Mapping[str, str]) -> dict[str, Markup]:
-    """Only the frame changes by itself."""
-    return desk.frame_parts(view)
+    """Render what changes by itself: how deliveries go."""
+    return desk.frame_parts(view) | {"webhooks": desk.macros.webhooks(view, await hooks(desk))}
 
 
-async def webhooks(desk: Desk) -> list[dict[str, Any]]:
-    """The addresses that get events, without their secrets, and how deliveries go."""
-    raw: Any = await desk.context.redis.hgetall(keys.WEBHOOKS)
+async def hooks(desk: Desk) -> list[dict[str, Any]]:
+    """The addresses that get events, without their secrets, and how the latest deliveries went."""
+    scripts = desk.context.scripts
     found = []
-    for webhook_id, text in sorted(raw.items()):
-        stored = json.loads(text)
-        state: Any = await desk.context.redis.hgetall(keys.webhook_state(webhook_id))
+    for hook in (await webhooks.every(scripts)).values():
+        state = await webhooks.state(scripts, hook.id)
         found.append(
             {
-                "id": webhook_id,
-                "url": stored.get("url", ""),
-                "types": stored.get("types") or [],
-                "waiting": int(state.get("waiting") or 0),
-                "failing_since": int(float(state.get("failing_since") or 0)),
-                "disabled": bool(state.get("disabled_at")),
+                "id": hook.id,
+                "url": hook.url,
+                "types": [each for each in hook.types if each != "*"],
+                "failing_since": state.failing_since_ms,
+                "disabled": bool(state.disabled_at_ms),
+                "log": [_delivery(raw) for raw in await webhooks.log(scripts, hook.id, most=_DELIVERIES_SHOWN)],
             }
         )
     return found
+
+
+def _delivery(raw: Mapping[str, str]) -> dict[str, Any]:
+    at_ms = int(float(raw.get("tried_at") or 0)) or int(float(raw["made_at"]))
+    return {"number": raw["event"], "at_ms": at_ms} | {name: raw[name] for name in ("type", "status", "note")}
 
 
 def _told(fields: Mapping[str, str]) -> dict[str, Any]:

@@ -48,7 +48,8 @@ function mark() {
 
 // -- parts: replaced one by one, never under somebody's hands
 const held = new Map();
-const inHands = (element) => element.contains(document.activeElement) && document.activeElement !== body || $("details.menu[open]", element) || element.closest("dialog[open]");
+// A button that has an id is found again in the fresh part, so it need not hold the old one.
+const inHands = (element) => element.contains(document.activeElement) && !document.activeElement.matches("body, button[id], summary[id]") || $("details.menu[open]", element) || element.closest("dialog[open]");
 function swap(id, html) {
   const old = document.getElementById(id);
   if (!old) return;
@@ -59,7 +60,10 @@ function swap(id, html) {
   holder.innerHTML = html;
   const fresh = holder.firstElementChild;
   if (!fresh) return;
+  const focused = old.contains(document.activeElement) && document.activeElement.id;
+  for (const open of $$("details[id][open]", old)) fresh.querySelector(`#${CSS.escape(open.id)}`)?.setAttribute("open", "");
   old.replaceWith(fresh);
+  if (focused) document.getElementById(focused)?.focus({ preventScroll: true });
   fresh.closest("tr[id]")?.classList.add("changed");
   after(id, fresh, old);
 }
@@ -109,11 +113,12 @@ async function fetchList(url, { push = true } = {}) {
   if (response.redirected && response.url.includes("/login")) return location.assign("/login");
   const fresh = new DOMParser().parseFromString(await response.text(), "text/html");
   if (mine !== asked) return;
-  const ids = picked(), giveBack = holdFocus();
+  const ids = picked(), giveBack = holdFocus(), unfolded = $$("#list details[id][open]").map((details) => details.id);
   for (const id of ["list", "chips", "headline", "newer", "story", "seats-headline", "seats-notice", "pool", "attention"]) {
     const ours = document.getElementById(id), theirs = fresh.getElementById(id);
     if (ours && theirs && !(id !== "list" && $("#list")?.contains(ours))) ours.replaceWith(theirs);
   }
+  for (const id of unfolded) document.getElementById(id)?.setAttribute("open", "");
   giveBack();
   for (const box of $$(".pick")) box.checked = ids.includes(box.value);
   countPicks();
@@ -155,7 +160,7 @@ async function send(form, button) {
     const response = await fetch(button?.getAttribute("formaction") || form.getAttribute("action"), { method: "POST", body: data, headers: { "X-CSRF-Token": body.dataset.csrf } });
     if (response.status === 401) return location.assign("/login");
     const told = await response.json();
-    if (told.error) return toastText(told.error.message);
+    if (told.error && !told.toast) return toastText(told.error.message);
     answered(form, told);
   } catch { toastText(say("server_away")); } finally { button?.classList.remove("busy"); }
 }
@@ -204,7 +209,7 @@ document.addEventListener("submit", async (e) => {
   e.preventDefault();
   const button = e.submitter;
   const menu = form.closest("details.menu");
-  if (form.dataset.confirm && !(await ask(form.dataset.confirm, button.textContent.trim().replace("…", "")))) return;
+  if (form.dataset.confirm && !(await ask(form.dataset.confirm.replace("{n}", picked().length), button.textContent.trim().replace("…", "")))) return;
   if (menu) menu.open = false;
   send(form, button);
 });
@@ -264,7 +269,7 @@ document.addEventListener("click", (e) => {
   if (at("[data-unpick]")) unpick();
   if (at("[data-refresh]")) { e.preventDefault(); refresh(); }
   const chip = at("a[data-chip], .picks a[id^=msg-]");
-  if (chip && !e.metaKey && !e.ctrlKey && !e.shiftKey && $("#list")) { e.preventDefault(); fetchList(chip.href); }
+  if (chip && !e.metaKey && !e.ctrlKey && !e.shiftKey && $("#list")) { e.preventDefault(); fetchList(chip.href).then(() => { if (chip.id && innerWidth <= 1088) $("#story")?.scrollIntoView(); }); }
   if (at("[data-theme-button]")) {
     const root = document.documentElement, dark = root.dataset.theme ? root.dataset.theme === "dark" : matchMedia("(prefers-color-scheme: dark)").matches;
     at("[data-theme-button]").form.elements.theme.value = dark ? "light" : "dark";
@@ -315,7 +320,11 @@ function newLines(told) {
 function showLines() {
   const log = $("#log"), holder = document.createElement("div");
   $("[data-empty]", log)?.remove();
-  for (const html of waitingLines) { holder.innerHTML = html; log.prepend(holder.firstElementChild); }
+  for (const html of waitingLines) {
+    holder.innerHTML = html;
+    const line = holder.firstElementChild;
+    if (!$(`[data-cursor="${line.dataset.cursor}"]`, log)) log.prepend(line);
+  }
   while (log.children.length > MOST_LINES) log.lastElementChild.remove();
   waitingLines = []; skipped = 0;
   notePaused();
