@@ -14,15 +14,17 @@ from wa_orchestrator.gateway.searching import Question
 from wa_orchestrator.gateway.shapes import MessageDetail, MessagePage, MessageView, Moment
 from wa_orchestrator.store import queueing, reading
 from wa_orchestrator.store.places import Place
-from wa_orchestrator.store.queueing import Ended, Gone, OptedOut, TooLate
+from wa_orchestrator.store.queueing import Ended, Gone, OptedOut, Queued, TooLate
 from wa_orchestrator.store.reading import Message
 from wa_orchestrator.web import paging
-from wa_orchestrator.web.auth import Scope, requires
+from wa_orchestrator.web.auth import Caller, Scope, requires
 from wa_orchestrator.web.context import Context
 from wa_orchestrator.web.problems import Body, responses
 from wa_orchestrator.web.times import iso
 
 MessageId = Annotated[str, Path(pattern=r"^m_[0-9a-f]{18}$", examples=["m_0a1b2c3d4e5f607182"])]
+Reader = Annotated[Caller, Depends(requires(Scope.READ))]
+Sender = Annotated[Caller, Depends(requires(Scope.SEND))]
 _LOOK = responses(
     API_KEY_MISSING=401, SCOPE_MISSING=403, NO_SUCH_MESSAGE=404, VALIDATION_FAILED=422, STORE_UNAVAILABLE=503
 )
@@ -59,81 +61,77 @@ class Search(Body):
 def router(context: Context, view: FleetView) -> APIRouter:
     """Offer the routes about single messages and the search."""
     routes = APIRouter(prefix="/api/v1/messages", tags=["messages"])
-    scripts, language = context.scripts, context.settings.language
-
-    async def found(message_id: str) -> Message:
-        message = await reading.message(scripts, message_id)
-        if message is None:
-            raise Refused("NO_SUCH_MESSAGE", "There is no such message; it may have been erased after a while.", 404)
-        return message
-
-    async def detail(message_id: str) -> MessageDetail:
-        message = await found(message_id)
-        story = await reading.story(scripts, message_id)
-        eta = await waiting.waits_for(scripts, view, message)
-        return MessageDetail(
-            **shapes.view(message, language),
-            timeline=[Moment(at=iso(at), status=status, note=note) for at, status, note in story],
-            waiting=None if eta is None else shapes.waiting(eta, language),
-        )
-
-    @routes.get("", summary="Search messages", responses=_FIND, dependencies=[Depends(requires(Scope.READ))])
-    async def search(asked: Annotated[Search, Query()]) -> MessagePage:
-        cursor, limit = asked.cursor, asked.limit
-        question = asked.question()
-        messages, following = await searching.search(scripts, question, cursor=cursor, limit=limit)
-        return MessagePage(
-            messages=[MessageView(**shapes.view(message, language)) for message in messages], next=following
-        )
-
-    @routes.get("/{message_id}", summary="One message", responses=_LOOK, dependencies=[Depends(requires(Scope.SEND))])
-    @routes.get(
-        "/{message_id}/status",
-        summary="One message, by another name",
-        responses=_LOOK,
-        dependencies=[Depends(requires(Scope.SEND))],
-    )
-    async def look(message_id: MessageId) -> MessageDetail:
-        return await detail(message_id)
-
-    @routes.delete(
-        "/{message_id}",
-        summary="Cancel a message that no worker has claimed",
+    api = _Messages(context, view)
+    routes.get("", summary="Search messages", responses=_FIND)(api.search)
+    routes.get("/{message_id}/status", summary="One message, by another name", responses=_LOOK)(api.look)
+    routes.get("/{message_id}", summary="One message", responses=_LOOK)(api.look)
+    routes.delete("/{message_id}", summary="Cancel a message that no worker has claimed", responses=_CHANGE)(api.cancel)
+    routes.post(
+        "/{message_id}/retry",
+        summary="Give a failed message a new start, with the same WhatsApp id",
         responses=_CHANGE,
-        dependencies=[Depends(requires(Scope.SEND))],
-    )
-    async def cancel(message_id: MessageId) -> MessageDetail:
-        message = await found(message_id)
-        outcome = await queueing.cancel(scripts, _place(message), reason="CANCELLED")
+    )(api.retry)
+    return routes
+
+
+class _Messages:
+    """One method per route."""
+
+    def __init__(self, context: Context, view: FleetView) -> None:
+        self._scripts = context.scripts
+        self._language = context.settings.language
+        self._view = view
+
+    async def search(self, _caller: Reader, asked: Annotated[Search, Query()]) -> MessagePage:
+        found, following = await searching.search(
+            self._scripts, asked.question(), cursor=asked.cursor, limit=asked.limit
+        )
+        shown = [MessageView(**shapes.view(message, self._language)) for message in found]
+        return MessagePage(messages=shown, next=following)
+
+    async def look(self, message_id: MessageId, _caller: Sender) -> MessageDetail:
+        return await self._detail(message_id)
+
+    async def cancel(self, message_id: MessageId, _caller: Sender) -> MessageDetail:
+        message = await self._found(message_id)
+        outcome = await queueing.cancel(self._scripts, _place(message), reason="CANCELLED")
         match outcome:
             case TooLate(status) if status != Status.CANCELLED:
                 raise _too_late("TOO_LATE", f"It is {status} already and cannot be taken back.", status)
             case Gone():
-                await found(message_id)
+                await self._found(message_id)
             case Ended() | TooLate():
                 pass
-        return await detail(message_id)
+        return await self._detail(message_id)
 
-    @routes.post(
-        "/{message_id}/retry",
-        summary="Give a failed message a new start, with the same WhatsApp id",
-        responses=_CHANGE,
-        dependencies=[Depends(requires(Scope.SEND))],
-    )
-    async def retry(message_id: MessageId) -> MessageDetail:
-        message = await found(message_id)
+    async def retry(self, message_id: MessageId, _caller: Sender) -> MessageDetail:
+        message = await self._found(message_id)
         if "body" not in message.fields:
             raise Refused("TEXT_ERASED", "Its text was erased after a while. Send a new message.", 409)
-        outcome = await queueing.retry(scripts, _place(message), to=message.to)
+        outcome = await queueing.retry(self._scripts, _place(message), to=message.to)
         match outcome:
             case TooLate(status):
                 raise _too_late("NOT_FAILED", f"It is {status}; only a failed message is retried.", status)
             case OptedOut():
                 raise Refused("OPTED_OUT", "The recipient does not want to be written to.", 422)
-            case _:
-                return await detail(message_id)
+            case Queued():
+                return await self._detail(message_id)
 
-    return routes
+    async def _found(self, message_id: str) -> Message:
+        message = await reading.message(self._scripts, message_id)
+        if message is None:
+            raise Refused("NO_SUCH_MESSAGE", "There is no such message; it may have been erased after a while.", 404)
+        return message
+
+    async def _detail(self, message_id: str) -> MessageDetail:
+        message = await self._found(message_id)
+        story = await reading.story(self._scripts, message_id)
+        eta = await waiting.waits_for(self._scripts, self._view, message)
+        return MessageDetail(
+            **shapes.view(message, self._language),
+            timeline=[Moment(at=iso(at), status=status, note=note) for at, status, note in story],
+            waiting=None if eta is None else shapes.waiting(eta, self._language),
+        )
 
 
 def _too_late(code: str, text: str, status: str) -> Refused:

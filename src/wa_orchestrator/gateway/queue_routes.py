@@ -12,13 +12,15 @@ from wa_orchestrator.gateway.shapes import Day, EmptiedAnswer, QueueAnswer, Queu
 from wa_orchestrator.store import keys, queueing, reading
 from wa_orchestrator.store.places import Place
 from wa_orchestrator.store.queueing import Ended
-from wa_orchestrator.web.auth import Scope, requires
+from wa_orchestrator.web.auth import Caller, Scope, requires
 from wa_orchestrator.web.context import Context
 from wa_orchestrator.web.pace import zone_of
 from wa_orchestrator.web.problems import responses
 from wa_orchestrator.web.times import iso
 
 SessionPath = Annotated[str, Path(pattern=r"^[A-Za-z0-9_-]{1,64}$", examples=["worker_1"])]
+Reader = Annotated[Caller, Depends(requires(Scope.READ))]
+Sending = Annotated[Caller, Depends(requires(Scope.SEND))]
 _MOST: Final = 1000
 _COUNTED: Final = ("sent", "delivered", "read", "failed")
 _ERRORS = responses(
@@ -29,27 +31,32 @@ _ERRORS = responses(
 def router(context: Context, view: FleetView) -> APIRouter:
     """Offer a session's queue and its figures."""
     routes = APIRouter(prefix="/api/v1", tags=["messages"])
-    scripts, settings = context.scripts, context.settings
+    api = _Queues(context, view)
+    queue = "/queue/{session_id}"
+    routes.get(queue, summary="What waits for a session, in order", responses=_ERRORS)(api.look)
+    routes.delete(queue, summary="Cancel everything that waits for a session", responses=_ERRORS)(api.empty)
+    routes.get("/stats/{session_id}", summary="Sent, delivered, read and failed, by day", responses=_ERRORS)(api.stats)
+    return routes
 
-    async def found(session_id: str) -> tuple[Fleet, Sender]:
-        fleet = await view.current(fresh_s=RECENT_S)
-        if session_id not in fleet.senders:
-            raise Refused("NO_SUCH_SESSION", f"There is no session {session_id}. GET /api/sessions lists them.", 404)
-        return fleet, fleet.senders[session_id]
 
-    @routes.get(
-        "/queue/{session_id}",
-        summary="What waits for a session, in order",
-        responses=_ERRORS,
-        dependencies=[Depends(requires(Scope.READ))],
-    )
-    async def look(session_id: SessionPath, limit: Annotated[int, Query(ge=1, le=_MOST)] = _MOST) -> QueueAnswer:
-        fleet, sender = await found(session_id)
+class _Queues:
+    """One method per route."""
+
+    def __init__(self, context: Context, view: FleetView) -> None:
+        self._context = context
+        self._scripts = context.scripts
+        self._view = view
+
+    async def look(
+        self, session_id: SessionPath, _caller: Reader, limit: Annotated[int, Query(ge=1, le=_MOST)] = _MOST
+    ) -> QueueAnswer:
+        fleet, sender = await self._found(session_id)
         phone = sender.session.phone
-        total, queued = await waiting.queue(scripts, phone, await view.outlook(fleet, sender), most=limit)
+        outlook = await self._view.outlook(fleet, sender)
+        total, queued = await waiting.queue(self._scripts, phone, outlook, most=limit)
         items = [
             QueueItem(
-                **shapes.view(each.message, settings.language),
+                **shapes.view(each.message, self._context.settings.language),
                 position=each.position,
                 eta=None if each.eta.at_ms is None else iso(each.eta.at_ms),
                 because=each.eta.because,
@@ -59,36 +66,27 @@ def router(context: Context, view: FleetView) -> APIRouter:
         ]
         return QueueAnswer(session_id=session_id, phone=phone, total=total, messages=items)
 
-    @routes.delete(
-        "/queue/{session_id}",
-        summary="Cancel everything that waits for a session",
-        responses=_ERRORS,
-        dependencies=[Depends(requires(Scope.SEND))],
-    )
-    async def empty(session_id: SessionPath) -> EmptiedAnswer:
-        _, sender = await found(session_id)
+    async def empty(self, session_id: SessionPath, _caller: Sending) -> EmptiedAnswer:
+        _, sender = await self._found(session_id)
         phone = sender.session.phone
         ended = too_late = 0
-        for message_id in await _waiting_ids(context, phone):
-            message = await reading.message(scripts, message_id)
+        for message_id in await _waiting_ids(self._context, phone):
+            message = await reading.message(self._scripts, message_id)
             if message is None or message.session != session_id or message.phone != phone:
                 continue
-            outcome = await queueing.cancel(scripts, Place(message_id, phone, session_id), reason="CANCELLED")
+            outcome = await queueing.cancel(self._scripts, Place(message_id, phone, session_id), reason="CANCELLED")
             ended += isinstance(outcome, Ended)
             too_late += not isinstance(outcome, Ended)
         return EmptiedAnswer(cancelled=ended, too_late=too_late)
 
-    @routes.get(
-        "/stats/{session_id}",
-        summary="Sent, delivered, read and failed, by day",
-        responses=_ERRORS,
-        dependencies=[Depends(requires(Scope.READ))],
-    )
-    async def stats(session_id: SessionPath, days: Annotated[int, Query(ge=1, le=400)] = 30) -> StatsAnswer:
-        fleet, sender = await found(session_id)
-        today = datetime.fromtimestamp(fleet.now_ms() / 1000, UTC).astimezone(zone_of(settings, sender.session)).date()
+    async def stats(
+        self, session_id: SessionPath, _caller: Reader, days: Annotated[int, Query(ge=1, le=400)] = 30
+    ) -> StatsAnswer:
+        fleet, sender = await self._found(session_id)
+        zone = zone_of(self._context.settings, sender.session)
+        today = datetime.fromtimestamp(fleet.now_ms() / 1000, UTC).astimezone(zone).date()
         dates = [today - timedelta(days=back) for back in range(days)]
-        pipe = scripts.redis.pipeline(transaction=False)
+        pipe = self._scripts.redis.pipeline(transaction=False)
         for date in dates:
             pipe.hmget(keys.stats(session_id, f"{date:%Y%m%d}"), _COUNTED)
         counts: list[Any] = await pipe.execute()
@@ -96,7 +94,11 @@ def router(context: Context, view: FleetView) -> APIRouter:
         total = _day("total", [sum(getattr(row, name) for row in rows) for name in _COUNTED])
         return StatsAnswer(session_id=session_id, total=total, days=rows)
 
-    return routes
+    async def _found(self, session_id: str) -> tuple[Fleet, Sender]:
+        fleet = await self._view.current(fresh_s=RECENT_S)
+        if session_id not in fleet.senders:
+            raise Refused("NO_SUCH_SESSION", f"There is no session {session_id}. GET /api/sessions lists them.", 404)
+        return fleet, fleet.senders[session_id]
 
 
 async def _waiting_ids(context: Context, phone: str) -> list[str]:

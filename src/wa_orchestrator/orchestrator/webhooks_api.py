@@ -33,70 +33,81 @@ class WebhookBody(Body):
 def router(context: Context) -> APIRouter:
     """Offer `/api/v1/webhooks`."""
     routes = APIRouter(prefix="/api/v1/webhooks", tags=["webhooks"])
-
-    @routes.get("", summary="All webhooks; secrets are not shown again")
-    async def listed(_: Admin) -> dict[str, Any]:
-        found = (await webhooks.every(context.scripts)).values()
-        return {"webhooks": [shown(each, await webhooks.state(context.scripts, each.id)) for each in found]}
-
-    @routes.post(
+    api, missing = _Webhooks(context), responses(NO_SUCH_WEBHOOK=404)
+    routes.get("", summary="All webhooks; secrets are not shown again")(api.listed)
+    routes.post(
         "",
         status_code=201,
         summary="Add one; the answer holds its secret, once",
         responses=responses(TOO_MANY_WEBHOOKS=409, URL_REFUSED=422),
-    )
-    async def add(body: WebhookBody, caller: Admin) -> dict[str, Any]:
-        # Whether the name leads somewhere is checked at every delivery too: it may change in between.
-        await outside.check(body.url, allow_private=context.settings.allow_private_urls)
-        if await context.redis.hlen(keys.WEBHOOKS) >= MOST_WEBHOOKS:
-            raise Refused("TOO_MANY_WEBHOOKS", f"There are {MOST_WEBHOOKS} webhooks already. Delete one.", 409)
-        hook = await _made(context, body)
-        await webhooks.put(context.scripts, hook)
-        await audit.record(context, caller, "webhook.add", hook.id, url=hook.url, events=hook.types)
-        return shown(hook, State(0, 0, "")) | {"secret": hook.secret}
-
-    @routes.delete(
-        "/{webhook_id}", summary="Delete one, with what waits for it", responses=responses(NO_SUCH_WEBHOOK=404)
-    )
-    async def delete(webhook_id: str, caller: Admin) -> dict[str, bool]:
-        if not await webhooks.remove(context.scripts, webhook_id):
-            raise _unknown(webhook_id)
-        await audit.record(context, caller, "webhook.delete", webhook_id)
-        return {"deleted": True}
-
-    @routes.post("/{webhook_id}/enable", summary="Deliver to it again", responses=responses(NO_SUCH_WEBHOOK=404))
-    async def enable(webhook_id: str, caller: Admin) -> dict[str, Any]:
-        hook = await _found(context, webhook_id)
-        await webhooks.enable(context.scripts, webhook_id)
-        await audit.record(context, caller, "webhook.enable", webhook_id)
-        return shown(hook, State(0, 0, ""))
-
-    @routes.get(
-        "/{webhook_id}/deliveries",
-        summary="What was delivered, and what was not",
-        responses=responses(NO_SUCH_WEBHOOK=404),
-    )
-    async def deliveries(webhook_id: str, _: Admin, limit: Annotated[int, Query(ge=1, le=500)] = 100) -> dict[str, Any]:
-        await _found(context, webhook_id)
-        return {"deliveries": [_told(raw) for raw in await webhooks.log(context.scripts, webhook_id, most=limit)]}
-
-    @routes.post(
-        "/{webhook_id}/deliveries/{number}/replay",
+    )(api.add)
+    one = "/{webhook_id}"
+    routes.delete(one, summary="Delete one, with what waits for it", responses=missing)(api.delete)
+    routes.post(f"{one}/enable", summary="Deliver to it again", responses=missing)(api.enable)
+    routes.get(f"{one}/deliveries", summary="What was delivered, and what was not", responses=missing)(api.deliveries)
+    routes.post(
+        f"{one}/deliveries/{{number}}/replay",
         status_code=202,
         summary="Deliver once more",
         responses=responses(NO_SUCH_WEBHOOK=404, NO_SUCH_DELIVERY=404, WEBHOOK_DISABLED=409),
-    )
-    async def replay(webhook_id: str, number: str, caller: Admin) -> dict[str, bool]:
-        await _found(context, webhook_id)
-        if await webhooks.delivery(context.scripts, webhook_id, number) is None:
+    )(api.replay)
+    return routes
+
+
+class _Webhooks:
+    """One method per route."""
+
+    def __init__(self, context: Context) -> None:
+        self._context = context
+        self._scripts = context.scripts
+
+    async def listed(self, _: Admin) -> dict[str, Any]:
+        found = (await webhooks.every(self._scripts)).values()
+        return {"webhooks": [shown(each, await webhooks.state(self._scripts, each.id)) for each in found]}
+
+    async def add(self, body: WebhookBody, caller: Admin) -> dict[str, Any]:
+        # Whether the name leads somewhere is checked at every delivery too: it may change in between.
+        await outside.check(body.url, allow_private=self._context.settings.allow_private_urls)
+        if await self._context.redis.hlen(keys.WEBHOOKS) >= MOST_WEBHOOKS:
+            raise Refused("TOO_MANY_WEBHOOKS", f"There are {MOST_WEBHOOKS} webhooks already. Delete one.", 409)
+        hook = await _made(self._context, body)
+        await webhooks.put(self._scripts, hook)
+        await audit.record(self._context, caller, "webhook.add", hook.id, url=hook.url, events=hook.types)
+        return shown(hook, State(0, 0, "")) | {"secret": hook.secret}
+
+    async def delete(self, webhook_id: str, caller: Admin) -> dict[str, bool]:
+        if not await webhooks.remove(self._scripts, webhook_id):
+            raise _unknown(webhook_id)
+        await audit.record(self._context, caller, "webhook.delete", webhook_id)
+        return {"deleted": True}
+
+    async def enable(self, webhook_id: str, caller: Admin) -> dict[str, Any]:
+        hook = await self._found(webhook_id)
+        await webhooks.enable(self._scripts, webhook_id)
+        await audit.record(self._context, caller, "webhook.enable", webhook_id)
+        return shown(hook, State(0, 0, ""))
+
+    async def deliveries(
+        self, webhook_id: str, _: Admin, limit: Annotated[int, Query(ge=1, le=500)] = 100
+    ) -> dict[str, Any]:
+        await self._found(webhook_id)
+        return {"deliveries": [_told(raw) for raw in await webhooks.log(self._scripts, webhook_id, most=limit)]}
+
+    async def replay(self, webhook_id: str, number: str, caller: Admin) -> dict[str, bool]:
+        await self._found(webhook_id)
+        if await webhooks.delivery(self._scripts, webhook_id, number) is None:
             raise Refused("NO_SUCH_DELIVERY", f"There is no delivery {number} in the log.", 404)
-        if (await webhooks.state(context.scripts, webhook_id)).disabled_at_ms:
+        if (await webhooks.state(self._scripts, webhook_id)).disabled_at_ms:
             raise Refused("WEBHOOK_DISABLED", f"{webhook_id} is disabled. POST …/enable first.", 409)
-        await webhooks.replay(context.scripts, webhook_id, number)
-        await audit.record(context, caller, "webhook.replay", webhook_id, delivery=number)
+        await webhooks.replay(self._scripts, webhook_id, number)
+        await audit.record(self._context, caller, "webhook.replay", webhook_id, delivery=number)
         return {"queued": True}
 
-    return routes
+    async def _found(self, webhook_id: str) -> Webhook:
+        hook = (await webhooks.every(self._scripts)).get(webhook_id)
+        if hook is None:
+            raise _unknown(webhook_id)
+        return hook
 
 
 async def _made(context: Context, body: WebhookBody) -> Webhook:
@@ -105,13 +116,6 @@ async def _made(context: Context, body: WebhookBody) -> Webhook:
     since = str(last[0][0]) if last else "0"
     name = f"wh_{secrets.token_hex(6)}"
     return Webhook(name, body.url, tuple(body.events), secret, since, await context.scripts.now_ms())
-
-
-async def _found(context: Context, webhook_id: str) -> Webhook:
-    hook = (await webhooks.every(context.scripts)).get(webhook_id)
-    if hook is None:
-        raise _unknown(webhook_id)
-    return hook
 
 
 def _unknown(webhook_id: str) -> Refused:
