@@ -155,6 +155,21 @@ async def test_after_logging_out_the_old_cookie_opens_nothing(browser: httpx.Asy
     assert (await browser.get("/")).status_code == 303
 
 
+async def test_coming_in_going_out_and_wrong_passwords_are_in_the_audit_log(
+    browser: httpx.AsyncClient, redis: Redis
+) -> None:
+    await browser.post("/login", data={"password": "canary-wrong-password", "name": "Dana"})
+    csrf = await log_in(browser)
+    await browser.post("/logout", data={"csrf": csrf})
+    written = [fields for _, fields in await redis.xrange("audit")]
+    assert [(each["action"], each["by"]) for each in written] == [
+        ("dashboard.login_failed", "dashboard:nobody"),
+        ("dashboard.login", "dashboard:Dana"),
+        ("dashboard.logout", "dashboard:Dana"),
+    ]
+    assert "canary-wrong-password" not in str(written)
+
+
 async def test_a_first_link_lets_in_once(browser: httpx.AsyncClient, context: Context) -> None:
     link = await first_link(context)
     token = link.partition("#")[2]

@@ -111,6 +111,18 @@ async def test_a_failed_message_is_retried_with_the_same_whatsapp_id(gate: Gate)
     assert (again.status_code, code_of(again)) == (409, "NOT_FAILED")
 
 
+async def test_who_cancels_retries_and_empties_is_in_the_audit_log(gate: Gate) -> None:
+    failed = await _send(gate)
+    await _fail(gate, failed)
+    await gate.client.post(f"/api/v1/messages/{failed}/retry")
+    await gate.client.post(f"/api/v1/messages/{failed}/retry")  # refused: nothing was done
+    for _ in range(2):
+        await gate.client.delete(f"/api/v1/messages/{failed}")
+    await gate.client.delete("/api/v1/queue/w1")
+    written = [(fields["action"], fields["target"]) for _, fields in await gate.redis.xrange(keys.AUDIT)]
+    assert written == [("message.retry", failed), ("message.cancel", failed), ("queue.empty", "w1")]
+
+
 async def test_a_retry_respects_an_opt_out(gate: Gate) -> None:
     message_id = await _send(gate)
     await _fail(gate, message_id)

@@ -15,6 +15,7 @@ from typing import Any, Final
 from wa_orchestrator.errors import Refused
 from wa_orchestrator.settings import Settings
 from wa_orchestrator.store import keys
+from wa_orchestrator.web import audit
 from wa_orchestrator.web.auth import Caller, Scope, digest
 from wa_orchestrator.web.context import Context
 
@@ -27,6 +28,8 @@ TRIES_S: Final = 15 * 60
 _COST: Final = {"n": 2**14, "r": 8, "p": 1}
 _LONGEST_PASSWORD: Final = 1024
 _LONGEST_NAME: Final = 40
+#: Who tried a wrong password, as the audit log knows them.
+_NOBODY: Final = Caller("dashboard:nobody", frozenset())
 
 
 class Role(StrEnum):
@@ -122,9 +125,10 @@ class Door:
             return Shut(max(1, int(await self._redis.ttl(tries))))
         role = await self._passwords.role_of(password)
         if role is None:
+            await audit.record(self._context, _NOBODY, "dashboard.login_failed", address, name=_tidy(name))
             return Wrong(MOST_TRIES - made)
         await self._give_back(tries, role)
-        return Entered(await self._begin(role, name))
+        return Entered(await self._begin(role, name, how=address))
 
     async def _give_back(self, tries: str, role: Role) -> None:
         """Forget the wrong tries of an administrator; a viewer could else guess the other password for ever."""
@@ -144,9 +148,10 @@ class Door:
     async def enter_by_link(self, token: str) -> Entered | None:
         """Use a one-time link; None when it was used, is too old or never was."""
         role: Any = await self._redis.getdel(keys.login_link(digest(token)))
-        return Entered(await self._begin(Role(role), "")) if role else None
+        return Entered(await self._begin(Role(role), "", how="link")) if role else None
 
-    async def _begin(self, role: Role, name: str) -> str:
+    async def _begin(self, role: Role, name: str, *, how: str) -> str:
+        """Begin a person's session and write it down; `how` is the address they came from, or `link`."""
         token = secrets.token_urlsafe(32)
         now = await self._context.scripts.now_ms()
         fields: dict[Any, Any] = {
@@ -160,6 +165,8 @@ class Door:
             pipe.hset(key, mapping=fields)
             pipe.expire(key, IDLE_S)
             await pipe.execute()
+        person = Person(role, fields["name"], fields["csrf"], digest(token))
+        await audit.record(self._context, person.caller, "dashboard.login", how)
         return token
 
     async def recognize(self, token: str | None) -> Person | None:
@@ -194,6 +201,7 @@ class Door:
     async def leave(self, person: Person) -> None:
         """End a person's session everywhere its token is known."""
         await self._redis.delete(keys.person(person.token_hash))
+        await audit.record(self._context, person.caller, "dashboard.logout", str(person.role))
 
 
 def _tidy(name: str) -> str:

@@ -16,7 +16,7 @@ from wa_orchestrator.store import queueing, reading
 from wa_orchestrator.store.places import Place
 from wa_orchestrator.store.queueing import Ended, Gone, OptedOut, Queued, TooLate
 from wa_orchestrator.store.reading import Message
-from wa_orchestrator.web import paging
+from wa_orchestrator.web import audit, paging
 from wa_orchestrator.web.auth import Caller, Scope, requires
 from wa_orchestrator.web.context import Context
 from wa_orchestrator.web.problems import Body, responses
@@ -78,6 +78,7 @@ class _Messages:
     """One method per route."""
 
     def __init__(self, context: Context, view: FleetView) -> None:
+        self._context = context
         self._scripts = context.scripts
         self._language = context.settings.language
         self._view = view
@@ -92,7 +93,7 @@ class _Messages:
     async def look(self, message_id: MessageId, _caller: Sender) -> MessageDetail:
         return await self._detail(message_id)
 
-    async def cancel(self, message_id: MessageId, _caller: Sender) -> MessageDetail:
+    async def cancel(self, message_id: MessageId, caller: Sender) -> MessageDetail:
         message = await self._found(message_id)
         outcome = await queueing.cancel(self._scripts, _place(message), reason="CANCELLED")
         match outcome:
@@ -100,11 +101,13 @@ class _Messages:
                 raise _too_late("TOO_LATE", f"It is {status} already and cannot be taken back.", status)
             case Gone():
                 await self._found(message_id)
-            case Ended() | TooLate():
+            case Ended():
+                await audit.record(self._context, caller, "message.cancel", message_id)
+            case TooLate():
                 pass
         return await self._detail(message_id)
 
-    async def retry(self, message_id: MessageId, _caller: Sender) -> MessageDetail:
+    async def retry(self, message_id: MessageId, caller: Sender) -> MessageDetail:
         message = await self._found(message_id)
         if "body" not in message.fields:
             raise Refused("TEXT_ERASED", "Its text was erased after a while. Send a new message.", 409)
@@ -115,6 +118,7 @@ class _Messages:
             case OptedOut():
                 raise Refused("OPTED_OUT", "The recipient does not want to be written to.", 422)
             case Queued():
+                await audit.record(self._context, caller, "message.retry", message_id)
                 return await self._detail(message_id)
 
     async def _found(self, message_id: str) -> Message:

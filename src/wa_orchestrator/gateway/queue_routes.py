@@ -12,6 +12,7 @@ from wa_orchestrator.gateway.shapes import Day, EmptiedAnswer, QueueAnswer, Queu
 from wa_orchestrator.store import keys, queueing, reading
 from wa_orchestrator.store.places import Place
 from wa_orchestrator.store.queueing import Ended
+from wa_orchestrator.web import audit
 from wa_orchestrator.web.auth import Caller, Scope, requires
 from wa_orchestrator.web.context import Context
 from wa_orchestrator.web.pace import zone_of
@@ -66,7 +67,7 @@ class _Queues:
         ]
         return QueueAnswer(session_id=session_id, phone=phone, total=total, messages=items)
 
-    async def empty(self, session_id: SessionPath, _caller: Sending) -> EmptiedAnswer:
+    async def empty(self, session_id: SessionPath, caller: Sending) -> EmptiedAnswer:
         _, sender = await self._found(session_id)
         phone = sender.session.phone
         ended = too_late = 0
@@ -77,6 +78,7 @@ class _Queues:
             outcome = await queueing.cancel(self._scripts, Place(message_id, phone, session_id), reason="CANCELLED")
             ended += isinstance(outcome, Ended)
             too_late += not isinstance(outcome, Ended)
+        await audit.record(self._context, caller, "queue.empty", session_id, cancelled=ended)
         return EmptiedAnswer(cancelled=ended, too_late=too_late)
 
     async def stats(
