@@ -54,7 +54,7 @@ async def fill(scripts: Scripts, sessions: int, each: int) -> None:
     pipe = scripts.redis.pipeline(transaction=False)
     for n in range(sessions):
         name, phone = f"w{n}", f"97250{n:07d}"
-        record = {
+        record: dict[Any, Any] = {
             "id": name, "status": "connected", "phone": phone, "epoch": 1, "version": 1, "first_connected_at": 1,
             "limits": limits(sessions),
         }  # fmt: skip

@@ -12,7 +12,6 @@ import pytest
 
 from tests.commands.conftest import Run, Running, Said
 from wa_orchestrator import address
-from wa_orchestrator.commands import streaming
 from wa_orchestrator.settings import load
 
 TO = "972521112233"
@@ -268,7 +267,7 @@ def test_a_stream_that_breaks_goes_on_after_the_last_event_that_came(
         if len(pauses) == 3:
             raise KeyboardInterrupt  # as a person ends it
 
-    monkeypatch.setattr(streaming.time, "sleep", pause)
+    monkeypatch.setattr("wa_orchestrator.commands.streaming.time.sleep", pause)
     with breaking_stream() as (url, asked):
         said = bare("events", "--url", url, "--api-key", "k", "--json", "--after", "0-7")
     assert said.code == 0, said

@@ -46,7 +46,7 @@ class Stage:
         new = sessions.NewSession(session, phone=phone, candidates=[proxy], fields=fields)
         assert isinstance(await sessions.create(self.scripts, new, per_proxy=4, per_phone=4), sessions.Created)
         await self.register(session, phone)
-        sticky = await self.scripts.redis.get(keys.sticky(phone)) or ""
+        sticky = str(await self.scripts.redis.get(keys.sticky(phone)) or "")
         binding = sessions.Binding(self.epochs[session], phone, sticky, proxy, given="given")
         bound = await sessions.bind(self.scripts, session, binding, per_proxy=4, per_phone=4)
         assert isinstance(bound, sessions.Bound), bound
@@ -91,7 +91,7 @@ class Stage:
 
     async def ack(self, message: str, at_ms: int = 0) -> None:
         """WhatsApp has it."""
-        raw = await self.scripts.redis.hmget(keys.message(message), ["phone", "session", "whatsapp_id"])
+        raw: Any = await self.scripts.redis.hmget(keys.message(message), ["phone", "session", "whatsapp_id"])
         place = Place(message, raw[0], raw[1])
         await outbox.ack(self.scripts, place, status="sent", whatsapp_id=raw[2], at_ms=at_ms, day="20250615")
 

@@ -1,6 +1,7 @@
 """Whether an eta is honest: what was foretold when a message was accepted, and when it left."""
 
 import random
+from typing import Any
 
 from tests.conftest import Clock
 from tests.dispatcher.stage import NOON, Stage, settings, settle
@@ -52,7 +53,7 @@ async def test_nine_of_ten_messages_leave_when_it_was_foretold(held: Scripts, cl
                 left[claimed] = clock.now_ms
                 acks.append((clock.now_ms + dice.randrange(100, 500), claimed))
         acks.sort()
-        due = await held.redis.zrange(keys.DUE, 0, 0, withscores=True)
+        due: Any = await held.redis.zrange(keys.DUE, 0, 0, withscores=True)
         await clock.set(max(clock.now_ms, min([int(at) for _, at in due] + [at for at, _ in acks[:1]])))
         while acks and acks[0][0] <= clock.now_ms:
             await stage.ack(acks.pop(0)[1])

@@ -5,15 +5,17 @@ import random
 from bisect import bisect_left
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, time
+from typing import Any
 from zoneinfo import ZoneInfo
 
 from tests.conftest import Clock
 from tests.dispatcher.stage import DAY_MS, Stage, settings
 from wa_orchestrator.dispatcher.dispatcher import Dispatcher
+from wa_orchestrator.domain.pace import Override
 from wa_orchestrator.domain.pacing import PRESETS, Pace, Preset, trust
 from wa_orchestrator.store import keys
 from wa_orchestrator.store.scripts import Scripts
-from wa_orchestrator.web.pace import Override, encode_override
+from wa_orchestrator.web.pace import encode_override
 
 BEGIN_MS = int(datetime(2026, 10, 18, 4, 30, tzinfo=UTC).timestamp() * 1000)
 DAYS = 15
@@ -57,7 +59,8 @@ class World:
         message = await self.stage.claim(phone.session, phone.number)
         if message is None:
             return
-        pause_ms = int(await self.stage.scripts.redis.hget(keys.message(message), "pause_ms"))
+        pause: Any = await self.stage.scripts.redis.hget(keys.message(message), "pause_ms")
+        pause_ms = int(pause)
         arrival_ms = self.clock.now_ms + self.dice.randrange(100, 8_000)
         phone.arrivals.append((arrival_ms, message, pause_ms))
         if self.dice.random() < 0.025:
@@ -83,9 +86,10 @@ class World:
     async def go_on(self, dispatcher: Dispatcher) -> None:
         """Let time pass until something happens."""
         self.acks.sort()
-        due, leases = await asyncio.gather(
+        found: Any = await asyncio.gather(
             *(self.stage.scripts.redis.zrange(name, 0, 0, withscores=True) for name in (keys.DUE, keys.LEASES))
         )
+        due, leases = found
         lease_ends = [int(score) for _, score in leases]
         instants = [int(score) for _, score in due] + lease_ends + [at for at, _ in self.acks[:1]]
         await self.clock.set(max(self.clock.now_ms, min(instants)))

@@ -4,8 +4,7 @@ import asyncio
 import contextlib
 import os
 import signal
-import time
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +13,8 @@ from redis.asyncio import Redis
 from redis.exceptions import RedisError
 
 from tests.dispatcher.stage import Stage, settings
+from tests.waiting import promised, until
+from wa_orchestrator.dispatcher import dispatcher
 from wa_orchestrator.dispatcher.dispatcher import Dispatcher
 from wa_orchestrator.store import keys
 from wa_orchestrator.store.embedded import EmbeddedRedis
@@ -35,16 +36,11 @@ async def running(stage: Stage) -> AsyncIterator[None]:
             await asyncio.wait({task}, timeout=0.05)
 
 
-async def until(condition: Callable[[], Awaitable[bool]], seconds: float) -> float:
-    """Wait for something to become true; how long it took."""
-    begun = time.monotonic()
-    async with asyncio.timeout(seconds):
-        while not await condition():  # noqa: ASYNC110 (it waits for any condition)
-            await asyncio.sleep(0.005)
-    return time.monotonic() - begun
-
-
-async def test_a_sleeping_dispatcher_is_woken_by_an_acceptance(scripts: Scripts) -> None:
+async def test_a_sleeping_dispatcher_is_woken_by_an_acceptance(
+    scripts: Scripts, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(dispatcher, "LONGEST_SLEEP_S", 600.0)
+    monkeypatch.setattr(dispatcher, "SWEEP_EVERY_S", 600.0)
     stage = Stage(scripts, settings())
     await stage.connect("w1", A, limits=ALL_DAY)
     async with running(stage):
@@ -53,13 +49,13 @@ async def test_a_sleeping_dispatcher_is_woken_by_an_acceptance(scripts: Scripts)
             heard: Any = await scripts.redis.pubsub_numsub(keys.WAKE)
             return bool(heard[0][1])
 
-        await until(asleep, 5)
+        await until(asleep, "the dispatcher sleeps")
         message = await stage.accept("w1", A)
 
         async def released() -> bool:
             return await stage.status(message) == "scheduled"
 
-        assert await until(released, 5) < 1
+        await until(released, "it is released, although the dispatcher would sleep on")
 
 
 async def test_an_idle_dispatcher_hardly_asks(scripts: Scripts) -> None:
@@ -67,9 +63,11 @@ async def test_an_idle_dispatcher_hardly_asks(scripts: Scripts) -> None:
     for n in range(50):
         await stage.connect(f"w{n}", f"9725000000{n:02d}", limits=ALL_DAY)
     async with running(stage):
-        due: Any = 1
-        while due:
-            due = await scripts.redis.zcard(keys.DUE)
+
+        async def idle() -> bool:
+            return not await scripts.redis.zcard(keys.DUE)
+
+        await until(idle, "nothing is due")
         before: Any = await scripts.redis.info("stats")
         await asyncio.sleep(0.8)
         after: Any = await scripts.redis.info("stats")
@@ -88,9 +86,9 @@ async def test_after_an_outage_of_redis_it_goes_on_by_itself_within_five_seconds
             found: Any = await redis.info("server")
             os.kill(int(found["process_id"]), signal.SIGKILL)
         else:
-            await redis.execute_command("REPLICAOF", "127.0.0.1", "1")
+            await redis.execute_command("REPLICAOF", "127.0.0.1", "1")  # type: ignore[no-untyped-call]
             await asyncio.sleep(0.3)
-            await redis.execute_command("REPLICAOF", "NO", "ONE")
+            await redis.execute_command("REPLICAOF", "NO", "ONE")  # type: ignore[no-untyped-call]
 
         async def answers() -> bool:
             try:
@@ -98,12 +96,12 @@ async def test_after_an_outage_of_redis_it_goes_on_by_itself_within_five_seconds
             except RedisError:
                 return False
 
-        await until(answers, 10)
+        await until(answers, "Redis answers")
         message = await stage.accept("w1", A)
 
         async def released() -> bool:
             return await stage.status(message) == "scheduled"
 
-        assert await until(released, 10) < 5
+        await until(released, "it goes on by itself", promised(5))
     await redis.aclose()
     await server.stop()

@@ -33,7 +33,7 @@ class Gate:
         self.redis = redis
         self.scripts = gateway.context.scripts
 
-    async def send(self, *, headers: dict[str, str] | None = None, **body: Any) -> httpx.Response:
+    async def send(self, *, headers: Any = None, **body: Any) -> httpx.Response:
         """Post one message; `to` and `message` have defaults."""
         whole = {"to": "972511111111", "message": "hello", **body}
         return await self.client.post("/api/v1/send", json=whole, headers=headers or {})
@@ -44,7 +44,12 @@ class Gate:
             self.scripts, sessions.NewSession(name, phone=phone, direct="direct"), per_proxy=4, per_phone=4
         )
         now = await self.scripts.now_ms()
-        known = {"status": "connected", "first_connected_at": now - 30 * 86_400_000, "timezone": "UTC", **fields}
+        known: dict[Any, Any] = {
+            "status": "connected",
+            "first_connected_at": now - 30 * 86_400_000,
+            "timezone": "UTC",
+            **fields,
+        }
         await self.redis.hset(keys.session(name), mapping=known)
 
     async def queued(self) -> list[str]:

@@ -13,6 +13,7 @@ from hypothesis.errors import Unsatisfiable
 from redis.asyncio import Redis
 from schemathesis import GenerationMode
 from schemathesis.checks import not_a_server_error
+from schemathesis.core.result import Ok
 from schemathesis.specs.openapi.checks import (
     content_type_conformance,
     response_schema_conformance,
@@ -20,6 +21,7 @@ from schemathesis.specs.openapi.checks import (
 )
 
 from tests.gateway.conftest import API_KEY, PHONE, make_settings
+from tests.waiting import until
 from wa_orchestrator.gateway.app import make_gateway
 from wa_orchestrator.store import keys
 from wa_orchestrator.store.scripts import Scripts
@@ -39,15 +41,20 @@ def service(redis_url: str, tmp_path: Path) -> Iterator[str]:
     async def run() -> None:
         redis = Redis.from_url(redis_url, decode_responses=True)
         await redis.flushall()
-        known = {"id": "w1", "status": "connected", "phone": PHONE, "first_connected_at": 1, "timezone": "UTC"}
+        known: dict[Any, Any] = {
+            "id": "w1",
+            "status": "connected",
+            "phone": PHONE,
+            "first_connected_at": 1,
+            "timezone": "UTC",
+        }
         await redis.hset(keys.session("w1"), mapping=known)
         await redis.sadd(keys.SESSIONS_ALL, "w1")
         _, app = make_gateway(Context(make_settings(tmp_path), redis, Scripts(redis)))
         config = uvicorn.Config(app, port=0, http=app.http_protocol, log_level="error", access_log=False)
         server = uvicorn.Server(config)
         serving = asyncio.create_task(server.serve())
-        while not server.started:  # noqa: ASYNC110 (uvicorn has no event for it)
-            await asyncio.sleep(0.01)
+        await until(lambda: server.started, "the gateway listens")
         address.append(f"http://127.0.0.1:{server.servers[0].sockets[0].getsockname()[1]}")
         ready.set()
         await asyncio.to_thread(stop.wait)
@@ -57,7 +64,7 @@ def service(redis_url: str, tmp_path: Path) -> Iterator[str]:
 
     thread = threading.Thread(target=lambda: asyncio.run(run()))
     thread.start()
-    assert ready.wait(20)
+    assert ready.wait(60)
     try:
         yield address[0]
     finally:
@@ -69,6 +76,7 @@ def test_every_route_answers_as_the_document_says(service: str) -> None:
     schema = schemathesis.openapi.from_url(f"{service}/openapi.json", wait_for_schema=5)
     seen = set()
     for result in schema.get_all_operations():
+        assert isinstance(result, Ok), result.err()
         operation = result.ok()
         seen.add(operation.label)
         for mode in (GenerationMode.POSITIVE, GenerationMode.NEGATIVE):

@@ -54,10 +54,10 @@ async def test_a_restart_of_redis_costs_no_request(fragile: tuple[Gate, RedisSer
 
 async def test_a_read_only_redis_takes_nothing(fragile: tuple[Gate, RedisServer]) -> None:
     gate, _ = fragile
-    await gate.redis.execute_command("REPLICAOF", "127.0.0.1", "1")
+    await gate.redis.execute_command("REPLICAOF", "127.0.0.1", "1")  # type: ignore[no-untyped-call]
     response = await gate.send()
     assert (response.status_code, code_of(response)) == (503, "QUEUE_UNAVAILABLE")
-    await gate.redis.execute_command("REPLICAOF", "NO", "ONE")
+    await gate.redis.execute_command("REPLICAOF", "NO", "ONE")  # type: ignore[no-untyped-call]
     assert (await gate.send()).status_code == 202
     assert len(await gate.queued()) == 2
 
@@ -77,7 +77,7 @@ async def test_a_redis_that_does_not_answer_is_given_up_on(fragile: tuple[Gate, 
     gate, _ = fragile
     await gate.gateway.batcher.close()
     gate.gateway.batcher._lines = [Line(gate.redis, 0.2) for _ in range(LINES)]
-    await gate.redis.execute_command("CLIENT", "PAUSE", 1500, "ALL")
+    await gate.redis.execute_command("CLIENT", "PAUSE", 1500, "ALL")  # type: ignore[no-untyped-call]
     response = await gate.send()
     assert (response.status_code, code_of(response)) == (503, "QUEUE_UNAVAILABLE")
 

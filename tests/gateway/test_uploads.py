@@ -14,14 +14,15 @@ from wa_orchestrator.web import uploads
 PNG = b"\x89PNG\r\n\x1a\n" + b"0" * 100
 
 
-async def _upload(gate: Gate, content: bytes = PNG, mimetype: str = "image/png", **headers: str) -> str:
+async def _upload(gate: Gate, content: bytes = PNG, mimetype: str = "image/png", filename: str | None = None) -> str:
+    headers = {} if filename is None else {"X-Filename": filename}
     response = await gate.client.post("/api/v1/uploads", content=content, headers={"Content-Type": mimetype, **headers})
     assert response.status_code == 201, response.text
     return str(response.json()["uploadId"])
 
 
 async def test_a_raw_upload_can_be_sent(gate: Gate, tmp_path: Path) -> None:
-    upload_id = await _upload(gate, **{"X-Filename": "../../etc/cat.png"})
+    upload_id = await _upload(gate, filename="../../etc/cat.png")
     response = await gate.send(message=None, media={"upload": upload_id, "caption": "A cat"})
     assert response.status_code == 202
     message = await reading.message(gate.scripts, response.json()["messageId"])

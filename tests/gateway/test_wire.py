@@ -11,6 +11,7 @@ import pytest
 import uvicorn
 
 from tests.gateway.conftest import API_KEY, Gate, OpenGate
+from tests.waiting import until
 from wa_orchestrator.gateway.app import make_gateway
 
 
@@ -23,9 +24,7 @@ async def port(gates: OpenGate) -> AsyncIterator[int]:
     protocol = app.http_protocol
     server = uvicorn.Server(uvicorn.Config(app, port=0, http=protocol, log_level="error", access_log=False))
     serving = asyncio.create_task(server.serve())
-    async with asyncio.timeout(10):
-        while not server.started:  # noqa: ASYNC110 (uvicorn has no event for it)
-            await asyncio.sleep(0.01)
+    await until(lambda: server.started, "the gateway listens")
     yield server.servers[0].sockets[0].getsockname()[1]
     server.should_exit = True
     await serving

@@ -1,7 +1,6 @@
 """The HTTP side of messages over a real Redis: an app, a client, and workers with genuine tokens."""
 
-import asyncio
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -99,10 +98,3 @@ async def desk(held: Scripts, clock: Clock, tmp_path: Path) -> AsyncIterator[Des
         client.headers["X-API-Key"] = API_KEY
         yield Desk(stage, context, client, bells)
     await bells.close()
-
-
-async def until(condition: Callable[[], Awaitable[bool]], seconds: float = 10) -> None:
-    """Wait for something to become true."""
-    async with asyncio.timeout(seconds):
-        while not await condition():  # noqa: ASYNC110 (it waits for any condition)
-            await asyncio.sleep(0.005)

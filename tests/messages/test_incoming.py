@@ -1,5 +1,7 @@
 """What people and WhatsApp say: receipts, answers, stop words, locks, and the lists an operator keeps."""
 
+from typing import Any
+
 import pytest
 
 from tests.conftest import Clock
@@ -224,7 +226,7 @@ async def test_to_raise_a_limit_needs_somebody_who_takes_the_risk_and_is_audited
     assert (await desk.client.put(address, json={"perDay": 5})).json()["limits"]["perDay"] == 5
     raised = await desk.client.put(address, json={"perDay": 200, "acknowledgeRisk": True})
     assert raised.json()["limits"]["perDay"] == 200
-    audited = await desk.context.redis.xrange(keys.AUDIT)
+    audited: Any = await desk.context.redis.xrange(keys.AUDIT)
     assert [fields["action"] for _, fields in audited] == ["limits.set", "limits.set"]
     assert (await desk.client.delete(address)).json()["limits"]["perDay"] == 20
     assert (await desk.client.put(address, json={"opens": "25:00"})).status_code == 422

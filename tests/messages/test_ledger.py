@@ -21,7 +21,8 @@ from redis.asyncio import BlockingConnectionPool, Redis
 from redis.exceptions import RedisError
 
 from tests.dispatcher.stage import Stage
-from tests.messages.conftest import secured, until
+from tests.messages.conftest import secured
+from tests.waiting import until
 from wa_orchestrator.dispatcher.dispatcher import Dispatcher
 from wa_orchestrator.orchestrator import outbox
 from wa_orchestrator.store import accepting, keys, reading
@@ -110,7 +111,7 @@ class World:
     async def arrive(self, phone: str, message: dict[str, Any]) -> None:
         while True:
             with contextlib.suppress(RedisError):
-                pause = await self.stage.scripts.redis.hget(keys.message(message["messageId"]), "pause_ms")
+                pause: Any = await self.stage.scripts.redis.hget(keys.message(message["messageId"]), "pause_ms")
                 break
             await asyncio.sleep(0.02)
         at_ms = time.monotonic() * 1000
@@ -142,7 +143,7 @@ class World:
         key = accepting.Idempotency("client", name, "print")
         new = accepting.NewMessage(name, f"3EB0{name[2:].upper()}", phone, session, to, fields=fields)
         twice = self.dice.random() < 0.2
-        answers = []
+        answers: list[object] = []
         while len(answers) < 1 + twice:
             with contextlib.suppress(RedisError):
                 answers.append(await accepting.accept(self.stage.scripts, new, accepting.Room(10**6, 10**6, 0), key))
@@ -168,7 +169,7 @@ class World:
         """I12 at many instants: nothing is between two places."""
         while True:
             with contextlib.suppress(RedisError):
-                counts = await self.stage.scripts.redis.hgetall(keys.COUNTS)
+                counts: Any = await self.stage.scripts.redis.hgetall(keys.COUNTS)
                 places = sum(int(value) for name, value in counts.items() if name != "accepted")
                 if counts and places != int(counts["accepted"]):
                     self.unbalanced.append(counts)
@@ -204,7 +205,7 @@ async def test_whatever_dies_nothing_is_lost_doubled_reordered_or_hurried(tmp_pa
             for session, phone in fleet.items():
                 await world.client_sends(number, session, phone)
         try:
-            await until(world.ended, 60)
+            await until(world.ended, "every message has ended", 120)
         finally:
             while any(not task.done() for task in tasks):
                 for task in tasks:
@@ -221,8 +222,7 @@ async def test_whatever_dies_nothing_is_lost_doubled_reordered_or_hurried(tmp_pa
 
 async def _kill_redis(redis: Redis, world: World) -> None:
     """Once, in the middle of everything, without a word."""
-    while len(world.arrivals) < PHONES * EACH // 3:  # noqa: ASYNC110 (a moment in the middle)
-        await asyncio.sleep(0.01)
+    await until(lambda: len(world.arrivals) >= PHONES * EACH // 3, "the middle of everything")
     found: Any = await redis.info("server")
     os.kill(int(found["process_id"]), signal.SIGKILL)
 

@@ -2,7 +2,8 @@
 
 import pytest
 
-from tests.messages.conftest import PHONE, Desk, settle
+from tests.dispatcher.stage import settle
+from tests.messages.conftest import PHONE, Desk
 from wa_orchestrator.orchestrator import leftovers
 from wa_orchestrator.store import finding, keys, reading
 

@@ -10,7 +10,8 @@ import pytest
 
 from tests.conftest import Clock
 from tests.dispatcher.stage import settle
-from tests.messages.conftest import PHONE, Desk, until
+from tests.messages.conftest import PHONE, Desk
+from tests.waiting import until
 from wa_orchestrator.errors import Refused, Unavailable
 from wa_orchestrator.orchestrator import asking
 from wa_orchestrator.store import keys, outbox, reading
@@ -54,7 +55,7 @@ async def _someone_waits(desk: Desk) -> None:
     async def waits() -> bool:
         return "w1" in desk.bells._waiting
 
-    await until(waits)
+    await until(waits, "the worker waits")
     await desk.bells.ready()
 
 
@@ -67,7 +68,7 @@ async def test_a_hundred_waiting_workers_share_one_connection_and_each_gets_only
     async def everybody_waits() -> bool:
         return len(desk.bells._waiting) == 100
 
-    await until(everybody_waits)
+    await until(everybody_waits, "everybody waits")
     await desk.bells.ready()
     subscribed: Any = await desk.context.redis.pubsub_numsub(keys.BELL)
     assert subscribed == [(keys.BELL, 1)]

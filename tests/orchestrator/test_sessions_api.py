@@ -192,6 +192,19 @@ async def test_forget_lets_the_phone_start_anew(control: Orchestrator, api: http
     assert await control.context.redis.get(keys.sticky(PHONE)) is None
 
 
+async def asked(control: Orchestrator, session_id: str = "s1") -> dict[str, Any]:
+    """Take, as the worker would, what the server asks of it."""
+    found: Any = await control.context.redis.blpop([keys.commands(session_id)], timeout=30)
+    assert found is not None, "nothing was asked"
+    command: dict[str, Any] = json.loads(found[1])
+    return command
+
+
+async def done(control: Orchestrator, command: dict[str, Any]) -> None:
+    """Answer, as the worker would, that it is done."""
+    await control.context.redis.rpush(keys.command_result(command["id"]), '{"ok": true}')
+
+
 async def delete(control: Orchestrator, api: httpx.AsyncClient, session_id: str, **params: Any) -> httpx.Response:
     request = asyncio.create_task(api.delete(f"/api/sessions/{session_id}", params=params))
     while not request.done():
@@ -255,7 +268,7 @@ async def test_a_given_proxy_wins_over_the_phones_own_and_takes_its_other_sessio
     given = proxy_url.proxy_id(GIVEN)
     assert await control.context.redis.get(keys.sticky(PHONE)) == given
     assert {(await now(control.context, each)).proxy for each in ("first", "second")} == {given}
-    history = await control.context.redis.xrange(keys.sticky_history(PHONE))
+    history: Any = await control.context.redis.xrange(keys.sticky_history(PHONE))
     assert [fields["reason"] for _, fields in history] == ["first", "given"]
 
 
@@ -274,7 +287,7 @@ async def test_the_binding_moves_at_linking_only_if_the_own_proxy_is_bad_or_full
         await fill(api, url)
     second = await started(control, api, "second")
     await teller.connected("second", PHONE)
-    history = await control.context.redis.xrange(keys.sticky_history(PHONE))
+    history: Any = await control.context.redis.xrange(keys.sticky_history(PHONE))
     assert [fields["reason"] for _, fields in history] == ["first", f"sticky_{trouble}"]
     assert await control.context.redis.get(keys.sticky(PHONE)) == second.proxy != own
 
@@ -353,13 +366,12 @@ async def test_a_pairing_code_comes_from_the_worker(
     control: Orchestrator, api: httpx.AsyncClient, teller: Teller
 ) -> None:
     await started(control, api)
-    redis = control.context.redis
     request = asyncio.create_task(api.post("/api/sessions/s1/pairing-code", json={"phone": PHONE}))
-    _, command = await redis.blpop([keys.commands("s1")], timeout=5)
-    assert f'"phone": "{PHONE}"' in command
+    command = await asked(control)
+    assert command["phone"] == PHONE
     expires = round(time.time() * 1000) + 60_000
     await teller.tell("s1", "PAIRING_CODE", {"code": "ABCD1234", "expiresAt": expires})
-    await redis.rpush(keys.command_result(command.split('"id": "')[1].split('"')[0]), '{"ok": true}')
+    await done(control, command)
     assert (await request).json()["code"] == "ABCD1234"
     assert (await api.get("/api/sessions/s1/qr")).json()["code"] == "ABCD1234"
 
@@ -590,10 +602,8 @@ async def test_a_logout_that_the_worker_reported_itself_is_acted_on_once(
     control: Orchestrator, api: httpx.AsyncClient, teller: Teller, runner: FakeRunner
 ) -> None:
     await linked(control, api, teller, "s1", PHONE)
-    redis = control.context.redis
     request = asyncio.create_task(api.post("/api/sessions/s1/logout"))
-    _, command = await redis.blpop([keys.commands("s1")], timeout=5)
-    await redis.rpush(keys.command_result(command.split('"id": "')[1].split('"')[0]), '{"ok": true}')
+    await done(control, await asked(control))
     await teller.disconnected("s1", 401)
     assert (await request).json()["reason"] == "LOGGED_OUT"
     await drive(control)
@@ -605,10 +615,8 @@ async def test_a_code_that_does_not_come_in_time_is_told_as_such(
 ) -> None:
     monkeypatch.setattr(sessions_api, "_CODE_WITHIN_S", 0.3)
     await started(control, api)
-    redis = control.context.redis
     request = asyncio.create_task(api.post("/api/sessions/s1/pairing-code", json={"phone": PHONE}))
-    _, command = await redis.blpop([keys.commands("s1")], timeout=5)
-    await redis.rpush(keys.command_result(command.split('"id": "')[1].split('"')[0]), '{"ok": true}')
+    await done(control, await asked(control))
     answer = await request
     assert (answer.status_code, await code_of(answer), answer.headers["retry-after"]) == (503, "NO_CODE_YET", "5")
 
@@ -637,7 +645,7 @@ async def test_queued_messages_of_a_deleted_session_are_cancelled_or_go_to_anoth
     hold = json.dumps({"until_ms": 9_000_000_000_000_000, "why": "BAN_SIGNAL", "by": "server"})
     await control.context.redis.hset(keys.HOLDS, f"phone:{THIRD}", hold)
     await control.context.redis.zadd(keys.queue(OTHER), {"m_longer": 1})
-    ends = {}
+    ends: dict[str, Any] = {}
     for how in ("cancel", "reroute"):
         await linked(control, api, teller, how, PHONE)
         session = await now(control.context, how)

@@ -5,6 +5,7 @@ import os
 import socket
 import subprocess
 import sys
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 import pytest
@@ -18,13 +19,17 @@ PROGRAM = Path(sys.executable).parent / "wa-orchestrator"
 NO_POWER = ("setpriv", "--bounding-set=-dac_override,-dac_read_search") if os.geteuid() == 0 else ()
 
 
-def run(
-    directory: Path, *arguments: str, prefix: tuple[str, ...] = (), **variables: str
+def run(directory: Path, *arguments: str, **variables: str) -> subprocess.CompletedProcess[str]:
+    return _run(directory, [PROGRAM, *arguments], variables)
+
+
+def _run(
+    directory: Path, command: Sequence[str | Path], variables: Mapping[str, str]
 ) -> subprocess.CompletedProcess[str]:
     return subprocess.run(
-        [*prefix, PROGRAM, *arguments],
+        command,
         cwd=directory,
-        env=bare_environment() | variables,
+        env={**bare_environment(), **variables},
         capture_output=True,
         encoding="utf-8",
         timeout=60,
@@ -69,7 +74,8 @@ def test_a_port_in_use_refuses_the_start_and_creates_nothing(tmp_path: Path) -> 
 def test_a_data_directory_without_write_permission_refuses_the_start(tmp_path: Path) -> None:
     closed = tmp_path / "closed"
     closed.mkdir(mode=0o500)
-    refused = run(tmp_path, "up", "--port", "0", "--gateway-port", "0", prefix=NO_POWER, DATA_DIR=str(closed))
+    command = [*NO_POWER, PROGRAM, "up", "--port", "0", "--gateway-port", "0"]
+    refused = _run(tmp_path, command, {"DATA_DIR": str(closed)})
     assert refused.returncode == 2
     assert refused.stderr.startswith("DATA_DIR: ")
 

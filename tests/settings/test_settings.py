@@ -159,7 +159,7 @@ def test_the_systems_own_language_variable_is_understood(value: str, language: s
 
 def test_settings_cannot_be_changed() -> None:
     with pytest.raises(ValidationError):
-        load({}, None).orch_port = 1  # type: ignore[misc]
+        load({}, None).orch_port = 1
 
 
 @pytest.mark.parametrize("trust", Trust)
