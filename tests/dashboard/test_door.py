@@ -1,9 +1,11 @@
 """Who gets in, how often one may try, and what a page of another site can do: nothing."""
 
 from collections.abc import AsyncIterator
+from dataclasses import replace
 
 import httpx
 import pytest
+from pydantic import SecretStr
 from redis.asyncio import Redis
 
 from tests.dashboard.serving import API_KEY, PASSWORD, VIEWER_PASSWORD, settings
@@ -102,6 +104,41 @@ async def test_after_five_wrong_passwords_the_right_one_is_refused_too(browser: 
     answer = await browser.post("/login", data={"password": PASSWORD})
     assert answer.status_code == 429
     assert int(answer.headers["retry-after"]) > 0
+
+
+async def test_people_behind_one_address_do_not_use_up_one_anothers_tries(browser: httpx.AsyncClient) -> None:
+    for _ in range(6):
+        await browser.post("/login", data={"password": "wrong", "name": "Eve"})
+    assert (await browser.post("/login", data={"password": PASSWORD, "name": "Eve"})).status_code == 429
+    assert (await browser.post("/login", data={"password": PASSWORD, "name": "Dana"})).status_code == 303
+
+
+async def test_a_name_is_stopped_from_wherever_it_comes(context: Context) -> None:
+    door = login.Door(context)
+    outcomes = [
+        await door.enter("wrong", name=f" {name} ", address=str(n)) for n, name in enumerate(["Eve", "eve"] * 3)
+    ]
+    assert [type(each) for each in outcomes] == [login.Wrong] * 5 + [login.Shut]
+
+
+async def test_who_guesses_under_many_names_is_stopped_by_address(context: Context) -> None:
+    door = login.Door(context)
+    for n in range(login.MOST_FROM_ADDRESS):
+        assert isinstance(await door.enter("wrong", name=f"name {n}", address="a"), login.Wrong)
+    assert isinstance(await door.enter(PASSWORD, name="Dana", address="a"), login.Shut)
+    assert isinstance(await door.enter(PASSWORD, name="Dana", address="b"), login.Entered)
+
+
+async def test_a_new_password_ends_the_sessions_of_the_old_one(context: Context) -> None:
+    entered = await login.Door(context).enter(PASSWORD, name="Dana", address="a")
+    viewer = await login.Door(context).enter(VIEWER_PASSWORD, name="Eve", address="a")
+    assert isinstance(entered, login.Entered)
+    assert isinstance(viewer, login.Entered)
+    changed = context.settings.model_copy(update={"dashboard_password": SecretStr("another-Password-5-words")})
+    door = login.Door(replace(context, settings=changed))
+    assert await door.recognize(entered.token) is None
+    assert await door.recognize(viewer.token) is not None
+    assert await login.Door(context).recognize(entered.token) is None  # it was ended, and stays so
 
 
 async def test_a_right_password_gives_the_tries_back(browser: httpx.AsyncClient) -> None:

@@ -1,13 +1,15 @@
 """Who sits in front of the dashboard: passwords, one-time links, and the sessions of people.
 
 A person's session is a random token in a cookie; Redis knows its hash only. It ends when it is idle for too long, when
-it is too old, and at logout. A new one is made at every login, so a token that was planted before is worth nothing.
+it is too old, when the password of its role is changed, and at logout. A new one is made at every login, so a token that
+was planted before is worth nothing.
 """
 
 import asyncio
 import hashlib
 import hmac
 import secrets
+from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any, Final
@@ -23,6 +25,8 @@ IDLE_S: Final = 12 * 3600
 ABSOLUTE_S: Final = 7 * 24 * 3600
 LINK_S: Final = 3600
 MOST_TRIES: Final = 5
+#: Several people may come from one address; who guesses under many names is stopped here.
+MOST_FROM_ADDRESS: Final = 20
 TRIES_S: Final = 15 * 60
 #: 16 MiB and about 50 ms a try: nothing for a person, much for somebody who guesses.
 _COST: Final = {"n": 2**14, "r": 8, "p": 1}
@@ -65,7 +69,10 @@ class Person:
 
 
 class Passwords:
-    """The passwords of the settings, kept as scrypt hashes with a salt of this process."""
+    """The passwords of the settings, kept as scrypt hashes with a salt of this process.
+
+    `marks` tell one password of a role from the next, for sessions that must not outlive it.
+    """
 
     def __init__(self, settings: Settings) -> None:
         self._salt = secrets.token_bytes(16)
@@ -74,6 +81,9 @@ class Passwords:
             role: self._hash(secret.get_secret_value())
             for role, secret in given.items()
             if secret is not None and secret.get_secret_value()
+        }
+        self.marks = {
+            role: _mark(settings, secret.get_secret_value() if secret else "") for role, secret in given.items()
         }
         self._one_at_a_time = asyncio.Lock()
 
@@ -86,6 +96,12 @@ class Passwords:
             hashed = await asyncio.to_thread(self._hash, password[:_LONGEST_PASSWORD])
         same = [role for role, known in self._hashes.items() if hmac.compare_digest(known, hashed)]
         return same[0] if same else None
+
+
+def _mark(settings: Settings, password: str) -> str:
+    """Make a mark that tells nothing of the password to who has Redis, but not this installation's secret."""
+    root = settings.webhook_secret.get_secret_value().encode()
+    return hmac.new(root, f"dashboard password {password}".encode(), hashlib.sha256).hexdigest()
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,7 +120,7 @@ class Wrong:
 
 @dataclass(frozen=True, slots=True)
 class Shut:
-    """Too many tries from this address; it opens again after this time."""
+    """Too many tries under this name or from this address; it opens again after this time."""
 
     seconds: int
 
@@ -118,24 +134,29 @@ class Door:
         self._passwords = Passwords(context.settings)
 
     async def enter(self, password: str, *, name: str, address: str) -> Entered | Wrong | Shut:
-        """Try a password. A wrong one costs one of the tries of this address."""
-        tries = keys.login_tries(address)
-        made = await self._count_try(tries)
-        if made > MOST_TRIES:
-            return Shut(max(1, int(await self._redis.ttl(tries))))
+        """Try a password. A wrong one costs a try of this name, and one of this address."""
+        tries = _limits(_tidy(name), address)
+        left = [most - await self._count_try(key) for key, most in tries.items()]
+        if min(left) < 0:
+            return Shut(max([1, *[int(await self._redis.ttl(key)) for key in tries]]))
         role = await self._passwords.role_of(password)
         if role is None:
             await audit.record(self._context, _NOBODY, "dashboard.login_failed", address, name=_tidy(name))
-            return Wrong(MOST_TRIES - made)
+            return Wrong(min(left))
         await self._give_back(tries, role)
         return Entered(await self._begin(role, name, how=address))
 
-    async def _give_back(self, tries: str, role: Role) -> None:
-        """Forget the wrong tries of an administrator; a viewer could else guess the other password for ever."""
+    async def _give_back(self, tries: Mapping[str, int], role: Role) -> None:
+        """Forget the wrong tries of an administrator's name; a viewer could else guess the other password for ever.
+
+        An address gets back this one try only: behind a reverse proxy, others come from it as well.
+        """
+        of_name, of_address = tries
         if role is Role.ADMINISTRATOR:
-            await self._redis.delete(tries)
+            await self._redis.delete(of_name)
         else:
-            await self._redis.decr(tries)
+            await self._redis.decr(of_name)
+        await self._redis.decr(of_address)
 
     async def _count_try(self, key: str) -> int:
         """Count before looking, so that many tries at once cannot slip through."""
@@ -159,6 +180,7 @@ class Door:
             "name": _tidy(name),
             "csrf": secrets.token_urlsafe(24),
             "since": str(now),
+            "mark": self._passwords.marks[role],
         }
         key = keys.person(digest(token))
         async with self._redis.pipeline(transaction=True) as pipe:
@@ -193,7 +215,7 @@ class Door:
             return None
         now = await self._context.scripts.now_ms()
         left_s = ABSOLUTE_S - (now - int(raw["since"])) // 1000
-        if left_s <= 0:
+        if left_s <= 0 or raw.get("mark") != self._passwords.marks[Role(raw["role"])]:
             await self._redis.delete(key)
             return None
         return Person(Role(raw["role"]), raw["name"], raw["csrf"], token_hash), left_s
@@ -202,6 +224,15 @@ class Door:
         """End a person's session everywhere its token is known."""
         await self._redis.delete(keys.person(person.token_hash))
         await audit.record(self._context, person.caller, "dashboard.logout", str(person.role))
+
+
+def _limits(name: str, address: str) -> dict[str, int]:
+    """Give what a try is counted under, and how many there may be: the name, from wherever; then the address.
+
+    Who gives no name has the address for one. People behind one reverse proxy have one address, but own names.
+    """
+    account = keys.login_tries(f"name {name.casefold()}" if name else f"nameless {address}")
+    return {account: MOST_TRIES, keys.login_tries(f"address {address}"): MOST_FROM_ADDRESS}
 
 
 def _tidy(name: str) -> str:

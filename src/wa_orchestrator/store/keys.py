@@ -331,13 +331,13 @@ def delivery_log(webhook_id: str) -> str:
 
 
 def person(token_hash: str) -> str:
-    """Hash role, name, csrf, since · login · ends when idle for too long, at logout, or by age."""
+    """Hash role, name, csrf, since, mark · login · ends when idle too long, at logout, by age, with its password."""
     return f"dashboard:person:{token_hash}"
 
 
-def login_tries(address: str) -> str:
-    """Counter of wrong passwords from an address · login · 15 minutes after the first."""
-    return f"dashboard:tries:{address}"
+def login_tries(who: str) -> str:
+    """Counter of wrong passwords under a name or from an address · login · 15 minutes after the first."""
+    return f"dashboard:tries:{who}"
 
 
 def login_link(token_hash: str) -> str:
