@@ -333,18 +333,6 @@ async def test_at_night_a_message_waits_for_the_morning(gate: Gate, clock: Clock
     assert (told["because"], told["eta"]) == ("OUTSIDE_HOURS", "2025-06-16T07:00:00.000Z")
 
 
-async def test_a_burst_is_marked_and_told_once_and_nothing_is_dropped(gates: OpenGate) -> None:
-    gate = await gates(hot_per_minute=2)
-    await gate.add_session()
-    answers = [await gate.send() for _ in range(9)]
-    assert {answer.status_code for answer in answers} == {202}
-    marked = await gate.redis.hget(keys.pace(PHONE), "burst_until")
-    assert int(marked or 0) == NOON_MS + 600_000
-    events = await reading.events(gate.scripts, keys.EVENTS, most=1000)
-    bursts = [entry.fields for entry in events if entry.fields["type"] == "session.burst"]
-    assert [(burst["session"], burst["count"]) for burst in bursts] == [("w1", "7")]
-
-
 async def test_a_text_is_stored_as_the_domain_writes_it(gate: Gate) -> None:
     text = 'quotes " and \\ and \n and \x00 and 🙂'
     response = await gate.send(message=text)

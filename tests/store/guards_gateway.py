@@ -2,17 +2,16 @@
 
 from tests.store.guards import story
 from tests.store.scene import Scene
-from wa_orchestrator.store import admitting, erasing, keys
+from wa_orchestrator.store import accepting, erasing, keys
 from wa_orchestrator.store.limits import Limited
 
 
 @story("admitted")
 async def _(scene: Scene) -> None:
-    rate = admitting.Rate("key", gap_ms=100, burst=1)
-    for _ in range(2):
-        call = admitting.admit_call(rate, scene.message(), scene.room(), None)
-        answer = admitting.read_admission(await scene.scripts.run("admit", *call))
-    assert answer == Limited(100)
+    rate = accepting.Rate("key", gap_ms=100, burst=1)
+    two = [accepting.wanted(scene.message(), scene.room(), None) for _ in range(2)]
+    answers = await scene.scripts.run("admit", *accepting.admit_call(rate, two))
+    assert accepting.read_admission(answers[1]) == Limited(100)
     assert await scene.scripts.redis.llen(keys.GATEWAY_JOBS) == 1
 
 

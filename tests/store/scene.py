@@ -60,11 +60,11 @@ class Scene:
         self.places[name] = Place(name, phone, session)
         self.recipients[name] = to
         made = accepting.NewMessage(name, f"3EB0{self.accepted:018X}", phone, session, to)
-        return replace(made, **changes)  # type: ignore[arg-type]
+        return made._replace(**changes)
 
     def room(self, **changes: int) -> accepting.Room:
         """Room for everything, unless told otherwise."""
-        return replace(accepting.Room(1000, 1000, self.clock.now_ms - 1000), **changes)  # type: ignore[arg-type]
+        return accepting.Room(1000, 1000, self.clock.now_ms - 1000)._replace(**changes)
 
     async def accept(self, to: str = "97251", **changes: object) -> str:
         """Accept a message; its id."""
@@ -125,10 +125,13 @@ class Scene:
             self.scripts, self.places[message], status=status, whatsapp_id=name, at_ms=self.clock.now_ms, day="20250615"
         )
 
-    async def nack(self, message: str, epoch: int = 1, backoff_ms: int | None = 0, attempts: int = 1) -> object:
-        """The worker says that it could not."""
+    async def nack(
+        self, message: str, epoch: int = 1, backoff_ms: int | None = 0, attempts: int = 1, *, session: str | None = None
+    ) -> object:
+        """The worker of the message's session, or of another one, says that it could not."""
+        place = self.places[message] if session is None else replace(self.places[message], session=session)
         verdict = outbox.Verdict(attempts, "ACK_TIMEOUT", backoff_ms)
-        return await outbox.nack(self.scripts, self.places[message], epoch=epoch, verdict=verdict, day="20250615")
+        return await outbox.nack(self.scripts, place, epoch=epoch, verdict=verdict, day="20250615")
 
     async def reclaim(self, message: str, most_crashes: int = 20) -> object:
         """The server looks at an old lease."""

@@ -195,7 +195,7 @@ class Messages(RuleBasedStateMachine):
         message, worker.holds = worker.holds, ""
         attempts = int(self.do(self.redis.hget(keys.message(message), "attempts")) or 0)
         self.scene.places[message] = queueing.Place(message, PHONES[worker.session], worker.session)
-        outcome = self.do(self.scene.nack(message, worker.epoch, backoff_ms, attempts))
+        outcome = self.do(self.scene.nack(message, worker.epoch, backoff_ms, attempts, session=worker.session))
         if worker.epoch < self.model.epoch[worker.session]:
             assert isinstance(outcome, outbox.Fenced), "I10: an older epoch nacked"
         elif outcome == outbox.Became("failed"):

@@ -19,7 +19,7 @@ class BadPhone(Refused):
 
 def parse(text: str) -> str:
     """Give the digits of `text`; a leading plus, spaces, dashes, dots and parentheses are dropped."""
-    digits = _ORNAMENT.sub("", text).removeprefix("+")
+    digits = text if _DIGITS.fullmatch(text) else _ORNAMENT.sub("", text).removeprefix("+")
     if not digits:
         raise BadPhone("A phone number is missing. Write the country code and the number, such as 972501234567.")
     if not _DIGITS.fullmatch(digits):

@@ -9,7 +9,7 @@ and hiredis reads them; between the two there is nothing per command but a tuple
 import asyncio
 from collections import deque
 from collections.abc import Sequence
-from typing import Any, Final
+from typing import Any, Final, Protocol
 
 import hiredis
 import structlog
@@ -21,8 +21,26 @@ from wa_orchestrator.store.scripts import Reply, Scripts
 
 Part = str | int | float | bytes
 Command = tuple[Part, ...]
-_Question = tuple[Sequence[Command], "asyncio.Future[list[Any]]"]
-"""Commands that stay together, and where their answers go."""
+
+
+class Waiter(Protocol):
+    """Where answers go: a future, or what behaves like one."""
+
+    def done(self) -> bool:
+        """Whether nobody waits for them any more."""
+        ...
+
+    def set_result(self, answers: list[Any], /) -> None:
+        """Take the answers."""
+        ...
+
+    def set_exception(self, error: Any, /) -> None:
+        """Take an error in their place."""
+        ...
+
+
+_Question = tuple[Sequence[Command], Waiter]
+"""Commands that stay together, and who waits for their answers."""
 LINES: Final = 4
 #: Calls that may wait before new ones are turned away; a queue without an end helps nobody.
 MOST_WAITING: Final = 20_000
@@ -50,11 +68,11 @@ def unavailable() -> Unavailable:
 class _Trip:
     """Commands that were sent together, and the answers that have come back."""
 
-    __slots__ = ("answers", "count", "future", "gives_up_at")
+    __slots__ = ("answers", "count", "gives_up_at", "waiter")
 
-    def __init__(self, count: int, future: "asyncio.Future[list[Any]]", gives_up_at: float) -> None:
+    def __init__(self, count: int, waiter: Waiter, gives_up_at: float) -> None:
         self.count = count
-        self.future = future
+        self.waiter = waiter
         self.gives_up_at = gives_up_at
         self.answers: list[Any] = []
 
@@ -96,9 +114,9 @@ class Line:
         loop = asyncio.get_running_loop()
         gives_up_at = loop.time() + self._answer_s
         packed = []
-        for commands, future in batch:
+        for commands, waiter in batch:
             packed += [_pack(command) for command in commands]
-            self._trips.append(_Trip(len(commands), future, gives_up_at))
+            self._trips.append(_Trip(len(commands), waiter, gives_up_at))
         self._connection._writer.write(b"".join(packed))
         if self._watch is None:
             self._watch = loop.call_later(self._answer_s, self._look)
@@ -145,21 +163,21 @@ class Line:
                 trip.answers.append(reply)
                 if len(trip.answers) == trip.count:
                     self._trips.popleft()
-                    if not trip.future.done():
-                        trip.future.set_result(trip.answers)
+                    if not trip.waiter.done():
+                        trip.waiter.set_result(trip.answers)
         raise ConnectionResetError("Redis closed the connection")
 
     def _fail(self, error: BaseException) -> None:
-        futures = [*(trip.future for trip in self._trips), *(future for _, future in self._backlog)]
+        waiters = [*(trip.waiter for trip in self._trips), *(waiter for _, waiter in self._backlog)]
         self._trips.clear()
         self._backlog = []
-        if futures:
-            log.warning("queue.unavailable", calls=len(futures), error=type(error).__name__)
-        for future in futures:
-            if not future.done():
+        if waiters:
+            log.warning("queue.unavailable", calls=len(waiters), error=type(error).__name__)
+        for waiter in waiters:
+            if not waiter.done():
                 failure = unavailable()
                 failure.__cause__ = error
-                future.set_exception(failure)
+                waiter.set_exception(failure)
 
 
 class Batcher:
@@ -175,30 +193,49 @@ class Batcher:
 
     async def call(self, *command: Part) -> Any:
         """Ask Redis one thing."""
-        return _checked((await self._ask([command]))[0])
+        return checked((await self._ask([command]))[0])
 
     async def many(self, commands: Sequence[Command]) -> list[Any]:
         """Ask several things, which are answered in their order."""
-        return [_checked(answer) for answer in await self._ask(commands)] if commands else []
+        return [checked(answer) for answer in await self._ask(commands)] if commands else []
 
     async def run(self, name: str, keys: Sequence[str], args: Sequence[str | int | float] = ()) -> Reply:
         """Run a script."""
-        return (await self.run_many(name, [(keys, args)]))[0]
+        command: Command = ("EVALSHA", self.scripts.digest(name), len(keys), *keys, *args)
+        answer = (await self._ask([command]))[0]
+        if is_unknown_script(answer):  # a restart of Redis forgets scripts
+            await self.load()
+            answer = (await self._ask([command]))[0]
+        return _words(name, checked(answer))
 
-    async def run_many(
-        self, name: str, calls: Sequence[tuple[Sequence[str], Sequence[str | int | float]]]
-    ) -> list[Reply]:
-        """Run a script several times, in this order and on one line."""
-        digest = self.scripts.digest(name)
-        commands: list[Command] = [("EVALSHA", digest, len(keys), *keys, *args) for keys, args in calls]
-        answers = await self._ask(commands)
-        forgotten = [at for at, answer in enumerate(answers) if _is_unknown_script(answer)]
-        if forgotten:  # a restart of Redis forgets scripts; only what did not run is asked again
-            await self._load()
-            again = await self._ask([commands[at] for at in forgotten])
-            for at, answer in zip(forgotten, again, strict=True):
-                answers[at] = answer
-        return [_words(name, _checked(answer)) for answer in answers]
+    @property
+    def has_room(self) -> bool:
+        """Whether another call may wait."""
+        return self._asked < MOST_WAITING
+
+    def enter(self, calls: int) -> None:
+        """Count calls that begin to wait; raises when too many wait already."""
+        if not self.has_room:
+            raise unavailable()
+        self._asked += calls
+
+    def leave(self, calls: int) -> None:
+        """Count calls that wait no more."""
+        self._asked -= calls
+
+    def send(self, commands: Sequence[Command], waiter: Waiter) -> None:
+        """Let commands travel with whatever else is asked in this turn of the loop."""
+        if not self._waiting:
+            asyncio.get_running_loop().call_soon(self._depart)
+        self._waiting.append((commands, waiter))
+
+    async def load(self) -> None:
+        """Teach Redis all scripts."""
+        try:
+            async with asyncio.timeout(self._answer_s):
+                await self.scripts.load()
+        except (RedisError, OSError, TimeoutError) as error:
+            raise unavailable() from error
 
     async def close(self) -> None:
         """Close the lines."""
@@ -206,37 +243,26 @@ class Batcher:
             await line.close()
 
     async def _ask(self, commands: Sequence[Command]) -> list[Any]:
-        if self._asked >= MOST_WAITING:
-            raise unavailable()
-        loop = asyncio.get_running_loop()
-        answers: asyncio.Future[list[Any]] = loop.create_future()
-        if not self._waiting:
-            loop.call_soon(self._depart)
-        self._waiting.append((commands, answers))
-        self._asked += 1
+        self.enter(1)
         try:
+            answers: asyncio.Future[list[Any]] = asyncio.get_running_loop().create_future()
+            self.send(commands, answers)
             return await answers
         finally:
-            self._asked -= 1
+            self.leave(1)
 
     def _depart(self) -> None:
         batch, self._waiting = self._waiting, []
         self._turn = (self._turn + 1) % LINES
         self._lines[self._turn].carry(batch)
 
-    async def _load(self) -> None:
-        try:
-            async with asyncio.timeout(self._answer_s):
-                await self.scripts.load()
-        except (RedisError, OSError, TimeoutError) as error:
-            raise unavailable() from error
 
-
-def _is_unknown_script(answer: Any) -> bool:
+def is_unknown_script(answer: Any) -> bool:
+    """Whether Redis has not heard of the script, and so has done nothing."""
     return isinstance(answer, hiredis.ReplyError) and str(answer).startswith("NOSCRIPT")
 
 
-def _checked(answer: Any) -> Any:
+def checked(answer: Any) -> Any:
     """Give an answer, or raise what its error means."""
     if not isinstance(answer, hiredis.ReplyError):
         return answer

@@ -5,7 +5,7 @@ answers a FastAPI route just as well (`RawRoute`).
 """
 
 import json
-from collections.abc import Awaitable, Callable, Coroutine, Iterator
+from collections.abc import Awaitable, Callable, Coroutine, Mapping
 from hashlib import sha256
 from time import monotonic
 from typing import Any, ClassVar, Final, Protocol
@@ -20,6 +20,7 @@ from starlette.responses import Response
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from wa_orchestrator.errors import Broken, OrchestratorError, Refused
+from wa_orchestrator.gateway import choosing
 from wa_orchestrator.gateway.batching import unavailable
 from wa_orchestrator.gateway.bodies import LONGEST_KEY, Problem, SendBody, cross_problems
 from wa_orchestrator.gateway.contents import Contents
@@ -32,8 +33,8 @@ from wa_orchestrator.web.problems import Invalid
 
 #: 4,096 characters, each written as two \\u escapes, and the rest.
 MOST_BYTES: Final = 256 * 1024
-#: The same that `web.app.Guard` adds; a door may stand before it.
-_HEADERS: Final = [
+#: What every answer of a door has. The same that `web.app.Guard` adds; a door may stand before it.
+HEADERS: Final = [
     (b"content-type", b"application/json"),
     (b"cache-control", b"no-store"),
     (b"x-content-type-options", b"nosniff"),
@@ -53,11 +54,15 @@ _serialize: Final = SendBody.__pydantic_serializer__.to_json
 log = structlog.get_logger(__name__)
 
 Told = tuple[int, list[tuple[bytes, bytes]], bytes]
-"""Status, headers and body of an answer."""
+"""Status, headers beside `HEADERS`, and body of an answer."""
 
 
 class Door(Protocol):
     """Something that answers a request in full."""
+
+    def at_once(self, headers: Mapping[bytes, bytes], raw: bytes, tell: Callable[[Told], None]) -> bool:
+        """Answer a whole request by `tell`, without a task of its own. False, and nothing done, where it cannot be."""
+        ...
 
     async def tell(self, scope: Scope, receive: Receive) -> Told:
         """Read the request and give the answer. Raises nothing but what breaks the connection."""
@@ -68,8 +73,8 @@ def application(door: Door) -> ASGIApp:
     """Make an ASGI application of a door."""
 
     async def serve(scope: Scope, receive: Receive, send: Send) -> None:
-        status, headers, body = await door.tell(scope, receive)
-        headers.append((b"content-length", str(len(body)).encode()))
+        status, more, body = await door.tell(scope, receive)
+        headers = [*HEADERS, *more, (b"content-length", str(len(body)).encode())]
         await send({"type": "http.response.start", "status": status, "headers": headers})
         await send({"type": "http.response.body", "body": body})
 
@@ -84,9 +89,9 @@ class RawRoute(APIRoute):
         door: Door = self.endpoint.door  # type: ignore[attr-defined]
 
         async def handle(request: Request) -> Response:
-            status, headers, body = await door.tell(request.scope, request.receive)
+            status, more, body = await door.tell(request.scope, request.receive)
             response = Response(body, status)
-            response.raw_headers[:0] = headers
+            response.raw_headers[:0] = [*HEADERS, *more]
             return response
 
         return handle
@@ -99,20 +104,24 @@ class Entry:
         self._context = context
         self._known: dict[bytes, tuple[float, Caller]] = {}
 
-    async def caller(self, scope: Scope, headers: dict[bytes, bytes]) -> Caller:
+    def known(self, headers: Mapping[bytes, bytes]) -> Caller | None:
+        """Say who calls if that was looked up a moment ago."""
+        secret = _key_in(headers)
+        known = None if secret is None else self._known.get(sha256(secret).digest())
+        return known[1] if known is not None and known[0] > monotonic() else None
+
+    async def caller(self, scope: Scope, headers: Mapping[bytes, bytes]) -> Caller:
         """Say who calls; raises for nobody, or for somebody who may not send."""
+        caller = self.known(headers)
+        if caller is not None:
+            return caller
         secret = _key_in(headers)
         if secret is None:  # a person with a cookie, perhaps
             return await self._without_key(scope)
-        hashed = sha256(secret).digest()
-        now_s = monotonic()
-        known = self._known.get(hashed)
-        if known is not None and known[0] > now_s:
-            return known[1]
         caller = await self._looked_up(secret.decode("latin-1"))
         if len(self._known) >= _MOST_KNOWN:
             self._known.clear()
-        self._known[hashed] = (now_s + auth.CACHE_S, caller)
+        self._known[sha256(secret).digest()] = (monotonic() + auth.CACHE_S, caller)
         return caller
 
     async def _without_key(self, scope: Scope) -> Caller:
@@ -144,6 +153,25 @@ class SendDoor:
         self._view = view
         self._contents = contents
 
+    def at_once(self, headers: Mapping[bytes, bytes], raw: bytes, tell: Callable[[Told], None]) -> bool:
+        """Take a message in of which all is known: who calls, who sends it and how, and that it is in order."""
+        caller, fleet = self._entry.known(headers), self._view.at_hand()
+        if caller is None or fleet is None:
+            return False
+        try:
+            send = read(raw, fleet.now_ms())
+            content = self._contents.ready(send)
+            if content is None or send.idempotency_key is not None or choosing.is_free(send):
+                return False
+            choice = choosing.choose(fleet, send, None)
+        except Refused:  # the other way says why, and counts the call
+            return False
+
+        def answer(outcome: str | Exception) -> None:
+            tell((202, [], outcome.encode()) if isinstance(outcome, str) else failure(outcome))
+
+        return self._taking.at_once(Order(send, content, caller.key_id), choice, fleet, answer)
+
     async def tell(self, scope: Scope, receive: Receive) -> Told:
         """Take one message in."""
         return await answered(self._take(scope, receive))
@@ -158,10 +186,7 @@ class SendDoor:
             await self._taking.count(caller.key_id)
             raise
         taken = await self._taken(caller.key_id, send, key)
-        told = list(_HEADERS)
-        if taken.is_replay:
-            told.append(_REPLAYED)
-        return 202, told, taken.answer.encode()
+        return 202, [_REPLAYED] if taken.is_replay else [], taken.answer.encode()
 
     async def _taken(self, api_key: str, send: SendBody, key: str | None) -> Taken:
         record = None if key is None else idempotency(api_key, key, canonical(send))
@@ -268,36 +293,35 @@ async def answered(work: Awaitable[Told]) -> Told:
     """Do the work, and put every error into the form that clients know."""
     try:
         return await work
-    except Broken as error:
-        log.error("request.broken", code=error.code, exc_info=error)
-        return told_error(Broken("Something is wrong with the server; its log says what."))
-    except OrchestratorError as error:
-        return told_error(error)
-    except (RedisError, TimeoutError) as error:
-        log.warning("request.store_away", error=type(error).__name__)
-        return told_error(unavailable())
     except Exception as error:
-        log.error("request.broken", exc_info=error)
-        return told_error(Broken("Something is wrong with the server; its log says what."))
+        return failure(error)
+
+
+def failure(error: Exception) -> Told:
+    """Give the answer for an error, and log what the client is not told."""
+    match error:
+        case OrchestratorError() if not isinstance(error, Broken):
+            return told_error(error)
+        case RedisError() | TimeoutError():
+            log.warning("request.store_away", error=type(error).__name__)
+            return told_error(unavailable())
+        case _:
+            log.error("request.broken", exc_info=error)
+            return told_error(Broken("Something is wrong with the server; its log says what."))
 
 
 def told_error(error: OrchestratorError) -> Told:
-    """Give the answer for an error."""
-    headers = list(_HEADERS)
+    """Write down what an error tells the client."""
+    more = []
     if "retryAfterS" in error.details:
-        headers.append((b"retry-after", str(error.details["retryAfterS"]).encode()))
+        more.append((b"retry-after", str(error.details["retryAfterS"]).encode()))
     body = {"error": {"code": error.code, "message": error.text, **error.details}}
-    return getattr(error, "status", 500), headers, json.dumps(body, ensure_ascii=False).encode()
+    return getattr(error, "status", 500), more, json.dumps(body, ensure_ascii=False).encode()
 
 
-def _key_in(headers: dict[bytes, bytes]) -> bytes | None:
+def _key_in(headers: Mapping[bytes, bytes]) -> bytes | None:
     key = headers.get(b"x-api-key")
     if key:
         return key
     scheme, _, token = headers.get(b"authorization", b"").partition(b" ")
     return token.strip() or None if scheme.lower() == b"bearer" else None
-
-
-def told(status: int, parts: Iterator[str] | list[str]) -> Told:
-    """Give an answer made of JSON that is written already."""
-    return status, list(_HEADERS), "".join(parts).encode()

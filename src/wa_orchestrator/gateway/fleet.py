@@ -1,6 +1,6 @@
 """The fleet as the gateway sees it: who can send, at what pace, with how much room; never older than a second.
 
-It serves choices and estimates only. What must be true (limits, opt-outs, idempotency) is decided by `accept.lua`.
+It serves choices and estimates only. What must be true (limits, opt-outs, idempotency) is decided by `admit.lua`.
 """
 
 import asyncio
@@ -8,7 +8,7 @@ import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from heapq import heapify, heapreplace
-from typing import Final
+from typing import Final, NamedTuple
 
 from wa_orchestrator.domain.pacing import Because, Eta, Hold, Pace, day_bounds_ms, hours_bounds_ms
 from wa_orchestrator.domain.routing import Why
@@ -42,8 +42,15 @@ class Sender:
     waiting: int = 0
     sent_today: int = 0
     room_today: int = 0
-    outlook: "asyncio.Task[Outlook] | None" = None
-    """The etas of its queue, once somebody asked; many who ask at once share one look."""
+    outlook: "Outlook | None" = None
+    """The etas of its queue, once somebody asked."""
+    asking: "asyncio.Task[Outlook] | None" = None
+    """Finds them out; many who ask at once share it."""
+
+    @property
+    def version(self) -> tuple[object, ...]:
+        """What the etas depend on, beside the time."""
+        return (self.pace, self.holds, self.session.status, self.sent_today, self.phone)
 
     @property
     def is_usable(self) -> bool:
@@ -134,6 +141,14 @@ class Outlook:
         return found
 
 
+class _Noted(NamedTuple):
+    """Etas that were worked out, from what and when."""
+
+    version: tuple[object, ...]
+    at_s: float
+    outlook: Outlook
+
+
 class FleetView:
     """Keeps one look at the fleet and renews it when somebody asks and it is old."""
 
@@ -143,40 +158,54 @@ class FleetView:
         self._fleet: Fleet | None = None
         self._look: asyncio.Task[Fleet] | None = None
         self._rules: dict[str, _Rules] = {}
-        self._outlooks: dict[str, tuple[tuple[object, ...], float, Outlook]] = {}
+        self._outlooks: dict[str, _Noted] = {}
 
     async def current(self, *, fresh_s: float = FRESH_S) -> Fleet:
         """Give a look at the fleet that is at most this old. Many who ask at once share one look."""
-        fleet = self._fleet
-        if fleet is not None and asyncio.get_running_loop().time() - fleet.taken_at_s < fresh_s:
+        fleet = self.at_hand(fresh_s)
+        if fleet is not None:
             return fleet
         if self._look is None:
             self._look = asyncio.get_running_loop().create_task(self._take_look())
             self._look.add_done_callback(self._looked)
         return await asyncio.shield(self._look)
 
+    def at_hand(self, fresh_s: float = FRESH_S) -> Fleet | None:
+        """Give the last look at the fleet unless it is older than this."""
+        fleet = self._fleet
+        if fleet is None or asyncio.get_running_loop().time() - fleet.taken_at_s >= fresh_s:
+            return None
+        return fleet
+
     async def outlook(self, fleet: Fleet, sender: Sender) -> Outlook:
         """Give the etas of a sender's queue."""
-        if sender.outlook is None:
-            sender.outlook = asyncio.get_running_loop().create_task(self._renewed(fleet, sender))
-        return sender.outlook.result() if sender.outlook.done() else await asyncio.shield(sender.outlook)
+        known = self.outlook_at_hand(sender)
+        if known is not None:
+            return known
+        if sender.asking is None:
+            sender.asking = asyncio.get_running_loop().create_task(self._work_out(fleet, sender))
+        return await asyncio.shield(sender.asking)
 
-    async def _renewed(self, fleet: Fleet, sender: Sender) -> Outlook:
-        name = sender.session.id
-        version = (sender.pace, sender.holds, sender.session.status, sender.sent_today, sender.phone)
+    def outlook_at_hand(self, sender: Sender) -> Outlook | None:
+        """Give the etas of a sender's queue if nothing needs to be asked for them."""
+        if sender.outlook is None:
+            noted = self._outlooks.get(sender.session.id)
+            now_s = asyncio.get_running_loop().time()
+            if noted is not None and now_s - noted.at_s < _FORECAST_S and noted.version == sender.version:
+                sender.outlook = noted.outlook
+        return sender.outlook
+
+    async def _work_out(self, fleet: Fleet, sender: Sender) -> Outlook:
         now_s = asyncio.get_running_loop().time()
-        known = self._outlooks.get(name)
-        if known is not None and now_s - known[1] < _FORECAST_S and known[0] == version:
-            return known[2]
         since_ms = min(sender.day_ms[0], fleet.taken_at_ms - 60_000)
         raw = await self._batcher.call("ZRANGEBYSCORE", keys.sent(sender.session.phone), since_ms, "+inf", "WITHSCORES")
         phone = replace(sender.phone, sent=tuple(int(float(score)) for score in raw[1::2]))
         facts = Facts(fleet.taken_at_ms, phone, fleet.holds)
         pace, situation = situation_from(self._settings, sender.session, facts)
         forecast = Forecast(pace, situation, facts.now_ms, service_ms=service_of(self._settings, phone))
-        outlook = Outlook(forecast, bool(phone.in_flight))
-        self._outlooks[name] = (version, now_s, outlook)
-        return outlook
+        sender.outlook = Outlook(forecast, bool(phone.in_flight))
+        self._outlooks[sender.session.id] = _Noted(sender.version, now_s, sender.outlook)
+        return sender.outlook
 
     def _looked(self, look: asyncio.Task[Fleet]) -> None:
         self._look = None

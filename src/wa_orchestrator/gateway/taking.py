@@ -3,18 +3,15 @@
 import asyncio
 import hashlib
 import secrets
-from collections.abc import Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from typing import Final
 
-import structlog
-from redis.exceptions import RedisError
-
 from wa_orchestrator.domain.message import whatsapp_id
-from wa_orchestrator.domain.pacing import BURST_MS, is_burst
 from wa_orchestrator.domain.routing import Why
-from wa_orchestrator.errors import OrchestratorError, Refused
+from wa_orchestrator.errors import Broken, OrchestratorError, Refused
 from wa_orchestrator.gateway import answers, choosing
+from wa_orchestrator.gateway.admitting import Admitting, Outcome
 from wa_orchestrator.gateway.batching import Batcher
 from wa_orchestrator.gateway.bodies import SendBody
 from wa_orchestrator.gateway.contents import Content
@@ -22,29 +19,25 @@ from wa_orchestrator.gateway.fleet import RECENT_S, Choice, Fleet, FleetView, Ou
 from wa_orchestrator.settings import Settings
 from wa_orchestrator.store import keys, reading
 from wa_orchestrator.store.accepting import (
-    Acceptance,
+    UNCOUNTED,
     Accepted,
-    Conflict,
     DayFull,
     Idempotency,
     NewMessage,
     QueueFull,
+    Rate,
     Replayed,
     Room,
-    accept_call,
+    Wanted,
+    wanted,
 )
-from wa_orchestrator.store.admitting import Rate, admit_call, rate_call, read_admission
 from wa_orchestrator.store.limits import Limited, read_rate
-from wa_orchestrator.store.rerouting import Burst, mark_burst
-from wa_orchestrator.store.scripts import Reply
 
 #: How long a repeated request waits for the answer of the first, which is being written at this moment.
 _ANSWER_S: Final = 1.0
 _FIRST_LOOK_S: Final = 0.004
 #: How often another sender is tried when the one with the most room turns out to be full.
 _TRIES: Final = 3
-
-log = structlog.get_logger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,15 +61,14 @@ class Taken:
 
 @dataclass(slots=True)
 class Attempt:
-    """A message on its way in: who sends it, by which look at the fleet, and what Redis said."""
+    """A message on its way in: who sends it, by which look at the fleet, and what Redis is asked."""
 
     order: Order
     choice: Choice
     fleet: Fleet
     message: NewMessage
-    room: Room
     outlook: Outlook
-    outcome: Acceptance | Limited = field(default_factory=Conflict)
+    wanted: Wanted
 
 
 def idempotency(api_key: str, key: str | None, canonical: bytes) -> Idempotency | None:
@@ -93,7 +85,7 @@ class Taking:
         self._settings = settings
         self._batcher = batcher
         self._view = view
-        self._bursts: dict[str, int] = {}
+        self._admitting = Admitting(batcher)
         self._rates: dict[str, Rate] = {}
 
     def rate_of(self, api_key: str) -> Rate:
@@ -106,7 +98,8 @@ class Taking:
 
     async def count(self, api_key: str) -> None:
         """Count a call that takes nothing in; raises when the key calls too often."""
-        verdict = read_rate(await self._batcher.run("rate", *rate_call(self.rate_of(api_key))))
+        rate = self.rate_of(api_key)
+        verdict = read_rate(await self._batcher.run("rate", [keys.rate(api_key)], [rate.gap_ms, rate.burst, 1]))
         if isinstance(verdict, Limited):
             raise answers.rate_limited(verdict)
 
@@ -129,17 +122,17 @@ class Taking:
             if rate is not None:
                 await self.count(rate.api_key_id)
             raise
-        attempt = await self._attempt(order, choice, fleet, rate)
+        attempt, outcome = await self._tried(order, choice, fleet, rate)
         for _ in range(_TRIES):
-            if not isinstance(attempt.outcome, DayFull | QueueFull) or choice.why is not Why.MOST_ROOM:
+            if not isinstance(outcome, DayFull | QueueFull) or choice.why is not Why.MOST_ROOM:
                 break
             # The look at the fleet was older than the truth: the next one in line may have room.
             choice.sender.room_today = min(0, choice.sender.room_today)
             choice = choosing.choose(fleet, order.send, None)
             if choice.sender.room_today <= 0:
                 break
-            attempt = await self._attempt(order, choice, fleet, None)
-        return await self._conclude(attempt)
+            attempt, outcome = await self._tried(order, choice, fleet, None)
+        return await self._conclude(attempt, outcome)
 
     async def take_many(self, orders: Sequence[Order]) -> list[Taken | OrchestratorError]:
         """Take messages in, in their order; each has its own outcome. Calls are not counted."""
@@ -152,18 +145,33 @@ class Taking:
                 prepared.append(await self._prepare(order, choice, fleet))
             except Refused as error:
                 prepared.append(error)
-        going = [each for each in prepared if isinstance(each, Attempt)]
-        calls = [accept_call(each.message, each.room, each.order.idempotency) for each in going]
-        replies = iter(await self._batcher.run_many("accept", calls) if calls else [])
-        return [await self._settle(each, next(replies)) if isinstance(each, Attempt) else each for each in prepared]
+        going = [each.wanted for each in prepared if isinstance(each, Attempt)]
+        outcomes = iter(await self._admitting.admit(UNCOUNTED, going))
+        return [await self._settle(each, next(outcomes)) if isinstance(each, Attempt) else each for each in prepared]
 
-    async def _settle(self, attempt: "Attempt", reply: Reply) -> Taken | OrchestratorError:
-        attempt.outcome = read_admission(reply)
+    def at_once(self, order: Order, choice: Choice, fleet: Fleet, tell: Callable[[str | Exception], None]) -> bool:
+        """Take a message in of which all is known; `tell` gets its answer. False when something must be asked first."""
+        outlook = self._view.outlook_at_hand(choice.sender)
+        if outlook is None or not self._batcher.has_room:
+            return False
+        attempt = self._attempt(order, choice, fleet, outlook)
+
+        def done(outcome: Outcome | OrchestratorError) -> None:
+            try:
+                answer: str | Exception = _told(attempt, outcome)
+            except Exception as error:  # whatever it is, the client is waiting
+                answer = error
+            tell(answer)
+
+        self._admitting.submit(self.rate_of(order.api_key), attempt.wanted, done)
+        return True
+
+    async def _settle(self, attempt: "Attempt", outcome: Outcome) -> Taken | OrchestratorError:
         try:
-            if isinstance(attempt.outcome, DayFull | QueueFull) and attempt.choice.why is Why.MOST_ROOM:
+            if isinstance(outcome, DayFull | QueueFull) and attempt.choice.why is Why.MOST_ROOM:
                 attempt.choice.give_back()
                 return await self.take(attempt.order, None)
-            return await self._conclude(attempt)
+            return await self._conclude(attempt, outcome)
         except OrchestratorError as error:
             return error
 
@@ -180,33 +188,23 @@ class Taking:
             return fleet, choosing.choose(fleet, send, affinity)
 
     async def _prepare(self, order: Order, choice: Choice, fleet: Fleet) -> "Attempt":
-        choice.reserve()
-        message, room = self._message(order, choice)
         # Asked before it is accepted: what is accepted must be answered, whatever Redis does next.
-        return Attempt(order, choice, fleet, message, room, await self._view.outlook(fleet, choice.sender))
+        return self._attempt(order, choice, fleet, await self._view.outlook(fleet, choice.sender))
 
-    async def _attempt(self, order: Order, choice: Choice, fleet: Fleet, rate: Rate | None) -> "Attempt":
-        attempt = await self._prepare(order, choice, fleet)
-        if rate is None:
-            reply = await self._batcher.run("accept", *accept_call(attempt.message, attempt.room, order.idempotency))
-        else:
-            call = admit_call(rate, attempt.message, attempt.room, order.idempotency)
-            reply = await self._batcher.run("admit", *call)
-        attempt.outcome = read_admission(reply)
-        return attempt
-
-    def _message(self, order: Order, choice: Choice) -> tuple[NewMessage, Room]:
+    def _attempt(self, order: Order, choice: Choice, fleet: Fleet, outlook: Outlook) -> "Attempt":
+        choice.reserve()
         send, sender = order.send, choice.sender
         digits = secrets.token_bytes(9)
         kind, body = order.content
         fields: dict[str, str | int] = {
             "kind": kind,
             "body": body,
-            "reference": send.reference or "",
             "api_key": order.api_key,
             "pinned": choosing.pin(send).value,
             "why": choice.why.value,
         }
+        if send.reference is not None:
+            fields["reference"] = send.reference
         message = NewMessage(
             f"m_{digits.hex()}",
             whatsapp_id(digits),
@@ -219,42 +217,22 @@ class Taking:
             fields,
         )
         defer_to_ms = sender.reopens_ms if send.on_limit == "defer" else 0
-        return message, Room(self._settings.queue_limit, sender.pace.per_day, sender.day_ms[0], defer_to_ms)
+        room = Room(self._settings.queue_limit, sender.pace.per_day, sender.day_ms[0], defer_to_ms)
+        return Attempt(order, choice, fleet, message, outlook, wanted(message, room, order.idempotency))
 
-    async def _conclude(self, attempt: "Attempt") -> Taken:
-        outcome, record = attempt.outcome, attempt.order.idempotency
-        if isinstance(outcome, Accepted):
-            if is_burst(outcome.submitted_in_minute, attempt.choice.sender.pace):
-                await self._note_burst(attempt.choice, outcome)
-            answer = _answer(attempt, outcome)
-            if record is not None:
-                await self._remember(record, answer)
-            return Taken(answer)
-        attempt.choice.give_back()
-        match outcome:
-            case Replayed():
-                return await self._replay(record, outcome)
-            case Limited():
-                raise answers.rate_limited(outcome)
-            case _:
-                raise answers.refusal(outcome, attempt.choice.sender, attempt.fleet.now_ms())
+    async def _tried(self, order: Order, choice: Choice, fleet: Fleet, rate: Rate | None) -> "tuple[Attempt, Outcome]":
+        attempt = await self._prepare(order, choice, fleet)
+        return attempt, (await self._admitting.admit(rate or UNCOUNTED, [attempt.wanted]))[0]
 
-    async def _note_burst(self, choice: Choice, accepted: Accepted) -> None:
-        phone = choice.sender.session.phone
-        if self._bursts.get(phone, 0) > accepted.now_ms:
-            return
-        length_ms = int(self._settings.scaled(BURST_MS))
-        self._bursts[phone] = accepted.now_ms + length_ms
-        session_id, submitted = choice.sender.session.id, accepted.submitted_in_minute
-        try:
-            marked = await mark_burst(
-                self._batcher.scripts, phone, session=session_id, submitted=submitted, burst_ms=length_ms
-            )
-        except (RedisError, OSError):
-            del self._bursts[phone]  # the message is in all the same; the next one marks the burst
-            return
-        if isinstance(marked, Burst):
-            log.warning("session.burst", session=session_id, submitted=submitted)
+    async def _conclude(self, attempt: "Attempt", outcome: Outcome) -> Taken:
+        record = attempt.order.idempotency
+        if isinstance(outcome, Replayed):
+            attempt.choice.give_back()
+            return await self._replay(record, outcome)
+        answer = _told(attempt, outcome)
+        if record is not None:
+            await self._remember(record, answer)
+        return Taken(answer)
 
     async def _remember(self, record: Idempotency, answer: str) -> None:
         name = keys.idempotency(record.api_key_id, record.key_hash)
@@ -289,6 +267,22 @@ class Taking:
         outlook = await self._view.outlook(fleet, sender)
         await self._remember(record, answers.taken(message.id, message.session, 1, outlook.eta(0)))
         return str(await self._batcher.call("HGET", keys.idempotency(record.api_key_id, record.key_hash), "answer"))
+
+
+def _told(attempt: Attempt, outcome: Outcome | OrchestratorError) -> str:
+    """Write what the client is told about a message that is in; raises what it is told about one that is not."""
+    if isinstance(outcome, Accepted):
+        return _answer(attempt, outcome)
+    attempt.choice.give_back()
+    match outcome:
+        case OrchestratorError():
+            raise outcome
+        case Limited():
+            raise answers.rate_limited(outcome)
+        case Replayed():
+            raise Broken("a message without an idempotency key was replayed")
+        case _:
+            raise answers.refusal(outcome, attempt.choice.sender, attempt.fleet.now_ms())
 
 
 def _answer(attempt: Attempt, accepted: Accepted) -> str:

@@ -1,16 +1,29 @@
-"""Taking a message in: once, within the limits, or with a reason why not."""
+"""Taking messages in: each once, within the limits, or with a reason why not."""
 
-from collections.abc import Mapping
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from types import MappingProxyType
+from typing import Final, NamedTuple
+
+from pydantic_core import to_json
 
 from wa_orchestrator.store import keys
-from wa_orchestrator.store.scripts import Reply, Scripts, flat, unexpected
+from wa_orchestrator.store.limits import Limited
+from wa_orchestrator.store.scripts import Reply, Scripts, unexpected
 
-IDEMPOTENCY_MS = 24 * 3600 * 1000
+IDEMPOTENCY_MS: Final = 24 * 3600 * 1000
+#: Messages that one call of the script may take in; others get their turn in between.
+MOST_AT_ONCE: Final = 50
+_SHARED: Final = (
+    keys.GATEWAY_JOBS, keys.GATEWAY_WAITING, keys.COUNTS, keys.OPT_OUTS, keys.SEQUENCE, keys.EXPIRING, keys.EVENTS,
+)  # fmt: skip
+
+Part = str | int | float | bytes
+Call = tuple[list[str], list[Part]]
+"""The keys and the arguments of a script."""
 
 
-@dataclass(frozen=True, slots=True)
-class NewMessage:
+class NewMessage(NamedTuple):
     """A message as the gateway wants it accepted. `fields` are stored with it as they are."""
 
     id: str
@@ -21,11 +34,10 @@ class NewMessage:
     priority: int = 2
     due_ms: int = 0
     expires_ms: int = 0
-    fields: Mapping[str, str | int] = field(default_factory=dict)
+    fields: Mapping[str, str | int] = MappingProxyType({})
 
 
-@dataclass(frozen=True, slots=True)
-class Room:
+class Room(NamedTuple):
     """The limits an acceptance is checked against. `defer_to_ms` 0 refuses when the day is full."""
 
     queue_limit: int
@@ -43,13 +55,30 @@ class Idempotency:
     fingerprint: str
 
 
-@dataclass(frozen=True, slots=True)
-class Accepted:
+class Rate(NamedTuple):
+    """How often an API key may call: one call every `gap_ms`, and `burst` of them at once."""
+
+    api_key_id: str
+    gap_ms: float
+    burst: int
+
+
+UNCOUNTED: Final = Rate("", 0, 0)
+"""For messages whose call was counted already, or needs no counting."""
+
+
+class Wanted(NamedTuple):
+    """A message that shall be taken in: the keys and, as JSON, the words that the script wants of it."""
+
+    names: tuple[str, ...]
+    words: bytes
+
+
+class Accepted(NamedTuple):
     """It is in, durably. `ahead` messages of its phone go first; `due_ms` is not 0 when it waits for its time."""
 
     ahead: int
     now_ms: int
-    submitted_in_minute: int
     due_ms: int
 
 
@@ -90,56 +119,43 @@ Acceptance = Accepted | Replayed | Conflict | OptedOut | DayFull | QueueFull
 
 async def accept(
     scripts: Scripts, message: NewMessage, room: Room, idempotency: Idempotency | None = None
-) -> Acceptance:
+) -> Acceptance | Limited:
     """Take a message in, or say why not. When it returns `Accepted`, the message survives whatever dies next."""
-    return read_acceptance(await scripts.run("accept", *accept_call(message, room, idempotency)))
+    reply = await scripts.run("admit", *admit_call(UNCOUNTED, [wanted(message, room, idempotency)]))
+    return read_admission(reply[0])
 
 
-def accept_call(
-    message: NewMessage, room: Room, idempotency: Idempotency | None
-) -> tuple[list[str], list[str | int | float]]:
-    """The keys and arguments of the script, for callers that batch their calls."""
-    record = keys.idempotency(idempotency.api_key_id, idempotency.key_hash) if idempotency else keys.idempotency("", "")
-    names = [
-        record,
-        keys.message(message.id),
-        keys.story(message.id),
-        keys.GATEWAY_JOBS,
-        keys.GATEWAY_WAITING,
-        keys.COUNTS,
-        keys.queue(message.phone),
-        keys.sent(message.phone),
-        keys.OPT_OUTS,
-        keys.submitted(message.phone),
-        keys.SEQUENCE,
-        keys.EXPIRING,
-        keys.EVENTS,
-        keys.pace(message.phone),
-    ]
-    args: list[str | int | float] = [
-        message.id,
-        message.phone,
-        message.to,
-        idempotency.fingerprint if idempotency else "",
-        IDEMPOTENCY_MS,
-        room.queue_limit,
-        room.per_day,
-        room.day_start_ms,
-        message.due_ms,
-        room.defer_to_ms,
-        message.expires_ms,
-        message.session,
-        message.priority,
-        *flat({"whatsapp_id": message.whatsapp_id, **message.fields}),
-    ]
-    return names, args
+def wanted(message: NewMessage, room: Room, idempotency: Idempotency | None) -> Wanted:
+    """Put into the script's order what it must know of a message."""
+    fingerprint, record = "", keys.idempotency("", "")
+    if idempotency is not None:
+        fingerprint, record = idempotency.fingerprint, keys.idempotency(idempotency.api_key_id, idempotency.key_hash)
+    phone = message.phone
+    names = (record, keys.message(message.id), keys.queue(phone), keys.sent(phone), keys.pace(phone))
+    words: list[str | int] = [
+        message.id, phone, message.to, fingerprint, room.queue_limit, room.per_day, room.day_start_ms, message.due_ms,
+        room.defer_to_ms, message.expires_ms, message.session, message.priority, "whatsapp_id", message.whatsapp_id,
+    ]  # fmt: skip
+    for each in message.fields.items():
+        words += each
+    return Wanted(names, to_json(words))
 
 
-def read_acceptance(reply: Reply) -> Acceptance:
-    """The script's words as a value."""
+def admit_call(rate: Rate, messages: Iterable[Wanted]) -> Call:
+    """The keys and arguments of the script for messages that came by one API key, `MOST_AT_ONCE` of them at most."""
+    names = [keys.rate(rate.api_key_id), *_SHARED]
+    words: list[Part] = [rate.gap_ms, rate.burst, IDEMPOTENCY_MS]
+    for message in messages:
+        names += message.names
+        words.append(message.words)
+    return names, words
+
+
+def read_admission(reply: Reply) -> Acceptance | Limited:
+    """The script's words about one message as a value."""
     match reply:
-        case ["accepted", ahead, now, submitted, due]:
-            return Accepted(int(ahead), int(now), int(submitted), int(due))
+        case ["accepted", ahead, now, due]:
+            return Accepted(int(ahead), int(now), int(due))
         case ["replayed", message_id, answer]:
             return Replayed(str(message_id), str(answer))
         case ["conflict"]:
@@ -150,10 +166,7 @@ def read_acceptance(reply: Reply) -> Acceptance:
             return DayFull(int(count))
         case ["queue_full", count]:
             return QueueFull(int(count))
+        case ["limited", retry_after_ms]:
+            return Limited(int(retry_after_ms))
         case _:
-            raise unexpected("accept", reply)
-
-
-async def remember_answer(scripts: Scripts, idempotency: Idempotency, answer: str) -> None:
-    """Keep the answer for a repeat of the request; the record's end of life stays."""
-    await scripts.redis.hset(keys.idempotency(idempotency.api_key_id, idempotency.key_hash), "answer", answer)
+            raise unexpected("admit", reply)

@@ -12,7 +12,7 @@ from redis.exceptions import NoScriptError
 from wa_orchestrator.errors import Broken
 from wa_orchestrator.store.scripts import Reply, Scripts
 
-_Call = tuple[str, Sequence[str], Sequence[str | int | float], "asyncio.Future[Reply]"]
+_Call = tuple[str, Sequence[str], Sequence[str | int | float | bytes], "asyncio.Future[Reply]"]
 
 
 class Batched(Scripts):
@@ -26,7 +26,7 @@ class Batched(Scripts):
         self._calls: list[_Call] = []
         self._under_way: set[asyncio.Task[None]] = set()
 
-    async def _evaluate(self, name: str, keys: Sequence[str], args: Sequence[str | int | float]) -> Reply:
+    async def _evaluate(self, name: str, keys: Sequence[str], args: Sequence[str | int | float | bytes]) -> Reply:
         loop = asyncio.get_running_loop()
         answer: asyncio.Future[Reply] = loop.create_future()
         self._calls.append((name, keys, args, answer))

@@ -11,13 +11,13 @@ from typing import Final
 # -- messages -----------------------------------------------------------------------------------------------------
 
 GATEWAY_JOBS: Final = "gateway:jobs"
-"""list of message ids, oldest first · accept pushes, route and cancel remove · lives for ever, usually empty"""
+"""list of message ids, oldest first · admit pushes, route and cancel remove · lives for ever, usually empty"""
 
 GATEWAY_WAITING: Final = "gateway:waiting"
-"""hash phone → how many of its messages are in `gateway:jobs` · accept, route, cancel · a field ends at 0"""
+"""hash phone → how many of its messages are in `gateway:jobs` · admit, route, cancel · a field ends at 0"""
 
 SEQUENCE: Final = "messages:sequence"
-"""counter; the order of acceptance · accept, promote, retry · for ever"""
+"""counter; the order of acceptance · admit, promote, retry · for ever"""
 
 COUNTS: Final = "messages:counts"
 """hash status → how many messages have it, and `accepted` → all of them · every message script · for ever"""
@@ -26,7 +26,7 @@ SCHEDULED: Final = "messages:scheduled"
 """zset id by due instant; accepted, but not before its time · route adds, promote and cancel remove"""
 
 EXPIRING: Final = "messages:expiring"
-"""zset id by expiry instant · accept adds, every end removes"""
+"""zset id by expiry instant · admit adds, every end removes"""
 
 LEASES: Final = "messages:leases"
 """zset id by the end of its lease · release, claim, renew set; ack, nack, reclaim, cancel, register remove"""
@@ -99,7 +99,7 @@ def sent(phone: str) -> str:
 
 
 def submitted(phone: str) -> str:
-    """Zset of message ids by acceptance, the last minute only, for burst detection · accept · ends by itself."""
+    """Zset of message ids by acceptance, the last minute only, for burst detection · route · ends by itself."""
     return f"phone:submitted:{phone}"
 
 

@@ -140,6 +140,7 @@ async def route(
         keys.messages_to(to),
         keys.messages_with_reference(reference),
         keys.session(place.session),
+        keys.submitted(place.phone),
     ]
     reply = await scripts.run("route", names, head(place))
     match reply:

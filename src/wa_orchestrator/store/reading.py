@@ -174,10 +174,15 @@ async def messages(scripts: Scripts, ids: Sequence[str]) -> list[Message]:
 
 
 async def story(scripts: Scripts, message_id: str) -> list[tuple[int, str, str]]:
-    """A message's timeline: (instant ms, status, note), oldest first."""
-    lines: Any = await scripts.redis.lrange(keys.story(message_id), 0, -1)
+    """A message's timeline: (instant ms, status, note), oldest first. It begins with the acceptance."""
+    pipe = scripts.redis.pipeline(transaction=False)
+    pipe.hget(keys.message(message_id), "accepted_at")
+    pipe.lrange(keys.story(message_id), 0, -1)
+    accepted_at, lines = await pipe.execute()
+    if accepted_at is None:
+        return []
     parts = [(*line.split(" ", 2), "", "")[:3] for line in lines]
-    return [(int(at), status, note) for at, status, note in parts]
+    return [(int(accepted_at), "queued", ""), *((int(at), status, note) for at, status, note in parts)]
 
 
 async def phone_pace(scripts: Scripts, phone: str, *, since_ms: int) -> PhonePace:

@@ -13,26 +13,16 @@ from wa_orchestrator.errors import Broken
 
 LUA: Final = Path(__file__).parent / "lua"
 _USES: Final = re.compile(r"^-- uses: (\w+)$", re.MULTILINE)
-_STEPS: Final = re.compile(r"^-- steps: (\w+)$", re.MULTILINE)
 _NOW: Final = "return {'now', now_ms()}"
 
 Reply = list[Any]
 
 
 def read_sources() -> dict[str, str]:
-    """Read every script, with what it uses in front of it; the prelude is added when a `Scripts` is made.
-
-    A script whose header says `-- steps: name` can call that whole script as the function `name(KEYS, ARGV)`.
-    """
+    """Read every script, with what it uses in front of it; the prelude is added when a `Scripts` is made."""
     parts = {path.stem: path.read_text(encoding="utf-8") for path in sorted(LUA.glob("*.lua"))}
     whole = {
-        name: "\n".join(
-            [
-                *(parts[used] for used in _USES.findall(text)),
-                *(f"local function {step}(KEYS, ARGV)\n{parts[step]}\nend" for step in _STEPS.findall(text)),
-                text,
-            ]
-        )
+        name: "\n".join([*(parts[used] for used in _USES.findall(text)), text])
         for name, text in parts.items()
         if not name.startswith("_")
     }
@@ -54,7 +44,7 @@ class Scripts:
         self._text = {name: f"{head}\n{text}" for name, text in (sources or read_sources()).items()}
         self._digest = {name: _digest(text) for name, text in self._text.items()}
 
-    async def run(self, name: str, keys: Sequence[str], args: Sequence[str | int | float] = ()) -> Reply:
+    async def run(self, name: str, keys: Sequence[str], args: Sequence[str | int | float | bytes] = ()) -> Reply:
         """Run one script; its answer is a list whose first element is a word."""
         try:
             return await self._evaluate(name, keys, args)
@@ -76,7 +66,7 @@ class Scripts:
         """The name under which Redis knows a loaded script, for callers that batch their calls."""
         return self._digest[name]
 
-    async def _evaluate(self, name: str, keys: Sequence[str], args: Sequence[str | int | float]) -> Reply:
+    async def _evaluate(self, name: str, keys: Sequence[str], args: Sequence[str | int | float | bytes]) -> Reply:
         reply: Any = await self.redis.evalsha(self._digest[name], len(keys), *keys, *args)
         if not isinstance(reply, list) or not reply:
             raise Broken(f"script {name} answered {reply!r}")

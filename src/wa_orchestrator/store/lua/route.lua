@@ -2,7 +2,7 @@
 -- Atomic because two dispatchers may hold the same job: leaving the list and entering the queue must be one step.
 -- KEYS[1] jobs list  KEYS[2] waiting hash  KEYS[3] message hash  KEYS[4] queue zset  KEYS[5] scheduled zset  KEYS[6] due zset
 -- KEYS[7] index zset  KEYS[8] index of the session  KEYS[9] index of the recipient  KEYS[10] index of the reference
--- KEYS[11] waiting's end: the session's hash, which must exist
+-- KEYS[11] the session's hash, which must exist  KEYS[12] submitted zset
 -- ARGV[1] id  ARGV[2] phone  ARGV[3] session id
 -- returns {'queued', score} | {'scheduled', due} | {'gone'} | {'no_session'}
 local id, phone = ARGV[1], ARGV[2]
@@ -21,7 +21,11 @@ if not leave() then return { 'gone' } end -- guard: one_router
 redis.call('HSET', KEYS[3], 'session', ARGV[3])
 for index = 7, 9 do redis.call('ZADD', KEYS[index], known[4], id) end
 if known[5] and known[5] ~= '' then redis.call('ZADD', KEYS[10], known[4], id) end
-local due = tonumber(known[3])
+-- Who is given far too much within a minute is seen by this; see burst.
+redis.call('ZREMRANGEBYSCORE', KEYS[12], '-inf', known[4] - 60000)
+redis.call('ZADD', KEYS[12], known[4], id)
+redis.call('PEXPIRE', KEYS[12], 60000)
+local due = tonumber(known[3] or 0)
 if due > now then
   redis.call('ZADD', KEYS[5], due, id)
   return { 'scheduled', due }

@@ -1,0 +1,12 @@
+-- spend: the generic cell rate algorithm; one key may make a call every `gap` ms, and `burst` of them at once.
+-- Gives the theoretical arrival time after `cost` more calls, or nil and how long to wait.
+local function spend(arrival, now, gap, burst, cost)
+  local after = math.max(arrival, now) + gap * cost
+  local allow_at = after - gap * burst
+  if allow_at > now then return nil, math.ceil(allow_at - now) end -- guard: rate
+  return after
+end
+
+local function keep_rate(key, arrival, now)
+  redis.call('SET', key, string.format('%.3f', arrival), 'PX', math.ceil(arrival - now))
+end
