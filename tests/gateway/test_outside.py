@@ -36,6 +36,25 @@ def test_an_address_of_the_internet_is_public(address: str) -> None:
     assert outside.is_public(ipaddress.ip_address(address))
 
 
+NEVER = [
+    "169.254.169.254", "169.254.1.1", "0.0.0.0", "224.0.0.1", "100.100.100.200", "::", "fe80::1", "febf::1", "ff02::1",
+    "fd00:ec2::254", "::ffff:169.254.169.254", "::169.254.169.254", "::ffff:224.0.0.1", "::ffff:0.0.0.0",
+    "2002:a9fe:a9fe::", "64:ff9b::a9fe:a9fe", "fe80::1%eth0",
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("address", NEVER)
+async def test_an_address_that_nobody_means_is_refused_also_on_a_trusted_lan(address: str) -> None:
+    with pytest.raises(outside.BadUrl, match="Nothing is read there"):
+        await outside.check("http://files.example.com/a", allow_private=True, resolve=Names("192.168.1.1", address))
+
+
+@pytest.mark.parametrize("address", ["127.0.0.1", "10.0.0.1", "::1", "fc00::1", "::ffff:192.168.1.1"])
+async def test_a_trusted_lan_is_reached_when_it_is_allowed(address: str) -> None:
+    target = await outside.check("http://files.example.com/a", allow_private=True, resolve=Names(address))
+    assert target.address == str(ipaddress.ip_address(address))
+
+
 class Names:
     """A name server of the test's own that counts how often it is asked."""
 

@@ -1,8 +1,8 @@
 """Who sits in front of the dashboard: passwords, one-time links, and the sessions of people.
 
 A person's session is a random token in a cookie; Redis knows its hash only. It ends when it is idle for too long, when
-it is too old, when the password of its role is changed, and at logout. A new one is made at every login, so a token that
-was planted before is worth nothing.
+it is too old, when the password of its role is changed, and at logout. A new one is made at every login, so a token
+that was planted before is worth nothing.
 """
 
 import asyncio

@@ -69,7 +69,17 @@ def is_public(address: Address) -> bool:
             return False
     elif address in _SHARED:
         return False
-    return address.is_global and not address.is_multicast and not address.is_reserved and address not in _METADATA
+    return address.is_global and not address.is_reserved and not is_never_meant(address)
+
+
+def is_never_meant(address: Address) -> bool:
+    """Say whether nobody's file or webhook can be there, on a trusted LAN neither: link-local, metadata, multicast, no
+    address at all; also when it hides inside another one.
+    """
+    inner = _inner(address) if isinstance(address, ipaddress.IPv6Address) else None
+    if inner is not None:
+        return is_never_meant(inner)
+    return address.is_link_local or address.is_multicast or address.is_unspecified or address in _METADATA
 
 
 def _inner(address: ipaddress.IPv6Address) -> ipaddress.IPv4Address | None:
@@ -104,6 +114,8 @@ async def check(url: str, *, allow_private: bool, resolve: Resolve = resolve_nam
     if not addresses:
         raise BadUrl(f"The name {host[:80]} cannot be resolved.")
     # One bad address is enough: a name that leads inside at times is no accident.
+    if any(map(is_never_meant, addresses)):
+        raise BadUrl("This address is link-local, multicast or a cloud's metadata service. Nothing is read there.")
     if not allow_private and not all(map(is_public, addresses)):
         raise BadUrl("This address leads into a private network. Set ALLOW_PRIVATE_URLS=true for a LAN you trust.")
     return Target(url, host, port, str(addresses[0]), secure)
