@@ -4,18 +4,15 @@ import json
 import re
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 import pytest
 from playwright.sync_api import Browser, BrowserContext, Page, expect
-from redis.asyncio import Redis
 
 from tests.dashboard import stage
 from tests.dashboard.browsing import log_in, visit
-from tests.dashboard.serving import PASSWORD, Thread, in_thread
-from wa_orchestrator.orchestrator import antiban
+from tests.dashboard.scenes import Scene, staged
+from tests.dashboard.serving import PASSWORD
 from wa_orchestrator.store import contacts, keys, webhooks
-from wa_orchestrator.store.scripts import Scripts
 
 pytestmark = [pytest.mark.browser, pytest.mark.timeout(240)]
 AXE = Path(__file__).parents[2] / "frontend" / "node_modules" / "axe-core" / "axe.min.js"
@@ -38,37 +35,11 @@ PLANTED = (
 )
 
 
-class Scene:
-    """The served stage, with a thread of its own for Redis."""
-
-    def __init__(self, address: str, thread: Thread, redis_url: str) -> None:
-        self.address, self.thread, self.redis_url = address, thread, redis_url
-
-    def do(self, work: Any) -> Any:
-        """Do something with the stage's verbs: `work(stage)` gives what to await."""
-
-        async def doing() -> Any:
-            redis = Redis.from_url(self.redis_url, decode_responses=True)
-            try:
-                return await work(stage.Stage(Scripts(redis)))
-            finally:
-                await redis.aclose()
-
-        return self.thread.do(doing())
-
-
 @pytest.fixture
 def scene(redis_url: str, chromium: Browser) -> Iterator[Scene]:
     """A fresh stage."""
     assert chromium.is_connected()
-    with in_thread(redis_url, routers=lambda context: [antiban.router(context)]) as (address, thread):
-        made = Scene(address, thread, redis_url)
-
-        async def fresh(on: stage.Stage) -> None:
-            await on.redis.flushall()
-            await stage.furnish(on.scripts)
-
-        made.do(fresh)
+    with staged(redis_url) as made:
         yield made
 
 

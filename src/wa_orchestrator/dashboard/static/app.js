@@ -48,8 +48,10 @@ function mark() {
 
 // -- parts: replaced one by one, never under somebody's hands
 const held = new Map();
-// A button that has an id is found again in the fresh part, so it need not hold the old one.
-const inHands = (element) => element.contains(document.activeElement) && !document.activeElement.matches("body, button[id], summary[id]") || $("details.menu[open]", element) || element.closest("dialog[open]");
+// Only something half typed or an open menu holds a part; a button in it is found again and keeps the focus.
+const typed = (element) => element.matches("input, textarea") && element.value !== element.defaultValue || element.matches("select");
+const inHands = (element) => element.contains(document.activeElement) && typed(document.activeElement) || $("details.menu[open]", element) || element.closest("dialog[open]");
+const reachable = (element) => $$("a, button, input:not([type=hidden]), select, summary", element);
 function swap(id, html) {
   const old = document.getElementById(id);
   if (!old) return;
@@ -60,10 +62,10 @@ function swap(id, html) {
   holder.innerHTML = html;
   const fresh = holder.firstElementChild;
   if (!fresh) return;
-  const focused = old.contains(document.activeElement) && document.activeElement.id;
+  const at = reachable(old).indexOf(document.activeElement);
   for (const open of $$("details[id][open]", old)) fresh.querySelector(`#${CSS.escape(open.id)}`)?.setAttribute("open", "");
   old.replaceWith(fresh);
-  if (focused) document.getElementById(focused)?.focus({ preventScroll: true });
+  if (at >= 0) (reachable(fresh)[at] || reachable(fresh).at(-1))?.focus({ preventScroll: true });
   fresh.closest("tr[id]")?.classList.add("changed");
   after(id, fresh, old);
 }

@@ -1,0 +1,209 @@
+"""What buttons do and say, pressed in a real browser in both languages: holds, limits, webhooks, queues, keys."""
+
+import re
+from collections.abc import Callable, Iterator
+
+import pytest
+from playwright.sync_api import Browser, BrowserContext, Locator, Page, expect
+
+from tests.dashboard.browsing import log_in, visit
+from tests.dashboard.scenes import Scene, staged
+from tests.dashboard.serving import PASSWORD, VIEWER_PASSWORD
+from wa_orchestrator.dashboard.speaking import LANGUAGES, texts
+from wa_orchestrator.store import keys
+
+pytestmark = [pytest.mark.browser, pytest.mark.timeout(240)]
+SENDER = "worker_4"
+PHONE = f"97250{1234567 + 4 * 991:07d}"
+Enter = Callable[[str], Page]
+
+
+@pytest.fixture
+def scene(redis_url: str, chromium: Browser) -> Iterator[Scene]:
+    """A fresh stage with the whole API, on a machine whose own addresses may be told things."""
+    assert chromium.is_connected()
+    with staged(redis_url, allow_private_urls=True) as made:
+        yield made
+
+
+@pytest.fixture
+def enter(scene: Scene, chromium: Browser) -> Iterator[Enter]:
+    """Comes in as an administrator who reads a language."""
+    contexts: list[BrowserContext] = []
+
+    def entered(language: str) -> Page:
+        contexts.append(visit(chromium, scene.address, language=language))
+        return log_in(contexts[-1], scene.address, PASSWORD)
+
+    yield entered
+    for context in contexts:
+        context.close()
+
+
+def said(language: str, name: str) -> re.Pattern[str]:
+    """A text as a pattern that knows nothing of what is put into it."""
+    text = re.sub(r"<[^>]+>", "", texts(language)[name])
+    return re.compile(".*".join(re.escape(part) for part in re.split(r"\{\w+\}", text)))
+
+
+def confirm(page: Page) -> None:
+    """Answer the question with the button that is not focused."""
+    expect(page.locator("#confirm")).to_be_visible()
+    page.locator("#confirm [data-yes]").click()
+
+
+def toast(page: Page, language: str, name: str) -> Locator:
+    """The answer of a button."""
+    return page.locator(".toast", has_text=said(language, name))
+
+
+@pytest.mark.parametrize("language", LANGUAGES)
+def test_a_group_and_then_everything_is_held_and_let_go(scene: Scene, enter: Enter, language: str) -> None:
+    page = enter(language)
+    page.goto(scene.address + "/anti-ban")
+    page.fill("#hold-group", "Sales North")
+    page.locator("#held form[action='/do/hold'] button").click()
+    mine = page.locator("#held li", has_text="Sales North")
+    expect(mine).to_contain_text("Dana")
+    mine.locator("button").click()
+    expect(mine).to_have_count(0)
+
+    page.goto(scene.address + "/")
+    page.locator("[data-open=hold-all]").click()
+    assert page.evaluate("document.activeElement.matches('[data-cancel]')"), "the harmless button has the focus"
+    page.fill("#hold-all [name=why]", "ban wave")
+    page.locator("#hold-all .primary").click()
+    expect(page.locator("#holding .pill")).to_have_text(said(language, "hold.all_held"))
+    assert "all" in scene.do(lambda on: on.redis.hkeys(keys.HOLDS))
+    page.locator("#holding form[action='/do/resume'] button").click()
+    expect(page.locator("[data-open=hold-all]")).to_be_visible()
+    assert "all" not in scene.do(lambda on: on.redis.hkeys(keys.HOLDS))
+
+
+@pytest.mark.parametrize("language", LANGUAGES)
+def test_limits_above_the_preset_need_a_tick_and_can_be_taken_back(scene: Scene, enter: Enter, language: str) -> None:
+    page = enter(language)
+    page.goto(scene.address + "/anti-ban?q=" + SENDER)
+    row = page.locator(".near tbody tr", has_text="Sales North")
+    row.locator("[data-open=limits]").click()
+    dialog = page.locator("#limits")
+    expect(dialog.locator("[data-name]")).to_have_text("Sales North")
+    dialog.locator("[name=per_day]").fill("900")
+    dialog.locator(".primary").click()
+    if language == "he":
+        expect(dialog.locator("[data-error]")).to_have_text(said("he", "error.RISK"))
+    expect(dialog.locator("[data-error]")).to_be_visible()
+    dialog.locator("[name=acknowledge]").check()
+    dialog.locator(".primary").click()
+    expect(row.locator(".pill")).to_contain_text("900")
+    row.locator("[data-open=limits]").click()
+    dialog.locator("[formaction='/do/limits-reset']").click()
+    expect(row).to_contain_text(said(language, "pace.standard_limits"))
+
+
+@pytest.mark.parametrize("language", LANGUAGES)
+def test_a_webhook_shows_its_secret_once_and_sends_a_delivery_again(scene: Scene, enter: Enter, language: str) -> None:
+    page = enter(language)
+    page.goto(scene.address + "/settings")
+    page.fill("form[action='/do/webhook-add'] [name=url]", "http://127.0.0.1:9/hook")
+    page.fill("form[action='/do/webhook-add'] [name=types]", "message.*")
+    page.locator("form[action='/do/webhook-add'] button").click()
+    made = toast(page, language, "done.webhook-add")
+    secret = made.locator(".secret code").inner_text()
+    assert secret.startswith("whsec_")
+    expect(page.locator("#webhooks")).to_contain_text("http://127.0.0.1:9/hook")
+    page.reload()
+    expect(page.locator("#webhooks")).to_contain_text("http://127.0.0.1:9/hook")
+    assert secret not in page.content()
+
+    page.locator("#ws-wh_1").click()
+    failed = page.locator("#wd-wh_1 li", has=page.locator(".pill[data-s=failed]"))
+    expect(failed).to_contain_text("HTTP_503")
+    failed.locator("button").click()
+    expect(toast(page, language, "done.webhook-replay")).to_be_visible()
+    expect(page.locator("#wd-wh_1 li", has_text=said(language, "delivery.waiting"))).to_be_visible()
+    expect(page.locator("#wd-wh_1")).to_have_attribute("open", "")
+    assert [each for each in scene.do(lambda on: on.redis.zrange(keys.WEBHOOK_DUE, 0, -1)) if each.startswith("wh_1/")]
+
+    page.locator("#wm-wh_1 summary").click()
+    page.locator("#wm-wh_1 form[action='/do/webhook-remove'] button").click()
+    confirm(page)
+    expect(page.locator("#ws-wh_1")).to_have_count(0)
+
+
+@pytest.mark.parametrize("language", LANGUAGES)
+def test_a_queue_is_emptied_only_after_its_question(scene: Scene, enter: Enter, language: str) -> None:
+    page = enter(language)
+    page.goto(f"{scene.address}/sessions/{SENDER}")
+    empty = page.locator("form[action='/do/empty-queue'] button")
+    empty.click()
+    expect(page.locator("#confirm h2")).to_have_text(said(language, "session.empty_ask"))
+    expect(page.locator("#confirm h2")).to_contain_text("8")
+    page.keyboard.press("Escape")
+    expect(page.locator("#confirm")).to_be_hidden()
+    assert scene.do(lambda on: on.redis.zcard(keys.queue(PHONE))) == 8
+    empty.click()
+    confirm(page)
+    expect(toast(page, language, "done.empty-queue")).to_contain_text("8")
+    expect(page.locator("#session-queue")).to_contain_text(said(language, "session.queue_empty"))
+    assert scene.do(lambda on: on.redis.zcard(keys.queue(PHONE))) == 0
+
+
+@pytest.mark.parametrize("language", LANGUAGES)
+def test_the_answer_to_several_says_which_one_was_refused_and_why(scene: Scene, enter: Enter, language: str) -> None:
+    page = enter(language)
+    for name in ("worker_1", "worker_2"):
+        page.locator(f"#row-{name} .pick").check()
+    scene.do(lambda on: on.redis.delete(keys.session("worker_2")))
+    page.locator(".bulk form[action='/do/hold'] button").click()
+    expect(page.locator("#confirm h2")).to_contain_text("(2)")
+    confirm(page)
+    answer = page.locator(".toast[data-s=error]")
+    expect(answer).to_contain_text("worker_2")
+    if language == "he":
+        expect(answer).to_contain_text(said("he", "error.NO_SUCH_SESSION"))
+    assert "session:worker_1" in scene.do(lambda on: on.redis.hkeys(keys.HOLDS))
+
+
+def test_keys_walk_the_fleet_pick_rows_and_go_to_pages(scene: Scene, enter: Enter) -> None:
+    page = enter("en")
+    names = page.locator(".fleet tbody .name").all_inner_texts()
+    focused = "document.activeElement.innerText"
+    for key, at in (("j", 0), ("j", 1), ("j", 2), ("k", 1)):
+        page.keyboard.press(key)
+        assert page.evaluate(focused) == names[at], key
+    page.keyboard.press("x")
+    expect(page.locator("[data-picked]")).to_have_text("1")
+    page.keyboard.press("/")
+    page.keyboard.type("jx?")
+    assert page.input_value("#q") == "jx?", "keys are letters while one types"
+    page.keyboard.press("Tab")
+    page.keyboard.press("?")
+    expect(page.locator("#keys")).to_be_visible()
+    page.keyboard.press("Escape")
+    expect(page.locator("#keys")).to_be_hidden()
+    page.keyboard.press("g")
+    page.keyboard.press("m")
+    page.wait_for_url(scene.address + "/messages")
+
+
+@pytest.mark.parametrize("language", LANGUAGES)
+def test_a_viewer_is_refused_in_their_language(scene: Scene, chromium: Browser, language: str) -> None:
+    context = visit(chromium, scene.address, language=language)
+    page = log_in(context, scene.address, VIEWER_PASSWORD, "Guest")
+    page.goto(scene.address + "/settings")
+    expect(page.locator("h1")).to_have_text(said(language, "viewer.title"))
+    page.goto(scene.address + "/anti-ban")
+    page.locator("#held form button").evaluate_all("buttons => buttons.forEach(each => each.disabled = false)")
+    page.locator("#held form[action='/do/resume'] button").first.click()
+    expect(toast(page, language, "error.VIEWERS_ONLY_LOOK")).to_be_visible()
+    context.close()
+
+
+def test_a_message_that_is_picked_on_a_phone_comes_into_sight(scene: Scene, chromium: Browser) -> None:
+    context = visit(chromium, scene.address, width=390)
+    page = log_in(context, scene.address, PASSWORD)
+    page.goto(scene.address + "/messages")
+    page.locator("#list .picks a").first.click()
+    expect(page.locator("#story")).to_be_in_viewport(ratio=0.3)
+    context.close()
