@@ -56,7 +56,7 @@ test: setup check  ## run all tests; the domain first and alone, because every b
 	$(PY) -m pytest tests/domain -q --cov=wa_orchestrator.domain --cov-branch --cov-report=term:skip-covered --cov-fail-under=100
 	$(PY) -m pytest -n $(WORKERS) --dist worksteal --ignore=tests/domain
 
-check: $(VENV)/.python  ## ruff, mypy --strict, import-linter
+check: $(VENV)/.python  ## ruff, mypy --strict (tests and benchmarks too), import-linter
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy

@@ -3,24 +3,26 @@
 import contextlib
 import io
 import os
+import random
 import shutil
+import sys
 import tarfile
 import uuid
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from ipaddress import ip_network
 from pathlib import Path
 
 import pytest
 from aiodocker import Docker
+from aiodocker.exceptions import DockerError
 
 from tests.waiting import until
 from wa_orchestrator.runner.contract import Ended, Order, Runner
-from wa_orchestrator.runner.docker import Box, DockerRunner
+from wa_orchestrator.runner.docker import LABEL_HOME, Box, DockerRunner
 from wa_orchestrator.runner.misbehaving import Misbehaving
 from wa_orchestrator.runner.process import ProcessRunner
 
-REPOSITORY = "wa-orchestrator-test"
-IMAGE = f"{REPOSITORY}:latest"
 #: Container names are the engine's, and test processes share one engine.
 SESSION = f"s-{uuid.uuid4().hex[:8]}"
 #: Says that it runs and what it was given; ends when asked, unless it is stubborn, and by itself with 7.
@@ -82,20 +84,64 @@ def docker_or_skip() -> None:
         pytest.skip(missing)
 
 
-async def make_image(docker: Docker) -> None:
-    """An image of empty directories: the machine's own /usr is mounted into it."""
+def free_subnet() -> str:
+    """Addresses to which no interface of this machine leads, also none that a killed engine has left behind."""
+    routes = [line.split() for line in Path("/proc/net/route").read_text().splitlines()[1:]]
+    taken = [
+        ip_network((_address(target), _address(mask).bit_count())) for _, target, _, _, _, _, _, mask, *_ in routes
+    ]
+    while True:
+        chosen = ip_network(f"10.{random.randrange(256)}.{random.randrange(256)}.0/24")
+        if not any(each.prefixlen and chosen.overlaps(each) for each in taken):
+            return str(chosen)
+
+
+def _address(spelled: str) -> int:
+    """An address as the kernel's table of routes has it."""
+    return int.from_bytes(bytes.fromhex(spelled), sys.byteorder)
+
+
+@asynccontextmanager
+async def imported(docker: Docker, packed: bytes, **how: str) -> AsyncIterator[str]:
+    """An image made of a file system, with a name of its own; it is gone afterwards."""
+    name = f"wa-orchestrator-test-{uuid.uuid4().hex[:12]}"
+    async with docker._query(
+        "images/create", "POST", params={"fromSrc": "-", "repo": name, "tag": "latest", **how},
+        data=packed, headers={"Content-Type": "application/x-tar"},
+    ) as answer:  # fmt: skip
+        await answer.read()
+    try:
+        yield f"{name}:latest"
+    finally:
+        await docker.images.delete(f"{name}:latest", force=True)
+
+
+async def end_all(docker: Docker, home: Path) -> None:
+    """Remove every container of an installation, ended ones too."""
+    for each in await docker.containers.list(all=True, filters={"label": [f"{LABEL_HOME}={home}"]}):
+        await each.delete(force=True, v=True)
+
+
+@asynccontextmanager
+async def own_network(docker: Docker) -> AsyncIterator[str]:
+    """A name for a network, which is gone afterwards if it was made."""
+    name = f"wa-test-{uuid.uuid4().hex[:12]}"
+    try:
+        yield name
+    finally:
+        with contextlib.suppress(DockerError):
+            await (await docker.networks.get(name)).delete()
+
+
+def empty_directories() -> bytes:
+    """The file system of an image into which the machine's own /usr is mounted."""
     packed = io.BytesIO()
     with tarfile.open(fileobj=packed, mode="w") as tar:
         for name in ("usr", "app", "app/session", "run", "run/secrets", "run/ca", "tmp", "etc"):
             tar.addfile(_directory(name))
         for name in ("bin", "lib", "lib64"):
             tar.addfile(_link(name, f"usr/{name}"))
-    packed.seek(0)
-    async with docker._query(
-        "images/create", "POST", params={"fromSrc": "-", "repo": REPOSITORY, "tag": "latest"},
-        data=packed.getvalue(), headers={"Content-Type": "application/x-tar"},
-    ) as answer:  # fmt: skip
-        await answer.read()
+    return packed.getvalue()
 
 
 def _directory(name: str) -> tarfile.TarInfo:
@@ -132,7 +178,14 @@ async def _opened(kind: str, home: Path) -> AsyncIterator[Runner]:
             yield Misbehaving(ProcessRunner(home / "workers", COMMAND))
         case "docker":
             docker_or_skip()
-            async with Docker() as docker:
-                await make_image(docker)
-                box = Box(IMAGE, memory_mb=64, pids=32, command=COMMAND, binds=("/usr:/usr:ro",), network="wa_workers")
-                yield DockerRunner(docker, home / "workers", box)
+            async with (
+                Docker() as docker,
+                imported(docker, empty_directories()) as image,
+                own_network(docker) as network,
+            ):
+                mounts, subnet = ("/usr:/usr:ro",), free_subnet()
+                box = Box(image, 64, 32, network=network, subnet=subnet, command=COMMAND, binds=mounts)
+                try:
+                    yield DockerRunner(docker, home / "workers", box)
+                finally:
+                    await end_all(docker, home / "workers")

@@ -25,6 +25,7 @@ async def runner_for(settings: Settings) -> AsyncIterator[Runner]:
             from wa_orchestrator.runner.docker import Box, DockerRunner
 
             async with Docker() as docker:
-                yield DockerRunner(docker, home, Box(settings.docker_image, settings.worker_memory_mb))
+                box = Box(settings.docker_image, settings.worker_memory_mb, network=settings.docker_network)
+                yield DockerRunner(docker, home, box)
         case other:
             raise BadSettings(f"RUNNER: {other} is not part of this version. Example: RUNNER=process")

@@ -46,6 +46,8 @@ class Box:
     uid: int = 10001
     gid: int = 10001
     network: str = "wa_workers"
+    subnet: str = SUBNET
+    """For a network that has to be made."""
     command: Sequence[str] = ()
     """Empty: the image's own."""
     binds: Sequence[str] = ()
@@ -137,7 +139,7 @@ class DockerRunner:
         except DockerError as error:
             if error.status != _GONE:
                 raise
-            pool = {"Config": [{"Subnet": SUBNET}]}
+            pool = {"Config": [{"Subnet": self._box.subnet}]}
             await self._docker.networks.create({"Name": self._box.network, "Driver": "bridge", "IPAM": pool})
 
     async def _delete(self, container: DockerContainer) -> None:
