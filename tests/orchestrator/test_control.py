@@ -11,14 +11,14 @@ from tests.orchestrator.fakes import FakeCheck, FakeRunner, Teller, drive
 from tests.orchestrator.test_intake import now, started
 from tests.orchestrator.test_sessions_api import PHONE, linked
 from wa_orchestrator.errors import Unavailable
-from wa_orchestrator.orchestrator import credentials, service, states
+from wa_orchestrator.orchestrator import commands, credentials, service, states
 from wa_orchestrator.orchestrator.reconciling import Reconciler, Sentinel
 from wa_orchestrator.orchestrator.service import Orchestrator
 from wa_orchestrator.orchestrator.starter import Starter
 from wa_orchestrator.orchestrator.watchdog import Signs, Verdict, Watchdog, judge
 from wa_orchestrator.runner.contract import Found
 from wa_orchestrator.runner.misbehaving import Fault, Misbehaving
-from wa_orchestrator.store import keys, reading
+from wa_orchestrator.store import keys, reading, sessions
 from wa_orchestrator.store.sessions import CONTROL_LEASE
 from wa_orchestrator.web import workers
 from wa_orchestrator.web.context import Context, make_context
@@ -389,3 +389,38 @@ async def test_a_worker_that_cannot_be_killed_is_fenced_before_anything_else_is_
     assert (await teller.connected("s1", PHONE, epoch=before.epoch)).json()["code"] == "FENCED"
     await part(control, Starter).step()
     assert len(runner.running) == 1  # never two, whatever is asked
+
+
+# -- nothing grows for ever -------------------------------------------------------------------------------------------
+
+
+async def test_a_sessions_lock_is_one_for_all_who_want_it_and_forgotten_afterwards(control: Orchestrator) -> None:
+    async with control.fleet.lock("s1"):
+        assert control.fleet.lock("s1").locked()
+        assert not control.fleet.lock("s2").locked()
+    assert len(control.fleet._locks) == 0
+
+
+async def test_an_inquiry_that_breaks_is_not_kept(control: Orchestrator, monkeypatch: pytest.MonkeyPatch) -> None:
+    async def breaks(_proxy_id: str) -> None:
+        raise Unavailable("BROKEN", "it breaks")
+
+    monkeypatch.setattr(control.judge, "_inquire", breaks)
+    with pytest.raises(Unavailable):
+        await control.judge.complain("p1", "s1", 1)
+    assert (control.judge._inquiries, control.judge._busy) == ({}, set())
+
+
+async def test_a_command_that_no_worker_takes_ends_by_itself(context: Context) -> None:
+    await commands.push(context, "s1", "logout")
+    assert 0 < await context.redis.pttl(keys.commands("s1")) <= commands.KEEP_MS
+
+
+async def test_the_hold_of_a_session_goes_with_it(
+    control: Orchestrator, api: httpx.AsyncClient, runner: FakeRunner
+) -> None:
+    await started(control, api, "s1")
+    await api.post("/api/anti-ban/holds", json={"sessionId": "s1"})
+    session = await now(control.context, "s1")
+    removed = await sessions.remove(control.context.scripts, "s1", proxy=session.proxy, phone=session.phone)
+    assert (removed, await reading.holds(control.context.scripts)) == (sessions.Removed(), {})

@@ -33,7 +33,7 @@ async def blame(teller: Teller, session_id: str) -> httpx.Response:
 
 async def judged(control: Orchestrator) -> None:
     """Let all inquiries end."""
-    while tasks := [task for task in control.judge._inquiries.values() if not task.done()]:
+    while tasks := list(control.judge._busy):
         await asyncio.gather(*tasks)
 
 

@@ -51,7 +51,7 @@ class Attendant:
 
     async def attend(self, session_id: str) -> None:
         """Do what the session's record asks for now."""
-        async with self._fleet.locks[session_id]:
+        async with self._fleet.lock(session_id):
             session = await reading.session(self._context.scripts, session_id)
             if session is None:
                 return

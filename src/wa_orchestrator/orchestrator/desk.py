@@ -16,7 +16,7 @@ from pydantic import BaseModel, ConfigDict, Field
 from wa_orchestrator.domain import content
 from wa_orchestrator.domain.failures import Failure
 from wa_orchestrator.errors import Broken, Refused
-from wa_orchestrator.orchestrator import antiban, asking, receipts, verdicts
+from wa_orchestrator.orchestrator import antiban, commands, receipts, verdicts
 from wa_orchestrator.orchestrator.bells import Bells
 from wa_orchestrator.store import contacts, keys, outbox, reading
 from wa_orchestrator.store.places import Place
@@ -100,7 +100,7 @@ class Desk:
 
     async def _take(self, session: Session, accept: Collection[str]) -> dict[str, Any] | None:
         if "commands" in accept:
-            command = await asking.next_command(self._context, session.id)
+            command = await commands.take(self._context, session.id)
             if command is not None:
                 return {"command": command}
         return await self._message(session) if "messages" in accept else None

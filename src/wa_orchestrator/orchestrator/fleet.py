@@ -1,8 +1,8 @@
 """The workers as the control plane knows them: starts, stops and replaces them, never two for one session."""
 
 import asyncio
-from collections import defaultdict
 from dataclasses import dataclass
+from weakref import WeakValueDictionary
 
 import structlog
 
@@ -43,7 +43,11 @@ class Fleet:
         self._control = control
         self.runner = runner
         self.workers: dict[str, Known] = {}
-        self.locks: defaultdict[str, asyncio.Lock] = defaultdict(asyncio.Lock)
+        self._locks: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
+
+    def lock(self, session_id: str) -> asyncio.Lock:
+        """Give the lock of a session: one for all who hold or await it, and forgotten with the last of them."""
+        return self._locks.setdefault(session_id, asyncio.Lock())
 
     async def fence(self, session: Session) -> int | None:
         """Raise the session's epoch, so that its present worker can do nothing more; None when we may not."""
@@ -86,7 +90,7 @@ class Fleet:
 
     async def start(self, session_id: str) -> bool:
         """Start the session's worker, if it should run and does not. True when a start was made."""
-        async with self.locks[session_id]:
+        async with self.lock(session_id):
             session = await reading.session(self._context.scripts, session_id)
             if session is None or not states.wants_worker(session) or self._runs(session):
                 return False

@@ -2,7 +2,8 @@
 
 import asyncio
 import json
-from collections.abc import Mapping
+from collections.abc import Coroutine, Mapping
+from typing import Any
 
 import structlog
 
@@ -43,6 +44,7 @@ class Judge:
         self._context = context
         self._check = checker or self._real_check
         self._inquiries: dict[str, asyncio.Task[None]] = {}
+        self._busy: set[asyncio.Task[None]] = set()
 
     async def _real_check(self, url: str) -> Passed | Failed:
         settings = self._context.settings
@@ -63,12 +65,17 @@ class Judge:
     def complain(self, proxy_id: str, session_id: str, epoch: int) -> asyncio.Task[None]:
         """Take in a worker's complaint; the inquiry goes on in the background."""
         running = self._inquiries.get(proxy_id)
-        if running is None or running.done():
-            running = asyncio.create_task(self._inquire(proxy_id))
-            self._inquiries[proxy_id] = running
-        follow_up = asyncio.create_task(self._follow_up(running, proxy_id, session_id, epoch))
-        self._inquiries[f"{proxy_id} {session_id}"] = follow_up  # keeps the task from being collected
-        return follow_up
+        if running is None:
+            running = self._inquiries[proxy_id] = self._begin(self._inquire(proxy_id))
+            running.add_done_callback(lambda _: self._inquiries.pop(proxy_id))
+        return self._begin(self._follow_up(running, proxy_id, session_id, epoch))
+
+    def _begin(self, work: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
+        """Start something in the background; a task that nobody keeps would be collected."""
+        task = asyncio.create_task(work)
+        self._busy.add(task)
+        task.add_done_callback(self._busy.discard)
+        return task
 
     async def _inquire(self, proxy_id: str) -> None:
         """Check at once; a proxy that passes gets a strike, and the second one within five minutes condemns it."""
@@ -83,7 +90,6 @@ class Judge:
     async def _follow_up(self, inquiry: asyncio.Task[None], proxy_id: str, session_id: str, epoch: int) -> None:
         """Restart the one who complained on the same proxy, if that kept its good name."""
         await asyncio.shield(inquiry)
-        self._inquiries.pop(f"{proxy_id} {session_id}", None)
         session = await reading.session(self._context.scripts, session_id)
         unchanged = session is not None and session.proxy == proxy_id and session.epoch == epoch
         if session is None or not unchanged or not states.wants_worker(session) or states.restart_pending(session):

@@ -59,7 +59,7 @@ class Reconciler:
             await states.call_attention(self._context, session.id)
 
     async def _obey(self, instruction: reconcile.Instruction, seen: dict[str, Seen]) -> None:
-        async with self._fleet.locks[instruction.session_id]:
+        async with self._fleet.lock(instruction.session_id):
             match instruction:
                 case Stop(handle, session_id):
                     log.warning("worker.stray", session=session_id, epoch=seen[handle].epoch)
@@ -129,7 +129,7 @@ class Sentinel:
         await loops.run("sentinel", self)
 
     async def _ended(self, session_id: str, known: Known, code: int | None) -> None:
-        async with self._fleet.locks[session_id]:
+        async with self._fleet.lock(session_id):
             if self._fleet.workers.get(session_id) != known:
                 return
             del self._fleet.workers[session_id]

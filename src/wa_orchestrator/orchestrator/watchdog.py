@@ -90,7 +90,7 @@ class Watchdog:
         log.warning("worker.missed", session=session.id, silent_ms=silent_ms, runs=runs)
 
     async def _replace(self, session: Session, silent_ms: int) -> None:
-        async with self._fleet.locks[session.id]:
+        async with self._fleet.lock(session.id):
             log.error("worker.silent", session=session.id, silent_ms=silent_ms)
             if await self._fleet.fence(session) is None:
                 return

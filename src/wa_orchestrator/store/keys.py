@@ -182,7 +182,7 @@ def session_events(session_id: str) -> str:
 
 
 def commands(session_id: str) -> str:
-    """List of JSON commands for the worker (logout, pairing code, media) · orchestrator pushes, claim pops."""
+    """List of JSON commands for the worker (logout, pairing code, media) · commands push, claim pops · 2 min."""
     return f"session:commands:{session_id}"
 
 

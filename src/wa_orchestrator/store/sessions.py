@@ -326,6 +326,7 @@ async def remove(
         keys.sticky(phone),
         keys.outbox(session_id),
         keys.EPOCH_FLOOR,
+        keys.HOLDS,
     ]
     reply = await scripts.run("remove_session", names, [session_id, forget, proxy, phone])
     match reply:

@@ -2,7 +2,7 @@
 -- Atomic because a seat without a session, or a session without its record, would never be freed.
 -- KEYS[1] session hash  KEYS[2] all sessions  KEYS[3] active sessions  KEYS[4] temporary binding  KEYS[5] sessions of the phone
 -- KEYS[6] sessions of its proxy  KEYS[7] QR  KEYS[8] session's events  KEYS[9] events  KEYS[10] commands  KEYS[11] provisioning list
--- KEYS[12] sticky  KEYS[13] outbox  KEYS[14] epoch that new sessions begin with
+-- KEYS[12] sticky  KEYS[13] outbox  KEYS[14] epoch that new sessions begin with  KEYS[15] holds hash
 -- ARGV[1] session id  ARGV[2] 'forget' = the sticky binding too, else ''  ARGV[3] proxy as seen  ARGV[4] phone as seen
 -- returns {'removed'} | {'unknown'} | {'changed'} | {'in_flight', message id}
 local id = ARGV[1]
@@ -18,6 +18,7 @@ for index = 2, 3 do redis.call('SREM', KEYS[index], id) end
 redis.call('SREM', KEYS[5], id)
 redis.call('SREM', KEYS[6], id)
 redis.call('LREM', KEYS[11], 0, id)
+redis.call('HDEL', KEYS[15], 'session:' .. id)
 redis.call('DEL', KEYS[1], KEYS[4], KEYS[7], KEYS[8], KEYS[10])
 if ARGV[2] == 'forget' then redis.call('DEL', KEYS[12]) end
 redis.call('XADD', KEYS[9], 'MAXLEN', '~', 100000, '*', 'type', 'session.removed', 'session', id, 'at', now_ms(), 'phone', known[2])
