@@ -11,20 +11,24 @@ RUN node build/build.mjs
 
 FROM python:3.11-slim-bookworm AS build
 WORKDIR /build
-COPY requirements.lock pyproject.toml README.md LICENSE ./
+COPY requirements.lock requirements-dev.lock pyproject.toml README.md LICENSE ./
 RUN --mount=type=secret,id=ca,required=false \
     if [ -f /run/secrets/ca ]; then export PIP_CERT=/run/secrets/ca; fi; \
     python -m venv /venv && /venv/bin/pip install --no-cache-dir --require-hashes -r requirements.lock
-COPY src/ src/
+# The build backend is locked by hash like everything else, and stays behind in this stage.
 RUN --mount=type=secret,id=ca,required=false \
     if [ -f /run/secrets/ca ]; then export PIP_CERT=/run/secrets/ca; fi; \
-    /venv/bin/pip install --no-cache-dir --no-deps .
+    python -m venv /tools && /tools/bin/pip install --no-cache-dir --require-hashes -r requirements-dev.lock
+COPY src/ src/
+RUN /tools/bin/pip wheel --no-build-isolation --no-deps --no-index --wheel-dir /wheels . \
+    && /venv/bin/pip install --no-cache-dir --no-deps --no-index /wheels/*.whl
 
 FROM python:3.11-slim-bookworm
 COPY --from=build /venv /venv
 COPY --from=bundle /build/dist/ /app/
 ENV PATH=/venv/bin:$PATH PYTHONUNBUFFERED=1 WORKER_BUNDLE=/app/worker.cjs BIND_HOST=0.0.0.0
-RUN useradd --uid 10001 --create-home wa && mkdir -p /var/lib/wa-orchestrator && chown wa /var/lib/wa-orchestrator
+RUN useradd --uid 10001 --create-home wa && mkdir -p /var/lib/wa-orchestrator/uploads \
+    && chown -R wa:wa /var/lib/wa-orchestrator
 USER 10001:10001
 WORKDIR /var/lib/wa-orchestrator
 ENV DATA_DIR=/var/lib/wa-orchestrator

@@ -10,8 +10,9 @@ COPY worker/ ./
 RUN node build/build.mjs
 
 FROM node:24-bookworm-slim
-# The same flags as the process runner's; MALLOC_* and the rest are set by the server.
+# The same flags as the process runner's (a test compares them). MALLOC_* and the heap's limit, which follows
+# WORKER_MEMORY_MB, are set by the server.
 COPY --from=build /build/dist/ /app/
 RUN mkdir -p /app/session /run/secrets /run/ca
 USER 10001:10001
-ENTRYPOINT ["node", "--max-semi-space-size=1", "--single-threaded-gc", "--v8-pool-size=1", "--max-old-space-size=160", "/app/loader.cjs"]
+ENTRYPOINT ["node", "--max-semi-space-size=1", "--single-threaded-gc", "--v8-pool-size=1", "/app/loader.cjs"]

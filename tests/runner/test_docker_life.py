@@ -24,7 +24,7 @@ from tests.runner.drivers import docker_or_skip, end_all, free_subnet, imported,
 from tests.waiting import PATIENCE_S, until
 from wa_orchestrator import bootstrap
 from wa_orchestrator.rehearsal import point_at
-from wa_orchestrator.runner.command import BUILT_BUNDLE, node_binary
+from wa_orchestrator.runner.command import BUILT_BUNDLE, FLAGS, heap_flag, node_binary
 from wa_orchestrator.runner.docker import LABEL_EPOCH, LABEL_HOME
 from wa_orchestrator.settings import Settings
 from wa_orchestrator.simulator.world import World
@@ -221,6 +221,11 @@ async def staged(home: Path) -> AsyncIterator[Stage]:
         )
 
 
+def test_the_shipped_image_starts_the_worker_as_the_process_runner_does() -> None:
+    _, flags = entry_point().split(" ", 1)
+    assert json.loads(flags) == ["node", *FLAGS, "/app/loader.cjs"]
+
+
 def is_hardened(container: dict[str, Any], home: Path, proxies: list[str]) -> None:
     """The engine shows a container that can do little and tells nothing."""
     host, shown = container["HostConfig"], json.dumps(container)
@@ -232,6 +237,7 @@ def is_hardened(container: dict[str, Any], home: Path, proxies: list[str]) -> No
     assert container["Config"]["User"] == "10001:10001"
     assert (host["ReadonlyRootfs"], host["CapDrop"], host["Privileged"]) == (True, ["ALL"], False)
     assert "no-new-privileges:true" in host["SecurityOpt"]
+    assert f"NODE_OPTIONS={heap_flag(MEMORY_MB)}" in container["Config"]["Env"]
     assert (host["PidsLimit"], host["Memory"], host["MemorySwap"]) == (64, MEMORY_MB << 20, MEMORY_MB << 20)
     assert host["NetworkMode"].startswith("wa-test-")
 

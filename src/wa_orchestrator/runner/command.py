@@ -34,5 +34,9 @@ def worker_command(bundle: Path | None, memory_mb: int, node: Path | None = None
     if not program.is_file():
         raise Refused("NO_WORKER_BUNDLE", f"{program} is not there. Run `make worker`, or set WORKER_BUNDLE.")
     loader = program.with_name(LOADER)
-    heap = f"--max-old-space-size={max(32, memory_mb - _OUTSIDE_HEAP_MB)}"
-    return (str(node or node_binary()), *FLAGS, heap, str(loader if loader.is_file() else program))
+    return (str(node or node_binary()), *FLAGS, heap_flag(memory_mb), str(loader if loader.is_file() else program))
+
+
+def heap_flag(memory_mb: int) -> str:
+    """Give Node's limit for its heap, where the whole worker may use `memory_mb`."""
+    return f"--max-old-space-size={max(32, memory_mb - _OUTSIDE_HEAP_MB)}"

@@ -18,7 +18,7 @@ from aiodocker.containers import DockerContainer
 from aiodocker.exceptions import DockerError
 
 from wa_orchestrator.errors import Unavailable
-from wa_orchestrator.runner.command import ENVIRONMENT
+from wa_orchestrator.runner.command import ENVIRONMENT, heap_flag
 from wa_orchestrator.runner.contract import AlreadyRuns, CannotStart, Ended, Found, Order, Running
 from wa_orchestrator.runner.files import hand_over, private_directory, write_secrets
 
@@ -170,6 +170,7 @@ class DockerRunner:
             environment["NODE_EXTRA_CA_CERTS"] = f"{CA_DIR}/ca.pem"
         variables = {
             **ENVIRONMENT,
+            "NODE_OPTIONS": heap_flag(self._box.memory_mb),
             **environment,
             **{f"{name}_FILE": f"{SECRETS_DIR}/{path.name}" for name, path in secrets.items()},
             "SESSION_ID": order.session_id,
