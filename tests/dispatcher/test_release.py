@@ -1,9 +1,12 @@
 """When a message leaves: routing, pauses, holds, schedules, locks, expiry, and what is taken back."""
 
 import json
+from datetime import datetime
+from zoneinfo import ZoneInfo
 
 from tests.conftest import Clock
-from tests.dispatcher.stage import NOON, Stage, settle
+from tests.dispatcher.stage import DAY_MS, NOON, Stage, settle
+from wa_orchestrator.dispatcher import sweeping
 from wa_orchestrator.store import contacts, keys, sessions
 
 A, B = "972500000001", "972500000002"
@@ -122,6 +125,20 @@ async def test_a_message_expires_in_the_queue(stage: Stage, clock: Clock) -> Non
     await clock.pass_ms(60_000)
     await settle(dispatcher)
     assert await stage.status(message) == "expired"
+
+
+async def test_a_message_that_kills_its_workers_is_counted_as_failed_on_its_day(stage: Stage, clock: Clock) -> None:
+    await clock.set(NOON + DAY_MS // 2 - 1)  # the next day already, where the session is
+    await stage.connect("w1", A, timezone="Asia/Tokyo", limits='{"opens": "00:00", "closes": "00:00"}')
+    message = await stage.accept("w1", A)
+    await settle(stage.dispatcher())
+    assert await stage.claim("w1", A) == message
+    await stage.scripts.redis.hset(keys.message(message), "crashes", sweeping.MOST_CRASHES - 1)
+    await clock.pass_ms(120_000)
+    await stage.dispatcher().sweeper.step()
+    assert await stage.status(message) == "failed"
+    day = f"{datetime.fromtimestamp(clock.now_ms / 1000, ZoneInfo('Asia/Tokyo')):%Y%m%d}"
+    assert await stage.scripts.redis.hget(keys.stats("w1", day), "failed") == "1"
 
 
 async def test_a_message_that_a_worker_holds_does_not_expire(stage: Stage, clock: Clock) -> None:

@@ -135,7 +135,7 @@ class Scene:
 
     async def reclaim(self, message: str, most_crashes: int = 20) -> object:
         """The server looks at an old lease."""
-        return await outbox.reclaim(self.scripts, self.places[message], most_crashes=most_crashes)
+        return await outbox.reclaim(self.scripts, self.places[message], most_crashes=most_crashes, day="20250615")
 
     async def status(self, message: str) -> str:
         """What the record says."""

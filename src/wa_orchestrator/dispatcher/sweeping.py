@@ -8,9 +8,10 @@ from typing import Any
 import structlog
 
 from wa_orchestrator.settings import Settings
-from wa_orchestrator.store import keys, outbox, queueing
+from wa_orchestrator.store import keys, outbox, queueing, reading
 from wa_orchestrator.store.places import Place
 from wa_orchestrator.store.scripts import Scripts
+from wa_orchestrator.web.pace import day_of
 
 BATCH = 200
 #: A message whose worker died so often while it held it is not sent any more: it may be what kills them.
@@ -74,7 +75,9 @@ class Sweeper:
         await queueing.promote(self._scripts, place)
 
     async def _reclaim(self, place: Place) -> None:
-        outcome = await outbox.reclaim(self._scripts, place, most_crashes=MOST_CRASHES)
+        session = await reading.session(self._scripts, place.session)
+        day = day_of(self._settings, session, await self._scripts.now_ms())
+        outcome = await outbox.reclaim(self._scripts, place, most_crashes=MOST_CRASHES, day=day)
         if isinstance(outcome, outbox.Became):
             log.warning("message.reclaimed", session=place.session, message=place.message, status=outcome.status)
 

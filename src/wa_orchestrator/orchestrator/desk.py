@@ -23,6 +23,7 @@ from wa_orchestrator.store.places import Place
 from wa_orchestrator.store.reading import Message, Session
 from wa_orchestrator.web import workers
 from wa_orchestrator.web.context import Context
+from wa_orchestrator.web.pace import day_of
 
 MOST_WAIT_MS = 60_000
 #: Hundreds of workers wait without a connection to Redis; when all of them are woken, so many ask at once.
@@ -161,7 +162,7 @@ class Desk:
         if decided.backoff_ms is not None:
             decided = replace(decided, backoff_ms=int(self._settings.scaled(decided.backoff_ms)))
         place = Place(message_id, message.phone, session.id)
-        day = receipts.day_of(self._settings, session, await self._scripts.now_ms())
+        day = day_of(self._settings, session, await self._scripts.now_ms())
         if failure is Failure.BANNED:  # first: once the message is back in its queue, a sibling could take it
             await antiban.hold_after_ban(self._context, session)
         outcome = await outbox.nack(self._scripts, place, epoch=session.epoch, verdict=decided, day=day)

@@ -11,7 +11,7 @@ from wa_orchestrator.store import finding, keys, outbox, queueing, reading, rero
 from wa_orchestrator.store.places import Place
 from wa_orchestrator.store.reading import Message, Session
 from wa_orchestrator.web.context import Context
-from wa_orchestrator.web.pace import holds_on
+from wa_orchestrator.web.pace import day_of, holds_on
 
 _MOST_CRASHES = 1_000_000
 log = structlog.get_logger(__name__)
@@ -43,7 +43,8 @@ async def _settle(context: Context, message: Message, heir: Session | None) -> N
         # Nobody can claim or finish it any more, so its lease is over now. WhatsApp may have it, if it was claimed.
         now = await context.scripts.now_ms()
         await context.redis.zadd(keys.LEASES, {message.id: now - 1}, xx=True)
-        await outbox.reclaim(context.scripts, place, most_crashes=_MOST_CRASHES)
+        day = day_of(context.settings, None, now)
+        await outbox.reclaim(context.scripts, place, most_crashes=_MOST_CRASHES, day=day)
     if heir is None or not _may_inherit(heir, message):
         handed_on = False
     else:

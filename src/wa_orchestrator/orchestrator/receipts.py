@@ -1,17 +1,14 @@
 """What WhatsApp says of our messages: acknowledged, delivered, read. True whoever reports it, and however often."""
 
-from datetime import datetime
-
 import structlog
 
 from wa_orchestrator.domain.events import MessageFailed, MessageSent, MessageStatus, Receipt, WorkerEvent
 from wa_orchestrator.domain.message import is_whatsapp_id
-from wa_orchestrator.settings import Settings
 from wa_orchestrator.store import outbox, reading
 from wa_orchestrator.store.places import locate
 from wa_orchestrator.store.reading import Session
 from wa_orchestrator.web.context import Context
-from wa_orchestrator.web.pace import zone_of
+from wa_orchestrator.web.pace import day_of
 
 _STATUS = {Receipt.DELIVERED: "delivered", Receipt.READ: "read", Receipt.PLAYED: "read"}
 
@@ -23,11 +20,6 @@ def message_id_of(whatsapp_id: str) -> str | None:
     return f"m_{whatsapp_id[4:].lower()}" if is_whatsapp_id(whatsapp_id) else None
 
 
-def day_of(settings: Settings, session: Session, at_ms: int) -> str:
-    """The calendar day, where the session is, under which an instant is counted."""
-    return datetime.fromtimestamp(at_ms / 1000, tz=zone_of(settings, session)).strftime("%Y%m%d")
-
-
 async def note(
     context: Context, message_id: str, *, status: str, whatsapp_id: str, at_ms: int
 ) -> outbox.Became | outbox.Already | outbox.Unknown | outbox.Mismatch:
@@ -37,7 +29,7 @@ async def note(
         return outbox.Unknown()
     session = await reading.session(context.scripts, place.session)
     now_ms = await context.scripts.now_ms()
-    day = day_of(context.settings, session, now_ms) if session else f"{datetime.now().astimezone():%Y%m%d}"
+    day = day_of(context.settings, session, now_ms)
     return await outbox.ack(context.scripts, place, status=status, whatsapp_id=whatsapp_id, at_ms=at_ms, day=day)
 
 

@@ -129,7 +129,7 @@ def messages_with_reference(reference: str) -> str:
 
 
 def stats(session_id: str, day: str) -> str:
-    """Hash sent, delivered, read, failed → count · ack, nack · 400 days."""
+    """Hash sent, delivered, read, failed → count · ack, nack, reclaim · 400 days."""
     return f"stats:{session_id}:{day}"
 
 

@@ -153,9 +153,9 @@ async def nack(
             raise unexpected("nack", reply)
 
 
-async def reclaim(scripts: Scripts, place: Place, *, most_crashes: int) -> Became | Alive | Unknown:
+async def reclaim(scripts: Scripts, place: Place, *, most_crashes: int, day: str) -> Became | Alive | Unknown:
     """Take a message back whose lease has run out."""
-    reply = await scripts.run("reclaim", layout(place), [*head(place), most_crashes])
+    reply = await scripts.run("reclaim", [*layout(place), keys.stats(place.session, day)], [*head(place), most_crashes])
     match reply:
         case ["queued" | "failed" as status]:
             return Became(str(status))

@@ -6,7 +6,7 @@ The gateway estimates with this, the dispatcher releases by it, and the pages sh
 import json
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, replace
-from datetime import time
+from datetime import datetime, time
 from typing import Any
 from zoneinfo import ZoneInfo
 
@@ -35,6 +35,12 @@ def trust_of(session: Session, now_ms: int) -> Trust:
 def zone_of(settings: Settings, session: Session) -> ZoneInfo:
     """The zone of a session's hours and days: its own, or the installation's."""
     return ZoneInfo(session.fields.get("timezone") or settings.timezone)
+
+
+def day_of(settings: Settings, session: Session | None, at_ms: int) -> str:
+    """The calendar day, where the session is (or was), under which an instant is counted."""
+    zone = zone_of(settings, session) if session else ZoneInfo(settings.timezone)
+    return f"{datetime.fromtimestamp(at_ms / 1000, tz=zone):%Y%m%d}"
 
 
 def pace_of(settings: Settings, session: Session, now_ms: int) -> Pace:
