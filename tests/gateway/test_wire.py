@@ -5,6 +5,7 @@ import contextlib
 import json
 from collections.abc import AsyncIterator
 from pathlib import Path
+from typing import Any
 
 import httpx
 import pytest
@@ -18,11 +19,17 @@ from wa_orchestrator.gateway.app import make_gateway
 @pytest.fixture
 async def port(gates: OpenGate) -> AsyncIterator[int]:
     """A gateway that listens."""
+    async with _listening(gates) as found:
+        yield found
+
+
+@contextlib.asynccontextmanager
+async def _listening(gates: OpenGate, **options: Any) -> AsyncIterator[int]:
     gate = await gates()
     await gate.add_session()
     _, app = make_gateway(gate.gateway.context)
-    protocol = app.http_protocol
-    server = uvicorn.Server(uvicorn.Config(app, port=0, http=protocol, log_level="error", access_log=False))
+    config = uvicorn.Config(app, port=0, http=app.http_protocol, log_level="error", access_log=False, **options)
+    server = uvicorn.Server(config)
     serving = asyncio.create_task(server.serve())
     await until(lambda: server.started, "the gateway listens")
     yield server.servers[0].sockets[0].getsockname()[1]
@@ -36,17 +43,17 @@ def _request(path: str = "/api/v1/send", *, method: str = "POST", more: str = ""
     return head.encode() + body
 
 
+async def _answer(reader: asyncio.StreamReader) -> tuple[int, dict[str, str], bytes]:
+    status, *lines = (await asyncio.wait_for(reader.readuntil(b"\r\n\r\n"), 10)).decode().split("\r\n")
+    headers = {name.lower(): value for name, _, value in (line.partition(": ") for line in lines if line)}
+    return int(status.split()[1]), headers, await reader.readexactly(int(headers["content-length"]))
+
+
 async def _answers(port: int, raw: bytes, count: int) -> list[tuple[int, dict[str, str], bytes]]:
     reader, writer = await asyncio.open_connection("127.0.0.1", port)
     try:
         writer.write(raw)
-        found = []
-        for _ in range(count):
-            status, *lines = (await asyncio.wait_for(reader.readuntil(b"\r\n\r\n"), 10)).decode().split("\r\n")
-            headers = {name.lower(): value for name, _, value in (line.partition(": ") for line in lines if line)}
-            body = await reader.readexactly(int(headers["content-length"]))
-            found.append((int(status.split()[1]), headers, body))
-        return found
+        return [await _answer(reader) for _ in range(count)]
     finally:
         writer.close()
         with contextlib.suppress(ConnectionError):
@@ -89,6 +96,59 @@ async def test_a_connection_is_closed_when_the_client_asks_for_it(port: int) -> 
     assert whole.startswith(b"HTTP/1.1 202")
     assert b"connection: close\r\n" in whole
     writer.close()
+
+
+async def test_a_head_that_came_before_means_the_same_again(port: int) -> None:
+    named = json.dumps({"to": "972511111111", "text": "hi", "sessionId": "w1"}).encode()
+    reader, writer = await asyncio.open_connection("127.0.0.1", port)
+    for position in range(1, 6):
+        writer.write(_request(body=named))
+        status, headers, body = await _answer(reader)
+        assert (status, headers["content-type"], json.loads(body)["position"]) == (202, "application/json", position)
+    # The same head, so the same length, but another body; then one that nobody can send.
+    writer.write(_request(body=named.replace(b"}", b"]")))
+    assert (await _answer(reader))[0] == 400
+    writer.write(_request(body=named.replace(b"w1", b"w9")))
+    status, _, body = await _answer(reader)
+    assert (status, json.loads(body)["error"]["code"]) == (404, "NO_SUCH_SESSION")
+    writer.close()
+
+
+@pytest.mark.parametrize("cut", [5, 40, -30, -1])
+async def test_a_known_head_in_pieces_is_still_one_request(port: int, cut: int) -> None:
+    whole = _request(body=json.dumps({"to": "972511111111", "text": "hi", "sessionId": "w1"}).encode())
+    reader, writer = await asyncio.open_connection("127.0.0.1", port)
+    writer.write(whole)
+    assert (await _answer(reader))[0] == 202
+    writer.write(whole[:cut])
+    await writer.drain()
+    assert (await _answers(port, whole, 1))[0][0] == 202  # by now the server has read the first piece
+    writer.write(whole[cut:] + whole)
+    assert [(await _answer(reader))[0] for _ in range(2)] == [202, 202]
+    writer.close()
+
+
+async def test_the_end_of_a_head_is_never_taken_for_a_head(port: int) -> None:
+    whole = _request(body=json.dumps({"to": "972511111111", "text": "hi", "sessionId": "w1"}).encode())
+    reader, writer = await asyncio.open_connection("127.0.0.1", port)
+    for _ in range(2):
+        writer.write(b"POST /nowhere HTTP/1.1\r\nHost: x\r\nX-Padding: ")
+        await writer.drain()
+        assert (await _answers(port, whole, 1))[0][0] == 202
+        writer.write(whole)  # belongs to the header above; its length is the last one that counts
+        assert (await _answer(reader))[0] == 404
+    writer.close()
+
+
+async def test_a_connection_that_is_idle_for_long_is_closed_also_after_a_known_head(gates: OpenGate) -> None:
+    whole = _request(body=json.dumps({"to": "972511111111", "text": "hi", "sessionId": "w1"}).encode())
+    async with _listening(gates, timeout_keep_alive=0.3) as port:
+        reader, writer = await asyncio.open_connection("127.0.0.1", port)
+        for _ in range(3):
+            writer.write(whole)
+            assert (await _answer(reader))[0] == 202
+        assert await asyncio.wait_for(reader.read(), 10) == b""
+        writer.close()
 
 
 async def test_the_doors_take_nothing_but_post(port: int) -> None:

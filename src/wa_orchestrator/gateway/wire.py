@@ -164,7 +164,7 @@ class DoorProtocol(HttpToolsProtocol):
 class _DoorCycle:
     """One request for a door. It has what uvicorn's protocol expects of its own cycles."""
 
-    __slots__ = ("_has_turn", "_protocol", "body", "disconnected", "door", "keep_alive", "message_event", "more_body",
+    __slots__ = ("_has_turn", "_protocol", "body", "disconnected", "door", "keep_alive", "more_body",
                  "response_complete", "scope")  # fmt: skip
 
     def __init__(self, protocol: DoorProtocol, door: Door, scope: Any, *, keep_alive: bool) -> None:
@@ -177,7 +177,11 @@ class _DoorCycle:
         self.disconnected = False
         self.response_complete = False
         self.keep_alive = keep_alive
-        self.message_event = self  # uvicorn sets it whenever something about the request is new
+
+    @property
+    def message_event(self) -> "_DoorCycle":
+        """What uvicorn sets whenever something about the request is new."""
+        return self
 
     def may_start(self) -> None:
         """It is this request's turn on its connection."""
