@@ -4,7 +4,7 @@ from collections.abc import Awaitable, Callable
 from typing import Final
 
 from tests.store.scene import LEASE_MS, PAUSE_MS, PHONE, Scene
-from wa_orchestrator.store import accepting, keys, limits, outbox, proxies, queueing, sessions
+from wa_orchestrator.store import accepting, keys, limits, outbox, proxies, queueing, reading, sessions
 from wa_orchestrator.store.places import Place, layout
 
 Story = Callable[[Scene], Awaitable[None]]
@@ -491,6 +491,41 @@ async def _(scene: Scene) -> None:
     await scene.register("w2", phone="")
     second = sessions.Binding(1, PHONE, "p1", "p1")
     assert await sessions.bind(scene.scripts, "w2", second, per_proxy=4, per_phone=1) == sessions.PhoneFull(1)
+
+
+async def _moved(scene: Scene) -> None:
+    """`w1` is linked on p1 to a phone whose own proxy is p2, and moves there; its worker still runs."""
+    for name in ("p1", "p2"):
+        await scene.proxy(name)
+    await sessions.create(scene.scripts, sessions.NewSession("w1", candidates=["p1"]), per_proxy=1, per_phone=4)
+    await scene.register("w1", phone="")
+    await scene.scripts.redis.set(keys.sticky(PHONE), "p2")
+    moved = await sessions.bind(scene.scripts, "w1", sessions.Binding(1, PHONE, "p2", "p1"), per_proxy=1, per_phone=4)
+    assert moved == sessions.Moved("p2")
+    second = sessions.NewSession("w2", candidates=["p1"])
+    assert await sessions.create(scene.scripts, second, per_proxy=1, per_phone=4) == sessions.NoRoom()
+
+
+async def _seated(scene: Scene) -> dict[str, set[str]]:
+    return {proxy.id: set(proxy.sessions) for proxy in await reading.proxies(scene.scripts)}
+
+
+@story("vacate_seen")
+async def _(scene: Scene) -> None:
+    await _moved(scene)
+    await scene.scripts.run("vacate", [keys.session("w1"), keys.sessions_of_proxy("p2")], ["w1", "p2"])
+    assert await _seated(scene) == {"p1": {"w1"}, "p2": {"w1"}}
+    await sessions.vacate(scene.scripts, "w1")
+    assert await _seated(scene) == {"p1": set(), "p2": {"w1"}}
+
+
+@story("vacate_back")
+async def _(scene: Scene) -> None:
+    await _moved(scene)
+    back = sessions.Flight("w1", "p2", PHONE, "PROXY_FAILED", ["p1"])
+    assert await sessions.fail_over(scene.scripts, back, per_proxy=4) == sessions.Moved("p1")
+    await sessions.vacate(scene.scripts, "w1")
+    assert await _seated(scene) == {"p1": {"w1"}, "p2": set()}
 
 
 @story("failover_seen")

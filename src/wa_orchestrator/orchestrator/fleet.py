@@ -72,14 +72,14 @@ class Fleet:
             await (redis.lpush if front else redis.rpush)(keys.PROVISIONING, session_id)
 
     async def stop(self, session_id: str, grace_s: float) -> None:
-        """End the session's worker, if there is one. When it returns, none runs."""
+        """End the session's worker, if there is one. When it returns, none runs, and none keeps a seat elsewhere."""
         known = self.workers.get(session_id)
-        if known is None:
-            return
-        await self.runner.stop(known.handle, grace_s)
-        if self.workers.get(session_id) == known:
-            del self.workers[session_id]
-        log.info("worker.stopped", session=session_id, epoch=known.epoch)
+        if known is not None:
+            await self.runner.stop(known.handle, grace_s)
+            if self.workers.get(session_id) == known:
+                del self.workers[session_id]
+            log.info("worker.stopped", session=session_id, epoch=known.epoch)
+        await sessions.vacate(self._context.scripts, session_id)
 
     async def replace(self, session: Session, grace_s: float) -> None:
         """Fence first, then end, then queue: the new worker starts when its turn comes."""

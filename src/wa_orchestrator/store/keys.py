@@ -210,7 +210,7 @@ def proxy(proxy_id: str) -> str:
 
 
 def sessions_of_proxy(proxy_id: str) -> str:
-    """Set of session ids that hold a seat; its size is the load · create, failover, bind, remove."""
+    """Set of session ids that hold a seat; its size is the load · create, failover, bind, vacate, remove."""
     return f"proxy:sessions:{proxy_id}"
 
 

@@ -235,7 +235,6 @@ async def bind(
         keys.EVENTS,
         keys.proxy(binding.sticky),
         keys.sessions_of_proxy(binding.sticky),
-        keys.sessions_of_proxy(binding.own),
         keys.DUE,
     ]
     args: list[str | int | float] = [
@@ -305,6 +304,17 @@ async def fail_over(scripts: Scripts, flight: Flight, *, per_proxy: int) -> Move
             return Changed()
         case _:
             raise unexpected("failover", reply)
+
+
+async def vacate(scripts: Scripts, session_id: str) -> None:
+    """Free the seat that a session's worker kept on the proxy it has left; no worker of it may run."""
+    leaving = str(await scripts.redis.hget(keys.session(session_id), "leaving") or "")
+    if not leaving:
+        return
+    names = [keys.session(session_id), keys.sessions_of_proxy(leaving)]
+    reply = await scripts.run("vacate", names, [session_id, leaving])
+    if reply[0] not in ("vacated", "kept"):
+        raise unexpected("vacate", reply)
 
 
 async def remove(

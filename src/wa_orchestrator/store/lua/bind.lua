@@ -2,8 +2,7 @@
 -- bind: a worker reports CONNECTED with its phone number; the temporary binding becomes the phone's sticky one, or yields to it.
 -- Atomic because phone -> proxy, phone -> session, the seats and the status must never disagree.
 -- KEYS[1] session hash  KEYS[2] temporary binding  KEYS[3] sticky  KEYS[4] sticky's history  KEYS[5] sessions of the phone  KEYS[6] active sessions
--- KEYS[7] session's events  KEYS[8] events  KEYS[9] hash of the sticky proxy  KEYS[10] sessions of the sticky proxy  KEYS[11] sessions of its own proxy
--- KEYS[12] due zset
+-- KEYS[7] session's events  KEYS[8] events  KEYS[9] hash of the sticky proxy  KEYS[10] sessions of the sticky proxy  KEYS[11] due zset
 -- ARGV[1] session id  ARGV[2] epoch  ARGV[3] phone  ARGV[4] sticky proxy as seen ('' = none)  ARGV[5] own proxy as seen  ARGV[6] most per proxy
 -- ARGV[7] most per phone  ARGV[8] 'given' = the operator chose the proxy, else ''  ARGV[9…] further fields and values
 -- returns {'bound', how} (how: first | same | given | sticky_bad | sticky_full) | {'moved', proxy} | {'phone_full', count} | {'changed'} | {'fenced', epoch}
@@ -25,11 +24,11 @@ elseif sticky ~= own then
   elseif redis.call('SCARD', KEYS[10]) >= tonumber(ARGV[6]) then
     how = 'sticky_full'
   else
-    redis.call('SREM', KEYS[11], id)
     redis.call('SADD', KEYS[10], id)
     redis.call('SADD', KEYS[5], id)
-    -- The worker speaks through the other proxy: that it must be replaced is written in the same step, so no crash can lose it.
-    redis.call('HSET', KEYS[1], 'proxy', sticky, 'phone', phone, 'restart_epoch', known[1])
+    -- The worker speaks through the other proxy: that it must be replaced is written in the same step, so no crash can lose it;
+    -- and it keeps its seat there until it has ended (vacate).
+    redis.call('HSET', KEYS[1], 'proxy', sticky, 'phone', phone, 'restart_epoch', known[1], 'leaving', own)
     redis.call('HINCRBY', KEYS[1], 'version', 1)
     redis.call('SET', KEYS[2], sticky)
     tell(KEYS[7], KEYS[8], id, 'session.moved', now, 'reason', 'STICKY_PROXY', 'from', own, 'to', sticky, 'phone', phone)
@@ -51,6 +50,6 @@ if known[6] ~= 'connected' then
   redis.call('HSET', KEYS[1], 'changed_at', now)
   tell(KEYS[7], KEYS[8], id, 'session.connected', now, 'reason', '', 'what', 'CONNECTED', 'phone', phone)
 end
-redis.call('ZADD', KEYS[12], 'LT', now, phone)
+redis.call('ZADD', KEYS[11], 'LT', now, phone)
 redis.call('PUBLISH', 'dispatch:wake', phone)
 return { 'bound', how }
