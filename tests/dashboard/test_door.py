@@ -12,6 +12,8 @@ from tests.dashboard.serving import API_KEY, PASSWORD, VIEWER_PASSWORD, settings
 from wa_orchestrator.dashboard import login
 from wa_orchestrator.dashboard.app import PAGES, Dashboard, install
 from wa_orchestrator.dashboard.login import first_link
+from wa_orchestrator.dashboard.rendering import HERE as ROOM
+from wa_orchestrator.dashboard.speaking import texts
 from wa_orchestrator.orchestrator import admin_api
 from wa_orchestrator.store import keys
 from wa_orchestrator.web.app import make_app
@@ -301,3 +303,36 @@ async def test_a_choice_of_language_leads_nowhere_else(browser: httpx.AsyncClien
     answer = await browser.post("/choose", data={"lang": "he", "back": "//evil.example.com"})
     assert answer.headers["location"] == "/"
     assert 'dir="rtl"' in (await browser.get("/login")).text
+
+
+async def test_the_token_of_a_page_never_looks_the_same_and_always_opens(browser: httpx.AsyncClient) -> None:
+    await log_in(browser)
+    tokens = [(await browser.get("/")).text.partition('data-csrf="')[2].partition('"')[0] for _ in range(3)]
+    assert len(set(tokens)) == 3
+    for token in tokens:
+        answer = await browser.post("/do/nothing", headers={"X-CSRF-Token": token})
+        assert answer.json()["error"]["code"] == "NO_SUCH_ACTION"
+    other = "".join("0" if each != "0" else "1" for each in tokens[0])
+    for wrong in ("", "zz", other, tokens[0][:-2]):
+        answer = await browser.post("/do/nothing", headers={"X-CSRF-Token": wrong})
+        assert answer.json()["error"]["code"] == "CSRF_TOKEN_WRONG", wrong
+
+
+async def test_pages_and_files_are_compressed_for_those_who_can_read_it(browser: httpx.AsyncClient) -> None:
+    await log_in(browser)
+    css = (await browser.get("/login")).text.partition('stylesheet" href="')[2].partition('"')[0]
+    for path in ("/", "/login", css):
+        packed = await browser.get(path)
+        plain = await browser.get(path, headers={"Accept-Encoding": "identity"})
+        assert packed.headers["content-encoding"] == "gzip", path
+        assert "content-encoding" not in plain.headers, path
+        assert packed.headers["vary"] == plain.headers["vary"] == "Accept-Encoding"
+        assert int(packed.headers["content-length"]) < int(plain.headers["content-length"]) / 3, path
+    assert (await browser.get(css)).content == (ROOM / "static" / "app.css").read_bytes()
+
+
+async def test_a_refusal_is_said_in_the_language_of_the_page(browser: httpx.AsyncClient) -> None:
+    csrf = await log_in(browser, VIEWER_PASSWORD)
+    browser.cookies.set("lang", "he")
+    answer = await browser.post("/do/key-make", data={"name": "x"}, headers={"X-CSRF-Token": csrf})
+    assert texts("he")["error.VIEWERS_ONLY_LOOK"] in answer.json()["toast"]

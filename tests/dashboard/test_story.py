@@ -12,7 +12,7 @@ import pytest
 from playwright.sync_api import Browser, Page, expect
 
 from tests.dashboard.browsing import log_in, require_chromium, visit
-from tests.dashboard.serving import VIEWER_PASSWORD, Thread, settings
+from tests.dashboard.serving import API_KEY, VIEWER_PASSWORD, Thread, settings
 from wa_orchestrator import bootstrap
 from wa_orchestrator.dashboard.login import first_link
 from wa_orchestrator.dashboard.speaking import texts
@@ -120,6 +120,8 @@ def _link_a_phone(page: Page, product: Product, t: Callable[[str], re.Pattern[st
     session = page.url.partition("id=")[2]
     expect(page.locator("#qr-card .qr[data-s=qr_ready] svg.code")).to_be_visible(timeout=SLOW_MS)
     page.evaluate("window.stayed = true")
+    # Another session may wait to be linked; the page would go on to it while the next step goes elsewhere.
+    page.locator("#go-on").uncheck()
     page.get_by_role("button", name=t("scan.simulate")).click()
     expect(page.locator("#qr-card")).to_have_attribute("data-state", "connected", timeout=SLOW_MS)
     expect(page.locator("#said")).to_have_text(t("script.connected_said"))
@@ -236,6 +238,42 @@ def _leave(page: Page, product: Product) -> None:
     page.wait_for_url(product.address + "/login")
     page.goto(product.address + "/")
     expect(page).to_have_url(product.address + "/login")
+
+
+@pytest.mark.parametrize("language", ["en", "he"])
+def test_a_phone_is_linked_by_a_code_that_reads_left_to_right(
+    product: Product, chromium: Browser, language: str
+) -> None:
+    person = visit(chromium, product.address, language=language)
+    page = _come_in_by_the_link(person, product)
+    t = said(language)
+    phone = f"97253{crc32(language.encode()) % 10_000_000:07d}"
+    product.thread.do(_with_a_seat(product))
+    page.goto(product.address + "/scan")
+    page.keyboard.press("n")
+    page.fill("#new-session [name=label]", f"Coded {language}")
+    page.locator("#new-session .primary").click()
+    page.wait_for_url(re.compile(r"/scan\?id="))
+    expect(page.locator("#qr-card svg.code")).to_be_visible(timeout=SLOW_MS)
+    page.locator("#go-on").uncheck()
+    page.fill("#pair-phone", phone)
+    page.get_by_role("button", name=t("scan.get_code")).click()
+    code = page.locator("#qr-card .code8")
+    expect(code).to_be_visible(timeout=SLOW_MS)
+    signs = [box["x"] for box in (each.bounding_box() for each in code.locator("span").all()) if box]
+    assert len(signs) == 8
+    assert signs == sorted(signs)
+    page.get_by_role("button", name=t("scan.simulate")).click()
+    expect(page.locator("#qr-card")).to_have_attribute("data-state", "connected", timeout=LATE_MS)
+    expect(page.locator("#qr-card")).to_contain_text(re.compile(phone[-4:]))
+    person.close()
+
+
+async def _with_a_seat(product: Product) -> None:
+    """Let there be a free seat, as an operator would."""
+    headers = {"X-API-Key": API_KEY}
+    async with httpx.AsyncClient(base_url=product.address, headers=headers, timeout=20) as client:
+        (await client.post("/api/v1/proxies", json={"url": product.new_proxy()})).raise_for_status()
 
 
 def test_a_viewer_sees_the_fleet_and_can_press_nothing(product: Product, chromium: Browser) -> None:

@@ -1,5 +1,6 @@
 """The same things are said in every language, and nothing on a page depends on left and right."""
 
+import ast
 import re
 from pathlib import Path
 from string import Formatter
@@ -12,7 +13,7 @@ from wa_orchestrator.dashboard.speaking import LANGUAGES, Tongue, ltr, spelled_p
 from wa_orchestrator.domain.because import Because
 from wa_orchestrator.domain.message import Status
 from wa_orchestrator.domain.pace import Trust
-from wa_orchestrator.domain.session import State
+from wa_orchestrator.domain.session import Reason, State
 
 CALL = re.compile(r"""\b(?:v|view|tongue|self)\.(t|n|plain)\(\s*"([\w.-]+)"\s*[,)]""")
 
@@ -44,7 +45,14 @@ def test_every_text_that_a_page_asks_for_exists() -> None:
 
 @pytest.mark.parametrize(
     ("prefix", "names"),
-    [("state", State), ("trust", Trust), ("status", Status), ("step", Status), ("because", Because)],
+    [
+        ("state", State),
+        ("trust", Trust),
+        ("status", Status),
+        ("step", Status),
+        ("because", Because),
+        ("why", Reason),
+    ],
 )
 def test_every_word_of_the_domain_has_a_text(prefix: str, names: type) -> None:
     assert {f"{prefix}.{name}" for name in names} <= set(texts("en"))
@@ -54,8 +62,46 @@ def test_every_button_says_what_came_of_it() -> None:
     assert {f"done.{name}" for name in actions.ACTIONS if name != "proxy-import"} <= set(texts("he"))
 
 
+#: What only programs, workers, people at a terminal or the simulated world can be told; no page can meet it.
+FOR_PROGRAMS = frozenset(
+    {
+        "API_KEY_MISSING", "API_KEY_UNKNOWN", "BAD_SIGNATURE",
+        "DATA_DIR_IN_USE", "DOCKER_UNAVAILABLE", "FENCED", "FILE_EMPTY", "FILE_TOO_LARGE",
+        "MEDIA_UNREACHABLE", "NO_NODE", "NO_REDIS", "NO_SIMULATOR", "NO_SUCH_UPLOAD",
+        "NO_WORKER_BUNDLE", "OTHER_SESSION", "OTHER_WHATSAPP_ID", "REDIS_DID_NOT_START", "REDIS_TOO_OLD",
+        "REDIS_UNREACHABLE", "STALE_SIGNATURE", "TOO_MANY_FILES", "UNSAFE_TEMP_DIR",
+        "UNSUPPORTED_TYPE", "WORKER_TOKEN_WRONG",
+    }
+)  # fmt: skip
+CODE = re.compile("[A-Z][A-Z_]+")
+_SERVICES = ("dashboard", "gateway", "orchestrator", "web", "domain", "runner", "store")
+
+
+def _refusals() -> set[str]:
+    """Every stable code that a service gives: in a raised error, or declared for a route."""
+    found = set()
+    for path in (path for room in _SERVICES for path in (HERE.parent / room).rglob("*.py")):
+        for call in (each for each in ast.walk(ast.parse(path.read_text("utf-8"))) if isinstance(each, ast.Call)):
+            name = call.func.attr if isinstance(call.func, ast.Attribute) else getattr(call.func, "id", "")
+            if name in ("Refused", "Unavailable", "__init__") and call.args and isinstance(call.args[0], ast.Constant):
+                found |= {call.args[0].value} if CODE.fullmatch(str(call.args[0].value)) else set()
+            if name == "responses":
+                found |= {each.arg for each in call.keywords if each.arg}
+    return found
+
+
+def test_every_refusal_that_a_page_can_meet_has_a_sentence_in_every_language() -> None:
+    met = _refusals() - FOR_PROGRAMS
+    assert len(met) > 50
+    assert {code for code in met if f"error.{code}" not in texts("he")} == set()
+    assert _refusals() >= FOR_PROGRAMS, "a code that nobody gives any more"
+
+
 def test_the_style_sheet_knows_no_left_and_right() -> None:
     css = re.sub(r"/\*.*?\*/", "", (HERE / "static" / "app.css").read_text("utf-8"), flags=re.DOTALL)
+    for four in re.findall(r"(?:padding|margin|inset)\s*:\s*((?:[^;{}()]|\([^()]*\))+)", css):
+        sides = re.findall(r"(?:[^\s()]|\([^()]*\))+", four)
+        assert len(sides) < 4 or sides[1] == sides[3], four
     physical = re.findall(r"(?<![\w-])(?:(?:margin|padding|border|inset)-)?(?:left|right)\s*:", css)
     assert physical == []
     assert re.findall(r"(?:text-align|float|clear)\s*:\s*(?:left|right)", css) == []

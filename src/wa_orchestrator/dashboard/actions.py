@@ -7,7 +7,7 @@ go to or something to show. Several picked sessions are one call each, and the a
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final
-from urllib.parse import quote
+from urllib.parse import quote, urlencode
 
 from markupsafe import Markup
 from starlette.datastructures import FormData
@@ -59,6 +59,11 @@ def _delete(form: Form) -> Call:
 def _pairing(form: Form) -> Call:
     body = {"phone": form["phone"]} if form.get("phone") else {}
     return Call("POST", _path("/api/sessions/{id}/pairing-code", form, id="id"), body)
+
+
+def _to_the_code(form: Form, _body: Any) -> str:
+    """The card shows the code; the address says for which phone, which nothing else remembers."""
+    return f"/scan?{urlencode({'id': form.get('id', ''), 'phone': form.get('phone', '')})}"
 
 
 def _send(form: Form) -> Call:
@@ -114,7 +119,7 @@ ACTIONS: Final[dict[str, Action]] = {
     "logout": _session("logout"),
     "delete": Action(_delete, each="id"),
     "undelete": Action(lambda form: Call("POST", _path("/api/v1/trash/{id}/restore", form, id="trash"))),
-    "pairing": Action(_pairing),
+    "pairing": Action(_pairing, go=_to_the_code),
     "hold": Action(_hold, each="id"),
     "resume": Action(_resume, each="id"),
     "proxy-add": Action(lambda form: Call("POST", "/api/v1/proxies", {"url": form.get("url", "").strip()})),

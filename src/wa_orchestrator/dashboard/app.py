@@ -168,7 +168,8 @@ class Dashboard:
 
     async def _carry_out(self, name: str, data: Any, someone: Person, view: View) -> actions.Outcome:
         if name == simulating.ACTION:
-            return await simulating.scan(self._context, str(data.get("id", "")), view)
+            phone = scan.phone_in({"phone": str(data.get("phone", ""))})
+            return await simulating.scan(self._context, str(data.get("id", "")), phone, view)
         action = actions.find(name)
         asked = actions.forms(action, data)
         answers = []

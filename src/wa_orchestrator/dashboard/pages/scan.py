@@ -37,24 +37,30 @@ class Code:
 async def show(desk: Desk, view: View, query: Mapping[str, str]) -> Shown:
     """Show who waits, and the code of the one that was picked."""
     row = picked(view, query.get("id", ""))
-    parts = await _parts(desk, view, row)
-    watch = {"page": "scan", "id": row.id if row else ""}
-    return Shown("scan.html", parts, {"row": row, "add": query.get("add", "")}, watch)
+    phone = phone_in(query) or (row.session.phone if row else "")
+    parts = await _parts(desk, view, row, phone)
+    watch = {"page": "scan", "id": row.id if row else "", "phone": phone}
+    return Shown("scan.html", parts, {"row": row, "add": query.get("add", ""), "phone": phone}, watch)
 
 
 async def parts(desk: Desk, view: View, query: Mapping[str, str]) -> dict[str, Markup]:
     """Render the list and the card of the session that is being linked."""
-    return await _parts(desk, view, view.snapshot.rows.get(query.get("id", "")))
+    return await _parts(desk, view, view.snapshot.rows.get(query.get("id", "")), phone_in(query))
 
 
-async def _parts(desk: Desk, view: View, row: Row | None) -> dict[str, Markup]:
+def phone_in(query: Mapping[str, str]) -> str:
+    """The phone that a pairing code was asked for, as the address says."""
+    return "".join(each for each in query.get("phone", "") if each.isascii() and each.isdigit())[:15]
+
+
+async def _parts(desk: Desk, view: View, row: Row | None, phone: str) -> dict[str, Markup]:
     waiting, linked = lists(view)
     code = await code_of(desk, view, row)
     following = next((each.id for each in waiting if row is None or each.id != row.id), "")
     return desk.frame_parts(view) | {
         "waiting": desk.macros.waiting(view, waiting, linked, row.id if row else ""),
         "link-head": desk.macros.link_head(view, row),
-        "qr-card": desk.macros.qr_card(view, row, code, following),
+        "qr-card": desk.macros.qr_card(view, row, code, following, phone),
         "link-facts": desk.macros.link_facts(view, row),
     }
 

@@ -1,0 +1,61 @@
+"""A page whose server goes away says so, and when it is back nothing that happened meanwhile is missing or doubled."""
+
+import contextlib
+import re
+from collections.abc import Iterator
+
+import pytest
+from playwright.sync_api import Browser, expect
+from redis.asyncio import Redis
+
+from tests.dashboard import serving
+from tests.dashboard.browsing import log_in, visit
+from wa_orchestrator.dashboard.speaking import texts
+from wa_orchestrator.store import keys
+
+pytestmark = [pytest.mark.browser, pytest.mark.timeout(120)]
+
+
+@contextlib.contextmanager
+def served(thread: serving.Thread, redis_url: str, port: int) -> Iterator[str]:
+    """The dashboard at this port, for as long as the block lasts."""
+    context = serving.serving(redis_url, serving.settings(port), lambda _: [], None)
+    address, _ = thread.do(context.__aenter__())
+    try:
+        yield address
+    finally:
+        thread.do(context.__aexit__(None, None, None))
+
+
+async def happen(redis_url: str, mark: str, numbers: range) -> None:
+    """So many events, each with a number of its own."""
+    redis = Redis.from_url(redis_url, decode_responses=True)
+    for number in numbers:
+        await redis.xadd(keys.EVENTS, {"type": "session.connected", "session": f"{mark}_{number:03d}", "at": number})
+    await redis.aclose()
+
+
+@pytest.mark.parametrize("language", ["en", "he"])
+def test_a_stream_that_broke_off_says_so_and_goes_on_without_losing_an_event(
+    redis_url: str, chromium: Browser, language: str
+) -> None:
+    thread, port, mark = serving.Thread(), serving.free_port(), f"numbered_{language}"
+    context = visit(chromium, f"http://127.0.0.1:{port}", language=language)
+    with served(thread, redis_url, port) as address:
+        page = log_in(context, address, serving.PASSWORD)
+        page.goto(address + "/live-log")
+        page.wait_for_selector("body[data-live]")
+        thread.do(happen(redis_url, mark, range(5)))
+        expect(page.locator("#log .who", has_text=f"{mark}_004")).to_be_visible()
+    away = texts(language)["script.stale"].partition("{")[0]
+    expect(page.locator("#live.stale")).to_contain_text(away, timeout=15_000)
+    thread.do(happen(redis_url, mark, range(5, 25)))
+    with served(thread, redis_url, port):
+        expect(page.locator("#log .who", has_text=f"{mark}_024")).to_be_visible(timeout=20_000)
+        expect(page.locator("#live")).not_to_have_class(re.compile("stale"))
+        thread.do(happen(redis_url, mark, range(25, 30)))
+        expect(page.locator("#log .who", has_text=f"{mark}_029")).to_be_visible()
+        seen = page.locator("#log .who", has_text=f"{mark}_").all_inner_texts()
+        assert seen == [f"{mark}_{number:03d}" for number in reversed(range(30))]
+        context.close()
+    thread.stop()
