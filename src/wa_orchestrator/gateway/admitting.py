@@ -19,7 +19,7 @@ MOST_AWAY: Final = 2
 
 Outcome = Acceptance | Limited
 Done = Callable[[Outcome | OrchestratorError], None]
-"""What is to happen with an outcome. It raises nothing."""
+"""What is to happen with an outcome."""
 
 log = structlog.get_logger(__name__)
 
@@ -37,15 +37,15 @@ class Admitting:
     def submit(self, rate: Rate, wanted: Wanted, done: Done) -> None:
         """Take a message in, soon, and count its call; raises when too many wait already."""
         self._batcher.enter(1)
-        self._guests.setdefault(rate, []).append((wanted, done))
-        self._leave_soon()
+        self._join(rate, wanted, done)
 
     async def admit(self, rate: Rate, wanted: Sequence[Wanted]) -> list[Outcome]:
         """Take messages in, in this order; raises when Redis is away."""
         loop = asyncio.get_running_loop()
         futures: list[asyncio.Future[Outcome]] = [loop.create_future() for _ in wanted]
+        self._batcher.enter(len(wanted))
         for each, future in zip(wanted, futures, strict=True):
-            self.submit(rate, each, _settling(future))
+            self._join(rate, each, _settling(future))
         return await asyncio.gather(*futures)
 
     def returned(self, guests: int) -> None:
@@ -68,6 +68,10 @@ class Admitting:
             round_.set_exception(error)
         else:
             self._batcher.send([round_.command], round_)
+
+    def _join(self, rate: Rate, wanted: Wanted, done: Done) -> None:
+        self._guests.setdefault(rate, []).append((wanted, done))
+        self._leave_soon()
 
     def _leave_soon(self) -> None:
         if not self._is_leaving and self._away < MOST_AWAY:
@@ -112,15 +116,19 @@ class _Round:
         except OrchestratorError as error:
             self.set_exception(error)
             return
-        self._home.returned(len(self._dones))
-        for done, outcome in zip(self._dones, outcomes, strict=True):
-            done(outcome)
+        self._tell(outcomes)
 
     def set_exception(self, error: OrchestratorError) -> None:
         """Tell everybody that it went wrong."""
+        self._tell([error] * len(self._dones))
+
+    def _tell(self, outcomes: Sequence[Outcome | OrchestratorError]) -> None:
         self._home.returned(len(self._dones))
-        for done in self._dones:
-            done(error)
+        for done, outcome in zip(self._dones, outcomes, strict=True):
+            try:
+                done(outcome)
+            except Exception as error:  # one that cannot be told must not keep the others from hearing
+                log.error("request.broken", exc_info=error)
 
 
 def _settling(future: "asyncio.Future[Outcome]") -> Done:

@@ -48,6 +48,7 @@ class DoorProtocol(HttpToolsProtocol):
         super().__init__(*args, **kwargs)
         self._unfinished = 0
         self._piece = b""
+        self._for_door: _DoorCycle | None = None
         self._answered_at_s = 0.0
 
     def data_received(self, data: bytes) -> None:
@@ -66,6 +67,7 @@ class DoorProtocol(HttpToolsProtocol):
     def on_message_begin(self) -> None:
         """Begin a request."""
         self._unfinished += 1
+        self._for_door = None
         super().on_message_begin()
 
     def on_headers_complete(self) -> None:
@@ -77,7 +79,7 @@ class DoorProtocol(HttpToolsProtocol):
         self.scope["method"], self.scope["path"] = "POST", self.url.decode("ascii")
         before: Any = self.cycle
         cycle: Any = _DoorCycle(self, door, self.scope, keep_alive=self.parser.should_keep_alive())
-        self.cycle = cycle
+        self.cycle = self._for_door = cycle
         if before is None or before.response_complete:
             cycle.may_start()
         else:
@@ -87,14 +89,8 @@ class DoorProtocol(HttpToolsProtocol):
     def on_message_complete(self) -> None:
         """End the reading of a request; the head of one that came in one piece, and alone, is remembered."""
         self._unfinished -= 1
-        cycle: Any = self.cycle
-        if self._piece and isinstance(cycle, _DoorCycle) and cycle.keep_alive:
-            cut = self._piece.find(_END) + len(_END)
-            headers = dict(self.headers)
-            if len(self._piece) - cut == len(cycle.body) and _UNIQUE not in headers:
-                if len(self.heads) >= _MOST_HEADS:
-                    self.heads.clear()
-                self.heads[self._piece[:cut]] = _Head(cycle.door, headers, len(cycle.body), dict(self.scope))
+        if self._piece and self._for_door is not None:
+            self._remember(self._piece, self._for_door)
         super().on_message_complete()
 
     def timeout_keep_alive_handler(self) -> None:
@@ -134,6 +130,15 @@ class DoorProtocol(HttpToolsProtocol):
             own = {"client": self.client, "server": self.server, "state": self.app_state.copy()}
             cycle.scope = {**head.scope, **own}
             cycle.may_start()
+
+    def _remember(self, piece: bytes, cycle: "_DoorCycle") -> None:
+        cut = piece.find(_END) + len(_END)
+        headers = dict(self.headers)
+        if len(piece) - cut != len(cycle.body) or not cycle.keep_alive or _UNIQUE in headers:
+            return
+        if len(self.heads) >= _MOST_HEADS:
+            self.heads.clear()
+        self.heads[piece[:cut]] = _Head(cycle.door, headers, len(cycle.body), dict(self.scope))
 
     def _opening(self, status: int) -> bytes:
         """The first lines of an answer; uvicorn's own headers are made anew every second."""
@@ -202,10 +207,10 @@ class _DoorCycle:
         return {"type": "http.request", "body": self.body, "more_body": False}
 
     def tell(self, told: Told) -> None:
-        """Answer the request."""
-        if self.disconnected:
-            return
+        """Answer the request, if somebody still listens."""
         protocol = self._protocol
+        if self.disconnected or protocol.transport.is_closing():
+            return
         protocol.write_answer(told, keep_alive=self.keep_alive)
         self.response_complete = True
         if not self.keep_alive:
