@@ -62,6 +62,34 @@ async def test_nine_of_ten_messages_leave_when_it_was_foretold(held: Scripts, cl
     assert sum(honest) >= 0.9 * len(honest)
 
 
+async def test_what_is_foretold_in_the_last_minutes_of_the_hours_and_in_a_burst_is_what_happens(
+    held: Scripts, clock: Clock
+) -> None:
+    await clock.set(NOON + 9 * HOUR_MS - 90_000)  # a cold session closes at 21:00
+    stage = Stage(held, settings())
+    await stage.connect("w1", "972500000001")
+    await held.redis.hset(keys.pace("972500000001"), mapping={"service_ms": 300, "burst_until": clock.now_ms + 20_000})
+    dispatcher = stage.dispatcher(dice=0.5)
+    foretold = {}
+    for _ in range(6):
+        message, at_ms = await foretell(stage, "w1", "972500000001", "97251000001")
+        foretold[message] = at_ms
+        await dispatcher.router.step()
+    left: dict[str, int] = {}
+    while len(left) < len(foretold):
+        await settle(dispatcher)
+        claimed = await stage.claim("w1", "972500000001")
+        if claimed is not None:
+            left[claimed] = clock.now_ms
+            await clock.pass_ms(300)
+            await stage.ack(claimed)
+        else:
+            ((_, due),) = await held.redis.zrange(keys.DUE, 0, 0, withscores=True)
+            await clock.set(max(clock.now_ms + 1, int(due)))
+    assert left == foretold
+    assert len([at for at in left.values() if at < NOON + 9 * HOUR_MS]) == 3  # two long pauses fit in before 20:59
+
+
 async def test_a_waiting_message_says_what_it_waits_for(held: Scripts, clock: Clock) -> None:
     await clock.set(NOON)
     stage = Stage(held, settings())

@@ -113,7 +113,7 @@ def test_hours_are_wider_exactly_when_some_half_hour_is_open_that_was_closed(
 def test_an_override_sets_what_it_names_and_nothing_else(override: Override) -> None:
     pace = override.onto(COLD)
     for field in fields(Pace):
-        own = getattr(override, field.name)
+        own = getattr(override, field.name, None)
         assert getattr(pace, field.name) == (getattr(COLD, field.name) if own is None else own)
 
 

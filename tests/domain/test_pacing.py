@@ -48,6 +48,8 @@ FULL = Situation(ZONE, sent=[at("2026-06-01T09:00") + n * MINUTE_MS for n in ran
         (FREE, NOON, SendNow()),
         (FREE, at("2026-06-01T08:59"), WaitUntil(at("2026-06-01T09:00"), Because.OUTSIDE_HOURS)),
         (FREE, at("2026-06-01T21:00"), WaitUntil(TOMORROW, Because.OUTSIDE_HOURS)),
+        (FREE, at("2026-06-01T20:59"), WaitUntil(TOMORROW, Because.OUTSIDE_HOURS)),  # it would arrive too late
+        (FREE, at("2026-06-01T20:59") - 1, SendNow()),
         (replace(FREE, silent_until_ms=NOON + 7), NOON, WaitUntil(NOON + 7, Because.PAUSE)),
         (replace(FREE, silent_until_ms=NOON), NOON, SendNow()),
         (
@@ -94,6 +96,16 @@ def test_a_day_that_is_full_ends_at_midnight_where_the_night_is_open() -> None:
     night = replace(COLD, opens=time(22), closes=time(6), per_day=1)
     late = Situation(ZONE, sent=[at("2026-06-01T22:30")])
     assert decide(night, late, at("2026-06-01T23:00")) == WaitUntil(at("2026-06-02T00:00"), Because.DAY_IS_FULL)
+
+
+@pytest.mark.parametrize(("closes", "last_call"), [("09:05", "09:04:30"), ("09:30", "09:29"), ("09:00", None)])
+def test_hours_of_a_few_minutes_lose_a_tenth_at_their_end_and_endless_ones_nothing(
+    closes: str, last_call: str | None
+) -> None:
+    pace = replace(COLD, closes=time.fromisoformat(closes))
+    opened, until = pacing.release_bounds_ms(pace, at("2026-06-01T09:01"), ZONE)
+    assert until == (at("2026-06-02T00:00") if last_call is None else at(f"2026-06-01T{last_call}"))
+    assert opened == at("2026-06-01T00:00" if last_call is None else "2026-06-01T09:00")
 
 
 @pytest.mark.parametrize("because", Because)
@@ -179,6 +191,14 @@ def test_the_first_in_the_queue_is_estimated_as_it_is_decided_and_the_others_in_
         assert first == Eta(now_ms, Because.NOTHING)
     instants = [eta(pace, situation, position, now_ms, service_ms).at_ms or 0 for position in range(1, 12)]
     assert instants == sorted(instants)
+
+
+def test_a_burst_lengthens_the_pauses_of_its_ten_minutes_and_no_more() -> None:
+    pace = replace(COLD, per_minute=1000, per_day=1000)
+    burst = replace(FREE, burst_until_ms=NOON + pacing.BURST_MS)
+    doubled, mean_ms = -(-pacing.BURST_MS // (2 * COLD.mean_pause_ms)), COLD.mean_pause_ms
+    assert eta(pace, burst, 11, NOON).at_ms == NOON + 10 * 2 * mean_ms
+    assert eta(pace, burst, 301, NOON).at_ms == NOON + (doubled * 2 + 300 - doubled) * mean_ms
 
 
 def test_a_hold_without_an_end_has_no_eta() -> None:

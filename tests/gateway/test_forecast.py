@@ -20,17 +20,17 @@ holds = st.one_of(st.none(), st.integers(0, 3 * 86_400_000))
 @given(
     preset=st.sampled_from(Preset), trust=st.sampled_from(Trust), now_ms=instants, ages=ages, held_ms=holds,
     silent_ms=st.integers(-1000, 60_000), service_ms=st.sampled_from([0, 1500, 70_000]),
-    positions=st.lists(st.integers(1, 120), min_size=1, max_size=4),
+    burst_ms=st.sampled_from([0, 20_000, 600_000]), positions=st.lists(st.integers(1, 120), min_size=1, max_size=4),
     zone=st.sampled_from(["UTC", "Asia/Jerusalem", "America/New_York"]),
 )  # fmt: skip
 def test_a_forecast_agrees_with_the_domain(
     preset: Preset, trust: Trust, now_ms: int, ages: list[int], held_ms: int | None, silent_ms: int, service_ms: int,
-    positions: list[int], zone: str,
+    burst_ms: int, positions: list[int], zone: str,
 ) -> None:  # fmt: skip
     pace = PRESETS[preset][trust]
     waits = () if held_ms is None else (Hold(Because.HELD, now_ms + held_ms),)
     sent = sorted(now_ms - age for age in ages)
-    situation = Situation(ZoneInfo(zone), sent, now_ms + silent_ms, waits)
+    situation = Situation(ZoneInfo(zone), sent, now_ms + silent_ms, now_ms + burst_ms, waits)
     forecast = Forecast(pace, situation, now_ms, service_ms=service_ms)
     for position in positions:
         assert forecast.eta(position) == pacing.eta(pace, situation, position, now_ms, service_ms)

@@ -36,6 +36,23 @@ def hours_bounds_ms(pace: Pace, now_ms: int, zone: ZoneInfo) -> tuple[int, int]:
     return window
 
 
+def release_bounds_ms(pace: Pace, now_ms: int, zone: ZoneInfo) -> tuple[int, int]:
+    """Give the window [from, until) in which messages are released that contains `now_ms` or follows it.
+
+    It is the open window without its last moments (`closing_ms`); hours of a few minutes lose a tenth of themselves.
+    """
+    opens_ms, closes_ms = hours_bounds_ms(pace, now_ms, zone)
+    if pace.opens == pace.closes:
+        return opens_ms, closes_ms
+    if now_ms >= _last_call_ms(opens_ms, closes_ms, pace.closing_ms):
+        opens_ms, closes_ms = hours_bounds_ms(pace, closes_ms, zone)
+    return opens_ms, _last_call_ms(opens_ms, closes_ms, pace.closing_ms)
+
+
+def _last_call_ms(opens_ms: int, closes_ms: int, closing_ms: int) -> int:
+    return closes_ms - min(closing_ms, (closes_ms - opens_ms) // 10)
+
+
 @lru_cache(maxsize=4096)
 def _window(day: date, opens: time, closes: time, zone: ZoneInfo) -> tuple[int, int]:
     last_day = day if opens < closes else day + _ONE_DAY

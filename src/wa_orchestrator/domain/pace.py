@@ -16,6 +16,8 @@ HOT_FROM_MS = 14 * DAY_MS
 BURST_MS = 10 * MINUTE_MS
 BURST_FACTOR = 2
 _BURST_TIMES = 3
+#: Nothing is released in the last minute of the hours: a worker types first, and WhatsApp must see it before they end.
+CLOSING_MS = 60_000
 
 
 class Trust(StrEnum):
@@ -51,6 +53,7 @@ class Pace:
     pause_range_ms: int
     opens: time
     closes: time
+    closing_ms: int = CLOSING_MS
 
     def __post_init__(self) -> None:
         for field in ("per_day", "per_minute"):
@@ -64,6 +67,10 @@ class Pace:
     def mean_pause_ms(self) -> int:
         """The pause that estimates reckon with."""
         return self.pause_base_ms + self.pause_range_ms // 2
+
+    def mean_pause_after_ms(self, at_ms: int, burst_until_ms: int) -> int:
+        """The pause that estimates reckon with after a message that leaves at `at_ms`, perhaps in a burst."""
+        return self.mean_pause_ms * burst_factor(at_ms, burst_until_ms)
 
 
 class Preset(StrEnum):
@@ -123,8 +130,13 @@ class Override:
         return tuple(name for name, is_riskier in riskier.items() if is_riskier)
 
 
+def burst_factor(at_ms: int, burst_until_ms: int) -> int:
+    """Say how many times as long the pause is after a message that leaves at `at_ms`."""
+    return BURST_FACTOR if at_ms < burst_until_ms else 1
+
+
 def draw_pause(pace: Pace, dice: float, factor: int = 1) -> int:
-    """Draw the pause after one message, in ms; `dice` is a number in [0, 1), `factor` is `BURST_FACTOR` in a burst."""
+    """Draw the pause after one message, in ms; `dice` is a number in [0, 1), `factor` is `burst_factor`'s."""
     return (pace.pause_base_ms + int(dice * pace.pause_range_ms)) * factor
 
 

@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 from zoneinfo import ZoneInfo
 
 from wa_orchestrator.domain.because import SENTENCES, Because, sentence
-from wa_orchestrator.domain.hours import day_bounds_ms, hours_bounds_ms
+from wa_orchestrator.domain.hours import day_bounds_ms, hours_bounds_ms, release_bounds_ms
 from wa_orchestrator.domain.pace import (
     BURST_FACTOR,
     BURST_MS,
@@ -20,6 +20,7 @@ from wa_orchestrator.domain.pace import (
     Pace,
     Preset,
     Trust,
+    burst_factor,
     draw_pause,
     is_burst,
     trust,
@@ -47,12 +48,14 @@ __all__ = [
     "Trust",
     "WaitFor",
     "WaitUntil",
+    "burst_factor",
     "day_bounds_ms",
     "decide",
     "draw_pause",
     "eta",
     "hours_bounds_ms",
     "is_burst",
+    "release_bounds_ms",
     "sentence",
     "trust",
 ]
@@ -82,6 +85,8 @@ class Situation:
     """When this phone's messages of today and of the last minute left, in ascending order."""
     silent_until_ms: int = 0
     """The end of the pause that was drawn after the last one."""
+    burst_until_ms: int = 0
+    """Until then pauses are doubled."""
     holds: tuple[Hold, ...] = ()
     online: bool = True
     lock: ReachoutLock | None = None
@@ -146,7 +151,7 @@ def eta(pace: Pace, situation: Situation, position: int, now_ms: int, service_ms
         left_ms, because = _settle(ledger, phone_waits, earliest_ms)
         cause = because if because in _CALENDAR else cause
         insort(sent, left_ms)
-        earliest_ms = left_ms + service_ms + pace.mean_pause_ms
+        earliest_ms = left_ms + service_ms + pace.mean_pause_after_ms(left_ms, situation.burst_until_ms)
     at_ms, because = _settle(ledger, _waits(situation), earliest_ms)
     if position > 1 and because in _PASSING:
         because = cause if cause in _CALENDAR else Because.BEHIND_OTHERS
@@ -222,5 +227,5 @@ class _Ledger:
 
     def _open_ms(self, at_ms: int) -> int:
         if not self.hours[0] <= at_ms < self.hours[1]:
-            self.hours = hours_bounds_ms(self.pace, at_ms, self.zone)
+            self.hours = release_bounds_ms(self.pace, at_ms, self.zone)
         return max(at_ms, self.hours[0])

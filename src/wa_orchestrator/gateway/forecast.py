@@ -21,7 +21,7 @@ class Forecast:
         self._pace = pace
         self._situation = situation
         self._now_ms = now_ms
-        self._gap_ms = service_ms + pace.mean_pause_ms
+        self._service_ms = service_ms
         self._sent = list(situation.sent)
         self._given = len(self._sent)
         self._told: list[Because] = []
@@ -58,7 +58,8 @@ class Forecast:
                 return Eta(self._now_ms, Because.NOTHING)
 
     def _extend(self) -> None:
-        earliest_ms = self._sent[-1] + self._gap_ms
+        pause_ms = self._pace.mean_pause_after_ms(self._sent[-1], self._situation.burst_until_ms)
+        earliest_ms = self._sent[-1] + self._service_ms + pause_ms
         at_ms, because = earliest_ms, Because.NOTHING
         if len(self._sent) >= self._pace.per_minute:
             minute_ends_ms = self._sent[-self._pace.per_minute] + MINUTE_MS
@@ -87,6 +88,6 @@ class Forecast:
             self._left_today -= 1
             return
         day = pacing.day_bounds_ms(at_ms, self._situation.zone)
-        hours = pacing.hours_bounds_ms(self._pace, at_ms, self._situation.zone)
+        hours = pacing.release_bounds_ms(self._pace, at_ms, self._situation.zone)
         self._window = (max(day[0], hours[0]), min(day[1], hours[1]))
         self._left_today = self._pace.per_day - (len(self._sent) - bisect_left(self._sent, day[0]))

@@ -76,6 +76,7 @@ def at_scale(settings: Settings, pace: Pace) -> Pace:
         per_minute=max(1, int(pace.per_minute * settings.time_scale)),
         pause_base_ms=int(settings.scaled(pace.pause_base_ms)),
         pause_range_ms=int(settings.scaled(pace.pause_range_ms)),
+        closing_ms=int(settings.scaled(pace.closing_ms)),
     )
 
 
@@ -118,18 +119,13 @@ class Aim:
 def situation_from(settings: Settings, session: Session, facts: Facts, aim: Aim = Aim()) -> tuple[Pace, Situation]:
     """The scaled limits of a session and its situation, from what was read."""
     pace = at_scale(settings, pace_of(settings, session, facts.now_ms))
-    if facts.phone.burst_until > facts.now_ms:
-        pace = replace(
-            pace,
-            pause_base_ms=pace.pause_base_ms * pacing.BURST_FACTOR,
-            pause_range_ms=pace.pause_range_ms * pacing.BURST_FACTOR,
-        )
     lock_until = facts.phone.lock_until
     lock = ReachoutLock(None if lock_until >= FOREVER_MS else lock_until) if lock_until > facts.now_ms else None
     situation = Situation(
         zone=zone_of(settings, session),
         sent=facts.phone.sent,
         silent_until_ms=_silent_until(pace, facts),
+        burst_until_ms=facts.phone.burst_until,
         holds=holds_on(facts.holds, session, facts.now_ms),
         online=session.status == "connected",
         lock=lock,
@@ -143,8 +139,9 @@ def _silent_until(pace: Pace, facts: Facts) -> int:
     """The end of the pause; while a message is in flight, when its pause will have ended as far as one can know."""
     if not facts.phone.in_flight or not facts.phone.sent:
         return facts.phone.silent_until
-    lands_at_ms = max(facts.now_ms, facts.phone.sent[-1] + facts.phone.service_ms)
-    return lands_at_ms + pace.mean_pause_ms
+    released_ms = facts.phone.sent[-1]
+    lands_at_ms = max(facts.now_ms, released_ms + facts.phone.service_ms)
+    return lands_at_ms + pace.mean_pause_after_ms(released_ms, facts.phone.burst_until)
 
 
 def service_of(settings: Settings, phone: PhonePace) -> int:
