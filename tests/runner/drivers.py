@@ -18,10 +18,12 @@ from aiodocker import Docker
 from aiodocker.exceptions import DockerError
 
 from tests.waiting import until
+from wa_orchestrator.runner.box import LABEL_HOME, Box
 from wa_orchestrator.runner.contract import Ended, Order, Runner
-from wa_orchestrator.runner.docker import LABEL_HOME, Box, DockerRunner
+from wa_orchestrator.runner.docker import DockerRunner
 from wa_orchestrator.runner.misbehaving import Misbehaving
 from wa_orchestrator.runner.process import ProcessRunner
+from wa_orchestrator.runner.relays import LABEL_RELAY_HOME
 
 #: Container names are the engine's, and test processes share one engine.
 SESSION = f"s-{uuid.uuid4().hex[:8]}"
@@ -117,9 +119,10 @@ async def imported(docker: Docker, packed: bytes, **how: str) -> AsyncIterator[s
 
 
 async def end_all(docker: Docker, home: Path) -> None:
-    """Remove every container of an installation, ended ones too."""
-    for each in await docker.containers.list(all=True, filters={"label": [f"{LABEL_HOME}={home}"]}):
-        await each.delete(force=True, v=True)
+    """Remove every container of an installation, relays and ended ones too."""
+    for label in (LABEL_HOME, LABEL_RELAY_HOME):
+        for each in await docker.containers.list(all=True, filters={"label": [f"{label}={home}"]}):
+            await each.delete(force=True, v=True)
 
 
 @asynccontextmanager

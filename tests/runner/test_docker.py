@@ -6,10 +6,11 @@ from pathlib import Path
 import pytest
 from aiodocker import Docker
 
-from tests.runner.drivers import SESSION, driver, is_ready, order
+from tests.runner.drivers import SESSION, docker_or_skip, driver, free_subnet, is_ready, order, own_network
 from wa_orchestrator.errors import Unavailable
+from wa_orchestrator.runner.box import Box
 from wa_orchestrator.runner.contract import CannotStart
-from wa_orchestrator.runner.docker import Box, DockerRunner
+from wa_orchestrator.runner.docker import DockerRunner
 
 pytestmark = pytest.mark.docker
 
@@ -29,16 +30,27 @@ async def test_a_container_is_hardened_limited_and_shows_no_secret(tmp_path: Pat
     assert (host["PidsLimit"], host["Memory"], host["MemorySwap"]) == (32, 64 << 20, 64 << 20)
     assert host["RestartPolicy"]["Name"] in ("no", "")
     assert (shown["Config"]["Labels"]["wa.session"], shown["Config"]["Labels"]["wa.epoch"]) == (SESSION, "5")
-    assert network["Name"].startswith("wa-test-")
+    assert (network["Name"].startswith("wa-test-"), network["Internal"]) == (True, True)
     assert (Box("any").network, Box("any").subnet) == ("wa_workers", "172.28.0.0/16")
 
 
 async def test_an_image_that_is_not_there_cannot_start_and_leaves_nothing(tmp_path: Path) -> None:
-    async with driver("docker", tmp_path), Docker() as docker:
-        runner = DockerRunner(docker, tmp_path / "workers", Box("nowhere.invalid/none:latest"))
+    docker_or_skip()
+    async with Docker() as docker, own_network(docker) as network:
+        box = Box("nowhere.invalid/none:latest", network=network, subnet=free_subnet())
+        runner = DockerRunner(docker, tmp_path / "workers", box)
         with pytest.raises(CannotStart):
             await runner.start(order(tmp_path))
         assert await runner.survey() == []
+
+
+async def test_a_network_that_leads_somewhere_is_not_used(tmp_path: Path) -> None:
+    docker_or_skip()
+    async with Docker() as docker, own_network(docker) as name:
+        await docker.networks.create({"Name": name, "IPAM": {"Config": [{"Subnet": free_subnet()}]}})
+        runner = DockerRunner(docker, tmp_path / "workers", Box("any", network=name))
+        with pytest.raises(CannotStart, match=f"docker network rm {name}"):
+            await runner.start(order(tmp_path))
 
 
 async def test_an_engine_that_does_not_answer_is_no_proof_of_an_end(tmp_path: Path) -> None:

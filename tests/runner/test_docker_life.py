@@ -8,7 +8,7 @@ import subprocess
 import tarfile
 import uuid
 from collections.abc import AsyncIterator
-from contextlib import AsyncExitStack, asynccontextmanager
+from contextlib import AsyncExitStack, asynccontextmanager, suppress
 from dataclasses import dataclass
 from ipaddress import ip_network
 from pathlib import Path
@@ -18,14 +18,19 @@ from urllib.parse import urlsplit
 import httpx
 import pytest
 from aiodocker import Docker
+from aiodocker.exceptions import DockerError
 from pydantic import SecretStr
 
 from tests.runner.drivers import docker_or_skip, end_all, free_subnet, imported, own_network, secret_files
+from tests.runner.neighbour import neighbour
 from tests.waiting import PATIENCE_S, until
 from wa_orchestrator import bootstrap
 from wa_orchestrator.rehearsal import point_at
+from wa_orchestrator.runner.box import LABEL_HOME
 from wa_orchestrator.runner.command import BUILT_BUNDLE, FLAGS, heap_flag, node_binary
-from wa_orchestrator.runner.docker import LABEL_EPOCH, LABEL_HOME
+from wa_orchestrator.runner.docker import LABEL_EPOCH
+from wa_orchestrator.runner.relays import LABEL_RELAY, LABEL_RELAY_HOME
+from wa_orchestrator.runner.relays import PORT as RELAY_PORT
 from wa_orchestrator.settings import Settings
 from wa_orchestrator.simulator.world import World
 
@@ -37,6 +42,11 @@ KEY = "test-key-" + uuid.uuid4().hex
 PHONE, PERSON = "972501230001", "972501230002"
 WITHIN_S = PATIENCE_S
 MEMORY_MB = 192
+TRY = """
+const socket = require('node:net').connect({ host: process.argv[1], port: Number(process.argv[2]), timeout: 3000 })
+const tell = what => { console.log(what); process.exit() }
+socket.on('connect', () => tell('open')).on('timeout', () => tell('closed')).on('error', () => tell('closed'))
+"""
 
 
 # -- the image: Node, the libraries it needs, and the bundle; started as the shipped image starts it -------------------
@@ -67,12 +77,18 @@ def entry_point() -> str:
 # -- the way out of a container: to this machine's loopback, over the bridge's own address ----------------------------
 
 
-async def own_network_of(docker: Docker, name: str) -> str:
+async def internal_network(docker: Docker, name: str) -> str:
     """Make a network with a free range of addresses; this machine's own address on it."""
     subnet = ip_network(free_subnet())
     pool = {"Config": [{"Subnet": str(subnet), "Gateway": str(subnet[1])}]}
-    await docker.networks.create({"Name": name, "Driver": "bridge", "IPAM": pool})
+    await docker.networks.create({"Name": name, "Driver": "bridge", "Internal": True, "IPAM": pool})
     return str(subnet[1])
+
+
+async def address_outside(docker: Docker) -> str:
+    """This machine's own address on the engine's ordinary network."""
+    pool = (await (await docker.networks.get("bridge")).show())["IPAM"]["Config"][0]
+    return str(pool.get("Gateway") or ip_network(pool["Subnet"])[1])
 
 
 class Forwarder:
@@ -127,7 +143,16 @@ class Stage:
         """All containers of this installation, ended ones too, as the engine shows them."""
         label = f"{LABEL_HOME}={self.home / 'workers'}"
         found = await self.docker.containers.list(all=True, filters={"label": [label]})
-        return [await each.show() for each in found]
+        shown = []
+        for each in found:
+            with suppress(DockerError):  # it may go between two questions
+                shown.append(await each.show())
+        return shown
+
+    async def relays(self) -> list[str]:
+        """The relays of this installation."""
+        label = f"{LABEL_RELAY_HOME}={self.home / 'workers'}"
+        return [each.id for each in await self.docker.containers.list(all=True, filters={"label": [label]})]
 
     async def connected(self, after: int) -> dict[str, Any]:
         """Wait until the session is connected with a worker newer than `after`; that worker's container."""
@@ -182,6 +207,24 @@ class Stage:
         return "\n".join(told)
 
 
+async def has_one_way_out(docker: Docker, worker: dict[str, Any], home: Path) -> None:
+    """The worker's container reaches its relay, and not the machine that its relay reaches."""
+    relay = await (await docker.containers.get(worker["Config"]["Labels"][LABEL_RELAY])).show()
+    inside = relay["NetworkSettings"]["Networks"][worker["HostConfig"]["NetworkMode"]]["IPAddress"]
+    with neighbour(home) as address:
+        assert await tried(docker, relay["Id"], address) == "open"
+        assert [await tried(docker, worker["Id"], host) for host in (inside, address)] == ["open", "closed"]
+
+
+async def tried(docker: Docker, container: str, host: str) -> str:
+    """What becomes of a connection that code inside of the container tries."""
+    execute = await docker.containers.container(container).exec(["node", "-e", TRY, host, str(RELAY_PORT)])
+    async with execute.start() as stream:
+        said = await stream.read_out()
+    assert said is not None
+    return said.data.decode().strip()
+
+
 def epoch_of(container: dict[str, Any]) -> int:
     return int(container["Config"]["Labels"][LABEL_EPOCH])
 
@@ -192,7 +235,7 @@ async def staged(home: Path) -> AsyncIterator[Stage]:
     async with AsyncExitStack() as stack:
         docker = await stack.enter_async_context(Docker())
         network = await stack.enter_async_context(own_network(docker))
-        address = await own_network_of(docker, network)
+        inside, outside = await internal_network(docker, network), await address_outside(docker)
         packed = await asyncio.to_thread(packed_worker)
         image = await stack.enter_async_context(imported(docker, packed, changes=entry_point()))
         stack.push_async_callback(end_all, docker, home / "workers")
@@ -200,14 +243,14 @@ async def staged(home: Path) -> AsyncIterator[Stage]:
         proxies = []
         for url in world.proxies:
             forwarder = Forwarder(urlsplit(url).port or 0)
-            port = await stack.enter_async_context(forwarder.listening(address))
-            proxies.append(url.replace(url.rpartition("@")[2], f"{address}:{port}"))
+            port = await stack.enter_async_context(forwarder.listening(outside))
+            proxies.append(url.replace(url.rpartition("@")[2], f"{outside}:{port}"))
         door = Forwarder()
-        port = await stack.enter_async_context(door.listening(address))
+        port = await stack.enter_async_context(door.listening(inside))
         settings = Settings(
             api_key=SecretStr(KEY), webhook_secret=SecretStr("whsec_" + "A" * 43 + "="),
             dashboard_password=SecretStr(uuid.uuid4().hex), data_dir=home, orch_port=0, gateway_port=0,
-            runner="docker", docker_image=image, docker_network=network, worker_url=f"http://{address}:{port}", worker_memory_mb=MEMORY_MB,
+            runner="docker", docker_image=image, docker_network=network, worker_url=f"http://{inside}:{port}", worker_memory_mb=MEMORY_MB,
             provisioning_interval_ms=100, monitor_interval_ms=1000, watchdog_interval_ms=1000, time_scale=20,
         )  # fmt: skip
         chosen = point_at(settings, world.ready | {"proxies": proxies})
@@ -250,6 +293,7 @@ async def test_the_real_worker_lives_in_a_container_from_the_scan_to_the_deletio
         await stage.scan()
         first = await stage.connected(after=0)
         await stage.send("Hello from a container.")
+        await has_one_way_out(stage.docker, first, tmp_path)
 
         # Restarted: another container with a newer epoch, connected without a scan.
         (await stage.api.post(f"/api/sessions/{SESSION}/restart")).raise_for_status()
@@ -270,3 +314,4 @@ async def test_the_real_worker_lives_in_a_container_from_the_scan_to_the_deletio
             return await stage.containers() == []
 
         await until(gone, "the container is gone", WITHIN_S)
+        assert await stage.relays() == []

@@ -22,8 +22,13 @@ async def runner_for(settings: Settings) -> AsyncIterator[Runner]:
         case "docker":
             from aiodocker import Docker
 
-            from wa_orchestrator.runner.docker import Box, DockerRunner
+            from wa_orchestrator.runner.box import Box
+            from wa_orchestrator.runner.docker import DockerRunner
 
+            if settings.allow_direct:
+                raise BadSettings(
+                    "ALLOW_DIRECT: with RUNNER=docker workers reach nothing but proxies. Example: ALLOW_DIRECT=false"
+                )
             async with Docker() as docker:
                 box = Box(settings.docker_image, settings.worker_memory_mb, network=settings.docker_network)
                 yield DockerRunner(docker, home, box)

@@ -7,7 +7,7 @@ same path inside as on the host (the compose file does that), because the engine
 import asyncio
 import time
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import replace
 from datetime import datetime
 from pathlib import Path
 from typing import Any
@@ -18,14 +18,15 @@ from aiodocker.containers import DockerContainer
 from aiodocker.exceptions import DockerError
 
 from wa_orchestrator.errors import Unavailable
+from wa_orchestrator.runner.box import LABEL_HOME, Box, hardened
 from wa_orchestrator.runner.command import ENVIRONMENT, heap_flag
 from wa_orchestrator.runner.contract import AlreadyRuns, CannotStart, Ended, Found, Order, Running
 from wa_orchestrator.runner.files import hand_over, private_directory, write_secrets
+from wa_orchestrator.runner.relays import LABEL_RELAY, Relays, ensure_network
 
 NAME = "docker/1"
 PREFIX = "wa_session_"
-LABEL_HOME, LABEL_SESSION, LABEL_EPOCH = "wa.home", "wa.session", "wa.epoch"
-SUBNET = "172.28.0.0/16"
+LABEL_SESSION, LABEL_EPOCH = "wa.session", "wa.epoch"
 AUTH_DIR, SECRETS_DIR, CA_DIR = "/app/session", "/run/secrets", "/run/ca"
 #: One listing of the engine serves all polls for this long.
 _FRESH_S = 1.0
@@ -36,24 +37,6 @@ _NOT_RUNNING = 304
 log = structlog.get_logger(__name__)
 
 
-@dataclass(frozen=True, slots=True)
-class Box:
-    """What every container of an installation has in common."""
-
-    image: str
-    memory_mb: int = 256
-    pids: int = 64
-    uid: int = 10001
-    gid: int = 10001
-    network: str = "wa_workers"
-    subnet: str = SUBNET
-    """For a network that has to be made."""
-    command: Sequence[str] = ()
-    """Empty: the image's own."""
-    binds: Sequence[str] = ()
-    """Further read-only mounts."""
-
-
 class DockerRunner:
     """Runs workers as containers of one installation, whose directory is `home`. See `contract.Runner`."""
 
@@ -61,6 +44,7 @@ class DockerRunner:
         self._docker = docker
         self._home = home.absolute()
         self._box = box
+        self._relays = Relays(docker, self._home, box)
         self._listing = asyncio.Lock()
         self._listed_at = -_FRESH_S
         self._alive: frozenset[str] = frozenset()
@@ -70,8 +54,8 @@ class DockerRunner:
         name = PREFIX + order.session_id
         try:
             await self._make_room(name, order.session_id)
-            await self._ensure_network()
-            container = await self._docker.containers.create(self._config(order), name=name)
+            await ensure_network(self._docker, self._box)
+            container = await self._create(order, name)
         except DockerError as error:
             raise CannotStart(f"Docker did not make {name}: {error.message}") from error
         except OSError as error:
@@ -83,6 +67,16 @@ class DockerRunner:
             raise CannotStart(f"Docker did not start {name}: {error}") from error
         self._listed_at = -_FRESH_S
         return f"{NAME}/{container.id}"
+
+    async def _create(self, order: Order, name: str) -> DockerContainer:
+        """Create the container; its proxy is told to it as the relay that leads there."""
+        async with self._relays.moving:
+            if url := order.secrets.get("PROXY_URL"):
+                relay, led = await self._relays.through(url)
+                order = replace(order, secrets={**order.secrets, "PROXY_URL": led})
+            else:
+                relay = ""
+            return await self._docker.containers.create(self._config(order, relay), name=name)
 
     async def poll(self, handle: str) -> Running | Ended:
         """Look into the engine's list; all polls of a second share one."""
@@ -107,7 +101,14 @@ class DockerRunner:
         except OSError as error:
             raise _away(error) from error
         await self._delete(container)
+        await self._drop_unused_relays()
         self._listed_at = -_FRESH_S
+
+    async def _drop_unused_relays(self) -> None:
+        try:
+            await self._relays.drop_unused()
+        except (DockerError, OSError) as error:
+            log.warning("relays.not_dropped", error=str(error))
 
     async def survey(self) -> Sequence[Found]:
         """List the containers with our label that run. A paused one runs."""
@@ -133,15 +134,6 @@ class DockerRunner:
             raise AlreadyRuns(session_id)
         await self._delete(old)
 
-    async def _ensure_network(self) -> None:
-        try:
-            await (await self._docker.networks.get(self._box.network)).show()
-        except DockerError as error:
-            if error.status != _GONE:
-                raise
-            pool = {"Config": [{"Subnet": self._box.subnet}]}
-            await self._docker.networks.create({"Name": self._box.network, "Driver": "bridge", "IPAM": pool})
-
     async def _delete(self, container: DockerContainer) -> None:
         try:
             await container.delete(force=True, v=True)
@@ -157,7 +149,7 @@ class DockerRunner:
                 raise _away(error) from error
             await asyncio.sleep(0.05)
 
-    def _config(self, order: Order) -> dict[str, Any]:
+    def _config(self, order: Order, relay: str) -> dict[str, Any]:
         place = private_directory(self._home / order.session_id)
         secrets = write_secrets(place / "secrets", order.secrets)
         private_directory(order.auth_dir)
@@ -186,29 +178,19 @@ class DockerRunner:
                 LABEL_HOME: str(self._home),
                 LABEL_SESSION: order.session_id,
                 LABEL_EPOCH: str(order.epoch),
+                LABEL_RELAY: relay,
             },
             "HostConfig": self._host_config([*binds, *self._box.binds]),
         }
         return config | ({"Entrypoint": list(self._box.command)} if self._box.command else {})
 
     def _host_config(self, binds: Sequence[str]) -> dict[str, Any]:
-        memory = self._box.memory_mb * 1024 * 1024
-        return {
+        return hardened(self._box.memory_mb, self._box.pids) | {
             "Binds": list(binds),
             "NetworkMode": self._box.network,
-            "ExtraHosts": ["host.docker.internal:host-gateway"],
             # The engine must not restart what the server has ended: after "replaced" (440) a worker that came back
             # by itself would fight whoever replaced it, and after a reboot it would run with a stale epoch.
             "RestartPolicy": {"Name": "no"},
-            "ReadonlyRootfs": True,
-            "CapDrop": ["ALL"],
-            "SecurityOpt": ["no-new-privileges:true"],
-            "PidsLimit": self._box.pids,
-            "Memory": memory,
-            "MemorySwap": memory,
-            "Tmpfs": {"/tmp": "rw,noexec,nosuid,nodev,size=16m,mode=1777"},  # noqa: S108 (inside the container)
-            "LogConfig": {"Type": "json-file", "Config": {"max-size": "5m", "max-file": "2"}},
-            "Init": False,
         }
 
 

@@ -1,0 +1,43 @@
+"""What containers of an installation have in common."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+SUBNET = "172.28.0.0/16"
+#: On every worker: the directory of the installation it belongs to.
+LABEL_HOME = "wa.home"
+
+
+@dataclass(frozen=True, slots=True)
+class Box:
+    """What every worker's container has."""
+
+    image: str
+    memory_mb: int = 256
+    pids: int = 64
+    uid: int = 10001
+    gid: int = 10001
+    network: str = "wa_workers"
+    subnet: str = SUBNET
+    """For a network that has to be made."""
+    command: Sequence[str] = ()
+    """Empty: the image's own."""
+    binds: Sequence[str] = ()
+    """Further read-only mounts."""
+
+
+def hardened(memory_mb: int, pids: int) -> dict[str, Any]:
+    """Give the engine's settings for a container that can do little and takes little."""
+    memory = memory_mb * 1024 * 1024
+    return {
+        "ReadonlyRootfs": True,
+        "CapDrop": ["ALL"],
+        "SecurityOpt": ["no-new-privileges:true"],
+        "PidsLimit": pids,
+        "Memory": memory,
+        "MemorySwap": memory,
+        "Tmpfs": {"/tmp": "rw,noexec,nosuid,nodev,size=16m,mode=1777"},  # noqa: S108 (inside the container)
+        "LogConfig": {"Type": "json-file", "Config": {"max-size": "5m", "max-file": "2"}},
+        "Init": False,
+    }
