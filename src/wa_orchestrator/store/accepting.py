@@ -2,6 +2,7 @@
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from functools import lru_cache
 from types import MappingProxyType
 from typing import Final, NamedTuple
 
@@ -130,15 +131,19 @@ def wanted(message: NewMessage, room: Room, idempotency: Idempotency | None) -> 
     fingerprint, record = "", keys.idempotency("", "")
     if idempotency is not None:
         fingerprint, record = idempotency.fingerprint, keys.idempotency(idempotency.api_key_id, idempotency.key_hash)
-    phone = message.phone
-    names = (record, keys.message(message.id), keys.queue(phone), keys.sent(phone), keys.pace(phone))
+    names = (record, keys.message(message.id), *_of_phone(message.phone))
     words: list[str | int] = [
-        message.id, phone, message.to, fingerprint, room.queue_limit, room.per_day, room.day_start_ms, message.due_ms,
+        message.id, message.phone, message.to, fingerprint, room.queue_limit, room.per_day, room.day_start_ms, message.due_ms,
         room.defer_to_ms, message.expires_ms, message.session, message.priority, "whatsapp_id", message.whatsapp_id,
     ]  # fmt: skip
     for each in message.fields.items():
         words += each
     return Wanted(names, to_json(words))
+
+
+@lru_cache(maxsize=4096)
+def _of_phone(phone: str) -> tuple[str, str, str]:
+    return keys.queue(phone), keys.sent(phone), keys.pace(phone)
 
 
 def admit_call(rate: Rate, messages: Iterable[Wanted]) -> Call:
