@@ -131,8 +131,8 @@ class Settings(BaseSettings):
     """The worker's image, for `docker` and `swarm`."""
 
     docker_network: str = "wa_workers"
-    """The network of workers' containers. Made if there is none of this name, as 172.28.0.0/16; where that is taken, make
-    one yourself (docs/runner.md)."""
+    """The network of workers' containers. Made if there is none of this name, as 172.28.0.0/16; where that is taken,
+    make one yourself (docs/runner.md)."""
 
     worker_memory_mb: Annotated[int, Field(ge=32)] = 256
     """Megabytes one worker may use before it is ended: a leak in one never touches another."""

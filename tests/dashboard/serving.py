@@ -2,7 +2,6 @@
 
 import asyncio
 import contextlib
-import socket
 import threading
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from typing import Any
@@ -11,6 +10,8 @@ import uvicorn
 from pydantic import SecretStr
 from redis.asyncio import Redis
 
+from tests.processes import free_port
+from tests.waiting import until
 from wa_orchestrator.dashboard.app import Dashboard, install
 from wa_orchestrator.settings import Settings
 from wa_orchestrator.web.app import make_app
@@ -35,13 +36,6 @@ def settings(port: int = 0, **changes: Any) -> Settings:
     return Settings(**given | changes)
 
 
-def free_port() -> int:
-    """A port that nobody has just now."""
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])
-
-
 Routers = Callable[[Context], list[Any]]
 
 
@@ -62,10 +56,9 @@ async def serving(
     loops = asyncio.create_task(dashboard.run())
     served = asyncio.create_task(server.serve())
     try:
-        while not server.started:
-            if served.done():
-                served.result()
-            await asyncio.sleep(0.01)
+        await until(lambda: server.started or served.done(), "the dashboard listens")
+        if served.done():
+            served.result()
         yield f"http://127.0.0.1:{chosen.orch_port}", dashboard
     finally:
         server.should_exit = True

@@ -84,8 +84,8 @@ async def test_what_is_foretold_in_the_last_minutes_of_the_hours_and_in_a_burst_
             await clock.pass_ms(300)
             await stage.ack(claimed)
         else:
-            ((_, due),) = await held.redis.zrange(keys.DUE, 0, 0, withscores=True)
-            await clock.set(max(clock.now_ms + 1, int(due)))
+            next_due: Any = await held.redis.zrange(keys.DUE, 0, 0, withscores=True)
+            await clock.set(max(clock.now_ms + 1, int(next_due[0][1])))
     assert left == foretold
     assert len([at for at in left.values() if at < NOON + 9 * HOUR_MS]) == 3  # two long pauses fit in before 20:59
 
