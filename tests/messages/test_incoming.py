@@ -23,9 +23,11 @@ HANDLERS: Handlers = {
 }
 
 
-async def tell(desk: Desk, what: str, **data: object) -> WorkerEvent:
+async def tell(desk: Desk, what: str, *, sequence: int | None = None, **data: object) -> WorkerEvent:
     """A worker's event reaches its handler."""
     raw = {"sessionId": "w1", "type": what, "timestamp": 1_750_000_000_000, "epoch": 1, "data": data}
+    if sequence is not None:
+        raw["sequence"] = sequence
     event = events.parse(raw)
     session = await reading.session(desk.context.scripts, "w1")
     assert session is not None
@@ -151,6 +153,27 @@ async def test_during_a_lock_whoever_writes_first_is_answered_at_once(desk: Desk
     claimed = await desk.worker().claim()
     assert claimed is not None
     assert claimed["messageId"] == stranger
+
+
+@pytest.mark.parametrize(("no_lock", "stranger_leaves"), [(4, False), (6, True)])
+async def test_a_refusal_locks_unless_whatsapp_said_afterwards_that_there_is_no_lock(
+    desk: Desk, clock: Clock, no_lock: int, stranger_leaves: bool
+) -> None:
+    message = await desk.released()
+    claimed = await desk.worker().claim()
+    assert claimed is not None
+    refusal = {"messageId": message, "whatsappId": claimed["whatsappId"], "code": "REACHOUT_LOCKED", "error": "463"}
+    told = {
+        5: ("MESSAGE_FAILED", refusal),
+        no_lock: ("ACCOUNT_LIMITS", {"reachoutLock": {"active": False, "type": "D"}}),
+    }
+    for sequence, (what, data) in sorted(told.items()):
+        await tell(desk, what, sequence=sequence, **data)
+    await desk.worker().nack(claimed, "REACHOUT_LOCKED", retryable=False)  # the nack comes last of all
+    await desk.stage.accept("w1", PHONE, to="97251000002")
+    await clock.pass_ms(60_000)
+    await settle(desk.stage.dispatcher())
+    assert (await desk.worker().claim() is not None) is stranger_leaves
 
 
 async def test_a_ban_holds_the_phone_whichever_session_is_linked_to_it_later(desk: Desk) -> None:

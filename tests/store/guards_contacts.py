@@ -56,6 +56,27 @@ async def _(scene: Scene) -> None:
     assert await scene.scripts.redis.hget(keys.pace(PHONE), "lock_until") == str(told)
 
 
+@story("lock_order")
+async def _(scene: Scene) -> None:
+    async def says(number: int, until_ms: int, source: str, epoch: int = 1) -> None:
+        word = contacts.Word(epoch, number)
+        await contacts.lock(scene.scripts, PHONE, session="w1", until_ms=until_ms, source=source, word=word)
+
+    async def is_locked() -> bool:
+        return int(await scene.scripts.redis.hget(keys.pace(PHONE), "lock_until") or 0) > scene.clock.now_ms
+
+    later = scene.clock.now_ms + 90_000
+    await says(7, 0, "told")
+    await says(6, later, "guessed")  # what was refused before WhatsApp said that there is no lock
+    assert not await is_locked()
+    await says(8, later, "guessed")
+    await says(7, 0, "told")  # an older word, again
+    assert await is_locked()
+    await says(9, 0, "told")
+    await says(1, later, "guessed", epoch=2)  # another worker's numbers begin anew
+    assert await is_locked()
+
+
 @story("lock_news")
 async def _(scene: Scene) -> None:
     for _ in range(2):

@@ -16,9 +16,9 @@ from pydantic import BaseModel, ConfigDict, Field
 from wa_orchestrator.domain import content
 from wa_orchestrator.domain.failures import Failure
 from wa_orchestrator.errors import Broken, Refused
-from wa_orchestrator.orchestrator import antiban, commands, receipts, verdicts
+from wa_orchestrator.orchestrator import antiban, commands, reachout, receipts, verdicts
 from wa_orchestrator.orchestrator.bells import Bells
-from wa_orchestrator.store import contacts, keys, outbox, reading
+from wa_orchestrator.store import keys, outbox, reading
 from wa_orchestrator.store.places import Place
 from wa_orchestrator.store.reading import Message, Session
 from wa_orchestrator.web import workers
@@ -30,8 +30,6 @@ MOST_WAIT_MS = 60_000
 _AT_ONCE = 24
 #: A waiting worker looks for itself now and then, should a bell ever be lost with its connection.
 _LOOK_AGAIN_S = 10.0
-#: After a 463, new contacts wait this long unless WhatsApp itself says how long: asking takes the worker a moment.
-GUESSED_LOCK_MS = 600_000
 
 log = structlog.get_logger(__name__)
 _dice = random.SystemRandom().random
@@ -171,19 +169,18 @@ class Desk:
                 log.warning(
                     "message.not_sent", session=session.id, message=message_id, code=str(body.code), status=status
                 )
-                await self._after(session, message_id, failure)
+                await self._after(session, message, failure)
                 return JSONResponse({"status": status, "reason": failure.value})
             case outbox.Fenced(epoch):
                 raise workers.fenced(epoch)
             case outbox.NotHolder(status):
                 raise _not_holder(message_id, status)
 
-    async def _after(self, session: Session, message_id: str, failure: Failure) -> None:
+    async def _after(self, session: Session, message: Message, failure: Failure) -> None:
         if not verdicts.is_counted(failure):
-            await self._scripts.redis.hincrby(keys.message(message_id), "uncounted", 1)
+            await self._scripts.redis.hincrby(keys.message(message.id), "uncounted", 1)
         if failure is Failure.REACHOUT_LOCKED:
-            until_ms = await self._scripts.now_ms() + int(self._settings.scaled(GUESSED_LOCK_MS))
-            await contacts.lock(self._scripts, session.phone, session=session.id, until_ms=until_ms, source="guessed")
+            await reachout.refused_by_nack(self._context, session, message)
 
 
 def told(message: Message, session_id: str, *, attempt: int, lease_ms: int) -> dict[str, Any]:

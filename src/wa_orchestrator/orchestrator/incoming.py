@@ -8,6 +8,7 @@ import structlog
 from wa_orchestrator.domain import opt_out
 from wa_orchestrator.domain.events import AccountLimits, MessageReceived, WorkerEvent
 from wa_orchestrator.domain.pacing import DAY_MS
+from wa_orchestrator.orchestrator import reachout
 from wa_orchestrator.store import contacts, finding, keys, queueing, reading
 from wa_orchestrator.store.places import Place
 from wa_orchestrator.store.reading import Session
@@ -119,6 +120,9 @@ async def on_account_limits(context: Context, session: Session, event: WorkerEve
         return
     lock = limits.reachout_lock
     until_ms = (lock.ends_at_ms or FOREVER_MS) if lock.active else 0
-    changed = await contacts.lock(context.scripts, session.phone, session=session.id, until_ms=until_ms, source="told")
+    word = reachout.word_of(session, event)
+    changed = await contacts.lock(
+        context.scripts, session.phone, session=session.id, until_ms=until_ms, source="told", word=word
+    )
     if isinstance(changed, contacts.New):
         log.warning("session.reachout_lock", session=session.id, active=lock.active, kind=lock.type)

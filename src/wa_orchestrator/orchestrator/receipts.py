@@ -3,7 +3,9 @@
 import structlog
 
 from wa_orchestrator.domain.events import MessageFailed, MessageSent, MessageStatus, Receipt, WorkerEvent
+from wa_orchestrator.domain.failures import Failure
 from wa_orchestrator.domain.message import is_whatsapp_id
+from wa_orchestrator.orchestrator import reachout, verdicts
 from wa_orchestrator.store import outbox, reading
 from wa_orchestrator.store.places import locate
 from wa_orchestrator.store.reading import Session
@@ -56,7 +58,7 @@ async def on_message_status(context: Context, session: Session, event: WorkerEve
 
 
 async def on_message_failed(context: Context, session: Session, event: WorkerEvent) -> None:
-    """MESSAGE_FAILED: for the session's history only.
+    """MESSAGE_FAILED: for the session's history, and for what it tells of the account.
 
     The worker's nack decides what becomes of the message: an event may arrive long after its attempt, when the next
     attempt is already under way, and must not end that.
@@ -64,3 +66,7 @@ async def on_message_failed(context: Context, session: Session, event: WorkerEve
     failed = event.payload
     assert isinstance(failed, MessageFailed)  # noqa: S101 (the intake hands on by class)
     log.warning("message.attempt_failed", session=session.id, message=failed.message_id, code=failed.code)
+    if verdicts.failure_from(failed.code, retryable=False) is Failure.REACHOUT_LOCKED:
+        message = await reading.message(context.scripts, failed.message_id)
+        if message is not None and message.session == session.id:
+            await reachout.refused_by_event(context, session, message, event)

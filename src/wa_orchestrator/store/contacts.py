@@ -87,10 +87,21 @@ async def opt_in(scripts: Scripts, recipient: str) -> bool:
     return bool(await scripts.redis.hdel(keys.OPT_OUTS, recipient, other))
 
 
-async def lock(scripts: Scripts, phone: str, *, session: str, until_ms: int, source: str) -> New | Known:
+@dataclass(frozen=True, slots=True)
+class Word:
+    """Which of a worker's words it is: of two of one worker's, the one with the higher number is the newer truth."""
+
+    epoch: int
+    number: int
+
+
+async def lock(
+    scripts: Scripts, phone: str, *, session: str, until_ms: int, source: str, word: Word | None = None
+) -> New | Known:
     """Note until when this phone may not write to new contacts (0: it may). `source` is `told` or `guessed`."""
     names = [keys.pace(phone), keys.DUE, keys.EVENTS]
-    reply = await scripts.run("lock", names, [phone, session, until_ms, source])
+    who, number = (f"{session} {word.epoch}", word.number) if word else ("", 0)
+    reply = await scripts.run("lock", names, [phone, session, until_ms, source, who, number])
     match reply:
         case ["locked", _] | ["open"]:
             return New()

@@ -89,7 +89,7 @@ def outbox(session_id: str) -> str:
 
 
 def pace(phone: str) -> str:
-    """Hash `in_flight`, `silent_until`, `lock_until`, `burst_until`, `service_ms` · release, ack, nack · for ever."""
+    """Hash in_flight, silent_until, lock_until, lock_said(_by), burst_until, service_ms · release, ack, nack, lock."""
     return f"phone:pace:{phone}"
 
 
