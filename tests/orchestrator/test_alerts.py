@@ -5,8 +5,8 @@ from collections.abc import Sequence
 import httpx
 import pytest
 
+from tests.orchestrator.acting import PHONE, linked
 from tests.orchestrator.fakes import Teller
-from tests.orchestrator.test_sessions_api import PHONE, linked
 from wa_orchestrator.orchestrator import alerting
 from wa_orchestrator.orchestrator.alerting import Alert
 from wa_orchestrator.orchestrator.alerts import Alerts, AlertWebhook, TelegramChat

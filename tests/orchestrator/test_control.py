@@ -7,9 +7,8 @@ from typing import Any, TypeVar
 import httpx
 import pytest
 
+from tests.orchestrator.acting import PHONE, linked, now, started
 from tests.orchestrator.fakes import FakeCheck, FakeRunner, Teller, drive
-from tests.orchestrator.test_intake import now, started
-from tests.orchestrator.test_sessions_api import PHONE, linked
 from wa_orchestrator.errors import Unavailable
 from wa_orchestrator.orchestrator import commands, credentials, service, states
 from wa_orchestrator.orchestrator.reconciling import Reconciler, Sentinel

@@ -11,29 +11,11 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from redis.asyncio import Redis
 
+from tests.orchestrator.acting import PHONE, now, started
 from tests.orchestrator.fakes import FakeRunner, Teller, drive
 from wa_orchestrator.orchestrator import states
 from wa_orchestrator.orchestrator.service import Orchestrator
-from wa_orchestrator.store import keys, reading
-from wa_orchestrator.store.reading import Session
-from wa_orchestrator.web.context import Context
-
-PHONE = "972501234567"
-
-
-async def started(control: Orchestrator, api: httpx.AsyncClient, session_id: str = "s1", **body: Any) -> Session:
-    """A session whose worker runs."""
-    answer = await api.post("/api/sessions/provision", json={"sessionId": session_id, **body})
-    assert answer.status_code == 201, answer.text
-    await drive(control)
-    return await now(control.context, session_id)
-
-
-async def now(context: Context, session_id: str) -> Session:
-    """The session as it is recorded."""
-    session = await reading.session(context.scripts, session_id)
-    assert session is not None
-    return session
+from wa_orchestrator.store import keys
 
 
 @pytest.mark.parametrize(

@@ -8,10 +8,9 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from tests.orchestrator.acting import IDS, PHONE, code_of, linked, now, started
 from tests.orchestrator.conftest import PROXIES
 from tests.orchestrator.fakes import FakeCheck, FakeRunner, Teller, drive
-from tests.orchestrator.test_intake import now, started
-from tests.orchestrator.test_sessions_api import IDS, PHONE, code_of, linked
 from wa_orchestrator.domain import proxy_url
 from wa_orchestrator.orchestrator import checks, seats, states
 from wa_orchestrator.orchestrator.checks import Failed, Passed

@@ -1,0 +1,82 @@
+"""What tests do to sessions again and again, as a client and as a worker."""
+
+import asyncio
+import json
+from typing import Any
+
+import httpx
+
+from tests.orchestrator.conftest import PROXIES
+from tests.orchestrator.fakes import Teller, drive
+from wa_orchestrator.domain import proxy_url
+from wa_orchestrator.orchestrator.service import Orchestrator
+from wa_orchestrator.store import keys, reading
+from wa_orchestrator.store.reading import Session
+from wa_orchestrator.web.context import Context
+
+PHONE = "972501234567"
+OTHER = "972507654321"
+THIRD = "972501112222"
+IDS = [proxy_url.proxy_id(url) for url in PROXIES]
+GIVEN = "socks5h://user:canary-password-9@given.example.com:1080"
+
+
+async def started(control: Orchestrator, api: httpx.AsyncClient, session_id: str = "s1", **body: Any) -> Session:
+    """A session whose worker runs."""
+    answer = await api.post("/api/sessions/provision", json={"sessionId": session_id, **body})
+    assert answer.status_code == 201, answer.text
+    await drive(control)
+    return await now(control.context, session_id)
+
+
+async def now(context: Context, session_id: str) -> Session:
+    """The session as it is recorded."""
+    session = await reading.session(context.scripts, session_id)
+    assert session is not None
+    return session
+
+
+async def provision(api: httpx.AsyncClient, **body: Any) -> httpx.Response:
+    return await api.post("/api/sessions/provision", json=body)
+
+
+async def code_of(answer: httpx.Response) -> str:
+    return str(answer.json()["error"]["code"])
+
+
+async def fill(api: httpx.AsyncClient, proxy: str) -> None:
+    """Take all seats of a proxy."""
+    while (await provision(api, proxy=proxy)).status_code == 201:
+        pass
+
+
+async def linked(
+    control: Orchestrator, api: httpx.AsyncClient, teller: Teller, session_id: str, phone: str, **body: Any
+) -> None:
+    """A session that is connected."""
+    await started(control, api, session_id, **body)
+    await teller.connected(session_id, phone)
+    await drive(control)
+
+
+async def asked(control: Orchestrator, session_id: str = "s1") -> dict[str, Any]:
+    """Take, as the worker would, what the server asks of it."""
+    found: Any = await control.context.redis.blpop([keys.commands(session_id)], timeout=30)
+    assert found is not None, "nothing was asked"
+    command: dict[str, Any] = json.loads(found[1])
+    return command
+
+
+async def done(control: Orchestrator, command: dict[str, Any]) -> None:
+    """Answer, as the worker would, that it is done."""
+    await control.context.redis.rpush(keys.command_result(command["id"]), '{"ok": true}')
+
+
+async def delete(control: Orchestrator, api: httpx.AsyncClient, session_id: str, **params: Any) -> httpx.Response:
+    request = asyncio.create_task(api.delete(f"/api/sessions/{session_id}", params=params))
+    while not request.done():
+        await drive(control)
+        await asyncio.sleep(0.01)
+    answer = await request
+    assert answer.json() == {"sessionId": session_id, "deleted": True}
+    return answer

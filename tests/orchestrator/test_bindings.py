@@ -1,0 +1,144 @@
+"""Phone, proxy and session are tied together by the scan, and stay so."""
+
+from typing import Any
+
+import httpx
+import pytest
+
+from tests.orchestrator.acting import GIVEN, PHONE, code_of, delete, fill, linked, now, provision, started
+from tests.orchestrator.conftest import PROXIES
+from tests.orchestrator.fakes import FakeRunner, Teller, drive
+from wa_orchestrator.domain import proxy_url
+from wa_orchestrator.orchestrator import states
+from wa_orchestrator.orchestrator.service import Orchestrator
+from wa_orchestrator.store import keys
+
+
+async def test_a_scan_ties_phone_proxy_and_session_together_and_ends_the_temporary_binding(
+    control: Orchestrator, api: httpx.AsyncClient, teller: Teller
+) -> None:
+    session = await started(control, api)
+    redis = control.context.redis
+    assert await redis.get(keys.temporary_binding("s1")) == session.proxy
+    assert (await teller.connected("s1", PHONE)).status_code == 200
+    assert await redis.get(keys.temporary_binding("s1")) is None
+    assert await redis.get(keys.sticky(PHONE)) == session.proxy
+    assert await redis.smembers(keys.sessions_of_phone(PHONE)) == {"s1"}
+    assert await redis.smembers(keys.SESSIONS_ACTIVE) == {"s1"}
+    shown = (await api.get("/api/sessions/s1/status")).json()
+    assert (shown["status"], shown["phone"], shown["reason"], shown["trust"]) == ("connected", PHONE, None, "cold")
+
+
+async def test_a_phone_keeps_its_proxy_after_its_session_is_deleted(
+    control: Orchestrator, api: httpx.AsyncClient, teller: Teller
+) -> None:
+    await linked(control, api, teller, "s1", PHONE)
+    own = (await now(control.context, "s1")).proxy
+    await delete(control, api, "s1")
+    for filler in range(2):
+        await provision(
+            api, sessionId=f"filler{filler}", proxy=next(url for url in PROXIES if proxy_url.proxy_id(url) == own)
+        )
+    await provision(api, sessionId="again", phone=PHONE)
+    assert (await now(control.context, "again")).proxy == own
+
+
+async def test_forget_lets_the_phone_start_anew(control: Orchestrator, api: httpx.AsyncClient, teller: Teller) -> None:
+    await linked(control, api, teller, "s1", PHONE)
+    await delete(control, api, "s1", forget=True)
+    assert await control.context.redis.get(keys.sticky(PHONE)) is None
+
+
+async def test_a_full_proxy_of_ones_own_is_never_quietly_exchanged_for_another(
+    control: Orchestrator, api: httpx.AsyncClient, teller: Teller
+) -> None:
+    await linked(control, api, teller, "s1", PHONE)
+    own = (await now(control.context, "s1")).proxy
+    await fill(api, next(url for url in PROXIES if proxy_url.proxy_id(url) == own))
+    answer = await provision(api, phone=PHONE)
+    assert (answer.status_code, await code_of(answer)) == (409, "STICKY_PROXY_FULL")
+
+
+async def test_a_phone_with_a_proxy_of_its_own_moves_the_session_there_by_one_restart(
+    control: Orchestrator, api: httpx.AsyncClient, teller: Teller, runner: FakeRunner
+) -> None:
+    await linked(control, api, teller, "first", PHONE)
+    own = (await now(control.context, "first")).proxy
+    second = await started(control, api, "second")
+    assert second.proxy != own
+    await teller.connected("second", PHONE)
+    moving = await now(control.context, "second")
+    assert (moving.proxy, moving.reason, moving.status != "connected") == (own, "MOVING_TO_STICKY_PROXY", True)
+    left = keys.sessions_of_proxy(second.proxy)
+    assert await control.context.redis.sismember(left, "second")  # until its old worker has ended
+    starts = len(runner.orders)
+    await drive(control)
+    assert not await control.context.redis.sismember(left, "second")
+    assert len(runner.orders) == starts + 1
+    await teller.connected("second", PHONE)
+    after = await now(control.context, "second")
+    assert (after.status, after.proxy) == ("connected", own)
+    assert await control.context.redis.get(keys.sticky(PHONE)) == own
+
+
+async def test_a_move_to_the_phones_own_proxy_is_finished_although_the_server_died_within_it(
+    control: Orchestrator, api: httpx.AsyncClient, teller: Teller, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await linked(control, api, teller, "first", PHONE)
+    await started(control, api, "second")
+
+    async def dies(*_: object) -> None:
+        raise RuntimeError("dies")
+
+    monkeypatch.setattr(states, "ask_restart", dies)
+    assert (await teller.connected("second", PHONE)).status_code == 500
+    moving = await now(control.context, "second")
+    assert moving.proxy == (await now(control.context, "first")).proxy
+    assert states.restart_pending(moving)
+
+
+async def test_a_given_proxy_wins_over_the_phones_own_and_takes_its_other_sessions_along(
+    control: Orchestrator, api: httpx.AsyncClient, teller: Teller
+) -> None:
+    await linked(control, api, teller, "first", PHONE)
+    await linked(control, api, teller, "second", PHONE, proxy=GIVEN)
+    given = proxy_url.proxy_id(GIVEN)
+    assert await control.context.redis.get(keys.sticky(PHONE)) == given
+    assert {(await now(control.context, each)).proxy for each in ("first", "second")} == {given}
+    history: Any = await control.context.redis.xrange(keys.sticky_history(PHONE))
+    assert [fields["reason"] for _, fields in history] == ["first", "given"]
+
+
+@pytest.mark.parametrize("trouble", ["bad", "full"])
+async def test_the_binding_moves_at_linking_only_if_the_own_proxy_is_bad_or_full_and_says_so(
+    control: Orchestrator, api: httpx.AsyncClient, teller: Teller, check: Any, trouble: str
+) -> None:
+    await linked(control, api, teller, "first", PHONE)
+    own = (await now(control.context, "first")).proxy
+    await delete(control, api, "first")
+    url = next(url for url in PROXIES if proxy_url.proxy_id(url) == own)
+    if trouble == "bad":
+        check.dead.add(url)
+        await control.judge.examine(own)
+    else:
+        await fill(api, url)
+    second = await started(control, api, "second")
+    await teller.connected("second", PHONE)
+    history: Any = await control.context.redis.xrange(keys.sticky_history(PHONE))
+    assert [fields["reason"] for _, fields in history] == ["first", f"sticky_{trouble}"]
+    assert await control.context.redis.get(keys.sticky(PHONE)) == second.proxy != own
+
+
+async def test_a_device_too_many_for_its_phone_is_unlinked_again(
+    control: Orchestrator, api: httpx.AsyncClient, teller: Teller
+) -> None:
+    for number in range(4):
+        await linked(control, api, teller, f"s{number}", PHONE)
+    await started(control, api, "fifth")
+    await teller.connected("fifth", PHONE)
+    assert (await now(control.context, "fifth")).status != "connected"
+    commands = await control.context.redis.lrange(keys.commands("fifth"), 0, -1)
+    assert len(commands) == 1
+    assert '"logout"' in commands[0]
+    history = (await api.get("/api/sessions/fifth/history")).json()["events"]
+    assert history[0]["reason"] == "PHONE_FULL"

@@ -1,0 +1,123 @@
+"""Provisioning: who gets which proxy, and what is refused and why."""
+
+import asyncio
+from typing import Any
+
+import httpx
+import pytest
+
+from tests.orchestrator.acting import (
+    GIVEN,
+    IDS,
+    PHONE,
+    code_of,
+    provision,
+)
+from tests.orchestrator.conftest import PROXIES
+from tests.orchestrator.fakes import FakeRunner, drive
+from wa_orchestrator.domain import proxy_url
+from wa_orchestrator.orchestrator.service import Orchestrator
+from wa_orchestrator.store import keys, reading, sessions
+
+
+async def test_a_new_session_is_pending_on_the_emptiest_proxy_and_its_password_stays_inside(
+    control: Orchestrator, api: httpx.AsyncClient, runner: FakeRunner
+) -> None:
+    answers = [await provision(api, phone="+972 50-123 4567", label="support") for _ in range(3)]
+    assert [each.status_code for each in answers] == [201, 201, 201]
+    assert {each.json()["sessionId"] for each in answers} == {"worker_1", "worker_2", "worker_3"}
+    assert all(each.json()["status"] == "pending" for each in answers)
+    assert {each.json()["proxy"] for each in answers} == {proxy_url.masked(url) for url in PROXIES}
+    await drive(control)
+    assert sorted(runner.epochs()) == ["worker_1", "worker_2", "worker_3"]
+    assert runner.orders[0].secrets["PROXY_URL"] in PROXIES
+    shown = (await api.get("/api/sessions")).text + (await api.get("/api/v1/proxies")).text
+    assert "canary-password" not in shown + "".join(map(str, runner.orders))
+
+
+async def test_a_session_that_is_deleted_while_it_is_made_is_told_as_gone(
+    control: Orchestrator, api: httpx.AsyncClient, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    create = sessions.create
+
+    async def create_and_lose(scripts: Any, new: sessions.NewSession, **limits: int) -> Any:
+        outcome = await create(scripts, new, **limits)
+        await control.context.redis.delete(keys.session(new.id))
+        return outcome
+
+    monkeypatch.setattr(sessions, "create", create_and_lose)
+    answer = await provision(api, sessionId="brief")
+    assert (answer.status_code, await code_of(answer)) == (409, "SESSION_GONE")
+
+
+@pytest.mark.parametrize(
+    ("body", "status", "code"),
+    [
+        ({"phone": "12"}, 400, "BAD_PHONE"),
+        ({"proxy": "socks5://user:pass@proxy.example.com:1080"}, 400, "BAD_PROXY_URL"),
+        ({"proxyOverride": "http://proxy.example.com:1080"}, 400, "BAD_PROXY_URL"),
+        ({"sessionId": "../etc"}, 422, "VALIDATION_FAILED"),
+        ({"sessionId": ""}, 422, "VALIDATION_FAILED"),
+        ({"pairing": "telepathy"}, 422, "VALIDATION_FAILED"),
+        ({"phone": PHONE, "colour": "red"}, 422, "VALIDATION_FAILED"),
+        ({"pairing": "code"}, 422, "PHONE_NEEDED_FOR_CODE"),
+    ],
+)
+async def test_a_wrong_wish_is_refused_and_nothing_is_made(
+    api: httpx.AsyncClient, body: dict[str, Any], status: int, code: str
+) -> None:
+    answer = await provision(api, **body)
+    assert (answer.status_code, await code_of(answer)) == (status, code)
+    assert (await api.get("/api/sessions")).json()["sessions"] == []
+    assert len((await api.get("/api/v1/proxies")).json()["proxies"]) == 3
+
+
+async def test_all_errors_of_a_request_come_at_once_with_their_paths(api: httpx.AsyncClient) -> None:
+    answer = await provision(api, sessionId="a b", pairing="x", colour="red")
+    assert {each["path"] for each in answer.json()["error"]["errors"]} == {"sessionId", "pairing", "colour"}
+
+
+async def test_a_body_that_is_no_json_is_refused_as_such(api: httpx.AsyncClient) -> None:
+    answer = await api.post("/api/sessions/provision", content=b"{", headers={"Content-Type": "application/json"})
+    assert (answer.status_code, await code_of(answer)) == (400, "BAD_JSON")
+
+
+async def test_an_id_is_given_once(api: httpx.AsyncClient) -> None:
+    await provision(api, sessionId="one")
+    answer = await provision(api, sessionId="one")
+    assert (answer.status_code, await code_of(answer)) == (409, "SESSION_EXISTS")
+
+
+async def test_a_phone_gets_no_fifth_session(api: httpx.AsyncClient) -> None:
+    answers = [await provision(api, phone=PHONE) for _ in range(5)]
+    assert [each.status_code for each in answers] == [201, 201, 201, 201, 409]
+    assert await code_of(answers[-1]) == "PHONE_FULL"
+
+
+async def test_a_full_pool_refuses_and_raises_the_alarm(api: httpx.AsyncClient, control: Orchestrator) -> None:
+    answers = [await provision(api) for _ in range(13)]
+    assert [each.status_code for each in answers] == [201] * 12 + [409]
+    assert await code_of(answers[-1]) == "NO_PROXY_CAPACITY"
+    events = await reading.events(control.context.scripts, keys.EVENTS, most=1000)
+    assert events[-1].fields["type"] == "proxy.low_inventory"
+
+
+async def test_the_last_seat_is_given_once_to_many_who_ask_at_once(api: httpx.AsyncClient) -> None:
+    answers = await asyncio.gather(*(provision(api, proxy=GIVEN) for _ in range(12)))
+    assert sorted(each.status_code for each in answers) == [201] * 4 + [409] * 8
+    assert {await code_of(each) for each in answers if each.status_code == 409} == {"PROXY_FULL"}
+
+
+async def test_a_refused_wish_leaves_no_proxy_behind(api: httpx.AsyncClient) -> None:
+    await provision(api, sessionId="one")
+    await provision(api, sessionId="one", proxy=GIVEN)
+    assert len((await api.get("/api/v1/proxies")).json()["proxies"]) == 3
+
+
+async def test_a_bad_proxy_is_refused_when_it_is_given(
+    api: httpx.AsyncClient, control: Orchestrator, check: Any
+) -> None:
+    check.dead.add(PROXIES[0])
+    await control.judge.examine(IDS[0])
+    answer = await provision(api, proxy=PROXIES[0])
+    assert (answer.status_code, await code_of(answer)) == (409, "PROXY_BAD")
