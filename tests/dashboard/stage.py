@@ -274,7 +274,7 @@ async def _settings(stage: Stage) -> None:
     for number, (action, target) in enumerate(
         (("session.restart", "worker_4"), ("hold.put", "session:worker_12"), ("webhook.add", "wh_1")), 1
     ):
-        entry = {"at": now - number * 90_000, "by": "dashboard:Dana", "action": action, "target": target}
+        entry = {"at": now - (4 - number) * 90_000, "by": "dashboard:Dana", "action": action, "target": target}
         await stage.redis.xadd(keys.AUDIT, entry)
 
 
