@@ -1,12 +1,10 @@
 """The drivers under test, each over a worker that is a few lines of shell."""
 
 import contextlib
-import io
 import os
 import random
 import socket
 import sys
-import tarfile
 import uuid
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -17,6 +15,7 @@ import pytest
 from aiodocker import Docker
 from aiodocker.exceptions import DockerError
 
+from tests.runner.images import empty_directories, imported
 from tests.waiting import until
 from wa_orchestrator.runner.box import LABEL_HOME, Box
 from wa_orchestrator.runner.contract import Ended, Order, Runner
@@ -104,21 +103,6 @@ def _address(spelled: str) -> int:
     return int.from_bytes(bytes.fromhex(spelled), sys.byteorder)
 
 
-@asynccontextmanager
-async def imported(docker: Docker, packed: bytes, **how: str) -> AsyncIterator[str]:
-    """An image made of a file system, with a name of its own; it is gone afterwards."""
-    name = f"wa-orchestrator-test-{uuid.uuid4().hex[:12]}"
-    async with docker._query(
-        "images/create", "POST", params={"fromSrc": "-", "repo": name, "tag": "latest", **how},
-        data=packed, headers={"Content-Type": "application/x-tar"},
-    ) as answer:  # fmt: skip
-        await answer.read()
-    try:
-        yield f"{name}:latest"
-    finally:
-        await docker.images.delete(f"{name}:latest", force=True)
-
-
 async def end_all(docker: Docker, home: Path) -> None:
     """Remove every container of an installation, relays and ended ones too."""
     for label in (LABEL_HOME, LABEL_RELAY_HOME):
@@ -135,29 +119,6 @@ async def own_network(docker: Docker) -> AsyncIterator[str]:
     finally:
         with contextlib.suppress(DockerError):
             await (await docker.networks.get(name)).delete()
-
-
-def empty_directories() -> bytes:
-    """The file system of an image into which the machine's own /usr is mounted."""
-    packed = io.BytesIO()
-    with tarfile.open(fileobj=packed, mode="w") as tar:
-        for name in ("usr", "app", "app/session", "run", "run/secrets", "run/ca", "tmp", "etc"):
-            tar.addfile(_directory(name))
-        for name in ("bin", "lib", "lib64"):
-            tar.addfile(_link(name, f"usr/{name}"))
-    return packed.getvalue()
-
-
-def _directory(name: str) -> tarfile.TarInfo:
-    entry = tarfile.TarInfo(name)
-    entry.type, entry.mode = tarfile.DIRTYPE, 0o755
-    return entry
-
-
-def _link(name: str, target: str) -> tarfile.TarInfo:
-    entry = tarfile.TarInfo(name)
-    entry.type, entry.linkname = tarfile.SYMTYPE, target
-    return entry
 
 
 @asynccontextmanager

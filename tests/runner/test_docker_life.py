@@ -1,11 +1,7 @@
 """The whole life of a session whose worker is the real one, in a container, against the simulated world."""
 
 import asyncio
-import io
 import json
-import re
-import subprocess
-import tarfile
 import uuid
 from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack, asynccontextmanager, suppress
@@ -21,13 +17,14 @@ from aiodocker import Docker
 from aiodocker.exceptions import DockerError
 from pydantic import SecretStr
 
-from tests.runner.drivers import docker_or_skip, end_all, free_subnet, imported, own_network, secret_files
+from tests.runner.drivers import docker_or_skip, end_all, free_subnet, own_network, secret_files
+from tests.runner.images import imported, packed_worker
 from tests.runner.neighbour import neighbour
 from tests.waiting import PATIENCE_S, until
 from wa_orchestrator import bootstrap
 from wa_orchestrator.rehearsal import point_at
 from wa_orchestrator.runner.box import LABEL_HOME
-from wa_orchestrator.runner.command import BUILT_BUNDLE, FLAGS, heap_flag, node_binary
+from wa_orchestrator.runner.command import FLAGS, heap_flag
 from wa_orchestrator.runner.docker import LABEL_EPOCH
 from wa_orchestrator.runner.relays import LABEL_RELAY, LABEL_RELAY_HOME
 from wa_orchestrator.runner.relays import PORT as RELAY_PORT
@@ -50,23 +47,6 @@ socket.on('connect', () => tell('open')).on('timeout', () => tell('closed')).on(
 
 
 # -- the image: Node, the libraries it needs, and the bundle; started as the shipped image starts it -------------------
-
-
-def packed_worker() -> bytes:
-    """A whole file system for the worker, without a registry."""
-    node = node_binary()
-    needed = re.findall(r"(/\S+) \(0x", subprocess.check_output(["ldd", node], text=True))
-    packed = io.BytesIO()
-    with tarfile.open(fileobj=packed, mode="w", dereference=True) as tar:
-        tar.add(node, "usr/bin/node")
-        for library in needed:
-            tar.add(library, library.lstrip("/"))
-        tar.add(BUILT_BUNDLE.parent, "app", filter=lambda entry: None if entry.name.endswith(".cache") else entry)
-        for name in ("app/session", "run/secrets", "run/ca", "tmp", "etc"):
-            entry = tarfile.TarInfo(name)
-            entry.type, entry.mode = tarfile.DIRTYPE, 0o755
-            tar.addfile(entry)
-    return packed.getvalue()
 
 
 def entry_point() -> str:
