@@ -10,10 +10,13 @@ from redis.asyncio import Redis
 
 from tests.dashboard import serving
 from tests.dashboard.browsing import log_in, visit
+from wa_orchestrator.dashboard.fleet import Fleet
+from wa_orchestrator.dashboard.live import Hub, Stream, Viewer
+from wa_orchestrator.dashboard.pages import log
+from wa_orchestrator.dashboard.rendering import Desk, View
 from wa_orchestrator.dashboard.speaking import texts
 from wa_orchestrator.store import keys
-
-pytestmark = [pytest.mark.browser, pytest.mark.timeout(120)]
+from wa_orchestrator.web.context import make_context
 
 
 @contextlib.contextmanager
@@ -35,6 +38,28 @@ async def happen(redis_url: str, mark: str, numbers: range) -> None:
     await redis.aclose()
 
 
+async def test_the_id_that_a_browser_keeps_is_never_ahead_of_what_it_was_sent(redis: Redis) -> None:
+    context = make_context(serving.settings(3001), redis)
+    fleet = Fleet(context)
+    hub, desk = Hub(context, fleet), Desk(context, fleet)
+    ids = [await redis.xadd(keys.EVENTS, {"type": "session.connected", "session": f"s_{n}", "at": n}) for n in range(4)]
+    hub.cursor = ids[-1]
+    view = await desk.view_as(None, "live-log", "en")
+
+    async def look() -> View:
+        return view
+
+    feed = Stream(hub, desk, Viewer("live-log", {}), look, log.parts).run(ids[0])
+    hello, *parts, lines = [await anext(feed) for _ in range(3)]
+    await feed.aclose()
+    assert hello.startswith(f"id: {ids[0]}\nevent: hello"), "it has seen no more than before"
+    assert all(part.startswith(f"id: {ids[0]}\nevent: parts") for part in parts)
+    assert lines.startswith(f"id: {ids[-1]}\nevent: lines")
+    assert [f"s_{n}" in lines for n in range(4)] == [False, True, True, True]
+
+
+@pytest.mark.browser
+@pytest.mark.timeout(120)
 @pytest.mark.parametrize("language", ["en", "he"])
 def test_a_stream_that_broke_off_says_so_and_goes_on_without_losing_an_event(
     redis_url: str, chromium: Browser, language: str

@@ -35,6 +35,13 @@ def test_a_strip_shows_the_worst_of_each_quarter_and_what_follows() -> None:
     assert beats[92] == "bad"
 
 
+@pytest.mark.parametrize(
+    ("sent", "top"), [([0], 1), ([3], 4), ([10], 10), ([11], 20), ([130, 160], 200), ([999], 1000)]
+)
+def test_the_top_of_a_chart_is_a_number_that_people_count_in(sent: list[int], top: int) -> None:
+    assert charts.top_of(sent, [0] * len(sent)) == top
+
+
 def test_what_was_never_linked_is_off_and_not_down() -> None:
     assert set(history.beats([(NOW - HOUR_MS, "qr_ready")], NOW)) == {"off"}
     assert history.uptime(["off"] * 96) == 1.0

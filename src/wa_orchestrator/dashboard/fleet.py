@@ -6,6 +6,7 @@ from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
+from functools import lru_cache
 from typing import Any, Final
 
 from wa_orchestrator.domain.hours import day_bounds_ms
@@ -162,8 +163,9 @@ class Snapshot:
         return [Seat(row) for row in rows] + [Seat(None)] * (self.seats_per_proxy - len(rows))
 
 
+@lru_cache(maxsize=8192)
 def natural(name: str) -> tuple[Any, ...]:
-    """A sorting key in which worker_10 follows worker_9."""
+    """A sorting key in which worker_10 follows worker_9. Kept: a page sorts the same names several times."""
     parts: list[Any] = []
     digits = ""
     for each in f"{name.lower()} ":
