@@ -1,12 +1,19 @@
 """What all rooms share: one private Redis per test process, on a Unix socket, empty before every test."""
 
+import os
 from collections.abc import AsyncIterator, Iterator
 
 import pytest
+from hypothesis import HealthCheck, settings
 from redis.asyncio import Redis
 
 from tests.redis_server import FORGETFUL, redis_server
 from wa_orchestrator.store.scripts import Scripts
+
+# How long an example takes says something about the machine. CI tries the same examples every time; people, new ones.
+settings.register_profile("people", deadline=None, suppress_health_check=[HealthCheck.too_slow])
+settings.register_profile("ci", settings.get_profile("people"), derandomize=True, database=None)
+settings.load_profile("ci" if os.environ.get("CI") == "true" else "people")
 
 HELD_CLOCK = "local function now_ms() return tonumber(redis.call('GET', 'test:clock')) end"
 """Replaces the scripts' clock, so that a test says what time it is."""

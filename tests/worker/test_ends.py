@@ -71,7 +71,7 @@ async def test_a_login_refused_with_406_is_a_ban(rig: Rig) -> None:
 
 
 async def test_a_worker_that_nobody_answers_ends_as_an_orphan(rig: Rig) -> None:
-    session = rig.session(ORPHAN_TIMEOUT_MS="1500")
+    session = rig.session(ORPHAN_TIMEOUT_MS="4000")
     await session.link()
     session.station.event_status = session.station.outbox_status = 503
     assert await session.worker.ended() == 40
