@@ -6,6 +6,7 @@ from zoneinfo import ZoneInfo
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from markupsafe import Markup
 from redis.asyncio import Redis
 from starlette.datastructures import FormData
 
@@ -19,6 +20,7 @@ from wa_orchestrator.dashboard.login import Person, Role
 from wa_orchestrator.dashboard.pages import log, messages, scan
 from wa_orchestrator.dashboard.rendering import Desk
 from wa_orchestrator.dashboard.speaking import Tongue
+from wa_orchestrator.gateway.bodies import SendBody
 from wa_orchestrator.store import keys, proxies, reading
 from wa_orchestrator.store.scripts import Scripts
 from wa_orchestrator.web.context import make_context
@@ -222,3 +224,10 @@ async def test_a_code_is_shown_to_administrators_only(redis: Redis, scripts: Scr
     later = await scan.parts(desk, view, {"id": "worker_18"})
     assert ('class="code"' in first.parts["qr-card"]) is shown
     assert ('class="code"' in later["qr-card"]) is shown
+
+
+async def test_the_first_call_that_a_page_shows_is_one_that_the_api_takes(redis: Redis) -> None:
+    desk = Desk(make_context(settings(3001), redis), Fleet(make_context(settings(3001), redis)))
+    shown = desk.macros.first_steps(await desk.view_as(None, "fleet", "en"))
+    body = Markup(shown).unescape().partition("-d '")[2].partition("'")[0]
+    assert SendBody.model_validate_json(body).to == "972501234567"
