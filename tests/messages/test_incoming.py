@@ -37,7 +37,7 @@ async def tell(desk: Desk, what: str, *, sequence: int | None = None, **data: ob
 
 async def says(desk: Desk, text: str, name: str = "ABC", **changes: object) -> None:
     person = {"from": f"{FRIEND}@s.whatsapp.net", "phone": FRIEND, "lid": "77001@lid", **changes}
-    told = {field: value for field, value in person.items() if value is not None}
+    told: dict[str, Any] = {field: value for field, value in person.items() if value is not None}
     await tell(desk, "MESSAGE_RECEIVED", whatsappId=name, kind="text", text=text, at=1_750_000_000_000, **told)
 
 
