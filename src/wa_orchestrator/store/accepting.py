@@ -133,8 +133,9 @@ def wanted(message: NewMessage, room: Room, idempotency: Idempotency | None) -> 
         fingerprint, record = idempotency.fingerprint, keys.idempotency(idempotency.api_key_id, idempotency.key_hash)
     names = (record, keys.message(message.id), *_of_phone(message.phone))
     words: list[str | int] = [
-        message.id, message.phone, message.to, fingerprint, room.queue_limit, room.per_day, room.day_start_ms, message.due_ms,
-        room.defer_to_ms, message.expires_ms, message.session, message.priority, "whatsapp_id", message.whatsapp_id,
+        message.id, message.phone, message.to, fingerprint, room.queue_limit, room.per_day, room.day_start_ms,
+        message.due_ms, room.defer_to_ms, message.expires_ms, message.session, message.priority,
+        "whatsapp_id", message.whatsapp_id,
     ]  # fmt: skip
     for each in message.fields.items():
         words += each
