@@ -102,7 +102,7 @@ async function start() {
     if (update.connection === 'close') {
       const code = update.lastDisconnect?.error?.output?.statusCode
       emit('closed', { code, message: update.lastDisconnect?.error?.message })
-      if (code === 515) start()
+      if (code === 515) saving.then(start) // it reads from the disk what is being written there
     }
   })
   socket.ev.on('messages.upsert', ({ messages, type }) => {
