@@ -14,6 +14,7 @@ import tempfile
 import time
 from collections.abc import Iterator
 from dataclasses import dataclass
+from itertools import product
 from pathlib import Path
 from typing import Any
 
@@ -30,9 +31,10 @@ API_KEY = "wao_bench-key-3f9a7c21d8e64b05"
 SESSIONS = 200
 #: What else the machine was doing; above 1 the rates are too low and only their ratios mean something.
 LOAD_BEFORE = os.getloadavg()[0]
-ROUNDS = int(os.environ.get("ROUNDS", "10"))
+ROUNDS = int(os.environ.get("ROUNDS", "8"))
 SECONDS = int(os.environ.get("SECONDS_EACH", "2"))
-CONNECTIONS = int(os.environ.get("CONNECTIONS", "64"))
+#: With few connections everybody waits for the disk most of the time; with many the processor is what counts.
+CONNECTIONS = [int(each) for each in os.environ.get("CONNECTIONS", "64,256").split(",")]
 PYTHON = [sys.executable, "-m", "bench.gateway.serve"]
 EXPRESS, FASTIFY = [str(NODE), "express.mjs"], [str(NODE), "fastify.mjs"]
 SAME, BARE = {"NAMED": "1", "ADMIT": "admit.lua"}, {"NAMED": "1"}
@@ -47,6 +49,8 @@ SERVERS: dict[str, tuple[list[str], dict[str, str]]] = {
     "fastify, bare Lua": (FASTIFY, BARE),
     "fastify, auto-pipelining": (FASTIFY, {**SAME, "AUTO_PIPELINING": "1"}),
 }
+Results = dict[str, list[dict[str, Any]]]
+"""The turns of each server."""
 if chosen := os.environ.get("ONLY"):  # for a look at one of them; the report needs all
     SERVERS = {name: each for name, each in SERVERS.items() if name in chosen.split(";")}
 
@@ -76,21 +80,20 @@ def install_peers() -> None:
         subprocess.run([NODE, NPM, *options], cwd=peers, env=environment, check=True)
 
 
-async def measure(directory: Path) -> dict[str, list[dict[str, Any]]]:
+async def measure(directory: Path) -> dict[int, Results]:
     """Load the servers in short turns over one durable Redis, so that a slow minute of the machine hits all of them."""
-    results: dict[str, list[dict[str, Any]]] = {name: [] for name in SERVERS}
+    results: dict[int, Results] = {connections: {name: [] for name in SERVERS} for connections in CONNECTIONS}
     async with EmbeddedRedis(directory) as redis:
         path, redis_pid = redis.url.removeprefix("unix://"), await redis.pid()
         seed(path)
         with contextlib.ExitStack() as stack:
             running = {name: stack.enter_context(serving(name, path, directory)) for name in SERVERS}
-            for number in range(-1, ROUNDS):
-                for name, server in running.items():
-                    seed(path)
-                    figures = await asyncio.to_thread(one_turn, server, redis_pid)
-                    if number >= 0:  # the first turn only warms up
-                        results[name].append(figures)
-                        print(f"{name}: {figures}", file=sys.stderr)
+            for number, connections, name in product(range(-1, ROUNDS), CONNECTIONS, SERVERS):
+                seed(path)
+                figures = await asyncio.to_thread(one_turn, running[name], redis_pid, connections)
+                if number >= 0:  # the first turns only warm up
+                    results[connections][name].append(figures)
+                    print(f"{connections} connections, {name}: {figures}", file=sys.stderr)
     return results
 
 
@@ -154,10 +157,10 @@ def listens(port: int) -> bool:
         return probe.connect_ex(("127.0.0.1", port)) == 0
 
 
-def one_turn(server: Running, redis_pid: int) -> dict[str, Any]:
+def one_turn(server: Running, redis_pid: int, connections: int) -> dict[str, Any]:
     """Load a server for a moment; what it took in, how long that took, and what it cost."""
     before_s, redis_before_s = cpu_s(server.pid), cpu_s(redis_pid)
-    figures = load(server.port, SECONDS, server.environment)
+    figures = load(server.port, SECONDS, server.environment, connections)
     figures["cpu_us_each"] = round((cpu_s(server.pid) - before_s) / figures["requests"] * 1e6)
     figures["redis_cpu_us_each"] = round((cpu_s(redis_pid) - redis_before_s) / figures["requests"] * 1e6)
     return figures
@@ -169,9 +172,9 @@ def cpu_s(pid: int) -> float:
     return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
 
 
-def load(port: int, seconds: int, environment: dict[str, str]) -> dict[str, Any]:
+def load(port: int, seconds: int, environment: dict[str, str], connections: int = 64) -> dict[str, Any]:
     """Load a server with wrk and give its figures."""
-    command = ["wrk", "-t1", f"-c{CONNECTIONS}", f"-d{seconds}s", "--timeout", "20s", "-s", str(HERE / "load.lua")]
+    command = ["wrk", "-t1", f"-c{connections}", f"-d{seconds}s", "--timeout", "20s", "-s", str(HERE / "load.lua")]
     said = subprocess.run(
         [*command, f"http://127.0.0.1:{port}"], env=environment, capture_output=True, text=True, check=True
     ).stdout
@@ -186,25 +189,34 @@ def load(port: int, seconds: int, environment: dict[str, str]) -> dict[str, Any]
     }
 
 
-def summary(results: dict[str, list[dict[str, Any]]]) -> dict[str, Any]:
+def summary(results: dict[int, Results]) -> dict[str, Any]:
+    """What was measured where, and the figures for each load."""
+    return {
+        "command": "python -m bench.gateway",
+        "machine": f"{os.cpu_count()} cores, {platform.machine()}, load average before the run {LOAD_BEFORE:.1f}",
+        "redis": f"{find_program().version}, appendonly yes, appendfsync always, Unix socket",
+        "load": f"wrk, 1 thread, {ROUNDS} turns of {SECONDS} s each, {SESSIONS} sessions",
+        "connections": {connections: compared(each) for connections, each in results.items()},
+    }
+
+
+def compared(results: Results) -> dict[str, Any]:
     """Medians over the rounds, and the ratios that count."""
     medians = {
         name: {figure: statistics.median(each[figure] for each in rounds) for figure in rounds[0]}
         for name, rounds in results.items()
     }
-    ours = [each["per_second"] for each in results["gateway"]]
-    others = {name: [each["per_second"] for each in rounds] for name, rounds in results.items() if name != "gateway"}
+    rates = {name: [each["per_second"] for each in rounds] for name, rounds in results.items()}
     return {
-        "command": "python -m bench.gateway",
-        "machine": f"{os.cpu_count()} cores, {platform.machine()}, load average before the run {LOAD_BEFORE:.1f}",
-        "redis": f"{find_program().version}, appendonly yes, appendfsync always, Unix socket",
-        "load": f"wrk, 1 thread, {CONNECTIONS} connections, {ROUNDS} turns of {SECONDS} s each, {SESSIONS} sessions",
         "medians": medians,
         "gateway_in_the_same_turn_as": {
-            name: round(statistics.median(mine / theirs for mine, theirs in zip(ours, each, strict=True)), 2)
-            for name, each in others.items()
+            name: round(
+                statistics.median(ours / theirs for ours, theirs in zip(rates["gateway"], each, strict=True)), 2
+            )
+            for name, each in rates.items()
+            if name != "gateway"
         },
-        "turns": {name: [each["per_second"] for each in rounds] for name, rounds in results.items()},
+        "turns": rates,
     }
 
 

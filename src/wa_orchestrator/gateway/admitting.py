@@ -15,7 +15,7 @@ from wa_orchestrator.gateway.batching import Batcher, checked, is_unknown_script
 from wa_orchestrator.store.accepting import MOST_AT_ONCE, Acceptance, Rate, Wanted, admit_call, read_admission
 from wa_orchestrator.store.limits import Limited
 
-MOST_AWAY: Final = 2
+MOST_AWAY: Final = 16
 
 Outcome = Acceptance | Limited
 Done = Callable[[Outcome | OrchestratorError], None]

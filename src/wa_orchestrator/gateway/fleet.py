@@ -8,6 +8,7 @@ import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from heapq import heapify, heapreplace
+from time import monotonic
 from typing import Final, NamedTuple
 
 from wa_orchestrator.domain.pacing import Because, Eta, Hold, Pace, day_bounds_ms, hours_bounds_ms
@@ -106,7 +107,7 @@ class Fleet:
 
     def now_ms(self) -> int:
         """Redis' time, as well as it is known without asking."""
-        return self.taken_at_ms + int((asyncio.get_running_loop().time() - self.taken_at_s) * 1000)
+        return self.taken_at_ms + int((monotonic() - self.taken_at_s) * 1000)
 
 
 @dataclass(frozen=True, slots=True)
@@ -173,7 +174,7 @@ class FleetView:
     def at_hand(self, fresh_s: float = FRESH_S) -> Fleet | None:
         """Give the last look at the fleet unless it is older than this."""
         fleet = self._fleet
-        if fleet is None or asyncio.get_running_loop().time() - fleet.taken_at_s >= fresh_s:
+        if fleet is None or monotonic() - fleet.taken_at_s >= fresh_s:
             return None
         return fleet
 
@@ -190,13 +191,13 @@ class FleetView:
         """Give the etas of a sender's queue if nothing needs to be asked for them."""
         if sender.outlook is None:
             noted = self._outlooks.get(sender.session.id)
-            now_s = asyncio.get_running_loop().time()
+            now_s = monotonic()
             if noted is not None and now_s - noted.at_s < _FORECAST_S and noted.version == sender.version:
                 sender.outlook = noted.outlook
         return sender.outlook
 
     async def _work_out(self, fleet: Fleet, sender: Sender) -> Outlook:
-        now_s = asyncio.get_running_loop().time()
+        now_s = monotonic()
         since_ms = min(sender.day_ms[0], fleet.taken_at_ms - 60_000)
         raw = await self._batcher.call("ZRANGEBYSCORE", keys.sent(sender.session.phone), since_ms, "+inf", "WITHSCORES")
         phone = replace(sender.phone, sent=tuple(int(float(score)) for score in raw[1::2]))
@@ -214,7 +215,7 @@ class FleetView:
 
     async def _take_look(self) -> Fleet:
         clock = await self._batcher.run("now", [], [])
-        taken_at_s = asyncio.get_running_loop().time()
+        taken_at_s = monotonic()
         ids, raw_holds, raw_waiting = await self._batcher.many(
             [("SMEMBERS", keys.SESSIONS_ALL), ("HGETALL", keys.HOLDS), ("HGETALL", keys.GATEWAY_WAITING)]
         )

@@ -2,7 +2,6 @@
 
 import asyncio
 import hashlib
-import secrets
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Final
@@ -15,6 +14,7 @@ from wa_orchestrator.gateway.admitting import Admitting, Outcome
 from wa_orchestrator.gateway.batching import Batcher
 from wa_orchestrator.gateway.bodies import SendBody
 from wa_orchestrator.gateway.contents import Content
+from wa_orchestrator.gateway.drawing import RandomIds
 from wa_orchestrator.gateway.fleet import RECENT_S, Choice, Fleet, FleetView, Outlook
 from wa_orchestrator.settings import Settings
 from wa_orchestrator.store import keys, reading
@@ -86,6 +86,7 @@ class Taking:
         self._batcher = batcher
         self._view = view
         self._admitting = Admitting(batcher)
+        self._ids = RandomIds()
         self._rates: dict[str, Rate] = {}
 
     def rate_of(self, api_key: str) -> Rate:
@@ -194,7 +195,7 @@ class Taking:
     def _attempt(self, order: Order, choice: Choice, fleet: Fleet, outlook: Outlook) -> "Attempt":
         choice.reserve()
         send, sender = order.send, choice.sender
-        digits = secrets.token_bytes(9)
+        digits = self._ids.draw()
         kind, body = order.content
         fields: dict[str, str | int] = {
             "kind": kind,
