@@ -14,6 +14,7 @@ from wa_orchestrator.domain.because import Because
 from wa_orchestrator.domain.message import Status
 from wa_orchestrator.domain.pace import Trust
 from wa_orchestrator.domain.session import Reason, State
+from wa_orchestrator.store.scripts import LUA
 
 CALL = re.compile(r"""\b(?:v|view|tongue|self)\.(t|n|plain)\(\s*"([\w.-]+)"\s*[,)]""")
 
@@ -41,6 +42,13 @@ def test_every_text_that_a_page_asks_for_exists() -> None:
     missing = {name for kind, name in asked if (f"{name}.other" if kind == "n" else name) not in texts("en")}
     assert len(asked) > 300
     assert missing == set()
+
+
+def test_every_event_that_a_script_tells_has_a_text() -> None:
+    told = re.compile(r"""(?:'type', |tell\([^)]*?, )'(\w+\.\w+)'""")
+    events = {name for path in LUA.glob("*.lua") for name in told.findall(path.read_text("utf-8"))}
+    assert {"hold.placed", "session.moved", "proxy.added"} <= events
+    assert {f"event.{name}" for name in events} <= set(texts("en"))
 
 
 @pytest.mark.parametrize(

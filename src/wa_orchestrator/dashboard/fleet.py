@@ -264,8 +264,9 @@ class Fleet:
 
 
 def _hold_on(holds: Mapping[str, Any], session: Session, now_ms: int) -> Mapping[str, Any] | None:
-    """The hold that concerns a session, the gravest first."""
-    found = [holds[name] for name in hold_fields(session) if name in holds and holds[name]["until_ms"] > now_ms]
+    """The hold that concerns a session, the gravest first, with the `field` by which it is lifted."""
+    fields = [name for name in hold_fields(session) if name in holds and holds[name]["until_ms"] > now_ms]
+    found = [{**holds[name], "field": name} for name in fields]
     return min(found, key=lambda hold: hold.get("why") != BAN_SIGNAL, default=None)
 
 

@@ -79,6 +79,8 @@ class Hub:
             return
         entries = [Entry(cursor, fields) for cursor, fields in found[0][1]]
         self._fleet.touch(entry.fields.get("session", "") for entry in entries)
+        if any(entry.fields.get("type", "").startswith("hold.") for entry in entries):
+            self._fleet.touch_all()  # a group, a phone or everything: more than one session
         self._note(entries[-1])
         for viewer in list(self._viewers):
             viewer.hear(entries)

@@ -69,11 +69,13 @@ def labels(view: View) -> list[str]:
 
 
 def held(view: View) -> list[tuple[str, Row | None, Mapping[str, object]]]:
-    """What is held: everything, groups, sessions; then sessions whose pauses are doubled after a burst."""
+    """What is held: everything, groups, phones, sessions; then sessions whose pauses are doubled after a burst."""
     snapshot = view.snapshot
+    named = {f"phone:{row.session.phone}": row for row in reversed(snapshot.sorted_rows())}
+    named |= {f"session:{row.id}": row for row in snapshot.rows.values()}
     found: list[tuple[str, Row | None, Mapping[str, object]]] = []
     for name, hold in sorted(snapshot.holds.items(), key=lambda pair: (pair[0] != "all", pair[0])):
-        found.append((name, snapshot.rows.get(name.removeprefix("session:")), hold))
+        found.append((name, named.get(name), hold))
     found += [
         (f"burst:{row.id}", row, {"until_ms": row.burst_until})
         for row in snapshot.sorted_rows()

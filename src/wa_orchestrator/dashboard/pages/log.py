@@ -21,7 +21,7 @@ _ERRORS: Final = frozenset({"session.failed", "message.failed", "proxy.bad"})
 _WARNINGS: Final = frozenset(
     {
         "session.disconnected", "session.burst", "session.seatless", "session.moved", "message.expired",
-        "proxy.removed", "contact.opted_out", "phone.locked", "session.removed",
+        "proxy.removed", "contact.opted_out", "phone.locked", "session.removed", "hold.placed", "webhook.disabled",
     }
 )  # fmt: skip
 _PHONES: Final = frozenset({"phone", "to", "from_phone", "recipient", "contact_phone"})
@@ -121,6 +121,8 @@ def sentence(view: View, kind: str, fields: Mapping[str, str]) -> Markup:
         "kind": view.kind(fields.get("kind", "")),
         "word": bdi(fields["word"]) if fields.get("word") else "—",
         "note": fields.get("note", ""),
+        "by": bdi(fields.get("by", "")),
+        "what": _held(view, fields) if kind.startswith("hold.") else "",
     }
     said = view.t(name, **told) if view.knows(name) else Markup("{}").format(kind)
     why = fields.get("reason") or (fields.get("note", "") if kind == "message.failed" else "")
@@ -130,6 +132,16 @@ def sentence(view: View, kind: str, fields: Mapping[str, str]) -> Markup:
     return Markup("{}").format(explained) if kind.startswith("session.") else Markup("{}: {}").format(said, explained)
 
 
+def _held(view: View, fields: Mapping[str, str]) -> Markup:
+    """Whom a hold concerns."""
+    scope = fields.get("scope", "")
+    name = fields.get(scope, "")
+    if scope == "phone":
+        return ltr(f"••••{last_four(name)}")
+    row = view.snapshot.rows.get(name) if scope == "session" else None
+    return bdi(row.name if row else name) if name else view.t("hold.everything")
+
+
 def _discreet(fields: Mapping[str, str]) -> dict[str, str]:
     return {
         name: f"••••{last_four(value)}" if name in _PHONES and value.isdigit() else "•••" if name in _SECRET else value
@@ -137,4 +149,4 @@ def _discreet(fields: Mapping[str, str]) -> dict[str, str]:
     }
 
 
-KINDS: Final = ("session.", "message.", "proxy.", "contact.", "phone.")
+KINDS: Final = ("session.", "message.", "proxy.", "contact.", "phone.", "hold.")
