@@ -12,6 +12,7 @@ from tests.orchestrator.acting import IDS, PHONE, code_of, linked, now, started
 from tests.orchestrator.conftest import PROXIES
 from tests.orchestrator.fakes import FakeCheck, FakeRunner, Teller, drive
 from wa_orchestrator.domain import proxy_url
+from wa_orchestrator.domain.session import Event, Reason
 from wa_orchestrator.orchestrator import checks, seats, states
 from wa_orchestrator.orchestrator.checks import Failed, Passed
 from wa_orchestrator.orchestrator.monitor import Monitor, Seeker
@@ -257,6 +258,10 @@ async def test_without_room_a_session_waits_and_goes_on_by_itself_as_soon_as_the
     waiting = [each for each in (await api.get("/api/sessions")).json()["sessions"] if each["proxyId"] is None]
     assert [(each["status"], each["reason"]) for each in waiting] == [("disconnected", "WAITING_FOR_PROXY")] * 4
     assert len(runner.running) == 8
+    # Somebody else evacuates the same proxy, a moment later, with what he read before.
+    await states.settle(control.context, "s0", Event.PROXY_LOST)
+    assert not await seats.seat(control.context, await now(control.context, "s0"), "PROXY_FAILED")
+    assert (await now(control.context, "s0")).reason == Reason.WAITING_FOR_PROXY
     await api.post("/api/v1/proxies", json={"url": NEW})
     seeker = next(loop for loop in control.loops if isinstance(loop, Seeker))
     await seeker.step()

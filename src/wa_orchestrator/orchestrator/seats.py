@@ -10,7 +10,7 @@ import structlog
 
 from wa_orchestrator.domain import proxy as domain
 from wa_orchestrator.domain.proxy import Load, Status
-from wa_orchestrator.domain.session import Event
+from wa_orchestrator.domain.session import Event, Reason
 from wa_orchestrator.orchestrator import states
 from wa_orchestrator.store import keys, reading, sessions
 from wa_orchestrator.store.reading import Proxy, Session
@@ -97,13 +97,13 @@ async def _seated(context: Context, session: Session, proxy_id: str) -> None:
 
 async def _waits(context: Context, session: Session) -> None:
     first = await context.redis.sadd(keys.SESSIONS_WAITING, session.id)
-    if not first:
-        return
-    log.warning("session.waits_for_proxy", session=session.id)
     current = await reading.session(context.scripts, session.id)
-    if current is not None:
+    # Two who evacuate a proxy at once: the second has just said that the session moves, and it must wait again.
+    if current is not None and (first or current.reason != Reason.WAITING_FOR_PROXY):
         await states.ask_restart(context, current, Event.NO_CAPACITY)
-    await tell_low_inventory(context)
+    if first:
+        log.warning("session.waits_for_proxy", session=session.id)
+        await tell_low_inventory(context)
 
 
 async def seek(context: Context) -> int:
