@@ -169,6 +169,19 @@ async def test_a_hold_keeps_a_group_silent_until_it_ends(stage: Stage, clock: Cl
     assert await stage.claim("w1", A) == held
 
 
+async def test_a_burst_is_seen_also_when_it_is_routed_late_and_with_younger_messages(
+    stage: Stage, clock: Clock
+) -> None:
+    await stage.connect("w1", A)
+    await stage.connect("w2", B)
+    for _ in range(16):
+        await stage.accept("w1", A)
+    await clock.pass_ms(120_000)
+    await stage.accept("w2", B)
+    await settle(stage.dispatcher())
+    assert [event["session"] for event in await stage.events("session.burst")] == ["w1"]
+
+
 async def test_pauses_double_after_a_burst_and_it_is_told_once(stage: Stage, clock: Clock) -> None:
     await stage.connect("w1", A)
     for _ in range(16):  # cold: 5 a minute, so 16 are more than three times as many

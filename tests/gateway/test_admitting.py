@@ -3,7 +3,7 @@
 import asyncio
 
 from tests.gateway.conftest import Gate
-from wa_orchestrator.errors import OrchestratorError
+from wa_orchestrator.errors import Broken, OrchestratorError
 from wa_orchestrator.gateway.admitting import Admitting, Outcome
 from wa_orchestrator.store import keys
 from wa_orchestrator.store.accepting import (
@@ -36,6 +36,21 @@ async def test_what_comes_in_one_turn_of_the_loop_costs_one_call_and_keeps_its_o
     assert [each.ahead for each in outcomes if isinstance(each, Accepted)] == list(range(1, MOST_AT_ONCE + 11))
     assert await _script_calls(gate) - before == 2
     assert await gate.queued() == [f"m_{number:018x}" for number in range(MOST_AT_ONCE + 11)]
+
+
+async def test_what_became_of_each_is_told_also_when_one_is_broken(gate: Gate) -> None:
+    await gate.redis.set(keys.pace("97259"), "somebody has damaged it")
+    message = NewMessage("m_9", "3EB09", "97259", "w1", "97251")
+    broken = wanted(message, ROOM, None)
+    outcomes = await Admitting(gate.gateway.batcher).admit(UNCOUNTED, [_wanted(1), broken, _wanted(2)])
+    assert [type(each) for each in outcomes] == [Accepted, Broken, Accepted]
+
+
+async def test_rounds_that_redis_did_not_understand_are_sent_again_in_their_order(gate: Gate) -> None:
+    admitting = Admitting(gate.gateway.batcher)
+    await gate.redis.script_flush()
+    outcomes = await admitting.admit(UNCOUNTED, [_wanted(number) for number in range(3 * MOST_AT_ONCE)])
+    assert [each.ahead for each in outcomes if isinstance(each, Accepted)] == list(range(3 * MOST_AT_ONCE))
 
 
 async def test_one_that_is_refused_or_cannot_be_told_does_not_touch_its_neighbours(gate: Gate) -> None:

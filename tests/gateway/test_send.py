@@ -101,6 +101,8 @@ BAD: list[tuple[dict[str, Any], set[str]]] = [
     ({"sendAt": "2025-06-15T12:00:00"}, {"sendAt"}),
     ({"sendAt": NOON_MS + 400 * DAY_MS}, {"sendAt"}),
     ({"expiresAt": NOON_MS - 1}, {"expiresAt"}),
+    ({"expiresAt": True}, {"expiresAt"}),
+    ({"expiresAt": 1.0, "sendAt": False}, {"expiresAt", "sendAt"}),
     ({"sendAt": NOON_MS + 2000, "expiresAt": NOON_MS + 1000}, {"expiresAt"}),
     ({"message": None, "media": {"url": "https://a.example/x", "upload": "u_" + "0" * 32}}, {"media"}),
     ({"message": None, "media": {"mimetype": "image/png"}}, {"media"}),

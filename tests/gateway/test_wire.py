@@ -2,7 +2,11 @@
 
 import asyncio
 import contextlib
+import gc
 import json
+import socket
+import struct
+import weakref
 from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
@@ -19,20 +23,20 @@ from wa_orchestrator.gateway.app import make_gateway
 @pytest.fixture
 async def port(gates: OpenGate) -> AsyncIterator[int]:
     """A gateway that listens."""
-    async with _listening(gates) as found:
+    gate = await gates()
+    async with _listening(gate) as (found, _):
         yield found
 
 
 @contextlib.asynccontextmanager
-async def _listening(gates: OpenGate, **options: Any) -> AsyncIterator[int]:
-    gate = await gates()
+async def _listening(gate: Gate, **options: Any) -> AsyncIterator[tuple[int, uvicorn.Server]]:
     await gate.add_session()
     _, app = make_gateway(gate.gateway.context)
     config = uvicorn.Config(app, port=0, http=app.http_protocol, log_level="error", access_log=False, **options)
     server = uvicorn.Server(config)
     serving = asyncio.create_task(server.serve())
     await until(lambda: server.started, "the gateway listens")
-    yield server.servers[0].sockets[0].getsockname()[1]
+    yield server.servers[0].sockets[0].getsockname()[1], server
     server.should_exit = True
     await serving
 
@@ -142,13 +146,43 @@ async def test_the_end_of_a_head_is_never_taken_for_a_head(port: int) -> None:
 
 async def test_a_connection_that_is_idle_for_long_is_closed_also_after_a_known_head(gates: OpenGate) -> None:
     whole = _request(body=json.dumps({"to": "972511111111", "text": "hi", "sessionId": "w1"}).encode())
-    async with _listening(gates, timeout_keep_alive=0.3) as port:
+    async with _listening(await gates(), timeout_keep_alive=0.3) as (port, _):
         reader, writer = await asyncio.open_connection("127.0.0.1", port)
         for _ in range(3):
             writer.write(whole)
             assert (await _answer(reader))[0] == 202
         assert await asyncio.wait_for(reader.read(), 10) == b""
         writer.close()
+
+
+async def test_heads_are_remembered_for_those_who_may_send_and_only_short_ones(gates: OpenGate) -> None:
+    named = json.dumps({"to": "972511111111", "text": "hi", "sessionId": "w1"}).encode()
+    stranger = _request(body=named).replace(API_KEY.encode(), b"wao_somebody-else-0123456789abcdef")
+    async with _listening(await gates()) as (port, server):
+        heads = server.config.http_protocol_class.heads  # type: ignore[attr-defined]
+        assert (await _answers(port, stranger, 1))[0][0] == 401
+        assert (await _answers(port, _request(body=named, more=f"X-Long: {'x' * 3000}\r\n"), 1))[0][0] == 202
+        assert not heads
+        assert (await _answers(port, _request(body=named), 1))[0][0] == 202
+        assert len(heads) == 1
+
+
+async def test_a_client_that_breaks_off_while_its_request_is_away_is_forgotten(gates: OpenGate) -> None:
+    whole = _request(body=json.dumps({"to": "972511111111", "text": "hi", "sessionId": "w1"}).encode())
+    gate = await gates()
+    async with _listening(gate, timeout_keep_alive=0.2) as (port, server):
+        reader, writer = await asyncio.open_connection("127.0.0.1", port)
+        writer.write(whole)
+        assert (await _answer(reader))[0] == 202
+        connection = weakref.ref(next(iter(server.server_state.connections)))
+        await gate.redis.client_pause(400)
+        writer.write(whole)
+        await writer.drain()
+        linger = struct.pack("ii", 1, 0)  # close by a reset
+        writer.get_extra_info("socket").setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, linger)
+        writer.transport.abort()
+        await until(lambda: gc.collect() >= 0 and connection() is None, "the connection to be forgotten")
+    assert len(await gate.queued()) == 2
 
 
 async def test_the_doors_take_nothing_but_post(port: int) -> None:

@@ -83,16 +83,17 @@ class Router:
             log.warning("message.no_sender", message=message.id, session=message.session)
 
     async def _watch_bursts(self, messages: dict[str, Message], sessions: dict[str, Session]) -> None:
-        of_phone = {each.phone: sessions[each.session] for each in messages.values() if each.session in sessions}
-        now_ms = max((message.accepted_at for message in messages.values()), default=0)
+        # By the time of its own newest message: others that wait to be routed may be much younger.
+        newest = {each.phone: each for each in sorted(messages.values(), key=lambda each: each.accepted_at)}
+        found = [(each, sessions[each.session]) for each in newest.values() if each.session in sessions]
         minute_ms = int(self._settings.scaled(pacing.MINUTE_MS))
         async with self._scripts.redis.pipeline(transaction=False) as pipe:
-            for phone in of_phone:
-                pipe.zcount(keys.submitted(phone), now_ms - minute_ms, "+inf")
+            for last, _ in found:
+                pipe.zcount(keys.submitted(last.phone), last.accepted_at - minute_ms, "+inf")
             counts: list[int] = await pipe.execute()
-        for (phone, session), count in zip(of_phone.items(), counts, strict=True):
-            if pacing.is_burst(count, pace_of(self._settings, session, now_ms)):
-                await self._mark(phone, session, count)
+        for (last, session), count in zip(found, counts, strict=True):
+            if pacing.is_burst(count, pace_of(self._settings, session, last.accepted_at)):
+                await self._mark(last.phone, session, count)
 
     async def _mark(self, phone: str, session: Session, count: int) -> None:
         burst_ms = int(self._settings.scaled(pacing.BURST_MS))

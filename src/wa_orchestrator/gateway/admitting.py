@@ -1,6 +1,6 @@
 """Brings what came in within a turn of the loop to Redis in one call of `admit`, and each message its outcome.
 
-While `MOST_AWAY` calls are under way, what comes in waits for the first of them to return: the busier Redis is, the
+While `MOST_AWAY` calls or more are under way, what comes in waits for one of them to return: the busier Redis is, the
 more messages share a call, and the less each of them costs.
 """
 
@@ -10,9 +10,9 @@ from typing import Any, Final
 
 import structlog
 
-from wa_orchestrator.errors import OrchestratorError
-from wa_orchestrator.gateway.batching import Batcher, checked, is_unknown_script
-from wa_orchestrator.store.accepting import MOST_AT_ONCE, Acceptance, Rate, Wanted, admit_call, read_admission
+from wa_orchestrator.errors import Broken, OrchestratorError
+from wa_orchestrator.gateway.batching import Batcher, checked, is_unknown_script, refusal
+from wa_orchestrator.store.accepting import MOST_AT_ONCE, Acceptance, Rate, Stumbled, Wanted, admit_call, read_admission
 from wa_orchestrator.store.limits import Limited
 
 MOST_AWAY: Final = 16
@@ -32,17 +32,18 @@ class Admitting:
         self._guests: dict[Rate, list[tuple[Wanted, Done]]] = {}
         self._away = 0
         self._is_leaving = False
-        self._retries: set[asyncio.Task[None]] = set()
+        self._forgotten: list[_Round] = []
+        self._reload: asyncio.Task[None] | None = None
 
     def submit(self, rate: Rate, wanted: Wanted, done: Done) -> None:
         """Take a message in, soon, and count its call; raises when too many wait already."""
         self._batcher.enter(1)
         self._join(rate, wanted, done)
 
-    async def admit(self, rate: Rate, wanted: Sequence[Wanted]) -> list[Outcome]:
-        """Take messages in, in this order; raises when Redis is away."""
+    async def admit(self, rate: Rate, wanted: Sequence[Wanted]) -> list[Outcome | OrchestratorError]:
+        """Take messages in, in this order; each has its own outcome. Raises when too many wait already."""
         loop = asyncio.get_running_loop()
-        futures: list[asyncio.Future[Outcome]] = [loop.create_future() for _ in wanted]
+        futures: list[asyncio.Future[Outcome | OrchestratorError]] = [loop.create_future() for _ in wanted]
         self._batcher.enter(len(wanted))
         for each, future in zip(wanted, futures, strict=True):
             self._join(rate, each, _settling(future))
@@ -57,17 +58,23 @@ class Admitting:
 
     def again(self, round_: "_Round") -> None:
         """Send a call again: a restart of Redis has forgotten the script, so nothing was done."""
-        task = asyncio.get_running_loop().create_task(self._load_and_send(round_))
-        self._retries.add(task)
-        task.add_done_callback(self._retries.discard)
+        self._forgotten.append(round_)
+        if self._reload is None:
+            self._reload = asyncio.get_running_loop().create_task(self._load_and_send())
 
-    async def _load_and_send(self, round_: "_Round") -> None:
+    async def _load_and_send(self) -> None:
+        """Teach Redis the scripts once, then send all that it did not understand, in their order."""
+        error: OrchestratorError | None = None
         try:
             await self._batcher.load()
-        except OrchestratorError as error:
-            round_.set_exception(error)
-        else:
-            self._batcher.send([round_.command], round_)
+        except OrchestratorError as failed:
+            error = failed
+        rounds, self._forgotten, self._reload = self._forgotten, [], None
+        for round_ in rounds:
+            if error is None:
+                self._batcher.send([round_.command], round_)
+            else:
+                round_.set_exception(error)
 
     def _join(self, rate: Rate, wanted: Wanted, done: Done) -> None:
         self._guests.setdefault(rate, []).append((wanted, done))
@@ -112,11 +119,13 @@ class _Round:
             self._home.again(self)
             return
         try:
-            outcomes: list[Outcome] = [read_admission(reply) for reply in checked(answers[0])]
+            outcomes = [_outcome(read_admission(reply)) for reply in checked(answers[0])]
         except OrchestratorError as error:
             self.set_exception(error)
-            return
-        self._tell(outcomes)
+        except Exception as error:  # whatever it is, the clients are waiting
+            self.set_exception(Broken(f"admit answered what nobody understands: {type(error).__name__}"))
+        else:
+            self._tell(outcomes)
 
     def set_exception(self, error: OrchestratorError) -> None:
         """Tell everybody that it went wrong."""
@@ -131,13 +140,13 @@ class _Round:
                 log.error("request.broken", exc_info=error)
 
 
-def _settling(future: "asyncio.Future[Outcome]") -> Done:
+def _outcome(said: Outcome | Stumbled) -> Outcome | OrchestratorError:
+    return refusal(said.error) if isinstance(said, Stumbled) else said
+
+
+def _settling(future: "asyncio.Future[Outcome | OrchestratorError]") -> Done:
     def settle(outcome: Outcome | OrchestratorError) -> None:
-        if future.done():
-            return
-        if isinstance(outcome, OrchestratorError):
-            future.set_exception(outcome)
-        else:
+        if not future.done():
             future.set_result(outcome)
 
     return settle

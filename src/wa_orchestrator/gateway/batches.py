@@ -10,17 +10,19 @@ from starlette.types import Receive, Scope
 
 from wa_orchestrator.errors import OrchestratorError, Refused, Unavailable
 from wa_orchestrator.gateway import answers, doors
+from wa_orchestrator.gateway.batching import unavailable
 from wa_orchestrator.gateway.bodies import BatchEnvelope, SendBody
 from wa_orchestrator.gateway.contents import Content, Contents
 from wa_orchestrator.gateway.doors import Entry, Told
 from wa_orchestrator.gateway.fleet import FleetView
 from wa_orchestrator.gateway.taking import Order, Taken, Taking, idempotency
+from wa_orchestrator.store.accepting import MOST_AT_ONCE
 from wa_orchestrator.web import problems
 from wa_orchestrator.web.context import Context
 
 MOST_BYTES: Final = 16 * 1024 * 1024
-#: Messages that go to Redis in one write; others get their turn in between.
-_AT_ONCE: Final = 100
+#: Messages that go to Redis in one call; others get their turn in between.
+_AT_ONCE: Final = MOST_AT_ONCE
 #: Different files that one batch may have us read from elsewhere; more belong into uploads.
 _MOST_ADDRESSES: Final = 20
 _MINUTE_MS: Final = 60_000
@@ -64,10 +66,14 @@ class BatchDoor:
         going = [item for item in items if isinstance(item, Order)]
         outcomes: list[Taken | OrchestratorError] = []
         for start in range(0, len(going), _AT_ONCE):
+            some = going[start : start + _AT_ONCE]
             try:
-                outcomes += await self._taking.take_many(going[start : start + _AT_ONCE])
-            except Unavailable as error:
-                outcomes += [error] * (len(going) - start)
+                outcomes += await self._taking.take_many(some)
+            except OrchestratorError as error:
+                outcomes += [error] * len(some)
+            away = next((each for each in outcomes if isinstance(each, Unavailable)), None)
+            if away is not None:
+                outcomes += [unavailable()] * (len(going) - len(outcomes))
                 break
         rest = iter(outcomes)
         return [next(rest) if isinstance(item, Order) else item for item in items]

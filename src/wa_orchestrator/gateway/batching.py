@@ -57,10 +57,20 @@ log = structlog.get_logger(__name__)
 
 
 def unavailable() -> Unavailable:
-    """The error for every way in which Redis can be away."""
+    """The error for every way in which Redis can refuse."""
     return Unavailable(
         "QUEUE_UNAVAILABLE",
         "The queue cannot take messages just now, and nothing was accepted. Try again with the same Idempotency-Key.",
+        retryAfterS=2,
+    )
+
+
+def uncertain() -> Unavailable:
+    """The error for every way in which Redis can go silent: what it was asked may have been done."""
+    return Unavailable(
+        "QUEUE_UNAVAILABLE",
+        "The queue does not answer, and whether it took this in is not known. Try again with the same Idempotency-Key: "
+        "with one, nothing is ever taken in twice.",
         retryAfterS=2,
     )
 
@@ -159,13 +169,17 @@ class Line:
         while chunk := await self._connection._reader.read(_CHUNK):
             replies.feed(chunk)
             while (reply := replies.gets()) is not False:
-                trip = self._trips[0]
-                trip.answers.append(reply)
-                if len(trip.answers) == trip.count:
-                    self._trips.popleft()
-                    if not trip.waiter.done():
-                        trip.waiter.set_result(trip.answers)
+                self._hand_on(reply)
         raise ConnectionResetError("Redis closed the connection")
+
+    def _hand_on(self, reply: Any) -> None:
+        """Give an answer to the oldest question; one that has all of its answers is told them."""
+        trip = self._trips[0]
+        trip.answers.append(reply)
+        if len(trip.answers) == trip.count:
+            self._trips.popleft()
+            if not trip.waiter.done():
+                trip.waiter.set_result(trip.answers)
 
     def _fail(self, error: BaseException) -> None:
         waiters = [*(trip.waiter for trip in self._trips), *(waiter for _, waiter in self._backlog)]
@@ -175,7 +189,7 @@ class Line:
             log.warning("queue.unavailable", calls=len(waiters), error=type(error).__name__)
         for waiter in waiters:
             if not waiter.done():
-                failure = unavailable()
+                failure = uncertain()
                 failure.__cause__ = error
                 waiter.set_exception(failure)
 
@@ -264,12 +278,17 @@ def is_unknown_script(answer: Any) -> bool:
 
 def checked(answer: Any) -> Any:
     """Give an answer, or raise what its error means."""
-    if not isinstance(answer, hiredis.ReplyError):
-        return answer
-    if str(answer).removeprefix("ERR ").startswith(_PASSING):
-        log.warning("queue.refused", error=str(answer).split(" ", 1)[0])
-        raise unavailable() from answer
-    raise Broken(f"Redis answered {answer}") from answer
+    if isinstance(answer, hiredis.ReplyError):
+        raise refusal(str(answer)) from answer
+    return answer
+
+
+def refusal(text: str) -> Unavailable | Broken:
+    """Say what an error of Redis means."""
+    if text.removeprefix("ERR ").startswith(_PASSING):
+        log.warning("queue.refused", error=text.split(" ", 1)[0])
+        return unavailable()
+    return Broken(f"Redis answered {text}")
 
 
 def _words(name: str, reply: Any) -> Reply:

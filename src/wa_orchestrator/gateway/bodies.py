@@ -29,8 +29,10 @@ def _phone(text: str) -> str:
 
 def _instant_ms(value: object) -> object:
     """Read an instant: an ISO date and time with its offset, or milliseconds since 1970."""
-    if not isinstance(value, str):
+    if isinstance(value, int) and not isinstance(value, bool):
         return value
+    if not isinstance(value, str):
+        raise _no_instant()
     if value.isascii() and value.isdigit() and len(value) <= 15:  # as a query says it
         return int(value)
     try:
@@ -39,7 +41,11 @@ def _instant_ms(value: object) -> object:
             return int(moment.timestamp() * 1000)
     except (ValueError, OverflowError):
         pass
-    raise PydanticCustomError(
+    raise _no_instant()
+
+
+def _no_instant() -> PydanticCustomError:
+    return PydanticCustomError(
         "instant", "Write a date and time with its offset, such as 2026-01-31T09:00:00+02:00, or milliseconds."
     )
 

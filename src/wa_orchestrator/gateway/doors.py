@@ -6,8 +6,6 @@ answers a FastAPI route just as well (`RawRoute`).
 
 import json
 from collections.abc import Awaitable, Callable, Coroutine, Mapping
-from hashlib import sha256
-from time import monotonic
 from typing import Any, ClassVar, Final, Protocol
 
 import structlog
@@ -45,8 +43,6 @@ HEADERS: Final = [
         b"default-src 'self'; frame-ancestors 'none'; base-uri 'none'; form-action 'self'; object-src 'none'",
     ),
 ]
-#: Keys that are believed for a moment without another look.
-_MOST_KNOWN: Final = 1000
 _REPLAYED: Final = (b"idempotent-replayed", b"true")
 _validate: Final = SendBody.__pydantic_validator__.validate_json
 _serialize: Final = SendBody.__pydantic_serializer__.to_json
@@ -102,27 +98,19 @@ class Entry:
 
     def __init__(self, context: Context) -> None:
         self._context = context
-        self._known: dict[bytes, tuple[float, Caller]] = {}
 
     def known(self, headers: Mapping[bytes, bytes]) -> Caller | None:
-        """Say who calls if that was looked up a moment ago."""
+        """Say who calls if that was looked up a moment ago, and they may send."""
         secret = _key_in(headers)
-        known = None if secret is None else self._known.get(sha256(secret).digest())
-        return known[1] if known is not None and known[0] > monotonic() else None
+        caller = None if secret is None else auth.remembered(self._context, secret)
+        return caller if caller is not None and caller.may(auth.Scope.SEND) else None
 
     async def caller(self, scope: Scope, headers: Mapping[bytes, bytes]) -> Caller:
         """Say who calls; raises for nobody, or for somebody who may not send."""
-        caller = self.known(headers)
-        if caller is not None:
-            return caller
         secret = _key_in(headers)
         if secret is None:  # a person with a cookie, perhaps
             return await self._without_key(scope)
-        caller = await self._looked_up(secret.decode("latin-1"))
-        if len(self._known) >= _MOST_KNOWN:
-            self._known.clear()
-        self._known[sha256(secret).digest()] = (monotonic() + auth.CACHE_S, caller)
-        return caller
+        return await self._looked_up(secret)
 
     async def _without_key(self, scope: Scope) -> Caller:
         try:
@@ -319,9 +307,9 @@ def told_error(error: OrchestratorError) -> Told:
     return getattr(error, "status", 500), more, json.dumps(body, ensure_ascii=False).encode()
 
 
-def _key_in(headers: Mapping[bytes, bytes]) -> bytes | None:
+def _key_in(headers: Mapping[bytes, bytes]) -> str | None:
     key = headers.get(b"x-api-key")
     if key:
-        return key
+        return key.decode("latin-1")
     scheme, _, token = headers.get(b"authorization", b"").partition(b" ")
-    return token.strip() or None if scheme.lower() == b"bearer" else None
+    return token.strip().decode("latin-1") or None if scheme.lower() == b"bearer" else None

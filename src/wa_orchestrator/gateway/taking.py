@@ -8,10 +8,10 @@ from typing import Final
 
 from wa_orchestrator.domain.message import whatsapp_id
 from wa_orchestrator.domain.routing import Why
-from wa_orchestrator.errors import Broken, OrchestratorError, Refused
+from wa_orchestrator.errors import Broken, OrchestratorError, Refused, Unavailable
 from wa_orchestrator.gateway import answers, choosing
 from wa_orchestrator.gateway.admitting import Admitting, Outcome
-from wa_orchestrator.gateway.batching import Batcher
+from wa_orchestrator.gateway.batching import Batcher, uncertain
 from wa_orchestrator.gateway.bodies import SendBody
 from wa_orchestrator.gateway.contents import Content
 from wa_orchestrator.gateway.drawing import RandomIds
@@ -167,8 +167,11 @@ class Taking:
         self._admitting.submit(self.rate_of(order.api_key), attempt.wanted, done)
         return True
 
-    async def _settle(self, attempt: "Attempt", outcome: Outcome) -> Taken | OrchestratorError:
+    async def _settle(self, attempt: "Attempt", outcome: Outcome | OrchestratorError) -> Taken | OrchestratorError:
         try:
+            if isinstance(outcome, OrchestratorError):
+                attempt.choice.give_back()
+                return outcome
             if isinstance(outcome, DayFull | QueueFull) and attempt.choice.why is Why.MOST_ROOM:
                 attempt.choice.give_back()
                 return await self.take(attempt.order, None)
@@ -223,7 +226,11 @@ class Taking:
 
     async def _tried(self, order: Order, choice: Choice, fleet: Fleet, rate: Rate | None) -> "tuple[Attempt, Outcome]":
         attempt = await self._prepare(order, choice, fleet)
-        return attempt, (await self._admitting.admit(rate or UNCOUNTED, [attempt.wanted]))[0]
+        outcome = (await self._admitting.admit(rate or UNCOUNTED, [attempt.wanted]))[0]
+        if isinstance(outcome, OrchestratorError):
+            choice.give_back()
+            raise outcome
+        return attempt, outcome
 
     async def _conclude(self, attempt: "Attempt", outcome: Outcome) -> Taken:
         record = attempt.order.idempotency
@@ -237,7 +244,10 @@ class Taking:
 
     async def _remember(self, record: Idempotency, answer: str) -> None:
         name = keys.idempotency(record.api_key_id, record.key_hash)
-        await self._batcher.call("HSETNX", name, "answer", answer)
+        try:
+            await self._batcher.call("HSETNX", name, "answer", answer)
+        except Unavailable as error:  # it is in; a repeat with the same key says so
+            raise uncertain() from error
 
     async def _replay(self, record: Idempotency | None, replayed: Replayed) -> Taken:
         """Give the first answer again. Where its server died before it was written, it is made anew, once."""

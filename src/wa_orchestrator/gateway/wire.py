@@ -24,6 +24,7 @@ _SHORT_BYTES: Final = 60_000
 _END: Final = b"\r\n\r\n"
 #: Heads that are remembered. A client has one for each length of its bodies.
 _MOST_HEADS: Final = 2000
+_LONGEST_HEAD: Final = 2048
 #: Heads with it differ each time, and are not worth remembering.
 _UNIQUE: Final = b"idempotency-key"
 
@@ -87,16 +88,16 @@ class DoorProtocol(HttpToolsProtocol):
             self.pipeline.appendleft((cycle, self.app))
 
     def on_message_complete(self) -> None:
-        """End the reading of a request; the head of one that came in one piece, and alone, is remembered."""
+        """End the reading of a request; the head of one that came in one piece, and alone, is worth remembering."""
         self._unfinished -= 1
         if self._piece and self._for_door is not None:
-            self._remember(self._piece, self._for_door)
+            self._for_door.head = self._head_of(self._piece, self._for_door)
         super().on_message_complete()
 
     def timeout_keep_alive_handler(self) -> None:
         """Close the connection if it has been idle for long enough; a known head does not set the clock back."""
         cycle: Any = self.cycle
-        is_busy = cycle is not None and not cycle.response_complete
+        is_busy = cycle is not None and not cycle.response_complete and not self.transport.is_closing()
         left_s = self._answered_at_s + self.timeout_keep_alive - self.loop.time()
         if is_busy or left_s > 0:
             pause_s = self.timeout_keep_alive if is_busy else left_s
@@ -131,14 +132,19 @@ class DoorProtocol(HttpToolsProtocol):
             cycle.scope = {**head.scope, **own}
             cycle.may_start()
 
-    def _remember(self, piece: bytes, cycle: "_DoorCycle") -> None:
+    def _head_of(self, piece: bytes, cycle: "_DoorCycle") -> tuple[bytes, _Head] | None:
         cut = piece.find(_END) + len(_END)
         headers = dict(self.headers)
-        if len(piece) - cut != len(cycle.body) or not cycle.keep_alive or _UNIQUE in headers:
-            return
+        is_whole = len(piece) - cut == len(cycle.body)
+        if not is_whole or cut > _LONGEST_HEAD or not cycle.keep_alive or _UNIQUE in headers:
+            return None
+        return piece[:cut], _Head(cycle.door, headers, len(cycle.body), dict(self.scope))
+
+    def remember(self, known: tuple[bytes, _Head]) -> None:
+        """Keep the head of a request that was taken in; those of strangers are not worth the room."""
         if len(self.heads) >= _MOST_HEADS:
             self.heads.clear()
-        self.heads[piece[:cut]] = _Head(cycle.door, headers, len(cycle.body), dict(self.scope))
+        self.heads[known[0]] = known[1]
 
     def _opening(self, status: int) -> bytes:
         """The first lines of an answer; uvicorn's own headers are made anew every second."""
@@ -169,7 +175,7 @@ class DoorProtocol(HttpToolsProtocol):
 class _DoorCycle:
     """One request for a door. It has what uvicorn's protocol expects of its own cycles."""
 
-    __slots__ = ("_has_turn", "_protocol", "body", "disconnected", "door", "keep_alive", "more_body",
+    __slots__ = ("_has_turn", "_protocol", "body", "disconnected", "door", "head", "keep_alive", "more_body",
                  "response_complete", "scope")  # fmt: skip
 
     def __init__(self, protocol: DoorProtocol, door: Door, scope: Any, *, keep_alive: bool) -> None:
@@ -182,6 +188,7 @@ class _DoorCycle:
         self.disconnected = False
         self.response_complete = False
         self.keep_alive = keep_alive
+        self.head: tuple[bytes, _Head] | None = None
 
     @property
     def message_event(self) -> "_DoorCycle":
@@ -213,6 +220,8 @@ class _DoorCycle:
             return
         protocol.write_answer(told, keep_alive=self.keep_alive)
         self.response_complete = True
+        if self.head is not None and told[0] == HTTPStatus.ACCEPTED:
+            protocol.remember(self.head)
         if not self.keep_alive:
             protocol.transport.close()
         protocol.was_answered()

@@ -8,6 +8,7 @@ from typing import Final, NamedTuple
 
 from pydantic_core import to_json
 
+from wa_orchestrator.errors import Broken
 from wa_orchestrator.store import keys
 from wa_orchestrator.store.limits import Limited
 from wa_orchestrator.store.scripts import Reply, Scripts, unexpected
@@ -115,6 +116,13 @@ class QueueFull:
     count: int
 
 
+@dataclass(frozen=True, slots=True)
+class Stumbled:
+    """Redis refused one of its steps: it is not in, and those that came with it are untouched."""
+
+    error: str
+
+
 Acceptance = Accepted | Replayed | Conflict | OptedOut | DayFull | QueueFull
 
 
@@ -123,7 +131,10 @@ async def accept(
 ) -> Acceptance | Limited:
     """Take a message in, or say why not. When it returns `Accepted`, the message survives whatever dies next."""
     reply = await scripts.run("admit", *admit_call(UNCOUNTED, [wanted(message, room, idempotency)]))
-    return read_admission(reply[0])
+    outcome = read_admission(reply[0])
+    if isinstance(outcome, Stumbled):
+        raise Broken(f"Redis answered {outcome.error}")
+    return outcome
 
 
 def wanted(message: NewMessage, room: Room, idempotency: Idempotency | None) -> Wanted:
@@ -157,7 +168,7 @@ def admit_call(rate: Rate, messages: Iterable[Wanted]) -> Call:
     return names, words
 
 
-def read_admission(reply: Reply) -> Acceptance | Limited:
+def read_admission(reply: Reply) -> Acceptance | Limited | Stumbled:
     """The script's words about one message as a value."""
     match reply:
         case ["accepted", ahead, now, due]:
@@ -174,5 +185,7 @@ def read_admission(reply: Reply) -> Acceptance | Limited:
             return QueueFull(int(count))
         case ["limited", retry_after_ms]:
             return Limited(int(retry_after_ms))
+        case ["error", text]:
+            return Stumbled(str(text))
         case _:
             raise unexpected("admit", reply)

@@ -10,7 +10,7 @@
 --   8 due ms (0 = now)  9 defer to ms (0 = reject)  10 expires ms (0 = never)  11 session id  12 priority
 --   13… further fields and values of the message
 -- returns for each {'accepted', ahead, now, due} | {'replayed', message id, answer or ''} | {'conflict'} | {'opted_out'}
---       | {'day_full', count} | {'queue_full', count} | {'limited', retry after ms}
+--       | {'day_full', count} | {'queue_full', count} | {'limited', retry after ms} | {'error', what Redis said}
 local SHARED_KEYS, KEYS_EACH, SHARED_WORDS = 8, 5, 3
 local now = now_ms()
 local gap, burst = tonumber(ARGV[1]), tonumber(ARGV[2])
@@ -43,8 +43,10 @@ local function admit(k, wanted)
       if due == 0 then return { 'day_full', today } end -- guard: day_limit
     end
   end
-  waiting[phone] = unrouted + 1
-  jobs[#jobs + 1] = id
+  -- Those of a lesser priority wait for it, not it for them.
+  local first = ahead
+  if queued > 0 then first = first - redis.call('ZCOUNT', KEYS[k + 3], (priority + 1) * 1e15, '+inf') end
+  if (redis.call('HGET', KEYS[k + 5], 'in_flight') or '') ~= '' then first = first + 1 end
   -- What is 0 or empty at first is not written: nobody tells it from what is not there.
   redis.call('HSET', KEYS[k + 2], 'id', id, 'phone', phone, 'to', recipient, 'session', session, 'status', 'queued', 'accepted_at', now,
     'changed_at', now, 'sequence', redis.call('INCR', KEYS[6]), 'priority', priority, unpack(wanted, 13))
@@ -59,15 +61,16 @@ local function admit(k, wanted)
   end
   redis.call('XADD', KEYS[8], 'MAXLEN', '~', 100000, '*', 'type', 'message.queued', 'session', session, 'message', id, 'phone', phone,
     'at', now, 'note', '')
-  -- Those of a lesser priority wait for it, not it for them.
-  if queued > 0 then ahead = ahead - redis.call('ZCOUNT', KEYS[k + 3], (priority + 1) * 1e15, '+inf') end
-  if (redis.call('HGET', KEYS[k + 5], 'in_flight') or '') ~= '' then ahead = ahead + 1 end
-  return { 'accepted', ahead, now, due }
+  waiting[phone] = unrouted + 1
+  jobs[#jobs + 1] = id
+  return { 'accepted', first, now, due }
 end
 
 local answers = {}
 for n = 1, #ARGV - SHARED_WORDS do
-  answers[n] = admit(SHARED_KEYS + (n - 1) * KEYS_EACH, cjson.decode(ARGV[SHARED_WORDS + n]))
+  -- One that stumbles must not take its neighbours along: their jobs are written below.
+  local done, verdict = pcall(admit, SHARED_KEYS + (n - 1) * KEYS_EACH, cjson.decode(ARGV[SHARED_WORDS + n]))
+  answers[n] = done and verdict or { 'error', type(verdict) == 'table' and verdict.err or tostring(verdict) }
 end
 if arrival > now then keep_rate(KEYS[1], arrival, now) end
 if #jobs > 0 then
