@@ -18,11 +18,13 @@ import httpx
 import structlog
 from pydantic import SecretStr
 
-from wa_orchestrator.errors import Unavailable
+from wa_orchestrator.errors import Refused, Unavailable
 from wa_orchestrator.runner import proc
 from wa_orchestrator.settings import Settings
 
 SEATS = 4
+#: Where the simulated world keeps its state, under the data directory. It marks a rehearsal.
+_HOME = "simulator"
 ALL_DAY = "00:00-00:00"
 _HOURS = ("cold_hours", "warm_hours", "hot_hours")
 FIRST_PHONE = 972500000001
@@ -35,6 +37,19 @@ log = structlog.get_logger(__name__)
 def proxies_for(fleet: int) -> int:
     """Say how many proxies a fleet needs, with one to spare for failovers."""
     return max(3, -(-fleet // SEATS) + 1)
+
+
+def keep_apart(data_dir: Path, *, simulate: bool) -> None:
+    """Refuse to mix a rehearsal with real data: simulated sessions would knock at the real WhatsApp."""
+    is_rehearsal, is_used = (data_dir / _HOME).is_dir(), (data_dir / "redis").is_dir()
+    if simulate and is_used and not is_rehearsal:
+        raise Refused(
+            "REAL_DATA", f"{data_dir} holds real sessions. Rehearse elsewhere: `make demo`, or another --data-dir."
+        )
+    if is_rehearsal and not simulate:
+        raise Refused(
+            "REHEARSAL_DATA", f"{data_dir} holds a rehearsal's sessions. Add --simulate, or give another --data-dir."
+        )
 
 
 @asynccontextmanager
@@ -59,7 +74,7 @@ class _World:
 
 
 def _begin(data_dir: Path, proxies: int) -> _World:
-    home = data_dir.absolute() / "simulator"
+    home = data_dir.absolute() / _HOME
     home.mkdir(mode=0o700, parents=True, exist_ok=True)
     note = home / "running.json"
     return _adopted(note) or _started(home, note, proxies)

@@ -28,6 +28,8 @@ def test_ornaments_of_a_number_are_dropped(text: str) -> None:
         ("", "missing"),
         (" + ", "missing"),
         ("1234567", "has 7"),
+        ("0501234567", "Write 972501234567 for 0501234567"),
+        ("00972501234567", "country code"),
         ("1234567890123456", "has 16"),
         ("97250123456a", "digits only"),
         ("++972501234567", "digits only"),

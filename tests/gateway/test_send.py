@@ -9,7 +9,7 @@ from tests.conftest import Clock
 from tests.gateway.conftest import API_KEY, NOON_MS, PHONE, Gate, OpenGate, code_of
 from wa_orchestrator.domain import content
 from wa_orchestrator.store import keys, reading
-from wa_orchestrator.web.auth import Scope, create_key
+from wa_orchestrator.web.auth import Scope, create_key, revoke_key
 
 DAY_MS = 86_400_000
 
@@ -75,6 +75,14 @@ async def test_a_key_of_its_own_sends_under_its_own_name(gate: Gate) -> None:
     message = await reading.message(gate.scripts, response.json()["messageId"])
     assert message is not None
     assert message.fields["api_key"] == record.id
+
+
+async def test_a_key_that_was_taken_back_sends_nothing_more(gate: Gate) -> None:
+    record, secret = await create_key(gate.gateway.context, "crm", [Scope.SEND])
+    assert (await gate.send(headers={"X-API-Key": secret})).status_code == 202
+    await revoke_key(gate.gateway.context, record.id)
+    response = await gate.send(headers={"X-API-Key": secret})
+    assert (response.status_code, code_of(response)) == (401, "API_KEY_UNKNOWN")
 
 
 BAD: list[tuple[dict[str, Any], set[str]]] = [

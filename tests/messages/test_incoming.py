@@ -237,6 +237,8 @@ async def test_a_lifted_hold_lets_messages_go_at_once(desk: Desk) -> None:
     assert (await desk.client.delete("/api/anti-ban/holds/all")).status_code == 200
     await settle(desk.stage.dispatcher())
     assert await desk.stage.status(message) == "scheduled"
+    nobody = await desk.client.post("/api/anti-ban/holds", json={"group": "no such group"})
+    assert (nobody.status_code, nobody.json()["error"]["code"]) == (404, "NO_SUCH_GROUP")
     both = await desk.client.post("/api/anti-ban/holds", json={"all": True, "group": "haifa"})
     assert both.status_code == 422
 

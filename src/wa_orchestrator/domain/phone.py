@@ -24,6 +24,10 @@ def parse(text: str) -> str:
         raise BadPhone("A phone number is missing. Write the country code and the number, such as 972501234567.")
     if not _DIGITS.fullmatch(digits):
         raise BadPhone("A phone number has digits only. Write the country code and the number, such as 972501234567.")
+    if digits.startswith("0"):
+        raise BadPhone(
+            "A phone number begins with its country code, and none begins with 0. Write 972501234567 for 0501234567."
+        )
     if not SHORTEST <= len(digits) <= LONGEST:
         raise BadPhone(
             f"A phone number has {SHORTEST} to {LONGEST} digits with its country code; this one has {len(digits)}."

@@ -67,10 +67,14 @@ def router(context: Context) -> APIRouter:
         found = await reading.holds(context.scripts)
         return {"holds": [_shown(field, hold) for field, hold in sorted(found.items()) if hold["until_ms"] > now_ms]}
 
-    @routes.post("/holds", status_code=201, summary="Pause", responses=responses(NO_SUCH_SESSION=404, PAST=422))
+    @routes.post(
+        "/holds",
+        status_code=201,
+        summary="Pause",
+        responses=responses(NO_SUCH_SESSION=404, NO_SUCH_GROUP=404, PAST=422),
+    )
     async def hold(body: HoldBody, caller: Admin) -> dict[str, Any]:
-        if body.session_id is not None and not await reading.session(context.scripts, body.session_id):
-            raise Refused("NO_SUCH_SESSION", f"There is no session {body.session_id}.", 404)
+        await _must_exist(context, body)
         until_ms = FOREVER_MS if body.until_ms is None else body.until_ms
         if until_ms <= await context.scripts.now_ms():
             raise Refused("PAST", "`until` is over already.", 422)
@@ -90,6 +94,17 @@ def router(context: Context) -> APIRouter:
         return {"lifted": True}
 
     return routes
+
+
+async def _must_exist(context: Context, body: HoldBody) -> None:
+    """Refuse a name that nobody has: after a slip of the pen people would believe that sending has stopped."""
+    if body.session_id is not None and not await reading.session(context.scripts, body.session_id):
+        raise Refused("NO_SUCH_SESSION", f"There is no session {body.session_id}.", 404)
+    if body.group is not None:
+        groups = {session.label for session in await reading.sessions(context.scripts) if session.label}
+        if body.group not in groups:
+            known = ", ".join(sorted(groups)[:10]) or "none yet"
+            raise Refused("NO_SUCH_GROUP", f"No session has the label {body.group}. There are: {known}.", 404)
 
 
 def limits(pace: Pace) -> dict[str, Any]:
