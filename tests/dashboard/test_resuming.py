@@ -1,10 +1,12 @@
 """A page whose server goes away says so, and when it is back nothing that happened meanwhile is missing or doubled."""
 
+import asyncio
 import contextlib
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 
 import pytest
+from markupsafe import Markup
 from playwright.sync_api import Browser, expect
 from redis.asyncio import Redis
 
@@ -56,6 +58,28 @@ async def test_the_id_that_a_browser_keeps_is_never_ahead_of_what_it_was_sent(re
     assert all(part.startswith(f"id: {ids[0]}\nevent: parts") for part in parts)
     assert lines.startswith(f"id: {ids[-1]}\nevent: lines")
     assert [f"s_{n}" in lines for n in range(4)] == [False, True, True, True]
+
+
+async def test_what_changes_while_a_page_opens_its_stream_reaches_it(redis: Redis) -> None:
+    context = make_context(serving.settings(3001), redis)
+    fleet = Fleet(context)
+    hub, desk = Hub(context, fleet), Desk(context, fleet)
+    hub.cursor = str(await redis.xadd(keys.EVENTS, {"type": "session.connected", "session": "s_1", "at": 1}))
+    view = await desk.view_as(None, "anti-ban", "en")
+
+    async def look() -> View:
+        return view
+
+    async def parts(_desk: Desk, _view: View, _query: Mapping[str, str]) -> dict[str, Markup]:
+        await redis.xadd(keys.EVENTS, {"type": "contact.opted_out", "at": 2})
+        return {"opt-outs": Markup("two")}
+
+    feed = Stream(hub, desk, Viewer("anti-ban", {}), look, parts).run(hub.cursor)
+    async with asyncio.timeout(10):
+        _, first = [await anext(feed) for _ in range(2)]
+    await feed.aclose()
+    assert "event: parts" in first
+    assert "two" in first
 
 
 @pytest.mark.browser

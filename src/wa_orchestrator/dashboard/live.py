@@ -159,10 +159,11 @@ class Stream:
             # It has the cursor that the browser came with: were the stream to end here, nothing would be skipped.
             yield _event("hello", {"at": self._hub.last_event_ms}, after)
             self._told = after
-            missed = await self._hub.missed(after)
+            shown = await self._parts(self._desk, await self._look(), viewer.query)
+            missed = await self._hub.missed(after)  # asked last: what happens during the look is missed, not shown
             if missed is not None and not missed:
                 self._told = self._hub.cursor
-                viewer.changed(await self._parts(self._desk, await self._look(), viewer.query))
+                viewer.changed(shown)
             elif missed:
                 viewer.hear(missed)
             else:
