@@ -138,13 +138,13 @@ class Server:
 @asynccontextmanager
 async def running(settings: Settings, *, simulate: bool = False, fleet: int = 0) -> AsyncIterator[Server]:
     """Run everything in one process while the block runs. Workers survive its end."""
-    rehearsal.keep_apart(settings.data_dir, simulate=simulate)
     async with AsyncExitStack() as stack:
         bound = listen(settings.bind_host, settings.orch_port, "ORCH_PORT")
         door = listen(settings.bind_host, settings.gateway_port, "GATEWAY_PORT")
         settings = settings.model_copy(
             update={"orch_port": bound.getsockname()[1], "gateway_port": door.getsockname()[1]}
         )
+        rehearsal.keep_apart(settings.data_dir, simulate=simulate)
         redis_url = await _redis(settings, stack)
         world = None
         if simulate:

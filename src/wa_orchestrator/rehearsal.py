@@ -41,7 +41,8 @@ def proxies_for(fleet: int) -> int:
 
 def keep_apart(data_dir: Path, *, simulate: bool) -> None:
     """Refuse to mix a rehearsal with real data: simulated sessions would knock at the real WhatsApp."""
-    is_rehearsal, is_used = (data_dir / _HOME).is_dir(), (data_dir / "redis").is_dir()
+    home = data_dir / _HOME
+    is_rehearsal, is_used = home.is_dir(), (data_dir / "redis").is_dir()
     if simulate and is_used and not is_rehearsal:
         raise Refused(
             "REAL_DATA", f"{data_dir} holds real sessions. Rehearse elsewhere: `make demo`, or another --data-dir."
@@ -50,6 +51,8 @@ def keep_apart(data_dir: Path, *, simulate: bool) -> None:
         raise Refused(
             "REHEARSAL_DATA", f"{data_dir} holds a rehearsal's sessions. Add --simulate, or give another --data-dir."
         )
+    if simulate:  # marked before anything else is in it: a rehearsal that dies at once must not pass for real data
+        home.mkdir(mode=0o700, parents=True, exist_ok=True)
 
 
 @asynccontextmanager

@@ -26,6 +26,7 @@ def test_data_of_one_world_is_not_opened_in_the_other(
         (tmp_path / name).mkdir()
     if code is None:
         keep_apart(tmp_path, simulate=simulate)
+        assert (tmp_path / "simulator").is_dir() == simulate, "it is marked at once"
         return
     with pytest.raises(Refused, match="--data-dir") as refusal:
         keep_apart(tmp_path, simulate=simulate)
