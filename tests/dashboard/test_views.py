@@ -1,5 +1,6 @@
 """What the pages are made of: strips, counts, what needs a person, and how a form becomes a call."""
 
+import asyncio
 from collections import Counter
 from zoneinfo import ZoneInfo
 
@@ -8,6 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from markupsafe import Markup
 from redis.asyncio import Redis
+from redis.exceptions import ResponseError
 from starlette.datastructures import FormData
 
 from tests.dashboard.serving import settings
@@ -16,6 +18,7 @@ from wa_orchestrator.dashboard import actions, attention, charts, history
 from wa_orchestrator.dashboard.fleet import Fleet, natural
 from wa_orchestrator.dashboard.history import DAY_MS, HOUR_MS, Historian
 from wa_orchestrator.dashboard.inside import Answer
+from wa_orchestrator.dashboard.live import Hub
 from wa_orchestrator.dashboard.login import Person, Role
 from wa_orchestrator.dashboard.pages import log, messages, scan
 from wa_orchestrator.dashboard.rendering import Desk
@@ -125,6 +128,46 @@ async def test_a_session_that_nothing_happened_to_is_not_read_again(redis: Redis
     assert (snapshot.rows["w1"].name, snapshot.rows["w2"].name) == ("One", "Due")
     fleet.touch_all()
     assert (await fleet.look()).rows["w1"].name == "Uno"
+
+
+async def test_who_looks_while_another_reads_sees_no_less(redis: Redis, scripts: Scripts) -> None:
+    stage = Stage(scripts)
+    fleet = Fleet(make_context(settings(), redis))
+    await fleet.look()
+    await stage.session("w1", "One", [await stage.proxy(1)])
+    fleet.touch(["w1"])
+    assert [list(each.rows) for each in await asyncio.gather(*[fleet.look() for _ in range(5)])] == [["w1"]] * 5
+    await stage.session("w2", "Two", [await stage.proxy(2)])
+    fleet.touch_all()
+    assert [list(each.rows) for each in await asyncio.gather(*[fleet.look() for _ in range(5)])] == [["w1", "w2"]] * 5
+
+
+async def test_what_could_not_be_read_is_read_the_next_time(redis: Redis, scripts: Scripts) -> None:
+    stage = Stage(scripts)
+    fleet = Fleet(make_context(settings(), redis))
+    await fleet.look()
+    await stage.session("w1", "One", [await stage.proxy(1)])
+    fleet.touch(["w1"])
+    kept = await redis.hgetall(keys.session("w1"))
+    await redis.set(keys.session("w1"), "damaged")
+    with pytest.raises(ResponseError):
+        await fleet.look()
+    await redis.delete(keys.session("w1"))
+    await redis.hset(keys.session("w1"), mapping=kept)
+    assert list((await fleet.look()).rows) == ["w1"]
+
+
+async def test_a_page_knows_what_happened_a_moment_before_it_was_asked_for(redis: Redis, scripts: Scripts) -> None:
+    fleet = Fleet(make_context(settings(), redis))
+    hub = Hub(make_context(settings(), redis), fleet)
+    stage = Stage(scripts)
+    pool = [await stage.proxy(1)]
+    await stage.session("w1", "One", pool)
+    hub.cursor = str((await redis.xrevrange(keys.EVENTS, count=1))[0][0])
+    await fleet.look()
+    await stage.session("w2", "Two", pool)
+    await hub.catch_up()
+    assert list((await fleet.look()).rows) == ["w1", "w2"]
 
 
 async def test_a_waiting_message_says_why_and_when_it_leaves(redis: Redis, scripts: Scripts) -> None:

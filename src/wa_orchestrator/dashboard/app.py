@@ -98,6 +98,7 @@ class Dashboard:
     def _page(self, name: str, show: Show, person: Any) -> Callable[..., Awaitable[Response]]:
         async def page(request: Request, someone: person) -> Response:
             cursor = self.hub.cursor
+            await self.hub.catch_up()
             view = await self.desk.view(request, someone, name)
             return compressing.packed(request, await made(request, view, someone, cursor))
 

@@ -1,5 +1,6 @@
 """The fleet at one moment, as the pages show it. Sessions that nothing happened to are not read again."""
 
+import asyncio
 import json
 import time
 from collections import Counter
@@ -187,6 +188,7 @@ class Fleet:
         self._rows: dict[str, Row] = {}
         self._dirty: set[str] = set()
         self._whole_at_s = float("-inf")
+        self._reading = asyncio.Lock()
 
     def touch(self, session_ids: Iterable[str]) -> None:
         """Say that something happened to these sessions."""
@@ -200,18 +202,24 @@ class Fleet:
         """Give the fleet as it is now."""
         now_ms = await self._context.scripts.now_ms()
         holds = await reading.holds(self._context.scripts)
-        if time.monotonic() - self._whole_at_s > FULL_S:
-            self._whole_at_s = time.monotonic()
-            self._dirty.clear()
-            found = await reading.sessions(self._context.scripts)
-            self._rows = {row.id: row for row in await self._read(found, holds, now_ms)}
-        elif self._dirty:
-            ids, self._dirty = self._dirty, set()
-            found = await reading.sessions(self._context.scripts, ids)
-            for gone in ids - {session.id for session in found}:
-                self._rows.pop(gone, None)
-            self._rows |= {row.id: row for row in await self._read(found, holds, now_ms)}
+        async with self._reading:  # who comes while another reads waits for it: the rows still are the old ones
+            await self._read_again(holds, now_ms)
         return await self._snapshot(holds, now_ms)
+
+    async def _read_again(self, holds: Mapping[str, Any], now_ms: int) -> None:
+        whole = time.monotonic() - self._whole_at_s > FULL_S
+        if not whole and not self._dirty:
+            return
+        ids, self._dirty = self._dirty, set()  # before the reading: what happens during it is for the next one
+        self._whole_at_s = time.monotonic() if whole else self._whole_at_s
+        try:
+            found = await reading.sessions(self._context.scripts, None if whole else ids)
+            rows = {row.id: row for row in await self._read(found, holds, now_ms)}
+        except BaseException:
+            self.touch_all()
+            raise
+        kept = {} if whole else {name: row for name, row in self._rows.items() if name not in ids}
+        self._rows = kept | rows
 
     async def _snapshot(self, holds: Mapping[str, Any], now_ms: int) -> Snapshot:
         redis = self._context.redis

@@ -78,12 +78,23 @@ class Hub:
         if not found:
             return
         entries = [Entry(cursor, fields) for cursor, fields in found[0][1]]
-        self._fleet.touch(entry.fields.get("session", "") for entry in entries)
-        if any(entry.fields.get("type", "").startswith("hold.") for entry in entries):
-            self._fleet.touch_all()  # a group, a phone or everything: more than one session
+        self._touch(entries)
         self._note(entries[-1])
         for viewer in list(self._viewers):
             viewer.hear(entries)
+
+    async def catch_up(self) -> None:
+        """Let the next look see everything until now, also what `run` has yet to read."""
+        ahead = await self.missed(self.cursor)
+        if ahead is None:
+            self._fleet.touch_all()
+        else:
+            self._touch(ahead)
+
+    def _touch(self, entries: list[Entry]) -> None:
+        self._fleet.touch(entry.fields.get("session", "") for entry in entries)
+        if any(entry.fields.get("type", "").startswith("hold.") for entry in entries):
+            self._fleet.touch_all()  # a group, a phone or everything: more than one session
 
     def wake(self) -> None:
         """Let all open pages look again: somebody did something that makes no event."""
