@@ -15,6 +15,7 @@ from starlette.datastructures import FormData
 from tests.dashboard.serving import settings
 from tests.dashboard.stage import Stage, furnish
 from wa_orchestrator.dashboard import actions, attention, charts, history
+from wa_orchestrator.dashboard.availability import Change, day_of
 from wa_orchestrator.dashboard.fleet import Fleet, natural
 from wa_orchestrator.dashboard.history import DAY_MS, HOUR_MS, Historian
 from wa_orchestrator.dashboard.inside import Answer
@@ -23,6 +24,7 @@ from wa_orchestrator.dashboard.login import Person, Role
 from wa_orchestrator.dashboard.pages import log, messages, scan
 from wa_orchestrator.dashboard.rendering import Desk
 from wa_orchestrator.dashboard.speaking import Tongue
+from wa_orchestrator.domain.session import State
 from wa_orchestrator.gateway.bodies import SendBody
 from wa_orchestrator.store import keys, proxies, reading
 from wa_orchestrator.store.scripts import Scripts
@@ -33,11 +35,39 @@ ENGLISH = Tongue("en", ZoneInfo("UTC"), NOW)
 HEBREW = Tongue("he", ZoneInfo("Asia/Jerusalem"), NOW)
 
 
-def test_a_strip_shows_the_worst_of_each_quarter_and_what_follows() -> None:
-    changes = [(NOW - 2 * DAY_MS, "connected"), (NOW - HOUR_MS, "failed"), (NOW - HOUR_MS + 60_000, "connected")]
-    beats = history.beats(changes, NOW)
-    assert Counter(beats) == {"good": 95, "bad": 1}
-    assert beats[92] == "bad"
+def changed(ago_ms: int, state: str, reason: str = "") -> Change:
+    """What became of a session so long ago."""
+    return Change(NOW - ago_ms, State(state), reason)
+
+
+LINKED = changed(2 * DAY_MS, "connected")
+
+
+@pytest.mark.parametrize(
+    ("changes", "beats", "share"),
+    [
+        # what lasted for minutes colours its quarter, what lasted for seconds does not
+        ([changed(HOUR_MS, "failed", "BANNED"), changed(HOUR_MS - 120_000, "connected")], {"good": 95, "bad": 1}, 0.9986),
+        ([changed(HOUR_MS, "disconnected", "RECONNECTING"), changed(HOUR_MS - 5000, "connected")], {"good": 96}, 0.9999),
+        # how it is now is always shown
+        ([changed(3000, "disconnected", "RECONNECTING")], {"good": 95, "warn": 1}, 1.0),
+        # what its operator asked for is neither good nor bad
+        ([changed(12 * HOUR_MS, "stopped", "STOPPED_BY_OPERATOR")], {"good": 48, "off": 48}, 1.0),
+        ([changed(HOUR_MS, "disconnected", "RESTARTING"), changed(HOUR_MS - 120_000, "connected")], {"good": 96}, 1.0),
+        ([changed(HOUR_MS, "stopped", "STOPPED_BY_OPERATOR"), changed(HOUR_MS - 20_000, "pending", "WAITING_FOR_TURN"), changed(HOUR_MS - 200_000, "connected")], {"good": 96}, 1.0),
+        # a start does not wash away what made it necessary
+        ([changed(HOUR_MS, "failed", "TOO_MANY_RESTARTS"), changed(HOUR_MS // 2, "pending", "STARTING")], {"good": 92, "bad": 4}, 0.9583),
+        ([changed(HOUR_MS, "disconnected", "WORKER_CRASHED")], {"good": 92, "warn": 4}, 0.9583),
+        # nobody is linked any more
+        ([changed(HOUR_MS, "pending", "LOGGED_OUT"), changed(HOUR_MS - 9000, "qr_ready")], {"good": 92, "off": 4}, 1.0),
+    ],
+)  # fmt: skip
+def test_a_strip_shows_what_went_wrong_and_not_what_was_asked_for(
+    changes: list[Change], beats: dict[str, int], share: float
+) -> None:
+    day = day_of([LINKED, *changes], NOW)
+    assert Counter(day.beats) == beats
+    assert day.share == pytest.approx(share, abs=0.0001)
 
 
 @pytest.mark.parametrize(
@@ -47,25 +77,28 @@ def test_the_top_of_a_chart_is_a_number_that_people_count_in(sent: list[int], to
     assert charts.top_of(sent, [0] * len(sent)) == top
 
 
-def test_what_was_never_linked_is_off_and_not_down() -> None:
-    assert set(history.beats([(NOW - HOUR_MS, "qr_ready")], NOW)) == {"off"}
-    assert history.uptime(["off"] * 96) == 1.0
+def test_what_was_never_linked_is_off_and_has_no_share() -> None:
+    day = day_of([changed(HOUR_MS, "qr_ready"), changed(60_000, "failed", "QR_EXPIRED")], NOW)
+    assert (set(day.beats), day.share) == ({"off"}, None)
 
 
 @given(
     st.lists(
-        st.tuples(
-            st.integers(NOW - 3 * DAY_MS, NOW), st.sampled_from(["connected", "disconnected", "failed", "stopped"])
+        st.builds(
+            Change,
+            st.integers(NOW - 3 * DAY_MS, NOW),
+            st.sampled_from(State),
+            st.sampled_from(["", "RESTARTING", "STARTING", "LOGGED_OUT"]),
         ),
         max_size=40,
     )
 )
-def test_a_strip_has_always_96_beats_and_a_share_between_none_and_all(changes: list[tuple[int, str]]) -> None:
-    beats = history.beats(sorted(changes), NOW)
-    assert len(beats) == charts.QUARTERS
-    assert 0 <= history.uptime(beats) <= 1
-    drawn = charts.strip(beats, "x")
-    assert sum(drawn.count(f'class="{kind}"') for kind in ("good", "warn", "bad", "off")) == len(set(beats))
+def test_a_strip_has_always_96_beats_and_a_share_between_none_and_all(changes: list[Change]) -> None:
+    day = day_of(sorted(changes, key=lambda change: change.at_ms), NOW)
+    assert len(day.beats) == charts.QUARTERS
+    assert day.share is None or 0 <= day.share <= 1
+    drawn = charts.strip(day.beats, "x")
+    assert sum(drawn.count(f'class="{kind}"') for kind in ("good", "warn", "bad", "off")) == len(set(day.beats))
 
 
 async def test_events_are_counted_once_by_two_historians(scripts: Scripts) -> None:

@@ -9,12 +9,6 @@ QUARTERS: Final = 96
 """Quarter hours in a strip."""
 #: How a strip shows a state: class, top and height. Height repeats what colour says.
 _BEATS: Final = {"good": (0, 12), "warn": (5, 7), "bad": (3, 9), "off": (11, 1)}
-_OF_STATE: Final = {"connected": "good", "disconnected": "warn", "failed": "bad"}
-
-
-def beat_of(state: str) -> str:
-    """Say how a strip shows a session's state."""
-    return _OF_STATE.get(state, "off")
 
 
 def strip(beats: Sequence[str], label: str, *, tall: bool = False) -> Markup:

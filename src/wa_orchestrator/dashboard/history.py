@@ -7,15 +7,17 @@ from typing import Any, Final
 import structlog
 from redis.exceptions import RedisError, WatchError
 
-from wa_orchestrator.dashboard.charts import QUARTERS, beat_of
+from wa_orchestrator.dashboard.availability import DAY_MS, QUARTER_MS, Change, Day, day_of
+from wa_orchestrator.dashboard.charts import QUARTERS
+from wa_orchestrator.domain.session import State
 from wa_orchestrator.store import keys, reading
 from wa_orchestrator.store.listening import end_if_cancelled
 from wa_orchestrator.store.reading import Session
 from wa_orchestrator.store.scripts import Scripts
 from wa_orchestrator.web.context import Context
 
+__all__ = ["DAY_MS", "HOUR_MS", "Historian", "days", "depths", "health", "per_hour"]
 HOUR_MS: Final = 3_600_000
-DAY_MS: Final = 24 * HOUR_MS
 _MINUTE_MS: Final = 60_000
 HOURS_SHOWN: Final = 24
 _KEPT_HOURS: Final = 48
@@ -29,48 +31,24 @@ _COUNTED: Final = frozenset({"message.sent", "message.failed"})
 log = structlog.get_logger(__name__)
 
 
-def beats(changes: Sequence[tuple[int, str]], now_ms: int) -> list[str]:
-    """Turn (instant, state) pairs, oldest first, into quarter hours; of several states in one, the worst is shown."""
-    quarter, begins = DAY_MS // QUARTERS, now_ms - DAY_MS
-    before = [beat_of(state) for at_ms, state in changes if at_ms < begins]
-    current = before[-1] if before else "off"
-    shown = []
-    for number in range(QUARTERS):
-        starts = begins + number * quarter
-        within = [beat_of(state) for at_ms, state in changes if starts <= at_ms < starts + quarter]
-        shown.append(max([current, *within], key=_RANK.__getitem__))
-        current = within[-1] if within else current
-    return shown
-
-
-def uptime(shown: Sequence[str]) -> float:
-    """Say for what share of the time in which it was meant to be there a session was connected."""
-    counted = [beat for beat in shown if beat != "off"]
-    return counted.count("good") / len(counted) if counted else 1.0
-
-
-async def strips(scripts: Scripts, sessions: Sequence[Session], now_ms: int) -> dict[str, list[str]]:
+async def days(scripts: Scripts, sessions: Sequence[Session], now_ms: int) -> dict[str, Day]:
     """Give the last day of these sessions, from their own histories."""
     pipe = scripts.redis.pipeline(transaction=False)
     for session in sessions:
         pipe.xrange(keys.session_events(session.id), min="-", max="+", count=600)
     replies: list[Any] = await pipe.execute() if sessions else []
-    return {session.id: beats(_changes(entries), now_ms) for session, entries in zip(sessions, replies, strict=True)}
+    return {session.id: day_of(_changes(entries), now_ms) for session, entries in zip(sessions, replies, strict=True)}
 
 
-def _changes(entries: Sequence[tuple[str, Mapping[str, str]]]) -> list[tuple[int, str]]:
+def _changes(entries: Sequence[tuple[str, Mapping[str, str]]]) -> list[Change]:
     found = []
     for cursor, fields in entries:
         kind = fields.get("type", "")
         state = kind.removeprefix("session.")
-        if kind.startswith("session.") and state in _STATES:
-            found.append((int(float(fields.get("at") or cursor.partition("-")[0])), state))
+        if kind.startswith("session.") and state in tuple(State):
+            at_ms = int(float(fields.get("at") or cursor.partition("-")[0]))
+            found.append(Change(at_ms, State(state), fields.get("reason", "")))
     return found
-
-
-#: Which of two beats tells more.
-_RANK: Final = {"off": 0, "good": 1, "warn": 2, "bad": 3}
-_STATES: Final = frozenset({"pending", "qr_ready", "connected", "disconnected", "failed", "stopped"})
 
 
 async def per_hour(scripts: Scripts, now_ms: int) -> tuple[list[int], list[int]]:
@@ -87,11 +65,11 @@ async def per_hour(scripts: Scripts, now_ms: int) -> tuple[list[int], list[int]]
 async def depths(scripts: Scripts, now_ms: int) -> list[int]:
     """Give how many messages waited in each quarter of the last 24 hours, at most; -1 where nobody looked."""
     lines: Any = await scripts.redis.lrange(keys.DASHBOARD_QUEUE, 0, -1)
-    quarter, begins = DAY_MS // QUARTERS, now_ms - DAY_MS
+    begins = now_ms - DAY_MS
     found = [-1] * QUARTERS
     for line in lines:
         at_ms, _, depth = line.partition(":")
-        place = (int(at_ms) - begins) // quarter
+        place = (int(at_ms) - begins) // QUARTER_MS
         if 0 <= place < QUARTERS:
             found[place] = max(found[place], int(depth))
     return found

@@ -6,6 +6,7 @@ from typing import Final
 from markupsafe import Markup
 
 from wa_orchestrator.dashboard import attention, charts, history
+from wa_orchestrator.dashboard.availability import Day
 from wa_orchestrator.dashboard.fleet import Row, natural
 from wa_orchestrator.dashboard.rendering import Desk, Shown, View
 from wa_orchestrator.domain.session import State
@@ -24,11 +25,11 @@ async def show(desk: Desk, view: View, query: Mapping[str, str]) -> Shown:
     found = filtered(view, query)
     page = max(0, min(_number(query.get("page", "0")), (len(found) - 1) // PAGE_SIZE))
     shown = found[page * PAGE_SIZE : (page + 1) * PAGE_SIZE]
-    strips = await history.strips(desk.context.scripts, [row.session for row in shown], view.now_ms)
+    days = await history.days(desk.context.scripts, [row.session for row in shown], view.now_ms)
     parts = await _parts(desk, view, query, shown)
     values = {
         "rows": shown,
-        "strips": {name: draw(view, beats) for name, beats in strips.items()},
+        "strips": {name: draw(view, day) for name, day in days.items()},
         "found": len(found),
         "page": page,
         "page_size": PAGE_SIZE,
@@ -86,10 +87,14 @@ def hours_shown(view: View) -> list[int]:
     return [view.now_ms - hours * history.HOUR_MS for hours in (23, 17, 11, 5)]
 
 
-def draw(view: View, beats: Sequence[str], *, tall: bool = False) -> Markup:
+def draw(view: View, day: Day, *, tall: bool = False) -> Markup:
     """Draw a strip with its percentage in words."""
-    label = view.plain("strip.label", share=view.percent(history.uptime(beats)))
-    return charts.strip(beats, label, tall=tall)
+    return charts.strip(day.beats, view.plain("strip.label", share=share_of(view, day)), tall=tall)
+
+
+def share_of(view: View, day: Day) -> Markup:
+    """Say for what share of its time a session was connected."""
+    return view.t("strip.never") if day.share is None else view.percent(day.share)
 
 
 def filtered(view: View, query: Mapping[str, str]) -> list[Row]:

@@ -9,7 +9,7 @@ from markupsafe import Markup
 
 from wa_orchestrator.dashboard import history
 from wa_orchestrator.dashboard.fleet import Row
-from wa_orchestrator.dashboard.pages.fleet import draw
+from wa_orchestrator.dashboard.pages.fleet import draw, share_of
 from wa_orchestrator.dashboard.rendering import Desk, Shown, View
 from wa_orchestrator.domain.pace import DAY_MS, HOT_FROM_MS, WARM_FROM_MS, Trust
 from wa_orchestrator.store import keys, reading
@@ -46,8 +46,7 @@ async def parts(desk: Desk, view: View, query: Mapping[str, str]) -> dict[str, M
 
 async def _parts(desk: Desk, view: View, row: Row) -> dict[str, Markup]:
     scripts, m = desk.context.scripts, desk.macros
-    strips = await history.strips(scripts, [row.session], view.now_ms)
-    beats = strips[row.id]
+    day = (await history.days(scripts, [row.session], view.now_ms))[row.id]
     proxy = next((each for each in view.snapshot.proxies if each.id == row.session.proxy), None)
     waiting = await queue(desk, row)
     recent = await latest_events(desk, row.id)
@@ -59,7 +58,7 @@ async def _parts(desk: Desk, view: View, row: Row) -> dict[str, Markup]:
             view, row, ladder(row, view.now_ms), local.hour + local.minute / 60, str(local.tzinfo)
         ),
         "session-queue": m.session_queue(view, row, waiting),
-        "session-strip": m.session_strip(view, draw(view, beats, tall=True), history.uptime(beats)),
+        "session-strip": m.session_strip(view, draw(view, day, tall=True), share_of(view, day)),
         "session-proxy": m.session_proxy(view, row, proxy),
         "session-worker": m.session_worker(view, row, desk.context.settings.runner),
         "session-history": m.session_history(view, row, recent),
