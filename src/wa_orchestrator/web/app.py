@@ -8,17 +8,18 @@ from starlette.datastructures import MutableHeaders
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from wa_orchestrator.errors import Refused
-from wa_orchestrator.web import problems
+from wa_orchestrator.web import docs, problems
 from wa_orchestrator.web.context import Context
 
 #: A batch of 1,000 long texts fits; uploads have a limit of their own.
 MOST_BODY_BYTES = 32 * 1024 * 1024
 UPLOADS = "/api/v1/uploads"
-#: The pages of /docs load their script from a CDN, so they come without this policy's protection of scripts.
 _POLICY = "default-src 'self'; frame-ancestors 'none'; base-uri 'none'; form-action 'self'; object-src 'none'"
-_DOCS = ("/docs", "/redoc")
 
 DESCRIPTION = """Runs an operator's own WhatsApp accounts: one isolated worker and one fixed exit address each.
+
+Every route of the API wants a key as `X-API-Key`. `wa-orchestrator secrets` shows the first one, the dashboard's settings
+make more. To try routes on this page, press *Authorize* and paste it.
 
 Errors look alike everywhere: `{"error": {"code", "message", …}}`. `code` is stable; `message` says what to do.
 """
@@ -83,16 +84,18 @@ def _protect(headers: MutableHeaders, path: str) -> None:
     headers.setdefault("X-Content-Type-Options", "nosniff")
     headers.setdefault("Referrer-Policy", "no-referrer")
     headers.setdefault("X-Frame-Options", "DENY")
-    if path not in _DOCS:
-        headers.setdefault("Content-Security-Policy", _POLICY)
+    headers.setdefault("Content-Security-Policy", _POLICY)  # /docs and the dashboard have stricter ones
     if path.startswith("/api"):
         headers.setdefault("Cache-Control", "no-store")
 
 
 def make_app(context: Context, routers: Sequence[APIRouter], *, title: str = "WhatsApp Orchestrator") -> FastAPI:
     """Make the service that offers these routers."""
-    app = FastAPI(title=title, version=version("wa-orchestrator"), description=DESCRIPTION, redoc_url=None)
+    app = FastAPI(
+        title=title, version=version("wa-orchestrator"), description=DESCRIPTION, docs_url=None, redoc_url=None
+    )
     app.state.context = context
+    docs.install(app)
     problems.install(app)
     app.add_middleware(Guard)
     for router in routers:
