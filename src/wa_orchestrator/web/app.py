@@ -18,8 +18,8 @@ _POLICY = "default-src 'self'; frame-ancestors 'none'; base-uri 'none'; form-act
 
 DESCRIPTION = """Runs an operator's own WhatsApp accounts: one isolated worker and one fixed exit address each.
 
-Every route of the API wants a key as `X-API-Key`. `wa-orchestrator secrets` shows the first one, the dashboard's settings
-make more. To try routes on this page, press *Authorize* and paste it.
+Every route of the API wants a key as `X-API-Key`. `wa-orchestrator secrets` shows the first one, the dashboard's
+settings make more. To try routes on this page, press *Authorize* and paste it.
 
 Errors look alike everywhere: `{"error": {"code", "message", …}}`. `code` is stable; `message` says what to do.
 """
