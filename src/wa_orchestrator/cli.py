@@ -41,7 +41,7 @@ def up(
     """Run everything in one process."""
     if fleet and not simulate:
         raise Refused("FLEET_NEEDS_SIMULATE", "--fleet: links simulated phones only. Example: --simulate --fleet 8")
-    settings = _ready(_settings(data_dir=data_dir, orch_port=port, gateway_port=gateway_port))
+    settings = _ready(_for_a_start(data_dir=data_dir, orch_port=port, gateway_port=gateway_port))
     from wa_orchestrator import bootstrap
 
     _run(bootstrap.up(settings, simulate=simulate, fleet=fleet))
@@ -147,10 +147,18 @@ def _settings(**options: Any) -> Settings:
     return build(read(), **_given(**options))
 
 
+def _for_a_start(**options: Any) -> Settings:
+    """Read the settings for a start. What does nothing is told first: it may be why another one is missing."""
+    given = read()
+    for each in given.unread:
+        typer.echo(f"Warning: {each.text}", err=True)
+    return build(given, **_given(**options))
+
+
 def _part(data_dir: Path | None, *ports: str) -> Settings:
     from wa_orchestrator.preflight import require_redis
 
-    settings = _settings(data_dir=data_dir)
+    settings = _for_a_start(data_dir=data_dir)
     require_redis(settings)
     return _ready(settings, ports)
 

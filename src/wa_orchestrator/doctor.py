@@ -1,7 +1,6 @@
 """`wa-orchestrator doctor`: the settings in effect, and what is wrong with the machine."""
 
 import asyncio
-import difflib
 import platform
 import shutil
 import subprocess
@@ -102,12 +101,9 @@ def examine(settings: Settings, given: Environment) -> list[Finding]:
 
 def _names(given: Environment) -> Finding:
     """Find misspelled settings: they would do nothing, in silence."""
-    if not given.unknown:
-        return Finding("settings", Mark.OK, "all names in .env are known")
-    known = [name.upper() for name in Settings.model_fields]
-    guesses = {name: difflib.get_close_matches(name, known, n=1) for name in given.unknown}
-    said = [f"{name} (did you mean {guess[0]}?)" if guess else name for name, guess in guesses.items()]
-    return Finding("settings", Mark.WARNING, f"no settings of this product, in .env: {', '.join(said)}")
+    if given.unread:
+        return Finding("settings", Mark.WARNING, " ".join(each.text for each in given.unread))
+    return Finding("settings", Mark.OK, "no name is misspelled")
 
 
 def _python(_settings: Settings) -> Finding:

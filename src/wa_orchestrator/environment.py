@@ -7,6 +7,9 @@ from pathlib import Path
 
 from dotenv import dotenv_values
 
+from wa_orchestrator import misspelled
+from wa_orchestrator.misspelled import Unread
+
 _NUMBERED_PROXY = re.compile(r"PROXY_URL_(\d+)(_FILE)?", re.IGNORECASE)
 
 
@@ -24,8 +27,8 @@ class Environment:
 
     found: Mapping[str, Found]
     problems: tuple[str, ...] = ()
-    unknown: tuple[str, ...] = ()
-    """Names in `.env` that mean nothing here: harmless, or misspelled."""
+    unread: tuple[Unread, ...] = ()
+    """What is set and means nothing here: harmless, or misspelled."""
 
     @property
     def proxies(self) -> list[str]:
@@ -42,10 +45,11 @@ def read(
         filed = _env_file(env_file)
     except (OSError, UnicodeDecodeError) as error:
         return Environment({}, (f"{env_file}: {_why(error)}. Example: chmod 600 {env_file}",))
-    variables = filed | {name.upper(): Found(value, "environment") for name, value in environ.items()}
+    variables = {name: Found(value or "", str(env_file)) for name, value in filed.items()}
+    variables |= {name.upper(): Found(value, "environment") for name, value in environ.items()}
     found: dict[str, Found] = {}
     problems: list[str] = []
-    unknown: list[str] = []
+    unread: set[str] = set()
     for variable, at in variables.items():
         name = variable.removesuffix("_FILE")
         is_proxy = _NUMBERED_PROXY.fullmatch(variable) is not None
@@ -53,9 +57,14 @@ def read(
             found[variable] = at
         elif name != variable and (name in secrets or is_proxy):
             _read_named_file(variable, variables, found, problems)
-        elif variable in filed:
-            unknown.append(variable)
-    return Environment(found, tuple(problems), tuple(unknown))
+        else:
+            unread.add(variable)
+    known = {*names, *(f"{name}_FILE" for name in secrets), "PROXY_URL_1"}
+    told = (
+        *misspelled.in_file({name: filed[name] for name in filed if name in unread}, known, str(env_file)),
+        *misspelled.in_shell(unread - filed.keys(), known),
+    )
+    return Environment(found, tuple(problems), told)
 
 
 def _read_named_file(
@@ -79,8 +88,8 @@ def _why(error: OSError | UnicodeDecodeError) -> str:
     )
 
 
-def _env_file(path: Path | None) -> dict[str, Found]:
+def _env_file(path: Path | None) -> dict[str, str | None]:
     if path is None or not path.is_file():
         return {}
     values = dotenv_values(path, interpolate=False, encoding="utf-8")
-    return {name.upper(): Found(value or "", str(path)) for name, value in values.items()}
+    return {name.upper(): value for name, value in values.items()}

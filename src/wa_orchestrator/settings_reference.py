@@ -15,7 +15,8 @@ with † may come as `NAME_FILE` instead, the path of a file that holds the valu
 “generated” are made at the first start and kept in `secrets.json` in the data directory; `wa-orchestrator secrets`
 shows them. `wa-orchestrator doctor` shows what is in effect and where each value came from.
 
-A wrong value stops the start, with one line for each problem and an example that works.
+A wrong value stops the start, with one line for each problem and an example that works. A name that looks like a
+misspelled setting does nothing, and is told at the start with the name that was probably meant.
 """
 
 

@@ -88,6 +88,20 @@ def test_a_part_by_itself_needs_a_redis_to_share(tmp_path: Path, part: str) -> N
     assert list(tmp_path.iterdir()) == []
 
 
+def test_a_misspelled_setting_is_told_at_start_with_the_name_that_was_meant_and_without_its_value(
+    tmp_path: Path,
+) -> None:
+    (tmp_path / ".env").write_text("API_KYE=canary-kZ8-vQ2_mN5xR7p\n")
+    refused = run(tmp_path, "gateway", REDIS_URI="redis://user:canary@redis.example.com")
+    said = refused.stderr.splitlines()
+    assert said[:2] == [
+        "Warning: API_KYE (.env) is no setting of this product and does nothing. Did you mean API_KEY?",
+        "Warning: REDIS_URI (environment) is no setting of this product and does nothing. Did you mean REDIS_URL?",
+    ]
+    assert said[2].startswith("REDIS_URL: is missing")
+    assert (len(said), "canary" in refused.stderr) == (3, False)
+
+
 def test_doctor_masks_secrets_says_where_values_came_from_and_creates_nothing(tmp_path: Path) -> None:
     (tmp_path / ".env").write_text("MAX_BACKUPS=3\nMAX_SESSION_PER_PROXY=2\n")
     variables = {
@@ -107,7 +121,8 @@ def test_doctor_masks_secrets_says_where_values_came_from_and_creates_nothing(tm
     assert settings["WEBHOOK_SECRET"] == ("", "made at the first start")
     findings = {each["name"]: each for each in found["findings"]}
     assert findings["redis"]["mark"] == "problem"
-    assert "MAX_SESSION_PER_PROXY (did you mean MAX_SESSIONS_PER_PROXY?)" in findings["settings"]["text"]
+    assert "MAX_SESSION_PER_PROXY (.env) is no setting" in findings["settings"]["text"]
+    assert "Did you mean MAX_SESSIONS_PER_PROXY?" in findings["settings"]["text"]
     assert "canary" not in answer.stdout + answer.stderr
     assert [each.name for each in tmp_path.iterdir()] == [".env"]
 
