@@ -14,15 +14,16 @@ from starlette.datastructures import FormData
 
 from tests.dashboard.serving import settings
 from tests.dashboard.stage import Stage, furnish
-from wa_orchestrator.dashboard import actions, attention, charts, history
+from wa_orchestrator.dashboard import actions, charts, history
 from wa_orchestrator.dashboard.availability import Change, day_of
-from wa_orchestrator.dashboard.fleet import Fleet, natural
+from wa_orchestrator.dashboard.fleet import Fleet
 from wa_orchestrator.dashboard.history import DAY_MS, HOUR_MS, Historian
 from wa_orchestrator.dashboard.inside import Answer
 from wa_orchestrator.dashboard.live import Hub
 from wa_orchestrator.dashboard.login import Person, Role
 from wa_orchestrator.dashboard.pages import log, messages, scan
 from wa_orchestrator.dashboard.rendering import Desk
+from wa_orchestrator.dashboard.snapshot import natural
 from wa_orchestrator.dashboard.speaking import Tongue
 from wa_orchestrator.domain.session import State
 from wa_orchestrator.gateway.bodies import SendBody
@@ -133,18 +134,6 @@ async def test_the_depth_of_the_queue_is_noted_once_a_minute(scripts: Scripts) -
     depths = await history.depths(scripts, await scripts.now_ms() + 1)
     assert depths == [-1] * 95 + [8]
     assert "M95 40V" in charts.area(depths, "x")
-
-
-async def test_what_needs_a_person_comes_worst_first_with_its_sentence(redis: Redis, scripts: Scripts) -> None:
-    await furnish(scripts)
-    snapshot = await Fleet(make_context(settings(), redis)).look()
-    found = attention.items(snapshot, ENGLISH)
-    assert [item.state for item in found] == ["failed", "qr_ready", "warn"]
-    assert "Clinic Ashdod" in found[0].what
-    assert "Ask for a review" in found[0].do
-    assert found[0].href == "/sessions/worker_16"
-    hebrew = attention.items(snapshot, HEBREW)
-    assert "חסמה" in hebrew[0].what
 
 
 async def test_a_session_that_nothing_happened_to_is_not_read_again(redis: Redis, scripts: Scripts) -> None:

@@ -13,6 +13,7 @@ from markupsafe import Markup
 from starlette.datastructures import FormData
 
 from wa_orchestrator.dashboard.inside import Answer
+from wa_orchestrator.dashboard.phrasing import proxy_error
 from wa_orchestrator.dashboard.speaking import Tongue, bdi, ltr
 from wa_orchestrator.errors import Refused
 
@@ -192,7 +193,8 @@ def told(name: str, action: Action, asked: Sequence[Form], answers: Sequence[Ans
     if name == "proxy-import":
         return _imported(body, tongue)
     if name == "proxy-check" and body.get("status") == "BAD":
-        return Outcome("error", tongue.t("done.proxy-check-bad", why=body.get("lastError") or "", id=ltr(form["id"])))
+        why = proxy_error(tongue, body.get("lastError") or "—")
+        return Outcome("error", tongue.t("done.proxy-check-bad", why=why, id=ltr(form["id"])))
     return Outcome("ok", text, go=go, secret=str(body.get("key") or body.get("code") or body.get("secret") or ""))
 
 

@@ -7,8 +7,9 @@ from typing import Final
 
 from markupsafe import Markup
 
-from wa_orchestrator.dashboard.fleet import Row, Snapshot
-from wa_orchestrator.dashboard.speaking import Tongue, bdi
+from wa_orchestrator.dashboard import phrasing
+from wa_orchestrator.dashboard.snapshot import Row, Snapshot
+from wa_orchestrator.dashboard.speaking import Tongue, bdi, ltr
 from wa_orchestrator.domain.session import Reason, State
 
 MOST: Final = 5
@@ -27,12 +28,23 @@ class Item:
     href: str
 
 
-def items(snapshot: Snapshot, tongue: Tongue) -> list[Item]:
+@dataclass(frozen=True, slots=True)
+class GivenUp:
+    """How many messages were given up lately, and since when they are counted."""
+
+    count: int = 0
+    since_ms: int = 0
+
+
+def items(snapshot: Snapshot, tongue: Tongue, given_up: GivenUp | None = None) -> list[Item]:
     """List everything that needs a person."""
     return [
         *_failed(snapshot, tongue),
         *_seatless(snapshot, tongue),
+        *_bad_proxies(snapshot, tongue),
         *_to_scan(snapshot, tongue),
+        *_given_up(given_up or GivenUp(), tongue),
+        *_full(snapshot, tongue),
         *_bursts(snapshot, tongue),
     ]
 
@@ -45,7 +57,7 @@ def _failed(snapshot: Snapshot, tongue: Tongue) -> list[Item]:
     found = []
     for reason, rows in sorted(groups.items(), key=lambda pair: (pair[0] != Reason.BANNED, pair[0])):
         name = f"attention.{reason}" if tongue.knows(f"attention.{reason}.other") else "attention.failed"
-        what = tongue.n(name, len(rows), name=bdi(rows[0].name), ago=tongue.ago(rows[0].session.changed_at))
+        what = tongue.n(name, len(rows), name=bdi(snapshot.called(rows[0])), ago=tongue.ago(rows[0].session.changed_at))
         do = Markup("{} {}").format(_held(rows, tongue), tongue.reason(reason))
         single = len(rows) == 1
         href = f"/sessions/{rows[0].id}" if single else "/?state=failed"
@@ -60,12 +72,63 @@ def _held(rows: Sequence[Row], tongue: Tongue) -> Markup:
 
 
 def _seatless(snapshot: Snapshot, tongue: Tongue) -> list[Item]:
-    rows = [row for row in snapshot.sorted_rows() if row.session.reason == Reason.WAITING_FOR_PROXY]
+    rows = [row for row in snapshot.sorted_rows() if _waits(row)]
     if not rows:
         return []
-    what = tongue.n("attention.seatless", len(rows), name=bdi(rows[0].name), seats=snapshot.seats)
-    do = Markup("{}").format(tongue.reason(Reason.WAITING_FOR_PROXY))
+    name = "attention.seatless" if snapshot.healthy else "attention.no_proxy_for"
+    what = tongue.n(name, len(rows), name=bdi(snapshot.called(rows[0])), seats=snapshot.seats)
+    do = tongue.t("attention.seatless_do")
     return [Item("disconnected", "s-disconnected", what, do, tongue.t("do.add_proxy"), "/proxies#add")]
+
+
+def _waits(row: Row) -> bool:
+    return row.session.reason == Reason.WAITING_FOR_PROXY
+
+
+def _bad_proxies(snapshot: Snapshot, tongue: Tongue) -> list[Item]:
+    bad = snapshot.bad
+    if not bad:
+        return []
+    what = tongue.n("attention.bad_proxy", len(bad), proxy=ltr(bad[0].id))
+    sat = {name for proxy in bad for name in (*proxy.sessions, *snapshot.left.get(proxy.id, ()))}
+    if len(bad) > 1:
+        do = tongue.t("attention.bad_proxies_do", n=tongue.number(len(sat)))
+        return [Item("bad", "i-proxy", what, do, tongue.n("do.show", len(bad)), "/proxies")]
+    rows = [row for row in snapshot.sorted_rows() if row.id in sat]
+    why = bad[0].fields.get("last_error") or bad[0].fields.get("bad_because") or ""
+    said = Markup("{}. ").format(phrasing.proxy_error(tongue, why)) if why else Markup("")
+    do = said + tongue.n("attention.sat", len(rows), names=_named(rows, snapshot, tongue))
+    return [Item("bad", "i-proxy", what, do, tongue.t("do.look"), f"/proxies#px-{bad[0].id}")]
+
+
+def _full(snapshot: Snapshot, tongue: Tongue) -> list[Item]:
+    """Nobody waits yet, but the next one would."""
+    if (
+        snapshot.direct
+        or snapshot.free_seats
+        or any(row.session.reason == Reason.WAITING_FOR_PROXY for row in snapshot.rows.values())
+    ):
+        return []
+    if snapshot.proxies and not snapshot.healthy:
+        return []  # the bad ones are told of
+    name = "attention.full" if snapshot.proxies else "attention.no_proxy"
+    what, do = tongue.t(name, seats=tongue.number(snapshot.seats)), tongue.t(f"{name}_do")
+    return [Item("warn", "i-proxy", what, do, tongue.t("do.add_proxy"), "/proxies#add")]
+
+
+def _given_up(given_up: GivenUp, tongue: Tongue) -> list[Item]:
+    if not given_up.count:
+        return []
+    what = tongue.n("attention.given_up", given_up.count, since=tongue.hour(given_up.since_ms))
+    do = tongue.t("attention.given_up_do")
+    return [Item("warn", "i-msg", what, do, tongue.t("do.look"), "/messages?status=failed")]
+
+
+def _named(rows: Sequence[Row], snapshot: Snapshot, tongue: Tongue) -> Markup:
+    """Some of their names, and how many more there are."""
+    names = Markup(", ").join(bdi(snapshot.called(row)) for row in rows[:_NAMED])
+    more = tongue.t("attention.and_more", n=len(rows) - _NAMED) if len(rows) > _NAMED else Markup("")
+    return names + more
 
 
 def _to_scan(snapshot: Snapshot, tongue: Tongue) -> list[Item]:
@@ -74,10 +137,8 @@ def _to_scan(snapshot: Snapshot, tongue: Tongue) -> list[Item]:
     ]
     if not rows:
         return []
-    what = tongue.n("attention.scan", len(rows), name=bdi(rows[0].name))
-    names = Markup(", ").join(bdi(row.name) for row in rows[:_NAMED])
-    more = tongue.t("attention.and_more", n=len(rows) - _NAMED) if len(rows) > _NAMED else Markup("")
-    do = Markup("{}{}. {}").format(names, more, tongue.t("attention.scan_do"))
+    what = tongue.n("attention.scan", len(rows), name=bdi(snapshot.called(rows[0])))
+    do = Markup("{}. {}").format(_named(rows, snapshot, tongue), tongue.t("attention.scan_do"))
     return [Item("qr_ready", "s-qr_ready", what, do, tongue.t("do.scan"), f"/scan?id={rows[0].id}")]
 
 
@@ -85,6 +146,6 @@ def _bursts(snapshot: Snapshot, tongue: Tongue) -> list[Item]:
     rows = [row for row in snapshot.sorted_rows() if row.burst_until > snapshot.now_ms]
     if not rows:
         return []
-    what = tongue.n("attention.burst", len(rows), name=bdi(rows[0].name))
+    what = tongue.n("attention.burst", len(rows), name=bdi(snapshot.called(rows[0])))
     do = tongue.t("attention.burst_do", until=tongue.clock(max(row.burst_until for row in rows)))
     return [Item("warn", "i-pace", what, do, tongue.t("do.look"), "/anti-ban")]

@@ -7,6 +7,7 @@ from typing import Any, Final
 import structlog
 from redis.exceptions import RedisError, WatchError
 
+from wa_orchestrator.dashboard.attention import GivenUp
 from wa_orchestrator.dashboard.availability import DAY_MS, QUARTER_MS, Change, Day, day_of
 from wa_orchestrator.dashboard.charts import QUARTERS
 from wa_orchestrator.domain.session import State
@@ -16,7 +17,7 @@ from wa_orchestrator.store.reading import Session
 from wa_orchestrator.store.scripts import Scripts
 from wa_orchestrator.web.context import Context
 
-__all__ = ["DAY_MS", "HOUR_MS", "Historian", "days", "depths", "health", "per_hour"]
+__all__ = ["DAY_MS", "HOUR_MS", "Historian", "days", "depths", "given_up", "health", "per_hour"]
 HOUR_MS: Final = 3_600_000
 _MINUTE_MS: Final = 60_000
 HOURS_SHOWN: Final = 24
@@ -60,6 +61,12 @@ async def per_hour(scripts: Scripts, now_ms: int) -> tuple[list[int], list[int]]
         [int(raw.get(f"{hour}:sent", 0)) for hour in hours],
         [int(raw.get(f"{hour}:failed", 0)) for hour in hours],
     )
+
+
+async def given_up(scripts: Scripts, now_ms: int) -> GivenUp:
+    """Give how many messages failed since the hour before this one began."""
+    _, failed = await per_hour(scripts, now_ms)
+    return GivenUp(sum(failed[-2:]), (now_ms // HOUR_MS - 1) * HOUR_MS)
 
 
 async def depths(scripts: Scripts, now_ms: int) -> list[int]:

@@ -13,10 +13,12 @@ from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from markupsafe import Markup
 from starlette.responses import HTMLResponse
 
-from wa_orchestrator.dashboard import guard
-from wa_orchestrator.dashboard.fleet import Fleet, Snapshot
+from wa_orchestrator.dashboard import guard, phrasing
+from wa_orchestrator.dashboard.fleet import Fleet
 from wa_orchestrator.dashboard.login import Person
+from wa_orchestrator.dashboard.snapshot import Snapshot
 from wa_orchestrator.dashboard.speaking import LANGUAGES, Tongue, bdi, ltr
+from wa_orchestrator.domain.reasons import Reason
 from wa_orchestrator.web.context import Context
 from wa_orchestrator.web.times import iso
 
@@ -41,6 +43,12 @@ class View(Tongue):
     def may_change(self) -> bool:
         """Whether buttons that change something are shown."""
         return self.person is not None and self.person.is_administrator
+
+    def reason(self, code: str) -> str:
+        """Say why a session is where it is; that all seats are taken is no answer where there is none at all."""
+        if code == Reason.WAITING_FOR_PROXY and not self.snapshot.healthy:
+            return str(self.t("reason.NO_PROXY_AT_ALL").striptags())
+        return Tongue.reason(self, code)
 
     @property
     def csrf(self) -> str:
@@ -73,7 +81,7 @@ def environment() -> Environment:
         lstrip_blocks=True,
     )
     env.filters |= {"ltr": ltr, "bdi": bdi, "iso": iso}
-    env.globals["asset"] = asset
+    env.globals |= {"asset": asset, "say": phrasing}
     return env
 
 

@@ -5,9 +5,9 @@ from typing import Annotated, Any
 
 from fastapi import APIRouter, Depends
 
-from wa_orchestrator.dashboard import attention
-from wa_orchestrator.dashboard.fleet import Row, Snapshot
+from wa_orchestrator.dashboard import attention, history
 from wa_orchestrator.dashboard.rendering import Desk
+from wa_orchestrator.dashboard.snapshot import Row, Snapshot
 from wa_orchestrator.domain.session import State
 from wa_orchestrator.errors import Refused
 from wa_orchestrator.store import keys
@@ -37,9 +37,10 @@ def router(context: Context, desk: Desk) -> APIRouter:
     async def stats(_caller: Reader) -> dict[str, Any]:
         view = await desk.view_as(None, "", context.settings.language)
         counts: Any = await context.redis.hgetall(keys.COUNTS)
+        given_up = await history.given_up(context.scripts, view.now_ms)
         alerts = [
             {"state": item.state, "what": item.what.striptags(), "do": item.do.striptags(), "href": item.href}
-            for item in attention.items(view.snapshot, view)
+            for item in attention.items(view.snapshot, view, given_up)
         ]
         return _stats(view.snapshot, {name: int(count) for name, count in counts.items()}) | {"alerts": alerts}
 

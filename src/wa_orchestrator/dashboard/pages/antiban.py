@@ -6,8 +6,9 @@ from typing import Final
 
 from markupsafe import Markup
 
-from wa_orchestrator.dashboard.fleet import Row, opt_outs
+from wa_orchestrator.dashboard.fleet import opt_outs
 from wa_orchestrator.dashboard.rendering import Desk, Shown, View
+from wa_orchestrator.dashboard.snapshot import Row
 from wa_orchestrator.domain.pace import PRESETS, Preset, Trust
 
 _NEAREST: Final = 12

@@ -7,8 +7,8 @@ from markupsafe import Markup
 
 from wa_orchestrator.dashboard import attention, charts, history
 from wa_orchestrator.dashboard.availability import Day
-from wa_orchestrator.dashboard.fleet import Row, natural
 from wa_orchestrator.dashboard.rendering import Desk, Shown, View
+from wa_orchestrator.dashboard.snapshot import Row, natural
 from wa_orchestrator.domain.session import State
 
 PAGE_SIZE: Final = 50
@@ -53,7 +53,8 @@ async def parts(desk: Desk, view: View, query: Mapping[str, str]) -> dict[str, M
 
 async def _parts(desk: Desk, view: View, query: Mapping[str, str], rows: Sequence[Row]) -> dict[str, Markup]:
     m = desk.macros
-    items = attention.items(view.snapshot, view)
+    given_up = await history.given_up(desk.context.scripts, view.now_ms)
+    items = attention.items(view.snapshot, view, given_up)
     sent, failed = await history.per_hour(desk.context.scripts, view.now_ms)
     known = {row.id for row in rows}
     others = len(filtered(view, query)) - len([row for row in rows if _passes(row, query)])

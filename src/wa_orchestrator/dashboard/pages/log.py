@@ -7,10 +7,12 @@ from typing import Any, Final
 
 from markupsafe import Markup
 
-from wa_orchestrator.dashboard.fleet import natural
+from wa_orchestrator.dashboard import phrasing
 from wa_orchestrator.dashboard.rendering import Desk, Shown, View
+from wa_orchestrator.dashboard.snapshot import natural
 from wa_orchestrator.dashboard.speaking import bdi, ltr
 from wa_orchestrator.domain.phone import last_four
+from wa_orchestrator.domain.session import State
 from wa_orchestrator.store import keys
 from wa_orchestrator.store.reading import Entry
 
@@ -101,16 +103,27 @@ def line_of(view: View, entry: Entry) -> Line:
         kind,
         "error" if kind in _ERRORS else "warn" if kind in _WARNINGS else "info",
         session,
-        row.name if row else session or fields.get("proxy", ""),
+        view.snapshot.called(row) if row else session or fields.get("proxy", ""),
         sentence(view, kind, fields),
         json.dumps(_discreet(fields), ensure_ascii=False, indent=1),
     )
 
 
 def sentence(view: View, kind: str, fields: Mapping[str, str]) -> Markup:
-    """Say what an event means."""
+    """Say what an event means, and why it happened."""
+    said = told(view, kind, fields)
+    why = fields.get("reason") or (fields.get("note", "") if kind == "message.failed" else "")
+    explained = (phrasing.message_note if kind.startswith("message.") else phrasing.circumstance)(view, why)
+    if not why or not explained or explained == why:  # a word for programs
+        return said
+    states = kind.startswith("session.") and kind.removeprefix("session.") in tuple(State)
+    return Markup("{}").format(explained) if states else Markup("{}: {}").format(said, explained)
+
+
+def told(view: View, kind: str, fields: Mapping[str, str]) -> Markup:
+    """Say what happened."""
     name = f"event.{kind}"
-    told = {
+    values = {
         "message": ltr(fields.get("message", "")),
         "proxy": ltr(fields.get("proxy", "")),
         "from_": ltr(fields.get("from", "")),
@@ -121,15 +134,10 @@ def sentence(view: View, kind: str, fields: Mapping[str, str]) -> Markup:
         "kind": view.kind(fields.get("kind", "")),
         "word": bdi(fields["word"]) if fields.get("word") else "—",
         "note": fields.get("note", ""),
-        "by": bdi(fields.get("by", "")),
+        "by": phrasing.doer(view, fields.get("by", "")),
         "what": _held(view, fields) if kind.startswith("hold.") else "",
     }
-    said = view.t(name, **told) if view.knows(name) else Markup("{}").format(kind)
-    why = fields.get("reason") or (fields.get("note", "") if kind == "message.failed" else "")
-    explained = view.failure(why) if kind.startswith("message.") else view.reason(why)
-    if not why or explained == why:  # a word for programs
-        return said
-    return Markup("{}").format(explained) if kind.startswith("session.") else Markup("{}: {}").format(said, explained)
+    return view.t(name, **values) if view.knows(name) else Markup("{}").format(kind)
 
 
 def _held(view: View, fields: Mapping[str, str]) -> Markup:
@@ -139,7 +147,7 @@ def _held(view: View, fields: Mapping[str, str]) -> Markup:
     if scope == "phone":
         return ltr(f"••••{last_four(name)}")
     row = view.snapshot.rows.get(name) if scope == "session" else None
-    return bdi(row.name if row else name) if name else view.t("hold.everything")
+    return bdi(view.snapshot.called(row) if row else name) if name else view.t("hold.everything")
 
 
 def _discreet(fields: Mapping[str, str]) -> dict[str, str]:

@@ -7,11 +7,13 @@ from typing import Any, Final
 
 from markupsafe import Markup
 
-from wa_orchestrator.dashboard import history
-from wa_orchestrator.dashboard.fleet import Row
+from wa_orchestrator.dashboard import history, phrasing
+from wa_orchestrator.dashboard.pages import log
 from wa_orchestrator.dashboard.pages.fleet import draw, share_of
 from wa_orchestrator.dashboard.rendering import Desk, Shown, View
+from wa_orchestrator.dashboard.snapshot import Row
 from wa_orchestrator.domain.pace import DAY_MS, HOT_FROM_MS, WARM_FROM_MS, Trust
+from wa_orchestrator.domain.session import State
 from wa_orchestrator.store import keys, reading
 from wa_orchestrator.store.reading import Entry, Message
 from wa_orchestrator.web.pace import Aim, estimate, facts_of, zone_of
@@ -28,6 +30,16 @@ class Waiting:
     position: int
     at_ms: int | None
     because: str
+
+
+@dataclass(frozen=True, slots=True)
+class Past:
+    """One thing that happened to a session, in words."""
+
+    at_ms: int
+    state: str
+    what: Markup
+    why: str
 
 
 async def show(desk: Desk, view: View, query: Mapping[str, str]) -> Shown | None:
@@ -61,7 +73,7 @@ async def _parts(desk: Desk, view: View, row: Row) -> dict[str, Markup]:
         "session-strip": m.session_strip(view, draw(view, day, tall=True), share_of(view, day)),
         "session-proxy": m.session_proxy(view, row, proxy),
         "session-worker": m.session_worker(view, row, desk.context.settings.runner),
-        "session-history": m.session_history(view, row, recent),
+        "session-history": m.session_history(view, row, [_past(view, entry) for entry in recent]),
     }
 
 
@@ -109,3 +121,11 @@ async def latest_events(desk: Desk, session_id: str) -> list[Entry]:
     """Give what happened to a session, the newest first."""
     raw: Any = await desk.context.redis.xrevrange(keys.session_events(session_id), count=_HISTORY_SHOWN)
     return [Entry(cursor, fields) for cursor, fields in raw]
+
+
+def _past(view: View, entry: Entry) -> Past:
+    kind, fields = entry.fields.get("type", ""), entry.fields
+    state = kind.removeprefix("session.")
+    what = view.t(f"state.{state}") if state in tuple(State) else log.told(view, kind, fields)
+    why = phrasing.circumstance(view, fields.get("reason", ""))
+    return Past(int(float(fields.get("at", "0"))), state if state in tuple(State) else "warn", what, why)

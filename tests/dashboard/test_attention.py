@@ -1,0 +1,118 @@
+"""What needs a person, and which session is meant: nothing that waits for somebody is passed over or mistaken."""
+
+from zoneinfo import ZoneInfo
+
+from redis.asyncio import Redis
+
+from tests.dashboard.serving import settings
+from tests.dashboard.stage import Stage, furnish
+from wa_orchestrator.dashboard import attention, history
+from wa_orchestrator.dashboard.fleet import Fleet
+from wa_orchestrator.dashboard.history import HOUR_MS
+from wa_orchestrator.dashboard.login import Person, Role
+from wa_orchestrator.dashboard.pages import antiban, fleet, log, messages
+from wa_orchestrator.dashboard.rendering import Desk
+from wa_orchestrator.dashboard.snapshot import Snapshot
+from wa_orchestrator.dashboard.speaking import Tongue, spelled_phone
+from wa_orchestrator.store import keys, proxies, sessions
+from wa_orchestrator.store.scripts import Scripts
+from wa_orchestrator.web.context import make_context
+
+NOW = 1_750_075_200_000
+ENGLISH = Tongue("en", ZoneInfo("UTC"), NOW)
+HEBREW = Tongue("he", ZoneInfo("Asia/Jerusalem"), NOW)
+ADMINISTRATOR = Person(Role.ADMINISTRATOR, "Dana", "token", "hash")
+
+
+async def test_what_needs_a_person_comes_worst_first_with_its_sentence(redis: Redis, scripts: Scripts) -> None:
+    await furnish(scripts)
+    snapshot = await Fleet(make_context(settings(), redis)).look()
+    found = attention.items(snapshot, ENGLISH)
+    assert [item.state for item in found] == ["failed", "bad", "qr_ready", "warn"]
+    assert "Clinic Ashdod" in found[0].what
+    assert "Ask for a review" in found[0].do
+    assert found[0].href == "/sessions/worker_16"
+    hebrew = attention.items(snapshot, HEBREW)
+    assert "חסמה" in hebrew[0].what
+
+
+async def look(redis: Redis, **changes: object) -> Snapshot:
+    """The fleet as it is now."""
+    return await Fleet(make_context(settings(**changes), redis)).look()
+
+
+async def test_a_bad_proxy_is_told_with_why_and_who_sat_on_it(redis: Redis, scripts: Scripts) -> None:
+    stage = Stage(scripts)
+    bad, good = await stage.proxy(1), await stage.proxy(2)
+    for number, name in enumerate(("Sales", "Sales", "Clinic"), start=1):
+        await stage.connected(f"w{number}", name, f"97250000000{number}", [bad])
+    error = {"last_error": "no answer within 5 s"}
+    assert isinstance(
+        await proxies.mark(scripts, bad, version=1, status="BAD", reason="x", fields=error), proxies.Marked
+    )
+    for name in ("w1", "w2"):
+        flight = sessions.Flight(name, bad, f"97250000000{name[1]}", "CHECK_FAILED", [good])
+        await sessions.fail_over(scripts, flight, per_proxy=4)
+    item = next(item for item in attention.items(await look(redis), HEBREW) if item.state == "bad")
+    assert bad in item.what
+    assert item.href == f"/proxies#px-{bad}"
+    assert "לא ענה תוך" in item.do
+    assert "Clinic" in item.do, "still there"
+    assert [spelled_phone(f"97250000000{at}") in item.do for at in (1, 2)] == [True, True], "two have the same name"
+
+
+async def test_several_bad_proxies_are_one_line_and_one_that_is_emptied_is_none(redis: Redis, scripts: Scripts) -> None:
+    stage = Stage(scripts)
+    for number, fields in ((1, {}), (2, {}), (3, {"draining": "1"})):
+        name = await stage.proxy(number)
+        await proxies.mark(scripts, name, version=1, status="BAD", reason="x", fields=fields)
+    assert [item.what for item in attention.items(await look(redis), ENGLISH)] == ["2 proxies are bad"]
+
+
+async def test_seats_are_told_of_before_somebody_waits_for_one(redis: Redis, scripts: Scripts) -> None:
+    async def said(**changes: object) -> list[str]:
+        return [item.what.striptags() for item in attention.items(await look(redis, **changes), ENGLISH)]
+
+    stage = Stage(scripts)
+    assert await said() == ["There is no proxy"]
+    assert await said(allow_direct=True) == []
+    only = [await stage.proxy(1)]
+    assert await said() == []
+    for number in range(1, 5):
+        await stage.connected(f"w{number}", f"W {number}", f"97250000000{number}", only)
+    assert await said() == ["All 4 proxy seats are taken"]
+    await stage.put("w4", "disconnected", "WAITING_FOR_PROXY")
+    assert await said() == ["W 4 waits for a proxy seat: all 4 are taken"]
+    await redis.hset(keys.proxy(only[0]), "status", "BAD")
+    assert (await said())[0] == "W 4 waits for a proxy: none works"
+
+
+async def test_messages_that_were_given_up_lately_need_somebody(redis: Redis, scripts: Scripts) -> None:
+    now = await scripts.now_ms()
+    hour = now // HOUR_MS
+    counted = {f"{hour}:failed": 2, f"{hour - 1}:failed": 1, f"{hour - 2}:failed": 9}
+    await redis.hset(keys.DASHBOARD_HOURS, mapping=counted)
+    given_up = await history.given_up(scripts, now)
+    item = attention.items(await look(redis, allow_direct=True), ENGLISH, given_up)[0]
+    assert item.what.startswith("3 messages were given up since")
+    assert item.href == "/messages?status=failed"
+
+
+async def test_sessions_with_the_same_name_are_told_apart_wherever_one_is_shown(redis: Redis, scripts: Scripts) -> None:
+    stage = Stage(scripts)
+    pool = [await stage.proxy(1)]
+    await stage.connected("w1", "Sales", "972500000001", pool)
+    await stage.connected("w2", "Sales", "972500000002", pool)
+    await stage.session("w3", "Sales", pool)
+    await stage.session("w4", "Clinic", pool)
+    context = make_context(settings(), redis)
+    desk = Desk(context, Fleet(context))
+    view = await desk.view_as(ADMINISTRATOR, "x", "he")
+    called = {name: view.snapshot.called(row) for name, row in view.snapshot.rows.items()}
+    assert called["w4"] == "Clinic"
+    assert len(set(called.values())) == 4
+    assert "w3" in called["w3"]
+    for show in (messages.show, log.show, antiban.show, fleet.show):
+        html = bytes(desk.page(view, await show(desk, view, {})).body).decode()
+        assert "+972 50-000-0001" in html, show.__module__
+        assert "+972 50-000-0002" in html, show.__module__
