@@ -11,10 +11,13 @@ from fastapi import APIRouter, Request
 from pydantic import SecretStr
 from redis.asyncio import Redis
 
+from wa_orchestrator.dashboard import live
 from wa_orchestrator.errors import Broken, Refused, Unavailable
+from wa_orchestrator.orchestrator import sessions_api
 from wa_orchestrator.settings import Settings
-from wa_orchestrator.store import keys
+from wa_orchestrator.store import keys, tail
 from wa_orchestrator.web import app as web_app
+from wa_orchestrator.web import context as contexts
 from wa_orchestrator.web import health, paging, workers
 from wa_orchestrator.web.app import make_app
 from wa_orchestrator.web.context import Context, make_context
@@ -139,6 +142,17 @@ async def test_a_body_that_hides_its_length_is_not_read_to_its_end(
             answer = await client.post(path, content=endless())
             assert (answer.status_code, answer.json()["error"]["code"]) == (413, "BODY_TOO_LONG")
             assert given <= 1200
+
+
+async def test_nobody_waits_in_redis_for_longer_than_an_answer_may_take(context: Context, redis_url: str) -> None:
+    async with contexts.opened(context.settings, redis_url) as opened:
+        limit_s = opened.redis.connection_pool.connection_kwargs["socket_timeout"]
+    waits_s = {
+        "tail": tail._BLOCK_MS / 1000,
+        "pages": live._READ_BLOCK_MS / 1000,
+        "worker": sessions_api._CODE_WITHIN_S,
+    }
+    assert {name: wait_s for name, wait_s in waits_s.items() if wait_s >= limit_s} == {}
 
 
 async def test_without_redis_it_lives_and_is_not_ready(context: Context) -> None:

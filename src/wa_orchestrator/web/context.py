@@ -23,6 +23,9 @@ Refresh = Callable[[], Awaitable[None]]
 
 _CONNECTIONS = 64
 _PATIENCE_S = 20
+#: How long an answer of Redis may take. Longer than anybody waits in Redis (`BLOCK`, BLPOP): the client's own default,
+#: 5 s, cut such waits off and took the silence for a lost connection.
+ANSWER_S = 25
 
 
 @dataclass(slots=True)
@@ -54,6 +57,7 @@ async def opened(settings: Settings, redis_url: str) -> AsyncIterator[Context]:
         timeout=_PATIENCE_S,
         decode_responses=True,
         socket_connect_timeout=5,
+        socket_timeout=ANSWER_S,
         health_check_interval=30,
     )
     redis = Redis.from_pool(pool)
