@@ -232,6 +232,16 @@ async def test_emptying_a_queue_cancels_what_waits_for_that_session_only(gate: G
     assert states == ["cancelled", "cancelled", "cancelled", "queued"]
 
 
+async def test_emptying_a_queue_reaches_behind_any_number_of_others_that_are_not_routed(gate: Gate) -> None:
+    await gate.add_session("w2", "972500000002")
+    await gate.redis.rpush(keys.GATEWAY_JOBS, *(f"m_{number:018x}" for number in range(10_001)))
+    own = (await gate.send(sessionId="w1")).json()["messageId"]
+    other = (await gate.send(sessionId="w2")).json()["messageId"]
+    assert (await gate.client.delete("/api/v1/queue/w1")).json() == {"cancelled": 1, "tooLate": 0}
+    assert [(await _look(gate, each))["status"] for each in (own, other)] == ["cancelled", "queued"]
+    assert await gate.redis.llen(keys.GATEWAY_JOBS) == 10_002
+
+
 async def test_an_unknown_session_has_no_queue_and_no_figures(gate: Gate) -> None:
     for path in ("/api/v1/queue/nobody", "/api/v1/stats/nobody"):
         response = await gate.client.get(path)

@@ -41,6 +41,53 @@ async def _(scene: Scene) -> None:
     assert await scene.scripts.redis.zrange(keys.queue(PHONE), 0, -1) == [message]
 
 
+async def _moved_on(scene: Scene) -> str:
+    """A message that was given to another phone's session after somebody had seen it at its first place; its id."""
+    await scene.connected()
+    await scene.connected("w2", OTHER, "p2")
+    message = await scene.queued()
+    assert await rerouting.reroute(scene.scripts, scene.places[message], phone=OTHER, session="w2") == Rerouted()
+    return message
+
+
+@story("reroute_place")
+async def _(scene: Scene) -> None:
+    message = await _moved_on(scene)
+    assert await rerouting.reroute(scene.scripts, scene.places[message], phone=PHONE, session="w1") == queueing.Gone()
+    assert await scene.scripts.redis.hgetall(keys.GATEWAY_WAITING) == {OTHER: "1"}
+
+
+@story("route_place")
+async def _(scene: Scene) -> None:
+    message = await _moved_on(scene)
+    assert await scene.route(message) == queueing.Gone()
+    assert await scene.scripts.redis.lrange(keys.GATEWAY_JOBS, 0, -1) == [message]
+
+
+@story("cancel_place")
+async def _(scene: Scene) -> None:
+    message = await _moved_on(scene)
+    stale, scene.places[message] = scene.places[message], Place(message, OTHER, "w2")
+    await scene.route(message)
+    assert await queueing.cancel(scene.scripts, stale) == queueing.Gone()
+    assert await scene.status(message) == "queued"
+
+
+@story("promote_place")
+async def _(scene: Scene) -> None:
+    await scene.connected()
+    await scene.connected("w2", OTHER, "p2")
+    message = await scene.accept(due_ms=scene.clock.now_ms + 1000)
+    stale = scene.places[message]
+    await scene.route(message)
+    assert await rerouting.reroute(scene.scripts, stale, phone=OTHER, session="w2") == Rerouted()
+    scene.places[message] = Place(message, OTHER, "w2")
+    await scene.route(message)
+    await scene.clock.pass_ms(1000)
+    assert await queueing.promote(scene.scripts, stale) == queueing.Gone()
+    assert await scene.scripts.redis.zcard(keys.queue(PHONE)) == 0
+
+
 @story("burst_once")
 async def _(scene: Scene) -> None:
     for _ in range(2):

@@ -24,6 +24,7 @@ from tests.conftest import HELD_CLOCK, Clock
 from tests.store.mutants import mutants
 from tests.store.scene import LEASE_MS, PAUSE_MS, Scene
 from wa_orchestrator.store import keys, outbox, proxies, queueing, reading, sessions
+from wa_orchestrator.store.places import locate
 from wa_orchestrator.store.scripts import Scripts, read_sources
 
 PHONES = {"w1": "972500000001", "w2": "972500000001", "w3": "972500000002"}
@@ -224,7 +225,9 @@ class Messages(RuleBasedStateMachine):
         """A client changes its mind."""
         message = data.draw(st.sampled_from(self.model.accepted))
         before = self.do(self.scene.status(message))
-        outcome = self.do(queueing.cancel(self.scene.scripts, self.scene.places[message]))
+        place = self.do(locate(self.scene.scripts, message))
+        assert place is not None
+        outcome = self.do(queueing.cancel(self.scene.scripts, place))
         assert isinstance(outcome, queueing.Ended) == (before in ("queued", "scheduled"))
         if isinstance(outcome, queueing.Ended):
             self.model.ended[message] = "cancelled"

@@ -109,7 +109,8 @@ class Releaser:
                 return _end_of(holds, by, now_ms)
             case queueing.MustEnd(reason):
                 status = "expired" if reason == "EXPIRED" else "cancelled"
-                await queueing.cancel(self._scripts, place, status=status, reason=reason)
+                recorded = Place(message.id, view.phone, message.session)
+                await queueing.cancel(self._scripts, recorded, status=status, reason=reason)
                 return now_ms
             case queueing.Changed() | queueing.SetAside():
                 return now_ms

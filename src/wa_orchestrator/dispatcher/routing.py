@@ -73,8 +73,9 @@ class Router:
             await self._enqueue(message, other)
         elif other is not None:
             place = Place(message.id, message.phone, message.session)
-            await rerouting.reroute(self._scripts, place, phone=other.phone, session=other.id)
-            log.info("message.rerouted", message=message.id, session=other.id, was=message.session)
+            moved = await rerouting.reroute(self._scripts, place, phone=other.phone, session=other.id)
+            if isinstance(moved, rerouting.Rerouted):
+                log.info("message.rerouted", message=message.id, session=other.id, was=message.session)
         elif session is not None:
             await self._enqueue(message, session)
         else:

@@ -9,7 +9,7 @@ import structlog
 
 from wa_orchestrator.settings import Settings
 from wa_orchestrator.store import keys, outbox, queueing, reading
-from wa_orchestrator.store.places import Place
+from wa_orchestrator.store.places import Place, locate_all
 from wa_orchestrator.store.scripts import Scripts
 from wa_orchestrator.web.pace import day_of
 
@@ -61,11 +61,7 @@ class Sweeper:
     async def _handle(self, name: str, ids: Sequence[str]) -> None:
         if not ids:
             return
-        async with self._scripts.redis.pipeline(transaction=False) as pipe:
-            for message in ids:
-                pipe.hmget(keys.message(message), ["phone", "session"])
-            found: list[Any] = await pipe.execute()
-        known = [Place(message, *place) for message, place in zip(ids, found, strict=True) if place[0] is not None]
+        known = await locate_all(self._scripts, ids)
         gone = set(ids) - {place.message for place in known}
         if gone:
             await self._scripts.redis.zrem(name, *gone)

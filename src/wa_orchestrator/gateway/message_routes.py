@@ -6,7 +6,7 @@ from fastapi import APIRouter, Depends, Path, Query
 from pydantic import Field
 
 from wa_orchestrator.domain.message import Status
-from wa_orchestrator.errors import Refused
+from wa_orchestrator.errors import Refused, Unavailable
 from wa_orchestrator.gateway import searching, shapes, waiting
 from wa_orchestrator.gateway.bodies import LONGEST_REFERENCE, Instant, Phone, SessionId
 from wa_orchestrator.gateway.fleet import FleetView
@@ -29,6 +29,8 @@ _LOOK = responses(
     API_KEY_MISSING=401, SCOPE_MISSING=403, NO_SUCH_MESSAGE=404, VALIDATION_FAILED=422, STORE_UNAVAILABLE=503
 )
 _FIND = responses(BAD_CURSOR=400, API_KEY_MISSING=401, SCOPE_MISSING=403, VALIDATION_FAILED=422, STORE_UNAVAILABLE=503)
+#: Two changes of the sender between a look and a step are rare; more often in a row nobody meets.
+_TRIES = 10
 _CHANGE = {**_LOOK, **responses(TOO_LATE=409, OPTED_OUT=422)}
 
 
@@ -94,18 +96,23 @@ class _Messages:
         return await self._detail(message_id)
 
     async def cancel(self, message_id: MessageId, caller: Sender) -> MessageDetail:
-        message = await self._found(message_id)
-        outcome = await queueing.cancel(self._scripts, _place(message), reason="CANCELLED")
-        match outcome:
+        match await self._cancel(message_id):
             case TooLate(status) if status != Status.CANCELLED:
                 raise _too_late("TOO_LATE", f"It is {status} already and cannot be taken back.", status)
-            case Gone():
-                await self._found(message_id)
             case Ended():
                 await audit.record(self._context, caller, "message.cancel", message_id)
             case TooLate():
                 pass
         return await self._detail(message_id)
+
+    async def _cancel(self, message_id: str) -> Ended | TooLate:
+        """Cancel a message where it stands; where it was given to another sender meanwhile, look again."""
+        for _ in range(_TRIES):
+            message = await self._found(message_id)
+            outcome = await queueing.cancel(self._scripts, _place(message), reason="CANCELLED")
+            if not isinstance(outcome, Gone):
+                return outcome
+        raise Unavailable("MESSAGE_MOVES", "It is being given to another sender. Try again.", retryAfterS=1)
 
     async def retry(self, message_id: MessageId, caller: Sender) -> MessageDetail:
         message = await self._found(message_id)

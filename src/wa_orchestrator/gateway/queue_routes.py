@@ -9,9 +9,8 @@ from wa_orchestrator.errors import Refused
 from wa_orchestrator.gateway import shapes, waiting
 from wa_orchestrator.gateway.fleet import RECENT_S, Fleet, FleetView, Sender
 from wa_orchestrator.gateway.shapes import Day, EmptiedAnswer, QueueAnswer, QueueItem, StatsAnswer
-from wa_orchestrator.store import keys, queueing, reading
-from wa_orchestrator.store.places import Place
-from wa_orchestrator.store.queueing import Ended
+from wa_orchestrator.store import finding, keys, queueing
+from wa_orchestrator.store.queueing import Ended, TooLate
 from wa_orchestrator.web import audit
 from wa_orchestrator.web.auth import Caller, Scope, requires
 from wa_orchestrator.web.context import Context
@@ -69,15 +68,12 @@ class _Queues:
 
     async def empty(self, session_id: SessionPath, caller: Sending) -> EmptiedAnswer:
         _, sender = await self._found(session_id)
-        phone = sender.session.phone
         ended = too_late = 0
-        for message_id in await _waiting_ids(self._context, phone):
-            message = await reading.message(self._scripts, message_id)
-            if message is None or message.session != session_id or message.phone != phone:
-                continue
-            outcome = await queueing.cancel(self._scripts, Place(message_id, phone, session_id), reason="CANCELLED")
+        # All are found before the first is ended. Each end is a step of its own: who asks again goes on after a crash.
+        for place in await finding.waiting(self._scripts, session_id, sender.session.phone):
+            outcome = await queueing.cancel(self._scripts, place, reason="CANCELLED")
             ended += isinstance(outcome, Ended)
-            too_late += not isinstance(outcome, Ended)
+            too_late += isinstance(outcome, TooLate)
         await audit.record(self._context, caller, "queue.empty", session_id, cancelled=ended)
         return EmptiedAnswer(cancelled=ended, too_late=too_late)
 
@@ -101,16 +97,6 @@ class _Queues:
         if session_id not in fleet.senders:
             raise Refused("NO_SUCH_SESSION", f"There is no session {session_id}. GET /api/sessions lists them.", 404)
         return fleet, fleet.senders[session_id]
-
-
-async def _waiting_ids(context: Context, phone: str) -> list[str]:
-    """Every message of a phone that waits: in its queue, set aside, or not routed yet."""
-    pipe = context.redis.pipeline(transaction=False)
-    pipe.zrange(keys.queue(phone), 0, -1)
-    pipe.zrange(keys.set_aside(phone), 0, -1)
-    pipe.lrange(keys.GATEWAY_JOBS, 0, 10_000)
-    queued, aside, jobs = await pipe.execute()
-    return [*queued, *aside, *jobs]
 
 
 def _day(date: str, counts: Any) -> Day:

@@ -4,6 +4,7 @@ from collections.abc import AsyncIterator
 from typing import Any, Final
 
 from wa_orchestrator.store import keys, reading
+from wa_orchestrator.store.places import Place, locate_all
 from wa_orchestrator.store.reading import Message
 from wa_orchestrator.store.scripts import Scripts
 
@@ -27,6 +28,25 @@ async def unended(scripts: Scripts, index: str) -> AsyncIterator[Message]:
         for message in await reading.messages(scripts, ids):
             if message.status in OPEN:
                 yield message
+
+
+async def waiting(scripts: Scripts, session_id: str, phone: str) -> list[Place]:
+    """Where every message stands that waits for a session: not routed yet, in its phone's queue, or set aside.
+
+    Jobs come first here too. What waits for a later day, or is in an outbox, is not among them.
+    """
+    found: dict[str, Place] = {}
+    async for ids in _jobs(scripts):
+        found |= {place.message: place for place in await locate_all(scripts, ids) if place.session == session_id}
+    pipe = scripts.redis.pipeline(transaction=True)  # at one instant: a message moves between the two
+    pipe.zrange(keys.queue(phone), 0, -1)
+    pipe.zrange(keys.set_aside(phone), 0, -1)
+    queued, aside = await pipe.execute()
+    ids = [str(each) for each in (*queued, *aside)]
+    for first in range(0, len(ids), PAGE):
+        places = await locate_all(scripts, ids[first : first + PAGE])
+        found |= {place.message: place for place in places if place.session == session_id}
+    return list(found.values())
 
 
 async def _jobs(scripts: Scripts) -> AsyncIterator[list[str]]:

@@ -1,6 +1,8 @@
 """Where a message stands, and the keys every message script takes in one order."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
 
 from wa_orchestrator.store import keys
 from wa_orchestrator.store.scripts import Scripts
@@ -22,6 +24,15 @@ async def locate(scripts: Scripts, message_id: str) -> Place | None:
     """Find a message's place, or None if there is no such message."""
     phone, session = await scripts.redis.hmget(keys.message(message_id), ["phone", "session"])
     return Place(message_id, str(phone), str(session)) if phone is not None and session is not None else None
+
+
+async def locate_all(scripts: Scripts, ids: Sequence[str]) -> list[Place]:
+    """Find the places of these messages in one round trip; those that are gone are left out."""
+    async with scripts.redis.pipeline(transaction=False) as pipe:
+        for message_id in ids:
+            pipe.hmget(keys.message(message_id), ["phone", "session"])
+        found: list[Any] = await pipe.execute()
+    return [Place(name, *place) for name, place in zip(ids, found, strict=True) if None not in place]
 
 
 def layout(place: Place) -> list[str]:

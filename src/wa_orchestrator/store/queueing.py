@@ -234,7 +234,7 @@ async def cancel(
 
 
 async def expire(scripts: Scripts, place: Place) -> Ended | TooLate | Gone:
-    """End a message whose expiry has passed by Redis' clock; `Gone` also when it has not."""
+    """End a message whose expiry has passed by Redis' clock; `Gone` also when it has not, or stands elsewhere now."""
     return await _end(scripts, place, "expired", "EXPIRED", "due")
 
 
@@ -246,7 +246,7 @@ async def _end(scripts: Scripts, place: Place, status: str, reason: str, when: s
             return Ended()
         case ["too_late", current]:
             return TooLate(str(current))
-        case ["unknown"] | ["early"]:
+        case ["unknown" | "early" | "moved"]:
             return Gone()
         case _:
             raise unexpected("cancel", reply)

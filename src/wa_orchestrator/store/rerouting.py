@@ -22,7 +22,7 @@ async def reroute(scripts: Scripts, place: Place, *, phone: str, session: str) -
             return Rerouted()
         case ["too_late", status]:
             return TooLate(str(status))
-        case ["unknown"]:
+        case ["unknown" | "moved"]:
             return Gone()
         case _:
             raise unexpected("reroute", reply)

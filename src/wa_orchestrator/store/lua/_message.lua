@@ -27,6 +27,12 @@ local function become(status, now, note)
     'message', ID, 'phone', PHONE, 'at', now, 'note', note)
 end
 
+-- elsewhere: it stands under another phone or session than the caller saw: what the keys name is not its place any more.
+local function elsewhere()
+  local stands = redis.call('HMGET', MESSAGE, 'phone', 'session')
+  return stands[1] ~= PHONE or stands[2] ~= SESSION_ID
+end
+
 -- wake: let a dispatcher look at this phone now, unless it will look earlier anyway.
 local function wake(now)
   redis.call('ZADD', DUE, 'LT', now, PHONE)

@@ -7,6 +7,7 @@ local now = now_ms()
 local due = redis.call('ZSCORE', KEYS[1], ARGV[1])
 if not due then return { 'gone' } end -- guard: still_scheduled
 if tonumber(due) > now then return { 'early', tonumber(due) } end -- guard: not_early
+if redis.call('HGET', KEYS[2], 'phone') ~= ARGV[2] then return { 'gone' } end -- guard: promote_place
 redis.call('ZREM', KEYS[1], ARGV[1])
 local sequence = redis.call('INCR', KEYS[5])
 redis.call('HSET', KEYS[2], 'sequence', sequence, 'due_at', 0)

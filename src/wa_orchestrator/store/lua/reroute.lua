@@ -3,11 +3,12 @@
 -- Atomic because leaving one phone's queue and belonging to another phone must be one step: it must never wait twice or nowhere.
 -- KEYS: the message layout (of its present phone and session), then KEYS[16] jobs list  KEYS[17] waiting hash  KEYS[18] scheduled zset
 -- ARGV[4] the new phone  ARGV[5] the new session
--- returns {'rerouted'} | {'too_late', status} | {'unknown'}
+-- returns {'rerouted'} | {'too_late', status} | {'unknown'} | {'moved'}
 local now = now_ms()
 local status = redis.call('HGET', MESSAGE, 'status')
 if not status then return { 'unknown' } end
 if status ~= 'queued' then return { 'too_late', status } end -- guard: reroute_waiting
+if elsewhere() then return { 'moved' } end -- guard: reroute_place
 -- WhatsApp may have what was tried; from another phone it would be another message to the recipient.
 local tried = tonumber(redis.call('HGET', MESSAGE, 'attempts') or 0) > 0
 if tried and ARGV[4] ~= PHONE then return { 'too_late', 'tried' } end -- guard: reroute_untried

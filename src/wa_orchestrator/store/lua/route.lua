@@ -7,13 +7,15 @@
 -- returns {'queued', score} | {'scheduled', due} | {'gone'} | {'no_session'}
 local id, phone = ARGV[1], ARGV[2]
 local now = now_ms()
-local known = redis.call('HMGET', KEYS[3], 'priority', 'sequence', 'due_at', 'accepted_at', 'reference', 'status')
+local known = redis.call('HMGET', KEYS[3], 'priority', 'sequence', 'due_at', 'accepted_at', 'reference', 'status', 'phone')
 -- leave: it is a job no more; false when another has taken it.
 local function leave()
   if redis.call('LREM', KEYS[1], 1, id) == 0 then return false end
   if redis.call('HINCRBY', KEYS[2], phone, -1) <= 0 then redis.call('HDEL', KEYS[2], phone) end
   return true
 end
+-- Another router may have given it to another phone since the caller looked.
+if known[7] ~= phone then return { 'gone' } end -- guard: route_place
 -- One that was tried before it was given to another sender may turn out to have arrived: it must not be sent again.
 if known[6] ~= 'queued' then leave() return { 'gone' } end -- guard: route_waiting
 if redis.call('EXISTS', KEYS[11]) == 0 then return { 'no_session' } end -- guard: session_exists
