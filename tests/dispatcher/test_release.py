@@ -1,5 +1,6 @@
 """When a message leaves: routing, pauses, holds, schedules, locks, expiry, and what is taken back."""
 
+import asyncio
 import json
 from datetime import datetime
 from zoneinfo import ZoneInfo
@@ -76,10 +77,14 @@ async def test_a_message_pinned_to_a_phone_is_not_given_to_another_phone(stage: 
     assert await stage.status(message) == "queued"
 
 
-async def test_a_message_without_any_sender_fails_and_says_so(stage: Stage) -> None:
+async def test_a_message_without_any_sender_fails_and_says_so_and_counts_once_among_the_failed_of_the_day(
+    stage: Stage,
+) -> None:
     message = await stage.accept("nobody", A)
+    await asyncio.gather(stage.dispatcher().router.step(), stage.dispatcher().router.step())
     await settle(stage.dispatcher())
     assert (await stage.status(message), await stage.reason(message)) == ("failed", "NO_SENDER")
+    assert await stage.scripts.redis.hgetall(keys.stats_of_nobody("20250615")) == {"failed": "1"}
 
 
 async def test_a_message_that_waits_for_a_deleted_session_goes_to_another(stage: Stage) -> None:

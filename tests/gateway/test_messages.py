@@ -257,6 +257,19 @@ async def test_the_figures_of_a_session_by_day(gate: Gate) -> None:
     assert told["total"] == {"date": "total", "sent": 8, "delivered": 2, "read": 4, "failed": 1}
 
 
+async def test_a_message_that_nobody_sends_counts_once_as_failed_for_the_fleet_and_for_no_session(gate: Gate) -> None:
+    await gate.redis.hset(keys.stats("w1", "20250615"), mapping={"sent": 3, "failed": 1})
+    place = Place(await _send(gate), PHONE, "w1")
+    for _ in range(2):
+        await queueing.fail(gate.scripts, place, reason="NO_SENDER", day="20250615")
+    told = (await gate.client.get("/api/v1/stats", params={"days": 2})).json()
+    counted = {"sent": 3, "delivered": 0, "read": 0, "failed": 2, "failedWithoutSender": 1}
+    nothing = dict.fromkeys(counted, 0)
+    assert told["days"] == [{"date": "2025-06-15", **counted}, {"date": "2025-06-14", **nothing}]
+    assert told["total"] == {"date": "total", **counted}
+    assert (await gate.client.get("/api/v1/stats/w1")).json()["total"]["failed"] == 1
+
+
 async def test_a_message_of_a_deleted_session_waits_for_a_sender(gates: OpenGate) -> None:
     gate = await gates()
     await gate.add_session()

@@ -13,7 +13,7 @@ from wa_orchestrator.store import keys, queueing, reading, rerouting
 from wa_orchestrator.store.places import Place
 from wa_orchestrator.store.reading import Message, Session
 from wa_orchestrator.store.scripts import Scripts
-from wa_orchestrator.web.pace import pace_of
+from wa_orchestrator.web.pace import day_of, pace_of
 
 BATCH = 200
 NO_SENDER = "NO_SENDER"
@@ -80,7 +80,8 @@ class Router:
             await self._enqueue(message, session)
         else:
             place = Place(message.id, message.phone, message.session)
-            await queueing.cancel(self._scripts, place, status="failed", reason=NO_SENDER)
+            day = day_of(self._settings, None, await self._scripts.now_ms())
+            await queueing.fail(self._scripts, place, reason=NO_SENDER, day=day)
             log.warning("message.no_sender", message=message.id, session=message.session)
 
     async def _watch_bursts(self, messages: dict[str, Message], sessions: dict[str, Session]) -> None:

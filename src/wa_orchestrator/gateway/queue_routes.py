@@ -1,15 +1,15 @@
 """What waits for a session, and what it has sent by day."""
 
-from datetime import UTC, datetime, timedelta
-from typing import Annotated, Any, Final
+from typing import Annotated, Final
+from zoneinfo import ZoneInfo
 
 from fastapi import APIRouter, Depends, Path, Query
 
 from wa_orchestrator.errors import Refused
-from wa_orchestrator.gateway import shapes, waiting
+from wa_orchestrator.gateway import figures, shapes, waiting
 from wa_orchestrator.gateway.fleet import RECENT_S, Fleet, FleetView, Sender
-from wa_orchestrator.gateway.shapes import Day, EmptiedAnswer, QueueAnswer, QueueItem, StatsAnswer
-from wa_orchestrator.store import finding, keys, queueing
+from wa_orchestrator.gateway.shapes import EmptiedAnswer, FleetStatsAnswer, QueueAnswer, QueueItem, StatsAnswer
+from wa_orchestrator.store import finding, queueing
 from wa_orchestrator.store.queueing import Ended, TooLate
 from wa_orchestrator.web import audit
 from wa_orchestrator.web.auth import Caller, Scope, requires
@@ -22,7 +22,7 @@ SessionPath = Annotated[str, Path(pattern=r"^[A-Za-z0-9_-]{1,64}$", examples=["w
 Reader = Annotated[Caller, Depends(requires(Scope.READ))]
 Sending = Annotated[Caller, Depends(requires(Scope.SEND))]
 _MOST: Final = 1000
-_COUNTED: Final = ("sent", "delivered", "read", "failed")
+_FLEET = responses(API_KEY_MISSING=401, SCOPE_MISSING=403, VALIDATION_FAILED=422, STORE_UNAVAILABLE=503)
 _ERRORS = responses(
     API_KEY_MISSING=401, SCOPE_MISSING=403, NO_SUCH_SESSION=404, VALIDATION_FAILED=422, STORE_UNAVAILABLE=503
 )
@@ -35,6 +35,7 @@ def router(context: Context, view: FleetView) -> APIRouter:
     queue = "/queue/{session_id}"
     routes.get(queue, summary="What waits for a session, in order", responses=_ERRORS)(api.look)
     routes.delete(queue, summary="Cancel everything that waits for a session", responses=_ERRORS)(api.empty)
+    routes.get("/stats", summary="The same for all sessions, and what found no session", responses=_FLEET)(api.fleet)
     routes.get("/stats/{session_id}", summary="Sent, delivered, read and failed, by day", responses=_ERRORS)(api.stats)
     return routes
 
@@ -81,23 +82,18 @@ class _Queues:
         self, session_id: SessionPath, _caller: Reader, days: Annotated[int, Query(ge=1, le=400)] = 30
     ) -> StatsAnswer:
         fleet, sender = await self._found(session_id)
-        zone = zone_of(self._context.settings, sender.session)
-        today = datetime.fromtimestamp(fleet.now_ms() / 1000, UTC).astimezone(zone).date()
-        dates = [today - timedelta(days=back) for back in range(days)]
-        pipe = self._scripts.redis.pipeline(transaction=False)
-        for date in dates:
-            pipe.hmget(keys.stats(session_id, f"{date:%Y%m%d}"), _COUNTED)
-        counts: list[Any] = await pipe.execute()
-        rows = [_day(date.isoformat(), count) for date, count in zip(dates, counts, strict=True)]
-        total = _day("total", [sum(getattr(row, name) for row in rows) for name in _COUNTED])
-        return StatsAnswer(session_id=session_id, total=total, days=rows)
+        dates = figures.dates(fleet.now_ms(), zone_of(self._context.settings, sender.session), days)
+        return await figures.of_session(self._scripts, session_id, dates)
+
+    async def fleet(
+        self, _caller: Reader, days: Annotated[int, Query(ge=1, le=figures.MOST_DAYS_OF_ALL)] = 30
+    ) -> FleetStatsAnswer:
+        fleet = await self._view.current(fresh_s=RECENT_S)
+        dates = figures.dates(fleet.now_ms(), ZoneInfo(self._context.settings.timezone), days)
+        return await figures.of_all(self._scripts, list(fleet.senders), dates)
 
     async def _found(self, session_id: str) -> tuple[Fleet, Sender]:
         fleet = await self._view.current(fresh_s=RECENT_S)
         if session_id not in fleet.senders:
             raise Refused("NO_SUCH_SESSION", f"There is no session {session_id}. GET /api/sessions lists them.", 404)
         return fleet, fleet.senders[session_id]
-
-
-def _day(date: str, counts: Any) -> Day:
-    return Day(date=date, **{name: int(count or 0) for name, count in zip(_COUNTED, counts, strict=True)})

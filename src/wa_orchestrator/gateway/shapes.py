@@ -112,6 +112,19 @@ class StatsAnswer(Answer):
     days: list[Day]
 
 
+class FleetDay(Day):
+    """One day of all sessions together. `failed` contains `failedWithoutSender`, which no session counts."""
+
+    failed_without_sender: int
+
+
+class FleetStatsAnswer(Answer):
+    """The messages of all sessions that exist by day, the latest first; with those that found none to send them."""
+
+    total: FleetDay
+    days: list[FleetDay]
+
+
 class UploadAnswer(Answer):
     """A stored file. `uploadId` goes into `media.upload`."""
 

@@ -133,6 +133,11 @@ def stats(session_id: str, day: str) -> str:
     return f"stats:{session_id}:{day}"
 
 
+def stats_of_nobody(day: str) -> str:
+    """Hash failed → count of messages that found no session to send them, by the server's day · cancel · 400 days."""
+    return f"messages:stats:{day}"
+
+
 def idempotency(api_key_id: str, key_hash: str) -> str:
     """Hash fingerprint, message, answer · accept, then the gateway adds its answer · 24 h."""
     return f"idempotency:{api_key_id}:{key_hash}"

@@ -229,17 +229,24 @@ async def restore_aside(scripts: Scripts, phone: str) -> int | None:
 async def cancel(
     scripts: Scripts, place: Place, *, status: str = "cancelled", reason: str = ""
 ) -> Ended | TooLate | Gone:
-    """End a message that no worker has claimed: `cancelled`, or `failed` for want of a sender, or `expired` at once."""
-    return await _end(scripts, place, status, reason, "")
+    """End a message that no worker has claimed: `cancelled`, or `expired` at once."""
+    return await _end(scripts, place, status, reason)
+
+
+async def fail(scripts: Scripts, place: Place, *, reason: str, day: str) -> Ended | TooLate | Gone:
+    """End a message for want of a sender. It counts under the installation's `day`, for it has no session."""
+    return await _end(scripts, place, "failed", reason, day=day)
 
 
 async def expire(scripts: Scripts, place: Place) -> Ended | TooLate | Gone:
     """End a message whose expiry has passed by Redis' clock; `Gone` also when it has not, or stands elsewhere now."""
-    return await _end(scripts, place, "expired", "EXPIRED", "due")
+    return await _end(scripts, place, "expired", "EXPIRED", when="due")
 
 
-async def _end(scripts: Scripts, place: Place, status: str, reason: str, when: str) -> Ended | TooLate | Gone:
-    names = [*layout(place), keys.GATEWAY_JOBS, keys.GATEWAY_WAITING, keys.SCHEDULED]
+async def _end(
+    scripts: Scripts, place: Place, status: str, reason: str, *, when: str = "", day: str = ""
+) -> Ended | TooLate | Gone:
+    names = [*layout(place), keys.GATEWAY_JOBS, keys.GATEWAY_WAITING, keys.SCHEDULED, keys.stats_of_nobody(day)]
     reply = await scripts.run("cancel", names, [*head(place), status, reason, when])
     match reply:
         case ["ended"]:

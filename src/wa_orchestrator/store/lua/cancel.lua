@@ -2,6 +2,7 @@
 -- cancel: a message that no worker has claimed ends without being sent (cancelled, expired, or failed for want of a sender).
 -- Atomic because it may stand in any of five places and must leave exactly that one.
 -- KEYS: the message layout, then KEYS[16] jobs list  KEYS[17] waiting hash  KEYS[18] scheduled zset
+-- KEYS[19] stats hash of the day for what nobody sends
 -- ARGV[4] status: cancelled | expired | failed  ARGV[5] reason  ARGV[6] 'due' = only if its expiry has passed, '' = at once
 -- returns {'ended'} | {'too_late', status} | {'unknown'} | {'early'} | {'moved'}
 local now = now_ms()
@@ -15,7 +16,11 @@ if redis.call('LREM', KEYS[16], 1, ID) > 0 and redis.call('HINCRBY', KEYS[17], P
 redis.call('ZREM', KEYS[18], ID)
 redis.call('ZREM', QUEUE, ID)
 redis.call('ZREM', ASIDE, ID)
-if ARGV[4] == 'failed' then redis.call('ZADD', DEAD, now, ID) end
+if ARGV[4] == 'failed' then
+  redis.call('ZADD', DEAD, now, ID)
+  redis.call('HINCRBY', KEYS[19], 'failed', 1)
+  redis.call('EXPIRE', KEYS[19], 34560000)
+end
 become(ARGV[4], now, ARGV[5])
 wake(now)
 return { 'ended' }
