@@ -1,6 +1,10 @@
-"""JSON log lines on stderr. Whatever is logged, by us or by a library, loses its secrets where the line is rendered."""
+"""Log lines on stderr: JSON, or short lines for people where it is a terminal.
+
+Whatever is logged, by us or by a library, loses its secrets where the line is rendered.
+"""
 
 import logging
+import os
 import re
 import sys
 from collections.abc import Mapping
@@ -8,6 +12,8 @@ from typing import Any, TextIO
 
 import structlog
 from structlog.typing import EventDict, Processor, WrappedLogger
+
+from wa_orchestrator.log_lines import LineForPeople
 
 HIDDEN = "***"
 #: Names of fields whose value is never shown.
@@ -87,8 +93,19 @@ def _drop_color_message(_logger: WrappedLogger, _method: str, event: EventDict) 
     return event
 
 
+def _renderer(*, at_terminal: bool) -> Processor:
+    if at_terminal:
+        return LineForPeople(coloured="NO_COLOR" not in os.environ and os.environ.get("TERM") != "dumb")
+    return structlog.processors.JSONRenderer(ensure_ascii=False, default=repr)
+
+
 def configure(level: str = "info", stream: TextIO | None = None) -> None:
-    """Send structlog and the standard library's logging through one renderer to `stream` (stderr)."""
+    """Send structlog and the standard library's logging through one renderer to `stream` (stderr).
+
+    A terminal gets short lines for people; everything else gets JSON.
+    """
+    stream = stream or sys.stderr
+    at_terminal = stream.isatty()
     shared: list[Processor] = [
         structlog.contextvars.merge_contextvars,
         structlog.stdlib.add_log_level,
@@ -105,23 +122,28 @@ def configure(level: str = "info", stream: TextIO | None = None) -> None:
         structlog.stdlib.ProcessorFormatter.remove_processors_meta,
         _drop_color_message,
         _redact_event,
-        structlog.processors.JSONRenderer(ensure_ascii=False, default=repr),
+        _renderer(at_terminal=at_terminal),
     ]
-    handler = logging.StreamHandler(stream or sys.stderr)
+    handler = logging.StreamHandler(stream)
     handler.setFormatter(structlog.stdlib.ProcessorFormatter(foreign_pre_chain=shared, processors=render))
     root = logging.getLogger()
     root.handlers[:] = [handler]
     root.setLevel(level.upper())
-    for name in ("uvicorn", "uvicorn.error", "uvicorn.access"):
-        library = logging.getLogger(name)
-        library.handlers.clear()
-        library.setLevel(logging.NOTSET)
-        library.propagate, library.disabled = True, False
-    for name in ("httpx", "httpcore", "asyncio", "aiodocker"):
-        logging.getLogger(name).setLevel(max(logging.WARNING, root.level))  # one line per request says nothing
+    _hush_libraries(root.level, at_terminal=at_terminal)
     structlog.configure(
         processors=[*shared, structlog.stdlib.ProcessorFormatter.wrap_for_formatter],
         wrapper_class=structlog.stdlib.BoundLogger,
         logger_factory=structlog.stdlib.LoggerFactory(),
         cache_logger_on_first_use=False,
     )
+
+
+def _hush_libraries(level: int, *, at_terminal: bool) -> None:
+    calm = max(logging.WARNING, level)
+    for name in ("uvicorn", "uvicorn.error", "uvicorn.access"):
+        library = logging.getLogger(name)
+        library.handlers.clear()
+        library.setLevel(calm if at_terminal else logging.NOTSET)  # people are greeted by ourselves
+        library.propagate, library.disabled = True, False
+    for name in ("httpx", "httpcore", "asyncio", "aiodocker"):
+        logging.getLogger(name).setLevel(calm)  # one line per request says nothing

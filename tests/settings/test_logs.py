@@ -1,9 +1,11 @@
-"""Logs: JSON lines in which no planted secret can be found."""
+"""Logs: lines, JSON or for people at a terminal, in which no planted secret can be found."""
 
 import io
 import json
 import logging
+import re
 from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any
 
 import pytest
@@ -24,22 +26,43 @@ CANARIES = {
 }
 
 
-@pytest.fixture
-def stream() -> Iterator[io.StringIO]:
+class Terminal(io.StringIO):
+    """What a person looks at."""
+
+    def isatty(self) -> bool:
+        return True
+
+
+@contextmanager
+def logging_to(written: io.StringIO) -> Iterator[io.StringIO]:
     root = logging.getLogger()
     handlers, level = root.handlers[:], root.level
-    written = io.StringIO()
     logs.configure("debug", written)
     yield written
     root.handlers[:], root.level = handlers, level
     structlog.reset_defaults()
 
 
+@pytest.fixture
+def stream() -> Iterator[io.StringIO]:
+    with logging_to(io.StringIO()) as written:
+        yield written
+
+
+@pytest.fixture
+def terminal(monkeypatch: pytest.MonkeyPatch) -> Iterator[io.StringIO]:
+    monkeypatch.setenv("NO_COLOR", "1")
+    with logging_to(Terminal()) as written:
+        yield written
+
+
 def lines(stream: io.StringIO) -> list[dict[str, Any]]:
     return [json.loads(line) for line in stream.getvalue().splitlines()]
 
 
-def test_planted_secrets_occur_in_no_line_whoever_logs_and_however(stream: io.StringIO) -> None:
+@pytest.mark.parametrize("where", ["stream", "terminal"])
+def test_planted_secrets_occur_in_no_line_whoever_logs_and_however(where: str, request: pytest.FixtureRequest) -> None:
+    stream: io.StringIO = request.getfixturevalue(where)
     proxy = f"socks5h://user:{CANARIES['proxy password']}@proxy.example.com:1080"
     log = structlog.get_logger("ours")
     log.info("worker.started", proxy=proxy, env={"PROXY_URL": proxy, "WORKER_TOKEN": "canary.bearer-token-123"})
@@ -49,14 +72,18 @@ def test_planted_secrets_occur_in_no_line_whoever_logs_and_however(stream: io.St
     log.info("sent", to=CANARIES["phone"], jid=f"{CANARIES['phone']}:3@s.whatsapp.net", phoneNumber=972501234567)
     log.info(f"receipt from {CANARIES['phone']}@s.whatsapp.net")
     logging.getLogger("library").warning("via %s with key %s", proxy, CANARIES["api key"])
-    logging.getLogger("uvicorn.access").info("x-api-key: %s", "canary.bearer-token-123")
+    logging.getLogger("uvicorn.access").warning("x-api-key: %s", "canary.bearer-token-123")
     try:
         raise ValueError(f"bad proxy {proxy}")
     except ValueError:
         log.exception("it.broke")
         logging.getLogger("library").exception("it broke")
 
-    assert len(lines(stream)) == 10
+    said = re.findall(
+        r"worker\.started|connecting|request|linking|sent|receipt|via|x-api-key|it[. ]broke", stream.getvalue()
+    )
+    assert len(set(said)) == 10, said
+    assert where == "terminal" or len(lines(stream)) == 10
     for name, canary in CANARIES.items():
         assert canary not in stream.getvalue(), name
     assert "proxy.example.com:1080" in stream.getvalue(), "what helps to find the fault must stay"
@@ -100,3 +127,36 @@ _WORDS = st.text(
 def test_a_password_within_an_address_never_survives(before: str, user: str, password: str) -> None:
     secret = f"{password}-canary"
     assert secret not in logs.redact_text(f"{before} socks5h://{user}:{secret}@proxy.example.com:1080")
+
+
+def test_a_terminal_gets_short_lines_for_people(terminal: io.StringIO) -> None:
+    structlog.get_logger("ours").info("session.connected", session="support", phone="972501234567", waited_ms=12)
+    (line,) = terminal.getvalue().splitlines()
+    assert re.fullmatch(r"\d\d:\d\d:\d\d info    session\.connected +session=support phone=…4567 waited_ms=12", line)
+
+
+def test_what_was_logged_cannot_steer_a_terminal_or_forge_a_line(terminal: io.StringIO) -> None:
+    structlog.get_logger().info("seen\x1b[2J", name="a\n12:00:00 error forged", other="\x9b2J\u202eb", kind=["x\r"])
+    (line,) = terminal.getvalue().splitlines()
+    assert line.isprintable()
+    assert "seen\\x1b[2J" in line
+
+
+def test_a_terminal_shows_the_traceback_below_its_line(terminal: io.StringIO) -> None:
+    try:
+        raise ValueError("canary\x1b")
+    except ValueError:
+        structlog.get_logger().exception("it.broke")
+    first, *below = terminal.getvalue().splitlines()
+    assert (first.split()[1:], below[-1]) == (["error", "it.broke"], "ValueError: canary\\x1b")
+
+
+def test_a_terminal_shows_problems_in_colour(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("NO_COLOR", raising=False)
+    monkeypatch.setenv("TERM", "xterm")
+    with logging_to(Terminal()) as written:
+        structlog.get_logger().warning("tail.lost")
+        structlog.get_logger().info("tail.found")
+    coloured, plain = written.getvalue().splitlines()
+    assert coloured.startswith("\x1b[33m")
+    assert plain.isprintable()
