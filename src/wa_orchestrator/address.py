@@ -1,7 +1,6 @@
 """Where a server of this machine listens: noted in its data directory, so that commands beside it find it."""
 
 import contextlib
-import ipaddress
 import json
 import os
 from collections.abc import Iterator
@@ -12,27 +11,11 @@ from wa_orchestrator.settings import Settings
 FILE_NAME = "server.json"
 
 
-def local_url(settings: Settings) -> str:
-    """How a program of the same machine reaches the server that these settings describe."""
-    return f"http://{_reachable(settings.bind_host)}:{settings.orch_port}"
-
-
-def _reachable(host: str) -> str:
-    """A server that listens on every address is reached on loopback."""
-    try:
-        address = ipaddress.ip_address(host)
-    except ValueError:
-        return host
-    if address.is_unspecified:
-        return "127.0.0.1" if address.version == 4 else "[::1]"
-    return host if address.version == 4 else f"[{host}]"
-
-
 @contextlib.contextmanager
 def noted(settings: Settings) -> Iterator[None]:
     """Note where the server is while the block runs: its port may come from an option, or be any free one."""
     path = settings.data_dir / FILE_NAME
-    text = json.dumps({"url": local_url(settings), "pid": os.getpid()})
+    text = json.dumps({"url": settings.local_url, "pid": os.getpid()})
     settings.data_dir.mkdir(mode=0o700, parents=True, exist_ok=True)
     draft = path.with_name(f"{path.name}.{os.getpid()}")
     draft.write_text(text + "\n", "utf-8")

@@ -1,14 +1,12 @@
 """The only place where parts meet: makes each service of its parts and runs it until a signal ends it.
 
-SIGINT is a person's Ctrl-C and ends the workers too; SIGTERM is an upgrade and leaves them running: the next server
-adopts them.
+SIGINT is a person's Ctrl-C and ends the workers too, and so does SIGHUP, a terminal that is closed; SIGTERM is an
+upgrade and leaves them running: the next server adopts them.
 """
 
 import asyncio
-import signal
-import socket
 import sys
-from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from collections.abc import AsyncIterator, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass
 
@@ -16,7 +14,7 @@ import structlog
 from fastapi import APIRouter, FastAPI
 from starlette.types import ASGIApp
 
-from wa_orchestrator import address, rehearsal
+from wa_orchestrator import address, demo, greeting, rehearsal
 from wa_orchestrator.dashboard import app as dashboard
 from wa_orchestrator.dashboard.login import first_link
 from wa_orchestrator.dispatcher.dispatcher import Dispatcher
@@ -39,50 +37,24 @@ from wa_orchestrator.orchestrator.bells import Bells
 from wa_orchestrator.orchestrator.service import Loop, Orchestrator
 from wa_orchestrator.orchestrator.webhooks import Courier
 from wa_orchestrator.runner.chosen import runner_for
-from wa_orchestrator.serving import listen, make_server
+from wa_orchestrator.serving import listen, serving
 from wa_orchestrator.settings import Settings
 from wa_orchestrator.store.embedded import EmbeddedRedis
+from wa_orchestrator.supervising import Closing, Once, Signals, supervised
 from wa_orchestrator.web import context as contexts
 from wa_orchestrator.web import health
 from wa_orchestrator.web.app import make_app
 from wa_orchestrator.web.context import Context
 
-_RESTART_S = 1.0
-_CANCELS, _CANCEL_S = 20, 0.5
 log = structlog.get_logger(__name__)
-
-
-class Signals:
-    """What the operating system told us: `ended` is set by the first SIGINT or SIGTERM, the second SIGINT is final."""
-
-    def __init__(self) -> None:
-        self.ended = asyncio.Event()
-        self.by_person = False
-
-    def __enter__(self) -> "Signals":
-        loop = asyncio.get_running_loop()
-        loop.add_signal_handler(signal.SIGINT, self._interrupt)
-        loop.add_signal_handler(signal.SIGTERM, self.ended.set)
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        loop = asyncio.get_running_loop()
-        for number in (signal.SIGINT, signal.SIGTERM):
-            loop.remove_signal_handler(number)
-
-    def _interrupt(self) -> None:
-        if self.ended.is_set():
-            raise KeyboardInterrupt
-        self.by_person = True
-        self.ended.set()
 
 
 async def up(settings: Settings, *, simulate: bool = False, fleet: int = 0) -> None:
     """Run everything in one process until a signal; see the module for what each signal means."""
     with Signals() as signals:
         async with running(settings, simulate=simulate, fleet=fleet) as server:
-            _greet(server, await first_link(server.context))
-            await signals.ended.wait()
+            async with supervised([Once(lambda: _greet(server, fleet))]):
+                await signals.ended.wait()
             log.info("server.ending", workers="stopped" if signals.by_person else "left running")
             if signals.by_person:
                 await server.stop_workers()
@@ -122,11 +94,13 @@ class Server:
     context: Context
     orchestrator: Orchestrator
     gateway_port: int
+    settled: asyncio.Future[str]
+    """What became of the fleet that was asked for, as soon as that is known."""
 
     @property
     def url(self) -> str:
         """Where it is."""
-        return f"http://{self.context.settings.bind_host}:{self.context.settings.orch_port}"
+        return self.context.settings.local_url
 
     async def stop_workers(self) -> None:
         """End all workers; the loops that would start them again must have ended, or end with us."""
@@ -162,7 +136,7 @@ async def running(settings: Settings, *, simulate: bool = False, fleet: int = 0)
         _, second_app = make_gateway(context)
         await stack.enter_async_context(serving(messages.front(app), bound))
         await stack.enter_async_context(serving(second_app, door))
-        server = Server(context, control, settings.gateway_port)
+        server = Server(context, control, settings.gateway_port, asyncio.get_running_loop().create_future())
         loops += [Dispatcher(context), messages.retention, *_fleet(server, fleet)]
         await stack.enter_async_context(supervised(loops))
         stack.enter_context(address.noted(settings))
@@ -190,7 +164,7 @@ def _control_app(control: Orchestrator, routers: Sequence[APIRouter] = ()) -> tu
     ]
     app = make_app(context, [*routers, *parts])
     pages = dashboard.install(app, context)
-    return app, [*control.loops, Courier(context), Alerts(context), pages, _Closing(bells.close)]
+    return app, [*control.loops, Courier(context), Alerts(context), pages, Closing(bells.close)]
 
 
 def _fleet(server: Server, size: int) -> list[Loop]:
@@ -198,34 +172,12 @@ def _fleet(server: Server, size: int) -> list[Loop]:
     if not size or world is None:
         return []
     key = server.context.settings.api_key.get_secret_value()
-    return [_Once(rehearsal.LinkedFleet(server.url, key, world["control"], size).run)]
+    fleet = demo.LinkedFleet(server.url, key, world["control"], size)
 
+    async def settle() -> None:
+        server.settled.set_result(await fleet.run())
 
-class _Closing:
-    """Waits until everything ends, and then lets go of something."""
-
-    def __init__(self, close: Callable[[], Awaitable[None]]) -> None:
-        self._close = close
-
-    async def run(self) -> None:
-        try:
-            await asyncio.Event().wait()
-        finally:
-            await self._close()
-
-
-class _Once:
-    """A task that is done once and not again."""
-
-    def __init__(self, task: Callable[[], Awaitable[None]]) -> None:
-        self._task = task
-
-    async def run(self) -> None:
-        try:
-            await self._task()
-        except Exception as error:
-            log.error("fleet.failed", exc_info=error)
-        await asyncio.Event().wait()
+    return [Once(settle), demo.Readers(world["control"])]
 
 
 async def _redis(settings: Settings, stack: AsyncExitStack) -> str:
@@ -240,51 +192,6 @@ def _redis_url(settings: Settings) -> str:
     return settings.redis_url.get_secret_value()
 
 
-@asynccontextmanager
-async def serving(app: ASGIApp, bound: socket.socket) -> AsyncIterator[None]:
-    """Serve an application on a bound socket while the block runs."""
-    server = make_server(app)
-    task = asyncio.create_task(server.serve(sockets=[bound]))
-    try:
-        while not server.started and not task.done():  # noqa: ASYNC110 (uvicorn offers no event)
-            await asyncio.sleep(0.01)
-        if task.done():
-            await task
-        yield
-    finally:
-        server.end()
-        await task
-        bound.close()
-
-
-@asynccontextmanager
-async def supervised(loops: Sequence[Loop]) -> AsyncIterator[None]:
-    """Run loops while the block runs; one that breaks is started again."""
-    tasks = [asyncio.create_task(_supervise(loop), name=type(loop).__name__) for loop in loops]
-    try:
-        yield
-    finally:
-        await _ended(tasks)
-
-
-async def _ended(tasks: Sequence[asyncio.Task[None]]) -> None:
-    """Cancel tasks until they have ended: the Redis client forgets a cancellation that meets it while it connects."""
-    pending: set[asyncio.Task[None]] = set(tasks)
-    while pending:
-        for task in pending:
-            task.cancel()
-        _, pending = await asyncio.wait(pending, timeout=_RESTART_S)
-
-
-async def _supervise(loop: Loop) -> None:
-    while True:
-        try:
-            await loop.run()
-        except Exception as error:
-            log.error("task.broken", task=type(loop).__name__, exc_info=error)
-        await asyncio.sleep(_RESTART_S)
-
-
 async def _serve_alone(settings: Settings, app: ASGIApp, loops: Sequence[Loop], port: int, variable: str) -> None:
     bound = listen(settings.bind_host, port, variable)
     with Signals() as signals:
@@ -292,15 +199,14 @@ async def _serve_alone(settings: Settings, app: ASGIApp, loops: Sequence[Loop], 
             await signals.ended.wait()
 
 
-def _greet(server: Server, link: str) -> None:
-    settings = server.context.settings
-    lines = [
-        f"WhatsApp Orchestrator is ready: {server.url}   (API: {server.url}/docs)",
-        f"Come in, once, within an hour: {link}",
-        f"Secrets: wa-orchestrator secrets --data-dir {settings.data_dir}",
-        "Ctrl-C stops the server and its workers.",
-    ]
-    if server.context.simulator is not None:
-        lines.insert(1, f"Simulated world: {server.context.simulator['control']}")
-    sys.stdout.write("\n".join(lines) + "\n")
+async def _greet(server: Server, fleet: int) -> None:
+    """Say where the server is; with a fleet once more when it is there, because its log lines have come in between."""
+    if fleet:
+        await _say(server, f"{fleet} simulated phones are being linked; that takes {fleet * 2 + 10} seconds or so.")
+    await _say(server, await server.settled if fleet else "")
+
+
+async def _say(server: Server, told: str) -> None:
+    context = server.context
+    sys.stdout.write(greeting.block(context.settings, await first_link(context), world=context.simulator, told=told))
     sys.stdout.flush()

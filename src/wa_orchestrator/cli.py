@@ -166,13 +166,13 @@ def _part(data_dir: Path | None, *ports: str) -> Settings:
 def _ready(settings: Settings, ports: tuple[str, ...] | None = None) -> Settings:
     """Check the machine, then complete the secrets, then log: nothing is created before everything was checked."""
     from wa_orchestrator import logs, preflight, secrets
+    from wa_orchestrator.greeting import typed
 
     preflight.preflight(settings, preflight.PORTS if ports is None else ports)
     complete, made = secrets.ensure(settings)
     if made:
         names = ", ".join(name.upper() for name in made)
-        command = f"wa-orchestrator secrets --data-dir {settings.data_dir}"
-        typer.echo(f"{names} made. To see them: {command}", err=True)
+        typer.echo(f"{names} made. To see them: {typed('secrets', settings.data_dir)}", err=True)
     logs.configure(settings.log_level)
     return complete
 

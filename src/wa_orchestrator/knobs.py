@@ -1,6 +1,7 @@
 """What a setting may look like: one small check per kind of value. Each error says what is wrong, never a secret."""
 
 import contextlib
+import ipaddress
 import os
 import re
 from pathlib import Path
@@ -139,6 +140,17 @@ def hours(value: str | None) -> str | None:
     if value is not None and not _HOURS.fullmatch(value):
         raise ValueError("must be hours of a day, HH:MM-HH:MM")
     return value
+
+
+def reachable(host: str) -> str:
+    """Write a listening address as one connects to it: a server that listens on every address is on loopback too."""
+    try:
+        address = ipaddress.ip_address(host)
+    except ValueError:
+        return host
+    if address.is_unspecified:
+        return "127.0.0.1" if address.version == 4 else "[::1]"
+    return host if address.version == 4 else f"[{host}]"
 
 
 def host_and_port(value: str) -> str:

@@ -1,4 +1,4 @@
-"""`up --simulate`: the simulated world as a process beside the server, and a fleet that links itself."""
+"""`up --simulate`: the simulated world as a process beside the server. What happens in it is in `demo`."""
 
 import asyncio
 import contextlib
@@ -14,7 +14,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import httpx
 import structlog
 from pydantic import SecretStr
 
@@ -27,9 +26,7 @@ SEATS = 4
 _HOME = "simulator"
 ALL_DAY = "00:00-00:00"
 _HOURS = ("cold_hours", "warm_hours", "hot_hours")
-FIRST_PHONE = 972500000001
 _READY_S = 30.0
-_LINKED_S = 110.0
 _RUN = "from wa_orchestrator.cli import main; main()"
 log = structlog.get_logger(__name__)
 
@@ -135,55 +132,3 @@ def point_at(settings: Settings, ready: dict[str, Any]) -> Settings:
             "telegram_chat_id": "1",
         }
     return settings.model_copy(update=changes)
-
-
-class LinkedFleet:
-    """Provisions and links sessions through the public API and the simulated phones, then lets them talk."""
-
-    def __init__(self, base_url: str, api_key: str, control_url: str, size: int) -> None:
-        self._api = httpx.AsyncClient(base_url=base_url, headers={"X-API-Key": api_key}, timeout=30)
-        self._world = httpx.AsyncClient(base_url=control_url, timeout=30)
-        self._size = size
-
-    async def run(self) -> None:
-        """Do it once. A fleet that is there already is left as it is."""
-        async with self._api, self._world:
-            sessions = await self._provisioned()
-            await asyncio.gather(*(self._link(session_id, phone) for session_id, phone in sessions.items()))
-            log.info("fleet.linked", sessions=len(sessions))
-            await self._talk(list(sessions.values()))
-
-    async def _provisioned(self) -> dict[str, str]:
-        wanted = {f"demo-{n + 1}": str(FIRST_PHONE + n) for n in range(self._size)}
-        listed = (await self._api.get("/api/sessions", params={"limit": 500})).raise_for_status().json()
-        known = {session["sessionId"] for session in listed["sessions"]}
-        for session_id, phone in wanted.items():
-            if session_id not in known:
-                body = {"sessionId": session_id, "phone": phone, "label": "demo"}
-                (await self._api.post("/api/sessions/provision", json=body)).raise_for_status()
-        return wanted
-
-    async def _link(self, session_id: str, phone: str) -> None:
-        """Scan each new code until the session is connected."""
-        scanned = ""
-        deadline = time.monotonic() + _LINKED_S
-        while time.monotonic() < deadline:
-            status = (await self._api.get(f"/api/sessions/{session_id}/status")).json()
-            if status.get("status") == "connected":
-                return
-            shown = await self._api.get(f"/api/sessions/{session_id}/qr", headers={"Accept": "application/json"})
-            code = shown.json().get("qr", "") if shown.status_code == httpx.codes.OK else ""
-            if code and code != scanned:
-                scanned = code
-                answer = await self._world.post(f"/phones/{phone}/scan", json={"qr": code})
-                log.info("fleet.scanned", session=session_id, status=answer.status_code)
-            await asyncio.sleep(0.2)
-        log.error("fleet.not_linked", session=session_id)
-
-    async def _talk(self, phones: list[str]) -> None:
-        """Let each session write to the next one's phone, once per start of the demo."""
-        for number, phone in enumerate(phones):
-            to = phones[(number + 1) % len(phones)]
-            body = {"to": to, "message": f"Hello from the demo, {number + 1}.", "phone": phone}
-            answer = await self._api.post("/api/v1/send", json=body)
-            log.info("fleet.sent", status=answer.status_code)

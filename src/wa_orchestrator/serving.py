@@ -1,8 +1,9 @@
 """Serves HTTP applications on sockets that are bound before anything else starts."""
 
+import asyncio
 import contextlib
 import socket
-from collections.abc import Iterator
+from collections.abc import AsyncIterator, Iterator
 
 import uvicorn
 from starlette.types import ASGIApp
@@ -55,3 +56,20 @@ def make_server(app: ASGIApp) -> Server:
         http=getattr(app, "http_protocol", "auto"),  # the gateway's front answers its own doors on the connection
     )
     return Server(config)
+
+
+@contextlib.asynccontextmanager
+async def serving(app: ASGIApp, bound: socket.socket) -> AsyncIterator[None]:
+    """Serve an application on a bound socket while the block runs."""
+    server = make_server(app)
+    task = asyncio.create_task(server.serve(sockets=[bound]))
+    try:
+        while not server.started and not task.done():  # noqa: ASYNC110 (uvicorn offers no event)
+            await asyncio.sleep(0.01)
+        if task.done():
+            await task
+        yield
+    finally:
+        server.end()
+        await task
+        bound.close()

@@ -69,7 +69,7 @@ class Settings(BaseSettings):
     """How people reach the dashboard, for links in alerts. Default: the address listened on."""
 
     worker_url: knobs.Url = knob(None, example="http://172.28.0.1:3001")
-    """How workers reach the orchestrator. Default: this machine's loopback address."""
+    """How workers reach the orchestrator. Default: the address listened on, or loopback where that is every address."""
 
     data_dir: knobs.Directory = knob(Path("data"), example="/var/lib/wa-orchestrator")
     """Generated secrets, the embedded Redis and the lock that keeps a second server out."""
@@ -321,14 +321,19 @@ class Settings(BaseSettings):
         return duration / self.time_scale
 
     @property
+    def local_url(self) -> str:
+        """Where a program of the same machine finds the server."""
+        return f"http://{knobs.reachable(self.bind_host)}:{self.orch_port}"
+
+    @property
     def worker_base_url(self) -> str:
         """Where workers find the orchestrator."""
-        return self.worker_url or f"http://127.0.0.1:{self.orch_port}"
+        return self.worker_url or self.local_url
 
     @property
     def public_base_url(self) -> str:
         """Where people find the dashboard."""
-        return self.public_url or f"http://{self.bind_host}:{self.orch_port}"
+        return self.public_url or self.local_url
 
 
 def load(environ: Mapping[str, str] | None = None, env_file: Path | None = Path(".env"), **overrides: Any) -> Settings:

@@ -72,7 +72,7 @@ def test_a_wrong_key_is_refused_and_not_repeated(bare: Run, server: Running) -> 
     ],
 )
 def test_a_server_is_reached_where_it_listens(host: str, url: str) -> None:
-    assert address.local_url(load({}, None, bind_host=host)) == url
+    assert load({}, None, bind_host=host).local_url == url
 
 
 def test_a_note_of_a_successor_outlives_its_predecessor(tmp_path: Path) -> None:

@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import signal
 from pathlib import Path
 
@@ -46,6 +47,11 @@ def rehearse(home: Path, fleet: int, within_s: float) -> None:
         headers = {"X-API-Key": secrets["api_key"]}
         world = httpx.get(f"{url}/api/v1/simulator", headers=headers).json()
         until_blocking(lambda: len(httpx.get(f"{world['control']}/arrivals").json()) >= fleet, "a message of each")
+        demo.said(f"{fleet} of {fleet} simulated phones are linked, and {fleet} of their messages were read")
+        worries = [line for line in demo.lines if re.search(r'"level": "(warning|error)"', line)]
+        assert worries == []
+        listed = httpx.get(f"{url}/api/sessions", headers=headers).json()["sessions"]
+        assert len({session["label"] for session in listed}) == fleet
         counted = httpx.get(f"{world['control']}/proxies").json()
         assert (len(counted), sum(each["live"] for each in counted)) == (3, fleet)
         assert demo.end(signal.SIGINT) == 0

@@ -44,7 +44,7 @@ def find(given: Given) -> Target:
     if given.url and given.api_key:
         return Target(_checked(given.url), given.api_key)
     settings = _installation(given.data_dir)
-    url = _checked(given.url) if given.url else address.told(settings.data_dir) or address.local_url(settings)
+    url = _checked(given.url) if given.url else address.told(settings.data_dir) or settings.local_url
     return Target(url, given.api_key or _own_key(settings, url))
 
 
