@@ -261,7 +261,7 @@ async def test_a_message_that_nobody_sends_counts_once_as_failed_for_the_fleet_a
     await gate.redis.hset(keys.stats("w1", "20250615"), mapping={"sent": 3, "failed": 1})
     place = Place(await _send(gate), PHONE, "w1")
     for _ in range(2):
-        await queueing.fail(gate.scripts, place, reason="NO_SENDER", day="20250615")
+        await queueing.fail(gate.scripts, place, reason="NO_SENDER", counted=keys.stats_of_nobody("20250615"))
     told = (await gate.client.get("/api/v1/stats", params={"days": 2})).json()
     counted = {"sent": 3, "delivered": 0, "read": 0, "failed": 2, "failedWithoutSender": 1}
     nothing = dict.fromkeys(counted, 0)

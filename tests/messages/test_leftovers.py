@@ -2,10 +2,12 @@
 
 import pytest
 
+from tests.conftest import Clock
 from tests.dispatcher.stage import settle
 from tests.messages.conftest import PHONE, Desk
 from wa_orchestrator.orchestrator import leftovers
-from wa_orchestrator.store import finding, keys, reading
+from wa_orchestrator.store import finding, keys, queueing, reading
+from wa_orchestrator.store.places import Place
 
 OTHER = "972500000002"
 
@@ -20,6 +22,12 @@ async def delete(desk: Desk, how: str, session: str = "w1") -> int:
 
 async def end_of(desk: Desk, message: str) -> tuple[str, str]:
     return await desk.stage.status(message), await desk.stage.reason(message)
+
+
+async def relink(desk: Desk) -> None:
+    """Link the session to another phone, as its record shows it then."""
+    await desk.context.redis.hset(keys.session("w1"), "phone", OTHER)
+    await desk.context.redis.srem(keys.sessions_of_phone(PHONE), "w1")
 
 
 @pytest.mark.parametrize("how", ["cancel", "reroute"])
@@ -61,12 +69,32 @@ async def test_what_whatsapp_may_have_goes_on_only_from_the_same_phone(desk: Des
     assert raw == ["queued", "sibling", PHONE]
 
 
+async def test_what_was_tried_fails_when_its_session_gets_another_phone_and_a_retry_leaves_from_that(
+    desk: Desk, clock: Clock
+) -> None:
+    tried = await desk.released(fields={"pinned": "session"})
+    worker = desk.worker()
+    claimed = await worker.claim()
+    assert claimed is not None
+    assert (await worker.nack(claimed, "NO_ACK")).status_code == 200
+    await relink(desk)
+    await clock.pass_ms(60_000)
+    await settle(desk.stage.dispatcher())
+    assert await end_of(desk, tried) == ("failed", "SESSION_RELINKED")
+    assert await desk.context.redis.hget(keys.stats("w1", "20250615"), "failed") == "1"
+    await queueing.retry(desk.context.scripts, Place(tried, PHONE, "w1"), to="97251000001")
+    await settle(desk.stage.dispatcher())
+    raw = await desk.context.redis.hmget(keys.message(tried), ["status", "session", "phone"])
+    assert raw == ["scheduled", "w1", OTHER]
+
+
 @pytest.mark.parametrize("pinned", ["", "session"])
-async def test_a_session_that_got_another_phone_says_nothing_of_its_old_one(desk: Desk, pinned: str) -> None:
+async def test_what_waits_for_a_session_leaves_from_the_phone_it_has_now_and_not_from_its_old_one(
+    desk: Desk, pinned: str
+) -> None:
     message = await desk.stage.accept("w1", PHONE, fields={"pinned": pinned})
     await desk.stage.dispatcher().router.step()
-    await desk.context.redis.hset(keys.session("w1"), "phone", OTHER)
-    await desk.context.redis.srem(keys.sessions_of_phone(PHONE), "w1")
+    await relink(desk)
     await settle(desk.stage.dispatcher())
     phone, status = await desk.context.redis.hmget(keys.message(message), ["phone", "status"])
-    assert (phone, status) == ((PHONE, "queued") if pinned else (OTHER, "scheduled"))
+    assert (phone, status) == (OTHER, "scheduled")

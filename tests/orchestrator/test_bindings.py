@@ -1,17 +1,20 @@
 """Phone, proxy and session are tied together by the scan, and stay so."""
 
 from typing import Any
+from unittest.mock import AsyncMock
 
 import httpx
 import pytest
 
-from tests.orchestrator.acting import GIVEN, PHONE, code_of, delete, fill, linked, now, provision, started
+from tests.orchestrator.acting import GIVEN, OTHER, PHONE, code_of, delete, fill, linked, now, provision, started
 from tests.orchestrator.conftest import PROXIES
 from tests.orchestrator.fakes import FakeRunner, Teller, drive
 from wa_orchestrator.domain import proxy_url
 from wa_orchestrator.orchestrator import states
 from wa_orchestrator.orchestrator.service import Orchestrator
-from wa_orchestrator.store import keys
+from wa_orchestrator.store import accepting, keys, queueing, rerouting
+from wa_orchestrator.store.places import Place
+from wa_orchestrator.store.scripts import Scripts
 
 
 async def test_a_scan_ties_phone_proxy_and_session_together_and_ends_the_temporary_binding(
@@ -27,6 +30,35 @@ async def test_a_scan_ties_phone_proxy_and_session_together_and_ends_the_tempora
     assert await redis.smembers(keys.SESSIONS_ACTIVE) == {"s1"}
     shown = (await api.get("/api/sessions/s1/status")).json()
     assert (shown["status"], shown["phone"], shown["reason"], shown["trust"]) == ("connected", PHONE, None, "cold")
+
+
+async def test_what_is_tied_to_a_session_goes_along_to_another_phone_also_when_the_server_dies_in_between(
+    control: Orchestrator, api: httpx.AsyncClient, teller: Teller, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await linked(control, api, teller, "s1", PHONE)
+    await linked(control, api, teller, "sibling", PHONE)
+    scripts, redis = control.context.scripts, control.context.redis
+    tied = [await _queued(scripts, n, session, "session") for n, session in enumerate(("sibling", "s1", "s1"))]
+    free = await _queued(scripts, 9, "s1", "")
+    with monkeypatch.context() as dying:
+        dying.setattr(rerouting, "reroute", AsyncMock(side_effect=ConnectionError))
+        assert (await teller.connected("s1", OTHER)).status_code == 500
+    assert (await now(control.context, "s1")).phone == OTHER
+    assert (await teller.connected("s1", OTHER)).status_code == 200
+    phones = [await redis.hget(keys.message(each), "phone") for each in (*tied, free)]
+    assert phones == [PHONE, OTHER, OTHER, PHONE]
+    assert await redis.smembers(keys.sessions_of_phone(PHONE)) == {"sibling"}
+    assert "left_phone" not in (await now(control.context, "s1")).fields
+
+
+async def _queued(scripts: Scripts, number: int, session: str, pinned: str) -> str:
+    """A message that waits in its phone's queue; its id."""
+    fields = {"pinned": pinned}
+    name = f"m_{number:018x}"
+    message = accepting.NewMessage(name, f"3EB0{number:018X}", PHONE, session, "97251", fields=fields)
+    assert isinstance(await accepting.accept(scripts, message, accepting.Room(9, 9, 0)), accepting.Accepted)
+    assert await queueing.route(scripts, Place(name, PHONE, session), to="97251") == queueing.Queued()
+    return name
 
 
 async def test_a_phone_keeps_its_proxy_after_its_session_is_deleted(

@@ -88,6 +88,16 @@ async def _(scene: Scene) -> None:
     assert await scene.scripts.redis.zcard(keys.queue(PHONE)) == 0
 
 
+@story("claim_phone")
+async def _(scene: Scene) -> None:
+    await scene.connected()
+    message = await scene.queued()
+    assert isinstance(await scene.release(message), queueing.Released)
+    await scene.scripts.redis.hset(keys.session("w1"), "phone", OTHER)
+    assert await scene.claim(phone=OTHER) == outbox.Empty()
+    assert await scene.status(message) == "scheduled"
+
+
 @story("burst_once")
 async def _(scene: Scene) -> None:
     for _ in range(2):

@@ -12,6 +12,7 @@ from wa_orchestrator.dispatcher import views
 from wa_orchestrator.dispatcher.permits import permit
 from wa_orchestrator.dispatcher.routing import Router
 from wa_orchestrator.dispatcher.views import View
+from wa_orchestrator.domain.pin import is_left_behind
 from wa_orchestrator.settings import Settings
 from wa_orchestrator.store import keys, queueing
 from wa_orchestrator.store.places import Place
@@ -85,6 +86,9 @@ class Releaser:
         sender = view.sender()
         if sender is None:
             await self._router.find_sender(view.message, None)
+            return now_ms
+        if is_left_behind(view.pin, view.phone, sender.phone):
+            await self._router.take_along(view.message, sender)
             return now_ms
         return await self._release(view, view.message, sender, holds, now_ms)
 

@@ -7,7 +7,8 @@ import structlog
 
 from wa_orchestrator.dispatcher import senders
 from wa_orchestrator.domain import pacing
-from wa_orchestrator.domain.pin import Pin
+from wa_orchestrator.domain.failures import Failure
+from wa_orchestrator.domain.pin import Pin, is_left_behind
 from wa_orchestrator.settings import Settings
 from wa_orchestrator.store import keys, queueing, reading, rerouting
 from wa_orchestrator.store.places import Place
@@ -16,7 +17,6 @@ from wa_orchestrator.store.scripts import Scripts
 from wa_orchestrator.web.pace import day_of, pace_of
 
 BATCH = 200
-NO_SENDER = "NO_SENDER"
 #: A session in one of these does not come back by itself: a person is needed.
 _GIVEN_UP = frozenset({"failed", "stopped"})
 
@@ -52,6 +52,8 @@ class Router:
         if message.status != "queued":  # it ended while it was a job; the script takes it off the list
             place = Place(message.id, message.phone, message.session)
             await queueing.route(self._scripts, place, to=message.to)
+        elif session is not None and is_left_behind(Pin.of(message.fields), message.phone, session.phone):
+            await self.take_along(message, session)
         elif session is not None and (session.status not in _GIVEN_UP or Pin.of(message.fields) is Pin.SESSION):
             await self._enqueue(message, session)
         else:
@@ -80,9 +82,15 @@ class Router:
             await self._enqueue(message, session)
         else:
             place = Place(message.id, message.phone, message.session)
-            day = day_of(self._settings, None, await self._scripts.now_ms())
-            await queueing.fail(self._scripts, place, reason=NO_SENDER, day=day)
+            counted = keys.stats_of_nobody(day_of(self._settings, None, await self._scripts.now_ms()))
+            await queueing.fail(self._scripts, place, reason=Failure.NO_SENDER, counted=counted)
             log.warning("message.no_sender", message=message.id, session=message.session)
+
+    async def take_along(self, message: Message, session: Session) -> None:
+        """Let a message that is tied to a session follow it to its present phone, or fail where it may not."""
+        day = day_of(self._settings, session, await self._scripts.now_ms())
+        outcome = await rerouting.take_along(self._scripts, message, session, day=day)
+        log.info("message.left_behind", message=message.id, session=session.id, outcome=type(outcome).__name__)
 
     async def _watch_bursts(self, messages: dict[str, Message], sessions: dict[str, Session]) -> None:
         # By the time of its own newest message: others that wait to be routed may be much younger.

@@ -44,6 +44,9 @@ class Failure(StrEnum):
     MEDIA_REFUSED = "MEDIA_REFUSED"
     REFUSED = "REFUSED"
     SESSION_DELETED = "SESSION_DELETED"
+    SESSION_RELINKED = "SESSION_RELINKED"
+    NO_SENDER = "NO_SENDER"
+    WORKER_CRASHED = "WORKER_CRASHED"
 
 
 F = Failure
@@ -70,6 +73,9 @@ REMEDIES: Mapping[Failure, Remedy] = MappingProxyType(
         F.MEDIA_REFUSED: Remedy.NEVER,
         F.REFUSED: Remedy.NEVER,
         F.SESSION_DELETED: Remedy.NEVER,
+        F.SESSION_RELINKED: Remedy.NEVER,
+        F.NO_SENDER: Remedy.NEVER,
+        F.WORKER_CRASHED: Remedy.NEVER,
     }
 )
 
@@ -172,6 +178,24 @@ SENTENCES: Mapping[Failure, Sentence] = MappingProxyType(
         F.SESSION_DELETED: Sentence(
             "The session that was to send this was deleted. Nothing was sent. Send it from another session.",
             "החיבור שהיה אמור לשלוח נמחק. דבר לא נשלח. שלחו מחיבור אחר.",
+        ),
+        F.SESSION_RELINKED: Sentence(
+            "After an attempt to send this, its session was linked to another phone. The recipient may have it from "
+            "the old one. Retry it to send it from the new one.",
+            "אחרי ניסיון שליחה החיבור קושר לטלפון אחר. ייתכן שההודעה הגיעה מהטלפון הקודם. "
+            "נסו שוב כדי לשלוח מהטלפון החדש.",
+        ),
+        F.NO_SENDER: Sentence(
+            "The session that was to send this is gone, and no other may send it. Nothing was sent. "
+            "Connect a session, then retry it or send it anew.",
+            "החיבור שהיה אמור לשלוח איננו, ואף חיבור אחר אינו רשאי לשלוח. דבר לא נשלח. "
+            "חברו חיבור ונסו שוב, או שלחו מחדש.",
+        ),
+        F.WORKER_CRASHED: Sentence(
+            "The worker ended again and again while it held this message, so it is not tried any more. "
+            "Read the session's log, then retry it or send it without what may break it.",
+            "העובד הסתיים שוב ושוב בזמן שהחזיק בהודעה, ולכן לא ננסה עוד. "
+            "קראו את היומן של החיבור ונסו שוב, או שלחו אותה בצורה אחרת.",
         ),
     }
 )

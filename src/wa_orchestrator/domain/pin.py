@@ -22,3 +22,11 @@ class Pin(StrEnum):
         """Read the pin of a message from its record."""
         word = fields.get(FIELD, "")
         return cls(word) if word in (cls.PHONE, cls.SESSION) else cls.NOTHING
+
+
+def is_left_behind(pin: Pin, waits_at: str, session_phone: str) -> bool:
+    """Say whether a message waits at a phone which the session that the client named for it has left for another.
+
+    A session that has no phone yet has left none.
+    """
+    return pin is Pin.SESSION and session_phone not in ("", waits_at)

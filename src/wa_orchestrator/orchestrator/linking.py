@@ -9,7 +9,7 @@ from wa_orchestrator.domain import standing as standings
 from wa_orchestrator.domain.events import Connected, WorkerEvent
 from wa_orchestrator.domain.session import Event, State
 from wa_orchestrator.errors import Broken
-from wa_orchestrator.orchestrator import commands, seats, states
+from wa_orchestrator.orchestrator import commands, relinking, seats, states
 from wa_orchestrator.store import keys, reading, sessions
 from wa_orchestrator.store.reading import Session
 from wa_orchestrator.web import workers
@@ -21,6 +21,11 @@ log = structlog.get_logger(__name__)
 
 async def connected(context: Context, session: Session, told: WorkerEvent) -> None:
     """Take in CONNECTED. The temporary binding becomes the phone's own, or yields to the one it has."""
+    await _bind(context, session, told)
+    await relinking.settle(context, session.id)
+
+
+async def _bind(context: Context, session: Session, told: WorkerEvent) -> None:
     payload = told.payload
     if not isinstance(payload, Connected):
         raise Broken("this handler is for CONNECTED only")
@@ -87,8 +92,6 @@ async def _follow(
             await context.redis.delete(keys.qr(session.id))
             if how == "given":
                 await seats.gather_phone(context, phone, session.proxy)
-    if session.phone and session.phone != phone:
-        await context.redis.srem(keys.sessions_of_phone(session.phone), session.id)
 
 
 async def _turn_away(context: Context, session: Session, phone: str, count: int) -> None:

@@ -233,9 +233,9 @@ async def cancel(
     return await _end(scripts, place, status, reason)
 
 
-async def fail(scripts: Scripts, place: Place, *, reason: str, day: str) -> Ended | TooLate | Gone:
-    """End a message for want of a sender. It counts under the installation's `day`, for it has no session."""
-    return await _end(scripts, place, "failed", reason, day=day)
+async def fail(scripts: Scripts, place: Place, *, reason: str, counted: str) -> Ended | TooLate | Gone:
+    """End a message that nobody may send (any more); `counted` is the key of the day's figures it counts under."""
+    return await _end(scripts, place, "failed", reason, counted=counted)
 
 
 async def expire(scripts: Scripts, place: Place) -> Ended | TooLate | Gone:
@@ -244,9 +244,9 @@ async def expire(scripts: Scripts, place: Place) -> Ended | TooLate | Gone:
 
 
 async def _end(
-    scripts: Scripts, place: Place, status: str, reason: str, *, when: str = "", day: str = ""
+    scripts: Scripts, place: Place, status: str, reason: str, *, when: str = "", counted: str = ""
 ) -> Ended | TooLate | Gone:
-    names = [*layout(place), keys.GATEWAY_JOBS, keys.GATEWAY_WAITING, keys.SCHEDULED, keys.stats_of_nobody(day)]
+    names = [*layout(place), keys.GATEWAY_JOBS, keys.GATEWAY_WAITING, keys.SCHEDULED, counted]
     reply = await scripts.run("cancel", names, [*head(place), status, reason, when])
     match reply:
         case ["ended"]:

@@ -2,9 +2,11 @@
 
 from dataclasses import dataclass
 
+from wa_orchestrator.domain.failures import Failure
 from wa_orchestrator.store import keys
 from wa_orchestrator.store.places import Place, head, layout
-from wa_orchestrator.store.queueing import Gone, TooLate
+from wa_orchestrator.store.queueing import Ended, Gone, TooLate, fail
+from wa_orchestrator.store.reading import Message, Session
 from wa_orchestrator.store.scripts import Scripts, unexpected
 
 
@@ -26,6 +28,20 @@ async def reroute(scripts: Scripts, place: Place, *, phone: str, session: str) -
             return Gone()
         case _:
             raise unexpected("reroute", reply)
+
+
+async def take_along(
+    scripts: Scripts, message: Message, session: Session, *, day: str
+) -> Rerouted | Ended | TooLate | Gone:
+    """Let a message that is tied to a session follow it to the phone which it has now.
+
+    One that was tried stays behind and has failed: its recipient may have it, and would read it twice.
+    """
+    place = Place(message.id, message.phone, message.session)
+    moved = await reroute(scripts, place, phone=session.phone, session=session.id)
+    if moved != TooLate("tried"):
+        return moved
+    return await fail(scripts, place, reason=Failure.SESSION_RELINKED, counted=keys.stats(session.id, day))
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,6 +13,8 @@ if known[1] ~= ARGV[2] then return { 'fenced', known[1] or '0' } end -- guard: b
 if (redis.call('GET', KEYS[3]) or '') ~= sticky or known[2] ~= own then return { 'changed' } end -- guard: bind_seen
 local others = redis.call('SCARD', KEYS[5]) - redis.call('SISMEMBER', KEYS[5], id)
 if others >= tonumber(ARGV[7]) then return { 'phone_full', others } end -- guard: bind_phone_limit
+-- What waits for it at the phone it leaves is taken along afterwards; written here, so that no crash can lose it.
+if known[4] and known[4] ~= '' and known[4] ~= phone then redis.call('HSET', KEYS[1], 'left_phone', known[4]) end
 local how = 'same'
 if sticky == '' then
   how = 'first'

@@ -1,8 +1,8 @@
 -- uses: _message
--- cancel: a message that no worker has claimed ends without being sent (cancelled, expired, or failed for want of a sender).
+-- cancel: a message that no worker has claimed ends without being sent (cancelled, expired, or failed because nobody may send it).
 -- Atomic because it may stand in any of five places and must leave exactly that one.
 -- KEYS: the message layout, then KEYS[16] jobs list  KEYS[17] waiting hash  KEYS[18] scheduled zset
--- KEYS[19] stats hash of the day for what nobody sends
+-- KEYS[19] stats hash of the day, for failed ones
 -- ARGV[4] status: cancelled | expired | failed  ARGV[5] reason  ARGV[6] 'due' = only if its expiry has passed, '' = at once
 -- returns {'ended'} | {'too_late', status} | {'unknown'} | {'early'} | {'moved'}
 local now = now_ms()

@@ -1,0 +1,44 @@
+"""What follows when a session is linked to another phone than before: what waits for it goes along."""
+
+import structlog
+
+from wa_orchestrator.domain.pin import Pin, is_left_behind
+from wa_orchestrator.store import finding, keys, queueing, reading, rerouting
+from wa_orchestrator.store.reading import Message, Session
+from wa_orchestrator.web.context import Context
+from wa_orchestrator.web.pace import day_of
+
+LEFT: str = "left_phone"
+"""The field of a session's record that names the phone it has left, until everything here is done."""
+
+log = structlog.get_logger(__name__)
+
+
+async def settle(context: Context, session_id: str) -> None:
+    """Take along what clients have tied to a session that has left its phone; the rest finds other senders.
+
+    The mark of it was written with the new phone and goes at the end: after a crash, CONNECTED is told again.
+    """
+    session = await reading.session(context.scripts, session_id)
+    left = session.fields.get(LEFT, "") if session else ""
+    if session is None or not left:
+        return
+    if left != session.phone:
+        await context.redis.srem(keys.sessions_of_phone(left), session.id)
+    day = day_of(context.settings, session, await context.scripts.now_ms())
+    behind = await _left_behind(context, session)
+    for message in behind:
+        await rerouting.take_along(context.scripts, message, session, day=day)
+    await queueing.wake(context.scripts, left)
+    await context.redis.hdel(keys.session(session.id), LEFT)
+    log.warning("session.relinked", session=session.id, messages=len(behind))
+
+
+async def _left_behind(context: Context, session: Session) -> list[Message]:
+    index = keys.messages_of_session(session.id)
+    found = {
+        each.id: each
+        async for each in finding.unended(context.scripts, index)
+        if each.session == session.id and is_left_behind(Pin.of(each.fields), each.phone, session.phone)
+    }
+    return list(found.values())
