@@ -21,6 +21,7 @@ from wa_orchestrator.store.scripts import Scripts
 PAGES = {
     "fleet": "/",
     "scan": "/scan?id=worker_18",
+    "linked": "/scan?id=worker_4",
     "session": "/sessions/worker_4",
     "messages": "/messages?q=972524408814",
     "waiting": "/messages?status=queued",

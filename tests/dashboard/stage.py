@@ -272,7 +272,7 @@ async def _settings(stage: Stage) -> None:
         await stage.redis.hset(keys.delivery("wh_1", event), mapping=record)
         await stage.redis.zadd(keys.delivery_log("wh_1"), {event: now - number * 60_000})
     for number, (action, target) in enumerate(
-        (("session.restart", "worker_4"), ("hold.put", "session:worker_12"), ("webhook.add", "wh_1")), 1
+        (("session.restart", "worker_4"), ("hold.add", "session:worker_12"), ("webhook.add", "wh_1")), 1
     ):
         entry = {"at": now - (4 - number) * 90_000, "by": "dashboard:Dana", "action": action, "target": target}
         await stage.redis.xadd(keys.AUDIT, entry)

@@ -12,6 +12,7 @@ from redis.asyncio import Redis
 
 from tests.dashboard import serving
 from tests.dashboard.browsing import log_in, visit
+from wa_orchestrator.dashboard import live
 from wa_orchestrator.dashboard.fleet import Fleet
 from wa_orchestrator.dashboard.live import Hub, Stream, Viewer
 from wa_orchestrator.dashboard.pages import log
@@ -58,6 +59,38 @@ async def test_the_id_that_a_browser_keeps_is_never_ahead_of_what_it_was_sent(re
     assert all(part.startswith(f"id: {ids[0]}\nevent: parts") for part in parts)
     assert lines.startswith(f"id: {ids[-1]}\nevent: lines")
     assert [f"s_{n}" in lines for n in range(4)] == [False, True, True, True]
+
+
+@pytest.mark.parametrize(
+    ("happened", "most", "lines", "told"),
+    [(3, 5, 3, ""), (6, 5, 0, "log.gap_unknown"), (450, 2000, 400, "log.gap.other")],
+)
+async def test_a_log_that_cannot_show_everything_says_so(
+    redis: Redis, monkeypatch: pytest.MonkeyPatch, happened: int, most: int, lines: int, told: str
+) -> None:
+    monkeypatch.setattr(live, "_MOST_MISSED", most)
+    context = make_context(serving.settings(3001), redis)
+    fleet = Fleet(context)
+    hub, desk = Hub(context, fleet), Desk(context, fleet)
+    pipe = redis.pipeline()
+    for number in range(happened + 1):
+        pipe.xadd(keys.EVENTS, {"type": "session.connected", "session": f"s_{number}", "at": number})
+    ids = await pipe.execute()
+    hub.cursor = ids[-1]
+    view = await desk.view_as(None, "live-log", "en")
+
+    async def look() -> View:
+        return view
+
+    feed = Stream(hub, desk, Viewer("live-log", {}), look, log.parts).run(ids[0])
+    async with asyncio.timeout(10):
+        sent = [await anext(feed) for _ in range(3)][-1]
+    await feed.aclose()
+    assert sent.count("<details") == lines
+    assert ('class=\\"gap\\"' in sent) is bool(told)
+    if told:
+        n = view.number(happened - lines)
+        assert view.t(told, n=n, most=view.number(most)).striptags() in sent
 
 
 async def test_what_changes_while_a_page_opens_its_stream_reaches_it(redis: Redis) -> None:

@@ -127,6 +127,8 @@ def _link_a_phone(page: Page, product: Product, t: Callable[[str], re.Pattern[st
     expect(page.locator("#said")).to_have_text(t("script.connected_said"))
     assert page.evaluate("window.stayed"), "the page was loaded anew"
     assert page.evaluate("window.beeped") == 1
+    expect(page.locator("#link-pair")).to_be_hidden()
+    expect(page.locator("#link-how")).to_contain_text(t("scan.open"))
     return session
 
 
@@ -159,8 +161,9 @@ def _import_proxies(page: Page, product: Product, t: Callable[[str], re.Pattern[
     page.get_by_role("button", name=t("proxies.import")).click()
     told = page.locator("[data-lines] p")
     expect(told).to_have_count(2)
-    expect(told.nth(0)).to_contain_text("2")
-    expect(told.nth(1)).to_contain_text("3")
+    expect(page.locator("#paste-text")).to_have_value("\n".join(lines[1:]))
+    expect(told.nth(0)).to_contain_text("1")
+    expect(told.nth(1)).to_contain_text("2")
     expect(page.locator(".proxy")).to_have_count(before + 1)
 
 
@@ -192,7 +195,7 @@ def _follow_the_log(page: Page, product: Product, t: Callable[[str], re.Pattern[
     expect(page.locator("#log details").nth(before)).to_be_attached()
     page.locator("#log summary").first.click()
     expect(page.locator("#log pre").first).to_be_visible()
-    page.get_by_label(t("log.info")).set_checked(False, force=True)
+    page.get_by_role("checkbox", name=t("log.info")).set_checked(False, force=True)
     page.wait_for_url(re.compile("levels="))
     assert page.locator("#log details[data-s=info]").count() == 0
 

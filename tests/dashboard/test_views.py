@@ -2,6 +2,8 @@
 
 import asyncio
 from collections import Counter
+from dataclasses import replace
+from datetime import time
 from zoneinfo import ZoneInfo
 
 import pytest
@@ -25,6 +27,7 @@ from wa_orchestrator.dashboard.pages import log, messages, scan
 from wa_orchestrator.dashboard.rendering import Desk
 from wa_orchestrator.dashboard.snapshot import natural
 from wa_orchestrator.dashboard.speaking import Tongue
+from wa_orchestrator.domain.pace import PRESETS, Preset, Trust
 from wa_orchestrator.domain.session import State
 from wa_orchestrator.gateway.bodies import SendBody
 from wa_orchestrator.store import keys, proxies, reading
@@ -221,6 +224,19 @@ async def test_messages_are_found_by_recipient_reference_id_session_and_status(r
     assert await ids(session="worker_5") == []
 
 
+async def test_the_log_tells_two_of_one_name_apart_without_a_whole_phone(redis: Redis, scripts: Scripts) -> None:
+    stage = Stage(scripts)
+    pool = [await stage.proxy(1)]
+    for number in (1, 2):
+        await stage.connected(f"w{number}", "Sales", f"97250000000{number}", pool)
+    context = make_context(settings(), redis)
+    view = await Desk(context, Fleet(context)).view_as(None, "live-log", "en")
+    tags = [
+        log.line_of(view, reading.Entry("1-1", {"type": "session.connected", "session": f"w{at}"})).tag for at in (1, 2)
+    ]
+    assert tags == ["••••0001", "••••0002"]
+
+
 async def test_the_log_tells_no_text_no_code_and_no_whole_phone(redis: Redis, scripts: Scripts) -> None:
     await furnish(scripts)
     context = make_context(settings(), redis)
@@ -275,6 +291,27 @@ def test_the_answer_for_several_names_those_that_were_refused() -> None:
     assert "החיבור כבר לא קיים" in hebrew.lines[0]
 
 
+def test_a_refused_form_names_the_fields_that_are_wrong() -> None:
+    errors = [
+        {"path": "to", "code": "missing", "message": "Field required"},
+        {"path": "message", "code": "x", "message": "x"},
+    ]
+    answer = Answer(422, {"error": {"code": "VALIDATION_FAILED", "message": "x", "errors": errors}})
+    assert actions.complaint(answer, HEBREW) == "חסר או לא תקין: מספר הנמען, הטקסט."
+    assert actions.complaint(answer, ENGLISH).startswith(
+        "Missing or not right: the recipient’s number, the text. Field"
+    )
+
+
+@pytest.mark.parametrize("tongue", [ENGLISH, HEBREW])
+def test_an_address_refused_for_a_webhook_is_not_called_a_file(tongue: Tongue) -> None:
+    message = "Only addresses that begin with https:// are read, such as https://example.com/file.pdf."
+    answer = Answer(422, {"error": {"code": "URL_REFUSED", "message": message}})
+    said = actions.told("webhook-add", actions.find("webhook-add"), [{"url": "http://a"}], [answer], tongue).text
+    assert "file.pdf" not in said
+    assert "https://crm.example.com/hooks/whatsapp" in said
+
+
 def test_names_are_sorted_as_people_count() -> None:
     assert sorted(["worker_10", "worker_9", "Worker_1"], key=natural) == ["Worker_1", "worker_9", "worker_10"]
 
@@ -289,6 +326,79 @@ async def test_a_code_is_shown_to_administrators_only(redis: Redis, scripts: Scr
     later = await scan.parts(desk, view, {"id": "worker_18"})
     assert ('class="code"' in first.parts["qr-card"]) is shown
     assert ('class="code"' in later["qr-card"]) is shown
+
+
+@pytest.mark.parametrize("name", ["worker_4", "worker_17"])
+async def test_a_session_that_is_linked_shows_the_way_on_and_no_tools_for_linking(
+    redis: Redis, scripts: Scripts, name: str
+) -> None:
+    await furnish(scripts)
+    context = make_context(settings(), redis)
+    context.simulator = {"control": "http://127.0.0.1:9"}
+    desk = Desk(context, Fleet(context))
+    view = await desk.view_as(Person(Role.ADMINISTRATOR, "Dana", "token", "hash"), "scan", "en")
+    tools = ("/do/pairing", "/do/simulate-scan", 'class="steps"')
+    before = "".join((await scan.parts(desk, view, {"id": "worker_18"})).values())
+    after = "".join((await scan.parts(desk, view, {"id": name})).values())
+    assert [tool in before for tool in tools] == [True, True, True]
+    assert [tool in after for tool in tools] == [False, False, False]
+    assert f'href="/sessions/{name}"' in after
+    assert 'class="btn primary" href="/scan?id=worker_18"' in after
+
+
+def test_of_a_pasted_list_the_refused_lines_stay_and_are_numbered_anew() -> None:
+    form = {
+        "text": "socks5h://good.example.com:1\r\n\r\nfirst wrong\r\nsocks5h://known.example.com:1\r\nsecond wrong\r\n"
+    }
+    errors = [{"line": at, "code": "BAD_PROXY_URL", "message": "No."} for at in (3, 5)]
+    answer = Answer(200, {"added": ["p_1"], "known": ["p_2"], "errors": errors})
+    outcome = actions.told("proxy-import", actions.find("proxy-import"), [form], [answer], ENGLISH)
+    assert outcome.left == "first wrong\nsecond wrong"
+    assert [line.partition(":")[0] for line in outcome.lines] == ["Line 1", "Line 2"]
+    good = actions.told(
+        "proxy-import", actions.find("proxy-import"), [form], [Answer(200, {"added": ["p_1"]})], ENGLISH
+    )
+    assert good.left == ""
+    whole = Answer(422, {"error": {"code": "TOO_MANY_LINES", "message": "Too many."}})
+    assert actions.told("proxy-import", actions.find("proxy-import"), [form], [whole], ENGLISH).left is None
+
+
+async def test_hours_without_an_end_are_all_day(redis: Redis) -> None:
+    context = make_context(settings(), redis)
+    desk = Desk(context, Fleet(context))
+    view = await desk.view_as(None, "anti-ban", "en")
+    pace = PRESETS[Preset.STANDARD][Trust.HOT]
+    assert desk.macros.hours(view, replace(pace, opens=time(8), closes=time(22))).striptags() == "08:00–22:00"
+    assert desk.macros.hours(view, replace(pace, opens=time(0), closes=time(0))) == "all day"
+
+
+@pytest.mark.parametrize(
+    ("query", "said"),
+    [({}, "message.none_yet"), ({"status": "failed"}, "message.nothing"), ({"q": "x"}, "message.nothing")],
+)
+async def test_a_page_without_messages_says_whether_a_filter_hides_them(
+    redis: Redis, query: dict[str, str], said: str
+) -> None:
+    context = make_context(settings(), redis)
+    desk = Desk(context, Fleet(context))
+    view = await desk.view_as(None, "messages", "en")
+    html = bytes(desk.page(view, await messages.show(desk, view, query)).body).decode()
+    told = {name for name in ("message.none_yet", "message.nothing") if view.t(name) in html}
+    assert told == {said}
+
+
+@pytest.mark.parametrize(("bad", "said"), [(0, "No proxy yet"), (1, "No proxy works")])
+async def test_where_no_proxy_works_nothing_says_that_all_seats_are_taken(
+    redis: Redis, scripts: Scripts, bad: int, said: str
+) -> None:
+    for number in range(bad):
+        await redis.hset(keys.proxy(await Stage(scripts).proxy(number)), "status", "BAD")
+    context = make_context(settings(), redis)
+    desk = Desk(context, Fleet(context))
+    view = await desk.view_as(None, "proxies", "en")
+    assert said in desk.macros.seats_headline(view)
+    assert "taken" not in view.reason("WAITING_FOR_PROXY")
+    assert "there is none that works" in view.reason("WAITING_FOR_PROXY")
 
 
 async def test_the_first_call_that_a_page_shows_is_one_that_the_api_takes(redis: Redis) -> None:

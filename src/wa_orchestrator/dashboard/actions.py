@@ -161,6 +161,8 @@ class Outcome:
     go: str = ""
     secret: str = ""
     """Something that is shown this once: a key, a pairing code."""
+    left: str | None = None
+    """Of a text that was typed, what was refused and may be corrected; None leaves it as it is."""
     undo: Mapping[str, str] = field(default_factory=dict)
 
 
@@ -186,12 +188,12 @@ def told(name: str, action: Action, asked: Sequence[Form], answers: Sequence[Ans
         return _counted(name, asked, answers, tongue)
     form, answer = asked[0], answers[0]
     if not answer.ok:
-        return Outcome("error", complaint(answer, tongue))
+        return Outcome("error", complaint(answer, tongue, name))
     body = answer.body or {}
     go = action.go(form, body) if action.go else ""
     text = tongue.t(f"done.{name}", **_facts(form, body)) if tongue.knows(f"done.{name}") else tongue.t("done.done")
     if name == "proxy-import":
-        return _imported(body, tongue)
+        return _imported(form, body, tongue)
     if name == "proxy-check" and body.get("status") == "BAD":
         why = proxy_error(tongue, body.get("lastError") or "—")
         return Outcome("error", tongue.t("done.proxy-check-bad", why=why, id=ltr(form["id"])))
@@ -212,7 +214,7 @@ def _facts(form: Form, body: Mapping[str, Any]) -> dict[str, object]:
 def _counted(name: str, asked: Sequence[Form], answers: Sequence[Answer], tongue: Tongue) -> Outcome:
     good = len([answer for answer in answers if answer.ok])
     lines = [
-        Markup("{}: {}").format(bdi(form.get("id", "")), complaint(answer, tongue))
+        Markup("{}: {}").format(bdi(form.get("id", "")), complaint(answer, tongue, name))
         for form, answer in zip(asked, answers, strict=True)
         if not answer.ok
     ]
@@ -220,26 +222,41 @@ def _counted(name: str, asked: Sequence[Form], answers: Sequence[Answer], tongue
     return Outcome("error" if lines else "ok", text, lines)
 
 
-def _imported(body: Mapping[str, Any], tongue: Tongue) -> Outcome:
+def _imported(form: Form, body: Mapping[str, Any], tongue: Tongue) -> Outcome:
+    """Count what was added; the refused lines stay, and are numbered as they stand then."""
     errors = body.get("errors") or []
+    typed = form.get("text", "").splitlines()
     lines = [
-        tongue.t("proxies.line", n=each["line"], why=translated(each["code"], each["message"], tongue))
-        for each in errors
+        tongue.t("proxies.line", n=number, why=translated(each["code"], each["message"], tongue))
+        for number, each in enumerate(errors, start=1)
     ]
     text = tongue.n("done.proxy-import", len(body.get("added") or []))
     if body.get("known"):
         text = Markup("{} {}").format(text, tongue.n("proxies.known", len(body["known"])))
-    return Outcome("error" if errors else "ok", text, lines)
+    left = "\n".join(typed[each["line"] - 1] for each in errors)
+    return Outcome("error" if errors else "ok", text, lines, left=left)
 
 
-def complaint(answer: Answer, tongue: Tongue) -> Markup:
+def complaint(answer: Answer, tongue: Tongue, action: str = "") -> Markup:
     """Say why the API did not do it, in the person's language where we have the sentence."""
+    if tongue.knows(f"error.{action}.{answer.code}"):  # the API's own sentence speaks of something else
+        return tongue.t(f"error.{action}.{answer.code}")
+    if answer.code == "VALIDATION_FAILED":
+        return _misshapen(answer, tongue)
     return translated(answer.code, answer.message, tongue)
+
+
+def _misshapen(answer: Answer, tongue: Tongue) -> Markup:
+    """Name the fields that are wrong as the form names them; the API's words about them are English."""
+    names = dict.fromkeys(path.partition(".")[0] for path in answer.paths)
+    known = [tongue.t(f"field.{name}" if tongue.knows(f"field.{name}") else "field.something") for name in names]
+    said = tongue.t("error.VALIDATION_FAILED", fields=Markup(", ").join(known or [tongue.t("field.something")]))
+    return Markup("{} {}").format(said, answer.message) if tongue.language == "en" else said
 
 
 def translated(code: str, message: str, tongue: Tongue) -> Markup:
     """Say a refusal in the person's language. English has the API's own sentence, which knows the particulars."""
     name = f"error.{code}"
     if tongue.language != "en" and tongue.knows(name):
-        return tongue.t(name)
+        return tongue.t(name, fields=tongue.t("field.something"))
     return Markup("{}").format(message or tongue.t("error.unknown"))

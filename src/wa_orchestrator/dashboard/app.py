@@ -158,7 +158,13 @@ class Dashboard:
 
     def _told(self, view: View, outcome: actions.Outcome, status: int = 200, **more: object) -> Response:
         toast = str(self.desk.macros.toast(view, outcome))
-        told = {"state": outcome.state, "toast": toast, "go": outcome.go, "secret": outcome.secret}
+        told = {
+            "state": outcome.state,
+            "toast": toast,
+            "go": outcome.go,
+            "secret": outcome.secret,
+            "left": outcome.left,
+        }
         return JSONResponse(told | more, status_code=status, headers={"Cache-Control": "no-store"})
 
     def _refused(self, view: View, refusal: Refused) -> Response:

@@ -90,14 +90,14 @@ def _bad_proxies(snapshot: Snapshot, tongue: Tongue) -> list[Item]:
     if not bad:
         return []
     what = tongue.n("attention.bad_proxy", len(bad), proxy=ltr(bad[0].id))
-    sat = {name for proxy in bad for name in (*proxy.sessions, *snapshot.left.get(proxy.id, ()))}
+    sat = {name for proxy in bad for name in snapshot.who_sat(proxy)}
     if len(bad) > 1:
         do = tongue.t("attention.bad_proxies_do", n=tongue.number(len(sat)))
         return [Item("bad", "i-proxy", what, do, tongue.n("do.show", len(bad)), "/proxies")]
     rows = [row for row in snapshot.sorted_rows() if row.id in sat]
     why = bad[0].fields.get("last_error") or bad[0].fields.get("bad_because") or ""
-    said = Markup("{}. ").format(phrasing.proxy_error(tongue, why)) if why else Markup("")
-    do = said + tongue.n("attention.sat", len(rows), names=_named(rows, snapshot, tongue))
+    failed = tongue.t("attention.proxy_failed", why=phrasing.proxy_error(tongue, why or "—"))
+    do = Markup("{} {}").format(failed, tongue.n("attention.sat", len(rows), names=named(rows, snapshot, tongue)))
     return [Item("bad", "i-proxy", what, do, tongue.t("do.look"), f"/proxies#px-{bad[0].id}")]
 
 
@@ -124,7 +124,7 @@ def _given_up(given_up: GivenUp, tongue: Tongue) -> list[Item]:
     return [Item("warn", "i-msg", what, do, tongue.t("do.look"), "/messages?status=failed")]
 
 
-def _named(rows: Sequence[Row], snapshot: Snapshot, tongue: Tongue) -> Markup:
+def named(rows: Sequence[Row], snapshot: Snapshot, tongue: Tongue) -> Markup:
     """Some of their names, and how many more there are."""
     names = Markup(", ").join(bdi(snapshot.called(row)) for row in rows[:_NAMED])
     more = tongue.t("attention.and_more", n=len(rows) - _NAMED) if len(rows) > _NAMED else Markup("")
@@ -138,7 +138,7 @@ def _to_scan(snapshot: Snapshot, tongue: Tongue) -> list[Item]:
     if not rows:
         return []
     what = tongue.n("attention.scan", len(rows), name=bdi(snapshot.called(rows[0])))
-    do = Markup("{}. {}").format(_named(rows, snapshot, tongue), tongue.t("attention.scan_do"))
+    do = Markup("{}. {}").format(named(rows, snapshot, tongue), tongue.t("attention.scan_do"))
     return [Item("qr_ready", "s-qr_ready", what, do, tongue.t("do.scan"), f"/scan?id={rows[0].id}")]
 
 

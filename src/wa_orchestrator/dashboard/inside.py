@@ -40,6 +40,11 @@ class Answer:
         return " ".join(str(each["message"]) for each in several) or str(self._error.get("message", ""))
 
     @property
+    def paths(self) -> list[str]:
+        """Where the faults of a request are."""
+        return [str(each.get("path", "")) for each in self._error.get("errors") or []]
+
+    @property
     def _error(self) -> dict[str, Any]:
         return self.body.get("error", {}) if isinstance(self.body, dict) else {}
 

@@ -31,6 +31,8 @@ _OTHERWISE_S: Final = 10.0
 BEAT_S: Final = 10.0
 _READ_BLOCK_MS: Final = 2000
 _MOST_LINES: Final = 40
+#: A page that was away gets more at once.
+_MOST_CAUGHT_UP: Final = 400
 #: More missed events than this, and a page is rendered whole.
 _MOST_MISSED: Final = 2000
 _RETRY_S: Final = 0.5
@@ -132,13 +134,16 @@ class Viewer:
     news: asyncio.Event = field(default_factory=asyncio.Event)
     lines: list[Entry] = field(default_factory=list)
     skipped: int = 0
+    lost: bool = False
+    """More happened than is known here; the log says so."""
+    room: int = _MOST_CAUGHT_UP
     sent: dict[str, bytes] = field(default_factory=dict)
 
     def hear(self, entries: list[Entry]) -> None:
         """Take in what happened."""
         if self.page == "live-log":
             self.lines += entries
-            over = len(self.lines) - 10 * _MOST_LINES
+            over = len(self.lines) - _MOST_CAUGHT_UP
             if over > 0:
                 self.skipped += over
                 del self.lines[:over]
@@ -178,6 +183,7 @@ class Stream:
             elif missed:
                 viewer.hear(missed)
             else:
+                viewer.lost = after not in ("", "0-0")
                 viewer.news.set()
             loop = asyncio.get_running_loop()
             beat_at = loop.time() + BEAT_S
@@ -215,16 +221,19 @@ class Stream:
 
     def _log_lines(self, view: View, cursor: str) -> list[str]:
         viewer = self._viewer
-        if viewer.page != "live-log" or not viewer.lines:
+        if viewer.page != "live-log" or not (viewer.lines or viewer.lost):
             return []
         # What was missed and what came meanwhile overlap.
         entries = list({entry.cursor: entry for entry in sorted(viewer.lines, key=_order)}.values())
         viewer.lines = []
         lines = [log_page.line_of(view, entry) for entry in entries]
         wanted = [line for line in lines if log_page.passes(line, viewer.query)]
-        shown, skipped = wanted[-_MOST_LINES:], max(0, len(wanted) - _MOST_LINES) + viewer.skipped
-        viewer.skipped = 0
+        shown, skipped = wanted[-viewer.room :], max(0, len(wanted) - viewer.room) + viewer.skipped
         html = [str(self._desk.macros.log_line(view, line)) for line in shown]
+        if skipped or viewer.lost:
+            unknown = 0 if viewer.lost else skipped
+            html.insert(0, str(self._desk.macros.log_gap(view, unknown, _MOST_MISSED, cursor)))
+        viewer.skipped, viewer.lost, viewer.room = 0, False, _MOST_LINES
         return [_event("lines", {"at": self._hub.last_event_ms, "lines": html, "skipped": skipped}, cursor)]
 
 

@@ -157,6 +157,10 @@ class Snapshot:
         """The proxies that failed; one that is being emptied on purpose is none of them."""
         return [proxy for proxy in self.proxies if proxy.status != "OK" and not proxy.fields.get("draining")]
 
+    def who_sat(self, proxy: Proxy) -> frozenset[str]:
+        """The ids of those who sit on a proxy, and of those who were moved away when it went bad."""
+        return proxy.sessions | frozenset(self.left.get(proxy.id, ()))
+
     @property
     def seats(self) -> int:
         """Places on healthy proxies."""

@@ -9,7 +9,7 @@ from markupsafe import Markup
 
 from wa_orchestrator.dashboard import phrasing
 from wa_orchestrator.dashboard.rendering import Desk, Shown, View
-from wa_orchestrator.dashboard.snapshot import natural
+from wa_orchestrator.dashboard.snapshot import Row, natural
 from wa_orchestrator.dashboard.speaking import bdi, ltr
 from wa_orchestrator.domain.phone import last_four
 from wa_orchestrator.domain.session import State
@@ -40,6 +40,8 @@ class Line:
     level: str
     session: str
     name: str
+    tag: str
+    """What tells it from another of the same name."""
     said: Markup
     details: str
 
@@ -87,7 +89,7 @@ def passes(line: Line, query: Mapping[str, str]) -> bool:
         line.level in levels_in(query)
         and (not query.get("session") or line.session == query["session"])
         and (not query.get("kind") or line.kind.startswith(query["kind"]))
-        and (not text or text in f"{line.kind} {line.name} {line.said.striptags()} {line.details}".lower())
+        and (not text or text in f"{line.kind} {line.name} {line.tag} {line.said.striptags()} {line.details}".lower())
     )
 
 
@@ -103,10 +105,15 @@ def line_of(view: View, entry: Entry) -> Line:
         kind,
         "error" if kind in _ERRORS else "warn" if kind in _WARNINGS else "info",
         session,
-        view.snapshot.called(row) if row else session or fields.get("proxy", ""),
+        row.name if row else session or fields.get("proxy", ""),
+        _tag(row) if row and row.name in view.snapshot.namesakes else "",
         sentence(view, kind, fields),
         json.dumps(_discreet(fields), ensure_ascii=False, indent=1),
     )
+
+
+def _tag(row: Row) -> str:
+    return f"••••{last_four(row.session.phone)}" if row.session.phone else row.id
 
 
 def sentence(view: View, kind: str, fields: Mapping[str, str]) -> Markup:
@@ -147,7 +154,7 @@ def _held(view: View, fields: Mapping[str, str]) -> Markup:
     if scope == "phone":
         return ltr(f"••••{last_four(name)}")
     row = view.snapshot.rows.get(name) if scope == "session" else None
-    return bdi(view.snapshot.called(row) if row else name) if name else view.t("hold.everything")
+    return bdi(row.name if row else name) if name else view.t("hold.everything")
 
 
 def _discreet(fields: Mapping[str, str]) -> dict[str, str]:

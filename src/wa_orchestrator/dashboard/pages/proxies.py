@@ -5,7 +5,7 @@ from urllib.parse import urlsplit
 
 from markupsafe import Markup
 
-from wa_orchestrator.dashboard import charts, history
+from wa_orchestrator.dashboard import attention, charts, history
 from wa_orchestrator.dashboard.rendering import Desk, Shown, View
 from wa_orchestrator.store.reading import Proxy
 
@@ -39,8 +39,14 @@ async def _parts(desk: Desk, view: View, proxies: list[Proxy]) -> dict[str, Mark
         found = latencies[proxy.id][-40:]
         failed = len([each for each in found if each < 0])
         label = view.plain("proxy.health_label", n=len(found), failed=failed)
-        made[f"px-{proxy.id}"] = m.proxy_row(view, proxy, charts.spark(found, label), address(proxy))
+        made[f"px-{proxy.id}"] = m.proxy_row(view, proxy, charts.spark(found, label), address(proxy), sat(view, proxy))
     return made
+
+
+def sat(view: View, proxy: Proxy) -> Markup:
+    """Say who sat on a proxy when it went bad; nothing where that is not known."""
+    rows = [row for row in view.snapshot.sorted_rows() if row.id in view.snapshot.left.get(proxy.id, ())]
+    return view.n("attention.sat", len(rows), names=attention.named(rows, view.snapshot, view)) if rows else Markup("")
 
 
 def in_order(view: View) -> list[Proxy]:

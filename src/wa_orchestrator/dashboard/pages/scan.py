@@ -17,6 +17,8 @@ _LINKED_SHOWN: Final = 6
 _DAY_MS: Final = 86_400_000
 _FIRST_LIFE_MS: Final = 60_000
 _WAITS: Final = (State.QR_READY, State.PENDING)
+#: It has its phone: there is nothing to scan or to enter.
+_LINKED: Final = (State.CONNECTED, State.DISCONNECTED)
 
 
 @dataclass(frozen=True, slots=True, repr=False)
@@ -56,12 +58,17 @@ def phone_in(query: Mapping[str, str]) -> str:
 async def _parts(desk: Desk, view: View, row: Row | None, phone: str) -> dict[str, Markup]:
     waiting, linked = lists(view)
     code = await code_of(desk, view, row)
-    following = next((each.id for each in waiting if row is None or each.id != row.id), "")
+    following = next((each for each in waiting if row is None or each.id != row.id), None)
+    linked_now = row is not None and row.state in _LINKED
+    m = desk.macros
     return desk.frame_parts(view) | {
-        "waiting": desk.macros.waiting(view, waiting, linked, row.id if row else ""),
-        "link-head": desk.macros.link_head(view, row),
-        "qr-card": desk.macros.qr_card(view, row, code, following, phone),
-        "link-facts": desk.macros.link_facts(view, row),
+        "waiting": m.waiting(view, waiting, linked, row.id if row else ""),
+        "link-head": m.link_head(view, row),
+        "qr-card": m.qr_card(view, row, code, following.id if following else "", phone),
+        "link-simulate": m.link_simulate(view, row, linked_now, phone),
+        "link-how": m.link_how(view, row, linked_now, following),
+        "link-facts": m.link_facts(view, row),
+        "link-pair": m.link_pair(view, row, linked_now, phone),
     }
 
 

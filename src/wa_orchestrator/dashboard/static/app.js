@@ -170,8 +170,10 @@ function answered(form, told) {
   const dialog = form.closest("dialog"), error = $("[data-error]", form), lines = $("[data-lines]", form);
   const plain = () => { const holder = document.createElement("div"); holder.innerHTML = told.toast; return $(".toast > div", holder); };
   if (lines) lines.replaceChildren(plain());
+  if (typeof told.left === "string") $("textarea", form).value = told.left;
   if (told.state === "error" && error) { error.replaceChildren(...plain().childNodes); error.hidden = false; return; }
-  if (!lines) toast(told.toast, told.state === "error" || told.secret);
+  if (told.secret && !told.go) showSecret($("b", plain()).textContent, told.secret);
+  else if (!lines) toast(told.toast, told.state === "error");
   if (told.state === "error") return lines ? refresh() : undefined;
   dialog?.close();
   for (const menu of $$("details.menu[open]")) menu.open = false;
@@ -181,6 +183,20 @@ function answered(form, told) {
   if (then === "refresh" || lines) refresh();
   if (then === "clear") form.reset();
   if (form.matches("[data-bulk]")) unpick();
+}
+function showSecret(title, secret) {
+  const dialog = $("#secret");
+  $("h2", dialog).textContent = title;
+  $("[data-secret]", dialog).textContent = secret;
+  $("[data-copy] span", dialog).textContent = say("copy");
+  dialog.addEventListener("close", () => { $("[data-secret]", dialog).textContent = ""; }, { once: true });
+  dialog.showModal();
+}
+async function copy(button) {
+  const text = $("[data-secret]");
+  getSelection().selectAllChildren(text);
+  try { await navigator.clipboard.writeText(text.textContent); } catch { document.execCommand("copy"); } // no clipboard without TLS
+  $("span", button).textContent = say("copied");
 }
 function toast(html, stays) {
   const holder = document.createElement("div");
@@ -196,8 +212,20 @@ function toastText(text) {
   $("#toasts").append(fresh);
   setTimeout(() => fresh.remove(), 15000);
 }
-function ask(question, verb) {
+const MOST_NAMES = 8;
+function nameThem(dialog, names) {
+  const list = $("[data-names]", dialog), items = names.slice(0, MOST_NAMES);
+  if (names.length > MOST_NAMES) items.push(say("more_lines", { n: names.length - MOST_NAMES }));
+  list.replaceChildren(...items.map((textContent) => {
+    const item = document.createElement("li");
+    item.append(Object.assign(document.createElement("bdi"), { textContent }));
+    return item;
+  }));
+  list.hidden = !items.length;
+}
+function ask(question, verb, names) {
   const dialog = $("#confirm");
+  nameThem(dialog, names);
   $("h2", dialog).textContent = question;
   $("[data-yes]", dialog).textContent = verb;
   dialog.returnValue = "";
@@ -211,13 +239,14 @@ document.addEventListener("submit", async (e) => {
   e.preventDefault();
   const button = e.submitter;
   const menu = form.closest("details.menu");
-  if (form.dataset.confirm && !(await ask(form.dataset.confirm.replace("{n}", picked().length), button.textContent.trim().replace("…", "")))) return;
+  if (form.dataset.confirm && !(await ask(form.dataset.confirm.replace("{n}", picked().length), button.textContent.trim().replace("…", ""), form.matches("[data-bulk]") ? pickedNames() : []))) return;
   if (menu) menu.open = false;
   send(form, button);
 });
 
 // -- picking rows
 const picked = () => $$(".pick:checked").map((box) => box.value);
+const pickedNames = () => $$(".pick:checked").map((box) => box.getAttribute("aria-label"));
 function countPicks() {
   const boxes = $$(".pick"), n = picked().length, all = $(".pick-all");
   if (all) { all.checked = n > 0 && n === boxes.length; all.indeterminate = n > 0 && n < boxes.length; }
@@ -236,7 +265,8 @@ function openDialog(button) {
   if (error) error.hidden = true;
   if (dialog.id === "delete") {
     const ids = button.matches("[data-bulk]") ? picked() : [button.dataset.id], one = ids.length === 1;
-    $("[data-name]", dialog).textContent = one ? button.dataset.name || ids[0] : "";
+    $("[data-name]", dialog).textContent = one ? button.dataset.name || pickedNames()[0] || ids[0] : "";
+    nameThem(dialog, one ? [] : pickedNames());
     $("[data-one]", dialog).hidden = !one; $("[data-several]", dialog).hidden = one;
     $("[data-count]", dialog).textContent = ids.length;
     $("[data-ids]", dialog).replaceChildren(...ids.map((value) => Object.assign(document.createElement("input"), { type: "hidden", name: "id", value })));
@@ -268,6 +298,7 @@ document.addEventListener("click", (e) => {
   if (open && !open.disabled) { open.closest("#row-menu")?.close(); openDialog(open); }
   at("[data-cancel]")?.closest("dialog").close();
   at("[data-close]")?.closest(".toast").remove();
+  if (at("[data-copy]")) copy(at("[data-copy]"));
   if (at("[data-unpick]")) unpick();
   if (at("[data-refresh]")) { e.preventDefault(); refresh(); }
   const chip = at("a[data-chip], .picks a[id^=msg-]");
@@ -301,7 +332,9 @@ function linked(card, before) {
   if (card.dataset.state !== "connected" || before.dataset.state === "connected") return;
   beep();
   $("#said").textContent = say("connected_said");
-  if ($("#go-on")?.checked && card.dataset.next) setTimeout(() => { if ($("#go-on").checked) location.assign(`/scan?id=${encodeURIComponent(card.dataset.next)}`); }, 3000);
+  if (!$("#go-on")?.checked || !card.dataset.next) return;
+  $("[data-next-in]", card).hidden = false;
+  setTimeout(() => { if ($("#go-on").checked) location.assign(`/scan?id=${encodeURIComponent(card.dataset.next)}`); }, 3000);
 }
 function nextToLink() {
   const links = $$("#waiting .picks")[0] ? $$("#waiting > .picks:first-of-type a") : [];
