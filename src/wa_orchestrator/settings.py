@@ -10,7 +10,7 @@ from pydantic import AfterValidator, BeforeValidator, Field, SecretStr, Validati
 from pydantic_core import ErrorDetails
 from pydantic_settings import BaseSettings, PydanticBaseSettingsSource, SettingsConfigDict
 
-from wa_orchestrator import environment, knobs
+from wa_orchestrator import complaints, environment, knobs
 from wa_orchestrator.domain import opt_out
 from wa_orchestrator.domain.pace import PRESETS, Override, Pace, Preset, Trust
 from wa_orchestrator.environment import Environment
@@ -387,5 +387,4 @@ def _line(error: ErrorDetails, numbered: list[str]) -> str:
     name = numbered[int(error["loc"][1])] if field == "proxy_urls" else field.upper()
     if field not in Settings.model_fields:
         return f"{name}: there is no such setting"
-    problem = str(error["ctx"]["error"]) if error["type"] == "value_error" else error["msg"]
-    return f"{name}: {problem.replace('Input should be', 'must be')}. Example: {name}={_example(field)}"
+    return f"{name}: {complaints.phrase(error)}. Example: {name}={_example(field)}"

@@ -57,9 +57,9 @@ def test_the_command_line_wins_over_the_environment_and_that_over_the_file(tmp_p
         ("API_KEY", knobs.EXAMPLE_API_KEY, "easy to guess"),
         ("PROXY_URL_1", "http://user:hunter2hunter2@proxy.example.com:80", "DNS leak"),
         ("PROXY_URL_7", "socks5://proxy.example.com:1080", "DNS leak"),
-        ("MAX_SESSIONS_PER_PROXY", "0", "greater than or equal to 1"),
-        ("MAX_SESSIONS_PER_PROXY", "5", "less than or equal to 4"),
-        ("ORCH_PORT", "http", "valid integer"),
+        ("MAX_SESSIONS_PER_PROXY", "0", "1 or more"),
+        ("MAX_SESSIONS_PER_PROXY", "5", "4 or less"),
+        ("ORCH_PORT", "http", "a whole number"),
         ("GATEWAY_PORT", "3001", "same as ORCH_PORT"),
         ("TIMEZONE", "Mars/Olympus", "no time zone"),
         ("TIMEZONE", "", "no time zone"),
@@ -72,7 +72,7 @@ def test_the_command_line_wins_over_the_environment_and_that_over_the_file(tmp_p
         ("HOT_PAUSE_MAX_MS", "1000", "shortest pause"),
         ("TELEGRAM_BOT_TOKEN", "nonsense", "BotFather"),
         ("DATA_DIR", "", "is empty"),
-        ("TIME_SCALE", "0", "greater than 0"),
+        ("TIME_SCALE", "0", "more than 0"),
     ],
 )
 def test_a_wrong_value_is_told_in_one_line_that_names_it_and_gives_an_example(
