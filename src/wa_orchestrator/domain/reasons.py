@@ -22,6 +22,7 @@ class Reason(StrEnum):
     RESTARTING = "RESTARTING"
     WORKER_SILENT = "WORKER_SILENT"
     WORKER_CRASHED = "WORKER_CRASHED"
+    SERVER_STOPPED = "SERVER_STOPPED"
     LOGGED_OUT = "LOGGED_OUT"
     REPLACED_ELSEWHERE = "REPLACED_ELSEWHERE"
     BANNED = "BANNED"
@@ -88,6 +89,10 @@ SENTENCES: Mapping[Reason, Sentence] = MappingProxyType(
         R.WORKER_CRASHED: Sentence(
             "Its worker ended unexpectedly, so a new one is starting. No new scan is needed.",
             "העובד הסתיים במפתיע, ולכן עולה עובד חדש. אין צורך בסריקה חדשה.",
+        ),
+        R.SERVER_STOPPED: Sentence(
+            "Its worker ended with the server, or while that was away. It starts again by itself; no scan is needed.",
+            "העובד הסתיים יחד עם השרת, או בזמן שהשרת לא פעל. הוא עולה שוב מעצמו; אין צורך בסריקה חדשה.",
         ),
         R.LOGGED_OUT: Sentence(
             "Someone removed this device on the phone. Scan the new code to go on. Trust starts again.",

@@ -73,6 +73,7 @@ class Event(StrEnum):
     GONE_SILENT = "GONE_SILENT"
     WORKER_DIED = "WORKER_DIED"
     RESTARTED_TOO_OFTEN = "RESTARTED_TOO_OFTEN"
+    SERVER_STOPPED = "SERVER_STOPPED"
     # Asked by the operator or by the server's own routine.
     START_ASKED = "START_ASKED"
     RESTART_ASKED = "RESTART_ASKED"
@@ -183,6 +184,8 @@ _TABLE: Mapping[Event, _Row] = {
     _E.GONE_SILENT: _down(_R.WORKER_SILENT, failed=_X, stopped=_X),
     _E.WORKER_DIED: _down(_R.WORKER_CRASHED),
     _E.RESTARTED_TOO_OFTEN: _give_up(_R.TOO_MANY_RESTARTS),
+    # Only what was there is gone with it; who waits for a proxy or a scan still waits for that.
+    _E.SERVER_STOPPED: (_, _pend(_R.SERVER_STOPPED), _drop(_R.SERVER_STOPPED), _, _, _),
     _E.START_ASKED: (_, _, _, _, _pend(_R.WAITING_FOR_TURN), _pend(_R.WAITING_FOR_TURN)),
     _E.RESTART_ASKED: _down(_R.RESTARTING, failed=_pend(_R.WAITING_FOR_TURN), stopped=_pend(_R.WAITING_FOR_TURN)),
     # An operator's stop outlives the backup during which it was asked.

@@ -55,12 +55,15 @@ class Control:
         if not isinstance(outcome, Holding):
             self._lose("taken")
             return
-        first = self.holding is None
-        self.holding = outcome
+        # Who sees that we lead must see from when on silence counts, too.
         await self._pulse()
-        if first:
+        if self.retired:  # it was said while we asked
+            await self._release(outcome)
+            return
+        if self.holding is None:
             log.info("control.gained", lease=outcome.value)
-            self._gained.set()
+        self.holding = outcome
+        self._gained.set()
 
     async def run(self) -> None:
         """Keep the lease until cancelled, then give it back."""
@@ -75,11 +78,19 @@ class Control:
         finally:
             await self.give_back()
 
+    async def retire(self) -> None:
+        """Let another process act, and never lead again: this one is about to end."""
+        self.retired = True
+        await self.give_back()
+
     async def give_back(self) -> None:
         """Let another process act at once."""
         holding, self.holding = self.holding, None
-        if holding is None:
-            return
+        self._gained.clear()
+        if holding is not None:
+            await self._release(holding)
+
+    async def _release(self, holding: Holding) -> None:
         try:
             await limits.release_lease(self._context.scripts, CONTROL_LEASE, holding)
         except (RedisError, OSError) as error:

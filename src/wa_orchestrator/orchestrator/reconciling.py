@@ -11,6 +11,7 @@ from wa_orchestrator.orchestrator.control import Control
 from wa_orchestrator.orchestrator.fleet import HASTY_S, Fleet, Known
 from wa_orchestrator.runner.contract import Ended
 from wa_orchestrator.store import keys, reading
+from wa_orchestrator.store.limits import Holding
 from wa_orchestrator.store.reading import Session
 from wa_orchestrator.web.context import Context
 
@@ -24,12 +25,15 @@ class Reconciler:
         self._context = context
         self._control = control
         self._fleet = fleet
+        self._seen_under: Holding | None = None
+        """The lease under which a round was finished; before that, nobody saw how a missing worker ended."""
 
     async def step(self) -> float:
         """Do one round. What runs is adopted as it is: a restart of the server restarts no worker."""
         if not self._control.leads:
             self._fleet.workers.clear()
             await self._control.gained()
+        led_by = self._control.holding
         # Sessions first: a worker that starts meanwhile is younger than the grace of strays.
         sessions = {session.id: session for session in await reading.sessions(self._context.scripts)}
         for session in sessions.values():
@@ -40,6 +44,7 @@ class Reconciler:
         now = await self._context.scripts.now_ms()
         for instruction in reconcile.plan(wanted, seen, now, adopted=adopted):
             await self._obey(instruction, {one.handle: one for one in seen})
+        self._seen_under = led_by
         return self._context.settings.monitor_interval_ms / 1000
 
     async def run(self) -> None:
@@ -83,7 +88,8 @@ class Reconciler:
             return
         session = await reading.session(self._context.scripts, session_id)
         if session is not None and session.status == State.CONNECTED:
-            await states.settle(self._context, session_id, Event.WORKER_DIED)
+            unseen = self._seen_under != self._control.holding
+            await states.settle(self._context, session_id, Event.SERVER_STOPPED if unseen else Event.WORKER_DIED)
         await self._fleet.enqueue(session_id, front=False)
 
     async def _replace(self, session_id: str, worker: Seen) -> None:
@@ -130,8 +136,8 @@ class Sentinel:
 
     async def _ended(self, session_id: str, known: Known, code: int | None) -> None:
         async with self._fleet.lock(session_id):
-            if self._fleet.workers.get(session_id) != known:
-                return
+            if self._fleet.workers.get(session_id) != known or not self._control.leads:
+                return  # somebody else has seen to it, or it ends with this server
             del self._fleet.workers[session_id]
             await self._fleet.runner.stop(known.handle, 0)  # what it may have left behind
             log.warning("worker.ended", session=session_id, epoch=known.epoch, code=code)

@@ -5,10 +5,13 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
+import structlog
 from fastapi import APIRouter
+from redis.exceptions import RedisError
 
 from wa_orchestrator.domain import proxy_url
-from wa_orchestrator.orchestrator import admin_api, intake, loops, proxies_api, reports, sessions_api
+from wa_orchestrator.domain.session import Event
+from wa_orchestrator.orchestrator import admin_api, intake, loops, proxies_api, reports, sessions_api, states
 from wa_orchestrator.orchestrator import credentials as files
 from wa_orchestrator.orchestrator.attendant import Attendant
 from wa_orchestrator.orchestrator.checks import Check
@@ -26,6 +29,8 @@ from wa_orchestrator.store import proxies
 from wa_orchestrator.web.context import Context
 
 _PURGE_EVERY_S = 3600.0
+
+log = structlog.get_logger(__name__)
 
 
 class Loop(Protocol):
@@ -77,9 +82,20 @@ class Orchestrator:
         ]
 
     async def stop_workers(self) -> None:
-        """End all workers that run, in parallel; what should run is left as it is, so a later start finds it."""
+        """End all workers that run, in parallel, because the server stops; what should run is left as it is, so that a
+        later start finds it. Nobody may lead any more.
+        """
         found = await self.fleet.runner.survey()
+        # First, so that nothing is released to them any more, and their end reads as what it is.
+        for each in found:
+            await self._say_why(each.session_id)
         await asyncio.gather(*(self.fleet.runner.stop(each.handle) for each in found))
+
+    async def _say_why(self, session_id: str) -> None:
+        try:
+            await states.settle(self.context, session_id, Event.SERVER_STOPPED)
+        except (RedisError, OSError) as error:  # the workers must end in any case
+            log.warning("session.end_not_written", session=session_id, error=type(error).__name__)
 
 
 def assemble(context: Context, runner: Runner, checker: Check | None = None) -> Orchestrator:
