@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Concatenate, Final, ParamSpec
 import typer
 
 from wa_orchestrator.commands.server import Given, Target, find
+from wa_orchestrator.commands.wording import as_typed
 
 if TYPE_CHECKING:
     from wa_orchestrator.client import ApiError, Client
@@ -126,7 +127,7 @@ def told(error: "ApiError", desk: Desk) -> str:
     if isinstance(error, Invalid) and error.errors:
         problems = "; ".join(f"{each.get('path')}: {each.get('message')}" for each in error.errors)
         return f"{error.code}: {problems}"
-    return " ".join(f"{error.code}: {error.text}".split())
+    return " ".join(f"{error.code}: {as_typed(error.code, error.text, error.details)}".split())
 
 
 def confirm(question: str, *, sure: bool) -> None:

@@ -44,10 +44,7 @@ def send(
 ) -> None:
     """Send a message: a text, a file or a place."""
     text = sys.stdin.read().removesuffix("\n") if text == "-" else text
-    if media is not None and location is not None:
-        raise Refused("AMBIGUOUS", "--location: a message carries a file or a place, not both.")
-    if not text and media is None and location is None:
-        raise Refused("NOTHING_TO_SEND", "There is nothing to send: give a text, --media or --location.")
+    _require_one(text, media, location)
     options: dict[str, Any] = {
         "session_id": session,
         "phone": phone,
@@ -59,10 +56,21 @@ def send(
         "idempotency_key": key,
     }
     taken = desk.client.send(to, **_carried(desk, text, media, location), **options)
-    if not wait:
+    if wait:
+        _wait(desk, str(taken["messageId"]), timeout)
+    else:
         desk.answer(taken, lambda: _print_taken(taken))
-        return
-    ended = _follow(desk, str(taken["messageId"]), timeout)
+
+
+def _require_one(text: str | None, media: Path | None, location: str | None) -> None:
+    if media is not None and location is not None:
+        raise Refused("AMBIGUOUS", "--location: a message carries a file or a place, not both.")
+    if not text and media is None and location is None:
+        raise Refused("NOTHING_TO_SEND", "There is nothing to send: give a text, --media or --location.")
+
+
+def _wait(desk: Desk, message_id: str, timeout_s: float | None) -> None:
+    ended = _follow(desk, message_id, timeout_s)
     desk.answer(ended, lambda: None)
     if ended["status"] not in SENT:
         raise typer.Exit(EXIT_FAILED)
