@@ -13,7 +13,18 @@ from redis.asyncio import Redis
 from wa_orchestrator.dashboard.history import HOUR_MS
 from wa_orchestrator.domain import proxy_url
 from wa_orchestrator.domain.hours import day_bounds_ms
-from wa_orchestrator.store import accepting, contacts, keys, limits, outbox, proxies, queueing, sessions, webhooks
+from wa_orchestrator.store import (
+    accepting,
+    contacts,
+    keys,
+    limits,
+    outbox,
+    proxies,
+    queueing,
+    seating,
+    sessions,
+    webhooks,
+)
 from wa_orchestrator.store.places import Place
 from wa_orchestrator.store.scripts import Scripts
 
@@ -71,9 +82,9 @@ class Stage:
         held = await limits.acquire_lease(self.scripts, "control", owner="stage", lease_ms=600_000)
         assert isinstance(held, limits.Holding)
         await sessions.register(self.scripts, session_id, phone="", lease=held.value, fields={})
-        binding = sessions.Binding(1, phone, "", proxy)
+        binding = seating.Binding(1, phone, "", proxy)
         assert isinstance(
-            await sessions.bind(self.scripts, session_id, binding, per_proxy=4, per_phone=4), sessions.Bound
+            await seating.bind(self.scripts, session_id, binding, per_proxy=4, per_phone=4), seating.Bound
         )
         now = await self.scripts.now_ms()
         first = int(now - days * DAY_MS)

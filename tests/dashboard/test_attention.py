@@ -14,7 +14,7 @@ from wa_orchestrator.dashboard.pages import antiban, fleet, log, messages
 from wa_orchestrator.dashboard.rendering import Desk
 from wa_orchestrator.dashboard.snapshot import Snapshot
 from wa_orchestrator.dashboard.speaking import Tongue, spelled_phone
-from wa_orchestrator.store import keys, proxies, sessions
+from wa_orchestrator.store import keys, proxies, seating
 from wa_orchestrator.store.scripts import Scripts
 from wa_orchestrator.web.context import make_context
 
@@ -51,8 +51,8 @@ async def test_a_bad_proxy_is_told_with_why_and_who_sat_on_it(redis: Redis, scri
         await proxies.mark(scripts, bad, version=1, status="BAD", reason="x", fields=error), proxies.Marked
     )
     for name in ("w1", "w2"):
-        flight = sessions.Flight(name, bad, f"97250000000{name[1]}", "CHECK_FAILED", [good])
-        await sessions.fail_over(scripts, flight, per_proxy=4)
+        flight = seating.Flight(name, bad, f"97250000000{name[1]}", "CHECK_FAILED", [good])
+        await seating.fail_over(scripts, flight, per_proxy=4)
     item = next(item for item in attention.items(await look(redis), HEBREW) if item.state == "bad")
     assert bad in item.what
     assert item.href == f"/proxies#px-{bad}"

@@ -7,7 +7,7 @@ from typing import Any
 from tests.conftest import Clock
 from wa_orchestrator.dispatcher.dispatcher import Dispatcher
 from wa_orchestrator.settings import Settings
-from wa_orchestrator.store import accepting, keys, outbox, proxies, queueing, reading, sessions
+from wa_orchestrator.store import accepting, keys, outbox, proxies, queueing, reading, seating, sessions
 from wa_orchestrator.store.limits import Holding, acquire_lease
 from wa_orchestrator.store.places import Place
 from wa_orchestrator.store.scripts import Scripts
@@ -47,9 +47,9 @@ class Stage:
         assert isinstance(await sessions.create(self.scripts, new, per_proxy=4, per_phone=4), sessions.Created)
         await self.register(session, phone)
         sticky = str(await self.scripts.redis.get(keys.sticky(phone)) or "")
-        binding = sessions.Binding(self.epochs[session], phone, sticky, proxy, given="given")
-        bound = await sessions.bind(self.scripts, session, binding, per_proxy=4, per_phone=4)
-        assert isinstance(bound, sessions.Bound), bound
+        binding = seating.Binding(self.epochs[session], phone, sticky, proxy, given="given")
+        bound = await seating.bind(self.scripts, session, binding, per_proxy=4, per_phone=4)
+        assert isinstance(bound, seating.Bound), bound
 
     async def register(self, session: str, phone: str) -> int:
         """A new epoch: a new worker is about to start."""

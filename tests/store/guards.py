@@ -4,7 +4,7 @@ from collections.abc import Awaitable, Callable
 from typing import Final
 
 from tests.store.scene import LEASE_MS, PAUSE_MS, PHONE, Scene
-from wa_orchestrator.store import accepting, keys, limits, outbox, proxies, queueing, reading, sessions
+from wa_orchestrator.store import accepting, keys, limits, outbox, proxies, queueing, reading, seating, sessions
 from wa_orchestrator.store.places import Place, head, layout
 
 Story = Callable[[Scene], Awaitable[None]]
@@ -475,15 +475,15 @@ async def _(scene: Scene) -> None:
 @story("bind_epoch")
 async def _(scene: Scene) -> None:
     await scene.connected()
-    late = sessions.Binding(0, PHONE, "p1", "p1")
-    assert await sessions.bind(scene.scripts, "w1", late, per_proxy=4, per_phone=4) == sessions.Fenced(1)
+    late = seating.Binding(0, PHONE, "p1", "p1")
+    assert await seating.bind(scene.scripts, "w1", late, per_proxy=4, per_phone=4) == sessions.Fenced(1)
 
 
 @story("bind_seen")
 async def _(scene: Scene) -> None:
     await scene.connected()
-    blind = sessions.Binding(1, PHONE, "", "p1")
-    assert await sessions.bind(scene.scripts, "w1", blind, per_proxy=4, per_phone=4) == sessions.Changed()
+    blind = seating.Binding(1, PHONE, "", "p1")
+    assert await seating.bind(scene.scripts, "w1", blind, per_proxy=4, per_phone=4) == sessions.Changed()
 
 
 @story("bind_phone_limit")
@@ -491,8 +491,8 @@ async def _(scene: Scene) -> None:
     await scene.connected("w1")
     await sessions.create(scene.scripts, sessions.NewSession("w2", candidates=["p1"]), per_proxy=4, per_phone=4)
     await scene.register("w2", phone="")
-    second = sessions.Binding(1, PHONE, "p1", "p1")
-    assert await sessions.bind(scene.scripts, "w2", second, per_proxy=4, per_phone=1) == sessions.PhoneFull(1)
+    second = seating.Binding(1, PHONE, "p1", "p1")
+    assert await seating.bind(scene.scripts, "w2", second, per_proxy=4, per_phone=1) == sessions.PhoneFull(1)
 
 
 async def _moved(scene: Scene) -> None:
@@ -502,8 +502,8 @@ async def _moved(scene: Scene) -> None:
     await sessions.create(scene.scripts, sessions.NewSession("w1", candidates=["p1"]), per_proxy=1, per_phone=4)
     await scene.register("w1", phone="")
     await scene.scripts.redis.set(keys.sticky(PHONE), "p2")
-    moved = await sessions.bind(scene.scripts, "w1", sessions.Binding(1, PHONE, "p2", "p1"), per_proxy=1, per_phone=4)
-    assert moved == sessions.Moved("p2")
+    moved = await seating.bind(scene.scripts, "w1", seating.Binding(1, PHONE, "p2", "p1"), per_proxy=1, per_phone=4)
+    assert moved == seating.Moved("p2")
     second = sessions.NewSession("w2", candidates=["p1"])
     assert await sessions.create(scene.scripts, second, per_proxy=1, per_phone=4) == sessions.NoRoom()
 
@@ -517,16 +517,16 @@ async def _(scene: Scene) -> None:
     await _moved(scene)
     await scene.scripts.run("vacate", [keys.session("w1"), keys.sessions_of_proxy("p2")], ["w1", "p2"])
     assert await _seated(scene) == {"p1": {"w1"}, "p2": {"w1"}}
-    await sessions.vacate(scene.scripts, "w1")
+    await seating.vacate(scene.scripts, "w1")
     assert await _seated(scene) == {"p1": set(), "p2": {"w1"}}
 
 
 @story("vacate_back")
 async def _(scene: Scene) -> None:
     await _moved(scene)
-    back = sessions.Flight("w1", "p2", PHONE, "PROXY_FAILED", ["p1"])
-    assert await sessions.fail_over(scene.scripts, back, per_proxy=4) == sessions.Moved("p1")
-    await sessions.vacate(scene.scripts, "w1")
+    back = seating.Flight("w1", "p2", PHONE, "PROXY_FAILED", ["p1"])
+    assert await seating.fail_over(scene.scripts, back, per_proxy=4) == seating.Moved("p1")
+    await seating.vacate(scene.scripts, "w1")
     assert await _seated(scene) == {"p1": {"w1"}, "p2": set()}
 
 
@@ -534,8 +534,8 @@ async def _(scene: Scene) -> None:
 async def _(scene: Scene) -> None:
     await scene.connected("w1", proxy="p1")
     await scene.proxy("p2")
-    stale = sessions.Flight("w1", "p9", PHONE, "PROXY_FAILED", ["p2"])
-    assert await sessions.fail_over(scene.scripts, stale, per_proxy=4) == sessions.Changed()
+    stale = seating.Flight("w1", "p9", PHONE, "PROXY_FAILED", ["p2"])
+    assert await seating.fail_over(scene.scripts, stale, per_proxy=4) == sessions.Changed()
 
 
 @story("remove_seen")

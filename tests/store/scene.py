@@ -3,7 +3,7 @@
 from dataclasses import dataclass, field, replace
 
 from tests.conftest import Clock
-from wa_orchestrator.store import accepting, keys, limits, outbox, proxies, queueing, sessions
+from wa_orchestrator.store import accepting, keys, limits, outbox, proxies, queueing, seating, sessions
 from wa_orchestrator.store.places import Place
 from wa_orchestrator.store.scripts import Scripts
 
@@ -39,8 +39,8 @@ class Scene:
         assert made == sessions.Created(proxy)
         assert await self.register(session, phone="") == sessions.Registered(1)
         sticky = await self.scripts.redis.get(keys.sticky(phone)) or ""
-        binding = sessions.Binding(1, phone, sticky, proxy)
-        assert isinstance(await sessions.bind(self.scripts, session, binding, per_proxy=4, per_phone=4), sessions.Bound)
+        binding = seating.Binding(1, phone, sticky, proxy)
+        assert isinstance(await seating.bind(self.scripts, session, binding, per_proxy=4, per_phone=4), seating.Bound)
 
     async def register(
         self, session: str = "w1", phone: str = PHONE

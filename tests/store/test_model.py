@@ -23,7 +23,7 @@ from redis.asyncio import Redis
 from tests.conftest import HELD_CLOCK, Clock
 from tests.store.mutants import mutants
 from tests.store.scene import LEASE_MS, PAUSE_MS, Scene
-from wa_orchestrator.store import keys, outbox, proxies, queueing, reading, sessions
+from wa_orchestrator.store import keys, outbox, proxies, queueing, reading, seating, sessions
 from wa_orchestrator.store.places import locate
 from wa_orchestrator.store.scripts import Scripts, read_sources
 
@@ -249,9 +249,9 @@ class Messages(RuleBasedStateMachine):
         await proxies.mark(self.scene.scripts, bad, version=proxy.version, status=status, reason="CHECK", fields={})
         current = str(await self.redis.hget(keys.session(session), "proxy") or "")
         others = [name for name in PROXIES if name != current]
-        flight = sessions.Flight(session, current, PHONES[session], "PROXY_FAILED", others)
-        moved = await sessions.fail_over(self.scene.scripts, flight, per_proxy=SEATS)
-        if isinstance(moved, sessions.Moved):
+        flight = seating.Flight(session, current, PHONES[session], "PROXY_FAILED", others)
+        moved = await seating.fail_over(self.scene.scripts, flight, per_proxy=SEATS)
+        if isinstance(moved, seating.Moved):
             assert await self.redis.get(keys.sticky(PHONES[session])) == moved.proxy
             chosen = await reading.proxy(self.scene.scripts, moved.proxy)
             assert chosen

@@ -13,7 +13,7 @@ from wa_orchestrator.orchestrator import seats, states
 from wa_orchestrator.orchestrator.control import Control
 from wa_orchestrator.orchestrator.orders import order_for
 from wa_orchestrator.runner.contract import AlreadyRuns, CannotStart, Runner
-from wa_orchestrator.store import keys, reading, sessions
+from wa_orchestrator.store import keys, reading, seating, sessions
 from wa_orchestrator.store.reading import Session
 from wa_orchestrator.web.context import Context
 
@@ -79,7 +79,7 @@ class Fleet:
             if self.workers.get(session_id) == known:
                 del self.workers[session_id]
             log.info("worker.stopped", session=session_id, epoch=known.epoch)
-        await sessions.vacate(self._context.scripts, session_id)
+        await seating.vacate(self._context.scripts, session_id)
 
     async def replace(self, session: Session, grace_s: float) -> None:
         """Fence first, then end, then queue: the new worker starts when its turn comes."""

@@ -10,7 +10,7 @@ from wa_orchestrator.domain.events import Connected, WorkerEvent
 from wa_orchestrator.domain.session import Event, State
 from wa_orchestrator.errors import Broken
 from wa_orchestrator.orchestrator import commands, relinking, seats, states
-from wa_orchestrator.store import keys, reading, sessions
+from wa_orchestrator.store import keys, reading, seating, sessions
 from wa_orchestrator.store.reading import Session
 from wa_orchestrator.web import workers
 from wa_orchestrator.web.context import Context
@@ -39,7 +39,7 @@ async def _bind(context: Context, session: Session, told: WorkerEvent) -> None:
             await states.report(context, current, Event.CONNECTED, told)
             return
         binding = await _binding(context, current, phone, payload, standings.encode(after))
-        outcome = await sessions.bind(
+        outcome = await seating.bind(
             context.scripts,
             session.id,
             binding,
@@ -56,7 +56,7 @@ async def _bind(context: Context, session: Session, told: WorkerEvent) -> None:
 
 async def _binding(
     context: Context, session: Session, phone: str, payload: Connected, standing: str
-) -> sessions.Binding:
+) -> seating.Binding:
     sticky = str(await context.redis.get(keys.sticky(phone)) or "")
     fields: dict[str, str | int] = {
         "standing": standing,
@@ -65,14 +65,14 @@ async def _binding(
         "fingerprint": payload.fingerprint or "",
     }
     given = session.fields.get("proxy_given", "")
-    return sessions.Binding(session.epoch, phone, sticky, session.proxy, given, fields)
+    return seating.Binding(session.epoch, phone, sticky, session.proxy, given, fields)
 
 
 async def _follow(
     context: Context,
     session: Session,
     phone: str,
-    outcome: sessions.Bound | sessions.Moved | sessions.PhoneFull | sessions.Fenced,
+    outcome: seating.Bound | seating.Moved | sessions.PhoneFull | sessions.Fenced,
 ) -> None:
     match outcome:
         case sessions.Fenced(epoch):
@@ -80,12 +80,12 @@ async def _follow(
         case sessions.PhoneFull(count):
             await _turn_away(context, session, phone, count)
             return
-        case sessions.Moved(proxy_id):
+        case seating.Moved(proxy_id):
             log.info("session.moves_to_sticky", session=session.id, proxy=proxy_id)
             current = await reading.session(context.scripts, session.id)
             if current is not None:
                 await states.ask_restart(context, current, Event.STICKY_PROXY_FOUND)
-        case sessions.Bound(how):
+        case seating.Bound(how):
             log.info("session.connected", session=session.id, phone=phone, binding=how)
             # The operator's word counts once; from now on the proxy is the phone's own.
             await context.redis.hset(keys.session(session.id), mapping={"proxy_given": "", "missed_at": "0"})

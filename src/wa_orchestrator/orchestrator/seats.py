@@ -12,7 +12,7 @@ from wa_orchestrator.domain import proxy as domain
 from wa_orchestrator.domain.proxy import Load, Status
 from wa_orchestrator.domain.session import Event, Reason
 from wa_orchestrator.orchestrator import states
-from wa_orchestrator.store import keys, reading, sessions
+from wa_orchestrator.store import keys, reading, seating, sessions
 from wa_orchestrator.store.reading import Proxy, Session
 from wa_orchestrator.web.context import Context
 
@@ -63,9 +63,9 @@ async def seat(context: Context, session: Session, reason: str) -> bool:
         proxies = await reading.proxies(context.scripts)
         sticky = str(await context.redis.get(keys.sticky(session.phone)) or "") if session.phone else ""
         candidates = homes(proxies, await siblings(context, session), context.settings.max_sessions_per_proxy, sticky)
-        flight = sessions.Flight(session.id, session.proxy, session.phone, reason, candidates)
-        match await sessions.fail_over(context.scripts, flight, per_proxy=context.settings.max_sessions_per_proxy):
-            case sessions.Moved(proxy_id):
+        flight = seating.Flight(session.id, session.proxy, session.phone, reason, candidates)
+        match await seating.fail_over(context.scripts, flight, per_proxy=context.settings.max_sessions_per_proxy):
+            case seating.Moved(proxy_id):
                 await _seated(context, session, proxy_id)
                 return True
             case sessions.NoRoom():
@@ -131,9 +131,9 @@ async def gather_phone(context: Context, phone: str, proxy_id: str) -> None:
         room = proxy is not None and len(proxy.sessions) < context.settings.max_sessions_per_proxy
         if session.proxy in ("", proxy_id) or not room:
             continue
-        flight = sessions.Flight(session.id, session.proxy, phone, "PROXY_GIVEN", [proxy_id])
-        outcome = await sessions.fail_over(context.scripts, flight, per_proxy=context.settings.max_sessions_per_proxy)
-        if isinstance(outcome, sessions.Moved):
+        flight = seating.Flight(session.id, session.proxy, phone, "PROXY_GIVEN", [proxy_id])
+        outcome = await seating.fail_over(context.scripts, flight, per_proxy=context.settings.max_sessions_per_proxy)
+        if isinstance(outcome, seating.Moved):
             await _seated(context, session, proxy_id)
         elif isinstance(outcome, sessions.NoRoom):
             await _waits(context, session)
