@@ -12,7 +12,7 @@ from tests.dashboard.serving import settings
 from tests.dashboard.stage import furnish
 from wa_orchestrator.dashboard import phrasing
 from wa_orchestrator.dashboard.fleet import Fleet
-from wa_orchestrator.dashboard.pages import session
+from wa_orchestrator.dashboard.pages import log, session
 from wa_orchestrator.dashboard.rendering import HERE, Desk
 from wa_orchestrator.dashboard.speaking import LANGUAGES, Tongue, texts
 from wa_orchestrator.domain.failures import Failure
@@ -110,6 +110,16 @@ async def test_no_page_shows_a_code_where_a_word_belongs(redis: Redis, scripts: 
     html = "".join(parts[name].striptags() for name in ("session-why", "session-history", "session-worker"))
     for code in ("OPERATOR", "configured.", "sticky_bad", "STICKY_PROXY", "PHONE_FULL", "turned_away", "phone.bound"):
         assert code not in html, code
+
+
+@pytest.mark.parametrize(
+    ("language", "said"), [("en", "p_1 failed: no answer within 5 s"), ("he", "p_1 נכשל: לא ענה תוך 5 שנ׳")]
+)
+async def test_the_log_says_why_a_proxy_failed(redis: Redis, language: str, said: str) -> None:
+    context = make_context(settings(), redis)
+    view = await Desk(context, Fleet(context)).view_as(None, "live-log", language)
+    fields = {"type": "proxy.bad", "proxy": "p_1", "reason": "no answer within 5 s"}
+    assert log.sentence(view, "proxy.bad", fields).striptags() == said
 
 
 def test_every_way_to_run_workers_has_a_name() -> None:

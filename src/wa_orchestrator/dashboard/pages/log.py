@@ -121,7 +121,7 @@ def sentence(view: View, kind: str, fields: Mapping[str, str]) -> Markup:
     said = told(view, kind, fields)
     why = fields.get("reason") or (fields.get("note", "") if kind == "message.failed" else "")
     explained = (phrasing.message_note if kind.startswith("message.") else phrasing.circumstance)(view, why)
-    if not why or not explained or explained == why:  # a word for programs
+    if not why or not explained or (kind.startswith("message.") and explained == why):  # a word for programs
         return said
     states = kind.startswith("session.") and kind.removeprefix("session.") in tuple(State)
     return Markup("{}").format(explained) if states else Markup("{}: {}").format(said, explained)
