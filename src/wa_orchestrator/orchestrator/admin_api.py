@@ -7,7 +7,7 @@ from pydantic import Field
 
 from wa_orchestrator.domain.session import Event
 from wa_orchestrator.errors import Refused
-from wa_orchestrator.orchestrator import credentials, provisioning, sessions_api, states
+from wa_orchestrator.orchestrator import credentials, provisioning, session_looks, states
 from wa_orchestrator.orchestrator.credentials import Discarded
 from wa_orchestrator.store import reading
 from wa_orchestrator.web import audit, auth
@@ -107,7 +107,7 @@ class _Administration:
         if session is None:
             await self._make_again(found)
         else:
-            await sessions_api.find(self._context, found.session_id)
+            await session_looks.find(self._context, found.session_id)
             await states.settle(
                 self._context, found.session_id, Event.RESTART_ASKED, {"restore": found.id, "wanted": states.RUNNING}
             )

@@ -54,52 +54,59 @@ class HoldBody(Body):
 def router(context: Context) -> APIRouter:
     """Offer `/api/anti-ban/holds` and `/api/anti-ban/presets`."""
     routes = APIRouter(prefix="/api/anti-ban", tags=["anti-ban"])
+    api = _AntiBan(context)
+    refusals = responses(NO_SUCH_SESSION=404, NO_SUCH_GROUP=404, PAST=422)
+    routes.get("/presets", summary="The built-in limits, and those that hold")(api.presets)
+    routes.get("/holds", summary="What is paused, why and until when")(api.holds)
+    routes.post("/holds", status_code=201, summary="Pause", responses=refusals)(api.hold)
+    routes.delete("/holds/{target}", summary="Go on", responses=responses(NO_SUCH_HOLD=404))(api.lift)
+    return routes
 
-    @routes.get("/presets", summary="The built-in limits, and those that hold")
-    async def presets(_: Reader) -> dict[str, Any]:
+
+class _AntiBan:
+    """One method per route."""
+
+    def __init__(self, context: Context) -> None:
+        self._context = context
+
+    async def presets(self, _caller: Reader) -> dict[str, Any]:
+        settings = self._context.settings
         built_in = {name: {trust: limits(pace) for trust, pace in paces.items()} for name, paces in PRESETS.items()}
-        in_force = {trust: limits(context.settings.pace(trust)) for trust in PRESETS[next(iter(PRESETS))]}
-        return {"preset": context.settings.pacing_preset, "inForce": in_force, "presets": built_in}
+        in_force = {trust: limits(settings.pace(trust)) for trust in PRESETS[next(iter(PRESETS))]}
+        return {"preset": settings.pacing_preset, "inForce": in_force, "presets": built_in}
 
-    @routes.get("/holds", summary="What is paused, why and until when")
-    async def holds(_: Reader) -> dict[str, Any]:
-        now_ms = await context.scripts.now_ms()
-        found = await reading.holds(context.scripts)
+    async def holds(self, _caller: Reader) -> dict[str, Any]:
+        now_ms = await self._context.scripts.now_ms()
+        found = await reading.holds(self._context.scripts)
         return {"holds": [_shown(field, hold) for field, hold in sorted(found.items()) if hold["until_ms"] > now_ms]}
 
-    @routes.post(
-        "/holds",
-        status_code=201,
-        summary="Pause",
-        responses=responses(NO_SUCH_SESSION=404, NO_SUCH_GROUP=404, PAST=422),
-    )
-    async def hold(body: HoldBody, caller: Admin) -> dict[str, Any]:
+    async def hold(self, body: HoldBody, caller: Admin) -> dict[str, Any]:
+        context = self._context
         await _must_exist(context, body)
         until_ms = FOREVER_MS if body.until_ms is None else body.until_ms
         if until_ms <= await context.scripts.now_ms():
-            raise Refused("PAST", "`until` is over already.", 422)
+            raise Refused("PAST", "`until` is over already. Give a later instant, or none to pause until lifted.", 422)
         put = Hold(body.field, until_ms, body.why or "OPERATOR", caller.key_id)
         await holding.put(context.scripts, put)
         await audit.record(context, caller, "hold.add", body.field, until_ms=until_ms, why=body.why)
         await wake_held(context, body.field)
         return _shown(body.field, {"until_ms": put.until_ms, "why": put.why, "by": put.by})
 
-    @routes.delete("/holds/{target}", summary="Go on", responses=responses(NO_SUCH_HOLD=404))
-    async def lift(target: str, caller: Admin) -> dict[str, bool]:
+    async def lift(self, target: str, caller: Admin) -> dict[str, bool]:
+        context = self._context
         if not _TARGET.fullmatch(target) or not await holding.lift(context.scripts, target, by=caller.key_id):
             names = "all, session:<id>, group:<label> or phone:<digits>"
-            raise Refused("NO_SUCH_HOLD", f"Nothing is paused under this name: {names}.", 404)
+            text = f"Nothing is paused under this name: {names}. GET /api/anti-ban/holds lists what is."
+            raise Refused("NO_SUCH_HOLD", text, 404)
         await audit.record(context, caller, "hold.lift", target)
         await wake_held(context, target)
         return {"lifted": True}
-
-    return routes
 
 
 async def _must_exist(context: Context, body: HoldBody) -> None:
     """Refuse a name that nobody has: after a slip of the pen people would believe that sending has stopped."""
     if body.session_id is not None and not await reading.session(context.scripts, body.session_id):
-        raise Refused("NO_SUCH_SESSION", f"There is no session {body.session_id}.", 404)
+        raise Refused("NO_SUCH_SESSION", f"There is no session {body.session_id}. GET /api/sessions lists them.", 404)
     if body.group is not None:
         groups = {session.label for session in await reading.sessions(context.scripts) if session.label}
         if body.group not in groups:

@@ -3,22 +3,20 @@
 from datetime import time
 from typing import Annotated, Any, Self
 
-from fastapi import APIRouter, Depends
+from fastapi import APIRouter
 from pydantic import Field, model_validator
 
 from wa_orchestrator.domain.pacing import Override
 from wa_orchestrator.errors import Refused
 from wa_orchestrator.orchestrator import antiban
-from wa_orchestrator.store import keys, queueing, reading
+from wa_orchestrator.orchestrator.session_looks import Admin, Reader, find
+from wa_orchestrator.store import keys, queueing
 from wa_orchestrator.store.reading import Session
 from wa_orchestrator.web import audit
-from wa_orchestrator.web.auth import Caller, Scope, requires
 from wa_orchestrator.web.context import Context
 from wa_orchestrator.web.pace import encode_override, override_of, pace_of, trust_of
 from wa_orchestrator.web.problems import Body, responses
 
-Reader = Annotated[Caller, Depends(requires(Scope.READ))]
-Admin = Annotated[Caller, Depends(requires(Scope.ADMIN))]
 _CLOCK = r"^([01]\d|2[0-3]):[0-5]\d$"
 Clock = Annotated[str, Field(pattern=_CLOCK, examples=["09:00"])]
 #: An hour between two messages is slow enough for anybody; more is a hold.
@@ -60,14 +58,26 @@ class LimitsBody(Body):
 def router(context: Context) -> APIRouter:
     """Offer `/api/anti-ban/sessions/{id}/limits`."""
     routes = APIRouter(prefix="/api/anti-ban/sessions", tags=["anti-ban"])
+    api = _Limits(context)
+    path = "/{session_id}/limits"
+    routes.get(path, summary="What holds for a session", responses=responses(NO_SUCH_SESSION=404))(api.get)
+    routes.put(path, summary="Set own limits", responses=responses(NO_SUCH_SESSION=404, RISK=409))(api.put)
+    routes.delete(path, summary="Back to the preset", responses=responses(NO_SUCH_SESSION=404))(api.delete)
+    return routes
 
-    @routes.get("/{session_id}/limits", summary="What holds for a session", responses=responses(NO_SUCH_SESSION=404))
-    async def get(session_id: str, _: Reader) -> dict[str, Any]:
-        return await _shown(context, await _found(context, session_id))
 
-    @routes.put("/{session_id}/limits", summary="Set own limits", responses=responses(NO_SUCH_SESSION=404, RISK=409))
-    async def put(session_id: str, body: LimitsBody, caller: Admin) -> dict[str, Any]:
-        session = await _found(context, session_id)
+class _Limits:
+    """One method per route."""
+
+    def __init__(self, context: Context) -> None:
+        self._context = context
+
+    async def get(self, session_id: str, _caller: Reader) -> dict[str, Any]:
+        return await _shown(self._context, await find(self._context, session_id))
+
+    async def put(self, session_id: str, body: LimitsBody, caller: Admin) -> dict[str, Any]:
+        context = self._context
+        session = await find(context, session_id)
         preset = context.settings.pace(trust_of(session, await context.scripts.now_ms()))
         riskier = body.override().raises_above(preset)
         if riskier and not body.acknowledge_risk:
@@ -82,25 +92,15 @@ def router(context: Context) -> APIRouter:
         await audit.record(context, caller, "limits.set", session_id, limits=wanted, riskier=list(riskier))
         return await _changed(context, session_id)
 
-    @routes.delete("/{session_id}/limits", summary="Back to the preset", responses=responses(NO_SUCH_SESSION=404))
-    async def delete(session_id: str, caller: Admin) -> dict[str, Any]:
-        await _found(context, session_id)
-        await context.redis.hdel(keys.session(session_id), "limits")
-        await audit.record(context, caller, "limits.delete", session_id)
-        return await _changed(context, session_id)
-
-    return routes
-
-
-async def _found(context: Context, session_id: str) -> Session:
-    session = await reading.session(context.scripts, session_id)
-    if session is None:
-        raise Refused("NO_SUCH_SESSION", f"There is no session {session_id}. GET /api/sessions lists them.", 404)
-    return session
+    async def delete(self, session_id: str, caller: Admin) -> dict[str, Any]:
+        await find(self._context, session_id)
+        await self._context.redis.hdel(keys.session(session_id), "limits")
+        await audit.record(self._context, caller, "limits.delete", session_id)
+        return await _changed(self._context, session_id)
 
 
 async def _changed(context: Context, session_id: str) -> dict[str, Any]:
-    session = await _found(context, session_id)
+    session = await find(context, session_id)
     if session.phone:
         await queueing.wake(context.scripts, session.phone)
     return await _shown(context, session)

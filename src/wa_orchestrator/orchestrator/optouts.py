@@ -29,33 +29,44 @@ class OptOutBody(Body):
 def router(context: Context) -> APIRouter:
     """Offer `/api/v1/opt-outs`."""
     routes = APIRouter(prefix="/api/v1/opt-outs", tags=["opt-outs"])
+    api = _OptOuts(context)
+    routes.get("", summary="Who opted out")(api.listed)
+    routes.post("", status_code=201, summary="Write to somebody never again", responses=responses(BAD_PHONE=400))(
+        api.add
+    )
+    routes.delete("/{recipient}", summary="They want to hear again", responses=responses(NO_SUCH_OPT_OUT=404))(
+        api.delete
+    )
+    return routes
 
-    @routes.get("", summary="Who opted out")
+
+class _OptOuts:
+    """One method per route."""
+
+    def __init__(self, context: Context) -> None:
+        self._context = context
+
     async def listed(
-        _: Reader, cursor: str | None = None, limit: Annotated[int, Query(ge=1, le=500)] = 100
+        self, _caller: Reader, cursor: str | None = None, limit: Annotated[int, Query(ge=1, le=500)] = 100
     ) -> dict[str, Any]:
-        stored: Any = await context.redis.hgetall(keys.OPT_OUTS)
+        stored: Any = await self._context.redis.hgetall(keys.OPT_OUTS)
         found, after = paging.page(sorted(stored.items()), cursor, limit, lambda each: str(each[0]))
         return {"optOuts": [_shown(name, json.loads(text)) for name, text in found], "next": after}
 
-    @routes.post("", status_code=201, summary="Write to somebody never again", responses=responses(BAD_PHONE=400))
-    async def add(body: OptOutBody, caller: Admin) -> dict[str, Any]:
+    async def add(self, body: OptOutBody, caller: Admin) -> dict[str, Any]:
         recipient = phone.parse(body.phone)
-        await contacts.opt_out(context.scripts, recipient, word="", via="api")
-        cancelled = await incoming.cancel_for(context.scripts, recipient)
-        await audit.record(context, caller, "opt_out.add", recipient[-4:], cancelled=cancelled)
-        stored: Any = await context.redis.hget(keys.OPT_OUTS, recipient)
+        await contacts.opt_out(self._context.scripts, recipient, word="", via="api")
+        cancelled = await incoming.cancel_for(self._context.scripts, recipient)
+        await audit.record(self._context, caller, "opt_out.add", recipient[-4:], cancelled=cancelled)
+        stored: Any = await self._context.redis.hget(keys.OPT_OUTS, recipient)
         return _shown(recipient, json.loads(stored)) | {"cancelled": cancelled}
 
-    @routes.delete("/{recipient}", summary="They want to hear again", responses=responses(NO_SUCH_OPT_OUT=404))
-    async def delete(recipient: str, caller: Admin) -> dict[str, bool]:
+    async def delete(self, recipient: str, caller: Admin) -> dict[str, bool]:
         name = recipient if recipient.startswith("lid:") else phone.parse(recipient)
-        if not await contacts.opt_in(context.scripts, name):
-            raise Refused("NO_SUCH_OPT_OUT", "This person is not on the list.", 404)
-        await audit.record(context, caller, "opt_out.delete", name[-4:])
+        if not await contacts.opt_in(self._context.scripts, name):
+            raise Refused("NO_SUCH_OPT_OUT", "This person is not on the list. GET /api/v1/opt-outs shows it.", 404)
+        await audit.record(self._context, caller, "opt_out.delete", name[-4:])
         return {"deleted": True}
-
-    return routes
 
 
 def _shown(name: str, raw: dict[str, Any]) -> dict[str, Any]:

@@ -43,47 +43,54 @@ class WorkerRoute(APIRoute):
 def router(context: Context, bells: Bells | None = None) -> APIRouter:
     """Offer the outbox endpoints to workers."""
     routes = APIRouter(prefix=BASE, tags=["workers"], include_in_schema=False, route_class=WorkerRoute)
-    desk = Desk(context, bells or Bells(context.redis))
+    api = _Outbox(context, bells or Bells(context.redis))
+    routes.post("/outbox/claim")(api.claim)
+    routes.post("/outbox/{message_id}/ack")(api.ack)
+    routes.post("/outbox/{message_id}/nack")(api.nack)
+    routes.post("/outbox/{message_id}/renew")(api.renew)
+    routes.post("/outbox/commands/{command_id}/result")(api.result)
+    routes.get("/media/{upload_id}")(api.media)
+    return routes
 
-    @routes.post("/outbox/claim")
-    async def claim(request: Request, session_id: SessionId, body: ClaimBody | None = None) -> Response:
-        session = await desk.worker(request, session_id)
-        return await desk.claim(request, session, body or ClaimBody())
 
-    @routes.post("/outbox/{message_id}/ack")
-    async def ack(request: Request, session_id: SessionId, message_id: str, body: AckBody) -> Response:
+class _Outbox:
+    """One method per route: who calls, then what the desk does for them."""
+
+    def __init__(self, context: Context, bells: Bells) -> None:
+        self._context = context
+        self._desk = Desk(context, bells)
+
+    async def claim(self, request: Request, session_id: SessionId, body: ClaimBody | None = None) -> Response:
+        session = await self._desk.worker(request, session_id)
+        return await self._desk.claim(request, session, body or ClaimBody())
+
+    async def ack(self, request: Request, session_id: SessionId, message_id: str, body: AckBody) -> Response:
         try:
-            await desk.worker(request, session_id)
+            await self._desk.worker(request, session_id)
         except Refused as refusal:
             if refusal.code != FENCED:  # that WhatsApp has it is true whoever says it, an older worker too
                 raise
-        return await desk.ack(session_id, message_id, body)
+        return await self._desk.ack(session_id, message_id, body)
 
-    @routes.post("/outbox/{message_id}/nack")
-    async def nack(request: Request, session_id: SessionId, message_id: str, body: NackBody) -> Response:
-        session = await desk.worker(request, session_id)
-        return await desk.nack(session, message_id, body)
+    async def nack(self, request: Request, session_id: SessionId, message_id: str, body: NackBody) -> Response:
+        session = await self._desk.worker(request, session_id)
+        return await self._desk.nack(session, message_id, body)
 
-    @routes.post("/outbox/{message_id}/renew")
-    async def renew(request: Request, session_id: SessionId, message_id: str) -> Response:
-        session = await desk.worker(request, session_id)
-        return await desk.renew(session, message_id)
+    async def renew(self, request: Request, session_id: SessionId, message_id: str) -> Response:
+        session = await self._desk.worker(request, session_id)
+        return await self._desk.renew(session, message_id)
 
-    @routes.post("/outbox/commands/{command_id}/result")
-    async def result(request: Request, session_id: SessionId, command_id: str) -> Response:
-        await desk.worker(request, session_id)
-        await asking.answer_with(context, command_id, await _answer_in(request))
+    async def result(self, request: Request, session_id: SessionId, command_id: str) -> Response:
+        await self._desk.worker(request, session_id)
+        await asking.answer_with(self._context, command_id, await _answer_in(request))
         return JSONResponse({"ok": True})
 
-    @routes.get("/media/{upload_id}")
-    async def media(request: Request, session_id: SessionId, upload_id: str) -> Response:
-        await desk.worker(request, session_id)
-        upload = uploads.open(context.settings, upload_id)
+    async def media(self, request: Request, session_id: SessionId, upload_id: str) -> Response:
+        await self._desk.worker(request, session_id)
+        upload = uploads.open(self._context.settings, upload_id)
         if upload is None:
             raise Refused("NO_SUCH_UPLOAD", "There is no such file, or its time is over.", 404)
         return FileResponse(upload.path, media_type=upload.mimetype, filename=upload.filename or None)
-
-    return routes
 
 
 async def _answer_in(request: Request) -> dict[str, Any]:

@@ -1,31 +1,26 @@
-"""The HTTP API of sessions."""
+"""The HTTP API of sessions: its routes, and those that change something. Looking is in `session_looks`."""
 
 import asyncio
-import base64
 import time
 from typing import Annotated, Any, Literal
 
-from fastapi import APIRouter, Depends, Path, Query, Request, Response
-from fastapi.responses import JSONResponse
+from fastapi import APIRouter, Query
 from pydantic import AliasChoices, Field, field_validator
 
 from wa_orchestrator.domain import phone as phones
 from wa_orchestrator.domain import proxy_url
 from wa_orchestrator.domain.session import Event, Reason, State
 from wa_orchestrator.errors import Refused, Unavailable
-from wa_orchestrator.orchestrator import asking, credentials, provisioning, qr, states, views
+from wa_orchestrator.orchestrator import asking, credentials, provisioning, qr, states
+from wa_orchestrator.orchestrator.session_looks import ID, Admin, Looks, SessionId, find
 from wa_orchestrator.store import keys, reading
 from wa_orchestrator.store.reading import Session
-from wa_orchestrator.web import audit, paging
-from wa_orchestrator.web.auth import Caller, Scope, requires
+from wa_orchestrator.web import audit
+from wa_orchestrator.web.auth import Caller
 from wa_orchestrator.web.context import Context
 from wa_orchestrator.web.problems import Body, responses
 from wa_orchestrator.web.times import iso
 
-ID = r"^[A-Za-z0-9_-]{1,64}$"
-SessionId = Annotated[str, Path(pattern=ID, description="The session's id.", examples=["worker_1"])]
-Reader = Annotated[Caller, Depends(requires(Scope.READ))]
-Admin = Annotated[Caller, Depends(requires(Scope.ADMIN))]
 _REMOVED_WITHIN_S = 15.0
 _CODE_WITHIN_S = 20.0
 _REPORTED_WITHIN_S = 5.0
@@ -57,25 +52,12 @@ class PairingBody(Body):
     phone: str | None = Field(None, examples=["972501234567"])
 
 
-def no_such_session(session_id: str) -> Refused:
-    """The refusal for an id that nobody has."""
-    return Refused("NO_SUCH_SESSION", f"There is no session {session_id}. GET /api/sessions lists them.", 404)
-
-
-async def find(context: Context, session_id: str) -> Session:
-    """Give a session, or raise `Refused`."""
-    session = await reading.session(context.scripts, session_id)
-    if session is None or session.fields.get("removing"):
-        raise no_such_session(session_id)
-    return session
-
-
 def router(context: Context) -> APIRouter:
     """Offer the routes of sessions."""
     routes = APIRouter(prefix="/api/sessions", tags=["sessions"])
-    api = _Sessions(context)
+    looks, acts = Looks(context), _Acts(context)
     missing = responses(NO_SUCH_SESSION=404, API_KEY_MISSING=401, SCOPE_MISSING=403)
-    routes.get("", summary="List sessions", responses=responses(BAD_CURSOR=400))(api.index)
+    routes.get("", summary="List sessions", responses=responses(BAD_CURSOR=400))(looks.index)
     routes.post(
         "/provision",
         status_code=201,
@@ -95,28 +77,32 @@ def router(context: Context) -> APIRouter:
             ),
             201: {"content": {"application/json": {"example": _PROVISIONED}}},
         },
-    )(api.provision)
-    routes.get("/{session_id}", summary="One session", responses=missing)(api.one)
-    routes.get("/{session_id}/status", summary="One session with its worker and queue", responses=missing)(api.one)
-    routes.get("/{session_id}/history", summary="What happened to it, the newest first", responses=missing)(api.history)
+    )(acts.provision)
+    routes.get("/{session_id}", summary="One session", responses=missing)(looks.one)
+    routes.get("/{session_id}/status", summary="One session with its worker and queue", responses=missing)(looks.one)
+    routes.get("/{session_id}/history", summary="What happened to it, the newest first", responses=missing)(
+        looks.history
+    )
     routes.get(
         "/{session_id}/qr",
         summary="The code to scan: JSON, PNG or SVG by Accept",
         responses={**missing, **responses(NO_QR=404, NO_SUCH_SESSION=404)},
-    )(api.qr)
+    )(looks.qr)
     routes.post(
         "/{session_id}/pairing-code",
         summary="Link by a code of 8 characters instead of a QR",
         responses={**missing, **responses(PHONE_NEEDED_FOR_CODE=422, ALREADY_LINKED=409, NO_CODE_YET=503)},
-    )(api.pairing_code)
+    )(acts.pairing_code)
     for action in ("restart", "stop", "start", "logout"):
-        routes.post(f"/{{session_id}}/{action}", summary=_SUMMARY[action], responses=missing)(getattr(api, action))
-    routes.delete("/{session_id}", summary="Delete a session; its phone keeps its proxy", responses=missing)(api.delete)
+        routes.post(f"/{{session_id}}/{action}", summary=_SUMMARY[action], responses=missing)(getattr(acts, action))
+    routes.delete("/{session_id}", summary="Delete a session; its phone keeps its proxy", responses=missing)(
+        acts.delete
+    )
     routes.post(
         "/{session_id}/restore-credentials",
         summary="Bring back the newest credentials of this session from the trash",
         responses={**missing, **responses(NOT_IN_TRASH=404)},
-    )(api.restore_credentials)
+    )(acts.restore_credentials)
     return routes
 
 
@@ -133,37 +119,11 @@ _SUMMARY = {
 }
 
 
-class _Sessions:
-    """One method per route."""
+class _Acts:
+    """One method per route that changes a session."""
 
     def __init__(self, context: Context) -> None:
         self._context = context
-
-    async def index(
-        self,
-        *,
-        _caller: Reader,
-        status: Annotated[State | None, Query(description="Only with this status.")] = None,
-        proxy: Annotated[str | None, Query(description="Only on the proxy with this id.")] = None,
-        label: Annotated[str | None, Query(description="Only with this label.")] = None,
-        text: Annotated[str | None, Query(description="Only with this in id, phone or label.")] = None,
-        cursor: Annotated[str | None, Query(description="`next` of the page before.")] = None,
-        limit: Annotated[int, Query(ge=1, le=paging.MOST)] = 100,
-    ) -> dict[str, Any]:
-        found = [
-            session
-            for session in await reading.sessions(self._context.scripts)
-            if _matches(session, status=status, proxy=proxy, label=label, text=text)
-        ]
-        shown, following = paging.page(found, cursor, limit, lambda session: session.id)
-        proxies = {each.id: each for each in await reading.proxies(self._context.scripts)}
-        now = await self._context.scripts.now_ms()
-        language = self._context.settings.language
-        return {
-            "sessions": [views.session_view(session, proxies, now, language) for session in shown],
-            "total": len(found),
-            "next": following,
-        }
 
     async def provision(self, body: ProvisionBody, caller: Admin) -> dict[str, Any]:
         wish = provisioning.Wish(
@@ -179,33 +139,6 @@ class _Sessions:
         await audit.record(self._context, caller, "session.provision", session.id, label=wish.label)
         proxy = await reading.proxy(self._context.scripts, session.proxy)
         return {"sessionId": session.id, "status": session.status, "proxy": proxy.masked if proxy else None}
-
-    async def one(self, session_id: SessionId, _caller: Reader) -> dict[str, Any]:
-        session = await find(self._context, session_id)
-        return await views.status_view(self._context, session, self._context.settings.language)
-
-    async def history(
-        self, session_id: SessionId, _caller: Reader, limit: Annotated[int, Query(ge=1, le=500)] = 100
-    ) -> dict[str, Any]:
-        await find(self._context, session_id)
-        raw: Any = await self._context.redis.xrevrange(keys.session_events(session_id), count=limit)
-        events = [{"cursor": cursor, **fields, "at": iso(int(fields.get("at") or 0))} for cursor, fields in raw]
-        return {"sessionId": session_id, "events": events}
-
-    async def qr(self, session_id: SessionId, request: Request, _caller: Admin) -> Response:
-        code = await qr.code_of(self._context, await find(self._context, session_id))
-        accept = request.headers.get("accept", "")
-        kept_private = {"Cache-Control": "no-store"}
-        for kind, mimetype in (("png", "image/png"), ("svg", "image/svg+xml")):
-            if mimetype in accept and code.qr:
-                return Response(qr.picture(code.qr, kind), media_type=mimetype, headers=kept_private)
-        answer: dict[str, Any] = {"expiresAt": iso(code.expires_at_ms), "shownAt": iso(code.at_ms)}
-        if code.qr:
-            image = base64.b64encode(qr.picture(code.qr, "png")).decode()
-            answer |= {"qr": code.qr, "image": f"data:image/png;base64,{image}"}
-        else:
-            answer |= {"code": code.code}
-        return JSONResponse(answer, headers=kept_private)
 
     async def pairing_code(
         self, session_id: SessionId, caller: Admin, body: PairingBody | None = None
@@ -317,15 +250,3 @@ class _Sessions:
         await audit.record(self._context, caller, action, session_id)
         session = await find(self._context, session_id)
         return {"sessionId": session_id, "status": session.status, "reason": session.reason or None}
-
-
-def _matches(session: Session, *, status: State | None, proxy: str | None, label: str | None, text: str | None) -> bool:
-    if session.fields.get("removing"):
-        return False
-    haystack = f"{session.id} {session.phone} {session.label}".lower()
-    return (
-        (status is None or session.status == status)
-        and (proxy is None or session.proxy == proxy)
-        and (label is None or session.label == label)
-        and (text is None or text.lower() in haystack)
-    )
