@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+from pathlib import Path
 from typing import Any
 
 import httpx
@@ -57,6 +58,15 @@ async def linked(
     await started(control, api, session_id, **body)
     await teller.connected(session_id, phone)
     await drive(control)
+
+
+def with_credentials(control: Orchestrator, text: str, session_id: str = "s1") -> Path:
+    """Give a session a file of credentials, as its worker would; where it is."""
+    directory = control.context.settings.sessions_dir / session_id
+    directory.mkdir(parents=True, exist_ok=True)
+    file = directory / "auth.db"
+    file.write_text(text)
+    return file
 
 
 async def asked(control: Orchestrator, session_id: str = "s1") -> dict[str, Any]:

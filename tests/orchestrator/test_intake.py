@@ -11,7 +11,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from redis.asyncio import Redis
 
-from tests.orchestrator.acting import PHONE, now, started
+from tests.orchestrator.acting import PHONE, now, started, with_credentials
 from tests.orchestrator.fakes import FakeRunner, Teller, drive
 from wa_orchestrator.orchestrator import states
 from wa_orchestrator.orchestrator.service import Orchestrator
@@ -129,14 +129,12 @@ async def test_a_logged_out_session_loses_its_credentials_to_the_trash_and_offer
 ) -> None:
     session = await started(control, api)
     await teller.connected("s1", PHONE)
-    directory = control.context.settings.sessions_dir / "s1"
-    directory.mkdir(parents=True)
-    (directory / "auth.db").write_text("credentials")
+    credentials = with_credentials(control, "credentials")
     await teller.disconnected("s1", 401)
     await drive(control)
     after = await now(control.context, "s1")
     assert (after.status, after.reason, after.first_connected_at) == ("pending", "LOGGED_OUT", 0)
-    assert not (directory / "auth.db").exists()
+    assert not credentials.exists()
     assert [each["sessionId"] for each in (await api.get("/api/v1/trash")).json()["trash"]] == ["s1"]
     assert runner.epochs()["s1"] > session.epoch
 

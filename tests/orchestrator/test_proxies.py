@@ -2,6 +2,7 @@
 
 import asyncio
 from typing import Any
+from unittest.mock import AsyncMock
 
 import httpx
 import pytest
@@ -208,10 +209,7 @@ async def test_who_sat_on_a_bad_proxy_when_the_server_died_is_moved_by_the_next_
 ) -> None:
     await linked(control, api, teller, "s1", PHONE, proxy=PROXIES[0])
     check.dead.add(PROXIES[0])
-    with monkeypatch.context() as patched:
-        patched.setattr(seats, "evacuate", _dies)
-        with pytest.raises(RuntimeError, match="dies"):
-            await control.judge.examine(IDS[0])
+    await _die_at(monkeypatch, control, "evacuate")
     assert (await now(control.context, "s1")).proxy == IDS[0]
     await control.judge.examine(IDS[0])
     assert (await now(control.context, "s1")).proxy not in ("", IDS[0])
@@ -222,17 +220,18 @@ async def test_a_worker_that_was_moved_is_replaced_although_the_server_died_at_t
 ) -> None:
     await linked(control, api, teller, "s1", PHONE, proxy=PROXIES[0])
     check.dead.add(PROXIES[0])
-    with monkeypatch.context() as patched:
-        patched.setattr(seats, "_seated", _dies)
-        with pytest.raises(RuntimeError, match="dies"):
-            await control.judge.examine(IDS[0])
+    await _die_at(monkeypatch, control, "_seated")
     moved = await now(control.context, "s1")
     assert moved.proxy not in ("", IDS[0])
     assert states.restart_pending(moved)
 
 
-async def _dies(*_: object) -> None:
-    raise RuntimeError("dies")
+async def _die_at(monkeypatch: pytest.MonkeyPatch, control: Orchestrator, step: str) -> None:
+    """Let the server find the first proxy bad, and die at this step of what follows."""
+    with monkeypatch.context() as patched:
+        patched.setattr(seats, step, AsyncMock(side_effect=RuntimeError("dies")))
+        with pytest.raises(RuntimeError, match="dies"):
+            await control.judge.examine(IDS[0])
 
 
 async def test_bad_proxies_are_checked_at_growing_intervals(control: Orchestrator, check: FakeCheck) -> None:

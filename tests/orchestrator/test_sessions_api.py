@@ -21,6 +21,7 @@ from tests.orchestrator.acting import (
     now,
     provision,
     started,
+    with_credentials,
 )
 from tests.orchestrator.fakes import ADMIN, FakeRunner, Teller, drive
 from wa_orchestrator.orchestrator import sessions_api, states
@@ -190,14 +191,12 @@ async def test_credentials_of_a_deleted_session_come_back_with_it(
     control: Orchestrator, api: httpx.AsyncClient, teller: Teller
 ) -> None:
     await linked(control, api, teller, "s1", PHONE)
-    directory = control.context.settings.sessions_dir / "s1"
-    directory.mkdir(parents=True)
-    (directory / "auth.db").write_text("credentials")
+    credentials = with_credentials(control, "credentials")
     await delete(control, api, "s1")
-    assert not directory.exists()
+    assert not credentials.parent.exists()
     trash = (await api.get("/api/v1/trash")).json()["trash"]
     assert (await api.post(f"/api/v1/trash/{trash[0]['id']}/restore")).json() == {"sessionId": "s1", "restored": True}
-    assert (directory / "auth.db").read_text() == "credentials"
+    assert credentials.read_text() == "credentials"
     assert (await now(control.context, "s1")).phone == PHONE
     answer = await api.post("/api/v1/trash/s1-1750000000000/restore")
     assert (answer.status_code, await code_of(answer)) == (404, "NOT_IN_TRASH")
@@ -207,16 +206,13 @@ async def test_credentials_of_a_logged_out_session_come_back_to_it(
     control: Orchestrator, api: httpx.AsyncClient, teller: Teller
 ) -> None:
     await linked(control, api, teller, "s1", PHONE)
-    directory = control.context.settings.sessions_dir / "s1"
-    directory.mkdir(parents=True)
-    (directory / "auth.db").write_text("old")
+    credentials = with_credentials(control, "old")
     await teller.disconnected("s1", 401)
     await drive(control)
-    (directory).mkdir(exist_ok=True)
-    (directory / "auth.db").write_text("new")
+    with_credentials(control, "new")
     assert (await api.post("/api/sessions/s1/restore-credentials")).status_code == 200
     await drive(control)
-    assert (directory / "auth.db").read_text() == "old"
+    assert credentials.read_text() == "old"
     answer = await api.post("/api/sessions/s1/restore-credentials")
     assert answer.status_code == 200  # the newer ones lie in the trash now
 
@@ -225,13 +221,11 @@ async def test_credentials_that_came_back_before_a_crash_stay_and_the_session_go
     control: Orchestrator, api: httpx.AsyncClient, teller: Teller
 ) -> None:
     await linked(control, api, teller, "s1", PHONE)
-    directory = control.context.settings.sessions_dir / "s1"
-    directory.mkdir(parents=True)
-    (directory / "auth.db").write_text("brought back")
+    credentials = with_credentials(control, "brought back")
     await control.context.redis.hset(keys.session("s1"), "restore", "s1-1750000000000")
     await states.call_attention(control.context, "s1")
     await drive(control)
-    assert (directory / "auth.db").read_text() == "brought back"
+    assert credentials.read_text() == "brought back"
     assert not (await now(control.context, "s1")).fields.get("restore")
 
 
@@ -347,16 +341,13 @@ async def test_credentials_are_not_brought_back_over_others(
     control: Orchestrator, api: httpx.AsyncClient, teller: Teller
 ) -> None:
     await linked(control, api, teller, "s1", PHONE)
-    directory = control.context.settings.sessions_dir / "s1"
-    directory.mkdir(parents=True)
-    (directory / "auth.db").write_text("old")
+    credentials = with_credentials(control, "old")
     await delete(control, api, "s1")
-    directory.mkdir()
-    (directory / "auth.db").write_text("somebody put these here")
+    with_credentials(control, "somebody put these here")
     trash = (await api.get("/api/v1/trash")).json()["trash"][0]["id"]
     answer = await api.post(f"/api/v1/trash/{trash}/restore")
     assert (answer.status_code, await code_of(answer)) == (409, "HAS_CREDENTIALS")
-    assert (directory / "auth.db").read_text() == "somebody put these here"
+    assert credentials.read_text() == "somebody put these here"
 
 
 async def test_queued_messages_of_a_deleted_session_are_cancelled_or_go_to_another(
