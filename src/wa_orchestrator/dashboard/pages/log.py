@@ -24,6 +24,7 @@ _WARNINGS: Final = frozenset(
     {
         "session.disconnected", "session.burst", "session.seatless", "session.moved", "message.expired",
         "proxy.removed", "contact.opted_out", "phone.locked", "session.removed", "hold.placed", "webhook.disabled",
+        "session.turned_away", "proxy.low_inventory",
     }
 )  # fmt: skip
 _PHONES: Final = frozenset({"phone", "to", "from_phone", "recipient", "contact_phone"})
@@ -93,6 +94,11 @@ def passes(line: Line, query: Mapping[str, str]) -> bool:
     )
 
 
+def level_of(kind: str) -> str:
+    """Say how grave an event is."""
+    return "error" if kind in _ERRORS else "warn" if kind in _WARNINGS else "info"
+
+
 def line_of(view: View, entry: Entry) -> Line:
     """Turn an event into a line for a person."""
     fields = entry.fields
@@ -103,7 +109,7 @@ def line_of(view: View, entry: Entry) -> Line:
         entry.cursor,
         int(float(fields.get("at") or entry.cursor.partition("-")[0])),
         kind,
-        "error" if kind in _ERRORS else "warn" if kind in _WARNINGS else "info",
+        level_of(kind),
         session,
         row.name if row else session or fields.get("proxy", ""),
         _tag(row) if row and row.name in view.snapshot.namesakes else "",

@@ -128,4 +128,5 @@ def _past(view: View, entry: Entry) -> Past:
     state = kind.removeprefix("session.")
     what = view.t(f"state.{state}") if state in tuple(State) else log.told(view, kind, fields)
     why = phrasing.circumstance(view, fields.get("reason", ""))
-    return Past(int(float(fields.get("at", "0"))), state if state in tuple(State) else "warn", what, why)
+    shown_as = state if state in tuple(State) else log.level_of(kind)
+    return Past(int(float(fields.get("at", "0"))), shown_as, what, why)
