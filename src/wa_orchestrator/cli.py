@@ -25,11 +25,14 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
 )
 
+#: How the list of commands is divided.
+RUN, SETTLE, ASK = "Run a server", "Settings and secrets", "Ask a running server"
+
 DataDir = Annotated[Path | None, typer.Option("--data-dir", help="Where everything is kept; stands for DATA_DIR.")]
 Json = Annotated[bool, typer.Option("--json", help="Print JSON.")]
 
 
-@app.command()
+@app.command(rich_help_panel=RUN)
 def up(
     *,
     simulate: Annotated[bool, typer.Option("--simulate", help="Bring a simulated outside world.")] = False,
@@ -47,7 +50,7 @@ def up(
     _run(bootstrap.up(settings, simulate=simulate, fleet=fleet))
 
 
-@app.command()
+@app.command(rich_help_panel=RUN)
 def gateway(data_dir: DataDir = None) -> None:
     """Run only the gateway, which takes messages in."""
     settings = _part(data_dir, "gateway_port")
@@ -56,7 +59,7 @@ def gateway(data_dir: DataDir = None) -> None:
     _run(bootstrap.gateway(settings))
 
 
-@app.command()
+@app.command(rich_help_panel=RUN)
 def dispatcher(data_dir: DataDir = None) -> None:
     """Run only a dispatcher, which routes and paces; any number may run."""
     settings = _part(data_dir)
@@ -65,7 +68,7 @@ def dispatcher(data_dir: DataDir = None) -> None:
     _run(bootstrap.dispatcher(settings))
 
 
-@app.command()
+@app.command(rich_help_panel=RUN)
 def orchestrator(data_dir: DataDir = None) -> None:
     """Run only the orchestrator: sessions, proxies, workers and the dashboard."""
     settings = _part(data_dir, "orch_port")
@@ -74,7 +77,7 @@ def orchestrator(data_dir: DataDir = None) -> None:
     _run(bootstrap.orchestrator(settings))
 
 
-@app.command()
+@app.command(rich_help_panel=RUN)
 def simulate(
     *,
     data_dir: Annotated[Path | None, typer.Option("--data-dir", help="Where it keeps its state.")] = None,
@@ -88,7 +91,7 @@ def simulate(
     command.simulate(data_dir, control_port, proxies, as_json)
 
 
-@app.command()
+@app.command(rich_help_panel=SETTLE)
 def doctor(*, data_dir: DataDir = None, as_json: Json = False) -> None:
     """Show the settings in effect and what is wrong with this machine. Exit code 1 when something is."""
     from wa_orchestrator import doctor as looks
@@ -103,7 +106,7 @@ def doctor(*, data_dir: DataDir = None, as_json: Json = False) -> None:
         raise typer.Exit(EXIT_FAILED)
 
 
-@app.command(name="secrets")
+@app.command(name="secrets", rich_help_panel=SETTLE)
 def show_secrets(*, data_dir: DataDir = None, as_json: Json = False) -> None:
     """Show the API key, the webhook secret and the dashboard's password in effect."""
     from wa_orchestrator import secrets
@@ -116,12 +119,12 @@ def show_secrets(*, data_dir: DataDir = None, as_json: Json = False) -> None:
 
 
 for _name, _group in (("sessions", sessions), ("proxies", proxies), ("messages", messages)):
-    app.add_typer(_group.app, name=_name)
-app.command()(sending.send)
-app.command()(streaming.events)
+    app.add_typer(_group.app, name=_name, rich_help_panel=ASK)
+app.command(rich_help_panel=ASK)(sending.send)
+app.command(rich_help_panel=ASK)(streaming.events)
 
 
-@app.command()
+@app.command(rich_help_panel=SETTLE)
 def version() -> None:
     """Print the version."""
     typer.echo(installed_version("wa-orchestrator"))

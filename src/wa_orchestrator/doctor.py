@@ -77,6 +77,8 @@ def _shown(value: object) -> str:
             return redact_text(text) if "://" in text else "***" if text else ""
         case None:
             return ""
+        case bool():
+            return str(value).lower()  # as it is written in `.env`
         case tuple():
             return ",".join(map(str, value))
         case _:
@@ -163,7 +165,7 @@ def _ports(settings: Settings) -> Finding:
     ports = [getattr(settings, name) for name in preflight.PORTS]
     problems = [f"{port} {why}" for port in ports if (why := preflight.unavailable(settings.bind_host, port))]
     if problems:  # no fault of the machine while the server itself is running
-        return Finding("ports", Mark.WARNING, "; ".join(problems) + " (by this server, if it is running)")
+        return Finding("ports", Mark.WARNING, "; ".join(problems))
     return Finding("ports", Mark.OK, ", ".join(map(str, ports)))
 
 

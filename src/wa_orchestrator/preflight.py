@@ -32,9 +32,12 @@ def require_redis(settings: Settings) -> None:
 
 
 def _directories(settings: Settings) -> Iterator[str]:
+    told: list[Path] = []
     for name in DIRECTORIES:
         directory: Path = getattr(settings, name)
-        if problem := unwritable(directory):
+        problem = unwritable(directory)
+        if problem and not any(directory.is_relative_to(outer) for outer in told):  # one cause, one line
+            told.append(directory)
             yield f"{name.upper()}: {directory} {problem}. Example: {name.upper()}=/var/lib/wa-orchestrator"
 
 
@@ -66,4 +69,8 @@ def unavailable(host: str, port: int) -> str | None:
             probe.bind(address)
             return None
     except OSError as error:
-        return "is in use" if error.errno == errno.EADDRINUSE else f"cannot be had ({error.strerror})"
+        return (
+            "is in use, perhaps by this product itself"
+            if error.errno == errno.EADDRINUSE
+            else f"cannot be had ({error.strerror})"
+        )

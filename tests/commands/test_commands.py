@@ -54,6 +54,12 @@ def test_a_server_that_is_not_there_is_told_with_its_address(bare: Run) -> None:
     )
 
 
+def test_beside_the_demo_its_directory_is_named(bare: Run, tmp_path: Path) -> None:
+    assert ".cache/demo" not in bare("sessions").err
+    with address.noted(load({}, None, data_dir=tmp_path / ".cache" / "demo")):
+        assert "The demo's is .cache/demo." in bare("sessions").err
+
+
 def test_a_wrong_key_is_refused_and_not_repeated(bare: Run, server: Running) -> None:
     said = bare("sessions", "--url", server.url, "--api-key", "canary-canary-canary")
     assert said.code == 1

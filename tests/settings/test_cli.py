@@ -61,12 +61,18 @@ def test_a_wrong_setting_refuses_the_start_and_creates_nothing(
     assert [each.name for each in tmp_path.iterdir()] == ["a-file"]
 
 
+def test_directories_within_one_that_cannot_be_written_are_not_told_again(tmp_path: Path) -> None:
+    refused = run(tmp_path, "up", "--port", "0", "--gateway-port", "0", "--data-dir", "/proc/wa-orchestrator")
+    (line,) = refused.stderr.splitlines()
+    assert line.startswith("DATA_DIR: ")
+
+
 def test_a_port_in_use_refuses_the_start_and_creates_nothing(tmp_path: Path) -> None:
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = taken.getsockname()[1]
         refused = run(tmp_path, "up", "--port", str(port), "--gateway-port", "0")
     assert refused.returncode == 2
-    assert refused.stderr.startswith(f"ORCH_PORT: port {port} on 127.0.0.1 is in use. Example: ORCH_PORT=")
+    assert refused.stderr.startswith(f"ORCH_PORT: port {port} on 127.0.0.1 is in use, perhaps by ")
     assert len(refused.stderr.splitlines()) == 1
     assert list(tmp_path.iterdir()) == []
 

@@ -43,7 +43,10 @@ def listed(
     *,
     to: Annotated[str | None, typer.Option(help="Only to this recipient.")] = None,
     session: Annotated[str | None, typer.Option(help="Only of this session.")] = None,
-    status: Annotated[str | None, typer.Option(help="Only with this status.")] = None,
+    status: Annotated[
+        str | None,
+        typer.Option(help="Only queued, scheduled, sending, sent, delivered, read, failed, expired or cancelled ones."),
+    ] = None,
     reference: Annotated[str | None, typer.Option(help="Only with this reference.")] = None,
     since: Annotated[str | None, typer.Option(metavar="TIME", help='Accepted since: "-2h", "2030-01-31".')] = None,
     until: Annotated[str | None, typer.Option(metavar="TIME", help="Accepted until.")] = None,

@@ -9,6 +9,9 @@ from wa_orchestrator import address, secrets
 from wa_orchestrator.errors import Refused
 from wa_orchestrator.settings import Settings, build, read
 
+#: Where `make demo` keeps everything.
+_DEMO = Path(".cache/demo")
+
 
 @dataclass(frozen=True, slots=True)
 class Given:
@@ -59,10 +62,11 @@ def _own_key(settings: Settings, url: str) -> str:
         raise Refused("API_KEY_NEEDED", f"The server at {url} needs a key. Give --api-key, or set WA_API_KEY.")
     key = settings.api_key.get_secret_value()
     if not key:
+        demo = f" The demo's is {_DEMO}." if address.told(_DEMO) else ""
         raise Refused(
             "API_KEY_NEEDED",
             f"There is no key in {settings.data_dir}. Name the server's directory with --data-dir, "
-            "or give --url and --api-key.",
+            f"or give --url and --api-key.{demo}",
         )
     return key
 

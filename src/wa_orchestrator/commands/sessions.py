@@ -60,7 +60,10 @@ def index(desk: Desk) -> None:
 @command
 def listed(
     desk: Desk,
-    status: Annotated[str | None, typer.Option(help="Only with this status.")] = None,
+    status: Annotated[
+        str | None,
+        typer.Option(help="Only pending, qr_ready, connected, disconnected, failed or stopped ones."),
+    ] = None,
     label: Annotated[str | None, typer.Option(help="Only with this label.")] = None,
     proxy: Annotated[str | None, typer.Option(help="Only on the proxy with this id.")] = None,
     text: Annotated[str | None, typer.Option(help="Only with this in id, phone or label.")] = None,
@@ -104,7 +107,9 @@ def add(
         str | None, typer.Option(help="socks5h://user:password@host:port; `-` reads it from stdin.")
     ] = None,
     session_id: Annotated[str | None, typer.Option("--id", help="Default: worker_1, worker_2, …")] = None,
-    label: Annotated[str | None, typer.Option(help="A group of sessions.")] = None,
+    label: Annotated[
+        str | None, typer.Option(help="Its name for people; sessions with the same one are a group.")
+    ] = None,
     *,
     code: Annotated[bool, typer.Option("--code", help="Link by a code that is typed instead of a QR.")] = False,
     wait: Wait = False,
