@@ -49,7 +49,7 @@ SENTENCES: Mapping[Because, Sentence] = MappingProxyType(
         ),
         B.HELD: Sentence(
             "Someone paused sending. End the pause and it leaves.",
-            "מישהו עצר את השליחה. סיימו את העצירה והיא תצא.",
+            "מישהו השהה את השליחה. סיימו את ההשהיה והיא תצא.",
         ),
         B.BANNED_HOLD: Sentence(
             "WhatsApp restricted this account, so sending is held. Read the session's reason and follow it.",

@@ -131,11 +131,11 @@ SENTENCES: Mapping[Failure, Sentence] = MappingProxyType(
         ),
         F.HANDED_BACK: Sentence(
             "The worker stopped before it sent this message and gave it back. It is sent next. Nothing to do.",
-            "העובד נעצר לפני השליחה והחזיר את ההודעה. היא הבאה בתור. אין מה לעשות.",
+            "התהליך נעצר לפני השליחה והחזיר את ההודעה. היא הבאה בתור. אין מה לעשות.",
         ),
         F.LEASE_EXPIRED: Sentence(
             "The worker ended while it held this message. It is sent again as the same message. Nothing to do.",
-            "העובד הסתיים בזמן שהחזיק בהודעה. היא תישלח שוב כאותה הודעה. אין מה לעשות.",
+            "התהליך הסתיים בזמן שהחזיק בהודעה. היא תישלח שוב כאותה הודעה. אין מה לעשות.",
         ),
         F.LOGGED_OUT: Sentence(
             "The device was removed on the phone. The message waits. Scan a new code to go on.",
@@ -194,7 +194,7 @@ SENTENCES: Mapping[Failure, Sentence] = MappingProxyType(
         F.WORKER_CRASHED: Sentence(
             "The worker ended again and again while it held this message, so it is not tried any more. "
             "Read the session's log, then retry it or send it without what may break it.",
-            "העובד הסתיים שוב ושוב בזמן שהחזיק בהודעה, ולכן לא ננסה עוד. "
+            "התהליך הסתיים שוב ושוב בזמן שהחזיק בהודעה, ולכן לא ננסה עוד. "
             "קראו את היומן של החיבור ונסו שוב, או שלחו אותה בצורה אחרת.",
         ),
     }

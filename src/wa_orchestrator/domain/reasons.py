@@ -48,7 +48,7 @@ SENTENCES: Mapping[Reason, Sentence] = MappingProxyType(
         ),
         R.STARTING: Sentence(
             "Its worker is starting. A code or the connection follows in a moment; nothing to do.",
-            "העובד עולה. קוד או התחברות יגיעו בעוד רגע; אין מה לעשות.",
+            "התהליך עולה. קוד או התחברות יגיעו בעוד רגע; אין מה לעשות.",
         ),
         R.SCAN_THE_CODE: Sentence(
             "A code is ready. Open WhatsApp on the phone, Linked devices, and scan it.",
@@ -84,15 +84,15 @@ SENTENCES: Mapping[Reason, Sentence] = MappingProxyType(
         ),
         R.WORKER_SILENT: Sentence(
             "Its worker went silent, so a new one is starting. No new scan is needed.",
-            "העובד השתתק, ולכן עולה עובד חדש. אין צורך בסריקה חדשה.",
+            "התהליך השתתק, ולכן עולה תהליך חדש. אין צורך בסריקה חדשה.",
         ),
         R.WORKER_CRASHED: Sentence(
             "Its worker ended unexpectedly, so a new one is starting. No new scan is needed.",
-            "העובד הסתיים במפתיע, ולכן עולה עובד חדש. אין צורך בסריקה חדשה.",
+            "התהליך הסתיים במפתיע, ולכן עולה תהליך חדש. אין צורך בסריקה חדשה.",
         ),
         R.SERVER_STOPPED: Sentence(
             "Its worker ended with the server, or while that was away. It starts again by itself; no scan is needed.",
-            "העובד הסתיים יחד עם השרת, או בזמן שהשרת לא פעל. הוא עולה שוב מעצמו; אין צורך בסריקה חדשה.",
+            "התהליך הסתיים יחד עם השרת, או בזמן שהשרת לא פעל. הוא עולה שוב מעצמו; אין צורך בסריקה חדשה.",
         ),
         R.LOGGED_OUT: Sentence(
             "Someone removed this device on the phone. Scan the new code to go on. Trust starts again.",

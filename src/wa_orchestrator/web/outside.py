@@ -126,17 +126,17 @@ def _read(url: str, *, allow_private: bool) -> tuple[str, int, bool]:
         parts = urlsplit(url)
         port, host = parts.port, parts.hostname
     except ValueError:
-        raise BadUrl("This is no address. Write one such as https://example.com/file.pdf.") from None
+        raise BadUrl("This is no address. Write one such as https://example.com/here.") from None
     allowed = ("https", "http") if allow_private else ("https",)
     if parts.scheme not in allowed or not host or not url.isprintable() or any(sign in url for sign in " \\"):
-        raise BadUrl("Only addresses that begin with https:// are read, such as https://example.com/file.pdf.")
+        raise BadUrl("Write an address that begins with https://, such as https://example.com/here.")
     if parts.username is not None or parts.password is not None:
         raise BadUrl("An address may not hold a user name or a password.")
     if not host.isascii():
         try:
             host = host.encode("idna").decode()
         except UnicodeError:
-            raise BadUrl("This is no address. Write one such as https://example.com/file.pdf.") from None
+            raise BadUrl("This is no address. Write one such as https://example.com/here.") from None
     secure = parts.scheme == "https"
     return host, port or (443 if secure else 80), secure
 
