@@ -188,7 +188,7 @@ async def test_a_deleted_session_is_gone_with_its_worker_and_its_seat(
 
 
 async def test_credentials_of_a_deleted_session_come_back_with_it(
-    control: Orchestrator, api: httpx.AsyncClient, teller: Teller
+    control: Orchestrator, api: httpx.AsyncClient, teller: Teller, runner: FakeRunner
 ) -> None:
     await linked(control, api, teller, "s1", PHONE)
     credentials = with_credentials(control, "credentials")
@@ -196,6 +196,11 @@ async def test_credentials_of_a_deleted_session_come_back_with_it(
     assert not credentials.parent.exists()
     trash = (await api.get("/api/v1/trash")).json()["trash"]
     assert (await api.post(f"/api/v1/trash/{trash[0]['id']}/restore")).json() == {"sessionId": "s1", "restored": True}
+    # Were the server to die here, the credentials lie in the trash and the session knows that they are to come.
+    assert [each["id"] for each in (await api.get("/api/v1/trash")).json()["trash"]] == [trash[0]["id"]]
+    assert not await control.fleet.start("s1"), "no worker starts before its credentials are there"
+    await drive(control)
+    assert "s1" in runner.epochs()
     assert credentials.read_text() == "credentials"
     assert (await now(control.context, "s1")).phone == PHONE
     answer = await api.post("/api/v1/trash/s1-1750000000000/restore")

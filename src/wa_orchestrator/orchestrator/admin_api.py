@@ -116,17 +116,11 @@ class _Administration:
         return {"sessionId": found.session_id, "restored": True}
 
     async def _make_again(self, found: Discarded) -> None:
-        """Put the credentials in place before the session exists, so that no worker can start without them."""
-        settings = self._context.settings
-        await credentials.bring_back(settings, found.id, found.session_id)
-        wish = provisioning.Wish(found.phone, None, found.session_id, found.label)
-        try:
-            await provisioning.provision(self._context, wish)
-        except Refused:
-            await credentials.discard(
-                settings, found.session_id, found.at_ms, phone=found.phone, label=found.label, why=found.why
-            )
-            raise
+        """Make the session anew. Its record says from the first moment which credentials it waits for."""
+        credentials.require_none(self._context.settings, found.session_id)
+        wish = provisioning.Wish(found.phone, None, found.session_id, found.label, restore=found.id)
+        await provisioning.provision(self._context, wish)
+        await states.call_attention(self._context, found.session_id)
 
     async def simulator(self, _caller: Admin) -> dict[str, Any]:
         if self._context.simulator is None:

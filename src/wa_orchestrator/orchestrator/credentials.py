@@ -93,20 +93,25 @@ def find(settings: Settings, trash_id: str) -> Discarded:
     raise Refused("NOT_IN_TRASH", f"There is nothing in the trash under {trash_id}. GET /api/v1/trash lists it.", 404)
 
 
+def require_none(settings: Settings, session_id: str) -> None:
+    """Raise `Refused` when there are credentials in a session's place."""
+    place = directory(settings, session_id)
+    if place.exists() and not (place.is_dir() and not any(place.iterdir())):
+        raise Refused("HAS_CREDENTIALS", f"Session {session_id} has credentials. Discard those first.", 409)
+
+
 async def bring_back(settings: Settings, trash_id: str, session_id: str) -> None:
     """Move credentials from the trash to a session that has none. Its worker must not run."""
     await asyncio.to_thread(_bring_back, settings, trash_id, session_id)
 
 
 def _bring_back(settings: Settings, trash_id: str, session_id: str) -> None:
-    target = directory(settings, session_id)
-    if target.is_dir() and not any(target.iterdir()):
-        target.rmdir()
     find(settings, trash_id)
-    source = _trash(settings) / trash_id
-    if target.exists():
-        raise Refused("HAS_CREDENTIALS", f"Session {session_id} has credentials. Discard those first.", 409)
-    source.rename(target)
+    require_none(settings, session_id)
+    target = directory(settings, session_id)
+    if target.is_dir():
+        target.rmdir()
+    (_trash(settings) / trash_id).rename(target)
     (target / NOTE).unlink(missing_ok=True)
 
 

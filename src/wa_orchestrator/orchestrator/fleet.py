@@ -94,6 +94,9 @@ class Fleet:
             session = await reading.session(self._context.scripts, session_id)
             if session is None or not states.wants_worker(session) or self._runs(session):
                 return False
+            if states.exchange_pending(session):  # a worker may not see the credentials that are to go
+                await states.call_attention(self._context, session_id)
+                return False
             way_out = await self._way_out(session)
             if way_out is None:
                 return False

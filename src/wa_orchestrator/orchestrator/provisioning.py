@@ -28,6 +28,8 @@ class Wish:
     session_id: str = ""
     label: str = ""
     pairing: str = "qr"
+    restore: str = ""
+    """Credentials in the trash that it is to have."""
 
 
 async def provision(context: Context, wish: Wish) -> Session:
@@ -92,6 +94,7 @@ async def _fields(context: Context, wish: Wish, direct: str) -> dict[str, str | 
         "device_name": DEVICE_NAME,
         "proxy_given": "given" if wish.proxy else "",
         "direct": direct,
+        "restore": wish.restore,
     }
 
 

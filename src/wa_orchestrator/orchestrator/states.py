@@ -42,6 +42,11 @@ def restart_pending(session: Session) -> bool:
     return session.fields.get("restart_epoch") == str(session.epoch)
 
 
+def exchange_pending(session: Session) -> bool:
+    """Say whether the session's credentials are to go to the trash, or others to come from there."""
+    return bool(session.fields.get("discard") or session.fields.get("restore"))
+
+
 async def settle(
     context: Context, session_id: str, event: Event, fields: Mapping[str, str | int] | None = None
 ) -> Session | None:
