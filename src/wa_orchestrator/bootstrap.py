@@ -39,6 +39,7 @@ from wa_orchestrator.orchestrator.webhooks import Courier
 from wa_orchestrator.runner.chosen import runner_for
 from wa_orchestrator.serving import listen, serving
 from wa_orchestrator.settings import Settings
+from wa_orchestrator.store import reading
 from wa_orchestrator.store.embedded import EmbeddedRedis
 from wa_orchestrator.supervising import Closing, Once, Signals, supervised
 from wa_orchestrator.web import context as contexts
@@ -204,7 +205,16 @@ async def _greet(server: Server, fleet: int) -> None:
     """Say where the server is; with a fleet once more when it is there, because its log lines have come in between."""
     if fleet:
         await _say(server, f"{fleet} simulated phones are coming online; that takes {fleet * 2 + 10} seconds or so.")
-    await _say(server, await server.settled if fleet else "")
+    await _say(server, await server.settled if fleet else await _exits(server.context))
+
+
+async def _exits(context: Context) -> str:
+    """Say what a newcomer would find out by a refusal: without an exit no account can be linked."""
+    if context.settings.allow_direct:
+        return "ALLOW_DIRECT is on: accounts without a proxy leave through this machine's own address."
+    if await reading.proxies(context.scripts):
+        return ""
+    return f"There are no proxies yet. Add one at {context.settings.local_url}/proxies, or as PROXY_URL_1 in .env."
 
 
 async def _say(server: Server, told: str) -> None:

@@ -73,7 +73,8 @@ def test_the_greeting_has_the_link_on_a_line_of_its_own_and_no_secret() -> None:
 def test_a_terminal_that_is_closed_ends_the_server_and_what_it_started(tmp_path: Path) -> None:
     command = (*PRODUCT, "up", "--data-dir", str(tmp_path / "d"), "--port", "0", "--gateway-port", "0")
     server = Program(command, log=tmp_path / "log", env=bare_environment(), cwd=tmp_path)
-    server.said("is ready: ")
+    server.said("There are no proxies yet. Add one at http://")
+    server.said("Ctrl-C stops")
     assert server.end(signal.SIGHUP) == 0
     mark = str(tmp_path / "d").encode()
     left = [pid for pid in proc.pids() if mark in _command_line(pid)]

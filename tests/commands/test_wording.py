@@ -50,3 +50,17 @@ def test_a_wrong_key_is_told_with_where_to_find_the_right_one(bare: Run, server:
 )  # fmt: skip
 def test_fields_and_headers_are_told_as_options(code: str, text: str, said: str) -> None:
     assert as_typed(code, text, {"retryAfterS": 7}) == said
+
+
+@pytest.mark.parametrize(
+    ("arguments", "says"),
+    [
+        (("sessions", "list", "--label", "nobody's"), "There are none such."),
+        (("messages", "list", "--reference", "nobody's"), "There are none such."),
+        (("proxies",), "There are no proxies. Add one: wa-orchestrator proxies add"),
+    ],
+)
+def test_an_empty_list_says_whether_there_is_nothing_or_nothing_like_that(
+    wa: Run, arguments: tuple[str, ...], says: str
+) -> None:
+    assert wa(*arguments).out.startswith(says)

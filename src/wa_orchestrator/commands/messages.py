@@ -26,7 +26,8 @@ def _print(desk: Desk, limit: int, **question: str | None) -> None:
         )
         for each in found
     ]  # fmt: skip
-    desk.answer({"messages": found}, lambda: pages.table(columns, rows, empty="There are no such messages."))
+    empty = "There are none such." if any(question.values()) else "There are no messages yet."
+    desk.answer({"messages": found}, lambda: pages.table(columns, rows, empty=empty))
 
 
 @app.callback()

@@ -42,7 +42,9 @@ def _print(desk: Desk, **filters: str | None) -> None:
         )
         for each in found
     ]  # fmt: skip
-    desk.answer({"sessions": found}, lambda: pages.table(columns, rows, empty="There are no sessions."))
+    is_all = not any(filters.values())
+    empty = "There are no sessions. Make one: wa-orchestrator sessions add --wait" if is_all else "There are none such."
+    desk.answer({"sessions": found}, lambda: pages.table(columns, rows, empty=empty))
 
 
 def _state(session: dict[str, Any]) -> str:
