@@ -7,6 +7,7 @@ import httpx
 import uvicorn
 
 from tests.messages.conftest import API_KEY, PHONE, Desk
+from tests.waiting import until
 from wa_orchestrator.orchestrator import events_api
 from wa_orchestrator.store.tail import Tail
 from wa_orchestrator.web.app import make_app
@@ -31,6 +32,23 @@ async def test_a_client_that_reconnects_misses_nothing(desk: Desk) -> None:
     server.should_exit = True
     await asyncio.wait_for(serving, 10)
     await tail.close()
+
+
+async def test_many_who_begin_to_follow_at_once_share_one_reader_and_none_is_left_behind(desk: Desk) -> None:
+    tail = Tail(desk.context.redis)
+    begin = await tail.last()
+    following = [asyncio.create_task(tail.after(begin)) for _ in range(3)]
+
+    async def reads() -> bool:
+        return any("xread" in each["cmd"] for each in await desk.context.redis.client_list())
+
+    await until(reads, "a reader of the stream")
+    readers = [task for task in asyncio.all_tasks() if "Tail._read" in repr(task.get_coro())]
+    assert len(readers) == 1
+    await desk.stage.accept("w1", PHONE)
+    await asyncio.wait_for(asyncio.gather(*following), 10)
+    await tail.close()
+    assert all(task.done() for task in readers)
 
 
 async def _one(client: httpx.AsyncClient, url: str, headers: dict[str, str]) -> tuple[str, str]:

@@ -66,6 +66,25 @@ async def test_an_outage_of_the_receiver_loses_nothing_and_a_restart_neither(
     assert await control.context.redis.llen(keys.alerts("telegram")) == 0
 
 
+async def test_two_who_deliver_the_same_alerts_at_once_lose_none_that_came_meanwhile(control: Orchestrator) -> None:
+    class Slow(Receiver):
+        async def deliver(self, alerts: Sequence[Alert]) -> float | None:
+            if not self.taken:
+                self.taken.append(())
+                await Alerts(control.context, [self], gap_s=0)._deliver(self)
+                await tell(control, "session.failed", "late")
+                await Alerts(control.context, [self], gap_s=0).collect()
+            return await super().deliver(alerts)
+
+    receiver = Slow()
+    alerts = Alerts(control.context, [receiver], gap_s=0)
+    await alerts.collect()
+    await tell(control, "session.failed", "early")
+    await alerts.step()
+    await alerts.step()
+    assert [alert.who for taken in receiver.taken for alert in taken] == ["early", "early", "late"]
+
+
 async def test_a_queue_that_nobody_takes_stays_bounded(control: Orchestrator, receiver: Receiver) -> None:
     receiver.away = True
     await Alerts(control.context, [receiver], gap_s=0).step()

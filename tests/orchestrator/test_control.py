@@ -2,6 +2,7 @@
 
 import asyncio
 import time
+from collections.abc import Sequence
 from typing import Any, TypeVar
 
 import httpx
@@ -310,6 +311,44 @@ async def test_a_silent_worker_is_marked_first_and_replaced_in_the_next_round(
     await drive(control)
     assert runner.epochs()["s1"] > before.epoch
     assert runner.epochs()["s2"] == 1
+
+
+async def test_a_worker_that_speaks_or_is_replaced_while_the_watchdog_waits_for_its_turn_is_left_alone(
+    control: Orchestrator, api: httpx.AsyncClient, teller: Teller, runner: FakeRunner
+) -> None:
+    for name, phone in (("speaks", PHONE), ("replaced", "972507777777")):
+        await linked(control, api, teller, name, phone)
+        await silence(control, name, 200_000)
+    await part(control, Watchdog).step()
+    for name in ("speaks", "replaced"):
+        async with control.fleet.lock(name):
+            judging = asyncio.create_task(part(control, Watchdog)._replace(await now(control.context, name)))
+            await asyncio.sleep(0)
+            if name == "speaks":
+                await control.context.redis.hset(keys.session(name), "last_ping_at", round(time.time() * 1000))
+            else:
+                await control.fleet.replace(await now(control.context, name), 0)
+        await judging
+    await drive(control)
+    assert [each.session_id for each in runner.orders] == ["speaks", "replaced", "replaced"]
+    assert not await control.context.redis.exists(keys.restarts("speaks"), keys.restarts("replaced"))
+
+
+async def test_a_worker_that_is_fenced_while_reconcile_looks_around_is_not_adopted(
+    control: Orchestrator, api: httpx.AsyncClient, runner: FakeRunner, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    session = await started(control, api)
+    control.fleet.workers.clear()
+    looked = runner.survey
+
+    async def survey() -> Sequence[Found]:
+        found = await looked()
+        await control.fleet.fence(session)
+        return found
+
+    monkeypatch.setattr(runner, "survey", survey)
+    await part(control, Reconciler).step()
+    assert control.fleet.workers == {}
 
 
 async def test_a_ping_between_the_two_steps_saves_a_worker(

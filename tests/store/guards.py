@@ -479,6 +479,14 @@ async def _(scene: Scene) -> None:
     assert await seating.bind(scene.scripts, "w1", late, per_proxy=4, per_phone=4) == sessions.Fenced(1)
 
 
+@story("note_exists")
+async def _(scene: Scene) -> None:
+    await scene.connected()
+    await sessions.remove(scene.scripts, "w1", proxy="p1", phone=PHONE)
+    assert await sessions.note(scene.scripts, "w1", {"last_ping_at": 1}) == sessions.Unknown()
+    assert not await scene.scripts.redis.exists(keys.session("w1"))
+
+
 @story("bind_seen")
 async def _(scene: Scene) -> None:
     await scene.connected()

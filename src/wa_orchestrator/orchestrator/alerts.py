@@ -192,7 +192,11 @@ class Alerts:
             return
         again_s = await sink.deliver([alerting.decode(text) for text in waiting])
         if again_s is None:
-            await redis.ltrim(key, len(waiting), -1)
+            # These and no others: meanwhile another process may have delivered them too, or a full queue shed some.
+            async with redis.pipeline(transaction=True) as pipe:
+                for text in waiting:
+                    pipe.lrem(key, 1, text)
+                await pipe.execute()
             self._failures[sink.name] = 0
             wait_s = self._gap_s
         else:

@@ -1,7 +1,6 @@
 """Looks at one session whenever somebody asks for it: stops, replaces, queues or removes, as its record says."""
 
 import asyncio
-from typing import Any
 
 import structlog
 
@@ -98,7 +97,7 @@ class Attendant:
             await credentials.bring_back(settings, restore, session.id)
         elif not restore:
             done["first_connected_at"] = ""  # trust starts again
-        await self._context.redis.hset(keys.session(session.id), mapping=dict[Any, Any](done))
+        await sessions.note(self._context.scripts, session.id, done)
         await self._fleet.enqueue(session.id)
 
     async def _remove(self, session: Session) -> None:

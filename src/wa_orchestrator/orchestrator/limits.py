@@ -10,7 +10,7 @@ from wa_orchestrator.domain.pacing import Override
 from wa_orchestrator.errors import Refused
 from wa_orchestrator.orchestrator import antiban
 from wa_orchestrator.orchestrator.session_looks import Admin, Reader, find
-from wa_orchestrator.store import keys, queueing
+from wa_orchestrator.store import keys, queueing, sessions
 from wa_orchestrator.store.reading import Session
 from wa_orchestrator.web import audit
 from wa_orchestrator.web.context import Context
@@ -87,7 +87,7 @@ class _Limits:
                 409,
                 riskier=list(riskier),
             )
-        await context.redis.hset(keys.session(session_id), "limits", encode_override(body.override()))
+        await sessions.note(context.scripts, session_id, {"limits": encode_override(body.override())})
         wanted = body.model_dump(exclude_none=True, exclude={"acknowledge_risk"})
         await audit.record(context, caller, "limits.set", session_id, limits=wanted, riskier=list(riskier))
         return await _changed(context, session_id)

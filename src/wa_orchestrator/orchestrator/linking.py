@@ -88,7 +88,7 @@ async def _follow(
         case seating.Bound(how):
             log.info("session.connected", session=session.id, phone=phone, binding=how)
             # The operator's word counts once; from now on the proxy is the phone's own.
-            await context.redis.hset(keys.session(session.id), mapping={"proxy_given": "", "missed_at": "0"})
+            await sessions.note(context.scripts, session.id, {"proxy_given": "", "missed_at": 0})
             await context.redis.delete(keys.qr(session.id))
             if how == "given":
                 await seats.gather_phone(context, phone, session.proxy)

@@ -78,8 +78,9 @@ class Reconciler:
 
     async def _adopt(self, session_id: str, worker: Seen) -> None:
         session = await reading.session(self._context.scripts, session_id)
-        proxy = session.proxy if session else ""
-        self._fleet.workers[session_id] = Known(worker.handle, worker.epoch, proxy)
+        if session is None or session.epoch != worker.epoch:
+            return  # it was replaced after we looked; the next round sees by whom
+        self._fleet.workers[session_id] = Known(worker.handle, worker.epoch, session.proxy)
         log.info("worker.adopted", session=session_id, epoch=worker.epoch)
 
     async def _start(self, session_id: str) -> None:

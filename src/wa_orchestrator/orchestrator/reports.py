@@ -1,7 +1,6 @@
 """What becomes of a session by what its worker tells: codes, connections, ends, signs of life."""
 
 import json
-from typing import Any
 
 import structlog
 
@@ -12,7 +11,7 @@ from wa_orchestrator.orchestrator import antiban, linking, states
 from wa_orchestrator.orchestrator.intake import Handlers
 from wa_orchestrator.orchestrator.judging import Judge
 from wa_orchestrator.orchestrator.states import Fenced
-from wa_orchestrator.store import keys
+from wa_orchestrator.store import keys, sessions
 from wa_orchestrator.store.reading import Session
 from wa_orchestrator.web import workers
 from wa_orchestrator.web.context import Context
@@ -75,14 +74,14 @@ class _Reports:
     async def pinged(self, context: Context, session: Session, told: WorkerEvent) -> None:
         match told.payload:
             case Ping(_, socket, lag_ms, rss_bytes, last_traffic_at_ms):
-                fields: dict[Any, Any] = {
-                    "last_ping_at": str(await context.scripts.now_ms()),
+                fields: dict[str, str | int] = {
+                    "last_ping_at": await context.scripts.now_ms(),
                     "ping_socket": socket,
-                    "ping_lag_ms": str(lag_ms),
-                    "ping_rss_bytes": str(rss_bytes),
-                    "last_traffic_at": str(last_traffic_at_ms or 0),
+                    "ping_lag_ms": lag_ms,
+                    "ping_rss_bytes": rss_bytes,
+                    "last_traffic_at": last_traffic_at_ms or 0,
                 }
-                await context.redis.hset(keys.session(session.id), mapping=fields)
+                await sessions.note(context.scripts, session.id, fields)
 
     async def _report(self, context: Context, session: Session, event: Event, told: WorkerEvent) -> Session | None:
         outcome = await states.report(context, session, event, told)
@@ -93,9 +92,7 @@ class _Reports:
     async def _follow(self, context: Context, after: Session, event: Event, told: WorkerEvent) -> None:
         """Do what an end asks for. Each of these may be done twice."""
         if event is Event.LOGGED_OUT and after.reason == "LOGGED_OUT":
-            await context.redis.hset(
-                keys.session(after.id), mapping={"discard": "1", "restart_epoch": str(after.epoch)}
-            )
+            await sessions.note(context.scripts, after.id, {"discard": "1", "restart_epoch": after.epoch})
             await states.call_attention(context, after.id)
         if event in _BANS and after.status == "failed":
             await _hold(context, after, event, told)
@@ -112,4 +109,4 @@ async def _hold(context: Context, session: Session, event: Event, told: WorkerEv
         ends = told.payload.expires_at_ms if isinstance(told.payload, Disconnected) else None
         until = ends or await context.scripts.now_ms() + _UNKNOWN_BAN_MS
     await antiban.hold_after_ban(context, session, until_ms=until)
-    await context.redis.hset(keys.session(session.id), "ban_ends_at", str(until or 0))
+    await sessions.note(context.scripts, session.id, {"ban_ends_at": until or 0})

@@ -10,7 +10,7 @@ from wa_orchestrator.orchestrator import loops, states
 from wa_orchestrator.orchestrator.control import Control
 from wa_orchestrator.orchestrator.fleet import Fleet
 from wa_orchestrator.runner.contract import Ended
-from wa_orchestrator.store import keys, reading
+from wa_orchestrator.store import reading, sessions
 from wa_orchestrator.store.reading import Session
 from wa_orchestrator.web.context import Context
 
@@ -71,27 +71,39 @@ class Watchdog:
 
     async def _look(self, session: Session) -> None:
         now = await self._context.scripts.now_ms()
-        started_at = int(session.fields.get("started_at") or 0)
-        last_sign = max(session.last_ping_at, started_at, self._control.grace_from_ms)
-        signs = Signs(last_sign, int(session.fields.get("missed_at") or 0))
-        timeout_ms = self._context.settings.scaled(self._context.settings.ping_timeout_ms)
-        match judge(signs, now, timeout_ms, self._round_ms):
+        match self._verdict(session, now):
             case Verdict.HEALTHY:
                 return
             case Verdict.MISSED:
-                await self._mark(session, now, now - last_sign)
+                await self._mark(session, now)
             case Verdict.SILENT:
-                await self._replace(session, now - last_sign)
+                await self._replace(session)
 
-    async def _mark(self, session: Session, now: int, silent_ms: int) -> None:
-        await self._context.redis.hset(keys.session(session.id), "missed_at", str(now))
+    def _last_sign_ms(self, session: Session) -> int:
+        started_at = int(session.fields.get("started_at") or 0)
+        return max(session.last_ping_at, started_at, self._control.grace_from_ms)
+
+    def _verdict(self, session: Session, now: int) -> Verdict:
+        signs = Signs(self._last_sign_ms(session), int(session.fields.get("missed_at") or 0))
+        timeout_ms = self._context.settings.scaled(self._context.settings.ping_timeout_ms)
+        return judge(signs, now, timeout_ms, self._round_ms)
+
+    async def _mark(self, session: Session, now: int) -> None:
+        await sessions.note(self._context.scripts, session.id, {"missed_at": now})
         known = self._fleet.workers.get(session.id)
         runs = known is not None and not isinstance(await self._fleet.runner.poll(known.handle), Ended)
-        log.warning("worker.missed", session=session.id, silent_ms=silent_ms, runs=runs)
+        log.warning("worker.missed", session=session.id, silent_ms=now - self._last_sign_ms(session), runs=runs)
 
-    async def _replace(self, session: Session, silent_ms: int) -> None:
-        async with self._fleet.lock(session.id):
-            log.error("worker.silent", session=session.id, silent_ms=silent_ms)
+    async def _replace(self, judged: Session) -> None:
+        async with self._fleet.lock(judged.id):
+            # Whoever had the lock may have replaced it, and it may have spoken meanwhile: only the silent one is meant.
+            session = await reading.session(self._context.scripts, judged.id)
+            now = await self._context.scripts.now_ms()
+            if session is None or session.epoch != judged.epoch or not states.wants_worker(session):
+                return
+            if self._verdict(session, now) is not Verdict.SILENT:
+                return
+            log.error("worker.silent", session=session.id, silent_ms=now - self._last_sign_ms(session))
             if await self._fleet.fence(session) is None:
                 return
             await self._fleet.stop(session.id, 0)

@@ -174,6 +174,23 @@ async def advance(scripts: Scripts, session_id: str, step: Step) -> Advanced | C
             raise unexpected("advance", reply)
 
 
+@dataclass(frozen=True, slots=True)
+class Noted:
+    """It is written."""
+
+
+async def note(scripts: Scripts, session_id: str, fields: Mapping[str, str | int]) -> Noted | Unknown:
+    """Write down what changes no state: a ping, a mark, limits. A session that is gone stays gone."""
+    reply = await scripts.run("note", [keys.session(session_id)], flat(fields))
+    match reply:
+        case ["noted"]:
+            return Noted()
+        case ["unknown"]:
+            return Unknown()
+        case _:
+            raise unexpected("note", reply)
+
+
 async def register(
     scripts: Scripts, session_id: str, *, phone: str, lease: str, fields: Mapping[str, str | int]
 ) -> Registered | NotLeader | Changed | Unknown:

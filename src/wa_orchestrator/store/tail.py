@@ -36,8 +36,8 @@ class Tail:
         """Return when there is an event after this cursor."""
         self._followers += 1
         try:
+            # At once, and the reader itself finds the newest: of many who come together one begins it.
             if self._task is None or self._task.done():
-                self._newest = await self.last()
                 self._task = asyncio.get_running_loop().create_task(self._read())
             while _order(self._newest) <= _order(cursor):
                 await self._news.wait()
@@ -51,8 +51,12 @@ class Tail:
             await asyncio.wait({self._task}, timeout=0.05)
 
     async def _read(self) -> None:
+        begun = False
         while self._followers:
             try:
+                if not begun:
+                    self._tell(await self.last())
+                    begun = True
                 found: Any = await self._redis.xread({keys.EVENTS: self._newest}, count=1000, block=_BLOCK_MS)
             except (RedisError, OSError) as error:
                 end_if_cancelled()
@@ -61,9 +65,12 @@ class Tail:
                 continue
             if found:
                 entries = found[0][1] if isinstance(found, list) else next(iter(found.values()))[0]
-                self._newest = str(entries[-1][0])
-                news, self._news = self._news, asyncio.Event()
-                news.set()
+                self._tell(str(entries[-1][0]))
+
+    def _tell(self, newest: str) -> None:
+        self._newest = newest
+        news, self._news = self._news, asyncio.Event()
+        news.set()
 
 
 def _order(cursor: str) -> tuple[int, int]:
