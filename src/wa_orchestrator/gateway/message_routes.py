@@ -98,7 +98,11 @@ class _Messages:
     async def cancel(self, message_id: MessageId, caller: Sender) -> MessageDetail:
         match await self._cancel(message_id):
             case TooLate(status) if status != Status.CANCELLED:
-                raise _too_late("TOO_LATE", f"It is {status} already and cannot be taken back.", status)
+                raise _too_late(
+                    "TOO_LATE",
+                    f"It is {status} already and cannot be taken back. Only what no worker has claimed can.",
+                    status,
+                )
             case Ended():
                 await audit.record(self._context, caller, "message.cancel", message_id)
             case TooLate():
@@ -123,7 +127,11 @@ class _Messages:
             case TooLate(status):
                 raise _too_late("NOT_FAILED", f"It is {status}; only a failed message is retried.", status)
             case OptedOut():
-                raise Refused("OPTED_OUT", "The recipient does not want to be written to.", 422)
+                raise Refused(
+                    "OPTED_OUT",
+                    "The recipient opted out. Retry it only when they are off that list: /api/v1/opt-outs.",
+                    422,
+                )
             case Queued():
                 await audit.record(self._context, caller, "message.retry", message_id)
                 return await self._detail(message_id)
@@ -131,7 +139,11 @@ class _Messages:
     async def _found(self, message_id: str) -> Message:
         message = await reading.message(self._scripts, message_id)
         if message is None:
-            raise Refused("NO_SUCH_MESSAGE", "There is no such message; it may have been erased after a while.", 404)
+            raise Refused(
+                "NO_SUCH_MESSAGE",
+                "There is no such message; it may have been erased. GET /api/v1/messages finds those that are kept.",
+                404,
+            )
         return message
 
     async def _detail(self, message_id: str) -> MessageDetail:

@@ -47,7 +47,9 @@ def _read(raw: Mapping[str, Any]) -> Result:
         return Result({}, base64.b64decode(raw["base64"]), str(raw["mimetype"]))
     if not raw.get("ok"):
         code = str(raw.get("code") or "FAILED")
-        raise Refused(code, f"The worker could not do it: {code}.", 409)
+        raise Refused(
+            code, f"The worker could not do it: {code}. Its log says more; try again when that is cured.", 409
+        )
     return Result({name: value for name, value in raw.items() if name != "ok"})
 
 

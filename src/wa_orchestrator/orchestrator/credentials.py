@@ -97,7 +97,7 @@ def require_none(settings: Settings, session_id: str) -> None:
     """Raise `Refused` when there are credentials in a session's place."""
     place = directory(settings, session_id)
     if place.exists() and not (place.is_dir() and not any(place.iterdir())):
-        raise Refused("HAS_CREDENTIALS", f"Session {session_id} has credentials. Discard those first.", 409)
+        raise Refused("HAS_CREDENTIALS", f"Session {session_id} has credentials. Log it out or delete it first.", 409)
 
 
 async def bring_back(settings: Settings, trash_id: str, session_id: str) -> None:

@@ -39,7 +39,7 @@ class LimitsBody(Body):
         if (self.pause_min_ms is None) != (self.pause_max_ms is None):
             raise ValueError("Give both pauseMinMs and pauseMaxMs, or neither.")
         if self.pause_min_ms is not None and self.pause_max_ms is not None and self.pause_max_ms < self.pause_min_ms:
-            raise ValueError("pauseMaxMs is less than pauseMinMs.")
+            raise ValueError("pauseMaxMs is less than pauseMinMs. Give the shorter pause as pauseMinMs.")
         return self
 
     def override(self) -> Override:

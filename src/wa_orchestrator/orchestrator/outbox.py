@@ -104,5 +104,5 @@ async def _answer_in(request: Request) -> dict[str, Any]:
     except ValueError:
         answer = None
     if not isinstance(answer, dict):
-        raise Refused("BAD_JSON", "The body is not a JSON object.")
+        raise Refused("BAD_JSON", "The body is not a JSON object. Send one, or a file with its own Content-Type.")
     return answer

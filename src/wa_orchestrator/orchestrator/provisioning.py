@@ -134,4 +134,6 @@ async def _no_room(context: Context, wish: Wish) -> Refused:
             409,
         )
     await seats.tell_low_inventory(context)
-    return Refused("NO_PROXY_CAPACITY", "All seats of all proxies are taken. Add a proxy.", 409)
+    has_some = bool(await reading.proxies(context.scripts))
+    what = "All seats of all working proxies are taken. Add a proxy." if has_some else "There is no proxy yet. Add one."
+    return Refused("NO_PROXY_CAPACITY", what, 409)

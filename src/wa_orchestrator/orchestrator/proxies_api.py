@@ -97,7 +97,9 @@ class _Proxies:
     async def add(self, body: AddBody, caller: Admin) -> dict[str, Any]:
         url = proxy_url.parse(body.url)
         if not await self._join(url):
-            raise Refused("PROXY_KNOWN", f"This proxy is in the pool already, as {url.id}.", 409, id=url.id)
+            raise Refused(
+                "PROXY_KNOWN", f"This proxy is in the pool already, as {url.id}. Use that one.", 409, id=url.id
+            )
         await audit.record(self._context, caller, "proxy.add", url.id)
         return self._view(await self._find(url.id))
 

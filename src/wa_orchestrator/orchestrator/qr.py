@@ -26,7 +26,9 @@ async def code_of(context: Context, session: Session) -> Code:
     """Give the code that waits to be scanned or entered, or raise `Refused` with the session's status."""
     text = await context.redis.get(keys.qr(session.id))
     if text is None or session.status != "qr_ready":
-        refused = Refused("NO_QR", f"Session {session.id} shows no code just now; it is {session.status}.", 404)
+        what = f"GET /api/sessions/{session.id}/status says what it waits for."
+        text = f"Session {session.id} shows no code just now; it is {session.status}. {what}"
+        refused = Refused("NO_QR", text, 404)
         refused.details.update(status=session.status, reason=session.reason or None)
         raise refused
     raw = json.loads(text)

@@ -134,7 +134,7 @@ class _Acts:
             body.pairing,
         )
         if wish.pairing == "code" and not wish.phone:
-            raise Refused("PHONE_NEEDED_FOR_CODE", "To link by code, say which phone will enter it.", 422)
+            raise Refused("PHONE_NEEDED_FOR_CODE", "To link by code, say which phone will enter it: give `phone`.", 422)
         session = await provisioning.provision(self._context, wish)
         await audit.record(self._context, caller, "session.provision", session.id, label=wish.label)
         proxy = await reading.proxy(self._context.scripts, session.proxy)
@@ -146,7 +146,7 @@ class _Acts:
         session = await find(self._context, session_id)
         phone = phones.parse(body.phone) if body and body.phone else session.phone
         if not phone:
-            raise Refused("PHONE_NEEDED_FOR_CODE", "To link by code, say which phone will enter it.", 422)
+            raise Refused("PHONE_NEEDED_FOR_CODE", "To link by code, say which phone will enter it: give `phone`.", 422)
         if session.status == State.CONNECTED:
             raise Refused("ALREADY_LINKED", f"Session {session_id} is linked. Log it out first.", 409)
         await audit.record(self._context, caller, "session.pairing_code", session_id)
@@ -239,7 +239,8 @@ class _Acts:
         await find(self._context, session_id)
         found = [each for each in credentials.listed(self._context.settings) if each.session_id == session_id]
         if not found:
-            raise Refused("NOT_IN_TRASH", f"There are no credentials of {session_id} in the trash.", 404)
+            text = f"There are no credentials of {session_id} in the trash. GET /api/v1/trash lists what is."
+            raise Refused("NOT_IN_TRASH", text, 404)
         await states.settle(
             self._context, session_id, Event.RESTART_ASKED, {"restore": found[0].id, "wanted": states.RUNNING}
         )

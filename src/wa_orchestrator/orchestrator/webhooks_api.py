@@ -96,7 +96,8 @@ class _Webhooks:
     async def replay(self, webhook_id: str, number: str, caller: Admin) -> dict[str, bool]:
         await self._found(webhook_id)
         if await webhooks.delivery(self._scripts, webhook_id, number) is None:
-            raise Refused("NO_SUCH_DELIVERY", f"There is no delivery {number} in the log.", 404)
+            text = f"There is no delivery {number} in the log. GET /api/v1/webhooks/{webhook_id}/deliveries shows it."
+            raise Refused("NO_SUCH_DELIVERY", text, 404)
         if (await webhooks.state(self._scripts, webhook_id)).disabled_at_ms:
             raise Refused("WEBHOOK_DISABLED", f"{webhook_id} is disabled. POST …/enable first.", 409)
         await webhooks.replay(self._scripts, webhook_id, number)
