@@ -205,6 +205,9 @@ async def test_the_routes_answer_the_same_without_the_front_door(gates: OpenGate
         missing = await client.post("/api/v1/send", json=body)
         assert missing.status_code == 401
         document = (await client.get("/openapi.json")).json()
+        shown = document["components"]["schemas"]["SendBody"]["examples"][0]
+        tried = await client.post("/api/v1/send", json=shown, headers={"X-API-Key": API_KEY})
+        assert tried.status_code == 202, "what the page puts into the box can be sent"
     described = document["paths"]["/api/v1/send"]["post"]
     assert described["requestBody"]["content"]["application/json"]["schema"]["$ref"].endswith("SendBody")
     assert {"202", "401", "409", "422", "429", "503"} <= set(described["responses"])

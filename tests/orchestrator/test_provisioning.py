@@ -102,6 +102,16 @@ async def test_a_full_pool_refuses_and_raises_the_alarm(api: httpx.AsyncClient, 
     assert events[-1].fields["type"] == "proxy.low_inventory"
 
 
+async def test_where_there_is_no_proxy_nobody_is_told_that_all_are_full(
+    api: httpx.AsyncClient, control: Orchestrator
+) -> None:
+    for proxy in await reading.proxies(control.context.scripts):
+        assert (await api.delete(f"/api/v1/proxies/{proxy.id}")).status_code == 200
+    answer = await provision(api)
+    assert await code_of(answer) == "NO_PROXY_CAPACITY"
+    assert answer.json()["error"]["message"] == "There is no proxy yet. Add one."
+
+
 async def test_the_last_seat_is_given_once_to_many_who_ask_at_once(api: httpx.AsyncClient) -> None:
     answers = await asyncio.gather(*(provision(api, proxy=GIVEN) for _ in range(12)))
     assert sorted(each.status_code for each in answers) == [201] * 4 + [409] * 8

@@ -2,6 +2,7 @@
 
 import asyncio
 import base64
+import re
 from collections.abc import AsyncIterator
 from typing import Any
 
@@ -192,3 +193,8 @@ async def test_a_file_that_a_phone_shows_can_be_had_and_one_that_is_not_there_is
 ) -> None:
     assert (await control.get("/phones/972501234567/inbox/3EB0/media")).content == b"picture"
     assert (await control.get("/phones/972501234567/inbox/nothing/media")).status_code == 404
+
+
+async def test_the_page_of_its_routes_loads_nothing_from_elsewhere(control: httpx.AsyncClient) -> None:
+    page = await control.get("/docs")
+    assert (page.status_code, re.findall(r"https?://|[\"'(]//", page.text)) == (200, [])

@@ -5,7 +5,8 @@ from collections.abc import Iterator
 from datetime import datetime
 from typing import Annotated, Any, Final, Literal
 
-from pydantic import AfterValidator, BeforeValidator, Field, WithJsonSchema
+from pydantic import AfterValidator, BeforeValidator, ConfigDict, Field, WithJsonSchema
+from pydantic.config import JsonDict
 from pydantic_core import PydanticCustomError
 
 from wa_orchestrator.domain import phone
@@ -15,6 +16,8 @@ from wa_orchestrator.web.problems import Answer, Body, ErrorDetail
 MOST_IN_BATCH: Final = 1000
 LONGEST_KEY: Final = 255
 LONGEST_REFERENCE: Final = 200
+#: One that is in order: what all fields together would make is not.
+EXAMPLE: Final[JsonDict] = {"to": "972501234567", "message": "Your order is ready.", "reference": "order-1001"}
 _LAST_MS: Final = 4_102_444_800_000
 _MIMETYPE = r"^[A-Za-z0-9][\w.+-]*/[A-Za-z0-9][\w.+-]*(;[ -~]*)?$"
 _WITHOUT_CONTROLS = re.compile(r"[^\x00-\x1f\x7f]*")
@@ -111,6 +114,8 @@ class LocationBody(Body):
 
 class SendBody(Body):
     """One message. Exactly one of `message` (or `text`), `media` and `location` says what is sent."""
+
+    model_config = ConfigDict(json_schema_extra={"examples": [EXAMPLE]})
 
     to: Phone
     message: Text | None = Field(None, description="The text.", examples=["Your order is ready."])

@@ -18,6 +18,7 @@ from wa_orchestrator.simulator.pool import Pool
 from wa_orchestrator.simulator.proxies import Proxy
 from wa_orchestrator.simulator.telegram import Telegram
 from wa_orchestrator.simulator.world_routes import WorldRoutes
+from wa_orchestrator.web import docs
 
 if TYPE_CHECKING:
     from wa_orchestrator.simulator.server import WhatsApp
@@ -41,7 +42,8 @@ class Control:
 
     def app(self) -> ASGIApp:
         """The application, with its guard against web pages."""
-        app = FastAPI(title="Simulated world", docs_url="/docs", redoc_url=None)
+        app = FastAPI(title="Simulated world", docs_url=None, redoc_url=None)
+        docs.install(app)
         app.add_exception_handler(SimulatorError, _refused)
         app.add_exception_handler(RequestValidationError, _invalid)
         app.add_exception_handler(HTTPException, _http_error)
