@@ -45,6 +45,9 @@ def test_a_wrong_key_is_told_with_where_to_find_the_right_one(bare: Run, server:
         ("RATE_LIMITED", "Too often. Wait as long as Retry-After says, or send in batches.", "Too often. Try again in 7 s."),
         ("QUEUE_UNAVAILABLE", "Try again with the same Idempotency-Key.", "Try again with the same --idempotency-key."),
         ("IDEMPOTENCY_CONFLICT", "This Idempotency-Key was used.", "This --idempotency-key was used."),
+        ("NO_QR", "No code. GET /api/sessions/w_1/status says what it waits for.",
+         "No code. `wa-orchestrator sessions show w_1` says what it waits for."),
+        ("NOT_IN_TRASH", "It is not there. GET /api/v1/trash lists what is.", "It is not there."),
         ("SOMETHING_NEW", "Whatever the server says.", "Whatever the server says."),
     ],
 )  # fmt: skip

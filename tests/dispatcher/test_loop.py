@@ -58,6 +58,27 @@ async def test_a_sleeping_dispatcher_is_woken_by_an_acceptance(
         await until(released, "it is released, although the dispatcher would sleep on")
 
 
+async def test_a_dispatcher_ends_also_when_its_cancellation_was_kept_from_it(
+    scripts: Scripts, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(dispatcher, "LONGEST_SLEEP_S", 600.0)
+    monkeypatch.setattr(dispatcher, "SWEEP_EVERY_S", 600.0)
+    subject, entered = Dispatcher(Stage(scripts, settings()).context), asyncio.Event()
+
+    async def connects_again() -> int:  # as the Redis client does
+        entered.set()
+        with contextlib.suppress(asyncio.CancelledError):
+            await asyncio.Event().wait()
+        return 0
+
+    monkeypatch.setattr(subject.router, "step", connects_again)
+    task = asyncio.create_task(subject.run())
+    await entered.wait()
+    task.cancel()
+    done, _ = await asyncio.wait({task}, timeout=promised(5))
+    assert done
+
+
 async def test_an_idle_dispatcher_hardly_asks(scripts: Scripts) -> None:
     stage = Stage(scripts, settings())
     for n in range(50):

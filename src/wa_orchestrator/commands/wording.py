@@ -10,6 +10,8 @@ _WORDS: Final = tuple(
     for pattern, instead in (
         (r"GET /api/sessions lists them", "`wa-orchestrator sessions list` lists them"),
         (r"GET /api/v1/proxies lists them", "`wa-orchestrator proxies list` lists them"),
+        (r"GET /api/v1/messages finds those that are kept", "`wa-orchestrator messages list` lists the newest"),
+        (r"GET /api/sessions/(\S+)/status says", r"`wa-orchestrator sessions show \1` says"),
         (
             r"Delete it with \?drain=true to move them first",
             "`wa-orchestrator proxies remove --drain` moves them first",
@@ -25,8 +27,9 @@ _NEXT: Final[Mapping[str, str]] = {
     "NO_SENDER": "`wa-orchestrator sessions add --wait` makes and links one.",
     "SESSION_NOT_LINKED": "`wa-orchestrator sessions qr SESSION --wait` shows what to scan.",
     "NO_PROXY_CAPACITY": "`wa-orchestrator proxies add URL` adds one.",
-    "NO_SUCH_MESSAGE": "`wa-orchestrator messages list` lists the newest.",
 }
+#: A sentence about a route that no command stands for.
+_ROUTE: Final = re.compile(r"\s*\b(?:GET|POST|PUT|DELETE) /\S+ [^.]*\.")
 _WAIT: Final = "Wait as long as Retry-After says, or send in batches."
 
 
@@ -34,6 +37,7 @@ def as_typed(code: str, text: str, details: Mapping[str, Any]) -> str:
     """Say a server's text so that a person can type what it asks for."""
     for pattern, instead in _WORDS:
         text = pattern.sub(instead, text)
+    text = _ROUTE.sub("", text)
     if "retryAfterS" in details:
         text = text.replace(_WAIT, f"Try again in {details['retryAfterS']} s.")
     if code == "API_KEY_UNKNOWN":

@@ -2,7 +2,7 @@
 
 import asyncio
 import time
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 
 import structlog
 from redis.exceptions import RedisError
@@ -76,23 +76,22 @@ class Dispatcher:
 
     async def _loop(self) -> None:
         backoff_s = _BACKOFF_S[0]
+        rest: Callable[[float], Awaitable[None]]
         while True:
-            end_if_cancelled()
             self._woken.clear()
             try:
                 sleep_s = await self.step()
                 backoff_s = _BACKOFF_S[0]
+                rest = self._sleep
             except (RedisError, OSError, Unavailable) as error:
-                end_if_cancelled()
                 log.warning("dispatcher.store_away", error=str(error))
-                await asyncio.sleep(backoff_s)
-                backoff_s = min(2 * backoff_s, _BACKOFF_S[1])
-                continue
+                sleep_s, backoff_s = backoff_s, min(2 * backoff_s, _BACKOFF_S[1])
+                rest = asyncio.sleep  # whatever wakes it: the trouble lasts
             except Exception:
                 log.exception("dispatcher.step_failed")  # one bad record must not stop all phones
-                await asyncio.sleep(_BACKOFF_S[1])
-                continue
-            await self._sleep(sleep_s)
+                sleep_s, rest = _BACKOFF_S[1], asyncio.sleep
+            end_if_cancelled()
+            await rest(sleep_s)
 
     async def _sleep(self, seconds: float) -> None:
         if seconds <= 0:

@@ -72,8 +72,8 @@ class Control:
                 try:
                     await self.step()
                 except (RedisError, OSError) as error:
-                    end_if_cancelled()
                     self._lose(type(error).__name__)
+                end_if_cancelled()
                 await asyncio.sleep(RENEW_S if self.leads else _ASK_S)
         finally:
             await self.give_back()

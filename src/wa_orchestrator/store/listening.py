@@ -57,8 +57,8 @@ class Listener:
 
 
 def end_if_cancelled() -> None:
-    """End a loop whose cancellation the Redis client has turned into an error of the connection (it does, while it
-    connects); without this the loop would go on, and whoever cancelled it would wait for ever.
+    """End a loop whose cancellation the Redis client has kept to itself. While it connects it takes one for an error of
+    the connection, tells that, or tries again and succeeds. Ask before every sleep: nobody cancels a second time.
     """
     task = asyncio.current_task()
     if task is not None and task.cancelling():
