@@ -58,6 +58,7 @@ LINKED = changed(2 * DAY_MS, "connected")
         # what its operator asked for is neither good nor bad
         ([changed(12 * HOUR_MS, "stopped", "STOPPED_BY_OPERATOR")], {"good": 48, "off": 48}, 1.0),
         ([changed(HOUR_MS, "disconnected", "RESTARTING"), changed(HOUR_MS - 120_000, "connected")], {"good": 96}, 1.0),
+        ([changed(HOUR_MS, "disconnected", "SERVER_STOPPED"), changed(1, "connected")], {"good": 93, "off": 3}, 1.0),
         ([changed(HOUR_MS, "stopped", "STOPPED_BY_OPERATOR"), changed(HOUR_MS - 20_000, "pending", "WAITING_FOR_TURN"), changed(HOUR_MS - 200_000, "connected")], {"good": 96}, 1.0),
         # a start does not wash away what made it necessary
         ([changed(HOUR_MS, "failed", "TOO_MANY_RESTARTS"), changed(HOUR_MS // 2, "pending", "STARTING")], {"good": 92, "bad": 4}, 0.9583),

@@ -20,6 +20,8 @@ _RANK: Final = {"off": 0, "good": 1, "warn": 2, "bad": 3}
 _OF_STATE: Final = {State.CONNECTED: "good", State.DISCONNECTED: "warn", State.PENDING: "warn", State.FAILED: "bad"}
 #: On its way up: what it was before still tells how it is.
 _ON_THE_WAY: Final = frozenset({Reason.WAITING_FOR_TURN, Reason.STARTING, Reason.WAITING_FOR_PROXY})
+#: Asked for, or gone together with the server: it says nothing of the session.
+_NOT_ITS_OWN: Final = frozenset({Reason.RESTARTING, Reason.SERVER_STOPPED})
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,7 +77,7 @@ def _spans(changes: Sequence[Change], begins: int, ends: int) -> Iterator[tuple[
 
 def _beat(change: Change, before: str) -> str:
     """Say how a change to a session that is linked to a phone is shown."""
-    if change.reason == Reason.RESTARTING:
+    if change.reason in _NOT_ITS_OWN:
         return "off"
     if change.state is State.PENDING and change.reason in _ON_THE_WAY:
         return "off" if before == "good" else before

@@ -48,6 +48,11 @@ class Sender:
     asking: "asyncio.Task[Outlook] | None" = None
     """Finds them out; many who ask at once share it."""
 
+    def asked(self, asking: "asyncio.Task[Outlook]") -> None:
+        """Note that it was found out; where it was not, the next one who wants to know asks anew."""
+        if asking.cancelled() or asking.exception() is not None:
+            self.asking = None
+
     @property
     def version(self) -> tuple[object, ...]:
         """What the etas depend on, beside the time."""
@@ -185,6 +190,7 @@ class FleetView:
             return known
         if sender.asking is None:
             sender.asking = asyncio.get_running_loop().create_task(self._work_out(fleet, sender))
+            sender.asking.add_done_callback(sender.asked)
         return await asyncio.shield(sender.asking)
 
     def outlook_at_hand(self, sender: Sender) -> Outlook | None:
