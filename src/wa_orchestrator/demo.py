@@ -22,7 +22,7 @@ CAST: Final = (
 )
 FIRST_PHONE: Final = 972500000001
 _LINKED_S: Final = 110.0
-_READ_S: Final = 60.0
+_READ_S: Final = 120.0
 _LOOK_S: Final = 0.2
 log = structlog.get_logger(__name__)
 

@@ -45,7 +45,7 @@ def read(
         filed = _env_file(env_file)
     except (OSError, UnicodeDecodeError) as error:
         return Environment({}, (f"{env_file}: {_why(error)}. Example: chmod 600 {env_file}",))
-    variables = {name: Found(value or "", str(env_file)) for name, value in filed.items()}
+    variables = {name.upper(): Found(value or "", str(env_file)) for name, value in filed.items()}
     variables |= {name.upper(): Found(value, "environment") for name, value in environ.items()}
     found: dict[str, Found] = {}
     problems: list[str] = []
@@ -61,8 +61,8 @@ def read(
             unread.add(variable)
     known = {*names, *(f"{name}_FILE" for name in secrets), "PROXY_URL_1"}
     told = (
-        *misspelled.in_file({name: filed[name] for name in filed if name in unread}, known, str(env_file)),
-        *misspelled.in_shell(unread - filed.keys(), known),
+        *misspelled.in_file({name: filed[name] for name in filed if name.upper() in unread}, known, str(env_file)),
+        *misspelled.in_shell(unread - {name.upper() for name in filed}, known),
     )
     return Environment(found, tuple(problems), told)
 
@@ -79,17 +79,15 @@ def _read_named_file(
     try:
         found[name] = Found(Path(path).read_text("utf-8").strip(), path)
     except (OSError, UnicodeDecodeError) as error:
-        problems.append(f"{variable}: {_why(error)}. Example: {variable}=/run/secrets/{name.lower()}")
+        # Not what it names: whoever mistook it for NAME has put the secret itself there.
+        problems.append(f"{variable}: the file {_why(error)}. Example: {variable}=/run/secrets/{name.lower()}")
 
 
 def _why(error: OSError | UnicodeDecodeError) -> str:
-    return (
-        f"cannot read {error.filename!r} ({error.strerror})" if isinstance(error, OSError) else "is not text in UTF-8"
-    )
+    return f"cannot be read ({error.strerror})" if isinstance(error, OSError) else "is not text in UTF-8"
 
 
 def _env_file(path: Path | None) -> dict[str, str | None]:
     if path is None or not path.is_file():
         return {}
-    values = dotenv_values(path, interpolate=False, encoding="utf-8")
-    return {name.upper(): value for name, value in values.items()}
+    return dict(dotenv_values(path, interpolate=False, encoding="utf-8"))

@@ -7,8 +7,9 @@ from dataclasses import dataclass
 
 #: Read by the compose file, and by docker compose itself.
 _OF_COMPOSE = re.compile(r"WA_DATA_DIR|COMPOSE_\w+")
-#: What a name can look like. Anything else in `.env` may be a piece of a secret.
-_NAME = re.compile(r"[A-Z][A-Z0-9_]*")
+#: What a name looks like: words in one case. Anything else in `.env` may be a piece of a secret, as a base64 text over
+#: two lines leaves one before its `=`.
+_NAME = re.compile(r"(?=[A-Z\d_]+$|[a-z\d_]+$)[A-Za-z][A-Za-z\d]{0,15}(_[A-Za-z\d]{1,15})*")
 _ALIKE_IN_FILE, _ALIKE_IN_SHELL = 0.7, 0.85
 
 
@@ -32,12 +33,12 @@ def in_file(variables: Mapping[str, str | None], known: Iterable[str], where: st
     """Find the lines of `.env` that do nothing: all of them are meant for us. None is a line without `=`."""
     names = sorted(known)
     for name, value in variables.items():
-        if _OF_COMPOSE.fullmatch(name):
+        if _OF_COMPOSE.fullmatch(name.upper()):
             continue
         if value is None or not _NAME.fullmatch(name):
             yield Unread("A line that is not NAME=value", where, None)
         else:
-            yield Unread(name, where, _nearest(name, names, _ALIKE_IN_FILE))
+            yield Unread(name.upper(), where, _nearest(name.upper(), names, _ALIKE_IN_FILE))
 
 
 def in_shell(variables: Iterable[str], known: Iterable[str]) -> Iterator[Unread]:

@@ -42,7 +42,16 @@ def test_in_env_also_what_looks_like_nothing_is_told_but_compose_may_have_its_ow
     assert (told.name, told.meant) == ("SOMETHING_ELSE", None)
 
 
-@pytest.mark.parametrize("line", ["wao_canary0123456789", "canary secret=1", "'canary-0'=x"])
+@pytest.mark.parametrize(
+    "line",
+    [
+        "wao_canary0123456789",
+        "canary secret=1",
+        "'canary-0'=x",
+        "MfKQcanaryGKYqrTwjUPD8ILPZIo2LaLaSw=",
+        "CANARY0123456789ABCDEF=",
+    ],
+)
 def test_a_line_without_a_name_may_be_a_secret_and_is_not_repeated(tmp_path: Path, line: str) -> None:
     (tmp_path / ".env").write_text(f"{line}\n")
     for told in read({}, tmp_path / ".env").unread:

@@ -121,7 +121,17 @@ def test_a_secret_given_twice_or_unreadable_is_refused(tmp_path: Path) -> None:
     (twice,) = problems(API_KEY=GOOD_SECRET, API_KEY_FILE=str(tmp_path))
     assert "API_KEY is set too" in twice
     (unreadable,) = problems(API_KEY_FILE=str(tmp_path / "missing"))
-    assert unreadable.startswith("API_KEY_FILE: cannot read")
+    assert unreadable.startswith("API_KEY_FILE: the file cannot be read (No such file or directory). Example: ")
+
+
+def test_a_secret_in_the_place_of_its_file_is_not_repeated() -> None:
+    for name, secret in {
+        "PROXY_URL_1_FILE": "socks5h://u:canary@proxy.example.com:1",
+        "API_KEY_FILE": "canary",
+    }.items():
+        (problem,) = problems(**{name: secret})
+        assert problem.startswith(name)
+        assert "canary" not in problem
 
 
 def test_an_env_file_that_is_no_text_is_refused_in_one_line(tmp_path: Path) -> None:
