@@ -3,23 +3,35 @@
 import asyncio
 import json
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import httpx
 
 from tests.orchestrator.conftest import PROXIES
-from tests.orchestrator.fakes import Teller, drive
+from tests.orchestrator.fakes import FakeCheck, FakeRunner, Teller, drive
 from wa_orchestrator.domain import proxy_url
+from wa_orchestrator.orchestrator import service
 from wa_orchestrator.orchestrator.service import Orchestrator
 from wa_orchestrator.store import keys, reading
 from wa_orchestrator.store.reading import Session
-from wa_orchestrator.web.context import Context
+from wa_orchestrator.web.context import Context, make_context
 
+T = TypeVar("T")
 PHONE = "972501234567"
 OTHER = "972507654321"
 THIRD = "972501112222"
 IDS = [proxy_url.proxy_id(url) for url in PROXIES]
 GIVEN = "socks5h://user:canary-password-9@given.example.com:1080"
+
+
+def part(control: Orchestrator, kind: type[T]) -> T:
+    """One of the control plane's loops."""
+    return next(loop for loop in control.loops if isinstance(loop, kind))
+
+
+async def another(context: Context, runner: FakeRunner) -> Orchestrator:
+    """A second orchestrator on the same Redis, with the same engine."""
+    return service.assemble(make_context(context.settings, context.redis), runner, FakeCheck())
 
 
 async def started(control: Orchestrator, api: httpx.AsyncClient, session_id: str = "s1", **body: Any) -> Session:

@@ -3,38 +3,27 @@
 import asyncio
 import time
 from collections.abc import Sequence
-from typing import Any, TypeVar
+from typing import Any
 
 import httpx
 import pytest
 
-from tests.orchestrator.acting import PHONE, linked, now, started
-from tests.orchestrator.fakes import FakeCheck, FakeRunner, Teller, drive
+from tests.orchestrator.acting import PHONE, another, linked, now, part, started
+from tests.orchestrator.fakes import FakeRunner, Teller, drive
 from wa_orchestrator.errors import Unavailable
-from wa_orchestrator.orchestrator import commands, credentials, service, states
+from wa_orchestrator.orchestrator import commands, credentials, states
 from wa_orchestrator.orchestrator.reconciling import Reconciler, Sentinel
 from wa_orchestrator.orchestrator.service import Orchestrator
 from wa_orchestrator.orchestrator.starter import Starter
 from wa_orchestrator.orchestrator.watchdog import Signs, Verdict, Watchdog, judge
-from wa_orchestrator.runner.contract import Ended, Found
+from wa_orchestrator.runner.contract import Found
 from wa_orchestrator.runner.misbehaving import Fault, Misbehaving
-from wa_orchestrator.store import keys, limits, reading, sessions
+from wa_orchestrator.store import keys, reading, sessions
 from wa_orchestrator.store.sessions import CONTROL_LEASE
 from wa_orchestrator.web import workers
-from wa_orchestrator.web.context import Context, make_context
+from wa_orchestrator.web.context import Context
 
-T = TypeVar("T")
 _HOUR_MS = 3_600_000
-
-
-def part(control: Orchestrator, kind: type[T]) -> T:
-    """One of the control plane's loops."""
-    return next(loop for loop in control.loops if isinstance(loop, kind))
-
-
-async def another(context: Context, runner: FakeRunner) -> Orchestrator:
-    """A second orchestrator on the same Redis, with the same engine."""
-    return service.assemble(make_context(context.settings, context.redis), runner, FakeCheck())
 
 
 # -- one acts ---------------------------------------------------------------------------------------------------------
@@ -109,60 +98,6 @@ async def test_who_is_missing_later_on_has_crashed(
     control.fleet.workers.clear()
     await part(control, Reconciler).step()
     assert (await now(control.context, "s1")).reason == "WORKER_CRASHED"
-
-
-# -- the server stops and starts ----------------------------------------------------------------------------------------
-
-
-async def test_a_stop_and_start_of_the_server_reads_as_that_and_counts_as_no_restart(
-    control: Orchestrator, api: httpx.AsyncClient, teller: Teller, runner: FakeRunner
-) -> None:
-    await linked(control, api, teller, "s1", PHONE)
-    for _ in range(5):
-        await control.control.retire()
-        await control.stop_workers()
-        stopped = await now(control.context, "s1")
-        assert (runner.running, stopped.status, stopped.reason) == ({}, "disconnected", "SERVER_STOPPED")
-        control = await another(control.context, runner)
-        await control.control.step()
-        await part(control, Reconciler).step()
-        await drive(control)
-        await teller.connected("s1", PHONE)
-    assert (await now(control.context, "s1")).status == "connected"
-    told = (await api.get("/api/sessions/s1/history")).json()["events"]
-    assert {each["what"] for each in told if each.get("what")} == {"WORKER_STARTED", "CONNECTED", "SERVER_STOPPED"}
-    assert not await control.context.redis.exists(keys.restarts("s1"))
-
-
-async def test_a_worker_that_ends_with_the_server_while_it_is_looked_at_has_not_crashed(
-    control: Orchestrator, api: httpx.AsyncClient, runner: FakeRunner, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    await started(control, api)
-
-    async def poll(_: str) -> Ended:
-        await control.control.retire()
-        return Ended()
-
-    monkeypatch.setattr(runner, "poll", poll)
-    await part(control, Sentinel).step()
-    assert (await now(control.context, "s1")).reason != "WORKER_CRASHED"
-    assert not await control.context.redis.exists(keys.restarts("s1"))
-
-
-async def test_a_server_that_retires_while_it_asks_for_the_lease_does_not_lead_afterwards(
-    control: Orchestrator, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    asked = limits.acquire_lease
-
-    async def acquire(*args: Any, **wishes: Any) -> limits.Holding | limits.Taken:
-        outcome = await asked(*args, **wishes)
-        await control.control.retire()
-        return outcome
-
-    monkeypatch.setattr(limits, "acquire_lease", acquire)
-    await control.control.step()
-    assert not control.control.leads
-    assert not await control.context.redis.exists(keys.lease(CONTROL_LEASE))
 
 
 async def test_who_sees_that_a_server_leads_sees_the_grace_of_its_absence_too(

@@ -92,7 +92,8 @@ class Control:
 
     async def _release(self, holding: Holding) -> None:
         try:
-            await limits.release_lease(self._context.scripts, CONTROL_LEASE, holding)
+            async with asyncio.timeout(LEASE_MS / 1000):  # then it has run out by itself
+                await limits.release_lease(self._context.scripts, CONTROL_LEASE, holding)
         except (RedisError, OSError) as error:
             log.info("control.not_given_back", error=type(error).__name__)
 

@@ -4,7 +4,7 @@ import structlog
 
 from wa_orchestrator.domain import reconcile
 from wa_orchestrator.domain.reconcile import Adopt, Replace, Seen, Start, Stop, Wanted
-from wa_orchestrator.domain.session import WANTS_WORKER, Event, State
+from wa_orchestrator.domain.session import WANTS_WORKER, Event, Reason, State
 from wa_orchestrator.errors import Unavailable
 from wa_orchestrator.orchestrator import loops, states
 from wa_orchestrator.orchestrator.control import Control
@@ -82,6 +82,9 @@ class Reconciler:
             return  # it was replaced after we looked; the next round sees by whom
         self._fleet.workers[session_id] = Known(worker.handle, worker.epoch, session.proxy)
         log.info("worker.adopted", session=session_id, epoch=worker.epoch)
+        if session.reason == Reason.SERVER_STOPPED:
+            # It outlived a stop that was broken off, and tells of its connection only when that opens the next time.
+            await states.ask_restart(self._context, session, Event.RESTART_ASKED)
 
     async def _start(self, session_id: str) -> None:
         """Queue a session without a worker. What its record says of a connection is memory, and no evidence."""

@@ -29,6 +29,8 @@ from wa_orchestrator.store import proxies
 from wa_orchestrator.web.context import Context
 
 _PURGE_EVERY_S = 3600.0
+#: How long a server that stops tries to write down why its workers end.
+LAST_WORD_S = 3.0
 
 log = structlog.get_logger(__name__)
 
@@ -87,14 +89,29 @@ class Orchestrator:
         """
         found = await self.fleet.runner.survey()
         # First, so that nothing is released to them any more, and their end reads as what it is.
-        for each in found:
-            await self._say_why(each.session_id)
-        await asyncio.gather(*(self.fleet.runner.stop(each.handle) for each in found))
+        await self._say_why([each.session_id for each in found])
+        # All of them are told, whatever becomes of one: who outlives it is replaced by the next server.
+        ends = await asyncio.gather(*(self.fleet.runner.stop(each.handle) for each in found), return_exceptions=True)
+        for each, error in zip(found, ends, strict=True):
+            if isinstance(error, BaseException):
+                log.error("worker.not_stopped", session=each.session_id, exc_info=error)
 
-    async def _say_why(self, session_id: str) -> None:
+    async def _say_why(self, session_ids: Sequence[str]) -> None:
+        """Write why these workers end, for a moment: with a Redis that hangs, they must end all the same."""
+        saying = [asyncio.create_task(self._say_why_one(each)) for each in session_ids]
+        if not saying:
+            return
+        # Not cancelled and awaited: the Redis client may keep a cancellation to itself while it connects.
+        _, unsaid = await asyncio.wait(saying, timeout=LAST_WORD_S)
+        for task in unsaid:
+            task.cancel()
+        if unsaid:
+            log.warning("sessions.end_not_written", sessions=len(unsaid))
+
+    async def _say_why_one(self, session_id: str) -> None:
         try:
             await states.settle(self.context, session_id, Event.SERVER_STOPPED)
-        except (RedisError, OSError) as error:  # the workers must end in any case
+        except (RedisError, OSError) as error:
             log.warning("session.end_not_written", session=session_id, error=type(error).__name__)
 
 

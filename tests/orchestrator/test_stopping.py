@@ -1,0 +1,129 @@
+"""The server stops, or ends while it does: its workers end, their sessions say why, and the next one goes on."""
+
+import asyncio
+from typing import Any
+
+import httpx
+import pytest
+
+from tests.orchestrator.acting import OTHER, PHONE, THIRD, another, linked, now, part, started
+from tests.orchestrator.fakes import FakeRunner, Teller, drive
+from wa_orchestrator.errors import Unavailable
+from wa_orchestrator.orchestrator import control as lease
+from wa_orchestrator.orchestrator import service, states
+from wa_orchestrator.orchestrator.reconciling import Reconciler, Sentinel
+from wa_orchestrator.orchestrator.service import Orchestrator
+from wa_orchestrator.runner.contract import Ended
+from wa_orchestrator.store import keys, limits
+from wa_orchestrator.store.sessions import CONTROL_LEASE
+
+
+async def test_a_stop_and_start_of_the_server_reads_as_that_and_counts_as_no_restart(
+    control: Orchestrator, api: httpx.AsyncClient, teller: Teller, runner: FakeRunner
+) -> None:
+    await linked(control, api, teller, "s1", PHONE)
+    for _ in range(5):
+        await control.control.retire()
+        await control.stop_workers()
+        stopped = await now(control.context, "s1")
+        assert (runner.running, stopped.status, stopped.reason) == ({}, "disconnected", "SERVER_STOPPED")
+        control = await another(control.context, runner)
+        await control.control.step()
+        await part(control, Reconciler).step()
+        await drive(control)
+        await teller.connected("s1", PHONE)
+    assert (await now(control.context, "s1")).status == "connected"
+    told = (await api.get("/api/sessions/s1/history")).json()["events"]
+    assert {each["what"] for each in told if each.get("what")} == {"WORKER_STARTED", "CONNECTED", "SERVER_STOPPED"}
+    assert not await control.context.redis.exists(keys.restarts("s1"))
+
+
+async def test_a_worker_that_ends_with_the_server_while_it_is_looked_at_has_not_crashed(
+    control: Orchestrator, api: httpx.AsyncClient, runner: FakeRunner, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await started(control, api)
+
+    async def poll(_: str) -> Ended:
+        await control.control.retire()
+        return Ended()
+
+    monkeypatch.setattr(runner, "poll", poll)
+    await part(control, Sentinel).step()
+    assert (await now(control.context, "s1")).reason != "WORKER_CRASHED"
+    assert not await control.context.redis.exists(keys.restarts("s1"))
+
+
+async def test_a_server_that_retires_while_it_asks_for_the_lease_does_not_lead_afterwards(
+    control: Orchestrator, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked = limits.acquire_lease
+
+    async def acquire(*args: Any, **wishes: Any) -> limits.Holding | limits.Taken:
+        outcome = await asked(*args, **wishes)
+        await control.control.retire()
+        return outcome
+
+    monkeypatch.setattr(limits, "acquire_lease", acquire)
+    await control.control.step()
+    assert not control.control.leads
+    assert not await control.context.redis.exists(keys.lease(CONTROL_LEASE))
+
+
+async def test_a_worker_that_outlived_the_stop_of_its_server_is_replaced_by_the_next_one(
+    control: Orchestrator, api: httpx.AsyncClient, teller: Teller, runner: FakeRunner, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name, phone in (("survivor", PHONE), ("s1", OTHER), ("s2", THIRD)):
+        await linked(control, api, teller, name, phone)
+    survivor = await now(control.context, "survivor")
+    end = runner.stop
+
+    async def stop(handle: str, grace_s: float = 10.0) -> None:
+        if runner.running[handle].session_id == "survivor":
+            raise Unavailable("ENGINE_AWAY", "told to be away")
+        await asyncio.sleep(0.01)
+        await end(handle, grace_s)
+
+    with monkeypatch.context() as away:
+        away.setattr(runner, "stop", stop)
+        await control.control.retire()
+        await control.stop_workers()
+    assert runner.epochs() == {"survivor": survivor.epoch}
+    reborn = await another(control.context, runner)
+    await reborn.control.step()
+    await part(reborn, Reconciler).step()
+    await drive(reborn)
+    assert runner.epochs()["survivor"] > survivor.epoch  # its socket was open: it would never have said so again
+    assert not await control.context.redis.exists(keys.restarts("survivor"))
+
+
+async def test_a_redis_that_hangs_keeps_no_worker_from_its_end(
+    control: Orchestrator, api: httpx.AsyncClient, teller: Teller, runner: FakeRunner, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name, phone in (("s0", PHONE), ("s1", OTHER), ("s2", THIRD)):
+        await linked(control, api, teller, name, phone)
+    settle = states.settle
+
+    async def hangs(context: Any, session_id: str, *wishes: Any) -> None:
+        if session_id != "s2":
+            await asyncio.Event().wait()
+        await settle(context, session_id, *wishes)
+
+    monkeypatch.setattr(states, "settle", hangs)
+    monkeypatch.setattr(service, "LAST_WORD_S", 0.2)
+    async with asyncio.timeout(30):
+        await control.stop_workers()
+    assert runner.running == {}
+    assert [(await now(control.context, each)).reason for each in ("s0", "s2")] == ["", "SERVER_STOPPED"]
+
+
+async def test_a_redis_that_hangs_keeps_no_server_from_giving_up_its_lease(
+    control: Orchestrator, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def hangs(*_: Any) -> None:
+        await asyncio.Event().wait()
+
+    monkeypatch.setattr(limits, "release_lease", hangs)
+    monkeypatch.setattr(lease, "LEASE_MS", 50)
+    async with asyncio.timeout(30):
+        await control.control.retire()
+    assert not control.control.leads
