@@ -196,6 +196,17 @@ async def test_a_page_knows_what_happened_a_moment_before_it_was_asked_for(redis
     assert list((await fleet.look()).rows) == ["w1", "w2"]
 
 
+async def test_a_page_reads_nothing_again_where_nothing_ever_happened(redis: Redis, scripts: Scripts) -> None:
+    stage = Stage(scripts)
+    await stage.session("w1", "One", [await stage.proxy(1)])
+    await redis.delete(keys.EVENTS)
+    fleet = Fleet(make_context(settings(), redis))
+    await fleet.look()
+    await redis.hset(keys.session("w1"), "label", "Uno")
+    await Hub(make_context(settings(), redis), fleet).catch_up()
+    assert (await fleet.look()).rows["w1"].name == "One"
+
+
 async def test_a_waiting_message_says_why_and_when_it_leaves(redis: Redis, scripts: Scripts) -> None:
     await furnish(scripts)
     desk = Desk(make_context(settings(), redis), Fleet(make_context(settings(), redis)))

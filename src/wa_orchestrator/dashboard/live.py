@@ -87,7 +87,7 @@ class Hub:
 
     async def catch_up(self) -> None:
         """Let the next look see everything until now, also what `run` has yet to read."""
-        ahead = await self.missed(self.cursor)
+        ahead = await self._since(self.cursor)
         if ahead is None:
             self._fleet.touch_all()
         else:
@@ -119,8 +119,9 @@ class Hub:
 
     async def missed(self, after: str) -> list[Entry] | None:
         """Give the events after a cursor; None when there are too many or the stream no longer goes back so far."""
-        if after in ("", "0-0"):
-            return None
+        return None if after in ("", "0-0") else await self._since(after)
+
+    async def _since(self, after: str) -> list[Entry] | None:
         raw: Any = await self._context.redis.xrange(keys.EVENTS, min=f"({after}", max="+", count=_MOST_MISSED + 1)
         return None if len(raw) > _MOST_MISSED else [Entry(cursor, fields) for cursor, fields in raw]
 
