@@ -51,6 +51,19 @@ async def test_a_waiting_worker_gets_a_message_the_moment_it_is_released(desk: D
     assert time.monotonic() - begun < 1
 
 
+async def test_a_worker_that_waited_before_its_session_had_a_phone_gets_what_is_released_to_it_at_once(
+    desk: Desk,
+) -> None:
+    await desk.context.redis.hset(keys.session("w1"), "phone", "")
+    waiting = asyncio.create_task(desk.worker().claim(wait_ms=20_000))
+    await asyncio.wait_for(_someone_waits(desk), 5)
+    await desk.context.redis.hset(keys.session("w1"), "phone", PHONE)
+    message = await desk.released()
+    claimed = await asyncio.wait_for(waiting, 5)
+    assert claimed is not None
+    assert claimed["messageId"] == message
+
+
 async def _someone_waits(desk: Desk) -> None:
     async def waits() -> bool:
         return "w1" in desk.bells._waiting

@@ -106,9 +106,9 @@ class Desk:
 
     async def _message(self, session: Session) -> dict[str, Any] | None:
         lease_ms = int(self._settings.scaled(self._settings.lease_ms))
-        claimed = await outbox.claim(
-            self._scripts, session.id, phone=session.phone, epoch=session.epoch, lease_ms=lease_ms
-        )
+        # Read at each look: a session may get its phone, or another one, while its worker waits here.
+        phone = str(await self._scripts.redis.hget(keys.session(session.id), "phone") or "")
+        claimed = await outbox.claim(self._scripts, session.id, phone=phone, epoch=session.epoch, lease_ms=lease_ms)
         match claimed:
             case outbox.Fenced(epoch):
                 raise workers.fenced(epoch)

@@ -8,7 +8,9 @@ local epoch = redis.call('HGET', SESSION, 'epoch') or '0'
 if epoch ~= ARGV[4] then return { 'fenced', epoch } end -- guard: claim_epoch
 if redis.call('LINDEX', OUTBOX, 0) ~= ID then return { 'empty' } end -- guard: claim_head
 -- Released to it when it had another phone: from this one it would break the pace, and the ties of who was written from where.
-if redis.call('HGET', MESSAGE, 'phone') ~= PHONE then return { 'empty' } end -- guard: claim_phone
+-- Its record says which one it has; the caller may have looked a moment too early, and then looks again.
+local phone = redis.call('HGET', SESSION, 'phone')
+if phone ~= PHONE or redis.call('HGET', MESSAGE, 'phone') ~= phone then return { 'empty' } end -- guard: claim_phone
 redis.call('LPOP', OUTBOX)
 redis.call('ZADD', LEASES, now + tonumber(ARGV[5]), ID)
 local attempt = redis.call('HINCRBY', MESSAGE, 'attempts', 1)
