@@ -59,6 +59,9 @@ LINKED = changed(2 * DAY_MS, "connected")
         ([changed(12 * HOUR_MS, "stopped", "STOPPED_BY_OPERATOR")], {"good": 48, "off": 48}, 1.0),
         ([changed(HOUR_MS, "disconnected", "RESTARTING"), changed(HOUR_MS - 120_000, "connected")], {"good": 96}, 1.0),
         ([changed(HOUR_MS, "disconnected", "SERVER_STOPPED"), changed(1, "connected")], {"good": 93, "off": 3}, 1.0),
+        # from the start of its worker on it is its own time again
+        ([changed(HOUR_MS, "disconnected", "SERVER_STOPPED"), changed(HOUR_MS // 2, "disconnected", "RECONNECTING")], {"good": 92, "off": 2, "warn": 2}, 0.9787),
+        ([changed(HOUR_MS, "stopped", "STOPPED_BY_OPERATOR"), changed(HOUR_MS // 2, "pending", "STARTING")], {"good": 92, "off": 2, "warn": 2}, 0.9787),
         ([changed(HOUR_MS, "stopped", "STOPPED_BY_OPERATOR"), changed(HOUR_MS - 20_000, "pending", "WAITING_FOR_TURN"), changed(HOUR_MS - 200_000, "connected")], {"good": 96}, 1.0),
         # a start does not wash away what made it necessary
         ([changed(HOUR_MS, "failed", "TOO_MANY_RESTARTS"), changed(HOUR_MS // 2, "pending", "STARTING")], {"good": 92, "bad": 4}, 0.9583),

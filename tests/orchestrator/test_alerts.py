@@ -5,8 +5,8 @@ from collections.abc import Sequence
 import httpx
 import pytest
 
-from tests.orchestrator.acting import PHONE, linked
-from tests.orchestrator.fakes import Teller
+from tests.orchestrator.acting import PHONE, linked, now
+from tests.orchestrator.fakes import Teller, drive
 from wa_orchestrator.orchestrator import alerting
 from wa_orchestrator.orchestrator.alerting import Alert
 from wa_orchestrator.orchestrator.alerts import Alerts, AlertWebhook, TelegramChat
@@ -93,6 +93,19 @@ async def test_a_queue_that_nobody_takes_stays_bounded(control: Orchestrator, re
     for _ in range(6):
         await Alerts(control.context, [receiver], gap_s=0).step()
     assert await control.context.redis.llen(keys.alerts("telegram")) == 1000
+
+
+async def test_a_restart_is_told_once_and_not_again_when_its_worker_starts(
+    control: Orchestrator, api: httpx.AsyncClient, teller: Teller, receiver: Receiver
+) -> None:
+    await linked(control, api, teller, "s1", PHONE)
+    alerts = Alerts(control.context, [receiver], gap_s=0)
+    await alerts.step()
+    await api.post("/api/sessions/s1/restart")
+    await drive(control)
+    assert (await now(control.context, "s1")).reason == "RECONNECTING"
+    await alerts.step()
+    assert [alert.reason for taken in receiver.taken for alert in taken] == ["RESTARTING"]
 
 
 async def test_what_happened_before_the_first_start_is_no_news(control: Orchestrator, receiver: Receiver) -> None:

@@ -8,6 +8,7 @@ import pytest
 
 from tests.orchestrator.acting import OTHER, PHONE, THIRD, another, linked, now, part, started
 from tests.orchestrator.fakes import FakeRunner, Teller, drive
+from wa_orchestrator.domain.session import Event
 from wa_orchestrator.errors import Unavailable
 from wa_orchestrator.orchestrator import control as lease
 from wa_orchestrator.orchestrator import service, states
@@ -36,6 +37,21 @@ async def test_a_stop_and_start_of_the_server_reads_as_that_and_counts_as_no_res
     told = (await api.get("/api/sessions/s1/history")).json()["events"]
     assert {each["what"] for each in told if each.get("what")} == {"WORKER_STARTED", "CONNECTED", "SERVER_STOPPED"}
     assert not await control.context.redis.exists(keys.restarts("s1"))
+
+
+@pytest.mark.parametrize("why", [Event.SERVER_STOPPED, Event.RESTART_ASKED, Event.FAILED_OVER, Event.WORKER_DIED])
+async def test_a_session_whose_worker_runs_again_says_that_it_reconnects_and_not_what_it_came_from(
+    control: Orchestrator, api: httpx.AsyncClient, teller: Teller, why: Event
+) -> None:
+    await linked(control, api, teller, "s1", PHONE)
+    await states.ask_restart(control.context, await now(control.context, "s1"), why)
+    for _ in range(2):  # a second start before it is connected changes nothing, and is not told
+        await drive(control)
+        again = await now(control.context, "s1")
+        assert (again.status, again.reason) == ("disconnected", "RECONNECTING")
+        await control.fleet.replace(again, 0)
+    told = (await api.get("/api/sessions/s1/history")).json()["events"]
+    assert [each["what"] for each in told if each.get("what")][:2] == ["WORKER_STARTED", why]
 
 
 async def test_a_worker_that_ends_with_the_server_while_it_is_looked_at_has_not_crashed(

@@ -1,6 +1,7 @@
 """How a session's last day was: quarter hours for its strip, and for what share of the time it was connected.
 
 Only what a session was meant to do counts. Being stopped, restarted or not yet linked is "off": neither good nor bad.
+From the start of its worker on, a session that is linked was meant to be connected.
 """
 
 from collections import Counter
@@ -80,5 +81,7 @@ def _beat(change: Change, before: str) -> str:
     if change.reason in _NOT_ITS_OWN:
         return "off"
     if change.state is State.PENDING and change.reason in _ON_THE_WAY:
+        if change.reason == Reason.STARTING and before == "off":
+            return "warn"  # its worker runs: whatever it lacks now is its own
         return "off" if before == "good" else before
     return _OF_STATE.get(change.state, "off")

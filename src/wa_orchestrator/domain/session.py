@@ -174,7 +174,8 @@ _TABLE: Mapping[Event, _Row] = {
     _E.CLIENT_REFUSED: _give_up(_R.CLIENT_OUTDATED),
     _E.AUTH_BROKEN: _give_up(_R.AUTH_FAILURE),
     _E.QR_RAN_OUT: (_fail(_R.QR_EXPIRED), _fail(_R.QR_EXPIRED), _, _, _, _),
-    _E.WORKER_STARTED: (_pend(_R.STARTING), _, _, _, _X, _X),
+    # Who was linked reconnects from here on: why its last worker ended is history, and says nothing of this one.
+    _E.WORKER_STARTED: (_pend(_R.STARTING), _, _, _drop(_R.RECONNECTING), _X, _X),
     _E.PROXY_STRUCK: _down(_R.PROXY_RETRY),
     _E.PROXY_LOST: _down(_R.PROXY_FAILOVER),
     _E.NO_CAPACITY: _down(_R.WAITING_FOR_PROXY),

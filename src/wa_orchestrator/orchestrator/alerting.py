@@ -4,7 +4,7 @@ import json
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 
-from wa_orchestrator.domain.reasons import Reason, sentence
+from wa_orchestrator.domain.session import Event, Reason, sentence
 from wa_orchestrator.domain.wording import Sentence
 
 #: More names than this in one line are only counted.
@@ -59,7 +59,7 @@ _WORDS: Mapping[str, tuple[str, Sentence]] = {
 def worth_telling(fields: Mapping[str, str]) -> Alert | None:
     """Make an alert of an event of the stream; None for most events."""
     kind = fields.get("type", "")
-    if kind not in _WORDS:
+    if kind not in _WORDS or fields.get("what") == Event.WORKER_STARTED:  # why it was down is told already
         return None
     who = fields.get("session") or fields.get("proxy") or fields.get("webhook") or fields.get("backup") or ""
     reason = fields.get("reason", "") or fields.get("note", "")
