@@ -85,8 +85,8 @@ class Releaser:
             return await self._forget(view, now_ms)
         sender = view.sender()
         if sender is None:
-            await self._router.find_sender(view.message, None)
-            return now_ms
+            waits = await self._router.find_sender(view.message, view.recorded)
+            return now_ms + _TROUBLE_MS if waits else now_ms
         if is_left_behind(view.pin, view.phone, sender.phone):
             await self._router.take_along(view.message, sender)
             return now_ms

@@ -67,27 +67,40 @@ class Router:
         if isinstance(routed, queueing.NoSession):
             await self.find_sender(message, None)
 
-    async def find_sender(self, message: Message, session: Session | None) -> None:
-        """Give a waiting message to another session; it waits for its own while that exists, else it has failed."""
+    async def find_sender(self, message: Message, session: Session | None) -> bool:
+        """Give a waiting message to another session, or to whoever keeps it until it can be sent; else it has failed.
+
+        `session` is the recorded one, if it still exists. Says whether the message waits where it stands.
+        """
         pinned = Pin.of(message.fields) is Pin.SESSION
         other = None if pinned else await senders.find(self._scripts, self._settings, message)
-        if other is not None and other.phone == message.phone:
-            await self._enqueue(message, other)
-        elif other is not None:
-            place = Place(message.id, message.phone, message.session)
-            moved = await rerouting.reroute(self._scripts, place, phone=other.phone, session=other.id)
-            if isinstance(moved, rerouting.Rerouted):
-                log.info("message.rerouted", message=message.id, session=other.id, was=message.session)
-        elif session is not None:
-            await self._enqueue(message, session)
+        if other is not None and other.phone != message.phone:
+            await self._hand_on(message, other)
+            return False
+        keeper = other or await senders.keeper(self._scripts, message, session)
+        if keeper is None:
+            await self._give_up(message)
+        elif keeper.phone in ("", message.phone):
+            await self._enqueue(message, keeper)
+            return True
         else:
-            place = Place(message.id, message.phone, message.session)
-            counted = keys.stats_of_nobody(day_of(self._settings, None, await self._scripts.now_ms()))
-            await queueing.fail(self._scripts, place, reason=Failure.NO_SENDER, counted=counted)
-            log.warning("message.no_sender", message=message.id, session=message.session)
+            await self.take_along(message, keeper)
+        return False
+
+    async def _hand_on(self, message: Message, other: Session) -> None:
+        place = Place(message.id, message.phone, message.session)
+        moved = await rerouting.reroute(self._scripts, place, phone=other.phone, session=other.id)
+        if isinstance(moved, rerouting.Rerouted):
+            log.info("message.rerouted", message=message.id, session=other.id, was=message.session)
+
+    async def _give_up(self, message: Message) -> None:
+        place = Place(message.id, message.phone, message.session)
+        counted = keys.stats_of_nobody(day_of(self._settings, None, await self._scripts.now_ms()))
+        await queueing.fail(self._scripts, place, reason=Failure.NO_SENDER, counted=counted)
+        log.warning("message.no_sender", message=message.id, session=message.session)
 
     async def take_along(self, message: Message, session: Session) -> None:
-        """Let a message that is tied to a session follow it to its present phone, or fail where it may not."""
+        """Let a message follow its session to the phone which that has now, or fail where it may not."""
         day = day_of(self._settings, session, await self._scripts.now_ms())
         outcome = await rerouting.take_along(self._scripts, message, session, day=day)
         log.info("message.left_behind", message=message.id, session=session.id, outcome=type(outcome).__name__)

@@ -31,6 +31,18 @@ async def find(scripts: Scripts, settings: Settings, message: Message) -> Sessio
             return None
 
 
+async def keeper(scripts: Scripts, message: Message, session: Session | None) -> Session | None:
+    """Who keeps a message that nobody can send now: a session of its phone, its own rather than another; else its own,
+    with which it goes to another phone unless the client named the phone. None where nobody may.
+    """
+    pin = Pin.of(message.fields)
+    if pin is Pin.SESSION or (session is not None and session.phone == message.phone):
+        return session
+    linked: Any = await scripts.redis.smembers(keys.sessions_of_phone(message.phone))
+    siblings = (each for each in await reading.sessions(scripts, linked) if each.phone == message.phone)
+    return next(siblings, None if pin is Pin.PHONE else session)
+
+
 async def _candidates(scripts: Scripts, settings: Settings, sessions: list[Session]) -> list[routing.Candidate]:
     now_ms = await scripts.now_ms()
     holds = await reading.holds(scripts)

@@ -33,17 +33,21 @@ class View:
         """What the client has asked for about the sender."""
         return Pin.of(self.message.fields) if self.message else Pin.NOTHING
 
+    @property
+    def recorded(self) -> Session | None:
+        """The session that the first message is recorded for, whatever phone it has now; None where it is gone."""
+        return self.sessions.get(self.message.session) if self.message else None
+
     def sender(self) -> Session | None:
         """The session that sends the first message: the recorded one, or a connected sibling where it is not; None
         where the recorded one is gone and nobody may take its place.
         """
         if self.message is None:
             return None
-        recorded = self.sessions.get(self.message.session)
         if self.pin is Pin.SESSION:
-            return recorded
+            return self.recorded
         siblings = [self.sessions[name] for name in sorted(self.sessions) if self.sessions[name].phone == self.phone]
-        own = recorded if recorded in siblings else None
+        own = self.recorded if self.recorded in siblings else None
         if own is not None and own.status == "connected":
             return own
         return next((each for each in siblings if each.status == "connected"), own or next(iter(siblings), None))

@@ -33,7 +33,7 @@ async def reroute(scripts: Scripts, place: Place, *, phone: str, session: str) -
 async def take_along(
     scripts: Scripts, message: Message, session: Session, *, day: str
 ) -> Rerouted | Ended | TooLate | Gone:
-    """Let a message that is tied to a session follow it to the phone which it has now.
+    """Let a message follow its session to the phone which that has now.
 
     One that was tried stays behind and has failed: its recipient may have it, and would read it twice.
     """
