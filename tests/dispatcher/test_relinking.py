@@ -7,6 +7,7 @@ import pytest
 from tests.conftest import Clock
 from tests.dispatcher.stage import Stage, settle
 from wa_orchestrator.store import keys, queueing, sessions
+from wa_orchestrator.store.places import Place
 
 A, B = "972500000001", "972500000002"
 
@@ -100,3 +101,65 @@ async def test_a_message_waits_for_a_session_that_has_no_phone_yet_and_is_found_
     await clock.pass_ms(60_000)
     await settle(stage.dispatcher())
     assert await stage.claim("w1", B) == message
+
+
+async def tried(stage: Stage, clock: Clock, pinned: str = "") -> str:
+    """A message that the worker of `w1` held when it ended, and that waits again; its session is away."""
+    await stage.connect("w1", A)
+    message = await stage.accept("w1", A, fields={"pinned": pinned})
+    await settle(stage.dispatcher())
+    assert await stage.claim("w1", A) == message
+    await stage.put("w1", "disconnected", "RECONNECTING")
+    await clock.pass_ms(120_000)
+    await settle(stage.dispatcher())
+    assert await stage.status(message) == "queued"
+    await clock.pass_ms(60_000)
+    return message
+
+
+async def retry(stage: Stage, message: str) -> None:
+    phone, session = await stage.scripts.redis.hmget(keys.message(message), ["phone", "session"])
+    place = Place(message, str(phone), str(session))
+    assert await queueing.retry(stage.scripts, place, to="97251000001") == queueing.Queued()
+    await settle(stage.dispatcher())
+
+
+async def test_what_was_tried_says_that_it_may_have_arrived_when_its_session_has_another_phone(
+    stage: Stage, clock: Clock
+) -> None:
+    message = await tried(stage, clock)
+    await link(stage, "w1", B)
+    await stage.put("w1", "connected")
+    await settle(stage.dispatcher())
+    assert await end_of(stage, message) == ("failed", "SESSION_RELINKED")
+    await retry(stage, message)
+    assert await stage.claim("w1", B) == message
+
+
+@pytest.mark.parametrize("pinned", ["", "phone", "session"])
+async def test_what_was_tried_says_that_it_may_have_arrived_when_its_session_is_gone(
+    stage: Stage, clock: Clock, pinned: str
+) -> None:
+    message = await tried(stage, clock, pinned)
+    await stage.connect("other", B)
+    await sessions.remove(stage.scripts, "w1", proxy="p_w1", phone=A)
+    await queueing.wake(stage.scripts, A)
+    await settle(stage.dispatcher())
+    assert await end_of(stage, message) == ("failed", "SENDER_LOST")
+    await retry(stage, message)  # it is what a person asked for, knowing that; within what the client has asked for
+    if pinned:
+        assert await end_of(stage, message) == ("failed", "SENDER_LOST")
+    else:
+        assert await stage.claim("other", B) == message
+
+
+async def test_a_retry_of_what_was_tried_leaves_from_no_other_phone_before_a_person_was_told(
+    stage: Stage, clock: Clock
+) -> None:
+    message = await tried(stage, clock)
+    await stage.connect("other", B)
+    await queueing.fail(stage.scripts, Place(message, A, "w1"), reason="NO_ACK", counted="stats")
+    await sessions.remove(stage.scripts, "w1", proxy="p_w1", phone=A)
+    await retry(stage, message)
+    assert await stage.claim("other", B) is None
+    assert await end_of(stage, message) == ("failed", "SENDER_LOST")

@@ -41,6 +41,32 @@ async def _(scene: Scene) -> None:
     assert await scene.scripts.redis.zrange(keys.queue(PHONE), 0, -1) == [message]
 
 
+async def _retried(scene: Scene, message: str, reason: str) -> object:
+    """A message that waits fails for this reason, a person retries it, and another phone shall send it; what comes of it."""
+    place = scene.places[message]
+    assert await queueing.fail(scene.scripts, place, reason=reason, counted="stats") == queueing.Ended()
+    assert await queueing.retry(scene.scripts, place, to="97251") == queueing.Queued()
+    return await rerouting.reroute(scene.scripts, place, phone=OTHER, session="w2")
+
+
+@story("retry_told")
+async def _(scene: Scene) -> None:
+    await scene.connected()
+    await scene.connected("w2", OTHER, "p2")
+    message = await scene.sending()
+    await scene.nack(message)
+    assert await _retried(scene, message, "NO_ACK") == queueing.TooLate("tried")
+    assert await _retried(scene, message, "SESSION_RELINKED") == Rerouted()
+    # The worker of the other phone holds it now, and from then on that is the phone it is tied to.
+    scene.places[message] = Place(message, OTHER, "w2")
+    assert await scene.route(message) == queueing.Queued()
+    assert isinstance(await scene.release(message), queueing.Released)
+    assert isinstance(await scene.claim(session="w2", phone=OTHER), tuple)
+    await scene.nack(message, attempts=1)
+    back = await rerouting.reroute(scene.scripts, scene.places[message], phone=PHONE, session="w1")
+    assert back == queueing.TooLate("tried")
+
+
 async def _moved_on(scene: Scene) -> str:
     """A message that was given to another phone's session after somebody had seen it at its first place; its id."""
     await scene.connected()

@@ -6,7 +6,7 @@ from typing import Any
 import structlog
 
 from wa_orchestrator.dispatcher import senders
-from wa_orchestrator.domain import pacing
+from wa_orchestrator.domain import pacing, trials
 from wa_orchestrator.domain.failures import Failure
 from wa_orchestrator.domain.pin import Pin, is_left_behind
 from wa_orchestrator.settings import Settings
@@ -96,8 +96,9 @@ class Router:
     async def _give_up(self, message: Message) -> None:
         place = Place(message.id, message.phone, message.session)
         counted = keys.stats_of_nobody(day_of(self._settings, None, await self._scripts.now_ms()))
-        await queueing.fail(self._scripts, place, reason=Failure.NO_SENDER, counted=counted)
-        log.warning("message.no_sender", message=message.id, session=message.session)
+        reason = Failure.SENDER_LOST if trials.may_have_arrived(message.fields) else Failure.NO_SENDER
+        await queueing.fail(self._scripts, place, reason=reason, counted=counted)
+        log.warning("message.no_sender", message=message.id, session=message.session, reason=reason.value)
 
     async def take_along(self, message: Message, session: Session) -> None:
         """Let a message follow its session to the phone which that has now, or fail where it may not."""

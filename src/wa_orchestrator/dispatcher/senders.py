@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from wa_orchestrator.domain import pacing, routing
+from wa_orchestrator.domain import pacing, routing, trials
 from wa_orchestrator.domain.pin import Pin
 from wa_orchestrator.settings import Settings
 from wa_orchestrator.store import keys, reading
@@ -20,8 +20,7 @@ async def find(scripts: Scripts, settings: Settings, message: Message) -> Sessio
     sessions = {session.id: session for session in await reading.sessions(scripts, connected) if session.phone}
     candidates = await _candidates(scripts, settings, list(sessions.values()))
     usable = [candidate for candidate in candidates if candidate.usable]
-    # What was tried may have arrived; only its own phone can say it again without the recipient reading it twice.
-    bound = Pin.of(message.fields) is Pin.PHONE or message.attempts > 0
+    bound = Pin.of(message.fields) is Pin.PHONE or trials.is_tied_to_its_phone(message.fields)
     wish = routing.Wish(phone=message.phone if bound else None)
     affinity: Any = await scripts.redis.get(keys.affinity(message.to))
     match routing.choose(wish, usable, affinity):

@@ -46,6 +46,7 @@ class Failure(StrEnum):
     SESSION_DELETED = "SESSION_DELETED"
     SESSION_RELINKED = "SESSION_RELINKED"
     NO_SENDER = "NO_SENDER"
+    SENDER_LOST = "SENDER_LOST"
     WORKER_CRASHED = "WORKER_CRASHED"
 
 
@@ -75,9 +76,13 @@ REMEDIES: Mapping[Failure, Remedy] = MappingProxyType(
         F.SESSION_DELETED: Remedy.NEVER,
         F.SESSION_RELINKED: Remedy.NEVER,
         F.NO_SENDER: Remedy.NEVER,
+        F.SENDER_LOST: Remedy.NEVER,
         F.WORKER_CRASHED: Remedy.NEVER,
     }
 )
+
+FREEING: frozenset[Failure] = frozenset({F.SESSION_RELINKED, F.SENDER_LOST})
+"""Failures whose sentence says that another try may leave from another phone; after any other, none does."""
 
 #: What WhatsApp's numbers mean when they answer a message. Everything else is `UNKNOWN`.
 _BY_NUMBER: Mapping[str, Failure] = MappingProxyType(
@@ -181,15 +186,21 @@ SENTENCES: Mapping[Failure, Sentence] = MappingProxyType(
         ),
         F.SESSION_RELINKED: Sentence(
             "After an attempt to send this, its session was linked to another phone. The recipient may have it from "
-            "the old one. Retry it to send it from the new one.",
+            "the old one. Retry it to send it from another; they may then read it twice.",
             "אחרי ניסיון שליחה החיבור קושר לטלפון אחר. ייתכן שההודעה הגיעה מהטלפון הקודם. "
-            "נסו שוב כדי לשלוח מהטלפון החדש.",
+            "נסו שוב כדי לשלוח מטלפון אחר; ייתכן שתיקרא פעמיים.",
         ),
         F.NO_SENDER: Sentence(
             "The session that was to send this is gone, and no other may send it. Nothing was sent. "
             "Connect a session, then retry it or send it anew.",
             "החיבור שהיה אמור לשלוח איננו, ואף חיבור אחר אינו רשאי לשלוח. דבר לא נשלח. "
             "חברו חיבור ונסו שוב, או שלחו מחדש.",
+        ),
+        F.SENDER_LOST: Sentence(
+            "After an attempt to send this, its session was gone, and no other took it over. The recipient may have it. "
+            "Ask before you send it again: from another phone they may read it twice.",
+            "אחרי ניסיון שליחה החיבור השולח איננו, ואף חיבור אחר לא לקח אותה. ייתכן שההודעה הגיעה לנמען. "
+            "בררו לפני שליחה נוספת: מטלפון אחר היא עלולה להיקרא פעמיים.",
         ),
         F.WORKER_CRASHED: Sentence(
             "The worker ended again and again while it held this message, so it is not tried any more. "

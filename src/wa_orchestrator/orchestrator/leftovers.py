@@ -4,6 +4,8 @@ from collections.abc import Collection
 
 import structlog
 
+from wa_orchestrator.domain import trials
+from wa_orchestrator.domain.failures import Failure
 from wa_orchestrator.domain.pin import Pin
 from wa_orchestrator.domain.session import State
 from wa_orchestrator.orchestrator import states
@@ -51,7 +53,8 @@ async def _settle(context: Context, message: Message, heir: Session | None) -> N
         outcome = await rerouting.reroute(context.scripts, place, phone=heir.phone, session=heir.id)
         handed_on = not isinstance(outcome, queueing.TooLate)
     if not handed_on:
-        await queueing.cancel(context.scripts, place, reason="SESSION_DELETED")
+        reason = Failure.SENDER_LOST if trials.may_have_arrived(message.fields) else Failure.SESSION_DELETED
+        await queueing.cancel(context.scripts, place, reason=reason)
 
 
 def _may_inherit(heir: Session, message: Message) -> bool:

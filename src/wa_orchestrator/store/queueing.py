@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from wa_orchestrator.domain.failures import FREEING
 from wa_orchestrator.store import keys
 from wa_orchestrator.store.places import Place, head, layout
 from wa_orchestrator.store.scripts import Reply, Scripts, unexpected
@@ -260,8 +261,9 @@ async def _end(
 
 
 async def retry(scripts: Scripts, place: Place, *, to: str) -> Queued | TooLate | OptedOut:
-    """Give a dead letter a new start, with the same WhatsApp id."""
-    reply = await scripts.run("retry", [*layout(place), keys.SEQUENCE, keys.OPT_OUTS], [*head(place), to])
+    """Give a dead letter a new start, with the same WhatsApp id; from another phone only where its reason told so."""
+    args = [*head(place), to, *sorted(FREEING)]
+    reply = await scripts.run("retry", [*layout(place), keys.SEQUENCE, keys.OPT_OUTS], args)
     match reply:
         case ["queued"]:
             return Queued()

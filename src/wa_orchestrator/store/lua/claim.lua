@@ -15,5 +15,6 @@ redis.call('LPOP', OUTBOX)
 redis.call('ZADD', LEASES, now + tonumber(ARGV[5]), ID)
 local attempt = redis.call('HINCRBY', MESSAGE, 'attempts', 1)
 redis.call('HSET', MESSAGE, 'claim_epoch', epoch, 'claimed_at', now)
+redis.call('HDEL', MESSAGE, 'freed') -- from here on it is tied to this phone
 become('sending', now, '')
 return { 'claimed', attempt, now }

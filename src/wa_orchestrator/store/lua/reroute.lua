@@ -9,8 +9,10 @@ local status = redis.call('HGET', MESSAGE, 'status')
 if not status then return { 'unknown' } end
 if status ~= 'queued' then return { 'too_late', status } end -- guard: reroute_waiting
 if elsewhere() then return { 'moved' } end -- guard: reroute_place
--- WhatsApp may have what was tried; from another phone it would be another message to the recipient.
-local tried = tonumber(redis.call('HGET', MESSAGE, 'attempts') or 0) > 0
+-- WhatsApp may have what a worker ever held; from another phone it would be another message to the recipient. Attempts would
+-- not tell: a retry counts them anew. See domain/trials.py.
+local held = redis.call('HMGET', MESSAGE, 'claimed_at', 'freed')
+local tried = (held[1] or '') ~= '' and (held[2] or '') == ''
 if tried and ARGV[4] ~= PHONE then return { 'too_late', 'tried' } end -- guard: reroute_untried
 if redis.call('LREM', KEYS[16], 1, ID) > 0 and redis.call('HINCRBY', KEYS[17], PHONE, -1) <= 0 then redis.call('HDEL', KEYS[17], PHONE) end
 redis.call('ZREM', KEYS[18], ID)
