@@ -6,12 +6,13 @@ from typing import Any
 import httpx
 import pytest
 
-from tests.orchestrator.acting import OTHER, PHONE, THIRD, another, linked, now, part, started
+from tests.orchestrator.acting import OTHER, PHONE, THIRD, another, linked, now, part, started, with_credentials
 from tests.orchestrator.fakes import FakeRunner, Teller, drive
 from wa_orchestrator.domain.session import Event
 from wa_orchestrator.errors import Unavailable
 from wa_orchestrator.orchestrator import control as lease
-from wa_orchestrator.orchestrator import service, states
+from wa_orchestrator.orchestrator import credentials, service, states
+from wa_orchestrator.orchestrator.attendant import Attendant
 from wa_orchestrator.orchestrator.reconciling import Reconciler, Sentinel
 from wa_orchestrator.orchestrator.service import Orchestrator
 from wa_orchestrator.runner.contract import Ended
@@ -143,3 +144,27 @@ async def test_a_redis_that_hangs_keeps_no_server_from_giving_up_its_lease(
     async with asyncio.timeout(30):
         await control.control.retire()
     assert not control.control.leads
+
+
+async def test_credentials_are_exchanged_only_when_a_worker_that_outlived_its_server_has_ended(
+    control: Orchestrator, api: httpx.AsyncClient, teller: Teller, runner: FakeRunner, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await linked(control, api, teller, "s1", PHONE)
+    old = await now(control.context, "s1")
+    with_credentials(control, "of the phone")
+    await states.ask_restart(control.context, old, Event.RESTART_ASKED, {"discard": "1"})
+    await control.control.give_back()
+    reborn = await another(control.context, runner)
+    await reborn.control.step()
+    seen: list[tuple[int, bool]] = []
+    discard = credentials.discard
+
+    async def discarded(*args: Any, **wishes: Any) -> str | None:
+        seen.append((len(runner.running), (await now(control.context, "s1")).epoch > old.epoch))
+        return await discard(*args, **wishes)
+
+    monkeypatch.setattr(credentials, "discard", discarded)
+    await part(reborn, Attendant).attend("s1")  # before the reconciler has looked around
+    assert seen == [(0, True)]
+    await drive(reborn)
+    assert runner.epochs() == {"s1": (await now(control.context, "s1")).epoch}

@@ -58,7 +58,7 @@ class Attendant:
                 await self._remove(session)
             elif not states.wants_worker(session):
                 await self._rest(session)
-            elif session.fields.get("discard") or session.fields.get("restore"):
+            elif states.exchange_pending(session):
                 await self._exchange(session)
             elif not session.proxy and not session.fields.get("direct"):
                 await self._wait_for_seat(session)
@@ -81,9 +81,8 @@ class Attendant:
 
     async def _exchange(self, session: Session) -> None:
         """Move the session's credentials aside, put others from the trash in their place if asked, and start anew."""
-        if session.id in self._fleet.workers and await self._fleet.fence(session) is None:
+        if not await self._clear(session, HASTY_S):
             return
-        await self._fleet.stop(session.id, HASTY_S)
         now = await self._context.scripts.now_ms()
         restore = session.fields.get("restore", "")
         settings = self._context.settings
@@ -100,12 +99,21 @@ class Attendant:
         await sessions.note(self._context.scripts, session.id, done)
         await self._fleet.enqueue(session.id)
 
+    async def _clear(self, session: Session, grace_s: float) -> bool:
+        """Fence and end whatever runs for a session, before its credentials are touched; False when we may not.
+
+        Also a worker that we do not know: a server that has just begun to lead may not have adopted it yet.
+        """
+        if await self._fleet.fence(session) is None:
+            return False
+        await self._fleet.stop(session.id, grace_s)
+        await self._fleet.end_unknown(session.id)
+        return True
+
     async def _remove(self, session: Session) -> None:
         """End the worker, then free the seat, then move the credentials aside. Each step may be done again."""
-        if session.id in self._fleet.workers and await self._fleet.fence(session) is None:
+        if not await self._clear(session, POLITE_S):
             return
-        await self._fleet.stop(session.id, POLITE_S)
-        await self._fleet.end_unknown(session.id)
         now = await self._context.scripts.now_ms()
         await credentials.discard(
             self._context.settings, session.id, now, phone=session.phone, label=session.label, why="deleted"

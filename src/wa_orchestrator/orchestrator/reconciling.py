@@ -10,7 +10,7 @@ from wa_orchestrator.orchestrator import loops, states
 from wa_orchestrator.orchestrator.control import Control
 from wa_orchestrator.orchestrator.fleet import HASTY_S, Fleet, Known
 from wa_orchestrator.runner.contract import Ended
-from wa_orchestrator.store import keys, reading
+from wa_orchestrator.store import reading
 from wa_orchestrator.store.limits import Holding
 from wa_orchestrator.store.reading import Session
 from wa_orchestrator.web.context import Context
@@ -57,8 +57,7 @@ class Reconciler:
 
     async def _mend(self, session: Session) -> None:
         """Attend to what a crash left half done."""
-        undone = any(session.fields.get(each) for each in ("removing", "discard", "restore"))
-        undone = undone or states.restart_pending(session)
+        undone = session.fields.get("removing") or states.exchange_pending(session) or states.restart_pending(session)
         unstopped = session.wanted == states.STOPPED and State(session.status) in WANTS_WORKER
         if undone or unstopped or (states.wants_worker(session) and not _should_run(session)):
             await states.call_attention(self._context, session.id)
@@ -148,7 +147,7 @@ class Sentinel:
             session = await reading.session(self._context.scripts, session_id)
             if session is None or session.epoch != known.epoch or not states.wants_worker(session):
                 return
-            if session.fields.get("discard") or session.fields.get("restore") or states.restart_pending(session):
-                await self._context.redis.rpush(keys.CONTROL_ATTEND, session_id)
+            if states.exchange_pending(session) or states.restart_pending(session):
+                await states.call_attention(self._context, session_id)
                 return
             await self._fleet.restart_or_give_up(session_id, Event.WORKER_DIED)
