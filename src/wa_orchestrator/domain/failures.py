@@ -197,8 +197,8 @@ SENTENCES: Mapping[Failure, Sentence] = MappingProxyType(
             "חברו חיבור ונסו שוב, או שלחו מחדש.",
         ),
         F.SENDER_LOST: Sentence(
-            "After an attempt to send this, its session was gone, and no other took it over. The recipient may have it. "
-            "Ask before you send it again: from another phone they may read it twice.",
+            "After an attempt to send this, its session was gone, and no other took it over. The recipient may have "
+            "it. Ask before you send it again: from another phone they may read it twice.",
             "אחרי ניסיון שליחה החיבור השולח איננו, ואף חיבור אחר לא לקח אותה. ייתכן שההודעה הגיעה לנמען. "
             "בררו לפני שליחה נוספת: מטלפון אחר היא עלולה להיקרא פעמיים.",
         ),
