@@ -6,7 +6,7 @@ from unittest.mock import AsyncMock
 import httpx
 import pytest
 
-from tests.orchestrator.acting import GIVEN, OTHER, PHONE, code_of, delete, fill, linked, now, provision, started
+from tests.orchestrator.acting import GIVEN, OTHER, PHONE, THIRD, code_of, delete, fill, linked, now, provision, started
 from tests.orchestrator.conftest import PROXIES
 from tests.orchestrator.fakes import FakeRunner, Teller, drive
 from wa_orchestrator.domain import proxy_url
@@ -48,6 +48,24 @@ async def test_what_is_tied_to_a_session_goes_along_to_another_phone_also_when_t
     phones = [await redis.hget(keys.message(each), "phone") for each in (*tied, free)]
     assert phones == [PHONE, OTHER, OTHER, PHONE]
     assert await redis.smembers(keys.sessions_of_phone(PHONE)) == {"sibling"}
+    assert "left_phone" not in (await now(control.context, "s1")).fields
+
+
+async def test_a_session_that_left_two_phones_while_the_server_died_is_counted_at_neither_and_leaves_nothing_behind(
+    control: Orchestrator, api: httpx.AsyncClient, teller: Teller, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await linked(control, api, teller, "s1", PHONE)
+    scripts, redis = control.context.scripts, control.context.redis
+    tied = await _queued(scripts, 1, "s1", "session")
+    with monkeypatch.context() as dying:
+        dying.setattr(rerouting, "reroute", AsyncMock(side_effect=ConnectionError))
+        assert (await teller.connected("s1", OTHER)).status_code == 500
+    await redis.delete(keys.DUE)
+    assert (await teller.connected("s1", THIRD)).status_code == 200
+    counted = {each: await redis.smembers(keys.sessions_of_phone(each)) for each in (PHONE, OTHER, THIRD)}
+    assert counted == {PHONE: set(), OTHER: set(), THIRD: {"s1"}}
+    assert await redis.hget(keys.message(tied), "phone") == THIRD
+    assert {PHONE, OTHER} <= set(await redis.zrange(keys.DUE, 0, -1))  # who is not tied may find another sender there
     assert "left_phone" not in (await now(control.context, "s1")).fields
 
 

@@ -503,6 +503,44 @@ async def _(scene: Scene) -> None:
     assert await seating.bind(scene.scripts, "w2", second, per_proxy=4, per_phone=1) == sessions.PhoneFull(1)
 
 
+async def _relinked(scene: Scene, phone: str, was: str) -> object:
+    """`w1` reports another phone than before, after somebody saw it with `was`."""
+    binding = seating.Binding(1, phone, "", "p1", was=was)
+    return await seating.bind(scene.scripts, "w1", binding, per_proxy=4, per_phone=4)
+
+
+async def _left(scene: Scene) -> str:
+    return str(await scene.scripts.redis.hget(keys.session("w1"), "left_phone") or "")
+
+
+@story("bind_was")
+async def _(scene: Scene) -> None:
+    await scene.connected("w1")
+    assert await _relinked(scene, "97252", was="97253") == sessions.Changed()
+    assert await scene.scripts.redis.smembers(keys.sessions_of_phone(PHONE)) == {"w1"}
+
+
+@story("bind_leaves")
+async def _(scene: Scene) -> None:
+    await scene.connected("w1")
+    assert await _relinked(scene, "97252", was=PHONE) == seating.Bound("first")
+    assert not await scene.scripts.redis.exists(keys.sessions_of_phone(PHONE))
+    assert await _left(scene) == PHONE
+    assert await _relinked(scene, "97253", was="97252") == seating.Bound("first")
+    assert await _left(scene) == f"{PHONE} 97252"
+
+
+@story("taken_along_seen")
+async def _(scene: Scene) -> None:
+    await scene.connected("w1")
+    await _relinked(scene, "97252", was=PHONE)
+    await _relinked(scene, "97253", was="97252")
+    await seating.taken_along(scene.scripts, "w1", PHONE)
+    assert await _left(scene) == f"{PHONE} 97252"
+    await seating.taken_along(scene.scripts, "w1", f"{PHONE} 97252")
+    assert await _left(scene) == ""
+
+
 async def _moved(scene: Scene) -> None:
     """`w1` is linked on p1 to a phone whose own proxy is p2, and moves there; its worker still runs."""
     for name in ("p1", "p2"):

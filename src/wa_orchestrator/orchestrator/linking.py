@@ -65,7 +65,7 @@ async def _binding(
         "fingerprint": payload.fingerprint or "",
     }
     given = session.fields.get("proxy_given", "")
-    return seating.Binding(session.epoch, phone, sticky, session.proxy, given, fields)
+    return seating.Binding(session.epoch, phone, sticky, session.proxy, given, session.phone, fields)
 
 
 async def _follow(

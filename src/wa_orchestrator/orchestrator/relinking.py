@@ -3,13 +3,13 @@
 import structlog
 
 from wa_orchestrator.domain.pin import Pin, is_left_behind
-from wa_orchestrator.store import finding, keys, queueing, reading, rerouting
+from wa_orchestrator.store import finding, keys, queueing, reading, rerouting, seating
 from wa_orchestrator.store.reading import Message, Session
 from wa_orchestrator.web.context import Context
 from wa_orchestrator.web.pace import day_of
 
 LEFT: str = "left_phone"
-"""The field of a session's record that names the phone it has left, until everything here is done."""
+"""The field of a session's record that names the phones it has left, until everything here is done."""
 
 log = structlog.get_logger(__name__)
 
@@ -23,14 +23,13 @@ async def settle(context: Context, session_id: str) -> None:
     left = session.fields.get(LEFT, "") if session else ""
     if session is None or not left:
         return
-    if left != session.phone:
-        await context.redis.srem(keys.sessions_of_phone(left), session.id)
     day = day_of(context.settings, session, await context.scripts.now_ms())
     behind = await _left_behind(context, session)
     for message in behind:
         await rerouting.take_along(context.scripts, message, session, day=day)
-    await queueing.wake(context.scripts, left)
-    await context.redis.hdel(keys.session(session.id), LEFT)
+    for phone in left.split():
+        await queueing.wake(context.scripts, phone)
+    await seating.taken_along(context.scripts, session.id, left)
     log.warning("session.relinked", session=session.id, messages=len(behind))
 
 

@@ -24,13 +24,14 @@ class Moved:
 
 @dataclass(frozen=True, slots=True)
 class Binding:
-    """What a CONNECTED report says and what the server saw when it read the session."""
+    """What a CONNECTED report says and what the server saw when it read the session; `was` is the phone it had then."""
 
     epoch: int
     phone: str
     sticky: str
     own: str
     given: str = ""
+    was: str = ""
     fields: Mapping[str, str | int] = field(default_factory=dict)
 
 
@@ -50,6 +51,7 @@ async def bind(
         keys.proxy(binding.sticky),
         keys.sessions_of_proxy(binding.sticky),
         keys.DUE,
+        keys.sessions_of_phone(binding.was),
     ]
     args: list[str | int | float] = [
         session_id,
@@ -60,6 +62,7 @@ async def bind(
         per_proxy,
         per_phone,
         binding.given,
+        binding.was,
     ]
     reply = await scripts.run("bind", names, [*args, *flat(binding.fields)])
     match reply:
@@ -129,3 +132,10 @@ async def vacate(scripts: Scripts, session_id: str) -> None:
     reply = await scripts.run("vacate", names, [session_id, leaving])
     if reply[0] not in ("vacated", "kept"):
         raise unexpected("vacate", reply)
+
+
+async def taken_along(scripts: Scripts, session_id: str, left: str) -> None:
+    """Forget which phones a session has left, unless it has left another one since `left` was read."""
+    reply = await scripts.run("taken_along", [keys.session(session_id)], [left])
+    if reply[0] not in ("cleared", "kept"):
+        raise unexpected("taken_along", reply)

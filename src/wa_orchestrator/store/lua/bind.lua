@@ -2,19 +2,24 @@
 -- bind: a worker reports CONNECTED with its phone number; the temporary binding becomes the phone's sticky one, or yields to it.
 -- Atomic because phone -> proxy, phone -> session, the seats and the status must never disagree.
 -- KEYS[1] session hash  KEYS[2] temporary binding  KEYS[3] sticky  KEYS[4] sticky's history  KEYS[5] sessions of the phone  KEYS[6] active sessions
--- KEYS[7] session's events  KEYS[8] events  KEYS[9] hash of the sticky proxy  KEYS[10] sessions of the sticky proxy  KEYS[11] due zset
+-- KEYS[7] session's events  KEYS[8] events  KEYS[9] hash of the sticky proxy  KEYS[10] sessions of the sticky proxy  KEYS[11] due zset  KEYS[12] sessions of the phone it had
 -- ARGV[1] session id  ARGV[2] epoch  ARGV[3] phone  ARGV[4] sticky proxy as seen ('' = none)  ARGV[5] own proxy as seen  ARGV[6] most per proxy
--- ARGV[7] most per phone  ARGV[8] 'given' = the operator chose the proxy, else ''  ARGV[9…] further fields and values
+-- ARGV[7] most per phone  ARGV[8] 'given' = the operator chose the proxy, else ''  ARGV[9] phone it had, as seen  ARGV[10…] further fields and values
 -- returns {'bound', how} (how: first | same | given | sticky_bad | sticky_full) | {'moved', proxy} | {'phone_full', count} | {'changed'} | {'fenced', epoch}
 local id, phone, sticky, own = ARGV[1], ARGV[3], ARGV[4], ARGV[5]
 local now = now_ms()
-local known = redis.call('HMGET', KEYS[1], 'epoch', 'proxy', 'first_connected_at', 'phone', 'reason', 'status')
+local known = redis.call('HMGET', KEYS[1], 'epoch', 'proxy', 'first_connected_at', 'phone', 'left_phone', 'status')
 if known[1] ~= ARGV[2] then return { 'fenced', known[1] or '0' } end -- guard: bind_epoch
 if (redis.call('GET', KEYS[3]) or '') ~= sticky or known[2] ~= own then return { 'changed' } end -- guard: bind_seen
+local leaves = known[4] and known[4] ~= '' and known[4] ~= phone
+if leaves and known[4] ~= ARGV[9] then return { 'changed' } end -- guard: bind_was
 local others = redis.call('SCARD', KEYS[5]) - redis.call('SISMEMBER', KEYS[5], id)
 if others >= tonumber(ARGV[7]) then return { 'phone_full', others } end -- guard: bind_phone_limit
--- What waits for it at the phone it leaves is taken along afterwards; written here, so that no crash can lose it.
-if known[4] and known[4] ~= '' and known[4] ~= phone then redis.call('HSET', KEYS[1], 'left_phone', known[4]) end
+-- What waits for it at a phone it leaves is taken along afterwards; written here, so that no crash can lose it. All such phones, the last one last.
+if leaves then -- guard: bind_leaves
+  redis.call('SREM', KEYS[12], id)
+  redis.call('HSET', KEYS[1], 'left_phone', (known[5] and known[5] .. ' ' or '') .. known[4])
+end
 local how = 'same'
 if sticky == '' then
   how = 'first'
@@ -46,7 +51,7 @@ redis.call('DEL', KEYS[2])
 redis.call('SADD', KEYS[5], id)
 redis.call('SADD', KEYS[6], id)
 redis.call('HINCRBY', KEYS[1], 'version', 1)
-redis.call('HSET', KEYS[1], 'phone', phone, 'status', 'connected', 'reason', '', 'connected_at', now, 'last_ping_at', now, unpack(ARGV, 9))
+redis.call('HSET', KEYS[1], 'phone', phone, 'status', 'connected', 'reason', '', 'connected_at', now, 'last_ping_at', now, unpack(ARGV, 10))
 if (known[3] or '') == '' then redis.call('HSET', KEYS[1], 'first_connected_at', now) end
 if known[6] ~= 'connected' then
   redis.call('HSET', KEYS[1], 'changed_at', now)
