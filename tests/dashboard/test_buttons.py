@@ -134,6 +134,7 @@ def test_a_webhook_shows_its_secret_once_and_sends_a_delivery_again(scene: Scene
     expect(page.locator("#webhooks")).to_contain_text("http://127.0.0.1:9/hook")
     expect(made).to_be_visible()
     made.locator(".primary").click()
+    expect(made.locator("[data-secret]")).to_be_empty()
     assert secret not in page.content(), "closed means gone"
     expect(page.locator("#webhooks")).to_contain_text("http://127.0.0.1:9/hook")
     page.reload()
