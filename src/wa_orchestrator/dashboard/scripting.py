@@ -6,7 +6,7 @@ from typing import Annotated, Any
 from fastapi import APIRouter, Depends
 
 from wa_orchestrator.dashboard import attention, history
-from wa_orchestrator.dashboard.rendering import Desk
+from wa_orchestrator.dashboard.rendering import Desk, View
 from wa_orchestrator.dashboard.snapshot import Row, Snapshot
 from wa_orchestrator.domain.session import State
 from wa_orchestrator.errors import Refused
@@ -26,40 +26,51 @@ def router(context: Context, desk: Desk) -> APIRouter:
     """Offer the table and the figures."""
     errors = responses(API_KEY_MISSING=401, SCOPE_MISSING=403, STORE_UNAVAILABLE=503)
     routes = APIRouter(prefix="/api/v1/dashboard", tags=["dashboard"], responses=errors)
+    api = _Figures(context, desk)
+    routes.get("/sessions", summary="All sessions as the table shows them")(api.sessions)
+    routes.get("/stats", summary="Counts, messages of today, queue, proxies, what needs attention")(api.stats)
+    routes.post(
+        "/test-alert",
+        status_code=202,
+        summary="Send a test alert to everybody who gets alerts",
+        responses=responses(NOBODY_GETS_ALERTS=409),
+    )(api.test_alert)
+    return routes
 
-    @routes.get("/sessions", summary="All sessions as the table shows them")
-    async def sessions(_caller: Reader) -> dict[str, Any]:
-        snapshot = await desk.fleet.look()
-        view = await desk.view_as(None, "", context.settings.language)
-        return {"sessions": [_row(row, view.reason) for row in snapshot.sorted_rows()], "total": len(snapshot.rows)}
 
-    @routes.get("/stats", summary="Counts, messages of today, queue, proxies, what needs attention")
-    async def stats(_caller: Reader) -> dict[str, Any]:
-        view = await desk.view_as(None, "", context.settings.language)
-        counts: Any = await context.redis.hgetall(keys.COUNTS)
-        given_up = await history.given_up(context.scripts, view.now_ms)
+class _Figures:
+    """Answers the routes, each from one look at the fleet."""
+
+    def __init__(self, context: Context, desk: Desk) -> None:
+        self._context = context
+        self._desk = desk
+
+    async def sessions(self, _caller: Reader) -> dict[str, Any]:
+        view = await self._look()
+        rows = view.snapshot.sorted_rows()
+        return {"sessions": [_row(row, view.reason) for row in rows], "total": len(rows)}
+
+    async def stats(self, _caller: Reader) -> dict[str, Any]:
+        view = await self._look()
+        counts: Any = await self._context.redis.hgetall(keys.COUNTS)
+        given_up = await history.given_up(self._context.scripts, view.now_ms)
         alerts = [
             {"state": item.state, "what": item.what.striptags(), "do": item.do.striptags(), "href": item.href}
             for item in attention.items(view.snapshot, view, given_up)
         ]
         return _stats(view.snapshot, {name: int(count) for name, count in counts.items()}) | {"alerts": alerts}
 
-    @routes.post(
-        "/test-alert",
-        status_code=202,
-        summary="Send a test alert to everybody who gets alerts",
-        responses=responses(NOBODY_GETS_ALERTS=409),
-    )
-    async def test_alert(caller: Admin) -> dict[str, bool]:
-        settings = context.settings
+    async def test_alert(self, caller: Admin) -> dict[str, bool]:
+        settings = self._context.settings
         if settings.telegram_bot_token is None and settings.alert_webhook_url is None:
             raise Refused("NOBODY_GETS_ALERTS", "Set TELEGRAM_BOT_TOKEN or ALERT_WEBHOOK_URL first.", 409)
-        now = await context.scripts.now_ms()
-        await context.redis.xadd(keys.EVENTS, {"type": "alert.test", "at": now, "by": caller.key_id})
-        await audit.record(context, caller, "alert.test", "")
+        now = await self._context.scripts.now_ms()
+        await self._context.redis.xadd(keys.EVENTS, {"type": "alert.test", "at": now, "by": caller.key_id})
+        await audit.record(self._context, caller, "alert.test", "")
         return {"queued": True}
 
-    return routes
+    async def _look(self) -> View:
+        return await self._desk.view_as(None, "", self._context.settings.language)
 
 
 def _row(row: Row, say: Any) -> dict[str, Any]:

@@ -62,21 +62,7 @@ def router(context: Context) -> APIRouter:
         "/provision",
         status_code=201,
         summary="Make a session and queue its start",
-        responses={
-            **responses(
-                BAD_PHONE=400,
-                BAD_PROXY_URL=400,
-                PHONE_NEEDED_FOR_CODE=422,
-                VALIDATION_FAILED=422,
-                SESSION_EXISTS=409,
-                PHONE_FULL=409,
-                PROXY_FULL=409,
-                PROXY_BAD=409,
-                STICKY_PROXY_FULL=409,
-                NO_PROXY_CAPACITY=409,
-            ),
-            201: {"content": {"application/json": {"example": _PROVISIONED}}},
-        },
+        responses=_PROVISIONING,
     )(acts.provision)
     routes.get("/{session_id}", summary="One session", responses=missing)(looks.one)
     routes.get("/{session_id}/status", summary="One session with its worker and queue", responses=missing)(looks.one)
@@ -110,6 +96,21 @@ _PROVISIONED = {
     "sessionId": "worker_1",
     "status": "pending",
     "proxy": "socks5h://user:***@proxy.example.com:1080",
+}
+_PROVISIONING: dict[int | str, dict[str, Any]] = {
+    **responses(
+        BAD_PHONE=400,
+        BAD_PROXY_URL=400,
+        PHONE_NEEDED_FOR_CODE=422,
+        VALIDATION_FAILED=422,
+        SESSION_EXISTS=409,
+        PHONE_FULL=409,
+        PROXY_FULL=409,
+        PROXY_BAD=409,
+        STICKY_PROXY_FULL=409,
+        NO_PROXY_CAPACITY=409,
+    ),
+    201: {"content": {"application/json": {"example": _PROVISIONED}}},
 }
 _SUMMARY = {
     "restart": "Replace its worker; credentials stay",
