@@ -21,8 +21,8 @@ from tests.dashboard.browsing import CHROMIUM, FLAGS, log_in, visit
 from tests.dashboard.stage import furnish_many
 
 from wa_orchestrator.store import keys
-from wa_orchestrator.store.embedded import EmbeddedRedis
-from wa_orchestrator.store.scripts import Scripts
+from wa_orchestrator.store.engine.embedded_redis import EmbeddedRedis
+from wa_orchestrator.store.engine.scripts import Scripts
 
 SESSIONS = 500
 EVENTS_PER_S = 50

@@ -22,11 +22,11 @@ from typing import Any
 from redis.asyncio import BlockingConnectionPool, Redis
 
 from wa_orchestrator.settings import Settings
-from wa_orchestrator.store import accepting, keys, outbox, queueing
-from wa_orchestrator.store.batching import Batched
-from wa_orchestrator.store.embedded import EmbeddedRedis
-from wa_orchestrator.store.places import Place
-from wa_orchestrator.store.scripts import Scripts
+from wa_orchestrator.store import admission, keys, outbox, queues
+from wa_orchestrator.store.engine.embedded_redis import EmbeddedRedis
+from wa_orchestrator.store.engine.pipelined_scripts import Batched
+from wa_orchestrator.store.engine.scripts import Scripts
+from wa_orchestrator.store.message_keys import Place
 
 RESULT = Path(__file__).parent / "results" / "dispatcher.json"
 PER_SECOND = 300
@@ -77,9 +77,9 @@ async def _put(scripts: Scripts, n: int, number: int) -> None:
     name = f"m_{number * 10_000 + n:018x}"
     place = Place(name, f"97250{n:07d}", f"w{n}")
     body = {"kind": "text", "body": '{"kind": "text", "text": "hello"}'}
-    message = accepting.NewMessage(name, f"3EB0{name[2:].upper()}", place.phone, place.session, "97251", fields=body)
-    await accepting.accept(scripts, message, accepting.Room(10**6, 10**6, 0))
-    await queueing.route(scripts, place, to="97251")
+    message = admission.NewMessage(name, f"3EB0{name[2:].upper()}", place.phone, place.session, "97251", fields=body)
+    await admission.accept(scripts, message, admission.Room(10**6, 10**6, 0))
+    await queues.route(scripts, place, to="97251")
 
 
 class Workers:
@@ -173,9 +173,9 @@ async def _cpu(child: asyncio.subprocess.Process) -> float:
 
 async def serve(url: str) -> None:
     """One dispatcher on one core, which tells its CPU time whenever it is asked."""
+    from wa_orchestrator.context import make_context
     from wa_orchestrator.dispatcher.dispatcher import Dispatcher
     from wa_orchestrator.logs import configure
-    from wa_orchestrator.web.context import make_context
 
     configure("warning")
     with contextlib.suppress(AttributeError, OSError):

@@ -19,7 +19,7 @@ from typing import Any
 import httpx
 import uvloop
 
-from wa_orchestrator.simulator.client import Companion
+from wa_orchestrator.simulator.device_client import Companion
 
 RESULTS = Path(__file__).parent / "results" / "simulator.json"
 TICKS = os.sysconf("SC_CLK_TCK")

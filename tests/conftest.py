@@ -8,7 +8,7 @@ from hypothesis import HealthCheck, settings
 from redis.asyncio import Redis
 
 from tests.redis_server import FORGETFUL, redis_server
-from wa_orchestrator.store.scripts import Scripts
+from wa_orchestrator.store.engine.scripts import Scripts
 
 # How long an example takes says something about the machine. CI tries the same examples every time; people, new ones.
 settings.register_profile("people", deadline=None, suppress_health_check=[HealthCheck.too_slow])

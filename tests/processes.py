@@ -12,10 +12,10 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from tests.waiting import PATIENCE_S
-from wa_orchestrator import secrets
+from wa_orchestrator.server import secrets
 
 #: The command line of the product, whatever is on PATH.
-PRODUCT = (sys.executable, "-c", "from wa_orchestrator.cli import main; main()")
+PRODUCT = (sys.executable, "-c", "from wa_orchestrator.cli.main import main; main()")
 _TAIL_LINES = 40
 
 _held_ports: list[socket.socket] = []

@@ -6,7 +6,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from tests.processes import Program
-from wa_orchestrator.store.embedded import find_program
+from wa_orchestrator.store.engine.embedded_redis import find_program
 
 FORGETFUL = ("--save", "", "--appendonly", "no")
 DURABLE = ("--save", "", "--appendonly", "yes", "--appendfsync", "always")

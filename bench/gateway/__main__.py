@@ -20,8 +20,8 @@ from typing import Any
 
 from redis import Redis
 
-from wa_orchestrator.store.embedded import EmbeddedRedis, find_program
-from wa_orchestrator.store.scripts import prelude, read_sources
+from wa_orchestrator.store.engine.embedded_redis import EmbeddedRedis, find_program
+from wa_orchestrator.store.engine.scripts import prelude, read_sources
 
 HERE = Path(__file__).parent
 ROOT = HERE.parents[1]

@@ -5,9 +5,9 @@ from pathlib import Path
 
 import uvicorn
 
+from wa_orchestrator.context import opened
 from wa_orchestrator.gateway.app import make_gateway
 from wa_orchestrator.settings import Settings
-from wa_orchestrator.web.context import opened
 
 
 async def serve() -> None:

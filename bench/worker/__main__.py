@@ -18,7 +18,7 @@ from tests.worker.standin import StandIn
 from bench.worker.fleet import AT_ONCE, Fleet
 from bench.worker.growth import Growth
 from bench.worker.kinds import Kind, Plain, Worker
-from wa_orchestrator.runner.command import ENVIRONMENT, node_binary, worker_command
+from wa_orchestrator.runner.node_command import ENVIRONMENT, node_binary, worker_command
 from wa_orchestrator.simulator.world import World
 
 RESULTS = Path(__file__).parents[1] / "results" / "worker.json"

@@ -12,7 +12,7 @@ from typing import Any, Protocol
 
 from tests.worker.standin import StandIn
 
-from wa_orchestrator.runner.command import ENVIRONMENT, node_binary, worker_command
+from wa_orchestrator.runner.node_command import ENVIRONMENT, node_binary, worker_command
 
 MEMORY_MB = 256
 START_LIMIT_S = 60.0

@@ -13,7 +13,7 @@ from typing import Any, TextIO
 import structlog
 from structlog.typing import EventDict, Processor, WrappedLogger
 
-from wa_orchestrator.log_lines import LineForPeople
+from wa_orchestrator.log_console import LineForPeople
 
 HIDDEN = "***"
 #: Names of fields whose value is never shown.

@@ -8,10 +8,10 @@ from redis.asyncio import Redis
 
 from tests.dashboard import stage
 from tests.dashboard.serving import Routers, Thread, in_thread
+from wa_orchestrator.context import Context
 from wa_orchestrator.gateway import app as gateway
-from wa_orchestrator.orchestrator import admin_api, antiban, limits, optouts, webhooks_api
-from wa_orchestrator.store.scripts import Scripts
-from wa_orchestrator.web.context import Context
+from wa_orchestrator.orchestrator.api import admin, holds, limits, optouts, webhooks
+from wa_orchestrator.store.engine.scripts import Scripts
 
 
 class Scene:
@@ -40,7 +40,7 @@ async def _fresh(on: stage.Stage) -> None:
 
 def api(context: Context) -> list[Any]:
     """Everything that a button can ask for where no worker runs."""
-    parts = (admin_api, antiban, limits, optouts, webhooks_api, gateway)
+    parts = (admin, holds, limits, optouts, webhooks, gateway)
     return [part.router(context) for part in parts]
 
 

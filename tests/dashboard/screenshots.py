@@ -15,8 +15,8 @@ from redis.asyncio import Redis
 from tests.dashboard import serving, stage
 from tests.dashboard.browsing import CHROMIUM, FLAGS, log_in, visit
 from wa_orchestrator.store import keys
-from wa_orchestrator.store.embedded import EmbeddedRedis
-from wa_orchestrator.store.scripts import Scripts
+from wa_orchestrator.store.engine.embedded_redis import EmbeddedRedis
+from wa_orchestrator.store.engine.scripts import Scripts
 
 PAGES = {
     "fleet": "/",

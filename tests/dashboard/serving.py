@@ -12,10 +12,10 @@ from redis.asyncio import Redis
 
 from tests.processes import free_port
 from tests.waiting import until
+from wa_orchestrator.context import Context, make_context
 from wa_orchestrator.dashboard.app import Dashboard, install
 from wa_orchestrator.settings import Settings
 from wa_orchestrator.web.app import make_app
-from wa_orchestrator.web.context import Context, make_context
 
 PASSWORD = "violet-harbour-91-otters"
 VIEWER_PASSWORD = "amber-canyon-27-lanterns"

@@ -10,23 +10,12 @@ from zoneinfo import ZoneInfo
 
 from redis.asyncio import Redis
 
-from wa_orchestrator.dashboard.history import HOUR_MS
+from wa_orchestrator.dashboard.fleet.history import HOUR_MS
 from wa_orchestrator.domain import proxy_url
-from wa_orchestrator.domain.hours import day_bounds_ms
-from wa_orchestrator.store import (
-    accepting,
-    contacts,
-    keys,
-    limits,
-    outbox,
-    proxies,
-    queueing,
-    seating,
-    sessions,
-    webhooks,
-)
-from wa_orchestrator.store.places import Place
-from wa_orchestrator.store.scripts import Scripts
+from wa_orchestrator.domain.pacing.hours import day_bounds_ms
+from wa_orchestrator.store import admission, contacts, keys, leases, outbox, proxies, queues, sessions, slots, webhooks
+from wa_orchestrator.store.engine.scripts import Scripts
+from wa_orchestrator.store.message_keys import Place
 
 DAY_MS = 86_400_000
 NAMES = (
@@ -79,13 +68,11 @@ class Stage:
     ) -> None:
         """A session that has been connected for so many days."""
         proxy = await self.session(session_id, label, candidates)
-        held = await limits.acquire_lease(self.scripts, "control", owner="stage", lease_ms=600_000)
-        assert isinstance(held, limits.Holding)
+        held = await leases.acquire_lease(self.scripts, "control", owner="stage", lease_ms=600_000)
+        assert isinstance(held, leases.Holding)
         await sessions.register(self.scripts, session_id, phone="", lease=held.value, fields={})
-        binding = seating.Binding(1, phone, "", proxy)
-        assert isinstance(
-            await seating.bind(self.scripts, session_id, binding, per_proxy=4, per_phone=4), seating.Bound
-        )
+        binding = slots.Binding(1, phone, "", proxy)
+        assert isinstance(await slots.bind(self.scripts, session_id, binding, per_proxy=4, per_phone=4), slots.Bound)
         now = await self.scripts.now_ms()
         first = int(now - days * DAY_MS)
         fields = {
@@ -158,17 +145,15 @@ class Stage:
         place = Place(name, phone, session_id)
         now = await self.scripts.now_ms()
         fields = {"kind": "text", "body": json.dumps({"text": text}), "reference": reference}
-        new = accepting.NewMessage(name, f"3EB0{number:018X}", phone, session_id, to, fields=fields)
+        new = admission.NewMessage(name, f"3EB0{number:018X}", phone, session_id, to, fields=fields)
         assert isinstance(
-            await accepting.accept(self.scripts, new, accepting.Room(5000, 5000, now - 1000)), accepting.Accepted
+            await admission.accept(self.scripts, new, admission.Room(5000, 5000, now - 1000)), admission.Accepted
         )
-        await queueing.route(self.scripts, place, to=to, reference=reference)
+        await queues.route(self.scripts, place, to=to, reference=reference)
         if until == "queued":
             return name
-        permit = queueing.Permit(
-            0, 10_000, 10_000, now - 1000, now + DAY_MS, now - 1000, now + DAY_MS, 60_000, holds=[]
-        )
-        assert isinstance(await queueing.release(self.scripts, place, permit, to=to), queueing.Released)
+        permit = queues.Permit(0, 10_000, 10_000, now - 1000, now + DAY_MS, now - 1000, now + DAY_MS, 60_000, holds=[])
+        assert isinstance(await queues.release(self.scripts, place, permit, to=to), queues.Released)
         await outbox.claim(self.scripts, session_id, phone=phone, epoch=1, lease_ms=60_000)
         day = await self._day()
         if until == "failed":

@@ -6,17 +6,17 @@ from redis.asyncio import Redis
 
 from tests.dashboard.serving import settings
 from tests.dashboard.stage import Stage, furnish
-from wa_orchestrator.dashboard import attention, history
-from wa_orchestrator.dashboard.fleet import Fleet
-from wa_orchestrator.dashboard.history import HOUR_MS
+from wa_orchestrator.context import make_context
+from wa_orchestrator.dashboard.fleet import attention, history
+from wa_orchestrator.dashboard.fleet.history import HOUR_MS
+from wa_orchestrator.dashboard.fleet.snapshot import Snapshot
+from wa_orchestrator.dashboard.fleet.snapshot_reader import Fleet
+from wa_orchestrator.dashboard.html.locale import Tongue, spelled_phone
+from wa_orchestrator.dashboard.html.renderer import Desk
 from wa_orchestrator.dashboard.login import Person, Role
-from wa_orchestrator.dashboard.pages import antiban, fleet, log, messages
-from wa_orchestrator.dashboard.rendering import Desk
-from wa_orchestrator.dashboard.snapshot import Snapshot
-from wa_orchestrator.dashboard.speaking import Tongue, spelled_phone
-from wa_orchestrator.store import keys, proxies, seating
-from wa_orchestrator.store.scripts import Scripts
-from wa_orchestrator.web.context import make_context
+from wa_orchestrator.dashboard.pages import anti_ban, fleet, live_log, messages
+from wa_orchestrator.store import keys, proxies, slots
+from wa_orchestrator.store.engine.scripts import Scripts
 
 NOW = 1_750_075_200_000
 ENGLISH = Tongue("en", ZoneInfo("UTC"), NOW)
@@ -51,8 +51,8 @@ async def test_a_bad_proxy_is_told_with_why_and_who_sat_on_it(redis: Redis, scri
         await proxies.mark(scripts, bad, version=1, status="BAD", reason="x", fields=error), proxies.Marked
     )
     for name in ("w1", "w2"):
-        flight = seating.Flight(name, bad, f"97250000000{name[1]}", "CHECK_FAILED", [good])
-        await seating.fail_over(scripts, flight, per_proxy=4)
+        flight = slots.Flight(name, bad, f"97250000000{name[1]}", "CHECK_FAILED", [good])
+        await slots.fail_over(scripts, flight, per_proxy=4)
     item = next(item for item in attention.items(await look(redis), HEBREW) if item.state == "bad")
     assert bad in item.what
     assert item.href == f"/proxies#px-{bad}"
@@ -112,7 +112,7 @@ async def test_sessions_with_the_same_name_are_told_apart_wherever_one_is_shown(
     assert called["w4"] == "Clinic"
     assert len(set(called.values())) == 4
     assert "w3" in called["w3"]
-    for show in (messages.show, log.show, antiban.show, fleet.show):
+    for show in (messages.show, live_log.show, anti_ban.show, fleet.show):
         html = bytes(desk.page(view, await show(desk, view, {})).body).decode()
         assert "+972 50-000-0001" in html, show.__module__
         assert "+972 50-000-0002" in html, show.__module__

@@ -9,8 +9,8 @@ from playwright.sync_api import Browser, BrowserContext, Locator, Page, expect
 from tests.dashboard.browsing import log_in, visit
 from tests.dashboard.scenes import Scene, staged
 from tests.dashboard.serving import PASSWORD, VIEWER_PASSWORD
-from wa_orchestrator.dashboard.speaking import LANGUAGES, texts
-from wa_orchestrator.store import holding, keys
+from wa_orchestrator.dashboard.html.locale import LANGUAGES, texts
+from wa_orchestrator.store import holds, keys
 
 pytestmark = [pytest.mark.browser, pytest.mark.timeout(240)]
 SENDER = "worker_4"
@@ -58,17 +58,17 @@ def toast(page: Page, language: str, name: str) -> Locator:
 
 
 def test_a_banned_phone_is_let_go_from_its_sessions_page_and_all_sending_is_not(scene: Scene, enter: Enter) -> None:
-    ban = holding.Hold(holding.of_phone(PHONE), 9 * 10**15, "BAN_SIGNAL", holding.SERVER, SENDER)
-    scene.do(lambda on: holding.put(on.scripts, ban))
+    ban = holds.Hold(holds.of_phone(PHONE), 9 * 10**15, "BAN_SIGNAL", holds.SERVER, SENDER)
+    scene.do(lambda on: holds.put(on.scripts, ban))
     page = enter("en")
     page.goto(scene.address + "/anti-ban")
     expect(page.locator("#held li", has_text="Sales North")).to_contain_text("Only you can lift this hold")
     page.goto(scene.address + f"/sessions/{SENDER}")
     page.locator("#session-head form[action='/do/resume'] button").click()
     expect(page.locator("#session-head form[action='/do/hold'] button")).to_be_visible()
-    assert holding.of_phone(PHONE) not in scene.do(lambda on: on.redis.hkeys(keys.HOLDS))
+    assert holds.of_phone(PHONE) not in scene.do(lambda on: on.redis.hkeys(keys.HOLDS))
 
-    scene.do(lambda on: holding.put(on.scripts, holding.Hold("all", 9 * 10**15, "", "Dana")))
+    scene.do(lambda on: holds.put(on.scripts, holds.Hold("all", 9 * 10**15, "", "Dana")))
     expect(page.locator("#session-head a[href='/anti-ban']")).to_be_visible()
     page.goto(scene.address + "/live-log?kind=hold.")
     expect(page.locator("main")).to_contain_text("everything: paused by Dana", ignore_case=True)

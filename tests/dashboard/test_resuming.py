@@ -12,14 +12,14 @@ from redis.asyncio import Redis
 
 from tests.dashboard import serving
 from tests.dashboard.browsing import log_in, visit
+from wa_orchestrator.context import make_context
 from wa_orchestrator.dashboard import live
-from wa_orchestrator.dashboard.fleet import Fleet
+from wa_orchestrator.dashboard.fleet.snapshot_reader import Fleet
+from wa_orchestrator.dashboard.html.locale import texts
+from wa_orchestrator.dashboard.html.renderer import Desk, View
 from wa_orchestrator.dashboard.live import Hub, Stream, Viewer
-from wa_orchestrator.dashboard.pages import log
-from wa_orchestrator.dashboard.rendering import Desk, View
-from wa_orchestrator.dashboard.speaking import texts
+from wa_orchestrator.dashboard.pages import live_log
 from wa_orchestrator.store import keys
-from wa_orchestrator.web.context import make_context
 
 
 @contextlib.contextmanager
@@ -52,7 +52,7 @@ async def test_the_id_that_a_browser_keeps_is_never_ahead_of_what_it_was_sent(re
     async def look() -> View:
         return view
 
-    feed = Stream(hub, desk, Viewer("live-log", {}), look, log.parts).run(ids[0])
+    feed = Stream(hub, desk, Viewer("live-log", {}), look, live_log.parts).run(ids[0])
     hello, *parts, lines = [await anext(feed) for _ in range(3)]
     await feed.aclose()
     assert hello.startswith(f"id: {ids[0]}\nevent: hello"), "it has seen no more than before"
@@ -82,7 +82,7 @@ async def test_a_log_that_cannot_show_everything_says_so(
     async def look() -> View:
         return view
 
-    feed = Stream(hub, desk, Viewer("live-log", {}), look, log.parts).run(ids[0])
+    feed = Stream(hub, desk, Viewer("live-log", {}), look, live_log.parts).run(ids[0])
     async with asyncio.timeout(10):
         sent = [await anext(feed) for _ in range(3)][-1]
     await feed.aclose()

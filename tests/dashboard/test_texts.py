@@ -7,14 +7,14 @@ from string import Formatter
 
 import pytest
 
-from wa_orchestrator.dashboard import actions
-from wa_orchestrator.dashboard.rendering import HERE
-from wa_orchestrator.dashboard.speaking import LANGUAGES, Tongue, ltr, spelled_phone, texts
-from wa_orchestrator.domain.because import Because
+from wa_orchestrator.dashboard.html.locale import LANGUAGES, Tongue, ltr, spelled_phone, texts
+from wa_orchestrator.dashboard.html.renderer import HERE
+from wa_orchestrator.dashboard.routes import actions
 from wa_orchestrator.domain.message import Status
-from wa_orchestrator.domain.pace import Trust
+from wa_orchestrator.domain.pacing.limits import Trust
+from wa_orchestrator.domain.pacing.wait_reasons import Because
 from wa_orchestrator.domain.session import Reason, State
-from wa_orchestrator.store.scripts import LUA
+from wa_orchestrator.store.engine.scripts import LUA
 
 CALL = re.compile(r"""\b(?:v|view|tongue|self)\.(t|n|plain)\(\s*"([\w.-]+)"\s*[,)]""")
 

@@ -16,23 +16,25 @@ from starlette.datastructures import FormData
 
 from tests.dashboard.serving import settings
 from tests.dashboard.stage import Stage, furnish
-from wa_orchestrator.dashboard import actions, charts, history
-from wa_orchestrator.dashboard.availability import Change, day_of
-from wa_orchestrator.dashboard.fleet import Fleet
-from wa_orchestrator.dashboard.history import DAY_MS, HOUR_MS, Historian
-from wa_orchestrator.dashboard.inside import Answer
+from wa_orchestrator.context import make_context
+from wa_orchestrator.dashboard.fleet import history
+from wa_orchestrator.dashboard.fleet.availability import Change, day_of
+from wa_orchestrator.dashboard.fleet.history import DAY_MS, HOUR_MS, Historian
+from wa_orchestrator.dashboard.fleet.snapshot import natural
+from wa_orchestrator.dashboard.fleet.snapshot_reader import Fleet
+from wa_orchestrator.dashboard.html import charts
+from wa_orchestrator.dashboard.html.locale import Tongue
+from wa_orchestrator.dashboard.html.renderer import Desk
+from wa_orchestrator.dashboard.internal_api import Answer
 from wa_orchestrator.dashboard.live import Hub
 from wa_orchestrator.dashboard.login import Person, Role
-from wa_orchestrator.dashboard.pages import log, messages, scan
-from wa_orchestrator.dashboard.rendering import Desk
-from wa_orchestrator.dashboard.snapshot import natural
-from wa_orchestrator.dashboard.speaking import Tongue
-from wa_orchestrator.domain.pace import PRESETS, Preset, Trust
+from wa_orchestrator.dashboard.pages import live_log, messages, scan
+from wa_orchestrator.dashboard.routes import actions
+from wa_orchestrator.domain.pacing.limits import PRESETS, Preset, Trust
 from wa_orchestrator.domain.session import State
-from wa_orchestrator.gateway.bodies import SendBody
-from wa_orchestrator.store import keys, proxies, reading
-from wa_orchestrator.store.scripts import Scripts
-from wa_orchestrator.web.context import make_context
+from wa_orchestrator.gateway.request_models import SendBody
+from wa_orchestrator.store import keys, proxies, records
+from wa_orchestrator.store.engine.scripts import Scripts
 
 NOW = 1_750_075_200_000
 ENGLISH = Tongue("en", ZoneInfo("UTC"), NOW)
@@ -247,7 +249,8 @@ async def test_the_log_tells_two_of_one_name_apart_without_a_whole_phone(redis: 
     context = make_context(settings(), redis)
     view = await Desk(context, Fleet(context)).view_as(None, "live-log", "en")
     tags = [
-        log.line_of(view, reading.Entry("1-1", {"type": "session.connected", "session": f"w{at}"})).tag for at in (1, 2)
+        live_log.line_of(view, records.Entry("1-1", {"type": "session.connected", "session": f"w{at}"})).tag
+        for at in (1, 2)
     ]
     assert tags == ["••••0001", "••••0002"]
 
@@ -265,7 +268,7 @@ async def test_the_log_tells_no_text_no_code_and_no_whole_phone(redis: Redis, sc
         "qr": "2@code",
         "kind": "text",
     }
-    line = log.line_of(view, reading.Entry("1-1", fields))
+    line = live_log.line_of(view, records.Entry("1-1", fields))
     everything = f"{line.said} {line.details}"
     assert "972501234567" not in everything
     assert "4567" in everything

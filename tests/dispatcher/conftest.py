@@ -4,7 +4,7 @@ import pytest
 
 from tests.conftest import Clock
 from tests.dispatcher.stage import NOON, Stage, settings
-from wa_orchestrator.store.scripts import Scripts
+from wa_orchestrator.store.engine.scripts import Scripts
 
 
 @pytest.fixture

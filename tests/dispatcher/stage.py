@@ -5,13 +5,13 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from tests.conftest import Clock
+from wa_orchestrator.context import Context
 from wa_orchestrator.dispatcher.dispatcher import Dispatcher
 from wa_orchestrator.settings import Settings
-from wa_orchestrator.store import accepting, keys, outbox, proxies, queueing, reading, seating, sessions
-from wa_orchestrator.store.limits import Holding, acquire_lease
-from wa_orchestrator.store.places import Place
-from wa_orchestrator.store.scripts import Scripts
-from wa_orchestrator.web.context import Context
+from wa_orchestrator.store import admission, keys, outbox, proxies, records, sessions, slots
+from wa_orchestrator.store.engine.scripts import Scripts
+from wa_orchestrator.store.leases import Holding, acquire_lease
+from wa_orchestrator.store.message_keys import Place
 
 DAY_MS = 86_400_000
 NOON = 1_750_000_000_000 - 1_750_000_000_000 % DAY_MS + DAY_MS // 2
@@ -47,9 +47,9 @@ class Stage:
         assert isinstance(await sessions.create(self.scripts, new, per_proxy=4, per_phone=4), sessions.Created)
         await self.register(session, phone)
         sticky = str(await self.scripts.redis.get(keys.sticky(phone)) or "")
-        binding = seating.Binding(self.epochs[session], phone, sticky, proxy, given="given")
-        bound = await seating.bind(self.scripts, session, binding, per_proxy=4, per_phone=4)
-        assert isinstance(bound, seating.Bound), bound
+        binding = slots.Binding(self.epochs[session], phone, sticky, proxy, given="given")
+        bound = await slots.bind(self.scripts, session, binding, per_proxy=4, per_phone=4)
+        assert isinstance(bound, slots.Bound), bound
 
     async def register(self, session: str, phone: str) -> int:
         """A new epoch: a new worker is about to start."""
@@ -62,7 +62,7 @@ class Stage:
 
     async def put(self, session: str, status: str, reason: str = "") -> None:
         """Put a session into a status."""
-        found = await reading.session(self.scripts, session)
+        found = await records.session(self.scripts, session)
         assert found is not None
         step = sessions.Step(found.version, status, reason, "TEST")
         assert isinstance(await sessions.advance(self.scripts, session, step), sessions.Advanced)
@@ -73,9 +73,9 @@ class Stage:
         fields = {"kind": "text", "body": json.dumps({"kind": "text", "text": f"text {self.made}"})}
         fields |= changes.pop("fields", {})
         name = f"m_{self.made:018x}"
-        message = accepting.NewMessage(name, f"3EB0{self.made:018X}", phone, session, to, fields=fields, **changes)
-        answer = await accepting.accept(self.scripts, message, accepting.Room(10**6, 10**6, 0))
-        assert isinstance(answer, accepting.Accepted), answer
+        message = admission.NewMessage(name, f"3EB0{self.made:018X}", phone, session, to, fields=fields, **changes)
+        answer = await admission.accept(self.scripts, message, admission.Room(10**6, 10**6, 0))
+        assert isinstance(answer, admission.Accepted), answer
         return name
 
     async def status(self, message: str) -> str:
@@ -103,7 +103,7 @@ class Stage:
         return message
 
     async def events(self, kind: str) -> list[dict[str, str]]:
-        found = await reading.events(self.scripts, keys.EVENTS, most=10_000)
+        found = await records.events(self.scripts, keys.EVENTS, most=10_000)
         return [dict(entry.fields) for entry in found if entry.fields["type"] == kind]
 
 
@@ -127,4 +127,4 @@ async def next_instant(scripts: Scripts) -> int | None:
     return min(found, default=None)
 
 
-__all__ = ["DAY_MS", "NOON", "Clock", "Stage", "next_instant", "queueing", "settings", "settle"]
+__all__ = ["DAY_MS", "NOON", "Clock", "Stage", "next_instant", "settings", "settle"]

@@ -7,8 +7,8 @@ from redis.asyncio import Redis
 from redis.exceptions import ConnectionError as RedisConnectionError
 from redis.exceptions import ResponseError
 
-from wa_orchestrator.store.batching import Batched
-from wa_orchestrator.store.scripts import Scripts
+from wa_orchestrator.store.engine.pipelined_scripts import Batched
+from wa_orchestrator.store.engine.scripts import Scripts
 
 
 @pytest.fixture

@@ -5,21 +5,21 @@ from typing import Any
 
 from tests.conftest import Clock
 from tests.dispatcher.stage import NOON, Stage, settings, settle
+from wa_orchestrator import session_pace
 from wa_orchestrator.domain.pacing import Because
-from wa_orchestrator.store import keys, reading
-from wa_orchestrator.store.scripts import Scripts
-from wa_orchestrator.web import pace
+from wa_orchestrator.store import keys, records
+from wa_orchestrator.store.engine.scripts import Scripts
 
 HOUR_MS = 3_600_000
 
 
 async def foretell(stage: Stage, session: str, phone: str, to: str) -> tuple[str, int]:
     """Accept a message; its id, and when it is said to leave."""
-    known = await reading.session(stage.scripts, session)
+    known = await records.session(stage.scripts, session)
     assert known is not None
-    facts = await pace.facts_of(stage.scripts, known)
+    facts = await session_pace.facts_of(stage.scripts, known)
     waiting = await stage.scripts.redis.zcard(keys.queue(phone))
-    eta = pace.estimate(stage.settings, known, facts, ahead=waiting + bool(facts.phone.in_flight))
+    eta = session_pace.estimate(stage.settings, known, facts, ahead=waiting + bool(facts.phone.in_flight))
     message = await stage.accept(session, phone, to=to)
     assert eta.at_ms is not None
     return message, eta.at_ms
@@ -99,10 +99,10 @@ async def test_a_waiting_message_says_what_it_waits_for(held: Scripts, clock: Cl
     await settle(dispatcher)
 
     async def why(message: str) -> tuple[Because, int | None]:
-        session, found = await reading.session(held, "w1"), await reading.message(held, message)
+        session, found = await records.session(held, "w1"), await records.message(held, message)
         assert session is not None
         assert found is not None
-        told = await pace.waits_for(held, stage.settings, session, found)
+        told = await session_pace.waits_for(held, stage.settings, session, found)
         return told.because, told.at_ms
 
     assert (await why(second))[0] is Because.IN_FLIGHT

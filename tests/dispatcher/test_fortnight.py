@@ -11,11 +11,11 @@ from zoneinfo import ZoneInfo
 from tests.conftest import Clock
 from tests.dispatcher.stage import DAY_MS, Stage, settings
 from wa_orchestrator.dispatcher.dispatcher import Dispatcher
-from wa_orchestrator.domain.pace import Override
 from wa_orchestrator.domain.pacing import PRESETS, Pace, Preset, trust
+from wa_orchestrator.domain.pacing.limits import Override
+from wa_orchestrator.session_pace import encode_override
 from wa_orchestrator.store import keys
-from wa_orchestrator.store.scripts import Scripts
-from wa_orchestrator.web.pace import encode_override
+from wa_orchestrator.store.engine.scripts import Scripts
 
 BEGIN_MS = int(datetime(2026, 10, 18, 4, 30, tzinfo=UTC).timestamp() * 1000)
 DAYS = 15

@@ -17,8 +17,8 @@ from tests.waiting import promised, until
 from wa_orchestrator.dispatcher import dispatcher
 from wa_orchestrator.dispatcher.dispatcher import Dispatcher
 from wa_orchestrator.store import keys
-from wa_orchestrator.store.embedded import EmbeddedRedis
-from wa_orchestrator.store.scripts import Scripts
+from wa_orchestrator.store.engine.embedded_redis import EmbeddedRedis
+from wa_orchestrator.store.engine.scripts import Scripts
 
 A = "972500000001"
 ALL_DAY = '{"opens": "00:00", "closes": "00:00"}'

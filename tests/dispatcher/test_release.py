@@ -7,7 +7,7 @@ from zoneinfo import ZoneInfo
 
 from tests.conftest import Clock
 from tests.dispatcher.stage import DAY_MS, NOON, Stage, settle
-from wa_orchestrator.dispatcher import sweeping
+from wa_orchestrator.dispatcher import sweeper
 from wa_orchestrator.store import contacts, keys, sessions
 
 A, B = "972500000001", "972500000002"
@@ -138,7 +138,7 @@ async def test_a_message_that_kills_its_workers_is_counted_as_failed_on_its_day(
     message = await stage.accept("w1", A)
     await settle(stage.dispatcher())
     assert await stage.claim("w1", A) == message
-    await stage.scripts.redis.hset(keys.message(message), "crashes", sweeping.MOST_CRASHES - 1)
+    await stage.scripts.redis.hset(keys.message(message), "crashes", sweeper.MOST_CRASHES - 1)
     await clock.pass_ms(120_000)
     await stage.dispatcher().sweeper.step()
     assert await stage.status(message) == "failed"

@@ -6,8 +6,8 @@ import pytest
 
 from tests.conftest import Clock
 from tests.dispatcher.stage import Stage, settle
-from wa_orchestrator.store import keys, queueing, sessions
-from wa_orchestrator.store.places import Place
+from wa_orchestrator.store import keys, queues, sessions
+from wa_orchestrator.store.message_keys import Place
 
 A, B = "972500000001", "972500000002"
 
@@ -19,7 +19,7 @@ async def link(stage: Stage, session: str, phone: str, *, left: str = A) -> None
     if phone:
         await redis.sadd(keys.sessions_of_phone(phone), session)
     await redis.hset(keys.session(session), "phone", phone)
-    await queueing.wake(stage.scripts, left)
+    await queues.wake(stage.scripts, left)
 
 
 async def end_of(stage: Stage, message: str) -> tuple[str, str]:
@@ -40,7 +40,7 @@ async def test_what_nobody_tied_waits_for_its_session_while_that_moves_to_anothe
     assert {await stage.status(message) for message in messages} == {"queued"}
     await stage.put("w1", "connected")
     for message in messages:
-        await queueing.wake(stage.scripts, B)
+        await queues.wake(stage.scripts, B)
         await settle(stage.dispatcher())
         assert await stage.send("w1", B) == message
         await clock.pass_ms(10_000)
@@ -55,7 +55,7 @@ async def test_what_nobody_tied_outlasts_a_hold_on_everything_when_its_session_g
     await settle(stage.dispatcher())
     assert await stage.status(message) == "queued"
     await stage.scripts.redis.hdel(keys.HOLDS, "all")
-    await queueing.wake(stage.scripts, B)
+    await queues.wake(stage.scripts, B)
     await settle(stage.dispatcher())
     assert await stage.claim("w1", B) == message
 
@@ -120,7 +120,7 @@ async def tried(stage: Stage, clock: Clock, pinned: str = "") -> str:
 async def retry(stage: Stage, message: str) -> None:
     phone, session = await stage.scripts.redis.hmget(keys.message(message), ["phone", "session"])
     place = Place(message, str(phone), str(session))
-    assert await queueing.retry(stage.scripts, place, to="97251000001") == queueing.Queued()
+    assert await queues.retry(stage.scripts, place, to="97251000001") == queues.Queued()
     await settle(stage.dispatcher())
 
 
@@ -143,7 +143,7 @@ async def test_what_was_tried_says_that_it_may_have_arrived_when_its_session_is_
     message = await tried(stage, clock, pinned)
     await stage.connect("other", B)
     await sessions.remove(stage.scripts, "w1", proxy="p_w1", phone=A)
-    await queueing.wake(stage.scripts, A)
+    await queues.wake(stage.scripts, A)
     await settle(stage.dispatcher())
     assert await end_of(stage, message) == ("failed", "SENDER_LOST")
     await retry(stage, message)  # it is what a person asked for, knowing that; within what the client has asked for
@@ -158,7 +158,7 @@ async def test_a_retry_of_what_was_tried_leaves_from_no_other_phone_before_a_per
 ) -> None:
     message = await tried(stage, clock)
     await stage.connect("other", B)
-    await queueing.fail(stage.scripts, Place(message, A, "w1"), reason="NO_ACK", counted="stats")
+    await queues.fail(stage.scripts, Place(message, A, "w1"), reason="NO_ACK", counted="stats")
     await sessions.remove(stage.scripts, "w1", proxy="p_w1", phone=A)
     await retry(stage, message)
     assert await stage.claim("other", B) is None

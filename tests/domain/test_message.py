@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.domain.properties import quick
-from wa_orchestrator.domain import content, failures, message
+from wa_orchestrator.domain import content, message, message_failures
 from wa_orchestrator.domain.message import (
     Failure,
     GiveUp,
@@ -142,7 +142,7 @@ def test_no_failure_is_retried_for_ever_unless_it_is_not_the_messages_fault(fail
 def test_every_failure_has_a_sentence_in_both_languages(failure: Failure) -> None:
     assert message.sentence(failure, "en").isascii()
     assert not message.sentence(failure, "he").isascii()
-    assert set(failures.REMEDIES) == set(failures.SENTENCES) == set(Failure)
+    assert set(message_failures.REMEDIES) == set(message_failures.SENTENCES) == set(Failure)
 
 
 @quick

@@ -12,11 +12,11 @@ from redis.asyncio import Redis
 
 from tests.conftest import HELD_CLOCK, Clock
 from tests.redis_server import DURABLE, RedisServer, redis_server
+from wa_orchestrator.context import Context
 from wa_orchestrator.gateway.app import Gateway, make_gateway
 from wa_orchestrator.settings import Settings
 from wa_orchestrator.store import keys, sessions
-from wa_orchestrator.store.scripts import Scripts
-from wa_orchestrator.web.context import Context
+from wa_orchestrator.store.engine.scripts import Scripts
 
 API_KEY = "wao_a-key-for-the-tests-0123456789"
 PHONE = "972500000001"

@@ -6,7 +6,7 @@ import httpx
 import pytest
 
 from tests.gateway.conftest import NOON_MS, Gate, OpenGate, code_of
-from wa_orchestrator.store import keys, reading
+from wa_orchestrator.store import keys, records
 
 
 async def _post(gate: Gate, messages: list[Any], headers: dict[str, str] | None = None, **more: Any) -> httpx.Response:
@@ -68,7 +68,7 @@ async def test_a_spread_batch_leaves_evenly(gate: Gate) -> None:
     response = await _post(gate, _some(4), spreadMinutes=60)
     due = []
     for each in response.json()["items"]:
-        message = await reading.message(gate.scripts, each["messageId"])
+        message = await records.message(gate.scripts, each["messageId"])
         assert message is not None
         due.append(message.due_at)
     minutes = [0 if not at else round((at - NOON_MS) / 60_000) for at in due]

@@ -9,8 +9,8 @@ from tests.gateway.conftest import API_KEY, Gate
 from wa_orchestrator import client as clients
 from wa_orchestrator.client import AsyncClient, Client
 from wa_orchestrator.gateway.app import make_gateway
-from wa_orchestrator.store import keys, queueing
-from wa_orchestrator.store.places import Place
+from wa_orchestrator.store import keys, queues
+from wa_orchestrator.store.message_keys import Place
 
 
 @pytest.fixture
@@ -25,7 +25,7 @@ async def client(gate: Gate) -> AsyncIterator[AsyncClient]:
 async def test_a_message_is_sent_found_and_cancelled(gate: Gate, client: AsyncClient) -> None:
     sent = await client.send("972511111111", "hello", reference="r")
     place = Place(sent["messageId"], "972500000001", "w1")
-    await queueing.route(gate.scripts, place, to="972511111111", reference="r")
+    await queues.route(gate.scripts, place, to="972511111111", reference="r")
     assert (await client.message(sent["messageId"]))["status"] == "queued"
     found = [message["messageId"] async for message in client.all_messages(reference="r", limit=1)]
     assert found == [sent["messageId"]]

@@ -6,7 +6,7 @@ import httpx
 
 from tests.conftest import Clock
 from tests.gateway.conftest import Gate, OpenGate, code_of
-from wa_orchestrator.gateway import taking
+from wa_orchestrator.gateway import acceptance
 from wa_orchestrator.store import keys
 
 HOUR_MS = 3_600_000
@@ -84,13 +84,13 @@ async def test_an_answer_that_was_never_written_is_made_anew_once(gate: Gate) ->
     first = await gate.send(headers={"Idempotency-Key": "k"})
     name = (await gate.redis.keys(keys.idempotency("configured", "*")))[0]
     await gate.redis.hdel(name, "answer")  # its server died between the two writes
-    taking_s, taking._ANSWER_S = taking._ANSWER_S, 0.01  # type: ignore[misc]
+    taking_s, acceptance._ANSWER_S = acceptance._ANSWER_S, 0.01  # type: ignore[misc]
     try:
         answers: list[httpx.Response] = await asyncio.gather(
             *(gate.send(headers={"Idempotency-Key": "k"}) for _ in range(5))
         )
     finally:
-        taking._ANSWER_S = taking_s  # type: ignore[misc]
+        acceptance._ANSWER_S = taking_s  # type: ignore[misc]
     assert len({answer.content for answer in answers}) == 1
     assert answers[0].json()["messageId"] == first.json()["messageId"]
 

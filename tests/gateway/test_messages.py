@@ -6,9 +6,9 @@ import pytest
 
 from tests.conftest import Clock
 from tests.gateway.conftest import NOON_MS, PHONE, Gate, OpenGate, code_of
-from wa_orchestrator.store import keys, outbox, queueing, sessions
-from wa_orchestrator.store.places import Place
-from wa_orchestrator.store.queueing import Permit
+from wa_orchestrator.store import keys, outbox, queues, sessions
+from wa_orchestrator.store.message_keys import Place
+from wa_orchestrator.store.queues import Permit
 
 FAR_MS = NOON_MS * 2
 PERMIT = Permit(3000, 30, 500, 0, FAR_MS, 0, FAR_MS, 60_000)
@@ -18,7 +18,7 @@ async def _send(gate: Gate, **body: Any) -> str:
     """Send a message and let it be routed."""
     told = (await gate.send(**{"sessionId": "w1", **body})).json()
     message_id = str(told["messageId"])
-    await queueing.route(
+    await queues.route(
         gate.scripts,
         Place(message_id, PHONE, told["sessionId"]),
         to=body.get("to", "972511111111"),
@@ -28,8 +28,8 @@ async def _send(gate: Gate, **body: Any) -> str:
 
 
 async def _release(gate: Gate, message_id: str) -> None:
-    released = await queueing.release(gate.scripts, Place(message_id, PHONE, "w1"), PERMIT, to="972511111111")
-    assert isinstance(released, queueing.Released)
+    released = await queues.release(gate.scripts, Place(message_id, PHONE, "w1"), PERMIT, to="972511111111")
+    assert isinstance(released, queues.Released)
 
 
 async def _fail(gate: Gate, message_id: str) -> None:
@@ -194,10 +194,10 @@ async def test_a_wrong_search_is_refused(gate: Gate, query: dict[str, Any], stat
 async def test_one_page_looks_at_a_bounded_number_of_messages(
     gate: Gate, clock: Clock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from wa_orchestrator.gateway import searching
+    from wa_orchestrator.gateway import message_search
 
-    monkeypatch.setattr(searching, "MOST_LOOKED_AT", 4)
-    monkeypatch.setattr(searching, "_CHUNK", 2)
+    monkeypatch.setattr(message_search, "MOST_LOOKED_AT", 4)
+    monkeypatch.setattr(message_search, "_CHUNK", 2)
     wanted = await _send(gate, to="972522222222")
     await clock.pass_ms(1)
     for n in range(9):
@@ -261,7 +261,7 @@ async def test_a_message_that_nobody_sends_counts_once_as_failed_for_the_fleet_a
     await gate.redis.hset(keys.stats("w1", "20250615"), mapping={"sent": 3, "failed": 1})
     place = Place(await _send(gate), PHONE, "w1")
     for _ in range(2):
-        await queueing.fail(gate.scripts, place, reason="NO_SENDER", counted=keys.stats_of_nobody("20250615"))
+        await queues.fail(gate.scripts, place, reason="NO_SENDER", counted=keys.stats_of_nobody("20250615"))
     told = (await gate.client.get("/api/v1/stats", params={"days": 2})).json()
     counted = {"sent": 3, "delivered": 0, "read": 0, "failed": 2, "failedWithoutSender": 1}
     nothing = dict.fromkeys(counted, 0)

@@ -22,10 +22,10 @@ from schemathesis.specs.openapi.checks import (
 
 from tests.gateway.conftest import API_KEY, PHONE, make_settings
 from tests.waiting import until
+from wa_orchestrator.context import Context
 from wa_orchestrator.gateway.app import make_gateway
 from wa_orchestrator.store import keys
-from wa_orchestrator.store.scripts import Scripts
-from wa_orchestrator.web.context import Context
+from wa_orchestrator.store.engine.scripts import Scripts
 
 CHECKS = (not_a_server_error, status_code_conformance, content_type_conformance, response_schema_conformance)
 

@@ -10,9 +10,9 @@ from redis.asyncio import Redis
 from tests.gateway.conftest import Gate, code_of, make_settings, open_gate
 from tests.redis_server import RedisServer
 from tests.waiting import until
-from wa_orchestrator.gateway.batching import LINES, Line
+from wa_orchestrator.gateway.hot_path.redis_pipeline import LINES, Line
 from wa_orchestrator.store import keys
-from wa_orchestrator.store.scripts import Scripts
+from wa_orchestrator.store.engine.scripts import Scripts
 
 
 @pytest.fixture

@@ -5,8 +5,8 @@ import pytest
 from tests.conftest import Clock
 from tests.gateway.conftest import PHONE, Gate, OpenGate
 from wa_orchestrator.gateway import retention
-from wa_orchestrator.store import keys, queueing, reading
-from wa_orchestrator.store.places import Place
+from wa_orchestrator.store import keys, queues, records
+from wa_orchestrator.store.message_keys import Place
 
 DAY_MS = 86_400_000
 
@@ -14,8 +14,8 @@ DAY_MS = 86_400_000
 async def _ended(gate: Gate) -> str:
     told = (await gate.send(reference="r")).json()
     place = Place(told["messageId"], PHONE, "w1")
-    await queueing.route(gate.scripts, place, to="972511111111", reference="r")
-    await queueing.cancel(gate.scripts, place)
+    await queues.route(gate.scripts, place, to="972511111111", reference="r")
+    await queues.cancel(gate.scripts, place)
     return str(told["messageId"])
 
 
@@ -26,18 +26,18 @@ async def test_texts_go_after_a_month_and_messages_after_three(gate: Gate, clock
     young = await _ended(gate)
     await clock.pass_ms(2 * DAY_MS)
     await gate.gateway.retention.step()
-    message = await reading.message(gate.scripts, old)
+    message = await records.message(gate.scripts, old)
     assert message is not None
     assert ("body" in message.fields, message.status) == (False, "cancelled")
     assert (await gate.client.get(f"/api/v1/messages/{old}")).json()["content"] is None
     await clock.pass_ms(60 * DAY_MS)
     await gate.gateway.retention.step()
-    assert await reading.message(gate.scripts, old) is None
-    assert await reading.story(gate.scripts, old) == []
+    assert await records.message(gate.scripts, old) is None
+    assert await records.story(gate.scripts, old) == []
     for index in (keys.ALL_MESSAGES, keys.messages_to("972511111111"), keys.messages_of_session("w1"),
                   keys.messages_with_reference("r"), keys.ENDED):  # fmt: skip
         assert await gate.redis.zrange(index, 0, -1) == [young]
-    kept = await reading.message(gate.scripts, waiting)
+    kept = await records.message(gate.scripts, waiting)
     assert kept is not None
     assert "body" in kept.fields
 
@@ -58,13 +58,13 @@ async def test_one_step_takes_one_batch(gates: OpenGate, clock: Clock, monkeypat
 
 
 async def test_a_message_that_came_back_to_life_is_not_erased(gate: Gate, clock: Clock) -> None:
-    from wa_orchestrator.store import erasing
+    from wa_orchestrator.store import retention as erasing
 
     message_id = await _ended(gate)
     await clock.pass_ms(91 * DAY_MS)
     await gate.redis.zrem(keys.ENDED, message_id)  # a retry in the same moment
     assert not await erasing.erase(gate.scripts, message_id, until_ms=clock.now_ms)
-    assert await reading.message(gate.scripts, message_id) is not None
+    assert await records.message(gate.scripts, message_id) is not None
 
 
 async def test_a_message_without_its_text_is_not_retried(gate: Gate) -> None:

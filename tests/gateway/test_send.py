@@ -8,7 +8,7 @@ import pytest
 from tests.conftest import Clock
 from tests.gateway.conftest import API_KEY, NOON_MS, PHONE, Gate, OpenGate, code_of
 from wa_orchestrator.domain import content
-from wa_orchestrator.store import keys, reading
+from wa_orchestrator.store import keys, records
 from wa_orchestrator.web.auth import Scope, create_key, revoke_key
 
 DAY_MS = 86_400_000
@@ -21,7 +21,7 @@ async def test_a_message_is_queued_and_the_answer_says_where_and_when(gate: Gate
     assert set(told) == {"queued", "messageId", "sessionId", "position", "eta", "because"}
     assert (told["queued"], told["sessionId"], told["position"], told["because"]) == (True, "w1", 1, "NOTHING")
     assert told["eta"] == "2025-06-15T12:00:00.000Z"
-    message = await reading.message(gate.scripts, told["messageId"])
+    message = await records.message(gate.scripts, told["messageId"])
     assert message is not None
     assert (message.to, message.phone, message.status) == ("972511111111", PHONE, "queued")
     assert message.whatsapp_id == "3EB0" + told["messageId"].removeprefix("m_").upper()
@@ -35,7 +35,7 @@ async def test_both_paths_and_both_names_of_the_text_send(gate: Gate) -> None:
     body = {"to": "+972 51-111-1111", "text": "hello"}
     response = await gate.client.post("/api/send", json=body)
     assert response.status_code == 202
-    message = await reading.message(gate.scripts, response.json()["messageId"])
+    message = await records.message(gate.scripts, response.json()["messageId"])
     assert message is not None
     assert message.to == "972511111111"
 
@@ -72,7 +72,7 @@ async def test_a_key_that_may_only_read_does_not_send(gate: Gate) -> None:
 async def test_a_key_of_its_own_sends_under_its_own_name(gate: Gate) -> None:
     record, secret = await create_key(gate.gateway.context, "crm", [Scope.SEND])
     response = await gate.send(headers={"X-API-Key": secret})
-    message = await reading.message(gate.scripts, response.json()["messageId"])
+    message = await records.message(gate.scripts, response.json()["messageId"])
     assert message is not None
     assert message.fields["api_key"] == record.id
 
@@ -158,7 +158,7 @@ async def test_a_text_of_4096_signs_of_any_kind_is_taken(gate: Gate) -> None:
         "/api/v1/send", content=json.dumps({"to": "972511111111", "message": text[:4096]}).encode()
     )
     assert response.status_code == 202
-    message = await reading.message(gate.scripts, response.json()["messageId"])
+    message = await records.message(gate.scripts, response.json()["messageId"])
     assert message is not None
     assert json.loads(message.fields["body"])["text"] == text[:4096]
 
@@ -166,7 +166,7 @@ async def test_a_text_of_4096_signs_of_any_kind_is_taken(gate: Gate) -> None:
 async def test_the_named_session_sends_although_another_has_more_room(gate: Gate) -> None:
     await gate.add_session("w2", "972500000002", first_connected_at=0)
     response = await gate.send(sessionId="w2")
-    message = await reading.message(gate.scripts, response.json()["messageId"])
+    message = await records.message(gate.scripts, response.json()["messageId"])
     assert message is not None
     assert (message.session, message.fields["pinned"], message.fields["why"]) == ("w2", "session", "ASKED_SESSION")
 
@@ -174,7 +174,7 @@ async def test_the_named_session_sends_although_another_has_more_room(gate: Gate
 async def test_the_named_phone_sends(gate: Gate) -> None:
     await gate.add_session("w2", "972500000002")
     response = await gate.send(phone="+972-50-0000002")
-    message = await reading.message(gate.scripts, response.json()["messageId"])
+    message = await records.message(gate.scripts, response.json()["messageId"])
     assert message is not None
     assert (message.session, message.fields["pinned"], message.fields["why"]) == ("w2", "phone", "ASKED_PHONE")
 
@@ -255,7 +255,7 @@ async def test_a_full_day_can_be_waited_for(gates: OpenGate) -> None:
     await gate.send()
     told = (await gate.send(onLimit="defer")).json()
     assert (told["because"], told["eta"]) == ("DAY_IS_FULL", "2025-06-16T07:00:00.000Z")
-    message = await reading.message(gate.scripts, told["messageId"])
+    message = await records.message(gate.scripts, told["messageId"])
     assert message is not None
     assert message.due_at == NOON_MS + 19 * 3_600_000
 
@@ -315,7 +315,7 @@ async def test_wrong_requests_count_against_the_rate_too(gates: OpenGate) -> Non
 async def test_a_message_for_later_says_so(gate: Gate) -> None:
     told = (await gate.send(sendAt="2025-06-15T16:00:00+03:00")).json()
     assert (told["because"], told["eta"]) == ("SCHEDULED", "2025-06-15T13:00:00.000Z")
-    message = await reading.message(gate.scripts, told["messageId"])
+    message = await records.message(gate.scripts, told["messageId"])
     assert message is not None
     assert message.due_at == NOON_MS + 3_600_000
 
@@ -346,7 +346,7 @@ async def test_at_night_a_message_waits_for_the_morning(gate: Gate, clock: Clock
 async def test_a_text_is_stored_as_the_domain_writes_it(gate: Gate) -> None:
     text = 'quotes " and \\ and \n and \x00 and 🙂'
     response = await gate.send(message=text)
-    message = await reading.message(gate.scripts, response.json()["messageId"])
+    message = await records.message(gate.scripts, response.json()["messageId"])
     assert message is not None
     assert content.decode(json.loads(message.fields["body"])) == content.Text(text)
 
@@ -354,7 +354,7 @@ async def test_a_text_is_stored_as_the_domain_writes_it(gate: Gate) -> None:
 async def test_a_place_is_sent_as_a_place(gate: Gate) -> None:
     place = {"latitude": 32.08, "longitude": 34.78, "name": "Office"}
     response = await gate.send(message=None, location=place)
-    message = await reading.message(gate.scripts, response.json()["messageId"])
+    message = await records.message(gate.scripts, response.json()["messageId"])
     assert message is not None
     assert message.fields["kind"] == "location"
     assert json.loads(message.fields["body"])["location"] == place

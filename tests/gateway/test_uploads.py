@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from tests.gateway.conftest import Gate, OpenGate, code_of, make_settings
-from wa_orchestrator.store import reading
-from wa_orchestrator.web import uploads
+from wa_orchestrator import uploads
+from wa_orchestrator.store import records
 
 PNG = b"\x89PNG\r\n\x1a\n" + b"0" * 100
 
@@ -25,7 +25,7 @@ async def test_a_raw_upload_can_be_sent(gate: Gate, tmp_path: Path) -> None:
     upload_id = await _upload(gate, filename="../../etc/cat.png")
     response = await gate.send(message=None, media={"upload": upload_id, "caption": "A cat"})
     assert response.status_code == 202
-    message = await reading.message(gate.scripts, response.json()["messageId"])
+    message = await records.message(gate.scripts, response.json()["messageId"])
     assert message is not None
     assert message.fields["kind"] == "image"
     media = json.loads(message.fields["body"])["media"]

@@ -10,13 +10,13 @@ import pytest
 
 from tests.conftest import Clock
 from tests.dispatcher.stage import NOON, Stage, settings, settle
-from wa_orchestrator.orchestrator import antiban, events_api, limits, optouts, outbox, webhooks_api
-from wa_orchestrator.orchestrator.bells import Bells
+from wa_orchestrator.context import Context
+from wa_orchestrator.orchestrator.api import events, holds, limits, optouts, webhooks, worker_outbox
+from wa_orchestrator.orchestrator.messages.outbox_signal import Bells
+from wa_orchestrator.orchestrator.workers import tokens
 from wa_orchestrator.settings import Settings
-from wa_orchestrator.store.scripts import Scripts
-from wa_orchestrator.web import workers
+from wa_orchestrator.store.engine.scripts import Scripts
 from wa_orchestrator.web.app import make_app
-from wa_orchestrator.web.context import Context
 
 API_KEY = "wao_tests-Zk3vQ9pLx2Rw8sTn"
 ROOT_SECRET = "whsec_bm90LWEtcmVhbC1zZWNyZXQtYnV0LWxvbmc="
@@ -38,7 +38,7 @@ class Worker:
     epoch: int
 
     async def call(self, path: str, body: object | None = None, *, to: str | None = None) -> httpx.Response:
-        token = workers.mint(self.settings, self.session, self.epoch).token
+        token = tokens.mint(self.settings, self.session, self.epoch).token
         headers = {"Authorization": f"Bearer {token}", "X-Epoch": str(self.epoch)}
         address = f"/api/worker/sessions/{to or self.session}/outbox/{path}"
         return await self.client.post(address, json={} if body is None else body, headers=headers)
@@ -86,11 +86,11 @@ async def desk(held: Scripts, clock: Clock, tmp_path: Path) -> AsyncIterator[Des
     context = stage.context
     bells = Bells(held.redis)
     routers = [
-        outbox.router(context, bells),
-        events_api.router(context),
-        webhooks_api.router(context),
+        worker_outbox.router(context, bells),
+        events.router(context),
+        webhooks.router(context),
         optouts.router(context),
-        antiban.router(context),
+        holds.router(context),
         limits.router(context),
     ]
     transport = httpx.ASGITransport(app=make_app(context, routers))

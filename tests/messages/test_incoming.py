@@ -7,11 +7,12 @@ import pytest
 from tests.conftest import Clock
 from tests.dispatcher.stage import settle
 from tests.messages.conftest import PHONE, Desk
-from wa_orchestrator.domain import events
-from wa_orchestrator.domain.events import WorkerEvent
-from wa_orchestrator.orchestrator import antiban, incoming, receipts
-from wa_orchestrator.orchestrator.intake import Handlers
-from wa_orchestrator.store import finding, keys, reading
+from wa_orchestrator.domain import worker_events as events
+from wa_orchestrator.domain.worker_events import WorkerEvent
+from wa_orchestrator.orchestrator.api import holds
+from wa_orchestrator.orchestrator.api.worker_events import Handlers
+from wa_orchestrator.orchestrator.messages import incoming, receipts
+from wa_orchestrator.store import keys, open_messages, records
 
 FRIEND = "97251000001"
 HANDLERS: Handlers = {
@@ -29,7 +30,7 @@ async def tell(desk: Desk, what: str, *, sequence: int | None = None, **data: ob
     if sequence is not None:
         raw["sequence"] = sequence
     event = events.parse(raw)
-    session = await reading.session(desk.context.scripts, "w1")
+    session = await records.session(desk.context.scripts, "w1")
     assert session is not None
     await HANDLERS[type(event.payload)](desk.context, session, event)
     return event
@@ -102,8 +103,8 @@ async def test_a_wish_under_a_lid_counts_as_soon_as_the_phone_is_known(desk: Des
 async def test_an_opt_out_is_obeyed_wherever_and_however_far_behind_a_message_waits(
     desk: Desk, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(finding, "PAGE", 4)
-    monkeypatch.setattr(finding, "_OVERLAP", 2)
+    monkeypatch.setattr(open_messages, "PAGE", 4)
+    monkeypatch.setattr(open_messages, "_OVERLAP", 2)
     routed = [await desk.stage.accept("w1", PHONE, to=FRIEND) for _ in range(6)]
     await settle(desk.stage.dispatcher())
     first = await desk.stage.accept("w1", PHONE, to=FRIEND)
@@ -177,9 +178,9 @@ async def test_a_refusal_locks_unless_whatsapp_said_afterwards_that_there_is_no_
 
 
 async def test_a_ban_holds_the_phone_whichever_session_is_linked_to_it_later(desk: Desk) -> None:
-    session = await reading.session(desk.context.scripts, "w1")
+    session = await records.session(desk.context.scripts, "w1")
     assert session is not None
-    await antiban.hold_after_ban(desk.context, session)
+    await holds.hold_after_ban(desk.context, session)
     await desk.stage.connect("w2", PHONE)
     message = await desk.stage.accept("w2", PHONE)
     await settle(desk.stage.dispatcher())
@@ -197,10 +198,10 @@ async def test_a_ban_holds_the_phone_whichever_session_is_linked_to_it_later(des
 
 
 async def test_holds_are_told_to_whoever_reads_the_events(desk: Desk) -> None:
-    session = await reading.session(desk.context.scripts, "w1")
+    session = await records.session(desk.context.scripts, "w1")
     assert session is not None
     for _ in range(2):
-        await antiban.hold_after_ban(desk.context, session)
+        await holds.hold_after_ban(desk.context, session)
     await desk.client.delete(f"/api/anti-ban/holds/phone:{PHONE}")
     events = (await desk.client.get("/api/v1/events")).json()["events"]
     told = [(each["type"], each["data"]) for each in events if each["type"].startswith("hold.")]
@@ -221,9 +222,9 @@ async def test_a_lock_without_an_end_does_not_stop_those_who_read_the_events(des
 
 async def test_the_end_of_a_ban_does_not_end_what_a_person_has_paused(desk: Desk) -> None:
     await desk.client.post("/api/anti-ban/holds", json={"sessionId": "w1", "why": "holiday"})
-    session = await reading.session(desk.context.scripts, "w1")
+    session = await records.session(desk.context.scripts, "w1")
     assert session is not None
-    await antiban.hold_after_ban(desk.context, session, until_ms=await desk.context.scripts.now_ms() + 1000)
+    await holds.hold_after_ban(desk.context, session, until_ms=await desk.context.scripts.now_ms() + 1000)
     found = (await desk.client.get("/api/anti-ban/holds")).json()["holds"]
     assert [(each["id"], each["why"]) for each in found][1] == ("session:w1", "holiday")
 

@@ -23,14 +23,14 @@ from redis.exceptions import RedisError
 from tests.dispatcher.stage import Stage
 from tests.messages.conftest import secured
 from tests.waiting import until
+from wa_orchestrator.context import Context
 from wa_orchestrator.dispatcher.dispatcher import Dispatcher
-from wa_orchestrator.orchestrator import outbox
-from wa_orchestrator.store import accepting, keys, reading
-from wa_orchestrator.store.embedded import EmbeddedRedis
-from wa_orchestrator.store.scripts import Scripts
-from wa_orchestrator.web import workers
+from wa_orchestrator.orchestrator.api import worker_outbox
+from wa_orchestrator.orchestrator.workers import tokens
+from wa_orchestrator.store import admission, keys, records
+from wa_orchestrator.store.engine.embedded_redis import EmbeddedRedis
+from wa_orchestrator.store.engine.scripts import Scripts
 from wa_orchestrator.web.app import make_app
-from wa_orchestrator.web.context import Context
 
 PHONES = 14
 EACH = 12
@@ -67,7 +67,7 @@ class World:
     unbalanced: list[dict[str, str]] = field(default_factory=list)
 
     async def call(self, session: str, epoch: int, path: str, body: object) -> httpx.Response:
-        token = workers.mint(self.stage.settings, session, epoch).token
+        token = tokens.mint(self.stage.settings, session, epoch).token
         headers = {"Authorization": f"Bearer {token}", "X-Epoch": str(epoch)}
         return await self.client.post(f"/api/worker/sessions/{session}/outbox/{path}", json=body, headers=headers)
 
@@ -140,17 +140,17 @@ class World:
         to = f"9725{phone[-2:]}{number % 4:05d}"
         name = f"m_{int(phone[-3:]) * 10_000 + number:018x}"
         fields = {"kind": "text", "body": f'{{"kind": "text", "text": "{phone} {number}"}}'}
-        key = accepting.Idempotency("client", name, "print")
-        new = accepting.NewMessage(name, f"3EB0{name[2:].upper()}", phone, session, to, fields=fields)
+        key = admission.Idempotency("client", name, "print")
+        new = admission.NewMessage(name, f"3EB0{name[2:].upper()}", phone, session, to, fields=fields)
         twice = self.dice.random() < 0.2
         answers: list[object] = []
         while len(answers) < 1 + twice:
             with contextlib.suppress(RedisError):
-                answers.append(await accepting.accept(self.stage.scripts, new, accepting.Room(10**6, 10**6, 0), key))
+                answers.append(await admission.accept(self.stage.scripts, new, admission.Room(10**6, 10**6, 0), key))
                 continue
             await asyncio.sleep(0.02)
         self.told[name] = (number, to)
-        assert not twice or isinstance(answers[1], accepting.Replayed)
+        assert not twice or isinstance(answers[1], admission.Replayed)
 
     async def dispatchers(self, context: Context) -> None:
         """Two at a time; one of them is killed again and again."""
@@ -192,7 +192,7 @@ async def test_whatever_dies_nothing_is_lost_doubled_reordered_or_hurried(tmp_pa
     settings = secured(data_dir=tmp_path, time_scale=SCALE, lease_ms=6_000, ack_timeout_ms=5_000)
     stage = Stage(Scripts(redis), settings)
     context = stage.context
-    transport = httpx.ASGITransport(app=make_app(context, [outbox.router(context)]))
+    transport = httpx.ASGITransport(app=make_app(context, [worker_outbox.router(context)]))
     async with httpx.AsyncClient(transport=transport, base_url="http://test", timeout=30) as client:
         world = World(stage, client)
         fleet = {f"w{n}": f"972500000{n:03d}" for n in range(PHONES)}
@@ -212,8 +212,8 @@ async def test_whatever_dies_nothing_is_lost_doubled_reordered_or_hurried(tmp_pa
                     task.cancel()
                 await asyncio.wait(tasks, timeout=0.1)
         await asyncio.gather(*world.zombies)
-        statuses = {each.id: each.status for each in await reading.messages(stage.scripts, list(world.told))}
-        stories = [await reading.story(stage.scripts, name) for name in world.told]
+        statuses = {each.id: each.status for each in await records.messages(stage.scripts, list(world.told))}
+        stories = [await records.story(stage.scripts, name) for name in world.told]
     await redis.aclose()
     await server.stop()
     expired = sum(note == "LEASE_EXPIRED" for story in stories for _, _, note in story)

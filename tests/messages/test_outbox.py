@@ -12,10 +12,10 @@ from tests.conftest import Clock
 from tests.dispatcher.stage import settle
 from tests.messages.conftest import PHONE, Desk
 from tests.waiting import until
+from wa_orchestrator import uploads
 from wa_orchestrator.errors import Refused, Unavailable
-from wa_orchestrator.orchestrator import asking
-from wa_orchestrator.store import keys, outbox, reading
-from wa_orchestrator.web import uploads, workers
+from wa_orchestrator.orchestrator.workers import command_calls, tokens
+from wa_orchestrator.store import keys, outbox, records
 
 
 async def test_a_worker_claims_what_was_released_and_acknowledges_it(desk: Desk) -> None:
@@ -280,7 +280,7 @@ async def test_a_command_reaches_a_waiting_worker_and_its_answer_the_asker(desk:
     waiting = asyncio.create_task(worker.claim(wait_ms=20_000))
     await asyncio.wait_for(_someone_waits(desk), 5)
     asked = asyncio.create_task(
-        asking.ask(desk.context, "w1", asking.Command("pairing_code", {"phone": PHONE}), timeout_s=10)
+        command_calls.ask(desk.context, "w1", command_calls.Command("pairing_code", {"phone": PHONE}), timeout_s=10)
     )
     told = await asyncio.wait_for(waiting, 5)
     assert told is not None
@@ -290,11 +290,11 @@ async def test_a_command_reaches_a_waiting_worker_and_its_answer_the_asker(desk:
 
 
 async def test_a_worker_that_will_not_is_quoted_and_one_that_is_silent_is_not_waited_for(desk: Desk) -> None:
-    logout = asking.Command("logout", {})
+    logout = command_calls.Command("logout", {})
     with pytest.raises(Unavailable):
-        await asking.ask(desk.context, "w1", logout, timeout_s=0.05)
+        await command_calls.ask(desk.context, "w1", logout, timeout_s=0.05)
     assert await desk.context.redis.llen(keys.commands("w1")) == 0
-    asked = asyncio.create_task(asking.ask(desk.context, "w1", logout, timeout_s=10))
+    asked = asyncio.create_task(command_calls.ask(desk.context, "w1", logout, timeout_s=10))
     told = await desk.worker().claim(wait_ms=5_000)
     assert told is not None
     await desk.worker().call(f"commands/{told['command']['id']}/result", {"ok": False, "code": "NOT_CONNECTED"})
@@ -309,7 +309,7 @@ async def test_the_statistics_of_the_day_count_what_was_sent(desk: Desk) -> None
     claimed = await worker.claim()
     assert claimed is not None
     await worker.ack(claimed)
-    session = await reading.session(desk.context.scripts, "w1")
+    session = await records.session(desk.context.scripts, "w1")
     assert session is not None
     assert await desk.context.redis.hgetall(keys.stats("w1", "20250615")) == {"sent": "1"}
 
@@ -320,7 +320,7 @@ async def test_only_the_worker_itself_fetches_the_file_of_its_message(desk: Desk
 
     upload = await uploads.save(desk.context.settings, chunks(), mimetype="image/png", filename="a.png")
     address = f"/api/worker/sessions/w1/media/{upload.id}"
-    token = workers.mint(desk.context.settings, "w1", 1).token
+    token = tokens.mint(desk.context.settings, "w1", 1).token
     fetched = await desk.client.get(address, headers={"Authorization": f"Bearer {token}", "X-Epoch": "1"})
     assert (fetched.content, fetched.headers["content-type"]) == (b"not really a picture", "image/png")
     assert (await desk.client.get(address)).status_code == 401

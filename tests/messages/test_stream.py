@@ -8,15 +8,15 @@ import uvicorn
 
 from tests.messages.conftest import API_KEY, PHONE, Desk
 from tests.waiting import until
-from wa_orchestrator.orchestrator import events_api
-from wa_orchestrator.store.tail import Tail
+from wa_orchestrator.orchestrator.api import events
+from wa_orchestrator.store.event_tail import Tail
 from wa_orchestrator.web.app import make_app
 
 
 async def test_a_client_that_reconnects_misses_nothing(desk: Desk) -> None:
     bound = socket.create_server(("127.0.0.1", 0))
     tail = Tail(desk.context.redis)
-    app = make_app(desk.context, [events_api.router(desk.context, tail)])
+    app = make_app(desk.context, [events.router(desk.context, tail)])
     server = uvicorn.Server(uvicorn.Config(app, log_level="error", timeout_graceful_shutdown=1, lifespan="off"))
     serving = asyncio.create_task(server.serve(sockets=[bound]))
     url = f"http://127.0.0.1:{bound.getsockname()[1]}/api/v1/events/stream?types=message.queued"

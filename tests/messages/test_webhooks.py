@@ -12,10 +12,10 @@ from standardwebhooks.webhooks import WebhookVerificationError
 
 from tests.conftest import Clock
 from tests.messages.conftest import PHONE, Desk
-from wa_orchestrator.orchestrator import events_api
-from wa_orchestrator.orchestrator.webhooks import RETRIES_S, Courier
+from wa_orchestrator.orchestrator.api import events as events_api
+from wa_orchestrator.orchestrator.notifications.webhooks import RETRIES_S, Courier
 from wa_orchestrator.store import contacts, keys
-from wa_orchestrator.store.tail import Tail
+from wa_orchestrator.store.event_tail import Tail
 
 DAY_MS = 86_400_000
 

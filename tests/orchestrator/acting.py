@@ -9,12 +9,12 @@ import httpx
 
 from tests.orchestrator.conftest import PROXIES
 from tests.orchestrator.fakes import FakeCheck, FakeRunner, Teller, drive
+from wa_orchestrator.context import Context, make_context
 from wa_orchestrator.domain import proxy_url
 from wa_orchestrator.orchestrator import service
 from wa_orchestrator.orchestrator.service import Orchestrator
-from wa_orchestrator.store import keys, reading
-from wa_orchestrator.store.reading import Session
-from wa_orchestrator.web.context import Context, make_context
+from wa_orchestrator.store import keys, records
+from wa_orchestrator.store.records import Session
 
 T = TypeVar("T")
 PHONE = "972501234567"
@@ -44,7 +44,7 @@ async def started(control: Orchestrator, api: httpx.AsyncClient, session_id: str
 
 async def now(context: Context, session_id: str) -> Session:
     """The session as it is recorded."""
-    session = await reading.session(context.scripts, session_id)
+    session = await records.session(context.scripts, session_id)
     assert session is not None
     return session
 

@@ -11,12 +11,12 @@ from pydantic import SecretStr
 from redis.asyncio import Redis
 
 from tests.orchestrator.fakes import ADMIN, API_KEY, FakeCheck, FakeRunner, Teller
+from wa_orchestrator.context import Context, make_context
 from wa_orchestrator.orchestrator import service
 from wa_orchestrator.orchestrator.service import Orchestrator
 from wa_orchestrator.settings import Settings
 from wa_orchestrator.web import health
 from wa_orchestrator.web.app import make_app
-from wa_orchestrator.web.context import Context, make_context
 
 PROXIES = tuple(f"socks5h://user:canary-password-{n}@proxy{n}.example.com:1080" for n in range(1, 4))
 

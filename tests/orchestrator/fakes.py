@@ -11,14 +11,14 @@ from typing import Any
 import httpx
 from standardwebhooks.webhooks import Webhook
 
-from wa_orchestrator.orchestrator.attendant import Attendant
-from wa_orchestrator.orchestrator.checks import Failed, Passed
+from wa_orchestrator.context import Context
+from wa_orchestrator.orchestrator.proxies.socks_check import Failed, Passed
 from wa_orchestrator.orchestrator.service import Orchestrator
-from wa_orchestrator.orchestrator.starter import Starter
+from wa_orchestrator.orchestrator.workers import tokens
+from wa_orchestrator.orchestrator.workers.session_controller import Attendant
+from wa_orchestrator.orchestrator.workers.start_queue import Starter
 from wa_orchestrator.runner.contract import AlreadyRuns, CannotStart, Ended, Found, Order, Running
 from wa_orchestrator.store import keys
-from wa_orchestrator.web import workers
-from wa_orchestrator.web.context import Context
 
 API_KEY = "wao_5vR8kq2LxZt7mB1nWd9s"
 ADMIN = {"X-API-Key": API_KEY}
@@ -117,7 +117,7 @@ class Teller:
             "data": data,
         }
         body = json.dumps(raw)
-        secret = changes.get("secret") or workers.mint(self._context.settings, session_id, epoch).webhook_secret
+        secret = changes.get("secret") or tokens.mint(self._context.settings, session_id, epoch).webhook_secret
         webhook_id = changes.get("webhook_id", f"evt_{number}")
         sent_at = datetime.fromtimestamp(time.time() - changes.get("sent_ago_s", 0), tz=UTC)
         headers = {

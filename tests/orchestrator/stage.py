@@ -12,7 +12,7 @@ import httpx
 
 from tests.processes import PRODUCT, Program, bare_environment, free_port
 from tests.waiting import PATIENCE_S, until_blocking
-from wa_orchestrator.runner import proc
+from wa_orchestrator.runner import process_identity
 from wa_orchestrator.runner.process import MARK
 
 API_KEY = "wao_5vR8kq2LxZt7mB1nWd9s"
@@ -144,9 +144,9 @@ class Stage:
         """The worker processes that run, by session."""
         home = str((self.home / "data" / "workers").absolute())
         found: dict[str, dict[str, int]] = {}
-        for pid in proc.pids():
-            environment = proc.environment(pid)
-            if environment and environment.get(MARK) == home and proc.start_time(pid) is not None:
+        for pid in process_identity.pids():
+            environment = process_identity.environment(pid)
+            if environment and environment.get(MARK) == home and process_identity.start_time(pid) is not None:
                 found[environment["SESSION_ID"]] = {"pid": pid, "epoch": int(environment["EPOCH"])}
         return found
 

@@ -7,9 +7,9 @@ import pytest
 
 from tests.orchestrator.acting import PHONE, linked, now
 from tests.orchestrator.fakes import Teller, drive
-from wa_orchestrator.orchestrator import alerting
-from wa_orchestrator.orchestrator.alerting import Alert
-from wa_orchestrator.orchestrator.alerts import Alerts, AlertWebhook, TelegramChat
+from wa_orchestrator.orchestrator.notifications import alert_texts
+from wa_orchestrator.orchestrator.notifications.alert_texts import Alert
+from wa_orchestrator.orchestrator.notifications.alerts import Alerts, AlertWebhook, TelegramChat
 from wa_orchestrator.orchestrator.service import Orchestrator
 from wa_orchestrator.simulator.world import World
 from wa_orchestrator.store import keys
@@ -118,11 +118,11 @@ async def test_what_happened_before_the_first_start_is_no_news(control: Orchestr
 
 def test_a_text_says_what_to_do_in_the_operators_language_and_counts_the_rest() -> None:
     alerts = [Alert("session.failed", f"s{number}", "BANNED", 0) for number in range(10)]
-    english = alerting.text_of(alerts, "en")
+    english = alert_texts.text_of(alerts, "en")
     assert english.startswith("⛔ Session failed: s0, s1")
     assert "+2" in english
     assert "Ask for a review" in english
-    assert alerting.text_of(alerts, "he") != english
+    assert alert_texts.text_of(alerts, "he") != english
 
 
 async def test_a_real_connection_reaches_telegram_without_password_or_phone(

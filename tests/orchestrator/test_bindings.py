@@ -10,11 +10,11 @@ from tests.orchestrator.acting import GIVEN, OTHER, PHONE, THIRD, code_of, delet
 from tests.orchestrator.conftest import PROXIES
 from tests.orchestrator.fakes import FakeRunner, Teller, drive
 from wa_orchestrator.domain import proxy_url
-from wa_orchestrator.orchestrator import states
 from wa_orchestrator.orchestrator.service import Orchestrator
-from wa_orchestrator.store import accepting, keys, queueing, rerouting
-from wa_orchestrator.store.places import Place
-from wa_orchestrator.store.scripts import Scripts
+from wa_orchestrator.orchestrator.sessions import transitions
+from wa_orchestrator.store import admission, keys, queues, reroutes
+from wa_orchestrator.store.engine.scripts import Scripts
+from wa_orchestrator.store.message_keys import Place
 
 
 async def test_a_scan_ties_phone_proxy_and_session_together_and_ends_the_temporary_binding(
@@ -41,7 +41,7 @@ async def test_what_is_tied_to_a_session_goes_along_to_another_phone_also_when_t
     tied = [await _queued(scripts, n, session, "session") for n, session in enumerate(("sibling", "s1", "s1"))]
     free = await _queued(scripts, 9, "s1", "")
     with monkeypatch.context() as dying:
-        dying.setattr(rerouting, "reroute", AsyncMock(side_effect=ConnectionError))
+        dying.setattr(reroutes, "reroute", AsyncMock(side_effect=ConnectionError))
         assert (await teller.connected("s1", OTHER)).status_code == 500
     assert (await now(control.context, "s1")).phone == OTHER
     assert (await teller.connected("s1", OTHER)).status_code == 200
@@ -58,7 +58,7 @@ async def test_a_session_that_left_two_phones_while_the_server_died_is_counted_a
     scripts, redis = control.context.scripts, control.context.redis
     tied = await _queued(scripts, 1, "s1", "session")
     with monkeypatch.context() as dying:
-        dying.setattr(rerouting, "reroute", AsyncMock(side_effect=ConnectionError))
+        dying.setattr(reroutes, "reroute", AsyncMock(side_effect=ConnectionError))
         assert (await teller.connected("s1", OTHER)).status_code == 500
     await redis.delete(keys.DUE)
     assert (await teller.connected("s1", THIRD)).status_code == 200
@@ -73,9 +73,9 @@ async def _queued(scripts: Scripts, number: int, session: str, pinned: str) -> s
     """A message that waits in its phone's queue; its id."""
     fields = {"pinned": pinned}
     name = f"m_{number:018x}"
-    message = accepting.NewMessage(name, f"3EB0{number:018X}", PHONE, session, "97251", fields=fields)
-    assert isinstance(await accepting.accept(scripts, message, accepting.Room(9, 9, 0)), accepting.Accepted)
-    assert await queueing.route(scripts, Place(name, PHONE, session), to="97251") == queueing.Queued()
+    message = admission.NewMessage(name, f"3EB0{number:018X}", PHONE, session, "97251", fields=fields)
+    assert isinstance(await admission.accept(scripts, message, admission.Room(9, 9, 0)), admission.Accepted)
+    assert await queues.route(scripts, Place(name, PHONE, session), to="97251") == queues.Queued()
     return name
 
 
@@ -140,11 +140,11 @@ async def test_a_move_to_the_phones_own_proxy_is_finished_although_the_server_di
     async def dies(*_: object) -> None:
         raise RuntimeError("dies")
 
-    monkeypatch.setattr(states, "ask_restart", dies)
+    monkeypatch.setattr(transitions, "ask_restart", dies)
     assert (await teller.connected("second", PHONE)).status_code == 500
     moving = await now(control.context, "second")
     assert moving.proxy == (await now(control.context, "first")).proxy
-    assert states.restart_pending(moving)
+    assert transitions.restart_pending(moving)
 
 
 async def test_a_given_proxy_wins_over_the_phones_own_and_takes_its_other_sessions_along(

@@ -11,7 +11,7 @@ import pytest
 
 from tests.processes import PRODUCT, Program, bare_environment
 from tests.waiting import until_blocking
-from wa_orchestrator.runner import proc
+from wa_orchestrator.runner import process_identity
 
 
 def begin(home: Path, fleet: int) -> Program:
@@ -28,12 +28,14 @@ def left_running(home: Path) -> list[int]:
     """Processes that know this directory."""
     mark = str(home).encode()
     found = []
-    for pid in proc.pids():
+    for pid in process_identity.pids():
         try:
-            facts = (proc.PROC / str(pid) / "cmdline").read_bytes() + (proc.PROC / str(pid) / "environ").read_bytes()
+            facts = (process_identity.PROC / str(pid) / "cmdline").read_bytes() + (
+                process_identity.PROC / str(pid) / "environ"
+            ).read_bytes()
         except OSError:
             continue
-        if mark in facts and proc.start_time(pid) is not None and pid != os.getpid():
+        if mark in facts and process_identity.start_time(pid) is not None and pid != os.getpid():
             found.append(pid)
     return found
 

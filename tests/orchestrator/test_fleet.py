@@ -13,9 +13,9 @@ import pytest
 
 from tests.orchestrator.stage import Stage, staged
 from tests.waiting import promised
-from wa_orchestrator.orchestrator.fleet import MOST_RESTARTS
-from wa_orchestrator.runner import proc
-from wa_orchestrator.runner.command import worker_command
+from wa_orchestrator.orchestrator.workers.pool import MOST_RESTARTS
+from wa_orchestrator.runner import process_identity
+from wa_orchestrator.runner.node_command import worker_command
 
 FENCED = 22
 #: A tenth of the watchdog's times: a ping every 1.5 s, silence proven after 6 s, a look every 2 s.
@@ -39,7 +39,7 @@ def replaced(stage: Stage, session_id: str, pid: int) -> bool:
 
 def clone_of(stage: Stage, session_id: str, place: Path) -> tuple[list[str], dict[str, str]]:
     """Everything a worker has, as it would lie on another machine that was cut off."""
-    environment = proc.environment(stage.workers()[session_id]["pid"]) or {}
+    environment = process_identity.environment(stage.workers()[session_id]["pid"]) or {}
     auth, secrets = Path(environment["AUTH_DIR"]), Path(environment["WORKER_TOKEN_FILE"]).parent
     shutil.copytree(auth, place / "auth")
     shutil.copytree(secrets, place / "secrets")
@@ -79,7 +79,7 @@ def test_dead_frozen_and_cut_off_workers_are_replaced_and_a_dead_server_is_not_m
             promised(6 + 2 + 2),
         )
         frozen_s = time.monotonic() - began
-        assert proc.start_time(victim) is None
+        assert process_identity.start_time(victim) is None
         stage.until(lambda: stage.connected("b"), "the successor to be connected", promised(10))
 
         # The proxy dies: connected again through another within fifteen seconds, by one change of the binding.

@@ -14,12 +14,13 @@ from tests.orchestrator.conftest import PROXIES
 from tests.orchestrator.fakes import FakeCheck, FakeRunner, Teller, drive
 from wa_orchestrator.domain import proxy_url
 from wa_orchestrator.domain.session import Event, Reason
-from wa_orchestrator.orchestrator import checks, seats, states
-from wa_orchestrator.orchestrator.checks import Failed, Passed
-from wa_orchestrator.orchestrator.monitor import Monitor, Seeker
+from wa_orchestrator.orchestrator.proxies import placement, socks_check
+from wa_orchestrator.orchestrator.proxies.monitor import Monitor, Seeker
+from wa_orchestrator.orchestrator.proxies.socks_check import Failed, Passed
 from wa_orchestrator.orchestrator.service import Orchestrator
+from wa_orchestrator.orchestrator.sessions import transitions as states
 from wa_orchestrator.simulator.world import World
-from wa_orchestrator.store import keys, reading
+from wa_orchestrator.store import keys, records
 
 NEW = "socks5h://user:canary-password-7@new.example.com:1080"
 
@@ -100,7 +101,7 @@ async def test_a_drain_without_room_elsewhere_is_refused_and_moves_nobody(
         await api.post("/api/sessions/provision", json={})
     answer = await api.delete(f"/api/v1/proxies/{IDS[0]}", params={"drain": True})
     assert (answer.status_code, await code_of(answer)) == (409, "NO_ROOM_TO_DRAIN")
-    proxy = await reading.proxy(control.context.scripts, IDS[0])
+    proxy = await records.proxy(control.context.scripts, IDS[0])
     assert proxy is not None
     assert (proxy.status, len(proxy.sessions)) == ("OK", 4)
 
@@ -137,7 +138,7 @@ async def test_a_report_of_any_kind_has_the_proxy_checked_at_once_and_a_dead_one
     after = await now(control.context, "s1")
     assert after.proxy not in ("", own)
     assert await control.context.redis.get(keys.sticky(PHONE)) == after.proxy
-    proxy = await reading.proxy(control.context.scripts, own)
+    proxy = await records.proxy(control.context.scripts, own)
     assert proxy is not None
     assert (proxy.status, proxy.sessions) == ("BAD", frozenset())
 
@@ -229,7 +230,7 @@ async def test_a_worker_that_was_moved_is_replaced_although_the_server_died_at_t
 async def _die_at(monkeypatch: pytest.MonkeyPatch, control: Orchestrator, step: str) -> None:
     """Let the server find the first proxy bad, and die at this step of what follows."""
     with monkeypatch.context() as patched:
-        patched.setattr(seats, step, AsyncMock(side_effect=RuntimeError("dies")))
+        patched.setattr(placement, step, AsyncMock(side_effect=RuntimeError("dies")))
         with pytest.raises(RuntimeError, match="dies"):
             await control.judge.examine(IDS[0])
 
@@ -239,7 +240,7 @@ async def test_bad_proxies_are_checked_at_growing_intervals(control: Orchestrato
     gaps = []
     for _ in range(3):
         await control.judge.examine(IDS[0])
-        proxy = await reading.proxy(control.context.scripts, IDS[0])
+        proxy = await records.proxy(control.context.scripts, IDS[0])
         assert proxy is not None
         gaps.append(int(proxy.fields["next_check_at"]) - int(proxy.fields["checked_at"]))
     assert gaps == [60_000, 120_000, 240_000]
@@ -259,14 +260,14 @@ async def test_without_room_a_session_waits_and_goes_on_by_itself_as_soon_as_the
     assert len(runner.running) == 8
     # Somebody else evacuates the same proxy, a moment later, with what he read before.
     await states.settle(control.context, "s0", Event.PROXY_LOST)
-    assert not await seats.seat(control.context, await now(control.context, "s0"), "PROXY_FAILED")
+    assert not await placement.seat(control.context, await now(control.context, "s0"), "PROXY_FAILED")
     assert (await now(control.context, "s0")).reason == Reason.WAITING_FOR_PROXY
     await api.post("/api/v1/proxies", json={"url": NEW})
     seeker = next(loop for loop in control.loops if isinstance(loop, Seeker))
     await seeker.step()
     await drive(control)
     assert len(runner.running) == 12
-    proxy = await reading.proxy(control.context.scripts, proxy_url.proxy_id(NEW))
+    proxy = await records.proxy(control.context.scripts, proxy_url.proxy_id(NEW))
     assert proxy is not None
     assert len(proxy.sessions) == 4
 
@@ -313,15 +314,15 @@ async def test_whatever_dies_and_heals_no_proxy_has_a_fifth_session_and_no_phone
     for act, which in acts:
         (check.dead.add if act == "die" else check.dead.discard)(PROXIES[which])
         if act == "seek":
-            await seats.seek(control.context)
+            await placement.seek(control.context)
         await control.judge.examine(IDS[which])
         await drive(control)
         await _laws_hold(control, runner)
 
 
 async def _laws_hold(control: Orchestrator, runner: FakeRunner) -> None:
-    sessions = {session.id: session for session in await reading.sessions(control.context.scripts)}
-    for proxy in await reading.proxies(control.context.scripts):
+    sessions = {session.id: session for session in await records.sessions(control.context.scripts)}
+    for proxy in await records.proxies(control.context.scripts):
         assert len(proxy.sessions) <= 4
         assert proxy.sessions == {session.id for session in sessions.values() if session.proxy == proxy.id}
     homes: dict[str, set[str]] = {}
@@ -339,18 +340,18 @@ async def _laws_hold(control: Orchestrator, runner: FakeRunner) -> None:
 async def test_a_check_shakes_hands_with_a_real_proxy_and_asks_for_the_target_by_name() -> None:
     async with World(proxies=1) as world:
         url = world.proxies[0]
-        passed = await checks.check(url, "web.whatsapp.com:443", 5000)
+        passed = await socks_check.check(url, "web.whatsapp.com:443", 5000)
         assert isinstance(passed, Passed)
         user, _, rest = url.partition("@")
-        wrong = await checks.check(f"{user}x@{rest}", "web.whatsapp.com:443", 5000)
+        wrong = await socks_check.check(f"{user}x@{rest}", "web.whatsapp.com:443", 5000)
         assert wrong == Failed("it refused the user or the password")
-        nowhere = await checks.check(url, "elsewhere.example.com:443", 5000)
+        nowhere = await socks_check.check(url, "elsewhere.example.com:443", 5000)
         assert isinstance(nowhere, Failed)
         async with httpx.AsyncClient(base_url=world.control) as control:
             seen = (await control.get("/proxies")).json()[0]
             await control.post("/faults", json={"target": {"proxy": seen["id"]}, "kind": "blackhole"})
         assert seen["addressTypes"].get("domain")
-        assert await checks.check(url, "web.whatsapp.com:443", 200) == Failed("no answer within 0.2 s")
-    gone = await checks.check(url, "web.whatsapp.com:443", 2000)
+        assert await socks_check.check(url, "web.whatsapp.com:443", 200) == Failed("no answer within 0.2 s")
+    gone = await socks_check.check(url, "web.whatsapp.com:443", 2000)
     assert isinstance(gone, Failed)
     assert "cannot be reached" in gone.why

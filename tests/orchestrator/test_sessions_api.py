@@ -24,8 +24,9 @@ from tests.orchestrator.acting import (
     with_credentials,
 )
 from tests.orchestrator.fakes import ADMIN, FakeRunner, Teller, drive
-from wa_orchestrator.orchestrator import sessions_api, states
+from wa_orchestrator.orchestrator.api import sessions
 from wa_orchestrator.orchestrator.service import Orchestrator
+from wa_orchestrator.orchestrator.sessions import transitions
 from wa_orchestrator.store import keys
 from wa_orchestrator.web import auth
 from wa_orchestrator.web.auth import Scope
@@ -228,7 +229,7 @@ async def test_credentials_that_came_back_before_a_crash_stay_and_the_session_go
     await linked(control, api, teller, "s1", PHONE)
     credentials = with_credentials(control, "brought back")
     await control.context.redis.hset(keys.session("s1"), "restore", "s1-1750000000000")
-    await states.call_attention(control.context, "s1")
+    await transitions.call_attention(control.context, "s1")
     await drive(control)
     assert credentials.read_text() == "brought back"
     assert not (await now(control.context, "s1")).fields.get("restore")
@@ -312,7 +313,7 @@ async def test_every_route_and_its_errors_are_described(api: httpx.AsyncClient) 
 async def test_a_worker_that_does_not_answer_is_told_as_such_and_nothing_changes(
     control: Orchestrator, api: httpx.AsyncClient, teller: Teller, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(sessions_api, "_CODE_WITHIN_S", 0.1)
+    monkeypatch.setattr(sessions, "_CODE_WITHIN_S", 0.1)
     await linked(control, api, teller, "s1", PHONE)
     answer = await api.post("/api/sessions/s1/logout")
     assert (answer.status_code, await code_of(answer)) == (503, "WORKER_SILENT")
@@ -334,7 +335,7 @@ async def test_a_logout_that_the_worker_reported_itself_is_acted_on_once(
 async def test_a_code_that_does_not_come_in_time_is_told_as_such(
     control: Orchestrator, api: httpx.AsyncClient, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(sessions_api, "_CODE_WITHIN_S", 0.3)
+    monkeypatch.setattr(sessions, "_CODE_WITHIN_S", 0.3)
     await started(control, api)
     request = asyncio.create_task(api.post("/api/sessions/s1/pairing-code", json={"phone": PHONE}))
     await done(control, await asked(control))

@@ -10,13 +10,14 @@ from tests.orchestrator.acting import OTHER, PHONE, THIRD, another, linked, now,
 from tests.orchestrator.fakes import FakeRunner, Teller, drive
 from wa_orchestrator.domain.session import Event
 from wa_orchestrator.errors import Unavailable
-from wa_orchestrator.orchestrator import control as lease
-from wa_orchestrator.orchestrator import credentials, service, states
-from wa_orchestrator.orchestrator.attendant import Attendant
-from wa_orchestrator.orchestrator.reconciling import Reconciler, Sentinel
+from wa_orchestrator.orchestrator import leader_lease as lease
+from wa_orchestrator.orchestrator import service
 from wa_orchestrator.orchestrator.service import Orchestrator
+from wa_orchestrator.orchestrator.sessions import credential_files, transitions
+from wa_orchestrator.orchestrator.workers.reconciler import Reconciler, Sentinel
+from wa_orchestrator.orchestrator.workers.session_controller import Attendant
 from wa_orchestrator.runner.contract import Ended
-from wa_orchestrator.store import keys, limits
+from wa_orchestrator.store import keys, leases
 from wa_orchestrator.store.sessions import CONTROL_LEASE
 
 
@@ -45,7 +46,7 @@ async def test_a_session_whose_worker_runs_again_says_that_it_reconnects_and_not
     control: Orchestrator, api: httpx.AsyncClient, teller: Teller, why: Event
 ) -> None:
     await linked(control, api, teller, "s1", PHONE)
-    await states.ask_restart(control.context, await now(control.context, "s1"), why)
+    await transitions.ask_restart(control.context, await now(control.context, "s1"), why)
     for _ in range(2):  # a second start before it is connected changes nothing, and is not told
         await drive(control)
         again = await now(control.context, "s1")
@@ -73,14 +74,14 @@ async def test_a_worker_that_ends_with_the_server_while_it_is_looked_at_has_not_
 async def test_a_server_that_retires_while_it_asks_for_the_lease_does_not_lead_afterwards(
     control: Orchestrator, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    asked = limits.acquire_lease
+    asked = leases.acquire_lease
 
-    async def acquire(*args: Any, **wishes: Any) -> limits.Holding | limits.Taken:
+    async def acquire(*args: Any, **wishes: Any) -> leases.Holding | leases.Taken:
         outcome = await asked(*args, **wishes)
         await control.control.retire()
         return outcome
 
-    monkeypatch.setattr(limits, "acquire_lease", acquire)
+    monkeypatch.setattr(leases, "acquire_lease", acquire)
     await control.control.step()
     assert not control.control.leads
     assert not await control.context.redis.exists(keys.lease(CONTROL_LEASE))
@@ -118,14 +119,14 @@ async def test_a_redis_that_hangs_keeps_no_worker_from_its_end(
 ) -> None:
     for name, phone in (("s0", PHONE), ("s1", OTHER), ("s2", THIRD)):
         await linked(control, api, teller, name, phone)
-    settle = states.settle
+    settle = transitions.settle
 
     async def hangs(context: Any, session_id: str, *wishes: Any) -> None:
         if session_id != "s2":
             await asyncio.Event().wait()
         await settle(context, session_id, *wishes)
 
-    monkeypatch.setattr(states, "settle", hangs)
+    monkeypatch.setattr(transitions, "settle", hangs)
     monkeypatch.setattr(service, "LAST_WORD_S", 0.2)
     async with asyncio.timeout(30):
         await control.stop_workers()
@@ -139,7 +140,7 @@ async def test_a_redis_that_hangs_keeps_no_server_from_giving_up_its_lease(
     async def hangs(*_: Any) -> None:
         await asyncio.Event().wait()
 
-    monkeypatch.setattr(limits, "release_lease", hangs)
+    monkeypatch.setattr(leases, "release_lease", hangs)
     monkeypatch.setattr(lease, "LEASE_MS", 50)
     async with asyncio.timeout(30):
         await control.control.retire()
@@ -152,18 +153,18 @@ async def test_credentials_are_exchanged_only_when_a_worker_that_outlived_its_se
     await linked(control, api, teller, "s1", PHONE)
     old = await now(control.context, "s1")
     with_credentials(control, "of the phone")
-    await states.ask_restart(control.context, old, Event.RESTART_ASKED, {"discard": "1"})
+    await transitions.ask_restart(control.context, old, Event.RESTART_ASKED, {"discard": "1"})
     await control.control.give_back()
     reborn = await another(control.context, runner)
     await reborn.control.step()
     seen: list[tuple[int, bool]] = []
-    discard = credentials.discard
+    discard = credential_files.discard
 
     async def discarded(*args: Any, **wishes: Any) -> str | None:
         seen.append((len(runner.running), (await now(control.context, "s1")).epoch > old.epoch))
         return await discard(*args, **wishes)
 
-    monkeypatch.setattr(credentials, "discard", discarded)
+    monkeypatch.setattr(credential_files, "discard", discarded)
     await part(reborn, Attendant).attend("s1")  # before the reconciler has looked around
     assert seen == [(0, True)]
     await drive(reborn)

@@ -17,12 +17,12 @@ from aiodocker.exceptions import DockerError
 
 from tests.runner.images import empty_directories, imported
 from tests.waiting import until
-from wa_orchestrator.runner.box import LABEL_HOME, Box
+from wa_orchestrator.runner.container_spec import LABEL_HOME, Box
 from wa_orchestrator.runner.contract import Ended, Order, Runner
 from wa_orchestrator.runner.docker import DockerRunner
-from wa_orchestrator.runner.misbehaving import Misbehaving
+from wa_orchestrator.runner.docker_relays import LABEL_RELAY_HOME
+from wa_orchestrator.runner.mock import Misbehaving
 from wa_orchestrator.runner.process import ProcessRunner
-from wa_orchestrator.runner.relays import LABEL_RELAY_HOME
 
 #: Container names are the engine's, and test processes share one engine.
 SESSION = f"s-{uuid.uuid4().hex[:8]}"

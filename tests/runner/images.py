@@ -10,7 +10,7 @@ from contextlib import asynccontextmanager
 
 from aiodocker import Docker
 
-from wa_orchestrator.runner.command import BUILT_BUNDLE, node_binary
+from wa_orchestrator.runner.node_command import BUILT_BUNDLE, node_binary
 
 
 @asynccontextmanager

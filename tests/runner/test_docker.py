@@ -8,7 +8,7 @@ from aiodocker import Docker
 
 from tests.runner.drivers import SESSION, docker_or_skip, driver, free_subnet, is_ready, order, own_network
 from wa_orchestrator.errors import Unavailable
-from wa_orchestrator.runner.box import Box
+from wa_orchestrator.runner.container_spec import Box
 from wa_orchestrator.runner.contract import CannotStart
 from wa_orchestrator.runner.docker import DockerRunner
 

@@ -21,14 +21,14 @@ from tests.runner.drivers import docker_or_skip, end_all, free_subnet, own_netwo
 from tests.runner.images import imported, packed_worker
 from tests.runner.neighbour import neighbour
 from tests.waiting import PATIENCE_S, until
-from wa_orchestrator import bootstrap
-from wa_orchestrator.rehearsal import point_at
-from wa_orchestrator.runner.box import LABEL_HOME
-from wa_orchestrator.runner.command import FLAGS, heap_flag
+from wa_orchestrator.runner.container_spec import LABEL_HOME
 from wa_orchestrator.runner.docker import LABEL_EPOCH
-from wa_orchestrator.runner.relays import LABEL_RELAY, LABEL_RELAY_HOME
-from wa_orchestrator.runner.relays import PORT as RELAY_PORT
+from wa_orchestrator.runner.docker_relays import LABEL_RELAY, LABEL_RELAY_HOME
+from wa_orchestrator.runner.docker_relays import PORT as RELAY_PORT
+from wa_orchestrator.runner.node_command import FLAGS, heap_flag
+from wa_orchestrator.server import bootstrap
 from wa_orchestrator.settings import Settings
+from wa_orchestrator.simulator.child_process import point_at
 from wa_orchestrator.simulator.world import World
 
 pytestmark = [pytest.mark.docker, pytest.mark.timeout(300)]

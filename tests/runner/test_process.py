@@ -11,9 +11,9 @@ import pytest
 
 from tests.runner.drivers import COMMAND, SESSION, end_of, facts, is_ready, order
 from wa_orchestrator.errors import Refused
-from wa_orchestrator.runner import proc, process
-from wa_orchestrator.runner.command import worker_command
+from wa_orchestrator.runner import process, process_identity
 from wa_orchestrator.runner.contract import CannotStart, Ended, Running
+from wa_orchestrator.runner.node_command import worker_command
 from wa_orchestrator.runner.process import ProcessRunner
 
 
@@ -85,7 +85,7 @@ async def test_what_a_worker_started_ends_with_it(tmp_path: Path) -> None:
     await is_ready(one)
     child = int((one.auth_dir / "child").read_text())
     await runner.stop(handle, 1)
-    assert proc.start_time(child) is None
+    assert process_identity.start_time(child) is None
 
 
 async def test_the_code_of_an_end_is_told_by_the_server_that_started_it(runner: ProcessRunner, tmp_path: Path) -> None:

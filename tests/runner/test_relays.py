@@ -8,10 +8,10 @@ from aiodocker import Docker
 
 from tests.runner.drivers import docker_or_skip, end_all, free_subnet, own_network
 from tests.runner.images import imported, packed_worker
-from wa_orchestrator.runner.box import Box
+from wa_orchestrator.runner.container_spec import Box
 from wa_orchestrator.runner.contract import Order
 from wa_orchestrator.runner.docker import DockerRunner
-from wa_orchestrator.runner.relays import LABEL_RELAY_HOME
+from wa_orchestrator.runner.docker_relays import LABEL_RELAY_HOME
 
 pytestmark = pytest.mark.docker
 IDLE = ("node", "-e", "setInterval(() => {}, 1000); process.on('SIGTERM', () => process.exit())")

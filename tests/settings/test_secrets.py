@@ -6,8 +6,8 @@ from pathlib import Path
 import pytest
 from pydantic import SecretStr
 
-from wa_orchestrator import secrets
 from wa_orchestrator.errors import BadSettings
+from wa_orchestrator.server import secrets
 from wa_orchestrator.settings import GENERATED, Settings, load
 
 

@@ -8,10 +8,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pydantic import ValidationError
 
-from wa_orchestrator import knobs, settings_reference
-from wa_orchestrator.domain.pace import PRESETS, Preset, Trust
+from wa_orchestrator.domain.pacing.limits import PRESETS, Preset, Trust
 from wa_orchestrator.errors import BadSettings
-from wa_orchestrator.settings import Settings, load
+from wa_orchestrator.settings import Settings, load, reference, types
 
 GOOD_SECRET = "kZ8-vQ2_mN5xR7pL0wJ4"
 
@@ -54,7 +53,7 @@ def test_the_command_line_wins_over_the_environment_and_that_over_the_file(tmp_p
         ("API_KEY", "short", "too short"),
         ("API_KEY", "changeme-changeme-123", "easy to guess"),
         ("API_KEY", "aaaaaaaaaaaaaaaaaaaaaaaa", "easy to guess"),
-        ("API_KEY", knobs.EXAMPLE_API_KEY, "easy to guess"),
+        ("API_KEY", types.EXAMPLE_API_KEY, "easy to guess"),
         ("PROXY_URL_1", "http://user:hunter2hunter2@proxy.example.com:80", "DNS leak"),
         ("PROXY_URL_7", "socks5://proxy.example.com:1080", "DNS leak"),
         ("MAX_SESSIONS_PER_PROXY", "0", "1 or more"),
@@ -193,15 +192,15 @@ def test_no_secret_under_sixteen_characters_is_ever_taken(secret: str) -> None:
 def test_the_machines_zone_comes_from_tz_else_from_localtime_else_is_utc(tmp_path: Path) -> None:
     link = tmp_path / "localtime"
     link.symlink_to("/usr/share/zoneinfo/Europe/Madrid")
-    assert knobs.machine_zone("Asia/Jerusalem", link) == "Asia/Jerusalem"
-    assert knobs.machine_zone(":/usr/share/zoneinfo/Asia/Jerusalem", link) == "Asia/Jerusalem"
-    assert knobs.machine_zone("", link) == "Europe/Madrid"
-    assert knobs.machine_zone("no such zone", tmp_path / "missing") == "UTC"
+    assert types.machine_zone("Asia/Jerusalem", link) == "Asia/Jerusalem"
+    assert types.machine_zone(":/usr/share/zoneinfo/Asia/Jerusalem", link) == "Asia/Jerusalem"
+    assert types.machine_zone("", link) == "Europe/Madrid"
+    assert types.machine_zone("no such zone", tmp_path / "missing") == "UTC"
 
 
 def test_every_setting_says_what_it_does_and_the_page_is_not_stale() -> None:
     assert [name for name, field in Settings.model_fields.items() if not field.description] == []
     page = Path(__file__).parents[2] / "docs" / "settings.md"
-    assert page.read_text("utf-8") == settings_reference.render(), (
-        "run: python -m wa_orchestrator.settings_reference > docs/settings.md"
+    assert page.read_text("utf-8") == reference.render(), (
+        "run: python -m wa_orchestrator.settings.reference > docs/settings.md"
     )

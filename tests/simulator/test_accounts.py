@@ -4,9 +4,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from wa_orchestrator.simulator import jid
-from wa_orchestrator.simulator.accounts import Accounts, lid_of, number_of
 from wa_orchestrator.simulator.errors import ProtocolError, SimulatorError
+from wa_orchestrator.simulator.protocol import jid
+from wa_orchestrator.simulator.whatsapp.accounts import Accounts, lid_of, number_of
 
 numbers = st.from_regex(r"[1-9][0-9]{4,14}", fullmatch=True)
 

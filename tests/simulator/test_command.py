@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 from python_socks.async_.asyncio import Proxy
 
-COMMAND = "from wa_orchestrator.cli import main; main()"
+COMMAND = "from wa_orchestrator.cli.main import main; main()"
 SOON_S = 30
 
 

@@ -9,9 +9,9 @@ from typing import Any
 import httpx
 import pytest
 
-from wa_orchestrator.simulator.control import Control
+from wa_orchestrator.simulator.control.app import Control
 from wa_orchestrator.simulator.errors import SimulatorError
-from wa_orchestrator.simulator.pool import Pool
+from wa_orchestrator.simulator.proxies.pool import Pool
 from wa_orchestrator.simulator.telegram import Telegram
 
 

@@ -2,8 +2,8 @@
 
 from typing import Any
 
-from wa_orchestrator.simulator.content import Content
-from wa_orchestrator.simulator.ledger import Ledger
+from wa_orchestrator.simulator.protocol.message_content import Content
+from wa_orchestrator.simulator.whatsapp.ledger import Ledger
 
 
 def arrive(ledger: Ledger, message_id: str, to: str = "2") -> dict[str, Any]:

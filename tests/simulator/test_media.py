@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from wa_orchestrator.simulator import media
 from wa_orchestrator.simulator.errors import ProtocolError
+from wa_orchestrator.simulator.whatsapp import media
 
 
 @given(st.binary(max_size=500), st.sampled_from(sorted(media.PURPOSES)))

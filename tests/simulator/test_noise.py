@@ -6,10 +6,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from wa_orchestrator.simulator import noise, proto
-from wa_orchestrator.simulator.curve import KeyPair
 from wa_orchestrator.simulator.errors import ProtocolError
-from wa_orchestrator.simulator.noise import Authority, Deframer, Initiator, Responder
+from wa_orchestrator.simulator.protocol import noise, protobuf
+from wa_orchestrator.simulator.protocol.curve25519 import KeyPair
+from wa_orchestrator.simulator.protocol.noise import Authority, Deframer, Initiator, Responder
 
 AUTHORITY = Authority.issue(KeyPair.generate(), not_before=0, not_after=2**31)
 
@@ -58,7 +58,7 @@ def test_any_first_frame_is_answered_or_refused(body: bytes) -> None:
 
 def test_a_public_key_of_small_order_is_refused() -> None:
     with pytest.raises(ProtocolError):
-        Responder(AUTHORITY).hello(proto.encode({2: {1: bytes(32)}}))
+        Responder(AUTHORITY).hello(protobuf.encode({2: {1: bytes(32)}}))
 
 
 @given(st.lists(st.binary(max_size=60), max_size=6), st.binary(max_size=40), st.integers(1, 30), st.booleans())

@@ -9,10 +9,11 @@ from cryptography.hazmat.primitives.ciphers import Cipher, algorithms, modes
 from cryptography.hazmat.primitives.ciphers.aead import AESGCM
 
 from tests.simulator.wireclient import WireClient, World
-from wa_orchestrator.simulator import curve, pairing
-from wa_orchestrator.simulator.curve import KeyPair
 from wa_orchestrator.simulator.errors import SimulatorError
-from wa_orchestrator.simulator.wire import node
+from wa_orchestrator.simulator.protocol import curve25519
+from wa_orchestrator.simulator.protocol.binary_xml import node
+from wa_orchestrator.simulator.protocol.curve25519 import KeyPair
+from wa_orchestrator.simulator.whatsapp import pairing
 
 DANA = "972501111111"
 CODE = "ABCD1234"
@@ -46,11 +47,13 @@ async def prove(client: WireClient, ephemeral: KeyPair) -> None:
     hello = (await client.until("notification")).need("link_code_companion_reg")
     body = hello.bytes_of("link_code_pairing_wrapped_primary_ephemeral_pub")
     primary = hello.bytes_of("primary_identity_pub")
-    shared = curve.dh(ephemeral.private, wrapped(body[48:], body[:32], body[32:48]))
+    shared = curve25519.dh(ephemeral.private, wrapped(body[48:], body[:32], body[32:48]))
     salt, iv, random = secrets.token_bytes(32), secrets.token_bytes(12), secrets.token_bytes(32)
-    key = curve.hkdf(shared, 32, salt=salt, info=b"link_code_pairing_key_bundle_encryption_key")
+    key = curve25519.hkdf(shared, 32, salt=salt, info=b"link_code_pairing_key_bundle_encryption_key")
     sealed = AESGCM(key).encrypt(iv, client.identity.public + primary + random, None)
-    client.adv = curve.hkdf(shared + curve.dh(client.identity.private, primary) + random, 32, info=b"adv_secret")
+    client.adv = curve25519.hkdf(
+        shared + curve25519.dh(client.identity.private, primary) + random, 32, info=b"adv_secret"
+    )
     request = node("link_code_companion_reg", {"jid": f"{DANA}@s.whatsapp.net", "stage": "companion_finish"})
     request.content = [node("link_code_pairing_wrapped_key_bundle", content=salt + iv + sealed)]
     await client.send(node("iq", {"id": "finish", "xmlns": "md", "type": "set"}, [request]))

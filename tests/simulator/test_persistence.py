@@ -3,7 +3,7 @@
 from pathlib import Path
 
 from tests.simulator.wireclient import World
-from wa_orchestrator.simulator.wire import node
+from wa_orchestrator.simulator.protocol.binary_xml import node
 
 DANA, NOA = "972501111111", "972502222222"
 

@@ -2,7 +2,7 @@
 
 from tests.simulator.wireclient import World
 from tests.waiting import until
-from wa_orchestrator.simulator.wire import node
+from wa_orchestrator.simulator.protocol.binary_xml import node
 
 DANA, NOA, UNKNOWN = "972501111111", "972502222222", "972503333333"
 

@@ -11,8 +11,8 @@ import structlog
 from websockets.exceptions import ConnectionClosed
 
 from tests.simulator.wireclient import WAIT_S, World
-from wa_orchestrator.simulator import noise, wire
-from wa_orchestrator.simulator.wire import Node, node
+from wa_orchestrator.simulator.protocol import binary_xml, noise
+from wa_orchestrator.simulator.protocol.binary_xml import Node, node
 
 DANA, NOA, UNKNOWN = "972501111111", "972502222222", "972503333333"
 
@@ -22,20 +22,20 @@ MALFORMED = [
     b"\x00",
     b"\x02not zlib",
     b"\xff" * 50,
-    wire.encode(node("message")),
-    wire.encode(node("message", {"id": "1", "to": f"{NOA}@s.whatsapp.net"}, b"text instead of children")),
-    wire.encode(node("iq", {"id": "1", "type": "set", "xmlns": "encrypt"}, [node("list")])),
-    wire.encode(node("iq", {"id": "1", "type": "get", "xmlns": "usync"})),
-    wire.encode(
+    binary_xml.encode(node("message")),
+    binary_xml.encode(node("message", {"id": "1", "to": f"{NOA}@s.whatsapp.net"}, b"text instead of children")),
+    binary_xml.encode(node("iq", {"id": "1", "type": "set", "xmlns": "encrypt"}, [node("list")])),
+    binary_xml.encode(node("iq", {"id": "1", "type": "get", "xmlns": "usync"})),
+    binary_xml.encode(
         node(
             "iq",
             {"id": "1", "type": "set", "xmlns": "w:sync:app:state"},
             [node("sync", content=[node("collection", {"name": "regular", "version": "x"})])],
         )
     ),
-    wire.encode(node("receipt", {"id": "1", "to": "nobody"})),
-    wire.encode(node("receipt", {"id": "1", "to": f"{NOA}@s.whatsapp.net", "type": "retry"})),
-    wire.encode(node("iq", {"id": "1", "type": "result"}, [node("pair-device-sign")])),
+    binary_xml.encode(node("receipt", {"id": "1", "to": "nobody"})),
+    binary_xml.encode(node("receipt", {"id": "1", "to": f"{NOA}@s.whatsapp.net", "type": "retry"})),
+    binary_xml.encode(node("iq", {"id": "1", "type": "result"}, [node("pair-device-sign")])),
 ]
 
 

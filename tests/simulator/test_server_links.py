@@ -10,7 +10,7 @@ from websockets.exceptions import ConnectionClosed
 from tests.simulator.wireclient import WireClient, World
 from tests.waiting import until
 from wa_orchestrator.simulator.errors import SimulatorError
-from wa_orchestrator.simulator.wire import node
+from wa_orchestrator.simulator.protocol.binary_xml import node
 
 DANA, NOA, UNKNOWN = "972501111111", "972502222222", "972503333333"
 

@@ -4,13 +4,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from wa_orchestrator.simulator import curve, signal
-from wa_orchestrator.simulator.curve import KeyPair
 from wa_orchestrator.simulator.errors import ProtocolError
-from wa_orchestrator.simulator.signal import DJB, Bundle, PreKeyMessage, Session, UndecryptableError
+from wa_orchestrator.simulator.protocol import curve25519, signal
+from wa_orchestrator.simulator.protocol.curve25519 import KeyPair
+from wa_orchestrator.simulator.protocol.signal import DJB, Bundle, PreKeyMessage, Session, UndecryptableError
 
 ALICE, BOB, SIGNED, ONCE = (KeyPair.of(bytes([n]) * 32) for n in (1, 2, 3, 4))
-BUNDLE = Bundle(77, BOB.public, 5, SIGNED.public, curve.sign(BOB.private, DJB + SIGNED.public), 9, ONCE.public)
+BUNDLE = Bundle(77, BOB.public, 5, SIGNED.public, curve25519.sign(BOB.private, DJB + SIGNED.public), 9, ONCE.public)
 
 
 def begun(bundle: Bundle = BUNDLE) -> tuple[Session, Session]:

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from wa_orchestrator.simulator import tls
+from wa_orchestrator.simulator.whatsapp import tls
 
 
 async def _shake_hands(identity: tls.Identity, name: str, client: ssl.SSLContext) -> None:

@@ -10,9 +10,9 @@ from typing import Any
 import httpx
 import pytest
 
-from wa_orchestrator.simulator.client import Companion
+from wa_orchestrator.simulator.device_client import Companion
 from wa_orchestrator.simulator.errors import SimulatorError
-from wa_orchestrator.simulator.line import ClosedError
+from wa_orchestrator.simulator.protocol.noise_channel import ClosedError
 from wa_orchestrator.simulator.world import World
 
 PHONE, FRIEND = "972501230001", "972501230002"

@@ -8,13 +8,13 @@ from typing import Any, Self
 
 from websockets.asyncio.client import ClientConnection, connect
 
-from wa_orchestrator.simulator import curve, noise, proto, signal, wire
-from wa_orchestrator.simulator.accounts import lid_of
-from wa_orchestrator.simulator.curve import KeyPair
-from wa_orchestrator.simulator.proto import Fields
-from wa_orchestrator.simulator.server import WhatsApp
-from wa_orchestrator.simulator.signal import DJB, Bundle, PreKeyMessage, Session
-from wa_orchestrator.simulator.wire import Node, node
+from wa_orchestrator.simulator.protocol import binary_xml, curve25519, noise, protobuf, signal
+from wa_orchestrator.simulator.protocol.binary_xml import Node, node
+from wa_orchestrator.simulator.protocol.curve25519 import KeyPair
+from wa_orchestrator.simulator.protocol.protobuf import Fields
+from wa_orchestrator.simulator.protocol.signal import DJB, Bundle, PreKeyMessage, Session
+from wa_orchestrator.simulator.whatsapp.accounts import lid_of
+from wa_orchestrator.simulator.whatsapp.server import WhatsApp
 
 WAIT_S = 30.0
 
@@ -49,7 +49,7 @@ class WireClient:
         return data
 
     async def send(self, stanza: Node) -> None:
-        await self.send_plain(wire.encode(stanza))
+        await self.send_plain(binary_xml.encode(stanza))
 
     async def send_plain(self, payload: bytes) -> None:
         assert self.socket
@@ -58,7 +58,7 @@ class WireClient:
     async def receive(self) -> Node:
         while not self._inbox:
             for body in self._deframer.feed(await self.raw()):
-                self._inbox.append(wire.decode(self._open.open(body)))
+                self._inbox.append(binary_xml.decode(self._open.open(body)))
         return self._inbox.pop(0)
 
     async def until(self, tag: str, **attrs: str) -> Node:
@@ -76,17 +76,17 @@ class WireClient:
 
     async def register(self) -> str:
         """Ask to be linked; returns the text of the QR."""
-        signature = curve.sign(self.identity.private, DJB + self.signed.public)
-        keys: proto.Layout = {
+        signature = curve25519.sign(self.identity.private, DJB + self.signed.public)
+        keys: protobuf.Layout = {
             1: (77).to_bytes(4, "big"),
             2: DJB,
             3: self.identity.public,
             4: (1).to_bytes(3, "big"),
             5: self.signed.public,
             6: signature,
-            8: proto.encode({1: "Linux", 3: 1}),
+            8: protobuf.encode({1: "Linux", 3: 1}),
         }
-        await self.handshake(proto.encode({19: keys}))
+        await self.handshake(protobuf.encode({19: keys}))
         offer = await self.until("iq", type="set")
         ref = offer.need("pair-device").children("ref")[0].data.decode()
         parts = [base64.b64encode(part).decode() for part in (self.noise.public, self.identity.public, self.adv)]
@@ -96,13 +96,13 @@ class WireClient:
         """Answer pair-success; returns the stream error that follows."""
         stanza = await self.until("iq", type="set")
         success = stanza.need("pair-success")
-        box = proto.decode(success.bytes_of("device-identity"))
-        assert curve.mac(self.adv, box.raw(1)) == box.raw(2)
+        box = protobuf.decode(success.bytes_of("device-identity"))
+        assert curve25519.mac(self.adv, box.raw(1)) == box.raw(2)
         signed = box.message(1)
         account = signed.raw(2)
-        assert curve.verify(account, b"\x06\x00" + signed.raw(1) + self.identity.public, signed.raw(3))
-        own = curve.sign(self.identity.private, b"\x06\x01" + signed.raw(1) + self.identity.public + account)
-        identity = proto.encode({1: signed.raw(1), 3: signed.raw(3), 4: own})
+        assert curve25519.verify(account, b"\x06\x00" + signed.raw(1) + self.identity.public, signed.raw(3))
+        own = curve25519.sign(self.identity.private, b"\x06\x01" + signed.raw(1) + self.identity.public + account)
+        identity = protobuf.encode({1: signed.raw(1), 3: signed.raw(3), 4: own})
         self.phone, _, rest = success.need("device").attr("jid").partition(":")
         self.device = int(rest.partition("@")[0])
         sign = node("pair-device-sign", content=[node("device-identity", {"key-index": self.device}, identity)])
@@ -111,7 +111,7 @@ class WireClient:
 
     async def login(self) -> Node:
         """Log in; returns the answer, `success` or `failure`."""
-        await self.handshake(proto.encode({1: int(self.phone), 18: self.device}))
+        await self.handshake(protobuf.encode({1: int(self.phone), 18: self.device}))
         return await self.receive()
 
     async def come_online(self) -> Self:
@@ -126,7 +126,7 @@ class WireClient:
     async def upload(self) -> None:
         keys = [_key("key", number, pair.public) for number, pair in self.prekeys.items()]
         skey = _key("skey", 1, self.signed.public)
-        signature = curve.sign(self.identity.private, DJB + self.signed.public)
+        signature = curve25519.sign(self.identity.private, DJB + self.signed.public)
         skey.content = [*skey.children(), node("signature", content=signature)]
         await self.ask(
             "encrypt",
@@ -149,7 +149,7 @@ class WireClient:
     async def say(self, to: str, text: str, message_id: str | None = None) -> str:
         """Send a text to a phone, without waiting for an answer; returns its id."""
         message_id = message_id or "3EB0" + secrets.token_hex(9).upper()
-        kind, sealed = (await self.session(to)).encrypt(signal.pad(proto.encode({1: text}), 3))
+        kind, sealed = (await self.session(to)).encrypt(signal.pad(protobuf.encode({1: text}), 3))
         enc = node("enc", {"v": "2", "type": kind}, sealed)
         copies = [node("to", {"jid": f"{to}@s.whatsapp.net"}, [enc])]
         attrs = {"id": message_id, "to": f"{to}@s.whatsapp.net", "type": "text"}
@@ -175,7 +175,7 @@ class WireClient:
                 prekey = self.prekeys[greeting.prekey_id] if greeting.prekey_id else None
                 self.sessions[sender] = Session.respond(self.identity, self.signed, prekey, greeting)
             raw = greeting.message
-        return proto.decode(signal.unpad(self.sessions[sender].decrypt(raw)))
+        return protobuf.decode(signal.unpad(self.sessions[sender].decrypt(raw)))
 
     async def next_text(self) -> str:
         """The text of the next message that is one; each message is confirmed."""

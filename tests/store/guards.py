@@ -4,8 +4,8 @@ from collections.abc import Awaitable, Callable
 from typing import Final
 
 from tests.store.scene import LEASE_MS, PAUSE_MS, PHONE, Scene
-from wa_orchestrator.store import accepting, keys, limits, outbox, proxies, queueing, reading, seating, sessions
-from wa_orchestrator.store.places import Place, head, layout
+from wa_orchestrator.store import admission, keys, leases, outbox, proxies, queues, records, sessions, slots
+from wa_orchestrator.store.message_keys import Place, head, layout
 
 Story = Callable[[Scene], Awaitable[None]]
 STORIES: Final[dict[str, Story]] = {}
@@ -24,41 +24,41 @@ def story(guard: str) -> Callable[[Story], Story]:
 
 # -- accept -------------------------------------------------------------------------------------------------------
 
-KEY = accepting.Idempotency("key", "hash", "fingerprint")
+KEY = admission.Idempotency("key", "hash", "fingerprint")
 
 
 @story("conflict")
 async def _(scene: Scene) -> None:
-    await accepting.accept(scene.scripts, scene.message(), scene.room(), KEY)
-    other = accepting.Idempotency("key", "hash", "another body")
-    assert await accepting.accept(scene.scripts, scene.message(), scene.room(), other) == accepting.Conflict()
+    await admission.accept(scene.scripts, scene.message(), scene.room(), KEY)
+    other = admission.Idempotency("key", "hash", "another body")
+    assert await admission.accept(scene.scripts, scene.message(), scene.room(), other) == admission.Conflict()
 
 
 @story("replay")
 async def _(scene: Scene) -> None:
     first = scene.message()
-    await accepting.accept(scene.scripts, first, scene.room(), KEY)
-    again = await accepting.accept(scene.scripts, scene.message(), scene.room(), KEY)
-    assert again == accepting.Replayed(first.id, "")
+    await admission.accept(scene.scripts, first, scene.room(), KEY)
+    again = await admission.accept(scene.scripts, scene.message(), scene.room(), KEY)
+    assert again == admission.Replayed(first.id, "")
 
 
 @story("opt_out")
 async def _(scene: Scene) -> None:
     await scene.scripts.redis.hset(keys.OPT_OUTS, "97251", "{}")
-    assert await accepting.accept(scene.scripts, scene.message("97251"), scene.room()) == accepting.OptedOut()
+    assert await admission.accept(scene.scripts, scene.message("97251"), scene.room()) == admission.OptedOut()
 
 
 @story("queue_limit")
 async def _(scene: Scene) -> None:
     await scene.accept()
-    full = await accepting.accept(scene.scripts, scene.message(), scene.room(queue_limit=1))
-    assert full == accepting.QueueFull(1)
+    full = await admission.accept(scene.scripts, scene.message(), scene.room(queue_limit=1))
+    assert full == admission.QueueFull(1)
 
 
 @story("day_limit")
 async def _(scene: Scene) -> None:
     await scene.accept()
-    assert await accepting.accept(scene.scripts, scene.message(), scene.room(per_day=1)) == accepting.DayFull(1)
+    assert await admission.accept(scene.scripts, scene.message(), scene.room(per_day=1)) == admission.DayFull(1)
 
 
 # -- route, promote -----------------------------------------------------------------------------------------------
@@ -67,7 +67,7 @@ async def _(scene: Scene) -> None:
 @story("session_exists")
 async def _(scene: Scene) -> None:
     message = await scene.accept()
-    assert await scene.route(message) == queueing.NoSession()
+    assert await scene.route(message) == queues.NoSession()
     assert await scene.scripts.redis.lrange(keys.GATEWAY_JOBS, 0, -1) == [message]
 
 
@@ -75,22 +75,22 @@ async def _(scene: Scene) -> None:
 async def _(scene: Scene) -> None:
     await scene.connected()
     message = await scene.queued()
-    assert await scene.route(message) == queueing.Gone()
+    assert await scene.route(message) == queues.Gone()
 
 
 @story("still_scheduled")
 async def _(scene: Scene) -> None:
     await scene.connected()
     message = await scene.queued()
-    assert await queueing.promote(scene.scripts, scene.places[message]) == queueing.Gone()
+    assert await queues.promote(scene.scripts, scene.places[message]) == queues.Gone()
 
 
 @story("not_early")
 async def _(scene: Scene) -> None:
     await scene.connected()
     message = await scene.accept(due_ms=scene.clock.now_ms + 1000)
-    assert await scene.route(message) == queueing.Scheduled(scene.clock.now_ms + 1000)
-    assert await queueing.promote(scene.scripts, scene.places[message]) == queueing.Early()
+    assert await scene.route(message) == queues.Scheduled(scene.clock.now_ms + 1000)
+    assert await queues.promote(scene.scripts, scene.places[message]) == queues.Early()
 
 
 # -- release ------------------------------------------------------------------------------------------------------
@@ -100,8 +100,8 @@ async def _(scene: Scene) -> None:
 async def _(scene: Scene) -> None:
     await scene.connected()
     first, second = await scene.queued(), await scene.queued()
-    assert isinstance(await scene.release(first), queueing.Released)
-    assert await scene.release(second) == queueing.Busy(first)
+    assert isinstance(await scene.release(first), queues.Released)
+    assert await scene.release(second) == queues.Busy(first)
 
 
 @story("head")
@@ -109,7 +109,7 @@ async def _(scene: Scene) -> None:
     await scene.connected()
     await scene.queued()
     second = await scene.queued()
-    assert await scene.release(second) == queueing.Changed()
+    assert await scene.release(second) == queues.Changed()
 
 
 @story("release_opt_out")
@@ -117,7 +117,7 @@ async def _(scene: Scene) -> None:
     await scene.connected()
     message = await scene.queued("97251")
     await scene.scripts.redis.hset(keys.OPT_OUTS, "97251", "{}")
-    assert await scene.release(message) == queueing.MustEnd("OPTED_OUT")
+    assert await scene.release(message) == queues.MustEnd("OPTED_OUT")
 
 
 @story("release_expired")
@@ -125,7 +125,7 @@ async def _(scene: Scene) -> None:
     await scene.connected()
     message = await scene.queued(expires_ms=scene.clock.now_ms + 10)
     await scene.clock.pass_ms(10)
-    assert await scene.release(message) == queueing.MustEnd("EXPIRED")
+    assert await scene.release(message) == queues.MustEnd("EXPIRED")
 
 
 @story("connected")
@@ -133,7 +133,7 @@ async def _(scene: Scene) -> None:
     await scene.connected()
     message = await scene.queued()
     await scene.scripts.redis.hset(keys.session("w1"), "status", "disconnected")
-    assert await scene.release(message) == queueing.Offline("disconnected")
+    assert await scene.release(message) == queues.Offline("disconnected")
 
 
 @story("own_phone")
@@ -141,7 +141,7 @@ async def _(scene: Scene) -> None:
     await scene.connected()
     message = await scene.queued()
     await scene.scripts.redis.hset(keys.session("w1"), "phone", "972500000009")
-    assert await scene.release(message) == queueing.Offline("other_phone")
+    assert await scene.release(message) == queues.Offline("other_phone")
 
 
 @story("hold")
@@ -149,22 +149,22 @@ async def _(scene: Scene) -> None:
     await scene.connected()
     message = await scene.queued()
     await scene.scripts.redis.hset(keys.HOLDS, "all", '{"until_ms": 9000000000000000}')
-    assert await scene.release(message) == queueing.Held("all")
+    assert await scene.release(message) == queues.Held("all")
 
 
 @story("hours")
 async def _(scene: Scene) -> None:
     await scene.connected()
     message, opens = await scene.queued(), scene.clock.now_ms + 1000
-    assert await scene.release(message, open_from_ms=opens) == queueing.Wait(opens, "OUTSIDE_HOURS")
-    assert isinstance(await scene.release(message, open_until_ms=scene.clock.now_ms), queueing.Wait)
+    assert await scene.release(message, open_from_ms=opens) == queues.Wait(opens, "OUTSIDE_HOURS")
+    assert isinstance(await scene.release(message, open_until_ms=scene.clock.now_ms), queues.Wait)
 
 
 @story("right_day")
 async def _(scene: Scene) -> None:
     await scene.connected()
     message = await scene.queued()
-    assert await scene.release(message, day_end_ms=scene.clock.now_ms) == queueing.Changed()
+    assert await scene.release(message, day_end_ms=scene.clock.now_ms) == queues.Changed()
 
 
 @story("pause")
@@ -173,9 +173,9 @@ async def _(scene: Scene) -> None:
     await scene.ack(await scene.sending())
     second, spoke = await scene.queued(), scene.clock.now_ms
     await scene.clock.pass_ms(PAUSE_MS - 1)
-    assert await scene.release(second) == queueing.Wait(spoke + PAUSE_MS, "PAUSE")
+    assert await scene.release(second) == queues.Wait(spoke + PAUSE_MS, "PAUSE")
     await scene.clock.pass_ms(1)
-    assert isinstance(await scene.release(second), queueing.Released)
+    assert isinstance(await scene.release(second), queues.Released)
 
 
 @story("minute")
@@ -185,9 +185,9 @@ async def _(scene: Scene) -> None:
     await scene.ack(await scene.sending())
     await scene.clock.pass_ms(PAUSE_MS)
     second = await scene.queued()
-    assert await scene.release(second, per_minute=1) == queueing.Wait(first_at + 60_000, "MINUTE_IS_FULL")
+    assert await scene.release(second, per_minute=1) == queues.Wait(first_at + 60_000, "MINUTE_IS_FULL")
     await scene.clock.set(first_at + 60_000)
-    assert isinstance(await scene.release(second, per_minute=1), queueing.Released)
+    assert isinstance(await scene.release(second, per_minute=1), queues.Released)
 
 
 @story("day")
@@ -197,7 +197,7 @@ async def _(scene: Scene) -> None:
     await scene.clock.pass_ms(61_000)
     second, tomorrow = await scene.queued(), scene.clock.now_ms + 3_600_000
     full = await scene.release(second, per_day=1, day_start_ms=scene.clock.now_ms - 3_600_000, day_end_ms=tomorrow)
-    assert full == queueing.Wait(tomorrow, "DAY_IS_FULL")
+    assert full == queues.Wait(tomorrow, "DAY_IS_FULL")
 
 
 @story("reachout_lock")
@@ -206,8 +206,8 @@ async def _(scene: Scene) -> None:
     await scene.scripts.redis.sadd(keys.contacts(PHONE), "97252")
     await scene.scripts.redis.hset(keys.pace(PHONE), "lock_until", scene.clock.now_ms + 1000)
     stranger, friend = await scene.queued("97251"), await scene.queued("97252")
-    assert await scene.release(stranger) == queueing.SetAside()
-    assert isinstance(await scene.release(friend), queueing.Released)
+    assert await scene.release(stranger) == queues.SetAside()
+    assert isinstance(await scene.release(friend), queues.Released)
 
 
 @story("lock_over")
@@ -215,10 +215,10 @@ async def _(scene: Scene) -> None:
     await scene.connected()
     await scene.scripts.redis.hset(keys.pace(PHONE), "lock_until", scene.clock.now_ms + 1000)
     stranger, later = await scene.queued("97251"), await scene.queued("97252")
-    assert await scene.release(stranger) == queueing.SetAside()
-    assert await queueing.restore_aside(scene.scripts, PHONE) is None
+    assert await scene.release(stranger) == queues.SetAside()
+    assert await queues.restore_aside(scene.scripts, PHONE) is None
     await scene.clock.pass_ms(1000)
-    assert await queueing.restore_aside(scene.scripts, PHONE) == 1
+    assert await queues.restore_aside(scene.scripts, PHONE) == 1
     assert await scene.scripts.redis.zrange(keys.queue(PHONE), 0, -1) == [stranger, later]
 
 
@@ -325,7 +325,7 @@ async def _(scene: Scene) -> None:
     message = await scene.sending()
     await scene.clock.pass_ms(LEASE_MS)
     assert await scene.reclaim(message) == outbox.Became("queued")
-    assert await scene.release(message) == queueing.Wait(scene.clock.now_ms + PAUSE_MS, "PAUSE")
+    assert await scene.release(message) == queues.Wait(scene.clock.now_ms + PAUSE_MS, "PAUSE")
 
 
 @story("rearm: register")
@@ -333,7 +333,7 @@ async def _(scene: Scene) -> None:
     await scene.connected()
     message = await scene.sending()
     await scene.register()
-    assert await scene.release(message) == queueing.Wait(scene.clock.now_ms + PAUSE_MS, "PAUSE")
+    assert await scene.release(message) == queues.Wait(scene.clock.now_ms + PAUSE_MS, "PAUSE")
 
 
 # -- cancel, retry ------------------------------------------------------------------------------------------------
@@ -343,14 +343,14 @@ async def _(scene: Scene) -> None:
 async def _(scene: Scene) -> None:
     await scene.connected()
     message = await scene.sending()
-    assert await queueing.cancel(scene.scripts, scene.places[message]) == queueing.TooLate("sending")
+    assert await queues.cancel(scene.scripts, scene.places[message]) == queues.TooLate("sending")
 
 
 @story("expired")
 async def _(scene: Scene) -> None:
     await scene.connected()
     message = await scene.queued(expires_ms=scene.clock.now_ms + 10)
-    assert await queueing.expire(scene.scripts, scene.places[message]) == queueing.Gone()
+    assert await queues.expire(scene.scripts, scene.places[message]) == queues.Gone()
     assert await scene.status(message) == "queued"
 
 
@@ -359,8 +359,8 @@ async def _(scene: Scene) -> None:
     await scene.connected()
     message = await scene.sending()
     await scene.ack(message)
-    again = await queueing.retry(scene.scripts, scene.places[message], to="97251")
-    assert again == queueing.TooLate("sent")
+    again = await queues.retry(scene.scripts, scene.places[message], to="97251")
+    assert again == queues.TooLate("sent")
 
 
 @story("retry_opt_out")
@@ -369,17 +369,17 @@ async def _(scene: Scene) -> None:
     message = await scene.sending("97251")
     await scene.nack(message, backoff_ms=None)
     await scene.scripts.redis.hset(keys.OPT_OUTS, "97251", "{}")
-    assert await queueing.retry(scene.scripts, scene.places[message], to="97251") == queueing.OptedOut()
+    assert await queues.retry(scene.scripts, scene.places[message], to="97251") == queues.OptedOut()
 
 
 @story("mark")
 async def _(scene: Scene) -> None:
     await scene.connected()
-    taken = await queueing.take_due(scene.scripts, most=10, away_ms=1000)
-    assert isinstance(taken, queueing.Taken)
-    await queueing.wake(scene.scripts, PHONE)
-    await queueing.settle_due(scene.scripts, PHONE, taken.mark, None)
-    assert isinstance(await queueing.take_due(scene.scripts, most=10, away_ms=1000), queueing.Taken)
+    taken = await queues.take_due(scene.scripts, most=10, away_ms=1000)
+    assert isinstance(taken, queues.Taken)
+    await queues.wake(scene.scripts, PHONE)
+    await queues.settle_due(scene.scripts, PHONE, taken.mark, None)
+    assert isinstance(await queues.take_due(scene.scripts, most=10, away_ms=1000), queues.Taken)
 
 
 # -- sessions -----------------------------------------------------------------------------------------------------
@@ -475,8 +475,8 @@ async def _(scene: Scene) -> None:
 @story("bind_epoch")
 async def _(scene: Scene) -> None:
     await scene.connected()
-    late = seating.Binding(0, PHONE, "p1", "p1")
-    assert await seating.bind(scene.scripts, "w1", late, per_proxy=4, per_phone=4) == sessions.Fenced(1)
+    late = slots.Binding(0, PHONE, "p1", "p1")
+    assert await slots.bind(scene.scripts, "w1", late, per_proxy=4, per_phone=4) == sessions.Fenced(1)
 
 
 @story("note_exists")
@@ -490,8 +490,8 @@ async def _(scene: Scene) -> None:
 @story("bind_seen")
 async def _(scene: Scene) -> None:
     await scene.connected()
-    blind = seating.Binding(1, PHONE, "", "p1")
-    assert await seating.bind(scene.scripts, "w1", blind, per_proxy=4, per_phone=4) == sessions.Changed()
+    blind = slots.Binding(1, PHONE, "", "p1")
+    assert await slots.bind(scene.scripts, "w1", blind, per_proxy=4, per_phone=4) == sessions.Changed()
 
 
 @story("bind_phone_limit")
@@ -499,14 +499,14 @@ async def _(scene: Scene) -> None:
     await scene.connected("w1")
     await sessions.create(scene.scripts, sessions.NewSession("w2", candidates=["p1"]), per_proxy=4, per_phone=4)
     await scene.register("w2", phone="")
-    second = seating.Binding(1, PHONE, "p1", "p1")
-    assert await seating.bind(scene.scripts, "w2", second, per_proxy=4, per_phone=1) == sessions.PhoneFull(1)
+    second = slots.Binding(1, PHONE, "p1", "p1")
+    assert await slots.bind(scene.scripts, "w2", second, per_proxy=4, per_phone=1) == sessions.PhoneFull(1)
 
 
 async def _relinked(scene: Scene, phone: str, was: str) -> object:
     """`w1` reports another phone than before, after somebody saw it with `was`."""
-    binding = seating.Binding(1, phone, "", "p1", was=was)
-    return await seating.bind(scene.scripts, "w1", binding, per_proxy=4, per_phone=4)
+    binding = slots.Binding(1, phone, "", "p1", was=was)
+    return await slots.bind(scene.scripts, "w1", binding, per_proxy=4, per_phone=4)
 
 
 async def _left(scene: Scene) -> str:
@@ -523,10 +523,10 @@ async def _(scene: Scene) -> None:
 @story("bind_leaves")
 async def _(scene: Scene) -> None:
     await scene.connected("w1")
-    assert await _relinked(scene, "97252", was=PHONE) == seating.Bound("first")
+    assert await _relinked(scene, "97252", was=PHONE) == slots.Bound("first")
     assert not await scene.scripts.redis.exists(keys.sessions_of_phone(PHONE))
     assert await _left(scene) == PHONE
-    assert await _relinked(scene, "97253", was="97252") == seating.Bound("first")
+    assert await _relinked(scene, "97253", was="97252") == slots.Bound("first")
     assert await _left(scene) == f"{PHONE} 97252"
 
 
@@ -535,9 +535,9 @@ async def _(scene: Scene) -> None:
     await scene.connected("w1")
     await _relinked(scene, "97252", was=PHONE)
     await _relinked(scene, "97253", was="97252")
-    await seating.taken_along(scene.scripts, "w1", PHONE)
+    await slots.taken_along(scene.scripts, "w1", PHONE)
     assert await _left(scene) == f"{PHONE} 97252"
-    await seating.taken_along(scene.scripts, "w1", f"{PHONE} 97252")
+    await slots.taken_along(scene.scripts, "w1", f"{PHONE} 97252")
     assert await _left(scene) == ""
 
 
@@ -548,14 +548,14 @@ async def _moved(scene: Scene) -> None:
     await sessions.create(scene.scripts, sessions.NewSession("w1", candidates=["p1"]), per_proxy=1, per_phone=4)
     await scene.register("w1", phone="")
     await scene.scripts.redis.set(keys.sticky(PHONE), "p2")
-    moved = await seating.bind(scene.scripts, "w1", seating.Binding(1, PHONE, "p2", "p1"), per_proxy=1, per_phone=4)
-    assert moved == seating.Moved("p2")
+    moved = await slots.bind(scene.scripts, "w1", slots.Binding(1, PHONE, "p2", "p1"), per_proxy=1, per_phone=4)
+    assert moved == slots.Moved("p2")
     second = sessions.NewSession("w2", candidates=["p1"])
     assert await sessions.create(scene.scripts, second, per_proxy=1, per_phone=4) == sessions.NoRoom()
 
 
 async def _seated(scene: Scene) -> dict[str, set[str]]:
-    return {proxy.id: set(proxy.sessions) for proxy in await reading.proxies(scene.scripts)}
+    return {proxy.id: set(proxy.sessions) for proxy in await records.proxies(scene.scripts)}
 
 
 @story("vacate_seen")
@@ -563,16 +563,16 @@ async def _(scene: Scene) -> None:
     await _moved(scene)
     await scene.scripts.run("vacate", [keys.session("w1"), keys.sessions_of_proxy("p2")], ["w1", "p2"])
     assert await _seated(scene) == {"p1": {"w1"}, "p2": {"w1"}}
-    await seating.vacate(scene.scripts, "w1")
+    await slots.vacate(scene.scripts, "w1")
     assert await _seated(scene) == {"p1": set(), "p2": {"w1"}}
 
 
 @story("vacate_back")
 async def _(scene: Scene) -> None:
     await _moved(scene)
-    back = seating.Flight("w1", "p2", PHONE, "PROXY_FAILED", ["p1"])
-    assert await seating.fail_over(scene.scripts, back, per_proxy=4) == seating.Moved("p1")
-    await seating.vacate(scene.scripts, "w1")
+    back = slots.Flight("w1", "p2", PHONE, "PROXY_FAILED", ["p1"])
+    assert await slots.fail_over(scene.scripts, back, per_proxy=4) == slots.Moved("p1")
+    await slots.vacate(scene.scripts, "w1")
     assert await _seated(scene) == {"p1": {"w1"}, "p2": set()}
 
 
@@ -580,8 +580,8 @@ async def _(scene: Scene) -> None:
 async def _(scene: Scene) -> None:
     await scene.connected("w1", proxy="p1")
     await scene.proxy("p2")
-    stale = seating.Flight("w1", "p9", PHONE, "PROXY_FAILED", ["p2"])
-    assert await seating.fail_over(scene.scripts, stale, per_proxy=4) == sessions.Changed()
+    stale = slots.Flight("w1", "p9", PHONE, "PROXY_FAILED", ["p2"])
+    assert await slots.fail_over(scene.scripts, stale, per_proxy=4) == sessions.Changed()
 
 
 @story("remove_seen")
@@ -638,23 +638,23 @@ async def _(scene: Scene) -> None:
 
 @story("rate")
 async def _(scene: Scene) -> None:
-    async def call() -> limits.Allowed | limits.Limited:
-        return await limits.rate(scene.scripts, "key", gap_ms=100, burst=2)
+    async def call() -> leases.Allowed | leases.Limited:
+        return await leases.rate(scene.scripts, "key", gap_ms=100, burst=2)
 
-    assert [await call(), await call(), await call()] == [limits.Allowed(1), limits.Allowed(0), limits.Limited(100)]
+    assert [await call(), await call(), await call()] == [leases.Allowed(1), leases.Allowed(0), leases.Limited(100)]
     await scene.clock.pass_ms(100)
-    assert await call() == limits.Allowed(0)
+    assert await call() == leases.Allowed(0)
 
 
 @story("lease_free")
 async def _(scene: Scene) -> None:
-    await limits.acquire_lease(scene.scripts, "job", owner="one", lease_ms=60_000)
-    assert isinstance(await limits.acquire_lease(scene.scripts, "job", owner="two", lease_ms=60_000), limits.Taken)
+    await leases.acquire_lease(scene.scripts, "job", owner="one", lease_ms=60_000)
+    assert isinstance(await leases.acquire_lease(scene.scripts, "job", owner="two", lease_ms=60_000), leases.Taken)
 
 
 @story("lease_owner")
 async def _(scene: Scene) -> None:
-    first = await limits.acquire_lease(scene.scripts, "job", owner="one", lease_ms=60_000)
-    await limits.release_lease(scene.scripts, "job", limits.Holding("two 9"))
-    assert await limits.acquire_lease(scene.scripts, "job", owner="one", lease_ms=60_000) == first
-    assert isinstance(await limits.acquire_lease(scene.scripts, "job", owner="two", lease_ms=60_000), limits.Taken)
+    first = await leases.acquire_lease(scene.scripts, "job", owner="one", lease_ms=60_000)
+    await leases.release_lease(scene.scripts, "job", leases.Holding("two 9"))
+    assert await leases.acquire_lease(scene.scripts, "job", owner="one", lease_ms=60_000) == first
+    assert isinstance(await leases.acquire_lease(scene.scripts, "job", owner="two", lease_ms=60_000), leases.Taken)

@@ -2,9 +2,9 @@
 
 from tests.store.guards import story
 from tests.store.scene import PHONE, Scene
-from wa_orchestrator.store import contacts, keys, outbox, queueing, rerouting, webhooks
-from wa_orchestrator.store.places import Place
-from wa_orchestrator.store.rerouting import Rerouted
+from wa_orchestrator.store import contacts, keys, outbox, queues, reroutes, webhooks
+from wa_orchestrator.store.message_keys import Place
+from wa_orchestrator.store.reroutes import Rerouted
 
 OTHER = "972500000002"
 
@@ -13,8 +13,8 @@ OTHER = "972500000002"
 async def _(scene: Scene) -> None:
     await scene.connected()
     message = await scene.sending()
-    moved = await rerouting.reroute(scene.scripts, scene.places[message], phone=OTHER, session="w2")
-    assert moved == queueing.TooLate("sending")
+    moved = await reroutes.reroute(scene.scripts, scene.places[message], phone=OTHER, session="w2")
+    assert moved == queues.TooLate("sending")
     assert await scene.scripts.redis.llen(keys.GATEWAY_JOBS) == 0
 
 
@@ -23,10 +23,10 @@ async def _(scene: Scene) -> None:
     await scene.connected()
     message = await scene.sending()
     await scene.nack(message)
-    assert await rerouting.reroute(scene.scripts, scene.places[message], phone=PHONE, session="w2") == Rerouted()
+    assert await reroutes.reroute(scene.scripts, scene.places[message], phone=PHONE, session="w2") == Rerouted()
     scene.places[message] = Place(message, PHONE, "w2")
     assert await scene.ack(message) == outbox.Became("sent")
-    assert await scene.route(message) == queueing.Gone()
+    assert await scene.route(message) == queues.Gone()
     assert await scene.scripts.redis.llen(keys.GATEWAY_JOBS) == 0
     assert await scene.status(message) == "sent"
 
@@ -36,17 +36,17 @@ async def _(scene: Scene) -> None:
     await scene.connected()
     message = await scene.sending()
     await scene.nack(message)
-    moved = await rerouting.reroute(scene.scripts, scene.places[message], phone=OTHER, session="w2")
-    assert moved == queueing.TooLate("tried")
+    moved = await reroutes.reroute(scene.scripts, scene.places[message], phone=OTHER, session="w2")
+    assert moved == queues.TooLate("tried")
     assert await scene.scripts.redis.zrange(keys.queue(PHONE), 0, -1) == [message]
 
 
 async def _retried(scene: Scene, message: str, reason: str) -> object:
     """A message that waits fails for this reason, a person retries it, and another phone shall send it; what comes of it."""
     place = scene.places[message]
-    assert await queueing.fail(scene.scripts, place, reason=reason, counted="stats") == queueing.Ended()
-    assert await queueing.retry(scene.scripts, place, to="97251") == queueing.Queued()
-    return await rerouting.reroute(scene.scripts, place, phone=OTHER, session="w2")
+    assert await queues.fail(scene.scripts, place, reason=reason, counted="stats") == queues.Ended()
+    assert await queues.retry(scene.scripts, place, to="97251") == queues.Queued()
+    return await reroutes.reroute(scene.scripts, place, phone=OTHER, session="w2")
 
 
 @story("retry_told")
@@ -55,16 +55,16 @@ async def _(scene: Scene) -> None:
     await scene.connected("w2", OTHER, "p2")
     message = await scene.sending()
     await scene.nack(message)
-    assert await _retried(scene, message, "NO_ACK") == queueing.TooLate("tried")
+    assert await _retried(scene, message, "NO_ACK") == queues.TooLate("tried")
     assert await _retried(scene, message, "SESSION_RELINKED") == Rerouted()
     # The worker of the other phone holds it now, and from then on that is the phone it is tied to.
     scene.places[message] = Place(message, OTHER, "w2")
-    assert await scene.route(message) == queueing.Queued()
-    assert isinstance(await scene.release(message), queueing.Released)
+    assert await scene.route(message) == queues.Queued()
+    assert isinstance(await scene.release(message), queues.Released)
     assert isinstance(await scene.claim(session="w2", phone=OTHER), tuple)
     await scene.nack(message, attempts=1)
-    back = await rerouting.reroute(scene.scripts, scene.places[message], phone=PHONE, session="w1")
-    assert back == queueing.TooLate("tried")
+    back = await reroutes.reroute(scene.scripts, scene.places[message], phone=PHONE, session="w1")
+    assert back == queues.TooLate("tried")
 
 
 async def _moved_on(scene: Scene) -> str:
@@ -72,21 +72,21 @@ async def _moved_on(scene: Scene) -> str:
     await scene.connected()
     await scene.connected("w2", OTHER, "p2")
     message = await scene.queued()
-    assert await rerouting.reroute(scene.scripts, scene.places[message], phone=OTHER, session="w2") == Rerouted()
+    assert await reroutes.reroute(scene.scripts, scene.places[message], phone=OTHER, session="w2") == Rerouted()
     return message
 
 
 @story("reroute_place")
 async def _(scene: Scene) -> None:
     message = await _moved_on(scene)
-    assert await rerouting.reroute(scene.scripts, scene.places[message], phone=PHONE, session="w1") == queueing.Gone()
+    assert await reroutes.reroute(scene.scripts, scene.places[message], phone=PHONE, session="w1") == queues.Gone()
     assert await scene.scripts.redis.hgetall(keys.GATEWAY_WAITING) == {OTHER: "1"}
 
 
 @story("route_place")
 async def _(scene: Scene) -> None:
     message = await _moved_on(scene)
-    assert await scene.route(message) == queueing.Gone()
+    assert await scene.route(message) == queues.Gone()
     assert await scene.scripts.redis.lrange(keys.GATEWAY_JOBS, 0, -1) == [message]
 
 
@@ -95,7 +95,7 @@ async def _(scene: Scene) -> None:
     message = await _moved_on(scene)
     stale, scene.places[message] = scene.places[message], Place(message, OTHER, "w2")
     await scene.route(message)
-    assert await queueing.cancel(scene.scripts, stale) == queueing.Gone()
+    assert await queues.cancel(scene.scripts, stale) == queues.Gone()
     assert await scene.status(message) == "queued"
 
 
@@ -106,11 +106,11 @@ async def _(scene: Scene) -> None:
     message = await scene.accept(due_ms=scene.clock.now_ms + 1000)
     stale = scene.places[message]
     await scene.route(message)
-    assert await rerouting.reroute(scene.scripts, stale, phone=OTHER, session="w2") == Rerouted()
+    assert await reroutes.reroute(scene.scripts, stale, phone=OTHER, session="w2") == Rerouted()
     scene.places[message] = Place(message, OTHER, "w2")
     await scene.route(message)
     await scene.clock.pass_ms(1000)
-    assert await queueing.promote(scene.scripts, stale) == queueing.Gone()
+    assert await queues.promote(scene.scripts, stale) == queues.Gone()
     assert await scene.scripts.redis.zcard(keys.queue(PHONE)) == 0
 
 
@@ -118,7 +118,7 @@ async def _(scene: Scene) -> None:
 async def _(scene: Scene) -> None:
     await scene.connected()
     message = await scene.queued()
-    assert isinstance(await scene.release(message), queueing.Released)
+    assert isinstance(await scene.release(message), queues.Released)
     await scene.scripts.redis.hset(keys.session("w1"), "phone", OTHER)
     for seen in (OTHER, PHONE):  # whoever looked before the session got its other phone must not take it either
         assert await scene.claim(phone=seen) == outbox.Empty()
@@ -128,7 +128,7 @@ async def _(scene: Scene) -> None:
 @story("burst_once")
 async def _(scene: Scene) -> None:
     for _ in range(2):
-        await rerouting.mark_burst(scene.scripts, PHONE, session="w1", submitted=99, burst_ms=1000)
+        await reroutes.mark_burst(scene.scripts, PHONE, session="w1", submitted=99, burst_ms=1000)
     assert await scene.scripts.redis.xlen(keys.EVENTS) == 1
 
 
@@ -173,7 +173,7 @@ async def _(scene: Scene) -> None:
     await scene.connected()
     message = await scene.queued()
     await scene.scripts.redis.hset(keys.pace(PHONE), "lock_until", scene.clock.now_ms + 90_000)
-    assert await scene.release(message) == queueing.SetAside()
+    assert await scene.release(message) == queues.SetAside()
     assert await contacts.reopen(scene.scripts, PHONE, [message, "m_unknown"]) == 1
     assert await scene.scripts.redis.zrange(keys.queue(PHONE), 0, -1) == [message]
 

@@ -2,16 +2,16 @@
 
 from tests.store.guards import story
 from tests.store.scene import Scene
-from wa_orchestrator.store import accepting, erasing, keys
-from wa_orchestrator.store.limits import Limited
+from wa_orchestrator.store import admission, keys, retention
+from wa_orchestrator.store.leases import Limited
 
 
 @story("admitted")
 async def _(scene: Scene) -> None:
-    rate = accepting.Rate("key", gap_ms=100, burst=1)
-    two = [accepting.wanted(scene.message(), scene.room(), None) for _ in range(2)]
-    answers = await scene.scripts.run("admit", *accepting.admit_call(rate, two))
-    assert accepting.read_admission(answers[1]) == Limited(100)
+    rate = admission.Rate("key", gap_ms=100, burst=1)
+    two = [admission.wanted(scene.message(), scene.room(), None) for _ in range(2)]
+    answers = await scene.scripts.run("admit", *admission.admit_call(rate, two))
+    assert admission.read_admission(answers[1]) == Limited(100)
     assert await scene.scripts.redis.llen(keys.GATEWAY_JOBS) == 1
 
 
@@ -19,8 +19,8 @@ async def _(scene: Scene) -> None:
 async def _(scene: Scene) -> None:
     await scene.connected()
     message = await scene.sending()
-    assert not await erasing.erase(scene.scripts, message, until_ms=scene.clock.now_ms + 1000)
+    assert not await retention.erase(scene.scripts, message, until_ms=scene.clock.now_ms + 1000)
     await scene.ack(message)
-    assert not await erasing.erase(scene.scripts, message, until_ms=scene.clock.now_ms - 1)
-    assert await erasing.erase(scene.scripts, message, until_ms=scene.clock.now_ms)
+    assert not await retention.erase(scene.scripts, message, until_ms=scene.clock.now_ms - 1)
+    assert await retention.erase(scene.scripts, message, until_ms=scene.clock.now_ms)
     assert await scene.scripts.redis.exists(keys.message(message), keys.story(message)) == 0

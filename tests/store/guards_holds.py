@@ -2,38 +2,38 @@
 
 from tests.store.guards import story
 from tests.store.scene import PHONE, Scene
-from wa_orchestrator.store import holding, keys, queueing, reading
-from wa_orchestrator.store.holding import SERVER, Hold
+from wa_orchestrator.store import holds, keys, queues, records
+from wa_orchestrator.store.holds import SERVER, Hold
 
 
 @story("phone_hold")
 async def _(scene: Scene) -> None:
     await scene.connected()
     message = await scene.queued()
-    await holding.put(scene.scripts, Hold(holding.of_phone(PHONE), scene.clock.now_ms + 1000, "BAN_SIGNAL", SERVER))
-    assert await scene.release(message, holds=()) == queueing.Held(f"phone:{PHONE}")
+    await holds.put(scene.scripts, Hold(holds.of_phone(PHONE), scene.clock.now_ms + 1000, "BAN_SIGNAL", SERVER))
+    assert await scene.release(message, holds=()) == queues.Held(f"phone:{PHONE}")
     await scene.clock.pass_ms(1000)
-    assert isinstance(await scene.release(message, holds=()), queueing.Released)
+    assert isinstance(await scene.release(message, holds=()), queues.Released)
 
 
 @story("longer_hold")
 async def _(scene: Scene) -> None:
     for until_ms in (scene.clock.now_ms + 9000, scene.clock.now_ms + 9000, scene.clock.now_ms + 1000):
-        await holding.put(scene.scripts, Hold("phone:1", until_ms, "BAN_SIGNAL", SERVER))
-    assert (await reading.holds(scene.scripts))["phone:1"]["until_ms"] == scene.clock.now_ms + 9000
+        await holds.put(scene.scripts, Hold("phone:1", until_ms, "BAN_SIGNAL", SERVER))
+    assert (await records.holds(scene.scripts))["phone:1"]["until_ms"] == scene.clock.now_ms + 9000
     assert await scene.scripts.redis.xlen(keys.EVENTS) == 1
 
 
 @story("hold_over")
 async def _(scene: Scene) -> None:
-    await holding.put(scene.scripts, Hold("group:one", scene.clock.now_ms + 1000, "lunch", "me"))
+    await holds.put(scene.scripts, Hold("group:one", scene.clock.now_ms + 1000, "lunch", "me"))
     await scene.clock.pass_ms(1000)
-    await holding.put(scene.scripts, Hold("group:two", scene.clock.now_ms + 1000, "lunch", "me"))
-    assert list(await reading.holds(scene.scripts)) == ["group:two"]
+    await holds.put(scene.scripts, Hold("group:two", scene.clock.now_ms + 1000, "lunch", "me"))
+    assert list(await records.holds(scene.scripts)) == ["group:two"]
 
 
 @story("lift_once")
 async def _(scene: Scene) -> None:
-    await holding.put(scene.scripts, Hold("all", scene.clock.now_ms + 1000, "lunch", "me"))
-    assert [await holding.lift(scene.scripts, "all", by="me") for _ in range(2)] == [True, False]
+    await holds.put(scene.scripts, Hold("all", scene.clock.now_ms + 1000, "lunch", "me"))
+    assert [await holds.lift(scene.scripts, "all", by="me") for _ in range(2)] == [True, False]
     assert await scene.scripts.redis.xlen(keys.EVENTS) == 2

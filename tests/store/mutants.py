@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Final
 
-from wa_orchestrator.store.scripts import LUA, read_sources
+from wa_orchestrator.store.engine.scripts import LUA, read_sources
 
 _MARK: Final = re.compile(r"-- (?:guard: (?P<guard>\w+)|(?P<rearm>rearm: \w+))$")
 #: Conditions inside a larger one: what stands there, and what is left without the guard.

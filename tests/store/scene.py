@@ -3,9 +3,9 @@
 from dataclasses import dataclass, field, replace
 
 from tests.conftest import Clock
-from wa_orchestrator.store import accepting, keys, limits, outbox, proxies, queueing, seating, sessions
-from wa_orchestrator.store.places import Place
-from wa_orchestrator.store.scripts import Scripts
+from wa_orchestrator.store import admission, keys, leases, outbox, proxies, queues, sessions, slots
+from wa_orchestrator.store.engine.scripts import Scripts
+from wa_orchestrator.store.message_keys import Place
 
 PHONE = "972500000001"
 DAY_MS = 86_400_000
@@ -39,54 +39,54 @@ class Scene:
         assert made == sessions.Created(proxy)
         assert await self.register(session, phone="") == sessions.Registered(1)
         sticky = await self.scripts.redis.get(keys.sticky(phone)) or ""
-        binding = seating.Binding(1, phone, sticky, proxy)
-        assert isinstance(await seating.bind(self.scripts, session, binding, per_proxy=4, per_phone=4), seating.Bound)
+        binding = slots.Binding(1, phone, sticky, proxy)
+        assert isinstance(await slots.bind(self.scripts, session, binding, per_proxy=4, per_phone=4), slots.Bound)
 
     async def register(
         self, session: str = "w1", phone: str = PHONE
     ) -> sessions.Registered | sessions.NotLeader | sessions.Changed | sessions.Unknown:
         """A new epoch, by the holder of the control lease."""
-        holding = await limits.acquire_lease(self.scripts, "control", owner="me", lease_ms=600_000)
-        assert isinstance(holding, limits.Holding)
+        holding = await leases.acquire_lease(self.scripts, "control", owner="me", lease_ms=600_000)
+        assert isinstance(holding, leases.Holding)
         self.lease = holding.value
         return await sessions.register(self.scripts, session, phone=phone, lease=self.lease, fields={})
 
     def message(
         self, to: str = "97251", session: str = "w1", phone: str = PHONE, **changes: object
-    ) -> accepting.NewMessage:
+    ) -> admission.NewMessage:
         """The next message."""
         self.accepted += 1
         name = f"m_{self.accepted:018x}"
         self.places[name] = Place(name, phone, session)
         self.recipients[name] = to
-        made = accepting.NewMessage(name, f"3EB0{self.accepted:018X}", phone, session, to)
+        made = admission.NewMessage(name, f"3EB0{self.accepted:018X}", phone, session, to)
         return made._replace(**changes)
 
-    def room(self, **changes: int) -> accepting.Room:
+    def room(self, **changes: int) -> admission.Room:
         """Room for everything, unless told otherwise."""
-        return accepting.Room(1000, 1000, self.clock.now_ms - 1000)._replace(**changes)
+        return admission.Room(1000, 1000, self.clock.now_ms - 1000)._replace(**changes)
 
     async def accept(self, to: str = "97251", **changes: object) -> str:
         """Accept a message; its id."""
         message = self.message(to, **changes)
-        answer = await accepting.accept(self.scripts, message, self.room())
-        assert isinstance(answer, accepting.Accepted), answer
+        answer = await admission.accept(self.scripts, message, self.room())
+        assert isinstance(answer, admission.Accepted), answer
         return message.id
 
-    async def route(self, message: str) -> queueing.Queued | queueing.Scheduled | queueing.Gone | queueing.NoSession:
+    async def route(self, message: str) -> queues.Queued | queues.Scheduled | queues.Gone | queues.NoSession:
         """Route a message."""
-        return await queueing.route(self.scripts, self.places[message], to=self.recipients[message])
+        return await queues.route(self.scripts, self.places[message], to=self.recipients[message])
 
     async def queued(self, to: str = "97251", **changes: object) -> str:
         """A message that waits in the queue; its id."""
         message = await self.accept(to, **changes)
-        assert await self.route(message) == queueing.Queued()
+        assert await self.route(message) == queues.Queued()
         return message
 
-    def permit(self, **changes: object) -> queueing.Permit:
+    def permit(self, **changes: object) -> queues.Permit:
         """Leave to speak, unless told otherwise."""
         now = self.clock.now_ms
-        permit = queueing.Permit(
+        permit = queues.Permit(
             PAUSE_MS,
             100,
             1000,
@@ -99,9 +99,9 @@ class Scene:
         )
         return replace(permit, **changes)  # type: ignore[arg-type]
 
-    async def release(self, message: str, **changes: object) -> queueing.Release:
+    async def release(self, message: str, **changes: object) -> queues.Release:
         """Try to release a message."""
-        return await queueing.release(
+        return await queues.release(
             self.scripts, self.places[message], self.permit(**changes), to=self.recipients[message]
         )
 
@@ -114,7 +114,7 @@ class Scene:
     async def sending(self, to: str = "97251") -> str:
         """A message that a worker of epoch 1 holds; its id."""
         message = await self.queued(to)
-        assert isinstance(await self.release(message), queueing.Released)
+        assert isinstance(await self.release(message), queues.Released)
         assert isinstance(await self.claim(), tuple)
         return message
 

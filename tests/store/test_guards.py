@@ -10,7 +10,7 @@ from tests.store.guards import STORIES
 from tests.store.mutants import Mutant, mutants
 from tests.store.scene import Scene
 from wa_orchestrator.errors import Broken
-from wa_orchestrator.store.scripts import Scripts
+from wa_orchestrator.store.engine.scripts import Scripts
 
 MUTANTS = list(mutants())
 

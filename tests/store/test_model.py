@@ -23,9 +23,9 @@ from redis.asyncio import Redis
 from tests.conftest import HELD_CLOCK, Clock
 from tests.store.mutants import mutants
 from tests.store.scene import LEASE_MS, PAUSE_MS, Scene
-from wa_orchestrator.store import keys, outbox, proxies, queueing, reading, seating, sessions
-from wa_orchestrator.store.places import locate
-from wa_orchestrator.store.scripts import Scripts, read_sources
+from wa_orchestrator.store import keys, outbox, proxies, queues, records, sessions, slots
+from wa_orchestrator.store.engine.scripts import Scripts, read_sources
+from wa_orchestrator.store.message_keys import locate
 
 PHONES = {"w1": "972500000001", "w2": "972500000001", "w3": "972500000002"}
 PROXIES = ("p1", "p2", "p3")
@@ -123,8 +123,8 @@ class Messages(RuleBasedStateMachine):
         message = self.do(self.scene.accept(to, session=session, phone=phone, priority=priority))
         self.model.accepted.append(message)
         self.model.priority[message] = priority
-        assert self.do(self.scene.route(message)) == queueing.Queued()
-        assert self.do(self.scene.route(message)) == queueing.Gone()
+        assert self.do(self.scene.route(message)) == queues.Queued()
+        assert self.do(self.scene.route(message)) == queues.Gone()
 
     @rule(session=st.sampled_from(sorted(PHONES)), pause_ms=st.integers(PAUSE_MS, 3 * PAUSE_MS))
     def release(self, session: str, pause_ms: int) -> None:
@@ -136,12 +136,12 @@ class Messages(RuleBasedStateMachine):
 
     async def _release(self, message: str, session: str, pause_ms: int) -> None:
         day = self.clock.now_ms // DAY_MS * DAY_MS
-        place = queueing.Place(message, PHONES[session], session)
+        place = queues.Place(message, PHONES[session], session)
         self.scene.places[message] = place
         bounds = (day, day + DAY_MS, day, day + DAY_MS)
-        permit = queueing.Permit(pause_ms, PER_MINUTE, PER_DAY, *bounds, LEASE_MS)
-        outcome = await queueing.release(self.scene.scripts, place, permit, to=self.scene.recipients[message])
-        if isinstance(outcome, queueing.Released):
+        permit = queues.Permit(pause_ms, PER_MINUTE, PER_DAY, *bounds, LEASE_MS)
+        outcome = await queues.release(self.scene.scripts, place, permit, to=self.scene.recipients[message])
+        if isinstance(outcome, queues.Released):
             self.model.pause_ms[message] = pause_ms
 
     @rule(index=st.integers(0, 50))
@@ -195,7 +195,7 @@ class Messages(RuleBasedStateMachine):
             return
         message, worker.holds = worker.holds, ""
         attempts = int(self.do(self.redis.hget(keys.message(message), "attempts")) or 0)
-        self.scene.places[message] = queueing.Place(message, PHONES[worker.session], worker.session)
+        self.scene.places[message] = queues.Place(message, PHONES[worker.session], worker.session)
         outcome = self.do(self.scene.nack(message, worker.epoch, backoff_ms, attempts, session=worker.session))
         if worker.epoch < self.model.epoch[worker.session]:
             assert isinstance(outcome, outbox.Fenced), "I10: an older epoch nacked"
@@ -227,9 +227,9 @@ class Messages(RuleBasedStateMachine):
         before = self.do(self.scene.status(message))
         place = self.do(locate(self.scene.scripts, message))
         assert place is not None
-        outcome = self.do(queueing.cancel(self.scene.scripts, place))
-        assert isinstance(outcome, queueing.Ended) == (before in ("queued", "scheduled"))
-        if isinstance(outcome, queueing.Ended):
+        outcome = self.do(queues.cancel(self.scene.scripts, place))
+        assert isinstance(outcome, queues.Ended) == (before in ("queued", "scheduled"))
+        if isinstance(outcome, queues.Ended):
             self.model.ended[message] = "cancelled"
 
     @rule(ms=st.sampled_from([1, 400, PAUSE_MS, 2 * PAUSE_MS, 20_000, LEASE_MS, DAY_MS // 3]))
@@ -243,17 +243,17 @@ class Messages(RuleBasedStateMachine):
         self.do(self._fail_over(session, bad))
 
     async def _fail_over(self, session: str, bad: str) -> None:
-        proxy = await reading.proxy(self.scene.scripts, bad)
+        proxy = await records.proxy(self.scene.scripts, bad)
         assert proxy
         status = "OK" if proxy.status == "BAD" else "BAD"
         await proxies.mark(self.scene.scripts, bad, version=proxy.version, status=status, reason="CHECK", fields={})
         current = str(await self.redis.hget(keys.session(session), "proxy") or "")
         others = [name for name in PROXIES if name != current]
-        flight = seating.Flight(session, current, PHONES[session], "PROXY_FAILED", others)
-        moved = await seating.fail_over(self.scene.scripts, flight, per_proxy=SEATS)
-        if isinstance(moved, seating.Moved):
+        flight = slots.Flight(session, current, PHONES[session], "PROXY_FAILED", others)
+        moved = await slots.fail_over(self.scene.scripts, flight, per_proxy=SEATS)
+        if isinstance(moved, slots.Moved):
             assert await self.redis.get(keys.sticky(PHONES[session])) == moved.proxy
-            chosen = await reading.proxy(self.scene.scripts, moved.proxy)
+            chosen = await records.proxy(self.scene.scripts, moved.proxy)
             assert chosen
             assert chosen.status == "OK"
 
@@ -264,7 +264,7 @@ class Messages(RuleBasedStateMachine):
         """I8, and nobody sits twice."""
         if not hasattr(self, "scene"):
             return
-        pool = self.do(reading.proxies(self.scene.scripts))
+        pool = self.do(records.proxies(self.scene.scripts))
         seated = [session for proxy in pool for session in proxy.sessions]
         assert all(len(proxy.sessions) <= SEATS for proxy in pool)
         assert len(seated) == len(set(seated))

@@ -2,8 +2,8 @@
 
 from tests.conftest import Clock
 from tests.store.scene import Scene
-from wa_orchestrator.store import outbox, reading
-from wa_orchestrator.store.scripts import Scripts
+from wa_orchestrator.store import outbox, records
+from wa_orchestrator.store.engine.scripts import Scripts
 
 
 async def test_a_receipt_that_overtakes_the_acknowledgement_means_sent_too(held: Scripts, clock: Clock) -> None:
@@ -12,12 +12,12 @@ async def test_a_receipt_that_overtakes_the_acknowledgement_means_sent_too(held:
     message = await scene.sending()
     assert await scene.ack(message, "delivered") == outbox.Became("delivered")
     assert await scene.ack(message, "sent") == outbox.Already("delivered")
-    story = [status for _, status, _ in await reading.story(held, message)]
+    story = [status for _, status, _ in await records.story(held, message)]
     assert story[-2:] == ["sent", "delivered"]
-    told = await reading.message(held, message)
+    told = await records.message(held, message)
     assert told is not None
     assert told.fields["sent_at"] == told.fields["delivered_at"] == str(clock.now_ms)
-    events = [entry.fields["type"] for entry in await reading.events(held, "events", after="0", most=100)]
+    events = [entry.fields["type"] for entry in await records.events(held, "events", after="0", most=100)]
     assert events[-2:] == ["message.sent", "message.delivered"]
 
 
@@ -29,6 +29,6 @@ async def test_what_comes_later_does_not_look_earlier(held: Scripts, clock: Cloc
     sent_at = clock.now_ms
     await clock.set(sent_at - sent_at % 1000 - 1000)
     await scene.ack(message, "read")
-    told = await reading.message(held, message)
+    told = await records.message(held, message)
     assert told is not None
     assert told.fields["read_at"] == str(sent_at)

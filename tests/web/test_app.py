@@ -11,16 +11,17 @@ from fastapi import APIRouter, Request
 from pydantic import SecretStr
 from redis.asyncio import Redis
 
+from wa_orchestrator import context as contexts
+from wa_orchestrator.context import Context, make_context
 from wa_orchestrator.dashboard import live
 from wa_orchestrator.errors import Broken, Refused, Unavailable
-from wa_orchestrator.orchestrator import sessions_api
+from wa_orchestrator.orchestrator.api import sessions
+from wa_orchestrator.orchestrator.workers import tokens
 from wa_orchestrator.settings import Settings
-from wa_orchestrator.store import keys, tail
+from wa_orchestrator.store import event_tail, keys
 from wa_orchestrator.web import app as web_app
-from wa_orchestrator.web import context as contexts
-from wa_orchestrator.web import health, paging, workers
+from wa_orchestrator.web import health, paging
 from wa_orchestrator.web.app import make_app
-from wa_orchestrator.web.context import Context, make_context
 
 
 @pytest.fixture(autouse=True)
@@ -61,7 +62,7 @@ def routes(context: Context) -> APIRouter:
 
     @made.get("/api/worker/sessions/{session_id}")
     async def worker(session_id: str, request: Request) -> dict[str, int]:
-        return {"epoch": (await workers.authenticate_worker(context, request, session_id)).epoch}
+        return {"epoch": (await tokens.authenticate_worker(context, request, session_id)).epoch}
 
     return made
 
@@ -148,9 +149,9 @@ async def test_nobody_waits_in_redis_for_longer_than_an_answer_may_take(context:
     async with contexts.opened(context.settings, redis_url) as opened:
         limit_s = opened.redis.connection_pool.connection_kwargs["socket_timeout"]
     waits_s = {
-        "tail": tail._BLOCK_MS / 1000,
+        "tail": event_tail._BLOCK_MS / 1000,
         "pages": live._READ_BLOCK_MS / 1000,
-        "worker": sessions_api._CODE_WITHIN_S,
+        "worker": sessions._CODE_WITHIN_S,
     }
     assert {name: wait_s for name, wait_s in waits_s.items() if wait_s >= limit_s} == {}
 
@@ -183,14 +184,14 @@ async def test_a_workers_token_is_good_for_its_session_and_epoch_only(
     context: Context, client: httpx.AsyncClient, owner: str, epoch: int, spoil: str, status: int, code: str
 ) -> None:
     await record(context, "s1", 3)
-    token = workers.mint(context.settings, owner, epoch).token + spoil
+    token = tokens.mint(context.settings, owner, epoch).token + spoil
     answer = await client.get("/api/worker/sessions/s1", headers={"Authorization": f"Bearer {token}"})
     assert (answer.status_code, answer.json().get("error", {}).get("code", "")) == (status, code)
 
 
 async def test_no_token_and_another_scheme_are_refused(context: Context, client: httpx.AsyncClient) -> None:
     await record(context, "s1", 3)
-    token = workers.mint(context.settings, "s1", 3).token
+    token = tokens.mint(context.settings, "s1", 3).token
     for headers in ({}, {"Authorization": f"Basic {token}"}, {"Authorization": "Bearer wwt_s1.x.y"}):
         answer = await client.get("/api/worker/sessions/s1", headers=headers)
         assert (answer.status_code, answer.json()["error"]["code"]) == (401, "WORKER_TOKEN_WRONG")

@@ -16,7 +16,7 @@ from typing import Any
 
 from tests.waiting import PATIENCE_S
 from tests.worker.standin import Json, StandIn, Station
-from wa_orchestrator.runner.command import ENVIRONMENT, worker_command
+from wa_orchestrator.runner.node_command import ENVIRONMENT, worker_command
 from wa_orchestrator.simulator.world import World
 
 ROOT = Path(__file__).parents[2]

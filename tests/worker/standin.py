@@ -19,7 +19,7 @@ from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
 
 from tests.waiting import PATIENCE_S
-from wa_orchestrator.simulator.serving import Service
+from wa_orchestrator.simulator.control.http_server import Service
 
 Json = dict[str, Any]
 LEASE_MS = 3_000

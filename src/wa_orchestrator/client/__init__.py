@@ -5,7 +5,6 @@ with Client("http://127.0.0.1:3001", "wao_…") as client:
     client.message(sent["messageId"])["status"]
 """
 
-from wa_orchestrator.client.clients import AsyncClient, Client
 from wa_orchestrator.client.errors import (
     ApiError,
     Conflict,
@@ -16,6 +15,7 @@ from wa_orchestrator.client.errors import (
     TooMany,
     Unavailable,
 )
+from wa_orchestrator.client.transport import AsyncClient, Client
 
 __all__ = [
     "ApiError",

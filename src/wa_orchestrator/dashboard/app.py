@@ -12,17 +12,19 @@ from fastapi import APIRouter, Depends, FastAPI, Form, Request
 from markupsafe import Markup
 from starlette.responses import HTMLResponse, JSONResponse, RedirectResponse, Response, StreamingResponse
 
-from wa_orchestrator.dashboard import actions, compressing, guard, inside, scripting, simulating
-from wa_orchestrator.dashboard.fleet import Fleet
+from wa_orchestrator.context import Context
+from wa_orchestrator.dashboard import guard, internal_api
+from wa_orchestrator.dashboard.fleet.history import Historian
+from wa_orchestrator.dashboard.fleet.snapshot_reader import Fleet
 from wa_orchestrator.dashboard.guard import NotLoggedIn
-from wa_orchestrator.dashboard.history import Historian
+from wa_orchestrator.dashboard.html import compression
+from wa_orchestrator.dashboard.html.locale import LANGUAGES
+from wa_orchestrator.dashboard.html.renderer import HERE, THEMES, Desk, Shown, View, doorway, language_of
 from wa_orchestrator.dashboard.live import Hub, Parts, Stream, Viewer
 from wa_orchestrator.dashboard.login import Door, Entered, Person, Shut, Wrong, administrators_only
-from wa_orchestrator.dashboard.pages import antiban, fleet, log, messages, proxies, scan, session, settings
-from wa_orchestrator.dashboard.rendering import HERE, THEMES, Desk, Shown, View, doorway, language_of
-from wa_orchestrator.dashboard.speaking import LANGUAGES
+from wa_orchestrator.dashboard.pages import anti_ban, fleet, live_log, messages, proxies, scan, session, settings
+from wa_orchestrator.dashboard.routes import actions, json_api, simulated_scan
 from wa_orchestrator.errors import Refused
-from wa_orchestrator.web.context import Context
 
 Show = Callable[[Desk, View, Mapping[str, str]], Awaitable[Shown | None]]
 #: Every page: its address, its name, what it shows.
@@ -32,8 +34,8 @@ PAGES: Final[Mapping[str, tuple[str, Show]]] = {
     "/sessions/{id}": ("session", session.show),
     "/messages": ("messages", messages.show),
     "/proxies": ("proxies", proxies.show),
-    "/anti-ban": ("anti-ban", antiban.show),
-    "/live-log": ("live-log", log.show),
+    "/anti-ban": ("anti-ban", anti_ban.show),
+    "/live-log": ("live-log", live_log.show),
     "/settings": ("settings", settings.show),
 }
 ADMINISTRATORS_ONLY: Final = frozenset({"settings"})
@@ -50,8 +52,8 @@ LIVE: Final[Mapping[str, Parts]] = {
     "session": session.parts,
     "messages": messages.parts,
     "proxies": proxies.parts,
-    "anti-ban": antiban.parts,
-    "live-log": log.parts,
+    "anti-ban": anti_ban.parts,
+    "live-log": live_log.parts,
     "settings": settings.parts,
 }
 _YEAR_S: Final = 31_536_000
@@ -100,7 +102,7 @@ class Dashboard:
             cursor = self.hub.cursor
             await self.hub.catch_up()
             view = await self.desk.view(request, someone, name)
-            return compressing.packed(request, await made(request, view, someone, cursor))
+            return compression.packed(request, await made(request, view, someone, cursor))
 
         async def made(request: Request, view: View, someone: Person, cursor: str) -> Response:
             if name in ADMINISTRATORS_ONLY and not someone.is_administrator:
@@ -174,15 +176,15 @@ class Dashboard:
         return self._told(view, outcome, refusal.status, error=error)
 
     async def _carry_out(self, name: str, data: Any, someone: Person, view: View) -> actions.Outcome:
-        if name == simulating.ACTION:
+        if name == simulated_scan.ACTION:
             phone = scan.phone_in({"phone": str(data.get("phone", ""))})
-            return await simulating.scan(self._context, str(data.get("id", "")), phone, view)
+            return await simulated_scan.scan(self._context, str(data.get("id", "")), phone, view)
         action = actions.find(name)
         asked = actions.forms(action, data)
         answers = []
         for form in asked:
             call = action.call(form)
-            answers.append(await inside.call(self._app, someone.caller, call.method, call.path, call.json))
+            answers.append(await internal_api.call(self._app, someone.caller, call.method, call.path, call.json))
         outcome = actions.told(name, action, asked, answers, view)
         return await self._with_undo(name, asked, someone, outcome)
 
@@ -192,7 +194,7 @@ class Dashboard:
         """Offer to take back the deletion of one session, while its credentials are in the trash."""
         if name != "delete" or len(asked) != 1 or outcome.state != "ok":
             return outcome
-        trash = await inside.call(self._app, someone.caller, "GET", "/api/v1/trash")
+        trash = await internal_api.call(self._app, someone.caller, "GET", "/api/v1/trash")
         mine = [each for each in (trash.body or {}).get("trash", []) if each["sessionId"] == asked[0].get("id")]
         return replace(outcome, undo={"trash": mine[0]["id"]}) if mine else outcome
 
@@ -217,7 +219,7 @@ class Dashboard:
         return await self._door(request, "enter.html")
 
     async def _door(self, request: Request, template: str, status: int = 200, **values: object) -> Response:
-        return compressing.packed(request, doorway(self.desk, request, template, status=status, **values))
+        return compression.packed(request, doorway(self.desk, request, template, status=status, **values))
 
     async def _login(
         self, request: Request, password: Annotated[str, Form()] = "", name: Annotated[str, Form()] = ""
@@ -274,9 +276,9 @@ async def _until_left(texts: AsyncIterator[str]) -> AsyncIterator[str]:
 def install(app: FastAPI, context: Context) -> Dashboard:
     """Give an app its dashboard. The result is a loop: run it beside the server."""
     dashboard = Dashboard(app, context)
-    context.recognize = inside.recognize
+    context.recognize = internal_api.recognize
     app.add_exception_handler(NotLoggedIn, guard.to_the_login)
     app.include_router(dashboard.router())
-    app.include_router(scripting.router(context, dashboard.desk))
-    app.mount("/static", compressing.KeptFiles(directory=HERE / "static"), name="static")
+    app.include_router(json_api.router(context, dashboard.desk))
+    app.mount("/static", compression.KeptFiles(directory=HERE / "static"), name="static")
     return dashboard

@@ -16,13 +16,13 @@ import structlog
 from markupsafe import Markup
 from redis.exceptions import RedisError
 
-from wa_orchestrator.dashboard.fleet import Fleet
-from wa_orchestrator.dashboard.pages import log as log_page
-from wa_orchestrator.dashboard.rendering import Desk, View
+from wa_orchestrator.context import Context
+from wa_orchestrator.dashboard.fleet.snapshot_reader import Fleet
+from wa_orchestrator.dashboard.html.renderer import Desk, View
+from wa_orchestrator.dashboard.pages import live_log as log_page
 from wa_orchestrator.store import keys
-from wa_orchestrator.store.listening import end_if_cancelled
-from wa_orchestrator.store.reading import Entry
-from wa_orchestrator.web.context import Context
+from wa_orchestrator.store.engine.pubsub import end_if_cancelled
+from wa_orchestrator.store.records import Entry
 
 COALESCE_S: Final = 0.25
 #: Without events a page is looked at again after this time: pings and codes make no events.

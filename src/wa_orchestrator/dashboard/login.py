@@ -14,12 +14,12 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any, Final
 
+from wa_orchestrator.context import Context
 from wa_orchestrator.errors import Refused
 from wa_orchestrator.settings import Settings
 from wa_orchestrator.store import keys
 from wa_orchestrator.web import audit
 from wa_orchestrator.web.auth import Caller, Scope, digest
-from wa_orchestrator.web.context import Context
 
 IDLE_S: Final = 12 * 3600
 ABSOLUTE_S: Final = 7 * 24 * 3600

@@ -7,14 +7,14 @@ from collections.abc import Awaitable, Callable
 import structlog
 from redis.exceptions import RedisError
 
-from wa_orchestrator.dispatcher.releasing import Looked, Releaser
-from wa_orchestrator.dispatcher.routing import Router
-from wa_orchestrator.dispatcher.sweeping import Sweeper
+from wa_orchestrator.context import Context
+from wa_orchestrator.dispatcher.releaser import Looked, Releaser
+from wa_orchestrator.dispatcher.router import Router
+from wa_orchestrator.dispatcher.sweeper import Sweeper
 from wa_orchestrator.errors import Unavailable
 from wa_orchestrator.store import keys
-from wa_orchestrator.store.batching import Batched
-from wa_orchestrator.store.listening import Listener, end_if_cancelled
-from wa_orchestrator.web.context import Context
+from wa_orchestrator.store.engine.pipelined_scripts import Batched
+from wa_orchestrator.store.engine.pubsub import Listener, end_if_cancelled
 
 #: The longest sleep: what another dispatcher left behind when it died is found after this time.
 LONGEST_SLEEP_S = 2.0

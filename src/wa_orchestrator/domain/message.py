@@ -18,7 +18,7 @@ from wa_orchestrator.domain.content import (
     Text,
     problems,
 )
-from wa_orchestrator.domain.failures import REMEDIES, Failure, Remedy, failure_of, sentence
+from wa_orchestrator.domain.message_failures import REMEDIES, Failure, Remedy, failure_of, sentence
 
 __all__ = [
     "ENDED",

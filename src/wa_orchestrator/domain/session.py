@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from types import MappingProxyType
 
-from wa_orchestrator.domain.reasons import SENTENCES, Reason, sentence
+from wa_orchestrator.domain.session_reasons import SENTENCES, Reason, sentence
 
 __all__ = [
     "CAN_SEND",

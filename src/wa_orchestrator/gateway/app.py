@@ -8,18 +8,19 @@ from typing import Annotated, Any
 from fastapi import APIRouter, Depends, Header
 from starlette.types import ASGIApp, Receive, Scope, Send
 
-from wa_orchestrator.gateway import message_routes, queue_routes, upload_routes, wire
-from wa_orchestrator.gateway.batches import BatchDoor
-from wa_orchestrator.gateway.batching import Batcher
-from wa_orchestrator.gateway.bodies import BatchAnswer, BatchBody, SendBody, TakenAnswer
-from wa_orchestrator.gateway.contents import Contents
-from wa_orchestrator.gateway.doors import Door, RawRoute, SendDoor, application
-from wa_orchestrator.gateway.fleet import FleetView
+from wa_orchestrator.context import Context
+from wa_orchestrator.gateway.acceptance import Taking
+from wa_orchestrator.gateway.content_loader import Contents
+from wa_orchestrator.gateway.hot_path import http_protocol
+from wa_orchestrator.gateway.hot_path.redis_pipeline import Batcher
+from wa_orchestrator.gateway.request_models import BatchAnswer, BatchBody, SendBody, TakenAnswer
 from wa_orchestrator.gateway.retention import Retention
-from wa_orchestrator.gateway.taking import Taking
+from wa_orchestrator.gateway.routes import messages, queues, uploads
+from wa_orchestrator.gateway.routes.send import Door, RawRoute, SendDoor, application
+from wa_orchestrator.gateway.routes.send_batch import BatchDoor
+from wa_orchestrator.gateway.sender_pool import FleetView
 from wa_orchestrator.web import auth, health
 from wa_orchestrator.web.app import make_app
-from wa_orchestrator.web.context import Context
 from wa_orchestrator.web.problems import responses
 
 _REFUSALS = responses(
@@ -41,7 +42,7 @@ class Front:
     """
 
     def __init__(self, app: ASGIApp, doors: Mapping[str, Door]) -> None:
-        self.http_protocol = wire.protocol(doors)
+        self.http_protocol = http_protocol.protocol(doors)
         self._app = app
         self._doors = {path: application(door) for path, door in doors.items()}
 
@@ -79,9 +80,9 @@ class Gateway:
 
         routes = APIRouter(lifespan=lifespan)
         self._describe_doors(routes)
-        routes.include_router(message_routes.router(self.context, self.view))
-        routes.include_router(queue_routes.router(self.context, self.view))
-        routes.include_router(upload_routes.router(self.context, self.taking))
+        routes.include_router(messages.router(self.context, self.view))
+        routes.include_router(queues.router(self.context, self.view))
+        routes.include_router(uploads.router(self.context, self.taking))
         return routes
 
     def front(self, app: ASGIApp) -> "Front":

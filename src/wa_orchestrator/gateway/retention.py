@@ -6,10 +6,10 @@ from typing import Final
 import structlog
 from redis.exceptions import RedisError
 
+from wa_orchestrator import uploads
 from wa_orchestrator.settings import Settings
-from wa_orchestrator.store import erasing
-from wa_orchestrator.store.scripts import Scripts
-from wa_orchestrator.web import uploads
+from wa_orchestrator.store import retention
+from wa_orchestrator.store.engine.scripts import Scripts
 
 _DAY_MS: Final = 86_400_000
 #: Messages per step; the rest waits for the next one, which comes at once.
@@ -42,10 +42,10 @@ class Retention:
         now_ms = await self._scripts.now_ms()
         bodies_until_ms = now_ms - self._settings.body_retention_days * _DAY_MS
         until_ms = now_ms - self._settings.message_retention_days * _DAY_MS
-        bodies = await erasing.erase_bodies(self._scripts, bodies_until_ms, most=BATCH)
+        bodies = await retention.erase_bodies(self._scripts, bodies_until_ms, most=BATCH)
         messages = 0
-        for message_id in await erasing.ended_until(self._scripts, until_ms, most=BATCH):
-            messages += await erasing.erase(self._scripts, message_id, until_ms=until_ms)
+        for message_id in await retention.ended_until(self._scripts, until_ms, most=BATCH):
+            messages += await retention.erase(self._scripts, message_id, until_ms=until_ms)
         files = await asyncio.to_thread(uploads.sweep, self._settings)
         if bodies or messages or files:
             log.info("retention.erased", bodies=bodies, messages=messages, files=files)

@@ -9,24 +9,27 @@ import structlog
 from fastapi import APIRouter
 from redis.exceptions import RedisError
 
+from wa_orchestrator.context import Context
 from wa_orchestrator.domain import proxy_url
 from wa_orchestrator.domain.session import Event
-from wa_orchestrator.orchestrator import admin_api, intake, loops, proxies_api, reports, sessions_api, states
-from wa_orchestrator.orchestrator import credentials as files
-from wa_orchestrator.orchestrator.attendant import Attendant
-from wa_orchestrator.orchestrator.checks import Check
-from wa_orchestrator.orchestrator.control import Control
-from wa_orchestrator.orchestrator.figures import Figures
-from wa_orchestrator.orchestrator.fleet import Fleet
-from wa_orchestrator.orchestrator.intake import Handlers
-from wa_orchestrator.orchestrator.judging import Judge
-from wa_orchestrator.orchestrator.monitor import Monitor, Seeker
-from wa_orchestrator.orchestrator.reconciling import Reconciler, Sentinel
-from wa_orchestrator.orchestrator.starter import Starter
-from wa_orchestrator.orchestrator.watchdog import Watchdog
+from wa_orchestrator.orchestrator import loop as loops
+from wa_orchestrator.orchestrator.api import admin, sessions, worker_events
+from wa_orchestrator.orchestrator.api import proxies as proxies_api
+from wa_orchestrator.orchestrator.api.worker_events import Handlers
+from wa_orchestrator.orchestrator.leader_lease import Control
+from wa_orchestrator.orchestrator.metrics import Figures
+from wa_orchestrator.orchestrator.proxies.health import Judge
+from wa_orchestrator.orchestrator.proxies.monitor import Monitor, Seeker
+from wa_orchestrator.orchestrator.proxies.socks_check import Check
+from wa_orchestrator.orchestrator.sessions import credential_files as files
+from wa_orchestrator.orchestrator.sessions import transitions, worker_reports
+from wa_orchestrator.orchestrator.workers.pool import Fleet
+from wa_orchestrator.orchestrator.workers.reconciler import Reconciler, Sentinel
+from wa_orchestrator.orchestrator.workers.session_controller import Attendant
+from wa_orchestrator.orchestrator.workers.start_queue import Starter
+from wa_orchestrator.orchestrator.workers.watchdog import Watchdog
 from wa_orchestrator.runner.contract import Runner
 from wa_orchestrator.store import proxies
-from wa_orchestrator.web.context import Context
 
 _PURGE_EVERY_S = 3600.0
 #: How long a server that stops tries to write down why its workers end.
@@ -77,10 +80,10 @@ class Orchestrator:
     def routers(self) -> list[APIRouter]:
         """The routes of sessions, proxies, events and administration."""
         return [
-            sessions_api.router(self.context),
+            sessions.router(self.context),
             proxies_api.router(self.context, self.judge),
-            admin_api.router(self.context),
-            intake.router(self.context, self.handlers),
+            admin.router(self.context),
+            worker_events.router(self.context, self.handlers),
         ]
 
     async def stop_workers(self) -> None:
@@ -110,7 +113,7 @@ class Orchestrator:
 
     async def _say_why_one(self, session_id: str) -> None:
         try:
-            await states.settle(self.context, session_id, Event.SERVER_STOPPED)
+            await transitions.settle(self.context, session_id, Event.SERVER_STOPPED)
         except (RedisError, OSError) as error:
             log.warning("session.end_not_written", session=session_id, error=type(error).__name__)
 
@@ -126,7 +129,7 @@ def assemble(context: Context, runner: Runner, checker: Check | None = None) -> 
         control,
         fleet,
         judge,
-        reports.handlers(judge),
+        worker_reports.handlers(judge),
         (
             control,
             Reconciler(context, control, fleet),

@@ -18,11 +18,11 @@ from aiodocker.containers import DockerContainer
 from aiodocker.exceptions import DockerError
 
 from wa_orchestrator.errors import Unavailable
-from wa_orchestrator.runner.box import LABEL_HOME, Box, hardened
-from wa_orchestrator.runner.command import ENVIRONMENT, heap_flag
+from wa_orchestrator.runner.container_spec import LABEL_HOME, Box, hardened
 from wa_orchestrator.runner.contract import AlreadyRuns, CannotStart, Ended, Found, Order, Running
-from wa_orchestrator.runner.files import hand_over, private_directory, write_secrets
-from wa_orchestrator.runner.relays import LABEL_RELAY, Relays, ensure_network
+from wa_orchestrator.runner.docker_relays import LABEL_RELAY, Relays, ensure_network
+from wa_orchestrator.runner.node_command import ENVIRONMENT, heap_flag
+from wa_orchestrator.runner.worker_files import hand_over, private_directory, write_secrets
 
 NAME = "docker/1"
 PREFIX = "wa_session_"

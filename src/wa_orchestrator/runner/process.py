@@ -18,10 +18,10 @@ from pathlib import Path
 import structlog
 
 from wa_orchestrator.errors import Broken
-from wa_orchestrator.runner import proc
-from wa_orchestrator.runner.command import ENVIRONMENT
+from wa_orchestrator.runner import process_identity
 from wa_orchestrator.runner.contract import AlreadyRuns, CannotStart, Ended, Found, Order, Running
-from wa_orchestrator.runner.files import private_directory, write_secrets
+from wa_orchestrator.runner.node_command import ENVIRONMENT
+from wa_orchestrator.runner.worker_files import private_directory, write_secrets
 
 MARK = "WA_RUNNER_HOME"
 NAME = "process/1"
@@ -64,7 +64,7 @@ class ProcessRunner:
         if grace_s > 0:
             _signal(pid, signal.SIGTERM)
             await self._ended(handle, grace_s)
-        while proc.group_lives(pid):
+        while process_identity.group_lives(pid):
             _signal(pid, signal.SIGKILL)
             await asyncio.sleep(_POLL_S)
         self._forget(handle)
@@ -82,15 +82,15 @@ class ProcessRunner:
 
     def _scan(self) -> list[Found]:
         found = []
-        for pid in proc.pids():
-            environment = proc.environment(pid)
+        for pid in process_identity.pids():
+            environment = process_identity.environment(pid)
             if environment is None or environment.get(MARK) != str(self._home):
                 continue
-            start = proc.start_time(pid)
+            start = process_identity.start_time(pid)
             if start is None or not _is_leader(pid):
                 continue
             session_id, epoch = environment["SESSION_ID"], int(environment["EPOCH"])
-            found.append(Found(_handle(pid, start), session_id, epoch, proc.started_at_ms(start)))
+            found.append(Found(_handle(pid, start), session_id, epoch, process_identity.started_at_ms(start)))
         return found
 
     def _spawn(self, order: Order) -> str:
@@ -116,7 +116,7 @@ class ProcessRunner:
         return self._register(child)
 
     def _register(self, child: subprocess.Popen[bytes]) -> str:
-        start = proc.start_time(child.pid)
+        start = process_identity.start_time(child.pid)
         if start is None:
             raise CannotStart(f"The worker ended at once, with code {child.wait()}. Its log says why.")
         with contextlib.suppress(ProcessLookupError):  # it may have ended meanwhile: the next poll says so
@@ -130,7 +130,7 @@ class ProcessRunner:
         """Wait until a survey can see the worker: the kernel shows its environment a moment after it runs."""
         deadline = time.monotonic() + _FOUND_S
         while child.poll() is None and time.monotonic() < deadline:
-            if (proc.environment(child.pid) or {}).get(MARK) == str(self._home):
+            if (process_identity.environment(child.pid) or {}).get(MARK) == str(self._home):
                 return
             time.sleep(_POLL_S / 10)
 
@@ -151,7 +151,7 @@ class ProcessRunner:
     def _left_behind(self, handle: str, pid: int) -> bool:
         """Say whether a worker of ours ended and left children: its group is then still its own."""
         child = self._children.get(handle)
-        return child is not None and proc.start_time(pid) is None and proc.group_lives(pid)
+        return child is not None and process_identity.start_time(pid) is None and process_identity.group_lives(pid)
 
     async def _ended(self, handle: str, grace_s: float) -> None:
         with contextlib.suppress(TimeoutError):
@@ -179,7 +179,7 @@ def _pid(handle: str) -> int | None:
 
 def _lives(handle: str) -> bool:
     pid = _pid(handle)
-    return pid is not None and handle == f"{NAME}/{pid}/{proc.start_time(pid)}"
+    return pid is not None and handle == f"{NAME}/{pid}/{process_identity.start_time(pid)}"
 
 
 def _is_leader(pid: int) -> bool:

@@ -13,15 +13,15 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
 
-from wa_orchestrator.simulator import tls
-from wa_orchestrator.simulator.control import Control
+from wa_orchestrator.simulator.control.app import Control
+from wa_orchestrator.simulator.control.http_server import Service
 from wa_orchestrator.simulator.errors import SimulatorError
-from wa_orchestrator.simulator.pool import Pool
-from wa_orchestrator.simulator.proxies import Proxy
-from wa_orchestrator.simulator.routes import Account
-from wa_orchestrator.simulator.server import WhatsApp
-from wa_orchestrator.simulator.serving import Service
+from wa_orchestrator.simulator.proxies.destinations import Account
+from wa_orchestrator.simulator.proxies.pool import Pool
+from wa_orchestrator.simulator.proxies.socks_server import Proxy
 from wa_orchestrator.simulator.telegram import Telegram
+from wa_orchestrator.simulator.whatsapp import tls
+from wa_orchestrator.simulator.whatsapp.server import WhatsApp
 
 BOOK = "world.json"
 

@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from wa_orchestrator.store import keys
-from wa_orchestrator.store.scripts import Scripts, flat, unexpected
+from wa_orchestrator.store.engine.scripts import Scripts, flat, unexpected
 
 
 @dataclass(frozen=True, slots=True)

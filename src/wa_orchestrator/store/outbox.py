@@ -3,8 +3,8 @@
 from dataclasses import dataclass
 
 from wa_orchestrator.store import keys
-from wa_orchestrator.store.places import Place, head, layout
-from wa_orchestrator.store.scripts import Scripts, unexpected
+from wa_orchestrator.store.engine.scripts import Scripts, unexpected
+from wa_orchestrator.store.message_keys import Place, head, layout
 
 
 @dataclass(frozen=True, slots=True)

@@ -4,8 +4,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from wa_orchestrator.store import keys
-from wa_orchestrator.store.places import Place, head, layout
-from wa_orchestrator.store.scripts import Scripts, flat, unexpected
+from wa_orchestrator.store.engine.scripts import Scripts, flat, unexpected
+from wa_orchestrator.store.message_keys import Place, head, layout
 
 CONTROL_LEASE = "control"
 

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from wa_orchestrator.store import keys
-from wa_orchestrator.store.scripts import Scripts, unexpected
+from wa_orchestrator.store.engine.scripts import Scripts, unexpected
 
 
 @dataclass(frozen=True, slots=True, repr=False)

@@ -7,9 +7,9 @@ from fastapi import APIRouter, FastAPI, HTTPException
 from starlette.datastructures import MutableHeaders
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
+from wa_orchestrator.context import Context
 from wa_orchestrator.errors import Refused
 from wa_orchestrator.web import docs, problems
-from wa_orchestrator.web.context import Context
 
 #: A batch of 1,000 long texts fits; uploads have a limit of their own.
 MOST_BODY_BYTES = 32 * 1024 * 1024

@@ -5,11 +5,11 @@ from typing import Any
 
 import structlog
 
+from wa_orchestrator.context import Context
 from wa_orchestrator.logs import redact
 from wa_orchestrator.store import keys
-from wa_orchestrator.store.reading import Entry
+from wa_orchestrator.store.records import Entry
 from wa_orchestrator.web.auth import Caller
-from wa_orchestrator.web.context import Context
 
 MOST = 100_000
 log = structlog.get_logger(__name__)

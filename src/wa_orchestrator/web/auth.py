@@ -12,9 +12,9 @@ from enum import StrEnum
 from fastapi import Request, Security
 from fastapi.security import APIKeyHeader, HTTPBearer
 
+from wa_orchestrator.context import Context
 from wa_orchestrator.errors import Refused
 from wa_orchestrator.store import keys
-from wa_orchestrator.web.context import Context
 
 #: How long a look-up is believed: another process' revocation takes effect within this time.
 CACHE_S = 2.0

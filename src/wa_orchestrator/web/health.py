@@ -7,8 +7,8 @@ from fastapi import APIRouter, Response
 from prometheus_client import CONTENT_TYPE_LATEST, generate_latest
 from redis.exceptions import RedisError
 
+from wa_orchestrator.context import Context
 from wa_orchestrator.errors import Unavailable
-from wa_orchestrator.web.context import Context
 from wa_orchestrator.web.problems import responses
 
 _ANSWER_S = 2.0

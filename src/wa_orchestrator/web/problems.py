@@ -12,9 +12,9 @@ from pydantic.alias_generators import to_camel
 from redis.exceptions import RedisError
 from starlette.exceptions import HTTPException
 
-from wa_orchestrator import complaints
 from wa_orchestrator.errors import Broken, OrchestratorError, Refused, Unavailable
 from wa_orchestrator.logs import redact_text
+from wa_orchestrator.settings import validation_messages
 
 log = structlog.get_logger(__name__)
 
@@ -71,7 +71,7 @@ def _problem(error: Any) -> dict[str, str]:
     place = [str(part) for part in error["loc"] if part not in ("body",)]
     if place and place[0] in ("query", "path", "header"):
         place = place[1:]
-    return {"path": ".".join(place), "code": str(error["type"]), "message": complaints.sentence(error)}
+    return {"path": ".".join(place), "code": str(error["type"]), "message": validation_messages.sentence(error)}
 
 
 def answer(error: OrchestratorError) -> JSONResponse:

@@ -20,7 +20,7 @@ from tests.waiting import PATIENCE_S, until
 ROOT = Path(__file__).resolve().parents[3]
 CLIENT = Path(__file__).with_name("client.mjs")
 BAILEYS = ROOT / "worker" / "node_modules" / "baileys"
-COMMAND = "from wa_orchestrator.cli import main; main()"
+COMMAND = "from wa_orchestrator.cli.main import main; main()"
 
 Event = dict[str, Any]
 _phones = itertools.count(1)

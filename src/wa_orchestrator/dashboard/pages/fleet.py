@@ -5,10 +5,11 @@ from typing import Final
 
 from markupsafe import Markup
 
-from wa_orchestrator.dashboard import attention, charts, history
-from wa_orchestrator.dashboard.availability import Day
-from wa_orchestrator.dashboard.rendering import Desk, Shown, View
-from wa_orchestrator.dashboard.snapshot import Row, natural
+from wa_orchestrator.dashboard.fleet import attention, history
+from wa_orchestrator.dashboard.fleet.availability import Day
+from wa_orchestrator.dashboard.fleet.snapshot import Row, natural
+from wa_orchestrator.dashboard.html import charts
+from wa_orchestrator.dashboard.html.renderer import Desk, Shown, View
 from wa_orchestrator.domain.session import State
 
 PAGE_SIZE: Final = 50

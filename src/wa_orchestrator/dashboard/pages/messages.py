@@ -7,11 +7,11 @@ from typing import Any, Final
 
 from markupsafe import Markup
 
-from wa_orchestrator.dashboard.rendering import Desk, Shown, View
+from wa_orchestrator.dashboard.html.renderer import Desk, Shown, View
 from wa_orchestrator.domain.message import WAITING, Status
-from wa_orchestrator.store import keys, reading
-from wa_orchestrator.store.reading import Message
-from wa_orchestrator.web.pace import waits_for
+from wa_orchestrator.session_pace import waits_for
+from wa_orchestrator.store import keys, records
+from wa_orchestrator.store.records import Message
 
 PAGE_SIZE: Final = 25
 #: How many are looked through for a status before a page is shown as it is.
@@ -83,7 +83,7 @@ async def show(desk: Desk, view: View, query: Mapping[str, str]) -> Shown:
 async def parts(desk: Desk, view: View, query: Mapping[str, str]) -> dict[str, Markup]:
     """Render the rows that are on the page and the story of the one that is open."""
     ids = [name for name in query.get("ids", "").split(",") if name][:PAGE_SIZE]
-    found = await reading.messages(desk.context.scripts, ids)
+    found = await records.messages(desk.context.scripts, ids)
     story = await story_of(desk, query["id"]) if query.get("id") else None
     made = _parts(desk, view, found, story, query)
     newest = int(query.get("newest") or 0) if query.get("newest", "").isdigit() else 0
@@ -111,7 +111,7 @@ async def search(desk: Desk, query: Mapping[str, str]) -> tuple[list[Message], s
     """Find messages by recipient, id, reference, session and status. The second value leads to older ones."""
     text, before = query.get("q", "").strip(), query.get("before", "")
     if text.startswith("m_"):
-        one = await reading.message(desk.context.scripts, text)
+        one = await records.message(desk.context.scripts, text)
         return ([one] if one else []), ""
     index = _index(text, query.get("session", ""))
     wanted = _GROUPS.get(query.get("status", ""))
@@ -121,7 +121,7 @@ async def search(desk: Desk, query: Mapping[str, str]) -> tuple[list[Message], s
         index, top, "-inf", start=0, num=_LOOKED_AT if wanted else PAGE_SIZE + 1
     )
     for at in range(0, len(raw), PAGE_SIZE + 1):
-        chunk = await reading.messages(desk.context.scripts, raw[at : at + PAGE_SIZE + 1])
+        chunk = await records.messages(desk.context.scripts, raw[at : at + PAGE_SIZE + 1])
         found += [each for each in chunk if wanted is None or each.status in wanted]
         if len(found) > PAGE_SIZE:
             break
@@ -140,13 +140,13 @@ def _index(text: str, session: str) -> str:
 
 async def story_of(desk: Desk, message_id: str) -> Story | None:
     """Tell a message's story: what happened, and if it waits, for what and until when."""
-    message = await reading.message(desk.context.scripts, message_id)
+    message = await records.message(desk.context.scripts, message_id)
     if message is None:
         return None
-    steps = _steps(await reading.story(desk.context.scripts, message_id))
+    steps = _steps(await records.story(desk.context.scripts, message_id))
     leaves, because = None, ""
     if message.status in WAITING:
-        session = await reading.session(desk.context.scripts, message.session)
+        session = await records.session(desk.context.scripts, message.session)
         if session is not None and session.phone:
             eta = await waits_for(desk.context.scripts, desk.context.settings, session, message)
             leaves, because = eta.at_ms, str(eta.because)

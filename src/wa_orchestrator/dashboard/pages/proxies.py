@@ -5,9 +5,10 @@ from urllib.parse import urlsplit
 
 from markupsafe import Markup
 
-from wa_orchestrator.dashboard import attention, charts, history
-from wa_orchestrator.dashboard.rendering import Desk, Shown, View
-from wa_orchestrator.store.reading import Proxy
+from wa_orchestrator.dashboard.fleet import attention, history
+from wa_orchestrator.dashboard.html import charts
+from wa_orchestrator.dashboard.html.renderer import Desk, Shown, View
+from wa_orchestrator.store.records import Proxy
 
 
 async def show(desk: Desk, view: View, query: Mapping[str, str]) -> Shown:

@@ -8,8 +8,8 @@ from typing import Any, Final
 import segno
 from markupsafe import Markup
 
-from wa_orchestrator.dashboard.rendering import Desk, Shown, View
-from wa_orchestrator.dashboard.snapshot import Row
+from wa_orchestrator.dashboard.fleet.snapshot import Row
+from wa_orchestrator.dashboard.html.renderer import Desk, Shown, View
 from wa_orchestrator.domain.session import State
 from wa_orchestrator.store import keys
 

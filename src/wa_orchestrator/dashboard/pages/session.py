@@ -7,16 +7,17 @@ from typing import Any, Final
 
 from markupsafe import Markup
 
-from wa_orchestrator.dashboard import history, phrasing
-from wa_orchestrator.dashboard.pages import log
+from wa_orchestrator.dashboard.fleet import history
+from wa_orchestrator.dashboard.fleet.snapshot import Row
+from wa_orchestrator.dashboard.html import labels
+from wa_orchestrator.dashboard.html.renderer import Desk, Shown, View
+from wa_orchestrator.dashboard.pages import live_log
 from wa_orchestrator.dashboard.pages.fleet import draw, share_of
-from wa_orchestrator.dashboard.rendering import Desk, Shown, View
-from wa_orchestrator.dashboard.snapshot import Row
-from wa_orchestrator.domain.pace import DAY_MS, HOT_FROM_MS, WARM_FROM_MS, Trust
+from wa_orchestrator.domain.pacing.limits import DAY_MS, HOT_FROM_MS, WARM_FROM_MS, Trust
 from wa_orchestrator.domain.session import State
-from wa_orchestrator.store import keys, reading
-from wa_orchestrator.store.reading import Entry, Message
-from wa_orchestrator.web.pace import Aim, estimate, facts_of, zone_of
+from wa_orchestrator.session_pace import Aim, estimate, facts_of, zone_of
+from wa_orchestrator.store import keys, records
+from wa_orchestrator.store.records import Entry, Message
 
 QUEUE_SHOWN: Final = 20
 _HISTORY_SHOWN: Final = 12
@@ -110,7 +111,7 @@ async def queue(desk: Desk, row: Row) -> list[Waiting]:
     facts = await facts_of(scripts, row.session)
     ids: Any = await scripts.redis.zrange(keys.queue(row.session.phone), 0, QUEUE_SHOWN - 1)
     found = []
-    for at, message in enumerate(await reading.messages(scripts, ids)):
+    for at, message in enumerate(await records.messages(scripts, ids)):
         aim = Aim(scheduled_for_ms=message.due_at)
         eta = estimate(desk.context.settings, row.session, facts, ahead=at + bool(facts.phone.in_flight), aim=aim)
         found.append(Waiting(message, at + 1, eta.at_ms, eta.because))
@@ -126,7 +127,7 @@ async def latest_events(desk: Desk, session_id: str) -> list[Entry]:
 def _past(view: View, entry: Entry) -> Past:
     kind, fields = entry.fields.get("type", ""), entry.fields
     state = kind.removeprefix("session.")
-    what = view.t(f"state.{state}") if state in tuple(State) else log.told(view, kind, fields)
-    why = phrasing.circumstance(view, fields.get("reason", ""))
-    shown_as = state if state in tuple(State) else log.level_of(kind)
+    what = view.t(f"state.{state}") if state in tuple(State) else live_log.told(view, kind, fields)
+    why = labels.circumstance(view, fields.get("reason", ""))
+    shown_as = state if state in tuple(State) else live_log.level_of(kind)
     return Past(int(float(fields.get("at", "0"))), shown_as, what, why)

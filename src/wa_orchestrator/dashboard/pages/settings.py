@@ -5,7 +5,7 @@ from typing import Any
 
 from markupsafe import Markup
 
-from wa_orchestrator.dashboard.rendering import Desk, Shown, View
+from wa_orchestrator.dashboard.html.renderer import Desk, Shown, View
 from wa_orchestrator.store import webhooks
 from wa_orchestrator.web import audit, auth
 

@@ -1,0 +1,192 @@
+"""`wa-orchestrator doctor`: the settings in effect, and what is wrong with the machine."""
+
+import asyncio
+import platform
+import shutil
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from enum import StrEnum
+from pathlib import Path
+
+from pydantic import SecretStr
+
+from wa_orchestrator.domain import proxy_url
+from wa_orchestrator.errors import OrchestratorError, Refused
+from wa_orchestrator.logs import redact_text
+from wa_orchestrator.runner.node_command import BUILT_BUNDLE, node_binary
+from wa_orchestrator.server import preflight, secrets
+from wa_orchestrator.settings import GENERATED, Settings
+from wa_orchestrator.settings.sources import Environment
+from wa_orchestrator.store.engine import durability, embedded_redis
+
+
+class Mark(StrEnum):
+    """How a finding is to be taken."""
+
+    OK = "ok"
+    WARNING = "warning"
+    """Works, with a risk that the text names."""
+    PROBLEM = "problem"
+    """The product will not work until this is cured."""
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """One thing that was looked at."""
+
+    name: str
+    mark: Mark
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
+class Effective:
+    """One setting as it is in effect, fit to be shown."""
+
+    name: str
+    value: str
+    origin: str
+
+
+def effective(settings: Settings, given: Environment, overrides: frozenset[str]) -> Iterator[Effective]:
+    """List every setting with where its value came from; secrets are masked."""
+    stored = secrets.stored_secrets(settings.data_dir)
+    for name in Settings.model_fields:
+        if name == "proxy_urls":
+            for variable, url in zip(given.proxies, settings.proxy_urls, strict=False):
+                shown = proxy_url.masked(url.get_secret_value())
+                yield Effective(variable, shown, given.found[variable].origin)
+            continue
+        variable = name.upper()
+        origin = "default"
+        if name in overrides:
+            origin = "command line"
+        elif variable in given.found:
+            origin = given.found[variable].origin
+        elif name in GENERATED:
+            origin = secrets.FILE_NAME if name in stored else "made at the first start"
+        yield Effective(variable, _shown(getattr(settings, name)), origin)
+
+
+def _shown(value: object) -> str:
+    match value:
+        case SecretStr():
+            text = value.get_secret_value()
+            return redact_text(text) if "://" in text else "***" if text else ""
+        case None:
+            return ""
+        case bool():
+            return str(value).lower()  # as it is written in `.env`
+        case tuple():
+            return ",".join(map(str, value))
+        case _:
+            return str(value)
+
+
+def examine(settings: Settings, given: Environment) -> list[Finding]:
+    """Look at everything the product needs from this machine. Nothing is created."""
+    checks: tuple[Callable[[Settings], Finding], ...] = (
+        _python,
+        _node,
+        _bundle,
+        _redis,
+        _files,
+        _ports,
+        _proxies,
+        _zone,
+        _runner,
+    )
+    return [_names(given), *(check(settings) for check in checks)]
+
+
+def _names(given: Environment) -> Finding:
+    """Find misspelled settings: they would do nothing, in silence."""
+    if given.unread:
+        return Finding("settings", Mark.WARNING, " ".join(each.text for each in given.unread))
+    return Finding("settings", Mark.OK, "no name is misspelled")
+
+
+def _python(_settings: Settings) -> Finding:
+    mark = Mark.OK if sys.version_info >= (3, 11) else Mark.PROBLEM
+    return Finding("python", mark, f"{platform.python_version()} ({sys.executable})")
+
+
+def _node(_settings: Settings) -> Finding:
+    try:
+        node = node_binary()
+    except Refused as refused:
+        return Finding("node", Mark.PROBLEM, refused.text)
+    version = _said(node, "--version")
+    if version is None:
+        return Finding("node", Mark.PROBLEM, f"{node} does not run; `make setup` installs it as a wheel")
+    mark = Mark.OK if int(version.lstrip("v").split(".")[0]) >= 24 else Mark.PROBLEM
+    return Finding("node", mark, f"{version} ({node})")
+
+
+def _said(program: Path, *arguments: str) -> str | None:
+    try:
+        run = subprocess.run([program, *arguments], capture_output=True, text=True, timeout=10, check=True)
+    except (OSError, subprocess.SubprocessError):
+        return None
+    return run.stdout.strip()
+
+
+def _bundle(settings: Settings) -> Finding:
+    bundle = settings.worker_bundle or BUILT_BUNDLE
+    if bundle.is_file():
+        return Finding("worker", Mark.OK, str(bundle))
+    return Finding("worker", Mark.PROBLEM, f"{bundle} is not there; run `make worker`, or set WORKER_BUNDLE")
+
+
+def _redis(settings: Settings) -> Finding:
+    try:
+        if settings.redis_url is None:
+            program = embedded_redis.find_program()
+            return Finding("redis", Mark.OK, f"embedded, {program.version} ({program.path})")
+        verdict = asyncio.run(durability.check(settings.redis_url.get_secret_value()))
+    except OrchestratorError as error:
+        return Finding("redis", Mark.PROBLEM, redact_text(error.text))
+    mark = Mark.WARNING if verdict.warnings else Mark.OK
+    return Finding("redis", mark, " ".join((f"REDIS_URL, {verdict.version}.", *verdict.warnings)))
+
+
+def _files(settings: Settings) -> Finding:
+    problems = [
+        f"{name.upper()}: {getattr(settings, name)} {problem}"
+        for name in preflight.DIRECTORIES
+        if (problem := preflight.unwritable(getattr(settings, name)))
+    ]
+    return Finding("files", Mark.PROBLEM if problems else Mark.OK, "; ".join(problems) or str(settings.data_dir))
+
+
+def _ports(settings: Settings) -> Finding:
+    ports = [getattr(settings, name) for name in preflight.PORTS]
+    problems = [f"{port} {why}" for port in ports if (why := preflight.unavailable(settings.bind_host, port))]
+    if problems:  # no fault of the machine while the server itself is running
+        return Finding("ports", Mark.WARNING, "; ".join(problems))
+    return Finding("ports", Mark.OK, ", ".join(map(str, ports)))
+
+
+def _proxies(settings: Settings) -> Finding:
+    if settings.proxy_urls:
+        slots = len(settings.proxy_urls) * settings.max_sessions_per_proxy
+        return Finding("proxies", Mark.OK, f"{len(settings.proxy_urls)} given, room for {slots} sessions")
+    if settings.allow_direct:
+        return Finding("proxies", Mark.WARNING, "ALLOW_DIRECT: sessions leave through this machine's own address")
+    return Finding("proxies", Mark.WARNING, "none given; set PROXY_URL_1, or add some at run time")
+
+
+def _zone(settings: Settings) -> Finding:
+    return Finding("timezone", Mark.OK, settings.timezone)
+
+
+def _runner(settings: Settings) -> Finding:
+    if settings.runner == "process":
+        return Finding("runner", Mark.OK, "process")
+    docker = shutil.which("docker")
+    version = _said(Path(docker), "version", "--format", "{{.Server.Version}}") if docker else None
+    if version is None:
+        return Finding("runner", Mark.PROBLEM, f"RUNNER={settings.runner}, but no Docker engine answers")
+    return Finding("runner", Mark.OK, f"{settings.runner}, Docker {version}")

@@ -1,0 +1,187 @@
+"""The command line. What takes long to import is imported by the command that needs it."""
+
+import json
+import sys
+from collections.abc import Coroutine
+from importlib.metadata import version as installed_version
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from wa_orchestrator.cli import events, messages, proxies, send, sessions
+from wa_orchestrator.errors import OrchestratorError, Refused
+from wa_orchestrator.settings import GENERATED, Settings, build, read
+
+#: Bad settings or a refused start: cured by the person who typed the command.
+EXIT_REFUSED = 2
+EXIT_FAILED = 1
+
+app = typer.Typer(
+    name="wa-orchestrator",
+    help="Runs an operator's own WhatsApp accounts: one isolated worker and one fixed exit address each.",
+    no_args_is_help=True,
+    add_completion=False,
+    pretty_exceptions_enable=False,
+)
+
+#: How the list of commands is divided.
+RUN, SETTLE, ASK = "Run a server", "Settings and secrets", "Ask a running server"
+
+DataDir = Annotated[Path | None, typer.Option("--data-dir", help="Where everything is kept; stands for DATA_DIR.")]
+Json = Annotated[bool, typer.Option("--json", help="Print JSON.")]
+
+
+@app.command(rich_help_panel=RUN)
+def up(
+    *,
+    simulate: Annotated[bool, typer.Option("--simulate", help="Bring a simulated outside world.")] = False,
+    fleet: Annotated[int, typer.Option("--fleet", min=0, help="Provision and link this many simulated sessions.")] = 0,
+    data_dir: DataDir = None,
+    port: Annotated[int | None, typer.Option("--port", help="Stands for ORCH_PORT.")] = None,
+    gateway_port: Annotated[int | None, typer.Option("--gateway-port", help="Stands for GATEWAY_PORT.")] = None,
+) -> None:
+    """Run everything in one process."""
+    if fleet and not simulate:
+        raise Refused("FLEET_NEEDS_SIMULATE", "--fleet: links simulated phones only. Example: --simulate --fleet 8")
+    settings = _ready(_for_a_start(data_dir=data_dir, orch_port=port, gateway_port=gateway_port))
+    from wa_orchestrator.server import bootstrap
+
+    _run(bootstrap.up(settings, simulate=simulate, fleet=fleet))
+
+
+@app.command(rich_help_panel=RUN)
+def gateway(data_dir: DataDir = None) -> None:
+    """Run only the gateway, which takes messages in."""
+    settings = _part(data_dir, "gateway_port")
+    from wa_orchestrator.server import bootstrap
+
+    _run(bootstrap.gateway(settings))
+
+
+@app.command(rich_help_panel=RUN)
+def dispatcher(data_dir: DataDir = None) -> None:
+    """Run only a dispatcher, which routes and paces; any number may run."""
+    settings = _part(data_dir)
+    from wa_orchestrator.server import bootstrap
+
+    _run(bootstrap.dispatcher(settings))
+
+
+@app.command(rich_help_panel=RUN)
+def orchestrator(data_dir: DataDir = None) -> None:
+    """Run only the orchestrator: sessions, proxies, workers and the dashboard."""
+    settings = _part(data_dir, "orch_port")
+    from wa_orchestrator.server import bootstrap
+
+    _run(bootstrap.orchestrator(settings))
+
+
+@app.command(rich_help_panel=RUN)
+def simulate(
+    *,
+    data_dir: Annotated[Path | None, typer.Option("--data-dir", help="Where it keeps its state.")] = None,
+    control_port: Annotated[int, typer.Option("--control-port", min=0, max=65535, help="0 takes any free one.")] = 0,
+    proxies: Annotated[int, typer.Option("--proxies", min=1, help="How many SOCKS5 proxies to run.")] = 4,
+    as_json: Json = False,
+) -> None:
+    """Run only the simulated world: WhatsApp, phones, proxies and Telegram."""
+    from wa_orchestrator.simulator import command
+
+    command.simulate(data_dir, control_port, proxies, as_json)
+
+
+@app.command(rich_help_panel=SETTLE)
+def doctor(*, data_dir: DataDir = None, as_json: Json = False) -> None:
+    """Show the settings in effect and what is wrong with this machine. Exit code 1 when something is."""
+    from wa_orchestrator.cli import doctor as looks
+    from wa_orchestrator.cli.doctor_table import doctor_page
+
+    given, overrides = read(), _given(data_dir=data_dir)
+    settings = build(given, **overrides)
+    effective = list(looks.effective(settings, given, frozenset(overrides)))
+    findings = looks.examine(settings, given)
+    doctor_page(effective, findings, as_json=as_json)
+    if any(finding.mark is looks.Mark.PROBLEM for finding in findings):
+        raise typer.Exit(EXIT_FAILED)
+
+
+@app.command(name="secrets", rich_help_panel=SETTLE)
+def show_secrets(*, data_dir: DataDir = None, as_json: Json = False) -> None:
+    """Show the API key, the webhook secret and the dashboard's password in effect."""
+    from wa_orchestrator.server import secrets
+
+    settings = secrets.known(_settings(data_dir=data_dir))
+    shown = {name.upper(): getattr(settings, name).get_secret_value() for name in GENERATED}
+    if not all(shown.values()):
+        raise Refused("NO_SECRETS", f"There are no secrets in {settings.data_dir} yet; the first start makes them.")
+    typer.echo(json.dumps(shown) if as_json else "\n".join(f"{name}={value}" for name, value in shown.items()))
+
+
+for _name, _group in (("sessions", sessions), ("proxies", proxies), ("messages", messages)):
+    app.add_typer(_group.app, name=_name, rich_help_panel=ASK)
+app.command(rich_help_panel=ASK)(send.send)
+app.command(rich_help_panel=ASK)(events.events)
+
+
+@app.command(rich_help_panel=SETTLE)
+def version() -> None:
+    """Print the version."""
+    typer.echo(installed_version("wa-orchestrator"))
+
+
+def main() -> None:
+    """Run the command line. What a person can cure is told in one line each, without a traceback."""
+    try:
+        app()
+    except Refused as refused:
+        typer.echo(refused.text, err=True)
+        sys.exit(EXIT_REFUSED)
+    except OrchestratorError as error:
+        typer.echo(error.text, err=True)
+        sys.exit(EXIT_FAILED)
+
+
+def _given(**options: Any) -> dict[str, Any]:
+    return {name: value for name, value in options.items() if value is not None}
+
+
+def _settings(**options: Any) -> Settings:
+    return build(read(), **_given(**options))
+
+
+def _for_a_start(**options: Any) -> Settings:
+    """Read the settings for a start. What does nothing is told first: it may be why another one is missing."""
+    given = read()
+    for each in given.unread:
+        typer.echo(f"Warning: {each.text}", err=True)
+    return build(given, **_given(**options))
+
+
+def _part(data_dir: Path | None, *ports: str) -> Settings:
+    from wa_orchestrator.server.preflight import require_redis
+
+    settings = _for_a_start(data_dir=data_dir)
+    require_redis(settings)
+    return _ready(settings, ports)
+
+
+def _ready(settings: Settings, ports: tuple[str, ...] | None = None) -> Settings:
+    """Check the machine, then complete the secrets, then log: nothing is created before everything was checked."""
+    from wa_orchestrator import logs
+    from wa_orchestrator.server import preflight, secrets
+    from wa_orchestrator.server.banner import typed
+
+    preflight.preflight(settings, preflight.PORTS if ports is None else ports)
+    complete, made = secrets.ensure(settings)
+    if made:
+        names = ", ".join(name.upper() for name in made)
+        typer.echo(f"{names} made. To see them: {typed('secrets', settings.data_dir)}", err=True)
+    logs.configure(settings.log_level)
+    return complete
+
+
+def _run(service: Coroutine[Any, Any, None]) -> None:
+    import uvloop
+
+    uvloop.run(service)

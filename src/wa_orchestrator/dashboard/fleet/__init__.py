@@ -1,0 +1,1 @@
+"""The fleet as the pages show it: snapshot, history, availability, what needs attention."""

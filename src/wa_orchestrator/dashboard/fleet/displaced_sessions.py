@@ -1,0 +1,43 @@
+"""Who sat on a proxy when it went bad: the server moves them away at once, so the proxy itself no longer tells."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any, Final
+
+from wa_orchestrator.store import keys
+from wa_orchestrator.store.engine.scripts import Scripts
+from wa_orchestrator.store.records import Proxy
+
+#: An evacuation is over after this time.
+_WITHIN_MS: Final = 60_000
+_LOOKED_AT: Final = 1000
+_LEFT: Final = frozenset({"session.moved", "session.seatless"})
+
+
+class Leavers:
+    """Finds evacuations in the stream of events; each is looked for until it is over, and then remembered."""
+
+    def __init__(self, scripts: Scripts) -> None:
+        self._scripts = scripts
+        self._known: dict[tuple[str, int], Sequence[str]] = {}
+
+    async def of(self, proxies: Sequence[Proxy], now_ms: int) -> Mapping[str, Sequence[str]]:
+        """Give the ids of the sessions that left, for every bad proxy of these."""
+        bad = {(each.id, _since(each)): each for each in proxies if each.status != "OK"}
+        self._known = {mark: left for mark, left in self._known.items() if mark in bad}
+        found = dict(self._known)
+        for mark in bad.keys() - found.keys():
+            found[mark] = await self._look(*mark)
+            if now_ms > mark[1] + _WITHIN_MS:
+                self._known[mark] = found[mark]
+        return {proxy_id: left for (proxy_id, _), left in found.items()}
+
+    async def _look(self, proxy_id: str, since_ms: int) -> Sequence[str]:
+        raw: Any = await self._scripts.redis.xrange(
+            keys.EVENTS, min=since_ms, max=since_ms + _WITHIN_MS, count=_LOOKED_AT
+        )
+        events = [fields for _, fields in raw if fields.get("type") in _LEFT and fields.get("from") == proxy_id]
+        return list(dict.fromkeys(fields["session"] for fields in events))
+
+
+def _since(proxy: Proxy) -> int:
+    return int(float(proxy.fields.get("changed_at") or 0))

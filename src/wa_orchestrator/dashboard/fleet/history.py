@@ -1,0 +1,181 @@
+"""What happened to sessions and proxies over time: the strip of the last day, messages per hour, health of proxies."""
+
+import asyncio
+from collections.abc import Mapping, Sequence
+from typing import Any, Final
+
+import structlog
+from redis.exceptions import RedisError, WatchError
+
+from wa_orchestrator.context import Context
+from wa_orchestrator.dashboard.fleet.attention import GivenUp
+from wa_orchestrator.dashboard.fleet.availability import DAY_MS, QUARTER_MS, Change, Day, day_of
+from wa_orchestrator.dashboard.html.charts import QUARTERS
+from wa_orchestrator.domain.session import State
+from wa_orchestrator.store import keys, records
+from wa_orchestrator.store.engine.pubsub import end_if_cancelled
+from wa_orchestrator.store.engine.scripts import Scripts
+from wa_orchestrator.store.records import Session
+
+__all__ = ["DAY_MS", "HOUR_MS", "Historian", "days", "depths", "given_up", "health", "per_hour"]
+HOUR_MS: Final = 3_600_000
+_MINUTE_MS: Final = 60_000
+HOURS_SHOWN: Final = 24
+_KEPT_HOURS: Final = 48
+_KEPT_CHECKS: Final = 120
+_HEALTH_S: Final = 7 * 24 * 3600
+_BATCH: Final = 1000
+_ROUND_S: Final = 2.0
+#: What is counted per hour.
+_COUNTED: Final = frozenset({"message.sent", "message.failed"})
+
+log = structlog.get_logger(__name__)
+
+
+async def days(scripts: Scripts, sessions: Sequence[Session], now_ms: int) -> dict[str, Day]:
+    """Give the last day of these sessions, from their own histories."""
+    pipe = scripts.redis.pipeline(transaction=False)
+    for session in sessions:
+        pipe.xrange(keys.session_events(session.id), min="-", max="+", count=600)
+    replies: list[Any] = await pipe.execute() if sessions else []
+    return {session.id: day_of(_changes(entries), now_ms) for session, entries in zip(sessions, replies, strict=True)}
+
+
+def _changes(entries: Sequence[tuple[str, Mapping[str, str]]]) -> list[Change]:
+    found = []
+    for cursor, fields in entries:
+        kind = fields.get("type", "")
+        state = kind.removeprefix("session.")
+        if kind.startswith("session.") and state in tuple(State):
+            at_ms = int(float(fields.get("at") or cursor.partition("-")[0]))
+            found.append(Change(at_ms, State(state), fields.get("reason", "")))
+    return found
+
+
+async def per_hour(scripts: Scripts, now_ms: int) -> tuple[list[int], list[int]]:
+    """Give how many messages were sent and failed in each of the last 24 hours, the running one last."""
+    raw: Any = await scripts.redis.hgetall(keys.DASHBOARD_HOURS)
+    last = now_ms // HOUR_MS
+    hours = range(last - HOURS_SHOWN + 1, last + 1)
+    return (
+        [int(raw.get(f"{hour}:sent", 0)) for hour in hours],
+        [int(raw.get(f"{hour}:failed", 0)) for hour in hours],
+    )
+
+
+async def given_up(scripts: Scripts, now_ms: int) -> GivenUp:
+    """Give how many messages failed since the hour before this one began."""
+    _, failed = await per_hour(scripts, now_ms)
+    return GivenUp(sum(failed[-2:]), (now_ms // HOUR_MS - 1) * HOUR_MS)
+
+
+async def depths(scripts: Scripts, now_ms: int) -> list[int]:
+    """Give how many messages waited in each quarter of the last 24 hours, at most; -1 where nobody looked."""
+    lines: Any = await scripts.redis.lrange(keys.DASHBOARD_QUEUE, 0, -1)
+    begins = now_ms - DAY_MS
+    found = [-1] * QUARTERS
+    for line in lines:
+        at_ms, _, depth = line.partition(":")
+        place = (int(at_ms) - begins) // QUARTER_MS
+        if 0 <= place < QUARTERS:
+            found[place] = max(found[place], int(depth))
+    return found
+
+
+async def health(scripts: Scripts, proxy_ids: Sequence[str]) -> dict[str, list[int]]:
+    """Give the latencies of the last checks of these proxies, oldest first; -1 where a check failed."""
+    pipe = scripts.redis.pipeline(transaction=False)
+    for proxy_id in proxy_ids:
+        pipe.lrange(keys.proxy_health(proxy_id), 0, -1)
+    replies: list[Any] = await pipe.execute() if proxy_ids else []
+    return {
+        proxy_id: [int(line.rpartition(":")[2]) for line in lines]
+        for proxy_id, lines in zip(proxy_ids, replies, strict=True)
+    }
+
+
+class Historian:
+    """Counts what the stream of events forgets after a while, and remembers the checks of proxies.
+
+    Any number may run: the count of a batch and the cursor behind it are written together, or not at all.
+    """
+
+    def __init__(self, context: Context) -> None:
+        self._context = context
+        self._scripts = context.scripts
+
+    async def run(self) -> None:
+        """Go on until cancelled."""
+        while True:
+            end_if_cancelled()
+            try:
+                while await self.step() >= _BATCH:
+                    end_if_cancelled()
+            except (RedisError, OSError) as error:
+                log.warning("historian.store_away", error=str(error))
+            await asyncio.sleep(_ROUND_S)
+
+    async def step(self) -> int:
+        """Count one batch of events and look at the proxies; gives how many events there were."""
+        counted = await self._count()
+        await self._remember_checks()
+        await self._remember_queue()
+        return counted
+
+    async def _remember_queue(self) -> None:
+        redis = self._scripts.redis
+        now_ms = await self._scripts.now_ms()
+        last: Any = await redis.lindex(keys.DASHBOARD_QUEUE, -1)
+        if last and now_ms - int(last.partition(":")[0]) < _MINUTE_MS:
+            return
+        waiting: Any = await redis.hmget(keys.COUNTS, "queued", "scheduled", "sending")
+        pipe = redis.pipeline(transaction=True)
+        pipe.rpush(keys.DASHBOARD_QUEUE, f"{now_ms}:{sum(int(each or 0) for each in waiting)}")
+        pipe.ltrim(keys.DASHBOARD_QUEUE, -DAY_MS // _MINUTE_MS, -1)
+        await pipe.execute()
+
+    async def _count(self) -> int:
+        redis = self._scripts.redis
+        async with redis.pipeline(transaction=True) as pipe:
+            await pipe.watch(keys.DASHBOARD_CURSOR)
+            after = str(await pipe.get(keys.DASHBOARD_CURSOR) or "0")
+            entries = await records.events(self._scripts, keys.EVENTS, after=after, most=_BATCH)
+            if not entries:
+                return 0
+            pipe.multi()  # type: ignore[no-untyped-call]
+            for entry in entries:
+                kind = entry.fields.get("type", "")
+                if kind in _COUNTED:
+                    hour = int(float(entry.fields["at"])) // HOUR_MS
+                    pipe.hincrby(keys.DASHBOARD_HOURS, f"{hour}:{kind.removeprefix('message.')}", 1)
+            pipe.set(keys.DASHBOARD_CURSOR, entries[-1].cursor)
+            try:
+                await pipe.execute()
+            except WatchError:
+                return 0  # another process has counted them
+        await self._forget(int(entries[-1].cursor.partition("-")[0]))
+        return len(entries)
+
+    async def _forget(self, now_ms: int) -> None:
+        fields: Any = await self._scripts.redis.hkeys(keys.DASHBOARD_HOURS)
+        old = [field for field in fields if int(field.partition(":")[0]) < now_ms // HOUR_MS - _KEPT_HOURS]
+        if old:
+            await self._scripts.redis.hdel(keys.DASHBOARD_HOURS, *old)
+
+    async def _remember_checks(self) -> None:
+        found = await records.proxies(self._scripts)
+        pipe = self._scripts.redis.pipeline(transaction=False)
+        for proxy in found:
+            pipe.lindex(keys.proxy_health(proxy.id), -1)
+        last: list[Any] = await pipe.execute() if found else []
+        pipe = self._scripts.redis.pipeline(transaction=False)
+        for proxy, known in zip(found, last, strict=True):
+            checked_at = proxy.fields.get("checked_at") or ""
+            if not checked_at or str(known or "").partition(":")[0] == checked_at:
+                continue
+            result = "-1" if proxy.fields.get("last_error") else proxy.fields.get("latency_ms") or "0"
+            key = keys.proxy_health(proxy.id)
+            pipe.rpush(key, f"{checked_at}:{result}")
+            pipe.ltrim(key, -_KEPT_CHECKS, -1)
+            pipe.expire(key, _HEALTH_S)
+        await pipe.execute()

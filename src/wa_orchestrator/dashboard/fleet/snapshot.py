@@ -1,0 +1,198 @@
+"""Sessions and proxies as the pages show them: values, made at one moment and never changed."""
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import lru_cache
+from typing import Any, Final
+
+from wa_orchestrator.dashboard.html.locale import spelled_phone
+from wa_orchestrator.domain.pacing.limits import Pace, Trust
+from wa_orchestrator.domain.session import Reason, State, needs_person
+from wa_orchestrator.store.records import Proxy, Session
+
+#: What a person should see first.
+ORDER: Final = {
+    State.FAILED: 0,
+    State.DISCONNECTED: 1,
+    State.QR_READY: 2,
+    State.PENDING: 3,
+    State.CONNECTED: 4,
+    State.STOPPED: 5,
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """One session as a row of the table."""
+
+    session: Session
+    trust: Trust
+    pace: Pace
+    sent_today: int
+    sent_minute: int
+    queued: int
+    hold: Mapping[str, Any] | None
+    burst_until: int
+    stats: Mapping[str, int]
+    own_limits: bool
+
+    @property
+    def id(self) -> str:
+        """The session's id."""
+        return self.session.id
+
+    @property
+    def name(self) -> str:
+        """What people call it."""
+        return self.session.label or self.session.id
+
+    @property
+    def full_name(self) -> str:
+        """Its name and, kept left to right in any language, its phone; its id where it has none."""
+        if self.name == self.id:
+            return self.id
+        told = spelled_phone(self.session.phone) if self.session.phone else self.id
+        return f"{self.name} · \N{LEFT-TO-RIGHT ISOLATE}{told}\N{POP DIRECTIONAL ISOLATE}"
+
+    @property
+    def state(self) -> State:
+        """Where it is."""
+        return State(self.session.status)
+
+    @property
+    def needs_person(self) -> bool:
+        """Whether somebody has to do something."""
+        reason = self.session.reason
+        return needs_person(self.state, Reason(reason) if reason in Reason.__members__ else None)
+
+    @property
+    def is_banned(self) -> bool:
+        """Whether WhatsApp itself has stopped it."""
+        return self.session.reason in (Reason.BANNED, Reason.TEMPORARY_BAN)
+
+    @property
+    def left_today(self) -> int:
+        """How many messages its phone may still say today."""
+        return max(0, self.pace.per_day - self.sent_today)
+
+    @property
+    def budget(self) -> str:
+        """How its budget stands: held, full, warn or ok."""
+        if self.hold is not None:
+            return "held"
+        if self.sent_today >= self.pace.per_day:
+            return "full"
+        return "warn" if self.sent_today >= 0.8 * self.pace.per_day else "ok"
+
+    @property
+    def share_sent(self) -> int:
+        """How much of today's budget is used, in percent."""
+        return min(100, round(self.sent_today / self.pace.per_day * 100))
+
+    @property
+    def share_queued(self) -> int:
+        """How much of today's budget the queue will use, in percent."""
+        return min(100 - self.share_sent, round(self.queued / self.pace.per_day * 100))
+
+    def matches(self, text: str) -> bool:
+        """Whether a search finds it: by name, id, phone or proxy."""
+        wanted = text.strip().lower()
+        digits = "".join(each for each in wanted if each.isdigit())
+        hay = f"{self.name} {self.id} {self.session.phone} {self.session.proxy}".lower()
+        return wanted in hay or (len(digits) > 3 and digits in self.session.phone)
+
+
+@dataclass(frozen=True, slots=True)
+class Seat:
+    """One place on a proxy; empty when nobody sits there."""
+
+    row: Row | None
+
+
+@dataclass(frozen=True, slots=True)
+class Snapshot:
+    """Everything that the pages show of sessions and proxies, at one moment."""
+
+    now_ms: int
+    rows: Mapping[str, Row]
+    proxies: Sequence[Proxy]
+    holds: Mapping[str, Mapping[str, Any]]
+    waiting_for_seat: frozenset[str]
+    seats_per_proxy: int
+    opted_out: int
+    counts: Counter[State] = field(default_factory=Counter)
+    namesakes: frozenset[str] = frozenset()
+    """The names that several sessions have."""
+    left: Mapping[str, Sequence[str]] = field(default_factory=dict)
+    """The ids of those who were moved away from a bad proxy, by its id."""
+
+    direct: bool = False
+    """Sessions may leave without a proxy."""
+
+    def called(self, row: Row) -> str:
+        """What a session is called where it must not be taken for another: its name, in full if others have it too."""
+        return row.full_name if row.name in self.namesakes else row.name
+
+    def sorted_rows(self) -> list[Row]:
+        """All sessions, those that need somebody first."""
+        return sorted(self.rows.values(), key=lambda row: (ORDER[row.state], natural(row.name), row.id))
+
+    def today(self, status: str) -> int:
+        """How many messages got this status today."""
+        return sum(row.stats.get(status, 0) for row in self.rows.values())
+
+    @property
+    def queued(self) -> int:
+        """How many messages wait; a phone's queue is counted once."""
+        return sum({row.session.phone or row.id: row.queued for row in self.rows.values()}.values())
+
+    @property
+    def healthy(self) -> list[Proxy]:
+        """The proxies that sessions may be put on."""
+        return [proxy for proxy in self.proxies if proxy.status == "OK"]
+
+    @property
+    def bad(self) -> list[Proxy]:
+        """The proxies that failed; one that is being emptied on purpose is none of them."""
+        return [proxy for proxy in self.proxies if proxy.status != "OK" and not proxy.fields.get("draining")]
+
+    def who_sat(self, proxy: Proxy) -> frozenset[str]:
+        """The ids of those who sit on a proxy, and of those who were moved away when it went bad."""
+        return proxy.sessions | frozenset(self.left.get(proxy.id, ()))
+
+    @property
+    def seats(self) -> int:
+        """Places on healthy proxies."""
+        return self.seats_per_proxy * len(self.healthy)
+
+    @property
+    def free_seats(self) -> int:
+        """Places on healthy proxies that nobody has."""
+        return sum(max(0, self.seats_per_proxy - len(proxy.sessions)) for proxy in self.healthy)
+
+    @property
+    def is_held(self) -> bool:
+        """Whether all sending is paused."""
+        return "all" in self.holds
+
+    def seated(self, proxy: Proxy) -> list[Seat]:
+        """The places of a proxy, taken ones first; always as many as there are."""
+        rows = sorted((self.rows[name] for name in proxy.sessions if name in self.rows), key=lambda row: row.id)
+        return [Seat(row) for row in rows] + [Seat(None)] * (self.seats_per_proxy - len(rows))
+
+
+@lru_cache(maxsize=8192)
+def natural(name: str) -> tuple[Any, ...]:
+    """A sorting key in which worker_10 follows worker_9. Kept: a page sorts the same names several times."""
+    parts: list[Any] = []
+    digits = ""
+    for each in f"{name.lower()} ":
+        if each.isascii() and each.isdigit():
+            digits += each
+            continue
+        if digits:
+            parts.append((0, int(digits), ""))
+            digits = ""
+        parts.append((1, 0, each))
+    return tuple(parts)

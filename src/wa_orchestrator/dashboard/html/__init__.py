@@ -1,0 +1,1 @@
+"""Rendering: templates, texts and locale, charts, compression."""

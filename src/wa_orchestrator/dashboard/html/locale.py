@@ -1,0 +1,190 @@
+"""Says things to a person in their language and zone: texts, numbers, phones, times. What comes from outside is text.
+
+Texts live in `texts/<language>.toml`, one file per language. A text may hold tags; what is put into it is escaped.
+"""
+
+import re
+import tomllib
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from functools import cache
+from pathlib import Path
+from typing import Any, Final
+from zoneinfo import ZoneInfo
+
+from markupsafe import Markup, escape
+
+from wa_orchestrator.domain import message_failures, session_reasons
+from wa_orchestrator.domain.pacing import wait_reasons as because
+from wa_orchestrator.timestamps import iso
+
+TEXTS: Final = Path(__file__).parents[1] / "texts"
+LANGUAGES: Final = ("en", "he")
+DIRECTIONS: Final = {"en": "ltr", "he": "rtl"}
+_DAY_MS: Final = 86_400_000
+
+
+@cache
+def texts(language: str) -> Mapping[str, str]:
+    """Read all texts of a language, by their dotted names."""
+    tree = tomllib.loads((TEXTS / f"{language}.toml").read_text("utf-8"))
+    return dict(_flat(tree, ""))
+
+
+def _flat(tree: Mapping[str, Any], prefix: str) -> list[tuple[str, str]]:
+    found: list[tuple[str, str]] = []
+    for name, value in tree.items():
+        if isinstance(value, dict):
+            found += _flat(value, f"{prefix}{name}.")
+        else:
+            found.append((f"{prefix}{name}", str(value)))
+    return found
+
+
+def ltr(value: object) -> Markup:
+    """Keep a run (a phone, an id, a time) left to right inside right-to-left text."""
+    return Markup('<bdi class="ltr">{}</bdi>').format(value)
+
+
+def bdi(value: object) -> Markup:
+    """Keep a name's own direction from disturbing the sentence around it."""
+    return Markup("<bdi>{}</bdi>").format(value)
+
+
+def spelled_phone(phone: str) -> str:
+    """Write a phone as people read it."""
+    if len(phone) == 12 and phone.startswith("972"):
+        return f"+972 {phone[3:5]}-{phone[5:8]}-{phone[8:]}"
+    if len(phone) == 11 and phone.startswith("1"):
+        return f"+1 {phone[1:4]}-{phone[4:7]}-{phone[7:]}"
+    return f"+{phone}"
+
+
+@dataclass(frozen=True, slots=True)
+class Tongue:
+    """One person's language and zone at one moment."""
+
+    language: str
+    zone: ZoneInfo
+    now_ms: int
+
+    @property
+    def direction(self) -> str:
+        """The direction of the page."""
+        return DIRECTIONS[self.language]
+
+    def knows(self, name: str) -> bool:
+        """Whether there is such a text."""
+        return name in texts(self.language)
+
+    def t(self, name: str, /, **values: object) -> Markup:
+        """Give a text with these values in it."""
+        return Markup(texts(self.language)[name]).format(**values)  # noqa: S704 (our own files; values are escaped)
+
+    def n(self, name: str, count: int, /, **values: object) -> Markup:
+        """Give a text that depends on a count: `name.zero`, `.one`, `.two` where there is one, else `.other`."""
+        forms = {0: f"{name}.zero", 1: f"{name}.one", 2: f"{name}.two"}
+        chosen = forms.get(count, f"{name}.other")
+        return self.t(chosen if self.knows(chosen) else f"{name}.other", n=self.number(count), **values)
+
+    def plain(self, name: str, /, **values: object) -> Markup:
+        """Give a text without tags, for attributes."""
+        return Markup(escape(self.t(name, **values).striptags()))  # noqa: S704 (escaped just here)
+
+    def number(self, value: float) -> str:
+        """Write a whole number."""
+        return f"{int(value):,}"
+
+    def percent(self, share: float) -> Markup:
+        """Write a share of one."""
+        return ltr(f"{share * 100:.1f}%")
+
+    def phone(self, phone: str) -> Markup:
+        """Write a phone, left to right."""
+        return ltr(spelled_phone(phone))
+
+    def reason(self, code: str) -> str:
+        """Say why a session is where it is; empty where nothing needs saying."""
+        known = code in session_reasons.Reason.__members__
+        return session_reasons.sentence(session_reasons.Reason(code), self.language) if known else code
+
+    def briefly(self, code: str) -> str:
+        """Say why a session is where it is in a few words, for a row of a table."""
+        name = f"why.{code}"
+        return self.t(name).striptags() if self.knows(name) else self.reason(code)
+
+    def kind(self, name: str) -> str:
+        """Name a kind of message."""
+        return self.t(f"kind.{name}").striptags() if self.knows(f"kind.{name}") else name
+
+    def because(self, code: str) -> str:
+        """Say what a message waits for."""
+        known = code in because.Because.__members__
+        return because.sentence(because.Because(code), self.language) if known else code
+
+    def failure(self, code: str) -> str:
+        """Say why a message was not sent."""
+        known = code in message_failures.Failure.__members__
+        return message_failures.sentence(message_failures.Failure(code), self.language) if known else code
+
+    # -- times
+
+    def _local(self, at_ms: int) -> datetime:
+        return datetime.fromtimestamp(at_ms / 1000, tz=UTC).astimezone(self.zone)
+
+    def clock(self, at_ms: int) -> Markup:
+        """Write the time of day, HH:MM; with the day where it is another one."""
+        return self._with_day(at_ms, f"{self._local(at_ms):%H:%M}")
+
+    def hour(self, at_ms: int) -> Markup:
+        """Write the time of day alone, for axes that say by themselves which day it is."""
+        return ltr(f"{self._local(at_ms):%H:%M}")
+
+    def exact(self, at_ms: int) -> Markup:
+        """Write the time of day with seconds; with the day where it is another one."""
+        return self._with_day(at_ms, f"{self._local(at_ms):%H:%M:%S}")
+
+    def to_the_ms(self, at_ms: int) -> Markup:
+        """Write the time of day with milliseconds."""
+        return self._with_day(at_ms, f"{self._local(at_ms):%H:%M:%S}.{at_ms % 1000:03d}")
+
+    def _with_day(self, at_ms: int, clock: str) -> Markup:
+        then, today = self._local(at_ms).date(), self._local(self.now_ms).date()
+        away = (then - today).days
+        if away == 0:
+            return ltr(clock)
+        if away in (1, -1):
+            return self.t("time.tomorrow" if away == 1 else "time.yesterday", clock=ltr(clock))
+        if abs(away) < 7:
+            return Markup("{} {}").format(self.t(f"weekday.{then.isoweekday()}"), ltr(clock))
+        return Markup("{} {}").format(self.date(at_ms), ltr(clock))
+
+    def date(self, at_ms: int) -> Markup:
+        """Write a day with the month's name."""
+        then = self._local(at_ms)
+        return self.t("time.date", day=then.day, month=self.t(f"month.{then.month}"))
+
+    def ago(self, at_ms: int) -> Markup:
+        """Write how long ago something was; the page counts on by itself."""
+        if not at_ms:
+            return Markup("—")
+        exact = self.exact(at_ms).striptags()
+        return Markup('<time datetime="{}" title="{}" data-ago>{}</time>').format(
+            iso(at_ms), exact, self.span(max(0, self.now_ms - at_ms))
+        )
+
+    def span(self, length_ms: int) -> Markup:
+        """Write how long something lasts, in its largest unit."""
+        seconds = length_ms // 1000
+        for unit, size in (("d", 86_400), ("h", 3600), ("min", 60)):
+            if seconds >= size:
+                return self.t(f"unit.{unit}", n=seconds // size)
+        return self.t("unit.s", n=seconds)
+
+    def for_scripts(self) -> dict[str, str]:
+        """Give the texts that the page's own script needs."""
+        return {name.removeprefix("script."): text for name, text in texts(self.language).items() if _SCRIPT(name)}
+
+
+_SCRIPT: Final = re.compile(r"(script|unit)\.").match

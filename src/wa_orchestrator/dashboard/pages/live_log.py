@@ -1,0 +1,173 @@
+"""Events as they happen: one line each, the newest on top. No message's text, and of phones the last four digits."""
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, Final
+
+from markupsafe import Markup
+
+from wa_orchestrator.dashboard.fleet.snapshot import Row, natural
+from wa_orchestrator.dashboard.html import labels
+from wa_orchestrator.dashboard.html.locale import bdi, ltr
+from wa_orchestrator.dashboard.html.renderer import Desk, Shown, View
+from wa_orchestrator.domain.phone import last_four
+from wa_orchestrator.domain.session import State
+from wa_orchestrator.store import keys
+from wa_orchestrator.store.records import Entry
+
+FIRST_LINES: Final = 100
+_LOOKED_AT: Final = 2000
+LEVELS: Final = ("error", "warn", "info")
+_ERRORS: Final = frozenset({"session.failed", "message.failed", "proxy.bad"})
+_WARNINGS: Final = frozenset(
+    {
+        "session.disconnected", "session.burst", "session.seatless", "session.moved", "message.expired",
+        "proxy.removed", "contact.opted_out", "phone.locked", "session.removed", "hold.placed", "webhook.disabled",
+        "session.turned_away", "proxy.low_inventory",
+    }
+)  # fmt: skip
+_PHONES: Final = frozenset({"phone", "to", "from_phone", "recipient", "contact_phone"})
+_SECRET: Final = frozenset({"qr", "code", "text", "body"})
+
+
+@dataclass(frozen=True, slots=True)
+class Line:
+    """One event as a line."""
+
+    cursor: str
+    at_ms: int
+    kind: str
+    level: str
+    session: str
+    name: str
+    tag: str
+    """What tells it from another of the same name."""
+    said: Markup
+    details: str
+
+
+async def show(desk: Desk, view: View, query: Mapping[str, str]) -> Shown:
+    """Show the latest events that the filter of the address lets through."""
+    lines = await latest(desk, view, query)
+    values = {
+        "lines": lines,
+        "query": query,
+        "rows": sorted(view.snapshot.rows.values(), key=lambda row: natural(row.name)),
+        "kinds": KINDS,
+        "levels": levels_in(query),
+    }
+    watch = {"page": "live-log"} | {name: query[name] for name in ("session", "kind", "q", "levels") if query.get(name)}
+    return Shown("log.html", desk.frame_parts(view), values, watch)
+
+
+async def parts(desk: Desk, view: View, _query: Mapping[str, str]) -> dict[str, Markup]:
+    """Render the frame; lines come by a stream of their own."""
+    return desk.frame_parts(view)
+
+
+async def latest(desk: Desk, view: View, query: Mapping[str, str]) -> list[Line]:
+    """Give the latest lines, the newest first."""
+    raw: Any = await desk.context.redis.xrevrange(keys.EVENTS, count=_LOOKED_AT if _filters(query) else FIRST_LINES)
+    found = [line_of(view, Entry(cursor, fields)) for cursor, fields in raw]
+    return [line for line in found if passes(line, query)][:FIRST_LINES]
+
+
+def _filters(query: Mapping[str, str]) -> bool:
+    return any(query.get(name) for name in ("session", "kind", "q", "levels"))
+
+
+def levels_in(query: Mapping[str, str]) -> frozenset[str]:
+    """The levels that a filter lets through; all where it says nothing."""
+    said = query.get("levels", "")
+    return frozenset(said.split(",")) & set(LEVELS) if said else frozenset(LEVELS)
+
+
+def passes(line: Line, query: Mapping[str, str]) -> bool:
+    """Whether a filter lets a line through."""
+    text = query.get("q", "").strip().lower()
+    return (
+        line.level in levels_in(query)
+        and (not query.get("session") or line.session == query["session"])
+        and (not query.get("kind") or line.kind.startswith(query["kind"]))
+        and (not text or text in f"{line.kind} {line.name} {line.tag} {line.said.striptags()} {line.details}".lower())
+    )
+
+
+def level_of(kind: str) -> str:
+    """Say how grave an event is."""
+    return "error" if kind in _ERRORS else "warn" if kind in _WARNINGS else "info"
+
+
+def line_of(view: View, entry: Entry) -> Line:
+    """Turn an event into a line for a person."""
+    fields = entry.fields
+    kind = fields.get("type", "?")
+    session = fields.get("session", "")
+    row = view.snapshot.rows.get(session)
+    return Line(
+        entry.cursor,
+        int(float(fields.get("at") or entry.cursor.partition("-")[0])),
+        kind,
+        level_of(kind),
+        session,
+        row.name if row else session or fields.get("proxy", ""),
+        _tag(row) if row and row.name in view.snapshot.namesakes else "",
+        sentence(view, kind, fields),
+        json.dumps(_discreet(fields), ensure_ascii=False, indent=1),
+    )
+
+
+def _tag(row: Row) -> str:
+    return f"••••{last_four(row.session.phone)}" if row.session.phone else row.id
+
+
+def sentence(view: View, kind: str, fields: Mapping[str, str]) -> Markup:
+    """Say what an event means, and why it happened."""
+    said = told(view, kind, fields)
+    why = fields.get("reason") or (fields.get("note", "") if kind == "message.failed" else "")
+    explained = (labels.message_note if kind.startswith("message.") else labels.circumstance)(view, why)
+    if not why or not explained or (kind.startswith("message.") and explained == why):  # a word for programs
+        return said
+    states = kind.startswith("session.") and kind.removeprefix("session.") in tuple(State)
+    return Markup("{}").format(explained) if states else Markup("{}: {}").format(said, explained)
+
+
+def told(view: View, kind: str, fields: Mapping[str, str]) -> Markup:
+    """Say what happened."""
+    name = f"event.{kind}"
+    values = {
+        "message": ltr(fields.get("message", "")),
+        "proxy": ltr(fields.get("proxy", "")),
+        "from_": ltr(fields.get("from", "")),
+        "to": ltr(fields.get("to", "")) if kind in ("session.moved", "phone.bound") else "",
+        "last": ltr("••••" + last_four(fields.get("contact_phone") or fields.get("to") or fields.get("phone") or "")),
+        "count": fields.get("count", ""),
+        "until": view.clock(int(float(fields["until"]))) if fields.get("until", "").isdigit() else "",
+        "kind": view.kind(fields.get("kind", "")),
+        "word": bdi(fields["word"]) if fields.get("word") else "—",
+        "note": fields.get("note", ""),
+        "by": labels.doer(view, fields.get("by", "")),
+        "what": _held(view, fields) if kind.startswith("hold.") else "",
+    }
+    return view.t(name, **values) if view.knows(name) else Markup("{}").format(kind)
+
+
+def _held(view: View, fields: Mapping[str, str]) -> Markup:
+    """Whom a hold concerns."""
+    scope = fields.get("scope", "")
+    name = fields.get(scope, "")
+    if scope == "phone":
+        return ltr(f"••••{last_four(name)}")
+    row = view.snapshot.rows.get(name) if scope == "session" else None
+    return bdi(row.name if row else name) if name else view.t("hold.everything")
+
+
+def _discreet(fields: Mapping[str, str]) -> dict[str, str]:
+    return {
+        name: f"••••{last_four(value)}" if name in _PHONES and value.isdigit() else "•••" if name in _SECRET else value
+        for name, value in fields.items()
+    }
+
+
+KINDS: Final = ("session.", "message.", "proxy.", "contact.", "phone.", "hold.")

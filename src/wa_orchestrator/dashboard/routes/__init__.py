@@ -1,0 +1,1 @@
+"""Dashboard routes other than pages: buttons, JSON for scripts, the simulated scan."""

@@ -1,0 +1,84 @@
+"""What happens because time passes: scheduled messages join their queues, leases and messages run out."""
+
+import asyncio
+from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import structlog
+
+from wa_orchestrator.session_pace import day_of
+from wa_orchestrator.settings import Settings
+from wa_orchestrator.store import keys, outbox, queues, records
+from wa_orchestrator.store.engine.scripts import Scripts
+from wa_orchestrator.store.message_keys import Place, locate_all
+
+BATCH = 200
+#: A message whose worker died so often while it held it is not sent any more: it may be what kills them.
+MOST_CRASHES = 20
+#: A message that a worker holds cannot expire; it is looked at again after this time.
+_HELD_MS = 30_000
+
+log = structlog.get_logger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class Swept:
+    """So many were handled; the next comes at `next_ms`, or none that is known."""
+
+    count: int
+    next_ms: int | None
+
+
+class Sweeper:
+    """Handles what is over its time. Two at once do no harm: every script looks at Redis' own clock again."""
+
+    def __init__(self, scripts: Scripts, settings: Settings) -> None:
+        """Work on this store."""
+        self._scripts = scripts
+        self._settings = settings
+        self._handlers: dict[str, Callable[[Place], Awaitable[None]]] = {
+            keys.SCHEDULED: self._promote,
+            keys.LEASES: self._reclaim,
+            keys.EXPIRING: self._expire,
+        }
+
+    async def step(self) -> Swept:
+        """Handle what is over now, at most `BATCH` of each kind."""
+        now_ms = await self._scripts.now_ms()
+        async with self._scripts.redis.pipeline(transaction=False) as pipe:
+            for name in self._handlers:
+                pipe.zrangebyscore(name, "-inf", now_ms, start=0, num=BATCH)
+                pipe.zrange(name, 0, 0, withscores=True)
+            replies: list[Any] = await pipe.execute()
+        over: list[Sequence[str]] = replies[::2]
+        coming = [int(first[0][1]) for first in replies[1::2] if first]
+        for name, ids in zip(self._handlers, over, strict=True):
+            await self._handle(name, ids)
+        count = sum(map(len, over))
+        return Swept(count, now_ms if count else min(coming, default=None))
+
+    async def _handle(self, name: str, ids: Sequence[str]) -> None:
+        if not ids:
+            return
+        known = await locate_all(self._scripts, ids)
+        gone = set(ids) - {place.message for place in known}
+        if gone:
+            await self._scripts.redis.zrem(name, *gone)
+        await asyncio.gather(*map(self._handlers[name], known))
+
+    async def _promote(self, place: Place) -> None:
+        await queues.promote(self._scripts, place)
+
+    async def _reclaim(self, place: Place) -> None:
+        session = await records.session(self._scripts, place.session)
+        day = day_of(self._settings, session, await self._scripts.now_ms())
+        outcome = await outbox.reclaim(self._scripts, place, most_crashes=MOST_CRASHES, day=day)
+        if isinstance(outcome, outbox.Became):
+            log.warning("message.reclaimed", session=place.session, message=place.message, status=outcome.status)
+
+    async def _expire(self, place: Place) -> None:
+        ended = await queues.expire(self._scripts, place)
+        if isinstance(ended, queues.TooLate):
+            later_ms = await self._scripts.now_ms() + int(self._settings.scaled(_HELD_MS))
+            await self._scripts.redis.zadd(keys.EXPIRING, {place.message: later_ms}, xx=True)

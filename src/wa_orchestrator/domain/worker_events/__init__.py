@@ -1,0 +1,242 @@
+"""What a worker tells the server: a closed union, parsed once where it enters."""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from types import MappingProxyType
+from typing import assert_never
+
+from wa_orchestrator.domain.session import Event
+from wa_orchestrator.domain.worker_events.json_fields import BadEvent, Fields
+from wa_orchestrator.domain.worker_events.types import (
+    AccountLimits,
+    AuthFailure,
+    Connected,
+    Disconnected,
+    MessageFailed,
+    MessageReceived,
+    MessageSent,
+    MessageStatus,
+    NewChatCap,
+    PairingCode,
+    Payload,
+    Ping,
+    ProxyError,
+    ProxyStage,
+    QrCode,
+    ReachoutLock,
+    Receipt,
+    StatusChange,
+    Unknown,
+)
+
+__all__ = [
+    "AccountLimits",
+    "AuthFailure",
+    "BadEvent",
+    "Connected",
+    "Disconnected",
+    "MessageFailed",
+    "MessageReceived",
+    "MessageSent",
+    "MessageStatus",
+    "NewChatCap",
+    "PairingCode",
+    "Payload",
+    "Ping",
+    "ProxyError",
+    "ProxyStage",
+    "QrCode",
+    "ReachoutLock",
+    "Receipt",
+    "StatusChange",
+    "Unknown",
+    "WorkerEvent",
+    "mentions_proxy",
+    "parse",
+    "to_session_event",
+]
+
+
+@dataclass(frozen=True, slots=True)
+class WorkerEvent:
+    """One event: whose, when, and what. `sequence` and `epoch` are `None` where the worker did not say."""
+
+    session_id: str
+    type: str
+    at_ms: int
+    payload: Payload
+    version: int = 1
+    sequence: int | None = None
+    epoch: int | None = None
+
+
+def parse(raw: Mapping[str, object]) -> WorkerEvent:
+    """Read an event from its JSON object; raise `BadEvent` where it is wrong, and leave unknown fields aside."""
+    envelope = Fields(raw)
+    kind = envelope.text("type")
+    read = _READERS.get(kind)
+    return WorkerEvent(
+        session_id=envelope.text("sessionId"),
+        type=kind,
+        at_ms=envelope.instant_ms("timestamp"),
+        payload=Unknown(kind) if read is None else read(envelope.within("data")),
+        version=envelope.optional_whole("v") or 1,
+        sequence=envelope.optional_whole("sequence"),
+        epoch=envelope.optional_whole("epoch"),
+    )
+
+
+def _connected(data: Fields) -> Connected:
+    return Connected(
+        data.text("phoneNumber"), data.text("jid"), data.optional_text("lid"), data.optional_text("fingerprint")
+    )
+
+
+def _disconnected(data: Fields) -> Disconnected:
+    return Disconnected(
+        data.optional_text("reason") or "",
+        data.whole("code"),
+        data.flag("willReconnect"),
+        data.optional_instant_ms("expiresAt"),
+    )
+
+
+def _ping(data: Fields) -> Ping:
+    return Ping(
+        data.instant_ms("timestamp"),
+        data.text("socket"),
+        data.whole("lagMs"),
+        data.whole("rssBytes"),
+        data.optional_instant_ms("lastTrafficAt"),
+    )
+
+
+def _message_failed(data: Fields) -> MessageFailed:
+    code = data.raw.get("code")
+    word = str(data.whole("code")) if isinstance(code, int) else data.text("code")
+    return MessageFailed(data.text("messageId"), word, data.optional_text("error") or "")
+
+
+def _message_received(data: Fields) -> MessageReceived:
+    return MessageReceived(
+        whatsapp_id=data.text("whatsappId"),
+        sender=data.text("from"),
+        phone=data.optional_text("phone"),
+        lid=data.optional_text("lid"),
+        push_name=data.optional_text("pushName"),
+        kind=data.text("kind"),
+        text=data.optional_text("text"),
+        media=data.within("media").raw if data.has("media") else None,
+        at_ms=data.instant_ms("at"),
+        group=data.optional_text("group"),
+    )
+
+
+def _account_limits(data: Fields) -> AccountLimits:
+    lock = data.within("reachoutLock")
+    cap = data.within("newChatCap") if data.has("newChatCap") else None
+    return AccountLimits(
+        ReachoutLock(lock.flag("active"), lock.optional_instant_ms("endsAt"), lock.optional_text("type") or ""),
+        None
+        if cap is None
+        else NewChatCap(
+            cap.text("status"),
+            cap.optional_whole("used"),
+            cap.optional_whole("total"),
+            cap.optional_instant_ms("endsAt"),
+        ),
+    )
+
+
+_READERS: Mapping[str, Callable[[Fields], Payload]] = MappingProxyType(
+    {
+        "QR_CODE": lambda data: QrCode(data.text("qr"), data.instant_ms("expiresAt")),
+        "PAIRING_CODE": lambda data: PairingCode(data.text("code"), data.instant_ms("expiresAt")),
+        "CONNECTED": _connected,
+        "DISCONNECTED": _disconnected,
+        "STATUS_CHANGE": lambda data: StatusChange(data.text("status"), data.optional_text("error")),
+        "PING": _ping,
+        "MESSAGE_SENT": lambda data: MessageSent(
+            data.text("messageId"), data.text("whatsappId"), data.optional_text("to")
+        ),
+        "MESSAGE_FAILED": _message_failed,
+        "MESSAGE_STATUS": lambda data: MessageStatus(
+            data.text("whatsappId"), data.word("status", Receipt), data.instant_ms("at")
+        ),
+        "MESSAGE_RECEIVED": _message_received,
+        "PROXY_ERROR": lambda data: ProxyError(data.text("error"), data.word("stage", ProxyStage)),
+        "AUTH_FAILURE": lambda data: AuthFailure(data.text("reason")),
+        "ACCOUNT_LIMITS": _account_limits,
+    }
+)
+
+#: What the numbers mean with which WhatsApp ends a connection.
+_BY_CODE: Mapping[int, Event] = MappingProxyType(
+    {
+        401: Event.LOGGED_OUT,
+        402: Event.TEMPORARILY_BANNED,
+        403: Event.BANNED,
+        405: Event.CLIENT_REFUSED,
+        406: Event.BANNED,
+        440: Event.REPLACED,
+    }
+)
+#: What a worker says by a word of its own. The words are those of `session.Reason` where there is one.
+_BY_STATUS: Mapping[str, Event] = MappingProxyType(
+    {
+        "PASSKEY_REQUIRED": Event.PASSKEY_DEMANDED,
+        "QR_EXPIRED": Event.QR_RAN_OUT,
+        "CLIENT_OUTDATED": Event.CLIENT_REFUSED,
+    }
+)
+
+
+def to_session_event(payload: Payload) -> Event | None:
+    """Say what an event means for its session's state; nothing for most, and nothing for a proxy's trouble.
+
+    A proxy is judged by the server before anything becomes of its sessions; see `mentions_proxy`.
+    """
+    match payload:
+        case QrCode():
+            return Event.QR_SHOWN
+        case PairingCode():
+            return Event.CODE_SHOWN
+        case Connected():
+            return Event.CONNECTED
+        case Disconnected():
+            return _of_disconnection(payload)
+        case StatusChange(status):
+            return _BY_STATUS.get(status.upper())
+        case AuthFailure():
+            return Event.AUTH_BROKEN
+        case (
+            Ping()
+            | MessageSent()
+            | MessageFailed()
+            | MessageStatus()
+            | MessageReceived()
+            | ProxyError()
+            | AccountLimits()
+            | Unknown()
+        ):
+            return None
+    assert_never(payload)
+
+
+def mentions_proxy(payload: Payload) -> bool:
+    """Say whether an event blames the proxy, in any of the three ways in which a worker may do that."""
+    match payload:
+        case ProxyError():
+            return True
+        case StatusChange(status, error):
+            return "proxy" in f"{status} {error or ''}".lower()
+        case Disconnected(reason):
+            return "proxy" in reason.lower() or "socks" in reason.lower()
+        case _:
+            return False
+
+
+def _of_disconnection(payload: Disconnected) -> Event:
+    said = _BY_STATUS.get(payload.reason.upper())
+    # 408, 428, 503, 515 and every number that nobody knows: the worker comes back by itself.
+    return said or _BY_CODE.get(payload.code, Event.CONNECTION_LOST)

@@ -1,0 +1,88 @@
+"""What the client is told about a message that was or was not taken in."""
+
+import json
+import math
+from functools import lru_cache
+
+from wa_orchestrator.domain.pacing import Eta
+from wa_orchestrator.domain.pacing.wait_reasons import Because
+from wa_orchestrator.errors import Refused
+from wa_orchestrator.gateway.sender_pool import Sender
+from wa_orchestrator.store.admission import Conflict, DayFull, OptedOut, QueueFull
+from wa_orchestrator.store.leases import Limited
+from wa_orchestrator.timestamps import iso
+
+
+def taken(message_id: str, session_id: str, position: int, eta: Eta) -> str:
+    """Write the answer of 202. Ids and reasons need no escaping: their signs are letters, digits, `-` and `_`."""
+    at = "null" if eta.at_ms is None else f'"{_second(eta.at_ms // 1000)}.{eta.at_ms % 1000:03d}Z"'
+    return (
+        f'{{"queued":true,"messageId":"{message_id}","sessionId":"{session_id}","position":{position},'
+        f'"eta":{at},"because":"{eta.because.value}"}}'
+    )
+
+
+@lru_cache(maxsize=20_000)
+def _second(second: int) -> str:
+    """What `iso` writes before the milliseconds; the same seconds are told again and again."""
+    return str(iso(second * 1000)).partition(".")[0]
+
+
+def refused_item(code: str, text: str, details: dict[str, object]) -> str:
+    """Write what became of an item of a batch that was not taken."""
+    return json.dumps({"queued": False, "error": {"code": code, "message": text, **details}}, ensure_ascii=False)
+
+
+def refusal(outcome: Conflict | OptedOut | DayFull | QueueFull, sender: Sender, now_ms: int) -> Refused:
+    """Say why a message was not taken in, and what to do."""
+    session_id = sender.session.id
+    match outcome:
+        case Conflict():
+            return conflict()
+        case OptedOut():
+            return Refused("OPTED_OUT", "The recipient does not want to be written to. Nothing is sent to them.", 422)
+        case DayFull(count):
+            return Refused(
+                "DAILY_LIMIT",
+                f"Session {session_id} has its {sender.pace.per_day} messages for today. Wait, name another session, "
+                'or send with "onLimit": "defer".',
+                429,
+                sessionId=session_id,
+                limit=sender.pace.per_day,
+                count=count,
+                opensAt=iso(sender.reopens_ms),
+                retryAfterS=max(1, math.ceil((sender.reopens_ms - now_ms) / 1000)),
+            )
+        case QueueFull(count):
+            return Refused(
+                "QUEUE_FULL",
+                f"{count} messages wait for session {session_id} already. Wait until some have left.",
+                429,
+                sessionId=session_id,
+                count=count,
+                retryAfterS=60,
+            )
+
+
+def conflict() -> Refused:
+    """Say that a key of the client's stands for another message."""
+    return Refused(
+        "IDEMPOTENCY_CONFLICT",
+        "This Idempotency-Key was used with another body. Use a new key for a new message.",
+        409,
+    )
+
+
+def rate_limited(verdict: Limited) -> Refused:
+    """Say that a key calls too often, and when it may again."""
+    return Refused(
+        "RATE_LIMITED",
+        "This API key calls too often. Wait as long as Retry-After says, or send in batches.",
+        429,
+        retryAfterS=max(1, math.ceil(verdict.retry_after_ms / 1000)),
+    )
+
+
+def deferred(eta: Eta) -> Eta:
+    """The eta of a message that was put off because the day is full."""
+    return eta if eta.at_ms is None else Eta(eta.at_ms, Because.DAY_IS_FULL)

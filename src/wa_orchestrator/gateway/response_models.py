@@ -1,0 +1,178 @@
+"""How messages look to a client: their status, their timeline, and what they wait for."""
+
+import json
+from typing import Any
+
+from pydantic import Field
+
+from wa_orchestrator.domain import message_failures
+from wa_orchestrator.domain.message_failures import Failure
+from wa_orchestrator.domain.pacing import Eta
+from wa_orchestrator.domain.pacing import wait_reasons as wording
+from wa_orchestrator.domain.pacing.wait_reasons import Because
+from wa_orchestrator.store.records import Message
+from wa_orchestrator.timestamps import iso
+from wa_orchestrator.web.problems import Answer
+
+
+class Waiting(Answer):
+    """What a message waits for."""
+
+    because: str = Field(examples=["OUTSIDE_HOURS"])
+    text: str = Field(description="One sentence for a person.")
+    eta: str | None = Field(description="When it will leave; null when that depends on somebody's act.")
+
+
+class Moment(Answer):
+    """One step of a message's life."""
+
+    at: str | None
+    status: str
+    note: str
+
+
+class MessageView(Answer):
+    """A message as lists show it."""
+
+    message_id: str
+    session_id: str
+    phone: str
+    to: str
+    status: str
+    reason: str = Field(description="Why it failed, ended or was taken back; empty otherwise.")
+    reason_text: str
+    kind: str
+    content: dict[str, Any] | None = Field(description="What it carries; null when its text was erased.")
+    reference: str
+    priority: int
+    attempts: int
+    whatsapp_id: str
+    chosen_because: str
+    accepted_at: str | None
+    send_at: str | None
+    expires_at: str | None
+    sent_at: str | None
+    delivered_at: str | None
+    read_at: str | None
+
+
+class MessageDetail(MessageView):
+    """A message with its timeline and, while it waits, what it waits for."""
+
+    timeline: list[Moment]
+    waiting: Waiting | None = None
+
+
+class MessagePage(Answer):
+    """A page of messages, the newest first. A page may be short or empty and still have a `next`."""
+
+    messages: list[MessageView]
+    next: str | None = Field(description="The cursor of the next page; null at the end.")
+
+
+class QueueItem(MessageView):
+    """A message that waits in a queue."""
+
+    position: int
+    eta: str | None
+    because: str
+
+
+class QueueAnswer(Answer):
+    """What waits for a session, in the order in which it leaves."""
+
+    session_id: str
+    phone: str
+    total: int = Field(description="How many wait for the phone, those of its other sessions among them.")
+    messages: list[QueueItem]
+
+
+class EmptiedAnswer(Answer):
+    """How many messages were cancelled, and how many had left already."""
+
+    cancelled: int
+    too_late: int
+
+
+class Day(Answer):
+    """One day of a session, in its own time zone."""
+
+    date: str
+    sent: int
+    delivered: int
+    read: int
+    failed: int
+
+
+class StatsAnswer(Answer):
+    """A session's messages by day, the latest first."""
+
+    session_id: str
+    total: Day
+    days: list[Day]
+
+
+class FleetDay(Day):
+    """One day of all sessions together. `failed` contains `failedWithoutSender`, which no session counts."""
+
+    failed_without_sender: int
+
+
+class FleetStatsAnswer(Answer):
+    """The messages of all sessions that exist by day, the latest first; with those that found none to send them."""
+
+    total: FleetDay
+    days: list[FleetDay]
+
+
+class UploadAnswer(Answer):
+    """A stored file. `uploadId` goes into `media.upload`."""
+
+    upload_id: str
+    mimetype: str
+    filename: str
+    size: int
+    kind: str
+    expires_at: str | None
+
+
+def view(message: Message, language: str) -> dict[str, Any]:
+    """Give the fields of a `MessageView`."""
+    fields = message.fields
+    body = fields.get("body")
+    return {
+        "message_id": message.id,
+        "session_id": message.session,
+        "phone": message.phone,
+        "to": message.to,
+        "status": message.status,
+        "reason": message.reason,
+        "reason_text": _sentence(message.reason, language),
+        "kind": fields.get("kind", "text"),
+        "content": json.loads(body) if body else None,
+        "reference": fields.get("reference", ""),
+        "priority": message.priority,
+        "attempts": message.attempts,
+        "whatsapp_id": message.whatsapp_id,
+        "chosen_because": fields.get("why", ""),
+        "accepted_at": iso(message.accepted_at),
+        "send_at": iso(message.due_at),
+        "expires_at": iso(message.expires_at),
+        **{f"{name}_at": _stamp(fields, f"{name}_at") for name in ("sent", "delivered", "read")},
+    }
+
+
+def waiting(eta: Eta, language: str) -> Waiting:
+    """Say what a message waits for."""
+    at = None if eta.at_ms is None else iso(eta.at_ms)
+    return Waiting(because=eta.because, text=wording.sentence(eta.because, language), eta=at)
+
+
+def _stamp(fields: Any, name: str) -> str | None:
+    return iso(int(float(fields.get(name) or 0)))
+
+
+def _sentence(reason: str, language: str) -> str:
+    if reason in Failure.__members__:
+        return message_failures.sentence(Failure(reason), language)
+    return wording.sentence(Because(reason), language) if reason in Because.__members__ else ""

@@ -1,0 +1,167 @@
+"""What became of a message: look, search, cancel, retry."""
+
+from typing import Annotated
+
+from fastapi import APIRouter, Depends, Path, Query
+from pydantic import Field
+
+from wa_orchestrator.context import Context
+from wa_orchestrator.domain.message import Status
+from wa_orchestrator.errors import Refused, Unavailable
+from wa_orchestrator.gateway import message_search, queue_position, response_models
+from wa_orchestrator.gateway.message_search import Question
+from wa_orchestrator.gateway.request_models import LONGEST_REFERENCE, Instant, Phone, SessionId
+from wa_orchestrator.gateway.response_models import MessageDetail, MessagePage, MessageView, Moment
+from wa_orchestrator.gateway.sender_pool import FleetView
+from wa_orchestrator.store import queues, records
+from wa_orchestrator.store.message_keys import Place
+from wa_orchestrator.store.queues import Ended, Gone, OptedOut, Queued, TooLate
+from wa_orchestrator.store.records import Message
+from wa_orchestrator.timestamps import iso
+from wa_orchestrator.web import audit, paging
+from wa_orchestrator.web.auth import Caller, Scope, requires
+from wa_orchestrator.web.problems import Body, responses
+
+MessageId = Annotated[str, Path(pattern=r"^m_[0-9a-f]{18}$", examples=["m_0a1b2c3d4e5f607182"])]
+Reader = Annotated[Caller, Depends(requires(Scope.READ))]
+Sender = Annotated[Caller, Depends(requires(Scope.SEND))]
+_LOOK = responses(
+    API_KEY_MISSING=401, SCOPE_MISSING=403, NO_SUCH_MESSAGE=404, VALIDATION_FAILED=422, STORE_UNAVAILABLE=503
+)
+_FIND = responses(BAD_CURSOR=400, API_KEY_MISSING=401, SCOPE_MISSING=403, VALIDATION_FAILED=422, STORE_UNAVAILABLE=503)
+#: Two changes of the sender between a look and a step are rare; more often in a row nobody meets.
+_TRIES = 10
+_CHANGE = {**_LOOK, **responses(TOO_LATE=409, OPTED_OUT=422)}
+
+
+class Search(Body):
+    """What is searched for. `recipient` and `session` are other names for `to` and `sessionId`."""
+
+    to: Phone | None = None
+    recipient: Phone | None = None
+    session_id: SessionId | None = None
+    session: SessionId | None = None
+    status: Status | None = None
+    reference: Annotated[str, Field(min_length=1, max_length=LONGEST_REFERENCE)] | None = None
+    since: Instant | None = Field(None, alias="from", description="Accepted at or after this instant.")
+    until: Instant | None = Field(None, description="Accepted at or before this instant.")
+    cursor: Annotated[str, Field(max_length=200)] | None = None
+    limit: Annotated[int, Field(ge=1, le=paging.MOST)] = 50
+
+    def question(self) -> Question:
+        """Give what the search needs."""
+        return Question(
+            self.to or self.recipient,
+            self.session_id or self.session,
+            self.status,
+            self.reference,
+            self.since,
+            self.until,
+        )
+
+
+def router(context: Context, view: FleetView) -> APIRouter:
+    """Offer the routes about single messages and the search."""
+    routes = APIRouter(prefix="/api/v1/messages", tags=["messages"])
+    api = _Messages(context, view)
+    routes.get("", summary="Search messages", responses=_FIND)(api.search)
+    routes.get("/{message_id}/status", summary="One message, by another name", responses=_LOOK)(api.look)
+    routes.get("/{message_id}", summary="One message", responses=_LOOK)(api.look)
+    routes.delete("/{message_id}", summary="Cancel a message that no worker has claimed", responses=_CHANGE)(api.cancel)
+    routes.post(
+        "/{message_id}/retry",
+        summary="Give a failed message a new start, with the same WhatsApp id",
+        responses=_CHANGE,
+    )(api.retry)
+    return routes
+
+
+class _Messages:
+    """One method per route."""
+
+    def __init__(self, context: Context, view: FleetView) -> None:
+        self._context = context
+        self._scripts = context.scripts
+        self._language = context.settings.language
+        self._view = view
+
+    async def search(self, _caller: Reader, asked: Annotated[Search, Query()]) -> MessagePage:
+        found, following = await message_search.search(
+            self._scripts, asked.question(), cursor=asked.cursor, limit=asked.limit
+        )
+        shown = [MessageView(**response_models.view(message, self._language)) for message in found]
+        return MessagePage(messages=shown, next=following)
+
+    async def look(self, message_id: MessageId, _caller: Sender) -> MessageDetail:
+        return await self._detail(message_id)
+
+    async def cancel(self, message_id: MessageId, caller: Sender) -> MessageDetail:
+        match await self._cancel(message_id):
+            case TooLate(status) if status != Status.CANCELLED:
+                raise _too_late(
+                    "TOO_LATE",
+                    f"It is {status} already and cannot be taken back. Only what no worker has claimed can.",
+                    status,
+                )
+            case Ended():
+                await audit.record(self._context, caller, "message.cancel", message_id)
+            case TooLate():
+                pass
+        return await self._detail(message_id)
+
+    async def _cancel(self, message_id: str) -> Ended | TooLate:
+        """Cancel a message where it stands; where it was given to another sender meanwhile, look again."""
+        for _ in range(_TRIES):
+            message = await self._found(message_id)
+            outcome = await queues.cancel(self._scripts, _place(message), reason="CANCELLED")
+            if not isinstance(outcome, Gone):
+                return outcome
+        raise Unavailable("MESSAGE_MOVES", "It is being given to another sender. Try again.", retryAfterS=1)
+
+    async def retry(self, message_id: MessageId, caller: Sender) -> MessageDetail:
+        message = await self._found(message_id)
+        if "body" not in message.fields:
+            raise Refused("TEXT_ERASED", "Its text was erased after a while. Send a new message.", 409)
+        outcome = await queues.retry(self._scripts, _place(message), to=message.to)
+        match outcome:
+            case TooLate(status):
+                raise _too_late("NOT_FAILED", f"It is {status}; only a failed message is retried.", status)
+            case OptedOut():
+                raise Refused(
+                    "OPTED_OUT",
+                    "The recipient opted out. Retry it only when they are off that list: /api/v1/opt-outs.",
+                    422,
+                )
+            case Queued():
+                await audit.record(self._context, caller, "message.retry", message_id)
+                return await self._detail(message_id)
+
+    async def _found(self, message_id: str) -> Message:
+        message = await records.message(self._scripts, message_id)
+        if message is None:
+            raise Refused(
+                "NO_SUCH_MESSAGE",
+                "There is no such message; it may have been erased. GET /api/v1/messages finds those that are kept.",
+                404,
+            )
+        return message
+
+    async def _detail(self, message_id: str) -> MessageDetail:
+        message = await self._found(message_id)
+        story = await records.story(self._scripts, message_id)
+        eta = await queue_position.waits_for(self._scripts, self._view, message)
+        return MessageDetail(
+            **response_models.view(message, self._language),
+            timeline=[Moment(at=iso(at), status=status, note=note) for at, status, note in story],
+            waiting=None if eta is None else response_models.waiting(eta, self._language),
+        )
+
+
+def _too_late(code: str, text: str, status: str) -> Refused:
+    refused = Refused(code, text, 409)
+    refused.details["status"] = status
+    return refused
+
+
+def _place(message: Message) -> Place:
+    return Place(message.id, message.phone, message.session)

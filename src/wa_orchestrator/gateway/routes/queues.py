@@ -1,0 +1,99 @@
+"""What waits for a session, and what it has sent by day."""
+
+from typing import Annotated, Final
+from zoneinfo import ZoneInfo
+
+from fastapi import APIRouter, Depends, Path, Query
+
+from wa_orchestrator.context import Context
+from wa_orchestrator.errors import Refused
+from wa_orchestrator.gateway import queue_position, response_models, statistics
+from wa_orchestrator.gateway.response_models import EmptiedAnswer, FleetStatsAnswer, QueueAnswer, QueueItem, StatsAnswer
+from wa_orchestrator.gateway.sender_pool import RECENT_S, Fleet, FleetView, Sender
+from wa_orchestrator.session_pace import zone_of
+from wa_orchestrator.store import open_messages, queues
+from wa_orchestrator.store.queues import Ended, TooLate
+from wa_orchestrator.timestamps import iso
+from wa_orchestrator.web import audit
+from wa_orchestrator.web.auth import Caller, Scope, requires
+from wa_orchestrator.web.problems import responses
+
+SessionPath = Annotated[str, Path(pattern=r"^[A-Za-z0-9_-]{1,64}$", examples=["worker_1"])]
+Reader = Annotated[Caller, Depends(requires(Scope.READ))]
+Sending = Annotated[Caller, Depends(requires(Scope.SEND))]
+_MOST: Final = 1000
+_FLEET = responses(API_KEY_MISSING=401, SCOPE_MISSING=403, VALIDATION_FAILED=422, STORE_UNAVAILABLE=503)
+_ERRORS = responses(
+    API_KEY_MISSING=401, SCOPE_MISSING=403, NO_SUCH_SESSION=404, VALIDATION_FAILED=422, STORE_UNAVAILABLE=503
+)
+
+
+def router(context: Context, view: FleetView) -> APIRouter:
+    """Offer a session's queue and its figures."""
+    routes = APIRouter(prefix="/api/v1", tags=["messages"])
+    api = _Queues(context, view)
+    queue = "/queue/{session_id}"
+    routes.get(queue, summary="What waits for a session, in order", responses=_ERRORS)(api.look)
+    routes.delete(queue, summary="Cancel everything that waits for a session", responses=_ERRORS)(api.empty)
+    routes.get("/stats", summary="The same for all sessions, and what found no session", responses=_FLEET)(api.fleet)
+    routes.get("/stats/{session_id}", summary="Sent, delivered, read and failed, by day", responses=_ERRORS)(api.stats)
+    return routes
+
+
+class _Queues:
+    """One method per route."""
+
+    def __init__(self, context: Context, view: FleetView) -> None:
+        self._context = context
+        self._scripts = context.scripts
+        self._view = view
+
+    async def look(
+        self, session_id: SessionPath, _caller: Reader, limit: Annotated[int, Query(ge=1, le=_MOST)] = _MOST
+    ) -> QueueAnswer:
+        fleet, sender = await self._found(session_id)
+        phone = sender.session.phone
+        outlook = await self._view.outlook(fleet, sender)
+        total, queued = await queue_position.queue(self._scripts, phone, outlook, most=limit)
+        items = [
+            QueueItem(
+                **response_models.view(each.message, self._context.settings.language),
+                position=each.position,
+                eta=None if each.eta.at_ms is None else iso(each.eta.at_ms),
+                because=each.eta.because,
+            )
+            for each in queued
+            if each.message.session == session_id
+        ]
+        return QueueAnswer(session_id=session_id, phone=phone, total=total, messages=items)
+
+    async def empty(self, session_id: SessionPath, caller: Sending) -> EmptiedAnswer:
+        _, sender = await self._found(session_id)
+        ended = too_late = 0
+        # All are found before the first is ended. Each end is a step of its own: who asks again goes on after a crash.
+        for place in await open_messages.waiting(self._scripts, session_id, sender.session.phone):
+            outcome = await queues.cancel(self._scripts, place, reason="CANCELLED")
+            ended += isinstance(outcome, Ended)
+            too_late += isinstance(outcome, TooLate)
+        await audit.record(self._context, caller, "queue.empty", session_id, cancelled=ended)
+        return EmptiedAnswer(cancelled=ended, too_late=too_late)
+
+    async def stats(
+        self, session_id: SessionPath, _caller: Reader, days: Annotated[int, Query(ge=1, le=400)] = 30
+    ) -> StatsAnswer:
+        fleet, sender = await self._found(session_id)
+        dates = statistics.dates(fleet.now_ms(), zone_of(self._context.settings, sender.session), days)
+        return await statistics.of_session(self._scripts, session_id, dates)
+
+    async def fleet(
+        self, _caller: Reader, days: Annotated[int, Query(ge=1, le=statistics.MOST_DAYS_OF_ALL)] = 30
+    ) -> FleetStatsAnswer:
+        fleet = await self._view.current(fresh_s=RECENT_S)
+        dates = statistics.dates(fleet.now_ms(), ZoneInfo(self._context.settings.timezone), days)
+        return await statistics.of_all(self._scripts, list(fleet.senders), dates)
+
+    async def _found(self, session_id: str) -> tuple[Fleet, Sender]:
+        fleet = await self._view.current(fresh_s=RECENT_S)
+        if session_id not in fleet.senders:
+            raise Refused("NO_SUCH_SESSION", f"There is no session {session_id}. GET /api/sessions lists them.", 404)
+        return fleet, fleet.senders[session_id]

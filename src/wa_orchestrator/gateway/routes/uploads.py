@@ -1,0 +1,135 @@
+"""`POST /api/v1/uploads`: a file for a message, as it is or in a form."""
+
+import re
+import time
+from collections.abc import AsyncIterator
+from typing import Annotated, Final
+
+from fastapi import APIRouter, Depends, Header, Request
+from starlette.datastructures import UploadFile
+from starlette.exceptions import HTTPException
+from starlette.formparsers import MultiPartException
+from starlette.types import Message, Receive
+
+from wa_orchestrator import uploads
+from wa_orchestrator.context import Context
+from wa_orchestrator.errors import Refused
+from wa_orchestrator.gateway.acceptance import Taking
+from wa_orchestrator.gateway.response_models import UploadAnswer
+from wa_orchestrator.timestamps import iso
+from wa_orchestrator.uploads import LARGEST_BYTES, UNUSED_S, Upload
+from wa_orchestrator.web.auth import Caller, Scope, requires
+from wa_orchestrator.web.problems import responses
+
+_MIMETYPE = re.compile(r"[A-Za-z0-9][\w.+-]*/[A-Za-z0-9][\w.+-]*(;[ -~]*)?")
+_FORM: Final = "multipart/form-data"
+_CHUNK: Final = 65536
+#: A form's own lines around the file.
+_FORM_BYTES: Final = 64 * 1024
+_ERRORS = responses(
+    BAD_FORM=400, API_KEY_MISSING=401, SCOPE_MISSING=403, FILE_TOO_LARGE=413, UNSUPPORTED_TYPE=415, FILE_EMPTY=422,
+    RATE_LIMITED=429, QUEUE_UNAVAILABLE=503,
+)  # fmt: skip
+_BINARY = {"schema": {"type": "string", "format": "binary"}}
+_BODY = {
+    "requestBody": {
+        "required": True,
+        "content": {
+            "application/octet-stream": _BINARY,
+            "image/*": _BINARY,
+            "application/pdf": _BINARY,
+            _FORM: {
+                "schema": {
+                    "type": "object",
+                    "required": ["file"],
+                    "properties": {"file": {"type": "string", "format": "binary"}},
+                }
+            },
+        },
+    }
+}
+
+
+def router(context: Context, taking: Taking) -> APIRouter:
+    """Offer the upload."""
+    routes = APIRouter(prefix="/api/v1", tags=["messages"])
+
+    @routes.post(
+        "/uploads", status_code=201, summary="Store a file for a message", responses=_ERRORS, openapi_extra=_BODY
+    )
+    async def upload(
+        request: Request,
+        caller: Annotated[Caller, Depends(requires(Scope.SEND))],
+        x_filename: Annotated[str, Header(max_length=255)] = "",
+    ) -> UploadAnswer:
+        await taking.count(caller.key_id)
+        length = request.headers.get("content-length", "")
+        if length.isdigit() and int(length) > LARGEST_BYTES + _FORM_BYTES:
+            raise _too_large()
+        declared = request.headers.get("content-type", "")
+        if declared.lower().startswith(_FORM):
+            stored = await _from_form(context, request)
+        else:
+            stored = await uploads.save(
+                context.settings, request.stream(), mimetype=_type(declared), filename=_clean(x_filename)
+            )
+        return UploadAnswer(
+            upload_id=stored.id,
+            mimetype=stored.mimetype,
+            filename=stored.filename,
+            size=stored.size,
+            kind=uploads.kind_of(stored.mimetype),
+            expires_at=iso(int((time.time() + UNUSED_S) * 1000)),
+        )
+
+    return routes
+
+
+async def _from_form(context: Context, request: Request) -> Upload:
+    try:
+        async with Request(request.scope, _limited(request.receive)).form(max_files=1, max_fields=10) as form:
+            file = form.get("file")
+            if not isinstance(file, UploadFile):
+                raise Refused("BAD_FORM", "The form has no field `file` with a file in it.")
+            return await uploads.save(
+                context.settings, _chunks(file), mimetype=_type(file.content_type or ""), filename=_clean(file.filename)
+            )
+    except (MultiPartException, HTTPException) as error:
+        raise Refused("BAD_FORM", "The form cannot be read. Send one file in the field `file`.") from error
+
+
+def _limited(receive: Receive) -> Receive:
+    """Stop a form that does not say its length: it is written to disk before its file is looked at."""
+    size = 0
+
+    async def counted() -> Message:
+        nonlocal size
+        message = await receive()
+        size += len(message.get("body", b""))
+        if size > LARGEST_BYTES + _FORM_BYTES:
+            raise _too_large()
+        return message
+
+    return counted
+
+
+def _too_large() -> Refused:
+    return Refused("FILE_TOO_LARGE", f"A file has at most {LARGEST_BYTES} bytes.", 413, limit=LARGEST_BYTES)
+
+
+async def _chunks(file: UploadFile) -> AsyncIterator[bytes]:
+    while chunk := await file.read(_CHUNK):
+        yield chunk
+
+
+def _type(declared: str) -> str:
+    if not declared:
+        return "application/octet-stream"
+    if not _MIMETYPE.fullmatch(declared) or len(declared) > 120:
+        raise Refused("UNSUPPORTED_TYPE", "A type is written like image/png. Set Content-Type.", 415)
+    return declared
+
+
+def _clean(name: str | None) -> str:
+    bare = (name or "").replace("\\", "/").rpartition("/")[2]
+    return "".join(sign for sign in bare if sign.isprintable())[:255]

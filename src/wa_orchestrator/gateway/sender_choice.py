@@ -1,0 +1,80 @@
+"""Who sends a message: the wish, who last spoke with the recipient, who has the most room; and the refusals."""
+
+from wa_orchestrator.domain import routing
+from wa_orchestrator.domain.routing import Candidate, Chosen, NoSender, Why, Wish
+from wa_orchestrator.domain.sender_pin import Pin
+from wa_orchestrator.errors import Refused
+from wa_orchestrator.gateway.request_models import SendBody
+from wa_orchestrator.gateway.sender_pool import Choice, Fleet, Sender
+
+
+def choose(fleet: Fleet, send: SendBody, affinity: str | None) -> Choice:
+    """Choose the sender by `domain.routing`. Only those that could be its answer are put before it.
+
+    Raises `Refused` when nobody can send it.
+    """
+    named = (send.session_id, send.phone)
+    known = fleet.choices.get(named)
+    if known is not None:
+        return known
+    wish = Wish(*named)
+    answer = routing.choose(wish, [_candidate(sender) for sender in _candidates(fleet, wish, affinity)], affinity)
+    match answer:
+        case Chosen(session_id, why):
+            sender = fleet.senders[session_id]
+            if not sender.session.phone:
+                raise Refused(
+                    "SESSION_NOT_LINKED",
+                    f"Session {session_id} has no phone yet. Link it first.",
+                    409,
+                    sessionId=session_id,
+                )
+            choice = Choice(sender, why)
+            if not is_free(send):  # for one look at the fleet, a name has one answer
+                fleet.choices[named] = choice
+            return choice
+        case NoSender(why):
+            raise refusal(why, send)
+
+
+def is_free(send: SendBody) -> bool:
+    """Whether the client leaves the choice of the sender to us."""
+    return send.session_id is None and send.phone is None
+
+
+def pin(send: SendBody) -> Pin:
+    """What of the sender the client has fixed."""
+    if send.session_id is not None:
+        return Pin.SESSION
+    return Pin.PHONE if send.phone is not None else Pin.NOTHING
+
+
+def refusal(why: Why, send: SendBody) -> Refused:
+    """Say why nobody can send it, and what to do."""
+    match why:
+        case Why.UNKNOWN_SESSION:
+            return Refused(
+                "NO_SUCH_SESSION", f"There is no session {send.session_id}. GET /api/sessions lists them.", 404
+            )
+        case Why.UNKNOWN_PHONE:
+            return Refused("NO_SUCH_PHONE", "No session has this phone. Link it first.", 404)
+        case Why.PHONE_DIFFERS:
+            return Refused("PHONE_DIFFERS", "This session has another phone. Name the session or the phone.", 409)
+        case _:
+            return Refused("NO_SENDER", "No session is connected. Connect one, or name the one that shall send.", 409)
+
+
+def _candidates(fleet: Fleet, wish: Wish, affinity: str | None) -> list[Sender]:
+    if wish.session_id is not None:
+        return [fleet.senders[wish.session_id]] if wish.session_id in fleet.senders else []
+    if wish.phone is not None:
+        return fleet.by_phone.get(wish.phone, [])
+    roomiest = fleet.roomiest.find()
+    found = [] if roomiest is None else [roomiest]
+    if affinity is not None and affinity in fleet.senders:
+        found.append(fleet.senders[affinity])
+    return found
+
+
+def _candidate(sender: Sender) -> Candidate:
+    return Candidate(sender.session.id, sender.session.phone or None, sender.is_usable, sender.room_today)

@@ -1,0 +1,1 @@
+"""HTTP routes of the orchestrator: for clients, for operators and for workers."""

@@ -1,0 +1,92 @@
+"""Everything that happened, for the operator's own systems: in pages by cursor, and as a stream that never ends."""
+
+import asyncio
+import json
+from collections.abc import AsyncIterator
+from typing import Annotated, Any
+
+from fastapi import APIRouter, Depends, Header, Query
+from fastapi.responses import StreamingResponse
+
+from wa_orchestrator.context import Context
+from wa_orchestrator.errors import Refused
+from wa_orchestrator.orchestrator.api import event_views
+from wa_orchestrator.store import keys, records
+from wa_orchestrator.store.event_tail import Tail
+from wa_orchestrator.web.auth import Caller, Scope, requires
+
+HEARTBEAT_S = 15.0
+_SCANNED = 500
+_MOST_SCANS = 20
+Reader = Annotated[Caller, Depends(requires(Scope.READ))]
+Cursor = Annotated[str | None, Query(pattern=r"^\d{1,16}(-\d{1,10})?$", description="`id` of the last event you have.")]
+Types = Annotated[str | None, Query(max_length=1000, description="With commas: `message.*,session.connected`.")]
+
+
+def router(context: Context, tail: Tail | None = None) -> APIRouter:
+    """Offer `/api/v1/events` and `/api/v1/events/stream`."""
+    routes = APIRouter(prefix="/api/v1/events", tags=["events"])
+    news = tail or Tail(context.redis)
+
+    @routes.get("", summary="Events after a cursor, the oldest first")
+    async def events(
+        _: Reader, after: Cursor = None, types: Types = None, limit: Annotated[int, Query(ge=1, le=500)] = 100
+    ) -> dict[str, Any]:
+        found, cursor, more = await page(context, after or "0", _patterns(types), limit)
+        return {"events": found, "next": cursor, "more": more}
+
+    @routes.get("/stream", summary="Events as they happen (SSE)", response_class=StreamingResponse)
+    async def stream(
+        _: Reader, after: Cursor = None, types: Types = None, last_event_id: Annotated[str | None, Header()] = None
+    ) -> StreamingResponse:
+        resumed = last_event_id or after
+        if resumed is not None and not resumed.replace("-", "", 1).isdigit():
+            raise Refused("BAD_CURSOR", "Last-Event-ID is no cursor of ours. Use the `id` of an event.")
+        begin = resumed or await news.last()
+        lines = follow(context, news, begin, _patterns(types))
+        headers = {"Cache-Control": "no-store", "X-Accel-Buffering": "no"}
+        return StreamingResponse(lines, media_type="text/event-stream", headers=headers)
+
+    return routes
+
+
+def _patterns(types: str | None) -> tuple[str, ...]:
+    return tuple(each.strip() for each in types.split(",") if each.strip()) if types else ("*",)
+
+
+async def page(
+    context: Context, after: str, patterns: tuple[str, ...], limit: int
+) -> tuple[list[dict[str, Any]], str, bool]:
+    """Events after a cursor that fit; the cursor to go on from; and whether there may be more already."""
+    wanted: list[records.Entry] = []
+    cursor = after
+    for _ in range(_MOST_SCANS):
+        entries = await records.events(context.scripts, keys.EVENTS, after=cursor, most=_SCANNED)
+        for entry in entries:
+            if len(wanted) == limit:
+                return await event_views.shown(context.scripts, wanted), cursor, True
+            cursor = entry.cursor
+            if event_views.wants(patterns, entry.fields["type"]):
+                wanted.append(entry)
+        if len(entries) < _SCANNED:
+            return await event_views.shown(context.scripts, wanted), cursor, False
+    return await event_views.shown(context.scripts, wanted), cursor, True
+
+
+async def follow(
+    context: Context, news: Tail, after: str, patterns: tuple[str, ...], *, heartbeat_s: float = HEARTBEAT_S
+) -> AsyncIterator[str]:
+    """The lines of a stream of server-sent events, from a cursor on, with a sign of life when nothing happens."""
+    cursor = after
+    yield "retry: 2000\n\n"
+    while True:
+        found, cursor, more = await page(context, cursor, patterns, 100)
+        for event in found:
+            yield f"id: {event['id']}\nevent: {event['type']}\ndata: {json.dumps(event, ensure_ascii=False)}\n\n"
+        if more:
+            continue
+        try:
+            async with asyncio.timeout(heartbeat_s):
+                await news.after(cursor)
+        except TimeoutError:
+            yield ": still here\n\n"

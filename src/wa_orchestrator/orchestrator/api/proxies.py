@@ -1,0 +1,197 @@
+"""The HTTP API of proxies."""
+
+from typing import Annotated, Any
+
+from fastapi import APIRouter, Depends, Path, Query
+from pydantic import Field
+
+from wa_orchestrator.context import Context
+from wa_orchestrator.domain import proxy_url
+from wa_orchestrator.domain.proxy import Status
+from wa_orchestrator.domain.proxy_url import BadProxyUrl, ProxyUrl
+from wa_orchestrator.errors import Refused
+from wa_orchestrator.orchestrator.api import views
+from wa_orchestrator.orchestrator.proxies import placement
+from wa_orchestrator.orchestrator.proxies.health import Judge, mark_by_operator
+from wa_orchestrator.orchestrator.proxies.socks_check import Passed
+from wa_orchestrator.store import proxies, records
+from wa_orchestrator.store.records import Proxy
+from wa_orchestrator.web import audit, paging
+from wa_orchestrator.web.auth import Caller, Scope, requires
+from wa_orchestrator.web.problems import Body, responses
+
+ProxyId = Annotated[str, Path(pattern=r"^p_[0-9a-f]{4,32}$", examples=["p_1a2b3c4d5e"])]
+Reader = Annotated[Caller, Depends(requires(Scope.READ))]
+Admin = Annotated[Caller, Depends(requires(Scope.ADMIN))]
+MOST_LINES = 2_000
+
+
+class AddBody(Body):
+    """A proxy that joins the pool."""
+
+    url: str = Field(examples=["socks5h://user:password@proxy.example.com:1080"], max_length=2_000)
+
+
+class ImportBody(Body):
+    """A pasted list, one proxy per line; blank lines and lines that begin with # are skipped."""
+
+    text: str = Field(
+        max_length=1_000_000,
+        examples=["socks5h://user:password@a.example.com:1080\nsocks5h://user:password@b.example.com:1080"],
+    )
+
+
+def router(context: Context, judge: Judge) -> APIRouter:
+    """Offer the routes of proxies."""
+    routes = APIRouter(prefix="/api/v1/proxies", tags=["proxies"])
+    api = _Proxies(context, judge)
+    missing = responses(NO_SUCH_PROXY=404, API_KEY_MISSING=401, SCOPE_MISSING=403)
+    routes.get("", summary="List proxies", responses=responses(BAD_CURSOR=400))(api.index)
+    routes.post("", status_code=201, summary="Add a proxy", responses=responses(BAD_PROXY_URL=400, PROXY_KNOWN=409))(
+        api.add
+    )
+    routes.post("/import", summary="Add a pasted list", responses=responses(TOO_MANY_LINES=422))(api.add_many)
+    routes.get("/{proxy_id}", summary="One proxy", responses=missing)(api.one)
+    routes.delete(
+        "/{proxy_id}",
+        summary="Remove a proxy",
+        responses={**missing, **responses(PROXY_IN_USE=409, NO_ROOM_TO_DRAIN=409)},
+    )(api.remove)
+    routes.post("/{proxy_id}/check", summary="Check it now", responses=missing)(api.check)
+    routes.post("/{proxy_id}/reinstate", summary="Take a bad proxy back into use", responses=missing)(api.reinstate)
+    return routes
+
+
+def _no_such_proxy(proxy_id: str) -> Refused:
+    return Refused("NO_SUCH_PROXY", f"There is no proxy {proxy_id}. GET /api/v1/proxies lists them.", 404)
+
+
+class _Proxies:
+    """One method per route."""
+
+    def __init__(self, context: Context, judge: Judge) -> None:
+        self._context = context
+        self._judge = judge
+
+    async def index(
+        self,
+        *,
+        _caller: Reader,
+        status: Annotated[Status | None, Query(description="Only with this status.")] = None,
+        cursor: Annotated[str | None, Query(description="`next` of the page before.")] = None,
+        limit: Annotated[int, Query(ge=1, le=paging.MOST)] = 100,
+    ) -> dict[str, Any]:
+        found = [
+            proxy for proxy in await records.proxies(self._context.scripts) if status is None or proxy.status == status
+        ]
+        shown, following = paging.page(found, cursor, limit, lambda proxy: proxy.id)
+        return {
+            "proxies": [self._view(proxy) for proxy in shown],
+            "total": len(found),
+            "next": following,
+            "inventory": await placement.inventory(self._context),
+        }
+
+    async def one(self, proxy_id: ProxyId, _caller: Reader) -> dict[str, Any]:
+        return self._view(await self._find(proxy_id))
+
+    async def add(self, body: AddBody, caller: Admin) -> dict[str, Any]:
+        url = proxy_url.parse(body.url)
+        if not await self._join(url):
+            raise Refused(
+                "PROXY_KNOWN", f"This proxy is in the pool already, as {url.id}. Use that one.", 409, id=url.id
+            )
+        await audit.record(self._context, caller, "proxy.add", url.id)
+        return self._view(await self._find(url.id))
+
+    async def add_many(self, body: ImportBody, caller: Admin) -> dict[str, Any]:
+        lines = body.text.splitlines()
+        if len(lines) > MOST_LINES:
+            raise Refused("TOO_MANY_LINES", f"At most {MOST_LINES} lines at once. Paste it in parts.", 422)
+        added: list[str] = []
+        known: list[str] = []
+        errors: list[dict[str, str | int]] = []
+        for number, line in enumerate(lines, start=1):
+            if not line.strip() or line.lstrip().startswith("#"):
+                continue
+            try:
+                url = proxy_url.parse(line)
+            except BadProxyUrl as error:
+                errors.append({"line": number, "code": error.code, "message": error.text})
+                continue
+            (added if await self._join(url) else known).append(url.id)
+        await audit.record(self._context, caller, "proxy.import", f"{len(added)} added", errors=len(errors))
+        return {"added": added, "known": known, "errors": errors}
+
+    async def remove(
+        self,
+        proxy_id: ProxyId,
+        caller: Admin,
+        *,
+        drain: Annotated[bool, Query(description="Move its sessions to other proxies first.")] = False,
+    ) -> dict[str, Any]:
+        await self._find(proxy_id)
+        if drain:
+            await self._drain(proxy_id)
+        match await proxies.remove(self._context.scripts, proxy_id):
+            case proxies.InUse(count):
+                raise Refused(
+                    "PROXY_IN_USE",
+                    f"{count} sessions leave through this proxy. Delete it with ?drain=true to move them first.",
+                    409,
+                    sessions=count,
+                )
+            case proxies.Unknown():
+                raise _no_such_proxy(proxy_id)
+        await audit.record(self._context, caller, "proxy.remove", proxy_id, drain=drain)
+        return {"id": proxy_id, "removed": True}
+
+    async def _drain(self, proxy_id: str) -> None:
+        """Move everybody away; nobody can take a seat meanwhile, because the proxy is marked."""
+        proxy = await self._find(proxy_id)
+        counted = await placement.inventory(self._context)
+        own_free = max(0, self._context.settings.max_sessions_per_proxy - len(proxy.sessions))
+        elsewhere = counted["free"] - (own_free if proxy.status == Status.OK else 0)
+        if elsewhere < len(proxy.sessions):
+            raise Refused(
+                "NO_ROOM_TO_DRAIN",
+                f"{len(proxy.sessions)} sessions need a seat and {elsewhere} are free. Add a proxy first.",
+                409,
+                sessions=len(proxy.sessions),
+                free=elsewhere,
+            )
+        await mark_by_operator(self._context, proxy_id, Status.BAD, "DRAINED", {"draining": "1"})
+        await placement.evacuate(self._context, proxy_id, "DRAINED")
+
+    async def check(self, proxy_id: ProxyId, caller: Admin) -> dict[str, Any]:
+        result = await self._judge.examine(proxy_id)
+        if result is None:
+            raise _no_such_proxy(proxy_id)
+        await audit.record(self._context, caller, "proxy.check", proxy_id)
+        return {"passed": isinstance(result, Passed), **self._view(await self._find(proxy_id))}
+
+    async def reinstate(self, proxy_id: ProxyId, caller: Admin) -> dict[str, Any]:
+        fields: dict[str, str | int] = {
+            "strikes": "[]",
+            "bad_in_a_row": 0,
+            "good_in_a_row": 0,
+            "draining": "",
+            "next_check_at": 0,
+        }
+        if not await mark_by_operator(self._context, proxy_id, Status.OK, "REINSTATED", fields):
+            raise _no_such_proxy(proxy_id)
+        await audit.record(self._context, caller, "proxy.reinstate", proxy_id)
+        return self._view(await self._find(proxy_id))
+
+    async def _join(self, url: ProxyUrl) -> bool:
+        added = await proxies.add(self._context.scripts, url.id, url=url.url, masked=url.masked, origin="operator")
+        return isinstance(added, proxies.Added)
+
+    async def _find(self, proxy_id: str) -> Proxy:
+        proxy = await records.proxy(self._context.scripts, proxy_id)
+        if proxy is None:
+            raise _no_such_proxy(proxy_id)
+        return proxy
+
+    def _view(self, proxy: Proxy) -> dict[str, Any]:
+        return views.proxy_view(proxy, self._context.settings.max_sessions_per_proxy)

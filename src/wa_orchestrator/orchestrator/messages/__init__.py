@@ -1,0 +1,1 @@
+"""Messages on the worker side: outbox, retry policy, receipts, incoming messages, reach-out lock."""

@@ -1,0 +1,72 @@
+"""What WhatsApp says of our messages: acknowledged, delivered, read. True whoever reports it, and however often."""
+
+import structlog
+
+from wa_orchestrator.context import Context
+from wa_orchestrator.domain.message import is_whatsapp_id
+from wa_orchestrator.domain.message_failures import Failure
+from wa_orchestrator.domain.worker_events import MessageFailed, MessageSent, MessageStatus, Receipt, WorkerEvent
+from wa_orchestrator.orchestrator.messages import reachout_lock, retry_policy
+from wa_orchestrator.session_pace import day_of
+from wa_orchestrator.store import outbox, records
+from wa_orchestrator.store.message_keys import locate
+from wa_orchestrator.store.records import Session
+
+_STATUS = {Receipt.DELIVERED: "delivered", Receipt.READ: "read", Receipt.PLAYED: "read"}
+
+log = structlog.get_logger(__name__)
+
+
+def message_id_of(whatsapp_id: str) -> str | None:
+    """Our id of the message that goes by this WhatsApp id; None for one that we did not mint."""
+    return f"m_{whatsapp_id[4:].lower()}" if is_whatsapp_id(whatsapp_id) else None
+
+
+async def note(
+    context: Context, message_id: str, *, status: str, whatsapp_id: str, at_ms: int
+) -> outbox.Became | outbox.Already | outbox.Unknown | outbox.Mismatch:
+    """Write down that a message is `sent`, `delivered` or `read`."""
+    place = await locate(context.scripts, message_id)
+    if place is None:
+        return outbox.Unknown()
+    session = await records.session(context.scripts, place.session)
+    now_ms = await context.scripts.now_ms()
+    day = day_of(context.settings, session, now_ms)
+    return await outbox.ack(context.scripts, place, status=status, whatsapp_id=whatsapp_id, at_ms=at_ms, day=day)
+
+
+async def on_message_sent(context: Context, session: Session, event: WorkerEvent) -> None:
+    """MESSAGE_SENT: WhatsApp's server acknowledged a message."""
+    sent = event.payload
+    assert isinstance(sent, MessageSent)  # noqa: S101 (the intake hands on by class)
+    outcome = await note(context, sent.message_id, status="sent", whatsapp_id=sent.whatsapp_id, at_ms=event.at_ms)
+    if isinstance(outcome, outbox.Mismatch | outbox.Unknown):
+        log.warning("receipt.strange", session=session.id, message=sent.message_id, outcome=type(outcome).__name__)
+
+
+async def on_message_status(context: Context, session: Session, event: WorkerEvent) -> None:
+    """MESSAGE_STATUS: the recipient's device has it, or the recipient has seen it.
+
+    A receipt for what we did not send (the phone's owner wrote it there) is none of ours.
+    """
+    receipt = event.payload
+    assert isinstance(receipt, MessageStatus)  # noqa: S101 (the intake hands on by class)
+    message_id = message_id_of(receipt.whatsapp_id)
+    if message_id is not None:
+        status = _STATUS[receipt.status]
+        await note(context, message_id, status=status, whatsapp_id=receipt.whatsapp_id, at_ms=receipt.at_ms)
+
+
+async def on_message_failed(context: Context, session: Session, event: WorkerEvent) -> None:
+    """MESSAGE_FAILED: for the session's history, and for what it tells of the account.
+
+    The worker's nack decides what becomes of the message: an event may arrive long after its attempt, when the next
+    attempt is already under way, and must not end that.
+    """
+    failed = event.payload
+    assert isinstance(failed, MessageFailed)  # noqa: S101 (the intake hands on by class)
+    log.warning("message.attempt_failed", session=session.id, message=failed.message_id, code=failed.code)
+    if retry_policy.failure_from(failed.code, retryable=False) is Failure.REACHOUT_LOCKED:
+        message = await records.message(context.scripts, failed.message_id)
+        if message is not None and message.session == session.id:
+            await reachout_lock.refused_by_event(context, session, message, event)

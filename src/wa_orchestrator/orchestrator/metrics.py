@@ -1,0 +1,47 @@
+"""The control plane's figures for Prometheus."""
+
+from collections import Counter as Count
+
+from prometheus_client import Gauge
+
+from wa_orchestrator.context import Context
+from wa_orchestrator.domain.session import State
+from wa_orchestrator.orchestrator.leader_lease import Control
+from wa_orchestrator.orchestrator.proxies import placement
+from wa_orchestrator.orchestrator.workers.pool import Fleet
+from wa_orchestrator.store import keys, records
+
+
+class Figures:
+    """Gauges that are brought up to date when they are asked for."""
+
+    def __init__(self, context: Context, control: Control, fleet: Fleet) -> None:
+        self._context = context
+        self._control = control
+        self._fleet = fleet
+        registry = context.registry
+        self._sessions = Gauge("wa_sessions", "Sessions by status", ["status"], registry=registry)
+        self._seats = Gauge("wa_proxy_seats", "Seats of healthy proxies", ["state"], registry=registry)
+        self._proxies = Gauge("wa_proxies", "Proxies by status", ["status"], registry=registry)
+        self._waiting = Gauge("wa_sessions_waiting_for_proxy", "Sessions without a seat", registry=registry)
+        self._starting = Gauge("wa_provisioning_queue", "Sessions that wait for their turn to start", registry=registry)
+        self._workers = Gauge("wa_workers", "Workers this process looks after", registry=registry)
+        self._memory = Gauge("wa_workers_rss_bytes", "Memory of all workers, by their last pings", registry=registry)
+        self._leads = Gauge("wa_control_lease_held", "1 where this process acts for the fleet", registry=registry)
+
+    async def refresh(self) -> None:
+        """Read everything anew."""
+        sessions = await records.sessions(self._context.scripts)
+        counted = Count(session.status for session in sessions)
+        for state in State:
+            self._sessions.labels(state).set(counted[state])
+        stock = await placement.inventory(self._context)
+        self._seats.labels("free").set(stock["free"])
+        self._seats.labels("taken").set(stock["seats"] - stock["free"])
+        self._proxies.labels("OK").set(stock["healthy"])
+        self._proxies.labels("BAD").set(stock["proxies"] - stock["healthy"])
+        self._waiting.set(stock["waiting"])
+        self._starting.set(await self._context.redis.llen(keys.PROVISIONING))
+        self._workers.set(len(self._fleet.workers))
+        self._memory.set(sum(int(session.fields.get("ping_rss_bytes") or 0) for session in sessions))
+        self._leads.set(self._control.leads)

@@ -1,0 +1,1 @@
+"""What the product tells the outside: operator alerts and customer webhooks."""

@@ -1,0 +1,62 @@
+"""Looks after the pool: checks what is due, and gives seats to sessions that wait for one."""
+
+import asyncio
+
+from wa_orchestrator.context import Context
+from wa_orchestrator.orchestrator import loop
+from wa_orchestrator.orchestrator.leader_lease import Control
+from wa_orchestrator.orchestrator.proxies import placement
+from wa_orchestrator.orchestrator.proxies.health import Judge
+from wa_orchestrator.store import records
+
+_ROUND_S = 1.0
+_AT_ONCE = 16
+
+
+class Monitor:
+    """Checks each proxy when its time has come; bad ones at growing intervals."""
+
+    def __init__(self, context: Context, control: Control, judge: Judge) -> None:
+        self._context = context
+        self._control = control
+        self._judge = judge
+        self._room = asyncio.Semaphore(_AT_ONCE)
+
+    async def step(self) -> float:
+        """Check what is due now."""
+        if not self._control.leads:
+            return 0.2
+        now = await self._context.scripts.now_ms()
+        due = [
+            proxy.id
+            for proxy in await records.proxies(self._context.scripts)
+            if int(proxy.fields.get("next_check_at") or 0) <= now
+        ]
+        await asyncio.gather(*(self._examine(proxy_id) for proxy_id in due))
+        return min(_ROUND_S, self._context.settings.monitor_interval_ms / 1000)
+
+    async def run(self) -> None:
+        """Step until cancelled."""
+        await loop.run("monitor", self)
+
+    async def _examine(self, proxy_id: str) -> None:
+        async with self._room:
+            await self._judge.examine(proxy_id)
+
+
+class Seeker:
+    """Finds seats for sessions that wait."""
+
+    def __init__(self, context: Context, control: Control) -> None:
+        self._context = context
+        self._control = control
+
+    async def step(self) -> float:
+        """Seat whom there is room for."""
+        if self._control.leads:
+            await placement.seek(self._context)
+        return 0.5
+
+    async def run(self) -> None:
+        """Step until cancelled."""
+        await loop.run("seeker", self)

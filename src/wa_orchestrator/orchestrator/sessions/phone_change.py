@@ -1,0 +1,43 @@
+"""What follows when a session is linked to another phone than before: what waits for it goes along."""
+
+import structlog
+
+from wa_orchestrator.domain.sender_pin import Pin, is_left_behind
+from wa_orchestrator.store import keys, open_messages, queues, records, reroutes, slots
+from wa_orchestrator.store.records import Message, Session
+from wa_orchestrator.context import Context
+from wa_orchestrator.session_pace import day_of
+
+LEFT: str = "left_phone"
+"""The field of a session's record that names the phones it has left, until everything here is done."""
+
+log = structlog.get_logger(__name__)
+
+
+async def settle(context: Context, session_id: str) -> None:
+    """Take along what clients have tied to a session that has left its phone; the rest finds other senders.
+
+    The mark of it was written with the new phone and goes at the end: after a crash, CONNECTED is told again.
+    """
+    session = await records.session(context.scripts, session_id)
+    left = session.fields.get(LEFT, "") if session else ""
+    if session is None or not left:
+        return
+    day = day_of(context.settings, session, await context.scripts.now_ms())
+    behind = await _left_behind(context, session)
+    for message in behind:
+        await reroutes.take_along(context.scripts, message, session, day=day)
+    for phone in left.split():
+        await queues.wake(context.scripts, phone)
+    await slots.taken_along(context.scripts, session.id, left)
+    log.warning("session.relinked", session=session.id, messages=len(behind))
+
+
+async def _left_behind(context: Context, session: Session) -> list[Message]:
+    index = keys.messages_of_session(session.id)
+    found = {
+        each.id: each
+        async for each in open_messages.unended(context.scripts, index)
+        if each.session == session.id and is_left_behind(Pin.of(each.fields), each.phone, session.phone)
+    }
+    return list(found.values())

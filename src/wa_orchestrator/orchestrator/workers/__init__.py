@@ -1,0 +1,1 @@
+"""Worker processes: start queue, reconciler, watchdog, commands and tokens."""

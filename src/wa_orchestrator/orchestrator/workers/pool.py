@@ -1,0 +1,182 @@
+"""The workers as the control plane knows them: starts, stops and replaces them, never two for one session."""
+
+import asyncio
+from dataclasses import dataclass
+from weakref import WeakValueDictionary
+
+import structlog
+
+from wa_orchestrator.context import Context
+from wa_orchestrator.domain.proxy import Status
+from wa_orchestrator.domain.session import Event
+from wa_orchestrator.errors import Unavailable
+from wa_orchestrator.orchestrator.leader_lease import Control
+from wa_orchestrator.orchestrator.proxies import placement
+from wa_orchestrator.orchestrator.sessions import transitions
+from wa_orchestrator.orchestrator.workers.start_order import order_for
+from wa_orchestrator.runner.contract import AlreadyRuns, CannotStart, Runner
+from wa_orchestrator.store import keys, records, sessions, slots
+from wa_orchestrator.store.records import Session
+
+#: At most so many restarts by the server's own decision within this time.
+MOST_RESTARTS = 3
+RESTART_WINDOW_MS = 15 * 60_000
+#: What a worker gets to finish what it holds. One that lost its proxy can finish nothing.
+POLITE_S, HASTY_S = 10.0, 1.0
+
+log = structlog.get_logger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class Known:
+    """A worker that runs, as far as we know; `proxy` is the one it was started with."""
+
+    handle: str
+    epoch: int
+    proxy: str
+
+
+class Fleet:
+    """All workers of the installation. Only the holder of the control lease may call what changes anything."""
+
+    def __init__(self, context: Context, control: Control, runner: Runner) -> None:
+        self._context = context
+        self._control = control
+        self.runner = runner
+        self.workers: dict[str, Known] = {}
+        self._locks: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
+
+    def lock(self, session_id: str) -> asyncio.Lock:
+        """Give the lock of a session: one for all who hold or await it, and forgotten with the last of them."""
+        return self._locks.setdefault(session_id, asyncio.Lock())
+
+    async def fence(self, session: Session) -> int | None:
+        """Raise the session's epoch, so that its present worker can do nothing more; None when we may not."""
+        holding = self._control.holding
+        for _ in range(20):
+            if holding is None:
+                return None
+            outcome = await sessions.register(
+                self._context.scripts, session.id, phone=session.phone, lease=holding.value, fields={}
+            )
+            match outcome:
+                case sessions.Registered(epoch):
+                    return epoch
+                case sessions.NotLeader() | sessions.Unknown():
+                    return None
+        return None
+
+    async def enqueue(self, session_id: str, *, front: bool = True) -> None:
+        """Put a session into the provisioning queue, once. Those that were connected go before new ones."""
+        redis = self._context.redis
+        if await redis.lpos(keys.PROVISIONING, session_id) is None:
+            await (redis.lpush if front else redis.rpush)(keys.PROVISIONING, session_id)
+
+    async def stop(self, session_id: str, grace_s: float) -> None:
+        """End the session's worker, if there is one. When it returns, none runs, and none keeps a seat elsewhere."""
+        known = self.workers.get(session_id)
+        if known is not None:
+            await self.runner.stop(known.handle, grace_s)
+            if self.workers.get(session_id) == known:
+                del self.workers[session_id]
+            log.info("worker.stopped", session=session_id, epoch=known.epoch)
+        await slots.vacate(self._context.scripts, session_id)
+
+    async def replace(self, session: Session, grace_s: float) -> None:
+        """Fence first, then end, then queue: the new worker starts when its turn comes."""
+        if session.id in self.workers and await self.fence(session) is None:
+            return
+        await self.stop(session.id, grace_s)
+        await self.enqueue(session.id)
+
+    async def start(self, session_id: str) -> bool:
+        """Start the session's worker, if it should run and does not. True when a start was made."""
+        async with self.lock(session_id):
+            session = await records.session(self._context.scripts, session_id)
+            if session is None or not transitions.wants_worker(session) or self._runs(session):
+                return False
+            if transitions.exchange_pending(session):  # a worker may not see the credentials that are to go
+                await transitions.call_attention(self._context, session_id)
+                return False
+            way_out = await self._way_out(session)
+            if way_out is None:
+                return False
+            epoch = await self.fence(session)
+            if epoch is None:
+                return False
+            await self.stop(session_id, 0)
+            return await self._launch(session, epoch, way_out)
+
+    def _runs(self, session: Session) -> bool:
+        known = self.workers.get(session.id)
+        return known is not None and known.epoch == session.epoch and not transitions.restart_pending(session)
+
+    async def _way_out(self, session: Session) -> str | None:
+        """Give the URL of the session's proxy ('' is direct), or None when it cannot start now and was seen to."""
+        if not session.proxy:
+            if session.fields.get("direct") and self._context.settings.allow_direct:
+                return ""
+            await placement.seat(self._context, session, "NO_SEAT")
+            return None
+        proxy = await records.proxy(self._context.scripts, session.proxy)
+        if proxy is None or proxy.status == Status.BAD:
+            await placement.seat(self._context, session, "PROXY_FAILED")
+            return None
+        # A worker that was moved away may not have ended yet: its place is free only when it has.
+        using = [known for sid, known in self.workers.items() if known.proxy == proxy.id and sid != session.id]
+        if len(using) >= self._context.settings.max_sessions_per_proxy:
+            await self.enqueue(session.id, front=False)
+            return None
+        return proxy.url
+
+    async def _launch(self, session: Session, epoch: int, proxy_url: str) -> bool:
+        order = order_for(self._context.settings, session, epoch, proxy_url)
+        started = await transitions.settle(
+            self._context, session.id, Event.WORKER_STARTED, {"restart_epoch": "", "missed_at": 0}
+        )
+        if started is None or started.epoch != epoch or not transitions.wants_worker(started):
+            return False
+        try:
+            handle = await self.runner.start(order)
+        except AlreadyRuns:
+            log.error("worker.already_runs", session=session.id)
+            await self.end_unknown(session.id)
+            await self.enqueue(session.id)
+            return False
+        except (CannotStart, Unavailable) as error:
+            log.error("worker.not_started", session=session.id, error=error.text)
+            await self.restart_or_give_up(session.id, Event.WORKER_DIED, front=False)
+            return True
+        self.workers[session.id] = Known(handle, epoch, session.proxy)
+        log.info("worker.started", session=session.id, epoch=epoch, proxy=session.proxy)
+        return True
+
+    async def end_unknown(self, session_id: str) -> None:
+        """End every worker of a session that the runner knows, whether we do or not."""
+        for found in await self.runner.survey():
+            if found.session_id == session_id:
+                await self.runner.stop(found.handle, HASTY_S)
+        self.workers.pop(session_id, None)
+
+    async def restart_or_give_up(self, session_id: str, event: Event, *, front: bool = True) -> None:
+        """Queue a worker that went wrong; after too many restarts the session has failed and nothing runs."""
+        if await self._restarted_too_often(session_id):
+            await transitions.settle(self._context, session_id, Event.RESTARTED_TOO_OFTEN)
+            log.error("session.given_up", session=session_id)
+            await self.stop(session_id, 0)
+            return
+        await transitions.settle(self._context, session_id, event)
+        await self.enqueue(session_id, front=front)
+
+    async def _restarted_too_often(self, session_id: str) -> bool:
+        """Count this restart, and say whether there were too many before it."""
+        now = await self._context.scripts.now_ms()
+        window = round(self._context.settings.scaled(RESTART_WINDOW_MS))
+        key = keys.restarts(session_id)
+        async with self._context.redis.pipeline(transaction=True) as pipe:
+            pipe.zremrangebyscore(key, 0, now - window)
+            pipe.zcard(key)
+            pipe.zadd(key, {f"{now}": now})
+            pipe.pexpire(key, window)
+            _, before, _, _ = await pipe.execute()
+        return int(before) >= MOST_RESTARTS

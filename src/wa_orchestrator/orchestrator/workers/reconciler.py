@@ -1,0 +1,158 @@
+"""Compares what should run with what runs, and notices at once when a worker ends."""
+
+import structlog
+
+from wa_orchestrator.context import Context
+from wa_orchestrator.domain import reconcile
+from wa_orchestrator.domain.reconcile import Adopt, Replace, Seen, Start, Stop, Wanted
+from wa_orchestrator.domain.session import WANTS_WORKER, Event, Reason, State
+from wa_orchestrator.errors import Unavailable
+from wa_orchestrator.orchestrator import loop
+from wa_orchestrator.orchestrator.leader_lease import Control
+from wa_orchestrator.orchestrator.sessions import transitions
+from wa_orchestrator.orchestrator.workers.pool import HASTY_S, Fleet, Known
+from wa_orchestrator.runner.contract import Ended
+from wa_orchestrator.store import records
+from wa_orchestrator.store.leases import Holding
+from wa_orchestrator.store.records import Session
+
+log = structlog.get_logger(__name__)
+
+
+class Reconciler:
+    """Adopts, starts what is missing, stops strays: when this process begins to lead, and every interval."""
+
+    def __init__(self, context: Context, control: Control, fleet: Fleet) -> None:
+        self._context = context
+        self._control = control
+        self._fleet = fleet
+        self._seen_under: Holding | None = None
+        """The lease under which a round was finished; before that, nobody saw how a missing worker ended."""
+
+    async def step(self) -> float:
+        """Do one round. What runs is adopted as it is: a restart of the server restarts no worker."""
+        if not self._control.leads:
+            self._fleet.workers.clear()
+            await self._control.gained()
+        led_by = self._control.holding
+        # Sessions first: a worker that starts meanwhile is younger than the grace of strays.
+        sessions = {session.id: session for session in await records.sessions(self._context.scripts)}
+        for session in sessions.values():
+            await self._mend(session)
+        seen = await self._survey()
+        wanted = [Wanted(each.id, each.epoch) for each in sessions.values() if _should_run(each)]
+        adopted = frozenset(known.handle for known in self._fleet.workers.values())
+        now = await self._context.scripts.now_ms()
+        for instruction in reconcile.plan(wanted, seen, now, adopted=adopted):
+            await self._obey(instruction, {one.handle: one for one in seen})
+        self._seen_under = led_by
+        return self._context.settings.monitor_interval_ms / 1000
+
+    async def run(self) -> None:
+        """Step until cancelled."""
+        await loop.run("reconcile", self)
+
+    async def _survey(self) -> list[Seen]:
+        found = await self._fleet.runner.survey()
+        return [Seen(each.session_id, each.epoch, each.handle, each.started_at_ms) for each in found]
+
+    async def _mend(self, session: Session) -> None:
+        """Attend to what a crash left half done."""
+        undone = (
+            session.fields.get("removing")
+            or transitions.exchange_pending(session)
+            or transitions.restart_pending(session)
+        )
+        unstopped = session.wanted == transitions.STOPPED and State(session.status) in WANTS_WORKER
+        if undone or unstopped or (transitions.wants_worker(session) and not _should_run(session)):
+            await transitions.call_attention(self._context, session.id)
+
+    async def _obey(self, instruction: reconcile.Instruction, seen: dict[str, Seen]) -> None:
+        async with self._fleet.lock(instruction.session_id):
+            match instruction:
+                case Stop(handle, session_id):
+                    log.warning("worker.stray", session=session_id, epoch=seen[handle].epoch)
+                    await self._fleet.runner.stop(handle, HASTY_S)
+                case Replace(session_id, handle, _):
+                    await self._replace(session_id, seen[handle])
+                case Adopt(session_id, handle):
+                    await self._adopt(session_id, seen[handle])
+                case Start(session_id, _):
+                    await self._start(session_id)
+
+    async def _adopt(self, session_id: str, worker: Seen) -> None:
+        session = await records.session(self._context.scripts, session_id)
+        if session is None or session.epoch != worker.epoch:
+            return  # it was replaced after we looked; the next round sees by whom
+        self._fleet.workers[session_id] = Known(worker.handle, worker.epoch, session.proxy)
+        log.info("worker.adopted", session=session_id, epoch=worker.epoch)
+        if session.reason == Reason.SERVER_STOPPED:
+            # It outlived a stop that was broken off, and tells of its connection only when that opens the next time.
+            await transitions.ask_restart(self._context, session, Event.RESTART_ASKED)
+
+    async def _start(self, session_id: str) -> None:
+        """Queue a session without a worker. What its record says of a connection is memory, and no evidence."""
+        if session_id in self._fleet.workers:
+            return
+        session = await records.session(self._context.scripts, session_id)
+        if session is not None and session.status == State.CONNECTED:
+            unseen = self._seen_under != self._control.holding
+            await transitions.settle(self._context, session_id, Event.SERVER_STOPPED if unseen else Event.WORKER_DIED)
+        await self._fleet.enqueue(session_id, front=False)
+
+    async def _replace(self, session_id: str, worker: Seen) -> None:
+        """Stop a worker of another epoch, unless the session has got that epoch since the plan was made."""
+        session = await records.session(self._context.scripts, session_id)
+        if session is not None and session.epoch == worker.epoch:
+            self._fleet.workers[session_id] = Known(worker.handle, worker.epoch, session.proxy)
+            return
+        await self._fleet.runner.stop(worker.handle, HASTY_S)
+        if (known := self._fleet.workers.get(session_id)) is not None and known.handle == worker.handle:
+            del self._fleet.workers[session_id]
+        await self._fleet.enqueue(session_id)
+
+
+def _should_run(session: Session) -> bool:
+    has_way_out = bool(session.proxy or session.fields.get("direct"))
+    return transitions.wants_worker(session) and has_way_out and not session.fields.get("removing")
+
+
+class Sentinel:
+    """Asks every second whether each worker still runs; one that ended is replaced at once."""
+
+    def __init__(self, context: Context, control: Control, fleet: Fleet) -> None:
+        self._context = context
+        self._control = control
+        self._fleet = fleet
+
+    async def step(self) -> float:
+        """Poll every worker we know."""
+        if not self._control.leads:
+            return 0.2
+        for session_id, known in list(self._fleet.workers.items()):
+            try:
+                state = await self._fleet.runner.poll(known.handle)
+            except Unavailable:
+                return 1.0  # no proof of an end
+            if isinstance(state, Ended):
+                await self._ended(session_id, known, state.code)
+        return 0.5
+
+    async def run(self) -> None:
+        """Step until cancelled."""
+        await loop.run("sentinel", self)
+
+    async def _ended(self, session_id: str, known: Known, code: int | None) -> None:
+        async with self._fleet.lock(session_id):
+            if self._fleet.workers.get(session_id) != known or not self._control.leads:
+                return  # somebody else has seen to it, or it ends with this server
+            del self._fleet.workers[session_id]
+            await self._fleet.runner.stop(known.handle, 0)  # what it may have left behind
+            log.warning("worker.ended", session=session_id, epoch=known.epoch, code=code)
+            session = await records.session(self._context.scripts, session_id)
+            if session is None or session.epoch != known.epoch or not transitions.wants_worker(session):
+                return
+            if transitions.exchange_pending(session) or transitions.restart_pending(session):
+                await transitions.call_attention(self._context, session_id)
+                return
+            await self._fleet.restart_or_give_up(session_id, Event.WORKER_DIED)

@@ -1,0 +1,142 @@
+"""Looks at one session whenever somebody asks for it: stops, replaces, queues or removes, as its record says."""
+
+import asyncio
+
+import structlog
+
+from wa_orchestrator.context import Context
+from wa_orchestrator.domain.session import WANTS_WORKER, Event, Reason, State
+from wa_orchestrator.orchestrator import loop
+from wa_orchestrator.orchestrator.leader_lease import Control
+from wa_orchestrator.orchestrator.proxies import placement
+from wa_orchestrator.orchestrator.sessions import credential_files, queue_handover, transitions
+from wa_orchestrator.orchestrator.workers.pool import HASTY_S, POLITE_S, Fleet
+from wa_orchestrator.store import keys, records, sessions
+from wa_orchestrator.store.records import Session
+
+log = structlog.get_logger(__name__)
+_WAIT_S = 1.0
+#: For these a worker gets its full time to end; in all others it can finish nothing.
+_POLITE = {Reason.RESTARTING, Reason.STOPPED_BY_OPERATOR, Reason.BACKUP, Reason.RESTORE, Reason.LOGGED_OUT}
+
+
+class Attendant:
+    """Pops `control:attend` and sees to each session, many at once, each one by one."""
+
+    def __init__(self, context: Context, control: Control, fleet: Fleet) -> None:
+        self._context = context
+        self._control = control
+        self._fleet = fleet
+        self._busy: set[asyncio.Task[None]] = set()
+
+    async def step(self) -> float:
+        """Take the next request, if this process leads."""
+        if not self._control.leads:
+            return 0.1
+        popped = await self._context.redis.blpop([keys.CONTROL_ATTEND], timeout=_WAIT_S)
+        if popped is not None:
+            task = asyncio.create_task(self._safely(str(popped[1])))
+            self._busy.add(task)
+            task.add_done_callback(self._busy.discard)
+        return 0
+
+    async def run(self) -> None:
+        """Step until cancelled."""
+        await loop.run("attendant", self)
+
+    async def _safely(self, session_id: str) -> None:
+        try:
+            await self.attend(session_id)
+        except Exception as error:  # reconcile looks again
+            log.error("attend.failed", session=session_id, exc_info=error)
+
+    async def attend(self, session_id: str) -> None:
+        """Do what the session's record asks for now."""
+        async with self._fleet.lock(session_id):
+            session = await records.session(self._context.scripts, session_id)
+            if session is None:
+                return
+            if session.fields.get("removing"):
+                await self._remove(session)
+            elif not transitions.wants_worker(session):
+                await self._rest(session)
+            elif transitions.exchange_pending(session):
+                await self._exchange(session)
+            elif not session.proxy and not session.fields.get("direct"):
+                await self._wait_for_seat(session)
+            elif transitions.restart_pending(session):
+                await self._fleet.replace(session, _grace(session))
+            elif session_id not in self._fleet.workers:
+                await self._fleet.enqueue(session_id, front=False)
+
+    async def _rest(self, session: Session) -> None:
+        if session.wanted == transitions.STOPPED and State(session.status) in WANTS_WORKER:
+            await transitions.settle(self._context, session.id, Event.STOP_ASKED)
+        await self._context.redis.lrem(keys.PROVISIONING, 0, session.id)
+        if session.id in self._fleet.workers and await self._fleet.fence(session) is not None:
+            await self._fleet.stop(session.id, _grace(session))
+
+    async def _wait_for_seat(self, session: Session) -> None:
+        if session.id in self._fleet.workers and await self._fleet.fence(session) is not None:
+            await self._fleet.stop(session.id, HASTY_S)
+        await placement.seat(self._context, session, "NO_SEAT")
+
+    async def _exchange(self, session: Session) -> None:
+        """Move the session's credentials aside, put others from the trash in their place if asked, and start anew."""
+        if not await self._clear(session, HASTY_S):
+            return
+        now = await self._context.scripts.now_ms()
+        restore = session.fields.get("restore", "")
+        settings = self._context.settings
+        # What is not in the trash any more was brought back before a crash, and must not be moved there again.
+        pending = not restore or any(each.id == restore for each in credential_files.listed(settings))
+        if pending:
+            why = "replaced" if restore else "logged out"
+            await credential_files.discard(settings, session.id, now, phone=session.phone, label=session.label, why=why)
+        done = {"discard": "", "restore": "", "restart_epoch": ""}
+        if restore and pending:
+            await credential_files.bring_back(settings, restore, session.id)
+        elif not restore:
+            done["first_connected_at"] = ""  # trust starts again
+        await sessions.note(self._context.scripts, session.id, done)
+        await self._fleet.enqueue(session.id)
+
+    async def _clear(self, session: Session, grace_s: float) -> bool:
+        """Fence and end whatever runs for a session, before its credentials are touched; False when we may not.
+
+        Also a worker that we do not know: a server that has just begun to lead may not have adopted it yet.
+        """
+        if await self._fleet.fence(session) is None:
+            return False
+        await self._fleet.stop(session.id, grace_s)
+        await self._fleet.end_unknown(session.id)
+        return True
+
+    async def _remove(self, session: Session) -> None:
+        """End the worker, then free the seat, then move the credentials aside. Each step may be done again."""
+        if not await self._clear(session, POLITE_S):
+            return
+        now = await self._context.scripts.now_ms()
+        await credential_files.discard(
+            self._context.settings, session.id, now, phone=session.phone, label=session.label, why="deleted"
+        )
+        await queue_handover.settle(self._context, session, session.fields.get("removing_queued") or "cancel")
+        forget = "forget" if session.fields.get("removing") == "forget" else ""
+        for _ in range(20):
+            current = await records.session(self._context.scripts, session.id)
+            if current is None:
+                return
+            outcome = await sessions.remove(
+                self._context.scripts, session.id, proxy=current.proxy, phone=current.phone, forget=forget
+            )
+            if isinstance(outcome, sessions.Removed | sessions.Unknown):
+                log.info("session.removed", session=session.id)
+                return
+            if isinstance(outcome, sessions.InFlight):
+                await queue_handover.settle(self._context, session, session.fields.get("removing_queued") or "cancel")
+        await transitions.call_attention(self._context, session.id)
+
+
+def _grace(session: Session) -> float:
+    reason = Reason(session.reason) if session.reason else None
+    return POLITE_S if reason in _POLITE else HASTY_S

@@ -1,0 +1,41 @@
+"""What a worker is started with."""
+
+from wa_orchestrator.orchestrator.sessions import credential_files
+from wa_orchestrator.orchestrator.workers import tokens
+from wa_orchestrator.runner.contract import Order
+from wa_orchestrator.settings import Settings
+from wa_orchestrator.store.records import Session
+
+PING_INTERVAL_MS = 15_000
+#: The longest that a worker shows "typing" before it sends.
+TYPING_MAX_MS = 8_000
+_SHORTEST_PING_MS = 200
+#: The worker's words for how much is logged.
+_LEVELS = {"warning": "warn"}
+
+
+def order_for(settings: Settings, session: Session, epoch: int, proxy_url: str) -> Order:
+    """Put a worker's order together. '' as `proxy_url` means direct egress, which the settings must allow."""
+    minted = tokens.mint(settings, session.id, epoch)
+    base = settings.worker_base_url
+    environment = {
+        "WEBHOOK_URL": f"{base}/webhook",
+        "OUTBOX_URL": f"{base}/api/worker/sessions/{session.id}/outbox",
+        "ENABLE_KEEP_ALIVE": str(settings.enable_keep_alive).lower(),
+        "DEVICE_NAME": session.fields.get("device_name") or "Ubuntu",
+        "LOG_LEVEL": _LEVELS.get(settings.log_level, settings.log_level),
+        "ORPHAN_TIMEOUT_MS": str(settings.orphan_timeout_ms),
+        "PING_INTERVAL_MS": str(max(_SHORTEST_PING_MS, round(settings.scaled(PING_INTERVAL_MS)))),
+        "TYPING_MAX_MS": str(round(settings.scaled(TYPING_MAX_MS))),
+        "ACK_TIMEOUT_MS": str(max(1000, round(settings.scaled(settings.ack_timeout_ms)))),
+    }
+    if settings.worker_ca_file is not None:
+        environment["NODE_EXTRA_CA_CERTS"] = str(settings.worker_ca_file.absolute())
+    secrets = {"WORKER_TOKEN": minted.token, "WEBHOOK_SECRET": minted.webhook_secret}
+    if proxy_url:
+        secrets["PROXY_URL"] = proxy_url
+    elif settings.allow_direct:
+        environment["ALLOW_DIRECT"] = "true"
+    if session.fields.get("pairing") == "code" and session.phone:
+        secrets["PAIRING_PHONE"] = session.phone
+    return Order(session.id, epoch, credential_files.directory(settings, session.id), environment, secrets)

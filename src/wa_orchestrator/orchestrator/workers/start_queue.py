@@ -1,0 +1,43 @@
+"""The provisioning queue: at most one worker starts per interval, so that a fleet does not log in at once."""
+
+from wa_orchestrator.context import Context
+from wa_orchestrator.orchestrator import loop
+from wa_orchestrator.orchestrator.leader_lease import Control
+from wa_orchestrator.orchestrator.workers.pool import Fleet
+from wa_orchestrator.store import keys
+
+_IDLE_S = 0.1
+
+
+class Starter:
+    """Starts the next session of the queue. The queue and the last start are in Redis: a restart keeps both."""
+
+    def __init__(self, context: Context, control: Control, fleet: Fleet) -> None:
+        self._context = context
+        self._control = control
+        self._fleet = fleet
+
+    async def step(self) -> float:
+        """Start one worker, if it is time for one. What a crash loses from the queue, reconcile puts back."""
+        if not self._control.leads:
+            return _IDLE_S
+        wait_ms = await self._until_next_ms()
+        if wait_ms > 0:
+            return wait_ms / 1000
+        session_id = await self._context.redis.lpop(keys.PROVISIONING)
+        if session_id is None:
+            return _IDLE_S
+        now = await self._context.scripts.now_ms()
+        if await self._fleet.start(str(session_id)):
+            await self._context.redis.set(keys.STARTED_LAST, now)
+            return 0
+        return 0.02
+
+    async def run(self) -> None:
+        """Step until cancelled."""
+        await loop.run("starter", self)
+
+    async def _until_next_ms(self) -> int:
+        last = int(await self._context.redis.get(keys.STARTED_LAST) or 0)
+        interval = self._context.settings.provisioning_interval_ms
+        return max(0, min(interval, last + interval - await self._context.scripts.now_ms()))

@@ -1,0 +1,111 @@
+"""Replaces workers that went silent, in two steps: a miss marks and probes; the second fences, kills and starts."""
+
+from dataclasses import dataclass
+from enum import Enum, auto
+
+import structlog
+
+from wa_orchestrator.context import Context
+from wa_orchestrator.domain.session import Event
+from wa_orchestrator.orchestrator import loop
+from wa_orchestrator.orchestrator.leader_lease import Control
+from wa_orchestrator.orchestrator.sessions import transitions
+from wa_orchestrator.orchestrator.workers.pool import Fleet
+from wa_orchestrator.runner.contract import Ended
+from wa_orchestrator.store import records, sessions
+from wa_orchestrator.store.records import Session
+
+log = structlog.get_logger(__name__)
+
+
+class Verdict(Enum):
+    """What a look at a worker's last sign of life says."""
+
+    HEALTHY = auto()
+    MISSED = auto()
+    """Silent for suspiciously long: mark it, look whether it runs, and look again in the next round."""
+    SILENT = auto()
+    """Marked before and silent for the whole time: replace it."""
+
+
+@dataclass(frozen=True, slots=True)
+class Signs:
+    """What is known of a worker's life, in instants."""
+
+    last_sign_ms: int
+    missed_at_ms: int
+
+
+def judge(signs: Signs, now_ms: int, timeout_ms: float, round_ms: float) -> Verdict:
+    """Decide about a worker. One round before the timeout it is marked, so that it can be replaced when it is due."""
+    silent_ms = now_ms - signs.last_sign_ms
+    if silent_ms < max(timeout_ms - round_ms, timeout_ms / 2):
+        return Verdict.HEALTHY
+    marked = signs.missed_at_ms > signs.last_sign_ms
+    return Verdict.SILENT if marked and silent_ms >= timeout_ms else Verdict.MISSED
+
+
+class Watchdog:
+    """Looks at the last sign of every worker that should run. After an absence of ours everyone gets fresh grace."""
+
+    def __init__(self, context: Context, control: Control, fleet: Fleet) -> None:
+        self._context = context
+        self._control = control
+        self._fleet = fleet
+
+    @property
+    def _round_ms(self) -> float:
+        return self._context.settings.scaled(self._context.settings.watchdog_interval_ms)
+
+    async def step(self) -> float:
+        """Look at every worker once."""
+        if not self._control.leads:
+            return 0.2
+        for session in await records.sessions(self._context.scripts, list(self._fleet.workers)):
+            if transitions.wants_worker(session):
+                await self._look(session)
+        return self._round_ms / 1000
+
+    async def run(self) -> None:
+        """Step until cancelled."""
+        await loop.run("watchdog", self)
+
+    async def _look(self, session: Session) -> None:
+        now = await self._context.scripts.now_ms()
+        match self._verdict(session, now):
+            case Verdict.HEALTHY:
+                return
+            case Verdict.MISSED:
+                await self._mark(session, now)
+            case Verdict.SILENT:
+                await self._replace(session)
+
+    def _last_sign_ms(self, session: Session) -> int:
+        started_at = int(session.fields.get("started_at") or 0)
+        return max(session.last_ping_at, started_at, self._control.grace_from_ms)
+
+    def _verdict(self, session: Session, now: int) -> Verdict:
+        signs = Signs(self._last_sign_ms(session), int(session.fields.get("missed_at") or 0))
+        timeout_ms = self._context.settings.scaled(self._context.settings.ping_timeout_ms)
+        return judge(signs, now, timeout_ms, self._round_ms)
+
+    async def _mark(self, session: Session, now: int) -> None:
+        await sessions.note(self._context.scripts, session.id, {"missed_at": now})
+        known = self._fleet.workers.get(session.id)
+        runs = known is not None and not isinstance(await self._fleet.runner.poll(known.handle), Ended)
+        log.warning("worker.missed", session=session.id, silent_ms=now - self._last_sign_ms(session), runs=runs)
+
+    async def _replace(self, judged: Session) -> None:
+        async with self._fleet.lock(judged.id):
+            # Whoever had the lock may have replaced it, and it may have spoken meanwhile: only the silent one is meant.
+            session = await records.session(self._context.scripts, judged.id)
+            now = await self._context.scripts.now_ms()
+            if session is None or session.epoch != judged.epoch or not transitions.wants_worker(session):
+                return
+            if self._verdict(session, now) is not Verdict.SILENT:
+                return
+            log.error("worker.silent", session=session.id, silent_ms=now - self._last_sign_ms(session))
+            if await self._fleet.fence(session) is None:
+                return
+            await self._fleet.stop(session.id, 0)
+            await self._fleet.restart_or_give_up(session.id, Event.GONE_SILENT)

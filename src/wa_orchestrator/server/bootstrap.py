@@ -1,0 +1,217 @@
+"""The only place where parts meet: makes each service of its parts and runs it until a signal ends it.
+
+SIGINT is a person's Ctrl-C and ends the workers too, and so does SIGHUP, a terminal that is closed; SIGTERM is an
+upgrade and leaves them running: the next server adopts them.
+"""
+
+import asyncio
+import sys
+from collections.abc import AsyncIterator, Sequence
+from contextlib import AsyncExitStack, asynccontextmanager
+from dataclasses import dataclass
+
+import structlog
+from fastapi import APIRouter, FastAPI
+from starlette.types import ASGIApp
+
+from wa_orchestrator import context as contexts
+from wa_orchestrator.context import Context
+from wa_orchestrator.dashboard import app as dashboard
+from wa_orchestrator.dashboard.login import first_link
+from wa_orchestrator.dispatcher.dispatcher import Dispatcher
+from wa_orchestrator.domain import worker_events
+from wa_orchestrator.errors import Broken
+from wa_orchestrator.gateway.app import Gateway, make_gateway
+from wa_orchestrator.orchestrator import service
+from wa_orchestrator.orchestrator.api import events as events_api
+from wa_orchestrator.orchestrator.api import holds, limits, optouts, webhooks, worker_outbox
+from wa_orchestrator.orchestrator.messages import incoming, receipts
+from wa_orchestrator.orchestrator.messages.outbox_signal import Bells
+from wa_orchestrator.orchestrator.notifications.alerts import Alerts
+from wa_orchestrator.orchestrator.notifications.webhooks import Courier
+from wa_orchestrator.orchestrator.service import Loop, Orchestrator
+from wa_orchestrator.runner.factory import runner_for
+from wa_orchestrator.server import address, banner
+from wa_orchestrator.server.http import listen, serving
+from wa_orchestrator.server.supervisor import Closing, Once, Signals, supervised
+from wa_orchestrator.settings import Settings
+from wa_orchestrator.simulator import child_process, demo
+from wa_orchestrator.store import records
+from wa_orchestrator.store.engine.embedded_redis import EmbeddedRedis
+from wa_orchestrator.web import health
+from wa_orchestrator.web.app import make_app
+
+log = structlog.get_logger(__name__)
+
+
+async def up(settings: Settings, *, simulate: bool = False, fleet: int = 0) -> None:
+    """Run everything in one process until a signal; see the module for what each signal means."""
+    with Signals() as signals:
+        async with running(settings, simulate=simulate, fleet=fleet) as server:
+            async with supervised([Once(lambda: _greet(server, fleet))]):
+                await signals.ended.wait()
+            log.info("server.ending", workers="stopped" if signals.by_person else "left running")
+            if signals.by_person:
+                await server.stop_workers()
+    log.info("server.ended")
+
+
+async def gateway(settings: Settings) -> None:
+    """Run only the gateway."""
+    async with contexts.opened(settings, _redis_url(settings)) as context:
+        made, app = make_gateway(context)
+        await _serve_alone(settings, app, [made.retention], settings.gateway_port, "GATEWAY_PORT")
+
+
+async def dispatcher(settings: Settings) -> None:
+    """Run only a dispatcher."""
+    async with contexts.opened(settings, _redis_url(settings)) as context:
+        with Signals() as signals:
+            async with supervised([Dispatcher(context)]):
+                await signals.ended.wait()
+
+
+async def orchestrator(settings: Settings) -> None:
+    """Run only the orchestrator, with the dashboard."""
+    bound = listen(settings.bind_host, settings.orch_port, "ORCH_PORT")
+    settings = settings.model_copy(update={"orch_port": bound.getsockname()[1]})
+    async with contexts.opened(settings, _redis_url(settings)) as context, runner_for(settings) as runner:
+        await service.add_configured_proxies(context)
+        app, loops = _control_app(service.assemble(context, runner))
+        with Signals() as signals, address.noted(settings):
+            async with serving(app, bound), supervised(loops):
+                await signals.ended.wait()
+
+
+@dataclass(frozen=True, slots=True)
+class Server:
+    """A server that runs, with everything in one process."""
+
+    context: Context
+    orchestrator: Orchestrator
+    gateway_port: int
+    settled: asyncio.Future[str]
+    """What became of the fleet that was asked for, as soon as that is known."""
+
+    @property
+    def url(self) -> str:
+        """Where it is."""
+        return self.context.settings.local_url
+
+    async def stop_workers(self) -> None:
+        """End all workers; the loops that would start them again must have ended, or end with us."""
+        self.orchestrator.control.retired = True
+        await self.orchestrator.control.give_back()
+        await self.orchestrator.stop_workers()
+
+
+@asynccontextmanager
+async def running(settings: Settings, *, simulate: bool = False, fleet: int = 0) -> AsyncIterator[Server]:
+    """Run everything in one process while the block runs. Workers survive its end."""
+    async with AsyncExitStack() as stack:
+        bound = listen(settings.bind_host, settings.orch_port, "ORCH_PORT")
+        door = listen(settings.bind_host, settings.gateway_port, "GATEWAY_PORT")
+        settings = settings.model_copy(
+            update={"orch_port": bound.getsockname()[1], "gateway_port": door.getsockname()[1]}
+        )
+        child_process.keep_apart(settings.data_dir, simulate=simulate)
+        redis_url = await _redis(settings, stack)
+        world = None
+        if simulate:
+            proxies = child_process.proxies_for(fleet)
+            world = await stack.enter_async_context(child_process.simulated_world(settings.data_dir, proxies))
+            settings = child_process.point_at(settings, world)
+        context = await stack.enter_async_context(contexts.opened(settings, redis_url))
+        context.simulator = world
+        await context.scripts.load()
+        await service.add_configured_proxies(context)
+        runner = await stack.enter_async_context(runner_for(settings))
+        control = service.assemble(context, runner)
+        messages = Gateway(context)
+        app, loops = _control_app(control, [messages.router()])
+        _, second_app = make_gateway(context)
+        await stack.enter_async_context(serving(messages.front(app), bound))
+        await stack.enter_async_context(serving(second_app, door))
+        server = Server(context, control, settings.gateway_port, asyncio.get_running_loop().create_future())
+        loops += [Dispatcher(context), messages.retention, *_fleet(server, fleet)]
+        await stack.enter_async_context(supervised(loops))
+        stack.enter_context(address.noted(settings))
+        yield server
+
+
+def _control_app(control: Orchestrator, routers: Sequence[APIRouter] = ()) -> tuple[FastAPI, list[Loop]]:
+    """The orchestrator's application with the dashboard, and its loops."""
+    context = control.context
+    control.handlers.update(
+        {
+            worker_events.MessageSent: receipts.on_message_sent,
+            worker_events.MessageFailed: receipts.on_message_failed,
+            worker_events.MessageStatus: receipts.on_message_status,
+            worker_events.MessageReceived: incoming.on_message_received,
+            worker_events.AccountLimits: incoming.on_account_limits,
+        }
+    )
+    bells = Bells(context.redis)
+    parts = [
+        *control.routers,
+        worker_outbox.router(context, bells),
+        *(part.router(context) for part in (events_api, webhooks, optouts, holds, limits)),
+        health.router(context),
+    ]
+    app = make_app(context, [*routers, *parts])
+    pages = dashboard.install(app, context)
+    return app, [*control.loops, Courier(context), Alerts(context), pages, Closing(bells.close)]
+
+
+def _fleet(server: Server, size: int) -> list[Loop]:
+    world = server.context.simulator
+    if not size or world is None:
+        return []
+    key = server.context.settings.api_key.get_secret_value()
+    fleet = demo.LinkedFleet(server.url, key, world["control"], size)
+
+    async def settle() -> None:
+        server.settled.set_result(await fleet.run())
+
+    return [Once(settle), demo.Readers(world["control"])]
+
+
+async def _redis(settings: Settings, stack: AsyncExitStack) -> str:
+    if settings.redis_url is not None:
+        return settings.redis_url.get_secret_value()
+    return (await stack.enter_async_context(EmbeddedRedis(settings.data_dir))).url
+
+
+def _redis_url(settings: Settings) -> str:
+    if settings.redis_url is None:
+        raise Broken("a part by itself was started without REDIS_URL")
+    return settings.redis_url.get_secret_value()
+
+
+async def _serve_alone(settings: Settings, app: ASGIApp, loops: Sequence[Loop], port: int, variable: str) -> None:
+    bound = listen(settings.bind_host, port, variable)
+    with Signals() as signals:
+        async with serving(app, bound), supervised(loops):
+            await signals.ended.wait()
+
+
+async def _greet(server: Server, fleet: int) -> None:
+    """Say where the server is; with a fleet once more when it is there, because its log lines have come in between."""
+    if fleet:
+        await _say(server, f"{fleet} simulated phones are coming online; that takes {fleet * 2 + 10} seconds or so.")
+    await _say(server, await server.settled if fleet else await _exits(server.context))
+
+
+async def _exits(context: Context) -> str:
+    """Say what a newcomer would find out by a refusal: without an exit no account can be linked."""
+    if context.settings.allow_direct:
+        return "ALLOW_DIRECT is on: accounts without a proxy leave through this machine's own address."
+    if await records.proxies(context.scripts):
+        return ""
+    return f"There are no proxies yet. Add one at {context.settings.local_url}/proxies, or as PROXY_URL_1 in .env."
+
+
+async def _say(server: Server, told: str) -> None:
+    context = server.context
+    sys.stdout.write(banner.block(context.settings, await first_link(context), world=context.simulator, told=told))
+    sys.stdout.flush()

@@ -1,0 +1,1 @@
+"""HTTP control of the simulated world, on loopback."""

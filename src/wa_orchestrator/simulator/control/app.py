@@ -1,0 +1,101 @@
+"""The remote control of the simulated world: HTTP on loopback, for tests, the demo and the dashboard's scan button."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Awaitable, Callable
+from typing import TYPE_CHECKING
+
+from fastapi import FastAPI, Request
+from fastapi.exceptions import RequestValidationError
+from fastapi.responses import JSONResponse
+from starlette.exceptions import HTTPException
+from starlette.types import ASGIApp, Receive, Scope, Send
+
+from wa_orchestrator.simulator.control.phone_routes import PhoneRoutes
+from wa_orchestrator.simulator.control.world_routes import WorldRoutes
+from wa_orchestrator.simulator.errors import SimulatorError
+from wa_orchestrator.simulator.proxies.pool import Pool
+from wa_orchestrator.simulator.proxies.socks_server import Proxy
+from wa_orchestrator.simulator.telegram import Telegram
+from wa_orchestrator.web import docs
+
+if TYPE_CHECKING:
+    from wa_orchestrator.simulator.whatsapp.server import WhatsApp
+
+#: Errors that mean "there is no such thing".
+NOT_THERE = frozenset({"UNKNOWN_PROXY", "NO_MEDIA"})
+LOOPBACK_HOSTS = frozenset({"127.0.0.1", "localhost", "[::1]"})
+
+
+class Control:
+    """The routes. Everything they do is done by the parts of the world; here is only HTTP."""
+
+    def __init__(
+        self,
+        whatsapp: WhatsApp,
+        pool: Pool,
+        telegram: Telegram,
+        add_proxy: Callable[[], Awaitable[Proxy]],
+    ) -> None:
+        self._parts = (PhoneRoutes(whatsapp), WorldRoutes(whatsapp, pool, telegram, add_proxy))
+
+    def app(self) -> ASGIApp:
+        """The application, with its guard against web pages."""
+        app = FastAPI(title="Simulated world", docs_url=None, redoc_url=None)
+        docs.install(app)
+        app.add_exception_handler(SimulatorError, _refused)
+        app.add_exception_handler(RequestValidationError, _invalid)
+        app.add_exception_handler(HTTPException, _http_error)
+        for part in self._parts:
+            app.include_router(part.router())
+        return LoopbackOnly(app)
+
+
+class LoopbackOnly:
+    """Turns away what a web page can send: a request with an `Origin`, or one for a name that is not this machine.
+
+    A page in the operator's browser can reach loopback; a rebound name can even read the answers.
+    """
+
+    def __init__(self, app: ASGIApp) -> None:
+        self._app = app
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] == "http" and (reason := refusal(dict(scope["headers"]))):
+            response = _error(403, "FORBIDDEN", reason)
+            await response(scope, receive, send)
+            return
+        await self._app(scope, receive, send)
+
+
+def refusal(headers: dict[bytes, bytes]) -> str | None:
+    """Why a request with these headers is not served; None when it is."""
+    if b"origin" in headers:
+        return "Requests from web pages are not served; send it without an Origin header."
+    host = re.sub(r":\d+$", "", headers.get(b"host", b"").decode("latin-1").lower())
+    if host not in LOOPBACK_HOSTS:
+        return f"This control serves 127.0.0.1 and localhost only, not {host!r}."
+    return None
+
+
+def _error(status: int, code: str, text: str) -> JSONResponse:
+    return JSONResponse({"code": code, "error": text}, status_code=status)
+
+
+async def _refused(_request: Request, error: Exception) -> JSONResponse:
+    if not isinstance(error, SimulatorError):  # registered for this class only; the signature is the framework's
+        raise error
+    return _error(404 if error.code in NOT_THERE else 409, error.code, error.text)
+
+
+async def _invalid(_request: Request, error: Exception) -> JSONResponse:
+    found = error.errors() if isinstance(error, RequestValidationError) else []
+    texts = [f"{'.'.join(str(part) for part in item['loc'])}: {item['msg']}" for item in found]
+    return _error(422, "INVALID", "; ".join(texts))
+
+
+async def _http_error(_request: Request, error: Exception) -> JSONResponse:
+    status = error.status_code if isinstance(error, HTTPException) else 500
+    text = "No such path or method; GET / lists what there is." if status in (404, 405) else str(error)
+    return _error(status, "NOT_FOUND" if status == 404 else "METHOD_NOT_ALLOWED" if status == 405 else "FAILED", text)

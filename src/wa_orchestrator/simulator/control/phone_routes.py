@@ -1,0 +1,89 @@
+"""What a person does with a simulated phone, over HTTP."""
+
+from __future__ import annotations
+
+import base64
+import binascii
+from typing import TYPE_CHECKING, Annotated, Any
+
+from fastapi import APIRouter, Path
+from fastapi.responses import Response
+
+from wa_orchestrator.simulator.control.request_models import EnterCode, Read, Say, SayMedia, Scan, Unlink
+from wa_orchestrator.simulator.errors import SimulatorError
+from wa_orchestrator.simulator.phones.numbers import chat, digits
+
+if TYPE_CHECKING:
+    from wa_orchestrator.simulator.whatsapp.server import WhatsApp
+
+OK = {"ok": True}
+Phone = Annotated[str, Path(pattern=r"^\+?\d{8,15}$", description="8 to 15 digits")]
+
+
+class PhoneRoutes:
+    """The routes of one phone."""
+
+    def __init__(self, whatsapp: WhatsApp) -> None:
+        self._whatsapp = whatsapp
+
+    def router(self) -> APIRouter:
+        """All of them, with what each is for."""
+        routes = APIRouter(prefix="/phones/{phone}", tags=["phones"])
+        routes.post("/scan", summary="link a device by its QR")(self.scan)
+        routes.post("/enter-code", summary="link a device by its pairing code")(self.enter_code)
+        routes.post("/say", summary="send a text")(self.say)
+        routes.post("/say-media", summary="send a picture, film, sound or document")(self.say_media)
+        routes.post("/read", summary="look at what came")(self.read)
+        routes.post("/unlink", summary="remove linked devices")(self.unlink)
+        routes.post("/unregister", summary="leave WhatsApp: the number is not found any more")(self.unregister)
+        routes.get("/inbox", summary="what this phone received, decrypted")(self.inbox)
+        routes.get(
+            "/inbox/{message_id}/media", summary="the file of a message, decrypted", response_class=Response
+        )(self.media)  # fmt: skip
+        routes.get("/devices", summary="the devices linked to this phone")(self.devices)
+        return routes
+
+    async def scan(self, phone: Phone, body: Scan) -> dict[str, Any]:
+        await self._whatsapp.scan(digits(phone), body.qr)
+        return OK
+
+    async def enter_code(self, phone: Phone, body: EnterCode) -> dict[str, Any]:
+        await self._whatsapp.enter_code(digits(phone), body.code)
+        return OK
+
+    async def say(self, phone: Phone, body: Say) -> dict[str, Any]:
+        options = {"expires": body.expires, "by_lid": body.by_lid}
+        return {"id": await self._whatsapp.say(digits(phone), chat(body.to), body.text, **options)}
+
+    async def say_media(self, phone: Phone, body: SayMedia) -> dict[str, Any]:
+        content, described = _decoded(body.data), {"caption": body.caption, "name": body.filename}
+        to = chat(body.to)
+        sent = await self._whatsapp.say_media(digits(phone), to, body.kind, content, body.mimetype, **described)
+        return {"id": sent}
+
+    async def read(self, phone: Phone, body: Read | None = None) -> dict[str, Any]:
+        return {"read": await self._whatsapp.read(digits(phone), chat(body.of) if body and body.of else None)}
+
+    async def unlink(self, phone: Phone, body: Unlink | None = None) -> dict[str, Any]:
+        await self._whatsapp.unlink(digits(phone), body.device if body else None)
+        return OK
+
+    async def unregister(self, phone: Phone) -> dict[str, Any]:
+        self._whatsapp.unregister(digits(phone))
+        return OK
+
+    async def inbox(self, phone: Phone) -> list[dict[str, Any]]:
+        return self._whatsapp.inbox(digits(phone))
+
+    async def media(self, phone: Phone, message_id: str) -> Response:
+        return Response(self._whatsapp.media_of(digits(phone), message_id), media_type="application/octet-stream")
+
+    async def devices(self, phone: Phone) -> list[dict[str, Any]]:
+        return self._whatsapp.devices(digits(phone))
+
+
+def _decoded(data: str) -> bytes:
+    try:
+        return base64.b64decode(data, validate=True)
+    except binascii.Error as error:
+        raise SimulatorError("BAD_DATA", "data must be base64.") from error

@@ -1,0 +1,1 @@
+"""WhatsApp's wire protocol: Noise, binary XML, protobuf, Signal."""

@@ -1,0 +1,152 @@
+"""What a message says: reading the protobuf inside the encryption, and writing it."""
+
+import struct
+from dataclasses import dataclass
+
+from wa_orchestrator.simulator.protocol import protobuf
+from wa_orchestrator.simulator.protocol.protobuf import Fields
+from wa_orchestrator.simulator.whatsapp import media
+
+CONVERSATION, SENDER_KEY, LOCATION, EXTENDED_TEXT, PROTOCOL, DEVICE_SENT, REACTION = 1, 2, 5, 6, 12, 31, 46
+_CONTEXT, _EXPIRATION = 17, 25
+#: Envelopes around the message proper: view-once, disappearing, a document with its caption, …
+_WRAPPERS = (37, 40, 53, 55, 58)
+
+
+@dataclass(frozen=True, slots=True)
+class _FileFields:
+    """Where a kind of file keeps what in its protobuf."""
+
+    kind: str
+    caption: int | None
+    sha256: int
+    length: int
+    key: int
+    blob_sha256: int
+    path: int
+    name: int | None = None
+
+
+FILES = {
+    3: _FileFields("image", 3, 4, 5, 8, 9, 11),
+    9: _FileFields("video", 7, 3, 4, 6, 11, 13),
+    8: _FileFields("audio", None, 3, 4, 7, 8, 9),
+    7: _FileFields("document", 20, 4, 5, 7, 9, 10, name=8),
+    26: _FileFields("sticker", None, 2, 9, 4, 3, 8),
+}
+_FIELD_OF_KIND = {layout.kind: field for field, layout in FILES.items()}
+
+
+@dataclass(frozen=True, slots=True)
+class FileRef:
+    """Where a file lies and how it is opened."""
+
+    kind: str
+    mimetype: str
+    path: str
+    key: bytes
+    sha256: bytes
+    length: int
+    name: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Content:
+    """A message as a person sees it."""
+
+    kind: str
+    text: str | None = None
+    file: FileRef | None = None
+    expires: int | None = None
+
+
+def unwrap(message: Fields) -> tuple[str | None, Fields]:
+    """Open the copy that a device sends to its owner's other devices: (chat it belongs to, message)."""
+    if DEVICE_SENT not in message:
+        return None, message
+    copy = message.message(DEVICE_SENT)
+    return copy.text(1), copy.message(2)
+
+
+def read(message: Fields) -> Content:
+    """Describe a message; what is unknown is of kind `other`."""
+    for wrapper in _WRAPPERS:
+        if wrapper in message:
+            return read(message.message(wrapper).message(1))
+    if CONVERSATION in message:
+        return Content("text", message.text(CONVERSATION))
+    if EXTENDED_TEXT in message:
+        body = message.message(EXTENDED_TEXT)
+        return Content("text", body.text(1), expires=_expiry(body))
+    for field, layout in FILES.items():
+        if field in message:
+            return _read_file(message.message(field), layout)
+    if LOCATION in message:
+        body = message.message(LOCATION)
+        latitude, longitude = (struct.unpack("<d", body.raw(number) or bytes(8))[0] for number in (1, 2))
+        return Content("location", f"{latitude},{longitude}", expires=_expiry(body))
+    if REACTION in message:
+        return Content("reaction", message.message(REACTION).text(2))
+    if PROTOCOL in message:
+        return Content("protocol")
+    return Content("sender_key" if SENDER_KEY in message else "other")
+
+
+def _read_file(body: Fields, layout: _FileFields) -> Content:
+    file = FileRef(
+        layout.kind,
+        body.text(2) if layout.kind != "sticker" else body.text(5),
+        body.text(layout.path),
+        body.raw(layout.key),
+        body.raw(layout.sha256),
+        body.number(layout.length),
+        body.text(layout.name) if layout.name else None,
+    )
+    caption = body.text(layout.caption) if layout.caption and layout.caption in body else None
+    return Content(layout.kind, caption, file, _expiry(body))
+
+
+def _expiry(body: Fields) -> int | None:
+    seconds = body.message(_CONTEXT).number(_EXPIRATION) if _CONTEXT in body else 0
+    return seconds or None
+
+
+def text(words: str, expires: int | None = None) -> bytes:
+    """Write a text message."""
+    if expires is None:
+        return protobuf.encode({CONVERSATION: words})
+    return protobuf.encode({EXTENDED_TEXT: {1: words, _CONTEXT: {_EXPIRATION: expires}}})
+
+
+def file(
+    sealed: media.Sealed, path: str, kind: str, mimetype: str, *, caption: str | None, name: str | None, now: int
+) -> bytes:
+    """Write a message that carries a file."""
+    field = _FIELD_OF_KIND[kind]
+    layout = FILES[field]
+    timestamps = {"image": 12, "video": 14, "audio": 10, "document": 11, "sticker": 10}
+    body: dict[int, int | str | bytes | None] = {
+        1: f"https://{media.HOST}{path}",
+        5 if kind == "sticker" else 2: mimetype,
+        layout.sha256: sealed.plain_sha256,
+        layout.length: sealed.length,
+        layout.key: sealed.media_key,
+        layout.blob_sha256: sealed.blob_sha256,
+        layout.path: path,
+        timestamps[kind]: now,
+    }
+    if layout.caption and caption:
+        body[layout.caption] = caption
+    if layout.name and name:
+        body[layout.name] = name
+    return protobuf.encode({field: body})
+
+
+def device_sent(chat: str, message: bytes) -> bytes:
+    """Write the copy for the sender's own devices."""
+    return protobuf.encode({DEVICE_SENT: {1: chat, 2: message}})
+
+
+def sender_key(group: str, distribution: bytes) -> bytes:
+    """Write the message that hands out a sender key."""
+    return protobuf.encode({SENDER_KEY: {1: group, 2: distribution}})

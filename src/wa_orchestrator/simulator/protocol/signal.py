@@ -1,0 +1,264 @@
+"""Signal between two devices: X3DH to begin, the double ratchet from then on (version 3)."""
+
+import hmac
+from collections import OrderedDict
+from dataclasses import dataclass, field, replace
+
+from cryptography.hazmat.primitives import padding
+from cryptography.hazmat.primitives.ciphers import Cipher, algorithms, modes
+
+from wa_orchestrator.simulator.errors import ProtocolError
+from wa_orchestrator.simulator.protocol import curve25519, protobuf
+from wa_orchestrator.simulator.protocol.curve25519 import KeyPair
+
+VERSION = b"\x33"
+DJB = b"\x05"
+_ZEROS = bytes(32)
+_MAX_SKIP = 2000
+_MAX_OLD_CHAINS = 5
+
+
+class UndecryptableError(ProtocolError):
+    """A message for which this side has no key (any more): ask the sender to try again."""
+
+
+@dataclass(frozen=True, slots=True)
+class Bundle:
+    """What a device publishes so that others can begin a session with it."""
+
+    registration: int
+    identity: bytes
+    signed_id: int
+    signed_key: bytes
+    signature: bytes
+    prekey_id: int | None = None
+    prekey: bytes | None = None
+
+    @property
+    def is_genuine(self) -> bool:
+        return curve25519.verify(self.identity, DJB + self.signed_key, self.signature)
+
+
+@dataclass(frozen=True, slots=True)
+class PreKeyMessage:
+    """The first message of a session: the keys to begin it, and an ordinary message inside."""
+
+    prekey_id: int | None
+    base_key: bytes
+    identity: bytes
+    message: bytes
+    registration: int
+    signed_id: int
+
+    @classmethod
+    def read(cls, raw: bytes) -> "PreKeyMessage":
+        if raw[:1] != VERSION:
+            raise ProtocolError("not a version 3 message")
+        fields = protobuf.decode(raw[1:])
+        prekey_id = fields.number(1) if 1 in fields else None
+        keys = [_bare(fields.raw(number)) for number in (2, 3)]
+        return cls(prekey_id, keys[0], keys[1], fields.raw(4), fields.number(5), fields.number(6))
+
+
+@dataclass(slots=True)
+class Chain:
+    """A one-way chain of message keys."""
+
+    key: bytes
+    index: int = 0
+
+    def next(self) -> bytes:
+        message_key = curve25519.mac(self.key, b"\x01")
+        self.key = curve25519.mac(self.key, b"\x02")
+        self.index += 1
+        return message_key
+
+
+@dataclass(slots=True)
+class Session:
+    """One side of a double ratchet. Decrypting changes it only when the message was genuine."""
+
+    own_identity: bytes
+    peer_identity: bytes
+    root: bytes
+    ratchet: KeyPair
+    sending: Chain | None = None
+    previous: int = 0
+    #: the peer's ratchet key → its chain, newest last
+    receiving: "OrderedDict[bytes, Chain]" = field(default_factory=OrderedDict)
+    #: message keys of messages that were overtaken: (ratchet key, counter) → key
+    skipped: dict[tuple[bytes, int], bytes] = field(default_factory=dict)
+    #: until the peer answers, every message repeats how the session began
+    greeting: dict[int, int | bytes] | None = None
+    base_key: bytes = b""
+
+    @classmethod
+    def initiate(cls, own: KeyPair, registration: int, bundle: Bundle) -> "Session":
+        """Begin a session from a published bundle."""
+        base, ratchet = KeyPair.generate(), KeyPair.generate()
+        secrets = [
+            curve25519.dh(own.private, bundle.signed_key),
+            curve25519.dh(base.private, bundle.identity),
+            curve25519.dh(base.private, bundle.signed_key),
+        ]
+        greeting: dict[int, int | bytes] = {}
+        if bundle.prekey is not None and bundle.prekey_id is not None:
+            secrets.append(curve25519.dh(base.private, bundle.prekey))
+            greeting[1] = bundle.prekey_id
+        greeting |= {2: DJB + base.public, 3: DJB + own.public, 5: registration, 6: bundle.signed_id}
+        root, first = _agree(secrets)
+        session = cls(own.public, bundle.identity, root, ratchet, greeting=greeting, base_key=base.public)
+        session.receiving[bundle.signed_key] = Chain(first)
+        session._turn_sending(bundle.signed_key)
+        return session
+
+    @classmethod
+    def respond(cls, own: KeyPair, signed: KeyPair, prekey: KeyPair | None, greeting: PreKeyMessage) -> "Session":
+        """Take up a session that a peer began towards us."""
+        secrets = [
+            curve25519.dh(signed.private, greeting.identity),
+            curve25519.dh(own.private, greeting.base_key),
+            curve25519.dh(signed.private, greeting.base_key),
+        ]
+        if prekey is not None:
+            secrets.append(curve25519.dh(prekey.private, greeting.base_key))
+        root, first = _agree(secrets)
+        # Our signed pre-key is our first ratchet key; its chain would be ours to send on, but the peer turns first.
+        return cls(own.public, greeting.identity, root, signed, sending=Chain(first), base_key=greeting.base_key)
+
+    def encrypt(self, plain: bytes) -> tuple[str, bytes]:
+        """Return the type of the message, `pkmsg` or `msg`, and its bytes."""
+        if self.sending is None:
+            raise ProtocolError("a session that cannot send yet")
+        counter = self.sending.index
+        aes, mac_key, iv = _message_keys(self.sending.next())
+        body: protobuf.Layout = {
+            1: DJB + self.ratchet.public,
+            2: counter,
+            3: self.previous,
+            4: _cbc_encrypt(aes, iv, plain),
+        }
+        message = VERSION + protobuf.encode(body)
+        message += _tag(mac_key, self.own_identity, self.peer_identity, message)
+        if self.greeting is None:
+            return "msg", message
+        return "pkmsg", VERSION + protobuf.encode({**self.greeting, 4: message})
+
+    def decrypt(self, message: bytes) -> bytes:
+        """Decrypt an ordinary message. Raises UndecryptableError and stays as it was if that is impossible."""
+        trial = replace(
+            self,
+            receiving=OrderedDict((key, replace(chain)) for key, chain in self.receiving.items()),
+            skipped=dict(self.skipped),
+            sending=None if self.sending is None else replace(self.sending),
+        )
+        plain = trial._decrypt(message)
+        for name in ("root", "ratchet", "sending", "previous", "receiving", "skipped"):
+            setattr(self, name, getattr(trial, name))
+        self.greeting = None
+        return plain
+
+    def _decrypt(self, message: bytes) -> bytes:
+        if len(message) < 10 or message[:1] != VERSION:
+            raise UndecryptableError("not a version 3 message")
+        fields = protobuf.decode(message[1:-8])
+        peer, counter = _bare(fields.raw(1)), fields.number(2)
+        key = self.skipped.pop((peer, counter), None)
+        if key is None:
+            if peer not in self.receiving:
+                self._turn_receiving(peer, fields.number(3))
+            key = self._key_at(peer, counter)
+        aes, mac_key, iv = _message_keys(key)
+        if not hmac.compare_digest(_tag(mac_key, self.peer_identity, self.own_identity, message[:-8]), message[-8:]):
+            raise UndecryptableError("the message's authentication code is wrong")
+        return _cbc_decrypt(aes, iv, fields.raw(4))
+
+    def _key_at(self, peer: bytes, counter: int) -> bytes:
+        chain = self.receiving[peer]
+        if counter < chain.index:
+            raise UndecryptableError("this message was decrypted before")
+        if counter - chain.index > _MAX_SKIP:
+            raise UndecryptableError("too many messages are missing")
+        while chain.index < counter:
+            index = chain.index
+            self.skipped[peer, index] = chain.next()
+        while len(self.skipped) > _MAX_SKIP:
+            del self.skipped[next(iter(self.skipped))]
+        return chain.next()
+
+    def _turn_receiving(self, peer: bytes, previous: int) -> None:
+        if self.receiving:
+            newest = next(reversed(self.receiving))
+            chain = self.receiving[newest]
+            while chain.index < min(previous, chain.index + _MAX_SKIP):
+                index = chain.index
+                self.skipped[newest, index] = chain.next()
+        self.root, first = _turn(self.root, self.ratchet.private, peer)
+        self.receiving[peer] = Chain(first)
+        while len(self.receiving) > _MAX_OLD_CHAINS:
+            self.receiving.popitem(last=False)
+        self.previous = self.sending.index if self.sending else 0
+        self.ratchet = KeyPair.generate()
+        self._turn_sending(peer)
+
+    def _turn_sending(self, peer: bytes) -> None:
+        self.root, first = _turn(self.root, self.ratchet.private, peer)
+        self.sending = Chain(first)
+
+
+def pad(plain: bytes, count: int) -> bytes:
+    """Add WhatsApp's padding: n bytes of value n, 1 to 16."""
+    return plain + bytes([count]) * count
+
+
+def unpad(padded: bytes) -> bytes:
+    if not padded or padded[-1] > len(padded):
+        raise ProtocolError("wrong padding")
+    return padded[: len(padded) - padded[-1]]
+
+
+def _agree(secrets: list[bytes]) -> tuple[bytes, bytes]:
+    both = curve25519.hkdf(b"\xff" * 32 + b"".join(secrets), 64, salt=_ZEROS, info=b"WhisperText")
+    return both[:32], both[32:]
+
+
+def _turn(root: bytes, private: bytes, peer: bytes) -> tuple[bytes, bytes]:
+    try:
+        secret = curve25519.dh(private, peer)
+    except ValueError as error:
+        raise UndecryptableError("not a ratchet key") from error
+    both = curve25519.hkdf(secret, 64, salt=root, info=b"WhisperRatchet")
+    return both[:32], both[32:]
+
+
+def _message_keys(key: bytes) -> tuple[bytes, bytes, bytes]:
+    derived = curve25519.hkdf(key, 80, salt=_ZEROS, info=b"WhisperMessageKeys")
+    return derived[:32], derived[32:64], derived[64:]
+
+
+def _tag(key: bytes, sender: bytes, receiver: bytes, message: bytes) -> bytes:
+    return curve25519.mac(key, DJB, sender, DJB, receiver, message)[:8]
+
+
+def _bare(key: bytes) -> bytes:
+    if len(key) != 33 or key[:1] != DJB:
+        raise UndecryptableError("not a public key")
+    return key[1:]
+
+
+def _cbc_encrypt(key: bytes, iv: bytes, plain: bytes) -> bytes:
+    padder = padding.PKCS7(128).padder()
+    encryptor = Cipher(algorithms.AES(key), modes.CBC(iv)).encryptor()
+    return encryptor.update(padder.update(plain) + padder.finalize()) + encryptor.finalize()
+
+
+def _cbc_decrypt(key: bytes, iv: bytes, sealed: bytes) -> bytes:
+    decryptor = Cipher(algorithms.AES(key), modes.CBC(iv)).decryptor()
+    unpadder = padding.PKCS7(128).unpadder()
+    try:
+        return unpadder.update(decryptor.update(sealed) + decryptor.finalize()) + unpadder.finalize()
+    except ValueError as error:
+        raise UndecryptableError("the message does not decrypt") from error
+
+
+cbc_encrypt, cbc_decrypt = _cbc_encrypt, _cbc_decrypt

@@ -1,0 +1,1 @@
+"""The simulated WhatsApp server: connections, accounts, pairing, messages, media and faults."""

@@ -1,0 +1,174 @@
+"""Accounts: phones, the devices linked to them, their keys and what waits for them."""
+
+import secrets
+from collections import OrderedDict
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+
+from wa_orchestrator.simulator.errors import ProtocolError, SimulatorError
+from wa_orchestrator.simulator.protocol import curve25519, jid
+from wa_orchestrator.simulator.protocol.binary_xml import Node
+from wa_orchestrator.simulator.protocol.curve25519 import KeyPair
+from wa_orchestrator.simulator.protocol.jid import Jid
+from wa_orchestrator.simulator.protocol.sender_keys import SenderKey
+from wa_orchestrator.simulator.protocol.signal import DJB, Bundle, Session
+from wa_orchestrator.simulator.whatsapp.app_state import AppState
+
+#: LIDs are the numbers multiplied modulo a prime: they look unrelated, and the number is found without a table.
+_LID_PRIME, _LID_FACTOR, _LID_BASE = 10**15 + 37, 271_828_182_845_904, 10**15
+SIGNED_ID = 1
+_PREKEYS_IN_TURN = 1 << 24
+_MAX_SESSIONS = 8
+
+
+def lid_of(number: str) -> str:
+    return str(_LID_BASE + int(number) * _LID_FACTOR % _LID_PRIME)
+
+
+def number_of(lid: str) -> str:
+    """Undo `lid_of`. Raises ProtocolError for what is not a LID of this world."""
+    if not lid.isdecimal() or not _LID_BASE <= int(lid) < _LID_BASE + _LID_PRIME:
+        raise ProtocolError(f"not a LID: {lid!r}")
+    return str((int(lid) - _LID_BASE) * pow(_LID_FACTOR, -1, _LID_PRIME) % _LID_PRIME)
+
+
+@dataclass(slots=True)
+class Device:
+    """A linked device, as the server knows it."""
+
+    phone: str
+    number: int
+    noise: bytes
+    identity: bytes
+    registration: int
+    account_details: bytes
+    device_identity: bytes = b""
+    signed_id: int = 0
+    signed_key: bytes = b""
+    signature: bytes = b""
+    platform: int = 0
+    system: str = ""
+    linked_at: float = 0.0
+    bootstrapped: bool = False
+    prekeys: "OrderedDict[int, bytes]" = field(default_factory=OrderedDict)
+    #: Stanzas the device has not acknowledged yet: they come again when it comes back.
+    pending: "OrderedDict[str, Node]" = field(default_factory=OrderedDict)
+
+    def address(self, server: str = jid.SERVER) -> Jid:
+        return Jid(self.phone if server == jid.SERVER else lid_of(self.phone), server, self.number)
+
+    def take_bundle(self) -> Bundle:
+        """Hand out its keys; a one-time pre-key leaves the store for good."""
+        prekey_id, prekey = self.prekeys.popitem(last=False) if self.prekeys else (None, None)
+        return Bundle(
+            self.registration, self.identity, self.signed_id, self.signed_key, self.signature, prekey_id, prekey
+        )
+
+
+class Phone:
+    """A person's telephone: device 0 of an account. Its keys follow from the world's secret and the number."""
+
+    def __init__(self, number: str, secret: bytes) -> None:
+        self.number = number
+        self.lid = lid_of(number)
+        self._seed = curve25519.mac(secret, number.encode())
+        self.identity = self._key("identity")
+        self.registration = int.from_bytes(self._seed[:2], "big") % 16380 + 1
+        self.signed = self._key("signed")
+        self._signature: bytes | None = None
+        self._next_prekey = secrets.randbelow(_PREKEYS_IN_TURN - 1) + 1
+        self.name = f"Person {number[-4:]}"
+        self.devices: dict[int, Device] = {}
+        self.next_device = 1
+        self.app_state = AppState(b"\0\0" + self._seed[:4], curve25519.hkdf(self._seed, 32, info=b"app state"))
+        #: (phone, device) → sessions, newest first
+        self.sessions: dict[tuple[str, int], list[Session]] = {}
+        #: (group, phone, device) → the key that sender handed out
+        self.sender_keys: dict[tuple[str, str, int], SenderKey] = {}
+        #: group → our own sender key, and who has it
+        self.own_sender_keys: dict[str, tuple[SenderKey, set[tuple[str, int]]]] = {}
+        #: phones this one has exchanged messages with: not a new contact any more
+        self.contacts: set[str] = set()
+
+    @property
+    def address(self) -> Jid:
+        return jid.of_phone(self.number)
+
+    def key_of_prekey(self, prekey_id: int) -> KeyPair:
+        return self._key(f"prekey {prekey_id}")
+
+    def take_bundle(self) -> Bundle:
+        """Hand out the phone's own keys."""
+        if self._signature is None:
+            self._signature = curve25519.sign(self.identity.private, DJB + self.signed.public)
+        self._next_prekey = self._next_prekey % (_PREKEYS_IN_TURN - 1) + 1
+        prekey = self.key_of_prekey(self._next_prekey).public
+        return Bundle(
+            self.registration,
+            self.identity.public,
+            SIGNED_ID,
+            self.signed.public,
+            self._signature,
+            self._next_prekey,
+            prekey,
+        )
+
+    def keep(self, peer: tuple[str, int], session: Session) -> None:
+        """Make this the session that is tried first."""
+        known = [other for other in self.sessions.get(peer, []) if other is not session]
+        self.sessions[peer] = [session, *known][:_MAX_SESSIONS]
+
+    def _key(self, purpose: str) -> KeyPair:
+        return KeyPair.of(curve25519.hkdf(self._seed, 32, info=purpose.encode()))
+
+
+class Accounts:
+    """All phones of the world; one is made when its number is first used."""
+
+    def __init__(self, secret: bytes) -> None:
+        self._secret = secret
+        self._phones: dict[str, Phone] = {}
+        self._absent: set[str] = set()
+        self._absent_prefixes: tuple[str, ...] = ()
+
+    def phone(self, number: str) -> Phone:
+        """Return the phone with that number. Raises SimulatorError for what is not a number."""
+        known = self._phones.get(number)
+        if known:
+            return known
+        if not (number.isascii() and number.isdecimal() and 5 <= len(number) <= 15 and number[0] != "0"):
+            raise SimulatorError("BAD_PHONE", f"{number!r} is not a phone number: 5 to 15 digits, no leading zero.")
+        phone = self._phones[number] = Phone(number, self._secret)
+        return phone
+
+    def find(self, address: Jid) -> Phone | None:
+        """Return the phone behind a number or a LID; None if there is none on WhatsApp."""
+        try:
+            number = number_of(address.user) if address.server == jid.LID else address.user
+            return self.phone(number) if self.is_registered(number) else None
+        except (ProtocolError, SimulatorError):
+            return None
+
+    def device(self, address: Jid) -> Device | None:
+        phone = self.find(address)
+        return phone.devices.get(address.device or 0) if phone else None
+
+    def devices(self) -> Iterator[Device]:
+        for phone in self._phones.values():
+            yield from phone.devices.values()
+
+    def linked_phones(self) -> list[Phone]:
+        return [phone for phone in self._phones.values() if phone.devices]
+
+    def is_registered(self, number: str) -> bool:
+        return number not in self._absent and not number.startswith(self._absent_prefixes or ("-",))
+
+    def unregister(self, number: str) -> None:
+        self._absent.add(number)
+
+    def register(self, number: str) -> None:
+        self._absent.discard(number)
+
+    def unregister_prefixes(self, prefixes: tuple[str, ...]) -> None:
+        """Say which numbers are not on WhatsApp at all."""
+        self._absent_prefixes = prefixes

@@ -1,0 +1,69 @@
+"""App state: settings that a phone shares with its linked devices as signed, encrypted patches."""
+
+import hashlib
+import hmac
+import json
+import secrets
+import struct
+from dataclasses import dataclass, field
+
+from wa_orchestrator.simulator.protocol import curve25519, protobuf
+from wa_orchestrator.simulator.protocol.signal import cbc_encrypt
+
+COLLECTIONS = ("critical_block", "critical_unblock_low", "regular_high", "regular_low", "regular")
+_MODULUS = 1 << 16
+
+
+@dataclass(slots=True)
+class AppState:
+    """The patches of one account. The version of a collection is the number of its patches."""
+
+    key_id: bytes
+    key: bytes
+    patches: dict[str, list[bytes]] = field(default_factory=dict)
+
+    def since(self, collection: str, version: int) -> list[bytes]:
+        return self.patches.get(collection, [])[version:]
+
+    def version(self, collection: str) -> int:
+        return len(self.patches.get(collection, []))
+
+    def append(self, collection: str, patch: bytes) -> int:
+        """Store a patch that a device uploaded; returns the new version."""
+        version = self.version(collection) + 1
+        self.patches.setdefault(collection, []).append(protobuf.encode({1: {1: version}}) + patch)
+        return version
+
+    def name_account(self, name: str, now_ms: int) -> None:
+        """Store the account's display name, once."""
+        if not self.version("critical_block"):
+            self.patches["critical_block"] = [name_patch(self.key_id, self.key, name, now_ms)]
+
+
+def name_patch(key_id: bytes, key: bytes, name: str, now_ms: int, iv: bytes | None = None) -> bytes:
+    """The first patch of `critical_block`: it sets the push name. Every code in it can be checked by a client."""
+    derived = curve25519.hkdf(key, 160, info=b"WhatsApp Mutation Keys")
+    index_key, value_key, value_mac_key, snapshot_key, patch_key = (derived[n : n + 32] for n in range(0, 160, 32))
+    index = json.dumps(["setting_pushName"]).encode()
+    action = protobuf.encode({1: index, 2: {1: now_ms, 7: {1: name}}, 3: b"", 4: 1})
+    iv = iv or secrets.token_bytes(16)
+    sealed = iv + cbc_encrypt(value_key, iv, action)
+    length = struct.pack(">Q", 1 + len(key_id))
+    value_mac = hmac.digest(value_mac_key, b"\x01" + key_id + sealed + length, "sha512")[:32]
+    name_of_collection, version = b"critical_block", struct.pack(">Q", 1)
+    snapshot_mac = curve25519.mac(snapshot_key, lt_hash(bytes(128), value_mac), version, name_of_collection)
+    patch_mac = curve25519.mac(patch_key, snapshot_mac, value_mac, version, name_of_collection)
+    record = {1: {1: curve25519.mac(index_key, index)}, 2: {1: sealed + value_mac}, 3: {1: key_id}}
+    return protobuf.encode({1: {1: 1}, 2: {1: 0, 2: record}, 4: snapshot_mac, 5: patch_mac, 6: {1: key_id}})
+
+
+def lt_hash(state: bytes, value_mac: bytes) -> bytes:
+    """Add one value to the homomorphic hash: 64 little-endian 16-bit additions."""
+    addend = curve25519.hkdf(value_mac, 128, info=b"WhatsApp Patch Integrity")
+    pairs = zip(struct.unpack("<64H", state), struct.unpack("<64H", addend), strict=True)
+    return struct.pack("<64H", *((left + right) % _MODULUS for left, right in pairs))
+
+
+def digest_of_keys(*parts: bytes) -> bytes:
+    """The 20 bytes by which a device checks that the server holds its keys."""
+    return hashlib.sha1(b"".join(parts), usedforsecurity=False).digest()

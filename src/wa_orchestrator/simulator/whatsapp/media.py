@@ -1,0 +1,88 @@
+"""Files on mmg.whatsapp.net: encrypted by the sender, stored blind, found again by their path."""
+
+import base64
+import hashlib
+import hmac
+import secrets
+from collections import OrderedDict
+from dataclasses import dataclass
+
+from wa_orchestrator.simulator.errors import ProtocolError
+from wa_orchestrator.simulator.protocol import curve25519
+from wa_orchestrator.simulator.protocol.signal import UndecryptableError, cbc_decrypt, cbc_encrypt
+
+HOST = "mmg.whatsapp.net"
+#: What each kind of file mixes into its keys.
+PURPOSES = {
+    "image": b"WhatsApp Image Keys",
+    "sticker": b"WhatsApp Image Keys",
+    "video": b"WhatsApp Video Keys",
+    "audio": b"WhatsApp Audio Keys",
+    "document": b"WhatsApp Document Keys",
+    "history": b"WhatsApp History Keys",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Sealed:
+    """An encrypted file, and what its reader must be told."""
+
+    blob: bytes
+    media_key: bytes
+    plain_sha256: bytes
+    blob_sha256: bytes
+    length: int
+
+
+def seal(plain: bytes, kind: str, media_key: bytes | None = None) -> Sealed:
+    """Encrypt a file as a sender does."""
+    media_key = media_key or secrets.token_bytes(32)
+    iv, key, mac_key = _keys(media_key, kind)
+    body = cbc_encrypt(key, iv, plain)
+    blob = body + curve25519.mac(mac_key, iv, body)[:10]
+    return Sealed(blob, media_key, hashlib.sha256(plain).digest(), hashlib.sha256(blob).digest(), len(plain))
+
+
+def unseal(blob: bytes, kind: str, media_key: bytes, plain_sha256: bytes | None = None) -> bytes:
+    """Decrypt a file as its reader does. Raises ProtocolError if it is not the one that was announced."""
+    iv, key, mac_key = _keys(media_key, kind)
+    body, tag = blob[:-10], blob[-10:]
+    if not hmac.compare_digest(curve25519.mac(mac_key, iv, body)[:10], tag):
+        raise ProtocolError("the file's authentication code is wrong")
+    try:
+        plain = cbc_decrypt(key, iv, body)
+    except UndecryptableError as error:
+        raise ProtocolError("the file does not decrypt") from error
+    if plain_sha256 and hashlib.sha256(plain).digest() != plain_sha256:
+        raise ProtocolError("the file is not the one that was announced")
+    return plain
+
+
+class Shelf:
+    """Keeps blobs by path, in memory, the newest up to a limit."""
+
+    def __init__(self, limit_bytes: int = 256 << 20) -> None:
+        self._blobs: OrderedDict[str, bytes] = OrderedDict()
+        self._limit = limit_bytes
+        self._size = 0
+
+    def put(self, blob: bytes) -> str:
+        """Store a blob; returns its direct path. The same blob has the same path."""
+        name = base64.urlsafe_b64encode(hashlib.sha256(blob).digest()).decode().rstrip("=")
+        path = f"/v/t62/{name}.enc"
+        if path not in self._blobs:
+            self._blobs[path] = blob
+            self._size += len(blob)
+        while self._size > self._limit and len(self._blobs) > 1:
+            _, oldest = self._blobs.popitem(last=False)
+            self._size -= len(oldest)
+        # Clients append `&hash=…`, so the path must have a query already.
+        return f"{path}?ccb=1"
+
+    def get(self, path: str) -> bytes | None:
+        return self._blobs.get(path.partition("?")[0])
+
+
+def _keys(media_key: bytes, kind: str) -> tuple[bytes, bytes, bytes]:
+    derived = curve25519.hkdf(media_key, 112, info=PURPOSES[kind])
+    return derived[:16], derived[16:48], derived[48:80]

@@ -1,0 +1,75 @@
+"""Scripts whose calls of one turn of the event loop travel to Redis together.
+
+A hundred releases at once then cost one round trip and one connection, while each caller still sees its own answer.
+"""
+
+import asyncio
+from collections.abc import Sequence
+from typing import Any
+
+from redis.exceptions import NoScriptError
+
+from wa_orchestrator.errors import Broken
+from wa_orchestrator.store.engine.scripts import Reply, Scripts
+
+_Call = tuple[str, Sequence[str], Sequence[str | int | float | bytes], "asyncio.Future[Reply]"]
+
+
+class Batched(Scripts):
+    """The same scripts, in pipelines. A call that fails takes no other with it, unless Redis itself went away."""
+
+    def __init__(self, scripts: Scripts) -> None:
+        """Share the texts and the client of `scripts`."""
+        self.redis = scripts.redis
+        self._text = scripts._text
+        self._digest = scripts._digest
+        self._calls: list[_Call] = []
+        self._under_way: set[asyncio.Task[None]] = set()
+
+    async def _evaluate(self, name: str, keys: Sequence[str], args: Sequence[str | int | float | bytes]) -> Reply:
+        loop = asyncio.get_running_loop()
+        answer: asyncio.Future[Reply] = loop.create_future()
+        self._calls.append((name, keys, args, answer))
+        if len(self._calls) == 1:
+            loop.call_soon(self._start)
+        return await answer
+
+    def _start(self) -> None:
+        calls, self._calls = self._calls, []
+        task = asyncio.get_running_loop().create_task(self._send(calls))
+        self._under_way.add(task)
+        task.add_done_callback(self._under_way.discard)
+
+    async def _send(self, calls: list[_Call]) -> None:
+        try:
+            replies = await self._pipeline(calls)
+            # One load for all of them: after a restart of Redis every call of a batch misses its script at once.
+            missing = [at for at, reply in enumerate(replies) if isinstance(reply, NoScriptError)]
+            for name in {calls[at][0] for at in missing}:
+                await self.redis.script_load(self._text[name])
+            again = await self._pipeline([calls[at] for at in missing]) if missing else []
+            for at, reply in zip(missing, again, strict=True):
+                replies[at] = reply
+        except Exception as error:  # whatever it was, every caller must hear of it
+            replies = [error] * len(calls)
+        for call, reply in zip(calls, replies, strict=True):
+            _answer(call, reply)
+
+    async def _pipeline(self, calls: Sequence[_Call]) -> list[Any]:
+        async with self.redis.pipeline(transaction=False) as pipe:
+            for name, keys, args, _ in calls:
+                pipe.evalsha(self._digest[name], len(keys), *keys, *args)
+            replies: list[Any] = await pipe.execute(raise_on_error=False)
+        return replies
+
+
+def _answer(call: _Call, reply: Any) -> None:
+    name, _, _, answer = call
+    if answer.done():
+        return
+    if isinstance(reply, Exception):
+        answer.set_exception(reply)
+    elif not isinstance(reply, list) or not reply:
+        answer.set_exception(Broken(f"script {name} answered {reply!r}"))
+    else:
+        answer.set_result(reply)

@@ -1,0 +1,88 @@
+"""Loads the Lua scripts and runs them by their digest; the only place that knows how a script is put together."""
+
+import hashlib
+import re
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any, Final
+
+from redis.asyncio import Redis
+from redis.exceptions import NoScriptError
+
+from wa_orchestrator.errors import Broken
+
+LUA: Final = Path(__file__).parents[1] / "lua"
+_USES: Final = re.compile(r"^-- uses: (\w+)$", re.MULTILINE)
+_NOW: Final = "return {'now', now_ms()}"
+
+Reply = list[Any]
+
+
+def read_sources() -> dict[str, str]:
+    """Read every script, with what it uses in front of it; the prelude is added when a `Scripts` is made."""
+    parts = {path.stem: path.read_text(encoding="utf-8") for path in sorted(LUA.glob("*.lua"))}
+    whole = {
+        name: "\n".join([*(parts[used] for used in _USES.findall(text)), text])
+        for name, text in parts.items()
+        if not name.startswith("_")
+    }
+    return whole | {"now": _NOW}
+
+
+def prelude() -> str:
+    """The text in front of every script: above all `now_ms()`, the clock of leases and pace."""
+    return (LUA / "_prelude.lua").read_text(encoding="utf-8")
+
+
+class Scripts:
+    """The scripts on one Redis. `clock` replaces the prelude, so that a test can hold the time still."""
+
+    def __init__(self, redis: Redis, *, clock: str | None = None, sources: Mapping[str, str] | None = None) -> None:
+        """Put every script together; nothing is sent to Redis before the first call."""
+        self.redis = redis
+        head = prelude() if clock is None else clock
+        self._text = {name: f"{head}\n{text}" for name, text in (sources or read_sources()).items()}
+        self._digest = {name: _digest(text) for name, text in self._text.items()}
+
+    async def run(self, name: str, keys: Sequence[str], args: Sequence[str | int | float | bytes] = ()) -> Reply:
+        """Run one script; its answer is a list whose first element is a word."""
+        try:
+            return await self._evaluate(name, keys, args)
+        except NoScriptError:
+            await self.redis.script_load(self._text[name])
+            return await self._evaluate(name, keys, args)
+
+    async def now_ms(self) -> int:
+        """Redis' own time, which is the time of every lease and pause."""
+        reply = await self.run("now", [])
+        return int(reply[1])
+
+    async def load(self) -> None:
+        """Send all scripts at once, so that pipelines may rely on them."""
+        for text in self._text.values():
+            await self.redis.script_load(text)
+
+    def digest(self, name: str) -> str:
+        """The name under which Redis knows a loaded script, for callers that batch their calls."""
+        return self._digest[name]
+
+    async def _evaluate(self, name: str, keys: Sequence[str], args: Sequence[str | int | float | bytes]) -> Reply:
+        reply: Any = await self.redis.evalsha(self._digest[name], len(keys), *keys, *args)
+        if not isinstance(reply, list) or not reply:
+            raise Broken(f"script {name} answered {reply!r}")
+        return reply
+
+
+def _digest(text: str) -> str:
+    """The digest Redis computes itself; it is an address, not a protection."""
+    return hashlib.sha1(text.encode(), usedforsecurity=False).hexdigest()
+
+
+def unexpected(name: str, reply: Reply) -> Broken:
+    """A script answered a word that its wrapper does not know: one of the two was changed alone."""
+    return Broken(f"script {name} answered {reply!r}, which its wrapper does not know")
+
+
+def flat(fields: Mapping[str, str | int]) -> list[str | int]:
+    """Fields and values in turn, as HSET takes them."""
+    return [part for pair in fields.items() for part in pair]

@@ -1,0 +1,78 @@
+"""The end of the stream of events: one blocking read per process wakes everybody who follows it."""
+
+import asyncio
+from typing import Any
+
+import structlog
+from redis.asyncio import Redis
+from redis.exceptions import RedisError
+
+from wa_orchestrator.store import keys
+from wa_orchestrator.store.engine.pubsub import end_if_cancelled
+
+_BLOCK_MS = 5_000
+_RETRY_S = 0.5
+
+log = structlog.get_logger(__name__)
+
+
+class Tail:
+    """Knows the newest event. It reads only while somebody follows."""
+
+    def __init__(self, redis: Redis) -> None:
+        """Follow the events of this Redis."""
+        self._redis = redis
+        self._newest = "0"
+        self._news = asyncio.Event()
+        self._followers = 0
+        self._task: asyncio.Task[None] | None = None
+
+    async def last(self) -> str:
+        """The cursor of the newest event, `0` when there is none."""
+        found: Any = await self._redis.xrevrange(keys.EVENTS, count=1)
+        return str(found[0][0]) if found else "0"
+
+    async def after(self, cursor: str) -> None:
+        """Return when there is an event after this cursor."""
+        self._followers += 1
+        try:
+            # At once, and the reader itself finds the newest: of many who come together one begins it.
+            if self._task is None or self._task.done():
+                self._task = asyncio.get_running_loop().create_task(self._read())
+            while _order(self._newest) <= _order(cursor):
+                await self._news.wait()
+        finally:
+            self._followers -= 1
+
+    async def close(self) -> None:
+        """Stop reading."""
+        while self._task is not None and not self._task.done():
+            self._task.cancel()  # once is not enough: the Redis client may swallow it while it connects
+            await asyncio.wait({self._task}, timeout=0.05)
+
+    async def _read(self) -> None:
+        begun = False
+        while self._followers:
+            try:
+                if not begun:
+                    self._tell(await self.last())
+                    begun = True
+                found: Any = await self._redis.xread({keys.EVENTS: self._newest}, count=1000, block=_BLOCK_MS)
+            except (RedisError, OSError) as error:
+                end_if_cancelled()
+                log.warning("tail.lost", error=str(error))
+                await asyncio.sleep(_RETRY_S)
+                continue
+            if found:
+                entries = found[0][1] if isinstance(found, list) else next(iter(found.values()))[0]
+                self._tell(str(entries[-1][0]))
+
+    def _tell(self, newest: str) -> None:
+        self._newest = newest
+        news, self._news = self._news, asyncio.Event()
+        news.set()
+
+
+def _order(cursor: str) -> tuple[int, int]:
+    at, _, number = cursor.partition("-")
+    return int(at), int(number or 0)

@@ -1,0 +1,62 @@
+"""Holds: sending is paused for everything, a group, a session or a phone, and the news is told."""
+
+import json
+from dataclasses import dataclass
+
+from wa_orchestrator.store import keys
+from wa_orchestrator.store.engine.scripts import Scripts, flat, unexpected
+
+SERVER = "server"
+"""Who holds after a ban signal."""
+
+
+@dataclass(frozen=True, slots=True)
+class Hold:
+    """What is paused (a field of the holds), until when, why and by whom. `session` is the one that gave the signal."""
+
+    field: str
+    until_ms: int
+    why: str
+    by: str
+    session: str = ""
+
+
+def of_phone(phone: str) -> str:
+    """The field under which a phone is held, whichever of its sessions would send."""
+    return f"phone:{phone}"
+
+
+async def put(scripts: Scripts, hold: Hold) -> bool:
+    """Pause. A person's word replaces what was; a signal only lengthens it. Says whether anything changed."""
+    record = json.dumps({"until_ms": hold.until_ms, "why": hold.why, "by": hold.by})
+    who = "signal" if hold.by == SERVER else "person"
+    told = {**_told(hold.field, hold.session), "why": hold.why, "by": hold.by}
+    args = [hold.field, hold.until_ms, record, who, *flat(told)]
+    reply = await scripts.run("hold", [keys.HOLDS, keys.EVENTS], args)
+    match reply:
+        case ["held"]:
+            return True
+        case ["kept"]:
+            return False
+        case _:
+            raise unexpected("hold", reply)
+
+
+async def lift(scripts: Scripts, field: str, *, by: str) -> bool:
+    """Go on; False when nothing was paused under this name."""
+    told = {**_told(field), "by": by}
+    reply = await scripts.run("lift", [keys.HOLDS, keys.EVENTS], [field, *flat(told)])
+    match reply:
+        case ["lifted"]:
+            return True
+        case ["none"]:
+            return False
+        case _:
+            raise unexpected("lift", reply)
+
+
+def _told(field: str, session: str = "") -> dict[str, str | int]:
+    """Whom a hold concerns, as events say it."""
+    scope, _, name = field.partition(":")
+    told: dict[str, str | int] = {"scope": scope, "session": session}
+    return told | ({scope: name} if name else {})

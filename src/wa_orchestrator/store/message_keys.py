@@ -1,0 +1,61 @@
+"""Where a message stands, and the keys every message script takes in one order."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from wa_orchestrator.store import keys
+from wa_orchestrator.store.engine.scripts import Scripts
+
+ALONE = 15
+"""How many keys the message layout has; a script's own keys follow."""
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """A message with the phone and the session it belongs to: enough to name all its keys."""
+
+    message: str
+    phone: str
+    session: str
+
+
+async def locate(scripts: Scripts, message_id: str) -> Place | None:
+    """Find a message's place, or None if there is no such message."""
+    phone, session = await scripts.redis.hmget(keys.message(message_id), ["phone", "session"])
+    return Place(message_id, str(phone), str(session)) if phone is not None and session is not None else None
+
+
+async def locate_all(scripts: Scripts, ids: Sequence[str]) -> list[Place]:
+    """Find the places of these messages in one round trip; those that are gone are left out."""
+    async with scripts.redis.pipeline(transaction=False) as pipe:
+        for message_id in ids:
+            pipe.hmget(keys.message(message_id), ["phone", "session"])
+        found: list[Any] = await pipe.execute()
+    return [Place(name, *place) for name, place in zip(ids, found, strict=True) if None not in place]
+
+
+def layout(place: Place) -> list[str]:
+    """The keys of the message layout (see `lua/_message.lua`), in its order."""
+    return [
+        keys.message(place.message),
+        keys.story(place.message),
+        keys.COUNTS,
+        keys.EVENTS,
+        keys.queue(place.phone),
+        keys.set_aside(place.phone),
+        keys.outbox(place.session),
+        keys.LEASES,
+        keys.pace(place.phone),
+        keys.sent(place.phone),
+        keys.DUE,
+        keys.session(place.session),
+        keys.ENDED,
+        keys.EXPIRING,
+        keys.DEAD,
+    ]
+
+
+def head(place: Place) -> list[str | int | float]:
+    """The first three arguments of every message script."""
+    return [place.message, place.phone, place.session]

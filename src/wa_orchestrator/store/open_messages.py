@@ -1,0 +1,68 @@
+"""Messages that have not ended, found whole in bounded steps: those not routed yet, then those of an index."""
+
+from collections.abc import AsyncIterator
+from typing import Any, Final
+
+from wa_orchestrator.store import keys, records
+from wa_orchestrator.store.engine.scripts import Scripts
+from wa_orchestrator.store.message_keys import Place, locate_all
+from wa_orchestrator.store.records import Message
+
+PAGE: Final = 1_000
+#: So many jobs may leave the list between two looks without one slipping past: more than routers take at once.
+_OVERLAP: Final = 400
+OPEN: Final = frozenset({"queued", "scheduled", "sending"})
+"""The statuses of messages that have not ended."""
+
+
+async def unended(scripts: Scripts, index: str) -> AsyncIterator[Message]:
+    """Every job and every message of this index that has not ended; some twice. Collect them before you end them.
+
+    Jobs come first: one that is routed meanwhile is in the index by then.
+    """
+    async for ids in _jobs(scripts):
+        for message in await records.messages(scripts, ids):
+            if message.status in OPEN:
+                yield message
+    async for ids in _indexed(scripts, index):
+        for message in await records.messages(scripts, ids):
+            if message.status in OPEN:
+                yield message
+
+
+async def waiting(scripts: Scripts, session_id: str, phone: str) -> list[Place]:
+    """Where every message stands that waits for a session: not routed yet, in its phone's queue, or set aside.
+
+    Jobs come first here too. What waits for a later day, or is in an outbox, is not among them.
+    """
+    found: dict[str, Place] = {}
+    async for ids in _jobs(scripts):
+        found |= {place.message: place for place in await locate_all(scripts, ids) if place.session == session_id}
+    pipe = scripts.redis.pipeline(transaction=True)  # at one instant: a message moves between the two
+    pipe.zrange(keys.queue(phone), 0, -1)
+    pipe.zrange(keys.set_aside(phone), 0, -1)
+    queued, aside = await pipe.execute()
+    ids = [str(each) for each in (*queued, *aside)]
+    for first in range(0, len(ids), PAGE):
+        places = await locate_all(scripts, ids[first : first + PAGE])
+        found |= {place.message: place for place in places if place.session == session_id}
+    return list(found.values())
+
+
+async def _jobs(scripts: Scripts) -> AsyncIterator[list[str]]:
+    """From the newest to the oldest, counted from the end: routers take the oldest, so that places do not shift."""
+    last = -1
+    while True:
+        page: Any = await scripts.redis.lrange(keys.GATEWAY_JOBS, last - PAGE + 1, last)
+        yield [str(each) for each in page]
+        if len(page) < PAGE:
+            return
+        last -= PAGE - _OVERLAP
+
+
+async def _indexed(scripts: Scripts, index: str) -> AsyncIterator[list[str]]:
+    """The newest first: what is added meanwhile makes some come twice, and none be left out."""
+    first = 0
+    while page := await scripts.redis.zrange(index, first, first + PAGE - 1, desc=True):
+        yield [str(each) for each in page]
+        first += PAGE

@@ -1,0 +1,318 @@
+"""From the gateway's jobs to a session's outbox: route, schedule, release when it may go, or end without sending."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from wa_orchestrator.domain.message_failures import FREEING
+from wa_orchestrator.store import keys
+from wa_orchestrator.store.engine.scripts import Reply, Scripts, unexpected
+from wa_orchestrator.store.message_keys import Place, head, layout
+
+
+@dataclass(frozen=True, slots=True)
+class Queued:
+    """It waits in its phone's queue."""
+
+
+@dataclass(frozen=True, slots=True)
+class Scheduled:
+    """It waits for its time."""
+
+    due_ms: int
+
+
+@dataclass(frozen=True, slots=True)
+class Gone:
+    """Somebody else has moved or ended it already; there is nothing to do."""
+
+
+@dataclass(frozen=True, slots=True)
+class NoSession:
+    """The session it was meant for does not exist any more."""
+
+
+@dataclass(frozen=True, slots=True)
+class Early:
+    """Its time has not come."""
+
+
+@dataclass(frozen=True, slots=True)
+class Released:
+    """It is in the outbox, and a worker may claim it."""
+
+    now_ms: int
+
+
+@dataclass(frozen=True, slots=True)
+class Wait:
+    """The phone may not speak before this instant. `because` is a name of `domain.pacing.Because`."""
+
+    until_ms: int
+    because: str
+
+
+@dataclass(frozen=True, slots=True)
+class Busy:
+    """Another message of this phone is in flight."""
+
+    message: str
+
+
+@dataclass(frozen=True, slots=True)
+class Changed:
+    """What the decision was made for is not so any more; look again."""
+
+
+@dataclass(frozen=True, slots=True)
+class Offline:
+    """The session is not connected."""
+
+    status: str
+
+
+@dataclass(frozen=True, slots=True)
+class Held:
+    """An operator or a ban signal holds it; `by` is the field of the holds."""
+
+    by: str
+
+
+@dataclass(frozen=True, slots=True)
+class SetAside:
+    """It goes to a new contact while the account may not reach out; the next message may go."""
+
+
+@dataclass(frozen=True, slots=True)
+class MustEnd:
+    """It may never be sent: `reason` is OPTED_OUT or EXPIRED. The caller ends it with `cancel`."""
+
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class Ended:
+    """It ended without being sent."""
+
+
+@dataclass(frozen=True, slots=True)
+class TooLate:
+    """It cannot be ended (or retried) any more; this is its status."""
+
+    status: str
+
+
+@dataclass(frozen=True, slots=True)
+class OptedOut:
+    """Its recipient does not want to hear from us."""
+
+
+@dataclass(frozen=True, slots=True)
+class Permit:
+    """What a release is checked against, worked out by `domain.pacing` for this message at this time."""
+
+    pause_ms: int
+    per_minute: int
+    per_day: int
+    day_start_ms: int
+    day_end_ms: int
+    open_from_ms: int
+    open_until_ms: int
+    lease_ms: int
+    minute_ms: int = 60_000
+    holds: Sequence[str] = ()
+
+
+Release = Released | Wait | Busy | Changed | Offline | Held | SetAside | MustEnd
+
+
+async def route(
+    scripts: Scripts, place: Place, *, to: str, reference: str = ""
+) -> Queued | Scheduled | Gone | NoSession:
+    """Move an accepted message into its phone's queue, or into the schedule."""
+    names = [
+        keys.GATEWAY_JOBS,
+        keys.GATEWAY_WAITING,
+        keys.message(place.message),
+        keys.queue(place.phone),
+        keys.SCHEDULED,
+        keys.DUE,
+        keys.ALL_MESSAGES,
+        keys.messages_of_session(place.session),
+        keys.messages_to(to),
+        keys.messages_with_reference(reference),
+        keys.session(place.session),
+        keys.submitted(place.phone),
+    ]
+    reply = await scripts.run("route", names, head(place))
+    match reply:
+        case ["queued", _]:
+            return Queued()
+        case ["scheduled", due]:
+            return Scheduled(int(due))
+        case ["gone"]:
+            return Gone()
+        case ["no_session"]:
+            return NoSession()
+        case _:
+            raise unexpected("route", reply)
+
+
+async def promote(scripts: Scripts, place: Place) -> Queued | Early | Gone:
+    """Let a scheduled message join the queue, if its time has come."""
+    names = [keys.SCHEDULED, keys.message(place.message), keys.queue(place.phone), keys.DUE, keys.SEQUENCE]
+    reply = await scripts.run("promote", names, [place.message, place.phone])
+    match reply:
+        case ["queued"]:
+            return Queued()
+        case ["early", _]:
+            return Early()
+        case ["gone"]:
+            return Gone()
+        case _:
+            raise unexpected("promote", reply)
+
+
+async def release(scripts: Scripts, place: Place, permit: Permit, *, to: str) -> Release:
+    """Move the first message of the phone to the session's outbox, if the phone may speak now."""
+    names = [*layout(place), keys.HOLDS, keys.contacts(place.phone), keys.OPT_OUTS]
+    args = [
+        *head(place),
+        permit.pause_ms,
+        permit.per_minute,
+        permit.per_day,
+        permit.day_start_ms,
+        permit.day_end_ms,
+        permit.open_from_ms,
+        permit.open_until_ms,
+        permit.lease_ms,
+        to,
+        permit.minute_ms,
+        *permit.holds,
+    ]
+    return _read_release(await scripts.run("release", names, args))
+
+
+def _read_release(reply: Reply) -> Release:
+    match reply:
+        case ["released", now]:
+            return Released(int(now))
+        case ["wait", until, because]:
+            return Wait(int(until), str(because))
+        case ["busy", message]:
+            return Busy(str(message))
+        case ["changed"]:
+            return Changed()
+        case ["offline", status]:
+            return Offline(str(status))
+        case ["held", by]:
+            return Held(str(by))
+        case ["set_aside"]:
+            return SetAside()
+        case ["opted_out" | "expired" as word]:
+            return MustEnd(str(word).upper())
+        case _:
+            raise unexpected("release", reply)
+
+
+async def restore_aside(scripts: Scripts, phone: str) -> int | None:
+    """Put what was set aside back in its place; how many, or None while the lock is on."""
+    names = [keys.pace(phone), keys.set_aside(phone), keys.queue(phone), keys.DUE]
+    reply = await scripts.run("restore_aside", names, [phone])
+    match reply:
+        case ["restored", count]:
+            return int(count)
+        case ["locked", _]:
+            return None
+        case _:
+            raise unexpected("restore_aside", reply)
+
+
+async def cancel(
+    scripts: Scripts, place: Place, *, status: str = "cancelled", reason: str = ""
+) -> Ended | TooLate | Gone:
+    """End a message that no worker has claimed: `cancelled`, or `expired` at once."""
+    return await _end(scripts, place, status, reason)
+
+
+async def fail(scripts: Scripts, place: Place, *, reason: str, counted: str) -> Ended | TooLate | Gone:
+    """End a message that nobody may send (any more); `counted` is the key of the day's figures it counts under."""
+    return await _end(scripts, place, "failed", reason, counted=counted)
+
+
+async def expire(scripts: Scripts, place: Place) -> Ended | TooLate | Gone:
+    """End a message whose expiry has passed by Redis' clock; `Gone` also when it has not, or stands elsewhere now."""
+    return await _end(scripts, place, "expired", "EXPIRED", when="due")
+
+
+async def _end(
+    scripts: Scripts, place: Place, status: str, reason: str, *, when: str = "", counted: str = ""
+) -> Ended | TooLate | Gone:
+    names = [*layout(place), keys.GATEWAY_JOBS, keys.GATEWAY_WAITING, keys.SCHEDULED, counted]
+    reply = await scripts.run("cancel", names, [*head(place), status, reason, when])
+    match reply:
+        case ["ended"]:
+            return Ended()
+        case ["too_late", current]:
+            return TooLate(str(current))
+        case ["unknown" | "early" | "moved"]:
+            return Gone()
+        case _:
+            raise unexpected("cancel", reply)
+
+
+async def retry(scripts: Scripts, place: Place, *, to: str) -> Queued | TooLate | OptedOut:
+    """Give a dead letter a new start, with the same WhatsApp id; from another phone only where its reason told so."""
+    args = [*head(place), to, *sorted(FREEING)]
+    reply = await scripts.run("retry", [*layout(place), keys.SEQUENCE, keys.OPT_OUTS], args)
+    match reply:
+        case ["queued"]:
+            return Queued()
+        case ["not_dead", status]:
+            return TooLate(str(status))
+        case ["opted_out"]:
+            return OptedOut()
+        case _:
+            raise unexpected("retry", reply)
+
+
+@dataclass(frozen=True, slots=True)
+class Taken:
+    """These phones are due; `mark` goes back with `settle_due`."""
+
+    now_ms: int
+    mark: str
+    phones: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Nothing:
+    """No phone is due; the next one is at `next_ms`, or never as far as is known."""
+
+    now_ms: int
+    next_ms: int | None
+
+
+async def take_due(scripts: Scripts, *, most: int, away_ms: int) -> Taken | Nothing:
+    """Take phones that are due; if the taker dies they are due again after `away_ms`."""
+    reply = await scripts.run("take_due", [keys.DUE, keys.DUE_MARK], [most, away_ms])
+    match reply:
+        case ["taken", now, mark, *phones]:
+            return Taken(int(now), str(mark), tuple(phones))
+        case ["nothing", now, first]:
+            return Nothing(int(now), int(first) if int(first) >= 0 else None)
+        case _:
+            raise unexpected("take_due", reply)
+
+
+async def settle_due(scripts: Scripts, phone: str, mark: str, next_ms: int | None) -> None:
+    """Say when to look at a phone again (None: nothing waits there), unless it was woken meanwhile."""
+    reply = await scripts.run("settle_due", [keys.DUE], [phone, mark, -1 if next_ms is None else next_ms])
+    if reply[0] not in ("settled", "woken"):
+        raise unexpected("settle_due", reply)
+
+
+async def wake(scripts: Scripts, *phones: str) -> None:
+    """Let a dispatcher look at these phones now: a hold was lifted, a limit changed, a session came back."""
+    if phones:
+        await scripts.redis.zadd(keys.DUE, dict.fromkeys(phones, await scripts.now_ms()), lt=True)
+        await scripts.redis.publish(keys.WAKE, phones[0])

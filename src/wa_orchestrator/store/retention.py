@@ -1,0 +1,58 @@
+"""Forgetting: texts first, whole messages later. Bounded steps, so that nothing waits for it."""
+
+from typing import Any
+
+from wa_orchestrator.store import keys
+from wa_orchestrator.store.engine.scripts import Scripts, unexpected
+
+
+async def ended_until(scripts: Scripts, until_ms: int, *, most: int) -> list[str]:
+    """The messages that ended first, at `until_ms` at the latest."""
+    found: Any = await scripts.redis.zrangebyscore(keys.ENDED, "-inf", until_ms, start=0, num=most)
+    return [str(message_id) for message_id in found]
+
+
+async def erase(scripts: Scripts, message_id: str, *, until_ms: int) -> bool:
+    """Forget a message, unless it is not over or ended later than `until_ms`. Says whether it is gone."""
+    known: Any = await scripts.redis.hmget(keys.message(message_id), ["session", "to", "reference"])
+    session, recipient, reference = (str(value or "") for value in known)
+    names = [
+        keys.message(message_id),
+        keys.story(message_id),
+        keys.ENDED,
+        keys.DEAD,
+        keys.ALL_MESSAGES,
+        keys.messages_of_session(session),
+        keys.messages_to(recipient),
+        keys.messages_with_reference(reference),
+    ]
+    reply = await scripts.run("erase", names, [message_id, until_ms])
+    match reply:
+        case ["erased"]:
+            return True
+        case ["kept"]:
+            return False
+        case _:
+            raise unexpected("erase", reply)
+
+
+async def erase_bodies(scripts: Scripts, until_ms: int, *, most: int) -> int:
+    """Erase the texts of messages that ended at `until_ms` at the latest; the rest of each stays. Says how many
+    messages were looked at.
+
+    A mark remembers how far it came, so that no text is looked at twice.
+    """
+    mark = int(await scripts.redis.get(keys.BODIES_ERASED) or 0)
+    found: Any = await scripts.redis.zrangebyscore(keys.ENDED, mark, until_ms, start=0, num=most, withscores=True)
+    if not found:
+        return 0
+    last = int(found[-1][1])
+    # The last millisecond is taken whole, so that the mark may stand behind it.
+    whole: Any = await scripts.redis.zrangebyscore(keys.ENDED, last, last)
+    ids = {str(message_id) for message_id, _ in found} | {str(message_id) for message_id in whole}
+    pipe = scripts.redis.pipeline(transaction=False)
+    for message_id in ids:
+        pipe.hdel(keys.message(message_id), "body")
+    await pipe.execute()
+    await scripts.redis.set(keys.BODIES_ERASED, last + 1)
+    return len(ids)

@@ -1,0 +1,287 @@
+"""Commands against a running server: they find it, do what they say, and tell errors in one line."""
+
+import json
+from collections.abc import Iterator
+from contextlib import contextmanager
+from datetime import UTC, datetime, timedelta
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+from threading import Thread
+
+import pytest
+
+from tests.cli.conftest import Run, Running, Said
+from wa_orchestrator.server import address
+from wa_orchestrator.settings import load
+
+TO = "972521112233"
+
+
+def refused(said: Said, code: int, begins: str) -> None:
+    """It ended with this code and one line that begins so."""
+    assert said.code == code, said
+    (line,) = said.err.splitlines()
+    assert line.startswith(begins)
+    assert said.out == ""
+
+
+# -- where the server is ----------------------------------------------------------------------------------------------
+
+
+def test_beside_a_server_its_directory_is_enough(wa: Run, server: Running) -> None:
+    server.linked("beside", "972501110000")
+    said = wa("sessions", "--json")
+    assert said.code == 0
+    assert "beside" in [each["sessionId"] for each in said.json["sessions"]]
+
+
+def test_options_before_and_after_the_subcommand_mean_the_same(bare: Run, server: Running) -> None:
+    where = ("--url", server.url, "--api-key", server.key, "--json")
+    assert bare("proxies", *where, "list").json == bare("proxies", "list", *where).json == bare("proxies", *where).json
+
+
+def test_a_remote_server_is_never_given_this_machines_key(wa: Run) -> None:
+    refused(wa("sessions", "--url", "https://elsewhere.example.com"), 2, "The server at https://elsewhere.example.com")
+
+
+def test_without_a_directory_or_a_key_it_says_what_to_give(bare: Run) -> None:
+    refused(bare("sessions"), 2, "There is no key in ")
+
+
+def test_a_server_that_is_not_there_is_told_with_its_address(bare: Run) -> None:
+    refused(
+        bare("sessions", "--url", "http://127.0.0.1:9", "--api-key", "k"), 1, "NO_ANSWER: No server answers at http"
+    )
+
+
+def test_beside_the_demo_its_directory_is_named(bare: Run, tmp_path: Path) -> None:
+    assert ".cache/demo" not in bare("sessions").err
+    with address.noted(load({}, None, data_dir=tmp_path / ".cache" / "demo")):
+        assert "The demo's is .cache/demo." in bare("sessions").err
+
+
+def test_a_wrong_key_is_refused_and_not_repeated(bare: Run, server: Running) -> None:
+    said = bare("sessions", "--url", server.url, "--api-key", "canary-canary-canary")
+    assert said.code == 1
+    assert "canary" not in said.err + said.out
+    assert len(said.err.splitlines()) == 1
+
+
+@pytest.mark.parametrize(
+    ("host", "url"),
+    [
+        ("127.0.0.1", "http://127.0.0.1:3001"),
+        ("0.0.0.0", "http://127.0.0.1:3001"),
+        ("::", "http://[::1]:3001"),
+        ("::1", "http://[::1]:3001"),
+        ("wa.example.com", "http://wa.example.com:3001"),
+    ],
+)
+def test_a_server_is_reached_where_it_listens(host: str, url: str) -> None:
+    assert load({}, None, bind_host=host).local_url == url
+
+
+def test_a_note_of_a_successor_outlives_its_predecessor(tmp_path: Path) -> None:
+    first, second = (load({}, None, data_dir=tmp_path, orch_port=port) for port in (4001, 4002))
+    with address.noted(first):
+        assert address.told(tmp_path) == "http://127.0.0.1:4001"
+        after = address.noted(second)
+        after.__enter__()
+    assert address.told(tmp_path) == "http://127.0.0.1:4002"
+    after.__exit__(None, None, None)
+    assert address.told(tmp_path) is None
+
+
+# -- proxies and sessions ---------------------------------------------------------------------------------------------
+
+
+def test_a_proxy_is_added_from_stdin_listed_and_removed_without_its_password(wa: Run) -> None:
+    url = "socks5h://user:canary-password@proxy.example.com:1080"
+    made = wa("proxies", "add", "-", "--json", typed=url + "\n")
+    assert made.code == 0, made
+    again = wa("proxies", "add", url)
+    refused(again, 1, "PROXY_KNOWN: ")
+    listed = wa("proxies")
+    assert made.json["id"] in listed.out
+    removed = wa("proxies", "remove", made.json["id"])
+    assert removed.out == f"{made.json['id']} is removed.\n"
+    assert "canary" not in "".join(each.out + each.err for each in (made, again, listed, removed))
+
+
+def test_an_import_takes_the_good_lines_and_names_the_bad_ones(wa: Run, tmp_path: Path) -> None:
+    good = [f"socks5h://user:fake@import-{n}.example.com:1080" for n in range(2)]
+    (tmp_path / "list.txt").write_text("\n".join([good[0], "# a comment", "http://x.example.com:80", good[1]]))
+    said = wa("proxies", "import", "list.txt")
+    assert said.code == 1
+    assert said.out == "2 added, 0 known already, 1 not taken.\n"
+    assert said.err.startswith("line 3: ")
+    for proxy in wa("proxies", "--json").json["proxies"]:
+        wa("proxies", "remove", proxy["id"])
+    refused(wa("proxies", "import", "missing.txt"), 2, "missing.txt: cannot be read")
+
+
+def test_a_session_without_room_is_refused_with_the_servers_words(wa: Run) -> None:
+    refused(wa("sessions", "add", "--id", "one"), 1, "NO_PROXY_CAPACITY: ")
+
+
+def test_a_session_is_shown_and_stopped(wa: Run, server: Running) -> None:
+    server.linked("shown", "972501110001")
+    assert "972501110001" in wa("sessions", "list", "--status", "connected").out
+    assert "connected" in wa("sessions", "show", "shown").out
+    assert wa("sessions", "stop", "shown", "--json").json["status"] == "stopped"
+    refused(wa("sessions", "show", "nobody"), 1, "NO_SUCH_SESSION: ")
+    refused(wa("sessions", "qr", "shown"), 1, "NO_QR: ")
+    refused(wa("sessions", "qr", "shown", "--wait"), 1, "shown is stopped: ")
+
+
+def test_nothing_is_deleted_without_a_yes(wa: Run, server: Running) -> None:
+    server.linked("kept", "972501110002")
+    refused(wa("sessions", "delete", "kept"), 2, "Delete kept? ")
+    refused(wa("sessions", "logout", "kept"), 2, "Log out kept? ")
+    assert wa("sessions", "show", "kept", "--json").json["status"] == "connected"
+
+
+def test_the_code_on_the_screen_is_the_code_of_the_session(wa: Run, server: Running) -> None:
+    server.linked("scanned", "972501110003")
+    server.redis.hset("session:scanned", "status", "qr_ready")
+    shown = {"qr": "2@canary,abc,def", "expires_at_ms": 4_000_000_000_000, "at_ms": 1}
+    server.redis.set("session:qr:scanned", json.dumps(shown))
+    assert wa("sessions", "qr", "scanned", "--json").json["qr"] == "2@canary,abc,def"
+    drawn = wa("sessions", "qr", "scanned").out
+    assert "█" in drawn
+    assert "Scan it with WhatsApp" in drawn
+
+
+# -- messages ---------------------------------------------------------------------------------------------------------
+
+
+def test_a_message_is_sent_found_shown_and_cancelled(wa: Run, server: Running) -> None:
+    server.linked("sender", "972501110004")
+    sent = wa("send", TO, "Good morning.", "--session", "sender", "--at", "+1h", "--reference", "order-7", "--json")
+    assert sent.code == 0, sent
+    message = sent.json["messageId"]
+    assert [
+        each["messageId"] for each in wa("messages", "list", "--reference", "order-7", "--json").json["messages"]
+    ] == [message]
+    shown = wa("messages", "show", message).out
+    assert "Good morning." in shown
+    assert "order-7" in shown
+    assert wa("messages", "cancel", message).out == f"{message} is cancelled.\n"
+    refused(wa("messages", "retry", message), 1, "NOT_FAILED: ")
+    assert wa("messages").code == 0
+
+
+def test_waiting_for_a_message_that_is_cancelled_ends_with_an_error(wa: Run, server: Running) -> None:
+    server.linked("waited", "972501110005")
+    due = (datetime.now(UTC) + timedelta(days=1)).isoformat()
+    once = ("send", TO, "later", "--session", "waited", "--at", due, "--idempotency-key", "k-1")
+    still = wa(*once, "--wait", "--timeout", "0")
+    assert still.code == 1
+    assert "is still queued after 0 s" in still.err
+    message = wa(*once, "--json").json["messageId"]
+    wa("messages", "cancel", message)
+    ended = wa(*once, "--wait", "--json")
+    assert ended.code == 1
+    assert (ended.json["messageId"], ended.json["status"]) == (message, "cancelled")
+
+
+def test_a_file_is_uploaded_under_its_name_and_sent_with_its_caption(wa: Run, server: Running, tmp_path: Path) -> None:
+    server.linked("filer", "972501110006")
+    (tmp_path / "חשבונית.pdf").write_bytes(b"%PDF-1.4 invoice")
+    sent = wa("send", TO, "Your invoice.", "--media", "חשבונית.pdf", "--session", "filer", "--at", "+1h", "--json")
+    assert sent.code == 0, sent
+    found = wa("messages", "show", sent.json["messageId"], "--json").json["content"]
+    assert (found["kind"], found["media"]["filename"], found["media"]["caption"]) == (
+        "document",
+        "חשבונית.pdf",
+        "Your invoice.",
+    )
+
+
+@pytest.mark.parametrize(
+    ("arguments", "begins"),
+    [
+        ((TO,), "There is nothing to send"),
+        ((TO, "x", "--at", "soon"), "--at: is no time. Example: "),
+        ((TO, "--location", "here"), "--location: is no place. Example: "),
+        ((TO, "--media", "missing.pdf"), "--media: missing.pdf cannot be read"),
+        ((TO, "--media", "a", "--location", "1,2"), "--location: a message carries"),
+        ((TO, "x", "--url", "nowhere"), "--url: is no address of a server. Example: "),
+    ],
+)
+def test_what_is_typed_wrong_is_refused_before_anything_is_sent(
+    wa: Run, arguments: tuple[str, ...], begins: str
+) -> None:
+    refused(wa("send", *arguments), 2, begins)
+
+
+def test_all_problems_of_a_message_are_told_in_one_line(wa: Run) -> None:
+    said = wa("send", "12", "x", "--phone", "34")
+    refused(said, 1, "VALIDATION_FAILED: ")
+    assert "to: " in said.err
+    assert "phone: " in said.err
+
+
+# -- events -----------------------------------------------------------------------------------------------------------
+
+
+def test_past_events_are_printed_one_per_line_from_a_cursor_on(wa: Run, server: Running) -> None:
+    server.linked("talker", "972501110007")
+    wa("send", TO, "x", "--session", "talker", "--at", "+1h")
+    first, *_ = wa("events", "--no-follow", "--types", "message.*", "--json").out.splitlines()
+    assert json.loads(first)["type"].startswith("message.")
+    after = wa("events", "--no-follow", "--types", "message.*", "--after", json.loads(first)["id"], "--json")
+    assert first not in after.out.splitlines()
+    assert "message.queued" in wa("events", "--no-follow").out
+
+
+@contextmanager
+def breaking_stream() -> Iterator[tuple[str, list[str | None]]]:
+    """A server whose stream ends after every event; what it was asked to go on from."""
+    asked: list[str | None] = []
+
+    class Handler(BaseHTTPRequestHandler):
+        def do_GET(self) -> None:
+            asked.append(self.headers.get("Last-Event-ID"))
+            self.send_response(200)
+            self.send_header("Content-Type", "text/event-stream")
+            self.end_headers()
+            event = {
+                "id": f"{len(asked)}-0",
+                "type": "message.sent",
+                "timestamp": "2026-01-01T00:00:00.000Z",
+                "data": {},
+            }
+            self.wfile.write(f"retry: 2000\n\nid: {event['id']}\ndata: {json.dumps(event)}\n\n".encode())
+
+        def log_message(self, *_: object) -> None:
+            """Be quiet."""
+
+    with ThreadingHTTPServer(("127.0.0.1", 0), Handler) as http:
+        Thread(target=http.serve_forever, daemon=True).start()
+        yield f"http://127.0.0.1:{http.server_address[1]}", asked
+        http.shutdown()
+
+
+def test_a_stream_that_breaks_goes_on_after_the_last_event_that_came(
+    bare: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pauses: list[float] = []
+
+    def pause(seconds: float) -> None:
+        pauses.append(seconds)
+        if len(pauses) == 3:
+            raise KeyboardInterrupt  # as a person ends it
+
+    monkeypatch.setattr("wa_orchestrator.cli.events.time.sleep", pause)
+    with breaking_stream() as (url, asked):
+        said = bare("events", "--url", url, "--api-key", "k", "--json", "--after", "0-7")
+    assert said.code == 0, said
+    assert [json.loads(line)["id"] for line in said.out.splitlines()] == ["1-0", "2-0", "3-0"]
+    assert asked == ["0-7", "1-0", "2-0"]
+
+
+def test_a_stream_is_not_followed_with_a_wrong_key(bare: Run, server: Running) -> None:
+    said = bare("events", "--url", server.url, "--api-key", "wrong-wrong-wrong")
+    assert said.code == 1
+    assert len(said.err.splitlines()) == 1

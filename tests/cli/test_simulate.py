@@ -1,0 +1,33 @@
+"""A rehearsal and the real thing do not share a data directory."""
+
+from pathlib import Path
+
+import pytest
+
+from wa_orchestrator.errors import Refused
+from wa_orchestrator.simulator.child_process import keep_apart
+
+
+@pytest.mark.parametrize(
+    ("used", "simulate", "code"),
+    [
+        ([], True, None),
+        ([], False, None),
+        (["redis"], False, None),
+        (["redis"], True, "REAL_DATA"),
+        (["redis", "simulator"], True, None),
+        (["redis", "simulator"], False, "REHEARSAL_DATA"),
+    ],
+)
+def test_data_of_one_world_is_not_opened_in_the_other(
+    tmp_path: Path, used: list[str], simulate: bool, code: str | None
+) -> None:
+    for name in used:
+        (tmp_path / name).mkdir()
+    if code is None:
+        keep_apart(tmp_path, simulate=simulate)
+        assert (tmp_path / "simulator").is_dir() == simulate, "it is marked at once"
+        return
+    with pytest.raises(Refused, match="--data-dir") as refusal:
+        keep_apart(tmp_path, simulate=simulate)
+    assert refusal.value.code == code

@@ -1,0 +1,127 @@
+"""Words that programs leave in records are sentences on a page: none of them is shown as it stands."""
+
+import ast
+import re
+from collections.abc import Iterator
+from zoneinfo import ZoneInfo
+
+import pytest
+from redis.asyncio import Redis
+
+from tests.dashboard.serving import settings
+from tests.dashboard.stage import furnish
+from wa_orchestrator.context import make_context
+from wa_orchestrator.dashboard.fleet.snapshot_reader import Fleet
+from wa_orchestrator.dashboard.html import labels
+from wa_orchestrator.dashboard.html.locale import LANGUAGES, Tongue, texts
+from wa_orchestrator.dashboard.html.renderer import HERE, Desk
+from wa_orchestrator.dashboard.pages import live_log, session
+from wa_orchestrator.domain.message_failures import Failure
+from wa_orchestrator.orchestrator.proxies import socks_check
+from wa_orchestrator.settings import Settings
+from wa_orchestrator.store import holds, keys
+from wa_orchestrator.store.engine.scripts import LUA, Scripts
+from wa_orchestrator.web import auth
+
+ENGLISH = Tongue("en", ZoneInfo("UTC"), 0)
+HEBREW = Tongue("he", ZoneInfo("UTC"), 0)
+WORD = re.compile(r"[a-z_]+\.[a-z_]+")
+CODE = re.compile("[A-Z]+_[A-Z_]+|DRAINED|REINSTATED")
+
+
+def _calls(*names: str) -> Iterator[ast.Call]:
+    for path in HERE.parent.rglob("*.py"):
+        for call in (each for each in ast.walk(ast.parse(path.read_text("utf-8"))) if isinstance(each, ast.Call)):
+            if getattr(call.func, "attr", getattr(call.func, "id", "")) in names:
+                yield call
+
+
+def _words(pattern: re.Pattern[str], *names: str) -> set[str]:
+    """The constants of this shape that are given to these functions."""
+    given = [each.value for call in _calls(*names) for each in call.args if isinstance(each, ast.Constant)]
+    return {word for word in given if isinstance(word, str) and pattern.fullmatch(word)}
+
+
+def test_everything_that_the_audit_log_records_is_said_in_words() -> None:
+    deeds = _words(WORD, "record", "_done")
+    assert {"session.restart", "hold.lift", "dashboard.login_failed"} <= deeds
+    assert {f"deed.{name}" for name in deeds} <= set(texts("he"))
+
+
+def test_everything_that_moves_a_session_or_binds_a_phone_is_said_in_words() -> None:
+    codes = _words(CODE, "evacuate", "seat", "mark_by_operator", "Flight")
+    assert {"CHECK_FAILED", "WAITED_FOR_PROXY", "DRAINED"} <= codes
+    bindings = set(re.findall(r"how = '(\w+)'", (LUA / "bind.lua").read_text("utf-8"))) - {"same"}
+    assert {name for name in codes | bindings if not labels.circumstance(HEBREW, name)} == set()
+
+
+def test_everything_that_a_message_goes_through_is_said_in_words() -> None:
+    scripts = "".join(path.read_text("utf-8") for path in LUA.glob("*.lua"))
+    notes = set(re.findall(r"become\('\w+', \w+, '(\w+)'\)", scripts)) | {"CANCELLED", "EXPIRED", "NO_SENDER"}
+    assert {"RETRIED", "NEW_EPOCH"} <= notes
+    assert {note for note in notes | set(Failure) if labels.message_note(HEBREW, note) == note} == set()
+
+
+@pytest.mark.parametrize(
+    "said",
+    [
+        "no answer within 2.5 s", "it closed the connection", "it cannot be reached (Connection refused)",
+        "it does not speak SOCKS5", "it wants another kind of login", "it refused the user or the password",
+        "it failed our check", "it passed our check, but failed its sessions twice within 5 minutes",
+        *[f"it did not connect: {reply}" for reply in socks_check._REPLIES.values()],
+    ],
+)  # fmt: skip
+def test_why_a_proxy_failed_is_said_in_the_language_of_the_page(said: str) -> None:
+    assert labels.proxy_error(ENGLISH, said).striptags() == said
+    hebrew = labels.proxy_error(HEBREW, said).striptags()
+    assert re.search("[א-ת]", hebrew)
+    assert not re.search("[a-z]{3}", hebrew.partition("(")[0])
+
+
+@pytest.mark.parametrize(
+    ("by", "said"),
+    [
+        (auth.CONFIGURED, "the configured API key"), (holds.SERVER, "the server"), ("dashboard:Dana", "Dana"),
+        ("dashboard:administrator", "an administrator"), ("k_0123456789ab", "the API key k_0123456789ab"),
+        ("dashboard:server room", "server room"), ("", "—"),
+    ],
+)  # fmt: skip
+def test_who_did_something_is_named_as_people_would(by: str, said: str) -> None:
+    assert labels.doer(ENGLISH, by).striptags() == said
+
+
+@pytest.mark.parametrize("language", LANGUAGES)
+async def test_no_page_shows_a_code_where_a_word_belongs(redis: Redis, scripts: Scripts, language: str) -> None:
+    await furnish(scripts)
+    hold = holds.Hold("session:worker_4", 9 * 10**15, "OPERATOR", auth.CONFIGURED)
+    await holds.put(scripts, hold)
+    for kind, reason in (
+        ("phone.bound", "sticky_bad"),
+        ("session.moved", "STICKY_PROXY"),
+        ("session.turned_away", "PHONE_FULL"),
+    ):
+        await redis.xadd(
+            keys.session_events("worker_4"), {"type": kind, "reason": reason, "at": 1, "session": "worker_4"}
+        )
+    context = make_context(settings(), redis)
+    desk = Desk(context, Fleet(context))
+    view = await desk.view_as(None, "session", language)
+    parts = await session.parts(desk, view, {"id": "worker_4"})
+    html = "".join(parts[name].striptags() for name in ("session-why", "session-history", "session-worker"))
+    for code in ("OPERATOR", "configured.", "sticky_bad", "STICKY_PROXY", "PHONE_FULL", "turned_away", "phone.bound"):
+        assert code not in html, code
+
+
+@pytest.mark.parametrize(
+    ("language", "said"), [("en", "p_1 failed: no answer within 5 s"), ("he", "p_1 נכשל: לא ענה תוך 5 שנ׳")]
+)
+async def test_the_log_says_why_a_proxy_failed(redis: Redis, language: str, said: str) -> None:
+    context = make_context(settings(), redis)
+    view = await Desk(context, Fleet(context)).view_as(None, "live-log", language)
+    fields = {"type": "proxy.bad", "proxy": "p_1", "reason": "no answer within 5 s"}
+    assert live_log.sentence(view, "proxy.bad", fields).striptags() == said
+
+
+def test_every_way_to_run_workers_has_a_name() -> None:
+    runners = Settings.model_fields["runner"].annotation.__args__  # type: ignore[union-attr]
+    assert {f"runner.{name}" for name in runners} <= set(texts("en"))

@@ -1,0 +1,338 @@
+"""Who gets in, how often one may try, and what a page of another site can do: nothing."""
+
+from collections.abc import AsyncIterator
+from dataclasses import replace
+
+import httpx
+import pytest
+from pydantic import SecretStr
+from redis.asyncio import Redis
+
+from tests.dashboard.serving import API_KEY, PASSWORD, VIEWER_PASSWORD, settings
+from wa_orchestrator.context import Context, make_context
+from wa_orchestrator.dashboard import login
+from wa_orchestrator.dashboard.app import PAGES, Dashboard, install
+from wa_orchestrator.dashboard.html.locale import texts
+from wa_orchestrator.dashboard.html.renderer import HERE as ROOM
+from wa_orchestrator.dashboard.login import first_link
+from wa_orchestrator.orchestrator.api import admin
+from wa_orchestrator.store import keys
+from wa_orchestrator.web.app import make_app
+
+HERE = "http://127.0.0.1:3001"
+SIMPLE = ("/", "/scan", "/messages", "/proxies", "/anti-ban", "/live-log", "/settings")
+
+
+@pytest.fixture
+def context(redis: Redis) -> Context:
+    """The context of the app under test."""
+    return make_context(settings(3001), redis)
+
+
+@pytest.fixture
+async def browser(context: Context) -> AsyncIterator[httpx.AsyncClient]:
+    """A browser that has not logged in; it says where its requests come from, as browsers do."""
+    app = make_app(context, [admin.router(context)])
+    dashboard: Dashboard = install(app, context)
+    assert dashboard.hub.cursor == "0-0"
+    async with httpx.AsyncClient(
+        transport=httpx.ASGITransport(app=app), base_url=HERE, headers={"Origin": HERE}
+    ) as client:
+        yield client
+
+
+async def log_in(browser: httpx.AsyncClient, password: str = PASSWORD) -> str:
+    """Come in; gives the token that proves that a change is meant."""
+    answer = await browser.post("/login", data={"password": password, "name": "Dana"})
+    assert answer.status_code == 303, answer.text
+    page = await browser.get("/")
+    return page.text.partition('data-csrf="')[2].partition('"')[0]
+
+
+@pytest.mark.parametrize("path", SIMPLE)
+async def test_nobody_sees_a_page_without_logging_in(browser: httpx.AsyncClient, path: str) -> None:
+    answer = await browser.get(path)
+    assert answer.status_code == 303
+    assert answer.headers["location"] == "/login"
+
+
+def test_every_page_of_the_table_is_tried_here() -> None:
+    assert set(SIMPLE) == set(PAGES) - {"/sessions/{id}"}
+
+
+async def test_a_link_in_a_chat_gets_a_second_chance_to_send_its_strict_cookie(browser: httpx.AsyncClient) -> None:
+    answer = await browser.get("/", headers={"Sec-Fetch-Site": "cross-site"})
+    assert answer.status_code == 200
+    assert "refresh" in answer.text
+    assert "nav" not in answer.text
+
+
+async def test_the_cookie_is_out_of_reach_of_scripts_and_other_sites(browser: httpx.AsyncClient) -> None:
+    answer = await browser.post("/login", data={"password": PASSWORD})
+    cookie = answer.headers["set-cookie"].lower()
+    assert "httponly" in cookie
+    assert "samesite=strict" in cookie
+
+
+async def test_with_tls_the_cookie_is_secure_and_bound_to_the_host(redis: Redis) -> None:
+    context = make_context(settings(3001, public_url="https://wa.example.com"), redis)
+    app = make_app(context, [])
+    install(app, context)
+    origin = {"Origin": "https://wa.example.com"}
+    async with httpx.AsyncClient(transport=httpx.ASGITransport(app=app), base_url="https://wa.example.com") as client:
+        answer = await client.post("/login", data={"password": PASSWORD}, headers=origin)
+    assert answer.headers["set-cookie"].startswith("__Host-wao=")
+    assert "Secure" in answer.headers["set-cookie"]
+
+
+async def test_every_login_gives_a_new_token(browser: httpx.AsyncClient) -> None:
+    first = await browser.post("/login", data={"password": PASSWORD})
+    second = await browser.post("/login", data={"password": PASSWORD})
+    assert first.cookies["wao"] != second.cookies["wao"]
+
+
+async def test_redis_knows_only_the_hash_of_a_token(browser: httpx.AsyncClient, redis: Redis) -> None:
+    answer = await browser.post("/login", data={"password": PASSWORD})
+    everything = " ".join([key async for key in redis.scan_iter("*")])
+    assert "dashboard:person:" in everything
+    assert answer.cookies["wao"] not in everything
+
+
+async def test_after_five_wrong_passwords_the_right_one_is_refused_too(browser: httpx.AsyncClient) -> None:
+    for left in (4, 3, 2, 1, 0):
+        answer = await browser.post("/login", data={"password": "wrong"})
+        assert answer.status_code == 401
+        assert (f"{left} tries" in answer.text) or left == 1
+    answer = await browser.post("/login", data={"password": PASSWORD})
+    assert answer.status_code == 429
+    assert int(answer.headers["retry-after"]) > 0
+
+
+async def test_people_behind_one_address_do_not_use_up_one_anothers_tries(browser: httpx.AsyncClient) -> None:
+    for _ in range(6):
+        await browser.post("/login", data={"password": "wrong", "name": "Eve"})
+    assert (await browser.post("/login", data={"password": PASSWORD, "name": "Eve"})).status_code == 429
+    assert (await browser.post("/login", data={"password": PASSWORD, "name": "Dana"})).status_code == 303
+
+
+async def test_a_name_is_stopped_from_wherever_it_comes(context: Context) -> None:
+    door = login.Door(context)
+    outcomes = [
+        await door.enter("wrong", name=f" {name} ", address=str(n)) for n, name in enumerate(["Eve", "eve"] * 3)
+    ]
+    assert [type(each) for each in outcomes] == [login.Wrong] * 5 + [login.Shut]
+
+
+async def test_who_guesses_under_many_names_is_stopped_by_address(context: Context) -> None:
+    door = login.Door(context)
+    for n in range(login.MOST_FROM_ADDRESS):
+        assert isinstance(await door.enter("wrong", name=f"name {n}", address="a"), login.Wrong)
+    assert isinstance(await door.enter(PASSWORD, name="Dana", address="a"), login.Shut)
+    assert isinstance(await door.enter(PASSWORD, name="Dana", address="b"), login.Entered)
+
+
+async def test_a_new_password_ends_the_sessions_of_the_old_one(context: Context) -> None:
+    entered = await login.Door(context).enter(PASSWORD, name="Dana", address="a")
+    viewer = await login.Door(context).enter(VIEWER_PASSWORD, name="Eve", address="a")
+    assert isinstance(entered, login.Entered)
+    assert isinstance(viewer, login.Entered)
+    changed = context.settings.model_copy(update={"dashboard_password": SecretStr("another-Password-5-words")})
+    door = login.Door(replace(context, settings=changed))
+    assert await door.recognize(entered.token) is None
+    assert await door.recognize(viewer.token) is not None
+    assert await login.Door(context).recognize(entered.token) is None  # it was ended, and stays so
+
+
+async def test_a_right_password_gives_the_tries_back(browser: httpx.AsyncClient) -> None:
+    for _ in range(3):
+        for _ in range(4):
+            await browser.post("/login", data={"password": "wrong"})
+        assert (await browser.post("/login", data={"password": PASSWORD})).status_code == 303
+
+
+async def test_a_viewer_cannot_buy_more_guesses_at_the_other_password(browser: httpx.AsyncClient) -> None:
+    for _ in range(4):
+        await browser.post("/login", data={"password": "wrong"})
+    for _ in range(3):
+        assert (await browser.post("/login", data={"password": VIEWER_PASSWORD})).status_code == 303
+    assert (await browser.post("/login", data={"password": "wrong"})).status_code == 401
+    assert (await browser.post("/login", data={"password": PASSWORD})).status_code == 429
+
+
+async def test_a_session_that_is_too_old_ends_although_it_is_used(browser: httpx.AsyncClient, redis: Redis) -> None:
+    await log_in(browser)
+    (person,) = await redis.keys("dashboard:person:*")
+    since = int(await redis.hget(person, "since") or 0)
+    await redis.hset(person, "since", since - login.ABSOLUTE_S * 1000)
+    assert (await browser.get("/")).status_code == 303
+    assert not await redis.exists(person)
+
+
+async def test_an_idle_session_ends(browser: httpx.AsyncClient, redis: Redis) -> None:
+    await log_in(browser)
+    (person,) = await redis.keys("dashboard:person:*")
+    assert 0 < await redis.ttl(person) <= login.IDLE_S
+
+
+async def test_a_page_that_is_only_left_open_does_not_keep_a_session_alive(context: Context, redis: Redis) -> None:
+    door = login.Door(context)
+    entered = await door.enter(PASSWORD, name="", address="a")
+    assert isinstance(entered, login.Entered)
+    (person,) = await redis.keys("dashboard:person:*")
+    await redis.expire(person, 60)
+    assert await door.is_inside(entered.token)
+    assert await redis.ttl(person) <= 60
+    assert await door.recognize(entered.token) is not None
+    assert await redis.ttl(person) > 60
+
+
+async def test_after_logging_out_the_old_cookie_opens_nothing(browser: httpx.AsyncClient) -> None:
+    csrf = await log_in(browser)
+    token = browser.cookies["wao"]
+    assert (await browser.post("/logout", data={"csrf": csrf})).status_code == 303
+    browser.cookies.set("wao", token)
+    assert (await browser.get("/")).status_code == 303
+
+
+async def test_coming_in_going_out_and_wrong_passwords_are_in_the_audit_log(
+    browser: httpx.AsyncClient, redis: Redis
+) -> None:
+    await browser.post("/login", data={"password": "canary-wrong-password", "name": "Dana"})
+    csrf = await log_in(browser)
+    await browser.post("/logout", data={"csrf": csrf})
+    written = [fields for _, fields in await redis.xrange("audit")]
+    assert [(each["action"], each["by"]) for each in written] == [
+        ("dashboard.login_failed", "dashboard:nobody"),
+        ("dashboard.login", "dashboard:Dana"),
+        ("dashboard.logout", "dashboard:Dana"),
+    ]
+    assert "canary-wrong-password" not in str(written)
+
+
+async def test_a_first_link_lets_in_once(browser: httpx.AsyncClient, context: Context) -> None:
+    link = await first_link(context)
+    token = link.partition("#")[2]
+    assert link.startswith(f"{HERE}/enter#")
+    assert (await browser.get("/enter")).status_code == 200
+    assert (await browser.post("/enter", data={"token": token})).headers["location"] == "/"
+    assert (await browser.get("/")).status_code == 200
+    assert (await browser.post("/enter", data={"token": token})).status_code == 401
+
+
+async def test_a_look_at_the_link_does_not_use_it_up(browser: httpx.AsyncClient, context: Context) -> None:
+    token = (await first_link(context)).partition("#")[2]
+    await browser.get(f"/enter?token={token}")
+    assert await context.redis.exists(keys.login_link(login.digest(token)))
+
+
+@pytest.mark.parametrize(
+    ("headers", "csrf"),
+    [
+        ({"Origin": "https://evil.example.com"}, "right"),
+        ({"Origin": "null"}, "right"),
+        ({"Origin": HERE}, "wrong"),
+        ({"Origin": HERE}, ""),
+    ],
+    ids=["another site", "a sandboxed frame", "a wrong token", "no token"],
+)
+async def test_a_change_that_was_not_meant_changes_nothing(
+    browser: httpx.AsyncClient, redis: Redis, headers: dict[str, str], csrf: str
+) -> None:
+    right = await log_in(browser)
+    sent = {"csrf": right if csrf == "right" else csrf, "name": "x", "scopes": "send"}
+    answer = await browser.post("/do/key-make", data=sent, headers=headers)
+    assert answer.status_code == 403
+    assert not await redis.exists(keys.API_KEYS)
+
+
+async def test_a_change_that_was_meant_is_made_and_written_down_under_the_persons_name(
+    browser: httpx.AsyncClient, redis: Redis
+) -> None:
+    csrf = await log_in(browser)
+    answer = await browser.post("/do/key-make", data={"name": "CRM", "scopes": "send"}, headers={"X-CSRF-Token": csrf})
+    assert answer.json()["state"] == "ok"
+    assert answer.json()["secret"].startswith("wao_")
+    assert (await redis.xrange(keys.AUDIT))[0][1]["by"] == "dashboard:Dana"
+
+
+@pytest.mark.parametrize("path", ["/do/key-make", "/logout", "/choose"])
+async def test_nothing_changes_by_a_get(browser: httpx.AsyncClient, path: str) -> None:
+    await log_in(browser)
+    assert (await browser.get(path)).status_code == 405
+
+
+async def test_a_viewer_can_change_nothing(browser: httpx.AsyncClient, redis: Redis) -> None:
+    csrf = await log_in(browser, VIEWER_PASSWORD)
+    answer = await browser.post("/do/key-make", data={"name": "x", "scopes": "send"}, headers={"X-CSRF-Token": csrf})
+    assert answer.status_code == 403
+    assert answer.json()["error"]["code"] == "VIEWERS_ONLY_LOOK"
+    assert (await browser.get("/settings")).status_code == 403
+    assert not await redis.exists(keys.API_KEYS)
+
+
+async def test_a_cookie_alone_never_opens_the_api(browser: httpx.AsyncClient) -> None:
+    await log_in(browser)
+    assert (await browser.get("/api/v1/dashboard/stats")).status_code == 401
+    with_key = await browser.get("/api/v1/dashboard/stats", headers={"X-API-Key": API_KEY})
+    assert with_key.status_code == 200
+
+
+async def test_pages_are_kept_by_nobody_and_run_only_our_own_scripts(browser: httpx.AsyncClient) -> None:
+    await log_in(browser)
+    for path in SIMPLE:
+        headers = (await browser.get(path)).headers
+        assert headers["cache-control"] == "no-store", path
+        assert "script-src 'self';" in headers["content-security-policy"]
+        assert "frame-ancestors 'none'" in headers["content-security-policy"]
+        assert headers["x-content-type-options"] == "nosniff"
+    stream = await browser.get("/events/ui?page=nowhere")
+    assert stream.status_code == 404
+
+
+async def test_no_page_holds_an_inline_script(browser: httpx.AsyncClient) -> None:
+    import re
+
+    await log_in(browser)
+    for path in (*SIMPLE, "/login", "/enter"):
+        html = (await browser.get(path)).text
+        assert re.findall(r"<script(?![^>]*\bsrc=)", html) == [], path
+        assert re.findall(r"\son\w+\s*=", html) == [], path
+
+
+async def test_a_choice_of_language_leads_nowhere_else(browser: httpx.AsyncClient) -> None:
+    answer = await browser.post("/choose", data={"lang": "he", "back": "//evil.example.com"})
+    assert answer.headers["location"] == "/"
+    assert 'dir="rtl"' in (await browser.get("/login")).text
+
+
+async def test_the_token_of_a_page_never_looks_the_same_and_always_opens(browser: httpx.AsyncClient) -> None:
+    await log_in(browser)
+    tokens = [(await browser.get("/")).text.partition('data-csrf="')[2].partition('"')[0] for _ in range(3)]
+    assert len(set(tokens)) == 3
+    for token in tokens:
+        answer = await browser.post("/do/nothing", headers={"X-CSRF-Token": token})
+        assert answer.json()["error"]["code"] == "NO_SUCH_ACTION"
+    other = "".join("0" if each != "0" else "1" for each in tokens[0])
+    for wrong in ("", "zz", other, tokens[0][:-2]):
+        answer = await browser.post("/do/nothing", headers={"X-CSRF-Token": wrong})
+        assert answer.json()["error"]["code"] == "CSRF_TOKEN_WRONG", wrong
+
+
+async def test_pages_and_files_are_compressed_for_those_who_can_read_it(browser: httpx.AsyncClient) -> None:
+    await log_in(browser)
+    css = (await browser.get("/login")).text.partition('stylesheet" href="')[2].partition('"')[0]
+    for path in ("/", "/login", css):
+        packed = await browser.get(path)
+        plain = await browser.get(path, headers={"Accept-Encoding": "identity"})
+        assert packed.headers["content-encoding"] == "gzip", path
+        assert "content-encoding" not in plain.headers, path
+        assert packed.headers["vary"] == plain.headers["vary"] == "Accept-Encoding"
+        assert int(packed.headers["content-length"]) < int(plain.headers["content-length"]) / 3, path
+    assert (await browser.get(css)).content == (ROOM / "static" / "app.css").read_bytes()
+
+
+async def test_a_refusal_is_said_in_the_language_of_the_page(browser: httpx.AsyncClient) -> None:
+    csrf = await log_in(browser, VIEWER_PASSWORD)
+    browser.cookies.set("lang", "he")
+    answer = await browser.post("/do/key-make", data={"name": "x"}, headers={"X-CSRF-Token": csrf})
+    assert texts("he")["error.VIEWERS_ONLY_LOOK"] in answer.json()["toast"]

@@ -1,0 +1,234 @@
+"""What workers tell is read once, strictly where it matters and leniently where the future comes in."""
+
+import json
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tests.domain.properties import quick
+from wa_orchestrator.domain import worker_events
+from wa_orchestrator.domain.session import Event
+from wa_orchestrator.domain.worker_events import (
+    BadEvent,
+    Payload,
+    ProxyStage,
+    Receipt,
+    WorkerEvent,
+    parse,
+    to_session_event,
+)
+
+AT = 1_780_000_000_000
+ISO = "2026-05-28T20:26:40+00:00"
+
+
+def told(kind: str, data: object, **more: object) -> dict[str, Any]:
+    return {"sessionId": "worker_1", "type": kind, "timestamp": AT, "data": data, **more}
+
+
+EVERY = [
+    ("QR_CODE", {"qr": "2@x", "expiresAt": AT}, worker_events.QrCode("2@x", AT), Event.QR_SHOWN),
+    (
+        "PAIRING_CODE",
+        {"code": "ABCD1234", "expiresAt": ISO},
+        worker_events.PairingCode("ABCD1234", AT),
+        Event.CODE_SHOWN,
+    ),
+    (
+        "CONNECTED",
+        {"phoneNumber": "972501234567", "jid": "972501234567:1@s.whatsapp.net", "lid": "1@lid", "fingerprint": "f"},
+        worker_events.Connected("972501234567", "972501234567:1@s.whatsapp.net", "1@lid", "f"),
+        Event.CONNECTED,
+    ),
+    (
+        "DISCONNECTED",
+        {"reason": "lost", "code": 428, "willReconnect": True},
+        worker_events.Disconnected("lost", 428, True),
+        Event.CONNECTION_LOST,
+    ),
+    ("STATUS_CHANGE", {"status": "reconnecting"}, worker_events.StatusChange("reconnecting", None), None),
+    ("STATUS_CHANGE", {"status": "QR_EXPIRED"}, worker_events.StatusChange("QR_EXPIRED", None), Event.QR_RAN_OUT),
+    (
+        "STATUS_CHANGE",
+        {"status": "passkey_required"},
+        worker_events.StatusChange("passkey_required", None),
+        Event.PASSKEY_DEMANDED,
+    ),
+    (
+        "PING",
+        {"timestamp": AT, "socket": "open", "lagMs": 1.5, "rssBytes": 9, "lastTrafficAt": None},
+        worker_events.Ping(AT, "open", 1, 9, None),
+        None,
+    ),
+    ("MESSAGE_SENT", {"messageId": "m", "whatsappId": "w", "to": "t"}, worker_events.MessageSent("m", "w", "t"), None),
+    (
+        "MESSAGE_FAILED",
+        {"messageId": "m", "code": 463, "error": "no"},
+        worker_events.MessageFailed("m", "463", "no"),
+        None,
+    ),
+    ("MESSAGE_FAILED", {"messageId": "m", "code": "NO_ACK"}, worker_events.MessageFailed("m", "NO_ACK", ""), None),
+    (
+        "MESSAGE_STATUS",
+        {"whatsappId": "w", "status": "read", "at": AT},
+        worker_events.MessageStatus("w", Receipt.READ, AT),
+        None,
+    ),
+    (
+        "MESSAGE_RECEIVED",
+        {"whatsappId": "w", "from": "1@lid", "kind": "image", "media": {"url": "u"}, "at": AT},
+        worker_events.MessageReceived("w", "1@lid", None, None, None, "image", None, {"url": "u"}, AT),
+        None,
+    ),
+    (
+        "MESSAGE_RECEIVED",
+        {
+            "whatsappId": "w",
+            "from": "1@lid",
+            "phone": "9725",
+            "lid": "1",
+            "pushName": "N",
+            "kind": "text",
+            "text": "t",
+            "at": AT,
+        },
+        worker_events.MessageReceived("w", "1@lid", "9725", "1", "N", "text", "t", None, AT),
+        None,
+    ),
+    ("PROXY_ERROR", {"error": "no", "stage": "auth"}, worker_events.ProxyError("no", ProxyStage.AUTH), None),
+    ("AUTH_FAILURE", {"reason": "unreadable"}, worker_events.AuthFailure("unreadable"), Event.AUTH_BROKEN),
+    (
+        "ACCOUNT_LIMITS",
+        {"reachoutLock": {"active": True, "endsAt": AT, "type": "BIZ"}, "newChatCap": {"status": "CAPPED", "used": 3}},
+        worker_events.AccountLimits(
+            worker_events.ReachoutLock(True, AT, "BIZ"), worker_events.NewChatCap("CAPPED", 3, None, None)
+        ),
+        None,
+    ),
+    (
+        "ACCOUNT_LIMITS",
+        {"reachoutLock": {"active": False}},
+        worker_events.AccountLimits(worker_events.ReachoutLock(False, None, ""), None),
+        None,
+    ),
+]
+
+
+@pytest.mark.parametrize(("kind", "data", "payload", "means"), EVERY)
+def test_every_type_of_event_is_read_and_means_what_it_says(
+    kind: str, data: dict[str, Any], payload: Payload, means: Event | None
+) -> None:
+    assert parse(told(kind, data)) == WorkerEvent("worker_1", kind, AT, payload)
+    assert to_session_event(payload) is means
+
+
+@pytest.mark.parametrize(
+    ("code", "event"),
+    [
+        (401, Event.LOGGED_OUT),
+        (402, Event.TEMPORARILY_BANNED),
+        (403, Event.BANNED),
+        (405, Event.CLIENT_REFUSED),
+        (406, Event.BANNED),
+        (408, Event.CONNECTION_LOST),
+        (428, Event.CONNECTION_LOST),
+        (440, Event.REPLACED),
+        (500, Event.CONNECTION_LOST),
+        (503, Event.CONNECTION_LOST),
+        (515, Event.CONNECTION_LOST),
+        (999, Event.CONNECTION_LOST),
+    ],
+)
+def test_a_disconnection_means_what_its_number_says(code: int, event: Event) -> None:
+    assert to_session_event(worker_events.Disconnected("", code, will_reconnect=False)) is event
+
+
+def test_a_disconnection_by_a_known_word_means_the_word() -> None:
+    assert to_session_event(worker_events.Disconnected("QR_EXPIRED", 408, will_reconnect=False)) is Event.QR_RAN_OUT
+
+
+def test_the_end_of_a_temporary_ban_is_read() -> None:
+    data = {"reason": "ban", "code": 402, "willReconnect": False, "expiresAt": ISO}
+    assert parse(told("DISCONNECTED", data)).payload == worker_events.Disconnected("ban", 402, False, AT)
+
+
+@pytest.mark.parametrize(
+    ("payload", "blames"),
+    [
+        (worker_events.ProxyError("x", ProxyStage.DNS), True),
+        (worker_events.StatusChange("PROXY_ERROR", None), True),
+        (worker_events.StatusChange("disconnected", "proxy refused"), True),
+        (worker_events.StatusChange("disconnected", None), False),
+        (worker_events.Disconnected("Socks5 Authentication failed", 500, True), True),
+        (worker_events.Disconnected("Proxy connection timed out", 408, True), True),
+        (worker_events.Disconnected("Connection Terminated", 428, True), False),
+        (worker_events.AuthFailure("proxy"), False),
+    ],
+)
+def test_a_worker_may_blame_its_proxy_in_three_ways(payload: Payload, blames: bool) -> None:
+    assert worker_events.mentions_proxy(payload) is blames
+
+
+def test_a_type_that_nobody_knows_yet_is_no_error() -> None:
+    event = parse({"sessionId": "worker_1", "type": "CALL", "timestamp": AT, "v": 2})
+    assert event.payload == worker_events.Unknown("CALL")
+    assert event.version == 2
+    assert to_session_event(event.payload) is None
+
+
+def test_sequence_and_epoch_are_read_and_fields_of_the_future_are_left_aside() -> None:
+    event = parse(told("AUTH_FAILURE", {"reason": "r", "later": 1}, sequence=7, epoch=3, v=1, later={}))
+    assert (event.sequence, event.epoch, event.version) == (7, 3, 1)
+
+
+@pytest.mark.parametrize(
+    ("raw", "path", "problem"),
+    [
+        ({}, "type", "is missing"),
+        ({"type": "PING", "timestamp": AT}, "sessionId", "is missing"),
+        (told(5, {}), "type", "is no text"),  # type: ignore[arg-type]
+        (told("PING", None), "data", "is missing"),
+        (told("PING", []), "data", "is no object"),
+        (told("QR_CODE", {"qr": 1}), "data.qr", "is no text"),
+        (told("QR_CODE", {"qr": "x", "expiresAt": "soon"}), "data.expiresAt", "is no instant"),
+        (told("QR_CODE", {"qr": "x", "expiresAt": "2026-05-28T20:26:40"}), "data.expiresAt", "has no offset from UTC"),
+        (told("QR_CODE", {"qr": "x", "expiresAt": True}), "data.expiresAt", "is no number"),
+        (told("QR_CODE", {"qr": "x", "expiresAt": float("nan")}), "data.expiresAt", "is no number"),
+        (told("DISCONNECTED", {"code": 1, "willReconnect": "yes"}), "data.willReconnect", "is neither true nor false"),
+        (
+            told("PROXY_ERROR", {"error": "x", "stage": "moon"}),
+            "data.stage",
+            "is none of dns, connect, auth, tunnel, dropped",
+        ),
+        (told("ACCOUNT_LIMITS", {"reachoutLock": {}}), "data.reachoutLock.active", "is missing"),
+    ],
+)
+def test_a_wrong_event_is_refused_with_the_place_and_the_problem(raw: dict[str, Any], path: str, problem: str) -> None:
+    with pytest.raises(BadEvent) as refusal:
+        parse(raw)
+    assert (refusal.value.path, refusal.value.problem) == (path, problem)
+
+
+values = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=5),
+    lambda inner: st.lists(inner, max_size=2) | st.dictionaries(st.sampled_from(["qr", "code", "active"]), inner),
+    max_leaves=4,
+)
+
+
+@quick
+@given(st.sampled_from(EVERY), st.data())
+def test_whatever_stands_in_a_field_is_read_or_refused_and_never_worse(
+    case: tuple[Any, ...], data: st.DataObject
+) -> None:
+    kind, good, *_ = case
+    broken = json.loads(json.dumps(good))
+    broken[data.draw(st.sampled_from(sorted(good)))] = data.draw(values)
+    try:
+        parse(told(kind, broken))
+        path = "data"
+    except BadEvent as refusal:
+        path = refusal.path
+    assert path.startswith("data")

@@ -1,0 +1,486 @@
+"""Who acts, what is adopted, who is replaced, and at what pace workers start."""
+
+import asyncio
+import time
+from collections.abc import Sequence
+from typing import Any
+
+import httpx
+import pytest
+
+from tests.orchestrator.acting import PHONE, another, linked, now, part, started
+from tests.orchestrator.fakes import FakeRunner, Teller, drive
+from wa_orchestrator.context import Context
+from wa_orchestrator.errors import Unavailable
+from wa_orchestrator.orchestrator.service import Orchestrator
+from wa_orchestrator.orchestrator.sessions import credential_files, transitions
+from wa_orchestrator.orchestrator.workers import command_queue, tokens
+from wa_orchestrator.orchestrator.workers.reconciler import Reconciler, Sentinel
+from wa_orchestrator.orchestrator.workers.start_queue import Starter
+from wa_orchestrator.orchestrator.workers.watchdog import Signs, Verdict, Watchdog, judge
+from wa_orchestrator.runner.contract import Found
+from wa_orchestrator.runner.mock import Fault, Misbehaving
+from wa_orchestrator.store import keys, records, sessions
+from wa_orchestrator.store.sessions import CONTROL_LEASE
+
+_HOUR_MS = 3_600_000
+
+
+# -- one acts ---------------------------------------------------------------------------------------------------------
+
+
+async def test_of_two_orchestrators_one_acts_and_the_other_takes_over_when_it_ends(
+    control: Orchestrator, api: httpx.AsyncClient, runner: FakeRunner
+) -> None:
+    second = await another(control.context, runner)
+    await second.control.step()
+    assert (control.control.leads, second.control.leads) == (True, False)
+    await api.post("/api/sessions/provision", json={"sessionId": "s1"})
+    assert not await second.fleet.start("s1")
+    await control.control.give_back()
+    await second.control.step()
+    assert await second.fleet.start("s1")
+    assert not await control.fleet.start("s1")
+    assert len(runner.running) == 1
+
+
+async def test_a_leader_that_lost_its_lease_without_noticing_can_start_nothing(
+    control: Orchestrator, api: httpx.AsyncClient, runner: FakeRunner
+) -> None:
+    await api.post("/api/sessions/provision", json={"sessionId": "s1"})
+    await control.context.redis.delete(keys.lease(CONTROL_LEASE))
+    second = await another(control.context, runner)
+    await second.control.step()
+    assert control.control.leads  # it believes so
+    assert not await control.fleet.start("s1")
+    assert (runner.running, (await now(control.context, "s1")).epoch) == ({}, 0)
+
+
+# -- reconcile --------------------------------------------------------------------------------------------------------
+
+
+async def test_a_restarted_server_adopts_every_worker_and_restarts_none(
+    control: Orchestrator, api: httpx.AsyncClient, teller: Teller, runner: FakeRunner
+) -> None:
+    for number in range(5):
+        await linked(control, api, teller, f"s{number}", f"97250000000{number}")
+    before = dict(runner.running)
+    await control.control.give_back()
+    reborn = await another(control.context, runner)
+    await reborn.control.step()
+    await part(reborn, Reconciler).step()
+    await drive(reborn)
+    assert runner.running == before
+    assert sorted(reborn.fleet.workers) == [f"s{number}" for number in range(5)]
+
+
+async def test_what_is_missing_is_started_and_is_not_called_connected_meanwhile(
+    control: Orchestrator, api: httpx.AsyncClient, teller: Teller, runner: FakeRunner
+) -> None:
+    await linked(control, api, teller, "s1", PHONE)
+    runner.die("s1")
+    await control.control.give_back()
+    reborn = await another(control.context, runner)
+    await reborn.control.step()
+    await part(reborn, Reconciler).step()
+    missing = await now(control.context, "s1")
+    assert (missing.status, missing.reason) == ("disconnected", "SERVER_STOPPED")  # nobody saw how it ended
+    await drive(reborn)
+    assert list(runner.epochs()) == ["s1"]
+
+
+async def test_who_is_missing_later_on_has_crashed(
+    control: Orchestrator, api: httpx.AsyncClient, teller: Teller, runner: FakeRunner
+) -> None:
+    await linked(control, api, teller, "s1", PHONE)
+    await part(control, Reconciler).step()
+    runner.die("s1")
+    control.fleet.workers.clear()
+    await part(control, Reconciler).step()
+    assert (await now(control.context, "s1")).reason == "WORKER_CRASHED"
+
+
+async def test_who_sees_that_a_server_leads_sees_the_grace_of_its_absence_too(
+    control: Orchestrator, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    lead = control.control
+    await lead.give_back()
+    await control.context.redis.delete(keys.CONTROL_PULSE)
+    lead.grace_from_ms = 0
+    seen = []
+    now_ms = control.context.scripts.now_ms
+
+    async def looked() -> int:
+        seen.append((lead.leads, lead.grace_from_ms > 0))
+        return await now_ms()
+
+    monkeypatch.setattr(control.context.scripts, "now_ms", looked)
+    await lead.step()
+    assert (True, False) not in [*seen, (lead.leads, lead.grace_from_ms > 0)]
+    assert seen
+
+
+async def test_strays_are_stopped_only_after_a_while(control: Orchestrator, runner: FakeRunner) -> None:
+    at = round(time.time() * 1000)
+    runner.running = {
+        "fake/1/old": Found("fake/1/old", "stray", 3, at - 60_000),
+        "fake/1/new": Found("fake/1/new", "newcomer", 1, at),
+    }
+    await part(control, Reconciler).step()
+    assert list(runner.running) == ["fake/1/new"]
+
+
+async def test_a_worker_of_an_older_epoch_is_replaced(
+    control: Orchestrator, api: httpx.AsyncClient, runner: FakeRunner
+) -> None:
+    session = await started(control, api)
+    assert await control.fleet.fence(session) == session.epoch + 1
+    control.fleet.workers.clear()
+    await part(control, Reconciler).step()
+    await drive(control)
+    assert runner.epochs() == {"s1": session.epoch + 2}
+
+
+async def test_of_two_workers_of_a_session_one_is_stopped_at_once(
+    control: Orchestrator, api: httpx.AsyncClient, runner: FakeRunner
+) -> None:
+    session = await started(control, api)
+    twin = Found("fake/1/twin", "s1", session.epoch - 1, round(time.time() * 1000))
+    runner.running[twin.handle] = twin
+    await part(control, Reconciler).step()
+    assert runner.epochs() == {"s1": session.epoch}
+
+
+async def test_what_a_crash_left_half_done_is_finished(
+    control: Orchestrator, api: httpx.AsyncClient, runner: FakeRunner
+) -> None:
+    await started(control, api, "deleted")
+    await started(control, api, "stopped")
+    redis = control.context.redis
+    await redis.hset(keys.session("deleted"), mapping={"removing": "keep", "wanted": "stopped"})
+    await redis.hset(keys.session("stopped"), "wanted", transitions.STOPPED)
+    await part(control, Reconciler).step()
+    await drive(control)
+    assert runner.running == {}
+    assert await records.session(control.context.scripts, "deleted") is None
+    assert (await now(control.context, "stopped")).status == "stopped"
+
+
+# -- ends and silence -------------------------------------------------------------------------------------------------
+
+
+async def test_a_worker_that_ended_is_replaced_and_fenced(
+    control: Orchestrator, api: httpx.AsyncClient, teller: Teller, runner: FakeRunner
+) -> None:
+    await linked(control, api, teller, "s1", PHONE)
+    before = await now(control.context, "s1")
+    runner.die("s1")
+    await part(control, Sentinel).step()
+    assert (await now(control.context, "s1")).reason == "WORKER_CRASHED"
+    await drive(control)
+    assert runner.epochs()["s1"] > before.epoch
+    assert (await teller.connected("s1", PHONE, epoch=before.epoch)).json()["code"] == "FENCED"
+
+
+async def test_after_three_restarts_the_fourth_end_is_the_last(
+    control: Orchestrator, api: httpx.AsyncClient, runner: FakeRunner
+) -> None:
+    await started(control, api)
+    for _ in range(4):
+        runner.die("s1")
+        await part(control, Sentinel).step()
+        await drive(control)
+    after = await now(control.context, "s1")
+    assert (after.status, after.reason, runner.running, len(runner.orders)) == ("failed", "TOO_MANY_RESTARTS", {}, 4)
+    await api.post("/api/sessions/s1/start")
+    await drive(control)
+    assert list(runner.epochs()) == ["s1"]
+
+
+async def test_a_worker_that_cannot_be_started_is_given_up_in_the_end(
+    control: Orchestrator, api: httpx.AsyncClient, runner: FakeRunner
+) -> None:
+    runner.refuses = True
+    await started(control, api)
+    assert (await now(control.context, "s1")).reason == "TOO_MANY_RESTARTS"
+
+
+@pytest.mark.parametrize(
+    ("silent_ms", "missed_ago_ms", "verdict"),
+    [
+        (0, None, Verdict.HEALTHY),
+        (119_000, None, Verdict.HEALTHY),
+        (121_000, None, Verdict.MISSED),
+        (179_000, 59_000, Verdict.MISSED),
+        (181_000, 59_000, Verdict.SILENT),
+        (181_000, None, Verdict.MISSED),
+        (181_000, 200_000, Verdict.MISSED),  # an older miss was followed by a sign of life
+        (10 * _HOUR_MS, None, Verdict.MISSED),
+    ],
+)
+def test_silence_is_judged_in_two_steps(silent_ms: int, missed_ago_ms: int | None, verdict: Verdict) -> None:
+    at = 1_750_000_000_000
+    missed = 0 if missed_ago_ms is None else at - missed_ago_ms
+    assert judge(Signs(at - silent_ms, missed), at, 180_000, 60_000) is verdict
+
+
+async def silence(control: Orchestrator, session_id: str, ms: int) -> None:
+    """Let a worker's last sign be so long ago."""
+    at = str(await control.context.scripts.now_ms() - ms)
+    await control.context.redis.hset(keys.session(session_id), mapping={"last_ping_at": at, "started_at": at})
+    control.control.grace_from_ms = 0
+
+
+async def test_a_silent_worker_is_marked_first_and_replaced_in_the_next_round(
+    control: Orchestrator, api: httpx.AsyncClient, teller: Teller, runner: FakeRunner
+) -> None:
+    await linked(control, api, teller, "s1", PHONE)
+    await linked(control, api, teller, "s2", "972507777777")
+    before = await now(control.context, "s1")
+    await silence(control, "s1", 200_000)
+    await part(control, Watchdog).step()
+    assert runner.epochs() == {"s1": before.epoch, "s2": 1}
+    await part(control, Watchdog).step()
+    assert (await now(control.context, "s1")).reason == "WORKER_SILENT"
+    assert runner.stops[-1][1] == 0  # by force: it does not listen
+    await drive(control)
+    assert runner.epochs()["s1"] > before.epoch
+    assert runner.epochs()["s2"] == 1
+
+
+async def test_a_worker_that_speaks_or_is_replaced_while_the_watchdog_waits_for_its_turn_is_left_alone(
+    control: Orchestrator, api: httpx.AsyncClient, teller: Teller, runner: FakeRunner
+) -> None:
+    for name, phone in (("speaks", PHONE), ("replaced", "972507777777")):
+        await linked(control, api, teller, name, phone)
+        await silence(control, name, 200_000)
+    await part(control, Watchdog).step()
+    for name in ("speaks", "replaced"):
+        async with control.fleet.lock(name):
+            judging = asyncio.create_task(part(control, Watchdog)._replace(await now(control.context, name)))
+            await asyncio.sleep(0)
+            if name == "speaks":
+                await control.context.redis.hset(keys.session(name), "last_ping_at", round(time.time() * 1000))
+            else:
+                await control.fleet.replace(await now(control.context, name), 0)
+        await judging
+    await drive(control)
+    assert [each.session_id for each in runner.orders] == ["speaks", "replaced", "replaced"]
+    assert not await control.context.redis.exists(keys.restarts("speaks"), keys.restarts("replaced"))
+
+
+async def test_a_worker_that_is_fenced_while_reconcile_looks_around_is_not_adopted(
+    control: Orchestrator, api: httpx.AsyncClient, runner: FakeRunner, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    session = await started(control, api)
+    control.fleet.workers.clear()
+    looked = runner.survey
+
+    async def survey() -> Sequence[Found]:
+        found = await looked()
+        await control.fleet.fence(session)
+        return found
+
+    monkeypatch.setattr(runner, "survey", survey)
+    await part(control, Reconciler).step()
+    assert control.fleet.workers == {}
+
+
+async def test_a_ping_between_the_two_steps_saves_a_worker(
+    control: Orchestrator, api: httpx.AsyncClient, teller: Teller, runner: FakeRunner
+) -> None:
+    await linked(control, api, teller, "s1", PHONE)
+    await silence(control, "s1", 200_000)
+    await part(control, Watchdog).step()
+    ping = {"timestamp": round(time.time() * 1000), "socket": "open", "lagMs": 2, "rssBytes": 30_000_000}
+    assert (await teller.tell("s1", "PING", ping)).status_code == 200
+    await part(control, Watchdog).step()
+    assert len(runner.orders) == 1
+    shown = (await api.get("/api/sessions/s1/status")).json()["worker"]
+    assert (shown["socket"], shown["rssBytes"]) == ("open", 30_000_000)
+
+
+async def test_after_an_absence_of_the_server_everyone_has_fresh_grace(
+    control: Orchestrator, api: httpx.AsyncClient, teller: Teller, runner: FakeRunner
+) -> None:
+    await linked(control, api, teller, "s1", PHONE)
+    await silence(control, "s1", 200_000)
+    at = await control.context.scripts.now_ms()
+    await control.context.redis.set(keys.CONTROL_PULSE, at - 31_000)
+    await control.control.step()
+    for _ in range(3):
+        await part(control, Watchdog).step()
+    assert len(runner.orders) == 1
+
+
+async def test_a_short_absence_gives_no_grace(control: Orchestrator) -> None:
+    control.control.grace_from_ms = 0
+    at = await control.context.scripts.now_ms()
+    await control.context.redis.set(keys.CONTROL_PULSE, at - 20_000)
+    await control.control.step()
+    assert control.control.grace_from_ms == 0
+
+
+# -- the pace of starts -----------------------------------------------------------------------------------------------
+
+
+async def test_workers_start_one_per_interval_also_across_a_restart_of_the_server(
+    control: Orchestrator, api: httpx.AsyncClient, runner: FakeRunner
+) -> None:
+    context = control.context
+    context.settings = context.settings.model_copy(update={"provisioning_interval_ms": 300})
+    for number in range(3):
+        await api.post("/api/sessions/provision", json={"sessionId": f"s{number}"})
+    assert await part(control, Starter).step() == 0
+    assert 0 < await part(control, Starter).step() <= 0.3
+    await control.control.give_back()
+    reborn = await another(context, runner)
+    await reborn.control.step()
+    await part(reborn, Reconciler).step()
+    wait_s = await part(reborn, Starter).step()
+    assert 0 < wait_s <= 0.3
+    assert len(runner.orders) == 1
+    await asyncio.sleep(wait_s)
+    await part(reborn, Starter).step()
+    assert len(runner.orders) == 2
+
+
+async def test_a_start_lost_between_queue_and_runner_is_made_up_for(
+    control: Orchestrator, api: httpx.AsyncClient, runner: FakeRunner
+) -> None:
+    await api.post("/api/sessions/provision", json={"sessionId": "s1"})
+    await control.context.redis.lpop(keys.PROVISIONING)
+    await part(control, Reconciler).step()
+    await drive(control)
+    assert list(runner.epochs()) == ["s1"]
+
+
+async def test_a_moved_session_starts_only_when_the_proxys_own_count_has_room(
+    control: Orchestrator, api: httpx.AsyncClient, teller: Teller
+) -> None:
+    for number in range(4):
+        await linked(
+            control, api, teller, f"s{number}", f"97250000000{number}", proxy="socks5h://u:p@one.example.com:1080"
+        )
+    # Its record gave the seat up, but its worker has not ended yet.
+    proxy_id = (await now(control.context, "s0")).proxy
+    await control.context.redis.srem(keys.sessions_of_proxy(proxy_id), "s0")
+    await control.context.redis.hset(keys.session("s0"), "proxy", "")
+    answer = await api.post(
+        "/api/sessions/provision", json={"sessionId": "eager", "proxy": "socks5h://u:p@one.example.com:1080"}
+    )
+    assert answer.status_code == 201
+    assert not await control.fleet.start("eager")
+    await control.fleet.stop("s0", 0)
+    assert await control.fleet.start("eager")
+
+
+# -- what a worker is given -------------------------------------------------------------------------------------------
+
+
+async def test_secrets_reach_the_worker_as_secrets_and_belong_to_session_and_epoch(
+    control: Orchestrator, api: httpx.AsyncClient, runner: FakeRunner, settings: Any
+) -> None:
+    await started(control, api)
+    order = runner.orders[0]
+    assert set(order.secrets) == {"WORKER_TOKEN", "WEBHOOK_SECRET", "PROXY_URL"}
+    assert not set(order.secrets.values()) & set(order.environment.values())
+    minted = {tokens.mint(settings, name, epoch).token for name in ("s1", "s2") for epoch in (1, 2)}
+    assert len(minted) == 4
+    assert order.secrets["WORKER_TOKEN"] == tokens.mint(settings, "s1", 1).token
+
+
+async def test_the_trash_is_emptied_after_its_days(control: Orchestrator, settings: Any) -> None:
+    week_ago = round(time.time() * 1000) - 7 * 24 * _HOUR_MS
+    for name, at in (("old", week_ago - 1), ("young", week_ago + _HOUR_MS)):
+        (settings.sessions_dir / name).mkdir(parents=True)
+        (settings.sessions_dir / name / "auth.db").write_text("x")
+        await credential_files.discard(settings, name, at, phone="", label="", why="deleted")
+    assert await credential_files.purge(settings, week_ago + 7 * 24 * _HOUR_MS) == 1
+    assert [each.session_id for each in credential_files.listed(settings)] == ["young"]
+
+
+# -- a runner that misbehaves -----------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def unruly(control: Orchestrator, runner: FakeRunner) -> Misbehaving:
+    """The control plane's runner, which can be told to break its promises."""
+    made = Misbehaving(runner)
+    control.fleet.runner = made
+    return made
+
+
+async def test_a_start_that_lies_leaves_no_second_worker(
+    control: Orchestrator, api: httpx.AsyncClient, runner: FakeRunner, unruly: Misbehaving
+) -> None:
+    unruly.faults.add(Fault.START_LIES)
+    await api.post("/api/sessions/provision", json={"sessionId": "s1"})
+    await control.control.step()  # a slow machine may have let the lease run out
+    await part(control, Starter).step()
+    assert len(runner.running) == 1  # it runs, and nobody knows
+    unruly.faults.clear()
+    await drive(control)
+    assert len(runner.running) == 1
+    assert runner.epochs()["s1"] == (await now(control.context, "s1")).epoch
+
+
+async def test_an_engine_that_is_away_is_no_proof_that_workers_ended(
+    control: Orchestrator, api: httpx.AsyncClient, runner: FakeRunner, unruly: Misbehaving
+) -> None:
+    await started(control, api)
+    unruly.faults |= {Fault.POLL_IS_AWAY, Fault.SURVEY_IS_AWAY}
+    await part(control, Sentinel).step()
+    with pytest.raises(Unavailable):
+        await part(control, Reconciler).step()
+    await drive(control)
+    assert len(runner.orders) == 1
+
+
+async def test_a_worker_that_cannot_be_killed_is_fenced_before_anything_else_is_tried(
+    control: Orchestrator, api: httpx.AsyncClient, teller: Teller, runner: FakeRunner, unruly: Misbehaving
+) -> None:
+    await linked(control, api, teller, "s1", PHONE)
+    before = await now(control.context, "s1")
+    unruly.faults.add(Fault.STOP_DOES_NOTHING)
+    await silence(control, "s1", 200_000)
+    for _ in range(2):
+        await part(control, Watchdog).step()
+    assert (await teller.connected("s1", PHONE, epoch=before.epoch)).json()["code"] == "FENCED"
+    await part(control, Starter).step()
+    assert len(runner.running) == 1  # never two, whatever is asked
+
+
+# -- nothing grows for ever -------------------------------------------------------------------------------------------
+
+
+async def test_a_sessions_lock_is_one_for_all_who_want_it_and_forgotten_afterwards(control: Orchestrator) -> None:
+    async with control.fleet.lock("s1"):
+        assert control.fleet.lock("s1").locked()
+        assert not control.fleet.lock("s2").locked()
+    assert len(control.fleet._locks) == 0
+
+
+async def test_an_inquiry_that_breaks_is_not_kept(control: Orchestrator, monkeypatch: pytest.MonkeyPatch) -> None:
+    async def breaks(_proxy_id: str) -> None:
+        raise Unavailable("BROKEN", "it breaks")
+
+    monkeypatch.setattr(control.judge, "_inquire", breaks)
+    with pytest.raises(Unavailable):
+        await control.judge.complain("p1", "s1", 1)
+    assert (control.judge._inquiries, control.judge._busy) == ({}, set())
+
+
+async def test_a_command_that_no_worker_takes_ends_by_itself(context: Context) -> None:
+    await command_queue.push(context, "s1", "logout")
+    assert 0 < await context.redis.pttl(keys.commands("s1")) <= command_queue.KEEP_MS
+
+
+async def test_the_hold_of_a_session_goes_with_it(
+    control: Orchestrator, api: httpx.AsyncClient, runner: FakeRunner
+) -> None:
+    await started(control, api, "s1")
+    await api.post("/api/anti-ban/holds", json={"sessionId": "s1"})
+    session = await now(control.context, "s1")
+    removed = await sessions.remove(control.context.scripts, "s1", proxy=session.proxy, phone=session.phone)
+    assert (removed, await records.holds(control.context.scripts)) == (sessions.Removed(), {})

@@ -1,0 +1,56 @@
+"""Faults: for whom, how long, how often."""
+
+import pytest
+
+from wa_orchestrator.simulator.errors import SimulatorError
+from wa_orchestrator.simulator.whatsapp.faults import Faults
+
+
+class Clock:
+    now = 1000.0
+
+    def __call__(self) -> float:
+        return self.now
+
+
+def test_a_fault_ends_with_its_time() -> None:
+    clock = Clock()
+    faults = Faults(clock)
+    faults.add("silence", None, 10, None, {})
+    assert faults.active("silence", "1")
+    clock.now += 10
+    assert faults.active("silence", "1") is None
+
+
+def test_a_fault_of_one_phone_goes_before_that_of_all_and_touches_no_other() -> None:
+    faults = Faults(Clock())
+    faults.add("ack_error", None, None, 500, {})
+    faults.add("ack_error", "1", None, 463, {})
+    codes = [fault.code for phone in ("1", "2") if (fault := faults.active("ack_error", phone))]
+    assert codes == [463, 500]
+    assert faults.active("ban", "1") is None
+
+
+def test_a_fault_that_holds_twice_holds_twice() -> None:
+    faults = Faults(Clock())
+    faults.add("ack_error", "1", None, 500, {"times": 2})
+    uses = 0
+    while fault := faults.active("ack_error", "1"):
+        faults.use(fault)
+        uses += 1
+    assert uses == 2
+
+
+def test_the_delay_of_an_acknowledgement_is_no_time_limit() -> None:
+    clock = Clock()
+    faults = Faults(clock)
+    faults.add("ack_delay", "1", 3, None, {})
+    clock.now += 100
+    fault = faults.active("ack_delay", "1")
+    assert fault
+    assert fault.extra["seconds"] == 3
+
+
+def test_an_unknown_fault_is_refused_and_the_known_ones_are_named() -> None:
+    with pytest.raises(SimulatorError, match="silence"):
+        Faults(Clock()).add("rain", None, None, None, {})

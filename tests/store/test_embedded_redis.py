@@ -1,0 +1,238 @@
+"""The embedded Redis: durable, alone in its directory, and found again."""
+
+import asyncio
+import contextlib
+import os
+import signal
+import sys
+from collections.abc import AsyncIterator, Awaitable, Callable
+from pathlib import Path
+
+import pytest
+from redis.asyncio import BlockingConnectionPool, Redis
+from redis.exceptions import RedisError
+
+from wa_orchestrator.errors import Refused, Unavailable
+from wa_orchestrator.store import admission, keys
+from wa_orchestrator.store.engine import durability
+from wa_orchestrator.store.engine.embedded_redis import EmbeddedRedis, find_program, sole_server
+from wa_orchestrator.store.engine.scripts import Scripts
+
+_ROOM = admission.Room(queue_limit=1_000_000, per_day=1_000_000, day_start_ms=0)
+
+
+async def accept(scripts: Scripts, number: int) -> None:
+    """Return only when the store said that it has the message."""
+    phone = f"9725000000{number % 50:02}"
+    message = admission.NewMessage(f"m{number}", f"3EB0{number:018X}", phone, "worker_1", "972501234567")
+    assert isinstance(await admission.accept(scripts, message, _ROOM), admission.Accepted)
+
+
+async def stored(redis: Redis) -> set[str]:
+    """Read back all messages, and require each to be whole: its hash, its job, and its place in the count."""
+    jobs = await redis.lrange(keys.GATEWAY_JOBS, 0, -1)
+    async with redis.pipeline(transaction=False) as pipe:
+        for each in jobs:
+            pipe.hget(keys.message(each), "status")
+        assert set(await pipe.execute()) == {"queued"}
+    assert int(await redis.hget(keys.COUNTS, "accepted") or 0) == len(jobs) == len(set(jobs))
+    return set(jobs)
+
+
+@pytest.fixture
+async def home(tmp_path: Path) -> AsyncIterator[Path]:
+    """A data directory in which no Redis is left running."""
+    yield tmp_path
+    if (tmp_path / "redis").exists():
+        redis = EmbeddedRedis(tmp_path)
+        await redis.start()
+        await redis.stop()
+
+
+async def until(condition: Callable[[], Awaitable[bool]], seconds: float = 60) -> None:
+    async with asyncio.timeout(seconds):
+        while not await condition():  # noqa: ASYNC110 (another process changes)
+            await asyncio.sleep(0.02)
+
+
+async def test_every_accept_that_was_answered_survives_kill_9_of_redis(home: Path) -> None:
+    total, clients, kills = 10_000, 50, 3
+    answered: set[str] = set()
+    unanswered = 0
+    waiting = iter(range(total))
+    async with EmbeddedRedis(home) as embedded:
+        pool = BlockingConnectionPool.from_url(embedded.url, max_connections=clients, timeout=60, decode_responses=True)
+        redis = Redis(connection_pool=pool)
+        scripts = Scripts(redis)
+
+        async def client() -> None:
+            nonlocal unanswered
+            for number in waiting:
+                try:
+                    await accept(scripts, number)
+                except (RedisError, OSError):
+                    unanswered += 1  # it may or may not be there
+                    await asyncio.sleep(0.05)
+                else:
+                    answered.add(f"m{number}")
+
+        async def killer() -> None:
+            for number in range(1, kills + 1):
+                await until(lambda n=number: _is(len(answered) > n * total // (kills + 2)))
+                pid = await embedded.pid()
+                os.kill(pid, signal.SIGKILL)
+                await until(lambda pid=pid: _restarted(embedded, pid))
+
+        await asyncio.gather(killer(), *(client() for _ in range(clients)))
+        kept = await stored(redis)
+        await redis.aclose()
+        await pool.disconnect()
+
+    assert unanswered >= kills, "no kill hit a write in flight: the run proves nothing"
+    assert answered - kept == set()
+    assert len(answered) > total // 2
+
+
+async def _is(value: bool) -> bool:
+    return value
+
+
+async def _restarted(embedded: EmbeddedRedis, old_pid: int) -> bool:
+    with contextlib.suppress(RedisError, OSError):
+        return await embedded.pid() != old_pid
+    return False
+
+
+async def test_a_second_server_on_one_data_directory_is_refused_in_one_line(home: Path) -> None:
+    async with EmbeddedRedis(home):
+        with pytest.raises(Refused) as refused:
+            await EmbeddedRedis(home).start()
+    assert refused.value.code == "DATA_DIR_IN_USE"
+    assert str(home) in refused.value.text
+    assert "\n" not in refused.value.text
+
+
+async def test_a_directory_is_free_again_when_its_server_has_stopped(home: Path) -> None:
+    async with EmbeddedRedis(home):
+        pass
+    with sole_server(home):
+        pass
+
+
+_CRASHING_SERVER = """
+import asyncio, os, sys
+from pathlib import Path
+from redis.asyncio import Redis
+from wa_orchestrator import logs
+from wa_orchestrator.store.engine.embedded_redis import EmbeddedRedis
+
+logs.configure()
+
+async def main():
+    embedded = EmbeddedRedis(Path(sys.argv[1]))
+    url = await embedded.start()
+    await Redis.from_url(url).set("kept", "yes")
+    print(await embedded.pid(), flush=True)
+    os.kill(os.getpid(), 9)
+
+asyncio.run(main())
+"""
+
+
+async def test_a_redis_that_outlived_its_server_is_adopted_and_not_doubled(home: Path) -> None:
+    crashed = await asyncio.create_subprocess_exec(
+        sys.executable,
+        "-c",
+        _CRASHING_SERVER,
+        str(home),
+        stdout=asyncio.subprocess.PIPE,
+        stderr=asyncio.subprocess.PIPE,
+    )
+    assert crashed.stdout
+    survivor = int(await crashed.stdout.readline())
+    assert await crashed.wait() == -signal.SIGKILL
+
+    async with EmbeddedRedis(home) as embedded:
+        assert embedded.adopted
+        assert await embedded.pid() == survivor
+        redis = Redis.from_url(embedded.url)
+        assert await redis.get("kept") == b"yes"
+        await redis.aclose()
+
+
+async def test_a_torn_end_of_the_append_only_file_does_not_keep_it_from_starting(home: Path) -> None:
+    async with EmbeddedRedis(home) as embedded:
+        redis = Redis.from_url(embedded.url)
+        await redis.set("kept", "yes")
+        await redis.aclose()
+    (log,) = (home / "redis" / "appendonlydir").glob("*.incr.aof")
+    with log.open("ab") as file:
+        file.write(b"*3\r\n$3\r\nSET\r\n$4\r\nhal")
+    async with EmbeddedRedis(home) as embedded:
+        redis = Redis.from_url(embedded.url)
+        assert await redis.get("kept") == b"yes"
+        await redis.aclose()
+
+
+async def test_it_is_durable_and_reachable_only_by_its_owner(home: Path) -> None:
+    async with EmbeddedRedis(home) as embedded:
+        redis = Redis.from_url(embedded.url, decode_responses=True)
+        config = await redis.config_get("*")
+        await redis.aclose()
+        verdict = await durability.check(embedded.url)
+        mode = (home / "redis").stat().st_mode & 0o777
+    wanted = {"port": "0", "appendonly": "yes", "appendfsync": "always", "maxmemory-policy": "noeviction", "save": ""}
+    assert {name: config[name] for name in wanted} == wanted
+    assert verdict.warnings == ()
+    assert mode == 0o700
+
+
+async def test_a_data_directory_too_deep_for_a_socket_works_all_the_same(home: Path) -> None:
+    deep = home / ("d" * 60) / ("e" * 60)
+    async with EmbeddedRedis(deep) as embedded:
+        socket = Path((deep / "redis" / "socket").read_text())
+        assert len(str(socket)) < 100
+        assert socket.parent.stat().st_mode & 0o777 == 0o700
+        assert str(socket) in embedded.url
+        redis = Redis.from_url(embedded.url)
+        assert await redis.ping()
+        await redis.aclose()
+    socket.parent.rmdir()
+
+
+async def test_a_redis_that_cannot_start_is_told_with_the_end_of_its_log(home: Path) -> None:
+    (home / "redis" / "appendonlydir").mkdir(parents=True)
+    (home / "redis" / "appendonlydir" / "appendonly.aof.manifest").write_text("nonsense\n")
+    with pytest.raises(Unavailable, match="manifest"):
+        await EmbeddedRedis(home).start()
+    (home / "redis" / "appendonlydir" / "appendonly.aof.manifest").unlink()
+
+
+def test_a_server_on_the_path_that_is_too_old_is_passed_over(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    old = tmp_path / "redis-server"
+    old.write_text("#!/bin/sh\necho 'Redis server v=6.2.14 sha=00000000:0'\n")
+    old.chmod(0o755)
+    monkeypatch.setenv("PATH", f"{tmp_path}:/usr/bin:/bin")
+    assert find_program().path != old
+
+    new = tmp_path / "valkey-server"
+    new.write_text("#!/bin/sh\necho 'Valkey server v=8.0.1 sha=00000000:0'\n")
+    new.chmod(0o755)
+    found = find_program()
+    assert (found.path, found.version) == (new, "8.0.1") or found.path.name == "redis-server"
+
+
+@pytest.mark.parametrize(
+    ("facts", "appendfsync", "word"),
+    [
+        ({"aof_enabled": 0}, None, "appendonly"),
+        ({"aof_enabled": 1}, "everysec", "appendfsync"),
+        ({"aof_enabled": 1, "maxmemory_policy": "allkeys-lru"}, "always", "maxmemory-policy"),
+        ({"aof_enabled": 1, "role": "slave"}, "always", "replica"),
+    ],
+)
+def test_a_redis_that_can_lose_messages_is_warned_about(
+    facts: dict[str, object], appendfsync: str | None, word: str
+) -> None:
+    (warning,) = durability.judge(facts, appendfsync)
+    assert word in warning
