@@ -1,0 +1,290 @@
+"""Catalogue of stream events: everything that webhooks, `/api/v1/events`, the live log and alerts report.
+
+An entry of the stream has the fields `type` and `at`, and those of the payload of its type. Texts, alert kinds, log
+levels, `docs/events.md` and OpenAPI derive from here; the writers are `store.event_stream.emit` and `lua/_event.lua`.
+"""
+
+from collections.abc import Iterable
+from dataclasses import dataclass, fields
+from enum import StrEnum
+from typing import Final, NewType, Self
+
+
+class Level(StrEnum):
+    """How serious an event is."""
+
+    INFO = "info"
+    WARNING = "warn"
+    ERROR = "error"
+
+
+#: Milliseconds since 1970 in the stream; an ISO 8601 time in the API.
+Instant = NewType("Instant", int)
+
+
+@dataclass(frozen=True, slots=True)
+class Payload:
+    """Fields of an event as they are stored. A field that may be missing is `None` when it is."""
+
+
+@dataclass(frozen=True, slots=True)
+class SessionChanged(Payload):
+    """A session entered a state, or stays in it for another reason."""
+
+    session: str
+    reason: str
+    what: str | None = None
+    phone: str | None = None
+    proxy: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class SessionRemoved(Payload):
+    """A session was deleted."""
+
+    session: str
+    phone: str
+
+
+@dataclass(frozen=True, slots=True)
+class SessionRejected(Payload):
+    """A session was unlinked by the server."""
+
+    session: str
+    reason: str
+    phone: str
+
+
+@dataclass(frozen=True, slots=True)
+class ProxyChanged(Payload):
+    """A session or its phone has another proxy, or none (`to` is missing)."""
+
+    session: str
+    reason: str
+    from_: str
+    phone: str
+    to: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Burst(Payload):
+    """More messages were submitted to a phone within a minute than it may send."""
+
+    session: str
+    phone: str
+    count: int
+    until: Instant
+
+
+@dataclass(frozen=True, slots=True)
+class ReachoutLock(Payload):
+    """Whether a phone may write to new contacts; `until` is empty when the end is unknown."""
+
+    session: str
+    phone: str
+    until: Instant
+
+
+@dataclass(frozen=True, slots=True)
+class MessageChanged(Payload):
+    """An outgoing message has a new status; `note` is a code that says why."""
+
+    session: str
+    message: str
+    phone: str
+    note: str
+
+
+@dataclass(frozen=True, slots=True)
+class MessageReceived(Payload):
+    """Somebody wrote to one of our phones. The text is not in the stream; the API adds it."""
+
+    session: str
+    phone: str
+    whatsapp_id: str
+    kind: str
+    contact_phone: str
+    contact_lid: str
+
+
+@dataclass(frozen=True, slots=True)
+class OptedOut(Payload):
+    """A contact wants no more messages."""
+
+    session: str
+    phone: str
+    contact_phone: str
+    word: str
+    via: str
+
+
+@dataclass(frozen=True, slots=True)
+class HoldLifted(Payload):
+    """Sending goes on for `scope`: all, group, session or phone."""
+
+    scope: str
+    session: str
+    by: str
+    group: str | None = None
+    phone: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class HoldPlaced(HoldLifted):
+    """Sending is paused; `until` is empty when the hold ends only by hand."""
+
+    why: str | None = None
+    until: Instant | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class ProxyPool(Payload):
+    """A proxy joined or left the pool."""
+
+    proxy: str
+
+
+@dataclass(frozen=True, slots=True)
+class ProxyHealth(Payload):
+    """A proxy became healthy or unhealthy."""
+
+    proxy: str
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class LowInventory(Payload):
+    """`details` is a JSON object of counts: proxies, healthy, seats, free, waiting."""
+
+    details: str
+
+
+@dataclass(frozen=True, slots=True)
+class WebhookDisabled(Payload):
+    """The server stopped delivering to a webhook; `note` is the last error."""
+
+    webhook: str
+    note: str
+    session: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class AlertTest(Payload):
+    """An operator asked for a test alert."""
+
+    by: str
+
+
+class EventType(StrEnum):
+    """Every type of event: name, payload, level, description, and the emoji of its alert ('' = no alert)."""
+
+    payload: type[Payload]
+    level: Level
+    description: str
+    alert_emoji: str
+
+    def __new__(cls, name: str, payload: type[Payload], level: Level, description: str, alert_emoji: str = "") -> Self:
+        member = str.__new__(cls, name)
+        member._value_ = name
+        member.payload = payload
+        member.level = level
+        member.description = description
+        member.alert_emoji = alert_emoji
+        return member
+
+    SESSION_PENDING = "session.pending", SessionChanged, Level.INFO, "The session's worker is starting or waiting."
+    SESSION_QR_READY = "session.qr_ready", SessionChanged, Level.INFO, "A QR or pairing code is ready."
+    SESSION_CONNECTED = "session.connected", SessionChanged, Level.INFO, "The session is linked and online.", "✅"
+    SESSION_DISCONNECTED = (
+        "session.disconnected", SessionChanged, Level.WARNING, "The session lost its connection and reconnects.", "⚠️",
+    )  # fmt: skip
+    SESSION_FAILED = "session.failed", SessionChanged, Level.ERROR, "The session failed; a person is needed.", "⛔"
+    SESSION_STOPPED = "session.stopped", SessionChanged, Level.INFO, "The session was stopped."
+    SESSION_REMOVED = "session.removed", SessionRemoved, Level.WARNING, "The session was deleted."
+    SESSION_MOVED = "session.moved", ProxyChanged, Level.WARNING, "The session moved to another proxy.", "🔄"
+    SESSION_SEATLESS = (
+        "session.seatless", ProxyChanged, Level.WARNING, "The session lost its proxy and waits for a free slot.",
+    )  # fmt: skip
+    SESSION_TURNED_AWAY = (
+        "session.turned_away", SessionRejected, Level.WARNING,
+        "The session was unlinked: its phone has too many sessions.", "🚫",
+    )  # fmt: skip
+    SESSION_BURST = (
+        "session.burst", Burst, Level.WARNING, "Too many messages at once; pauses are doubled until the given time.",
+        "🐇",
+    )  # fmt: skip
+    SESSION_REACHOUT_LOCKED = (
+        "session.reachout_locked", ReachoutLock, Level.WARNING,
+        "WhatsApp does not let the phone write to new contacts. This often precedes a ban.", "🔒",
+    )  # fmt: skip
+    SESSION_REACHOUT_UNLOCKED = (
+        "session.reachout_unlocked", ReachoutLock, Level.INFO, "The phone may write to new contacts again.",
+    )  # fmt: skip
+    PHONE_BOUND = "phone.bound", ProxyChanged, Level.INFO, "The phone is bound to a proxy."
+    MESSAGE_QUEUED = "message.queued", MessageChanged, Level.INFO, "The message was accepted or returned to its queue."
+    MESSAGE_SCHEDULED = "message.scheduled", MessageChanged, Level.INFO, "The message was released to its session."
+    MESSAGE_SENDING = "message.sending", MessageChanged, Level.INFO, "The worker claimed the message."
+    MESSAGE_SENT = "message.sent", MessageChanged, Level.INFO, "WhatsApp accepted the message."
+    MESSAGE_DELIVERED = "message.delivered", MessageChanged, Level.INFO, "The message was delivered."
+    MESSAGE_READ = "message.read", MessageChanged, Level.INFO, "The message was read."
+    MESSAGE_FAILED = "message.failed", MessageChanged, Level.ERROR, "The message could not be sent.", "✉️"
+    MESSAGE_EXPIRED = "message.expired", MessageChanged, Level.WARNING, "The message expired before it was sent."
+    MESSAGE_CANCELLED = "message.cancelled", MessageChanged, Level.INFO, "The message was cancelled."
+    MESSAGE_RECEIVED = "message.received", MessageReceived, Level.INFO, "A message came in."
+    CONTACT_OPTED_OUT = "contact.opted_out", OptedOut, Level.WARNING, "A contact wants no more messages."
+    HOLD_PLACED = "hold.placed", HoldPlaced, Level.WARNING, "Sending was paused."
+    HOLD_LIFTED = "hold.lifted", HoldLifted, Level.INFO, "Sending was resumed."
+    PROXY_ADDED = "proxy.added", ProxyPool, Level.INFO, "A proxy joined the pool."
+    PROXY_REMOVED = "proxy.removed", ProxyPool, Level.WARNING, "A proxy left the pool."
+    PROXY_OK = "proxy.ok", ProxyHealth, Level.INFO, "A proxy is healthy again.", "🌱"
+    PROXY_BAD = "proxy.bad", ProxyHealth, Level.ERROR, "A proxy failed.", "🔥"
+    PROXY_LOW_INVENTORY = "proxy.low_inventory", LowInventory, Level.WARNING, "Free proxy slots run low.", "📉"
+    WEBHOOK_DISABLED = "webhook.disabled", WebhookDisabled, Level.WARNING, "A webhook was disabled after failing.", "🔌"
+    ALERT_TEST = "alert.test", AlertTest, Level.INFO, "An operator asked for a test alert.", "🔔"
+
+    @property
+    def subject(self) -> str:
+        """The part before the dot: session, message, proxy, …"""
+        return self.partition(".")[0]
+
+
+#: Types that raise an alert.
+ALERTS: Final = frozenset(each for each in EventType if each.alert_emoji)
+#: Types that webhooks and `/api/v1/events` do not deliver: the server's notes to itself.
+INTERNAL: Final = frozenset({EventType.ALERT_TEST})
+#: What events are about, in the order of the catalogue.
+SUBJECTS: Final = tuple(dict.fromkeys(each.subject for each in EventType))
+
+
+def find(name: str) -> EventType | None:
+    """Return the type with this name; None for one that another version of the product wrote."""
+    return EventType._value2member_map_.get(name)  # type: ignore[return-value]
+
+
+def level_of(name: str) -> Level:
+    """Return how serious an event is."""
+    known = find(name)
+    return known.level if known else Level.INFO
+
+
+def matches(patterns: Iterable[str], name: str) -> bool:
+    """Whether one of the patterns (`*`, `message.*`, `session.connected`) selects this type of event."""
+    return any(
+        pattern in ("*", name) or (pattern.endswith(".*") and name.startswith(pattern[:-1])) for pattern in patterns
+    )
+
+
+def is_pattern(pattern: str) -> bool:
+    """Whether a pattern can select any event that is delivered."""
+    return any(matches((pattern,), each) for each in EventType if each not in INTERNAL)
+
+
+def field_names(payload: type[Payload]) -> tuple[str, ...]:
+    """Return the names of a payload's fields as the stream spells them; Python reserves `from`."""
+    return tuple(each.name.removesuffix("_") for each in fields(payload))
+
+
+def encode(payload: Payload) -> dict[str, str]:
+    """Return a payload as fields of the stream; those that are missing are not written."""
+    values = ((each.name, getattr(payload, each.name)) for each in fields(payload))
+    return {name.removesuffix("_"): str(value) for name, value in values if value is not None}
