@@ -21,7 +21,7 @@ from typing import Any
 from redis import Redis
 
 from wa_orchestrator.store.engine.embedded_redis import EmbeddedRedis, find_program
-from wa_orchestrator.store.engine.scripts import prelude, read_sources
+from wa_orchestrator.store.engine.scripts import read_sources, redis_clock
 
 HERE = Path(__file__).parent
 ROOT = HERE.parents[1]
@@ -37,7 +37,7 @@ SECONDS = int(os.environ.get("SECONDS_EACH", "2"))
 CONNECTIONS = [int(each) for each in os.environ.get("CONNECTIONS", "64,256").split(",")]
 PYTHON = [sys.executable, "-m", "bench.gateway.serve"]
 EXPRESS, FASTIFY = [str(NODE), "express.mjs"], [str(NODE), "fastify.mjs"]
-SAME, BARE = {"NAMED": "1", "ADMIT": "admit.lua"}, {"NAMED": "1"}
+SAME, BARE = {"NAMED": "1", "ADMIT": "admit_messages.lua"}, {"NAMED": "1"}
 #: The peers with the same Lua call as ours (Redis then does the same for all), and with the least one thinkable.
 SERVERS: dict[str, tuple[list[str], dict[str, str]]] = {
     "gateway": (PYTHON, {"NAMED": "1"}),
@@ -136,7 +136,7 @@ def serving(name: str, path: str, directory: Path) -> Iterator[Running]:
     }  # fmt: skip
     if "ADMIT" in extra:
         script = directory / extra["ADMIT"]
-        script.write_text(f"{prelude()}\n{read_sources()['admit']}")
+        script.write_text(f"{redis_clock()}\n{read_sources()['admit_messages']}")
         environment["ADMIT"] = str(script)
     server = subprocess.Popen(command, cwd=HERE / "peers", env=environment, stdout=subprocess.DEVNULL)
     try:

@@ -69,7 +69,7 @@ async def test_several_bad_proxies_are_one_line_and_one_that_is_emptied_is_none(
     assert [item.what for item in attention.items(await look(redis), ENGLISH)] == ["2 proxies are bad"]
 
 
-async def test_seats_are_told_of_before_somebody_waits_for_one(redis: Redis, scripts: Scripts) -> None:
+async def test_slots_are_told_of_before_somebody_waits_for_one(redis: Redis, scripts: Scripts) -> None:
     async def said(**changes: object) -> list[str]:
         return [item.what.striptags() for item in attention.items(await look(redis, **changes), ENGLISH)]
 
@@ -80,9 +80,9 @@ async def test_seats_are_told_of_before_somebody_waits_for_one(redis: Redis, scr
     assert await said() == []
     for number in range(1, 5):
         await stage.connected(f"w{number}", f"W {number}", f"97250000000{number}", only)
-    assert await said() == ["All 4 proxy seats are taken"]
+    assert await said() == ["All 4 proxy slots are taken"]
     await stage.put("w4", "disconnected", "WAITING_FOR_PROXY")
-    assert await said() == ["W 4 waits for a proxy seat: all 4 are taken"]
+    assert await said() == ["W 4 waits for a proxy slot: all 4 are taken"]
     await redis.hset(keys.proxy(only[0]), "status", "BAD")
     assert (await said())[0] == "W 4 waits for a proxy: none works"
 

@@ -49,9 +49,9 @@ def test_everything_that_the_audit_log_records_is_said_in_words() -> None:
 
 
 def test_everything_that_moves_a_session_or_binds_a_phone_is_said_in_words() -> None:
-    codes = _words(CODE, "evacuate", "seat", "mark_by_operator", "Flight")
+    codes = _words(CODE, "drain", "assign_slot", "mark_by_operator", "Flight")
     assert {"CHECK_FAILED", "WAITED_FOR_PROXY", "DRAINED"} <= codes
-    bindings = set(re.findall(r"how = '(\w+)'", (LUA / "bind.lua").read_text("utf-8"))) - {"same"}
+    bindings = set(re.findall(r"how = '(\w+)'", (LUA / "bind_phone.lua").read_text("utf-8"))) - {"same"}
     assert {name for name in codes | bindings if not labels.circumstance(HEBREW, name)} == set()
 
 

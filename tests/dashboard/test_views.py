@@ -406,7 +406,7 @@ async def test_a_page_without_messages_says_whether_a_filter_hides_them(
 
 
 @pytest.mark.parametrize(("bad", "said"), [(0, "No proxy yet"), (1, "No proxy works")])
-async def test_where_no_proxy_works_nothing_says_that_all_seats_are_taken(
+async def test_where_no_proxy_works_nothing_says_that_all_slots_are_taken(
     redis: Redis, scripts: Scripts, bad: int, said: str
 ) -> None:
     for number in range(bad):
@@ -414,7 +414,7 @@ async def test_where_no_proxy_works_nothing_says_that_all_seats_are_taken(
     context = make_context(settings(), redis)
     desk = Desk(context, Fleet(context))
     view = await desk.view_as(None, "proxies", "en")
-    assert said in desk.macros.seats_headline(view)
+    assert said in desk.macros.slots_headline(view)
     assert "taken" not in view.reason("WAITING_FOR_PROXY")
     assert "there is none that works" in view.reason("WAITING_FOR_PROXY")
 

@@ -108,7 +108,7 @@ def _add_a_proxy(page: Page, product: Product, t: Callable[[str], re.Pattern[str
     page.fill("#add-proxy [name=url]", product.new_proxy())
     page.locator("#add-proxy .primary").click()
     expect(page.locator(".proxy")).to_have_count(before + 1)
-    expect(page.locator(".proxy .seat.free").first).to_be_visible()
+    expect(page.locator(".proxy .slot.free").first).to_be_visible()
 
 
 def _link_a_phone(page: Page, product: Product, t: Callable[[str], re.Pattern[str]], name: str) -> str:
@@ -251,7 +251,7 @@ def test_a_phone_is_linked_by_a_code_that_reads_left_to_right(
     page = _come_in_by_the_link(person, product)
     t = said(language)
     phone = f"97253{crc32(language.encode()) % 10_000_000:07d}"
-    product.thread.do(_with_a_seat(product))
+    product.thread.do(_with_a_slot(product))
     page.goto(product.address + "/scan")
     page.keyboard.press("n")
     page.fill("#new-session [name=label]", f"Coded {language}")
@@ -272,8 +272,8 @@ def test_a_phone_is_linked_by_a_code_that_reads_left_to_right(
     person.close()
 
 
-async def _with_a_seat(product: Product) -> None:
-    """Let there be a free seat, as an operator would."""
+async def _with_a_slot(product: Product) -> None:
+    """Let there be a free slot, as an operator would."""
     headers = {"X-API-Key": API_KEY}
     async with httpx.AsyncClient(base_url=product.address, headers=headers, timeout=20) as client:
         (await client.post("/api/v1/proxies", json={"url": product.new_proxy()})).raise_for_status()

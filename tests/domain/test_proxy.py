@@ -141,15 +141,15 @@ def test_the_least_loaded_healthy_proxy_with_room_is_chosen(loads: list[Load], c
     st.integers(0, 20),
 )
 def test_no_proxy_is_ever_filled_above_its_limit(loads: list[Load], most: int, sessions: int) -> None:
-    seats = {load.proxy_id: load for load in loads}
+    slots = {load.proxy_id: load for load in loads}
     for _ in range(sessions):
-        chosen = choose(seats.values(), most)
+        chosen = choose(slots.values(), most)
         if chosen is None:
-            assert not ranked(seats.values(), most)
+            assert not ranked(slots.values(), most)
             break
-        assert seats[chosen].healthy
-        seats[chosen] = Load(chosen, seats[chosen].sessions + 1)
-        assert seats[chosen].sessions <= most
+        assert slots[chosen].healthy
+        slots[chosen] = Load(chosen, slots[chosen].sessions + 1)
+        assert slots[chosen].sessions <= most
 
 
 NOW = 10_000_000

@@ -58,7 +58,7 @@ async def code_of(answer: httpx.Response) -> str:
 
 
 async def fill(api: httpx.AsyncClient, proxy: str) -> None:
-    """Take all seats of a proxy."""
+    """Take all slots of a proxy."""
     while (await provision(api, proxy=proxy)).status_code == 201:
         pass
 

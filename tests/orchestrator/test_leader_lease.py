@@ -362,7 +362,7 @@ async def test_a_moved_session_starts_only_when_the_proxys_own_count_has_room(
         await linked(
             control, api, teller, f"s{number}", f"97250000000{number}", proxy="socks5h://u:p@one.example.com:1080"
         )
-    # Its record gave the seat up, but its worker has not ended yet.
+    # Its record gave the slot up, but its worker has not ended yet.
     proxy_id = (await now(control.context, "s0")).proxy
     await control.context.redis.srem(keys.sessions_of_proxy(proxy_id), "s0")
     await control.context.redis.hset(keys.session("s0"), "proxy", "")

@@ -112,7 +112,7 @@ async def test_where_there_is_no_proxy_nobody_is_told_that_all_are_full(
     assert answer.json()["error"]["message"] == "There is no proxy yet. Add one."
 
 
-async def test_the_last_seat_is_given_once_to_many_who_ask_at_once(api: httpx.AsyncClient) -> None:
+async def test_the_last_slot_is_given_once_to_many_who_ask_at_once(api: httpx.AsyncClient) -> None:
     answers = await asyncio.gather(*(provision(api, proxy=GIVEN) for _ in range(12)))
     assert sorted(each.status_code for each in answers) == [201] * 4 + [409] * 8
     assert {await code_of(each) for each in answers if each.status_code == 409} == {"PROXY_FULL"}

@@ -210,7 +210,7 @@ async def test_who_sat_on_a_bad_proxy_when_the_server_died_is_moved_by_the_next_
 ) -> None:
     await linked(control, api, teller, "s1", PHONE, proxy=PROXIES[0])
     check.dead.add(PROXIES[0])
-    await _die_at(monkeypatch, control, "evacuate")
+    await _die_at(monkeypatch, control, "drain")
     assert (await now(control.context, "s1")).proxy == IDS[0]
     await control.judge.examine(IDS[0])
     assert (await now(control.context, "s1")).proxy not in ("", IDS[0])
@@ -221,7 +221,7 @@ async def test_a_worker_that_was_moved_is_replaced_although_the_server_died_at_t
 ) -> None:
     await linked(control, api, teller, "s1", PHONE, proxy=PROXIES[0])
     check.dead.add(PROXIES[0])
-    await _die_at(monkeypatch, control, "_seated")
+    await _die_at(monkeypatch, control, "_slot_assigned")
     moved = await now(control.context, "s1")
     assert moved.proxy not in ("", IDS[0])
     assert states.restart_pending(moved)
@@ -258,9 +258,9 @@ async def test_without_room_a_session_waits_and_goes_on_by_itself_as_soon_as_the
     waiting = [each for each in (await api.get("/api/sessions")).json()["sessions"] if each["proxyId"] is None]
     assert [(each["status"], each["reason"]) for each in waiting] == [("disconnected", "WAITING_FOR_PROXY")] * 4
     assert len(runner.running) == 8
-    # Somebody else evacuates the same proxy, a moment later, with what he read before.
+    # Somebody else drains the same proxy, a moment later, with what he read before.
     await states.settle(control.context, "s0", Event.PROXY_LOST)
-    assert not await placement.seat(control.context, await now(control.context, "s0"), "PROXY_FAILED")
+    assert not await placement.assign_slot(control.context, await now(control.context, "s0"), "PROXY_FAILED")
     assert (await now(control.context, "s0")).reason == Reason.WAITING_FOR_PROXY
     await api.post("/api/v1/proxies", json={"url": NEW})
     seeker = next(loop for loop in control.loops if isinstance(loop, Seeker))
@@ -282,7 +282,7 @@ async def test_all_sessions_of_a_phone_move_to_one_proxy_or_wait_together(
     check.dead.add(PROXIES[0])
     await control.judge.examine(IDS[0])
     homes = {(await now(control.context, f"s{number}")).proxy for number in range(3)}
-    assert homes == {IDS[2]}  # the only one with three free seats
+    assert homes == {IDS[2]}  # the only one with three free slots
 
 
 @settings(max_examples=5, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])

@@ -178,7 +178,7 @@ async def test_logout_of_an_unlinked_session_discards_what_it_has(
     assert runner.epochs()["s1"] > session.epoch
 
 
-async def test_a_deleted_session_is_gone_with_its_worker_and_its_seat(
+async def test_a_deleted_session_is_gone_with_its_worker_and_its_slot(
     control: Orchestrator, api: httpx.AsyncClient, teller: Teller, runner: FakeRunner
 ) -> None:
     await linked(control, api, teller, "s1", PHONE)

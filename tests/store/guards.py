@@ -240,7 +240,7 @@ async def _(scene: Scene) -> None:
     # Two calls of a worker have both seen the same message in the outbox.
     await scene.connected()
     place = scene.places[await scene.sending()]
-    assert await scene.scripts.run("claim", layout(place), [*head(place), 1, LEASE_MS]) == ["empty"]
+    assert await scene.scripts.run("claim_message", layout(place), [*head(place), 1, LEASE_MS]) == ["empty"]
 
 
 @story("renew_epoch")
@@ -405,14 +405,14 @@ async def _(scene: Scene) -> None:
     assert made == sessions.NoRoom()
 
 
-@story("seat")
+@story("slot")
 async def _(scene: Scene) -> None:
     await scene.connected("w1")
     second = sessions.NewSession("w2", candidates=["p1"])
     assert await sessions.create(scene.scripts, second, per_proxy=1, per_phone=4) == sessions.NoRoom()
 
 
-@story("seat_healthy")
+@story("slot_healthy")
 async def _(scene: Scene) -> None:
     await scene.proxy("p1")
     await proxies.mark(scene.scripts, "p1", version=1, status="BAD", reason="CHECK_FAILED", fields={})
@@ -452,7 +452,7 @@ async def _(scene: Scene) -> None:
     assert unseen == sessions.Registered(2)
     await scene.scripts.redis.hset(keys.pace(""), "in_flight", "m_somebody")
     place_free = await scene.scripts.run(
-        "register",
+        "register_worker",
         [*_layout_of_nobody(), keys.lease("control")],
         ["", "", "w1", scene.lease],
     )
@@ -554,26 +554,26 @@ async def _moved(scene: Scene) -> None:
     assert await sessions.create(scene.scripts, second, per_proxy=1, per_phone=4) == sessions.NoRoom()
 
 
-async def _seated(scene: Scene) -> dict[str, set[str]]:
+async def _assigned(scene: Scene) -> dict[str, set[str]]:
     return {proxy.id: set(proxy.sessions) for proxy in await records.proxies(scene.scripts)}
 
 
-@story("vacate_seen")
+@story("release_slot_seen")
 async def _(scene: Scene) -> None:
     await _moved(scene)
-    await scene.scripts.run("vacate", [keys.session("w1"), keys.sessions_of_proxy("p2")], ["w1", "p2"])
-    assert await _seated(scene) == {"p1": {"w1"}, "p2": {"w1"}}
-    await slots.vacate(scene.scripts, "w1")
-    assert await _seated(scene) == {"p1": set(), "p2": {"w1"}}
+    await scene.scripts.run("release_slot", [keys.session("w1"), keys.sessions_of_proxy("p2")], ["w1", "p2"])
+    assert await _assigned(scene) == {"p1": {"w1"}, "p2": {"w1"}}
+    await slots.release(scene.scripts, "w1")
+    assert await _assigned(scene) == {"p1": set(), "p2": {"w1"}}
 
 
-@story("vacate_back")
+@story("release_slot_back")
 async def _(scene: Scene) -> None:
     await _moved(scene)
     back = slots.Flight("w1", "p2", PHONE, "PROXY_FAILED", ["p1"])
     assert await slots.fail_over(scene.scripts, back, per_proxy=4) == slots.Moved("p1")
-    await slots.vacate(scene.scripts, "w1")
-    assert await _seated(scene) == {"p1": {"w1"}, "p2": set()}
+    await slots.release(scene.scripts, "w1")
+    assert await _assigned(scene) == {"p1": {"w1"}, "p2": set()}
 
 
 @story("failover_seen")

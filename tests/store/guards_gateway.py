@@ -10,7 +10,7 @@ from wa_orchestrator.store.leases import Limited
 async def _(scene: Scene) -> None:
     rate = admission.Rate("key", gap_ms=100, burst=1)
     two = [admission.wanted(scene.message(), scene.room(), None) for _ in range(2)]
-    answers = await scene.scripts.run("admit", *admission.admit_call(rate, two))
+    answers = await scene.scripts.run("admit_messages", *admission.admit_call(rate, two))
     assert admission.read_admission(answers[1]) == Limited(100)
     assert await scene.scripts.redis.llen(keys.GATEWAY_JOBS) == 1
 

@@ -9,7 +9,7 @@ from wa_orchestrator.store.engine.scripts import LUA, read_sources
 
 _MARK: Final = re.compile(r"-- (?:guard: (?P<guard>\w+)|(?P<rearm>rearm: \w+))$")
 #: Conditions inside a larger one: what stands there, and what is left without the guard.
-_WITHIN: Final = {"seat": ("load < most and ", ""), "seat_healthy": ("status == 'OK' and ", "")}
+_WITHIN: Final = {"slot": ("load < most and ", ""), "slot_healthy": ("status == 'OK' and ", "")}
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,7 +37,7 @@ def mutants() -> Iterator[Mutant]:
 def _of_line(guard: str, line: str) -> Iterator[Mutant]:
     if guard.startswith("rearm"):
         yield Mutant(guard, line, re.sub(r"land\(now, .*\) --", "land(now, 0) --", line))
-    elif guard == "seat":
+    elif guard == "slot":
         yield from (Mutant(name, line, line.replace(was, left)) for name, (was, left) in _WITHIN.items())
     elif re.search(r"\bend --", line):
         yield Mutant(guard, line, "")

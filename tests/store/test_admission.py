@@ -23,7 +23,7 @@ async def test_one_that_stumbles_is_not_in_and_takes_no_neighbour_along(held: Sc
     await held.redis.set(keys.pace("97259"), "somebody has damaged it")
     three = [scene.message(), scene.message(phone="97259"), scene.message()]
     wanted = [admission.wanted(each, scene.room(), None) for each in three]
-    replies = await held.run("admit", *admission.admit_call(admission.UNCOUNTED, wanted))
+    replies = await held.run("admit_messages", *admission.admit_call(admission.UNCOUNTED, wanted))
     outcomes = [admission.read_admission(reply) for reply in replies]
     assert [type(each) for each in outcomes] == [admission.Accepted, admission.Stumbled, admission.Accepted]
     assert await held.redis.lrange(keys.GATEWAY_JOBS, 0, -1) == [three[0].id, three[2].id]

@@ -29,7 +29,7 @@ from wa_orchestrator.store.message_keys import locate
 
 PHONES = {"w1": "972500000001", "w2": "972500000001", "w3": "972500000002"}
 PROXIES = ("p1", "p2", "p3")
-SEATS = 2
+SLOTS = 2
 PER_MINUTE = 2
 PER_DAY = 4
 DAY_MS = 3_600_000
@@ -92,7 +92,7 @@ class Messages(RuleBasedStateMachine):
 
     @initialize()
     def begin(self) -> None:
-        """Three sessions of two phones, on three proxies with two seats each."""
+        """Three sessions of two phones, on three proxies with two slots each."""
         self.do(self._begin())
 
     async def _begin(self) -> None:
@@ -250,7 +250,7 @@ class Messages(RuleBasedStateMachine):
         current = str(await self.redis.hget(keys.session(session), "proxy") or "")
         others = [name for name in PROXIES if name != current]
         flight = slots.Flight(session, current, PHONES[session], "PROXY_FAILED", others)
-        moved = await slots.fail_over(self.scene.scripts, flight, per_proxy=SEATS)
+        moved = await slots.fail_over(self.scene.scripts, flight, per_proxy=SLOTS)
         if isinstance(moved, slots.Moved):
             assert await self.redis.get(keys.sticky(PHONES[session])) == moved.proxy
             chosen = await records.proxy(self.scene.scripts, moved.proxy)
@@ -260,14 +260,14 @@ class Messages(RuleBasedStateMachine):
     # -- what must hold -------------------------------------------------------------------------------------------
 
     @invariant()
-    def no_proxy_has_more_sessions_than_seats(self) -> None:
+    def no_proxy_has_more_sessions_than_slots(self) -> None:
         """I8, and nobody sits twice."""
         if not hasattr(self, "scene"):
             return
         pool = self.do(records.proxies(self.scene.scripts))
-        seated = [session for proxy in pool for session in proxy.sessions]
-        assert all(len(proxy.sessions) <= SEATS for proxy in pool)
-        assert len(seated) == len(set(seated))
+        assigned = [session for proxy in pool for session in proxy.sessions]
+        assert all(len(proxy.sessions) <= SLOTS for proxy in pool)
+        assert len(assigned) == len(set(assigned))
 
     @invariant()
     def every_accepted_message_has_one_status_and_stands_in_one_place(self) -> None:
@@ -340,7 +340,7 @@ class Messages(RuleBasedStateMachine):
 
 RUN = settings(max_examples=200, stateful_step_count=50, deadline=None, suppress_health_check=list(HealthCheck))
 #: Each of these guards keeps an invariant that the model knows; without it the model must turn red by itself.
-KNOWN_TO_THE_MODEL = ("one_in_flight", "claim_epoch", "not_claimed", "seat", "pause")
+KNOWN_TO_THE_MODEL = ("one_in_flight", "claim_epoch", "not_claimed", "slot", "pause")
 
 
 @pytest.mark.slow

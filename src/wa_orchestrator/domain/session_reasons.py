@@ -59,7 +59,7 @@ SENTENCES: Mapping[Reason, Sentence] = MappingProxyType(
             "קוד קישור מוכן. פתחו את WhatsApp בטלפון, מכשירים מקושרים, והקלידו אותו.",
         ),
         R.WAITING_FOR_PROXY: Sentence(
-            "Waits for a proxy seat: all are taken. Add a proxy and it goes on by itself.",
+            "Waits for a proxy slot: all are taken. Add a proxy and it goes on by itself.",
             "ממתין למקום בפרוקסי: כל המקומות תפוסים. הוסיפו פרוקסי והוא ימשיך מעצמו.",
         ),
         R.PROXY_FAILOVER: Sentence(

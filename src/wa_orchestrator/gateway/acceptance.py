@@ -100,7 +100,7 @@ class Taking:
     async def count(self, api_key: str) -> None:
         """Count a call that takes nothing in; raises when the key calls too often."""
         rate = self.rate_of(api_key)
-        verdict = read_rate(await self._batcher.run("rate", [keys.rate(api_key)], [rate.gap_ms, rate.burst, 1]))
+        verdict = read_rate(await self._batcher.run("spend_rate", [keys.rate(api_key)], [rate.gap_ms, rate.burst, 1]))
         if isinstance(verdict, Limited):
             raise replies.rate_limited(verdict)
 

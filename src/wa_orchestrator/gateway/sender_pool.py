@@ -1,6 +1,6 @@
 """The fleet as the gateway sees it: who can send, at what pace, with how much room; never older than a second.
 
-It serves choices and estimates only. What must be true (limits, opt-outs, idempotency) is decided by `admit.lua`.
+It serves choices and estimates only. Limits, opt-outs and idempotency are decided by `admit_messages.lua`.
 """
 
 import asyncio

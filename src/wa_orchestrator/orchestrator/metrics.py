@@ -21,9 +21,9 @@ class Figures:
         self._fleet = fleet
         registry = context.registry
         self._sessions = Gauge("wa_sessions", "Sessions by status", ["status"], registry=registry)
-        self._seats = Gauge("wa_proxy_seats", "Seats of healthy proxies", ["state"], registry=registry)
+        self._slots = Gauge("wa_proxy_seats", "Slots of healthy proxies", ["state"], registry=registry)
         self._proxies = Gauge("wa_proxies", "Proxies by status", ["status"], registry=registry)
-        self._waiting = Gauge("wa_sessions_waiting_for_proxy", "Sessions without a seat", registry=registry)
+        self._waiting = Gauge("wa_sessions_waiting_for_proxy", "Sessions without a slot", registry=registry)
         self._starting = Gauge("wa_provisioning_queue", "Sessions that wait for their turn to start", registry=registry)
         self._workers = Gauge("wa_workers", "Workers this process looks after", registry=registry)
         self._memory = Gauge("wa_workers_rss_bytes", "Memory of all workers, by their last pings", registry=registry)
@@ -36,8 +36,8 @@ class Figures:
         for state in State:
             self._sessions.labels(state).set(counted[state])
         stock = await placement.inventory(self._context)
-        self._seats.labels("free").set(stock["free"])
-        self._seats.labels("taken").set(stock["seats"] - stock["free"])
+        self._slots.labels("free").set(stock["free"])
+        self._slots.labels("taken").set(stock["seats"] - stock["free"])
         self._proxies.labels("OK").set(stock["healthy"])
         self._proxies.labels("BAD").set(stock["proxies"] - stock["healthy"])
         self._waiting.set(stock["waiting"])

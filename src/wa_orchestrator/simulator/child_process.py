@@ -21,7 +21,7 @@ from wa_orchestrator.errors import Refused, Unavailable
 from wa_orchestrator.runner import process_identity
 from wa_orchestrator.settings import Settings
 
-SEATS = 4
+SLOTS = 4
 #: Where the simulated world keeps its state, under the data directory. It marks a rehearsal.
 _HOME = "simulator"
 ALL_DAY = "00:00-00:00"
@@ -33,7 +33,7 @@ log = structlog.get_logger(__name__)
 
 def proxies_for(fleet: int) -> int:
     """Say how many proxies a fleet needs, with one to spare for failovers."""
-    return max(3, -(-fleet // SEATS) + 1)
+    return max(3, -(-fleet // SLOTS) + 1)
 
 
 def keep_apart(data_dir: Path, *, simulate: bool) -> None:

@@ -130,7 +130,7 @@ async def accept(
     scripts: Scripts, message: NewMessage, room: Room, idempotency: Idempotency | None = None
 ) -> Acceptance | Limited:
     """Take a message in, or say why not. When it returns `Accepted`, the message survives whatever dies next."""
-    reply = await scripts.run("admit", *admit_call(UNCOUNTED, [wanted(message, room, idempotency)]))
+    reply = await scripts.run("admit_messages", *admit_call(UNCOUNTED, [wanted(message, room, idempotency)]))
     outcome = read_admission(reply[0])
     if isinstance(outcome, Stumbled):
         raise Broken(f"Redis answered {outcome.error}")
@@ -188,4 +188,4 @@ def read_admission(reply: Reply) -> Acceptance | Limited | Stumbled:
         case ["error", text]:
             return Stumbled(str(text))
         case _:
-            raise unexpected("admit", reply)
+            raise unexpected("admit_messages", reply)

@@ -50,28 +50,28 @@ async def receive(scripts: Scripts, message: Incoming, *, keep_ms: int) -> New |
         message.kind,
         *flat(message.fields),
     ]
-    reply = await scripts.run("receive", names, args)
+    reply = await scripts.run("receive_message", names, args)
     match reply:
         case ["received"]:
             return New()
         case ["already"]:
             return Known()
         case _:
-            raise unexpected("receive", reply)
+            raise unexpected("receive_message", reply)
 
 
 async def opt_out(
     scripts: Scripts, recipient: str, *, word: str, via: str, session: str = "", phone: str = ""
 ) -> New | Known:
     """Write to this recipient never again, by any path. What waits for them is the caller's to cancel."""
-    reply = await scripts.run("opt_out", [keys.OPT_OUTS, keys.EVENTS], [recipient, word, via, session, phone])
+    reply = await scripts.run("add_opt_out", [keys.OPT_OUTS, keys.EVENTS], [recipient, word, via, session, phone])
     match reply:
         case ["added"]:
             return New()
         case ["already"]:
             return Known()
         case _:
-            raise unexpected("opt_out", reply)
+            raise unexpected("add_opt_out", reply)
 
 
 async def opt_in(scripts: Scripts, recipient: str) -> bool:
@@ -101,14 +101,14 @@ async def lock(
     """Note until when this phone may not write to new contacts (0: it may). `source` is `told` or `guessed`."""
     names = [keys.pace(phone), keys.DUE, keys.EVENTS]
     who, number = (f"{session} {word.epoch}", word.number) if word else ("", 0)
-    reply = await scripts.run("lock", names, [phone, session, until_ms, source, who, number])
+    reply = await scripts.run("lock_reachout", names, [phone, session, until_ms, source, who, number])
     match reply:
         case ["locked", _] | ["open"]:
             return New()
         case ["same"]:
             return Known()
         case _:
-            raise unexpected("lock", reply)
+            raise unexpected("lock_reachout", reply)
 
 
 async def reopen(scripts: Scripts, phone: str, messages: Sequence[str]) -> int:
@@ -116,9 +116,9 @@ async def reopen(scripts: Scripts, phone: str, messages: Sequence[str]) -> int:
     if not messages:
         return 0
     names = [keys.set_aside(phone), keys.queue(phone), keys.DUE]
-    reply = await scripts.run("reopen", names, [phone, *messages])
+    reply = await scripts.run("restore_messages", names, [phone, *messages])
     match reply:
         case ["reopened", count]:
             return int(count)
         case _:
-            raise unexpected("reopen", reply)
+            raise unexpected("restore_messages", reply)

@@ -32,27 +32,27 @@ async def put(scripts: Scripts, hold: Hold) -> bool:
     who = "signal" if hold.by == SERVER else "person"
     told = {**_told(hold.field, hold.session), "why": hold.why, "by": hold.by}
     args = [hold.field, hold.until_ms, record, who, *flat(told)]
-    reply = await scripts.run("hold", [keys.HOLDS, keys.EVENTS], args)
+    reply = await scripts.run("place_hold", [keys.HOLDS, keys.EVENTS], args)
     match reply:
         case ["held"]:
             return True
         case ["kept"]:
             return False
         case _:
-            raise unexpected("hold", reply)
+            raise unexpected("place_hold", reply)
 
 
 async def lift(scripts: Scripts, field: str, *, by: str) -> bool:
     """Go on; False when nothing was paused under this name."""
     told = {**_told(field), "by": by}
-    reply = await scripts.run("lift", [keys.HOLDS, keys.EVENTS], [field, *flat(told)])
+    reply = await scripts.run("lift_hold", [keys.HOLDS, keys.EVENTS], [field, *flat(told)])
     match reply:
         case ["lifted"]:
             return True
         case ["none"]:
             return False
         case _:
-            raise unexpected("lift", reply)
+            raise unexpected("lift_hold", reply)
 
 
 def _told(field: str, session: str = "") -> dict[str, str | int]:

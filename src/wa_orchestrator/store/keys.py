@@ -4,6 +4,7 @@ A key's name is spelled here and nowhere else. Names that outside tools rely on 
 `queue:session:<phone>`, `session:outbox:<id>`, `sessions:active`, `session:<id>`, `session:temp:<id>`,
 `session:qr:<id>`, `session:events:<id>`, `phone:proxy:<phone>`, `proxies:all`, `proxies:available`) are public.
 Proxies are keyed by id, never by URL: a URL holds a password.
+Writers are named by their script, message scripts without their noun: `ack` is `ack_message.lua`.
 """
 
 from typing import Final
@@ -29,7 +30,7 @@ EXPIRING: Final = "messages:expiring"
 """zset id by expiry instant · admit adds, every end removes"""
 
 LEASES: Final = "messages:leases"
-"""zset id by the end of its lease · release, claim, renew set; ack, nack, reclaim, cancel, register remove"""
+"""zset id by lease end · release, claim, renew_claim set; ack, nack, reclaim, cancel, register_worker remove"""
 
 DEAD: Final = "messages:dead"
 """zset id by the instant it failed · nack and reclaim add, retry and ack remove · trimmed by retention"""
@@ -41,10 +42,10 @@ BODIES_ERASED: Final = "messages:bodies-erased"
 """string: the texts of messages that ended up to this instant are erased · retention · for ever"""
 
 DUE: Final = "dispatch:due"
-"""zset phone by the instant a dispatcher should look at it next · wake, take_due, settle_due"""
+"""zset phone by the instant a dispatcher should look at it next · wake, take_due_items, settle_due_item"""
 
 DUE_MARK: Final = "dispatch:mark"
-"""counter that makes each look at `dispatch:due` unique · take_due · for ever"""
+"""counter that makes each look at `dispatch:due` unique · take_due_items · for ever"""
 
 WAKE: Final = "dispatch:wake"
 """channel: something in `dispatch:due` became earlier"""
@@ -53,8 +54,8 @@ BELL: Final = "outbox:bell"
 """channel: the session id whose outbox got a message or a command"""
 
 HOLDS: Final = "holds"
-"""hash `all` | `session:<id>` | `group:<label>` | `phone:<n>` (ban signals) → JSON {until_ms, why, by} · hold, lift,
-remove_session · until lifted or over"""
+"""hash `all` | `session:<id>` | `group:<label>` | `phone:<n>` (ban signals) → JSON {until_ms, why, by} · place_hold,
+lift_hold, remove_session · until lifted or over"""
 
 OPT_OUTS: Final = "optouts"
 """hash recipient → JSON {at_ms, word, via} · opt-out API and incoming stop words · until deleted"""
@@ -89,7 +90,7 @@ def outbox(session_id: str) -> str:
 
 
 def pace(phone: str) -> str:
-    """Hash in_flight, silent_until, lock_until, lock_said(_by), burst_until, service_ms · release, ack, nack, lock."""
+    """Hash in_flight, silent_until, lock_until, lock_said(_by), burst_until, service_ms · message scripts, locks."""
     return f"phone:pace:{phone}"
 
 
@@ -144,17 +145,17 @@ def idempotency(api_key_id: str, key_hash: str) -> str:
 
 
 def rate(api_key_id: str) -> str:
-    """String: the theoretical arrival time of GCRA · rate · ends by itself."""
+    """String: the theoretical arrival time of GCRA · spend_rate · ends by itself."""
     return f"rate:{api_key_id}"
 
 
 # -- sessions -----------------------------------------------------------------------------------------------------
 
 SESSIONS_ALL: Final = "sessions:all"
-"""set of session ids that exist · create, remove"""
+"""set of session ids that exist · create_session, remove"""
 
 SESSIONS_ACTIVE: Final = "sessions:active"
-"""set of session ids that are connected · advance, bind"""
+"""set of session ids that are connected · advance_session, bind_phone"""
 
 SESSION_NUMBER: Final = "sessions:number"
 """counter behind `worker_<n>` · provision"""
@@ -167,12 +168,12 @@ PROVISIONING: Final = "sessions:provisioning"
 
 
 def session(session_id: str) -> str:
-    """Hash, one session · create, register, advance, bind, failover · until removed."""
+    """Hash, one session · create, register_worker, advance, bind_phone, move · until removed."""
     return f"session:{session_id}"
 
 
 def temporary_binding(session_id: str) -> str:
-    """String: the proxy a session uses before its phone is known · create; bind deletes."""
+    """String: the proxy a session uses before its phone is known · create_session; bind_phone deletes."""
     return f"session:temp:{session_id}"
 
 
@@ -192,7 +193,7 @@ def commands(session_id: str) -> str:
 
 
 def sessions_of_phone(phone: str) -> str:
-    """Set of session ids linked to (or provisioned for) this phone · create, bind, remove."""
+    """Set of session ids linked to (or provisioned for) this phone · create_session, bind_phone, remove."""
     return f"phone:sessions:{phone}"
 
 
@@ -215,17 +216,17 @@ def proxy(proxy_id: str) -> str:
 
 
 def sessions_of_proxy(proxy_id: str) -> str:
-    """Set of session ids that hold a seat; its size is the load · create, failover, bind, vacate, remove."""
+    """Set of session ids that hold a slot; its size is the load · create, move, bind_phone, release_slot, remove."""
     return f"proxy:sessions:{proxy_id}"
 
 
 def sticky(phone: str) -> str:
-    """String: the proxy id this phone always leaves through · bind, failover · outlives the session."""
+    """String: the proxy id this phone always leaves through · bind_phone, move_session · outlives the session."""
     return f"phone:proxy:{phone}"
 
 
 def sticky_history(phone: str) -> str:
-    """Stream of changes of the sticky proxy, each with its reason · bind, failover · about 100 entries."""
+    """Stream of changes of the sticky proxy, each with its reason · bind_phone, move_session · about 100 entries."""
     return f"phone:proxy:history:{phone}"
 
 
@@ -262,7 +263,7 @@ CONTROL_ATTEND: Final = "control:attend"
 """list of session ids that the control plane should look at now · API, intake push; the leader pops"""
 
 SESSIONS_WAITING: Final = "sessions:waiting"
-"""set of session ids that wait for a seat on a proxy · failover adds and removes"""
+"""set of session ids that wait for a slot on a proxy · move_session adds and removes"""
 
 STARTED_LAST: Final = "sessions:started_last"
 """string: the instant of the last worker start, so that a restart of the server keeps the stagger · starter"""
@@ -308,13 +309,14 @@ WEBHOOKS: Final = "webhooks"
 """hash id → JSON {url, types, secret, created_at_ms} · webhook API · until deleted"""
 
 WEBHOOK_CURSOR: Final = "webhooks:cursor"
-"""string: the entry of `events` up to which deliveries have been made · fan_out · for ever"""
+"""string: the entry of `events` up to which deliveries have been made · queue_deliveries · for ever"""
 
 WEBHOOK_DUE: Final = "webhooks:due"
-"""zset `<webhook>/<event>` by the instant of its next attempt · fan_out, take_due, settle_delivery, replay"""
+"""zset `<webhook>/<event>` by the instant of its next attempt · queue_deliveries, take_due_items,
+settle_delivery, replay"""
 
 WEBHOOK_MARK: Final = "webhooks:mark"
-"""counter that makes each look at `webhooks:due` unique · take_due · for ever"""
+"""counter that makes each look at `webhooks:due` unique · take_due_items · for ever"""
 
 
 def webhook_state(webhook_id: str) -> str:
@@ -323,12 +325,12 @@ def webhook_state(webhook_id: str) -> str:
 
 
 def delivery(webhook_id: str, event: str) -> str:
-    """Hash, one delivery: type, body, status, attempts, note · fan_out, settle_delivery · as long as in the log."""
+    """Hash, one delivery: type, body, status, attempts, note · queue_deliveries, settle_delivery · with the log."""
     return f"webhook:delivery:{webhook_id}/{event}"
 
 
 def delivery_log(webhook_id: str) -> str:
-    """Zset of events by the instant they were put in the queue: all that wait and about 1,000 that ended · fan_out."""
+    """Zset of events by the instant they were queued: all that wait and about 1,000 that ended · queue_deliveries."""
     return f"webhook:log:{webhook_id}"
 
 

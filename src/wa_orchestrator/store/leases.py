@@ -22,7 +22,7 @@ class Limited:
 
 async def rate(scripts: Scripts, api_key_id: str, *, gap_ms: float, burst: int, cost: int = 1) -> Allowed | Limited:
     """Count a call of this key against its rate (GCRA)."""
-    return read_rate(await scripts.run("rate", [keys.rate(api_key_id)], [gap_ms, burst, cost]))
+    return read_rate(await scripts.run("spend_rate", [keys.rate(api_key_id)], [gap_ms, burst, cost]))
 
 
 def read_rate(reply: Reply) -> Allowed | Limited:
@@ -33,7 +33,7 @@ def read_rate(reply: Reply) -> Allowed | Limited:
         case ["limited", retry_after]:
             return Limited(int(retry_after))
         case _:
-            raise unexpected("rate", reply)
+            raise unexpected("spend_rate", reply)
 
 
 @dataclass(frozen=True, slots=True)

@@ -80,7 +80,7 @@ async def claim(
     """Take the released message of a session. A fenced caller learns so even when there is nothing to take."""
     waiting = await scripts.redis.lindex(keys.outbox(session), 0)
     place = Place(str(waiting or ""), phone, session)
-    reply = await scripts.run("claim", layout(place), [*head(place), epoch, lease_ms])
+    reply = await scripts.run("claim_message", layout(place), [*head(place), epoch, lease_ms])
     match reply:
         case ["claimed", attempt, now]:
             return place, Claimed(int(attempt), int(now))
@@ -89,12 +89,12 @@ async def claim(
         case ["empty"]:
             return Empty()
         case _:
-            raise unexpected("claim", reply)
+            raise unexpected("claim_message", reply)
 
 
 async def renew(scripts: Scripts, place: Place, *, epoch: int, lease_ms: int) -> Renewed | Fenced | NotHolder:
     """Extend the holder's lease."""
-    reply = await scripts.run("renew", layout(place), [*head(place), epoch, lease_ms])
+    reply = await scripts.run("renew_claim", layout(place), [*head(place), epoch, lease_ms])
     match reply:
         case ["renewed", until]:
             return Renewed(int(until))
@@ -103,7 +103,7 @@ async def renew(scripts: Scripts, place: Place, *, epoch: int, lease_ms: int) ->
         case ["not_holder", status]:
             return NotHolder(str(status))
         case _:
-            raise unexpected("renew", reply)
+            raise unexpected("renew_claim", reply)
 
 
 async def ack(
@@ -112,7 +112,7 @@ async def ack(
     """WhatsApp has it (`sent`), or its recipient has (`delivered`, `read`). True whoever says it."""
     to = await scripts.redis.hget(keys.message(place.message), "to")
     names = [*layout(place), keys.stats(place.session, day), keys.contacts(place.phone), keys.affinity(str(to or ""))]
-    reply = await scripts.run("ack", names, [*head(place), status, whatsapp_id, at_ms])
+    reply = await scripts.run("ack_message", names, [*head(place), status, whatsapp_id, at_ms])
     match reply:
         case ["became", current]:
             return Became(str(current))
@@ -123,7 +123,7 @@ async def ack(
         case ["mismatch", other]:
             return Mismatch(str(other))
         case _:
-            raise unexpected("ack", reply)
+            raise unexpected("ack_message", reply)
 
 
 @dataclass(frozen=True, slots=True)
@@ -141,7 +141,7 @@ async def nack(
     """The holder could not send it: back to the front after a while, or failed."""
     word = "fail" if verdict.backoff_ms is None else "retry"
     args = [*head(place), epoch, word, verdict.backoff_ms or 0, verdict.reason, verdict.attempts]
-    reply = await scripts.run("nack", [*layout(place), keys.stats(place.session, day)], args)
+    reply = await scripts.run("nack_message", [*layout(place), keys.stats(place.session, day)], args)
     match reply:
         case ["queued" | "failed" as status]:
             return Became(str(status))
@@ -150,12 +150,14 @@ async def nack(
         case ["not_holder", status]:
             return NotHolder(str(status))
         case _:
-            raise unexpected("nack", reply)
+            raise unexpected("nack_message", reply)
 
 
 async def reclaim(scripts: Scripts, place: Place, *, most_crashes: int, day: str) -> Became | Alive | Unknown:
     """Take a message back whose lease has run out."""
-    reply = await scripts.run("reclaim", [*layout(place), keys.stats(place.session, day)], [*head(place), most_crashes])
+    reply = await scripts.run(
+        "reclaim_message", [*layout(place), keys.stats(place.session, day)], [*head(place), most_crashes]
+    )
     match reply:
         case ["queued" | "failed" as status]:
             return Became(str(status))
@@ -164,4 +166,4 @@ async def reclaim(scripts: Scripts, place: Place, *, most_crashes: int, day: str
         case ["gone"]:
             return Unknown()
         case _:
-            raise unexpected("reclaim", reply)
+            raise unexpected("reclaim_message", reply)

@@ -143,7 +143,7 @@ async def route(
         keys.session(place.session),
         keys.submitted(place.phone),
     ]
-    reply = await scripts.run("route", names, head(place))
+    reply = await scripts.run("route_message", names, head(place))
     match reply:
         case ["queued", _]:
             return Queued()
@@ -154,13 +154,13 @@ async def route(
         case ["no_session"]:
             return NoSession()
         case _:
-            raise unexpected("route", reply)
+            raise unexpected("route_message", reply)
 
 
 async def promote(scripts: Scripts, place: Place) -> Queued | Early | Gone:
     """Let a scheduled message join the queue, if its time has come."""
     names = [keys.SCHEDULED, keys.message(place.message), keys.queue(place.phone), keys.DUE, keys.SEQUENCE]
-    reply = await scripts.run("promote", names, [place.message, place.phone])
+    reply = await scripts.run("promote_message", names, [place.message, place.phone])
     match reply:
         case ["queued"]:
             return Queued()
@@ -169,7 +169,7 @@ async def promote(scripts: Scripts, place: Place) -> Queued | Early | Gone:
         case ["gone"]:
             return Gone()
         case _:
-            raise unexpected("promote", reply)
+            raise unexpected("promote_message", reply)
 
 
 async def release(scripts: Scripts, place: Place, permit: Permit, *, to: str) -> Release:
@@ -189,7 +189,7 @@ async def release(scripts: Scripts, place: Place, permit: Permit, *, to: str) ->
         permit.minute_ms,
         *permit.holds,
     ]
-    return _read_release(await scripts.run("release", names, args))
+    return _read_release(await scripts.run("release_message", names, args))
 
 
 def _read_release(reply: Reply) -> Release:
@@ -211,20 +211,20 @@ def _read_release(reply: Reply) -> Release:
         case ["opted_out" | "expired" as word]:
             return MustEnd(str(word).upper())
         case _:
-            raise unexpected("release", reply)
+            raise unexpected("release_message", reply)
 
 
 async def restore_aside(scripts: Scripts, phone: str) -> int | None:
     """Put what was set aside back in its place; how many, or None while the lock is on."""
     names = [keys.pace(phone), keys.set_aside(phone), keys.queue(phone), keys.DUE]
-    reply = await scripts.run("restore_aside", names, [phone])
+    reply = await scripts.run("restore_queue", names, [phone])
     match reply:
         case ["restored", count]:
             return int(count)
         case ["locked", _]:
             return None
         case _:
-            raise unexpected("restore_aside", reply)
+            raise unexpected("restore_queue", reply)
 
 
 async def cancel(
@@ -248,7 +248,7 @@ async def _end(
     scripts: Scripts, place: Place, status: str, reason: str, *, when: str = "", counted: str = ""
 ) -> Ended | TooLate | Gone:
     names = [*layout(place), keys.GATEWAY_JOBS, keys.GATEWAY_WAITING, keys.SCHEDULED, counted]
-    reply = await scripts.run("cancel", names, [*head(place), status, reason, when])
+    reply = await scripts.run("cancel_message", names, [*head(place), status, reason, when])
     match reply:
         case ["ended"]:
             return Ended()
@@ -257,13 +257,13 @@ async def _end(
         case ["unknown" | "early" | "moved"]:
             return Gone()
         case _:
-            raise unexpected("cancel", reply)
+            raise unexpected("cancel_message", reply)
 
 
 async def retry(scripts: Scripts, place: Place, *, to: str) -> Queued | TooLate | OptedOut:
     """Give a dead letter a new start, with the same WhatsApp id; from another phone only where its reason told so."""
     args = [*head(place), to, *sorted(FREEING)]
-    reply = await scripts.run("retry", [*layout(place), keys.SEQUENCE, keys.OPT_OUTS], args)
+    reply = await scripts.run("retry_message", [*layout(place), keys.SEQUENCE, keys.OPT_OUTS], args)
     match reply:
         case ["queued"]:
             return Queued()
@@ -272,7 +272,7 @@ async def retry(scripts: Scripts, place: Place, *, to: str) -> Queued | TooLate 
         case ["opted_out"]:
             return OptedOut()
         case _:
-            raise unexpected("retry", reply)
+            raise unexpected("retry_message", reply)
 
 
 @dataclass(frozen=True, slots=True)
@@ -294,21 +294,21 @@ class Nothing:
 
 async def take_due(scripts: Scripts, *, most: int, away_ms: int) -> Taken | Nothing:
     """Take phones that are due; if the taker dies they are due again after `away_ms`."""
-    reply = await scripts.run("take_due", [keys.DUE, keys.DUE_MARK], [most, away_ms])
+    reply = await scripts.run("take_due_items", [keys.DUE, keys.DUE_MARK], [most, away_ms])
     match reply:
         case ["taken", now, mark, *phones]:
             return Taken(int(now), str(mark), tuple(phones))
         case ["nothing", now, first]:
             return Nothing(int(now), int(first) if int(first) >= 0 else None)
         case _:
-            raise unexpected("take_due", reply)
+            raise unexpected("take_due_items", reply)
 
 
 async def settle_due(scripts: Scripts, phone: str, mark: str, next_ms: int | None) -> None:
     """Say when to look at a phone again (None: nothing waits there), unless it was woken meanwhile."""
-    reply = await scripts.run("settle_due", [keys.DUE], [phone, mark, -1 if next_ms is None else next_ms])
+    reply = await scripts.run("settle_due_item", [keys.DUE], [phone, mark, -1 if next_ms is None else next_ms])
     if reply[0] not in ("settled", "woken"):
-        raise unexpected("settle_due", reply)
+        raise unexpected("settle_due_item", reply)
 
 
 async def wake(scripts: Scripts, *phones: str) -> None:

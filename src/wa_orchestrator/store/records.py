@@ -155,8 +155,8 @@ async def proxies(scripts: Scripts, ids: Iterable[str] | None = None) -> list[Pr
         pipe.smembers(keys.sessions_of_proxy(name))
     replies: list[Any] = await pipe.execute()
     return [
-        Proxy(raw["id"], raw["url"], raw["masked"], raw["status"], _int(raw, "version"), frozenset(seated), raw)
-        for raw, seated in zip(replies[::2], replies[1::2], strict=True)
+        Proxy(raw["id"], raw["url"], raw["masked"], raw["status"], _int(raw, "version"), frozenset(members), raw)
+        for raw, members in zip(replies[::2], replies[1::2], strict=True)
         if raw
     ]
 

@@ -18,7 +18,7 @@ class Rerouted:
 async def reroute(scripts: Scripts, place: Place, *, phone: str, session: str) -> Rerouted | TooLate | Gone:
     """Give a waiting message another sender. `place` is where it stands now; it keeps its order of acceptance."""
     names = [*layout(place), keys.GATEWAY_JOBS, keys.GATEWAY_WAITING, keys.SCHEDULED]
-    reply = await scripts.run("reroute", names, [*head(place), phone, session])
+    reply = await scripts.run("reroute_message", names, [*head(place), phone, session])
     match reply:
         case ["rerouted"]:
             return Rerouted()
@@ -27,7 +27,7 @@ async def reroute(scripts: Scripts, place: Place, *, phone: str, session: str) -
         case ["unknown" | "moved"]:
             return Gone()
         case _:
-            raise unexpected("reroute", reply)
+            raise unexpected("reroute_message", reply)
 
 
 async def take_along(
@@ -60,11 +60,11 @@ async def mark_burst(
     scripts: Scripts, phone: str, *, session: str, submitted: int, burst_ms: int
 ) -> Burst | MarkedBefore:
     """Mark a phone to which far too much was submitted within a minute."""
-    reply = await scripts.run("burst", [keys.pace(phone), keys.EVENTS], [phone, session, submitted, burst_ms])
+    reply = await scripts.run("mark_burst", [keys.pace(phone), keys.EVENTS], [phone, session, submitted, burst_ms])
     match reply:
         case ["burst", until]:
             return Burst(int(until))
         case ["already", _]:
             return MarkedBefore()
         case _:
-            raise unexpected("burst", reply)
+            raise unexpected("mark_burst", reply)

@@ -26,14 +26,14 @@ async def erase(scripts: Scripts, message_id: str, *, until_ms: int) -> bool:
         keys.messages_to(recipient),
         keys.messages_with_reference(reference),
     ]
-    reply = await scripts.run("erase", names, [message_id, until_ms])
+    reply = await scripts.run("erase_message", names, [message_id, until_ms])
     match reply:
         case ["erased"]:
             return True
         case ["kept"]:
             return False
         case _:
-            raise unexpected("erase", reply)
+            raise unexpected("erase_message", reply)
 
 
 async def erase_bodies(scripts: Scripts, until_ms: int, *, most: int) -> int:

@@ -1,4 +1,4 @@
-"""Sessions: how they begin, their state, their epoch, and how they end. Where they sit is in `seating`."""
+"""Sessions: how they begin, their state, their epoch, and how they end. Where they sit is in `slots`."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -12,7 +12,7 @@ CONTROL_LEASE = "control"
 
 @dataclass(frozen=True, slots=True)
 class Created:
-    """It exists, `pending`, with a seat on this proxy ('' only without any proxy)."""
+    """It exists, `pending`, with a slot on this proxy ('' only without any proxy)."""
 
     proxy: str
 
@@ -31,7 +31,7 @@ class PhoneFull:
 
 @dataclass(frozen=True, slots=True)
 class NoRoom:
-    """None of the candidate proxies has a free seat."""
+    """None of the candidate proxies has a free slot."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,15 +93,15 @@ class NewSession:
     fields: Mapping[str, str | int] = field(default_factory=dict)
 
 
-def seats_of(candidates: Sequence[str]) -> list[str]:
-    """The keys of candidate proxies as scripts take them: the hash and the seats of each in turn."""
+def slot_keys(candidates: Sequence[str]) -> list[str]:
+    """The keys of candidate proxies as scripts take them: the hash and the slots of each in turn."""
     return [name for proxy in candidates for name in (keys.proxy(proxy), keys.sessions_of_proxy(proxy))]
 
 
 async def create(
     scripts: Scripts, session: NewSession, *, per_proxy: int, per_phone: int
 ) -> Created | Exists | PhoneFull | NoRoom:
-    """Record a session and take its seat in one step."""
+    """Record a session and take its slot in one step."""
     names = [
         keys.session(session.id),
         keys.SESSIONS_ALL,
@@ -111,7 +111,7 @@ async def create(
         keys.session_events(session.id),
         keys.EVENTS,
         keys.EPOCH_FLOOR,
-        *seats_of(session.candidates),
+        *slot_keys(session.candidates),
     ]
     args: list[str | int | float] = [
         session.id,
@@ -121,7 +121,7 @@ async def create(
         session.direct,
         len(session.candidates),
     ]
-    reply = await scripts.run("create", names, [*args, *session.candidates, *flat(session.fields)])
+    reply = await scripts.run("create_session", names, [*args, *session.candidates, *flat(session.fields)])
     match reply:
         case ["created", proxy]:
             return Created(str(proxy))
@@ -132,7 +132,7 @@ async def create(
         case ["no_room"]:
             return NoRoom()
         case _:
-            raise unexpected("create", reply)
+            raise unexpected("create_session", reply)
 
 
 @dataclass(frozen=True, slots=True)
@@ -160,7 +160,7 @@ async def advance(scripts: Scripts, session_id: str, step: Step) -> Advanced | C
         step.what,
         *flat(step.fields),
     ]
-    reply = await scripts.run("advance", names, args)
+    reply = await scripts.run("advance_session", names, args)
     match reply:
         case ["advanced", version]:
             return Advanced(int(version))
@@ -171,7 +171,7 @@ async def advance(scripts: Scripts, session_id: str, step: Step) -> Advanced | C
         case ["unknown"]:
             return Unknown()
         case _:
-            raise unexpected("advance", reply)
+            raise unexpected("advance_session", reply)
 
 
 @dataclass(frozen=True, slots=True)
@@ -181,14 +181,14 @@ class Noted:
 
 async def note(scripts: Scripts, session_id: str, fields: Mapping[str, str | int]) -> Noted | Unknown:
     """Write down what changes no state: a ping, a mark, limits. A session that is gone stays gone."""
-    reply = await scripts.run("note", [keys.session(session_id)], flat(fields))
+    reply = await scripts.run("update_session", [keys.session(session_id)], flat(fields))
     match reply:
         case ["noted"]:
             return Noted()
         case ["unknown"]:
             return Unknown()
         case _:
-            raise unexpected("note", reply)
+            raise unexpected("update_session", reply)
 
 
 async def register(
@@ -198,7 +198,7 @@ async def register(
     in_flight = str(await scripts.redis.hget(keys.pace(phone), "in_flight") or "")
     place = Place(in_flight, phone, session_id)
     names = [*layout(place), keys.lease(CONTROL_LEASE)]
-    reply = await scripts.run("register", names, [*head(place), lease, *flat(fields)])
+    reply = await scripts.run("register_worker", names, [*head(place), lease, *flat(fields)])
     match reply:
         case ["registered", epoch]:
             return Registered(int(epoch))
@@ -209,13 +209,13 @@ async def register(
         case ["unknown"]:
             return Unknown()
         case _:
-            raise unexpected("register", reply)
+            raise unexpected("register_worker", reply)
 
 
 async def remove(
     scripts: Scripts, session_id: str, *, proxy: str, phone: str, forget: str = ""
 ) -> Removed | Unknown | Changed | InFlight:
-    """Forget a session and free its seat; `forget="forget"` drops the phone's sticky proxy too."""
+    """Forget a session and free its slot; `forget="forget"` drops the phone's sticky proxy too."""
     names = [
         keys.session(session_id),
         keys.SESSIONS_ALL,

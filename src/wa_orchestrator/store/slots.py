@@ -1,11 +1,11 @@
-"""Where a session sits: its phone and its proxy are tied together, it moves to another proxy, it leaves an old seat."""
+"""Where a session sits: its phone and its proxy are tied together, it moves to another proxy, it leaves an old slot."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from wa_orchestrator.store import keys
 from wa_orchestrator.store.engine.scripts import Scripts, flat, unexpected
-from wa_orchestrator.store.sessions import Changed, Fenced, NoRoom, PhoneFull, seats_of
+from wa_orchestrator.store.sessions import Changed, Fenced, NoRoom, PhoneFull, slot_keys
 
 
 @dataclass(frozen=True, slots=True)
@@ -17,7 +17,7 @@ class Bound:
 
 @dataclass(frozen=True, slots=True)
 class Moved:
-    """The session has its seat on this proxy now; its worker must be started anew."""
+    """The session has its slot on this proxy now; its worker must be started anew."""
 
     proxy: str
 
@@ -64,7 +64,7 @@ async def bind(
         binding.given,
         binding.was,
     ]
-    reply = await scripts.run("bind", names, [*args, *flat(binding.fields)])
+    reply = await scripts.run("bind_phone", names, [*args, *flat(binding.fields)])
     match reply:
         case ["bound", how]:
             return Bound(str(how))
@@ -77,7 +77,7 @@ async def bind(
         case ["fenced", epoch]:
             return Fenced(int(epoch))
         case _:
-            raise unexpected("bind", reply)
+            raise unexpected("bind_phone", reply)
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,7 +92,7 @@ class Flight:
 
 
 async def fail_over(scripts: Scripts, flight: Flight, *, per_proxy: int) -> Moved | NoRoom | Changed:
-    """Free the old seat and take one of the candidates', in one step; the phone's binding goes along."""
+    """Free the old slot and take one of the candidates', in one step; the phone's binding goes along."""
     names = [
         keys.session(flight.session),
         keys.sessions_of_proxy(flight.proxy),
@@ -101,7 +101,7 @@ async def fail_over(scripts: Scripts, flight: Flight, *, per_proxy: int) -> Move
         keys.session_events(flight.session),
         keys.EVENTS,
         keys.temporary_binding(flight.session),
-        *seats_of(flight.candidates),
+        *slot_keys(flight.candidates),
     ]
     args: list[str | int | float] = [
         flight.session,
@@ -111,7 +111,7 @@ async def fail_over(scripts: Scripts, flight: Flight, *, per_proxy: int) -> Move
         flight.reason,
         len(flight.candidates),
     ]
-    reply = await scripts.run("failover", names, [*args, *flight.candidates])
+    reply = await scripts.run("move_session", names, [*args, *flight.candidates])
     match reply:
         case ["moved", proxy]:
             return Moved(str(proxy))
@@ -120,22 +120,22 @@ async def fail_over(scripts: Scripts, flight: Flight, *, per_proxy: int) -> Move
         case ["changed", _]:
             return Changed()
         case _:
-            raise unexpected("failover", reply)
+            raise unexpected("move_session", reply)
 
 
-async def vacate(scripts: Scripts, session_id: str) -> None:
-    """Free the seat that a session's worker kept on the proxy it has left; no worker of it may run."""
+async def release(scripts: Scripts, session_id: str) -> None:
+    """Free the slot that a session's worker kept on the proxy it has left; no worker of it may run."""
     leaving = str(await scripts.redis.hget(keys.session(session_id), "leaving") or "")
     if not leaving:
         return
     names = [keys.session(session_id), keys.sessions_of_proxy(leaving)]
-    reply = await scripts.run("vacate", names, [session_id, leaving])
-    if reply[0] not in ("vacated", "kept"):
-        raise unexpected("vacate", reply)
+    reply = await scripts.run("release_slot", names, [session_id, leaving])
+    if reply[0] not in ("released", "kept"):
+        raise unexpected("release_slot", reply)
 
 
 async def taken_along(scripts: Scripts, session_id: str, left: str) -> None:
     """Forget which phones a session has left, unless it has left another one since `left` was read."""
-    reply = await scripts.run("taken_along", [keys.session(session_id)], [left])
+    reply = await scripts.run("clear_left_phone", [keys.session(session_id)], [left])
     if reply[0] not in ("cleared", "kept"):
-        raise unexpected("taken_along", reply)
+        raise unexpected("clear_left_phone", reply)

@@ -112,32 +112,32 @@ async def fan_out(scripts: Scripts, *, after: str, until: str, deliveries: Seque
     for each in deliveries:
         names += [keys.delivery(each.webhook, each.event), keys.delivery_log(each.webhook)]
         args += [each.webhook, each.event, each.type, each.body]
-    reply = await scripts.run("fan_out", names, args)
+    reply = await scripts.run("queue_deliveries", names, args)
     match reply:
         case ["made", count]:
             return Made(int(count))
         case ["moved", cursor]:
             return Moved(str(cursor))
         case _:
-            raise unexpected("fan_out", reply)
+            raise unexpected("queue_deliveries", reply)
 
 
 async def take(scripts: Scripts, *, most: int, away_ms: int) -> Taken:
     """Take deliveries that are due; if the taker dies they are due again after `away_ms`."""
-    reply = await scripts.run("take_due", [keys.WEBHOOK_DUE, keys.WEBHOOK_MARK], [most, away_ms])
+    reply = await scripts.run("take_due_items", [keys.WEBHOOK_DUE, keys.WEBHOOK_MARK], [most, away_ms])
     match reply:
         case ["taken", _, mark, *members]:
             return Taken(str(mark), tuple(tuple(str(each).split("/", 1)) for each in members))  # type: ignore[misc]
         case ["nothing", *_]:
             return Taken("", ())
         case _:
-            raise unexpected("take_due", reply)
+            raise unexpected("take_due_items", reply)
 
 
 async def put_off(scripts: Scripts, member: tuple[str, str], mark: str, *, next_ms: int | None) -> None:
     """Look at a delivery again then (None: never), without having tried."""
     args: list[str | int | float] = ["/".join(member), mark, -1 if next_ms is None else next_ms]
-    await scripts.run("settle_due", [keys.WEBHOOK_DUE], args)
+    await scripts.run("settle_due_item", [keys.WEBHOOK_DUE], args)
 
 
 async def settle(

@@ -40,7 +40,7 @@ def items(snapshot: Snapshot, tongue: Tongue, given_up: GivenUp | None = None) -
     """List everything that needs a person."""
     return [
         *_failed(snapshot, tongue),
-        *_seatless(snapshot, tongue),
+        *_without_slot(snapshot, tongue),
         *_bad_proxies(snapshot, tongue),
         *_to_scan(snapshot, tongue),
         *_given_up(given_up or GivenUp(), tongue),
@@ -71,13 +71,13 @@ def _held(rows: Sequence[Row], tongue: Tongue) -> Markup:
     return tongue.n("attention.held", waiting) if waiting and rows[0].is_banned else Markup("")
 
 
-def _seatless(snapshot: Snapshot, tongue: Tongue) -> list[Item]:
+def _without_slot(snapshot: Snapshot, tongue: Tongue) -> list[Item]:
     rows = [row for row in snapshot.sorted_rows() if _waits(row)]
     if not rows:
         return []
-    name = "attention.seatless" if snapshot.healthy else "attention.no_proxy_for"
-    what = tongue.n(name, len(rows), name=bdi(snapshot.called(rows[0])), seats=snapshot.seats)
-    do = tongue.t("attention.seatless_do")
+    name = "attention.no_slot" if snapshot.healthy else "attention.no_proxy_for"
+    what = tongue.n(name, len(rows), name=bdi(snapshot.called(rows[0])), slots=snapshot.slots)
+    do = tongue.t("attention.no_slot_do")
     return [Item("disconnected", "s-disconnected", what, do, tongue.t("do.add_proxy"), "/proxies#add")]
 
 
@@ -105,14 +105,14 @@ def _full(snapshot: Snapshot, tongue: Tongue) -> list[Item]:
     """Nobody waits yet, but the next one would."""
     if (
         snapshot.direct
-        or snapshot.free_seats
+        or snapshot.free_slots
         or any(row.session.reason == Reason.WAITING_FOR_PROXY for row in snapshot.rows.values())
     ):
         return []
     if snapshot.proxies and not snapshot.healthy:
         return []  # the bad ones are told of
     name = "attention.full" if snapshot.proxies else "attention.no_proxy"
-    what, do = tongue.t(name, seats=tongue.number(snapshot.seats)), tongue.t(f"{name}_do")
+    what, do = tongue.t(name, slots=tongue.number(snapshot.slots)), tongue.t(f"{name}_do")
     return [Item("warn", "i-proxy", what, do, tongue.t("do.add_proxy"), "/proxies#add")]
 
 

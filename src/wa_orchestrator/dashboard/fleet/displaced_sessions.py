@@ -7,14 +7,14 @@ from wa_orchestrator.store import keys
 from wa_orchestrator.store.engine.scripts import Scripts
 from wa_orchestrator.store.records import Proxy
 
-#: An evacuation is over after this time.
+#: A drain is over after this time.
 _WITHIN_MS: Final = 60_000
 _LOOKED_AT: Final = 1000
 _LEFT: Final = frozenset({"session.moved", "session.seatless"})
 
 
 class Leavers:
-    """Finds evacuations in the stream of events; each is looked for until it is over, and then remembered."""
+    """Finds drains in the stream of events; each is looked for until it is over, and then remembered."""
 
     def __init__(self, scripts: Scripts) -> None:
         self._scripts = scripts

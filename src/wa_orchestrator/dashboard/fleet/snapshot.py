@@ -104,7 +104,7 @@ class Row:
 
 
 @dataclass(frozen=True, slots=True)
-class Seat:
+class Slot:
     """One place on a proxy; empty when nobody sits there."""
 
     row: Row | None
@@ -118,8 +118,8 @@ class Snapshot:
     rows: Mapping[str, Row]
     proxies: Sequence[Proxy]
     holds: Mapping[str, Mapping[str, Any]]
-    waiting_for_seat: frozenset[str]
-    seats_per_proxy: int
+    waiting_for_slot: frozenset[str]
+    slots_per_proxy: int
     opted_out: int
     counts: Counter[State] = field(default_factory=Counter)
     namesakes: frozenset[str] = frozenset()
@@ -162,24 +162,24 @@ class Snapshot:
         return proxy.sessions | frozenset(self.left.get(proxy.id, ()))
 
     @property
-    def seats(self) -> int:
+    def slots(self) -> int:
         """Places on healthy proxies."""
-        return self.seats_per_proxy * len(self.healthy)
+        return self.slots_per_proxy * len(self.healthy)
 
     @property
-    def free_seats(self) -> int:
+    def free_slots(self) -> int:
         """Places on healthy proxies that nobody has."""
-        return sum(max(0, self.seats_per_proxy - len(proxy.sessions)) for proxy in self.healthy)
+        return sum(max(0, self.slots_per_proxy - len(proxy.sessions)) for proxy in self.healthy)
 
     @property
     def is_held(self) -> bool:
         """Whether all sending is paused."""
         return "all" in self.holds
 
-    def seated(self, proxy: Proxy) -> list[Seat]:
+    def slots_of(self, proxy: Proxy) -> list[Slot]:
         """The places of a proxy, taken ones first; always as many as there are."""
         rows = sorted((self.rows[name] for name in proxy.sessions if name in self.rows), key=lambda row: row.id)
-        return [Seat(row) for row in rows] + [Seat(None)] * (self.seats_per_proxy - len(rows))
+        return [Slot(row) for row in rows] + [Slot(None)] * (self.slots_per_proxy - len(rows))
 
 
 @lru_cache(maxsize=8192)

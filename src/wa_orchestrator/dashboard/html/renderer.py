@@ -46,7 +46,7 @@ class View(Tongue):
         return self.person is not None and self.person.is_administrator
 
     def reason(self, code: str) -> str:
-        """Say why a session is where it is; that all seats are taken is no answer where there is none at all."""
+        """Say why a session is where it is; that all slots are taken is no answer where there is none at all."""
         if code == Reason.WAITING_FOR_PROXY and not self.snapshot.healthy:
             return str(self.t("reason.NO_PROXY_AT_ALL").striptags())
         return Tongue.reason(self, code)

@@ -1,4 +1,4 @@
-"""Proxies: four seats each, who sits there, and how healthy they were."""
+"""Proxies: four slots each, who sits there, and how healthy they were."""
 
 from collections.abc import Mapping
 from urllib.parse import urlsplit
@@ -32,8 +32,8 @@ async def _parts(desk: Desk, view: View, proxies: list[Proxy]) -> dict[str, Mark
     m = desk.macros
     latencies = await history.health(desk.context.scripts, [proxy.id for proxy in proxies])
     made = desk.frame_parts(view) | {
-        "seats-headline": m.seats_headline(view),
-        "seats-notice": m.seats_notice(view),
+        "slots-headline": m.slots_headline(view),
+        "slots-notice": m.slots_notice(view),
         "newer": m.newer(view, 0),
     }
     for proxy in proxies:

@@ -106,9 +106,9 @@ def _stats(snapshot: Snapshot, messages: dict[str, int]) -> dict[str, Any]:
         "proxies": {
             "total": len(snapshot.proxies),
             "healthy": len(snapshot.healthy),
-            "seats": snapshot.seats,
-            "freeSlots": snapshot.free_seats,
-            "sessionsWaiting": len(snapshot.waiting_for_seat),
+            "seats": snapshot.slots,
+            "freeSlots": snapshot.free_slots,
+            "sessionsWaiting": len(snapshot.waiting_for_slot),
         },
         "successRate": round(today["sent"] / tried, 4) if tried else None,
     }

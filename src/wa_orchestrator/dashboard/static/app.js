@@ -116,7 +116,7 @@ async function fetchList(url, { push = true } = {}) {
   const fresh = new DOMParser().parseFromString(await response.text(), "text/html");
   if (mine !== asked) return;
   const ids = picked(), giveBack = holdFocus(), unfolded = $$("#list details[id][open]").map((details) => details.id);
-  for (const id of ["list", "chips", "headline", "newer", "story", "seats-headline", "seats-notice", "pool", "attention"]) {
+  for (const id of ["list", "chips", "headline", "newer", "story", "slots-headline", "slots-notice", "pool", "attention"]) {
     const ours = document.getElementById(id), theirs = fresh.getElementById(id);
     if (ours && theirs && !(id !== "list" && $("#list")?.contains(ours))) ours.replaceWith(theirs);
   }

@@ -92,7 +92,7 @@ class Admitting:
             for start in range(0, len(waiting), MOST_AT_ONCE):
                 some = waiting[start : start + MOST_AT_ONCE]
                 names, words = admit_call(rate, [wanted for wanted, _ in some])
-                command = ("EVALSHA", self._batcher.scripts.digest("admit"), len(names), *names, *words)
+                command = ("EVALSHA", self._batcher.scripts.digest("admit_messages"), len(names), *names, *words)
                 self._away += 1
                 self._batcher.send([command], _Round(self, command, [done for _, done in some]))
 

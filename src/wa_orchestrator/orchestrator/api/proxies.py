@@ -147,7 +147,7 @@ class _Proxies:
         return {"id": proxy_id, "removed": True}
 
     async def _drain(self, proxy_id: str) -> None:
-        """Move everybody away; nobody can take a seat meanwhile, because the proxy is marked."""
+        """Move everybody away; nobody can take a slot meanwhile, because the proxy is marked."""
         proxy = await self._find(proxy_id)
         counted = await placement.inventory(self._context)
         own_free = max(0, self._context.settings.max_sessions_per_proxy - len(proxy.sessions))
@@ -155,13 +155,13 @@ class _Proxies:
         if elsewhere < len(proxy.sessions):
             raise Refused(
                 "NO_ROOM_TO_DRAIN",
-                f"{len(proxy.sessions)} sessions need a seat and {elsewhere} are free. Add a proxy first.",
+                f"{len(proxy.sessions)} sessions need a slot and {elsewhere} are free. Add a proxy first.",
                 409,
                 sessions=len(proxy.sessions),
                 free=elsewhere,
             )
         await mark_by_operator(self._context, proxy_id, Status.BAD, "DRAINED", {"draining": "1"})
-        await placement.evacuate(self._context, proxy_id, "DRAINED")
+        await placement.drain(self._context, proxy_id, "DRAINED")
 
     async def check(self, proxy_id: ProxyId, caller: Admin) -> dict[str, Any]:
         result = await self._judge.examine(proxy_id)

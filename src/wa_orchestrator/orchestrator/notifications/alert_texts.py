@@ -45,7 +45,7 @@ _WORDS: Mapping[str, tuple[str, Sentence]] = {
     "proxy.ok": ("🌱", Sentence("Proxy works again", "פרוקסי חזר לפעול")),
     "proxy.low_inventory": (
         "📉",
-        Sentence("Proxy seats run low: add a proxy", "המקומות בפרוקסי אוזלים: הוסיפו פרוקסי"),
+        Sentence("Proxy slots run low: add a proxy", "המקומות בפרוקסי אוזלים: הוסיפו פרוקסי"),
     ),
     "message.failed": ("✉️", Sentence("Messages could not be sent", "הודעות לא נשלחו")),
     "webhook.disabled": ("🔌", Sentence("A webhook was switched off: it does not answer", "Webhook כובה: אין מענה")),

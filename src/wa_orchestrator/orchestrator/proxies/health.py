@@ -52,15 +52,15 @@ class Judge:
         return await check(url, settings.check_target, settings.check_timeout_ms)
 
     async def examine(self, proxy_id: str) -> Passed | Failed | None:
-        """Check a proxy as the monitor does, and evacuate it if it is bad now; None when there is no such proxy."""
+        """Check a proxy as the monitor does, and drain it if it is bad now; None when there is no such proxy."""
         proxy = await records.proxy(self._context.scripts, proxy_id)
         if proxy is None:
             return None
         result = await self._check(proxy.url)
         is_bad = await self._write_check(proxy_id, result)
-        # Also when it was bad before: a crash may have left sessions on it. After an evacuation nobody is there.
+        # Also when it was bad before: a crash may have left sessions on it. After a drain nobody is there.
         if is_bad and await self._context.redis.scard(keys.sessions_of_proxy(proxy_id)):
-            await placement.evacuate(self._context, proxy_id, "CHECK_FAILED")
+            await placement.drain(self._context, proxy_id, "CHECK_FAILED")
         return result
 
     def complain(self, proxy_id: str, session_id: str, epoch: int) -> asyncio.Task[None]:
@@ -86,7 +86,7 @@ class Judge:
         result = await self._check(proxy.url)
         verdict = await self._write_verdict(proxy_id, result)
         if isinstance(verdict, MarkBad):
-            await placement.evacuate(self._context, proxy_id, "PROXY_FAILED")
+            await placement.drain(self._context, proxy_id, "PROXY_FAILED")
 
     async def _follow_up(self, inquiry: asyncio.Task[None], proxy_id: str, session_id: str, epoch: int) -> None:
         """Restart the one who complained on the same proxy, if that kept its good name."""
@@ -102,7 +102,7 @@ class Judge:
             return
         proxy = await records.proxy(self._context.scripts, proxy_id)
         if proxy is not None and proxy.status == Status.BAD:  # it was bad before, and the session is still there
-            await placement.seat(self._context, session, "PROXY_FAILED")
+            await placement.assign_slot(self._context, session, "PROXY_FAILED")
         else:
             await transitions.ask_restart(self._context, session, Event.PROXY_STRUCK)
 

@@ -1,4 +1,4 @@
-"""Looks after the pool: checks what is due, and gives seats to sessions that wait for one."""
+"""Looks after the pool: checks what is due, and gives slots to sessions that wait for one."""
 
 import asyncio
 
@@ -45,14 +45,14 @@ class Monitor:
 
 
 class Seeker:
-    """Finds seats for sessions that wait."""
+    """Finds slots for sessions that wait."""
 
     def __init__(self, context: Context, control: Control) -> None:
         self._context = context
         self._control = control
 
     async def step(self) -> float:
-        """Seat whom there is room for."""
+        """Assign slots while there are any."""
         if self._control.leads:
             await placement.seek(self._context)
         return 0.5

@@ -1,4 +1,4 @@
-"""Moving sessions between proxies: away from a bad one, onto a free seat as soon as there is one.
+"""Moving sessions between proxies: away from a bad one, onto a free slot as soon as there is one.
 
 All sessions of a phone stay on one proxy: they move to one that has room for all of them, or wait together.
 """
@@ -27,7 +27,7 @@ def loads(proxies: Iterable[Proxy]) -> list[Load]:
 def homes(proxies: Sequence[Proxy], siblings: Sequence[Session], per_proxy: int, sticky: str) -> list[str]:
     """List where a session may go, the best first, so that all sessions of its phone end up on one proxy.
 
-    `siblings` are all sessions of the phone that want a seat, the one itself included.
+    `siblings` are all sessions of the phone that want a slot, the one itself included.
     """
     healthy = {proxy.id: proxy for proxy in proxies if proxy.status == Status.OK}
     taken = sorted({sibling.proxy for sibling in siblings if sibling.proxy in healthy})
@@ -39,7 +39,7 @@ def homes(proxies: Sequence[Proxy], siblings: Sequence[Session], per_proxy: int,
     return sorted(ranked, key=lambda proxy_id: proxy_id != sticky)
 
 
-async def evacuate(context: Context, proxy_id: str, reason: str) -> list[str]:
+async def drain(context: Context, proxy_id: str, reason: str) -> list[str]:
     """Move all sessions away from a proxy that was just marked bad. Gives their ids.
 
     The log line and the records name the proxy by id only. Starts are staggered by the provisioning queue.
@@ -49,16 +49,16 @@ async def evacuate(context: Context, proxy_id: str, reason: str) -> list[str]:
         return []
     found = await records.sessions(context.scripts, proxy.sessions)
     leaving = sorted(found, key=lambda session: (session.phone, session.id))
-    log.warning("proxy.evacuated", proxy=proxy_id, sessions=len(leaving), reason=reason)
+    log.warning("proxy.drained", proxy=proxy_id, sessions=len(leaving), reason=reason)
     for session in leaving:
         if session.proxy == proxy_id:
             await transitions.settle(context, session.id, Event.PROXY_LOST)
-            await seat(context, session, reason)
+            await assign_slot(context, session, reason)
     return [session.id for session in leaving]
 
 
-async def seat(context: Context, session: Session, reason: str) -> bool:
-    """Take a seat for a session that lost its own; False when there is none, and then it waits for one."""
+async def assign_slot(context: Context, session: Session, reason: str) -> bool:
+    """Take a slot for a session that lost its own; False when there is none, and then it waits for one."""
     for _ in range(10):
         proxies = await records.proxies(context.scripts)
         sticky = str(await context.redis.get(keys.sticky(session.phone)) or "") if session.phone else ""
@@ -66,7 +66,7 @@ async def seat(context: Context, session: Session, reason: str) -> bool:
         flight = slots.Flight(session.id, session.proxy, session.phone, reason, candidates)
         match await slots.fail_over(context.scripts, flight, per_proxy=context.settings.max_sessions_per_proxy):
             case slots.Moved(proxy_id):
-                await _seated(context, session, proxy_id)
+                await _slot_assigned(context, session, proxy_id)
                 return True
             case sessions.NoRoom():
                 await _waits(context, session)
@@ -87,7 +87,7 @@ async def siblings(context: Context, session: Session) -> list[Session]:
     return [session, *(each for each in found if transitions.wants_worker(each))]
 
 
-async def _seated(context: Context, session: Session, proxy_id: str) -> None:
+async def _slot_assigned(context: Context, session: Session, proxy_id: str) -> None:
     await context.redis.srem(keys.SESSIONS_WAITING, session.id)
     log.info("session.moved", session=session.id, proxy=proxy_id)
     current = await records.session(context.scripts, session.id)
@@ -98,7 +98,7 @@ async def _seated(context: Context, session: Session, proxy_id: str) -> None:
 async def _waits(context: Context, session: Session) -> None:
     first = await context.redis.sadd(keys.SESSIONS_WAITING, session.id)
     current = await records.session(context.scripts, session.id)
-    # Two who evacuate a proxy at once: the second has just said that the session moves, and it must wait again.
+    # Two who drain a proxy at once: the second has just said that the session moves, and it must wait again.
     if current is not None and (first or current.reason != Reason.WAITING_FOR_PROXY):
         await transitions.ask_restart(context, current, Event.NO_CAPACITY)
     if first:
@@ -107,7 +107,7 @@ async def _waits(context: Context, session: Session) -> None:
 
 
 async def seek(context: Context) -> int:
-    """Give seats to those who wait, the longest waiting first, while there are any. Gives how many were seated."""
+    """Give slots to those who wait, the longest waiting first, while there are any. Return how many got one."""
     ids = await context.redis.smembers(keys.SESSIONS_WAITING)
     if not ids:
         return 0
@@ -116,11 +116,11 @@ async def seek(context: Context) -> int:
     settled = {session.id for session in waiting if session.proxy or not transitions.wants_worker(session)}
     if leave := gone | settled:
         await context.redis.srem(keys.SESSIONS_WAITING, *leave)
-    seated = 0
+    assigned = 0
     for session in sorted(waiting, key=lambda each: (each.changed_at, each.id)):
         if session.id not in settled:
-            seated += await seat(context, session, "WAITED_FOR_PROXY")
-    return seated
+            assigned += await assign_slot(context, session, "WAITED_FOR_PROXY")
+    return assigned
 
 
 async def gather_phone(context: Context, phone: str, proxy_id: str) -> None:
@@ -134,13 +134,13 @@ async def gather_phone(context: Context, phone: str, proxy_id: str) -> None:
         flight = slots.Flight(session.id, session.proxy, phone, "PROXY_GIVEN", [proxy_id])
         outcome = await slots.fail_over(context.scripts, flight, per_proxy=context.settings.max_sessions_per_proxy)
         if isinstance(outcome, slots.Moved):
-            await _seated(context, session, proxy_id)
+            await _slot_assigned(context, session, proxy_id)
         elif isinstance(outcome, sessions.NoRoom):
             await _waits(context, session)
 
 
 async def inventory(context: Context) -> dict[str, int]:
-    """Count the seats: all of healthy proxies, the free ones, and the sessions that wait."""
+    """Count the slots: all of healthy proxies, the free ones, and the sessions that wait."""
     proxies = await records.proxies(context.scripts)
     most = context.settings.max_sessions_per_proxy
     healthy = [each for each in loads(proxies) if each.healthy]
@@ -154,7 +154,7 @@ async def inventory(context: Context) -> dict[str, int]:
 
 
 async def tell_low_inventory(context: Context) -> None:
-    """Put an event on the stream when seats run low; alerts are made of it."""
+    """Put an event on the stream when slots run low; alerts are made of it."""
     counted = await inventory(context)
     if counted["free"] >= context.settings.low_inventory_slots and not counted["waiting"]:
         return

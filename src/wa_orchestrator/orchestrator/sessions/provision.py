@@ -1,4 +1,4 @@
-"""Provisioning: a new session gets an id, a seat on a proxy and a place in the queue, in one atomic step."""
+"""Provisioning: a new session gets an id, a slot on a proxy and a place in the queue, in one atomic step."""
 
 from dataclasses import dataclass
 
@@ -127,14 +127,14 @@ async def _no_room(context: Context, wish: Wish) -> Refused:
             return Refused(
                 "PROXY_BAD", "This proxy failed our checks. Check or reinstate it, or give another one.", 409
             )
-        return Refused("PROXY_FULL", "All seats of this proxy are taken. Give another one.", 409)
+        return Refused("PROXY_FULL", "All slots of this proxy are taken. Give another one.", 409)
     if await _sticky(context, wish.phone) is not None:
         return Refused(
             "STICKY_PROXY_FULL",
-            "This phone has a proxy of its own, and all its seats are taken. Free one, or give a proxy yourself.",
+            "This phone has a proxy of its own, and all its slots are taken. Free one, or give a proxy yourself.",
             409,
         )
     await placement.tell_low_inventory(context)
     has_some = bool(await records.proxies(context.scripts))
-    what = "All seats of all working proxies are taken. Add a proxy." if has_some else "There is no proxy yet. Add one."
+    what = "All slots of all working proxies are taken. Add a proxy." if has_some else "There is no proxy yet. Add one."
     return Refused("NO_PROXY_CAPACITY", what, 409)

@@ -73,14 +73,14 @@ class Fleet:
             await (redis.lpush if front else redis.rpush)(keys.PROVISIONING, session_id)
 
     async def stop(self, session_id: str, grace_s: float) -> None:
-        """End the session's worker, if there is one. When it returns, none runs, and none keeps a seat elsewhere."""
+        """End the session's worker, if there is one. When it returns, none runs, and none keeps a slot elsewhere."""
         known = self.workers.get(session_id)
         if known is not None:
             await self.runner.stop(known.handle, grace_s)
             if self.workers.get(session_id) == known:
                 del self.workers[session_id]
             log.info("worker.stopped", session=session_id, epoch=known.epoch)
-        await slots.vacate(self._context.scripts, session_id)
+        await slots.release(self._context.scripts, session_id)
 
     async def replace(self, session: Session, grace_s: float) -> None:
         """Fence first, then end, then queue: the new worker starts when its turn comes."""
@@ -116,11 +116,11 @@ class Fleet:
         if not session.proxy:
             if session.fields.get("direct") and self._context.settings.allow_direct:
                 return ""
-            await placement.seat(self._context, session, "NO_SEAT")
+            await placement.assign_slot(self._context, session, "NO_SEAT")
             return None
         proxy = await records.proxy(self._context.scripts, session.proxy)
         if proxy is None or proxy.status == Status.BAD:
-            await placement.seat(self._context, session, "PROXY_FAILED")
+            await placement.assign_slot(self._context, session, "PROXY_FAILED")
             return None
         # A worker that was moved away may not have ended yet: its place is free only when it has.
         using = [known for sid, known in self.workers.items() if known.proxy == proxy.id and sid != session.id]

@@ -63,7 +63,7 @@ class Attendant:
             elif transitions.exchange_pending(session):
                 await self._exchange(session)
             elif not session.proxy and not session.fields.get("direct"):
-                await self._wait_for_seat(session)
+                await self._wait_for_slot(session)
             elif transitions.restart_pending(session):
                 await self._fleet.replace(session, _grace(session))
             elif session_id not in self._fleet.workers:
@@ -76,10 +76,10 @@ class Attendant:
         if session.id in self._fleet.workers and await self._fleet.fence(session) is not None:
             await self._fleet.stop(session.id, _grace(session))
 
-    async def _wait_for_seat(self, session: Session) -> None:
+    async def _wait_for_slot(self, session: Session) -> None:
         if session.id in self._fleet.workers and await self._fleet.fence(session) is not None:
             await self._fleet.stop(session.id, HASTY_S)
-        await placement.seat(self._context, session, "NO_SEAT")
+        await placement.assign_slot(self._context, session, "NO_SEAT")
 
     async def _exchange(self, session: Session) -> None:
         """Move the session's credentials aside, put others from the trash in their place if asked, and start anew."""
@@ -113,7 +113,7 @@ class Attendant:
         return True
 
     async def _remove(self, session: Session) -> None:
-        """End the worker, then free the seat, then move the credentials aside. Each step may be done again."""
+        """End the worker, then free the slot, then move the credentials aside. Each step may be done again."""
         if not await self._clear(session, POLITE_S):
             return
         now = await self._context.scripts.now_ms()

@@ -19,7 +19,7 @@ Reply = list[Any]
 
 
 def read_sources() -> dict[str, str]:
-    """Read every script, with what it uses in front of it; the prelude is added when a `Scripts` is made."""
+    """Read every script, with what it uses in front of it; the clock is added when a `Scripts` is made."""
     parts = {path.stem: path.read_text(encoding="utf-8") for path in sorted(LUA.glob("*.lua"))}
     whole = {
         name: "\n".join([*(parts[used] for used in _USES.findall(text)), text])
@@ -29,18 +29,18 @@ def read_sources() -> dict[str, str]:
     return whole | {"now": _NOW}
 
 
-def prelude() -> str:
-    """The text in front of every script: above all `now_ms()`, the clock of leases and pace."""
-    return (LUA / "_prelude.lua").read_text(encoding="utf-8")
+def redis_clock() -> str:
+    """Return the text in front of every script: `now_ms()`, the clock of leases and pace."""
+    return (LUA / "_clock.lua").read_text(encoding="utf-8")
 
 
 class Scripts:
-    """The scripts on one Redis. `clock` replaces the prelude, so that a test can hold the time still."""
+    """The scripts on one Redis. `clock` replaces the clock of Redis, so that a test can hold the time still."""
 
     def __init__(self, redis: Redis, *, clock: str | None = None, sources: Mapping[str, str] | None = None) -> None:
         """Put every script together; nothing is sent to Redis before the first call."""
         self.redis = redis
-        head = prelude() if clock is None else clock
+        head = redis_clock() if clock is None else clock
         self._text = {name: f"{head}\n{text}" for name, text in (sources or read_sources()).items()}
         self._digest = {name: _digest(text) for name, text in self._text.items()}
 

@@ -6,14 +6,14 @@ local function tell(history, events, session_id, kind, now, ...)
   redis.call('XADD', events, 'MAXLEN', '~', 100000, '*', 'type', kind, 'session', session_id, 'at', now, ...)
 end
 
--- seat: among candidate proxies (pairs of hash and set from KEYS[first], ids from ARGV[first_id]) the least loaded healthy one
+-- pick_slot: among candidate proxies (pairs of hash and set from KEYS[first], ids from ARGV[first_id]) the least loaded healthy one
 -- with room, or nil. The order given decides between equals.
-local function seat(first, first_id, count, most)
+local function pick_slot(first, first_id, count, most)
   local best, best_load
   for n = 0, count - 1 do
     local status = redis.call('HGET', KEYS[first + 2 * n], 'status')
     local load = redis.call('SCARD', KEYS[first + 2 * n + 1])
-    if status == 'OK' and load < most and (not best or load < best_load) then -- guard: seat
+    if status == 'OK' and load < most and (not best or load < best_load) then -- guard: slot
       best, best_load = n, load
     end
   end

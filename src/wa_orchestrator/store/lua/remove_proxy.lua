@@ -1,5 +1,5 @@
 -- remove_proxy: a proxy leaves the pool, if nobody sits on it.
--- Atomic because a session could take a seat between the look and the removal.
+-- Atomic because a session could take a slot between the look and the removal.
 -- KEYS[1] proxy hash  KEYS[2] all proxies  KEYS[3] available proxies  KEYS[4] sessions of the proxy  KEYS[5] events  ARGV[1] proxy id
 -- returns {'removed'} | {'in_use', count} | {'unknown'}
 if redis.call('EXISTS', KEYS[1]) == 0 then return { 'unknown' } end

@@ -1,5 +1,5 @@
--- remove_session: forget a session and free its seat. The phone's sticky proxy stays unless asked otherwise.
--- Atomic because a seat without a session, or a session without its record, would never be freed.
+-- remove_session: forget a session and free its slot. The phone's sticky proxy stays unless asked otherwise.
+-- Atomic because a slot without a session, or a session without its record, would never be freed.
 -- KEYS[1] session hash  KEYS[2] all sessions  KEYS[3] active sessions  KEYS[4] temporary binding  KEYS[5] sessions of the phone
 -- KEYS[6] sessions of its proxy  KEYS[7] QR  KEYS[8] session's events  KEYS[9] events  KEYS[10] commands  KEYS[11] provisioning list
 -- KEYS[12] sticky  KEYS[13] outbox  KEYS[14] epoch that new sessions begin with  KEYS[15] holds hash
