@@ -2,6 +2,7 @@
 
 import re
 
+from wa_orchestrator.domain.ids import Phone
 from wa_orchestrator.errors import Refused
 
 SHORTEST = 8
@@ -11,14 +12,14 @@ _DIGITS = re.compile(r"[0-9]+")
 
 
 class BadPhone(Refused):
-    """The text is no phone number; the message says what a caller should write instead."""
+    """The text is not a phone number; the message says what to write instead."""
 
     def __init__(self, text: str) -> None:
         super().__init__("BAD_PHONE", text)
 
 
-def parse(text: str) -> str:
-    """Give the digits of `text`; a leading plus, spaces, dashes, dots and parentheses are dropped."""
+def parse(text: str) -> Phone:
+    """Return the digits of `text`; a leading plus, spaces, dashes, dots and parentheses are dropped."""
     digits = text if _DIGITS.fullmatch(text) else _ORNAMENT.sub("", text).removeprefix("+")
     if not digits:
         raise BadPhone("A phone number is missing. Write the country code and the number, such as 972501234567.")
@@ -32,9 +33,9 @@ def parse(text: str) -> str:
         raise BadPhone(
             f"A phone number has {SHORTEST} to {LONGEST} digits with its country code; this one has {len(digits)}."
         )
-    return digits
+    return Phone(digits)
 
 
 def last_four(phone: str) -> str:
-    """Give what a log may show of a phone: its last four digits."""
+    """Return what a log may show of a phone: its last four digits."""
     return phone[-4:]

@@ -157,7 +157,7 @@ class Desk:
         if message is None:
             raise Refused("NO_SUCH_MESSAGE", f"There is no message {message_id}.", 404)
         failure = retry_policy.failure_from(str(body.code), retryable=body.retryable)
-        decided = retry_policy.verdict(message, failure, most_attempts=self._settings.max_attempts, dice=_dice())
+        decided = retry_policy.verdict(message, failure, max_attempts=self._settings.max_attempts, jitter=_dice())
         if decided.backoff_ms is not None:
             decided = replace(decided, backoff_ms=int(self._settings.scaled(decided.backoff_ms)))
         place = Place(message_id, message.phone, session.id)

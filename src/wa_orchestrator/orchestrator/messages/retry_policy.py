@@ -3,8 +3,8 @@
 from collections.abc import Mapping
 from types import MappingProxyType
 
-from wa_orchestrator.domain.message import MAX_ATTEMPTS, GiveUp, Retry, StopSession, after_failure
 from wa_orchestrator.domain.message_failures import REMEDIES, Failure, Remedy, failure_of
+from wa_orchestrator.domain.retry import GiveUp, Retry, StopSession, after_failure
 from wa_orchestrator.store.outbox import Verdict
 from wa_orchestrator.store.records import Message
 
@@ -39,12 +39,10 @@ def counted_attempts(message: Message) -> int:
     return max(1, message.attempts - spared)
 
 
-def verdict(message: Message, failure: Failure, *, most_attempts: int, dice: float) -> Verdict:
-    """Decide what becomes of a message whose present attempt failed. The backoff is not scaled yet."""
-    counted = counted_attempts(message)
-    # The domain's ladder has three steps; another setting moves where it ends, not how the backoff grows.
-    tried = MAX_ATTEMPTS if counted >= most_attempts else min(counted, MAX_ATTEMPTS - 1)
-    match after_failure(tried, failure, dice):
+def verdict(message: Message, failure: Failure, *, max_attempts: int, jitter: float) -> Verdict:
+    """Decide what to do with a message whose present attempt failed. The backoff is not scaled yet."""
+    attempts = counted_attempts(message)
+    match after_failure(failure, attempts, max_attempts=max_attempts, jitter=jitter):
         case Retry(backoff_ms):
             return Verdict(message.attempts, failure, backoff_ms)
         case GiveUp():

@@ -1,0 +1,54 @@
+"""What to do with a message after a failed attempt: retry with a growing backoff, give up, or stop the session."""
+
+from dataclasses import dataclass
+from typing import assert_never
+
+from wa_orchestrator.domain.message_failures import REMEDIES, Failure, Remedy
+
+BACKOFF_BASE_MS = 5_000
+BACKOFF_MAX_MS = 300_000
+
+
+@dataclass(frozen=True, slots=True)
+class Retry:
+    """Back to the queue, with the same WhatsApp id, not before `backoff_ms` have passed."""
+
+    backoff_ms: int
+
+
+@dataclass(frozen=True, slots=True)
+class GiveUp:
+    """The message becomes a dead letter."""
+
+
+@dataclass(frozen=True, slots=True)
+class StopSession:
+    """The account is at fault: the message waits in its queue, and the session sends nothing more."""
+
+
+def after_failure(failure: Failure, attempts: int, *, max_attempts: int, jitter: float) -> Retry | GiveUp | StopSession:
+    """Decide what to do with a message whose `attempts`-th attempt failed (1 for the first).
+
+    `max_attempts` is the setting `MAX_ATTEMPTS`; `jitter` is as for `backoff_ms`.
+    """
+    remedy = REMEDIES[failure]
+    match remedy:
+        case Remedy.NEVER:
+            return GiveUp()
+        case Remedy.STOP_SESSION:
+            return StopSession()
+        case Remedy.HAND_BACK:
+            return Retry(0)
+        case Remedy.RETRY_SAME_ID | Remedy.REFRESH_THEN_RETRY:
+            return GiveUp() if attempts >= max_attempts else Retry(backoff_ms(attempts, jitter))
+    assert_never(remedy)
+
+
+def backoff_ms(attempts: int, jitter: float) -> int:
+    """Return the pause after the `attempts`-th failed attempt: it doubles each time, up to five minutes.
+
+    `jitter` in [0, 1) spreads it by a quarter to either side.
+    """
+    doublings = min(attempts - 1, BACKOFF_MAX_MS.bit_length())  # keeps the power small after many attempts
+    mean_ms = min(BACKOFF_BASE_MS << doublings, BACKOFF_MAX_MS)
+    return int(mean_ms * (0.75 + 0.5 * jitter))

@@ -1,0 +1,38 @@
+"""Every failure has a remedy and a sentence, and every code of a worker names a failure."""
+
+import pytest
+
+from wa_orchestrator.domain.message_failures import REMEDIES, SENTENCES, Failure, Remedy, failure_of, sentence
+
+
+@pytest.mark.parametrize(
+    ("code", "failure", "remedy"),
+    [
+        ("463", Failure.REACHOUT_LOCKED, Remedy.NEVER),
+        (463, Failure.REACHOUT_LOCKED, Remedy.NEVER),
+        ("not_on_whatsapp", Failure.NOT_ON_WHATSAPP, Remedy.NEVER),
+        (479, Failure.STALE_DEVICES, Remedy.REFRESH_THEN_RETRY),
+        (401, Failure.LOGGED_OUT, Remedy.STOP_SESSION),
+        (403, Failure.BANNED, Remedy.STOP_SESSION),
+        (440, Failure.REPLACED_ELSEWHERE, Remedy.STOP_SESSION),
+        ("NO_ACK", Failure.NO_ACK, Remedy.RETRY_SAME_ID),
+        (408, Failure.NO_ACK, Remedy.RETRY_SAME_ID),
+        (" handed_back ", Failure.HANDED_BACK, Remedy.HAND_BACK),
+        ("whatever", Failure.UNKNOWN, Remedy.RETRY_SAME_ID),
+    ],
+)
+def test_a_code_has_its_remedy(code: str | int, failure: Failure, remedy: Remedy) -> None:
+    assert failure_of(code) is failure
+    assert REMEDIES[failure] is remedy
+
+
+def test_an_unknown_code_is_not_retried_when_the_worker_says_that_it_is_no_use() -> None:
+    assert failure_of("whatever", retryable=False) is Failure.REFUSED
+    assert failure_of(479, retryable=False) is Failure.STALE_DEVICES
+
+
+@pytest.mark.parametrize("failure", Failure)
+def test_every_failure_has_a_sentence_in_both_languages(failure: Failure) -> None:
+    assert sentence(failure, "en").isascii()
+    assert not sentence(failure, "he").isascii()
+    assert set(REMEDIES) == set(SENTENCES) == set(Failure)
