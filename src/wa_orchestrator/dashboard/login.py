@@ -17,8 +17,7 @@ from typing import Any, Final
 from wa_orchestrator.context import Context
 from wa_orchestrator.errors import Refused
 from wa_orchestrator.settings import Settings
-from wa_orchestrator.store import keys
-from wa_orchestrator.web import audit
+from wa_orchestrator.store import audit, keys
 from wa_orchestrator.web.auth import Caller, Scope, digest
 
 IDLE_S: Final = 12 * 3600
@@ -141,7 +140,9 @@ class Door:
             return Shut(max([1, *[int(await self._redis.ttl(key)) for key in tries]]))
         role = await self._passwords.role_of(password)
         if role is None:
-            await audit.record(self._context, _NOBODY, "dashboard.login_failed", address, name=_tidy(name))
+            await audit.record(
+                self._context.scripts, _NOBODY.key_id, "dashboard.login_failed", address, name=_tidy(name)
+            )
             return Wrong(min(left))
         await self._give_back(tries, role)
         return Entered(await self._begin(role, name, how=address))
@@ -188,7 +189,7 @@ class Door:
             pipe.expire(key, IDLE_S)
             await pipe.execute()
         person = Person(role, fields["name"], fields["csrf"], digest(token))
-        await audit.record(self._context, person.caller, "dashboard.login", how)
+        await audit.record(self._context.scripts, person.caller.key_id, "dashboard.login", how)
         return token
 
     async def recognize(self, token: str | None) -> Person | None:
@@ -223,7 +224,7 @@ class Door:
     async def leave(self, person: Person) -> None:
         """End a person's session everywhere its token is known."""
         await self._redis.delete(keys.person(person.token_hash))
-        await audit.record(self._context, person.caller, "dashboard.logout", str(person.role))
+        await audit.record(self._context.scripts, person.caller.key_id, "dashboard.logout", str(person.role))
 
 
 def _limits(name: str, address: str) -> dict[str, int]:

@@ -6,8 +6,8 @@ from typing import Any
 from markupsafe import Markup
 
 from wa_orchestrator.dashboard.html.renderer import Desk, Shown, View
-from wa_orchestrator.store import webhooks
-from wa_orchestrator.web import audit, auth
+from wa_orchestrator.store import audit, webhooks
+from wa_orchestrator.web import auth
 
 _AUDIT_SHOWN = 30
 _DELIVERIES_SHOWN = 20
@@ -18,7 +18,9 @@ async def show(desk: Desk, view: View, query: Mapping[str, str]) -> Shown:
     settings = desk.context.settings
     values = {
         "keys": await auth.list_keys(desk.context),
-        "audit": [_told(entry.fields) for entry in await audit.read(desk.context, before=None, most=_AUDIT_SHOWN)],
+        "audit": [
+            _told(entry.fields) for entry in await audit.read(desk.context.scripts, before=None, most=_AUDIT_SHOWN)
+        ],
         "scopes": list(auth.Scope),
         "alerts": {
             "telegram": settings.telegram_bot_token is not None,

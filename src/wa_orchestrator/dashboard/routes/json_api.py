@@ -11,9 +11,8 @@ from wa_orchestrator.dashboard.fleet.snapshot import Row, Snapshot
 from wa_orchestrator.dashboard.html.renderer import Desk, View
 from wa_orchestrator.domain.session import State
 from wa_orchestrator.errors import Refused
-from wa_orchestrator.store import keys
+from wa_orchestrator.store import audit, keys
 from wa_orchestrator.timestamps import iso
-from wa_orchestrator.web import audit
 from wa_orchestrator.web.auth import Caller, Scope, requires
 from wa_orchestrator.web.problems import responses
 
@@ -66,7 +65,7 @@ class _Figures:
             raise Refused("NOBODY_GETS_ALERTS", "Set TELEGRAM_BOT_TOKEN or ALERT_WEBHOOK_URL first.", 409)
         now = await self._context.scripts.now_ms()
         await self._context.redis.xadd(keys.EVENTS, {"type": "alert.test", "at": now, "by": caller.key_id})
-        await audit.record(self._context, caller, "alert.test", "")
+        await audit.record(self._context.scripts, caller.key_id, "alert.test", "")
         return {"queued": True}
 
     async def _look(self) -> View:

@@ -13,12 +13,12 @@ from wa_orchestrator.gateway.message_search import Question
 from wa_orchestrator.gateway.request_models import LONGEST_REFERENCE, Instant, Phone, SessionId
 from wa_orchestrator.gateway.response_models import MessageDetail, MessagePage, MessageView, Moment
 from wa_orchestrator.gateway.sender_pool import FleetView
-from wa_orchestrator.store import queues, records
+from wa_orchestrator.store import audit, queues, records
 from wa_orchestrator.store.message_keys import Place
 from wa_orchestrator.store.queues import Ended, Gone, OptedOut, Queued, TooLate
 from wa_orchestrator.store.records import Message
 from wa_orchestrator.timestamps import iso
-from wa_orchestrator.web import audit, paging
+from wa_orchestrator.web import paging
 from wa_orchestrator.web.auth import Caller, Scope, requires
 from wa_orchestrator.web.problems import Body, responses
 
@@ -104,7 +104,7 @@ class _Messages:
                     status,
                 )
             case Ended():
-                await audit.record(self._context, caller, "message.cancel", message_id)
+                await audit.record(self._context.scripts, caller.key_id, "message.cancel", message_id)
             case TooLate():
                 pass
         return await self._detail(message_id)
@@ -133,7 +133,7 @@ class _Messages:
                     422,
                 )
             case Queued():
-                await audit.record(self._context, caller, "message.retry", message_id)
+                await audit.record(self._context.scripts, caller.key_id, "message.retry", message_id)
                 return await self._detail(message_id)
 
     async def _found(self, message_id: str) -> Message:

@@ -11,10 +11,9 @@ from wa_orchestrator.gateway import queue_position, response_models, statistics
 from wa_orchestrator.gateway.response_models import EmptiedAnswer, FleetStatsAnswer, QueueAnswer, QueueItem, StatsAnswer
 from wa_orchestrator.gateway.sender_pool import RECENT_S, Fleet, FleetView, Sender
 from wa_orchestrator.session_pace import zone_of
-from wa_orchestrator.store import open_messages, queues
+from wa_orchestrator.store import audit, open_messages, queues
 from wa_orchestrator.store.queues import Ended, TooLate
 from wa_orchestrator.timestamps import iso
-from wa_orchestrator.web import audit
 from wa_orchestrator.web.auth import Caller, Scope, requires
 from wa_orchestrator.web.problems import responses
 
@@ -75,7 +74,7 @@ class _Queues:
             outcome = await queues.cancel(self._scripts, place, reason="CANCELLED")
             ended += isinstance(outcome, Ended)
             too_late += isinstance(outcome, TooLate)
-        await audit.record(self._context, caller, "queue.empty", session_id, cancelled=ended)
+        await audit.record(self._context.scripts, caller.key_id, "queue.empty", session_id, cancelled=ended)
         return EmptiedAnswer(cancelled=ended, too_late=too_late)
 
     async def stats(

@@ -11,9 +11,9 @@ from wa_orchestrator.errors import Refused
 from wa_orchestrator.orchestrator.api import session_reads
 from wa_orchestrator.orchestrator.sessions import credential_files, provision, transitions
 from wa_orchestrator.orchestrator.sessions.credential_files import Discarded
-from wa_orchestrator.store import records
+from wa_orchestrator.store import audit, records
 from wa_orchestrator.timestamps import iso
-from wa_orchestrator.web import audit, auth
+from wa_orchestrator.web import auth
 from wa_orchestrator.web.auth import Caller, KeyRecord, Scope, requires
 from wa_orchestrator.web.problems import Body, responses
 
@@ -79,13 +79,15 @@ class _Administration:
 
     async def make_key(self, body: KeyBody, caller: Admin) -> dict[str, Any]:
         record, secret = await auth.create_key(self._context, body.name, body.scopes)
-        await audit.record(self._context, caller, "key.make", record.id, name=body.name, scopes=body.scopes)
+        await audit.record(
+            self._context.scripts, caller.key_id, "key.make", record.id, name=body.name, scopes=body.scopes
+        )
         return {**_key(record), "key": secret}
 
     async def revoke(self, key_id: Annotated[str, Path(max_length=64)], caller: Admin) -> dict[str, Any]:
         if not await auth.revoke_key(self._context, key_id):
             raise Refused("NO_SUCH_KEY", f"There is no key {key_id}. GET /api/v1/keys lists them.", 404)
-        await audit.record(self._context, caller, "key.revoke", key_id)
+        await audit.record(self._context.scripts, caller.key_id, "key.revoke", key_id)
         return {"id": key_id, "revoked": True}
 
     async def audit(
@@ -95,7 +97,7 @@ class _Administration:
         before: Annotated[str | None, Query(pattern=r"^\d+-\d+$", description="`next` of the page before.")] = None,
         limit: Annotated[int, Query(ge=1, le=500)] = 100,
     ) -> dict[str, Any]:
-        entries = await audit.read(self._context, before=before, most=limit)
+        entries = await audit.read(self._context.scripts, before=before, most=limit)
         shown = [{"cursor": entry.cursor, **entry.fields, "at": iso(int(entry.fields["at"]))} for entry in entries]
         return {"entries": shown, "next": entries[-1].cursor if len(entries) == limit else None}
 
@@ -116,7 +118,7 @@ class _Administration:
                 {"restore": found.id, "wanted": transitions.RUNNING},
             )
             await transitions.call_attention(self._context, found.session_id)
-        await audit.record(self._context, caller, "trash.restore", trash_id)
+        await audit.record(self._context.scripts, caller.key_id, "trash.restore", trash_id)
         return {"sessionId": found.session_id, "restored": True}
 
     async def _make_again(self, found: Discarded) -> None:

@@ -11,12 +11,11 @@ from wa_orchestrator.context import Context
 from wa_orchestrator.domain.pacing import PRESETS, Pace
 from wa_orchestrator.errors import Refused
 from wa_orchestrator.session_pace import BAN_SIGNAL, hold_fields
+from wa_orchestrator.store import audit, queues, records
 from wa_orchestrator.store import holds as holding
-from wa_orchestrator.store import queues, records
 from wa_orchestrator.store.holds import Hold
 from wa_orchestrator.store.records import Session
 from wa_orchestrator.timestamps import FOREVER_MS, iso
-from wa_orchestrator.web import audit
 from wa_orchestrator.web.auth import Caller, Scope, requires
 from wa_orchestrator.web.problems import Body, responses
 
@@ -89,7 +88,7 @@ class _AntiBan:
             raise Refused("PAST", "`until` is over already. Give a later instant, or none to pause until lifted.", 422)
         put = Hold(body.field, until_ms, body.why or "OPERATOR", caller.key_id)
         await holding.put(context.scripts, put)
-        await audit.record(context, caller, "hold.add", body.field, until_ms=until_ms, why=body.why)
+        await audit.record(context.scripts, caller.key_id, "hold.add", body.field, until_ms=until_ms, why=body.why)
         await wake_held(context, body.field)
         return _shown(body.field, {"until_ms": put.until_ms, "why": put.why, "by": put.by})
 
@@ -99,7 +98,7 @@ class _AntiBan:
             names = "all, session:<id>, group:<label> or phone:<digits>"
             text = f"Nothing is paused under this name: {names}. GET /api/anti-ban/holds lists what is."
             raise Refused("NO_SUCH_HOLD", text, 404)
-        await audit.record(context, caller, "hold.lift", target)
+        await audit.record(context.scripts, caller.key_id, "hold.lift", target)
         await wake_held(context, target)
         return {"lifted": True}
 

@@ -12,9 +12,8 @@ from wa_orchestrator.errors import Refused
 from wa_orchestrator.orchestrator.api import holds
 from wa_orchestrator.orchestrator.api.session_reads import Admin, Reader, find
 from wa_orchestrator.session_pace import encode_override, override_of, pace_of, trust_of
-from wa_orchestrator.store import keys, queues, sessions
+from wa_orchestrator.store import audit, keys, queues, sessions
 from wa_orchestrator.store.records import Session
-from wa_orchestrator.web import audit
 from wa_orchestrator.web.problems import Body, responses
 
 _CLOCK = r"^([01]\d|2[0-3]):[0-5]\d$"
@@ -89,13 +88,15 @@ class _Limits:
             )
         await sessions.note(context.scripts, session_id, {"limits": encode_override(body.override())})
         wanted = body.model_dump(exclude_none=True, exclude={"acknowledge_risk"})
-        await audit.record(context, caller, "limits.set", session_id, limits=wanted, riskier=list(riskier))
+        await audit.record(
+            context.scripts, caller.key_id, "limits.set", session_id, limits=wanted, riskier=list(riskier)
+        )
         return await _changed(context, session_id)
 
     async def delete(self, session_id: str, caller: Admin) -> dict[str, Any]:
         await find(self._context, session_id)
         await self._context.redis.hdel(keys.session(session_id), "limits")
-        await audit.record(self._context, caller, "limits.delete", session_id)
+        await audit.record(self._context.scripts, caller.key_id, "limits.delete", session_id)
         return await _changed(self._context, session_id)
 
 

@@ -10,9 +10,9 @@ from wa_orchestrator.context import Context
 from wa_orchestrator.domain import phone
 from wa_orchestrator.errors import Refused
 from wa_orchestrator.orchestrator.messages import incoming
-from wa_orchestrator.store import contacts, keys
+from wa_orchestrator.store import audit, contacts, keys
 from wa_orchestrator.timestamps import iso
-from wa_orchestrator.web import audit, paging
+from wa_orchestrator.web import paging
 from wa_orchestrator.web.auth import Caller, Scope, requires
 from wa_orchestrator.web.problems import Body, responses
 
@@ -57,7 +57,7 @@ class _OptOuts:
         recipient = phone.parse(body.phone)
         await contacts.opt_out(self._context.scripts, recipient, word="", via="api")
         cancelled = await incoming.cancel_for(self._context.scripts, recipient)
-        await audit.record(self._context, caller, "opt_out.add", recipient[-4:], cancelled=cancelled)
+        await audit.record(self._context.scripts, caller.key_id, "opt_out.add", recipient[-4:], cancelled=cancelled)
         stored: Any = await self._context.redis.hget(keys.OPT_OUTS, recipient)
         return _shown(recipient, json.loads(stored)) | {"cancelled": cancelled}
 
@@ -65,7 +65,7 @@ class _OptOuts:
         name = recipient if recipient.startswith("lid:") else phone.parse(recipient)
         if not await contacts.opt_in(self._context.scripts, name):
             raise Refused("NO_SUCH_OPT_OUT", "This person is not on the list. GET /api/v1/opt-outs shows it.", 404)
-        await audit.record(self._context, caller, "opt_out.delete", name[-4:])
+        await audit.record(self._context.scripts, caller.key_id, "opt_out.delete", name[-4:])
         return {"deleted": True}
 
 

@@ -14,9 +14,9 @@ from wa_orchestrator.orchestrator.api import views
 from wa_orchestrator.orchestrator.proxies import placement
 from wa_orchestrator.orchestrator.proxies.health import Judge, mark_by_operator
 from wa_orchestrator.orchestrator.proxies.socks_check import Passed
-from wa_orchestrator.store import proxies, records
+from wa_orchestrator.store import audit, proxies, records
 from wa_orchestrator.store.records import Proxy
-from wa_orchestrator.web import audit, paging
+from wa_orchestrator.web import paging
 from wa_orchestrator.web.auth import Caller, Scope, requires
 from wa_orchestrator.web.problems import Body, responses
 
@@ -101,7 +101,7 @@ class _Proxies:
             raise Refused(
                 "PROXY_KNOWN", f"This proxy is in the pool already, as {url.id}. Use that one.", 409, id=url.id
             )
-        await audit.record(self._context, caller, "proxy.add", url.id)
+        await audit.record(self._context.scripts, caller.key_id, "proxy.add", url.id)
         return self._view(await self._find(url.id))
 
     async def add_many(self, body: ImportBody, caller: Admin) -> dict[str, Any]:
@@ -120,7 +120,9 @@ class _Proxies:
                 errors.append({"line": number, "code": error.code, "message": error.text})
                 continue
             (added if await self._join(url) else known).append(url.id)
-        await audit.record(self._context, caller, "proxy.import", f"{len(added)} added", errors=len(errors))
+        await audit.record(
+            self._context.scripts, caller.key_id, "proxy.import", f"{len(added)} added", errors=len(errors)
+        )
         return {"added": added, "known": known, "errors": errors}
 
     async def remove(
@@ -143,7 +145,7 @@ class _Proxies:
                 )
             case proxies.Unknown():
                 raise _no_such_proxy(proxy_id)
-        await audit.record(self._context, caller, "proxy.remove", proxy_id, drain=drain)
+        await audit.record(self._context.scripts, caller.key_id, "proxy.remove", proxy_id, drain=drain)
         return {"id": proxy_id, "removed": True}
 
     async def _drain(self, proxy_id: str) -> None:
@@ -167,7 +169,7 @@ class _Proxies:
         result = await self._judge.examine(proxy_id)
         if result is None:
             raise _no_such_proxy(proxy_id)
-        await audit.record(self._context, caller, "proxy.check", proxy_id)
+        await audit.record(self._context.scripts, caller.key_id, "proxy.check", proxy_id)
         return {"passed": isinstance(result, Passed), **self._view(await self._find(proxy_id))}
 
     async def reinstate(self, proxy_id: ProxyId, caller: Admin) -> dict[str, Any]:
@@ -180,7 +182,7 @@ class _Proxies:
         }
         if not await mark_by_operator(self._context, proxy_id, Status.OK, "REINSTATED", fields):
             raise _no_such_proxy(proxy_id)
-        await audit.record(self._context, caller, "proxy.reinstate", proxy_id)
+        await audit.record(self._context.scripts, caller.key_id, "proxy.reinstate", proxy_id)
         return self._view(await self._find(proxy_id))
 
     async def _join(self, url: ProxyUrl) -> bool:

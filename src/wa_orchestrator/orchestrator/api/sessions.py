@@ -17,10 +17,9 @@ from wa_orchestrator.orchestrator.api.session_reads import ID, Admin, Looks, Ses
 from wa_orchestrator.orchestrator.sessions import credential_files, transitions
 from wa_orchestrator.orchestrator.sessions import provision as provisioning
 from wa_orchestrator.orchestrator.workers import command_calls
-from wa_orchestrator.store import keys, records
+from wa_orchestrator.store import audit, keys, records
 from wa_orchestrator.store.records import Session
 from wa_orchestrator.timestamps import iso
-from wa_orchestrator.web import audit
 from wa_orchestrator.web.auth import Caller
 from wa_orchestrator.web.problems import Body, responses
 
@@ -140,7 +139,7 @@ class _Acts:
         if wish.pairing == "code" and not wish.phone:
             raise Refused("PHONE_NEEDED_FOR_CODE", "To link by code, say which phone will enter it: give `phone`.", 422)
         session = await provisioning.provision(self._context, wish)
-        await audit.record(self._context, caller, "session.provision", session.id, label=wish.label)
+        await audit.record(self._context.scripts, caller.key_id, "session.provision", session.id, label=wish.label)
         proxy = await records.proxy(self._context.scripts, session.proxy)
         return {"sessionId": session.id, "status": session.status, "proxy": proxy.masked if proxy else None}
 
@@ -153,7 +152,7 @@ class _Acts:
             raise Refused("PHONE_NEEDED_FOR_CODE", "To link by code, say which phone will enter it: give `phone`.", 422)
         if session.status == State.CONNECTED:
             raise Refused("ALREADY_LINKED", f"Session {session_id} is linked. Log it out first.", 409)
-        await audit.record(self._context, caller, "session.pairing_code", session_id)
+        await audit.record(self._context.scripts, caller.key_id, "session.pairing_code", session_id)
         before = await self._context.redis.get(keys.qr(session_id))
         await command_calls.ask(
             self._context, session_id, command_calls.Command("pairing_code", {"phone": phone}), _CODE_WITHIN_S
@@ -229,7 +228,9 @@ class _Acts:
         }
         await transitions.settle(self._context, session_id, Event.STOP_ASKED, fields)
         await transitions.call_attention(self._context, session_id)
-        await audit.record(self._context, caller, "session.delete", session_id, forget=forget, queued=queued)
+        await audit.record(
+            self._context.scripts, caller.key_id, "session.delete", session_id, forget=forget, queued=queued
+        )
         gone = await self._gone(session_id)
         return {"sessionId": session_id, "deleted": gone}
 
@@ -254,6 +255,6 @@ class _Acts:
         return await self._done(caller, "session.restore_credentials", session_id)
 
     async def _done(self, caller: Caller, action: str, session_id: str) -> dict[str, Any]:
-        await audit.record(self._context, caller, action, session_id)
+        await audit.record(self._context.scripts, caller.key_id, action, session_id)
         session = await find(self._context, session_id)
         return {"sessionId": session_id, "status": session.status, "reason": session.reason or None}

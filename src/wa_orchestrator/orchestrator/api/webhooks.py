@@ -10,10 +10,9 @@ from pydantic import Field
 from wa_orchestrator import outbound_http
 from wa_orchestrator.context import Context
 from wa_orchestrator.errors import Refused
-from wa_orchestrator.store import keys, webhooks
+from wa_orchestrator.store import audit, keys, webhooks
 from wa_orchestrator.store.webhooks import State, Webhook
 from wa_orchestrator.timestamps import iso
-from wa_orchestrator.web import audit
 from wa_orchestrator.web.auth import Caller, Scope, requires
 from wa_orchestrator.web.problems import Body, responses
 
@@ -73,19 +72,21 @@ class _Webhooks:
             raise Refused("TOO_MANY_WEBHOOKS", f"There are {MOST_WEBHOOKS} webhooks already. Delete one.", 409)
         hook = await _made(self._context, body)
         await webhooks.put(self._scripts, hook)
-        await audit.record(self._context, caller, "webhook.add", hook.id, url=hook.url, events=hook.types)
+        await audit.record(
+            self._context.scripts, caller.key_id, "webhook.add", hook.id, url=hook.url, events=hook.types
+        )
         return shown(hook, State(0, 0, "")) | {"secret": hook.secret}
 
     async def delete(self, webhook_id: str, caller: Admin) -> dict[str, bool]:
         if not await webhooks.remove(self._scripts, webhook_id):
             raise _unknown(webhook_id)
-        await audit.record(self._context, caller, "webhook.delete", webhook_id)
+        await audit.record(self._context.scripts, caller.key_id, "webhook.delete", webhook_id)
         return {"deleted": True}
 
     async def enable(self, webhook_id: str, caller: Admin) -> dict[str, Any]:
         hook = await self._found(webhook_id)
         await webhooks.enable(self._scripts, webhook_id)
-        await audit.record(self._context, caller, "webhook.enable", webhook_id)
+        await audit.record(self._context.scripts, caller.key_id, "webhook.enable", webhook_id)
         return shown(hook, State(0, 0, ""))
 
     async def deliveries(
@@ -102,7 +103,7 @@ class _Webhooks:
         if (await webhooks.state(self._scripts, webhook_id)).disabled_at_ms:
             raise Refused("WEBHOOK_DISABLED", f"{webhook_id} is disabled. POST …/enable first.", 409)
         await webhooks.replay(self._scripts, webhook_id, number)
-        await audit.record(self._context, caller, "webhook.replay", webhook_id, delivery=number)
+        await audit.record(self._context.scripts, caller.key_id, "webhook.replay", webhook_id, delivery=number)
         return {"queued": True}
 
     async def _found(self, webhook_id: str) -> Webhook:
