@@ -71,9 +71,10 @@ async def test_a_repeat_after_the_day_became_full_still_gets_its_answer(gates: O
 
 
 async def test_two_api_keys_do_not_share_their_idempotency_keys(gate: Gate) -> None:
-    from wa_orchestrator.web.auth import Scope, create_key
+    from wa_orchestrator.store import api_keys
+    from wa_orchestrator.store.api_keys import Scope
 
-    _, secret = await create_key(gate.gateway.context, "crm", [Scope.SEND])
+    _, secret = await api_keys.create(gate.gateway.context.scripts, "crm", [Scope.SEND])
     mine = await gate.send(headers={"Idempotency-Key": "k"})
     theirs = await gate.send(headers={"Idempotency-Key": "k", "X-API-Key": secret}, message="other")
     assert (mine.status_code, theirs.status_code) == (202, 202)

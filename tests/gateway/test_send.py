@@ -8,8 +8,9 @@ import pytest
 from tests.conftest import Clock
 from tests.gateway.conftest import API_KEY, NOON_MS, PHONE, Gate, OpenGate, code_of
 from wa_orchestrator.domain import content
-from wa_orchestrator.store import keys, records
-from wa_orchestrator.web.auth import Scope, create_key, revoke_key
+from wa_orchestrator.store import api_keys, keys, records
+from wa_orchestrator.store.api_keys import Scope
+from wa_orchestrator.web.auth import revoke_key
 
 DAY_MS = 86_400_000
 
@@ -64,13 +65,13 @@ async def test_nobody_sends_without_a_key(gate: Gate, headers: dict[str, str], s
 
 
 async def test_a_key_that_may_only_read_does_not_send(gate: Gate) -> None:
-    _, secret = await create_key(gate.gateway.context, "reader", [Scope.READ])
+    _, secret = await api_keys.create(gate.gateway.context.scripts, "reader", [Scope.READ])
     response = await gate.send(headers={"X-API-Key": secret})
     assert (response.status_code, code_of(response)) == (403, "SCOPE_MISSING")
 
 
 async def test_a_key_of_its_own_sends_under_its_own_name(gate: Gate) -> None:
-    record, secret = await create_key(gate.gateway.context, "crm", [Scope.SEND])
+    record, secret = await api_keys.create(gate.gateway.context.scripts, "crm", [Scope.SEND])
     response = await gate.send(headers={"X-API-Key": secret})
     message = await records.message(gate.scripts, response.json()["messageId"])
     assert message is not None
@@ -78,7 +79,7 @@ async def test_a_key_of_its_own_sends_under_its_own_name(gate: Gate) -> None:
 
 
 async def test_a_key_that_was_taken_back_sends_nothing_more(gate: Gate) -> None:
-    record, secret = await create_key(gate.gateway.context, "crm", [Scope.SEND])
+    record, secret = await api_keys.create(gate.gateway.context.scripts, "crm", [Scope.SEND])
     assert (await gate.send(headers={"X-API-Key": secret})).status_code == 202
     await revoke_key(gate.gateway.context, record.id)
     response = await gate.send(headers={"X-API-Key": secret})

@@ -27,9 +27,8 @@ from tests.orchestrator.fakes import ADMIN, FakeRunner, Teller, drive
 from wa_orchestrator.orchestrator.api import sessions
 from wa_orchestrator.orchestrator.service import Orchestrator
 from wa_orchestrator.orchestrator.sessions import transitions
-from wa_orchestrator.store import keys
-from wa_orchestrator.web import auth
-from wa_orchestrator.web.auth import Scope
+from wa_orchestrator.store import api_keys, keys
+from wa_orchestrator.store.api_keys import Scope
 
 # -- reading ----------------------------------------------------------------------------------------------------------
 
@@ -255,7 +254,7 @@ async def test_scopes_are_kept_and_the_code_is_for_administrators_only(
         (401, "API_KEY_MISSING"),
         (401, "API_KEY_UNKNOWN"),
     ]
-    record, key = await auth.create_key(control.context, "reader", [Scope.READ])
+    record, key = await api_keys.create(control.context.scripts, "reader", [Scope.READ])
     reader = {"Authorization": f"Bearer {key}"}
     assert (await client.get("/api/sessions", headers=reader)).status_code == 200
     for method, path in (("GET", "/api/sessions/s1/qr"), ("POST", "/api/sessions/provision"), ("GET", "/api/v1/keys")):

@@ -12,7 +12,7 @@ from pydantic_core.core_schema import ErrorType
 
 from wa_orchestrator.settings import validation_messages
 from wa_orchestrator.web.app import make_app
-from wa_orchestrator.web.problems import Body
+from wa_orchestrator.web.models import RequestModel
 
 
 class Kind(StrEnum):
@@ -20,11 +20,11 @@ class Kind(StrEnum):
     SOUND = "sound"
 
 
-class Inner(Body):
+class Inner(RequestModel):
     depth: int = 0
 
 
-class Wish(Body):
+class Wish(RequestModel):
     name: Annotated[str, Field(min_length=2, max_length=5)] = "name"
     code: Annotated[str, Field(pattern=r"^\d+$")] = "1"
     count: Annotated[int, Field(ge=1, le=9)] = 1

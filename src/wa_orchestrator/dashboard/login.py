@@ -18,7 +18,8 @@ from wa_orchestrator.context import Context
 from wa_orchestrator.errors import Refused
 from wa_orchestrator.settings import Settings
 from wa_orchestrator.store import audit, keys
-from wa_orchestrator.web.auth import Caller, Scope, digest
+from wa_orchestrator.store.api_keys import Scope, digest
+from wa_orchestrator.web.auth import Caller
 
 IDLE_S: Final = 12 * 3600
 ABSOLUTE_S: Final = 7 * 24 * 3600

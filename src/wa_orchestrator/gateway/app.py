@@ -19,6 +19,7 @@ from wa_orchestrator.gateway.routes import messages, queues, uploads
 from wa_orchestrator.gateway.routes.send import Door, RawRoute, SendDoor, application
 from wa_orchestrator.gateway.routes.send_batch import BatchDoor
 from wa_orchestrator.gateway.sender_pool import FleetView
+from wa_orchestrator.store import api_keys
 from wa_orchestrator.web import auth, health
 from wa_orchestrator.web.app import make_app
 from wa_orchestrator.web.problems import responses
@@ -32,7 +33,7 @@ _REFUSALS = responses(
 )  # fmt: skip
 #: Objects made before the collector looks for cycles. A request makes a hundred, and none of them.
 _YOUNG = 20_000
-_SENDER = Depends(auth.requires(auth.Scope.SEND))
+_SENDER = Depends(auth.requires(api_keys.Scope.SEND))
 _Key = Annotated[str | None, Header(alias="Idempotency-Key", min_length=1, max_length=255)]
 
 

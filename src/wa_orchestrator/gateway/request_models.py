@@ -11,7 +11,8 @@ from pydantic_core import PydanticCustomError
 
 from wa_orchestrator.domain import phone
 from wa_orchestrator.domain.content import LONGEST_CAPTION, LONGEST_NAME, LONGEST_TEXT, MediaKind
-from wa_orchestrator.web.problems import Answer, Body, ErrorDetail
+from wa_orchestrator.web.models import RequestModel, ResponseModel
+from wa_orchestrator.web.problems import ErrorDetail
 
 MOST_IN_BATCH: Final = 1000
 LONGEST_KEY: Final = 255
@@ -86,7 +87,7 @@ Text = Annotated[str, Field(min_length=1, max_length=LONGEST_TEXT), AfterValidat
 Line = Annotated[str, AfterValidator(_one_line)]
 
 
-class MediaBody(Body):
+class MediaBody(RequestModel):
     """A file: by its https address, which the server reads at once, or by the id of an upload."""
 
     url: Annotated[str, Field(min_length=1, max_length=2048)] | None = Field(
@@ -103,7 +104,7 @@ class MediaBody(Body):
     kind: MediaKind | None = Field(None, description="How WhatsApp shows it. Default: by the mimetype.")
 
 
-class LocationBody(Body):
+class LocationBody(RequestModel):
     """A place on the map."""
 
     latitude: Annotated[float, Field(ge=-90, le=90, allow_inf_nan=False)]
@@ -112,7 +113,7 @@ class LocationBody(Body):
     address: Annotated[str, Field(max_length=LONGEST_NAME)] | None = None
 
 
-class SendBody(Body):
+class SendBody(RequestModel):
     """One message. Exactly one of `message` (or `text`), `media` and `location` says what is sent."""
 
     model_config = ConfigDict(json_schema_extra={"examples": [EXAMPLE]})
@@ -138,7 +139,7 @@ class SendBody(Body):
     )
 
 
-class BatchBody(Body):
+class BatchBody(RequestModel):
     """Up to 1,000 messages. Each is checked and answered by itself."""
 
     messages: Annotated[list[SendBody], Field(min_length=1, max_length=MOST_IN_BATCH)]
@@ -147,14 +148,14 @@ class BatchBody(Body):
     )
 
 
-class BatchEnvelope(Body):
+class BatchEnvelope(RequestModel):
     """A batch before its items are looked at."""
 
     messages: Annotated[list[Any], Field(min_length=1, max_length=MOST_IN_BATCH)]
     spread_minutes: Annotated[float, Field(ge=0, le=7 * 24 * 60, allow_inf_nan=False)] = 0
 
 
-class TakenAnswer(Answer):
+class TakenAnswer(ResponseModel):
     """The message is in the queue, durably."""
 
     queued: Literal[True] = True
@@ -165,14 +166,14 @@ class TakenAnswer(Answer):
     because: str = Field(description="What it waits for.", examples=["OUTSIDE_HOURS"])
 
 
-class RefusedItem(Answer):
+class RefusedItem(ResponseModel):
     """This item of a batch was not taken."""
 
     queued: Literal[False] = False
     error: ErrorDetail
 
 
-class BatchAnswer(Answer):
+class BatchAnswer(ResponseModel):
     """What became of each item, in their order."""
 
     accepted: int

@@ -12,10 +12,10 @@ from wa_orchestrator.domain.pacing import wait_reasons as wording
 from wa_orchestrator.domain.pacing.wait_reasons import Because
 from wa_orchestrator.store.records import Message
 from wa_orchestrator.timestamps import iso
-from wa_orchestrator.web.problems import Answer
+from wa_orchestrator.web.models import ResponseModel
 
 
-class Waiting(Answer):
+class Waiting(ResponseModel):
     """What a message waits for."""
 
     because: str = Field(examples=["OUTSIDE_HOURS"])
@@ -23,7 +23,7 @@ class Waiting(Answer):
     eta: str | None = Field(description="When it will leave; null when that depends on somebody's act.")
 
 
-class Moment(Answer):
+class Moment(ResponseModel):
     """One step of a message's life."""
 
     at: str | None
@@ -31,7 +31,7 @@ class Moment(Answer):
     note: str
 
 
-class MessageView(Answer):
+class MessageView(ResponseModel):
     """A message as lists show it."""
 
     message_id: str
@@ -63,7 +63,7 @@ class MessageDetail(MessageView):
     waiting: Waiting | None = None
 
 
-class MessagePage(Answer):
+class MessagePage(ResponseModel):
     """A page of messages, the newest first. A page may be short or empty and still have a `next`."""
 
     messages: list[MessageView]
@@ -78,7 +78,7 @@ class QueueItem(MessageView):
     because: str
 
 
-class QueueAnswer(Answer):
+class QueueAnswer(ResponseModel):
     """What waits for a session, in the order in which it leaves."""
 
     session_id: str
@@ -87,14 +87,14 @@ class QueueAnswer(Answer):
     messages: list[QueueItem]
 
 
-class EmptiedAnswer(Answer):
+class EmptiedAnswer(ResponseModel):
     """How many messages were cancelled, and how many had left already."""
 
     cancelled: int
     too_late: int
 
 
-class Day(Answer):
+class Day(ResponseModel):
     """One day of a session, in its own time zone."""
 
     date: str
@@ -104,7 +104,7 @@ class Day(Answer):
     failed: int
 
 
-class StatsAnswer(Answer):
+class StatsAnswer(ResponseModel):
     """A session's messages by day, the latest first."""
 
     session_id: str
@@ -118,14 +118,14 @@ class FleetDay(Day):
     failed_without_sender: int
 
 
-class FleetStatsAnswer(Answer):
+class FleetStatsAnswer(ResponseModel):
     """The messages of all sessions that exist by day, the latest first; with those that found none to send them."""
 
     total: FleetDay
     days: list[FleetDay]
 
 
-class UploadAnswer(Answer):
+class UploadAnswer(ResponseModel):
     """A stored file. `uploadId` goes into `media.upload`."""
 
     upload_id: str

@@ -25,13 +25,6 @@ Errors look alike everywhere: `{"error": {"code", "message", …}}`. `code` is s
 """
 
 
-#: What any route with a key may answer; a route that says more about a status says it itself.
-_ANYWHERE = problems.responses(
-    BAD_JSON=400, API_KEY_MISSING=401, SCOPE_MISSING=403, BODY_TOO_LONG=413, VALIDATION_FAILED=422,
-    STORE_UNAVAILABLE=503,
-)  # fmt: skip
-
-
 class Guard:
     """Adds the security headers to every answer and refuses bodies that are too long, whether they say so or not."""
 
@@ -99,5 +92,5 @@ def make_app(context: Context, routers: Sequence[APIRouter], *, title: str = "Wh
     problems.install(app)
     app.add_middleware(Guard)
     for router in routers:
-        app.include_router(router, responses={} if "health" in router.tags else _ANYWHERE)
+        app.include_router(router, responses={} if "health" in router.tags else problems.responses())
     return app

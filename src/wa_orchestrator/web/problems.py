@@ -1,4 +1,4 @@
-"""How errors leave: `{"error": {"code", "message", …}}`, with a stable code and a text that says what to do."""
+"""Error responses: `{"error": {"code", "message", …}}`, with a stable code and a text that says what to do."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -8,7 +8,6 @@ from fastapi import FastAPI, Request
 from fastapi.exceptions import RequestValidationError
 from fastapi.responses import JSONResponse
 from pydantic import BaseModel, ConfigDict, Field
-from pydantic.alias_generators import to_camel
 from redis.exceptions import RedisError
 from starlette.exceptions import HTTPException
 
@@ -20,50 +19,64 @@ log = structlog.get_logger(__name__)
 
 _NOT_JSON = "The body is not JSON. Send an object with Content-Type application/json."
 _BY_STATUS = {
-    400: ("BAD_JSON", _NOT_JSON),  # FastAPI's own word for a body that is not even text
-    404: ("NOT_FOUND", "There is nothing here. The list of all routes is at /docs."),
+    400: ("BAD_JSON", _NOT_JSON),  # what FastAPI raises for a body that is not UTF-8
+    404: ("NOT_FOUND", "There is no such route. All routes are listed at /docs."),
     413: ("BODY_TOO_LONG", "The body is too long. Send less."),
-    405: ("METHOD_NOT_ALLOWED", "This address does not take this method. The list of all routes is at /docs."),
+    405: ("METHOD_NOT_ALLOWED", "This route does not support this method. All routes are listed at /docs."),
+}
+#: Codes that any route with an API key may answer.
+_ANY_ROUTE = {
+    "BAD_JSON": 400,
+    "API_KEY_MISSING": 401,
+    "API_KEY_UNKNOWN": 401,
+    "SCOPE_MISSING": 403,
+    "BODY_TOO_LONG": 413,
+    "VALIDATION_FAILED": 422,
+    "BROKEN": 500,
+    "STORE_UNAVAILABLE": 503,
 }
 
 
-class Body(BaseModel):
-    """What a request body is made of: camelCase outside, unknown fields refused."""
+class FieldError(BaseModel):
+    """What is wrong with one field of a request."""
 
-    model_config = ConfigDict(extra="forbid", alias_generator=to_camel, populate_by_name=True, frozen=True)
-
-
-class Answer(BaseModel):
-    """What an answer is made of: camelCase outside."""
-
-    model_config = ConfigDict(alias_generator=to_camel, populate_by_name=True, frozen=True)
+    path: str = Field(description="Where the field is; empty for the body as a whole.", examples=["media.url"])
+    code: str = Field(examples=["missing"])
+    message: str = Field(description="What to do, for a person.")
 
 
 class ErrorDetail(BaseModel):
-    """One error. Some codes carry further fields."""
+    """An error. Some codes carry further fields."""
 
     model_config = ConfigDict(extra="allow")
-    code: str = Field(examples=["NO_SUCH_SESSION"])
-    message: str = Field(examples=["There is no session worker_9. GET /api/sessions lists them."])
+    code: str = Field(description="Stable: programs may compare it.", examples=["NO_SUCH_SESSION"])
+    message: str = Field(
+        description="What to do, for a person.",
+        examples=["There is no session worker_9. GET /api/sessions lists them."],
+    )
+    errors: list[FieldError] = Field([], description="With VALIDATION_FAILED: every field that is wrong.")
 
 
-class ErrorAnswer(BaseModel):
-    """How every error looks."""
+class ErrorResponse(BaseModel):
+    """The body of every error response."""
 
     error: ErrorDetail
 
 
 class Invalid(Refused):
-    """The request's shape is wrong; `errors` has all problems at once, each with its path."""
+    """The request has the wrong shape; `errors` lists all problems, each with its path."""
 
     def __init__(self, errors: Sequence[dict[str, str]]) -> None:
         super().__init__(
-            "VALIDATION_FAILED", "The request is not right; `errors` says where.", 422, errors=list(errors)
+            "VALIDATION_FAILED",
+            "The request is not valid; `errors` lists the fields to correct.",
+            422,
+            errors=list(errors),
         )
 
 
 def invalid(errors: Sequence[Any]) -> Invalid:
-    """Turn pydantic's errors (`error.errors()`) into ours. Values are not repeated: they may be secrets."""
+    """Convert pydantic's errors (`error.errors()`). Values are not repeated: they may be secrets."""
     return Invalid([_problem(each) for each in errors])
 
 
@@ -75,7 +88,7 @@ def _problem(error: Any) -> dict[str, str]:
 
 
 def answer(error: OrchestratorError) -> JSONResponse:
-    """Give the response for an error of ours."""
+    """Return the response for an error."""
     status = getattr(error, "status", 500)
     body: dict[str, Any] = {"error": {"code": error.code, "message": error.text, **error.details}}
     if error.code == "FENCED":
@@ -85,31 +98,28 @@ def answer(error: OrchestratorError) -> JSONResponse:
 
 
 def responses(**codes: int) -> dict[int | str, dict[str, Any]]:
-    """Describe the errors of a route for OpenAPI: `responses(NO_SUCH_SESSION=404)`."""
+    """Describe the errors of a route for OpenAPI, `responses(NO_SUCH_SESSION=404)`, with those that any route has."""
     by_status: dict[int | str, list[str]] = {}
-    for code, status in codes.items():
+    for code, status in (_ANY_ROUTE | codes).items():
         by_status.setdefault(status, []).append(code)
-    return {status: {"model": ErrorAnswer, "description": ", ".join(names)} for status, names in by_status.items()}
+    return {status: {"model": ErrorResponse, "description": ", ".join(names)} for status, names in by_status.items()}
 
 
 async def _known(_request: Request, error: Exception) -> JSONResponse:
     assert isinstance(error, OrchestratorError)  # noqa: S101 (it is registered for these only)
-    if isinstance(error, Broken):
-        log.error("request.broken", code=error.code, exc_info=error)
-        return answer(Broken("Something is wrong with the server; its log says what."))
-    return answer(error)
+    return await _unexpected(_request, error) if isinstance(error, Broken) else answer(error)
 
 
-async def _wrong_shape(_request: Request, error: Exception) -> JSONResponse:
+async def _malformed(_request: Request, error: Exception) -> JSONResponse:
     assert isinstance(error, RequestValidationError)  # noqa: S101 (it is registered for these only)
     if any(each["type"] == "json_invalid" for each in error.errors()):
         return answer(Refused("BAD_JSON", _NOT_JSON))
     return answer(invalid(error.errors()))
 
 
-async def _store_away(_request: Request, error: Exception) -> JSONResponse:
-    log.warning("request.store_away", error=redact_text(str(error)))
-    return answer(Unavailable("STORE_UNAVAILABLE", "Redis does not answer just now. Try again.", retryAfterS=2))
+async def _redis_unavailable(_request: Request, error: Exception) -> JSONResponse:
+    log.warning("request.redis_unavailable", error=redact_text(str(error)))
+    return answer(Unavailable("STORE_UNAVAILABLE", "Redis does not respond. Try again.", retryAfterS=2))
 
 
 async def _http(_request: Request, error: Exception) -> JSONResponse:
@@ -121,14 +131,14 @@ async def _http(_request: Request, error: Exception) -> JSONResponse:
 
 
 async def _unexpected(_request: Request, error: Exception) -> JSONResponse:
-    log.error("request.broken", exc_info=error)
-    return answer(Broken("Something is wrong with the server; its log says what."))
+    log.error("request.failed", exc_info=error)
+    return answer(Broken("The server failed; its log has the details."))
 
 
 def install(app: FastAPI) -> None:
-    """Let `app` answer every error in this form."""
+    """Register the handlers that answer every error in this form."""
     app.add_exception_handler(OrchestratorError, _known)
-    app.add_exception_handler(RequestValidationError, _wrong_shape)
+    app.add_exception_handler(RequestValidationError, _malformed)
     app.add_exception_handler(HTTPException, _http)
-    app.add_exception_handler(RedisError, _store_away)
+    app.add_exception_handler(RedisError, _redis_unavailable)
     app.add_exception_handler(Exception, _unexpected)

@@ -6,8 +6,7 @@ from typing import Any
 from markupsafe import Markup
 
 from wa_orchestrator.dashboard.html.renderer import Desk, Shown, View
-from wa_orchestrator.store import audit, webhooks
-from wa_orchestrator.web import auth
+from wa_orchestrator.store import api_keys, audit, webhooks
 
 _AUDIT_SHOWN = 30
 _DELIVERIES_SHOWN = 20
@@ -17,11 +16,11 @@ async def show(desk: Desk, view: View, query: Mapping[str, str]) -> Shown:
     """Show what administrators set; secrets are never part of it."""
     settings = desk.context.settings
     values = {
-        "keys": await auth.list_keys(desk.context),
+        "keys": await api_keys.every(desk.context.scripts),
         "audit": [
             _told(entry.fields) for entry in await audit.read(desk.context.scripts, before=None, most=_AUDIT_SHOWN)
         ],
-        "scopes": list(auth.Scope),
+        "scopes": list(api_keys.Scope),
         "alerts": {
             "telegram": settings.telegram_bot_token is not None,
             "webhook": settings.alert_webhook_url is not None,

@@ -1,9 +1,9 @@
 """The same facts that the pages show, for scripts."""
 
 from collections import Counter
-from typing import Annotated, Any
+from typing import Any
 
-from fastapi import APIRouter, Depends
+from fastapi import APIRouter
 
 from wa_orchestrator.context import Context
 from wa_orchestrator.dashboard.fleet import attention, history
@@ -13,18 +13,15 @@ from wa_orchestrator.domain.session import State
 from wa_orchestrator.errors import Refused
 from wa_orchestrator.store import audit, keys
 from wa_orchestrator.timestamps import iso
-from wa_orchestrator.web.auth import Caller, Scope, requires
+from wa_orchestrator.web.auth import AdminCaller, ReadCaller
 from wa_orchestrator.web.problems import responses
 
-Reader = Annotated[Caller, Depends(requires(Scope.READ))]
-Admin = Annotated[Caller, Depends(requires(Scope.ADMIN))]
 _ENDS = ("sent", "delivered", "read", "failed")
 
 
 def router(context: Context, desk: Desk) -> APIRouter:
     """Offer the table and the figures."""
-    errors = responses(API_KEY_MISSING=401, SCOPE_MISSING=403, STORE_UNAVAILABLE=503)
-    routes = APIRouter(prefix="/api/v1/dashboard", tags=["dashboard"], responses=errors)
+    routes = APIRouter(prefix="/api/v1/dashboard", tags=["dashboard"], responses=responses())
     api = _Figures(context, desk)
     routes.get("/sessions", summary="All sessions as the table shows them")(api.sessions)
     routes.get("/stats", summary="Counts, messages of today, queue, proxies, what needs attention")(api.stats)
@@ -44,12 +41,12 @@ class _Figures:
         self._context = context
         self._desk = desk
 
-    async def sessions(self, _caller: Reader) -> dict[str, Any]:
+    async def sessions(self, _caller: ReadCaller) -> dict[str, Any]:
         view = await self._look()
         rows = view.snapshot.sorted_rows()
         return {"sessions": [_row(row, view.reason) for row in rows], "total": len(rows)}
 
-    async def stats(self, _caller: Reader) -> dict[str, Any]:
+    async def stats(self, _caller: ReadCaller) -> dict[str, Any]:
         view = await self._look()
         counts: Any = await self._context.redis.hgetall(keys.COUNTS)
         given_up = await history.given_up(self._context.scripts, view.now_ms)
@@ -59,7 +56,7 @@ class _Figures:
         ]
         return _stats(view.snapshot, {name: int(count) for name, count in counts.items()}) | {"alerts": alerts}
 
-    async def test_alert(self, caller: Admin) -> dict[str, bool]:
+    async def test_alert(self, caller: AdminCaller) -> dict[str, bool]:
         settings = self._context.settings
         if settings.telegram_bot_token is None and settings.alert_webhook_url is None:
             raise Refused("NOBODY_GETS_ALERTS", "Set TELEGRAM_BOT_TOKEN or ALERT_WEBHOOK_URL first.", 409)

@@ -2,7 +2,7 @@
 
 from typing import Annotated
 
-from fastapi import APIRouter, Depends, Path, Query
+from fastapi import APIRouter, Path, Query
 from pydantic import Field
 
 from wa_orchestrator.context import Context
@@ -19,22 +19,19 @@ from wa_orchestrator.store.queues import Ended, Gone, OptedOut, Queued, TooLate
 from wa_orchestrator.store.records import Message
 from wa_orchestrator.timestamps import iso
 from wa_orchestrator.web import paging
-from wa_orchestrator.web.auth import Caller, Scope, requires
-from wa_orchestrator.web.problems import Body, responses
+from wa_orchestrator.web.auth import ReadCaller, SendCaller
+from wa_orchestrator.web.models import RequestModel
+from wa_orchestrator.web.problems import responses
 
 MessageId = Annotated[str, Path(pattern=r"^m_[0-9a-f]{18}$", examples=["m_0a1b2c3d4e5f607182"])]
-Reader = Annotated[Caller, Depends(requires(Scope.READ))]
-Sender = Annotated[Caller, Depends(requires(Scope.SEND))]
-_LOOK = responses(
-    API_KEY_MISSING=401, SCOPE_MISSING=403, NO_SUCH_MESSAGE=404, VALIDATION_FAILED=422, STORE_UNAVAILABLE=503
-)
-_FIND = responses(BAD_CURSOR=400, API_KEY_MISSING=401, SCOPE_MISSING=403, VALIDATION_FAILED=422, STORE_UNAVAILABLE=503)
+_LOOK = responses(NO_SUCH_MESSAGE=404)
+_FIND = responses(BAD_CURSOR=400)
 #: Two changes of the sender between a look and a step are rare; more often in a row nobody meets.
 _TRIES = 10
 _CHANGE = {**_LOOK, **responses(TOO_LATE=409, OPTED_OUT=422)}
 
 
-class Search(Body):
+class Search(RequestModel):
     """What is searched for. `recipient` and `session` are other names for `to` and `sessionId`."""
 
     to: Phone | None = None
@@ -85,17 +82,17 @@ class _Messages:
         self._language = context.settings.language
         self._view = view
 
-    async def search(self, _caller: Reader, asked: Annotated[Search, Query()]) -> MessagePage:
+    async def search(self, _caller: ReadCaller, asked: Annotated[Search, Query()]) -> MessagePage:
         found, following = await message_search.search(
             self._scripts, asked.question(), cursor=asked.cursor, limit=asked.limit
         )
         shown = [MessageView(**response_models.view(message, self._language)) for message in found]
         return MessagePage(messages=shown, next=following)
 
-    async def look(self, message_id: MessageId, _caller: Sender) -> MessageDetail:
+    async def look(self, message_id: MessageId, _caller: SendCaller) -> MessageDetail:
         return await self._detail(message_id)
 
-    async def cancel(self, message_id: MessageId, caller: Sender) -> MessageDetail:
+    async def cancel(self, message_id: MessageId, caller: SendCaller) -> MessageDetail:
         match await self._cancel(message_id):
             case TooLate(status) if status != Status.CANCELLED:
                 raise _too_late(
@@ -118,7 +115,7 @@ class _Messages:
                 return outcome
         raise Unavailable("MESSAGE_MOVES", "It is being given to another sender. Try again.", retryAfterS=1)
 
-    async def retry(self, message_id: MessageId, caller: Sender) -> MessageDetail:
+    async def retry(self, message_id: MessageId, caller: SendCaller) -> MessageDetail:
         message = await self._found(message_id)
         if "body" not in message.fields:
             raise Refused("TEXT_ERASED", "Its text was erased after a while. Send a new message.", 409)

@@ -25,6 +25,7 @@ from wa_orchestrator.gateway.content_loader import Contents
 from wa_orchestrator.gateway.hot_path.redis_pipeline import unavailable
 from wa_orchestrator.gateway.request_models import LONGEST_KEY, Problem, SendBody, cross_problems
 from wa_orchestrator.gateway.sender_pool import FleetView
+from wa_orchestrator.store import api_keys
 from wa_orchestrator.web import auth, problems
 from wa_orchestrator.web.auth import Caller
 from wa_orchestrator.web.problems import Invalid
@@ -102,8 +103,8 @@ class Entry:
     def known(self, headers: Mapping[bytes, bytes]) -> Caller | None:
         """Say who calls if that was looked up a moment ago, and they may send."""
         secret = _key_in(headers)
-        caller = None if secret is None else auth.remembered(self._context, secret)
-        return caller if caller is not None and caller.may(auth.Scope.SEND) else None
+        caller = None if secret is None else auth.look_up_cached(self._context, secret)
+        return caller if caller is not None and caller.may(api_keys.Scope.SEND) else None
 
     async def caller(self, scope: Scope, headers: Mapping[bytes, bytes]) -> Caller:
         """Say who calls; raises for nobody, or for somebody who may not send."""
@@ -114,7 +115,7 @@ class Entry:
 
     async def _without_key(self, scope: Scope) -> Caller:
         try:
-            return await auth.authenticate(self._context, Request(scope), auth.Scope.SEND)
+            return await auth.authenticate(self._context, Request(scope), api_keys.Scope.SEND)
         except (RedisError, OSError) as error:
             raise unavailable() from error
 
@@ -125,7 +126,7 @@ class Entry:
             raise unavailable() from error
         if caller is None:
             raise Refused("API_KEY_UNKNOWN", "This API key does not exist or was revoked. Use another one.", 401)
-        if not caller.may(auth.Scope.SEND):
+        if not caller.may(api_keys.Scope.SEND):
             raise Refused("SCOPE_MISSING", "This needs the scope `send`. Make a key that has it.", 403, needed="send")
         return caller
 

@@ -5,7 +5,7 @@ import time
 from collections.abc import AsyncIterator
 from typing import Annotated, Final
 
-from fastapi import APIRouter, Depends, Header, Request
+from fastapi import APIRouter, Header, Request
 from starlette.datastructures import UploadFile
 from starlette.exceptions import HTTPException
 from starlette.formparsers import MultiPartException
@@ -18,7 +18,7 @@ from wa_orchestrator.gateway.acceptance import Taking
 from wa_orchestrator.gateway.response_models import UploadAnswer
 from wa_orchestrator.timestamps import iso
 from wa_orchestrator.uploads import LARGEST_BYTES, UNUSED_S, Upload
-from wa_orchestrator.web.auth import Caller, Scope, requires
+from wa_orchestrator.web.auth import SendCaller
 from wa_orchestrator.web.problems import responses
 
 _MIMETYPE = re.compile(r"[A-Za-z0-9][\w.+-]*/[A-Za-z0-9][\w.+-]*(;[ -~]*)?")
@@ -27,7 +27,7 @@ _CHUNK: Final = 65536
 #: A form's own lines around the file.
 _FORM_BYTES: Final = 64 * 1024
 _ERRORS = responses(
-    BAD_FORM=400, API_KEY_MISSING=401, SCOPE_MISSING=403, FILE_TOO_LARGE=413, UNSUPPORTED_TYPE=415, FILE_EMPTY=422,
+    BAD_FORM=400, FILE_TOO_LARGE=413, UNSUPPORTED_TYPE=415, FILE_EMPTY=422,
     RATE_LIMITED=429, QUEUE_UNAVAILABLE=503,
 )  # fmt: skip
 _BINARY = {"schema": {"type": "string", "format": "binary"}}
@@ -59,7 +59,7 @@ def router(context: Context, taking: Taking) -> APIRouter:
     )
     async def upload(
         request: Request,
-        caller: Annotated[Caller, Depends(requires(Scope.SEND))],
+        caller: SendCaller,
         x_filename: Annotated[str, Header(max_length=255)] = "",
     ) -> UploadAnswer:
         await taking.count(caller.key_id)

@@ -2,7 +2,7 @@
 
 from typing import Annotated, Any
 
-from fastapi import APIRouter, Depends, Path, Query
+from fastapi import APIRouter, Path, Query
 from pydantic import Field
 
 from wa_orchestrator.context import Context
@@ -11,16 +11,16 @@ from wa_orchestrator.errors import Refused
 from wa_orchestrator.orchestrator.api import session_reads
 from wa_orchestrator.orchestrator.sessions import credential_files, provision, transitions
 from wa_orchestrator.orchestrator.sessions.credential_files import Discarded
-from wa_orchestrator.store import audit, records
+from wa_orchestrator.store import api_keys, audit, records
+from wa_orchestrator.store.api_keys import ApiKey, Scope
 from wa_orchestrator.timestamps import iso
 from wa_orchestrator.web import auth
-from wa_orchestrator.web.auth import Caller, KeyRecord, Scope, requires
-from wa_orchestrator.web.problems import Body, responses
+from wa_orchestrator.web.auth import AdminCaller
+from wa_orchestrator.web.models import RequestModel
+from wa_orchestrator.web.problems import responses
 
-Admin = Annotated[Caller, Depends(requires(Scope.ADMIN))]
 
-
-class KeyBody(Body):
+class KeyBody(RequestModel):
     """A key to be made."""
 
     name: str = Field(min_length=1, max_length=100, examples=["CRM"])
@@ -47,7 +47,7 @@ def router(context: Context) -> APIRouter:
     return routes
 
 
-def _key(record: KeyRecord) -> dict[str, Any]:
+def _key(record: ApiKey) -> dict[str, Any]:
     return {
         "id": record.id,
         "name": record.name,
@@ -74,17 +74,17 @@ class _Administration:
     def __init__(self, context: Context) -> None:
         self._context = context
 
-    async def keys(self, _caller: Admin) -> dict[str, Any]:
-        return {"keys": [_key(record) for record in await auth.list_keys(self._context)]}
+    async def keys(self, _caller: AdminCaller) -> dict[str, Any]:
+        return {"keys": [_key(record) for record in await api_keys.every(self._context.scripts)]}
 
-    async def make_key(self, body: KeyBody, caller: Admin) -> dict[str, Any]:
-        record, secret = await auth.create_key(self._context, body.name, body.scopes)
+    async def make_key(self, body: KeyBody, caller: AdminCaller) -> dict[str, Any]:
+        record, secret = await api_keys.create(self._context.scripts, body.name, body.scopes)
         await audit.record(
             self._context.scripts, caller.key_id, "key.make", record.id, name=body.name, scopes=body.scopes
         )
         return {**_key(record), "key": secret}
 
-    async def revoke(self, key_id: Annotated[str, Path(max_length=64)], caller: Admin) -> dict[str, Any]:
+    async def revoke(self, key_id: Annotated[str, Path(max_length=64)], caller: AdminCaller) -> dict[str, Any]:
         if not await auth.revoke_key(self._context, key_id):
             raise Refused("NO_SUCH_KEY", f"There is no key {key_id}. GET /api/v1/keys lists them.", 404)
         await audit.record(self._context.scripts, caller.key_id, "key.revoke", key_id)
@@ -93,7 +93,7 @@ class _Administration:
     async def audit(
         self,
         *,
-        _caller: Admin,
+        _caller: AdminCaller,
         before: Annotated[str | None, Query(pattern=r"^\d+-\d+$", description="`next` of the page before.")] = None,
         limit: Annotated[int, Query(ge=1, le=500)] = 100,
     ) -> dict[str, Any]:
@@ -101,10 +101,10 @@ class _Administration:
         shown = [{"cursor": entry.cursor, **entry.fields, "at": iso(int(entry.fields["at"]))} for entry in entries]
         return {"entries": shown, "next": entries[-1].cursor if len(entries) == limit else None}
 
-    async def trash(self, _caller: Admin) -> dict[str, Any]:
+    async def trash(self, _caller: AdminCaller) -> dict[str, Any]:
         return {"trash": [_discarded(each) for each in credential_files.listed(self._context.settings)]}
 
-    async def restore(self, trash_id: Annotated[str, Path(max_length=100)], caller: Admin) -> dict[str, Any]:
+    async def restore(self, trash_id: Annotated[str, Path(max_length=100)], caller: AdminCaller) -> dict[str, Any]:
         found = credential_files.find(self._context.settings, trash_id)
         session = await records.session(self._context.scripts, found.session_id)
         if session is None:
@@ -128,7 +128,7 @@ class _Administration:
         await provision.provision(self._context, wish)
         await transitions.call_attention(self._context, found.session_id)
 
-    async def simulator(self, _caller: Admin) -> dict[str, Any]:
+    async def simulator(self, _caller: AdminCaller) -> dict[str, Any]:
         if self._context.simulator is None:
             raise Refused("NO_SIMULATOR", "This server runs without a simulated world. Start it with --simulate.", 404)
         return self._context.simulator

@@ -5,7 +5,7 @@ import json
 from collections.abc import AsyncIterator
 from typing import Annotated, Any
 
-from fastapi import APIRouter, Depends, Header, Query
+from fastapi import APIRouter, Header, Query
 from fastapi.responses import StreamingResponse
 
 from wa_orchestrator.context import Context
@@ -13,12 +13,11 @@ from wa_orchestrator.errors import Refused
 from wa_orchestrator.orchestrator.api import event_views
 from wa_orchestrator.store import keys, records
 from wa_orchestrator.store.event_tail import Tail
-from wa_orchestrator.web.auth import Caller, Scope, requires
+from wa_orchestrator.web.auth import ReadCaller
 
 HEARTBEAT_S = 15.0
 _SCANNED = 500
 _MOST_SCANS = 20
-Reader = Annotated[Caller, Depends(requires(Scope.READ))]
 Cursor = Annotated[str | None, Query(pattern=r"^\d{1,16}(-\d{1,10})?$", description="`id` of the last event you have.")]
 Types = Annotated[str | None, Query(max_length=1000, description="With commas: `message.*,session.connected`.")]
 
@@ -30,14 +29,14 @@ def router(context: Context, tail: Tail | None = None) -> APIRouter:
 
     @routes.get("", summary="Events after a cursor, the oldest first")
     async def events(
-        _: Reader, after: Cursor = None, types: Types = None, limit: Annotated[int, Query(ge=1, le=500)] = 100
+        _: ReadCaller, after: Cursor = None, types: Types = None, limit: Annotated[int, Query(ge=1, le=500)] = 100
     ) -> dict[str, Any]:
         found, cursor, more = await page(context, after or "0", _patterns(types), limit)
         return {"events": found, "next": cursor, "more": more}
 
     @routes.get("/stream", summary="Events as they happen (SSE)", response_class=StreamingResponse)
     async def stream(
-        _: Reader, after: Cursor = None, types: Types = None, last_event_id: Annotated[str | None, Header()] = None
+        _: ReadCaller, after: Cursor = None, types: Types = None, last_event_id: Annotated[str | None, Header()] = None
     ) -> StreamingResponse:
         resumed = last_event_id or after
         if resumed is not None and not resumed.replace("-", "", 1).isdigit():

@@ -4,7 +4,7 @@ import re
 from typing import Annotated, Any
 
 import structlog
-from fastapi import APIRouter, Depends
+from fastapi import APIRouter
 from pydantic import Field, model_validator
 
 from wa_orchestrator.context import Context
@@ -16,17 +16,16 @@ from wa_orchestrator.store import holds as holding
 from wa_orchestrator.store.holds import Hold
 from wa_orchestrator.store.records import Session
 from wa_orchestrator.timestamps import FOREVER_MS, iso
-from wa_orchestrator.web.auth import Caller, Scope, requires
-from wa_orchestrator.web.problems import Body, responses
+from wa_orchestrator.web.auth import AdminCaller, ReadCaller
+from wa_orchestrator.web.models import RequestModel
+from wa_orchestrator.web.problems import responses
 
-Reader = Annotated[Caller, Depends(requires(Scope.READ))]
-Admin = Annotated[Caller, Depends(requires(Scope.ADMIN))]
 _TARGET = re.compile(r"all|(session|group|phone):(.{1,64})")
 
 log = structlog.get_logger(__name__)
 
 
-class HoldBody(Body):
+class HoldBody(RequestModel):
     """What is paused: a session, a group (a label) or, with `all`, everything."""
 
     session_id: Annotated[str, Field(pattern=r"^[A-Za-z0-9_-]{1,64}$")] | None = None
@@ -69,18 +68,18 @@ class _AntiBan:
     def __init__(self, context: Context) -> None:
         self._context = context
 
-    async def presets(self, _caller: Reader) -> dict[str, Any]:
+    async def presets(self, _caller: ReadCaller) -> dict[str, Any]:
         settings = self._context.settings
         built_in = {name: {trust: limits(pace) for trust, pace in paces.items()} for name, paces in PRESETS.items()}
         in_force = {trust: limits(settings.pace(trust)) for trust in PRESETS[next(iter(PRESETS))]}
         return {"preset": settings.pacing_preset, "inForce": in_force, "presets": built_in}
 
-    async def holds(self, _caller: Reader) -> dict[str, Any]:
+    async def holds(self, _caller: ReadCaller) -> dict[str, Any]:
         now_ms = await self._context.scripts.now_ms()
         found = await records.holds(self._context.scripts)
         return {"holds": [_shown(field, hold) for field, hold in sorted(found.items()) if hold["until_ms"] > now_ms]}
 
-    async def hold(self, body: HoldBody, caller: Admin) -> dict[str, Any]:
+    async def hold(self, body: HoldBody, caller: AdminCaller) -> dict[str, Any]:
         context = self._context
         await _must_exist(context, body)
         until_ms = FOREVER_MS if body.until_ms is None else body.until_ms
@@ -92,7 +91,7 @@ class _AntiBan:
         await wake_held(context, body.field)
         return _shown(body.field, {"until_ms": put.until_ms, "why": put.why, "by": put.by})
 
-    async def lift(self, target: str, caller: Admin) -> dict[str, bool]:
+    async def lift(self, target: str, caller: AdminCaller) -> dict[str, bool]:
         context = self._context
         if not _TARGET.fullmatch(target) or not await holding.lift(context.scripts, target, by=caller.key_id):
             names = "all, session:<id>, group:<label> or phone:<digits>"

@@ -10,11 +10,13 @@ from wa_orchestrator.context import Context
 from wa_orchestrator.domain.pacing import Override
 from wa_orchestrator.errors import Refused
 from wa_orchestrator.orchestrator.api import holds
-from wa_orchestrator.orchestrator.api.session_reads import Admin, Reader, find
+from wa_orchestrator.orchestrator.api.session_reads import find
 from wa_orchestrator.session_pace import encode_override, override_of, pace_of, trust_of
 from wa_orchestrator.store import audit, keys, queues, sessions
 from wa_orchestrator.store.records import Session
-from wa_orchestrator.web.problems import Body, responses
+from wa_orchestrator.web.auth import AdminCaller, ReadCaller
+from wa_orchestrator.web.models import RequestModel
+from wa_orchestrator.web.problems import responses
 
 _CLOCK = r"^([01]\d|2[0-3]):[0-5]\d$"
 Clock = Annotated[str, Field(pattern=_CLOCK, examples=["09:00"])]
@@ -22,7 +24,7 @@ Clock = Annotated[str, Field(pattern=_CLOCK, examples=["09:00"])]
 _LONGEST_PAUSE_MS = 3_600_000
 
 
-class LimitsBody(Body):
+class LimitsBody(RequestModel):
     """What is not given comes from the preset."""
 
     per_day: Annotated[int, Field(ge=1, le=100_000)] | None = None
@@ -71,10 +73,10 @@ class _Limits:
     def __init__(self, context: Context) -> None:
         self._context = context
 
-    async def get(self, session_id: str, _caller: Reader) -> dict[str, Any]:
+    async def get(self, session_id: str, _caller: ReadCaller) -> dict[str, Any]:
         return await _shown(self._context, await find(self._context, session_id))
 
-    async def put(self, session_id: str, body: LimitsBody, caller: Admin) -> dict[str, Any]:
+    async def put(self, session_id: str, body: LimitsBody, caller: AdminCaller) -> dict[str, Any]:
         context = self._context
         session = await find(context, session_id)
         preset = context.settings.pace(trust_of(session, await context.scripts.now_ms()))
@@ -93,7 +95,7 @@ class _Limits:
         )
         return await _changed(context, session_id)
 
-    async def delete(self, session_id: str, caller: Admin) -> dict[str, Any]:
+    async def delete(self, session_id: str, caller: AdminCaller) -> dict[str, Any]:
         await find(self._context, session_id)
         await self._context.redis.hdel(keys.session(session_id), "limits")
         await audit.record(self._context.scripts, caller.key_id, "limits.delete", session_id)

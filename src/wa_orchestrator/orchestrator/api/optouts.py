@@ -3,7 +3,7 @@
 import json
 from typing import Annotated, Any
 
-from fastapi import APIRouter, Depends, Query
+from fastapi import APIRouter, Query
 from pydantic import Field
 
 from wa_orchestrator.context import Context
@@ -13,14 +13,12 @@ from wa_orchestrator.orchestrator.messages import incoming
 from wa_orchestrator.store import audit, contacts, keys
 from wa_orchestrator.timestamps import iso
 from wa_orchestrator.web import paging
-from wa_orchestrator.web.auth import Caller, Scope, requires
-from wa_orchestrator.web.problems import Body, responses
-
-Reader = Annotated[Caller, Depends(requires(Scope.READ))]
-Admin = Annotated[Caller, Depends(requires(Scope.ADMIN))]
+from wa_orchestrator.web.auth import AdminCaller, ReadCaller
+from wa_orchestrator.web.models import RequestModel
+from wa_orchestrator.web.problems import responses
 
 
-class OptOutBody(Body):
+class OptOutBody(RequestModel):
     """Somebody who asked not to be written to."""
 
     phone: Annotated[str, Field(min_length=1, max_length=40, examples=["972501234567"])]
@@ -47,13 +45,13 @@ class _OptOuts:
         self._context = context
 
     async def listed(
-        self, _caller: Reader, cursor: str | None = None, limit: Annotated[int, Query(ge=1, le=500)] = 100
+        self, _caller: ReadCaller, cursor: str | None = None, limit: Annotated[int, Query(ge=1, le=500)] = 100
     ) -> dict[str, Any]:
         stored: Any = await self._context.redis.hgetall(keys.OPT_OUTS)
         found, after = paging.page(sorted(stored.items()), cursor, limit, lambda each: str(each[0]))
         return {"optOuts": [_shown(name, json.loads(text)) for name, text in found], "next": after}
 
-    async def add(self, body: OptOutBody, caller: Admin) -> dict[str, Any]:
+    async def add(self, body: OptOutBody, caller: AdminCaller) -> dict[str, Any]:
         recipient = phone.parse(body.phone)
         await contacts.opt_out(self._context.scripts, recipient, word="", via="api")
         cancelled = await incoming.cancel_for(self._context.scripts, recipient)
@@ -61,7 +59,7 @@ class _OptOuts:
         stored: Any = await self._context.redis.hget(keys.OPT_OUTS, recipient)
         return _shown(recipient, json.loads(stored)) | {"cancelled": cancelled}
 
-    async def delete(self, recipient: str, caller: Admin) -> dict[str, bool]:
+    async def delete(self, recipient: str, caller: AdminCaller) -> dict[str, bool]:
         name = recipient if recipient.startswith("lid:") else phone.parse(recipient)
         if not await contacts.opt_in(self._context.scripts, name):
             raise Refused("NO_SUCH_OPT_OUT", "This person is not on the list. GET /api/v1/opt-outs shows it.", 404)

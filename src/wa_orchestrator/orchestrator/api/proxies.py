@@ -2,7 +2,7 @@
 
 from typing import Annotated, Any
 
-from fastapi import APIRouter, Depends, Path, Query
+from fastapi import APIRouter, Path, Query
 from pydantic import Field
 
 from wa_orchestrator.context import Context
@@ -17,22 +17,21 @@ from wa_orchestrator.orchestrator.proxies.socks_check import Passed
 from wa_orchestrator.store import audit, proxies, records
 from wa_orchestrator.store.records import Proxy
 from wa_orchestrator.web import paging
-from wa_orchestrator.web.auth import Caller, Scope, requires
-from wa_orchestrator.web.problems import Body, responses
+from wa_orchestrator.web.auth import AdminCaller, ReadCaller
+from wa_orchestrator.web.models import RequestModel
+from wa_orchestrator.web.problems import responses
 
 ProxyId = Annotated[str, Path(pattern=r"^p_[0-9a-f]{4,32}$", examples=["p_1a2b3c4d5e"])]
-Reader = Annotated[Caller, Depends(requires(Scope.READ))]
-Admin = Annotated[Caller, Depends(requires(Scope.ADMIN))]
 MOST_LINES = 2_000
 
 
-class AddBody(Body):
+class AddBody(RequestModel):
     """A proxy that joins the pool."""
 
     url: str = Field(examples=["socks5h://user:password@proxy.example.com:1080"], max_length=2_000)
 
 
-class ImportBody(Body):
+class ImportBody(RequestModel):
     """A pasted list, one proxy per line; blank lines and lines that begin with # are skipped."""
 
     text: str = Field(
@@ -45,7 +44,7 @@ def router(context: Context, judge: Judge) -> APIRouter:
     """Offer the routes of proxies."""
     routes = APIRouter(prefix="/api/v1/proxies", tags=["proxies"])
     api = _Proxies(context, judge)
-    missing = responses(NO_SUCH_PROXY=404, API_KEY_MISSING=401, SCOPE_MISSING=403)
+    missing = responses(NO_SUCH_PROXY=404)
     routes.get("", summary="List proxies", responses=responses(BAD_CURSOR=400))(api.index)
     routes.post("", status_code=201, summary="Add a proxy", responses=responses(BAD_PROXY_URL=400, PROXY_KNOWN=409))(
         api.add
@@ -76,7 +75,7 @@ class _Proxies:
     async def index(
         self,
         *,
-        _caller: Reader,
+        _caller: ReadCaller,
         status: Annotated[Status | None, Query(description="Only with this status.")] = None,
         cursor: Annotated[str | None, Query(description="`next` of the page before.")] = None,
         limit: Annotated[int, Query(ge=1, le=paging.MOST)] = 100,
@@ -92,10 +91,10 @@ class _Proxies:
             "inventory": await placement.inventory(self._context),
         }
 
-    async def one(self, proxy_id: ProxyId, _caller: Reader) -> dict[str, Any]:
+    async def one(self, proxy_id: ProxyId, _caller: ReadCaller) -> dict[str, Any]:
         return self._view(await self._find(proxy_id))
 
-    async def add(self, body: AddBody, caller: Admin) -> dict[str, Any]:
+    async def add(self, body: AddBody, caller: AdminCaller) -> dict[str, Any]:
         url = proxy_url.parse(body.url)
         if not await self._join(url):
             raise Refused(
@@ -104,7 +103,7 @@ class _Proxies:
         await audit.record(self._context.scripts, caller.key_id, "proxy.add", url.id)
         return self._view(await self._find(url.id))
 
-    async def add_many(self, body: ImportBody, caller: Admin) -> dict[str, Any]:
+    async def add_many(self, body: ImportBody, caller: AdminCaller) -> dict[str, Any]:
         lines = body.text.splitlines()
         if len(lines) > MOST_LINES:
             raise Refused("TOO_MANY_LINES", f"At most {MOST_LINES} lines at once. Paste it in parts.", 422)
@@ -128,7 +127,7 @@ class _Proxies:
     async def remove(
         self,
         proxy_id: ProxyId,
-        caller: Admin,
+        caller: AdminCaller,
         *,
         drain: Annotated[bool, Query(description="Move its sessions to other proxies first.")] = False,
     ) -> dict[str, Any]:
@@ -165,14 +164,14 @@ class _Proxies:
         await mark_by_operator(self._context, proxy_id, Status.BAD, "DRAINED", {"draining": "1"})
         await placement.drain(self._context, proxy_id, "DRAINED")
 
-    async def check(self, proxy_id: ProxyId, caller: Admin) -> dict[str, Any]:
+    async def check(self, proxy_id: ProxyId, caller: AdminCaller) -> dict[str, Any]:
         result = await self._judge.examine(proxy_id)
         if result is None:
             raise _no_such_proxy(proxy_id)
         await audit.record(self._context.scripts, caller.key_id, "proxy.check", proxy_id)
         return {"passed": isinstance(result, Passed), **self._view(await self._find(proxy_id))}
 
-    async def reinstate(self, proxy_id: ProxyId, caller: Admin) -> dict[str, Any]:
+    async def reinstate(self, proxy_id: ProxyId, caller: AdminCaller) -> dict[str, Any]:
         fields: dict[str, str | int] = {
             "strikes": "[]",
             "bad_in_a_row": 0,

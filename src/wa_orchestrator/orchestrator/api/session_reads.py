@@ -3,7 +3,7 @@
 import base64
 from typing import Annotated, Any
 
-from fastapi import Depends, Path, Query, Request, Response
+from fastapi import Path, Query, Request, Response
 from fastapi.responses import JSONResponse
 
 from wa_orchestrator.context import Context
@@ -14,12 +14,10 @@ from wa_orchestrator.store import keys, records
 from wa_orchestrator.store.records import Session
 from wa_orchestrator.timestamps import iso
 from wa_orchestrator.web import paging
-from wa_orchestrator.web.auth import Caller, Scope, requires
+from wa_orchestrator.web.auth import AdminCaller, ReadCaller
 
 ID = r"^[A-Za-z0-9_-]{1,64}$"
 SessionId = Annotated[str, Path(pattern=ID, description="The session's id.", examples=["worker_1"])]
-Reader = Annotated[Caller, Depends(requires(Scope.READ))]
-Admin = Annotated[Caller, Depends(requires(Scope.ADMIN))]
 
 
 def no_such_session(session_id: str) -> Refused:
@@ -45,7 +43,7 @@ class Looks:
     async def index(
         self,
         *,
-        _caller: Reader,
+        _caller: ReadCaller,
         status: Annotated[State | None, Query(description="Only with this status.")] = None,
         proxy: Annotated[str | None, Query(description="Only on the proxy with this id.")] = None,
         label: Annotated[str | None, Query(description="Only with this label.")] = None,
@@ -68,19 +66,19 @@ class Looks:
             "next": following,
         }
 
-    async def one(self, session_id: SessionId, _caller: Reader) -> dict[str, Any]:
+    async def one(self, session_id: SessionId, _caller: ReadCaller) -> dict[str, Any]:
         session = await find(self._context, session_id)
         return await views.status_view(self._context, session, self._context.settings.language)
 
     async def history(
-        self, session_id: SessionId, _caller: Reader, limit: Annotated[int, Query(ge=1, le=500)] = 100
+        self, session_id: SessionId, _caller: ReadCaller, limit: Annotated[int, Query(ge=1, le=500)] = 100
     ) -> dict[str, Any]:
         await find(self._context, session_id)
         raw: Any = await self._context.redis.xrevrange(keys.session_events(session_id), count=limit)
         events = [{"cursor": cursor, **fields, "at": iso(int(fields.get("at") or 0))} for cursor, fields in raw]
         return {"sessionId": session_id, "events": events}
 
-    async def qr(self, session_id: SessionId, request: Request, _caller: Admin) -> Response:
+    async def qr(self, session_id: SessionId, request: Request, _caller: AdminCaller) -> Response:
         code = await qr.code_of(self._context, await find(self._context, session_id))
         accept = request.headers.get("accept", "")
         kept_private = {"Cache-Control": "no-store"}

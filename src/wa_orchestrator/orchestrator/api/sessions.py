@@ -13,22 +13,23 @@ from wa_orchestrator.domain import proxy_url
 from wa_orchestrator.domain.session import Event, Reason, State
 from wa_orchestrator.errors import Refused, Unavailable
 from wa_orchestrator.orchestrator.api import qr
-from wa_orchestrator.orchestrator.api.session_reads import ID, Admin, Looks, SessionId, find
+from wa_orchestrator.orchestrator.api.session_reads import ID, Looks, SessionId, find
 from wa_orchestrator.orchestrator.sessions import credential_files, transitions
 from wa_orchestrator.orchestrator.sessions import provision as provisioning
 from wa_orchestrator.orchestrator.workers import command_calls
 from wa_orchestrator.store import audit, keys, records
 from wa_orchestrator.store.records import Session
 from wa_orchestrator.timestamps import iso
-from wa_orchestrator.web.auth import Caller
-from wa_orchestrator.web.problems import Body, responses
+from wa_orchestrator.web.auth import AdminCaller, Caller
+from wa_orchestrator.web.models import RequestModel
+from wa_orchestrator.web.problems import responses
 
 _REMOVED_WITHIN_S = 15.0
 _CODE_WITHIN_S = 20.0
 _REPORTED_WITHIN_S = 5.0
 
 
-class ProvisionBody(Body):
+class ProvisionBody(RequestModel):
     """A session to be made; everything may be left out."""
 
     phone: str | None = Field(None, examples=["972501234567"], description="8 to 15 digits, with the country code.")
@@ -48,7 +49,7 @@ class ProvisionBody(Body):
         return value.strip() if value else value
 
 
-class PairingBody(Body):
+class PairingBody(RequestModel):
     """Whose phone will enter the code; may be left out when the session was provisioned for one."""
 
     phone: str | None = Field(None, examples=["972501234567"])
@@ -58,7 +59,7 @@ def router(context: Context) -> APIRouter:
     """Offer the routes of sessions."""
     routes = APIRouter(prefix="/api/sessions", tags=["sessions"])
     looks, acts = Looks(context), _Acts(context)
-    missing = responses(NO_SUCH_SESSION=404, API_KEY_MISSING=401, SCOPE_MISSING=403)
+    missing = responses(NO_SUCH_SESSION=404)
     routes.get("", summary="List sessions", responses=responses(BAD_CURSOR=400))(looks.index)
     routes.post(
         "/provision",
@@ -104,7 +105,6 @@ _PROVISIONING: dict[int | str, dict[str, Any]] = {
         BAD_PHONE=400,
         BAD_PROXY_URL=400,
         PHONE_NEEDED_FOR_CODE=422,
-        VALIDATION_FAILED=422,
         SESSION_EXISTS=409,
         PHONE_FULL=409,
         PROXY_FULL=409,
@@ -128,7 +128,7 @@ class _Acts:
     def __init__(self, context: Context) -> None:
         self._context = context
 
-    async def provision(self, body: ProvisionBody, caller: Admin) -> dict[str, Any]:
+    async def provision(self, body: ProvisionBody, caller: AdminCaller) -> dict[str, Any]:
         wish = provisioning.Wish(
             phones.parse(body.phone) if body.phone else "",
             proxy_url.parse(body.proxy) if body.proxy else None,
@@ -144,7 +144,7 @@ class _Acts:
         return {"sessionId": session.id, "status": session.status, "proxy": proxy.masked if proxy else None}
 
     async def pairing_code(
-        self, session_id: SessionId, caller: Admin, body: PairingBody | None = None
+        self, session_id: SessionId, caller: AdminCaller, body: PairingBody | None = None
     ) -> dict[str, Any]:
         session = await find(self._context, session_id)
         phone = phones.parse(body.phone) if body and body.phone else session.phone
@@ -170,26 +170,26 @@ class _Acts:
             await asyncio.sleep(0.1)
         raise Unavailable("NO_CODE_YET", "WhatsApp gave no code yet. Try again in a moment.", retryAfterS=5)
 
-    async def restart(self, session_id: SessionId, caller: Admin) -> dict[str, Any]:
+    async def restart(self, session_id: SessionId, caller: AdminCaller) -> dict[str, Any]:
         session = await find(self._context, session_id)
         await self._context.redis.delete(keys.restarts(session_id))
         await transitions.ask_restart(self._context, session, Event.RESTART_ASKED, {"wanted": transitions.RUNNING})
         return await self._done(caller, "session.restart", session_id)
 
-    async def start(self, session_id: SessionId, caller: Admin) -> dict[str, Any]:
+    async def start(self, session_id: SessionId, caller: AdminCaller) -> dict[str, Any]:
         await find(self._context, session_id)
         await self._context.redis.delete(keys.restarts(session_id))
         await transitions.settle(self._context, session_id, Event.START_ASKED, {"wanted": transitions.RUNNING})
         await transitions.call_attention(self._context, session_id)
         return await self._done(caller, "session.start", session_id)
 
-    async def stop(self, session_id: SessionId, caller: Admin) -> dict[str, Any]:
+    async def stop(self, session_id: SessionId, caller: AdminCaller) -> dict[str, Any]:
         await find(self._context, session_id)
         await transitions.settle(self._context, session_id, Event.STOP_ASKED, {"wanted": transitions.STOPPED})
         await transitions.call_attention(self._context, session_id)
         return await self._done(caller, "session.stop", session_id)
 
-    async def logout(self, session_id: SessionId, caller: Admin) -> dict[str, Any]:
+    async def logout(self, session_id: SessionId, caller: AdminCaller) -> dict[str, Any]:
         """Unlink at WhatsApp where there is a connection; the credentials go to the trash in any case."""
         session = await find(self._context, session_id)
         if session.status == State.CONNECTED:
@@ -213,7 +213,7 @@ class _Acts:
     async def delete(
         self,
         session_id: SessionId,
-        caller: Admin,
+        caller: AdminCaller,
         *,
         forget: Annotated[bool, Query(description="Also forget the phone's own proxy.")] = False,
         queued: Annotated[
@@ -242,7 +242,7 @@ class _Acts:
             await asyncio.sleep(0.05)
         return False
 
-    async def restore_credentials(self, session_id: SessionId, caller: Admin) -> dict[str, Any]:
+    async def restore_credentials(self, session_id: SessionId, caller: AdminCaller) -> dict[str, Any]:
         await find(self._context, session_id)
         found = [each for each in credential_files.listed(self._context.settings) if each.session_id == session_id]
         if not found:

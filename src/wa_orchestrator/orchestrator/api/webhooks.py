@@ -4,7 +4,7 @@ import base64
 import secrets
 from typing import Annotated, Any
 
-from fastapi import APIRouter, Depends, Query
+from fastapi import APIRouter, Query
 from pydantic import Field
 
 from wa_orchestrator import outbound_http
@@ -13,15 +13,15 @@ from wa_orchestrator.errors import Refused
 from wa_orchestrator.store import audit, keys, webhooks
 from wa_orchestrator.store.webhooks import State, Webhook
 from wa_orchestrator.timestamps import iso
-from wa_orchestrator.web.auth import Caller, Scope, requires
-from wa_orchestrator.web.problems import Body, responses
+from wa_orchestrator.web.auth import AdminCaller
+from wa_orchestrator.web.models import RequestModel
+from wa_orchestrator.web.problems import responses
 
 MOST_WEBHOOKS = 50
-Admin = Annotated[Caller, Depends(requires(Scope.ADMIN))]
 Pattern = Annotated[str, Field(pattern=r"^(\*|[a-z_]+\.(\*|[a-z_]+))$", examples=["message.*"])]
 
 
-class WebhookBody(Body):
+class WebhookBody(RequestModel):
     """A system that wants to hear."""
 
     url: Annotated[str, Field(min_length=1, max_length=2048, examples=["https://crm.example.com/whatsapp"])]
@@ -61,11 +61,11 @@ class _Webhooks:
         self._context = context
         self._scripts = context.scripts
 
-    async def listed(self, _: Admin) -> dict[str, Any]:
+    async def listed(self, _: AdminCaller) -> dict[str, Any]:
         found = (await webhooks.every(self._scripts)).values()
         return {"webhooks": [shown(each, await webhooks.state(self._scripts, each.id)) for each in found]}
 
-    async def add(self, body: WebhookBody, caller: Admin) -> dict[str, Any]:
+    async def add(self, body: WebhookBody, caller: AdminCaller) -> dict[str, Any]:
         # Whether the name leads somewhere is checked at every delivery too: it may change in between.
         await outbound_http.check(body.url, allow_private=self._context.settings.allow_private_urls)
         if await self._context.redis.hlen(keys.WEBHOOKS) >= MOST_WEBHOOKS:
@@ -77,25 +77,25 @@ class _Webhooks:
         )
         return shown(hook, State(0, 0, "")) | {"secret": hook.secret}
 
-    async def delete(self, webhook_id: str, caller: Admin) -> dict[str, bool]:
+    async def delete(self, webhook_id: str, caller: AdminCaller) -> dict[str, bool]:
         if not await webhooks.remove(self._scripts, webhook_id):
             raise _unknown(webhook_id)
         await audit.record(self._context.scripts, caller.key_id, "webhook.delete", webhook_id)
         return {"deleted": True}
 
-    async def enable(self, webhook_id: str, caller: Admin) -> dict[str, Any]:
+    async def enable(self, webhook_id: str, caller: AdminCaller) -> dict[str, Any]:
         hook = await self._found(webhook_id)
         await webhooks.enable(self._scripts, webhook_id)
         await audit.record(self._context.scripts, caller.key_id, "webhook.enable", webhook_id)
         return shown(hook, State(0, 0, ""))
 
     async def deliveries(
-        self, webhook_id: str, _: Admin, limit: Annotated[int, Query(ge=1, le=500)] = 100
+        self, webhook_id: str, _: AdminCaller, limit: Annotated[int, Query(ge=1, le=500)] = 100
     ) -> dict[str, Any]:
         await self._found(webhook_id)
         return {"deliveries": [_told(raw) for raw in await webhooks.log(self._scripts, webhook_id, most=limit)]}
 
-    async def replay(self, webhook_id: str, number: str, caller: Admin) -> dict[str, bool]:
+    async def replay(self, webhook_id: str, number: str, caller: AdminCaller) -> dict[str, bool]:
         await self._found(webhook_id)
         if await webhooks.delivery(self._scripts, webhook_id, number) is None:
             text = f"There is no delivery {number} in the log. GET /api/v1/webhooks/{webhook_id}/deliveries shows it."
