@@ -10,7 +10,7 @@ import pytest
 from wa_orchestrator.dashboard.html.locale import LANGUAGES, Tongue, ltr, spelled_phone, texts
 from wa_orchestrator.dashboard.html.renderer import HERE
 from wa_orchestrator.dashboard.routes import actions
-from wa_orchestrator.domain.message import Status
+from wa_orchestrator.domain.message import MessageStatus
 from wa_orchestrator.domain.pacing.limits import Trust
 from wa_orchestrator.domain.pacing.wait_reasons import Because
 from wa_orchestrator.domain.session import Reason, State
@@ -56,8 +56,8 @@ def test_every_event_that_a_script_tells_has_a_text() -> None:
     [
         ("state", State),
         ("trust", Trust),
-        ("status", Status),
-        ("step", Status),
+        ("status", MessageStatus),
+        ("step", MessageStatus),
         ("because", Because),
         ("why", Reason),
     ],

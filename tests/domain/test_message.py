@@ -8,14 +8,16 @@ from hypothesis import strategies as st
 
 from tests.domain.properties import quick
 from wa_orchestrator.domain import message
-from wa_orchestrator.domain.message import Status, join, may_become
+from wa_orchestrator.domain.message import MessageStatus, join, may_become
 
-statuses = st.sampled_from(list(Status))
+statuses = st.sampled_from(list(MessageStatus))
 
 
 @quick
 @given(statuses, statuses, statuses)
-def test_reports_about_a_message_join_the_same_in_every_order(a: Status, b: Status, c: Status) -> None:
+def test_reports_about_a_message_join_the_same_in_every_order(
+    a: MessageStatus, b: MessageStatus, c: MessageStatus
+) -> None:
     assert join(a, b) == join(b, a)
     assert join(a, a) == a
     assert join(a, join(b, c)) == join(join(a, b), c)
@@ -23,36 +25,37 @@ def test_reports_about_a_message_join_the_same_in_every_order(a: Status, b: Stat
 
 
 @pytest.mark.parametrize(
-    ("had", "given_up"), list(product(sorted(message.SUCCEEDED), [Status.FAILED, Status.EXPIRED, Status.CANCELLED]))
+    ("had", "given_up"),
+    list(product(sorted(message.SUCCEEDED), [MessageStatus.FAILED, MessageStatus.EXPIRED, MessageStatus.CANCELLED])),
 )
-def test_success_beats_every_way_of_giving_up(had: Status, given_up: Status) -> None:
+def test_success_beats_every_way_of_giving_up(had: MessageStatus, given_up: MessageStatus) -> None:
     assert join(given_up, had) == had
     assert may_become(given_up, had)
     assert not may_become(had, given_up)
 
 
 def test_a_message_steps_back_only_where_that_is_named() -> None:
-    for before, after in product(Status, Status):
+    for before, after in product(MessageStatus, MessageStatus):
         if may_become(before, after) and (before, after) not in message.BACK:
             assert join(before, after) == after != before
 
 
 def test_the_named_steps_back_all_lead_to_the_queue() -> None:
-    assert all(may_become(*step) and step[1] is Status.QUEUED for step in message.BACK)
-    assert not may_become(Status.SENT, Status.QUEUED)
-    assert not may_become(Status.CANCELLED, Status.QUEUED)
+    assert all(may_become(*step) and step[1] is MessageStatus.QUEUED for step in message.BACK)
+    assert not may_become(MessageStatus.SENT, MessageStatus.QUEUED)
+    assert not may_become(MessageStatus.CANCELLED, MessageStatus.QUEUED)
 
 
 def test_what_a_worker_holds_can_neither_be_cancelled_nor_expire() -> None:
-    assert not may_become(Status.SENDING, Status.CANCELLED)
-    assert not may_become(Status.SENDING, Status.EXPIRED)
+    assert not may_become(MessageStatus.SENDING, MessageStatus.CANCELLED)
+    assert not may_become(MessageStatus.SENDING, MessageStatus.EXPIRED)
 
 
 @quick
 @given(st.lists(statuses, max_size=8), st.data())
-def test_receipts_in_any_order_end_the_same(told: list[Status], data: st.DataObject) -> None:
-    def ended(reports: list[Status]) -> Status:
-        status = Status.SENT
+def test_receipts_in_any_order_end_the_same(told: list[MessageStatus], data: st.DataObject) -> None:
+    def ended(reports: list[MessageStatus]) -> MessageStatus:
+        status = MessageStatus.SENT
         for report in reports:
             status = join(status, report)
         return status

@@ -11,8 +11,8 @@ from wa_orchestrator.domain.proxy import (
     Health,
     Load,
     MarkBad,
+    ProxyStatus,
     ProxyUrl,
-    Status,
     Strike,
     after_check,
     choose,
@@ -182,8 +182,8 @@ def test_a_bad_proxy_comes_back_only_after_three_good_checks_in_a_row(checks: li
         was = health.status
         health = after_check(health, passed=passed)
         if not passed:
-            assert health.status is Status.BAD
-        elif was is Status.BAD and health.status is Status.OK:
+            assert health.status is ProxyStatus.BAD
+        elif was is ProxyStatus.BAD and health.status is ProxyStatus.OK:
             assert checks[seen - 3 : seen] == [True] * 3
 
 

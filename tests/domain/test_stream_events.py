@@ -22,7 +22,7 @@ from wa_orchestrator.domain.stream_events import (
 
 def test_every_state_of_a_session_and_status_of_a_message_is_an_event() -> None:
     assert {f"session.{state}" for state in session.State} <= set(EventType)
-    assert {f"message.{status}" for status in message.Status} <= set(EventType)
+    assert {f"message.{status}" for status in message.MessageStatus} <= set(EventType)
 
 
 def test_the_reachout_lock_is_a_warning_and_an_alert() -> None:

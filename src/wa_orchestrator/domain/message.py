@@ -5,7 +5,7 @@ from enum import StrEnum
 from types import MappingProxyType
 
 
-class Status(StrEnum):
+class MessageStatus(StrEnum):
     """The status of a message. Of two reports about one message, the status that comes later in this list is true."""
 
     QUEUED = "queued"
@@ -28,8 +28,8 @@ class Status(StrEnum):
     """The recipient read it."""
 
 
-S = Status
-_RANK = {status: rank for rank, status in enumerate(Status)}
+S = MessageStatus
+_RANK = {status: rank for rank, status in enumerate(MessageStatus)}
 
 #: Waits for its turn and may be cancelled.
 WAITING = frozenset({S.QUEUED, S.SCHEDULED})
@@ -37,7 +37,7 @@ WAITING = frozenset({S.QUEUED, S.SCHEDULED})
 SUCCEEDED = frozenset({S.SENT, S.DELIVERED, S.READ})
 
 #: The transitions forward. An ack of success is true whoever reports it and whenever, so it may follow anything.
-FORWARD: Mapping[Status, frozenset[Status]] = MappingProxyType(
+FORWARD: Mapping[MessageStatus, frozenset[MessageStatus]] = MappingProxyType(
     {
         S.QUEUED: frozenset({S.SCHEDULED, S.CANCELLED, S.EXPIRED, S.FAILED}) | SUCCEEDED,
         S.SCHEDULED: frozenset({S.SENDING, S.CANCELLED, S.EXPIRED, S.FAILED}) | SUCCEEDED,
@@ -55,12 +55,12 @@ FORWARD: Mapping[Status, frozenset[Status]] = MappingProxyType(
 BACK = frozenset({(S.SCHEDULED, S.QUEUED), (S.SENDING, S.QUEUED), (S.FAILED, S.QUEUED)})
 
 
-def may_become(before: Status, after: Status) -> bool:
+def may_become(before: MessageStatus, after: MessageStatus) -> bool:
     """Whether a message may go from `before` to `after`."""
     return after in FORWARD[before] or (before, after) in BACK
 
 
-def join(one: Status, other: Status) -> Status:
+def join(one: MessageStatus, other: MessageStatus) -> MessageStatus:
     """Return the true one of two reports about a message, in whatever order they arrive.
 
     Success beats failure: a worker that was given up may have sent the message after all, and then it is sent.

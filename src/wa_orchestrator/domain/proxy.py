@@ -15,8 +15,8 @@ __all__ = [
     "Health",
     "Load",
     "MarkBad",
+    "ProxyStatus",
     "ProxyUrl",
-    "Status",
     "Strike",
     "after_check",
     "choose",
@@ -34,7 +34,7 @@ GOOD_CHECKS_TO_RECOVER = 3
 _LONGEST_DOUBLING = 6
 
 
-class Status(StrEnum):
+class ProxyStatus(StrEnum):
     """Whether sessions may be put on a proxy."""
 
     OK = "OK"
@@ -91,7 +91,7 @@ def judge(*, check_passed: bool, strikes_at_ms: Sequence[int], now_ms: int) -> M
 class Health:
     """A proxy's status and how many checks in a row came out the way they did."""
 
-    status: Status = Status.OK
+    status: ProxyStatus = ProxyStatus.OK
     good_in_a_row: int = 0
     bad_in_a_row: int = 0
 
@@ -99,11 +99,11 @@ class Health:
 def after_check(health: Health, *, passed: bool) -> Health:
     """Take in one check: a failed one makes a proxy bad at once, three good ones in a row make it good again."""
     if not passed:
-        return Health(Status.BAD, 0, health.bad_in_a_row + 1)
+        return Health(ProxyStatus.BAD, 0, health.bad_in_a_row + 1)
     good = health.good_in_a_row + 1
-    if health.status is Status.BAD and good < GOOD_CHECKS_TO_RECOVER:
-        return Health(Status.BAD, good, 0)
-    return Health(Status.OK, good, 0)
+    if health.status is ProxyStatus.BAD and good < GOOD_CHECKS_TO_RECOVER:
+        return Health(ProxyStatus.BAD, good, 0)
+    return Health(ProxyStatus.OK, good, 0)
 
 
 def next_check_ms(consecutive_bad: int, base_ms: int) -> int:

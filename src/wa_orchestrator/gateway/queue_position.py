@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from wa_orchestrator.domain.message import WAITING, Status
+from wa_orchestrator.domain.message import WAITING, MessageStatus
 from wa_orchestrator.domain.pacing import Because, Eta
 from wa_orchestrator.gateway.sender_pool import RECENT_S, FleetView, Outlook
 from wa_orchestrator.store import keys, records
@@ -16,7 +16,7 @@ async def waits_for(scripts: Scripts, view: FleetView, message: Message) -> Eta 
     """Say what a message waits for; None for one that has left, is being sent, or has ended."""
     if message.status not in WAITING:
         return None
-    if message.status == Status.SCHEDULED:
+    if message.status == MessageStatus.SCHEDULED:
         return Eta(None, Because.NOTHING)  # it is in the outbox: its worker takes it any moment
     fleet = await view.current(fresh_s=RECENT_S)
     sender = fleet.senders.get(message.session)

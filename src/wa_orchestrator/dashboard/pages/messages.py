@@ -8,7 +8,7 @@ from typing import Any, Final
 from markupsafe import Markup
 
 from wa_orchestrator.dashboard.html.renderer import Desk, Shown, View
-from wa_orchestrator.domain.message import WAITING, Status
+from wa_orchestrator.domain.message import WAITING, MessageStatus
 from wa_orchestrator.session_pace import waits_for
 from wa_orchestrator.store import keys, records
 from wa_orchestrator.store.records import Message
@@ -16,15 +16,15 @@ from wa_orchestrator.store.records import Message
 PAGE_SIZE: Final = 25
 #: How many are looked through for a status before a page is shown as it is.
 _LOOKED_AT: Final = 500
-_GROUPS: Final[dict[str, frozenset[Status]]] = {
-    "queued": frozenset({Status.QUEUED, Status.SCHEDULED}),
-    "sending": frozenset({Status.SENDING}),
-    "sent": frozenset({Status.SENT}),
-    "delivered": frozenset({Status.DELIVERED}),
-    "read": frozenset({Status.READ}),
-    "failed": frozenset({Status.FAILED}),
-    "expired": frozenset({Status.EXPIRED}),
-    "cancelled": frozenset({Status.CANCELLED}),
+_GROUPS: Final[dict[str, frozenset[MessageStatus]]] = {
+    "queued": frozenset({MessageStatus.QUEUED, MessageStatus.SCHEDULED}),
+    "sending": frozenset({MessageStatus.SENDING}),
+    "sent": frozenset({MessageStatus.SENT}),
+    "delivered": frozenset({MessageStatus.DELIVERED}),
+    "read": frozenset({MessageStatus.READ}),
+    "failed": frozenset({MessageStatus.FAILED}),
+    "expired": frozenset({MessageStatus.EXPIRED}),
+    "cancelled": frozenset({MessageStatus.CANCELLED}),
 }
 
 
@@ -58,7 +58,7 @@ class Story:
     @property
     def can_retry(self) -> bool:
         """Whether it was given up and may be tried again."""
-        return self.message.status == Status.FAILED
+        return self.message.status == MessageStatus.FAILED
 
 
 async def show(desk: Desk, view: View, query: Mapping[str, str]) -> Shown:
@@ -159,7 +159,7 @@ async def story_of(desk: Desk, message_id: str) -> Story | None:
 def _steps(lines: list[tuple[int, str, str]]) -> list[Step]:
     steps, before, attempt = [], 0, 0
     for at_ms, status, note in lines:
-        attempt += status == Status.SENDING
+        attempt += status == MessageStatus.SENDING
         steps.append(Step(at_ms, status, note, at_ms - before if before else 0, attempt))
         before = at_ms
     return steps

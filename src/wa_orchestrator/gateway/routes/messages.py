@@ -6,7 +6,7 @@ from fastapi import APIRouter, Path, Query
 from pydantic import Field
 
 from wa_orchestrator.context import Context
-from wa_orchestrator.domain.message import Status
+from wa_orchestrator.domain.message import MessageStatus
 from wa_orchestrator.errors import Refused, Unavailable
 from wa_orchestrator.gateway import message_search, queue_position, response_models
 from wa_orchestrator.gateway.message_search import Question
@@ -38,7 +38,7 @@ class Search(RequestModel):
     recipient: Phone | None = None
     session_id: SessionId | None = None
     session: SessionId | None = None
-    status: Status | None = None
+    status: MessageStatus | None = None
     reference: Annotated[str, Field(min_length=1, max_length=LONGEST_REFERENCE)] | None = None
     since: Instant | None = Field(None, alias="from", description="Accepted at or after this instant.")
     until: Instant | None = Field(None, description="Accepted at or before this instant.")
@@ -94,7 +94,7 @@ class _Messages:
 
     async def cancel(self, message_id: MessageId, caller: SendCaller) -> MessageDetail:
         match await self._cancel(message_id):
-            case TooLate(status) if status != Status.CANCELLED:
+            case TooLate(status) if status != MessageStatus.CANCELLED:
                 raise _too_late(
                     "TOO_LATE",
                     f"It is {status} already and cannot be taken back. Only what no worker has claimed can.",

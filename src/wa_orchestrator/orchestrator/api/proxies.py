@@ -7,7 +7,7 @@ from pydantic import Field
 
 from wa_orchestrator.context import Context
 from wa_orchestrator.domain import proxy_url
-from wa_orchestrator.domain.proxy import Status
+from wa_orchestrator.domain.proxy import ProxyStatus
 from wa_orchestrator.domain.proxy_url import BadProxyUrl, ProxyUrl
 from wa_orchestrator.errors import Refused
 from wa_orchestrator.orchestrator.api import views
@@ -76,7 +76,7 @@ class _Proxies:
         self,
         *,
         _caller: ReadCaller,
-        status: Annotated[Status | None, Query(description="Only with this status.")] = None,
+        status: Annotated[ProxyStatus | None, Query(description="Only with this status.")] = None,
         cursor: Annotated[str | None, Query(description="`next` of the page before.")] = None,
         limit: Annotated[int, Query(ge=1, le=paging.MOST)] = 100,
     ) -> dict[str, Any]:
@@ -152,7 +152,7 @@ class _Proxies:
         proxy = await self._find(proxy_id)
         counted = await placement.inventory(self._context)
         own_free = max(0, self._context.settings.max_sessions_per_proxy - len(proxy.sessions))
-        elsewhere = counted["free"] - (own_free if proxy.status == Status.OK else 0)
+        elsewhere = counted["free"] - (own_free if proxy.status == ProxyStatus.OK else 0)
         if elsewhere < len(proxy.sessions):
             raise Refused(
                 "NO_ROOM_TO_DRAIN",
@@ -161,7 +161,7 @@ class _Proxies:
                 sessions=len(proxy.sessions),
                 free=elsewhere,
             )
-        await mark_by_operator(self._context, proxy_id, Status.BAD, "DRAINED", {"draining": "1"})
+        await mark_by_operator(self._context, proxy_id, ProxyStatus.BAD, "DRAINED", {"draining": "1"})
         await placement.drain(self._context, proxy_id, "DRAINED")
 
     async def check(self, proxy_id: ProxyId, caller: AdminCaller) -> dict[str, Any]:
@@ -179,7 +179,7 @@ class _Proxies:
             "draining": "",
             "next_check_at": 0,
         }
-        if not await mark_by_operator(self._context, proxy_id, Status.OK, "REINSTATED", fields):
+        if not await mark_by_operator(self._context, proxy_id, ProxyStatus.OK, "REINSTATED", fields):
             raise _no_such_proxy(proxy_id)
         await audit.record(self._context.scripts, caller.key_id, "proxy.reinstate", proxy_id)
         return self._view(await self._find(proxy_id))

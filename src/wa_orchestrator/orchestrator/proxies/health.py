@@ -9,7 +9,7 @@ import structlog
 
 from wa_orchestrator.context import Context
 from wa_orchestrator.domain import proxy as domain
-from wa_orchestrator.domain.proxy import Health, MarkBad, Status, Strike
+from wa_orchestrator.domain.proxy import Health, MarkBad, ProxyStatus, Strike
 from wa_orchestrator.domain.session import Event
 from wa_orchestrator.orchestrator.proxies import placement
 from wa_orchestrator.orchestrator.proxies.socks_check import Check, Failed, Passed, check
@@ -27,7 +27,7 @@ log = structlog.get_logger(__name__)
 def health_of(proxy: Proxy) -> Health:
     """Read a proxy's health from its record."""
     return Health(
-        Status(proxy.status),
+        ProxyStatus(proxy.status),
         int(proxy.fields.get("good_in_a_row") or 0),
         int(proxy.fields.get("bad_in_a_row") or 0),
     )
@@ -81,7 +81,7 @@ class Judge:
     async def _inquire(self, proxy_id: str) -> None:
         """Check at once; a proxy that passes gets a strike, and the second one within five minutes condemns it."""
         proxy = await records.proxy(self._context.scripts, proxy_id)
-        if proxy is None or proxy.status == Status.BAD:
+        if proxy is None or proxy.status == ProxyStatus.BAD:
             return
         result = await self._check(proxy.url)
         verdict = await self._write_verdict(proxy_id, result)
@@ -101,7 +101,7 @@ class Judge:
         ):
             return
         proxy = await records.proxy(self._context.scripts, proxy_id)
-        if proxy is not None and proxy.status == Status.BAD:  # it was bad before, and the session is still there
+        if proxy is not None and proxy.status == ProxyStatus.BAD:  # it was bad before, and the session is still there
             await placement.assign_slot(self._context, session, "PROXY_FAILED")
         else:
             await transitions.ask_restart(self._context, session, Event.PROXY_STRUCK)
@@ -109,7 +109,7 @@ class Judge:
     async def _write_verdict(self, proxy_id: str, result: Passed | Failed) -> MarkBad | Strike | None:
         for _ in range(_TRIES):
             proxy = await records.proxy(self._context.scripts, proxy_id)
-            if proxy is None or proxy.status == Status.BAD:
+            if proxy is None or proxy.status == ProxyStatus.BAD:
                 return None
             now = await self._context.scripts.now_ms()
             passed = isinstance(result, Passed)
@@ -127,10 +127,10 @@ class Judge:
             case MarkBad(why):
                 fields |= {"strikes": "[]", "good_in_a_row": 0, "bad_in_a_row": 1, "bad_because": why}
                 fields |= self._next(now, 1)
-                status, reason = Status.BAD, why
+                status, reason = ProxyStatus.BAD, why
             case Strike(strikes):
                 fields |= {"strikes": json.dumps(strikes), **self._next(now, 0)}
-                status, reason = Status.OK, "STRIKE"
+                status, reason = ProxyStatus.OK, "STRIKE"
         log.warning("proxy.judged", proxy=proxy.id, status=status, why=reason, found=_said(result))
         outcome = await proxies.mark(
             self._context.scripts, proxy.id, version=proxy.version, status=status, reason=reason, fields=fields
@@ -152,7 +152,7 @@ class Judge:
                 "bad_in_a_row": after.bad_in_a_row,
             }
             if proxy.fields.get("draining"):
-                after = Health(Status.BAD, after.good_in_a_row, after.bad_in_a_row)
+                after = Health(ProxyStatus.BAD, after.good_in_a_row, after.bad_in_a_row)
             outcome = await proxies.mark(
                 self._context.scripts,
                 proxy_id,
@@ -164,7 +164,7 @@ class Judge:
             if isinstance(outcome, proxies.Marked):
                 if after.status != proxy.status:
                     log.warning("proxy.changed", proxy=proxy_id, status=after.status, why=_said(result))
-                return after.status is Status.BAD
+                return after.status is ProxyStatus.BAD
         return False
 
     def _next(self, now: int, bad_in_a_row: int) -> dict[str, int]:
@@ -184,7 +184,7 @@ def _said(result: Passed | Failed) -> str:
 
 
 async def mark_by_operator(
-    context: Context, proxy_id: str, status: Status, reason: str, fields: Mapping[str, str | int]
+    context: Context, proxy_id: str, status: ProxyStatus, reason: str, fields: Mapping[str, str | int]
 ) -> bool:
     """Write an operator's word about a proxy; False when there is no such proxy."""
     for _ in range(_TRIES):

@@ -10,7 +10,7 @@ import structlog
 
 from wa_orchestrator.context import Context
 from wa_orchestrator.domain import proxy as domain
-from wa_orchestrator.domain.proxy import Load, Status
+from wa_orchestrator.domain.proxy import Load, ProxyStatus
 from wa_orchestrator.domain.session import Event, Reason
 from wa_orchestrator.orchestrator.sessions import transitions
 from wa_orchestrator.store import keys, records, sessions, slots
@@ -21,7 +21,7 @@ log = structlog.get_logger(__name__)
 
 def loads(proxies: Iterable[Proxy]) -> list[Load]:
     """Say how full each proxy is."""
-    return [Load(proxy.id, len(proxy.sessions), proxy.status == Status.OK) for proxy in proxies]
+    return [Load(proxy.id, len(proxy.sessions), proxy.status == ProxyStatus.OK) for proxy in proxies]
 
 
 def homes(proxies: Sequence[Proxy], siblings: Sequence[Session], per_proxy: int, sticky: str) -> list[str]:
@@ -29,7 +29,7 @@ def homes(proxies: Sequence[Proxy], siblings: Sequence[Session], per_proxy: int,
 
     `siblings` are all sessions of the phone that want a slot, the one itself included.
     """
-    healthy = {proxy.id: proxy for proxy in proxies if proxy.status == Status.OK}
+    healthy = {proxy.id: proxy for proxy in proxies if proxy.status == ProxyStatus.OK}
     taken = sorted({sibling.proxy for sibling in siblings if sibling.proxy in healthy})
     if taken:
         return taken[:1]

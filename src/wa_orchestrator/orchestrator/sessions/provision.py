@@ -6,7 +6,7 @@ import structlog
 
 from wa_orchestrator.domain import proxy as domain
 from wa_orchestrator.domain import session_standing as standings
-from wa_orchestrator.domain.proxy import Status
+from wa_orchestrator.domain.proxy import ProxyStatus
 from wa_orchestrator.domain.proxy_url import ProxyUrl
 from wa_orchestrator.errors import Refused
 from wa_orchestrator.orchestrator.proxies import placement
@@ -113,7 +113,7 @@ async def _sticky(context: Context, phone: str) -> str | None:
     """Give the phone's own proxy, unless it is bad or gone."""
     own = await context.redis.get(keys.sticky(phone)) if phone else None
     proxy = await records.proxy(context.scripts, str(own)) if own else None
-    return proxy.id if proxy is not None and proxy.status == Status.OK else None
+    return proxy.id if proxy is not None and proxy.status == ProxyStatus.OK else None
 
 
 async def _may_go_direct(context: Context) -> bool:
@@ -123,7 +123,7 @@ async def _may_go_direct(context: Context) -> bool:
 async def _no_room(context: Context, wish: Wish) -> Refused:
     if wish.proxy is not None:
         proxy = await records.proxy(context.scripts, wish.proxy.id)
-        if proxy is not None and proxy.status == Status.BAD:
+        if proxy is not None and proxy.status == ProxyStatus.BAD:
             return Refused(
                 "PROXY_BAD", "This proxy failed our checks. Check or reinstate it, or give another one.", 409
             )

@@ -7,7 +7,7 @@ from weakref import WeakValueDictionary
 import structlog
 
 from wa_orchestrator.context import Context
-from wa_orchestrator.domain.proxy import Status
+from wa_orchestrator.domain.proxy import ProxyStatus
 from wa_orchestrator.domain.session import Event
 from wa_orchestrator.errors import Unavailable
 from wa_orchestrator.orchestrator.leader_lease import Control
@@ -119,7 +119,7 @@ class Fleet:
             await placement.assign_slot(self._context, session, "NO_SEAT")
             return None
         proxy = await records.proxy(self._context.scripts, session.proxy)
-        if proxy is None or proxy.status == Status.BAD:
+        if proxy is None or proxy.status == ProxyStatus.BAD:
             await placement.assign_slot(self._context, session, "PROXY_FAILED")
             return None
         # A worker that was moved away may not have ended yet: its place is free only when it has.
