@@ -14,7 +14,7 @@ from wa_orchestrator.domain.message import MessageStatus
 from wa_orchestrator.domain.pacing.limits import Trust
 from wa_orchestrator.domain.pacing.wait_reasons import Because
 from wa_orchestrator.domain.session import Reason, State
-from wa_orchestrator.store.engine.scripts import LUA
+from wa_orchestrator.domain.stream_events import EventType
 
 CALL = re.compile(r"""\b(?:v|view|tongue|self)\.(t|n|plain)\(\s*"([\w.-]+)"\s*[,)]""")
 
@@ -44,16 +44,10 @@ def test_every_text_that_a_page_asks_for_exists() -> None:
     assert missing == set()
 
 
-def test_every_event_that_a_script_tells_has_a_text() -> None:
-    told = re.compile(r"""(?:'type', |tell\([^)]*?, )'(\w+\.\w+)'""")
-    events = {name for path in LUA.glob("*.lua") for name in told.findall(path.read_text("utf-8"))}
-    assert {"hold.placed", "session.moved", "proxy.added"} <= events
-    assert {f"event.{name}" for name in events} <= set(texts("en"))
-
-
 @pytest.mark.parametrize(
     ("prefix", "names"),
     [
+        ("event", EventType),
         ("state", State),
         ("trust", Trust),
         ("status", MessageStatus),

@@ -8,7 +8,7 @@ from wa_orchestrator.domain.stream_events import (
     INTERNAL,
     AlertTest,
     EventType,
-    HoldPlaced,
+    HoldChanged,
     Level,
     ProxyChanged,
     encode,
@@ -43,7 +43,7 @@ def test_missing_fields_are_not_written_and_from_is_spelled_as_in_the_stream() -
     assert encode(ProxyChanged("a", "DRAINED", "p1", "972")) == {
         "session": "a", "reason": "DRAINED", "from": "p1", "phone": "972",
     }  # fmt: skip
-    assert field_names(HoldPlaced) == ("scope", "session", "by", "group", "phone", "why", "until")
+    assert field_names(HoldChanged) == ("scope", "session", "by", "group", "phone", "why", "until")
     assert encode(AlertTest("admin")) == {"by": "admin"}
 
 

@@ -119,20 +119,17 @@ class OptedOut(Payload):
 
 
 @dataclass(frozen=True, slots=True)
-class HoldLifted(Payload):
-    """Sending goes on for `scope`: all, group, session or phone."""
+class HoldChanged(Payload):
+    """Sending is paused or resumed for a scope: all, group, session or phone.
+
+    `why` and `until` belong to a pause; `until` is empty when the pause ends only by hand.
+    """
 
     scope: str
     session: str
     by: str
     group: str | None = None
     phone: str | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class HoldPlaced(HoldLifted):
-    """Sending is paused; `until` is empty when the hold ends only by hand."""
-
     why: str | None = None
     until: Instant | None = None
 
@@ -232,8 +229,8 @@ class EventType(StrEnum):
     MESSAGE_CANCELLED = "message.cancelled", MessageChanged, Level.INFO, "The message was cancelled."
     MESSAGE_RECEIVED = "message.received", MessageReceived, Level.INFO, "A message came in."
     CONTACT_OPTED_OUT = "contact.opted_out", OptedOut, Level.WARNING, "A contact wants no more messages."
-    HOLD_PLACED = "hold.placed", HoldPlaced, Level.WARNING, "Sending was paused."
-    HOLD_LIFTED = "hold.lifted", HoldLifted, Level.INFO, "Sending was resumed."
+    HOLD_PLACED = "hold.placed", HoldChanged, Level.WARNING, "Sending was paused."
+    HOLD_LIFTED = "hold.lifted", HoldChanged, Level.INFO, "Sending was resumed."
     PROXY_ADDED = "proxy.added", ProxyPool, Level.INFO, "A proxy joined the pool."
     PROXY_REMOVED = "proxy.removed", ProxyPool, Level.WARNING, "A proxy left the pool."
     PROXY_OK = "proxy.ok", ProxyHealth, Level.INFO, "A proxy is healthy again.", "🌱"

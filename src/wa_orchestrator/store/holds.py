@@ -3,6 +3,7 @@
 import json
 from dataclasses import dataclass
 
+from wa_orchestrator.domain.stream_events import HoldChanged, encode
 from wa_orchestrator.store import keys
 from wa_orchestrator.store.engine.scripts import Scripts, flat, unexpected
 
@@ -30,8 +31,8 @@ async def put(scripts: Scripts, hold: Hold) -> bool:
     """Pause. A person's word replaces what was; a signal only lengthens it. Says whether anything changed."""
     record = json.dumps({"until_ms": hold.until_ms, "why": hold.why, "by": hold.by})
     who = "signal" if hold.by == SERVER else "person"
-    told = {**_told(hold.field, hold.session), "why": hold.why, "by": hold.by}
-    args = [hold.field, hold.until_ms, record, who, *flat(told)]
+    event = _event(hold.field, by=hold.by, session=hold.session, why=hold.why)
+    args = [hold.field, hold.until_ms, record, who, *flat(encode(event))]
     reply = await scripts.run("place_hold", [keys.HOLDS, keys.EVENTS], args)
     match reply:
         case ["held"]:
@@ -44,8 +45,7 @@ async def put(scripts: Scripts, hold: Hold) -> bool:
 
 async def lift(scripts: Scripts, field: str, *, by: str) -> bool:
     """Go on; False when nothing was paused under this name."""
-    told = {**_told(field), "by": by}
-    reply = await scripts.run("lift_hold", [keys.HOLDS, keys.EVENTS], [field, *flat(told)])
+    reply = await scripts.run("lift_hold", [keys.HOLDS, keys.EVENTS], [field, *flat(encode(_event(field, by=by)))])
     match reply:
         case ["lifted"]:
             return True
@@ -55,8 +55,13 @@ async def lift(scripts: Scripts, field: str, *, by: str) -> bool:
             raise unexpected("lift_hold", reply)
 
 
-def _told(field: str, session: str = "") -> dict[str, str | int]:
-    """Whom a hold concerns, as events say it."""
+def _event(field: str, *, by: str, session: str = "", why: str | None = None) -> HoldChanged:
     scope, _, name = field.partition(":")
-    told: dict[str, str | int] = {"scope": scope, "session": session}
-    return told | ({scope: name} if name else {})
+    return HoldChanged(
+        scope,
+        session=name if scope == "session" else session,
+        by=by,
+        group=name if scope == "group" else None,
+        phone=name if scope == "phone" else None,
+        why=why,
+    )

@@ -10,8 +10,9 @@ from wa_orchestrator.dashboard.fleet import attention, history
 from wa_orchestrator.dashboard.fleet.snapshot import Row, Snapshot
 from wa_orchestrator.dashboard.html.renderer import Desk, View
 from wa_orchestrator.domain.session import State
+from wa_orchestrator.domain.stream_events import AlertTest, EventType
 from wa_orchestrator.errors import Refused
-from wa_orchestrator.store import audit, keys
+from wa_orchestrator.store import audit, event_stream, keys
 from wa_orchestrator.timestamps import iso
 from wa_orchestrator.web.auth import AdminCaller, ReadCaller
 from wa_orchestrator.web.problems import responses
@@ -60,8 +61,7 @@ class _Figures:
         settings = self._context.settings
         if settings.telegram_bot_token is None and settings.alert_webhook_url is None:
             raise Refused("NOBODY_GETS_ALERTS", "Set TELEGRAM_BOT_TOKEN or ALERT_WEBHOOK_URL first.", 409)
-        now = await self._context.scripts.now_ms()
-        await self._context.redis.xadd(keys.EVENTS, {"type": "alert.test", "at": now, "by": caller.key_id})
+        await event_stream.emit(self._context.scripts, EventType.ALERT_TEST, AlertTest(caller.key_id))
         await audit.record(self._context.scripts, caller.key_id, "alert.test", "")
         return {"queued": True}
 

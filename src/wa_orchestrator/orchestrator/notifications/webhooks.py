@@ -5,15 +5,15 @@ import json
 import random
 from collections import Counter
 from collections.abc import Callable, Sequence
-from typing import Any
 
 import structlog
 
 from wa_orchestrator.context import Context
+from wa_orchestrator.domain.stream_events import EventType, WebhookDisabled
 from wa_orchestrator.orchestrator import loop
 from wa_orchestrator.orchestrator.api import event_views
 from wa_orchestrator.orchestrator.notifications.webhook_post import post
-from wa_orchestrator.store import keys, records, webhooks
+from wa_orchestrator.store import event_stream, keys, records, webhooks
 from wa_orchestrator.store.records import Entry
 from wa_orchestrator.store.webhooks import Delivery, Webhook
 
@@ -95,16 +95,9 @@ class Courier:
 
     async def _disable(self, webhook_id: str, why: str) -> None:
         now_ms = await self._scripts.now_ms()
-        fields: dict[Any, Any] = {
-            "type": "webhook.disabled",
-            "session": "",
-            "at": str(now_ms),
-            "webhook": webhook_id,
-            "note": why,
-        }
         async with self._context.redis.pipeline(transaction=True) as pipe:
             pipe.hset(keys.webhook_state(webhook_id), mapping={"disabled_at": now_ms, "why": why})
-            pipe.xadd(keys.EVENTS, fields, maxlen=100_000)
+            event_stream.emit_in(pipe, EventType.WEBHOOK_DISABLED, WebhookDisabled(webhook_id, why), at_ms=now_ms)
             await pipe.execute()
 
     async def _written(self, hooks: Sequence[Webhook], entries: Sequence[Entry]) -> list[Delivery]:

@@ -12,8 +12,9 @@ from wa_orchestrator.context import Context
 from wa_orchestrator.domain import proxy as domain
 from wa_orchestrator.domain.proxy import Load, ProxyStatus
 from wa_orchestrator.domain.session import Event, Reason
+from wa_orchestrator.domain.stream_events import EventType, LowInventory
 from wa_orchestrator.orchestrator.sessions import transitions
-from wa_orchestrator.store import keys, records, sessions, slots
+from wa_orchestrator.store import event_stream, keys, records, sessions, slots
 from wa_orchestrator.store.records import Proxy, Session
 
 log = structlog.get_logger(__name__)
@@ -158,6 +159,5 @@ async def tell_low_inventory(context: Context) -> None:
     counted = await inventory(context)
     if counted["free"] >= context.settings.low_inventory_slots and not counted["waiting"]:
         return
-    now = await context.scripts.now_ms()
-    event = {"type": "proxy.low_inventory", "at": now, "details": json.dumps(counted)}
-    await context.redis.xadd(keys.EVENTS, event, maxlen=100_000, approximate=True)  # type: ignore[arg-type]
+    low = LowInventory(json.dumps(counted))
+    await event_stream.emit(context.scripts, EventType.PROXY_LOW_INVENTORY, low)

@@ -12,10 +12,11 @@ from wa_orchestrator.errors import Broken
 from wa_orchestrator.orchestrator.proxies import placement
 from wa_orchestrator.orchestrator.sessions import phone_change, transitions
 from wa_orchestrator.orchestrator.workers import command_queue
-from wa_orchestrator.store import keys, records, sessions, slots
+from wa_orchestrator.store import event_stream, keys, records, sessions, slots
 from wa_orchestrator.store.records import Session
 from wa_orchestrator.orchestrator.workers import tokens
 from wa_orchestrator.context import Context
+from wa_orchestrator.domain.stream_events import EventType, SessionRejected
 
 _TRIES = 20
 log = structlog.get_logger(__name__)
@@ -99,10 +100,8 @@ async def _follow(
 async def _turn_away(context: Context, session: Session, phone: str, count: int) -> None:
     """Unlink a device that is one too many for its phone; the session then offers a new code."""
     log.warning("session.phone_full", session=session.id, phone=phone, sessions=count)
-    now = await context.scripts.now_ms()
-    event = {"type": "session.turned_away", "session": session.id, "at": now, "reason": "PHONE_FULL", "phone": phone}
-    for stream, most in ((keys.session_events(session.id), 500), (keys.EVENTS, 100_000)):
-        await context.redis.xadd(stream, event, maxlen=most, approximate=True)  # type: ignore[arg-type]
+    rejected = SessionRejected(session.id, "PHONE_FULL", phone)
+    await event_stream.emit(context.scripts, EventType.SESSION_TURNED_AWAY, rejected, history=session.id)
     await command_queue.push(context, session.id, "logout")
 
 

@@ -21,12 +21,12 @@ Reply = list[Any]
 def read_sources() -> dict[str, str]:
     """Read every script, with what it uses in front of it; the clock is added when a `Scripts` is made."""
     parts = {path.stem: path.read_text(encoding="utf-8") for path in sorted(LUA.glob("*.lua"))}
-    whole = {
-        name: "\n".join([*(parts[used] for used in _USES.findall(text)), text])
-        for name, text in parts.items()
-        if not name.startswith("_")
-    }
+    whole = {name: _with_used(text, parts) for name, text in parts.items() if not name.startswith("_")}
     return whole | {"now": _NOW}
+
+
+def _with_used(text: str, parts: Mapping[str, str]) -> str:
+    return "\n".join([*(_with_used(parts[used], parts) for used in _USES.findall(text)), text])
 
 
 def redis_clock() -> str:

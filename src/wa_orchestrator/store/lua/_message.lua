@@ -1,3 +1,4 @@
+-- uses: _event
 -- Shared by all scripts about one message. Their keys come in one order, so that no script can mix them up:
 -- KEYS[1] message hash    KEYS[2] story list      KEYS[3] counts hash     KEYS[4] events stream   KEYS[5] queue zset
 -- KEYS[6] set-aside zset  KEYS[7] outbox list     KEYS[8] leases zset     KEYS[9] pace hash       KEYS[10] sent zset
@@ -23,8 +24,7 @@ local function become(status, now, note)
   else
     redis.call('ZREM', ENDED, ID)
   end
-  redis.call('XADD', EVENTS, 'MAXLEN', '~', 100000, '*', 'type', 'message.' .. status, 'session', SESSION_ID,
-    'message', ID, 'phone', PHONE, 'at', now, 'note', note)
+  emit(EVENTS, 'message.' .. status, now, 'session', SESSION_ID, 'message', ID, 'phone', PHONE, 'note', note)
 end
 
 -- elsewhere: it stands under another phone or session than the caller saw: what the keys name is not its place any more.

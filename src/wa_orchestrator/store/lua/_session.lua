@@ -1,10 +1,5 @@
+-- uses: _event
 -- Shared by scripts about one session.
-
--- tell: an event for the session's own history and for the stream of all.
-local function tell(history, events, session_id, kind, now, ...)
-  redis.call('XADD', history, 'MAXLEN', '~', 500, '*', 'type', kind, 'session', session_id, 'at', now, ...)
-  redis.call('XADD', events, 'MAXLEN', '~', 100000, '*', 'type', kind, 'session', session_id, 'at', now, ...)
-end
 
 -- pick_slot: among candidate proxies (pairs of hash and set from KEYS[first], ids from ARGV[first_id]) the least loaded healthy one
 -- with room, or nil. The order given decides between equals.

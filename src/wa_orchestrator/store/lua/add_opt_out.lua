@@ -1,3 +1,4 @@
+-- uses: _event
 -- add_opt_out: somebody does not want to be written to any more.
 -- Atomic because the first wish counts, and is reported once.
 -- KEYS[1] opt-outs hash  KEYS[2] events stream
@@ -6,6 +7,6 @@
 local now = now_ms()
 local record = cjson.encode({ at_ms = now, word = ARGV[2], via = ARGV[3] })
 if redis.call('HSETNX', KEYS[1], ARGV[1], record) == 0 then return { 'already' } end -- guard: opt_out_once
-redis.call('XADD', KEYS[2], 'MAXLEN', '~', 100000, '*', 'type', 'contact.opted_out', 'session', ARGV[4], 'phone', ARGV[5], 'at', now,
-  'contact_phone', ARGV[1], 'word', ARGV[2], 'via', ARGV[3])
+emit(KEYS[2], 'contact.opted_out', now, 'session', ARGV[4], 'phone', ARGV[5], 'contact_phone', ARGV[1],
+  'word', ARGV[2], 'via', ARGV[3])
 return { 'added' }

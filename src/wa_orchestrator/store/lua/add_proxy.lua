@@ -1,3 +1,4 @@
+-- uses: _event
 -- add_proxy: a proxy joins the pool; one that is there already stays as it is.
 -- Atomic because a proxy in the pool without its record could be chosen and not be dialled.
 -- KEYS[1] proxy hash  KEYS[2] all proxies  KEYS[3] available proxies  KEYS[4] events
@@ -10,5 +11,5 @@ redis.call('HSET', KEYS[1], 'id', ARGV[1], 'url', ARGV[2], 'masked', ARGV[3], 's
   'strikes', '[]', 'good_in_a_row', 0, 'bad_in_a_row', 0, 'changed_at', now)
 redis.call('SADD', KEYS[2], ARGV[1])
 redis.call('SADD', KEYS[3], ARGV[1])
-redis.call('XADD', KEYS[4], 'MAXLEN', '~', 100000, '*', 'type', 'proxy.added', 'proxy', ARGV[1], 'at', now)
+emit(KEYS[4], 'proxy.added', now, 'proxy', ARGV[1])
 return { 'added' }

@@ -1,3 +1,4 @@
+-- uses: _event
 -- uses: _rate
 -- admit_messages: take messages in, each once, or say of each why not; and count the calls that brought them against their key's rate.
 -- Atomic because the answer to a client must be true whatever dies next: idempotency record, message, job and counts are one write.
@@ -59,8 +60,7 @@ local function admit(k, wanted)
     redis.call('HSET', KEYS[k + 1], 'fingerprint', fingerprint, 'message', id)
     redis.call('PEXPIRE', KEYS[k + 1], ARGV[3])
   end
-  redis.call('XADD', KEYS[8], 'MAXLEN', '~', 100000, '*', 'type', 'message.queued', 'session', session, 'message', id, 'phone', phone,
-    'at', now, 'note', '')
+  emit(KEYS[8], 'message.queued', now, 'session', session, 'message', id, 'phone', phone, 'note', '')
   waiting[phone] = unrouted + 1
   jobs[#jobs + 1] = id
   return { 'accepted', first, now, due }

@@ -15,7 +15,7 @@ local version = redis.call('HINCRBY', KEYS[1], 'version', 1)
 redis.call('HSET', KEYS[1], 'status', ARGV[4], 'reason', ARGV[5], unpack(ARGV, 7))
 if known[3] ~= ARGV[4] or known[4] ~= ARGV[5] then
   redis.call('HSET', KEYS[1], 'changed_at', now)
-  tell(KEYS[2], KEYS[3], id, 'session.' .. ARGV[4], now, 'reason', ARGV[5], 'what', ARGV[6], 'phone', known[5] or '')
+  emit_and_keep(KEYS[2], KEYS[3], 'session.' .. ARGV[4], now, 'session', id, 'reason', ARGV[5], 'what', ARGV[6], 'phone', known[5] or '')
 end
 if ARGV[4] ~= 'connected' then
   redis.call('SREM', KEYS[4], id)

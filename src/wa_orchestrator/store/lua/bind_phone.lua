@@ -38,14 +38,14 @@ elseif sticky ~= own then
     redis.call('HSET', KEYS[1], 'proxy', sticky, 'phone', phone, 'restart_epoch', known[1], 'leaving', own)
     redis.call('HINCRBY', KEYS[1], 'version', 1)
     redis.call('SET', KEYS[2], sticky)
-    tell(KEYS[7], KEYS[8], id, 'session.moved', now, 'reason', 'STICKY_PROXY', 'from', own, 'to', sticky, 'phone', phone)
+    emit_and_keep(KEYS[7], KEYS[8], 'session.moved', now, 'session', id, 'reason', 'STICKY_PROXY', 'from', own, 'to', sticky, 'phone', phone)
     return { 'moved', sticky }
   end
 end
 if how ~= 'same' and own ~= '' then
   redis.call('SET', KEYS[3], own)
   redis.call('XADD', KEYS[4], 'MAXLEN', '~', 100, '*', 'from', sticky, 'to', own, 'reason', how, 'session', id, 'at', now)
-  tell(KEYS[7], KEYS[8], id, 'phone.bound', now, 'reason', how, 'from', sticky, 'to', own, 'phone', phone)
+  emit_and_keep(KEYS[7], KEYS[8], 'phone.bound', now, 'session', id, 'reason', how, 'from', sticky, 'to', own, 'phone', phone)
 end
 redis.call('DEL', KEYS[2])
 redis.call('SADD', KEYS[5], id)
@@ -55,7 +55,7 @@ redis.call('HSET', KEYS[1], 'phone', phone, 'status', 'connected', 'reason', '',
 if (known[3] or '') == '' then redis.call('HSET', KEYS[1], 'first_connected_at', now) end
 if known[6] ~= 'connected' then
   redis.call('HSET', KEYS[1], 'changed_at', now)
-  tell(KEYS[7], KEYS[8], id, 'session.connected', now, 'reason', '', 'what', 'CONNECTED', 'phone', phone)
+  emit_and_keep(KEYS[7], KEYS[8], 'session.connected', now, 'session', id, 'reason', '', 'what', 'CONNECTED', 'phone', phone)
 end
 redis.call('ZADD', KEYS[11], 'LT', now, phone)
 redis.call('PUBLISH', 'dispatch:wake', phone)

@@ -23,5 +23,5 @@ if proxy ~= '' then
 end
 if phone ~= '' then redis.call('SADD', KEYS[4], id) end
 redis.call('RPUSH', KEYS[5], id)
-tell(KEYS[6], KEYS[7], id, 'session.pending', now, 'reason', 'WAITING_FOR_TURN', 'proxy', proxy)
+emit_and_keep(KEYS[6], KEYS[7], 'session.pending', now, 'session', id, 'reason', 'WAITING_FOR_TURN', 'proxy', proxy)
 return { 'created', proxy }

@@ -1,3 +1,4 @@
+-- uses: _event
 -- uses: _deadline
 -- lock_reachout: WhatsApp does (or does not) let a phone write to new contacts; the phone is looked at anew.
 -- Atomic because the news must be told once, a guess must not shorten what WhatsApp itself has said, and a worker's later word counts.
@@ -17,8 +18,7 @@ if known == ends or (known <= now and ends <= now) then return { 'same' } end --
 redis.call('HSET', KEYS[1], 'lock_until', string.format('%.0f', ends))
 redis.call('ZADD', KEYS[2], 'LT', now, ARGV[1])
 redis.call('PUBLISH', 'dispatch:wake', ARGV[1])
-local kind = ends > now and 'session.reachout_locked' or 'session.reachout_unlocked'
-redis.call('XADD', KEYS[3], 'MAXLEN', '~', 100000, '*', 'type', kind, 'session', ARGV[2], 'phone', ARGV[1], 'at', now,
+emit(KEYS[3], ends > now and 'session.reachout_locked' or 'session.reachout_unlocked', now, 'session', ARGV[2], 'phone', ARGV[1],
   'until', told_until(ends))
 if ends > now then return { 'locked', ends } end
 return { 'open' }

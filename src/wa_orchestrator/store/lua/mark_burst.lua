@@ -1,3 +1,4 @@
+-- uses: _event
 -- mark_burst: mark a phone to which far more was submitted within a minute than it may say; its pauses double for a while.
 -- Atomic because several dispatchers route at once and the alert must go out once.
 -- KEYS[1] pace hash  KEYS[2] events stream
@@ -8,6 +9,5 @@ local known = tonumber(redis.call('HGET', KEYS[1], 'burst_until') or 0)
 if known > now then return { 'already', known } end -- guard: burst_once
 local ends = now + tonumber(ARGV[4])
 redis.call('HSET', KEYS[1], 'burst_until', ends)
-redis.call('XADD', KEYS[2], 'MAXLEN', '~', 100000, '*', 'type', 'session.burst', 'session', ARGV[2], 'phone', ARGV[1], 'at', now,
-  'count', ARGV[3], 'until', string.format('%.0f', ends))
+emit(KEYS[2], 'session.burst', now, 'session', ARGV[2], 'phone', ARGV[1], 'count', ARGV[3], 'until', string.format('%.0f', ends))
 return { 'burst', ends }

@@ -1,3 +1,4 @@
+-- uses: _event
 -- mark_proxy: write what a check or a strike said about a proxy, if nothing else was written meanwhile.
 -- Atomic (compare and set) because the monitor and a worker's report may judge the same proxy at once.
 -- KEYS[1] proxy hash  KEYS[2] available proxies  KEYS[3] events
@@ -12,6 +13,6 @@ redis.call('HSET', KEYS[1], 'status', ARGV[3], unpack(ARGV, 5))
 if ARGV[3] == 'OK' then redis.call('SADD', KEYS[2], ARGV[1]) else redis.call('SREM', KEYS[2], ARGV[1]) end
 if known[2] ~= ARGV[3] then
   redis.call('HSET', KEYS[1], 'changed_at', now)
-  redis.call('XADD', KEYS[3], 'MAXLEN', '~', 100000, '*', 'type', 'proxy.' .. string.lower(ARGV[3]), 'proxy', ARGV[1], 'at', now, 'reason', ARGV[4])
+  emit(KEYS[3], 'proxy.' .. string.lower(ARGV[3]), now, 'proxy', ARGV[1], 'reason', ARGV[4])
 end
 return { 'marked', version }

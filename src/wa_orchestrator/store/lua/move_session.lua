@@ -15,7 +15,7 @@ redis.call('SREM', KEYS[2], id)
 redis.call('HINCRBY', KEYS[1], 'version', 1)
 if not proxy then
   redis.call('HSET', KEYS[1], 'proxy', '')
-  if old ~= '' then tell(KEYS[5], KEYS[6], id, 'session.seatless', now, 'reason', ARGV[5], 'from', old, 'phone', phone) end
+  if old ~= '' then emit_and_keep(KEYS[5], KEYS[6], 'session.seatless', now, 'session', id, 'reason', ARGV[5], 'from', old, 'phone', phone) end
   return { 'no_room' }
 end
 redis.call('SADD', slots, id)
@@ -30,5 +30,5 @@ else
     redis.call('XADD', KEYS[4], 'MAXLEN', '~', 100, '*', 'from', bound, 'to', proxy, 'reason', ARGV[5], 'session', id, 'at', now)
   end
 end
-tell(KEYS[5], KEYS[6], id, 'session.moved', now, 'reason', ARGV[5], 'from', old, 'to', proxy, 'phone', phone)
+emit_and_keep(KEYS[5], KEYS[6], 'session.moved', now, 'session', id, 'reason', ARGV[5], 'from', old, 'to', proxy, 'phone', phone)
 return { 'moved', proxy }

@@ -1,3 +1,4 @@
+-- uses: _event
 -- uses: _deadline
 -- place_hold: pause everything, a group, a session or a phone, and tell it. Holds that are over are forgotten on the way, so that they do not pile up.
 -- Atomic because a second ban signal must not shorten what the first has said, and the news is told once.
@@ -13,5 +14,5 @@ for index = 1, #known, 2 do
   if known_until <= now then redis.call('HDEL', KEYS[1], known[index]) end -- guard: hold_over
 end
 redis.call('HSET', KEYS[1], ARGV[1], ARGV[3])
-redis.call('XADD', KEYS[2], 'MAXLEN', '~', 100000, '*', 'type', 'hold.placed', 'at', now, 'until', told_until(ends), unpack(ARGV, 5))
+emit(KEYS[2], 'hold.placed', now, 'until', told_until(ends), unpack(ARGV, 5))
 return { 'held' }

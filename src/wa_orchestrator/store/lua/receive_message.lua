@@ -1,3 +1,4 @@
+-- uses: _event
 -- receive_message: somebody wrote to one of our phones. The message is kept once, the contact is known from now on, and the news goes out.
 -- Atomic because a worker repeats its events until they are accepted, and nobody should hear of one message twice.
 -- KEYS[1] incoming hash  KEYS[2] contacts set  KEYS[3] affinity string  KEYS[4] LID of the phone  KEYS[5] phone of the LID  KEYS[6] events stream
@@ -17,6 +18,6 @@ if ARGV[3] ~= '' and ARGV[4] ~= '' then
   redis.call('SET', KEYS[4], ARGV[4], 'EX', 34560000)
   redis.call('SET', KEYS[5], ARGV[3], 'EX', 34560000)
 end
-redis.call('XADD', KEYS[6], 'MAXLEN', '~', 100000, '*', 'type', 'message.received', 'session', ARGV[1], 'phone', ARGV[2], 'at', now,
+emit(KEYS[6], 'message.received', now, 'session', ARGV[1], 'phone', ARGV[2],
   'whatsapp_id', ARGV[6], 'kind', ARGV[7], 'contact_phone', ARGV[3], 'contact_lid', ARGV[4])
 return { 'received' }

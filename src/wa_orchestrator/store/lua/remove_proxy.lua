@@ -1,3 +1,4 @@
+-- uses: _event
 -- remove_proxy: a proxy leaves the pool, if nobody sits on it.
 -- Atomic because a session could take a slot between the look and the removal.
 -- KEYS[1] proxy hash  KEYS[2] all proxies  KEYS[3] available proxies  KEYS[4] sessions of the proxy  KEYS[5] events  ARGV[1] proxy id
@@ -8,5 +9,5 @@ if load > 0 then return { 'in_use', load } end -- guard: proxy_empty
 redis.call('DEL', KEYS[1])
 redis.call('SREM', KEYS[2], ARGV[1])
 redis.call('SREM', KEYS[3], ARGV[1])
-redis.call('XADD', KEYS[5], 'MAXLEN', '~', 100000, '*', 'type', 'proxy.removed', 'proxy', ARGV[1], 'at', now_ms())
+emit(KEYS[5], 'proxy.removed', now_ms(), 'proxy', ARGV[1])
 return { 'removed' }

@@ -1,3 +1,4 @@
+-- uses: _event
 -- remove_session: forget a session and free its slot. The phone's sticky proxy stays unless asked otherwise.
 -- Atomic because a slot without a session, or a session without its record, would never be freed.
 -- KEYS[1] session hash  KEYS[2] all sessions  KEYS[3] active sessions  KEYS[4] temporary binding  KEYS[5] sessions of the phone
@@ -21,5 +22,5 @@ redis.call('LREM', KEYS[11], 0, id)
 redis.call('HDEL', KEYS[15], 'session:' .. id)
 redis.call('DEL', KEYS[1], KEYS[4], KEYS[7], KEYS[8], KEYS[10])
 if ARGV[2] == 'forget' then redis.call('DEL', KEYS[12]) end
-redis.call('XADD', KEYS[9], 'MAXLEN', '~', 100000, '*', 'type', 'session.removed', 'session', id, 'at', now_ms(), 'phone', known[2])
+emit(KEYS[9], 'session.removed', now_ms(), 'session', id, 'phone', known[2])
 return { 'removed' }

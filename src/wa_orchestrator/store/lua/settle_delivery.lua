@@ -1,3 +1,4 @@
+-- uses: _event
 -- settle_delivery: write down what came of an attempt to deliver an event, and when the next one is.
 -- Atomic because the queue, the delivery and the webhook's own state must agree; a webhook that fails for too long is disabled once.
 -- KEYS[1] due zset  KEYS[2] delivery hash  KEYS[3] state of the webhook  KEYS[4] events stream
@@ -21,5 +22,5 @@ redis.call('HSETNX', KEYS[3], 'failing_since', now)
 local state = redis.call('HMGET', KEYS[3], 'failing_since', 'disabled_at')
 if state[2] or now - tonumber(state[1]) < tonumber(ARGV[7]) then return { 'settled' } end -- guard: disable_late
 redis.call('HSET', KEYS[3], 'disabled_at', now, 'why', ARGV[6])
-redis.call('XADD', KEYS[4], 'MAXLEN', '~', 100000, '*', 'type', 'webhook.disabled', 'session', '', 'at', now, 'webhook', ARGV[1], 'note', ARGV[6])
+emit(KEYS[4], 'webhook.disabled', now, 'session', '', 'webhook', ARGV[1], 'note', ARGV[6])
 return { 'disabled' }

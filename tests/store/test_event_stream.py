@@ -1,0 +1,111 @@
+"""Scripts and Python emit only events of the catalogue, with fields of their payloads."""
+
+import re
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from redis.asyncio import Redis
+
+import wa_orchestrator
+from wa_orchestrator.domain.stream_events import AlertTest, EventType, SessionRejected, field_names, find
+from wa_orchestrator.errors import Broken
+from wa_orchestrator.store import event_stream, keys
+from wa_orchestrator.store.engine.scripts import LUA, Scripts
+
+_CALL = re.compile(r"(?<!function )\bemit(?:_and_keep)?\(")
+_LITERAL = re.compile(r"'([^']*)'")
+#: Statuses that complete a type in the scripts, by what stands before them.
+_COMPLETED = {"session.": "SessionChanged", "message.": "MessageChanged", "proxy.": "ProxyHealth"}
+
+
+def _arguments(text: str, start: int) -> list[str]:
+    """Split the arguments of a call at the commas between them."""
+    parts, depth, begin = [], 1, start
+    for at in range(start, len(text)):
+        depth += {"(": 1, ")": -1}.get(text[at], 0)
+        if depth == 0 or (depth == 1 and text[at] == ","):
+            parts.append(text[begin:at].strip())
+            begin = at + 1
+        if depth == 0:
+            return parts
+    raise AssertionError(f"no end of the call at {start}")
+
+
+def _calls() -> Iterator[tuple[str, str, list[str]]]:
+    """Every call of the writers in the scripts: file, type, field names."""
+    for path in sorted(LUA.glob("*.lua")):
+        text = path.read_text("utf-8")
+        for found in _CALL.finditer(text):
+            parts = _arguments(text, found.end())
+            streams = 2 if "keep" in found[0] else 1
+            if parts[streams] != "kind":  # the helper that calls the other
+                fields = parts[streams + 2 :]
+                if fields[-1].startswith("unpack(ARGV"):  # Python wrote these, from a payload object
+                    fields.pop()
+                yield path.stem, parts[streams], [part.strip("'") for part in fields[::2]]
+
+
+def _types(expression: str) -> list[EventType]:
+    found = []
+    for literal in _LITERAL.findall(expression):
+        if literal in _COMPLETED:
+            found += [
+                each for each in EventType if each.startswith(literal) and each.payload.__name__ == _COMPLETED[literal]
+            ]
+        else:
+            known = find(literal)
+            assert known is not None, f"{literal} is not in the catalogue"
+            found.append(known)
+    return found
+
+
+def test_scripts_emit_only_types_and_fields_of_the_catalogue() -> None:
+    calls = list(_calls())
+    wrong = [
+        (script, kind, set(names) - set(field_names(kind.payload)))
+        for script, expression, names in calls
+        for kind in _types(expression)
+        if not set(names) <= set(field_names(kind.payload))
+    ]
+    assert wrong == []
+    assert all(_types(expression) for _, expression, _ in calls)
+
+
+def test_every_type_of_the_catalogue_is_emitted() -> None:
+    by_scripts = {kind for _, expression, _ in _calls() for kind in _types(expression)}
+    source = Path(wa_orchestrator.__file__).parent
+    text = "".join(path.read_text("utf-8") for path in source.rglob("*.py") if path.name != "stream_events.py")
+    by_python = {EventType[name] for name in re.findall(r"emit(?:_in)?\([^)]*?EventType\.([A-Z_]+)", text)}
+    assert by_scripts | by_python == set(EventType)
+
+
+def test_only_the_writers_append_to_streams() -> None:
+    source = Path(wa_orchestrator.__file__).parent
+    lua = {path.stem for path in LUA.glob("*.lua") if "'XADD'" in path.read_text("utf-8")}
+    # Two scripts keep the history of a phone's proxies, which nobody is notified of.
+    python = {path.stem for path in source.rglob("*.py") if ".xadd(" in path.read_text("utf-8")}
+    histories = {name for name in lua if name != "_event" and _appends_only_proxy_history(name)}
+    assert lua - histories == {"_event"}
+    assert python - {"audit"} == {"event_stream"}
+
+
+def _appends_only_proxy_history(script: str) -> bool:
+    lines = [line for line in (LUA / f"{script}.lua").read_text("utf-8").splitlines() if "'XADD'" in line]
+    return all("'MAXLEN', '~', 100, '*', 'from'" in line for line in lines)
+
+
+async def test_an_event_goes_to_the_stream_and_to_the_session_history(redis: Redis, scripts: Scripts) -> None:
+    payload = SessionRejected("worker_1", "PHONE_FULL", "972501234567")
+    await event_stream.emit(scripts, EventType.SESSION_TURNED_AWAY, payload, history="worker_1")
+    for stream in (keys.EVENTS, keys.session_events("worker_1")):
+        [(_, fields)] = await redis.xrange(stream)
+        assert fields.pop("at").isdigit()
+        assert fields == {
+            "type": "session.turned_away", "session": "worker_1", "reason": "PHONE_FULL", "phone": "972501234567",
+        }  # fmt: skip
+
+
+async def test_a_payload_of_another_type_is_refused(scripts: Scripts) -> None:
+    with pytest.raises(Broken, match="SessionRejected"):
+        await event_stream.emit(scripts, EventType.SESSION_TURNED_AWAY, AlertTest("admin"))
