@@ -280,7 +280,9 @@ async def test_a_command_reaches_a_waiting_worker_and_its_answer_the_asker(desk:
     waiting = asyncio.create_task(worker.claim(wait_ms=20_000))
     await asyncio.wait_for(_someone_waits(desk), 5)
     asked = asyncio.create_task(
-        command_calls.ask(desk.context, "w1", command_calls.Command("pairing_code", {"phone": PHONE}), timeout_s=10)
+        command_calls.ask(
+            desk.context, "w1", command_calls.WorkerCommand("pairing_code", {"phone": PHONE}), timeout_s=10
+        )
     )
     told = await asyncio.wait_for(waiting, 5)
     assert told is not None
@@ -290,7 +292,7 @@ async def test_a_command_reaches_a_waiting_worker_and_its_answer_the_asker(desk:
 
 
 async def test_a_worker_that_will_not_is_quoted_and_one_that_is_silent_is_not_waited_for(desk: Desk) -> None:
-    logout = command_calls.Command("logout", {})
+    logout = command_calls.WorkerCommand("logout", {})
     with pytest.raises(Unavailable):
         await command_calls.ask(desk.context, "w1", logout, timeout_s=0.05)
     assert await desk.context.redis.llen(keys.commands("w1")) == 0

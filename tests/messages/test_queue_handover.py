@@ -17,7 +17,7 @@ async def delete(desk: Desk, how: str, session: str = "w1") -> int:
     found = await records.session(desk.context.scripts, session)
     assert found is not None
     await desk.stage.put(session, "stopped")
-    return await queue_handover.settle(desk.context, found, how)
+    return await queue_handover.hand_over(desk.context, found, how)
 
 
 async def end_of(desk: Desk, message: str) -> tuple[str, str]:

@@ -12,12 +12,12 @@ import httpx
 from standardwebhooks.webhooks import Webhook
 
 from wa_orchestrator.context import Context
-from wa_orchestrator.orchestrator.proxies.socks_check import Failed, Passed
+from wa_orchestrator.orchestrator.proxies.socks_check import CheckFailed, CheckPassed
 from wa_orchestrator.orchestrator.service import Orchestrator
 from wa_orchestrator.orchestrator.workers import tokens
-from wa_orchestrator.orchestrator.workers.session_controller import Attendant
-from wa_orchestrator.orchestrator.workers.start_queue import Starter
-from wa_orchestrator.runner.contract import AlreadyRuns, CannotStart, Ended, Found, Order, Running
+from wa_orchestrator.orchestrator.workers.session_controller import SessionController
+from wa_orchestrator.orchestrator.workers.start_queue import StartQueue
+from wa_orchestrator.runner.contract import AlreadyRunning, Exited, FoundWorker, Running, StartFailed, WorkerSpec
 from wa_orchestrator.store import keys
 
 API_KEY = "wao_5vR8kq2LxZt7mB1nWd9s"
@@ -28,30 +28,30 @@ class FakeRunner:
     """Keeps the contract without a process."""
 
     def __init__(self) -> None:
-        self.running: dict[str, Found] = {}
-        self.orders: list[Order] = []
+        self.running: dict[str, FoundWorker] = {}
+        self.orders: list[WorkerSpec] = []
         self.stops: list[tuple[str, float]] = []
         self.refuses = False
         self._numbers = itertools.count(1)
 
-    async def start(self, order: Order) -> str:
+    async def start(self, order: WorkerSpec) -> str:
         if any(found.session_id == order.session_id for found in self.running.values()):
-            raise AlreadyRuns(order.session_id)
+            raise AlreadyRunning(order.session_id)
         if self.refuses:
-            raise CannotStart("it was told not to")
+            raise StartFailed("it was told not to")
         handle = f"fake/1/{next(self._numbers)}"
-        self.running[handle] = Found(handle, order.session_id, order.epoch, round(time.time() * 1000))
+        self.running[handle] = FoundWorker(handle, order.session_id, order.epoch, round(time.time() * 1000))
         self.orders.append(order)
         return handle
 
-    async def poll(self, handle: str) -> Running | Ended:
-        return Running() if handle in self.running else Ended()
+    async def poll(self, handle: str) -> Running | Exited:
+        return Running() if handle in self.running else Exited()
 
     async def stop(self, handle: str, grace_s: float = 10.0) -> None:
         self.stops.append((handle, grace_s))
         self.running.pop(handle, None)
 
-    async def survey(self) -> Sequence[Found]:
+    async def survey(self) -> Sequence[FoundWorker]:
         return list(self.running.values())
 
     def epochs(self) -> dict[str, int]:
@@ -70,15 +70,15 @@ class FakeCheck:
         self.dead: set[str] = set()
         self.checked: list[str] = []
 
-    async def __call__(self, url: str) -> Passed | Failed:
+    async def __call__(self, url: str) -> CheckPassed | CheckFailed:
         self.checked.append(url)
-        return Failed("told so") if url in self.dead else Passed(7)
+        return CheckFailed("told so") if url in self.dead else CheckPassed(7)
 
 
 async def drive(orchestrator: Orchestrator) -> None:
     """Let the control plane do everything that waits, without its clocks."""
-    attendant = next(loop for loop in orchestrator.loops if isinstance(loop, Attendant))
-    starter = next(loop for loop in orchestrator.loops if isinstance(loop, Starter))
+    attendant = next(loop for loop in orchestrator.loops if isinstance(loop, SessionController))
+    starter = next(loop for loop in orchestrator.loops if isinstance(loop, StartQueue))
     redis = orchestrator.context.redis
     await orchestrator.control.step()  # a test may take longer than a lease
     for _ in range(200):

@@ -13,7 +13,7 @@ import pytest
 
 from tests.orchestrator.stage import Stage, staged
 from tests.waiting import promised
-from wa_orchestrator.orchestrator.workers.pool import MOST_RESTARTS
+from wa_orchestrator.orchestrator.workers.pool import MAX_RESTARTS
 from wa_orchestrator.runner import process_identity
 from wa_orchestrator.runner.node_command import worker_command
 
@@ -121,7 +121,7 @@ def shake(stage: Stage, ids: list[str], times: int, dice: random.Random) -> None
     for _ in range(times):
         match dice.choice(["kill", "kill", "restart", "restart", "server term", "server kill"]):
             case "kill":
-                workers = {name: each for name, each in stage.workers().items() if killed[name] < MOST_RESTARTS}
+                workers = {name: each for name, each in stage.workers().items() if killed[name] < MAX_RESTARTS}
                 if workers:
                     victim = dice.choice(sorted(workers))
                     killed[victim] += 1

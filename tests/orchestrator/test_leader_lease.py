@@ -15,11 +15,11 @@ from wa_orchestrator.errors import Unavailable
 from wa_orchestrator.orchestrator.service import Orchestrator
 from wa_orchestrator.orchestrator.sessions import credential_files, transitions
 from wa_orchestrator.orchestrator.workers import command_queue, tokens
-from wa_orchestrator.orchestrator.workers.reconciler import Reconciler, Sentinel
-from wa_orchestrator.orchestrator.workers.start_queue import Starter
-from wa_orchestrator.orchestrator.workers.watchdog import Signs, Verdict, Watchdog, judge
-from wa_orchestrator.runner.contract import Found
-from wa_orchestrator.runner.mock import Fault, Misbehaving
+from wa_orchestrator.orchestrator.workers.reconciler import ExitWatcher, Reconciler
+from wa_orchestrator.orchestrator.workers.start_queue import StartQueue
+from wa_orchestrator.orchestrator.workers.watchdog import LifeSigns, Liveness, Watchdog, assess
+from wa_orchestrator.runner.contract import FoundWorker
+from wa_orchestrator.runner.mock import FaultyRunner, RunnerFault
 from wa_orchestrator.store import keys, records, sessions
 from wa_orchestrator.store.sessions import CONTROL_LEASE
 
@@ -123,8 +123,8 @@ async def test_who_sees_that_a_server_leads_sees_the_grace_of_its_absence_too(
 async def test_strays_are_stopped_only_after_a_while(control: Orchestrator, runner: FakeRunner) -> None:
     at = round(time.time() * 1000)
     runner.running = {
-        "fake/1/old": Found("fake/1/old", "stray", 3, at - 60_000),
-        "fake/1/new": Found("fake/1/new", "newcomer", 1, at),
+        "fake/1/old": FoundWorker("fake/1/old", "stray", 3, at - 60_000),
+        "fake/1/new": FoundWorker("fake/1/new", "newcomer", 1, at),
     }
     await part(control, Reconciler).step()
     assert list(runner.running) == ["fake/1/new"]
@@ -145,7 +145,7 @@ async def test_of_two_workers_of_a_session_one_is_stopped_at_once(
     control: Orchestrator, api: httpx.AsyncClient, runner: FakeRunner
 ) -> None:
     session = await started(control, api)
-    twin = Found("fake/1/twin", "s1", session.epoch - 1, round(time.time() * 1000))
+    twin = FoundWorker("fake/1/twin", "s1", session.epoch - 1, round(time.time() * 1000))
     runner.running[twin.handle] = twin
     await part(control, Reconciler).step()
     assert runner.epochs() == {"s1": session.epoch}
@@ -175,7 +175,7 @@ async def test_a_worker_that_ended_is_replaced_and_fenced(
     await linked(control, api, teller, "s1", PHONE)
     before = await now(control.context, "s1")
     runner.die("s1")
-    await part(control, Sentinel).step()
+    await part(control, ExitWatcher).step()
     assert (await now(control.context, "s1")).reason == "WORKER_CRASHED"
     await drive(control)
     assert runner.epochs()["s1"] > before.epoch
@@ -188,7 +188,7 @@ async def test_after_three_restarts_the_fourth_end_is_the_last(
     await started(control, api)
     for _ in range(4):
         runner.die("s1")
-        await part(control, Sentinel).step()
+        await part(control, ExitWatcher).step()
         await drive(control)
     after = await now(control.context, "s1")
     assert (after.status, after.reason, runner.running, len(runner.orders)) == ("failed", "TOO_MANY_RESTARTS", {}, 4)
@@ -208,20 +208,20 @@ async def test_a_worker_that_cannot_be_started_is_given_up_in_the_end(
 @pytest.mark.parametrize(
     ("silent_ms", "missed_ago_ms", "verdict"),
     [
-        (0, None, Verdict.HEALTHY),
-        (119_000, None, Verdict.HEALTHY),
-        (121_000, None, Verdict.MISSED),
-        (179_000, 59_000, Verdict.MISSED),
-        (181_000, 59_000, Verdict.SILENT),
-        (181_000, None, Verdict.MISSED),
-        (181_000, 200_000, Verdict.MISSED),  # an older miss was followed by a sign of life
-        (10 * _HOUR_MS, None, Verdict.MISSED),
+        (0, None, Liveness.HEALTHY),
+        (119_000, None, Liveness.HEALTHY),
+        (121_000, None, Liveness.MISSED),
+        (179_000, 59_000, Liveness.MISSED),
+        (181_000, 59_000, Liveness.SILENT),
+        (181_000, None, Liveness.MISSED),
+        (181_000, 200_000, Liveness.MISSED),  # an older miss was followed by a sign of life
+        (10 * _HOUR_MS, None, Liveness.MISSED),
     ],
 )
-def test_silence_is_judged_in_two_steps(silent_ms: int, missed_ago_ms: int | None, verdict: Verdict) -> None:
+def test_silence_is_judged_in_two_steps(silent_ms: int, missed_ago_ms: int | None, verdict: Liveness) -> None:
     at = 1_750_000_000_000
     missed = 0 if missed_ago_ms is None else at - missed_ago_ms
-    assert judge(Signs(at - silent_ms, missed), at, 180_000, 60_000) is verdict
+    assert assess(LifeSigns(at - silent_ms, missed), at, 180_000, 60_000) is verdict
 
 
 async def silence(control: Orchestrator, session_id: str, ms: int) -> None:
@@ -276,7 +276,7 @@ async def test_a_worker_that_is_fenced_while_reconcile_looks_around_is_not_adopt
     control.fleet.workers.clear()
     looked = runner.survey
 
-    async def survey() -> Sequence[Found]:
+    async def survey() -> Sequence[FoundWorker]:
         found = await looked()
         await control.fleet.fence(session)
         return found
@@ -331,17 +331,17 @@ async def test_workers_start_one_per_interval_also_across_a_restart_of_the_serve
     context.settings = context.settings.model_copy(update={"provisioning_interval_ms": 300})
     for number in range(3):
         await api.post("/api/sessions/provision", json={"sessionId": f"s{number}"})
-    assert await part(control, Starter).step() == 0
-    assert 0 < await part(control, Starter).step() <= 0.3
+    assert await part(control, StartQueue).step() == 0
+    assert 0 < await part(control, StartQueue).step() <= 0.3
     await control.control.give_back()
     reborn = await another(context, runner)
     await reborn.control.step()
     await part(reborn, Reconciler).step()
-    wait_s = await part(reborn, Starter).step()
+    wait_s = await part(reborn, StartQueue).step()
     assert 0 < wait_s <= 0.3
     assert len(runner.orders) == 1
     await asyncio.sleep(wait_s)
-    await part(reborn, Starter).step()
+    await part(reborn, StartQueue).step()
     assert len(runner.orders) == 2
 
 
@@ -397,27 +397,27 @@ async def test_the_trash_is_emptied_after_its_days(control: Orchestrator, settin
         (settings.sessions_dir / name / "auth.db").write_text("x")
         await credential_files.discard(settings, name, at, phone="", label="", why="deleted")
     assert await credential_files.purge(settings, week_ago + 7 * 24 * _HOUR_MS) == 1
-    assert [each.session_id for each in credential_files.listed(settings)] == ["young"]
+    assert [each.session_id for each in credential_files.list_trash(settings)] == ["young"]
 
 
 # -- a runner that misbehaves -----------------------------------------------------------------------------------------
 
 
 @pytest.fixture
-def unruly(control: Orchestrator, runner: FakeRunner) -> Misbehaving:
+def unruly(control: Orchestrator, runner: FakeRunner) -> FaultyRunner:
     """The control plane's runner, which can be told to break its promises."""
-    made = Misbehaving(runner)
+    made = FaultyRunner(runner)
     control.fleet.runner = made
     return made
 
 
 async def test_a_start_that_lies_leaves_no_second_worker(
-    control: Orchestrator, api: httpx.AsyncClient, runner: FakeRunner, unruly: Misbehaving
+    control: Orchestrator, api: httpx.AsyncClient, runner: FakeRunner, unruly: FaultyRunner
 ) -> None:
-    unruly.faults.add(Fault.START_LIES)
+    unruly.faults.add(RunnerFault.START_LIES)
     await api.post("/api/sessions/provision", json={"sessionId": "s1"})
     await control.control.step()  # a slow machine may have let the lease run out
-    await part(control, Starter).step()
+    await part(control, StartQueue).step()
     assert len(runner.running) == 1  # it runs, and nobody knows
     unruly.faults.clear()
     await drive(control)
@@ -426,11 +426,11 @@ async def test_a_start_that_lies_leaves_no_second_worker(
 
 
 async def test_an_engine_that_is_away_is_no_proof_that_workers_ended(
-    control: Orchestrator, api: httpx.AsyncClient, runner: FakeRunner, unruly: Misbehaving
+    control: Orchestrator, api: httpx.AsyncClient, runner: FakeRunner, unruly: FaultyRunner
 ) -> None:
     await started(control, api)
-    unruly.faults |= {Fault.POLL_IS_AWAY, Fault.SURVEY_IS_AWAY}
-    await part(control, Sentinel).step()
+    unruly.faults |= {RunnerFault.POLL_IS_AWAY, RunnerFault.SURVEY_IS_AWAY}
+    await part(control, ExitWatcher).step()
     with pytest.raises(Unavailable):
         await part(control, Reconciler).step()
     await drive(control)
@@ -438,16 +438,16 @@ async def test_an_engine_that_is_away_is_no_proof_that_workers_ended(
 
 
 async def test_a_worker_that_cannot_be_killed_is_fenced_before_anything_else_is_tried(
-    control: Orchestrator, api: httpx.AsyncClient, teller: Teller, runner: FakeRunner, unruly: Misbehaving
+    control: Orchestrator, api: httpx.AsyncClient, teller: Teller, runner: FakeRunner, unruly: FaultyRunner
 ) -> None:
     await linked(control, api, teller, "s1", PHONE)
     before = await now(control.context, "s1")
-    unruly.faults.add(Fault.STOP_DOES_NOTHING)
+    unruly.faults.add(RunnerFault.STOP_DOES_NOTHING)
     await silence(control, "s1", 200_000)
     for _ in range(2):
         await part(control, Watchdog).step()
     assert (await teller.connected("s1", PHONE, epoch=before.epoch)).json()["code"] == "FENCED"
-    await part(control, Starter).step()
+    await part(control, StartQueue).step()
     assert len(runner.running) == 1  # never two, whatever is asked
 
 

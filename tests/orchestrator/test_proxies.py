@@ -15,8 +15,8 @@ from tests.orchestrator.fakes import FakeCheck, FakeRunner, Teller, drive
 from wa_orchestrator.domain import proxy_url
 from wa_orchestrator.domain.session import Event, Reason
 from wa_orchestrator.orchestrator.proxies import placement, socks_check
-from wa_orchestrator.orchestrator.proxies.monitor import Monitor, Seeker
-from wa_orchestrator.orchestrator.proxies.socks_check import Failed, Passed
+from wa_orchestrator.orchestrator.proxies.monitor import ProxyMonitor, SlotAssigner
+from wa_orchestrator.orchestrator.proxies.socks_check import CheckFailed, CheckPassed
 from wa_orchestrator.orchestrator.service import Orchestrator
 from wa_orchestrator.orchestrator.sessions import transitions as states
 from wa_orchestrator.simulator.world import World
@@ -189,7 +189,7 @@ async def test_the_monitor_condemns_at_the_first_failure_and_takes_back_after_th
     control: Orchestrator, api: httpx.AsyncClient, teller: Teller, check: FakeCheck
 ) -> None:
     await linked(control, api, teller, "s1", PHONE, proxy=PROXIES[0])
-    monitor = next(loop for loop in control.loops if isinstance(loop, Monitor))
+    monitor = next(loop for loop in control.loops if isinstance(loop, ProxyMonitor))
     check.dead.add(PROXIES[0])
     await monitor.step()
     moved = await now(control.context, "s1")
@@ -259,11 +259,11 @@ async def test_without_room_a_session_waits_and_goes_on_by_itself_as_soon_as_the
     assert [(each["status"], each["reason"]) for each in waiting] == [("disconnected", "WAITING_FOR_PROXY")] * 4
     assert len(runner.running) == 8
     # Somebody else drains the same proxy, a moment later, with what he read before.
-    await states.settle(control.context, "s0", Event.PROXY_LOST)
+    await states.apply(control.context, "s0", Event.PROXY_LOST)
     assert not await placement.assign_slot(control.context, await now(control.context, "s0"), "PROXY_FAILED")
     assert (await now(control.context, "s0")).reason == Reason.WAITING_FOR_PROXY
     await api.post("/api/v1/proxies", json={"url": NEW})
-    seeker = next(loop for loop in control.loops if isinstance(loop, Seeker))
+    seeker = next(loop for loop in control.loops if isinstance(loop, SlotAssigner))
     await seeker.step()
     await drive(control)
     assert len(runner.running) == 12
@@ -314,7 +314,7 @@ async def test_whatever_dies_and_heals_no_proxy_has_a_fifth_session_and_no_phone
     for act, which in acts:
         (check.dead.add if act == "die" else check.dead.discard)(PROXIES[which])
         if act == "seek":
-            await placement.seek(control.context)
+            await placement.assign_waiting(control.context)
         await control.judge.examine(IDS[which])
         await drive(control)
         await _laws_hold(control, runner)
@@ -341,17 +341,17 @@ async def test_a_check_shakes_hands_with_a_real_proxy_and_asks_for_the_target_by
     async with World(proxies=1) as world:
         url = world.proxies[0]
         passed = await socks_check.check(url, "web.whatsapp.com:443", 5000)
-        assert isinstance(passed, Passed)
+        assert isinstance(passed, CheckPassed)
         user, _, rest = url.partition("@")
         wrong = await socks_check.check(f"{user}x@{rest}", "web.whatsapp.com:443", 5000)
-        assert wrong == Failed("it refused the user or the password")
+        assert wrong == CheckFailed("it refused the user or the password")
         nowhere = await socks_check.check(url, "elsewhere.example.com:443", 5000)
-        assert isinstance(nowhere, Failed)
+        assert isinstance(nowhere, CheckFailed)
         async with httpx.AsyncClient(base_url=world.control) as control:
             seen = (await control.get("/proxies")).json()[0]
             await control.post("/faults", json={"target": {"proxy": seen["id"]}, "kind": "blackhole"})
         assert seen["addressTypes"].get("domain")
-        assert await socks_check.check(url, "web.whatsapp.com:443", 200) == Failed("no answer within 0.2 s")
+        assert await socks_check.check(url, "web.whatsapp.com:443", 200) == CheckFailed("no answer within 0.2 s")
     gone = await socks_check.check(url, "web.whatsapp.com:443", 2000)
-    assert isinstance(gone, Failed)
+    assert isinstance(gone, CheckFailed)
     assert "cannot be reached" in gone.why

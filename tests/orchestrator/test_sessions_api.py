@@ -228,7 +228,7 @@ async def test_credentials_that_came_back_before_a_crash_stay_and_the_session_go
     await linked(control, api, teller, "s1", PHONE)
     credentials = with_credentials(control, "brought back")
     await control.context.redis.hset(keys.session("s1"), "restore", "s1-1750000000000")
-    await transitions.call_attention(control.context, "s1")
+    await transitions.request_attention(control.context, "s1")
     await drive(control)
     assert credentials.read_text() == "brought back"
     assert not (await now(control.context, "s1")).fields.get("restore")

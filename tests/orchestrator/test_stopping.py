@@ -14,9 +14,9 @@ from wa_orchestrator.orchestrator import leader_lease as lease
 from wa_orchestrator.orchestrator import service
 from wa_orchestrator.orchestrator.service import Orchestrator
 from wa_orchestrator.orchestrator.sessions import credential_files, transitions
-from wa_orchestrator.orchestrator.workers.reconciler import Reconciler, Sentinel
-from wa_orchestrator.orchestrator.workers.session_controller import Attendant
-from wa_orchestrator.runner.contract import Ended
+from wa_orchestrator.orchestrator.workers.reconciler import ExitWatcher, Reconciler
+from wa_orchestrator.orchestrator.workers.session_controller import SessionController
+from wa_orchestrator.runner.contract import Exited
 from wa_orchestrator.store import keys, leases
 from wa_orchestrator.store.sessions import CONTROL_LEASE
 
@@ -46,7 +46,7 @@ async def test_a_session_whose_worker_runs_again_says_that_it_reconnects_and_not
     control: Orchestrator, api: httpx.AsyncClient, teller: Teller, why: Event
 ) -> None:
     await linked(control, api, teller, "s1", PHONE)
-    await transitions.ask_restart(control.context, await now(control.context, "s1"), why)
+    await transitions.request_restart(control.context, await now(control.context, "s1"), why)
     for _ in range(2):  # a second start before it is connected changes nothing, and is not told
         await drive(control)
         again = await now(control.context, "s1")
@@ -61,12 +61,12 @@ async def test_a_worker_that_ends_with_the_server_while_it_is_looked_at_has_not_
 ) -> None:
     await started(control, api)
 
-    async def poll(_: str) -> Ended:
+    async def poll(_: str) -> Exited:
         await control.control.retire()
-        return Ended()
+        return Exited()
 
     monkeypatch.setattr(runner, "poll", poll)
-    await part(control, Sentinel).step()
+    await part(control, ExitWatcher).step()
     assert (await now(control.context, "s1")).reason != "WORKER_CRASHED"
     assert not await control.context.redis.exists(keys.restarts("s1"))
 
@@ -119,7 +119,7 @@ async def test_a_redis_that_hangs_keeps_no_worker_from_its_end(
 ) -> None:
     for name, phone in (("s0", PHONE), ("s1", OTHER), ("s2", THIRD)):
         await linked(control, api, teller, name, phone)
-    settle = transitions.settle
+    settle = transitions.apply
 
     async def hangs(context: Any, session_id: str, *wishes: Any) -> None:
         if session_id != "s2":
@@ -153,7 +153,7 @@ async def test_credentials_are_exchanged_only_when_a_worker_that_outlived_its_se
     await linked(control, api, teller, "s1", PHONE)
     old = await now(control.context, "s1")
     with_credentials(control, "of the phone")
-    await transitions.ask_restart(control.context, old, Event.RESTART_ASKED, {"discard": "1"})
+    await transitions.request_restart(control.context, old, Event.RESTART_ASKED, {"discard": "1"})
     await control.control.give_back()
     reborn = await another(control.context, runner)
     await reborn.control.step()
@@ -165,7 +165,7 @@ async def test_credentials_are_exchanged_only_when_a_worker_that_outlived_its_se
         return await discard(*args, **wishes)
 
     monkeypatch.setattr(credential_files, "discard", discarded)
-    await part(reborn, Attendant).attend("s1")  # before the reconciler has looked around
+    await part(reborn, SessionController).attend("s1")  # before the reconciler has looked around
     assert seen == [(0, True)]
     await drive(reborn)
     assert runner.epochs() == {"s1": (await now(control.context, "s1")).epoch}

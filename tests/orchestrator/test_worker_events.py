@@ -173,7 +173,7 @@ async def test_a_replaced_session_fails_and_its_worker_is_not_started_again(
     await teller.disconnected("s1", 440)
     runner.die("s1")
     for loop in control.loops:
-        if type(loop).__name__ in ("Sentinel", "Reconciler"):
+        if type(loop).__name__ in ("ExitWatcher", "Reconciler"):
             await loop.step()  # type: ignore[attr-defined]
     await drive(control)
     after = await now(control.context, "s1")

@@ -17,11 +17,11 @@ from aiodocker.exceptions import DockerError
 
 from tests.runner.images import empty_directories, imported
 from tests.waiting import until
-from wa_orchestrator.runner.container_spec import LABEL_HOME, Box
-from wa_orchestrator.runner.contract import Ended, Order, Runner
+from wa_orchestrator.runner.container_spec import LABEL_HOME, ContainerSpec
+from wa_orchestrator.runner.contract import Exited, Runner, WorkerSpec
 from wa_orchestrator.runner.docker import DockerRunner
 from wa_orchestrator.runner.docker_relays import LABEL_RELAY_HOME
-from wa_orchestrator.runner.mock import Misbehaving
+from wa_orchestrator.runner.mock import FaultyRunner
 from wa_orchestrator.runner.process import ProcessRunner
 
 #: Container names are the engine's, and test processes share one engine.
@@ -37,31 +37,31 @@ exit 7
 COMMAND = ("/bin/sh", "-c", WORKER)
 
 
-def order(home: Path, session_id: str = SESSION, epoch: int = 1, **environment: str) -> Order:
+def order(home: Path, session_id: str = SESSION, epoch: int = 1, **environment: str) -> WorkerSpec:
     """An order for that worker."""
     secrets = {"WORKER_TOKEN": "canary-token-5f3a9c"}
-    return Order(session_id, epoch, home / "sessions" / session_id, environment, secrets)
+    return WorkerSpec(session_id, epoch, home / "sessions" / session_id, environment, secrets)
 
 
-def ready(one: Order) -> bool:
+def ready(one: WorkerSpec) -> bool:
     """Whether the worker has said that it runs."""
     with contextlib.suppress(FileNotFoundError):
         return (one.auth_dir / "ready").read_text().strip() == str(one.epoch)
     return False
 
 
-async def is_ready(one: Order) -> None:
+async def is_ready(one: WorkerSpec) -> None:
     """Wait until the worker has said that it runs."""
     await until(lambda: ready(one), f"{one.session_id} is ready")
 
 
-async def end_of(runner: Runner, handle: str, one: Order) -> Ended:
+async def end_of(runner: Runner, handle: str, one: WorkerSpec) -> Exited:
     """Let a worker end by itself, and wait until it has. Not before: who ends at once may not have started."""
     (one.auth_dir / "end").touch()
 
-    async def ended() -> Ended | None:
+    async def ended() -> Exited | None:
         state = await runner.poll(handle)
-        return state if isinstance(state, Ended) else None
+        return state if isinstance(state, Exited) else None
 
     return await until(ended, f"{handle} has ended")
 
@@ -128,7 +128,7 @@ async def driver(kind: str, home: Path) -> AsyncIterator[Runner]:
         try:
             yield made
         finally:
-            if isinstance(made, Misbehaving):
+            if isinstance(made, FaultyRunner):
                 made.faults.clear()
             for found in await made.survey():
                 await made.stop(found.handle, 0)
@@ -140,7 +140,7 @@ async def _opened(kind: str, home: Path) -> AsyncIterator[Runner]:
         case "process":
             yield ProcessRunner(home / "workers", COMMAND)
         case "misbehaving":
-            yield Misbehaving(ProcessRunner(home / "workers", COMMAND))
+            yield FaultyRunner(ProcessRunner(home / "workers", COMMAND))
         case "docker":
             docker_or_skip()
             async with (
@@ -149,7 +149,7 @@ async def _opened(kind: str, home: Path) -> AsyncIterator[Runner]:
                 own_network(docker) as network,
             ):
                 mounts, subnet = ("/usr:/usr:ro",), free_subnet()
-                box = Box(image, 64, 32, network=network, subnet=subnet, command=COMMAND, binds=mounts)
+                box = ContainerSpec(image, 64, 32, network=network, subnet=subnet, command=COMMAND, binds=mounts)
                 try:
                     yield DockerRunner(docker, home / "workers", box)
                 finally:

@@ -8,7 +8,7 @@ import pytest
 
 from tests.runner.drivers import SESSION, driver, end_of, is_ready, order, secret_files
 from tests.waiting import PATIENCE_S
-from wa_orchestrator.runner.contract import AlreadyRuns, Ended, Runner, Running
+from wa_orchestrator.runner.contract import AlreadyRunning, Exited, Runner, Running
 
 
 @pytest.fixture(params=["process", "misbehaving", pytest.param("docker", marks=pytest.mark.docker)])
@@ -26,7 +26,7 @@ async def test_when_start_returns_the_worker_runs_and_is_found(runner: Runner, t
 
 async def test_there_is_never_a_second_worker_of_a_session(runner: Runner, tmp_path: Path) -> None:
     handle = await runner.start(order(tmp_path, SESSION, 1))
-    with pytest.raises(AlreadyRuns):
+    with pytest.raises(AlreadyRunning):
         await runner.start(order(tmp_path, SESSION, 2))
     assert [each.handle for each in await runner.survey()] == [handle]
 
@@ -39,7 +39,7 @@ async def test_when_stop_returns_nothing_of_the_worker_runs_and_stop_may_be_repe
     await is_ready(one)
     for _ in range(2):
         await runner.stop(handle)
-        assert isinstance(await runner.poll(handle), Ended)
+        assert isinstance(await runner.poll(handle), Exited)
         assert await runner.survey() == []
 
 
@@ -49,7 +49,7 @@ async def test_a_stubborn_worker_is_ended_by_force(runner: Runner, tmp_path: Pat
     await is_ready(one)
     async with asyncio.timeout(PATIENCE_S):
         await runner.stop(handle, 1)
-    assert isinstance(await runner.poll(handle), Ended)
+    assert isinstance(await runner.poll(handle), Exited)
 
 
 async def test_a_worker_that_ended_by_itself_has_ended_and_may_be_started_again(runner: Runner, tmp_path: Path) -> None:
@@ -61,7 +61,7 @@ async def test_a_worker_that_ended_by_itself_has_ended_and_may_be_started_again(
     again = await runner.start(order(tmp_path, SESSION, 2))
     assert again != handle
     assert await runner.poll(again) == Running()
-    assert isinstance(await runner.poll(handle), Ended)
+    assert isinstance(await runner.poll(handle), Exited)
 
 
 async def test_the_next_server_finds_the_workers_of_this_one_and_can_stop_them(
@@ -73,7 +73,7 @@ async def test_the_next_server_finds_the_workers_of_this_one_and_can_stop_them(
         assert [each.handle for each in await next_server.survey()] == [handle]
         assert await next_server.poll(handle) == Running()
         await next_server.stop(handle, 1)
-    assert isinstance(await runner.poll(handle), Ended)
+    assert isinstance(await runner.poll(handle), Exited)
 
 
 async def test_another_installations_workers_are_not_ours(
@@ -87,7 +87,7 @@ async def test_another_installations_workers_are_not_ours(
 
 async def test_an_unknown_handle_has_ended_and_can_be_stopped(runner: Runner) -> None:
     for handle in ("", "nonsense", "process/1/1/1", "docker/1/0000000000000000", "other/1/x", "process/1/0/0"):
-        assert isinstance(await runner.poll(handle), Ended)
+        assert isinstance(await runner.poll(handle), Exited)
         await runner.stop(handle, 0)
 
 

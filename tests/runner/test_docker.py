@@ -8,8 +8,8 @@ from aiodocker import Docker
 
 from tests.runner.drivers import SESSION, docker_or_skip, driver, free_subnet, is_ready, order, own_network
 from wa_orchestrator.errors import Unavailable
-from wa_orchestrator.runner.container_spec import Box
-from wa_orchestrator.runner.contract import CannotStart
+from wa_orchestrator.runner.container_spec import ContainerSpec
+from wa_orchestrator.runner.contract import StartFailed
 from wa_orchestrator.runner.docker import DockerRunner
 
 pytestmark = pytest.mark.docker
@@ -31,15 +31,15 @@ async def test_a_container_is_hardened_limited_and_shows_no_secret(tmp_path: Pat
     assert host["RestartPolicy"]["Name"] in ("no", "")
     assert (shown["Config"]["Labels"]["wa.session"], shown["Config"]["Labels"]["wa.epoch"]) == (SESSION, "5")
     assert (network["Name"].startswith("wa-test-"), network["Internal"]) == (True, True)
-    assert (Box("any").network, Box("any").subnet) == ("wa_workers", "172.28.0.0/16")
+    assert (ContainerSpec("any").network, ContainerSpec("any").subnet) == ("wa_workers", "172.28.0.0/16")
 
 
 async def test_an_image_that_is_not_there_cannot_start_and_leaves_nothing(tmp_path: Path) -> None:
     docker_or_skip()
     async with Docker() as docker, own_network(docker) as network:
-        box = Box("nowhere.invalid/none:latest", network=network, subnet=free_subnet())
+        box = ContainerSpec("nowhere.invalid/none:latest", network=network, subnet=free_subnet())
         runner = DockerRunner(docker, tmp_path / "workers", box)
-        with pytest.raises(CannotStart):
+        with pytest.raises(StartFailed):
             await runner.start(order(tmp_path))
         assert await runner.survey() == []
 
@@ -48,13 +48,13 @@ async def test_a_network_that_leads_somewhere_is_not_used(tmp_path: Path) -> Non
     docker_or_skip()
     async with Docker() as docker, own_network(docker) as name:
         await docker.networks.create({"Name": name, "IPAM": {"Config": [{"Subnet": free_subnet()}]}})
-        runner = DockerRunner(docker, tmp_path / "workers", Box("any", network=name))
-        with pytest.raises(CannotStart, match=f"docker network rm {name}"):
+        runner = DockerRunner(docker, tmp_path / "workers", ContainerSpec("any", network=name))
+        with pytest.raises(StartFailed, match=f"docker network rm {name}"):
             await runner.start(order(tmp_path))
 
 
 async def test_an_engine_that_does_not_answer_is_no_proof_of_an_end(tmp_path: Path) -> None:
     async with Docker(url=f"unix://{tmp_path}/nothing.sock") as docker:
-        runner = DockerRunner(docker, tmp_path / "workers", Box("any"))
+        runner = DockerRunner(docker, tmp_path / "workers", ContainerSpec("any"))
         with pytest.raises(Unavailable):
             await runner.poll("docker/1/abc")

@@ -12,7 +12,7 @@ import pytest
 from tests.runner.drivers import COMMAND, SESSION, end_of, facts, is_ready, order
 from wa_orchestrator.errors import Refused
 from wa_orchestrator.runner import process, process_identity
-from wa_orchestrator.runner.contract import CannotStart, Ended, Running
+from wa_orchestrator.runner.contract import Exited, Running, StartFailed
 from wa_orchestrator.runner.node_command import worker_command
 from wa_orchestrator.runner.process import ProcessRunner
 
@@ -61,7 +61,7 @@ async def test_a_number_that_was_taken_over_is_no_worker_and_is_not_signalled(ru
     bystander = _bystander()
     try:
         handle = f"process/1/{bystander.pid}/1"
-        assert await runner.poll(handle) == Ended()
+        assert await runner.poll(handle) == Exited()
         await runner.stop(handle, 0)
         assert bystander.poll() is None
     finally:
@@ -74,7 +74,7 @@ async def test_a_frozen_worker_runs_and_can_be_ended(runner: ProcessRunner, tmp_
     os.kill(pid_of(handle), signal.SIGSTOP)
     assert await runner.poll(handle) == Running()
     await runner.stop(handle, 0.2)
-    assert isinstance(await runner.poll(handle), Ended)
+    assert isinstance(await runner.poll(handle), Exited)
 
 
 async def test_what_a_worker_started_ends_with_it(tmp_path: Path) -> None:
@@ -91,12 +91,12 @@ async def test_what_a_worker_started_ends_with_it(tmp_path: Path) -> None:
 async def test_the_code_of_an_end_is_told_by_the_server_that_started_it(runner: ProcessRunner, tmp_path: Path) -> None:
     one = order(tmp_path)
     handle = await runner.start(one)
-    assert await end_of(runner, handle, one) == Ended(7)
+    assert await end_of(runner, handle, one) == Exited(7)
 
 
 async def test_a_program_that_is_not_there_cannot_start(tmp_path: Path) -> None:
     runner = ProcessRunner(tmp_path / "workers", ("/nonexistent/node",))
-    with pytest.raises(CannotStart):
+    with pytest.raises(StartFailed):
         await runner.start(order(tmp_path))
     assert await runner.survey() == []
 

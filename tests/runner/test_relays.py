@@ -8,8 +8,8 @@ from aiodocker import Docker
 
 from tests.runner.drivers import docker_or_skip, end_all, free_subnet, own_network
 from tests.runner.images import imported, packed_worker
-from wa_orchestrator.runner.container_spec import Box
-from wa_orchestrator.runner.contract import Order
+from wa_orchestrator.runner.container_spec import ContainerSpec
+from wa_orchestrator.runner.contract import WorkerSpec
 from wa_orchestrator.runner.docker import DockerRunner
 from wa_orchestrator.runner.docker_relays import LABEL_RELAY_HOME
 
@@ -30,12 +30,12 @@ async def test_workers_of_one_proxy_share_a_relay_which_goes_with_the_last_of_th
         imported(docker, packed_worker()) as image,
         own_network(docker) as network,
     ):
-        runner = DockerRunner(docker, home, Box(image, network=network, subnet=free_subnet(), command=IDLE))
+        runner = DockerRunner(docker, home, ContainerSpec(image, network=network, subnet=free_subnet(), command=IDLE))
         try:
             handles = []
             for name, proxy in (("a", "one"), ("b", "one"), ("c", "two")):
                 secrets = {"PROXY_URL": f"socks5h://user:canary@{proxy}.example.com:1080"}
-                order = Order(f"{name}-{mark}", 1, tmp_path / "sessions" / name, {}, secrets)
+                order = WorkerSpec(f"{name}-{mark}", 1, tmp_path / "sessions" / name, {}, secrets)
                 handles.append(await runner.start(order))
                 told = (home / order.session_id / "secrets" / "proxy_url").read_text()
                 assert told.startswith("socks5h://user:canary@wa_relay_")

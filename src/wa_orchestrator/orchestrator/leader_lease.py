@@ -26,7 +26,7 @@ _SHORTEST_ABSENCE_MS = 5_000
 log = structlog.get_logger(__name__)
 
 
-class Control:
+class LeaderLease:
     """The lease as this process sees it. Scripts check the lease again: a process that lost it can do no harm."""
 
     def __init__(self, context: Context) -> None:

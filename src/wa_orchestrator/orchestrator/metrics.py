@@ -6,16 +6,16 @@ from prometheus_client import Gauge
 
 from wa_orchestrator.context import Context
 from wa_orchestrator.domain.session import State
-from wa_orchestrator.orchestrator.leader_lease import Control
+from wa_orchestrator.orchestrator.leader_lease import LeaderLease
 from wa_orchestrator.orchestrator.proxies import placement
-from wa_orchestrator.orchestrator.workers.pool import Fleet
+from wa_orchestrator.orchestrator.workers.pool import WorkerPool
 from wa_orchestrator.store import keys, records
 
 
-class Figures:
+class OrchestratorMetrics:
     """Gauges that are brought up to date when they are asked for."""
 
-    def __init__(self, context: Context, control: Control, fleet: Fleet) -> None:
+    def __init__(self, context: Context, control: LeaderLease, fleet: WorkerPool) -> None:
         self._context = context
         self._control = control
         self._fleet = fleet

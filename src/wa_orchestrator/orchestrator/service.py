@@ -16,17 +16,17 @@ from wa_orchestrator.orchestrator import loop as loops
 from wa_orchestrator.orchestrator.api import admin, sessions, worker_events
 from wa_orchestrator.orchestrator.api import proxies as proxies_api
 from wa_orchestrator.orchestrator.api.worker_events import Handlers
-from wa_orchestrator.orchestrator.leader_lease import Control
-from wa_orchestrator.orchestrator.metrics import Figures
-from wa_orchestrator.orchestrator.proxies.health import Judge
-from wa_orchestrator.orchestrator.proxies.monitor import Monitor, Seeker
-from wa_orchestrator.orchestrator.proxies.socks_check import Check
+from wa_orchestrator.orchestrator.leader_lease import LeaderLease
+from wa_orchestrator.orchestrator.metrics import OrchestratorMetrics
+from wa_orchestrator.orchestrator.proxies.health import ProxyHealth
+from wa_orchestrator.orchestrator.proxies.monitor import ProxyMonitor, SlotAssigner
+from wa_orchestrator.orchestrator.proxies.socks_check import ProxyCheck
 from wa_orchestrator.orchestrator.sessions import credential_files as files
 from wa_orchestrator.orchestrator.sessions import transitions, worker_reports
-from wa_orchestrator.orchestrator.workers.pool import Fleet
-from wa_orchestrator.orchestrator.workers.reconciler import Reconciler, Sentinel
-from wa_orchestrator.orchestrator.workers.session_controller import Attendant
-from wa_orchestrator.orchestrator.workers.start_queue import Starter
+from wa_orchestrator.orchestrator.workers.pool import WorkerPool
+from wa_orchestrator.orchestrator.workers.reconciler import ExitWatcher, Reconciler
+from wa_orchestrator.orchestrator.workers.session_controller import SessionController
+from wa_orchestrator.orchestrator.workers.start_queue import StartQueue
 from wa_orchestrator.orchestrator.workers.watchdog import Watchdog
 from wa_orchestrator.runner.contract import Runner
 from wa_orchestrator.store import proxies
@@ -46,10 +46,10 @@ class Loop(Protocol):
         ...
 
 
-class Purger:
+class TrashPurger:
     """Empties the trash of what is too old."""
 
-    def __init__(self, context: Context, control: Control) -> None:
+    def __init__(self, context: Context, control: LeaderLease) -> None:
         self._context = context
         self._control = control
 
@@ -70,9 +70,9 @@ class Orchestrator:
     """The control plane of one process. Others may add to `handlers` before the routers are used."""
 
     context: Context
-    control: Control
-    fleet: Fleet
-    judge: Judge
+    control: LeaderLease
+    fleet: WorkerPool
+    judge: ProxyHealth
     handlers: Handlers
     loops: Sequence[Loop]
 
@@ -113,17 +113,17 @@ class Orchestrator:
 
     async def _say_why_one(self, session_id: str) -> None:
         try:
-            await transitions.settle(self.context, session_id, Event.SERVER_STOPPED)
+            await transitions.apply(self.context, session_id, Event.SERVER_STOPPED)
         except (RedisError, OSError) as error:
             log.warning("session.end_not_written", session=session_id, error=type(error).__name__)
 
 
-def assemble(context: Context, runner: Runner, checker: Check | None = None) -> Orchestrator:
+def assemble(context: Context, runner: Runner, checker: ProxyCheck | None = None) -> Orchestrator:
     """Put the parts together. `checker` stands in for the check of a proxy, in tests."""
-    control = Control(context)
-    fleet = Fleet(context, control, runner)
-    judge = Judge(context, checker)
-    context.refreshers.append(Figures(context, control, fleet).refresh)
+    control = LeaderLease(context)
+    fleet = WorkerPool(context, control, runner)
+    judge = ProxyHealth(context, checker)
+    context.refreshers.append(OrchestratorMetrics(context, control, fleet).refresh)
     return Orchestrator(
         context,
         control,
@@ -133,13 +133,13 @@ def assemble(context: Context, runner: Runner, checker: Check | None = None) -> 
         (
             control,
             Reconciler(context, control, fleet),
-            Sentinel(context, control, fleet),
-            Attendant(context, control, fleet),
-            Starter(context, control, fleet),
+            ExitWatcher(context, control, fleet),
+            SessionController(context, control, fleet),
+            StartQueue(context, control, fleet),
             Watchdog(context, control, fleet),
-            Monitor(context, control, judge),
-            Seeker(context, control),
-            Purger(context, control),
+            ProxyMonitor(context, control, judge),
+            SlotAssigner(context, control),
+            TrashPurger(context, control),
         ),
     )
 

@@ -10,7 +10,7 @@ LABEL_HOME = "wa.home"
 
 
 @dataclass(frozen=True, slots=True)
-class Box:
+class ContainerSpec:
     """What every worker's container has."""
 
     image: str

@@ -17,7 +17,7 @@ from wa_orchestrator.errors import Refused, Unavailable
 
 
 @dataclass(frozen=True, slots=True)
-class Order:
+class WorkerSpec:
     """A worker to be run. `environment` may be seen by anybody on the machine; `secrets` by the worker only."""
 
     session_id: str
@@ -34,14 +34,14 @@ class Running:
 
 
 @dataclass(frozen=True, slots=True)
-class Ended:
+class Exited:
     """It does not run (any more). `code` is how it ended, where that is known."""
 
     code: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
-class Found:
+class FoundWorker:
     """A worker that runs, as a survey found it."""
 
     handle: str
@@ -50,14 +50,14 @@ class Found:
     started_at_ms: int
 
 
-class AlreadyRuns(Refused):
+class AlreadyRunning(Refused):
     """A worker of this session runs: stop it first."""
 
     def __init__(self, session_id: str) -> None:
         super().__init__("ALREADY_RUNS", f"A worker of {session_id} runs already; stop it first.", 409)
 
 
-class CannotStart(Unavailable):
+class StartFailed(Unavailable):
     """The worker did not come to life; the text says why. Waiting may help, or a person."""
 
     def __init__(self, text: str) -> None:
@@ -67,7 +67,7 @@ class CannotStart(Unavailable):
 class Runner(Protocol):
     """A driver. All verbs may be called from several tasks at once; calls for one session come one after another."""
 
-    async def start(self, order: Order) -> str:
+    async def start(self, order: WorkerSpec) -> str:
         """Run a worker and give its handle.
 
         When it returns, the worker's process runs and is not merely requested; it goes on when this server ends,
@@ -76,7 +76,7 @@ class Runner(Protocol):
         """
         ...
 
-    async def poll(self, handle: str) -> Running | Ended:
+    async def poll(self, handle: str) -> Running | Exited:
         """Say whether a worker runs. Cheap: it is asked every second for every worker.
 
         A handle whose process number or name was taken over by something else has ended. A frozen worker runs.
@@ -93,6 +93,6 @@ class Runner(Protocol):
         """
         ...
 
-    async def survey(self) -> Sequence[Found]:
+    async def survey(self) -> Sequence[FoundWorker]:
         """List every worker of this installation that runs, whoever started it. None is left out and none is dead."""
         ...

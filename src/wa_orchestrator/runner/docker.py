@@ -18,9 +18,9 @@ from aiodocker.containers import DockerContainer
 from aiodocker.exceptions import DockerError
 
 from wa_orchestrator.errors import Unavailable
-from wa_orchestrator.runner.container_spec import LABEL_HOME, Box, hardened
-from wa_orchestrator.runner.contract import AlreadyRuns, CannotStart, Ended, Found, Order, Running
-from wa_orchestrator.runner.docker_relays import LABEL_RELAY, Relays, ensure_network
+from wa_orchestrator.runner.container_spec import LABEL_HOME, ContainerSpec, hardened
+from wa_orchestrator.runner.contract import AlreadyRunning, Exited, FoundWorker, Running, StartFailed, WorkerSpec
+from wa_orchestrator.runner.docker_relays import LABEL_RELAY, ProxyRelays, ensure_network
 from wa_orchestrator.runner.node_command import ENVIRONMENT, heap_flag
 from wa_orchestrator.runner.worker_files import hand_over, private_directory, write_secrets
 
@@ -40,16 +40,16 @@ log = structlog.get_logger(__name__)
 class DockerRunner:
     """Runs workers as containers of one installation, whose directory is `home`. See `contract.Runner`."""
 
-    def __init__(self, docker: Docker, home: Path, box: Box) -> None:
+    def __init__(self, docker: Docker, home: Path, box: ContainerSpec) -> None:
         self._docker = docker
         self._home = home.absolute()
         self._box = box
-        self._relays = Relays(docker, self._home, box)
+        self._relays = ProxyRelays(docker, self._home, box)
         self._listing = asyncio.Lock()
         self._listed_at = -_FRESH_S
         self._alive: frozenset[str] = frozenset()
 
-    async def start(self, order: Order) -> str:
+    async def start(self, order: WorkerSpec) -> str:
         """Create the container and start it; a dead one of the same name gives way."""
         name = PREFIX + order.session_id
         try:
@@ -57,18 +57,18 @@ class DockerRunner:
             await ensure_network(self._docker, self._box)
             container = await self._create(order, name)
         except DockerError as error:
-            raise CannotStart(f"Docker did not make {name}: {error.message}") from error
+            raise StartFailed(f"Docker did not make {name}: {error.message}") from error
         except OSError as error:
             raise _away(error) from error
         try:
             await container.start()
         except (DockerError, OSError) as error:
             await self._delete(container)
-            raise CannotStart(f"Docker did not start {name}: {error}") from error
+            raise StartFailed(f"Docker did not start {name}: {error}") from error
         self._listed_at = -_FRESH_S
         return f"{NAME}/{container.id}"
 
-    async def _create(self, order: Order, name: str) -> DockerContainer:
+    async def _create(self, order: WorkerSpec, name: str) -> DockerContainer:
         """Create the container; its proxy is told to it as the relay that leads there."""
         async with self._relays.moving:
             if url := order.secrets.get("PROXY_URL"):
@@ -78,13 +78,13 @@ class DockerRunner:
                 relay = ""
             return await self._docker.containers.create(self._config(order, relay), name=name)
 
-    async def poll(self, handle: str) -> Running | Ended:
+    async def poll(self, handle: str) -> Running | Exited:
         """Look into the engine's list; all polls of a second share one."""
         async with self._listing:
             if time.monotonic() - self._listed_at > _FRESH_S:
                 self._alive = frozenset(found.handle for found in await self.survey())
                 self._listed_at = time.monotonic()
-        return Running() if handle in self._alive else Ended()
+        return Running() if handle in self._alive else Exited()
 
     async def stop(self, handle: str, grace_s: float = 10.0) -> None:
         """Stop the container and remove it. Its directories are mounts and stay."""
@@ -110,7 +110,7 @@ class DockerRunner:
         except (DockerError, OSError) as error:
             log.warning("relays.not_dropped", error=str(error))
 
-    async def survey(self) -> Sequence[Found]:
+    async def survey(self) -> Sequence[FoundWorker]:
         """List the containers with our label that run. A paused one runs."""
         filters = {"label": [f"{LABEL_HOME}={self._home}"], "status": ["running", "paused", "restarting"]}
         try:
@@ -131,7 +131,7 @@ class DockerRunner:
                 return
             raise
         if old._container["State"]["Running"]:
-            raise AlreadyRuns(session_id)
+            raise AlreadyRunning(session_id)
         await self._delete(old)
 
     async def _delete(self, container: DockerContainer) -> None:
@@ -149,7 +149,7 @@ class DockerRunner:
                 raise _away(error) from error
             await asyncio.sleep(0.05)
 
-    def _config(self, order: Order, relay: str) -> dict[str, Any]:
+    def _config(self, order: WorkerSpec, relay: str) -> dict[str, Any]:
         place = private_directory(self._home / order.session_id)
         secrets = write_secrets(place / "secrets", order.secrets)
         private_directory(order.auth_dir)
@@ -194,9 +194,9 @@ class DockerRunner:
         }
 
 
-def _found(raw: Mapping[str, Any]) -> Found:
+def _found(raw: Mapping[str, Any]) -> FoundWorker:
     labels = raw["Labels"]
-    return Found(
+    return FoundWorker(
         f"{NAME}/{raw['Id']}", labels[LABEL_SESSION], int(labels[LABEL_EPOCH]), int(_created_s(raw["Created"]) * 1000)
     )
 

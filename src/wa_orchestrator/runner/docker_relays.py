@@ -17,8 +17,8 @@ from aiodocker.containers import DockerContainer
 from aiodocker.exceptions import DockerError
 
 from wa_orchestrator.domain import proxy_url
-from wa_orchestrator.runner.container_spec import LABEL_HOME, Box, hardened
-from wa_orchestrator.runner.contract import CannotStart
+from wa_orchestrator.runner.container_spec import LABEL_HOME, ContainerSpec, hardened
+from wa_orchestrator.runner.contract import StartFailed
 
 PREFIX = "wa_relay_"
 #: On a relay: whose it is. On a worker: the name of its relay.
@@ -43,7 +43,7 @@ process.on('SIGTERM', () => process.exit(0))
 """
 
 
-async def ensure_network(docker: Docker, box: Box) -> None:
+async def ensure_network(docker: Docker, box: ContainerSpec) -> None:
     """Make the workers' network, if there is none; raise CannotStart for one that leads somewhere."""
     try:
         shown = await (await docker.networks.get(box.network)).show()
@@ -54,16 +54,16 @@ async def ensure_network(docker: Docker, box: Box) -> None:
         await docker.networks.create({"Name": box.network, "Driver": "bridge", "Internal": True, "IPAM": pool})
         return
     if not shown["Internal"]:
-        raise CannotStart(
+        raise StartFailed(
             f"The network {box.network} lets workers out past their proxies. "
             f"Stop what uses it, then `docker network rm {box.network}`: it is made again, as an internal one."
         )
 
 
-class Relays:
+class ProxyRelays:
     """The relays of one installation, whose directory is `home`."""
 
-    def __init__(self, docker: Docker, home: Path, box: Box) -> None:
+    def __init__(self, docker: Docker, home: Path, box: ContainerSpec) -> None:
         self._docker = docker
         self._home = home
         self._box = box

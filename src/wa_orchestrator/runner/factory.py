@@ -22,7 +22,7 @@ async def runner_for(settings: Settings) -> AsyncIterator[Runner]:
         case "docker":
             from aiodocker import Docker
 
-            from wa_orchestrator.runner.container_spec import Box
+            from wa_orchestrator.runner.container_spec import ContainerSpec
             from wa_orchestrator.runner.docker import DockerRunner
 
             if settings.allow_direct:
@@ -30,7 +30,7 @@ async def runner_for(settings: Settings) -> AsyncIterator[Runner]:
                     "ALLOW_DIRECT: with RUNNER=docker workers reach nothing but proxies. Example: ALLOW_DIRECT=false"
                 )
             async with Docker() as docker:
-                box = Box(settings.docker_image, settings.worker_memory_mb, network=settings.docker_network)
+                box = ContainerSpec(settings.docker_image, settings.worker_memory_mb, network=settings.docker_network)
                 yield DockerRunner(docker, home, box)
         case other:
             raise BadSettings(f"RUNNER: {other} is not part of this version. Example: RUNNER=process")

@@ -4,10 +4,10 @@ from collections.abc import Sequence
 from enum import StrEnum
 
 from wa_orchestrator.errors import Unavailable
-from wa_orchestrator.runner.contract import CannotStart, Ended, Found, Order, Runner, Running
+from wa_orchestrator.runner.contract import Exited, FoundWorker, Runner, Running, StartFailed, WorkerSpec
 
 
-class Fault(StrEnum):
+class RunnerFault(StrEnum):
     """A way to misbehave. It holds as long as it is in `faults`."""
 
     START_FAILS = "start_fails"
@@ -19,35 +19,35 @@ class Fault(StrEnum):
     SURVEY_FORGETS = "survey_forgets"
 
 
-class Misbehaving:
+class FaultyRunner:
     """Passes every verb on to `inner`, except as `faults` says."""
 
     def __init__(self, inner: Runner) -> None:
         self.inner = inner
-        self.faults: set[Fault] = set()
+        self.faults: set[RunnerFault] = set()
 
-    async def start(self, order: Order) -> str:
+    async def start(self, order: WorkerSpec) -> str:
         """Start, or fail with or without a worker left behind."""
-        if Fault.START_FAILS in self.faults:
-            raise CannotStart("told to fail")
+        if RunnerFault.START_FAILS in self.faults:
+            raise StartFailed("told to fail")
         handle = await self.inner.start(order)
-        if Fault.START_LIES in self.faults:
-            raise CannotStart("told to lie")
+        if RunnerFault.START_LIES in self.faults:
+            raise StartFailed("told to lie")
         return handle
 
-    async def poll(self, handle: str) -> Running | Ended:
+    async def poll(self, handle: str) -> Running | Exited:
         """Poll, or be away."""
-        if Fault.POLL_IS_AWAY in self.faults:
+        if RunnerFault.POLL_IS_AWAY in self.faults:
             raise Unavailable("ENGINE_AWAY", "told to be away")
         return await self.inner.poll(handle)
 
     async def stop(self, handle: str, grace_s: float = 10.0) -> None:
         """Stop, or only say so."""
-        if Fault.STOP_DOES_NOTHING not in self.faults:
+        if RunnerFault.STOP_DOES_NOTHING not in self.faults:
             await self.inner.stop(handle, grace_s)
 
-    async def survey(self) -> Sequence[Found]:
+    async def survey(self) -> Sequence[FoundWorker]:
         """Survey, or be away, or find nothing."""
-        if Fault.SURVEY_IS_AWAY in self.faults:
+        if RunnerFault.SURVEY_IS_AWAY in self.faults:
             raise Unavailable("ENGINE_AWAY", "told to be away")
-        return [] if Fault.SURVEY_FORGETS in self.faults else await self.inner.survey()
+        return [] if RunnerFault.SURVEY_FORGETS in self.faults else await self.inner.survey()

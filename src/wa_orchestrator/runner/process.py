@@ -19,7 +19,7 @@ import structlog
 
 from wa_orchestrator.errors import Broken
 from wa_orchestrator.runner import process_identity
-from wa_orchestrator.runner.contract import AlreadyRuns, CannotStart, Ended, Found, Order, Running
+from wa_orchestrator.runner.contract import AlreadyRunning, Exited, FoundWorker, Running, StartFailed, WorkerSpec
 from wa_orchestrator.runner.node_command import ENVIRONMENT
 from wa_orchestrator.runner.worker_files import private_directory, write_secrets
 
@@ -42,18 +42,18 @@ class ProcessRunner:
         self._command = tuple(command)
         self._children: dict[str, subprocess.Popen[bytes]] = {}
 
-    async def start(self, order: Order) -> str:
+    async def start(self, order: WorkerSpec) -> str:
         """Start a process in a session (in the kernel's sense) of its own."""
         if any(found.session_id == order.session_id for found in await self.survey()):
-            raise AlreadyRuns(order.session_id)
+            raise AlreadyRunning(order.session_id)
         return await asyncio.to_thread(self._spawn, order)
 
-    async def poll(self, handle: str) -> Running | Ended:
+    async def poll(self, handle: str) -> Running | Exited:
         """Look at the process' start time."""
         child = self._children.get(handle)
         if child is not None and (code := child.poll()) is not None:
-            return Ended(code)
-        return Running() if _lives(handle) else Ended()
+            return Exited(code)
+        return Running() if _lives(handle) else Exited()
 
     async def stop(self, handle: str, grace_s: float = 10.0) -> None:
         """Signal the whole group; the worker's number cannot be reused while a process of its group is left."""
@@ -69,7 +69,7 @@ class ProcessRunner:
             await asyncio.sleep(_POLL_S)
         self._forget(handle)
 
-    async def survey(self) -> Sequence[Found]:
+    async def survey(self) -> Sequence[FoundWorker]:
         """Look through all processes for our mark, and keep the logs short on the way."""
         found = await asyncio.to_thread(lambda: list(self._scan()))
         for each in found:
@@ -80,7 +80,7 @@ class ProcessRunner:
         """Where a worker's log is; the part before it ends in `.1`."""
         return self._home / session_id / "log"
 
-    def _scan(self) -> list[Found]:
+    def _scan(self) -> list[FoundWorker]:
         found = []
         for pid in process_identity.pids():
             environment = process_identity.environment(pid)
@@ -90,10 +90,10 @@ class ProcessRunner:
             if start is None or not _is_leader(pid):
                 continue
             session_id, epoch = environment["SESSION_ID"], int(environment["EPOCH"])
-            found.append(Found(_handle(pid, start), session_id, epoch, process_identity.started_at_ms(start)))
+            found.append(FoundWorker(_handle(pid, start), session_id, epoch, process_identity.started_at_ms(start)))
         return found
 
-    def _spawn(self, order: Order) -> str:
+    def _spawn(self, order: WorkerSpec) -> str:
         place = private_directory(self._home / order.session_id)
         private_directory(order.auth_dir)
         secrets = write_secrets(place / "secrets", order.secrets)
@@ -110,7 +110,7 @@ class ProcessRunner:
                 start_new_session=True,
             )
         except OSError as error:
-            raise CannotStart(f"{self._command[0]} cannot be run: {error.strerror}.") from error
+            raise StartFailed(f"{self._command[0]} cannot be run: {error.strerror}.") from error
         finally:
             os.close(output)
         return self._register(child)
@@ -118,7 +118,7 @@ class ProcessRunner:
     def _register(self, child: subprocess.Popen[bytes]) -> str:
         start = process_identity.start_time(child.pid)
         if start is None:
-            raise CannotStart(f"The worker ended at once, with code {child.wait()}. Its log says why.")
+            raise StartFailed(f"The worker ended at once, with code {child.wait()}. Its log says why.")
         with contextlib.suppress(ProcessLookupError):  # it may have ended meanwhile: the next poll says so
             _limit(child.pid)
         handle = _handle(child.pid, start)
@@ -134,7 +134,7 @@ class ProcessRunner:
                 return
             time.sleep(_POLL_S / 10)
 
-    def _environment(self, order: Order, secrets: Mapping[str, Path]) -> dict[str, str]:
+    def _environment(self, order: WorkerSpec, secrets: Mapping[str, Path]) -> dict[str, str]:
         return {
             "PATH": os.environ.get("PATH", ""),
             "HOME": str(self._home / order.session_id),

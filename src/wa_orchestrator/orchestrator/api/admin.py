@@ -10,7 +10,7 @@ from wa_orchestrator.domain.session import Event
 from wa_orchestrator.errors import Refused
 from wa_orchestrator.orchestrator.api import session_reads
 from wa_orchestrator.orchestrator.sessions import credential_files, provision, transitions
-from wa_orchestrator.orchestrator.sessions.credential_files import Discarded
+from wa_orchestrator.orchestrator.sessions.credential_files import TrashedCredentials
 from wa_orchestrator.store import api_keys, audit, records
 from wa_orchestrator.store.api_keys import ApiKey, Scope
 from wa_orchestrator.timestamps import iso
@@ -57,7 +57,7 @@ def _key(record: ApiKey) -> dict[str, Any]:
     }
 
 
-def _discarded(each: Discarded) -> dict[str, Any]:
+def _discarded(each: TrashedCredentials) -> dict[str, Any]:
     return {
         "id": each.id,
         "sessionId": each.session_id,
@@ -102,7 +102,7 @@ class _Administration:
         return {"entries": shown, "next": entries[-1].cursor if len(entries) == limit else None}
 
     async def trash(self, _caller: AdminCaller) -> dict[str, Any]:
-        return {"trash": [_discarded(each) for each in credential_files.listed(self._context.settings)]}
+        return {"trash": [_discarded(each) for each in credential_files.list_trash(self._context.settings)]}
 
     async def restore(self, trash_id: Annotated[str, Path(max_length=100)], caller: AdminCaller) -> dict[str, Any]:
         found = credential_files.find(self._context.settings, trash_id)
@@ -111,22 +111,22 @@ class _Administration:
             await self._make_again(found)
         else:
             await session_reads.find(self._context, found.session_id)
-            await transitions.settle(
+            await transitions.apply(
                 self._context,
                 found.session_id,
                 Event.RESTART_ASKED,
                 {"restore": found.id, "wanted": transitions.RUNNING},
             )
-            await transitions.call_attention(self._context, found.session_id)
+            await transitions.request_attention(self._context, found.session_id)
         await audit.record(self._context.scripts, caller.key_id, "trash.restore", trash_id)
         return {"sessionId": found.session_id, "restored": True}
 
-    async def _make_again(self, found: Discarded) -> None:
+    async def _make_again(self, found: TrashedCredentials) -> None:
         """Make the session anew. Its record says from the first moment which credentials it waits for."""
         credential_files.require_none(self._context.settings, found.session_id)
-        wish = provision.Wish(found.phone, None, found.session_id, found.label, restore=found.id)
+        wish = provision.SessionRequest(found.phone, None, found.session_id, found.label, restore=found.id)
         await provision.provision(self._context, wish)
-        await transitions.call_attention(self._context, found.session_id)
+        await transitions.request_attention(self._context, found.session_id)
 
     async def simulator(self, _caller: AdminCaller) -> dict[str, Any]:
         if self._context.simulator is None:

@@ -12,8 +12,8 @@ from wa_orchestrator.domain.proxy_url import BadProxyUrl, ProxyUrl
 from wa_orchestrator.errors import Refused
 from wa_orchestrator.orchestrator.api import views
 from wa_orchestrator.orchestrator.proxies import placement
-from wa_orchestrator.orchestrator.proxies.health import Judge, mark_by_operator
-from wa_orchestrator.orchestrator.proxies.socks_check import Passed
+from wa_orchestrator.orchestrator.proxies.health import ProxyHealth, mark_by_operator
+from wa_orchestrator.orchestrator.proxies.socks_check import CheckPassed
 from wa_orchestrator.store import audit, proxies, records
 from wa_orchestrator.store.records import Proxy
 from wa_orchestrator.web import paging
@@ -40,7 +40,7 @@ class ImportBody(RequestModel):
     )
 
 
-def router(context: Context, judge: Judge) -> APIRouter:
+def router(context: Context, judge: ProxyHealth) -> APIRouter:
     """Offer the routes of proxies."""
     routes = APIRouter(prefix="/api/v1/proxies", tags=["proxies"])
     api = _Proxies(context, judge)
@@ -68,7 +68,7 @@ def _no_such_proxy(proxy_id: str) -> Refused:
 class _Proxies:
     """One method per route."""
 
-    def __init__(self, context: Context, judge: Judge) -> None:
+    def __init__(self, context: Context, judge: ProxyHealth) -> None:
         self._context = context
         self._judge = judge
 
@@ -169,7 +169,7 @@ class _Proxies:
         if result is None:
             raise _no_such_proxy(proxy_id)
         await audit.record(self._context.scripts, caller.key_id, "proxy.check", proxy_id)
-        return {"passed": isinstance(result, Passed), **self._view(await self._find(proxy_id))}
+        return {"passed": isinstance(result, CheckPassed), **self._view(await self._find(proxy_id))}
 
     async def reinstate(self, proxy_id: ProxyId, caller: AdminCaller) -> dict[str, Any]:
         fields: dict[str, str | int] = {

@@ -129,7 +129,7 @@ class _Acts:
         self._context = context
 
     async def provision(self, body: ProvisionBody, caller: AdminCaller) -> dict[str, Any]:
-        wish = provisioning.Wish(
+        wish = provisioning.SessionRequest(
             phones.parse(body.phone) if body.phone else "",
             proxy_url.parse(body.proxy) if body.proxy else None,
             body.session_id or "",
@@ -155,7 +155,7 @@ class _Acts:
         await audit.record(self._context.scripts, caller.key_id, "session.pairing_code", session_id)
         before = await self._context.redis.get(keys.qr(session_id))
         await command_calls.ask(
-            self._context, session_id, command_calls.Command("pairing_code", {"phone": phone}), _CODE_WITHIN_S
+            self._context, session_id, command_calls.WorkerCommand("pairing_code", {"phone": phone}), _CODE_WITHIN_S
         )
         return await self._next_code(session_id, before)
 
@@ -173,31 +173,33 @@ class _Acts:
     async def restart(self, session_id: SessionId, caller: AdminCaller) -> dict[str, Any]:
         session = await find(self._context, session_id)
         await self._context.redis.delete(keys.restarts(session_id))
-        await transitions.ask_restart(self._context, session, Event.RESTART_ASKED, {"wanted": transitions.RUNNING})
+        await transitions.request_restart(self._context, session, Event.RESTART_ASKED, {"wanted": transitions.RUNNING})
         return await self._done(caller, "session.restart", session_id)
 
     async def start(self, session_id: SessionId, caller: AdminCaller) -> dict[str, Any]:
         await find(self._context, session_id)
         await self._context.redis.delete(keys.restarts(session_id))
-        await transitions.settle(self._context, session_id, Event.START_ASKED, {"wanted": transitions.RUNNING})
-        await transitions.call_attention(self._context, session_id)
+        await transitions.apply(self._context, session_id, Event.START_ASKED, {"wanted": transitions.RUNNING})
+        await transitions.request_attention(self._context, session_id)
         return await self._done(caller, "session.start", session_id)
 
     async def stop(self, session_id: SessionId, caller: AdminCaller) -> dict[str, Any]:
         await find(self._context, session_id)
-        await transitions.settle(self._context, session_id, Event.STOP_ASKED, {"wanted": transitions.STOPPED})
-        await transitions.call_attention(self._context, session_id)
+        await transitions.apply(self._context, session_id, Event.STOP_ASKED, {"wanted": transitions.STOPPED})
+        await transitions.request_attention(self._context, session_id)
         return await self._done(caller, "session.stop", session_id)
 
     async def logout(self, session_id: SessionId, caller: AdminCaller) -> dict[str, Any]:
         """Unlink at WhatsApp where there is a connection; the credentials go to the trash in any case."""
         session = await find(self._context, session_id)
         if session.status == State.CONNECTED:
-            await command_calls.ask(self._context, session_id, command_calls.Command("logout", {}), _CODE_WITHIN_S)
+            await command_calls.ask(
+                self._context, session_id, command_calls.WorkerCommand("logout", {}), _CODE_WITHIN_S
+            )
         if session.status != State.CONNECTED or not await self._reported_logout(session):
             fields: dict[str, str | int] = {"discard": "1", "restart_epoch": session.epoch}
-            await transitions.settle(self._context, session_id, Event.LOGGED_OUT, fields)
-            await transitions.call_attention(self._context, session_id)
+            await transitions.apply(self._context, session_id, Event.LOGGED_OUT, fields)
+            await transitions.request_attention(self._context, session_id)
         return await self._done(caller, "session.logout", session_id)
 
     async def _reported_logout(self, before: Session) -> bool:
@@ -226,8 +228,8 @@ class _Acts:
             "removing_queued": queued,
             "wanted": transitions.STOPPED,
         }
-        await transitions.settle(self._context, session_id, Event.STOP_ASKED, fields)
-        await transitions.call_attention(self._context, session_id)
+        await transitions.apply(self._context, session_id, Event.STOP_ASKED, fields)
+        await transitions.request_attention(self._context, session_id)
         await audit.record(
             self._context.scripts, caller.key_id, "session.delete", session_id, forget=forget, queued=queued
         )
@@ -244,14 +246,14 @@ class _Acts:
 
     async def restore_credentials(self, session_id: SessionId, caller: AdminCaller) -> dict[str, Any]:
         await find(self._context, session_id)
-        found = [each for each in credential_files.listed(self._context.settings) if each.session_id == session_id]
+        found = [each for each in credential_files.list_trash(self._context.settings) if each.session_id == session_id]
         if not found:
             text = f"There are no credentials of {session_id} in the trash. GET /api/v1/trash lists what is."
             raise Refused("NOT_IN_TRASH", text, 404)
-        await transitions.settle(
+        await transitions.apply(
             self._context, session_id, Event.RESTART_ASKED, {"restore": found[0].id, "wanted": transitions.RUNNING}
         )
-        await transitions.call_attention(self._context, session_id)
+        await transitions.request_attention(self._context, session_id)
         return await self._done(caller, "session.restore_credentials", session_id)
 
     async def _done(self, caller: Caller, action: str, session_id: str) -> dict[str, Any]:

@@ -12,7 +12,7 @@ from wa_orchestrator.domain import proxy as domain
 from wa_orchestrator.domain.proxy import Health, MarkBad, ProxyStatus, Strike
 from wa_orchestrator.domain.session import Event
 from wa_orchestrator.orchestrator.proxies import placement
-from wa_orchestrator.orchestrator.proxies.socks_check import Check, Failed, Passed, check
+from wa_orchestrator.orchestrator.proxies.socks_check import CheckFailed, CheckPassed, ProxyCheck, check
 from wa_orchestrator.orchestrator.sessions import transitions
 from wa_orchestrator.store import keys, proxies, records
 from wa_orchestrator.store.records import Proxy
@@ -38,20 +38,20 @@ def strikes_of(proxy: Proxy) -> tuple[int, ...]:
     return tuple(json.loads(proxy.fields.get("strikes") or "[]"))
 
 
-class Judge:
+class ProxyHealth:
     """Checks proxies and writes the verdicts. Complaints about one proxy at one time share one check."""
 
-    def __init__(self, context: Context, checker: Check | None = None) -> None:
+    def __init__(self, context: Context, checker: ProxyCheck | None = None) -> None:
         self._context = context
         self._check = checker or self._real_check
         self._inquiries: dict[str, asyncio.Task[None]] = {}
         self._busy: set[asyncio.Task[None]] = set()
 
-    async def _real_check(self, url: str) -> Passed | Failed:
+    async def _real_check(self, url: str) -> CheckPassed | CheckFailed:
         settings = self._context.settings
         return await check(url, settings.check_target, settings.check_timeout_ms)
 
-    async def examine(self, proxy_id: str) -> Passed | Failed | None:
+    async def examine(self, proxy_id: str) -> CheckPassed | CheckFailed | None:
         """Check a proxy as the monitor does, and drain it if it is bad now; None when there is no such proxy."""
         proxy = await records.proxy(self._context.scripts, proxy_id)
         if proxy is None:
@@ -104,15 +104,15 @@ class Judge:
         if proxy is not None and proxy.status == ProxyStatus.BAD:  # it was bad before, and the session is still there
             await placement.assign_slot(self._context, session, "PROXY_FAILED")
         else:
-            await transitions.ask_restart(self._context, session, Event.PROXY_STRUCK)
+            await transitions.request_restart(self._context, session, Event.PROXY_STRUCK)
 
-    async def _write_verdict(self, proxy_id: str, result: Passed | Failed) -> MarkBad | Strike | None:
+    async def _write_verdict(self, proxy_id: str, result: CheckPassed | CheckFailed) -> MarkBad | Strike | None:
         for _ in range(_TRIES):
             proxy = await records.proxy(self._context.scripts, proxy_id)
             if proxy is None or proxy.status == ProxyStatus.BAD:
                 return None
             now = await self._context.scripts.now_ms()
-            passed = isinstance(result, Passed)
+            passed = isinstance(result, CheckPassed)
             strikes = strikes_of(proxy)
             if passed and strikes and now - strikes[-1] < self._context.settings.scaled(SAME_INCIDENT_MS):
                 return None
@@ -121,7 +121,7 @@ class Judge:
                 return verdict
         return None
 
-    async def _mark(self, proxy: Proxy, verdict: MarkBad | Strike, result: Passed | Failed, now: int) -> bool:
+    async def _mark(self, proxy: Proxy, verdict: MarkBad | Strike, result: CheckPassed | CheckFailed, now: int) -> bool:
         fields = _checked(result, now)
         match verdict:
             case MarkBad(why):
@@ -137,14 +137,14 @@ class Judge:
         )
         return isinstance(outcome, proxies.Marked)
 
-    async def _write_check(self, proxy_id: str, result: Passed | Failed) -> bool:
+    async def _write_check(self, proxy_id: str, result: CheckPassed | CheckFailed) -> bool:
         """Write a monitor's check; True when the proxy is bad now."""
         for _ in range(_TRIES):
             proxy = await records.proxy(self._context.scripts, proxy_id)
             if proxy is None:
                 return False
             now = await self._context.scripts.now_ms()
-            after = domain.after_check(health_of(proxy), passed=isinstance(result, Passed))
+            after = domain.after_check(health_of(proxy), passed=isinstance(result, CheckPassed))
             fields: dict[str, str | int] = {
                 **_checked(result, now),
                 **self._next(now, after.bad_in_a_row),
@@ -171,16 +171,16 @@ class Judge:
         return {"next_check_at": now + domain.next_check_ms(bad_in_a_row, self._context.settings.monitor_interval_ms)}
 
 
-def _checked(result: Passed | Failed, now: int) -> dict[str, str | int]:
+def _checked(result: CheckPassed | CheckFailed, now: int) -> dict[str, str | int]:
     match result:
-        case Passed(latency_ms):
+        case CheckPassed(latency_ms):
             return {"checked_at": now, "latency_ms": latency_ms, "last_error": ""}
-        case Failed(why):
+        case CheckFailed(why):
             return {"checked_at": now, "last_error": why}
 
 
-def _said(result: Passed | Failed) -> str:
-    return "passed" if isinstance(result, Passed) else result.why
+def _said(result: CheckPassed | CheckFailed) -> str:
+    return "passed" if isinstance(result, CheckPassed) else result.why
 
 
 async def mark_by_operator(

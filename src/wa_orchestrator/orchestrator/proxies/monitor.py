@@ -4,19 +4,19 @@ import asyncio
 
 from wa_orchestrator.context import Context
 from wa_orchestrator.orchestrator import loop
-from wa_orchestrator.orchestrator.leader_lease import Control
+from wa_orchestrator.orchestrator.leader_lease import LeaderLease
 from wa_orchestrator.orchestrator.proxies import placement
-from wa_orchestrator.orchestrator.proxies.health import Judge
+from wa_orchestrator.orchestrator.proxies.health import ProxyHealth
 from wa_orchestrator.store import records
 
 _ROUND_S = 1.0
 _AT_ONCE = 16
 
 
-class Monitor:
+class ProxyMonitor:
     """Checks each proxy when its time has come; bad ones at growing intervals."""
 
-    def __init__(self, context: Context, control: Control, judge: Judge) -> None:
+    def __init__(self, context: Context, control: LeaderLease, judge: ProxyHealth) -> None:
         self._context = context
         self._control = control
         self._judge = judge
@@ -44,17 +44,17 @@ class Monitor:
             await self._judge.examine(proxy_id)
 
 
-class Seeker:
+class SlotAssigner:
     """Finds slots for sessions that wait."""
 
-    def __init__(self, context: Context, control: Control) -> None:
+    def __init__(self, context: Context, control: LeaderLease) -> None:
         self._context = context
         self._control = control
 
     async def step(self) -> float:
         """Assign slots while there are any."""
         if self._control.leads:
-            await placement.seek(self._context)
+            await placement.assign_waiting(self._context)
         return 0.5
 
     async def run(self) -> None:

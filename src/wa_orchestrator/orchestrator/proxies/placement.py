@@ -25,7 +25,7 @@ def loads(proxies: Iterable[Proxy]) -> list[Load]:
     return [Load(proxy.id, len(proxy.sessions), proxy.status == ProxyStatus.OK) for proxy in proxies]
 
 
-def homes(proxies: Sequence[Proxy], siblings: Sequence[Session], per_proxy: int, sticky: str) -> list[str]:
+def eligible_proxies(proxies: Sequence[Proxy], siblings: Sequence[Session], per_proxy: int, sticky: str) -> list[str]:
     """List where a session may go, the best first, so that all sessions of its phone end up on one proxy.
 
     `siblings` are all sessions of the phone that want a slot, the one itself included.
@@ -53,7 +53,7 @@ async def drain(context: Context, proxy_id: str, reason: str) -> list[str]:
     log.warning("proxy.drained", proxy=proxy_id, sessions=len(leaving), reason=reason)
     for session in leaving:
         if session.proxy == proxy_id:
-            await transitions.settle(context, session.id, Event.PROXY_LOST)
+            await transitions.apply(context, session.id, Event.PROXY_LOST)
             await assign_slot(context, session, reason)
     return [session.id for session in leaving]
 
@@ -63,7 +63,9 @@ async def assign_slot(context: Context, session: Session, reason: str) -> bool:
     for _ in range(10):
         proxies = await records.proxies(context.scripts)
         sticky = str(await context.redis.get(keys.sticky(session.phone)) or "") if session.phone else ""
-        candidates = homes(proxies, await siblings(context, session), context.settings.max_sessions_per_proxy, sticky)
+        candidates = eligible_proxies(
+            proxies, await siblings(context, session), context.settings.max_sessions_per_proxy, sticky
+        )
         flight = slots.Flight(session.id, session.proxy, session.phone, reason, candidates)
         match await slots.fail_over(context.scripts, flight, per_proxy=context.settings.max_sessions_per_proxy):
             case slots.Moved(proxy_id):
@@ -93,7 +95,7 @@ async def _slot_assigned(context: Context, session: Session, proxy_id: str) -> N
     log.info("session.moved", session=session.id, proxy=proxy_id)
     current = await records.session(context.scripts, session.id)
     if current is not None:
-        await transitions.ask_restart(context, current, Event.FAILED_OVER)
+        await transitions.request_restart(context, current, Event.FAILED_OVER)
 
 
 async def _waits(context: Context, session: Session) -> None:
@@ -101,13 +103,13 @@ async def _waits(context: Context, session: Session) -> None:
     current = await records.session(context.scripts, session.id)
     # Two who drain a proxy at once: the second has just said that the session moves, and it must wait again.
     if current is not None and (first or current.reason != Reason.WAITING_FOR_PROXY):
-        await transitions.ask_restart(context, current, Event.NO_CAPACITY)
+        await transitions.request_restart(context, current, Event.NO_CAPACITY)
     if first:
         log.warning("session.waits_for_proxy", session=session.id)
-        await tell_low_inventory(context)
+        await publish_low_inventory(context)
 
 
-async def seek(context: Context) -> int:
+async def assign_waiting(context: Context) -> int:
     """Give slots to those who wait, the longest waiting first, while there are any. Return how many got one."""
     ids = await context.redis.smembers(keys.SESSIONS_WAITING)
     if not ids:
@@ -124,7 +126,7 @@ async def seek(context: Context) -> int:
     return assigned
 
 
-async def gather_phone(context: Context, phone: str, proxy_id: str) -> None:
+async def move_phone_sessions(context: Context, phone: str, proxy_id: str) -> None:
     """Bring the phone's other sessions to the proxy the operator gave it, where there is room for them."""
     ids = await context.redis.smembers(keys.sessions_of_phone(phone))
     for session in await records.sessions(context.scripts, [str(each) for each in ids]):
@@ -154,7 +156,7 @@ async def inventory(context: Context) -> dict[str, int]:
     }
 
 
-async def tell_low_inventory(context: Context) -> None:
+async def publish_low_inventory(context: Context) -> None:
     """Put an event on the stream when slots run low; alerts are made of it."""
     counted = await inventory(context)
     if counted["free"] >= context.settings.low_inventory_slots and not counted["waiting"]:

@@ -24,27 +24,27 @@ _REPLIES = {
 
 
 @dataclass(frozen=True, slots=True)
-class Passed:
+class CheckPassed:
     """The proxy connected to the target."""
 
     latency_ms: int
 
 
 @dataclass(frozen=True, slots=True)
-class Failed:
+class CheckFailed:
     """It did not; `why` is for a person and holds no secret."""
 
     why: str
 
 
-Check = Callable[[str], Awaitable[Passed | Failed]]
+ProxyCheck = Callable[[str], Awaitable[CheckPassed | CheckFailed]]
 
 
-class _Refusal(Exception):  # noqa: N818 (what the proxy did)
+class _CheckError(Exception):
     pass
 
 
-async def check(url: str, target: str, timeout_ms: float) -> Passed | Failed:
+async def check(url: str, target: str, timeout_ms: float) -> CheckPassed | CheckFailed:
     """Connect to `target` (`host:port`, by name) through the proxy at `url`."""
     host, _, port = target.rpartition(":")
     began = time.monotonic()
@@ -52,14 +52,14 @@ async def check(url: str, target: str, timeout_ms: float) -> Passed | Failed:
         async with asyncio.timeout(timeout_ms / 1000):
             await _tunnel(parse(url), host, int(port))
     except TimeoutError:
-        return Failed(f"no answer within {timeout_ms / 1000:g} s")
-    except _Refusal as refusal:
-        return Failed(str(refusal))
+        return CheckFailed(f"no answer within {timeout_ms / 1000:g} s")
+    except _CheckError as refusal:
+        return CheckFailed(str(refusal))
     except asyncio.IncompleteReadError:
-        return Failed("it closed the connection")
+        return CheckFailed("it closed the connection")
     except OSError as error:
-        return Failed(f"it cannot be reached ({error.strerror or type(error).__name__})")
-    return Passed(round((time.monotonic() - began) * 1000))
+        return CheckFailed(f"it cannot be reached ({error.strerror or type(error).__name__})")
+    return CheckPassed(round((time.monotonic() - began) * 1000))
 
 
 async def _tunnel(proxy: ProxyUrl, host: str, port: int) -> None:
@@ -70,7 +70,7 @@ async def _tunnel(proxy: ProxyUrl, host: str, port: int) -> None:
         writer.write(bytes([_VERSION, _CONNECT, 0, _BY_NAME, len(name)]) + name + port.to_bytes(2, "big"))
         version, reply, _, kind = await reader.readexactly(4)
         if version != _VERSION or reply != 0:
-            raise _Refusal(f"it did not connect: {_REPLIES.get(reply, f'reply {reply}')}")
+            raise _CheckError(f"it did not connect: {_REPLIES.get(reply, f'reply {reply}')}")
         length = _ADDRESS_BYTES.get(kind) or (await reader.readexactly(1))[0]
         await reader.readexactly(length + 2)
     finally:
@@ -84,11 +84,11 @@ async def _greet(reader: asyncio.StreamReader, writer: asyncio.StreamWriter, pro
     writer.write(bytes([_VERSION, 1, method]))
     version, chosen = await reader.readexactly(2)
     if version != _VERSION:
-        raise _Refusal("it does not speak SOCKS5")
+        raise _CheckError("it does not speak SOCKS5")
     if chosen != method:
-        raise _Refusal("it wants another kind of login")
+        raise _CheckError("it wants another kind of login")
     if method == _LOGIN:
         user, password = (proxy.user or "").encode(), (proxy.password or "").encode()
         writer.write(bytes([1, len(user)]) + user + bytes([len(password)]) + password)
         if (await reader.readexactly(2))[1] != 0:
-            raise _Refusal("it refused the user or the password")
+            raise _CheckError("it refused the user or the password")

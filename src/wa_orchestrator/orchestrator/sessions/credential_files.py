@@ -21,7 +21,7 @@ log = structlog.get_logger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
-class Discarded:
+class TrashedCredentials:
     """Credentials in the trash."""
 
     id: str
@@ -59,7 +59,7 @@ def _discard(settings: Settings, session_id: str, now_ms: int, note: dict[str, s
     return name
 
 
-def listed(settings: Settings) -> list[Discarded]:
+def list_trash(settings: Settings) -> list[TrashedCredentials]:
     """List the trash, the newest first."""
     if not _trash(settings).is_dir():
         return []
@@ -67,7 +67,7 @@ def listed(settings: Settings) -> list[Discarded]:
     return sorted((each for each in found if each), key=lambda each: -each.at_ms)
 
 
-def _described(path: Path) -> Discarded | None:
+def _described(path: Path) -> TrashedCredentials | None:
     name = _NAME.fullmatch(path.name)
     if name is None or not path.is_dir():
         return None
@@ -75,7 +75,7 @@ def _described(path: Path) -> Discarded | None:
         note = json.loads((path / NOTE).read_text("utf-8"))
     except (OSError, ValueError):
         note = {}
-    return Discarded(
+    return TrashedCredentials(
         path.name,
         name["session"],
         int(name["at"]),
@@ -85,9 +85,9 @@ def _described(path: Path) -> Discarded | None:
     )
 
 
-def find(settings: Settings, trash_id: str) -> Discarded:
+def find(settings: Settings, trash_id: str) -> TrashedCredentials:
     """Give what lies in the trash under this id, or raise `Refused`."""
-    for each in listed(settings):
+    for each in list_trash(settings):
         if each.id == trash_id:
             return each
     raise Refused("NOT_IN_TRASH", f"There is nothing in the trash under {trash_id}. GET /api/v1/trash lists it.", 404)
@@ -100,7 +100,7 @@ def require_none(settings: Settings, session_id: str) -> None:
         raise Refused("HAS_CREDENTIALS", f"Session {session_id} has credentials. Log it out or delete it first.", 409)
 
 
-async def bring_back(settings: Settings, trash_id: str, session_id: str) -> None:
+async def restore(settings: Settings, trash_id: str, session_id: str) -> None:
     """Move credentials from the trash to a session that has none. Its worker must not run."""
     await asyncio.to_thread(_bring_back, settings, trash_id, session_id)
 
@@ -117,7 +117,7 @@ def _bring_back(settings: Settings, trash_id: str, session_id: str) -> None:
 
 async def purge(settings: Settings, now_ms: int) -> int:
     """Remove for good what has lain in the trash for longer than TRASH_DAYS."""
-    old = [each for each in listed(settings) if each.at_ms <= now_ms - settings.trash_days * _DAY_MS]
+    old = [each for each in list_trash(settings) if each.at_ms <= now_ms - settings.trash_days * _DAY_MS]
     for each in old:
         await asyncio.to_thread(shutil.rmtree, _trash(settings) / each.id, ignore_errors=True)
         log.info("credentials.purged", session=each.session_id)

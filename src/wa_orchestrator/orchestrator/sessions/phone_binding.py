@@ -25,7 +25,7 @@ log = structlog.get_logger(__name__)
 async def connected(context: Context, session: Session, told: WorkerEvent) -> None:
     """Take in CONNECTED. The temporary binding becomes the phone's own, or yields to the one it has."""
     await _bind(context, session, told)
-    await phone_change.settle(context, session.id)
+    await phone_change.finish_phone_change(context, session.id)
 
 
 async def _bind(context: Context, session: Session, told: WorkerEvent) -> None:
@@ -37,9 +37,9 @@ async def _bind(context: Context, session: Session, told: WorkerEvent) -> None:
     for _ in range(_TRIES):
         if current is None or current.epoch != session.epoch:
             raise tokens.fenced(current.epoch if current else 0)
-        after = transitions.heard(transitions.standing_of(current), Event.CONNECTED, told, session.epoch)
+        after = transitions.after_report(transitions.standing_of(current), Event.CONNECTED, told, session.epoch)
         if after.state is not State.CONNECTED and current.phone == phone:
-            await transitions.report(context, current, Event.CONNECTED, told)
+            await transitions.apply_report(context, current, Event.CONNECTED, told)
             return
         binding = await _binding(context, current, phone, payload, standings.encode(after))
         outcome = await slots.bind(
@@ -87,14 +87,14 @@ async def _follow(
             log.info("session.moves_to_sticky", session=session.id, proxy=proxy_id)
             current = await records.session(context.scripts, session.id)
             if current is not None:
-                await transitions.ask_restart(context, current, Event.STICKY_PROXY_FOUND)
+                await transitions.request_restart(context, current, Event.STICKY_PROXY_FOUND)
         case slots.Bound(how):
             log.info("session.connected", session=session.id, phone=phone, binding=how)
             # The operator's word counts once; from now on the proxy is the phone's own.
             await sessions.note(context.scripts, session.id, {"proxy_given": "", "missed_at": 0})
             await context.redis.delete(keys.qr(session.id))
             if how == "given":
-                await placement.gather_phone(context, phone, session.proxy)
+                await placement.move_phone_sessions(context, phone, session.proxy)
 
 
 async def _turn_away(context: Context, session: Session, phone: str, count: int) -> None:

@@ -14,7 +14,7 @@ LEFT: str = "left_phone"
 log = structlog.get_logger(__name__)
 
 
-async def settle(context: Context, session_id: str) -> None:
+async def finish_phone_change(context: Context, session_id: str) -> None:
     """Take along what clients have tied to a session that has left its phone; the rest finds other senders.
 
     The mark of it was written with the new phone and goes at the end: after a crash, CONNECTED is told again.

@@ -21,7 +21,7 @@ log = structlog.get_logger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
-class Wish:
+class SessionRequest:
     """A session somebody wants, checked."""
 
     phone: str = ""
@@ -33,7 +33,7 @@ class Wish:
     """Credentials in the trash that it is to have."""
 
 
-async def provision(context: Context, wish: Wish) -> Session:
+async def provision(context: Context, wish: SessionRequest) -> Session:
     """Record a session and queue its start. Raises `Refused` with nothing changed when there is no way."""
     joined = False
     if wish.proxy is not None:
@@ -51,11 +51,11 @@ async def provision(context: Context, wish: Wish) -> Session:
     if session is None:
         raise Refused("SESSION_GONE", f"Session {session_id} was deleted at the same moment. Try again.", 409)
     log.info("session.provisioned", session=session_id, proxy=session.proxy, phone=wish.phone)
-    await placement.tell_low_inventory(context)
+    await placement.publish_low_inventory(context)
     return session
 
 
-async def _create(context: Context, wish: Wish) -> str:
+async def _create(context: Context, wish: SessionRequest) -> str:
     candidates = await _candidates(context, wish)
     direct = "direct" if not candidates and await _may_go_direct(context) else ""
     while True:
@@ -84,7 +84,7 @@ async def _create(context: Context, wish: Wish) -> str:
                 raise await _no_room(context, wish)
 
 
-async def _fields(context: Context, wish: Wish, direct: str) -> dict[str, str | int]:
+async def _fields(context: Context, wish: SessionRequest, direct: str) -> dict[str, str | int]:
     born = standings.born(0, await context.scripts.now_ms())
     return {
         "wanted": transitions.RUNNING,
@@ -99,7 +99,7 @@ async def _fields(context: Context, wish: Wish, direct: str) -> dict[str, str | 
     }
 
 
-async def _candidates(context: Context, wish: Wish) -> list[str]:
+async def _candidates(context: Context, wish: SessionRequest) -> list[str]:
     """List the proxies the session may sit on: the one given, else the phone's own, else any, the emptiest first."""
     if wish.proxy is not None:
         return [wish.proxy.id]
@@ -120,7 +120,7 @@ async def _may_go_direct(context: Context) -> bool:
     return context.settings.allow_direct and not await records.proxies(context.scripts)
 
 
-async def _no_room(context: Context, wish: Wish) -> Refused:
+async def _no_room(context: Context, wish: SessionRequest) -> Refused:
     if wish.proxy is not None:
         proxy = await records.proxy(context.scripts, wish.proxy.id)
         if proxy is not None and proxy.status == ProxyStatus.BAD:
@@ -134,7 +134,7 @@ async def _no_room(context: Context, wish: Wish) -> Refused:
             "This phone has a proxy of its own, and all its slots are taken. Free one, or give a proxy yourself.",
             409,
         )
-    await placement.tell_low_inventory(context)
+    await placement.publish_low_inventory(context)
     has_some = bool(await records.proxies(context.scripts))
     what = "All slots of all working proxies are taken. Add a proxy." if has_some else "There is no proxy yet. Add one."
     return Refused("NO_PROXY_CAPACITY", what, 409)

@@ -19,9 +19,9 @@ _MOST_CRASHES = 1_000_000
 log = structlog.get_logger(__name__)
 
 
-async def settle(context: Context, session: Session, how: str) -> int:
+async def hand_over(context: Context, session: Session, how: str) -> int:
     """Deal with every message that waits for this session; its worker must not run any more. Gives their number."""
-    heir = await _heir(context, session) if how == "reroute" else None
+    heir = await _choose_successor(context, session) if how == "reroute" else None
     settled: set[str] = set()
     while found := await _of(context, session, settled):
         for message in found:
@@ -68,7 +68,7 @@ def _may_inherit(heir: Session, message: Message) -> bool:
             return False
 
 
-async def _heir(context: Context, session: Session) -> Session | None:
+async def _choose_successor(context: Context, session: Session) -> Session | None:
     """Choose who sends instead: another session of the phone, else the connected one with the shortest queue."""
     holds, now_ms = await records.holds(context.scripts), await context.scripts.now_ms()
     others = [

@@ -47,7 +47,7 @@ def exchange_pending(session: Session) -> bool:
     return bool(session.fields.get("discard") or session.fields.get("restore"))
 
 
-async def settle(
+async def apply(
     context: Context, session_id: str, event: Event, fields: Mapping[str, str | int] | None = None
 ) -> Session | None:
     """Write what becomes of a session by an event of the server's own; None when there is no such session.
@@ -80,7 +80,7 @@ def _decide(before: Standing, event: Event, now_ms: int, epoch: int) -> Standing
     return after
 
 
-async def report(
+async def apply_report(
     context: Context, session: Session, event: Event, told: WorkerEvent, fields: Mapping[str, str | int] | None = None
 ) -> Session | Fenced | None:
     """Write what becomes of a session by what its worker told; the same for every order of the same reports."""
@@ -89,7 +89,7 @@ async def report(
         if seen is None:
             return None
         before = standing_of(seen)
-        after = heard(before, event, told, session.epoch)
+        after = after_report(before, event, told, session.epoch)
         if after == before and not fields:
             return seen
         step = _step(seen, after, event, fields, epoch=session.epoch)
@@ -102,7 +102,7 @@ async def report(
     raise Broken(f"session {session.id} changed {_TRIES} times while {event} was written")
 
 
-def heard(before: Standing, event: Event, told: WorkerEvent, epoch: int) -> Standing:
+def after_report(before: Standing, event: Event, told: WorkerEvent, epoch: int) -> Standing:
     """Give the standing after a report of the worker of `epoch`."""
     return standings.apply(before, Report(event, epoch, told.at_ms, told.sequence or 0))
 
@@ -118,16 +118,16 @@ def _step(
     return sessions.Step(session.version, after.state, after.reason or "", event, epoch, written)
 
 
-async def call_attention(context: Context, session_id: str) -> None:
+async def request_attention(context: Context, session_id: str) -> None:
     """Ask the control plane to look at a session now."""
     await context.redis.rpush(keys.CONTROL_ATTEND, session_id)
 
 
-async def ask_restart(
+async def request_restart(
     context: Context, session: Session, event: Event, fields: Mapping[str, str | int] | None = None
 ) -> Session | None:
     """Have the present worker replaced, for the reason that `event` gives."""
     asked = {"restart_epoch": session.epoch, **(fields or {})}
-    after = await settle(context, session.id, event, asked)
-    await call_attention(context, session.id)
+    after = await apply(context, session.id, event, asked)
+    await request_attention(context, session.id)
     return after

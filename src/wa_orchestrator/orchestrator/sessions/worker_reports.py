@@ -10,7 +10,7 @@ from wa_orchestrator.domain.session import Event, State
 from wa_orchestrator.orchestrator.api import holds
 from wa_orchestrator.orchestrator.sessions import phone_binding, transitions
 from wa_orchestrator.orchestrator.api.worker_events import Handlers
-from wa_orchestrator.orchestrator.proxies.health import Judge
+from wa_orchestrator.orchestrator.proxies.health import ProxyHealth
 from wa_orchestrator.orchestrator.sessions.transitions import Fenced
 from wa_orchestrator.store import keys, sessions
 from wa_orchestrator.store.records import Session
@@ -23,7 +23,7 @@ _BANS = {Event.BANNED, Event.TEMPORARILY_BANNED}
 log = structlog.get_logger(__name__)
 
 
-def handlers(judge: Judge) -> Handlers:
+def handlers(judge: ProxyHealth) -> Handlers:
     """Give what is done with each kind of report about a session."""
     reports = _Reports(judge)
     return {
@@ -39,7 +39,7 @@ def handlers(judge: Judge) -> Handlers:
 
 
 class _Reports:
-    def __init__(self, judge: Judge) -> None:
+    def __init__(self, judge: ProxyHealth) -> None:
         self._judge = judge
 
     async def code_shown(self, context: Context, session: Session, told: WorkerEvent) -> None:
@@ -85,7 +85,7 @@ class _Reports:
                 await sessions.note(context.scripts, session.id, fields)
 
     async def _report(self, context: Context, session: Session, event: Event, told: WorkerEvent) -> Session | None:
-        outcome = await transitions.report(context, session, event, told)
+        outcome = await transitions.apply_report(context, session, event, told)
         if isinstance(outcome, Fenced):
             raise tokens.fenced(outcome.epoch)
         return outcome
@@ -94,13 +94,13 @@ class _Reports:
         """Do what an end asks for. Each of these may be done twice."""
         if event is Event.LOGGED_OUT and after.reason == "LOGGED_OUT":
             await sessions.note(context.scripts, after.id, {"discard": "1", "restart_epoch": after.epoch})
-            await transitions.call_attention(context, after.id)
+            await transitions.request_attention(context, after.id)
         if event in _BANS and after.status == "failed":
             await _hold(context, after, event, told)
 
 
 def _would_fail(session: Session, event: Event, told: WorkerEvent) -> bool:
-    return transitions.heard(transitions.standing_of(session), event, told, session.epoch).state is State.FAILED
+    return transitions.after_report(transitions.standing_of(session), event, told, session.epoch).state is State.FAILED
 
 
 async def _hold(context: Context, session: Session, event: Event, told: WorkerEvent) -> None:

@@ -13,7 +13,7 @@ from wa_orchestrator.store import keys
 
 
 @dataclass(frozen=True, slots=True)
-class Command:
+class WorkerCommand:
     """What is asked: `logout`, `pairing_code` with `phone`, or `fetch_media` with `whatsappId`."""
 
     kind: str
@@ -21,7 +21,7 @@ class Command:
 
 
 @dataclass(frozen=True, slots=True)
-class Result:
+class CommandResult:
     """What the worker answered. `content` holds bytes where it answered with a file."""
 
     fields: Mapping[str, Any]
@@ -29,7 +29,7 @@ class Result:
     mimetype: str = ""
 
 
-async def ask(context: Context, session_id: str, command: Command, timeout_s: float) -> Result:
+async def ask(context: Context, session_id: str, command: WorkerCommand, timeout_s: float) -> CommandResult:
     """Ask the worker of a session and wait for its answer.
 
     Raises `Unavailable` when it does not answer in time, and `Refused` with the worker's own code when it will not.
@@ -42,15 +42,15 @@ async def ask(context: Context, session_id: str, command: Command, timeout_s: fl
     return _read(json.loads(answer[1]))
 
 
-def _read(raw: Mapping[str, Any]) -> Result:
+def _read(raw: Mapping[str, Any]) -> CommandResult:
     if "base64" in raw:
-        return Result({}, base64.b64decode(raw["base64"]), str(raw["mimetype"]))
+        return CommandResult({}, base64.b64decode(raw["base64"]), str(raw["mimetype"]))
     if not raw.get("ok"):
         code = str(raw.get("code") or "FAILED")
         raise Refused(
             code, f"The worker could not do it: {code}. Its log says more; try again when that is cured.", 409
         )
-    return Result({name: value for name, value in raw.items() if name != "ok"})
+    return CommandResult({name: value for name, value in raw.items() if name != "ok"})
 
 
 async def answer_with(context: Context, command_id: str, answer: Mapping[str, Any]) -> None:

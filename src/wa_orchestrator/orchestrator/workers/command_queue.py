@@ -14,14 +14,14 @@ _MOST_WAITING = 20
 
 
 @dataclass(frozen=True, slots=True)
-class Pushed:
+class QueuedCommand:
     """A command that waits for its worker."""
 
     id: str
     text: str
 
 
-async def push(context: Context, session_id: str, kind: str, **details: str) -> Pushed:
+async def push(context: Context, session_id: str, kind: str, **details: str) -> QueuedCommand:
     """Put a command into the session's list and ring its bell. A command that nobody takes ends by itself."""
     command_id = f"c_{secrets.token_hex(9)}"
     text = json.dumps({"id": command_id, "kind": kind, **details})
@@ -31,10 +31,10 @@ async def push(context: Context, session_id: str, kind: str, **details: str) -> 
         pipe.pexpire(keys.commands(session_id), KEEP_MS)
         pipe.publish(keys.BELL, session_id)
         await pipe.execute()
-    return Pushed(command_id, text)
+    return QueuedCommand(command_id, text)
 
 
-async def take_back(context: Context, session_id: str, command: Pushed) -> None:
+async def take_back(context: Context, session_id: str, command: QueuedCommand) -> None:
     """Forget a command that no worker has taken in time."""
     await context.redis.lrem(keys.commands(session_id), 1, command.text)
 

@@ -10,25 +10,25 @@ from wa_orchestrator.context import Context
 from wa_orchestrator.domain.proxy import ProxyStatus
 from wa_orchestrator.domain.session import Event
 from wa_orchestrator.errors import Unavailable
-from wa_orchestrator.orchestrator.leader_lease import Control
+from wa_orchestrator.orchestrator.leader_lease import LeaderLease
 from wa_orchestrator.orchestrator.proxies import placement
 from wa_orchestrator.orchestrator.sessions import transitions
-from wa_orchestrator.orchestrator.workers.start_order import order_for
-from wa_orchestrator.runner.contract import AlreadyRuns, CannotStart, Runner
+from wa_orchestrator.orchestrator.workers.worker_spec import spec_for
+from wa_orchestrator.runner.contract import AlreadyRunning, Runner, StartFailed
 from wa_orchestrator.store import keys, records, sessions, slots
 from wa_orchestrator.store.records import Session
 
 #: At most so many restarts by the server's own decision within this time.
-MOST_RESTARTS = 3
+MAX_RESTARTS = 3
 RESTART_WINDOW_MS = 15 * 60_000
 #: What a worker gets to finish what it holds. One that lost its proxy can finish nothing.
-POLITE_S, HASTY_S = 10.0, 1.0
+STOP_GRACE_S, SHORT_GRACE_S = 10.0, 1.0
 
 log = structlog.get_logger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
-class Known:
+class KnownWorker:
     """A worker that runs, as far as we know; `proxy` is the one it was started with."""
 
     handle: str
@@ -36,14 +36,14 @@ class Known:
     proxy: str
 
 
-class Fleet:
+class WorkerPool:
     """All workers of the installation. Only the holder of the control lease may call what changes anything."""
 
-    def __init__(self, context: Context, control: Control, runner: Runner) -> None:
+    def __init__(self, context: Context, control: LeaderLease, runner: Runner) -> None:
         self._context = context
         self._control = control
         self.runner = runner
-        self.workers: dict[str, Known] = {}
+        self.workers: dict[str, KnownWorker] = {}
         self._locks: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
 
     def lock(self, session_id: str) -> asyncio.Lock:
@@ -96,7 +96,7 @@ class Fleet:
             if session is None or not transitions.wants_worker(session) or self._runs(session):
                 return False
             if transitions.exchange_pending(session):  # a worker may not see the credentials that are to go
-                await transitions.call_attention(self._context, session_id)
+                await transitions.request_attention(self._context, session_id)
                 return False
             way_out = await self._way_out(session)
             if way_out is None:
@@ -130,24 +130,24 @@ class Fleet:
         return proxy.url
 
     async def _launch(self, session: Session, epoch: int, proxy_url: str) -> bool:
-        order = order_for(self._context.settings, session, epoch, proxy_url)
-        started = await transitions.settle(
+        order = spec_for(self._context.settings, session, epoch, proxy_url)
+        started = await transitions.apply(
             self._context, session.id, Event.WORKER_STARTED, {"restart_epoch": "", "missed_at": 0}
         )
         if started is None or started.epoch != epoch or not transitions.wants_worker(started):
             return False
         try:
             handle = await self.runner.start(order)
-        except AlreadyRuns:
+        except AlreadyRunning:
             log.error("worker.already_runs", session=session.id)
             await self.end_unknown(session.id)
             await self.enqueue(session.id)
             return False
-        except (CannotStart, Unavailable) as error:
+        except (StartFailed, Unavailable) as error:
             log.error("worker.not_started", session=session.id, error=error.text)
             await self.restart_or_give_up(session.id, Event.WORKER_DIED, front=False)
             return True
-        self.workers[session.id] = Known(handle, epoch, session.proxy)
+        self.workers[session.id] = KnownWorker(handle, epoch, session.proxy)
         log.info("worker.started", session=session.id, epoch=epoch, proxy=session.proxy)
         return True
 
@@ -155,17 +155,17 @@ class Fleet:
         """End every worker of a session that the runner knows, whether we do or not."""
         for found in await self.runner.survey():
             if found.session_id == session_id:
-                await self.runner.stop(found.handle, HASTY_S)
+                await self.runner.stop(found.handle, SHORT_GRACE_S)
         self.workers.pop(session_id, None)
 
     async def restart_or_give_up(self, session_id: str, event: Event, *, front: bool = True) -> None:
         """Queue a worker that went wrong; after too many restarts the session has failed and nothing runs."""
         if await self._restarted_too_often(session_id):
-            await transitions.settle(self._context, session_id, Event.RESTARTED_TOO_OFTEN)
+            await transitions.apply(self._context, session_id, Event.RESTARTED_TOO_OFTEN)
             log.error("session.given_up", session=session_id)
             await self.stop(session_id, 0)
             return
-        await transitions.settle(self._context, session_id, event)
+        await transitions.apply(self._context, session_id, event)
         await self.enqueue(session_id, front=front)
 
     async def _restarted_too_often(self, session_id: str) -> bool:
@@ -179,4 +179,4 @@ class Fleet:
             pipe.zadd(key, {f"{now}": now})
             pipe.pexpire(key, window)
             _, before, _, _ = await pipe.execute()
-        return int(before) >= MOST_RESTARTS
+        return int(before) >= MAX_RESTARTS

@@ -8,10 +8,10 @@ from wa_orchestrator.domain.reconcile import Adopt, Replace, Seen, Start, Stop, 
 from wa_orchestrator.domain.session import WANTS_WORKER, Event, Reason, State
 from wa_orchestrator.errors import Unavailable
 from wa_orchestrator.orchestrator import loop
-from wa_orchestrator.orchestrator.leader_lease import Control
+from wa_orchestrator.orchestrator.leader_lease import LeaderLease
 from wa_orchestrator.orchestrator.sessions import transitions
-from wa_orchestrator.orchestrator.workers.pool import HASTY_S, Fleet, Known
-from wa_orchestrator.runner.contract import Ended
+from wa_orchestrator.orchestrator.workers.pool import SHORT_GRACE_S, KnownWorker, WorkerPool
+from wa_orchestrator.runner.contract import Exited
 from wa_orchestrator.store import records
 from wa_orchestrator.store.leases import Holding
 from wa_orchestrator.store.records import Session
@@ -22,7 +22,7 @@ log = structlog.get_logger(__name__)
 class Reconciler:
     """Adopts, starts what is missing, stops strays: when this process begins to lead, and every interval."""
 
-    def __init__(self, context: Context, control: Control, fleet: Fleet) -> None:
+    def __init__(self, context: Context, control: LeaderLease, fleet: WorkerPool) -> None:
         self._context = context
         self._control = control
         self._fleet = fleet
@@ -65,14 +65,14 @@ class Reconciler:
         )
         unstopped = session.wanted == transitions.STOPPED and State(session.status) in WANTS_WORKER
         if undone or unstopped or (transitions.wants_worker(session) and not _should_run(session)):
-            await transitions.call_attention(self._context, session.id)
+            await transitions.request_attention(self._context, session.id)
 
     async def _obey(self, instruction: reconcile.Instruction, seen: dict[str, Seen]) -> None:
         async with self._fleet.lock(instruction.session_id):
             match instruction:
                 case Stop(handle, session_id):
                     log.warning("worker.stray", session=session_id, epoch=seen[handle].epoch)
-                    await self._fleet.runner.stop(handle, HASTY_S)
+                    await self._fleet.runner.stop(handle, SHORT_GRACE_S)
                 case Replace(session_id, handle, _):
                     await self._replace(session_id, seen[handle])
                 case Adopt(session_id, handle):
@@ -84,11 +84,11 @@ class Reconciler:
         session = await records.session(self._context.scripts, session_id)
         if session is None or session.epoch != worker.epoch:
             return  # it was replaced after we looked; the next round sees by whom
-        self._fleet.workers[session_id] = Known(worker.handle, worker.epoch, session.proxy)
+        self._fleet.workers[session_id] = KnownWorker(worker.handle, worker.epoch, session.proxy)
         log.info("worker.adopted", session=session_id, epoch=worker.epoch)
         if session.reason == Reason.SERVER_STOPPED:
             # It outlived a stop that was broken off, and tells of its connection only when that opens the next time.
-            await transitions.ask_restart(self._context, session, Event.RESTART_ASKED)
+            await transitions.request_restart(self._context, session, Event.RESTART_ASKED)
 
     async def _start(self, session_id: str) -> None:
         """Queue a session without a worker. What its record says of a connection is memory, and no evidence."""
@@ -97,16 +97,16 @@ class Reconciler:
         session = await records.session(self._context.scripts, session_id)
         if session is not None and session.status == State.CONNECTED:
             unseen = self._seen_under != self._control.holding
-            await transitions.settle(self._context, session_id, Event.SERVER_STOPPED if unseen else Event.WORKER_DIED)
+            await transitions.apply(self._context, session_id, Event.SERVER_STOPPED if unseen else Event.WORKER_DIED)
         await self._fleet.enqueue(session_id, front=False)
 
     async def _replace(self, session_id: str, worker: Seen) -> None:
         """Stop a worker of another epoch, unless the session has got that epoch since the plan was made."""
         session = await records.session(self._context.scripts, session_id)
         if session is not None and session.epoch == worker.epoch:
-            self._fleet.workers[session_id] = Known(worker.handle, worker.epoch, session.proxy)
+            self._fleet.workers[session_id] = KnownWorker(worker.handle, worker.epoch, session.proxy)
             return
-        await self._fleet.runner.stop(worker.handle, HASTY_S)
+        await self._fleet.runner.stop(worker.handle, SHORT_GRACE_S)
         if (known := self._fleet.workers.get(session_id)) is not None and known.handle == worker.handle:
             del self._fleet.workers[session_id]
         await self._fleet.enqueue(session_id)
@@ -117,10 +117,10 @@ def _should_run(session: Session) -> bool:
     return transitions.wants_worker(session) and has_way_out and not session.fields.get("removing")
 
 
-class Sentinel:
+class ExitWatcher:
     """Asks every second whether each worker still runs; one that ended is replaced at once."""
 
-    def __init__(self, context: Context, control: Control, fleet: Fleet) -> None:
+    def __init__(self, context: Context, control: LeaderLease, fleet: WorkerPool) -> None:
         self._context = context
         self._control = control
         self._fleet = fleet
@@ -134,7 +134,7 @@ class Sentinel:
                 state = await self._fleet.runner.poll(known.handle)
             except Unavailable:
                 return 1.0  # no proof of an end
-            if isinstance(state, Ended):
+            if isinstance(state, Exited):
                 await self._ended(session_id, known, state.code)
         return 0.5
 
@@ -142,7 +142,7 @@ class Sentinel:
         """Step until cancelled."""
         await loop.run("sentinel", self)
 
-    async def _ended(self, session_id: str, known: Known, code: int | None) -> None:
+    async def _ended(self, session_id: str, known: KnownWorker, code: int | None) -> None:
         async with self._fleet.lock(session_id):
             if self._fleet.workers.get(session_id) != known or not self._control.leads:
                 return  # somebody else has seen to it, or it ends with this server
@@ -153,6 +153,6 @@ class Sentinel:
             if session is None or session.epoch != known.epoch or not transitions.wants_worker(session):
                 return
             if transitions.exchange_pending(session) or transitions.restart_pending(session):
-                await transitions.call_attention(self._context, session_id)
+                await transitions.request_attention(self._context, session_id)
                 return
             await self._fleet.restart_or_give_up(session_id, Event.WORKER_DIED)

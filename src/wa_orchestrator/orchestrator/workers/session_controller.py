@@ -7,10 +7,10 @@ import structlog
 from wa_orchestrator.context import Context
 from wa_orchestrator.domain.session import WANTS_WORKER, Event, Reason, State
 from wa_orchestrator.orchestrator import loop
-from wa_orchestrator.orchestrator.leader_lease import Control
+from wa_orchestrator.orchestrator.leader_lease import LeaderLease
 from wa_orchestrator.orchestrator.proxies import placement
 from wa_orchestrator.orchestrator.sessions import credential_files, queue_handover, transitions
-from wa_orchestrator.orchestrator.workers.pool import HASTY_S, POLITE_S, Fleet
+from wa_orchestrator.orchestrator.workers.pool import SHORT_GRACE_S, STOP_GRACE_S, WorkerPool
 from wa_orchestrator.store import keys, records, sessions
 from wa_orchestrator.store.records import Session
 
@@ -20,10 +20,10 @@ _WAIT_S = 1.0
 _POLITE = {Reason.RESTARTING, Reason.STOPPED_BY_OPERATOR, Reason.BACKUP, Reason.RESTORE, Reason.LOGGED_OUT}
 
 
-class Attendant:
+class SessionController:
     """Pops `control:attend` and sees to each session, many at once, each one by one."""
 
-    def __init__(self, context: Context, control: Control, fleet: Fleet) -> None:
+    def __init__(self, context: Context, control: LeaderLease, fleet: WorkerPool) -> None:
         self._context = context
         self._control = control
         self._fleet = fleet
@@ -71,31 +71,31 @@ class Attendant:
 
     async def _rest(self, session: Session) -> None:
         if session.wanted == transitions.STOPPED and State(session.status) in WANTS_WORKER:
-            await transitions.settle(self._context, session.id, Event.STOP_ASKED)
+            await transitions.apply(self._context, session.id, Event.STOP_ASKED)
         await self._context.redis.lrem(keys.PROVISIONING, 0, session.id)
         if session.id in self._fleet.workers and await self._fleet.fence(session) is not None:
             await self._fleet.stop(session.id, _grace(session))
 
     async def _wait_for_slot(self, session: Session) -> None:
         if session.id in self._fleet.workers and await self._fleet.fence(session) is not None:
-            await self._fleet.stop(session.id, HASTY_S)
+            await self._fleet.stop(session.id, SHORT_GRACE_S)
         await placement.assign_slot(self._context, session, "NO_SEAT")
 
     async def _exchange(self, session: Session) -> None:
         """Move the session's credentials aside, put others from the trash in their place if asked, and start anew."""
-        if not await self._clear(session, HASTY_S):
+        if not await self._clear(session, SHORT_GRACE_S):
             return
         now = await self._context.scripts.now_ms()
         restore = session.fields.get("restore", "")
         settings = self._context.settings
         # What is not in the trash any more was brought back before a crash, and must not be moved there again.
-        pending = not restore or any(each.id == restore for each in credential_files.listed(settings))
+        pending = not restore or any(each.id == restore for each in credential_files.list_trash(settings))
         if pending:
             why = "replaced" if restore else "logged out"
             await credential_files.discard(settings, session.id, now, phone=session.phone, label=session.label, why=why)
         done = {"discard": "", "restore": "", "restart_epoch": ""}
         if restore and pending:
-            await credential_files.bring_back(settings, restore, session.id)
+            await credential_files.restore(settings, restore, session.id)
         elif not restore:
             done["first_connected_at"] = ""  # trust starts again
         await sessions.note(self._context.scripts, session.id, done)
@@ -114,13 +114,13 @@ class Attendant:
 
     async def _remove(self, session: Session) -> None:
         """End the worker, then free the slot, then move the credentials aside. Each step may be done again."""
-        if not await self._clear(session, POLITE_S):
+        if not await self._clear(session, STOP_GRACE_S):
             return
         now = await self._context.scripts.now_ms()
         await credential_files.discard(
             self._context.settings, session.id, now, phone=session.phone, label=session.label, why="deleted"
         )
-        await queue_handover.settle(self._context, session, session.fields.get("removing_queued") or "cancel")
+        await queue_handover.hand_over(self._context, session, session.fields.get("removing_queued") or "cancel")
         forget = "forget" if session.fields.get("removing") == "forget" else ""
         for _ in range(20):
             current = await records.session(self._context.scripts, session.id)
@@ -133,10 +133,12 @@ class Attendant:
                 log.info("session.removed", session=session.id)
                 return
             if isinstance(outcome, sessions.InFlight):
-                await queue_handover.settle(self._context, session, session.fields.get("removing_queued") or "cancel")
-        await transitions.call_attention(self._context, session.id)
+                await queue_handover.hand_over(
+                    self._context, session, session.fields.get("removing_queued") or "cancel"
+                )
+        await transitions.request_attention(self._context, session.id)
 
 
 def _grace(session: Session) -> float:
     reason = Reason(session.reason) if session.reason else None
-    return POLITE_S if reason in _POLITE else HASTY_S
+    return STOP_GRACE_S if reason in _POLITE else SHORT_GRACE_S

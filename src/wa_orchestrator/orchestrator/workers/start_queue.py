@@ -2,17 +2,17 @@
 
 from wa_orchestrator.context import Context
 from wa_orchestrator.orchestrator import loop
-from wa_orchestrator.orchestrator.leader_lease import Control
-from wa_orchestrator.orchestrator.workers.pool import Fleet
+from wa_orchestrator.orchestrator.leader_lease import LeaderLease
+from wa_orchestrator.orchestrator.workers.pool import WorkerPool
 from wa_orchestrator.store import keys
 
 _IDLE_S = 0.1
 
 
-class Starter:
+class StartQueue:
     """Starts the next session of the queue. The queue and the last start are in Redis: a restart keeps both."""
 
-    def __init__(self, context: Context, control: Control, fleet: Fleet) -> None:
+    def __init__(self, context: Context, control: LeaderLease, fleet: WorkerPool) -> None:
         self._context = context
         self._control = control
         self._fleet = fleet

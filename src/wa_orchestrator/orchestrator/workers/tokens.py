@@ -19,7 +19,7 @@ from wa_orchestrator.store.records import Session
 
 
 @dataclass(frozen=True, slots=True, repr=False)
-class Credentials:
+class WorkerCredentials:
     """What one worker is given at its start."""
 
     token: str
@@ -31,11 +31,11 @@ class Credentials:
         return digest(self.token)
 
 
-def mint(settings: Settings, session_id: str, epoch: int) -> Credentials:
+def mint(settings: Settings, session_id: str, epoch: int) -> WorkerCredentials:
     """Give the credentials of the worker of this session and epoch: always the same ones."""
     token = _derive(settings, f"token {session_id} {epoch}").hex()
     secret = base64.b64encode(_derive(settings, f"events {session_id} {epoch}")).decode()
-    return Credentials(f"wwt_{session_id}.{epoch}.{token}", f"whsec_{secret}")
+    return WorkerCredentials(f"wwt_{session_id}.{epoch}.{token}", f"whsec_{secret}")
 
 
 def _derive(settings: Settings, purpose: str) -> bytes:

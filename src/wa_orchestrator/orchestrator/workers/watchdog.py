@@ -8,17 +8,17 @@ import structlog
 from wa_orchestrator.context import Context
 from wa_orchestrator.domain.session import Event
 from wa_orchestrator.orchestrator import loop
-from wa_orchestrator.orchestrator.leader_lease import Control
+from wa_orchestrator.orchestrator.leader_lease import LeaderLease
 from wa_orchestrator.orchestrator.sessions import transitions
-from wa_orchestrator.orchestrator.workers.pool import Fleet
-from wa_orchestrator.runner.contract import Ended
+from wa_orchestrator.orchestrator.workers.pool import WorkerPool
+from wa_orchestrator.runner.contract import Exited
 from wa_orchestrator.store import records, sessions
 from wa_orchestrator.store.records import Session
 
 log = structlog.get_logger(__name__)
 
 
-class Verdict(Enum):
+class Liveness(Enum):
     """What a look at a worker's last sign of life says."""
 
     HEALTHY = auto()
@@ -29,26 +29,26 @@ class Verdict(Enum):
 
 
 @dataclass(frozen=True, slots=True)
-class Signs:
+class LifeSigns:
     """What is known of a worker's life, in instants."""
 
     last_sign_ms: int
     missed_at_ms: int
 
 
-def judge(signs: Signs, now_ms: int, timeout_ms: float, round_ms: float) -> Verdict:
+def assess(signs: LifeSigns, now_ms: int, timeout_ms: float, round_ms: float) -> Liveness:
     """Decide about a worker. One round before the timeout it is marked, so that it can be replaced when it is due."""
     silent_ms = now_ms - signs.last_sign_ms
     if silent_ms < max(timeout_ms - round_ms, timeout_ms / 2):
-        return Verdict.HEALTHY
+        return Liveness.HEALTHY
     marked = signs.missed_at_ms > signs.last_sign_ms
-    return Verdict.SILENT if marked and silent_ms >= timeout_ms else Verdict.MISSED
+    return Liveness.SILENT if marked and silent_ms >= timeout_ms else Liveness.MISSED
 
 
 class Watchdog:
     """Looks at the last sign of every worker that should run. After an absence of ours everyone gets fresh grace."""
 
-    def __init__(self, context: Context, control: Control, fleet: Fleet) -> None:
+    def __init__(self, context: Context, control: LeaderLease, fleet: WorkerPool) -> None:
         self._context = context
         self._control = control
         self._fleet = fleet
@@ -73,26 +73,26 @@ class Watchdog:
     async def _look(self, session: Session) -> None:
         now = await self._context.scripts.now_ms()
         match self._verdict(session, now):
-            case Verdict.HEALTHY:
+            case Liveness.HEALTHY:
                 return
-            case Verdict.MISSED:
+            case Liveness.MISSED:
                 await self._mark(session, now)
-            case Verdict.SILENT:
+            case Liveness.SILENT:
                 await self._replace(session)
 
     def _last_sign_ms(self, session: Session) -> int:
         started_at = int(session.fields.get("started_at") or 0)
         return max(session.last_ping_at, started_at, self._control.grace_from_ms)
 
-    def _verdict(self, session: Session, now: int) -> Verdict:
-        signs = Signs(self._last_sign_ms(session), int(session.fields.get("missed_at") or 0))
+    def _verdict(self, session: Session, now: int) -> Liveness:
+        signs = LifeSigns(self._last_sign_ms(session), int(session.fields.get("missed_at") or 0))
         timeout_ms = self._context.settings.scaled(self._context.settings.ping_timeout_ms)
-        return judge(signs, now, timeout_ms, self._round_ms)
+        return assess(signs, now, timeout_ms, self._round_ms)
 
     async def _mark(self, session: Session, now: int) -> None:
         await sessions.note(self._context.scripts, session.id, {"missed_at": now})
         known = self._fleet.workers.get(session.id)
-        runs = known is not None and not isinstance(await self._fleet.runner.poll(known.handle), Ended)
+        runs = known is not None and not isinstance(await self._fleet.runner.poll(known.handle), Exited)
         log.warning("worker.missed", session=session.id, silent_ms=now - self._last_sign_ms(session), runs=runs)
 
     async def _replace(self, judged: Session) -> None:
@@ -102,7 +102,7 @@ class Watchdog:
             now = await self._context.scripts.now_ms()
             if session is None or session.epoch != judged.epoch or not transitions.wants_worker(session):
                 return
-            if self._verdict(session, now) is not Verdict.SILENT:
+            if self._verdict(session, now) is not Liveness.SILENT:
                 return
             log.error("worker.silent", session=session.id, silent_ms=now - self._last_sign_ms(session))
             if await self._fleet.fence(session) is None:

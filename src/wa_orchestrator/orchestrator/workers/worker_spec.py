@@ -2,7 +2,7 @@
 
 from wa_orchestrator.orchestrator.sessions import credential_files
 from wa_orchestrator.orchestrator.workers import tokens
-from wa_orchestrator.runner.contract import Order
+from wa_orchestrator.runner.contract import WorkerSpec
 from wa_orchestrator.settings import Settings
 from wa_orchestrator.store.records import Session
 
@@ -14,7 +14,7 @@ _SHORTEST_PING_MS = 200
 _LEVELS = {"warning": "warn"}
 
 
-def order_for(settings: Settings, session: Session, epoch: int, proxy_url: str) -> Order:
+def spec_for(settings: Settings, session: Session, epoch: int, proxy_url: str) -> WorkerSpec:
     """Put a worker's order together. '' as `proxy_url` means direct egress, which the settings must allow."""
     minted = tokens.mint(settings, session.id, epoch)
     base = settings.worker_base_url
@@ -38,4 +38,4 @@ def order_for(settings: Settings, session: Session, epoch: int, proxy_url: str) 
         environment["ALLOW_DIRECT"] = "true"
     if session.fields.get("pairing") == "code" and session.phone:
         secrets["PAIRING_PHONE"] = session.phone
-    return Order(session.id, epoch, credential_files.directory(settings, session.id), environment, secrets)
+    return WorkerSpec(session.id, epoch, credential_files.directory(settings, session.id), environment, secrets)
