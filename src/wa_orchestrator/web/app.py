@@ -2,19 +2,28 @@
 
 from collections.abc import Sequence
 from importlib.metadata import version
+from typing import Final
 
 from fastapi import APIRouter, FastAPI, HTTPException
-from starlette.datastructures import MutableHeaders
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from wa_orchestrator.context import Context
-from wa_orchestrator.errors import Refused
-from wa_orchestrator.web import docs, problems
+from wa_orchestrator.web import docs, problems, request_body
 
 #: A batch of 1,000 long texts fits; uploads have a limit of their own.
 MOST_BODY_BYTES = 32 * 1024 * 1024
 UPLOADS = "/api/v1/uploads"
-_POLICY = "default-src 'self'; frame-ancestors 'none'; base-uri 'none'; form-action 'self'; object-src 'none'"
+#: What every response carries; the content security policies of /docs and the dashboard are stricter.
+SECURITY_HEADERS: Final = (
+    (b"x-content-type-options", b"nosniff"),
+    (b"referrer-policy", b"no-referrer"),
+    (b"x-frame-options", b"DENY"),
+    (
+        b"content-security-policy",
+        b"default-src 'self'; frame-ancestors 'none'; base-uri 'none'; form-action 'self'; object-src 'none'",
+    ),
+)
+API_HEADERS: Final = (*SECURITY_HEADERS, (b"cache-control", b"no-store"))
 
 DESCRIPTION = """Runs an operator's own WhatsApp accounts: one isolated worker and one fixed exit address each.
 
@@ -39,29 +48,21 @@ class Guard:
 
         async def with_headers(message: Message) -> None:
             if message["type"] == "http.response.start":
-                _protect(MutableHeaders(scope=message), str(scope["path"]))
+                _add_headers(message, API_HEADERS if str(scope["path"]).startswith("/api") else SECURITY_HEADERS)
             await send(message)
 
         if _too_long(scope):
-            refused = Refused("BODY_TOO_LONG", f"The body is longer than {MOST_BODY_BYTES} bytes. Send less.", 413)
-            await problems.answer(refused)(scope, receive, with_headers)
+            await problems.answer(request_body.too_long(MOST_BODY_BYTES))(scope, receive, with_headers)
             return
-        await self._app(scope, receive if _has_own_limit(scope) else _limited(receive), with_headers)
+        if not _has_own_limit(scope):
+            # Routes hold a body in memory before they know who sends it. FastAPI passes on an HTTPException only.
+            receive = request_body.limited(receive, MOST_BODY_BYTES, HTTPException(413))
+        await self._app(scope, receive, with_headers)
 
 
-def _limited(receive: Receive) -> Receive:
-    """Stop a body that does not say its length: routes hold it in memory before they know who sends it."""
-    size = 0
-
-    async def counted() -> Message:
-        nonlocal size
-        message = await receive()
-        size += len(message.get("body", b""))
-        if size > MOST_BODY_BYTES:
-            raise HTTPException(413)
-        return message
-
-    return counted
+def _add_headers(message: Message, headers: Sequence[tuple[bytes, bytes]]) -> None:
+    present = {name.lower() for name, _ in message["headers"]}
+    message["headers"] = [*message["headers"], *(each for each in headers if each[0] not in present)]
 
 
 def _has_own_limit(scope: Scope) -> bool:
@@ -69,17 +70,7 @@ def _has_own_limit(scope: Scope) -> bool:
 
 
 def _too_long(scope: Scope) -> bool:
-    length = next((value for name, value in scope["headers"] if name == b"content-length"), b"0")
-    return not _has_own_limit(scope) and length.isdigit() and int(length) > MOST_BODY_BYTES
-
-
-def _protect(headers: MutableHeaders, path: str) -> None:
-    headers.setdefault("X-Content-Type-Options", "nosniff")
-    headers.setdefault("Referrer-Policy", "no-referrer")
-    headers.setdefault("X-Frame-Options", "DENY")
-    headers.setdefault("Content-Security-Policy", _POLICY)  # /docs and the dashboard have stricter ones
-    if path.startswith("/api"):
-        headers.setdefault("Cache-Control", "no-store")
+    return not _has_own_limit(scope) and (request_body.declared_bytes(scope) or 0) > MOST_BODY_BYTES
 
 
 def make_app(context: Context, routers: Sequence[APIRouter], *, title: str = "WhatsApp Orchestrator") -> FastAPI:

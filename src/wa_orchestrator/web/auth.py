@@ -2,7 +2,7 @@
 
 import hmac
 import time
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
 from typing import Annotated
 
@@ -58,23 +58,25 @@ async def look_up(context: Context, secret: str) -> Caller | None:
     return caller
 
 
-def look_up_cached(context: Context, secret: str) -> Caller | None:
-    """Return the caller with this key if it was looked up less than `CACHE_S` ago."""
-    cached = context.key_cache.get(digest(secret))
-    return cached[1] if cached is not None and cached[0] > time.monotonic() else None
+def cached_caller(context: Context, headers: Mapping[bytes, bytes], scope: Scope) -> Caller | None:
+    """Return the caller if its key was looked up within `CACHE_S` and has the scope. Never waits."""
+    secret = key_in(headers)
+    found = None if secret is None else context.key_cache.get(digest(secret))
+    caller = found[1] if found is not None and found[0] > time.monotonic() else None
+    return caller if caller is not None and caller.may(scope) else None
 
 
-def key_in(request: Request) -> str | None:
-    """Return the key that a request carries, as `X-API-Key` or as a bearer token."""
-    if key := request.headers.get("x-api-key"):
-        return key
-    scheme, _, token = request.headers.get("authorization", "").partition(" ")
-    return token.strip() if scheme.lower() == "bearer" and token.strip() else None
+def key_in(headers: Mapping[bytes, bytes]) -> str | None:
+    """Return the key that a request carries, as `X-API-Key` or as a bearer token. Header names are lower case."""
+    if key := headers.get(b"x-api-key"):
+        return key.decode("latin-1")
+    scheme, _, token = headers.get(b"authorization", b"").partition(b" ")
+    return token.strip().decode("latin-1") or None if scheme.lower() == b"bearer" else None
 
 
 async def authenticate(context: Context, request: Request, scope: Scope) -> Caller:
     """Return the caller; raise `Refused` with 401 without a valid key, with 403 without the scope."""
-    secret = key_in(request)
+    secret = key_in(dict(request.scope["headers"]))
     if secret is not None:
         caller = await look_up(context, secret)
         if caller is None:

@@ -105,40 +105,38 @@ def responses(**codes: int) -> dict[int | str, dict[str, Any]]:
     return {status: {"model": ErrorResponse, "description": ", ".join(names)} for status, names in by_status.items()}
 
 
-async def _known(_request: Request, error: Exception) -> JSONResponse:
-    assert isinstance(error, OrchestratorError)  # noqa: S101 (it is registered for these only)
-    return await _unexpected(_request, error) if isinstance(error, Broken) else answer(error)
+def to_response(error: Exception) -> JSONResponse:
+    """Return the response for any error, and log what the client is not told."""
+    match error:
+        case RequestValidationError() if any(each["type"] == "json_invalid" for each in error.errors()):
+            return answer(not_json())
+        case RequestValidationError():
+            return answer(invalid(error.errors()))
+        case HTTPException():
+            code, text = _BY_STATUS.get(error.status_code, (f"HTTP_{error.status_code}", str(error.detail)))
+            response = answer(Refused(code, text, error.status_code))
+            response.headers.update(error.headers or {})
+            return response
+        case RedisError():
+            log.warning("request.redis_unavailable", error=redact_text(str(error)))
+            return answer(Unavailable("STORE_UNAVAILABLE", "Redis does not respond. Try again.", retryAfterS=2))
+        case OrchestratorError() if not isinstance(error, Broken):
+            return answer(error)
+        case _:
+            log.error("request.failed", exc_info=error)
+            return answer(Broken("The server failed; its log has the details."))
 
 
-async def _malformed(_request: Request, error: Exception) -> JSONResponse:
-    assert isinstance(error, RequestValidationError)  # noqa: S101 (it is registered for these only)
-    if any(each["type"] == "json_invalid" for each in error.errors()):
-        return answer(Refused("BAD_JSON", _NOT_JSON))
-    return answer(invalid(error.errors()))
+def not_json() -> Refused:
+    """Return the error for a body that is not JSON."""
+    return Refused("BAD_JSON", _NOT_JSON)
 
 
-async def _redis_unavailable(_request: Request, error: Exception) -> JSONResponse:
-    log.warning("request.redis_unavailable", error=redact_text(str(error)))
-    return answer(Unavailable("STORE_UNAVAILABLE", "Redis does not respond. Try again.", retryAfterS=2))
-
-
-async def _http(_request: Request, error: Exception) -> JSONResponse:
-    assert isinstance(error, HTTPException)  # noqa: S101 (it is registered for these only)
-    code, text = _BY_STATUS.get(error.status_code, (f"HTTP_{error.status_code}", str(error.detail)))
-    response = answer(Refused(code, text, error.status_code))
-    response.headers.update(error.headers or {})
-    return response
-
-
-async def _unexpected(_request: Request, error: Exception) -> JSONResponse:
-    log.error("request.failed", exc_info=error)
-    return answer(Broken("The server failed; its log has the details."))
+async def _handle(_request: Request, error: Exception) -> JSONResponse:
+    return to_response(error)
 
 
 def install(app: FastAPI) -> None:
-    """Register the handlers that answer every error in this form."""
-    app.add_exception_handler(OrchestratorError, _known)
-    app.add_exception_handler(RequestValidationError, _malformed)
-    app.add_exception_handler(HTTPException, _http)
-    app.add_exception_handler(RedisError, _redis_unavailable)
-    app.add_exception_handler(Exception, _unexpected)
+    """Register the handler that answers every error in this form."""
+    for kind in (OrchestratorError, RequestValidationError, HTTPException, RedisError, Exception):
+        app.add_exception_handler(kind, _handle)

@@ -26,6 +26,7 @@ _END: Final = b"\r\n\r\n"
 _MOST_HEADS: Final = 2000
 _LONGEST_HEAD: Final = 2048
 #: Heads with it differ each time, and are not worth remembering.
+_OWN: Final = (b"content-type", b"content-length")
 _UNIQUE: Final = b"idempotency-key"
 
 
@@ -109,7 +110,7 @@ class DoorProtocol(HttpToolsProtocol):
         """Write a whole answer."""
         status, headers, body = told
         parts = [self._opening(status)]
-        parts += [b"%b: %b\r\n" % header for header in headers]
+        parts += [b"%b: %b\r\n" % header for header in headers if header[0] not in _OWN]
         if not keep_alive:
             parts.append(b"connection: close\r\n")
         parts += [b"content-length: %d\r\n\r\n" % len(body), body]

@@ -4,7 +4,6 @@ A door is an ASGI application of its own, so that the gateway can put it before 
 answers a FastAPI route just as well (`RawRoute`).
 """
 
-import json
 from collections.abc import Awaitable, Callable, Coroutine, Mapping
 from typing import Any, ClassVar, Final, Protocol
 
@@ -18,32 +17,23 @@ from starlette.responses import Response
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from wa_orchestrator.context import Context
-from wa_orchestrator.errors import Broken, OrchestratorError, Refused
+from wa_orchestrator.errors import Refused
 from wa_orchestrator.gateway import sender_choice
 from wa_orchestrator.gateway.acceptance import Order, Taken, Taking, idempotency
 from wa_orchestrator.gateway.content_loader import Contents
 from wa_orchestrator.gateway.hot_path.redis_pipeline import unavailable
 from wa_orchestrator.gateway.request_models import LONGEST_KEY, Problem, SendBody, cross_problems
 from wa_orchestrator.gateway.sender_pool import FleetView
-from wa_orchestrator.store import api_keys
-from wa_orchestrator.web import auth, problems
+from wa_orchestrator.store.api_keys import Scope as KeyScope
+from wa_orchestrator.web import auth, problems, request_body
+from wa_orchestrator.web.app import API_HEADERS
 from wa_orchestrator.web.auth import Caller
 from wa_orchestrator.web.problems import Invalid
 
 #: 4,096 characters, each written as two \\u escapes, and the rest.
 MOST_BYTES: Final = 256 * 1024
 #: What every answer of a door has. The same that `web.app.Guard` adds; a door may stand before it.
-HEADERS: Final = [
-    (b"content-type", b"application/json"),
-    (b"cache-control", b"no-store"),
-    (b"x-content-type-options", b"nosniff"),
-    (b"referrer-policy", b"no-referrer"),
-    (b"x-frame-options", b"DENY"),
-    (
-        b"content-security-policy",
-        b"default-src 'self'; frame-ancestors 'none'; base-uri 'none'; form-action 'self'; object-src 'none'",
-    ),
-]
+HEADERS: Final = [(b"content-type", b"application/json"), *API_HEADERS]
 _REPLAYED: Final = (b"idempotent-replayed", b"true")
 _validate: Final = SendBody.__pydantic_validator__.validate_json
 _serialize: Final = SendBody.__pydantic_serializer__.to_json
@@ -71,7 +61,7 @@ def application(door: Door) -> ASGIApp:
 
     async def serve(scope: Scope, receive: Receive, send: Send) -> None:
         status, more, body = await door.tell(scope, receive)
-        headers = [*HEADERS, *more, (b"content-length", str(len(body)).encode())]
+        headers = _complete(more, body)
         await send({"type": "http.response.start", "status": status, "headers": headers})
         await send({"type": "http.response.body", "body": body})
 
@@ -88,10 +78,14 @@ class RawRoute(APIRoute):
         async def handle(request: Request) -> Response:
             status, more, body = await door.tell(request.scope, request.receive)
             response = Response(body, status)
-            response.raw_headers[:0] = [*HEADERS, *more]
+            response.raw_headers[:] = _complete(more, body)
             return response
 
         return handle
+
+
+def _complete(more: list[tuple[bytes, bytes]], body: bytes) -> list[tuple[bytes, bytes]]:
+    return list({**dict(HEADERS), **dict(more), b"content-length": str(len(body)).encode()}.items())
 
 
 class Entry:
@@ -102,33 +96,14 @@ class Entry:
 
     def known(self, headers: Mapping[bytes, bytes]) -> Caller | None:
         """Say who calls if that was looked up a moment ago, and they may send."""
-        secret = _key_in(headers)
-        caller = None if secret is None else auth.look_up_cached(self._context, secret)
-        return caller if caller is not None and caller.may(api_keys.Scope.SEND) else None
+        return auth.cached_caller(self._context, headers, KeyScope.SEND)
 
-    async def caller(self, scope: Scope, headers: Mapping[bytes, bytes]) -> Caller:
+    async def caller(self, scope: Scope) -> Caller:
         """Say who calls; raises for nobody, or for somebody who may not send."""
-        secret = _key_in(headers)
-        if secret is None:  # a person with a cookie, perhaps
-            return await self._without_key(scope)
-        return await self._looked_up(secret)
-
-    async def _without_key(self, scope: Scope) -> Caller:
         try:
-            return await auth.authenticate(self._context, Request(scope), api_keys.Scope.SEND)
+            return await auth.authenticate(self._context, Request(scope), KeyScope.SEND)
         except (RedisError, OSError) as error:
             raise unavailable() from error
-
-    async def _looked_up(self, secret: str) -> Caller:
-        try:
-            caller = await auth.look_up(self._context, secret)
-        except (RedisError, OSError) as error:
-            raise unavailable() from error
-        if caller is None:
-            raise Refused("API_KEY_UNKNOWN", "This API key does not exist or was revoked. Use another one.", 401)
-        if not caller.may(api_keys.Scope.SEND):
-            raise Refused("SCOPE_MISSING", "This needs the scope `send`. Make a key that has it.", 403, needed="send")
-        return caller
 
 
 class SendDoor:
@@ -167,9 +142,11 @@ class SendDoor:
 
     async def _take(self, scope: Scope, receive: Receive) -> Told:
         headers = dict(scope["headers"])
-        caller = await self._entry.caller(scope, headers)
+        caller = await self._entry.caller(scope)
         try:
-            send = read(await read_body(headers, receive, MOST_BYTES), (await self._view.current()).now_ms())
+            send = read(
+                await request_body.read(Request(scope, receive), MOST_BYTES), (await self._view.current()).now_ms()
+            )
             key = key_of(headers, send)
         except Refused:
             await self._taking.count(caller.key_id)
@@ -208,7 +185,7 @@ def invalid(error: ValidationError, raw: bytes, now_ms: int) -> Refused:
     """List all problems of a message: those of its fields and those between them."""
     found = error.errors(include_url=False, include_input=False)
     if any(each["type"] == "json_invalid" for each in found):
-        return Refused("BAD_JSON", "The body is not JSON. Send an object with Content-Type application/json.")
+        return problems.not_json()
     listed: list[Problem] = [*problems.invalid(found).details["errors"]]  # type: ignore[misc]
     whole = from_json(raw)
     if isinstance(whole, dict):
@@ -251,33 +228,6 @@ def _key_problem(text: str) -> Problem:
     return {"path": "idempotencyKey", "code": "idempotency_key", "message": text}
 
 
-async def read_body(headers: dict[bytes, bytes], receive: Receive, most: int) -> bytes:
-    """Read a request's body, up to a limit."""
-    length = headers.get(b"content-length", b"")
-    if length.isdigit() and int(length) > most:
-        raise _too_long(most)
-    message = await receive()
-    body: bytes = message.get("body", b"")
-    if not message.get("more_body", False):
-        return body if len(body) <= most else _refuse(most)
-    pieces, size = [body], len(body)
-    while message.get("more_body", False):
-        message = await receive()
-        pieces.append(message.get("body", b""))
-        size += len(pieces[-1])
-        if size > most:
-            raise _too_long(most)
-    return b"".join(pieces)
-
-
-def _refuse(most: int) -> bytes:
-    raise _too_long(most)
-
-
-def _too_long(most: int) -> Refused:
-    return Refused("BODY_TOO_LONG", f"The body is longer than {most} bytes. Send less, or upload the file first.", 413)
-
-
 async def answered(work: Awaitable[Told]) -> Told:
     """Do the work, and put every error into the form that clients know."""
     try:
@@ -288,29 +238,8 @@ async def answered(work: Awaitable[Told]) -> Told:
 
 def failure(error: Exception) -> Told:
     """Give the answer for an error, and log what the client is not told."""
-    match error:
-        case OrchestratorError() if not isinstance(error, Broken):
-            return told_error(error)
-        case RedisError() | TimeoutError():
-            log.warning("request.store_away", error=type(error).__name__)
-            return told_error(unavailable())
-        case _:
-            log.error("request.broken", exc_info=error)
-            return told_error(Broken("Something is wrong with the server; its log says what."))
-
-
-def told_error(error: OrchestratorError) -> Told:
-    """Write down what an error tells the client."""
-    more = []
-    if "retryAfterS" in error.details:
-        more.append((b"retry-after", str(error.details["retryAfterS"]).encode()))
-    body = {"error": {"code": error.code, "message": error.text, **error.details}}
-    return getattr(error, "status", 500), more, json.dumps(body, ensure_ascii=False).encode()
-
-
-def _key_in(headers: Mapping[bytes, bytes]) -> str | None:
-    key = headers.get(b"x-api-key")
-    if key:
-        return key.decode("latin-1")
-    scheme, _, token = headers.get(b"authorization", b"").partition(b" ")
-    return token.strip().decode("latin-1") or None if scheme.lower() == b"bearer" else None
+    if isinstance(error, RedisError | TimeoutError):
+        log.warning("request.redis_unavailable", error=type(error).__name__)
+        error = unavailable()
+    response = problems.to_response(error)
+    return response.status_code, response.raw_headers, bytes(response.body)

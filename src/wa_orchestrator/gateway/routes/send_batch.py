@@ -6,6 +6,7 @@ from typing import Any, ClassVar, Final
 
 from pydantic import ValidationError
 from pydantic_core import to_json
+from starlette.requests import Request
 from starlette.types import Receive, Scope
 
 from wa_orchestrator.context import Context
@@ -19,7 +20,7 @@ from wa_orchestrator.gateway.routes import send as doors
 from wa_orchestrator.gateway.routes.send import Entry, Told
 from wa_orchestrator.gateway.sender_pool import FleetView
 from wa_orchestrator.store.admission import MOST_AT_ONCE
-from wa_orchestrator.web import problems
+from wa_orchestrator.web import problems, request_body
 
 MOST_BYTES: Final = 16 * 1024 * 1024
 #: Messages that go to Redis in one call; others get their turn in between.
@@ -53,9 +54,9 @@ class BatchDoor:
 
     async def _take(self, scope: Scope, receive: Receive) -> Told:
         headers = dict(scope["headers"])
-        caller = await self._entry.caller(scope, headers)
+        caller = await self._entry.caller(scope)
         await self._taking.count(caller.key_id)
-        batch = _read(await doors.read_body(headers, receive, MOST_BYTES))
+        batch = _read(await request_body.read(Request(scope, receive), MOST_BYTES))
         now_ms = (await self._view.current()).now_ms()
         raw_key = headers.get(b"idempotency-key")
         key = None if raw_key is None else doors.header_key(raw_key)
@@ -130,9 +131,7 @@ def _read(raw: bytes) -> BatchEnvelope:
     except ValidationError as error:
         found = error.errors(include_url=False, include_input=False)
         if any(each["type"] == "json_invalid" for each in found):
-            raise Refused(
-                "BAD_JSON", "The body is not JSON. Send an object with Content-Type application/json."
-            ) from None
+            raise problems.not_json() from None
         raise problems.invalid(found) from None
     return batch
 

@@ -9,7 +9,6 @@ from fastapi import APIRouter, Header, Request
 from starlette.datastructures import UploadFile
 from starlette.exceptions import HTTPException
 from starlette.formparsers import MultiPartException
-from starlette.types import Message, Receive
 
 from wa_orchestrator import uploads
 from wa_orchestrator.context import Context
@@ -18,6 +17,7 @@ from wa_orchestrator.gateway.acceptance import Taking
 from wa_orchestrator.gateway.response_models import UploadAnswer
 from wa_orchestrator.timestamps import iso
 from wa_orchestrator.uploads import LARGEST_BYTES, UNUSED_S, Upload
+from wa_orchestrator.web import request_body
 from wa_orchestrator.web.auth import SendCaller
 from wa_orchestrator.web.problems import responses
 
@@ -63,8 +63,7 @@ def router(context: Context, taking: Taking) -> APIRouter:
         x_filename: Annotated[str, Header(max_length=255)] = "",
     ) -> UploadAnswer:
         await taking.count(caller.key_id)
-        length = request.headers.get("content-length", "")
-        if length.isdigit() and int(length) > LARGEST_BYTES + _FORM_BYTES:
+        if (request_body.declared_bytes(request.scope) or 0) > LARGEST_BYTES + _FORM_BYTES:
             raise _too_large()
         declared = request.headers.get("content-type", "")
         if declared.lower().startswith(_FORM):
@@ -86,8 +85,10 @@ def router(context: Context, taking: Taking) -> APIRouter:
 
 
 async def _from_form(context: Context, request: Request) -> Upload:
+    # A form is written to disk before its file is looked at, so its length is counted here.
+    receive = request_body.limited(request.receive, LARGEST_BYTES + _FORM_BYTES, _too_large())
     try:
-        async with Request(request.scope, _limited(request.receive)).form(max_files=1, max_fields=10) as form:
+        async with Request(request.scope, receive).form(max_files=1, max_fields=10) as form:
             file = form.get("file")
             if not isinstance(file, UploadFile):
                 raise Refused("BAD_FORM", "The form has no field `file` with a file in it.")
@@ -96,21 +97,6 @@ async def _from_form(context: Context, request: Request) -> Upload:
             )
     except (MultiPartException, HTTPException) as error:
         raise Refused("BAD_FORM", "The form cannot be read. Send one file in the field `file`.") from error
-
-
-def _limited(receive: Receive) -> Receive:
-    """Stop a form that does not say its length: it is written to disk before its file is looked at."""
-    size = 0
-
-    async def counted() -> Message:
-        nonlocal size
-        message = await receive()
-        size += len(message.get("body", b""))
-        if size > LARGEST_BYTES + _FORM_BYTES:
-            raise _too_large()
-        return message
-
-    return counted
 
 
 def _too_large() -> Refused:

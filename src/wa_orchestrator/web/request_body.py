@@ -1,0 +1,45 @@
+"""Request bodies with a size limit, whether or not the request declares its length."""
+
+from starlette.requests import ClientDisconnect, Request
+from starlette.types import Message, Receive, Scope
+
+from wa_orchestrator.errors import Refused
+
+
+def declared_bytes(scope: Scope) -> int | None:
+    """Return the request's Content-Length, or None where it has none."""
+    length = next((value for name, value in scope["headers"] if name == b"content-length"), b"")
+    return int(length) if length.isdigit() else None
+
+
+def limited(receive: Receive, most: int, error: Exception) -> Receive:
+    """Return a `receive` that raises `error` as soon as the body is longer than `most` bytes."""
+    size = 0
+
+    async def counted() -> Message:
+        nonlocal size
+        message = await receive()
+        size += len(message.get("body", b""))
+        if size > most:
+            raise error
+        return message
+
+    return counted
+
+
+async def read(request: Request, most: int) -> bytes:
+    """Read a body of at most `most` bytes; raises `Refused` for a longer one."""
+    declared = declared_bytes(request.scope)
+    if declared is not None and declared > most:
+        raise too_long(most)
+    if declared is None:  # the server holds a client to the length that it declared
+        request = Request(request.scope, limited(request.receive, most, too_long(most)))
+    try:
+        return await request.body()
+    except ClientDisconnect:
+        return b""  # nobody reads the answer
+
+
+def too_long(most: int) -> Refused:
+    """Return the error for a body that is too long."""
+    return Refused("BODY_TOO_LONG", f"The body is longer than {most} bytes. Send less, or upload the file first.", 413)
