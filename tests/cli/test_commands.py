@@ -12,7 +12,7 @@ import pytest
 
 from tests.cli.conftest import Run, Running, Said
 from wa_orchestrator.server import address
-from wa_orchestrator.settings import load
+from wa_orchestrator.settings import Settings
 
 TO = "972521112233"
 
@@ -56,7 +56,7 @@ def test_a_server_that_is_not_there_is_told_with_its_address(bare: Run) -> None:
 
 def test_beside_the_demo_its_directory_is_named(bare: Run, tmp_path: Path) -> None:
     assert ".cache/demo" not in bare("sessions").err
-    with address.noted(load({}, None, data_dir=tmp_path / ".cache" / "demo")):
+    with address.noted(Settings(data_dir=tmp_path / ".cache" / "demo")):
         assert "The demo's is .cache/demo." in bare("sessions").err
 
 
@@ -78,11 +78,11 @@ def test_a_wrong_key_is_refused_and_not_repeated(bare: Run, server: Running) -> 
     ],
 )
 def test_a_server_is_reached_where_it_listens(host: str, url: str) -> None:
-    assert load({}, None, bind_host=host).local_url == url
+    assert Settings(bind_host=host).local_url == url
 
 
 def test_a_note_of_a_successor_outlives_its_predecessor(tmp_path: Path) -> None:
-    first, second = (load({}, None, data_dir=tmp_path, orch_port=port) for port in (4001, 4002))
+    first, second = (Settings(data_dir=tmp_path, orch_port=port) for port in (4001, 4002))
     with address.noted(first):
         assert address.told(tmp_path) == "http://127.0.0.1:4001"
         after = address.noted(second)

@@ -7,11 +7,12 @@ from pathlib import Path
 
 import httpx
 import pytest
+from pydantic import SecretStr
 
 from tests.processes import PRODUCT, Program, bare_environment
 from wa_orchestrator.runner import process_identity
 from wa_orchestrator.server import banner
-from wa_orchestrator.settings import load
+from wa_orchestrator.settings import Settings
 from wa_orchestrator.simulator import demo
 
 
@@ -64,7 +65,7 @@ def test_a_command_is_told_as_it_can_be_typed(program: str, directory: str, line
 
 
 def test_the_greeting_has_the_link_on_a_line_of_its_own_and_no_secret() -> None:
-    settings = load({"API_KEY": "canary-kZ8-vQ2_mN5xR7p"}, None, bind_host="0.0.0.0")
+    settings = Settings(api_key=SecretStr("canary-kZ8-vQ2_mN5xR7p"), bind_host="0.0.0.0")
     said = banner.block(settings, "http://127.0.0.1:3001/enter#x", world={"control": "http://127.0.0.1:9"})
     assert "http://127.0.0.1:3001/enter#x" in [line.strip() for line in said.splitlines()]
     assert "is ready: http://127.0.0.1:3001\n" in said

@@ -47,7 +47,7 @@ def product(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Product]:
     home: Path = tmp_path_factory.mktemp("product")
     thread = Thread()
     chosen = settings(
-        0, data_dir=home, sessions_dir=home / "sessions", backups_dir=home / "backups",
+        0, data_dir=home, sessions_dir=home / "sessions",
         provisioning_interval_ms=100, monitor_interval_ms=5000, check_timeout_ms=2000,
     )  # fmt: skip
     running = bootstrap.running(chosen, simulate=True)

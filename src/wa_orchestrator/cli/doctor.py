@@ -18,7 +18,7 @@ from wa_orchestrator.logs import redact_text
 from wa_orchestrator.runner.node_command import BUILT_BUNDLE, node_binary
 from wa_orchestrator.server import preflight, secrets
 from wa_orchestrator.settings import GENERATED, Settings
-from wa_orchestrator.settings.sources import Environment
+from wa_orchestrator.settings.source import OperatorSource
 from wa_orchestrator.store.engine import durability, embedded_redis
 
 
@@ -50,24 +50,19 @@ class Effective:
     origin: str
 
 
-def effective(settings: Settings, given: Environment, overrides: frozenset[str]) -> Iterator[Effective]:
+def effective(settings: Settings, source: OperatorSource, overrides: frozenset[str]) -> Iterator[Effective]:
     """List every setting with where its value came from; secrets are masked."""
     stored = secrets.stored_secrets(settings.data_dir)
     for name in Settings.model_fields:
         if name == "proxy_urls":
-            for variable, url in zip(given.proxies, settings.proxy_urls, strict=False):
-                shown = proxy_url.masked(url.get_secret_value())
-                yield Effective(variable, shown, given.found[variable].origin)
+            for proxy, url in zip(source.proxies, settings.proxy_urls, strict=True):
+                masked = proxy_url.masked(url.get_secret_value())
+                yield Effective(proxy.upper(), masked, source.origin(proxy) or "")
             continue
-        variable = name.upper()
-        origin = "default"
-        if name in overrides:
-            origin = "command line"
-        elif variable in given.found:
-            origin = given.found[variable].origin
-        elif name in GENERATED:
-            origin = secrets.FILE_NAME if name in stored else "made at the first start"
-        yield Effective(variable, _shown(getattr(settings, name)), origin)
+        origin = "command line" if name in overrides else source.origin(name)
+        if origin is None and name in GENERATED:
+            origin = secrets.FILE_NAME if name in stored else "generated at the first start"
+        yield Effective(name.upper(), _shown(getattr(settings, name)), origin or "default")
 
 
 def _shown(value: object) -> str:
@@ -85,7 +80,7 @@ def _shown(value: object) -> str:
             return str(value)
 
 
-def examine(settings: Settings, given: Environment) -> list[Finding]:
+def examine(settings: Settings, source: OperatorSource) -> list[Finding]:
     """Look at everything the product needs from this machine. Nothing is created."""
     checks: tuple[Callable[[Settings], Finding], ...] = (
         _python,
@@ -98,14 +93,14 @@ def examine(settings: Settings, given: Environment) -> list[Finding]:
         _zone,
         _runner,
     )
-    return [_names(given), *(check(settings) for check in checks)]
+    return [_names(source), *(check(settings) for check in checks)]
 
 
-def _names(given: Environment) -> Finding:
+def _names(source: OperatorSource) -> Finding:
     """Find misspelled settings: they would do nothing, in silence."""
-    if given.unread:
-        return Finding("settings", Mark.WARNING, " ".join(each.text for each in given.unread))
-    return Finding("settings", Mark.OK, "no name is misspelled")
+    if source.unknown:
+        return Finding("settings", Mark.WARNING, " ".join(each.text for each in source.unknown))
+    return Finding("settings", Mark.OK, "no unknown variables")
 
 
 def _python(_settings: Settings) -> Finding:

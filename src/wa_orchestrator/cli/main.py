@@ -153,7 +153,7 @@ def _settings(**options: Any) -> Settings:
 def _for_a_start(**options: Any) -> Settings:
     """Read the settings for a start. What does nothing is told first: it may be why another one is missing."""
     given = read()
-    for each in given.unread:
+    for each in given.unknown:
         typer.echo(f"Warning: {each.text}", err=True)
     return build(given, **_given(**options))
 

@@ -9,7 +9,7 @@ from pathlib import Path
 from wa_orchestrator.errors import BadSettings
 from wa_orchestrator.settings import Settings
 
-DIRECTORIES = ("data_dir", "sessions_dir", "backups_dir")
+DIRECTORIES = ("data_dir", "sessions_dir")
 PORTS = ("orch_port", "gateway_port")
 
 

@@ -1,28 +1,26 @@
-"""Every knob, its unit and its reason. `load()` reads them; `Settings(...)` takes only what it is given."""
+"""Every setting with its unit and its reason. `load()` reads them; `Settings(...)` takes only what it is given."""
 
-import os
-from collections.abc import Mapping
 from datetime import time
 from pathlib import Path
 from typing import Annotated, Any, Literal, Self
 
 from pydantic import AfterValidator, BeforeValidator, Field, SecretStr, ValidationError, model_validator
 from pydantic_core import ErrorDetails
-from pydantic_settings import BaseSettings, PydanticBaseSettingsSource, SettingsConfigDict
+from pydantic_settings import BaseSettings, NoDecode, PydanticBaseSettingsSource, SettingsConfigDict
 
 from wa_orchestrator.domain import opt_out
 from wa_orchestrator.domain.pacing.limits import PRESETS, Override, Pace, Preset, Trust
 from wa_orchestrator.errors import BadSettings
-from wa_orchestrator.settings import sources, types, validation_messages
-from wa_orchestrator.settings.sources import Environment
-from wa_orchestrator.settings.types import knob
+from wa_orchestrator.settings import types, validation_messages
+from wa_orchestrator.settings.source import OperatorSource
+from wa_orchestrator.settings.types import setting
 
-#: Made at the first start when they are not given (see `secrets`).
+#: Generated at the first start when they are not set (see `server.secrets`).
 GENERATED = ("api_key", "webhook_secret", "dashboard_password")
-#: May also come from the file that `NAME_FILE` names.
+#: May also be read from the file that `NAME_FILE` names.
 FROM_FILE = (*GENERATED, "viewer_password", "telegram_bot_token", "redis_url")
-#: Where a chapter begins in the reference.
-CHAPTERS = {
+#: The first setting of each section in docs/settings.md.
+SECTIONS = {
     "api_key": "Secrets",
     "bind_host": "Addresses",
     "data_dir": "Files",
@@ -32,236 +30,223 @@ CHAPTERS = {
     "pacing_preset": "Pace",
     "queue_limit": "Messages",
     "telegram_bot_token": "Alerts",
-    "max_backups": "Backups",
     "timezone": "General",
 }
 
 
 class Settings(BaseSettings):
-    """All settings of one installation, checked. Frozen: a change needs a restart."""
+    """All settings of one installation, validated. Frozen: a change needs a restart."""
 
     model_config = SettingsConfigDict(
         frozen=True, extra="forbid", validate_default=False, hide_input_in_errors=True, use_attribute_docstrings=True
     )
 
-    api_key: types.Strong = knob(SecretStr(""), example=types.EXAMPLE_API_KEY)
+    api_key: types.Strong = setting(SecretStr(""), example=types.EXAMPLE_API_KEY)
     """The first API key, with all scopes; clients send it as `X-API-Key`."""
 
-    webhook_secret: types.Strong = knob(SecretStr(""), example=types.EXAMPLE_WEBHOOK_SECRET)
-    """The root from which each worker's own signing secret is derived."""
+    webhook_secret: types.Strong = setting(SecretStr(""), example=types.EXAMPLE_WEBHOOK_SECRET)
+    """Each worker's signing secret is derived from this one."""
 
-    dashboard_password: types.Strong = knob(SecretStr(""), example=types.EXAMPLE_PASSWORD)
-    """What an administrator types to enter the dashboard."""
+    dashboard_password: types.Strong = setting(SecretStr(""), example=types.EXAMPLE_PASSWORD)
+    """The administrator's password for the dashboard."""
 
-    viewer_password: types.OptionalStrong = knob(None, example=types.EXAMPLE_VIEWER_PASSWORD)
-    """What a person types who may look at the dashboard and change nothing. Default: there are no such people."""
+    viewer_password: types.OptionalStrong = setting(None, example=types.EXAMPLE_VIEWER_PASSWORD)
+    """Password for read-only access to the dashboard. Default: no read-only access."""
 
-    bind_host: Annotated[str, BeforeValidator(types.not_blank)] = knob("127.0.0.1", example="192.0.2.10")
-    """The address to listen on. Only this machine unless you say otherwise; put TLS in front before you do."""
+    bind_host: Annotated[str, BeforeValidator(types.not_blank)] = setting("127.0.0.1", example="192.0.2.10")
+    """The address to listen on. Default: this machine only; put TLS in front before you change it."""
 
     orch_port: types.Port = 3001
-    """The port of the dashboard and of all APIs; 0 takes any free one."""
+    """Port of the dashboard and of all APIs; 0 picks a free one."""
 
     gateway_port: types.Port = 3002
-    """The port of the gateway by itself, and a second door for sends with `up`; 0 takes any free one."""
+    """Port of the gateway, also with `up`, which serves sends on both ports; 0 picks a free one."""
 
-    public_url: types.Url = knob(None, example="https://wa.example.com")
-    """How people reach the dashboard, for links in alerts. Default: the address listened on."""
+    public_url: types.OptionalUrl = setting(None, example="https://wa.example.com")
+    """Base URL of the dashboard, for links in alerts. Default: the address listened on."""
 
-    worker_url: types.Url = knob(None, example="http://172.28.0.1:3001")
-    """How workers reach the orchestrator. Default: the address listened on, or loopback where that is every address."""
+    worker_url: types.OptionalUrl = setting(None, example="http://172.28.0.1:3001")
+    """Base URL of the orchestrator for workers. Default: the address listened on, or loopback if that is a wildcard."""
 
-    data_dir: types.Directory = knob(Path("data"), example="/var/lib/wa-orchestrator")
-    """Generated secrets, the embedded Redis and the lock that keeps a second server out."""
+    data_dir: types.Directory = setting(Path("data"), example="/var/lib/wa-orchestrator")
+    """Generated secrets, the embedded Redis, uploads, and the lock that prevents a second server."""
 
-    sessions_dir: types.Directory = knob(Path("sessions"), example="/var/lib/wa-orchestrator/sessions")
-    """Credentials, one directory per session. Default: `./sessions`, or `sessions` in DATA_DIR where that is set."""
+    sessions_dir: types.Directory = setting(Path("sessions"), example="/var/lib/wa-orchestrator/sessions")
+    """Credentials, one directory per session. Default: `./sessions`, or `sessions` in DATA_DIR if that is set."""
 
-    backups_dir: types.Directory = knob(Path("backups"), example="/var/backups/wa-orchestrator")
-    """Backup archives. Default: `./backups`, or `backups` in DATA_DIR where that is set."""
+    redis_url: types.OptionalRedisUrl = setting(None, example="redis://localhost:6379/0")
+    """Your own Redis or Valkey ≥ 7, with `appendonly yes` and `noeviction`. Default: an embedded one in the data
+    directory."""
 
-    redis_url: types.RedisUrl = knob(None, example="redis://localhost:6379/0")
-    """A Redis or Valkey ≥ 7 of your own, with `appendonly yes` and `noeviction`. Default: one is started in the
-    data directory."""
-
-    proxy_urls: tuple[types.ProxyUrl, ...] = knob((), example="socks5h://user:pass@proxy.example.com:1080")
-    """`PROXY_URL_1`, `PROXY_URL_2`, …: the pool at start, in the order of the numbers; gaps are allowed."""
+    proxy_urls: Annotated[tuple[types.ProxyUrl, ...], NoDecode] = setting(
+        (), example="socks5h://user:pass@proxy.example.com:1080"
+    )
+    """`PROXY_URL_1`, `PROXY_URL_2`, …: the initial proxy pool, in the order of the numbers; gaps are allowed."""
 
     max_sessions_per_proxy: Annotated[int, Field(ge=1, le=4)] = 4
-    """Sessions that may share one exit address. Never more than 4: the more share it, the more one ban burns."""
+    """Sessions that may share one proxy. At most 4: the more share it, the more one ban affects."""
 
     allow_direct: bool = False
-    """Let sessions leave without a proxy. For trying the product out only; the dashboard warns."""
+    """Allow sessions without a proxy. For trying the product out only; the dashboard warns."""
 
     monitor_interval_ms: types.Millis = 30000
-    """Milliseconds between two checks of each proxy, and between two comparisons of what runs with what should."""
+    """Milliseconds between checks of each proxy, and between reconciliations of workers."""
 
     check_target: Annotated[str, AfterValidator(types.host_and_port)] = "web.whatsapp.com:443"
-    """Where a proxy check connects to, by name, through the proxy."""
+    """Host and port that a proxy check connects to through the proxy; the proxy resolves the name."""
 
     check_timeout_ms: types.Millis = 10000
-    """Milliseconds after which a proxy check has failed."""
+    """Timeout of a proxy check, in milliseconds."""
 
     low_inventory_slots: Annotated[int, Field(ge=0)] = 4
-    """Free proxy slots under which an alert goes out; one proxy's worth."""
+    """Alert when fewer proxy slots than this are free. Default: the slots of one proxy."""
 
     max_sessions_per_phone: Annotated[int, Field(ge=1, le=4)] = 4
-    """Devices that one account may link here. WhatsApp itself allows four."""
+    """Sessions that one phone may have. WhatsApp itself allows four linked devices."""
 
     provisioning_interval_ms: Annotated[int, Field(ge=0)] = 2000
-    """Milliseconds between two worker starts, so that 200 sessions do not log in at once."""
+    """Milliseconds between worker starts, so that 200 sessions do not log in at once."""
 
     watchdog_interval_ms: types.Millis = 60000
-    """Milliseconds between two rounds of the watchdog."""
+    """Milliseconds between runs of the watchdog."""
 
     ping_timeout_ms: types.Millis = 180000
     """Milliseconds without a ping after which a worker is replaced."""
 
     orphan_timeout_ms: types.Millis = 1800000
-    """Milliseconds without an answer from the server after which a worker ends itself: longer than an upgrade, shorter
-    than for ever."""
+    """Milliseconds without an answer from the server after which a worker exits. Must be longer than an upgrade
+    takes."""
 
     enable_keep_alive: bool = True
-    """Workers show presence and send themselves a vanishing message now and then."""
+    """Workers send presence updates, and from time to time a disappearing message to themselves."""
 
-    runner: Annotated[Literal["process", "docker", "swarm"], types.Lowered] = "process"
-    """What runs workers: `process` needs nothing; `docker` isolates harder; `swarm` spreads over machines."""
+    runner: Annotated[Literal["process", "docker"], BeforeValidator(types.runner)] = "process"
+    """How workers run: `process` needs nothing else; `docker` isolates them in containers."""
 
     docker_image: str = "wa-orchestrator-worker:latest"
-    """The worker's image, for `docker` and `swarm`."""
+    """The worker's image, for RUNNER=docker."""
 
     docker_network: str = "wa_workers"
-    """The network of workers' containers. Made if there is none of this name, as 172.28.0.0/16; where that is taken,
-    make one yourself (docs/runner.md)."""
+    """The network of workers' containers. Created if missing, as 172.28.0.0/16; if that range is taken, create one
+    yourself (docs/runner.md)."""
 
     worker_memory_mb: Annotated[int, Field(ge=32)] = 256
-    """Megabytes one worker may use before it is ended: a leak in one never touches another."""
+    """Memory limit of one worker in megabytes: a leak in one must not affect the others."""
 
-    worker_bundle: types.OptionalFile = knob(None, example="/opt/wa-orchestrator/worker.cjs")
-    """The worker's program. Default: the one that was built with the product."""
+    worker_bundle: types.OptionalFile = setting(None, example="/opt/wa-orchestrator/worker.cjs")
+    """The worker's bundle. Default: the one built with the product."""
 
-    worker_ca_file: types.OptionalFile = knob(None, example="/etc/wa-orchestrator/ca.pem")
-    """Further certificate authorities that workers trust, in PEM. For rehearsals with the simulator only."""
+    worker_ca_file: types.OptionalFile = setting(None, example="/etc/wa-orchestrator/ca.pem")
+    """Additional certificate authorities for workers, in PEM. Only for use with the simulator."""
 
     trash_days: types.Positive = 7
-    """Days for which the credentials of a deleted session can be brought back."""
+    """Days for which the credentials of a deleted session can be restored."""
 
-    pacing_preset: Annotated[Literal["standard", "conservative"], types.Lowered] = knob(
+    pacing_preset: Annotated[Literal["standard", "conservative"], types.Lowered] = setting(
         "standard", example="conservative"
     )
-    """The limits by age of a session; the settings below change single numbers of it."""
+    """Limits by age of a session; the settings below override single values."""
 
-    cold_per_day: types.OptionalCount = knob(None, example=20)
-    """Messages a day of a cold session. Default: the preset's."""
+    cold_per_day: types.OptionalCount = setting(None, example=20)
+    """Messages per day of a cold session. Default: the preset's."""
 
-    cold_per_minute: types.OptionalCount = knob(None, example=5)
-    """Messages a minute of a cold session. Default: the preset's."""
+    cold_per_minute: types.OptionalCount = setting(None, example=5)
+    """Messages per minute of a cold session. Default: the preset's."""
 
-    cold_pause_min_ms: types.OptionalMillis = knob(None, example=5000)
+    cold_pause_min_ms: types.OptionalMillis = setting(None, example=5000)
     """Shortest pause of a cold session, in milliseconds. Default: the preset's."""
 
-    cold_pause_max_ms: types.OptionalMillis = knob(None, example=8000)
+    cold_pause_max_ms: types.OptionalMillis = setting(None, example=8000)
     """Longest pause of a cold session, in milliseconds. Default: the preset's."""
 
-    cold_hours: types.Hours = knob(None, example="09:00-21:00")
-    """Hours in which a cold session speaks. Default: the preset's."""
+    cold_hours: types.OptionalHours = setting(None, example="09:00-21:00")
+    """Hours in which a cold session sends. Default: the preset's."""
 
-    warm_per_day: types.OptionalCount = knob(None, example=100)
-    """Messages a day of a warm session. Default: the preset's."""
+    warm_per_day: types.OptionalCount = setting(None, example=100)
+    """Messages per day of a warm session. Default: the preset's."""
 
-    warm_per_minute: types.OptionalCount = knob(None, example=15)
-    """Messages a minute of a warm session. Default: the preset's."""
+    warm_per_minute: types.OptionalCount = setting(None, example=15)
+    """Messages per minute of a warm session. Default: the preset's."""
 
-    warm_pause_min_ms: types.OptionalMillis = knob(None, example=3000)
+    warm_pause_min_ms: types.OptionalMillis = setting(None, example=3000)
     """Shortest pause of a warm session, in milliseconds. Default: the preset's."""
 
-    warm_pause_max_ms: types.OptionalMillis = knob(None, example=5000)
+    warm_pause_max_ms: types.OptionalMillis = setting(None, example=5000)
     """Longest pause of a warm session, in milliseconds. Default: the preset's."""
 
-    warm_hours: types.Hours = knob(None, example="08:00-22:00")
-    """Hours in which a warm session speaks. Default: the preset's."""
+    warm_hours: types.OptionalHours = setting(None, example="08:00-22:00")
+    """Hours in which a warm session sends. Default: the preset's."""
 
-    hot_per_day: types.OptionalCount = knob(None, example=500)
-    """Messages a day of a hot session. Default: the preset's."""
+    hot_per_day: types.OptionalCount = setting(None, example=500)
+    """Messages per day of a hot session. Default: the preset's."""
 
-    hot_per_minute: types.OptionalCount = knob(None, example=30)
-    """Messages a minute of a hot session. Default: the preset's."""
+    hot_per_minute: types.OptionalCount = setting(None, example=30)
+    """Messages per minute of a hot session. Default: the preset's."""
 
-    hot_pause_min_ms: types.OptionalMillis = knob(None, example=2000)
+    hot_pause_min_ms: types.OptionalMillis = setting(None, example=2000)
     """Shortest pause of a hot session, in milliseconds. Default: the preset's."""
 
-    hot_pause_max_ms: types.OptionalMillis = knob(None, example=4000)
+    hot_pause_max_ms: types.OptionalMillis = setting(None, example=4000)
     """Longest pause of a hot session, in milliseconds. Default: the preset's."""
 
-    hot_hours: types.Hours = knob(None, example="07:00-23:00")
-    """Hours in which a hot session speaks. Default: the preset's."""
+    hot_hours: types.OptionalHours = setting(None, example="07:00-23:00")
+    """Hours in which a hot session sends. Default: the preset's."""
 
-    stop_words: Annotated[tuple[str, ...], BeforeValidator(types.words)] = tuple(sorted(opt_out.DEFAULT_WORDS))
-    """Answers, with commas between them, that opt a recipient out. They are compared whole and without case."""
+    stop_words: types.Words = tuple(sorted(opt_out.DEFAULT_WORDS))
+    """Replies that opt a recipient out, separated by commas. The whole reply is compared, ignoring case."""
 
     queue_limit: types.Positive = 1000
-    """Messages that may wait for one session; more are refused with `QUEUE_FULL`."""
+    """Messages that may be queued for one session; further ones are refused with `QUEUE_FULL`."""
 
     rate_limit_per_minute: types.Positive = 600
-    """Requests a minute that one API key may make; more are answered with 429."""
+    """Requests per minute of one API key; further ones get 429."""
 
     lease_ms: types.Millis = 120000
-    """Milliseconds for which a worker holds a message it claimed. Longer than ACK_TIMEOUT_MS, or a slow ack would look
-    like a dead worker."""
+    """Milliseconds for which a worker holds a message it claimed. Must be longer than ACK_TIMEOUT_MS, or a slow ack
+    would look like a dead worker."""
 
     ack_timeout_ms: types.Millis = 75000
-    """Milliseconds a worker waits for WhatsApp's acknowledgement; then the outcome is unknown, and the same id is
-    tried again."""
+    """Milliseconds a worker waits for WhatsApp's ack; after that the outcome is unknown, and the message is retried
+    with the same id."""
 
     max_attempts: types.Positive = 3
     """Failed attempts after which a message becomes a dead letter."""
 
     body_retention_days: types.Positive = 30
-    """Days for which the text of an ended message is kept."""
+    """Days for which the text of a finished message is kept."""
 
     message_retention_days: types.Positive = 90
-    """Days for which an ended message and its timeline are kept."""
+    """Days for which a finished message and its timeline are kept."""
 
     allow_private_urls: bool = False
-    """Let webhooks and media come from private and loopback addresses, and over http. For a LAN you trust."""
+    """Allow webhooks and media on private and loopback addresses, and over http. For a LAN you trust."""
 
-    telegram_bot_token: types.TelegramToken = knob(None, example="123456789:AAExampleExampleExampleExample")
+    telegram_bot_token: types.OptionalTelegramToken = setting(None, example="123456789:AAExampleExampleExampleExample")
     """The bot that sends alerts."""
 
-    telegram_chat_id: types.Text = knob(None, example="-1001234567890")
-    """The chat that gets them."""
+    telegram_chat_id: types.OptionalText = setting(None, example="-1001234567890")
+    """The chat that receives alerts."""
 
     telegram_api_url: Annotated[str, AfterValidator(types.http_url)] = "https://api.telegram.org"
-    """Where Telegram's API is; for tests and for a Bot API server of your own."""
+    """Base URL of the Telegram Bot API; for tests, or for your own Bot API server."""
 
-    alert_webhook_url: types.Url = knob(None, example="https://ops.example.com/alerts")
-    """An address that gets every alert as JSON, signed."""
-
-    max_backups: types.Positive = 7
-    """How many of the newest backups stay."""
-
-    backup_time: Annotated[str, AfterValidator(types.clock_time)] = "03:00"
-    """When the daily backup begins, in TIMEZONE."""
-
-    backup_recipient: types.AgeRecipient = knob(
-        None, example="age1ql3z7hjy54pw3hyww5ayyfg7zqgvc7w3j2elw8zmrj2kg5sfn9aqmcac8p"
-    )
-    """The age public key that backups are encrypted for."""
+    alert_webhook_url: types.OptionalUrl = setting(None, example="https://ops.example.com/alerts")
+    """A URL that receives every alert as signed JSON."""
 
     timezone: Annotated[str, AfterValidator(types.zone)] = Field(
         default_factory=types.machine_zone, examples=["Asia/Jerusalem"]
     )
-    """The zone of hours, days and the daily backup. Default: the machine's."""
+    """Time zone of hours and days. Default: the machine's."""
 
-    language: Annotated[Literal["en", "he"], BeforeValidator(types.language)] = knob("en", example="he")
-    """The language of alerts, and of the dashboard until a person chooses."""
+    language: Annotated[Literal["en", "he"], BeforeValidator(types.language)] = setting("en", example="he")
+    """Language of alerts, and of the dashboard until a user picks one."""
 
     log_level: Annotated[Literal["debug", "info", "warning", "error"], types.Lowered] = "info"
-    """How much is logged."""
+    """Minimum level of log lines."""
 
     time_scale: Annotated[float, Field(gt=0, le=10000)] = 1.0
-    """Divides pauses, leases and the watchdog's times: 60 makes a minute a second. For rehearsals with the simulator
-    only."""
+    """Divides pauses, leases and the watchdog's intervals: with 60 a minute takes a second. Only for use with the
+    simulator."""
 
     @classmethod
     def settings_customise_sources(
@@ -272,32 +257,31 @@ class Settings(BaseSettings):
         dotenv_settings: PydanticBaseSettingsSource,
         file_secret_settings: PydanticBaseSettingsSource,
     ) -> tuple[PydanticBaseSettingsSource, ...]:
-        """Read nothing from the world: a developer's `.env` must never reach a test. `load` does the reading."""
+        """Use only the given values: a developer's `.env` must never reach a test. `load` adds the operator's."""
         return (init_settings,)
 
     @model_validator(mode="before")
     @classmethod
-    def _keep_files_together(cls, values: dict[str, Any]) -> dict[str, Any]:
-        """Put sessions and backups into a data directory that was named, so that two installations never mix."""
-        files = {"data_dir": "data", "sessions_dir": "sessions", "backups_dir": "backups"}
-        if data_dir := values.get("data_dir"):
-            files |= {name: str(Path(data_dir, files[name])) for name in ("sessions_dir", "backups_dir")}
-        return files | values
+    def _keep_sessions_in_data_dir(cls, values: dict[str, Any]) -> dict[str, Any]:
+        """Put sessions into a data directory that was set, so that two installations never mix."""
+        data_dir = values.get("data_dir")
+        sessions_dir = Path(data_dir, "sessions") if data_dir else Path("sessions")
+        return {"data_dir": "data", "sessions_dir": str(sessions_dir)} | values
 
     @model_validator(mode="after")
-    def _agree(self) -> Self:
-        """Refuse settings that are right one by one and wrong together. The text begins with the variable."""
+    def _check_combinations(self) -> Self:
+        """Refuse settings that contradict each other. The text begins with the variable."""
         if self.orch_port == self.gateway_port != 0:
-            raise ValueError("GATEWAY_PORT: is the same as ORCH_PORT")
+            raise ValueError("GATEWAY_PORT: must differ from ORCH_PORT")
         if (self.telegram_bot_token is None) != (self.telegram_chat_id is None):
             missing = "TELEGRAM_CHAT_ID" if self.telegram_chat_id is None else "TELEGRAM_BOT_TOKEN"
-            raise ValueError(f"{missing}: is missing; Telegram needs both the bot's token and a chat")
+            raise ValueError(f"{missing}: is missing; Telegram needs both the bot token and a chat id")
         if self.lease_ms <= self.ack_timeout_ms:
             raise ValueError(f"LEASE_MS: must be longer than ACK_TIMEOUT_MS ({self.ack_timeout_ms})")
         for trust in Trust:
             longest, shortest = getattr(self, f"{trust}_pause_max_ms"), self.pace(trust).pause_base_ms
             if longest is not None and longest < shortest:
-                raise ValueError(f"{trust.upper()}_PAUSE_MAX_MS: is less than the shortest pause ({shortest})")
+                raise ValueError(f"{trust.upper()}_PAUSE_MAX_MS: must not be less than the shortest pause ({shortest})")
         if self.body_retention_days > self.message_retention_days:
             raise ValueError(
                 f"BODY_RETENTION_DAYS: must not exceed MESSAGE_RETENTION_DAYS ({self.message_retention_days})"
@@ -305,7 +289,7 @@ class Settings(BaseSettings):
         return self
 
     def pace(self, trust: Trust) -> Pace:
-        """Give the limits of a session of this trust: the preset's, with the operator's own numbers in their place."""
+        """Return the limits of a session of this trust: the preset with the operator's overrides."""
         preset = PRESETS[Preset(self.pacing_preset)][trust]
         own = {name: getattr(self, f"{trust}_{name}") for name in ("per_day", "per_minute", "hours")}
         shortest, longest = getattr(self, f"{trust}_pause_min_ms"), getattr(self, f"{trust}_pause_max_ms")
@@ -317,74 +301,68 @@ class Settings(BaseSettings):
         )
 
     def scaled(self, duration: float) -> float:
-        """Shorten a duration, in whatever unit, by TIME_SCALE."""
+        """Divide a duration, in any unit, by TIME_SCALE."""
         return duration / self.time_scale
 
     @property
     def local_url(self) -> str:
-        """Where a program of the same machine finds the server."""
-        return f"http://{types.reachable(self.bind_host)}:{self.orch_port}"
+        """URL of the server for programs on the same machine."""
+        return f"http://{types.connectable(self.bind_host)}:{self.orch_port}"
 
     @property
     def worker_base_url(self) -> str:
-        """Where workers find the orchestrator."""
+        """URL of the orchestrator for workers."""
         return self.worker_url or self.local_url
 
     @property
     def public_base_url(self) -> str:
-        """Where people find the dashboard."""
+        """URL of the dashboard for people."""
         return self.public_url or self.local_url
 
 
-def load(environ: Mapping[str, str] | None = None, env_file: Path | None = Path(".env"), **overrides: Any) -> Settings:
-    """Read the settings; `overrides` (by field name) win. Raises BadSettings with one line for every problem."""
-    return build(read(environ, env_file), **overrides)
+def load(env_file: Path | None = Path(".env"), **overrides: Any) -> Settings:
+    """Read the settings; `overrides` (by field name) win. Raises BadSettings with one line per problem."""
+    return build(read(env_file), **overrides)
 
 
-def read(environ: Mapping[str, str] | None = None, env_file: Path | None = Path(".env")) -> Environment:
-    """Collect what the operator has set, unchecked, with its origins."""
-    names = frozenset(name.upper() for name in Settings.model_fields if name != "proxy_urls")
-    secrets = frozenset(name.upper() for name in FROM_FILE)
-    return sources.read(names, secrets, os.environ if environ is None else environ, env_file)
+def read(env_file: Path | None = Path(".env")) -> OperatorSource:
+    """Collect what the operator has set, with its origins, without validating it."""
+    return OperatorSource(Settings, FROM_FILE, env_file)
 
 
-def build(given: Environment, **overrides: Any) -> Settings:
-    """Check what was collected and make the settings of it."""
-    numbered = [name for name in given.proxies if given.found[name].value.strip()]
-    values: dict[str, Any] = {
-        name.lower(): found.value for name, found in given.found.items() if name.lower() in Settings.model_fields
-    }
-    values["proxy_urls"] = tuple(given.found[name].value for name in numbered)
+def build(source: OperatorSource, **overrides: Any) -> Settings:
+    """Validate what was collected."""
+    problems = list(source.problems)
     try:
-        settings = Settings(**values | overrides)
+        settings = Settings(**source() | overrides)
     except ValidationError as error:
-        raise BadSettings(*given.problems, *(_line(each, numbered) for each in error.errors())) from None
-    urls = [url.get_secret_value() for url in settings.proxy_urls] if "proxy_urls" not in overrides else []
-    if problems := (*given.problems, *_repeated(urls, numbered)):
+        raise BadSettings(*problems, *(_problem(each, source.proxies) for each in error.errors())) from None
+    if "proxy_urls" not in overrides:
+        problems += _duplicates([url.get_secret_value() for url in settings.proxy_urls], source.proxies)
+    if problems:
         raise BadSettings(*problems)
     return settings
 
 
-def _repeated(urls: list[str], numbered: list[str]) -> list[str]:
+def _duplicates(urls: list[str], names: list[str]) -> list[str]:
     return [
-        f"{numbered[at]}: is the same as {numbered[urls.index(url)]}. Example: {numbered[at]}={_example('proxy_urls')}"
+        _line(names[at], f"is the same as {names[urls.index(url)].upper()}", "proxy_urls")
         for at, url in enumerate(urls)
         if urls.index(url) < at
     ]
 
 
-def _example(field: str) -> object:
-    described = Settings.model_fields[field]
-    return described.examples[0] if described.examples else described.default
-
-
-def _line(error: ErrorDetails, numbered: list[str]) -> str:
-    """Tell one problem in one line. The value itself is not repeated: it may be a secret."""
+def _problem(error: ErrorDetails, proxies: list[str]) -> str:
+    """Return one problem in one line. The value itself is not repeated: it may be a secret."""
     if not error["loc"]:
         name, _, problem = str(error["ctx"]["error"]).partition(": ")
-        return f"{name}: {problem}. Example: {name}={_example(name.lower())}"
+        return _line(name, problem, name.lower())
     field = str(error["loc"][0])
-    name = numbered[int(error["loc"][1])] if field == "proxy_urls" else field.upper()
-    if field not in Settings.model_fields:
-        return f"{name}: there is no such setting"
-    return f"{name}: {validation_messages.phrase(error)}. Example: {name}={_example(field)}"
+    name = proxies[int(error["loc"][1])] if field == "proxy_urls" else field
+    return _line(name, validation_messages.phrase(error), field)
+
+
+def _line(variable: str, problem: str, field: str) -> str:
+    described = Settings.model_fields[field]
+    example = described.examples[0] if described.examples else described.default
+    return f"{variable.upper()}: {problem}. Example: {variable.upper()}={example}"

@@ -1,40 +1,40 @@
-"""What is wrong with a value, in our own words: the library's are for programmers, and change with its versions."""
+"""Texts of validation errors: pydantic's own are for programmers, and change with its versions."""
 
 from collections.abc import Mapping
 from typing import Any, Final, get_args
 
 from pydantic_core.core_schema import ErrorType
 
-_TEXT: Final = "must be a text"
-_WHOLE: Final = "must be a whole number"
+_TEXT: Final = "must be a string"
+_INTEGER: Final = "must be a whole number"
 _NUMBER: Final = "must be a number"
-_SWITCH: Final = "must be true or false"
+_BOOLEAN: Final = "must be true or false"
 _LIST: Final = "must be a list"
-_OBJECT: Final = "must be an object with named fields"
-_INSTANT: Final = "must be a date and a time with its offset, such as 2030-01-31T09:00:00+02:00"
+_OBJECT: Final = "must be an object"
+_TIMESTAMP: Final = "must be a date and time with an offset, such as 2030-01-31T09:00:00+02:00"
 _DATE: Final = "must be a date, such as 2030-01-31"
-_CLOCK: Final = "must be a time of day, such as 09:00"
-_ADDRESS: Final = "must be an address, such as https://example.com/file.pdf"
-_ANYTHING: Final = "cannot be taken as it is; look at the description of this field"
+_TIME: Final = "must be a time of day, such as 09:00"
+_URL: Final = "must be a URL, such as https://example.com/file.pdf"
+_OTHER: Final = "is invalid; see the description of this field"
 
-#: By pydantic's type of error; the braces are filled from its context. Whoever reads it knows which field it is about.
+#: By pydantic's error type; placeholders are filled from its context. The name of the field stands before it.
 SENTENCES: Final[Mapping[str, str]] = {
-    "missing": "is missing; give it",
-    "extra_forbidden": "is not known here; remove it, or look how it is spelled",
-    "none_required": "must be null, or left out",
+    "missing": "is required",
+    "extra_forbidden": "is unknown; remove it, or check its spelling",
+    "none_required": "must be null or omitted",
     "json_invalid": "must be JSON",
     "json_type": "must be JSON",
     "string_type": _TEXT,
-    "string_unicode": "must be a text in UTF-8",
-    "string_too_short": "is too short; it needs {min_length} or more characters",
-    "string_too_long": "is too long; it may have {max_length} characters",
-    "string_pattern_mismatch": "does not have the right form; it must match {pattern}",
-    "bool_type": _SWITCH,
-    "bool_parsing": _SWITCH,
-    "int_type": _WHOLE,
-    "int_parsing": _WHOLE,
-    "int_parsing_size": "is too large a number",
-    "int_from_float": _WHOLE,
+    "string_unicode": "must be UTF-8 text",
+    "string_too_short": "is too short; the minimum is {min_length} characters",
+    "string_too_long": "is too long; the maximum is {max_length} characters",
+    "string_pattern_mismatch": "must match {pattern}",
+    "bool_type": _BOOLEAN,
+    "bool_parsing": _BOOLEAN,
+    "int_type": _INTEGER,
+    "int_parsing": _INTEGER,
+    "int_parsing_size": "is too large",
+    "int_from_float": _INTEGER,
     "float_type": _NUMBER,
     "float_parsing": _NUMBER,
     "finite_number": _NUMBER,
@@ -49,53 +49,54 @@ SENTENCES: Final[Mapping[str, str]] = {
     "tuple_type": _LIST,
     "set_type": _LIST,
     "frozen_set_type": _LIST,
-    "too_short": "has too few entries; it needs {min_length} or more",
-    "too_long": "has too many entries; it may have {max_length}",
+    "too_short": "has too few items; the minimum is {min_length}",
+    "too_long": "has too many items; the maximum is {max_length}",
     "dict_type": _OBJECT,
     "mapping_type": _OBJECT,
     "model_type": _OBJECT,
     "model_attributes_type": _OBJECT,
     "dataclass_type": _OBJECT,
-    "invalid_key": "must be an object whose names are texts",
-    "datetime_type": _INSTANT,
-    "datetime_parsing": _INSTANT,
-    "datetime_object_invalid": _INSTANT,
-    "datetime_from_date_parsing": _INSTANT,
-    "timezone_aware": _INSTANT,
+    "invalid_key": "must have strings as keys",
+    "datetime_type": _TIMESTAMP,
+    "datetime_parsing": _TIMESTAMP,
+    "datetime_object_invalid": _TIMESTAMP,
+    "datetime_from_date_parsing": _TIMESTAMP,
+    "timezone_aware": _TIMESTAMP,
     "datetime_past": "must be in the past",
     "datetime_future": "must be in the future",
     "date_type": _DATE,
     "date_parsing": _DATE,
     "date_from_datetime_parsing": _DATE,
     "date_from_datetime_inexact": _DATE,
-    "time_type": _CLOCK,
-    "time_parsing": _CLOCK,
-    "url_type": _ADDRESS,
-    "url_parsing": _ADDRESS,
-    "url_syntax_violation": _ADDRESS,
-    "url_scheme": "must be an address that begins with {expected_schemes}",
-    "url_too_long": "is too long; it may have {max_length} characters",
+    "time_type": _TIME,
+    "time_parsing": _TIME,
+    "url_type": _URL,
+    "url_parsing": _URL,
+    "url_syntax_violation": _URL,
+    "url_scheme": "must be a URL that begins with {expected_schemes}",
+    "url_too_long": "is too long; the maximum is {max_length} characters",
 }
-#: Errors that our own checks raise: their text is ours.
-_OURS: Final = {"value_error": "Value error, ", "assertion_error": "Assertion failed, "}
-_OF_THE_LIBRARY: Final = frozenset(get_args(ErrorType))
+#: Raised by our own validators, with our own text.
+_OWN: Final = {"value_error": "Value error, ", "assertion_error": "Assertion failed, "}
+_PYDANTIC: Final = frozenset(get_args(ErrorType))
 
 
 def phrase(error: Mapping[str, Any]) -> str:
-    """Say what is wrong, as it goes on after the name: `must be a whole number`. The value itself is never told."""
+    """Return what is wrong, to follow the name: `must be a whole number`. Never contains the value itself."""
     kind = str(error["type"])
-    if kind in _OURS:
-        return str(error["msg"]).removeprefix(_OURS[kind])
-    if kind not in _OF_THE_LIBRARY:
+    if kind in _OWN:
+        return str(error["msg"]).removeprefix(_OWN[kind])
+    if kind not in _PYDANTIC:
         return str(error["msg"])
-    facts = {name: f"{fact:g}" if isinstance(fact, float) else fact for name, fact in (error.get("ctx") or {}).items()}
+    context = error.get("ctx") or {}
+    context = {name: f"{value:g}" if isinstance(value, float) else value for name, value in context.items()}
     try:
-        return SENTENCES.get(kind, _ANYTHING).format_map(facts)
-    except KeyError:  # another version of the library tells less: an answer must not break over its wording
-        return _ANYTHING
+        return SENTENCES.get(kind, _OTHER).format_map(context)
+    except KeyError:  # another version of pydantic has other context; a missing placeholder must not break the answer
+        return _OTHER
 
 
 def sentence(error: Mapping[str, Any]) -> str:
-    """Say it as a sentence of its own: `Must be a whole number.`"""
-    told = phrase(error)
-    return told[:1].upper() + told[1:] + ("" if told.endswith((".", "!", "?")) else ".")
+    """Return it as a sentence: `Must be a whole number.`"""
+    text = phrase(error)
+    return text[:1].upper() + text[1:] + ("" if text.endswith((".", "!", "?")) else ".")

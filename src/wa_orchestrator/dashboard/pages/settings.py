@@ -29,7 +29,6 @@ async def show(desk: Desk, view: View, query: Mapping[str, str]) -> Shown:
             "timezone": settings.timezone,
             "preset": settings.pacing_preset,
             "runner": settings.runner,
-            "max_backups": settings.max_backups,
         },
         "query": query,
     }

@@ -6,9 +6,10 @@ from pathlib import Path
 import pytest
 from pydantic import SecretStr
 
+from tests.settings.environment import load
 from wa_orchestrator.errors import BadSettings
 from wa_orchestrator.server import secrets
-from wa_orchestrator.settings import GENERATED, Settings, load
+from wa_orchestrator.settings import GENERATED, Settings
 
 
 def values(settings: Settings) -> dict[str, str]:
@@ -22,7 +23,7 @@ def test_missing_secrets_are_made_once_and_are_good_enough_to_be_given_by_hand(t
     assert made_again == ()
     assert values(again) == values(first)
     assert len(set(values(first).values())) == len(GENERATED)
-    load({name.upper(): value for name, value in values(first).items()}, None)
+    load({name.upper(): value for name, value in values(first).items()})
 
 
 def test_only_the_owner_can_read_them_and_no_draft_is_left(tmp_path: Path) -> None:

@@ -51,7 +51,7 @@ def test_a_wrong_setting_refuses_the_start_and_creates_nothing(
     tmp_path: Path, variables: dict[str, str], begins: str
 ) -> None:
     (tmp_path / "a-file").touch()
-    free = {"SESSIONS_DIR": "s", "BACKUPS_DIR": "b", "ORCH_PORT": "0", "GATEWAY_PORT": "0"}
+    free = {"SESSIONS_DIR": "s", "ORCH_PORT": "0", "GATEWAY_PORT": "0"}
     refused = run(tmp_path, "up", **free | variables)
     assert refused.returncode == 2
     (line,) = refused.stderr.splitlines()
@@ -101,15 +101,15 @@ def test_a_misspelled_setting_is_told_at_start_with_the_name_that_was_meant_and_
     refused = run(tmp_path, "gateway", REDIS_URI="redis://user:canary@redis.example.com")
     said = refused.stderr.splitlines()
     assert said[:2] == [
-        "Warning: API_KYE (.env) is no setting of this product and does nothing. Did you mean API_KEY?",
-        "Warning: REDIS_URI (environment) is no setting of this product and does nothing. Did you mean REDIS_URL?",
+        "Warning: API_KYE (.env) is not a setting and has no effect. Did you mean API_KEY?",
+        "Warning: REDIS_URI (environment) is not a setting and has no effect. Did you mean REDIS_URL?",
     ]
     assert said[2].startswith("REDIS_URL: is missing")
     assert (len(said), "canary" in refused.stderr) == (3, False)
 
 
 def test_doctor_masks_secrets_says_where_values_came_from_and_creates_nothing(tmp_path: Path) -> None:
-    (tmp_path / ".env").write_text("MAX_BACKUPS=3\nMAX_SESSION_PER_PROXY=2\n")
+    (tmp_path / ".env").write_text("MAX_ATTEMPTS=5\nMAX_SESSION_PER_PROXY=2\n")
     variables = {
         "API_KEY": "canary-kZ8-vQ2_mN5xR7p",
         "PROXY_URL_2": "socks5h://user:canary@proxy.example.com:1080",
@@ -121,13 +121,13 @@ def test_doctor_masks_secrets_says_where_values_came_from_and_creates_nothing(tm
     settings = {each["name"]: (each["value"], each["origin"]) for each in found["settings"]}
     assert settings["API_KEY"] == ("***", "environment")
     assert settings["PROXY_URL_2"] == ("socks5h://user:***@proxy.example.com:1080", "environment")
-    assert settings["MAX_BACKUPS"] == ("3", ".env")
+    assert settings["MAX_ATTEMPTS"] == ("5", ".env")
     assert settings["DATA_DIR"] == (str(tmp_path / "d"), "command line")
     assert settings["QUEUE_LIMIT"] == ("1000", "default")
-    assert settings["WEBHOOK_SECRET"] == ("", "made at the first start")
+    assert settings["WEBHOOK_SECRET"] == ("", "generated at the first start")
     findings = {each["name"]: each for each in found["findings"]}
     assert findings["redis"]["mark"] == "problem"
-    assert "MAX_SESSION_PER_PROXY (.env) is no setting" in findings["settings"]["text"]
+    assert "MAX_SESSION_PER_PROXY (.env) is not a setting" in findings["settings"]["text"]
     assert "Did you mean MAX_SESSIONS_PER_PROXY?" in findings["settings"]["text"]
     assert "canary" not in answer.stdout + answer.stderr
     assert [each.name for each in tmp_path.iterdir()] == [".env"]
