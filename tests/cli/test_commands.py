@@ -56,7 +56,7 @@ def test_a_server_that_is_not_there_is_told_with_its_address(bare: Run) -> None:
 
 def test_beside_the_demo_its_directory_is_named(bare: Run, tmp_path: Path) -> None:
     assert ".cache/demo" not in bare("sessions").err
-    with address.noted(Settings(data_dir=tmp_path / ".cache" / "demo")):
+    with address.published(Settings(data_dir=tmp_path / ".cache" / "demo")):
         assert "The demo's is .cache/demo." in bare("sessions").err
 
 
@@ -81,15 +81,15 @@ def test_a_server_is_reached_where_it_listens(host: str, url: str) -> None:
     assert Settings(bind_host=host).local_url == url
 
 
-def test_a_note_of_a_successor_outlives_its_predecessor(tmp_path: Path) -> None:
+def test_a_newer_servers_address_stays_when_the_older_one_ends(tmp_path: Path) -> None:
     first, second = (Settings(data_dir=tmp_path, orch_port=port) for port in (4001, 4002))
-    with address.noted(first):
-        assert address.told(tmp_path) == "http://127.0.0.1:4001"
-        after = address.noted(second)
+    with address.published(first):
+        assert address.find(tmp_path) == "http://127.0.0.1:4001"
+        after = address.published(second)
         after.__enter__()
-    assert address.told(tmp_path) == "http://127.0.0.1:4002"
+    assert address.find(tmp_path) == "http://127.0.0.1:4002"
     after.__exit__(None, None, None)
-    assert address.told(tmp_path) is None
+    assert address.find(tmp_path) is None
 
 
 # -- proxies and sessions ---------------------------------------------------------------------------------------------

@@ -61,12 +61,12 @@ def test_people_take_a_human_while() -> None:
 )
 def test_a_command_is_told_as_it_can_be_typed(program: str, directory: str, line: str) -> None:
     here = Path("/home/dana/wa")
-    assert banner.typed("secrets", here / directory, program, here) == line
+    assert banner.command_line("secrets", here / directory, program, here) == line
 
 
 def test_the_greeting_has_the_link_on_a_line_of_its_own_and_no_secret() -> None:
     settings = Settings(api_key=SecretStr("canary-kZ8-vQ2_mN5xR7p"), bind_host="0.0.0.0")
-    said = banner.block(settings, "http://127.0.0.1:3001/enter#x", world={"control": "http://127.0.0.1:9"})
+    said = banner.render(settings, "http://127.0.0.1:3001/enter#x", world={"control": "http://127.0.0.1:9"})
     assert "http://127.0.0.1:3001/enter#x" in [line.strip() for line in said.splitlines()]
     assert "is ready: http://127.0.0.1:3001\n" in said
     assert "canary" not in said

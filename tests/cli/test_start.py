@@ -72,7 +72,7 @@ def test_a_port_in_use_refuses_the_start_and_creates_nothing(tmp_path: Path) -> 
         port = taken.getsockname()[1]
         refused = run(tmp_path, "up", "--port", str(port), "--gateway-port", "0")
     assert refused.returncode == 2
-    assert refused.stderr.startswith(f"ORCH_PORT: port {port} on 127.0.0.1 is in use, perhaps by ")
+    assert refused.stderr.startswith(f"ORCH_PORT: cannot bind 127.0.0.1:{port}: address already in use. Example: ")
     assert len(refused.stderr.splitlines()) == 1
     assert list(tmp_path.iterdir()) == []
 
@@ -90,7 +90,7 @@ def test_a_data_directory_without_write_permission_refuses_the_start(tmp_path: P
 def test_a_part_by_itself_needs_a_redis_to_share(tmp_path: Path, part: str) -> None:
     refused = run(tmp_path, part)
     assert refused.returncode == 2
-    assert refused.stderr.startswith("REDIS_URL: is missing")
+    assert refused.stderr.startswith("REDIS_URL: is required")
     assert list(tmp_path.iterdir()) == []
 
 
@@ -104,7 +104,7 @@ def test_a_misspelled_setting_is_told_at_start_with_the_name_that_was_meant_and_
         "Warning: API_KYE (.env) is not a setting and has no effect. Did you mean API_KEY?",
         "Warning: REDIS_URI (environment) is not a setting and has no effect. Did you mean REDIS_URL?",
     ]
-    assert said[2].startswith("REDIS_URL: is missing")
+    assert said[2].startswith("REDIS_URL: is required")
     assert (len(said), "canary" in refused.stderr) == (3, False)
 
 

@@ -148,20 +148,15 @@ def _redis(settings: Settings) -> Finding:
 
 
 def _files(settings: Settings) -> Finding:
-    problems = [
-        f"{name.upper()}: {getattr(settings, name)} {problem}"
-        for name in preflight.DIRECTORIES
-        if (problem := preflight.unwritable(getattr(settings, name)))
-    ]
-    return Finding("files", Mark.PROBLEM if problems else Mark.OK, "; ".join(problems) or str(settings.data_dir))
+    problems = list(preflight.directory_problems(settings))
+    return Finding("files", Mark.PROBLEM if problems else Mark.OK, " ".join(problems) or str(settings.data_dir))
 
 
 def _ports(settings: Settings) -> Finding:
-    ports = [getattr(settings, name) for name in preflight.PORTS]
-    problems = [f"{port} {why}" for port in ports if (why := preflight.unavailable(settings.bind_host, port))]
-    if problems:  # no fault of the machine while the server itself is running
-        return Finding("ports", Mark.WARNING, "; ".join(problems))
-    return Finding("ports", Mark.OK, ", ".join(map(str, ports)))
+    problems = list(preflight.port_problems(settings))
+    if problems:  # not a problem while the server itself is running
+        return Finding("ports", Mark.WARNING, " ".join(problems))
+    return Finding("ports", Mark.OK, ", ".join(str(getattr(settings, name)) for name in preflight.PORTS))
 
 
 def _proxies(settings: Settings) -> Finding:

@@ -111,7 +111,7 @@ def show_secrets(*, data_dir: DataDir = None, as_json: Json = False) -> None:
     """Show the API key, the webhook secret and the dashboard's password in effect."""
     from wa_orchestrator.server import secrets
 
-    settings = secrets.known(_settings(data_dir=data_dir))
+    settings = secrets.with_stored(_settings(data_dir=data_dir))
     shown = {name.upper(): getattr(settings, name).get_secret_value() for name in GENERATED}
     if not all(shown.values()):
         raise Refused("NO_SECRETS", f"There are no secrets in {settings.data_dir} yet; the first start makes them.")
@@ -170,13 +170,13 @@ def _ready(settings: Settings, ports: tuple[str, ...] | None = None) -> Settings
     """Check the machine, then complete the secrets, then log: nothing is created before everything was checked."""
     from wa_orchestrator import logs
     from wa_orchestrator.server import preflight, secrets
-    from wa_orchestrator.server.banner import typed
+    from wa_orchestrator.server.banner import command_line
 
     preflight.preflight(settings, preflight.PORTS if ports is None else ports)
     complete, made = secrets.ensure(settings)
     if made:
         names = ", ".join(name.upper() for name in made)
-        typer.echo(f"{names} made. To see them: {typed('secrets', settings.data_dir)}", err=True)
+        typer.echo(f"{names} made. To see them: {command_line('secrets', settings.data_dir)}", err=True)
     logs.configure(settings.log_level)
     return complete
 

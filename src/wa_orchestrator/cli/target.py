@@ -47,13 +47,13 @@ def find(given: Given) -> Target:
     if given.url and given.api_key:
         return Target(_checked(given.url), given.api_key)
     settings = _installation(given.data_dir)
-    url = _checked(given.url) if given.url else address.told(settings.data_dir) or settings.local_url
+    url = _checked(given.url) if given.url else address.find(settings.data_dir) or settings.local_url
     return Target(url, given.api_key or _own_key(settings, url))
 
 
 def _installation(data_dir: Path | None) -> Settings:
     overrides = {} if data_dir is None else {"data_dir": data_dir}
-    return secrets.known(build(read(), **overrides))
+    return secrets.with_stored(build(read(), **overrides))
 
 
 def _own_key(settings: Settings, url: str) -> str:
@@ -62,7 +62,7 @@ def _own_key(settings: Settings, url: str) -> str:
         raise Refused("API_KEY_NEEDED", f"The server at {url} needs a key. Give --api-key, or set WA_API_KEY.")
     key = settings.api_key.get_secret_value()
     if not key:
-        demo = f" The demo's is {_DEMO}." if address.told(_DEMO) else ""
+        demo = f" The demo's is {_DEMO}." if address.find(_DEMO) else ""
         raise Refused(
             "API_KEY_NEEDED",
             f"There is no key in {settings.data_dir}. Name the server's directory with --data-dir, "

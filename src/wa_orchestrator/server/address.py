@@ -1,4 +1,4 @@
-"""Where a server of this machine listens: noted in its data directory, so that commands beside it find it."""
+"""The address of a running server, written to its data directory so that commands on the same machine find it."""
 
 import contextlib
 import json
@@ -12,8 +12,8 @@ FILE_NAME = "server.json"
 
 
 @contextlib.contextmanager
-def noted(settings: Settings) -> Iterator[None]:
-    """Note where the server is while the block runs: its port may come from an option, or be any free one."""
+def published(settings: Settings) -> Iterator[None]:
+    """Publish the address while the block runs: the port may come from an option, or be any free one."""
     path = settings.data_dir / FILE_NAME
     text = json.dumps({"url": settings.local_url, "pid": os.getpid()})
     settings.data_dir.mkdir(mode=0o700, parents=True, exist_ok=True)
@@ -24,12 +24,12 @@ def noted(settings: Settings) -> Iterator[None]:
         yield
     finally:
         with contextlib.suppress(OSError):
-            if path.read_text("utf-8").strip() == text:  # a successor's note stays
+            if path.read_text("utf-8").strip() == text:  # a newer server's file stays
                 path.unlink()
 
 
-def told(data_dir: Path) -> str | None:
-    """The address that a server has noted, if one runs or was killed here."""
+def find(data_dir: Path) -> str | None:
+    """Return the published address, or None. After a kill it may be stale."""
     try:
         return str(json.loads((data_dir / FILE_NAME).read_text("utf-8"))["url"])
     except (OSError, ValueError, KeyError, TypeError):

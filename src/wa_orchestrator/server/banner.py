@@ -1,4 +1,4 @@
-"""What the server says to the person who started it: where it is and how to come in, in a block that stays readable."""
+"""The banner that `up` prints: the URL, a login link, and where to find the rest."""
 
 import shlex
 import sys
@@ -11,22 +11,22 @@ from wa_orchestrator.settings import Settings
 _PROGRAM = "wa-orchestrator"
 
 
-def block(settings: Settings, link: str, *, world: Mapping[str, Any] | None = None, told: str = "") -> str:
-    """Write the block. `link` lets one person in; `told` is what a rehearsal has to say."""
-    facts = {
+def render(settings: Settings, link: str, *, world: Mapping[str, Any] | None = None, note: str = "") -> str:
+    """Return the banner. `link` logs one person in; `note` stands below the URL."""
+    rows = {
         "HTTP API": f"{settings.local_url}/docs",
-        "Secrets": typed("secrets", settings.data_dir),
+        "Secrets": command_line("secrets", settings.data_dir),
     }
     if world is not None:
-        facts["Simulated world"] = str(world["control"])
+        rows["Simulator"] = str(world["control"])
     lines = [
         f"WhatsApp Orchestrator is ready: {settings.local_url}",
-        *([told] if told else []),
+        *([note] if note else []),
         "",
-        "Come in with this link (it works once, within an hour):",
+        "Log in with this link (valid once, for one hour):",
         f"  {link}",
         "",
-        *(f"{name:16} {fact}" for name, fact in facts.items()),
+        *(f"{name:16} {value}" for name, value in rows.items()),
         "",
         "Ctrl-C stops the server and its workers.",
     ]
@@ -34,8 +34,8 @@ def block(settings: Settings, link: str, *, world: Mapping[str, Any] | None = No
     return "\n".join(["", "─" * width, *lines, "─" * width, "", ""])
 
 
-def typed(command: str, data_dir: Path, program: str | None = None, here: Path | None = None) -> str:
-    """Write a command as it can be typed where the server was started: with its path, and its directory if need be."""
+def command_line(command: str, data_dir: Path, program: str | None = None, here: Path | None = None) -> str:
+    """Return a command that works in the directory where the server was started, with `--data-dir` if needed."""
     here = here or Path.cwd()
     called = Path(program or sys.argv[0])
     name = str(called) if called.name == _PROGRAM and not called.is_absolute() and len(called.parts) > 1 else _PROGRAM

@@ -1,7 +1,7 @@
-"""The only place where parts meet: makes each service of its parts and runs it until a signal ends it.
+"""Assembles the services and runs them until a signal; the only place where they meet.
 
-SIGINT is a person's Ctrl-C and ends the workers too, and so does SIGHUP, a terminal that is closed; SIGTERM is an
-upgrade and leaves them running: the next server adopts them.
+SIGINT (Ctrl-C) and SIGHUP (a closed terminal) stop the workers too. SIGTERM is an upgrade and leaves them running: the
+next server adopts them.
 """
 
 import asyncio
@@ -33,7 +33,7 @@ from wa_orchestrator.orchestrator.service import Loop, Orchestrator
 from wa_orchestrator.runner.factory import runner_for
 from wa_orchestrator.server import address, banner
 from wa_orchestrator.server.http import listen, serving
-from wa_orchestrator.server.supervisor import Closing, Once, Signals, supervised
+from wa_orchestrator.server.supervisor import CloseOnCancel, RunOnce, Signals, supervised
 from wa_orchestrator.settings import Settings
 from wa_orchestrator.simulator import child_process, demo
 from wa_orchestrator.store import records
@@ -45,15 +45,15 @@ log = structlog.get_logger(__name__)
 
 
 async def up(settings: Settings, *, simulate: bool = False, fleet: int = 0) -> None:
-    """Run everything in one process until a signal; see the module for what each signal means."""
+    """Run everything in one process until a signal."""
     with Signals() as signals:
         async with running(settings, simulate=simulate, fleet=fleet) as server:
-            async with supervised([Once(lambda: _greet(server, fleet))]):
-                await signals.ended.wait()
-            log.info("server.ending", workers="stopped" if signals.by_person else "left running")
-            if signals.by_person:
+            async with supervised([RunOnce(lambda: _print_banners(server, fleet))]):
+                await signals.received.wait()
+            log.info("server.stopping", workers="stopped" if signals.stop_workers else "left running")
+            if signals.stop_workers:
                 await server.stop_workers()
-    log.info("server.ended")
+    log.info("server.stopped")
 
 
 async def gateway(settings: Settings) -> None:
@@ -68,7 +68,7 @@ async def dispatcher(settings: Settings) -> None:
     async with contexts.opened(settings, _redis_url(settings)) as context:
         with Signals() as signals:
             async with supervised([Dispatcher(context)]):
-                await signals.ended.wait()
+                await signals.received.wait()
 
 
 async def orchestrator(settings: Settings) -> None:
@@ -78,28 +78,28 @@ async def orchestrator(settings: Settings) -> None:
     async with contexts.opened(settings, _redis_url(settings)) as context, runner_for(settings) as runner:
         await service.add_configured_proxies(context)
         app, loops = _control_app(service.assemble(context, runner))
-        with Signals() as signals, address.noted(settings):
+        with Signals() as signals, address.published(settings):
             async with serving(app, bound), supervised(loops):
-                await signals.ended.wait()
+                await signals.received.wait()
 
 
 @dataclass(frozen=True, slots=True)
 class Server:
-    """A server that runs, with everything in one process."""
+    """A running server with everything in one process."""
 
     context: Context
     orchestrator: Orchestrator
     gateway_port: int
-    settled: asyncio.Future[str]
-    """What became of the fleet that was asked for, as soon as that is known."""
+    fleet_report: asyncio.Future[str]
+    """The outcome of linking the simulated fleet."""
 
     @property
     def url(self) -> str:
-        """Where it is."""
+        """URL of the server for programs on the same machine."""
         return self.context.settings.local_url
 
     async def stop_workers(self) -> None:
-        """End all workers; the loops that would start them again must have ended, or end with us."""
+        """Stop all workers and give up leadership, so that no loop starts them again."""
         self.orchestrator.control.retired = True
         await self.orchestrator.control.give_back()
         await self.orchestrator.stop_workers()
@@ -107,13 +107,12 @@ class Server:
 
 @asynccontextmanager
 async def running(settings: Settings, *, simulate: bool = False, fleet: int = 0) -> AsyncIterator[Server]:
-    """Run everything in one process while the block runs. Workers survive its end."""
+    """Run everything in one process while the block runs. Workers keep running afterwards."""
     async with AsyncExitStack() as stack:
-        bound = listen(settings.bind_host, settings.orch_port, "ORCH_PORT")
-        door = listen(settings.bind_host, settings.gateway_port, "GATEWAY_PORT")
-        settings = settings.model_copy(
-            update={"orch_port": bound.getsockname()[1], "gateway_port": door.getsockname()[1]}
-        )
+        main_socket = listen(settings.bind_host, settings.orch_port, "ORCH_PORT")
+        gateway_socket = listen(settings.bind_host, settings.gateway_port, "GATEWAY_PORT")
+        ports = {"orch_port": main_socket.getsockname()[1], "gateway_port": gateway_socket.getsockname()[1]}
+        settings = settings.model_copy(update=ports)
         child_process.keep_apart(settings.data_dir, simulate=simulate)
         redis_url = await _redis(settings, stack)
         world = None
@@ -130,17 +129,17 @@ async def running(settings: Settings, *, simulate: bool = False, fleet: int = 0)
         messages = Gateway(context)
         app, loops = _control_app(control, [messages.router()])
         _, second_app = make_gateway(context)
-        await stack.enter_async_context(serving(messages.front(app), bound))
-        await stack.enter_async_context(serving(second_app, door))
+        await stack.enter_async_context(serving(messages.front(app), main_socket))
+        await stack.enter_async_context(serving(second_app, gateway_socket))
         server = Server(context, control, settings.gateway_port, asyncio.get_running_loop().create_future())
         loops += [Dispatcher(context), messages.retention, *_fleet(server, fleet)]
         await stack.enter_async_context(supervised(loops))
-        stack.enter_context(address.noted(settings))
+        stack.enter_context(address.published(settings))
         yield server
 
 
 def _control_app(control: Orchestrator, routers: Sequence[APIRouter] = ()) -> tuple[FastAPI, list[Loop]]:
-    """The orchestrator's application with the dashboard, and its loops."""
+    """Return the orchestrator's application with the dashboard, and its loops."""
     context = control.context
     control.handlers.update(
         {
@@ -160,7 +159,7 @@ def _control_app(control: Orchestrator, routers: Sequence[APIRouter] = ()) -> tu
     ]
     app = make_app(context, [*routers, *parts])
     pages = dashboard.install(app, context)
-    return app, [*control.loops, Courier(context), Alerts(context), pages, Closing(bells.close)]
+    return app, [*control.loops, Courier(context), Alerts(context), pages, CloseOnCancel(bells.close)]
 
 
 def _fleet(server: Server, size: int) -> list[Loop]:
@@ -171,9 +170,9 @@ def _fleet(server: Server, size: int) -> list[Loop]:
     fleet = demo.LinkedFleet(server.url, key, world["control"], size)
 
     async def settle() -> None:
-        server.settled.set_result(await fleet.run())
+        server.fleet_report.set_result(await fleet.run())
 
-    return [Once(settle), demo.Readers(world["control"])]
+    return [RunOnce(settle), demo.Readers(world["control"])]
 
 
 async def _redis(settings: Settings, stack: AsyncExitStack) -> str:
@@ -184,7 +183,7 @@ async def _redis(settings: Settings, stack: AsyncExitStack) -> str:
 
 def _redis_url(settings: Settings) -> str:
     if settings.redis_url is None:
-        raise Broken("a part by itself was started without REDIS_URL")
+        raise Broken("a single service was started without REDIS_URL")
     return settings.redis_url.get_secret_value()
 
 
@@ -192,26 +191,26 @@ async def _serve_alone(settings: Settings, app: ASGIApp, loops: Sequence[Loop], 
     bound = listen(settings.bind_host, port, variable)
     with Signals() as signals:
         async with serving(app, bound), supervised(loops):
-            await signals.ended.wait()
+            await signals.received.wait()
 
 
-async def _greet(server: Server, fleet: int) -> None:
-    """Say where the server is; with a fleet once more when it is there, because its log lines have come in between."""
+async def _print_banners(server: Server, fleet: int) -> None:
+    """Print the banner; with a fleet once more when it is linked, because log lines have followed the first."""
     if fleet:
-        await _say(server, f"{fleet} simulated phones are coming online; that takes {fleet * 2 + 10} seconds or so.")
-    await _say(server, await server.settled if fleet else await _exits(server.context))
+        await _print_banner(server, f"Linking {fleet} simulated phones; this takes about {fleet * 2 + 10} seconds.")
+    await _print_banner(server, await server.fleet_report if fleet else await _proxy_note(server.context))
 
 
-async def _exits(context: Context) -> str:
-    """Say what a newcomer would find out by a refusal: without an exit no account can be linked."""
+async def _proxy_note(context: Context) -> str:
+    """Return a note for a new installation: without a proxy no account can be linked."""
     if context.settings.allow_direct:
-        return "ALLOW_DIRECT is on: accounts without a proxy leave through this machine's own address."
+        return "ALLOW_DIRECT is on: sessions without a proxy connect from this machine's own IP address."
     if await records.proxies(context.scripts):
         return ""
     return f"There are no proxies yet. Add one at {context.settings.local_url}/proxies, or as PROXY_URL_1 in .env."
 
 
-async def _say(server: Server, told: str) -> None:
+async def _print_banner(server: Server, note: str) -> None:
     context = server.context
-    sys.stdout.write(banner.block(context.settings, await first_link(context), world=context.simulator, told=told))
+    sys.stdout.write(banner.render(context.settings, await first_link(context), world=context.simulator, note=note))
     sys.stdout.flush()

@@ -1,4 +1,4 @@
-"""Serves HTTP applications on sockets that are bound before anything else starts."""
+"""Serves ASGI applications with uvicorn on sockets that are bound before anything else starts."""
 
 import asyncio
 import contextlib
@@ -9,53 +9,43 @@ import uvicorn
 from starlette.types import ASGIApp
 
 from wa_orchestrator.errors import BadSettings
+from wa_orchestrator.server.preflight import bind, port_problem
 
-#: Workers hold connections open to wait for messages; they come back by themselves.
-_GOODBYE_S = 2
+#: Workers long-poll for messages and reconnect by themselves, so open requests need not finish.
+_GRACE_S = 2
 
 
 def listen(host: str, port: int, variable: str) -> socket.socket:
-    """Bind a port; 0 takes any free one. Raises BadSettings naming the variable when it is taken."""
-    family, kind, *_, address = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0]
-    bound = socket.socket(family, kind)
-    bound.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    """Bind a port; 0 picks a free one. Raises BadSettings that names the variable."""
     try:
-        bound.bind(address)
+        return bind(host, port)
     except OSError as error:
-        bound.close()
-        raise BadSettings(
-            f"{variable}: port {port} on {host} cannot be had ({error.strerror}). Example: {variable}={port + 10}"
-        ) from error
-    return bound
+        raise BadSettings(port_problem(variable, host, port, error)) from error
 
 
-class Server(uvicorn.Server):
-    """A server that leaves signals to the process it is part of."""
+class UvicornServer(uvicorn.Server):
+    """A uvicorn server without signal handlers."""
 
     @contextlib.contextmanager
     def capture_signals(self) -> Iterator[None]:
-        """Do nothing: `bootstrap` decides what a signal means."""
+        """Do nothing: `bootstrap` handles signals."""
         yield
 
-    def end(self) -> None:
-        """Ask it to finish; what still waits after a moment is cut off."""
-        self.should_exit = True
 
-
-def make_server(app: ASGIApp) -> Server:
-    """Make the server for an application; `await server.serve(sockets=[…])` runs it."""
+def make_server(app: ASGIApp) -> UvicornServer:
+    """Return the server of an application; `await server.serve(sockets=[…])` runs it."""
     config = uvicorn.Config(
         app,
         log_config=None,
         access_log=False,
         server_header=False,
         date_header=True,
-        timeout_graceful_shutdown=_GOODBYE_S,
+        timeout_graceful_shutdown=_GRACE_S,
         timeout_keep_alive=75,
         lifespan="on",
-        http=getattr(app, "http_protocol", "auto"),  # the gateway's front answers its own doors on the connection
+        http=getattr(app, "http_protocol", "auto"),  # the gateway's hot path parses requests itself
     )
-    return Server(config)
+    return UvicornServer(config)
 
 
 @contextlib.asynccontextmanager
@@ -70,6 +60,6 @@ async def serving(app: ASGIApp, bound: socket.socket) -> AsyncIterator[None]:
             await task
         yield
     finally:
-        server.end()
+        server.should_exit = True
         await task
         bound.close()

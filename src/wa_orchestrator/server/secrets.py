@@ -1,4 +1,4 @@
-"""Secrets that nobody gave: made at the first start and kept in the data directory, for its owner's eyes only."""
+"""Generated secrets: created at the first start and stored in the data directory, readable by the owner only."""
 
 import base64
 import contextlib
@@ -14,7 +14,7 @@ from wa_orchestrator.errors import BadSettings
 from wa_orchestrator.settings import GENERATED, Settings
 
 FILE_NAME = "secrets.json"
-_MAKERS: Mapping[str, Callable[[], str]] = {
+_GENERATORS: Mapping[str, Callable[[], str]] = {
     "api_key": lambda: f"wao_{token_urlsafe(32)}",
     "webhook_secret": lambda: "whsec_" + base64.b64encode(token_bytes(32)).decode(),
     "dashboard_password": lambda: token_urlsafe(18),
@@ -22,7 +22,7 @@ _MAKERS: Mapping[str, Callable[[], str]] = {
 
 
 def ensure(settings: Settings) -> tuple[Settings, tuple[str, ...]]:
-    """Fill in the secrets that were not given. Gives the complete settings and the names of those made just now.
+    """Generate the secrets that were not set. Returns the complete settings and the names of the new secrets.
 
     When it returns, every new secret is on disk. Two processes that start at once get the same secrets.
     """
@@ -30,19 +30,19 @@ def ensure(settings: Settings) -> tuple[Settings, tuple[str, ...]]:
     if not missing:
         return settings, ()
     stored = stored_secrets(settings.data_dir)
-    lacking = [name for name in missing if name not in stored]
-    if lacking:
-        stored = _store(settings.data_dir, stored, lacking)
-    return _filled(settings, stored), tuple(lacking)
+    new = [name for name in missing if name not in stored]
+    if new:
+        stored = _store(settings.data_dir, stored, new)
+    return _filled(settings, stored), tuple(new)
 
 
-def known(settings: Settings) -> Settings:
-    """Fill in what an earlier start has made, and make nothing."""
+def with_stored(settings: Settings) -> Settings:
+    """Return the settings with the secrets that an earlier start has generated."""
     return _filled(settings, stored_secrets(settings.data_dir))
 
 
 def stored_secrets(data_dir: Path) -> dict[str, str]:
-    """Read the generated secrets; none is a fresh installation. Raises BadSettings when the file is damaged."""
+    """Return the generated secrets; empty in a fresh installation. Raises BadSettings when the file is damaged."""
     path = data_dir / FILE_NAME
     try:
         content = json.loads(path.read_text("utf-8"))
@@ -52,9 +52,9 @@ def stored_secrets(data_dir: Path) -> dict[str, str]:
     except FileNotFoundError:
         return {}
     except (OSError, ValueError) as error:
-        why = getattr(error, "strerror", None) or "it is damaged"
+        why = getattr(error, "strerror", None) or "not valid JSON"
         raise BadSettings(
-            f"DATA_DIR: cannot read {path} ({why}). Put back a copy, or remove it to have new secrets made. "
+            f"DATA_DIR: cannot read {path} ({why}). Restore a copy, or remove it to have new secrets generated. "
             "Example: DATA_DIR=/var/lib/wa-orchestrator"
         ) from error
 
@@ -67,16 +67,16 @@ def _filled(settings: Settings, stored: Mapping[str, str]) -> Settings:
     return settings.model_copy(update={name: SecretStr(stored[name]) for name in _missing(settings) if name in stored})
 
 
-def _store(data_dir: Path, stored: Mapping[str, str], lacking: list[str]) -> dict[str, str]:
+def _store(data_dir: Path, stored: Mapping[str, str], new: list[str]) -> dict[str, str]:
     path = data_dir / FILE_NAME
-    complete = dict(stored) | {name: _MAKERS[name]() for name in lacking}
+    complete = dict(stored) | {name: _GENERATORS[name]() for name in new}
     try:
         data_dir.mkdir(mode=0o700, parents=True, exist_ok=True)
         with _written(path, json.dumps(complete, indent=2) + "\n") as draft:
             if stored:
                 draft.replace(path)
             else:
-                path.hardlink_to(draft)  # fails when another process was first: its secrets count
+                path.hardlink_to(draft)  # fails when another process was first; then its secrets are used
     except FileExistsError:
         return stored_secrets(data_dir)
     except OSError as error:
@@ -88,7 +88,7 @@ def _store(data_dir: Path, stored: Mapping[str, str], lacking: list[str]) -> dic
 
 @contextlib.contextmanager
 def _written(path: Path, text: str) -> Iterator[Path]:
-    """Write a draft beside `path` that only its owner can read and that is on disk; it is gone afterwards."""
+    """Yield a temporary file beside `path`, synced to disk and readable by the owner only; it is removed afterwards."""
     draft = path.with_name(f"{path.name}.{token_hex(4)}")
     handle = os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
     try:

@@ -1,37 +1,31 @@
-"""What keeps a process going: loops that are started again when they break, and signals that end it."""
+"""Runs long-lived tasks, restarts those that fail, and turns signals into an orderly shutdown."""
 
 import asyncio
 import signal
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import asynccontextmanager
-from typing import Protocol
 
 import structlog
+
+from wa_orchestrator.orchestrator.service import Loop
 
 _RESTART_S = 1.0
 log = structlog.get_logger(__name__)
 
 
-class Loop(Protocol):
-    """A long-running task."""
-
-    async def run(self) -> None:
-        """Run until cancelled."""
-        ...
-
-
 class Signals:
-    """What the operating system told us: `ended` is set by the first signal, the second SIGINT is final."""
+    """Signal handlers: the first signal sets `received`, a second SIGINT aborts."""
 
     def __init__(self) -> None:
-        self.ended = asyncio.Event()
-        self.by_person = False
+        self.received = asyncio.Event()
+        self.stop_workers = False
+        """Set by SIGINT and SIGHUP; after SIGTERM the workers stay for the next server."""
 
     def __enter__(self) -> "Signals":
         loop = asyncio.get_running_loop()
         loop.add_signal_handler(signal.SIGINT, self._interrupt)
-        loop.add_signal_handler(signal.SIGTERM, self.ended.set)
-        if signal.getsignal(signal.SIGHUP) is not signal.SIG_IGN:  # `nohup` asks us to outlive the terminal
+        loop.add_signal_handler(signal.SIGTERM, self.received.set)
+        if signal.getsignal(signal.SIGHUP) is not signal.SIG_IGN:  # under `nohup` the server outlives the terminal
             loop.add_signal_handler(signal.SIGHUP, self._hang_up)
         return self
 
@@ -41,17 +35,17 @@ class Signals:
             loop.remove_signal_handler(number)
 
     def _interrupt(self) -> None:
-        if self.ended.is_set():
+        if self.received.is_set():
             raise KeyboardInterrupt
         self._hang_up()
 
     def _hang_up(self) -> None:
-        self.by_person = True
-        self.ended.set()
+        self.stop_workers = True
+        self.received.set()
 
 
-class Closing:
-    """Waits until everything ends, and then lets go of something."""
+class CloseOnCancel:
+    """Closes a resource when the server shuts down."""
 
     def __init__(self, close: Callable[[], Awaitable[None]]) -> None:
         self._close = close
@@ -64,14 +58,14 @@ class Closing:
             await self._close()
 
 
-class Once:
-    """A task that is done once and not again."""
+class RunOnce:
+    """A task that runs once and is not restarted, whether it succeeds or fails."""
 
     def __init__(self, task: Callable[[], Awaitable[None]]) -> None:
         self._task = task
 
     async def run(self) -> None:
-        """Do it, and then nothing."""
+        """Run the task, then wait until cancelled."""
         try:
             await self._task()
         except Exception as error:
@@ -81,16 +75,16 @@ class Once:
 
 @asynccontextmanager
 async def supervised(loops: Sequence[Loop]) -> AsyncIterator[None]:
-    """Run loops while the block runs; one that breaks is started again."""
+    """Run loops while the block runs; one that fails is restarted."""
     tasks = [asyncio.create_task(_supervise(loop), name=type(loop).__name__) for loop in loops]
     try:
         yield
     finally:
-        await _ended(tasks)
+        await _cancel(tasks)
 
 
-async def _ended(tasks: Sequence[asyncio.Task[None]]) -> None:
-    """Cancel tasks until they have ended: the Redis client forgets a cancellation that meets it while it connects."""
+async def _cancel(tasks: Sequence[asyncio.Task[None]]) -> None:
+    """Cancel tasks until they have ended: redis-py swallows a cancellation that arrives while it connects."""
     pending: set[asyncio.Task[None]] = set(tasks)
     while pending:
         for task in pending:
@@ -103,5 +97,5 @@ async def _supervise(loop: Loop) -> None:
         try:
             await loop.run()
         except Exception as error:
-            log.error("task.broken", task=type(loop).__name__, exc_info=error)
+            log.error("task.restarted", task=type(loop).__name__, exc_info=error)
         await asyncio.sleep(_RESTART_S)
