@@ -168,6 +168,7 @@ def test_restarts_change_no_proxy_and_a_dead_proxy_changes_it_once(tmp_path: Pat
 
 
 @pytest.mark.slow
+@pytest.mark.timeout(1800)  # fifty restarts one after another, each within its own limit
 def test_fifty_restarts_change_no_proxy_and_a_dead_proxy_changes_it_once(tmp_path: Path) -> None:
     restarts_change_no_proxy(tmp_path, sessions=6, times=50)
 

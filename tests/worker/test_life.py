@@ -125,8 +125,6 @@ async def test_without_keep_alive_there_are_pings_but_neither_presence_nor_notes
     def presences() -> int:
         return sum(entry["from"] == session.phone for entry in rig.world.whatsapp.chatstates())
 
-    await beats(2)  # Baileys itself tells WhatsApp the name when it learns it
-    before = presences()
-    await beats(3)
-    assert presences() == before
+    await beats(5)
+    assert presences() <= 1  # Baileys tells WhatsApp the name when it learns it
     assert session.arrivals() == []

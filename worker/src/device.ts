@@ -105,6 +105,7 @@ export class Device {
   /** Closes the connection. */
   stop(): void {
     this.leave()
+    this.#sock?.ev.flush()
     void this.#sock?.end(undefined)
   }
 

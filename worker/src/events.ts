@@ -83,6 +83,7 @@ export class Events {
   readonly #wake: Record<Lane, () => void> = { state: () => undefined, messages: () => undefined }
   readonly #idle: Record<Lane, boolean> = { state: true, messages: true }
   #unsaved: { lane: Lane; event: Event }[] = []
+  #alongside: (() => void)[] = []
 
   /** Without a database (unreadable credentials) events live in memory only. */
   constructor(settings: EventSettings, log: Log, hooks: Hooks, database?: Database) {
@@ -108,6 +109,13 @@ export class Events {
     }
   }
 
+  /** Runs `work` in the transaction that stores the events emitted until then. */
+  alongside(work: () => void): void {
+    if (!this.#database) return
+    this.#scheduleFlush()
+    this.#alongside.push(work)
+  }
+
   #take(type: EventType, data: object): void {
     const event: Event = { id: `evt_${randomBytes(12).toString('hex')}`, sequence: this.#nextSequence(), type, timestamp: Date.now(), epoch: this.#settings.epoch, data }
     const lane = laneOf(type)
@@ -119,13 +127,16 @@ export class Events {
   /** Writes what waits for the end of the turn. */
   flush(): void {
     const rows = this.#unsaved
+    const alongside = this.#alongside
     this.#unsaved = []
-    if (!rows.length || !this.#database) return
+    this.#alongside = []
+    if (!(rows.length || alongside.length) || !this.#database) return
     const { prepare, seal, write } = this.#database
     const insert = prepare('INSERT INTO events (sequence, lane, type, value) VALUES (?, ?, ?, ?)')
     try {
       write(() => {
         for (const { lane, event } of rows) insert.run(event.sequence ?? null, lane, event.type, seal.close(`events/${event.sequence}`, encode(event)))
+        for (const work of alongside) work()
         this.#forgetOldest()
       })
     } catch (error) {
@@ -158,9 +169,13 @@ export class Events {
 
   #save(lane: Lane, event: Event): void {
     if (!this.#database) return
-    if (this.#unsaved.length === 0) setImmediate(() => this.flush())
+    this.#scheduleFlush()
     this.#unsaved.push({ lane, event })
     if (lane === 'state') this.flush() // few, and each tells of something that may be followed by our end
+  }
+
+  #scheduleFlush(): void {
+    if (this.#unsaved.length === 0 && this.#alongside.length === 0) setImmediate(() => this.flush())
   }
 
   /** Keeps the message lane bounded: receipts go first, because a later one or a look-up can make good for them. */

@@ -56,7 +56,7 @@ export function readMultiFile(directory: string): { creds: unknown; keys: Stored
 export function writeMultiFile({ sql, seal }: Database, directory: string): number {
   mkdirSync(directory, { recursive: true, mode: 0o700 })
   if (existsSync(join(directory, 'creds.json'))) throw new Error('the directory already holds an account')
-  const rows = sql.prepare('SELECT name, value FROM keys').all() as { name: string; value: Uint8Array }[]
+  const rows = sql.prepare("SELECT name, value FROM keys WHERE name NOT LIKE 'inbox/%'").all() as { name: string; value: Uint8Array }[]
   for (const { name, value } of rows) {
     const slash = name.indexOf('/')
     const file = slash < 0 ? `${name}.json` : fileName(name.slice(0, slash), name.slice(slash + 1))

@@ -2,6 +2,7 @@
 import { extractMessageContent, getContentType, isJidBroadcast, isJidGroup, isJidNewsletter, isLidUser, isPnUser, jidDecode, proto, type WAMessage, type WAMessageKey, type WASocket } from 'baileys'
 import { Bounded } from './bounded.ts'
 import type { Events } from './events.ts'
+import type { Inbox } from './inbox.ts'
 import { describeError, type Log } from './log.ts'
 import type { Messages } from './messages.ts'
 
@@ -75,13 +76,15 @@ const timeOf = (message: WAMessage): number => Number(message.messageTimestamp ?
 export class Receiver {
   readonly #events: Events
   readonly #messages: Messages
+  readonly #inbox: Inbox
   readonly #log: Log
   readonly #highest = new Bounded(2_000)
   readonly #seen = new Bounded(2_000)
 
-  constructor(events: Events, messages: Messages, log: Log) {
+  constructor(events: Events, messages: Messages, inbox: Inbox, log: Log) {
     this.#events = events
     this.#messages = messages
+    this.#inbox = inbox
     this.#log = log
   }
 
@@ -102,16 +105,23 @@ export class Receiver {
   async #came(message: WAMessage, sock: WASocket): Promise<void> {
     const { key } = message
     const chat = key.remoteJid ?? ''
-    if (key.fromMe) return this.#progressed(key, message.status, Date.now())
-    if (!key.id || isJidBroadcast(chat) || isJidNewsletter(chat)) return
-    const content = read(message.message)
-    if (!content || this.#seen.has(`${chat}/${key.id}`)) return
+    if (key.fromMe) this.#progressed(key, message.status, Date.now())
+    const content = key.fromMe || isJidBroadcast(chat) || isJidNewsletter(chat) ? undefined : read(message.message)
+    if (!key.id || !content) return this.#settled(key)
+    // Replayed and delivered again at the same time: the first one is on its way to the file.
+    if (this.#seen.has(`${chat}/${key.id}`)) return
     this.#seen.set(`${chat}/${key.id}`, true)
     if (content.media) this.#messages.remember(message)
     const person = await personOf(key, sock)
     const { pushName } = message
     this.#events.emit('MESSAGE_RECEIVED', { whatsappId: key.id, ...person, ...(pushName ? { pushName } : {}), ...content, at: timeOf(message) })
+    this.#settled(key)
     this.#log.info('message.received', { kind: content.kind })
+  }
+
+  /** The message has its event, or needs none: it leaves the inbox together with the event's arrival in the file. */
+  #settled({ id }: WAMessageKey): void {
+    if (id && this.#inbox.has(id)) this.#events.alongside(() => this.#inbox.remove(id))
   }
 
   /** A quick receipt comes merged into our own message, a slow one as an update: both end here, each step once. */

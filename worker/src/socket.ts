@@ -1,8 +1,9 @@
 // One Baileys socket: its settings, its caches, and a guard that a connection which does not come about is noticed.
 import type { Agent } from 'node:https'
-import { Browsers, DEFAULT_CONNECTION_CONFIG, makeWASocket, proto, type SocketConfig, type UserFacingSocketConfig, type WASocket, type WAVersion } from 'baileys'
+import { Browsers, DEFAULT_CONNECTION_CONFIG, makeWASocket, proto, type SignalKeyStoreWithTransaction, type SocketConfig, type UserFacingSocketConfig, type WASocket, type WAVersion } from 'baileys'
 import type { Auth } from './auth.ts'
 import { Bounded } from './bounded.ts'
+import type { Inbox } from './inbox.ts'
 import { baileysLogger, type Log } from './log.ts'
 import type { Messages } from './messages.ts'
 import { makeDispatcher, ProxyError } from './proxy.ts'
@@ -36,11 +37,13 @@ export type Caches = ReturnType<typeof makeCaches>
 type SignalRepository = ReturnType<SocketConfig['makeSignalRepository']>
 
 /** Baileys keeps every LID it has seen for three days, with a timer each; this keeps the last few thousand, without. */
-const boundedRepository: SocketConfig['makeSignalRepository'] = (...parameters): SignalRepository => {
-  const repository = DEFAULT_CONNECTION_CONFIG.makeSignalRepository(...parameters)
-  Object.assign(repository.lidMapping, { mappingCache: new Bounded(4_000) })
-  return repository
-}
+const makeRepository =
+  (inbox: Inbox): SocketConfig['makeSignalRepository'] =>
+  (...parameters): SignalRepository => {
+    const repository = DEFAULT_CONNECTION_CONFIG.makeSignalRepository(...parameters)
+    Object.assign(repository.lidMapping, { mappingCache: new Bounded(4_000) })
+    return inbox.wrap(repository, parameters[0].keys as SignalKeyStoreWithTransaction)
+  }
 
 /** Fetch goes through the proxy too. The dispatcher is made on the first download, because most workers never need it. */
 export function makeFetchOptions(proxy: Proxy | undefined): SocketConfig['options'] {
@@ -60,10 +63,11 @@ export type Wiring = {
   fetchOptions: SocketConfig['options']
   caches: Caches
   messages: Messages
+  inbox: Inbox
   log: Log
 }
 
-function configure({ settings, auth, agent, fetchOptions, caches, messages, log }: Wiring, version: WAVersion): UserFacingSocketConfig {
+function configure({ settings, auth, agent, fetchOptions, caches, messages, inbox, log }: Wiring, version: WAVersion): UserFacingSocketConfig {
   return {
     ...caches,
     auth: { creds: auth.creds, keys: auth.keys },
@@ -80,7 +84,7 @@ function configure({ settings, auth, agent, fetchOptions, caches, messages, log 
     shouldSyncHistoryMessage: ({ syncType }) => HISTORY_WANTED.has(syncType ?? -1),
     enableRecentMessageCache: false,
     getMessage: async key => messages.find(key.id ?? '')?.message ?? undefined,
-    makeSignalRepository: boundedRepository,
+    makeSignalRepository: makeRepository(inbox),
     transactionOpts: { maxCommitRetries: 3, delayBetweenTriesMs: 200 },
   }
 }
@@ -110,8 +114,21 @@ function watchOpening(sock: WASocket, proxy: Proxy | undefined): void {
   sock.ws.once('close', () => clearTimeout(watchdog))
 }
 
+/**
+ * Baileys announces a new name by a presence without a type, which WhatsApp reads as "available", and takes every change of
+ * the credentials that carries no name for a new one. With the name beside it, unseen by whoever stores the change, it does not.
+ */
+function announceOnlyNewNames(sock: WASocket, { creds }: Auth): void {
+  const emit = sock.ev.emit.bind(sock.ev)
+  sock.ev.emit = (event, data) => {
+    if (event !== 'creds.update' || 'me' in (data as object)) return emit(event, data)
+    return emit(event, Object.defineProperty({ ...data }, 'me', { value: creds.me }))
+  }
+}
+
 export function connect(wiring: Wiring, version: WAVersion): WASocket {
   const sock = makeWASocket(configure(wiring, version))
+  announceOnlyNewNames(sock, wiring.auth)
   closeQuickly(sock)
   watchOpening(sock, wiring.settings.proxy)
   return sock

@@ -7,6 +7,7 @@ import { Unreadable } from './database.ts'
 import { Device } from './device.ts'
 import { Events } from './events.ts'
 import { Ending, EXIT, type ExitName } from './exits.ts'
+import { Inbox } from './inbox.ts'
 import { KeepAlive } from './keepalive.ts'
 import { Limits } from './limits.ts'
 import { describeError, makeLog, type Log } from './log.ts'
@@ -54,11 +55,12 @@ function assemble(settings: Settings, auth: Auth, log: Log, orphanhood: Orphanho
   const outbox = new Outbox(settings, log, orphanhood.answered)
   const agent = settings.proxy ? new TunnelAgent(settings.proxy) : undefined
   const fetchOptions = makeFetchOptions(settings.proxy)
-  const receiver = new Receiver(events, messages, log)
+  const inbox = new Inbox(database, log)
+  const receiver = new Receiver(events, messages, inbox, log)
   const proofs = new Proofs((whatsappId, messageId, at) => {
     sender.acknowledgeLate(whatsappId, messageId, at).catch(error => (error instanceof Ending ? fail(error) : undefined))
   })
-  const wiring: Wiring = { settings, auth, agent, fetchOptions, caches: makeCaches(), messages, log }
+  const wiring: Wiring = { settings, auth, agent, fetchOptions, caches: makeCaches(), messages, inbox, log }
   const version = new Version(settings.authDir, agent, log)
   const device = new Device({
     settings,
@@ -69,6 +71,7 @@ function assemble(settings: Settings, auth: Auth, log: Log, orphanhood: Orphanho
     log,
     onSocket: sock => {
       proofs.attach(sock)
+      inbox.attach(sock, auth)
       receiver.attach(sock)
       limits.attach(sock)
       keepAlive.attach(sock, auth)
