@@ -33,7 +33,7 @@ async def test_texts_go_after_a_month_and_messages_after_three(gate: Gate, clock
     await clock.pass_ms(60 * DAY_MS)
     await gate.gateway.retention.step()
     assert await records.message(gate.scripts, old) is None
-    assert await records.story(gate.scripts, old) == []
+    assert await records.timeline(gate.scripts, old) == []
     for index in (keys.ALL_MESSAGES, keys.messages_to("972511111111"), keys.messages_of_session("w1"),
                   keys.messages_with_reference("r"), keys.ENDED):  # fmt: skip
         assert await gate.redis.zrange(index, 0, -1) == [young]

@@ -213,7 +213,7 @@ async def test_whatever_dies_nothing_is_lost_doubled_reordered_or_hurried(tmp_pa
                 await asyncio.wait(tasks, timeout=0.1)
         await asyncio.gather(*world.zombies)
         statuses = {each.id: each.status for each in await records.messages(stage.scripts, list(world.told))}
-        stories = [await records.story(stage.scripts, name) for name in world.told]
+        stories = [await records.timeline(stage.scripts, name) for name in world.told]
     await redis.aclose()
     await server.stop()
     expired = sum(note == "LEASE_EXPIRED" for story in stories for _, _, note in story)

@@ -530,7 +530,7 @@ async def _(scene: Scene) -> None:
     assert await _left(scene) == f"{PHONE} 97252"
 
 
-@story("taken_along_seen")
+@story("left_phone_seen")
 async def _(scene: Scene) -> None:
     await scene.connected("w1")
     await _relinked(scene, "97252", was=PHONE)

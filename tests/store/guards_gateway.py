@@ -23,4 +23,4 @@ async def _(scene: Scene) -> None:
     await scene.ack(message)
     assert not await retention.erase(scene.scripts, message, until_ms=scene.clock.now_ms - 1)
     assert await retention.erase(scene.scripts, message, until_ms=scene.clock.now_ms)
-    assert await scene.scripts.redis.exists(keys.message(message), keys.story(message)) == 0
+    assert await scene.scripts.redis.exists(keys.message(message), keys.timeline(message)) == 0

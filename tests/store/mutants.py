@@ -36,7 +36,7 @@ def mutants() -> Iterator[Mutant]:
 
 def _of_line(guard: str, line: str) -> Iterator[Mutant]:
     if guard.startswith("rearm"):
-        yield Mutant(guard, line, re.sub(r"land\(now, .*\) --", "land(now, 0) --", line))
+        yield Mutant(guard, line, re.sub(r"end_flight\(now, .*\) --", "end_flight(now, 0) --", line))
     elif guard == "slot":
         yield from (Mutant(name, line, line.replace(was, left)) for name, (was, left) in _WITHIN.items())
     elif re.search(r"\bend --", line):

@@ -12,7 +12,7 @@ async def test_a_receipt_that_overtakes_the_acknowledgement_means_sent_too(held:
     message = await scene.sending()
     assert await scene.ack(message, "delivered") == outbox.Became("delivered")
     assert await scene.ack(message, "sent") == outbox.Already("delivered")
-    story = [status for _, status, _ in await records.story(held, message)]
+    story = [status for _, status, _ in await records.timeline(held, message)]
     assert story[-2:] == ["sent", "delivered"]
     told = await records.message(held, message)
     assert told is not None

@@ -69,7 +69,7 @@ def message(message_id: str) -> str:
     return f"message:{message_id}"
 
 
-def story(message_id: str) -> str:
+def timeline(message_id: str) -> str:
     """List of `<ms> <status> <note>`, the message's timeline, at most 60 · every message script · with the message."""
     return f"message:story:{message_id}"
 

@@ -39,7 +39,7 @@ def layout(place: Place) -> list[str]:
     """The keys of the message layout (see `lua/_message.lua`), in its order."""
     return [
         keys.message(place.message),
-        keys.story(place.message),
+        keys.timeline(place.message),
         keys.COUNTS,
         keys.EVENTS,
         keys.queue(place.phone),

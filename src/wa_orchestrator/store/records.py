@@ -173,11 +173,11 @@ async def messages(scripts: Scripts, ids: Sequence[str]) -> list[Message]:
     return [message_from(raw) for raw in raws if raw]
 
 
-async def story(scripts: Scripts, message_id: str) -> list[tuple[int, str, str]]:
-    """A message's timeline: (instant ms, status, note), oldest first. It begins with the acceptance."""
+async def timeline(scripts: Scripts, message_id: str) -> list[tuple[int, str, str]]:
+    """Return a message's timeline: (instant ms, status, note), oldest first. It begins with the acceptance."""
     pipe = scripts.redis.pipeline(transaction=False)
     pipe.hget(keys.message(message_id), "accepted_at")
-    pipe.lrange(keys.story(message_id), 0, -1)
+    pipe.lrange(keys.timeline(message_id), 0, -1)
     accepted_at, lines = await pipe.execute()
     if accepted_at is None:
         return []

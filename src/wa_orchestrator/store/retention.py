@@ -18,7 +18,7 @@ async def erase(scripts: Scripts, message_id: str, *, until_ms: int) -> bool:
     session, recipient, reference = (str(value or "") for value in known)
     names = [
         keys.message(message_id),
-        keys.story(message_id),
+        keys.timeline(message_id),
         keys.ENDED,
         keys.DEAD,
         keys.ALL_MESSAGES,

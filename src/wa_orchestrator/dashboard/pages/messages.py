@@ -143,7 +143,7 @@ async def story_of(desk: Desk, message_id: str) -> Story | None:
     message = await records.message(desk.context.scripts, message_id)
     if message is None:
         return None
-    steps = _steps(await records.story(desk.context.scripts, message_id))
+    steps = _steps(await records.timeline(desk.context.scripts, message_id))
     leaves, because = None, ""
     if message.status in WAITING:
         session = await records.session(desk.context.scripts, message.session)

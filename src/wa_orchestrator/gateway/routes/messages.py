@@ -145,7 +145,7 @@ class _Messages:
 
     async def _detail(self, message_id: str) -> MessageDetail:
         message = await self._found(message_id)
-        story = await records.story(self._scripts, message_id)
+        story = await records.timeline(self._scripts, message_id)
         eta = await queue_position.waits_for(self._scripts, self._view, message)
         return MessageDetail(
             **response_models.view(message, self._language),

@@ -1,5 +1,5 @@
 -- spend: the generic cell rate algorithm; one key may make a call every `gap` ms, and `burst` of them at once.
--- Gives the theoretical arrival time after `cost` more calls, or nil and how long to wait.
+-- Returns the theoretical arrival time after `cost` more calls, or nil and how long to wait.
 local function spend(arrival, now, gap, burst, cost)
   local after = math.max(arrival, now) + gap * cost
   local allow_at = after - gap * burst
@@ -7,6 +7,7 @@ local function spend(arrival, now, gap, burst, cost)
   return after
 end
 
-local function keep_rate(key, arrival, now)
+-- set_arrival: store the theoretical arrival time; the key expires when it has passed.
+local function set_arrival(key, arrival, now)
   redis.call('SET', key, string.format('%.3f', arrival), 'PX', math.ceil(arrival - now))
 end

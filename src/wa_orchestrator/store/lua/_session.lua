@@ -1,8 +1,8 @@
 -- uses: _event
 -- Shared by scripts about one session.
 
--- pick_slot: among candidate proxies (pairs of hash and set from KEYS[first], ids from ARGV[first_id]) the least loaded healthy one
--- with room, or nil. The order given decides between equals.
+-- pick_slot: the least loaded healthy proxy with a free slot, as its id and the key of its sessions, or nil.
+-- Candidates are pairs of hash and set from KEYS[first], their ids from ARGV[first_id]; between equals the order decides.
 local function pick_slot(first, first_id, count, most)
   local best, best_load
   for n = 0, count - 1 do

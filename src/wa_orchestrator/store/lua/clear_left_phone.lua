@@ -1,7 +1,8 @@
--- clear_left_phone: what waited for a session at phones it has left is seen to: the mark of it goes.
--- Atomic because the session may have left another phone meanwhile: that one's mark must stay.
--- KEYS[1] session hash  ARGV[1] the mark as seen
+-- clear_left_phone: the messages that waited for a session at phones it has left are rerouted: forget those phones.
+-- Atomic because the session may have left another phone meanwhile, which must stay recorded.
+-- KEYS[1] session hash  ARGV[1] the phones as seen
 -- returns {'cleared'} | {'kept'}
-if redis.call('HGET', KEYS[1], 'left_phone') ~= ARGV[1] then return { 'kept' } end -- guard: taken_along_seen
-redis.call('HDEL', KEYS[1], 'left_phone')
+local SESSION, seen = KEYS[1], ARGV[1]
+if redis.call('HGET', SESSION, 'left_phone') ~= seen then return { 'kept' } end -- guard: left_phone_seen
+redis.call('HDEL', SESSION, 'left_phone')
 return { 'cleared' }

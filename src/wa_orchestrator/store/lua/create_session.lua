@@ -6,22 +6,24 @@
 -- ARGV[1] session id  ARGV[2] most per proxy  ARGV[3] most per phone  ARGV[4] phone ('' = not known yet)  ARGV[5] 'direct' = no proxy at all, else ''
 -- ARGV[6] number of candidates n  ARGV[7…6+n] their ids  then fields and values of the session
 -- returns {'created', proxy id or ''} | {'exists'} | {'phone_full', count} | {'no_room'}
-local id, phone, count = ARGV[1], ARGV[4], tonumber(ARGV[6])
+local SESSION, ALL, TEMPORARY, OF_PHONE, PROVISIONING, HISTORY, EVENTS, EPOCH_FLOOR = unpack(KEYS, 1, 8)
+local id, per_proxy, per_phone, phone, direct = ARGV[1], tonumber(ARGV[2]), tonumber(ARGV[3]), ARGV[4], ARGV[5]
+local candidates = tonumber(ARGV[6])
 local now = now_ms()
-if redis.call('EXISTS', KEYS[1]) == 1 then return { 'exists' } end -- guard: new
-local siblings = phone ~= '' and redis.call('SCARD', KEYS[4]) or 0
-if siblings >= tonumber(ARGV[3]) then return { 'phone_full', siblings } end -- guard: phone_limit
-local proxy, slots = pick_slot(9, 7, count, tonumber(ARGV[2]))
-if not proxy and ARGV[5] ~= 'direct' then return { 'no_room' } end -- guard: room
+if redis.call('EXISTS', SESSION) == 1 then return { 'exists' } end -- guard: new
+local siblings = phone ~= '' and redis.call('SCARD', OF_PHONE) or 0
+if siblings >= per_phone then return { 'phone_full', siblings } end -- guard: phone_limit
+local proxy, slots = pick_slot(9, 7, candidates, per_proxy)
+if not proxy and direct ~= 'direct' then return { 'no_room' } end -- guard: room
 proxy = proxy or ''
-redis.call('HSET', KEYS[1], 'id', id, 'status', 'pending', 'phone', phone, 'proxy', proxy, 'epoch', redis.call('GET', KEYS[8]) or 0, 'version', 1,
-  'created_at', now, 'changed_at', now, unpack(ARGV, 7 + count))
-redis.call('SADD', KEYS[2], id)
+redis.call('HSET', SESSION, 'id', id, 'status', 'pending', 'phone', phone, 'proxy', proxy, 'epoch', redis.call('GET', EPOCH_FLOOR) or 0, 'version', 1,
+  'created_at', now, 'changed_at', now, unpack(ARGV, 7 + candidates))
+redis.call('SADD', ALL, id)
 if proxy ~= '' then
   redis.call('SADD', slots, id)
-  redis.call('SET', KEYS[3], proxy)
+  redis.call('SET', TEMPORARY, proxy)
 end
-if phone ~= '' then redis.call('SADD', KEYS[4], id) end
-redis.call('RPUSH', KEYS[5], id)
-emit_and_keep(KEYS[6], KEYS[7], 'session.pending', now, 'session', id, 'reason', 'WAITING_FOR_TURN', 'proxy', proxy)
+if phone ~= '' then redis.call('SADD', OF_PHONE, id) end
+redis.call('RPUSH', PROVISIONING, id)
+emit_and_keep(HISTORY, EVENTS, 'session.pending', now, 'session', id, 'reason', 'WAITING_FOR_TURN', 'proxy', proxy)
 return { 'created', proxy }

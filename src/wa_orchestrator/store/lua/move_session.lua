@@ -6,29 +6,30 @@
 -- ARGV[1] session id  ARGV[2] old proxy ('' = it waits without one)  ARGV[3] most per proxy  ARGV[4] phone ('' = unknown)  ARGV[5] reason
 -- ARGV[6] number of candidates n  ARGV[7…] their ids
 -- returns {'moved', proxy} | {'no_room'} | {'changed', proxy}
-local id, old, phone = ARGV[1], ARGV[2], ARGV[4]
+local SESSION, OF_OLD_PROXY, STICKY, STICKY_HISTORY, HISTORY, EVENTS, TEMPORARY = unpack(KEYS, 1, 7)
+local id, old, per_proxy, phone, reason, candidates = ARGV[1], ARGV[2], tonumber(ARGV[3]), ARGV[4], ARGV[5], tonumber(ARGV[6])
 local now = now_ms()
-local current = redis.call('HGET', KEYS[1], 'proxy') or 'unknown'
+local current = redis.call('HGET', SESSION, 'proxy') or 'unknown'
 if current ~= old then return { 'changed', current } end -- guard: failover_seen
-local proxy, slots = pick_slot(8, 7, tonumber(ARGV[6]), tonumber(ARGV[3]))
-redis.call('SREM', KEYS[2], id)
-redis.call('HINCRBY', KEYS[1], 'version', 1)
+local proxy, slots = pick_slot(8, 7, candidates, per_proxy)
+redis.call('SREM', OF_OLD_PROXY, id)
+redis.call('HINCRBY', SESSION, 'version', 1)
 if not proxy then
-  redis.call('HSET', KEYS[1], 'proxy', '')
-  if old ~= '' then emit_and_keep(KEYS[5], KEYS[6], 'session.seatless', now, 'session', id, 'reason', ARGV[5], 'from', old, 'phone', phone) end
+  redis.call('HSET', SESSION, 'proxy', '')
+  if old ~= '' then emit_and_keep(HISTORY, EVENTS, 'session.seatless', now, 'session', id, 'reason', reason, 'from', old, 'phone', phone) end
   return { 'no_room' }
 end
 redis.call('SADD', slots, id)
--- Its worker still speaks through the old proxy: that it must be replaced is written in the same step, so no crash can lose it.
-redis.call('HSET', KEYS[1], 'proxy', proxy, 'restart_epoch', redis.call('HGET', KEYS[1], 'epoch') or '0')
+-- Its worker still uses the old proxy: that it must be replaced is written in the same step, so no crash can lose it.
+redis.call('HSET', SESSION, 'proxy', proxy, 'restart_epoch', redis.call('HGET', SESSION, 'epoch') or '0')
 if phone == '' then
-  redis.call('SET', KEYS[7], proxy)
+  redis.call('SET', TEMPORARY, proxy)
 else
-  local bound = redis.call('GET', KEYS[3]) or ''
+  local bound = redis.call('GET', STICKY) or ''
   if bound ~= proxy then
-    redis.call('SET', KEYS[3], proxy)
-    redis.call('XADD', KEYS[4], 'MAXLEN', '~', 100, '*', 'from', bound, 'to', proxy, 'reason', ARGV[5], 'session', id, 'at', now)
+    redis.call('SET', STICKY, proxy)
+    redis.call('XADD', STICKY_HISTORY, 'MAXLEN', '~', 100, '*', 'from', bound, 'to', proxy, 'reason', reason, 'session', id, 'at', now)
   end
 end
-emit_and_keep(KEYS[5], KEYS[6], 'session.moved', now, 'session', id, 'reason', ARGV[5], 'from', old, 'to', proxy, 'phone', phone)
+emit_and_keep(HISTORY, EVENTS, 'session.moved', now, 'session', id, 'reason', reason, 'from', old, 'to', proxy, 'phone', phone)
 return { 'moved', proxy }

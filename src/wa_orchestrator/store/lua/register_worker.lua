@@ -1,23 +1,24 @@
 -- uses: _message
 -- register_worker: a new worker is about to start for a session. Its epoch rises, so everything an older worker does is refused from here on;
--- what the older one held goes back to the front, and the pause starts again now, because WhatsApp may have that message already.
+-- what the older one held returns to the front, and the pause starts again now, because WhatsApp may have that message already.
 -- Atomic because between the two an old worker could still claim.
 -- KEYS: the message layout (for the phone's message in flight, if any), then KEYS[16] lease of the control plane
 -- ARGV[4] the lease's value as the caller holds it  ARGV[5…] further fields and values of the session
 -- returns {'registered', epoch} | {'not_leader'} | {'changed'} | {'unknown'}
+local LEADER_LEASE, held_lease = KEYS[16], ARGV[4]
 local now = now_ms()
 if redis.call('EXISTS', SESSION) == 0 then return { 'unknown' } end
-if redis.call('GET', KEYS[16]) ~= ARGV[4] then return { 'not_leader' } end -- guard: leader
+if redis.call('GET', LEADER_LEASE) ~= held_lease then return { 'not_leader' } end -- guard: leader
 if (redis.call('HGET', PACE, 'in_flight') or '') ~= ID then return { 'changed' } end -- guard: register_seen
 local epoch = redis.call('HINCRBY', SESSION, 'epoch', 1)
 redis.call('HINCRBY', SESSION, 'version', 1)
 redis.call('HSET', SESSION, 'started_at', now, unpack(ARGV, 5))
-local held = redis.call('HMGET', MESSAGE, 'status', 'session', 'pause_ms')
-if ID ~= '' and held[1] == 'sending' and held[2] == SESSION_ID then -- guard: take_back
-  land(now, tonumber(held[3] or 0)) -- rearm: register
+local status, session, pause_ms = unpack(redis.call('HMGET', MESSAGE, 'status', 'session', 'pause_ms'))
+if ID ~= '' and status == 'sending' and session == SESSION_ID then -- guard: take_back
+  end_flight(now, tonumber(pause_ms or 0)) -- rearm: register
   redis.call('HINCRBY', MESSAGE, 'crashes', 1)
   redis.call('ZADD', QUEUE, FRONT, ID)
-  become('queued', now, 'NEW_EPOCH')
-  wake(now)
+  set_status('queued', now, 'NEW_EPOCH')
+  wake_phone(now)
 end
 return { 'registered', epoch }

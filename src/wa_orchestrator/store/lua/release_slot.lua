@@ -1,10 +1,12 @@
--- release_slot: the worker that spoke through the proxy a session has left is gone: that slot is free.
--- Atomic because the session may have come back to that very proxy.
+-- release_slot: the worker that used the proxy a session has left is gone: free its slot there.
+-- Atomic because the session may have returned to that very proxy.
 -- KEYS[1] session hash  KEYS[2] sessions of the proxy it left  ARGV[1] session id  ARGV[2] that proxy as seen
 -- returns {'released'} | {'kept'}
-local known = redis.call('HMGET', KEYS[1], 'leaving', 'proxy')
-if known[1] ~= ARGV[2] then return { 'kept' } end -- guard: release_slot_seen
-redis.call('HDEL', KEYS[1], 'leaving')
-if known[2] == ARGV[2] then return { 'kept' } end -- guard: release_slot_back
-redis.call('SREM', KEYS[2], ARGV[1])
+local SESSION, OF_LEFT_PROXY = KEYS[1], KEYS[2]
+local id, seen = ARGV[1], ARGV[2]
+local leaving, proxy = unpack(redis.call('HMGET', SESSION, 'leaving', 'proxy'))
+if leaving ~= seen then return { 'kept' } end -- guard: release_slot_seen
+redis.call('HDEL', SESSION, 'leaving')
+if proxy == seen then return { 'kept' } end -- guard: release_slot_back
+redis.call('SREM', OF_LEFT_PROXY, id)
 return { 'released' }

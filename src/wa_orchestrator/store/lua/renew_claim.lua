@@ -1,12 +1,13 @@
 -- uses: _message
--- renew_claim: the holder of a lease is still at work.
+-- renew_claim: extend the lease of the worker that is sending the message.
 -- Atomic because a lease that was taken back must not come alive again.
 -- KEYS: the message layout  ARGV[4] epoch  ARGV[5] lease ms
 -- returns {'renewed', until ms} | {'fenced', current epoch} | {'not_holder', status}
+local seen_epoch, lease_ms = ARGV[4], tonumber(ARGV[5])
 local now = now_ms()
 local epoch = redis.call('HGET', SESSION, 'epoch') or '0'
-if epoch ~= ARGV[4] then return { 'fenced', epoch } end -- guard: renew_epoch
-local held = redis.call('HMGET', MESSAGE, 'status', 'claim_epoch', 'session')
-if held[1] ~= 'sending' or held[3] ~= SESSION_ID or held[2] ~= epoch then return { 'not_holder', held[1] or 'unknown' } end -- guard: renew_holder
-redis.call('ZADD', LEASES, now + tonumber(ARGV[5]), ID)
-return { 'renewed', now + tonumber(ARGV[5]) }
+if epoch ~= seen_epoch then return { 'fenced', epoch } end -- guard: renew_epoch
+local status, claim_epoch, session = unpack(redis.call('HMGET', MESSAGE, 'status', 'claim_epoch', 'session'))
+if status ~= 'sending' or session ~= SESSION_ID or claim_epoch ~= epoch then return { 'not_holder', status or 'unknown' } end -- guard: renew_holder
+redis.call('ZADD', LEASES, now + lease_ms, ID)
+return { 'renewed', now + lease_ms }

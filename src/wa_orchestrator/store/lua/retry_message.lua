@@ -1,20 +1,22 @@
 -- uses: _message
--- retry_message: a dead letter goes back to the end of its queue, with the same WhatsApp id and fresh attempts.
+-- retry_message: a dead letter returns to the end of its queue, with the same WhatsApp id and its attempts reset.
 -- Atomic because two people may press the button.
 -- KEYS: the message layout, then KEYS[16] sequence  KEYS[17] opt-outs hash
--- ARGV[4] recipient  ARGV[5…] the reasons that told a person that another try may leave from another phone
+-- ARGV[4] recipient  ARGV[5…] the reasons after which another attempt may leave from another phone
 -- returns {'queued'} | {'not_dead', status} | {'opted_out'}
+local SEQUENCE, OPT_OUTS, recipient = KEYS[16], KEYS[17], ARGV[4]
+local FIRST_REASON = 5
 local now = now_ms()
-local known = redis.call('HMGET', MESSAGE, 'status', 'priority', 'reason')
-if known[1] ~= 'failed' then return { 'not_dead', known[1] or 'unknown' } end -- guard: dead
-if redis.call('HEXISTS', KEYS[17], ARGV[4]) == 1 then return { 'opted_out' } end -- guard: retry_opt_out
-local sequence = redis.call('INCR', KEYS[16])
+local status, priority, reason = unpack(redis.call('HMGET', MESSAGE, 'status', 'priority', 'reason'))
+if status ~= 'failed' then return { 'not_dead', status or 'unknown' } end -- guard: dead
+if redis.call('HEXISTS', OPT_OUTS, recipient) == 1 then return { 'opted_out' } end -- guard: retry_opt_out
+local sequence = redis.call('INCR', SEQUENCE)
 redis.call('HSET', MESSAGE, 'attempts', 0, 'crashes', 0, 'uncounted', 0, 'sequence', sequence, 'expires_at', 0)
-for index = 5, #ARGV do
-  if known[3] == ARGV[index] then redis.call('HSET', MESSAGE, 'freed', '1') end -- guard: retry_told
+for index = FIRST_REASON, #ARGV do
+  if reason == ARGV[index] then redis.call('HSET', MESSAGE, 'freed', '1') end -- guard: retry_told
 end
 redis.call('ZREM', DEAD, ID)
-redis.call('ZADD', QUEUE, tonumber(known[2]) * 1e15 + sequence, ID)
-become('queued', now, 'RETRIED')
-wake(now)
+redis.call('ZADD', QUEUE, tonumber(priority) * 1e15 + sequence, ID)
+set_status('queued', now, 'RETRIED')
+wake_phone(now)
 return { 'queued' }
