@@ -66,7 +66,7 @@ async def control(context: Context, runner: FakeRunner, check: FakeCheck) -> Orc
     """A control plane that leads, with the configured proxies in its pool."""
     made = service.assemble(context, runner, check)
     await service.add_configured_proxies(context)
-    await made.control.step()
+    await made.lease.step()
     return made
 
 

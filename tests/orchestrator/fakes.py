@@ -80,7 +80,7 @@ async def drive(orchestrator: Orchestrator) -> None:
     attendant = next(loop for loop in orchestrator.loops if isinstance(loop, SessionController))
     starter = next(loop for loop in orchestrator.loops if isinstance(loop, StartQueue))
     redis = orchestrator.context.redis
-    await orchestrator.control.step()  # a test may take longer than a lease
+    await orchestrator.lease.step()  # a test may take longer than a lease
     for _ in range(200):
         while (waiting := await redis.lpop(keys.CONTROL_ATTEND)) is not None:
             await attendant.attend(str(waiting))

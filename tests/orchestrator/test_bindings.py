@@ -140,7 +140,7 @@ async def test_a_move_to_the_phones_own_proxy_is_finished_although_the_server_di
     async def dies(*_: object) -> None:
         raise RuntimeError("dies")
 
-    monkeypatch.setattr(transitions, "ask_restart", dies)
+    monkeypatch.setattr(transitions, "request_restart", dies)
     assert (await teller.connected("second", PHONE)).status_code == 500
     moving = await now(control.context, "second")
     assert moving.proxy == (await now(control.context, "first")).proxy
@@ -169,7 +169,7 @@ async def test_the_binding_moves_at_linking_only_if_the_own_proxy_is_bad_or_full
     url = next(url for url in PROXIES if proxy_url.proxy_id(url) == own)
     if trouble == "bad":
         check.dead.add(url)
-        await control.judge.examine(own)
+        await control.proxy_health.check(own)
     else:
         await fill(api, url)
     second = await started(control, api, "second")

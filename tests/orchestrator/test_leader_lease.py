@@ -33,14 +33,14 @@ async def test_of_two_orchestrators_one_acts_and_the_other_takes_over_when_it_en
     control: Orchestrator, api: httpx.AsyncClient, runner: FakeRunner
 ) -> None:
     second = await another(control.context, runner)
-    await second.control.step()
-    assert (control.control.leads, second.control.leads) == (True, False)
+    await second.lease.step()
+    assert (control.lease.is_leader, second.lease.is_leader) == (True, False)
     await api.post("/api/sessions/provision", json={"sessionId": "s1"})
-    assert not await second.fleet.start("s1")
-    await control.control.give_back()
-    await second.control.step()
-    assert await second.fleet.start("s1")
-    assert not await control.fleet.start("s1")
+    assert not await second.pool.start("s1")
+    await control.lease.release()
+    await second.lease.step()
+    assert await second.pool.start("s1")
+    assert not await control.pool.start("s1")
     assert len(runner.running) == 1
 
 
@@ -50,9 +50,9 @@ async def test_a_leader_that_lost_its_lease_without_noticing_can_start_nothing(
     await api.post("/api/sessions/provision", json={"sessionId": "s1"})
     await control.context.redis.delete(keys.lease(CONTROL_LEASE))
     second = await another(control.context, runner)
-    await second.control.step()
-    assert control.control.leads  # it believes so
-    assert not await control.fleet.start("s1")
+    await second.lease.step()
+    assert control.lease.is_leader  # it believes so
+    assert not await control.pool.start("s1")
     assert (runner.running, (await now(control.context, "s1")).epoch) == ({}, 0)
 
 
@@ -65,13 +65,13 @@ async def test_a_restarted_server_adopts_every_worker_and_restarts_none(
     for number in range(5):
         await linked(control, api, teller, f"s{number}", f"97250000000{number}")
     before = dict(runner.running)
-    await control.control.give_back()
+    await control.lease.release()
     reborn = await another(control.context, runner)
-    await reborn.control.step()
+    await reborn.lease.step()
     await part(reborn, Reconciler).step()
     await drive(reborn)
     assert runner.running == before
-    assert sorted(reborn.fleet.workers) == [f"s{number}" for number in range(5)]
+    assert sorted(reborn.pool.workers) == [f"s{number}" for number in range(5)]
 
 
 async def test_what_is_missing_is_started_and_is_not_called_connected_meanwhile(
@@ -79,9 +79,9 @@ async def test_what_is_missing_is_started_and_is_not_called_connected_meanwhile(
 ) -> None:
     await linked(control, api, teller, "s1", PHONE)
     runner.die("s1")
-    await control.control.give_back()
+    await control.lease.release()
     reborn = await another(control.context, runner)
-    await reborn.control.step()
+    await reborn.lease.step()
     await part(reborn, Reconciler).step()
     missing = await now(control.context, "s1")
     assert (missing.status, missing.reason) == ("disconnected", "SERVER_STOPPED")  # nobody saw how it ended
@@ -95,7 +95,7 @@ async def test_who_is_missing_later_on_has_crashed(
     await linked(control, api, teller, "s1", PHONE)
     await part(control, Reconciler).step()
     runner.die("s1")
-    control.fleet.workers.clear()
+    control.pool.workers.clear()
     await part(control, Reconciler).step()
     assert (await now(control.context, "s1")).reason == "WORKER_CRASHED"
 
@@ -103,20 +103,20 @@ async def test_who_is_missing_later_on_has_crashed(
 async def test_who_sees_that_a_server_leads_sees_the_grace_of_its_absence_too(
     control: Orchestrator, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    lead = control.control
-    await lead.give_back()
+    lead = control.lease
+    await lead.release()
     await control.context.redis.delete(keys.CONTROL_PULSE)
     lead.grace_from_ms = 0
     seen = []
     now_ms = control.context.scripts.now_ms
 
     async def looked() -> int:
-        seen.append((lead.leads, lead.grace_from_ms > 0))
+        seen.append((lead.is_leader, lead.grace_from_ms > 0))
         return await now_ms()
 
     monkeypatch.setattr(control.context.scripts, "now_ms", looked)
     await lead.step()
-    assert (True, False) not in [*seen, (lead.leads, lead.grace_from_ms > 0)]
+    assert (True, False) not in [*seen, (lead.is_leader, lead.grace_from_ms > 0)]
     assert seen
 
 
@@ -134,8 +134,8 @@ async def test_a_worker_of_an_older_epoch_is_replaced(
     control: Orchestrator, api: httpx.AsyncClient, runner: FakeRunner
 ) -> None:
     session = await started(control, api)
-    assert await control.fleet.fence(session) == session.epoch + 1
-    control.fleet.workers.clear()
+    assert await control.pool.fence(session) == session.epoch + 1
+    control.pool.workers.clear()
     await part(control, Reconciler).step()
     await drive(control)
     assert runner.epochs() == {"s1": session.epoch + 2}
@@ -228,7 +228,7 @@ async def silence(control: Orchestrator, session_id: str, ms: int) -> None:
     """Let a worker's last sign be so long ago."""
     at = str(await control.context.scripts.now_ms() - ms)
     await control.context.redis.hset(keys.session(session_id), mapping={"last_ping_at": at, "started_at": at})
-    control.control.grace_from_ms = 0
+    control.lease.grace_from_ms = 0
 
 
 async def test_a_silent_worker_is_marked_first_and_replaced_in_the_next_round(
@@ -256,13 +256,13 @@ async def test_a_worker_that_speaks_or_is_replaced_while_the_watchdog_waits_for_
         await silence(control, name, 200_000)
     await part(control, Watchdog).step()
     for name in ("speaks", "replaced"):
-        async with control.fleet.lock(name):
+        async with control.pool.lock(name):
             judging = asyncio.create_task(part(control, Watchdog)._replace(await now(control.context, name)))
             await asyncio.sleep(0)
             if name == "speaks":
                 await control.context.redis.hset(keys.session(name), "last_ping_at", round(time.time() * 1000))
             else:
-                await control.fleet.replace(await now(control.context, name), 0)
+                await control.pool.replace(await now(control.context, name), 0)
         await judging
     await drive(control)
     assert [each.session_id for each in runner.orders] == ["speaks", "replaced", "replaced"]
@@ -273,17 +273,17 @@ async def test_a_worker_that_is_fenced_while_reconcile_looks_around_is_not_adopt
     control: Orchestrator, api: httpx.AsyncClient, runner: FakeRunner, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     session = await started(control, api)
-    control.fleet.workers.clear()
+    control.pool.workers.clear()
     looked = runner.survey
 
     async def survey() -> Sequence[FoundWorker]:
         found = await looked()
-        await control.fleet.fence(session)
+        await control.pool.fence(session)
         return found
 
     monkeypatch.setattr(runner, "survey", survey)
     await part(control, Reconciler).step()
-    assert control.fleet.workers == {}
+    assert control.pool.workers == {}
 
 
 async def test_a_ping_between_the_two_steps_saves_a_worker(
@@ -307,18 +307,18 @@ async def test_after_an_absence_of_the_server_everyone_has_fresh_grace(
     await silence(control, "s1", 200_000)
     at = await control.context.scripts.now_ms()
     await control.context.redis.set(keys.CONTROL_PULSE, at - 31_000)
-    await control.control.step()
+    await control.lease.step()
     for _ in range(3):
         await part(control, Watchdog).step()
     assert len(runner.orders) == 1
 
 
 async def test_a_short_absence_gives_no_grace(control: Orchestrator) -> None:
-    control.control.grace_from_ms = 0
+    control.lease.grace_from_ms = 0
     at = await control.context.scripts.now_ms()
     await control.context.redis.set(keys.CONTROL_PULSE, at - 20_000)
-    await control.control.step()
-    assert control.control.grace_from_ms == 0
+    await control.lease.step()
+    assert control.lease.grace_from_ms == 0
 
 
 # -- the pace of starts -----------------------------------------------------------------------------------------------
@@ -333,9 +333,9 @@ async def test_workers_start_one_per_interval_also_across_a_restart_of_the_serve
         await api.post("/api/sessions/provision", json={"sessionId": f"s{number}"})
     assert await part(control, StartQueue).step() == 0
     assert 0 < await part(control, StartQueue).step() <= 0.3
-    await control.control.give_back()
+    await control.lease.release()
     reborn = await another(context, runner)
-    await reborn.control.step()
+    await reborn.lease.step()
     await part(reborn, Reconciler).step()
     wait_s = await part(reborn, StartQueue).step()
     assert 0 < wait_s <= 0.3
@@ -370,9 +370,9 @@ async def test_a_moved_session_starts_only_when_the_proxys_own_count_has_room(
         "/api/sessions/provision", json={"sessionId": "eager", "proxy": "socks5h://u:p@one.example.com:1080"}
     )
     assert answer.status_code == 201
-    assert not await control.fleet.start("eager")
-    await control.fleet.stop("s0", 0)
-    assert await control.fleet.start("eager")
+    assert not await control.pool.start("eager")
+    await control.pool.stop("s0", 0)
+    assert await control.pool.start("eager")
 
 
 # -- what a worker is given -------------------------------------------------------------------------------------------
@@ -407,7 +407,7 @@ async def test_the_trash_is_emptied_after_its_days(control: Orchestrator, settin
 def unruly(control: Orchestrator, runner: FakeRunner) -> FaultyRunner:
     """The control plane's runner, which can be told to break its promises."""
     made = FaultyRunner(runner)
-    control.fleet.runner = made
+    control.pool.runner = made
     return made
 
 
@@ -416,7 +416,7 @@ async def test_a_start_that_lies_leaves_no_second_worker(
 ) -> None:
     unruly.faults.add(RunnerFault.START_LIES)
     await api.post("/api/sessions/provision", json={"sessionId": "s1"})
-    await control.control.step()  # a slow machine may have let the lease run out
+    await control.lease.step()  # a slow machine may have let the lease run out
     await part(control, StartQueue).step()
     assert len(runner.running) == 1  # it runs, and nobody knows
     unruly.faults.clear()
@@ -455,20 +455,20 @@ async def test_a_worker_that_cannot_be_killed_is_fenced_before_anything_else_is_
 
 
 async def test_a_sessions_lock_is_one_for_all_who_want_it_and_forgotten_afterwards(control: Orchestrator) -> None:
-    async with control.fleet.lock("s1"):
-        assert control.fleet.lock("s1").locked()
-        assert not control.fleet.lock("s2").locked()
-    assert len(control.fleet._locks) == 0
+    async with control.pool.lock("s1"):
+        assert control.pool.lock("s1").locked()
+        assert not control.pool.lock("s2").locked()
+    assert len(control.pool._locks) == 0
 
 
 async def test_an_inquiry_that_breaks_is_not_kept(control: Orchestrator, monkeypatch: pytest.MonkeyPatch) -> None:
     async def breaks(_proxy_id: str) -> None:
         raise Unavailable("BROKEN", "it breaks")
 
-    monkeypatch.setattr(control.judge, "_inquire", breaks)
+    monkeypatch.setattr(control.proxy_health, "_inquire", breaks)
     with pytest.raises(Unavailable):
-        await control.judge.complain("p1", "s1", 1)
-    assert (control.judge._inquiries, control.judge._busy) == ({}, set())
+        await control.proxy_health.report_failure("p1", "s1", 1)
+    assert (control.proxy_health._inquiries, control.proxy_health._busy) == ({}, set())
 
 
 async def test_a_command_that_no_worker_takes_ends_by_itself(context: Context) -> None:

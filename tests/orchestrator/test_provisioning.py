@@ -128,6 +128,6 @@ async def test_a_bad_proxy_is_refused_when_it_is_given(
     api: httpx.AsyncClient, control: Orchestrator, check: Any
 ) -> None:
     check.dead.add(PROXIES[0])
-    await control.judge.examine(IDS[0])
+    await control.proxy_health.check(IDS[0])
     answer = await provision(api, proxy=PROXIES[0])
     assert (answer.status_code, await code_of(answer)) == (409, "PROXY_BAD")

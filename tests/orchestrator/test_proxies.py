@@ -35,7 +35,7 @@ async def blame(teller: Teller, session_id: str) -> httpx.Response:
 
 async def judged(control: Orchestrator) -> None:
     """Let all inquiries end."""
-    while tasks := list(control.judge._busy):
+    while tasks := list(control.proxy_health._busy):
         await asyncio.gather(*tasks)
 
 
@@ -197,7 +197,7 @@ async def test_the_monitor_condemns_at_the_first_failure_and_takes_back_after_th
     check.dead.clear()
     states = []
     for _ in range(3):
-        await control.judge.examine(IDS[0])
+        await control.proxy_health.check(IDS[0])
         states.append((await api.get(f"/api/v1/proxies/{IDS[0]}")).json()["status"])
     assert states == ["BAD", "BAD", "OK"]
     # A phone that moved away does not move back.
@@ -212,7 +212,7 @@ async def test_who_sat_on_a_bad_proxy_when_the_server_died_is_moved_by_the_next_
     check.dead.add(PROXIES[0])
     await _die_at(monkeypatch, control, "drain")
     assert (await now(control.context, "s1")).proxy == IDS[0]
-    await control.judge.examine(IDS[0])
+    await control.proxy_health.check(IDS[0])
     assert (await now(control.context, "s1")).proxy not in ("", IDS[0])
 
 
@@ -232,14 +232,14 @@ async def _die_at(monkeypatch: pytest.MonkeyPatch, control: Orchestrator, step: 
     with monkeypatch.context() as patched:
         patched.setattr(placement, step, AsyncMock(side_effect=RuntimeError("dies")))
         with pytest.raises(RuntimeError, match="dies"):
-            await control.judge.examine(IDS[0])
+            await control.proxy_health.check(IDS[0])
 
 
 async def test_bad_proxies_are_checked_at_growing_intervals(control: Orchestrator, check: FakeCheck) -> None:
     check.dead.add(PROXIES[0])
     gaps = []
     for _ in range(3):
-        await control.judge.examine(IDS[0])
+        await control.proxy_health.check(IDS[0])
         proxy = await records.proxy(control.context.scripts, IDS[0])
         assert proxy is not None
         gaps.append(int(proxy.fields["next_check_at"]) - int(proxy.fields["checked_at"]))
@@ -253,7 +253,7 @@ async def test_without_room_a_session_waits_and_goes_on_by_itself_as_soon_as_the
         await linked(control, api, teller, f"s{number}", f"9725000000{number:02}")
     victim = (await now(control.context, "s0")).proxy
     check.dead.add(url_of(victim))
-    await control.judge.examine(victim)
+    await control.proxy_health.check(victim)
     await drive(control)
     waiting = [each for each in (await api.get("/api/sessions")).json()["sessions"] if each["proxyId"] is None]
     assert [(each["status"], each["reason"]) for each in waiting] == [("disconnected", "WAITING_FOR_PROXY")] * 4
@@ -280,7 +280,7 @@ async def test_all_sessions_of_a_phone_move_to_one_proxy_or_wait_together(
     for number, url in enumerate((PROXIES[1], PROXIES[1], PROXIES[2])):
         await linked(control, api, teller, f"other{number}", f"97250000000{number}", proxy=url)
     check.dead.add(PROXIES[0])
-    await control.judge.examine(IDS[0])
+    await control.proxy_health.check(IDS[0])
     homes = {(await now(control.context, f"s{number}")).proxy for number in range(3)}
     assert homes == {IDS[2]}  # the only one with three free slots
 
@@ -301,7 +301,7 @@ async def test_whatever_dies_and_heals_no_proxy_has_a_fifth_session_and_no_phone
 ) -> None:
     await control.context.redis.flushall()
     runner.running.clear()
-    control.fleet.workers.clear()
+    control.pool.workers.clear()
     check.dead.clear()
     for url in PROXIES:
         await api.post("/api/v1/proxies", json={"url": url})
@@ -315,7 +315,7 @@ async def test_whatever_dies_and_heals_no_proxy_has_a_fifth_session_and_no_phone
         (check.dead.add if act == "die" else check.dead.discard)(PROXIES[which])
         if act == "seek":
             await placement.assign_waiting(control.context)
-        await control.judge.examine(IDS[which])
+        await control.proxy_health.check(IDS[which])
         await drive(control)
         await _laws_hold(control, runner)
 

@@ -198,7 +198,7 @@ async def test_credentials_of_a_deleted_session_come_back_with_it(
     assert (await api.post(f"/api/v1/trash/{trash[0]['id']}/restore")).json() == {"sessionId": "s1", "restored": True}
     # Were the server to die here, the credentials lie in the trash and the session knows that they are to come.
     assert [each["id"] for each in (await api.get("/api/v1/trash")).json()["trash"]] == [trash[0]["id"]]
-    assert not await control.fleet.start("s1"), "no worker starts before its credentials are there"
+    assert not await control.pool.start("s1"), "no worker starts before its credentials are there"
     await drive(control)
     assert "s1" in runner.epochs()
     assert credentials.read_text() == "credentials"

@@ -26,12 +26,12 @@ async def test_a_stop_and_start_of_the_server_reads_as_that_and_counts_as_no_res
 ) -> None:
     await linked(control, api, teller, "s1", PHONE)
     for _ in range(5):
-        await control.control.retire()
+        await control.lease.retire()
         await control.stop_workers()
         stopped = await now(control.context, "s1")
         assert (runner.running, stopped.status, stopped.reason) == ({}, "disconnected", "SERVER_STOPPED")
         control = await another(control.context, runner)
-        await control.control.step()
+        await control.lease.step()
         await part(control, Reconciler).step()
         await drive(control)
         await teller.connected("s1", PHONE)
@@ -51,7 +51,7 @@ async def test_a_session_whose_worker_runs_again_says_that_it_reconnects_and_not
         await drive(control)
         again = await now(control.context, "s1")
         assert (again.status, again.reason) == ("disconnected", "RECONNECTING")
-        await control.fleet.replace(again, 0)
+        await control.pool.replace(again, 0)
     told = (await api.get("/api/sessions/s1/history")).json()["events"]
     assert [each["what"] for each in told if each.get("what")][:2] == ["WORKER_STARTED", why]
 
@@ -62,7 +62,7 @@ async def test_a_worker_that_ends_with_the_server_while_it_is_looked_at_has_not_
     await started(control, api)
 
     async def poll(_: str) -> Exited:
-        await control.control.retire()
+        await control.lease.retire()
         return Exited()
 
     monkeypatch.setattr(runner, "poll", poll)
@@ -78,12 +78,12 @@ async def test_a_server_that_retires_while_it_asks_for_the_lease_does_not_lead_a
 
     async def acquire(*args: Any, **wishes: Any) -> leases.Holding | leases.Taken:
         outcome = await asked(*args, **wishes)
-        await control.control.retire()
+        await control.lease.retire()
         return outcome
 
     monkeypatch.setattr(leases, "acquire_lease", acquire)
-    await control.control.step()
-    assert not control.control.leads
+    await control.lease.step()
+    assert not control.lease.is_leader
     assert not await control.context.redis.exists(keys.lease(CONTROL_LEASE))
 
 
@@ -103,11 +103,11 @@ async def test_a_worker_that_outlived_the_stop_of_its_server_is_replaced_by_the_
 
     with monkeypatch.context() as away:
         away.setattr(runner, "stop", stop)
-        await control.control.retire()
+        await control.lease.retire()
         await control.stop_workers()
     assert runner.epochs() == {"survivor": survivor.epoch}
     reborn = await another(control.context, runner)
-    await reborn.control.step()
+    await reborn.lease.step()
     await part(reborn, Reconciler).step()
     await drive(reborn)
     assert runner.epochs()["survivor"] > survivor.epoch  # its socket was open: it would never have said so again
@@ -126,7 +126,7 @@ async def test_a_redis_that_hangs_keeps_no_worker_from_its_end(
             await asyncio.Event().wait()
         await settle(context, session_id, *wishes)
 
-    monkeypatch.setattr(transitions, "settle", hangs)
+    monkeypatch.setattr(transitions, "apply", hangs)
     monkeypatch.setattr(service, "LAST_WORD_S", 0.2)
     async with asyncio.timeout(30):
         await control.stop_workers()
@@ -143,8 +143,8 @@ async def test_a_redis_that_hangs_keeps_no_server_from_giving_up_its_lease(
     monkeypatch.setattr(leases, "release_lease", hangs)
     monkeypatch.setattr(lease, "LEASE_MS", 50)
     async with asyncio.timeout(30):
-        await control.control.retire()
-    assert not control.control.leads
+        await control.lease.retire()
+    assert not control.lease.is_leader
 
 
 async def test_credentials_are_exchanged_only_when_a_worker_that_outlived_its_server_has_ended(
@@ -154,9 +154,9 @@ async def test_credentials_are_exchanged_only_when_a_worker_that_outlived_its_se
     old = await now(control.context, "s1")
     with_credentials(control, "of the phone")
     await transitions.request_restart(control.context, old, Event.RESTART_ASKED, {"discard": "1"})
-    await control.control.give_back()
+    await control.lease.release()
     reborn = await another(control.context, runner)
-    await reborn.control.step()
+    await reborn.lease.step()
     seen: list[tuple[int, bool]] = []
     discard = credential_files.discard
 

@@ -160,7 +160,7 @@ async def test_a_crash_while_a_ban_is_written_down_leaves_the_hold(
     async def dies(*_: object) -> None:
         raise RuntimeError("dies")
 
-    monkeypatch.setattr(transitions, "report", dies)
+    monkeypatch.setattr(transitions, "apply_report", dies)
     assert (await teller.disconnected("s1", 403)).status_code == 500
     assert await control.context.redis.hexists(keys.HOLDS, f"phone:{PHONE}")
 

@@ -36,16 +36,16 @@ class LeaderLease:
         self.grace_from_ms = 0
         self.retired = False
         """Set when this process is about to end: it does not take the lease again."""
-        self._gained = asyncio.Event()
+        self._acquired = asyncio.Event()
 
     @property
-    def leads(self) -> bool:
+    def is_leader(self) -> bool:
         """Say whether this process acts for the installation now."""
         return self.holding is not None
 
-    async def gained(self) -> None:
+    async def acquired(self) -> None:
         """Wait until this process has the lease."""
-        await self._gained.wait()
+        await self._acquired.wait()
 
     async def step(self) -> None:
         """Take or keep the lease, and notice an absence."""
@@ -63,7 +63,7 @@ class LeaderLease:
         if self.holding is None:
             log.info("control.gained", lease=outcome.value)
         self.holding = outcome
-        self._gained.set()
+        self._acquired.set()
 
     async def run(self) -> None:
         """Keep the lease until cancelled, then give it back."""
@@ -74,19 +74,19 @@ class LeaderLease:
                 except (RedisError, OSError) as error:
                     self._lose(type(error).__name__)
                 end_if_cancelled()
-                await asyncio.sleep(RENEW_S if self.leads else _ASK_S)
+                await asyncio.sleep(RENEW_S if self.is_leader else _ASK_S)
         finally:
-            await self.give_back()
+            await self.release()
 
     async def retire(self) -> None:
         """Let another process act, and never lead again: this one is about to end."""
         self.retired = True
-        await self.give_back()
+        await self.release()
 
-    async def give_back(self) -> None:
+    async def release(self) -> None:
         """Let another process act at once."""
         holding, self.holding = self.holding, None
-        self._gained.clear()
+        self._acquired.clear()
         if holding is not None:
             await self._release(holding)
 
@@ -109,4 +109,4 @@ class LeaderLease:
         if self.holding is not None:
             log.warning("control.lost", why=why)
         self.holding = None
-        self._gained.clear()
+        self._acquired.clear()

@@ -15,10 +15,10 @@ from wa_orchestrator.store import keys, records
 class OrchestratorMetrics:
     """Gauges that are brought up to date when they are asked for."""
 
-    def __init__(self, context: Context, control: LeaderLease, fleet: WorkerPool) -> None:
+    def __init__(self, context: Context, lease: LeaderLease, pool: WorkerPool) -> None:
         self._context = context
-        self._control = control
-        self._fleet = fleet
+        self._lease = lease
+        self._pool = pool
         registry = context.registry
         self._sessions = Gauge("wa_sessions", "Sessions by status", ["status"], registry=registry)
         self._slots = Gauge("wa_proxy_seats", "Slots of healthy proxies", ["state"], registry=registry)
@@ -42,6 +42,6 @@ class OrchestratorMetrics:
         self._proxies.labels("BAD").set(stock["proxies"] - stock["healthy"])
         self._waiting.set(stock["waiting"])
         self._starting.set(await self._context.redis.llen(keys.PROVISIONING))
-        self._workers.set(len(self._fleet.workers))
+        self._workers.set(len(self._pool.workers))
         self._memory.set(sum(int(session.fields.get("ping_rss_bytes") or 0) for session in sessions))
-        self._leads.set(self._control.leads)
+        self._leads.set(self._lease.is_leader)

@@ -49,13 +49,13 @@ class Loop(Protocol):
 class TrashPurger:
     """Empties the trash of what is too old."""
 
-    def __init__(self, context: Context, control: LeaderLease) -> None:
+    def __init__(self, context: Context, lease: LeaderLease) -> None:
         self._context = context
-        self._control = control
+        self._lease = lease
 
     async def step(self) -> float:
         """Remove what is too old, if this process leads."""
-        if not self._control.leads:
+        if not self._lease.is_leader:
             return 1.0
         await files.purge(self._context.settings, await self._context.scripts.now_ms())
         return _PURGE_EVERY_S
@@ -70,9 +70,9 @@ class Orchestrator:
     """The control plane of one process. Others may add to `handlers` before the routers are used."""
 
     context: Context
-    control: LeaderLease
-    fleet: WorkerPool
-    judge: ProxyHealth
+    lease: LeaderLease
+    pool: WorkerPool
+    proxy_health: ProxyHealth
     handlers: Handlers
     loops: Sequence[Loop]
 
@@ -81,7 +81,7 @@ class Orchestrator:
         """The routes of sessions, proxies, events and administration."""
         return [
             sessions.router(self.context),
-            proxies_api.router(self.context, self.judge),
+            proxies_api.router(self.context, self.proxy_health),
             admin.router(self.context),
             worker_events.router(self.context, self.handlers),
         ]
@@ -90,18 +90,18 @@ class Orchestrator:
         """End all workers that run, in parallel, because the server stops; what should run is left as it is, so that a
         later start finds it. Nobody may lead any more.
         """
-        found = await self.fleet.runner.survey()
+        found = await self.pool.runner.survey()
         # First, so that nothing is released to them any more, and their end reads as what it is.
-        await self._say_why([each.session_id for each in found])
+        await self._record_stops([each.session_id for each in found])
         # All of them are told, whatever becomes of one: who outlives it is replaced by the next server.
-        ends = await asyncio.gather(*(self.fleet.runner.stop(each.handle) for each in found), return_exceptions=True)
+        ends = await asyncio.gather(*(self.pool.runner.stop(each.handle) for each in found), return_exceptions=True)
         for each, error in zip(found, ends, strict=True):
             if isinstance(error, BaseException):
                 log.error("worker.not_stopped", session=each.session_id, exc_info=error)
 
-    async def _say_why(self, session_ids: Sequence[str]) -> None:
+    async def _record_stops(self, session_ids: Sequence[str]) -> None:
         """Write why these workers end, for a moment: with a Redis that hangs, they must end all the same."""
-        saying = [asyncio.create_task(self._say_why_one(each)) for each in session_ids]
+        saying = [asyncio.create_task(self._record_stop(each)) for each in session_ids]
         if not saying:
             return
         # Not cancelled and awaited: the Redis client may keep a cancellation to itself while it connects.
@@ -111,7 +111,7 @@ class Orchestrator:
         if unsaid:
             log.warning("sessions.end_not_written", sessions=len(unsaid))
 
-    async def _say_why_one(self, session_id: str) -> None:
+    async def _record_stop(self, session_id: str) -> None:
         try:
             await transitions.apply(self.context, session_id, Event.SERVER_STOPPED)
         except (RedisError, OSError) as error:
@@ -120,26 +120,26 @@ class Orchestrator:
 
 def assemble(context: Context, runner: Runner, checker: ProxyCheck | None = None) -> Orchestrator:
     """Put the parts together. `checker` stands in for the check of a proxy, in tests."""
-    control = LeaderLease(context)
-    fleet = WorkerPool(context, control, runner)
-    judge = ProxyHealth(context, checker)
-    context.refreshers.append(OrchestratorMetrics(context, control, fleet).refresh)
+    lease = LeaderLease(context)
+    pool = WorkerPool(context, lease, runner)
+    proxy_health = ProxyHealth(context, checker)
+    context.refreshers.append(OrchestratorMetrics(context, lease, pool).refresh)
     return Orchestrator(
         context,
-        control,
-        fleet,
-        judge,
-        worker_reports.handlers(judge),
+        lease,
+        pool,
+        proxy_health,
+        worker_reports.handlers(proxy_health),
         (
-            control,
-            Reconciler(context, control, fleet),
-            ExitWatcher(context, control, fleet),
-            SessionController(context, control, fleet),
-            StartQueue(context, control, fleet),
-            Watchdog(context, control, fleet),
-            ProxyMonitor(context, control, judge),
-            SlotAssigner(context, control),
-            TrashPurger(context, control),
+            lease,
+            Reconciler(context, lease, pool),
+            ExitWatcher(context, lease, pool),
+            SessionController(context, lease, pool),
+            StartQueue(context, lease, pool),
+            Watchdog(context, lease, pool),
+            ProxyMonitor(context, lease, proxy_health),
+            SlotAssigner(context, lease),
+            TrashPurger(context, lease),
         ),
     )
 

@@ -100,8 +100,7 @@ class Server:
 
     async def stop_workers(self) -> None:
         """Stop all workers and give up leadership, so that no loop starts them again."""
-        self.orchestrator.control.retired = True
-        await self.orchestrator.control.give_back()
+        await self.orchestrator.lease.retire()
         await self.orchestrator.stop_workers()
 
 

@@ -40,10 +40,10 @@ class ImportBody(RequestModel):
     )
 
 
-def router(context: Context, judge: ProxyHealth) -> APIRouter:
+def router(context: Context, proxy_health: ProxyHealth) -> APIRouter:
     """Offer the routes of proxies."""
     routes = APIRouter(prefix="/api/v1/proxies", tags=["proxies"])
-    api = _Proxies(context, judge)
+    api = _Proxies(context, proxy_health)
     missing = responses(NO_SUCH_PROXY=404)
     routes.get("", summary="List proxies", responses=responses(BAD_CURSOR=400))(api.index)
     routes.post("", status_code=201, summary="Add a proxy", responses=responses(BAD_PROXY_URL=400, PROXY_KNOWN=409))(
@@ -68,9 +68,9 @@ def _no_such_proxy(proxy_id: str) -> Refused:
 class _Proxies:
     """One method per route."""
 
-    def __init__(self, context: Context, judge: ProxyHealth) -> None:
+    def __init__(self, context: Context, proxy_health: ProxyHealth) -> None:
         self._context = context
-        self._judge = judge
+        self._proxy_health = proxy_health
 
     async def index(
         self,
@@ -165,7 +165,7 @@ class _Proxies:
         await placement.drain(self._context, proxy_id, "DRAINED")
 
     async def check(self, proxy_id: ProxyId, caller: AdminCaller) -> dict[str, Any]:
-        result = await self._judge.examine(proxy_id)
+        result = await self._proxy_health.check(proxy_id)
         if result is None:
             raise _no_such_proxy(proxy_id)
         await audit.record(self._context.scripts, caller.key_id, "proxy.check", proxy_id)

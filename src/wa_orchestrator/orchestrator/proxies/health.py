@@ -51,7 +51,7 @@ class ProxyHealth:
         settings = self._context.settings
         return await check(url, settings.check_target, settings.check_timeout_ms)
 
-    async def examine(self, proxy_id: str) -> CheckPassed | CheckFailed | None:
+    async def check(self, proxy_id: str) -> CheckPassed | CheckFailed | None:
         """Check a proxy as the monitor does, and drain it if it is bad now; None when there is no such proxy."""
         proxy = await records.proxy(self._context.scripts, proxy_id)
         if proxy is None:
@@ -63,7 +63,7 @@ class ProxyHealth:
             await placement.drain(self._context, proxy_id, "CHECK_FAILED")
         return result
 
-    def complain(self, proxy_id: str, session_id: str, epoch: int) -> asyncio.Task[None]:
+    def report_failure(self, proxy_id: str, session_id: str, epoch: int) -> asyncio.Task[None]:
         """Take in a worker's complaint; the inquiry goes on in the background."""
         running = self._inquiries.get(proxy_id)
         if running is None:

@@ -16,15 +16,15 @@ _AT_ONCE = 16
 class ProxyMonitor:
     """Checks each proxy when its time has come; bad ones at growing intervals."""
 
-    def __init__(self, context: Context, control: LeaderLease, judge: ProxyHealth) -> None:
+    def __init__(self, context: Context, lease: LeaderLease, proxy_health: ProxyHealth) -> None:
         self._context = context
-        self._control = control
-        self._judge = judge
+        self._lease = lease
+        self._proxy_health = proxy_health
         self._room = asyncio.Semaphore(_AT_ONCE)
 
     async def step(self) -> float:
         """Check what is due now."""
-        if not self._control.leads:
+        if not self._lease.is_leader:
             return 0.2
         now = await self._context.scripts.now_ms()
         due = [
@@ -41,19 +41,19 @@ class ProxyMonitor:
 
     async def _examine(self, proxy_id: str) -> None:
         async with self._room:
-            await self._judge.examine(proxy_id)
+            await self._proxy_health.check(proxy_id)
 
 
 class SlotAssigner:
     """Finds slots for sessions that wait."""
 
-    def __init__(self, context: Context, control: LeaderLease) -> None:
+    def __init__(self, context: Context, lease: LeaderLease) -> None:
         self._context = context
-        self._control = control
+        self._lease = lease
 
     async def step(self) -> float:
         """Assign slots while there are any."""
-        if self._control.leads:
+        if self._lease.is_leader:
             await placement.assign_waiting(self._context)
         return 0.5
 

@@ -23,9 +23,9 @@ _BANS = {Event.BANNED, Event.TEMPORARILY_BANNED}
 log = structlog.get_logger(__name__)
 
 
-def handlers(judge: ProxyHealth) -> Handlers:
+def handlers(proxy_health: ProxyHealth) -> Handlers:
     """Give what is done with each kind of report about a session."""
-    reports = _Reports(judge)
+    reports = _Reports(proxy_health)
     return {
         worker_events.QrCode: reports.code_shown,
         worker_events.PairingCode: reports.code_shown,
@@ -39,8 +39,8 @@ def handlers(judge: ProxyHealth) -> Handlers:
 
 
 class _Reports:
-    def __init__(self, judge: ProxyHealth) -> None:
-        self._judge = judge
+    def __init__(self, proxy_health: ProxyHealth) -> None:
+        self._proxy_health = proxy_health
 
     async def code_shown(self, context: Context, session: Session, told: WorkerEvent) -> None:
         match told.payload:
@@ -70,7 +70,7 @@ class _Reports:
                 await self._follow(context, after, event, told)
         if blames_proxy and session.proxy and transitions.wants_worker(session):
             log.info("proxy.blamed", session=session.id, proxy=session.proxy, type=told.type)
-            self._judge.complain(session.proxy, session.id, session.epoch)
+            self._proxy_health.report_failure(session.proxy, session.id, session.epoch)
 
     async def pinged(self, context: Context, session: Session, told: WorkerEvent) -> None:
         match told.payload:

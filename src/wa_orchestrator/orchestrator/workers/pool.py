@@ -39,9 +39,9 @@ class KnownWorker:
 class WorkerPool:
     """All workers of the installation. Only the holder of the control lease may call what changes anything."""
 
-    def __init__(self, context: Context, control: LeaderLease, runner: Runner) -> None:
+    def __init__(self, context: Context, lease: LeaderLease, runner: Runner) -> None:
         self._context = context
-        self._control = control
+        self._lease = lease
         self.runner = runner
         self.workers: dict[str, KnownWorker] = {}
         self._locks: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
@@ -52,7 +52,7 @@ class WorkerPool:
 
     async def fence(self, session: Session) -> int | None:
         """Raise the session's epoch, so that its present worker can do nothing more; None when we may not."""
-        holding = self._control.holding
+        holding = self._lease.holding
         for _ in range(20):
             if holding is None:
                 return None

@@ -22,26 +22,26 @@ log = structlog.get_logger(__name__)
 class Reconciler:
     """Adopts, starts what is missing, stops strays: when this process begins to lead, and every interval."""
 
-    def __init__(self, context: Context, control: LeaderLease, fleet: WorkerPool) -> None:
+    def __init__(self, context: Context, lease: LeaderLease, pool: WorkerPool) -> None:
         self._context = context
-        self._control = control
-        self._fleet = fleet
+        self._lease = lease
+        self._pool = pool
         self._seen_under: Holding | None = None
         """The lease under which a round was finished; before that, nobody saw how a missing worker ended."""
 
     async def step(self) -> float:
         """Do one round. What runs is adopted as it is: a restart of the server restarts no worker."""
-        if not self._control.leads:
-            self._fleet.workers.clear()
-            await self._control.gained()
-        led_by = self._control.holding
+        if not self._lease.is_leader:
+            self._pool.workers.clear()
+            await self._lease.acquired()
+        led_by = self._lease.holding
         # Sessions first: a worker that starts meanwhile is younger than the grace of strays.
         sessions = {session.id: session for session in await records.sessions(self._context.scripts)}
         for session in sessions.values():
             await self._mend(session)
         seen = await self._survey()
         wanted = [Wanted(each.id, each.epoch) for each in sessions.values() if _should_run(each)]
-        adopted = frozenset(known.handle for known in self._fleet.workers.values())
+        adopted = frozenset(known.handle for known in self._pool.workers.values())
         now = await self._context.scripts.now_ms()
         for instruction in reconcile.plan(wanted, seen, now, adopted=adopted):
             await self._obey(instruction, {one.handle: one for one in seen})
@@ -53,7 +53,7 @@ class Reconciler:
         await loop.run("reconcile", self)
 
     async def _survey(self) -> list[Seen]:
-        found = await self._fleet.runner.survey()
+        found = await self._pool.runner.survey()
         return [Seen(each.session_id, each.epoch, each.handle, each.started_at_ms) for each in found]
 
     async def _mend(self, session: Session) -> None:
@@ -68,11 +68,11 @@ class Reconciler:
             await transitions.request_attention(self._context, session.id)
 
     async def _obey(self, instruction: reconcile.Instruction, seen: dict[str, Seen]) -> None:
-        async with self._fleet.lock(instruction.session_id):
+        async with self._pool.lock(instruction.session_id):
             match instruction:
                 case Stop(handle, session_id):
                     log.warning("worker.stray", session=session_id, epoch=seen[handle].epoch)
-                    await self._fleet.runner.stop(handle, SHORT_GRACE_S)
+                    await self._pool.runner.stop(handle, SHORT_GRACE_S)
                 case Replace(session_id, handle, _):
                     await self._replace(session_id, seen[handle])
                 case Adopt(session_id, handle):
@@ -84,7 +84,7 @@ class Reconciler:
         session = await records.session(self._context.scripts, session_id)
         if session is None or session.epoch != worker.epoch:
             return  # it was replaced after we looked; the next round sees by whom
-        self._fleet.workers[session_id] = KnownWorker(worker.handle, worker.epoch, session.proxy)
+        self._pool.workers[session_id] = KnownWorker(worker.handle, worker.epoch, session.proxy)
         log.info("worker.adopted", session=session_id, epoch=worker.epoch)
         if session.reason == Reason.SERVER_STOPPED:
             # It outlived a stop that was broken off, and tells of its connection only when that opens the next time.
@@ -92,24 +92,24 @@ class Reconciler:
 
     async def _start(self, session_id: str) -> None:
         """Queue a session without a worker. What its record says of a connection is memory, and no evidence."""
-        if session_id in self._fleet.workers:
+        if session_id in self._pool.workers:
             return
         session = await records.session(self._context.scripts, session_id)
         if session is not None and session.status == State.CONNECTED:
-            unseen = self._seen_under != self._control.holding
+            unseen = self._seen_under != self._lease.holding
             await transitions.apply(self._context, session_id, Event.SERVER_STOPPED if unseen else Event.WORKER_DIED)
-        await self._fleet.enqueue(session_id, front=False)
+        await self._pool.enqueue(session_id, front=False)
 
     async def _replace(self, session_id: str, worker: Seen) -> None:
         """Stop a worker of another epoch, unless the session has got that epoch since the plan was made."""
         session = await records.session(self._context.scripts, session_id)
         if session is not None and session.epoch == worker.epoch:
-            self._fleet.workers[session_id] = KnownWorker(worker.handle, worker.epoch, session.proxy)
+            self._pool.workers[session_id] = KnownWorker(worker.handle, worker.epoch, session.proxy)
             return
-        await self._fleet.runner.stop(worker.handle, SHORT_GRACE_S)
-        if (known := self._fleet.workers.get(session_id)) is not None and known.handle == worker.handle:
-            del self._fleet.workers[session_id]
-        await self._fleet.enqueue(session_id)
+        await self._pool.runner.stop(worker.handle, SHORT_GRACE_S)
+        if (known := self._pool.workers.get(session_id)) is not None and known.handle == worker.handle:
+            del self._pool.workers[session_id]
+        await self._pool.enqueue(session_id)
 
 
 def _should_run(session: Session) -> bool:
@@ -120,18 +120,18 @@ def _should_run(session: Session) -> bool:
 class ExitWatcher:
     """Asks every second whether each worker still runs; one that ended is replaced at once."""
 
-    def __init__(self, context: Context, control: LeaderLease, fleet: WorkerPool) -> None:
+    def __init__(self, context: Context, lease: LeaderLease, pool: WorkerPool) -> None:
         self._context = context
-        self._control = control
-        self._fleet = fleet
+        self._lease = lease
+        self._pool = pool
 
     async def step(self) -> float:
         """Poll every worker we know."""
-        if not self._control.leads:
+        if not self._lease.is_leader:
             return 0.2
-        for session_id, known in list(self._fleet.workers.items()):
+        for session_id, known in list(self._pool.workers.items()):
             try:
-                state = await self._fleet.runner.poll(known.handle)
+                state = await self._pool.runner.poll(known.handle)
             except Unavailable:
                 return 1.0  # no proof of an end
             if isinstance(state, Exited):
@@ -143,11 +143,11 @@ class ExitWatcher:
         await loop.run("sentinel", self)
 
     async def _ended(self, session_id: str, known: KnownWorker, code: int | None) -> None:
-        async with self._fleet.lock(session_id):
-            if self._fleet.workers.get(session_id) != known or not self._control.leads:
+        async with self._pool.lock(session_id):
+            if self._pool.workers.get(session_id) != known or not self._lease.is_leader:
                 return  # somebody else has seen to it, or it ends with this server
-            del self._fleet.workers[session_id]
-            await self._fleet.runner.stop(known.handle, 0)  # what it may have left behind
+            del self._pool.workers[session_id]
+            await self._pool.runner.stop(known.handle, 0)  # what it may have left behind
             log.warning("worker.ended", session=session_id, epoch=known.epoch, code=code)
             session = await records.session(self._context.scripts, session_id)
             if session is None or session.epoch != known.epoch or not transitions.wants_worker(session):
@@ -155,4 +155,4 @@ class ExitWatcher:
             if transitions.exchange_pending(session) or transitions.restart_pending(session):
                 await transitions.request_attention(self._context, session_id)
                 return
-            await self._fleet.restart_or_give_up(session_id, Event.WORKER_DIED)
+            await self._pool.restart_or_give_up(session_id, Event.WORKER_DIED)

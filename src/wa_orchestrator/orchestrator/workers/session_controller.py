@@ -23,15 +23,15 @@ _POLITE = {Reason.RESTARTING, Reason.STOPPED_BY_OPERATOR, Reason.BACKUP, Reason.
 class SessionController:
     """Pops `control:attend` and sees to each session, many at once, each one by one."""
 
-    def __init__(self, context: Context, control: LeaderLease, fleet: WorkerPool) -> None:
+    def __init__(self, context: Context, lease: LeaderLease, pool: WorkerPool) -> None:
         self._context = context
-        self._control = control
-        self._fleet = fleet
+        self._lease = lease
+        self._pool = pool
         self._busy: set[asyncio.Task[None]] = set()
 
     async def step(self) -> float:
         """Take the next request, if this process leads."""
-        if not self._control.leads:
+        if not self._lease.is_leader:
             return 0.1
         popped = await self._context.redis.blpop([keys.CONTROL_ATTEND], timeout=_WAIT_S)
         if popped is not None:
@@ -52,7 +52,7 @@ class SessionController:
 
     async def attend(self, session_id: str) -> None:
         """Do what the session's record asks for now."""
-        async with self._fleet.lock(session_id):
+        async with self._pool.lock(session_id):
             session = await records.session(self._context.scripts, session_id)
             if session is None:
                 return
@@ -65,20 +65,20 @@ class SessionController:
             elif not session.proxy and not session.fields.get("direct"):
                 await self._wait_for_slot(session)
             elif transitions.restart_pending(session):
-                await self._fleet.replace(session, _grace(session))
-            elif session_id not in self._fleet.workers:
-                await self._fleet.enqueue(session_id, front=False)
+                await self._pool.replace(session, _grace(session))
+            elif session_id not in self._pool.workers:
+                await self._pool.enqueue(session_id, front=False)
 
     async def _rest(self, session: Session) -> None:
         if session.wanted == transitions.STOPPED and State(session.status) in WANTS_WORKER:
             await transitions.apply(self._context, session.id, Event.STOP_ASKED)
         await self._context.redis.lrem(keys.PROVISIONING, 0, session.id)
-        if session.id in self._fleet.workers and await self._fleet.fence(session) is not None:
-            await self._fleet.stop(session.id, _grace(session))
+        if session.id in self._pool.workers and await self._pool.fence(session) is not None:
+            await self._pool.stop(session.id, _grace(session))
 
     async def _wait_for_slot(self, session: Session) -> None:
-        if session.id in self._fleet.workers and await self._fleet.fence(session) is not None:
-            await self._fleet.stop(session.id, SHORT_GRACE_S)
+        if session.id in self._pool.workers and await self._pool.fence(session) is not None:
+            await self._pool.stop(session.id, SHORT_GRACE_S)
         await placement.assign_slot(self._context, session, "NO_SEAT")
 
     async def _exchange(self, session: Session) -> None:
@@ -99,17 +99,17 @@ class SessionController:
         elif not restore:
             done["first_connected_at"] = ""  # trust starts again
         await sessions.note(self._context.scripts, session.id, done)
-        await self._fleet.enqueue(session.id)
+        await self._pool.enqueue(session.id)
 
     async def _clear(self, session: Session, grace_s: float) -> bool:
         """Fence and end whatever runs for a session, before its credentials are touched; False when we may not.
 
         Also a worker that we do not know: a server that has just begun to lead may not have adopted it yet.
         """
-        if await self._fleet.fence(session) is None:
+        if await self._pool.fence(session) is None:
             return False
-        await self._fleet.stop(session.id, grace_s)
-        await self._fleet.end_unknown(session.id)
+        await self._pool.stop(session.id, grace_s)
+        await self._pool.end_unknown(session.id)
         return True
 
     async def _remove(self, session: Session) -> None:

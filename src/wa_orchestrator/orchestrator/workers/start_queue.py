@@ -12,14 +12,14 @@ _IDLE_S = 0.1
 class StartQueue:
     """Starts the next session of the queue. The queue and the last start are in Redis: a restart keeps both."""
 
-    def __init__(self, context: Context, control: LeaderLease, fleet: WorkerPool) -> None:
+    def __init__(self, context: Context, lease: LeaderLease, pool: WorkerPool) -> None:
         self._context = context
-        self._control = control
-        self._fleet = fleet
+        self._lease = lease
+        self._pool = pool
 
     async def step(self) -> float:
         """Start one worker, if it is time for one. What a crash loses from the queue, reconcile puts back."""
-        if not self._control.leads:
+        if not self._lease.is_leader:
             return _IDLE_S
         wait_ms = await self._until_next_ms()
         if wait_ms > 0:
@@ -28,7 +28,7 @@ class StartQueue:
         if session_id is None:
             return _IDLE_S
         now = await self._context.scripts.now_ms()
-        if await self._fleet.start(str(session_id)):
+        if await self._pool.start(str(session_id)):
             await self._context.redis.set(keys.STARTED_LAST, now)
             return 0
         return 0.02

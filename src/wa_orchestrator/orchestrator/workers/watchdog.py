@@ -48,10 +48,10 @@ def assess(signs: LifeSigns, now_ms: int, timeout_ms: float, round_ms: float) ->
 class Watchdog:
     """Looks at the last sign of every worker that should run. After an absence of ours everyone gets fresh grace."""
 
-    def __init__(self, context: Context, control: LeaderLease, fleet: WorkerPool) -> None:
+    def __init__(self, context: Context, lease: LeaderLease, pool: WorkerPool) -> None:
         self._context = context
-        self._control = control
-        self._fleet = fleet
+        self._lease = lease
+        self._pool = pool
 
     @property
     def _round_ms(self) -> float:
@@ -59,9 +59,9 @@ class Watchdog:
 
     async def step(self) -> float:
         """Look at every worker once."""
-        if not self._control.leads:
+        if not self._lease.is_leader:
             return 0.2
-        for session in await records.sessions(self._context.scripts, list(self._fleet.workers)):
+        for session in await records.sessions(self._context.scripts, list(self._pool.workers)):
             if transitions.wants_worker(session):
                 await self._look(session)
         return self._round_ms / 1000
@@ -82,7 +82,7 @@ class Watchdog:
 
     def _last_sign_ms(self, session: Session) -> int:
         started_at = int(session.fields.get("started_at") or 0)
-        return max(session.last_ping_at, started_at, self._control.grace_from_ms)
+        return max(session.last_ping_at, started_at, self._lease.grace_from_ms)
 
     def _verdict(self, session: Session, now: int) -> Liveness:
         signs = LifeSigns(self._last_sign_ms(session), int(session.fields.get("missed_at") or 0))
@@ -91,12 +91,12 @@ class Watchdog:
 
     async def _mark(self, session: Session, now: int) -> None:
         await sessions.note(self._context.scripts, session.id, {"missed_at": now})
-        known = self._fleet.workers.get(session.id)
-        runs = known is not None and not isinstance(await self._fleet.runner.poll(known.handle), Exited)
+        known = self._pool.workers.get(session.id)
+        runs = known is not None and not isinstance(await self._pool.runner.poll(known.handle), Exited)
         log.warning("worker.missed", session=session.id, silent_ms=now - self._last_sign_ms(session), runs=runs)
 
     async def _replace(self, judged: Session) -> None:
-        async with self._fleet.lock(judged.id):
+        async with self._pool.lock(judged.id):
             # Whoever had the lock may have replaced it, and it may have spoken meanwhile: only the silent one is meant.
             session = await records.session(self._context.scripts, judged.id)
             now = await self._context.scripts.now_ms()
@@ -105,7 +105,7 @@ class Watchdog:
             if self._verdict(session, now) is not Liveness.SILENT:
                 return
             log.error("worker.silent", session=session.id, silent_ms=now - self._last_sign_ms(session))
-            if await self._fleet.fence(session) is None:
+            if await self._pool.fence(session) is None:
                 return
-            await self._fleet.stop(session.id, 0)
-            await self._fleet.restart_or_give_up(session.id, Event.GONE_SILENT)
+            await self._pool.stop(session.id, 0)
+            await self._pool.restart_or_give_up(session.id, Event.GONE_SILENT)
