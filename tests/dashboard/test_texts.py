@@ -14,7 +14,7 @@ from wa_orchestrator.domain.message import MessageStatus
 from wa_orchestrator.domain.pacing.limits import Trust
 from wa_orchestrator.domain.pacing.wait_reasons import Because
 from wa_orchestrator.domain.session import Reason, State
-from wa_orchestrator.domain.stream_events import EventType
+from wa_orchestrator.domain.stream_events import SUBJECTS, EventType, Level
 
 CALL = re.compile(r"""\b(?:v|view|tongue|self)\.(t|n|plain)\(\s*"([\w.-]+)"\s*[,)]""")
 
@@ -48,6 +48,7 @@ def test_every_text_that_a_page_asks_for_exists() -> None:
     ("prefix", "names"),
     [
         ("event", EventType),
+        ("log", Level),
         ("state", State),
         ("trust", Trust),
         ("status", MessageStatus),
@@ -58,6 +59,10 @@ def test_every_text_that_a_page_asks_for_exists() -> None:
 )
 def test_every_word_of_the_domain_has_a_text(prefix: str, names: type) -> None:
     assert {f"{prefix}.{name}" for name in names} <= set(texts("en"))
+
+
+def test_every_subject_of_events_can_be_chosen_in_the_log() -> None:
+    assert {f"log.kind_{subject}" for subject in SUBJECTS} <= set(texts("en"))
 
 
 def test_every_button_says_what_came_of_it() -> None:

@@ -8,7 +8,7 @@ from tests.conftest import Clock
 from wa_orchestrator.context import Context
 from wa_orchestrator.dispatcher.dispatcher import Dispatcher
 from wa_orchestrator.settings import Settings
-from wa_orchestrator.store import admission, keys, outbox, proxies, records, sessions, slots
+from wa_orchestrator.store import admission, event_stream, keys, outbox, proxies, records, sessions, slots
 from wa_orchestrator.store.engine.scripts import Scripts
 from wa_orchestrator.store.leases import Holding, acquire_lease
 from wa_orchestrator.store.message_keys import Place
@@ -103,7 +103,7 @@ class Stage:
         return message
 
     async def events(self, kind: str) -> list[dict[str, str]]:
-        found = await records.events(self.scripts, keys.EVENTS, most=10_000)
+        found = await event_stream.read(self.scripts, most=10_000)
         return [dict(entry.fields) for entry in found if entry.fields["type"] == kind]
 
 

@@ -10,9 +10,9 @@ from wa_orchestrator.domain.stream_events import (
     EventType,
     HoldChanged,
     Level,
-    ProxyChanged,
+    ProxyLost,
     encode,
-    field_names,
+    fields_of,
     find,
     is_pattern,
     level_of,
@@ -40,10 +40,10 @@ def test_a_type_of_another_version_is_unknown_and_harmless() -> None:
 
 
 def test_missing_fields_are_not_written_and_from_is_spelled_as_in_the_stream() -> None:
-    assert encode(ProxyChanged("a", "DRAINED", "p1", "972")) == {
+    assert encode(ProxyLost("a", "DRAINED", "p1", "972")) == {
         "session": "a", "reason": "DRAINED", "from": "p1", "phone": "972",
     }  # fmt: skip
-    assert field_names(HoldChanged) == ("scope", "session", "by", "group", "phone", "why", "until")
+    assert tuple(fields_of(HoldChanged)) == ("scope", "session", "by", "group", "phone", "why", "until")
     assert encode(AlertTest("admin")) == {"by": "admin"}
 
 

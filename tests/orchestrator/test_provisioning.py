@@ -17,7 +17,7 @@ from tests.orchestrator.conftest import PROXIES
 from tests.orchestrator.fakes import FakeRunner, drive
 from wa_orchestrator.domain import proxy_url
 from wa_orchestrator.orchestrator.service import Orchestrator
-from wa_orchestrator.store import keys, records, sessions
+from wa_orchestrator.store import event_stream, keys, records, sessions
 
 
 async def test_a_new_session_is_pending_on_the_emptiest_proxy_and_its_password_stays_inside(
@@ -98,7 +98,7 @@ async def test_a_full_pool_refuses_and_raises_the_alarm(api: httpx.AsyncClient, 
     answers = [await provision(api) for _ in range(13)]
     assert [each.status_code for each in answers] == [201] * 12 + [409]
     assert await code_of(answers[-1]) == "NO_PROXY_CAPACITY"
-    events = await records.events(control.context.scripts, keys.EVENTS, most=1000)
+    events = await event_stream.read(control.context.scripts, most=1000)
     assert events[-1].fields["type"] == "proxy.low_inventory"
 
 

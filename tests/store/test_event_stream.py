@@ -8,7 +8,7 @@ import pytest
 from redis.asyncio import Redis
 
 import wa_orchestrator
-from wa_orchestrator.domain.stream_events import AlertTest, EventType, SessionRejected, field_names, find
+from wa_orchestrator.domain.stream_events import AlertTest, EventType, SessionRejected, fields_of, find
 from wa_orchestrator.errors import Broken
 from wa_orchestrator.store import event_stream, keys
 from wa_orchestrator.store.engine.scripts import LUA, Scripts
@@ -63,10 +63,10 @@ def _types(expression: str) -> list[EventType]:
 def test_scripts_emit_only_types_and_fields_of_the_catalogue() -> None:
     calls = list(_calls())
     wrong = [
-        (script, kind, set(names) - set(field_names(kind.payload)))
+        (script, kind, set(names) - set(fields_of(kind.payload)))
         for script, expression, names in calls
         for kind in _types(expression)
-        if not set(names) <= set(field_names(kind.payload))
+        if not set(names) <= set(fields_of(kind.payload))
     ]
     assert wrong == []
     assert all(_types(expression) for _, expression, _ in calls)

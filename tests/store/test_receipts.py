@@ -2,7 +2,7 @@
 
 from tests.conftest import Clock
 from tests.store.scene import Scene
-from wa_orchestrator.store import outbox, records
+from wa_orchestrator.store import event_stream, outbox, records
 from wa_orchestrator.store.engine.scripts import Scripts
 
 
@@ -17,7 +17,7 @@ async def test_a_receipt_that_overtakes_the_acknowledgement_means_sent_too(held:
     told = await records.message(held, message)
     assert told is not None
     assert told.fields["sent_at"] == told.fields["delivered_at"] == str(clock.now_ms)
-    events = [entry.fields["type"] for entry in await records.events(held, "events", after="0", most=100)]
+    events = [entry.fields["type"] for entry in await event_stream.read(held, after="0", most=100)]
     assert events[-2:] == ["message.sent", "message.delivered"]
 
 

@@ -57,13 +57,23 @@ class SessionRejected(Payload):
 
 @dataclass(frozen=True, slots=True)
 class ProxyChanged(Payload):
-    """A session or its phone has another proxy, or none (`to` is missing)."""
+    """A session or its phone has another proxy."""
+
+    session: str
+    reason: str
+    from_: str
+    to: str
+    phone: str
+
+
+@dataclass(frozen=True, slots=True)
+class ProxyLost(Payload):
+    """A session lost its proxy and has no other yet."""
 
     session: str
     reason: str
     from_: str
     phone: str
-    to: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -200,7 +210,7 @@ class EventType(StrEnum):
     SESSION_REMOVED = "session.removed", SessionRemoved, Level.WARNING, "The session was deleted."
     SESSION_MOVED = "session.moved", ProxyChanged, Level.WARNING, "The session moved to another proxy.", "🔄"
     SESSION_SEATLESS = (
-        "session.seatless", ProxyChanged, Level.WARNING, "The session lost its proxy and waits for a free slot.",
+        "session.seatless", ProxyLost, Level.WARNING, "The session lost its proxy and waits for a free slot.",
     )  # fmt: skip
     SESSION_TURNED_AWAY = (
         "session.turned_away", SessionRejected, Level.WARNING,
@@ -276,12 +286,16 @@ def is_pattern(pattern: str) -> bool:
     return any(matches((pattern,), each) for each in EventType if each not in INTERNAL)
 
 
-def field_names(payload: type[Payload]) -> tuple[str, ...]:
-    """Return the names of a payload's fields as the stream spells them; Python reserves `from`."""
-    return tuple(each.name.removesuffix("_") for each in fields(payload))
+def fields_of(payload: type[Payload]) -> dict[str, bool]:
+    """Return the names of a payload's fields as the stream spells them, and whether each may be missing."""
+    return {_stream_name(each.name): each.default is None for each in fields(payload)}
+
+
+def _stream_name(name: str) -> str:
+    return name.removesuffix("_")  # Python reserves `from`
 
 
 def encode(payload: Payload) -> dict[str, str]:
     """Return a payload as fields of the stream; those that are missing are not written."""
     values = ((each.name, getattr(payload, each.name)) for each in fields(payload))
-    return {name.removesuffix("_"): str(value) for name, value in values if value is not None}
+    return {_stream_name(name): str(value) for name, value in values if value is not None}

@@ -1,7 +1,10 @@
 """The stream of events: `emit` is its only writer in Python, as `lua/_event.lua` is in the scripts."""
 
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any, Final
 
+from redis.asyncio import Redis
 from redis.asyncio.client import Pipeline
 
 from wa_orchestrator.domain import stream_events
@@ -9,10 +12,12 @@ from wa_orchestrator.domain.stream_events import EventType, Payload
 from wa_orchestrator.errors import Broken
 from wa_orchestrator.store import keys
 from wa_orchestrator.store.engine.scripts import Scripts
+from wa_orchestrator.store.records import Entry
 
 #: How many events are kept, about. The scripts use the same numbers.
 MAX_EVENTS: Final = 100_000
 MAX_SESSION_EVENTS: Final = 500
+_OUTGOING: Final = ("to", "reference", "whatsapp_id", "kind")
 
 
 async def emit(scripts: Scripts, kind: EventType, payload: Payload, *, history: str = "") -> None:
@@ -30,3 +35,70 @@ def emit_in(pipe: Pipeline, kind: EventType, payload: Payload, *, at_ms: int, hi
     if history:
         pipe.xadd(keys.session_events(history), fields, maxlen=MAX_SESSION_EVENTS)
     pipe.xadd(keys.EVENTS, fields, maxlen=MAX_EVENTS)
+
+
+async def read(scripts: Scripts, stream: str = keys.EVENTS, *, after: str = "0", most: int = 100) -> list[Entry]:
+    """Return the entries of a stream after a cursor, oldest first."""
+    raw: Any = await scripts.redis.xrange(stream, min=f"({after}" if after != "0" else "-", max="+", count=most)
+    return [Entry(cursor, fields) for cursor, fields in raw]
+
+
+async def latest(scripts: Scripts, stream: str = keys.EVENTS, *, most: int) -> list[Entry]:
+    """Return the newest entries of a stream, newest first."""
+    raw: Any = await scripts.redis.xrevrange(stream, count=most)
+    return [Entry(cursor, fields) for cursor, fields in raw]
+
+
+async def last_cursor(redis: Redis) -> str:
+    """Return the cursor of the newest event, `0` when there is none."""
+    found: Any = await redis.xrevrange(keys.EVENTS, count=1)
+    return str(found[0][0]) if found else "0"
+
+
+def cursor_order(cursor: str) -> tuple[int, int]:
+    """Return a sort key: cursors in the order of the stream."""
+    at_ms, _, number = (cursor or "0").partition("-")
+    return int(at_ms), int(number or 0)
+
+
+@dataclass(frozen=True, slots=True)
+class Details:
+    """What the stream omits about an event: fields of its message, and both names of its contact ('' = unknown)."""
+
+    message: Mapping[str, str]
+    contact_phone: str
+    contact_lid: str
+
+
+async def details(scripts: Scripts, entries: Sequence[Entry]) -> list[Details]:
+    """Look up the messages and contacts of events."""
+    pipe = scripts.redis.pipeline(transaction=False)
+    for entry in entries:
+        fields = entry.fields
+        if fields["type"] == EventType.MESSAGE_RECEIVED:
+            pipe.hgetall(keys.incoming(fields["session"], fields["whatsapp_id"]))
+        else:
+            pipe.hmget(keys.message(fields.get("message", "")), _OUTGOING)
+    replies: list[Any] = await pipe.execute()
+    messages = [reply if isinstance(reply, dict) else _named(reply) for reply in replies]
+    phones = [_contact_phone(entry, message) for entry, message in zip(entries, messages, strict=True)]
+    lids = await _lids(scripts, phones)
+    return [
+        Details(message, phone, entry.fields.get("contact_lid") or lids.get(phone, ""))
+        for entry, message, phone in zip(entries, messages, phones, strict=True)
+    ]
+
+
+def _named(values: Sequence[str | None]) -> dict[str, str]:
+    return {name: value for name, value in zip(_OUTGOING, values, strict=True) if value}
+
+
+def _contact_phone(entry: Entry, message: Mapping[str, str]) -> str:
+    known = entry.fields.get("contact_phone", "")
+    return known if known or entry.fields["type"] == EventType.MESSAGE_RECEIVED else message.get("to", "")
+
+
+async def _lids(scripts: Scripts, phones: Sequence[str]) -> dict[str, str]:
+    wanted = sorted(set(phones) - {""})
+    found: Any = await scripts.redis.mget([keys.lid_of(phone) for phone in wanted]) if wanted else []
+    return {phone: lid for phone, lid in zip(wanted, found, strict=True) if lid}

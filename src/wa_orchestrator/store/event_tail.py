@@ -9,6 +9,7 @@ from redis.exceptions import RedisError
 
 from wa_orchestrator.store import keys
 from wa_orchestrator.store.engine.pubsub import end_if_cancelled
+from wa_orchestrator.store.event_stream import cursor_order, last_cursor
 
 _BLOCK_MS = 5_000
 _RETRY_S = 0.5
@@ -29,8 +30,7 @@ class Tail:
 
     async def last(self) -> str:
         """The cursor of the newest event, `0` when there is none."""
-        found: Any = await self._redis.xrevrange(keys.EVENTS, count=1)
-        return str(found[0][0]) if found else "0"
+        return await last_cursor(self._redis)
 
     async def after(self, cursor: str) -> None:
         """Return when there is an event after this cursor."""
@@ -39,7 +39,7 @@ class Tail:
             # At once, and the reader itself finds the newest: of many who come together one begins it.
             if self._task is None or self._task.done():
                 self._task = asyncio.get_running_loop().create_task(self._read())
-            while _order(self._newest) <= _order(cursor):
+            while cursor_order(self._newest) <= cursor_order(cursor):
                 await self._news.wait()
         finally:
             self._followers -= 1
@@ -71,8 +71,3 @@ class Tail:
         self._newest = newest
         news, self._news = self._news, asyncio.Event()
         news.set()
-
-
-def _order(cursor: str) -> tuple[int, int]:
-    at, _, number = cursor.partition("-")
-    return int(at), int(number or 0)

@@ -207,12 +207,6 @@ async def holds(scripts: Scripts) -> dict[str, dict[str, Any]]:
     return {name: json.loads(value) for name, value in raw.items()}
 
 
-async def events(scripts: Scripts, stream: str, *, after: str = "0", most: int = 100) -> list[Entry]:
-    """Entries of a stream after a cursor, oldest first."""
-    raw: Any = await scripts.redis.xrange(stream, min=f"({after}" if after != "0" else "-", max="+", count=most)
-    return [Entry(cursor, fields) for cursor, fields in raw]
-
-
 async def _hashes(scripts: Scripts, names: Sequence[str]) -> list[dict[str, str]]:
     pipe = scripts.redis.pipeline(transaction=False)
     for name in names:

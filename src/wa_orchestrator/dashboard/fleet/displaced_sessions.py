@@ -3,6 +3,7 @@
 from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
+from wa_orchestrator.domain.stream_events import EventType
 from wa_orchestrator.store import keys
 from wa_orchestrator.store.engine.scripts import Scripts
 from wa_orchestrator.store.records import Proxy
@@ -10,7 +11,7 @@ from wa_orchestrator.store.records import Proxy
 #: A drain is over after this time.
 _WITHIN_MS: Final = 60_000
 _LOOKED_AT: Final = 1000
-_LEFT: Final = frozenset({"session.moved", "session.seatless"})
+_LEFT: Final = frozenset({EventType.SESSION_MOVED, EventType.SESSION_SEATLESS})
 
 
 class Leavers:

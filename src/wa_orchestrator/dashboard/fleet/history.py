@@ -12,7 +12,8 @@ from wa_orchestrator.dashboard.fleet.attention import GivenUp
 from wa_orchestrator.dashboard.fleet.availability import DAY_MS, QUARTER_MS, Change, Day, day_of
 from wa_orchestrator.dashboard.html.charts import QUARTERS
 from wa_orchestrator.domain.session import State
-from wa_orchestrator.store import keys, records
+from wa_orchestrator.domain.stream_events import EventType
+from wa_orchestrator.store import event_stream, keys, records
 from wa_orchestrator.store.engine.pubsub import end_if_cancelled
 from wa_orchestrator.store.engine.scripts import Scripts
 from wa_orchestrator.store.records import Session
@@ -27,7 +28,7 @@ _HEALTH_S: Final = 7 * 24 * 3600
 _BATCH: Final = 1000
 _ROUND_S: Final = 2.0
 #: What is counted per hour.
-_COUNTED: Final = frozenset({"message.sent", "message.failed"})
+_COUNTED: Final = frozenset({EventType.MESSAGE_SENT, EventType.MESSAGE_FAILED})
 
 log = structlog.get_logger(__name__)
 
@@ -139,7 +140,7 @@ class Historian:
         async with redis.pipeline(transaction=True) as pipe:
             await pipe.watch(keys.DASHBOARD_CURSOR)
             after = str(await pipe.get(keys.DASHBOARD_CURSOR) or "0")
-            entries = await records.events(self._scripts, keys.EVENTS, after=after, most=_BATCH)
+            entries = await event_stream.read(self._scripts, after=after, most=_BATCH)
             if not entries:
                 return 0
             pipe.multi()  # type: ignore[no-untyped-call]

@@ -3,7 +3,7 @@
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Final
 
 from markupsafe import Markup
 
@@ -11,22 +11,16 @@ from wa_orchestrator.dashboard.fleet.snapshot import Row, natural
 from wa_orchestrator.dashboard.html import labels
 from wa_orchestrator.dashboard.html.locale import bdi, ltr
 from wa_orchestrator.dashboard.html.renderer import Desk, Shown, View
+from wa_orchestrator.domain import stream_events
 from wa_orchestrator.domain.phone import last_four
 from wa_orchestrator.domain.session import State
-from wa_orchestrator.store import keys
+from wa_orchestrator.domain.stream_events import SUBJECTS, EventType, Level
+from wa_orchestrator.store import event_stream
 from wa_orchestrator.store.records import Entry
 
 FIRST_LINES: Final = 100
 _LOOKED_AT: Final = 2000
-LEVELS: Final = ("error", "warn", "info")
-_ERRORS: Final = frozenset({"session.failed", "message.failed", "proxy.bad"})
-_WARNINGS: Final = frozenset(
-    {
-        "session.disconnected", "session.burst", "session.seatless", "session.moved", "message.expired",
-        "proxy.removed", "contact.opted_out", "phone.locked", "session.removed", "hold.placed", "webhook.disabled",
-        "session.turned_away", "proxy.low_inventory",
-    }
-)  # fmt: skip
+LEVELS: Final = (Level.ERROR, Level.WARNING, Level.INFO)
 _PHONES: Final = frozenset({"phone", "to", "from_phone", "recipient", "contact_phone"})
 _SECRET: Final = frozenset({"qr", "code", "text", "body"})
 
@@ -54,7 +48,7 @@ async def show(desk: Desk, view: View, query: Mapping[str, str]) -> Shown:
         "lines": lines,
         "query": query,
         "rows": sorted(view.snapshot.rows.values(), key=lambda row: natural(row.name)),
-        "kinds": KINDS,
+        "subjects": SUBJECTS,
         "levels": levels_in(query),
     }
     watch = {"page": "live-log"} | {name: query[name] for name in ("session", "kind", "q", "levels") if query.get(name)}
@@ -68,8 +62,8 @@ async def parts(desk: Desk, view: View, _query: Mapping[str, str]) -> dict[str, 
 
 async def latest(desk: Desk, view: View, query: Mapping[str, str]) -> list[Line]:
     """Give the latest lines, the newest first."""
-    raw: Any = await desk.context.redis.xrevrange(keys.EVENTS, count=_LOOKED_AT if _filters(query) else FIRST_LINES)
-    found = [line_of(view, Entry(cursor, fields)) for cursor, fields in raw]
+    entries = await event_stream.latest(desk.context.scripts, most=_LOOKED_AT if _filters(query) else FIRST_LINES)
+    found = [line_of(view, entry) for entry in entries]
     return [line for line in found if passes(line, query)][:FIRST_LINES]
 
 
@@ -94,11 +88,6 @@ def passes(line: Line, query: Mapping[str, str]) -> bool:
     )
 
 
-def level_of(kind: str) -> str:
-    """Say how grave an event is."""
-    return "error" if kind in _ERRORS else "warn" if kind in _WARNINGS else "info"
-
-
 def line_of(view: View, entry: Entry) -> Line:
     """Turn an event into a line for a person."""
     fields = entry.fields
@@ -109,7 +98,7 @@ def line_of(view: View, entry: Entry) -> Line:
         entry.cursor,
         int(float(fields.get("at") or entry.cursor.partition("-")[0])),
         kind,
-        level_of(kind),
+        stream_events.level_of(kind),
         session,
         row.name if row else session or fields.get("proxy", ""),
         _tag(row) if row and row.name in view.snapshot.namesakes else "",
@@ -125,7 +114,7 @@ def _tag(row: Row) -> str:
 def sentence(view: View, kind: str, fields: Mapping[str, str]) -> Markup:
     """Say what an event means, and why it happened."""
     said = told(view, kind, fields)
-    why = fields.get("reason") or (fields.get("note", "") if kind == "message.failed" else "")
+    why = fields.get("reason") or (fields.get("note", "") if kind == EventType.MESSAGE_FAILED else "")
     explained = (labels.message_note if kind.startswith("message.") else labels.circumstance)(view, why)
     if not why or not explained or (kind.startswith("message.") and explained == why):  # a word for programs
         return said
@@ -140,7 +129,7 @@ def told(view: View, kind: str, fields: Mapping[str, str]) -> Markup:
         "message": ltr(fields.get("message", "")),
         "proxy": ltr(fields.get("proxy", "")),
         "from_": ltr(fields.get("from", "")),
-        "to": ltr(fields.get("to", "")) if kind in ("session.moved", "phone.bound") else "",
+        "to": ltr(fields.get("to", "")) if kind in (EventType.SESSION_MOVED, EventType.PHONE_BOUND) else "",
         "last": ltr("••••" + last_four(fields.get("contact_phone") or fields.get("to") or fields.get("phone") or "")),
         "count": fields.get("count", ""),
         "until": view.clock(int(float(fields["until"]))) if fields.get("until", "").isdigit() else "",
@@ -168,6 +157,3 @@ def _discreet(fields: Mapping[str, str]) -> dict[str, str]:
         name: f"••••{last_four(value)}" if name in _PHONES and value.isdigit() else "•••" if name in _SECRET else value
         for name, value in fields.items()
     }
-
-
-KINDS: Final = ("session.", "message.", "proxy.", "contact.", "phone.", "hold.")

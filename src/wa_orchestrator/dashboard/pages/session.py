@@ -13,10 +13,11 @@ from wa_orchestrator.dashboard.html import labels
 from wa_orchestrator.dashboard.html.renderer import Desk, Shown, View
 from wa_orchestrator.dashboard.pages import live_log
 from wa_orchestrator.dashboard.pages.fleet import draw, share_of
+from wa_orchestrator.domain import stream_events
 from wa_orchestrator.domain.pacing.limits import DAY_MS, HOT_FROM_MS, WARM_FROM_MS, Trust
 from wa_orchestrator.domain.session import State
 from wa_orchestrator.session_pace import Aim, estimate, facts_of, zone_of
-from wa_orchestrator.store import keys, records
+from wa_orchestrator.store import event_stream, keys, records
 from wa_orchestrator.store.records import Entry, Message
 
 QUEUE_SHOWN: Final = 20
@@ -120,8 +121,7 @@ async def queue(desk: Desk, row: Row) -> list[Waiting]:
 
 async def latest_events(desk: Desk, session_id: str) -> list[Entry]:
     """Give what happened to a session, the newest first."""
-    raw: Any = await desk.context.redis.xrevrange(keys.session_events(session_id), count=_HISTORY_SHOWN)
-    return [Entry(cursor, fields) for cursor, fields in raw]
+    return await event_stream.latest(desk.context.scripts, keys.session_events(session_id), most=_HISTORY_SHOWN)
 
 
 def _past(view: View, entry: Entry) -> Past:
@@ -129,5 +129,5 @@ def _past(view: View, entry: Entry) -> Past:
     state = kind.removeprefix("session.")
     what = view.t(f"state.{state}") if state in tuple(State) else live_log.told(view, kind, fields)
     why = labels.circumstance(view, fields.get("reason", ""))
-    shown_as = state if state in tuple(State) else live_log.level_of(kind)
+    shown_as = state if state in tuple(State) else stream_events.level_of(kind)
     return Past(int(float(fields.get("at", "0"))), shown_as, what, why)

@@ -11,7 +11,7 @@ from fastapi.responses import StreamingResponse
 from wa_orchestrator.context import Context
 from wa_orchestrator.errors import Refused
 from wa_orchestrator.orchestrator.api import event_views
-from wa_orchestrator.store import keys, records
+from wa_orchestrator.store import event_stream, records
 from wa_orchestrator.store.event_tail import Tail
 from wa_orchestrator.web.auth import ReadCaller
 
@@ -60,16 +60,16 @@ async def page(
     wanted: list[records.Entry] = []
     cursor = after
     for _ in range(_MOST_SCANS):
-        entries = await records.events(context.scripts, keys.EVENTS, after=cursor, most=_SCANNED)
+        entries = await event_stream.read(context.scripts, after=cursor, most=_SCANNED)
         for entry in entries:
             if len(wanted) == limit:
-                return await event_views.shown(context.scripts, wanted), cursor, True
+                return await event_views.views(context.scripts, wanted), cursor, True
             cursor = entry.cursor
-            if event_views.wants(patterns, entry.fields["type"]):
+            if event_views.is_wanted(patterns, entry):
                 wanted.append(entry)
         if len(entries) < _SCANNED:
-            return await event_views.shown(context.scripts, wanted), cursor, False
-    return await event_views.shown(context.scripts, wanted), cursor, True
+            return await event_views.views(context.scripts, wanted), cursor, False
+    return await event_views.views(context.scripts, wanted), cursor, True
 
 
 async def follow(

@@ -5,12 +5,13 @@ import secrets
 from typing import Annotated, Any
 
 from fastapi import APIRouter, Query
-from pydantic import Field
+from pydantic import AfterValidator, Field
 
 from wa_orchestrator import outbound_http
 from wa_orchestrator.context import Context
+from wa_orchestrator.domain import stream_events
 from wa_orchestrator.errors import Refused
-from wa_orchestrator.store import audit, keys, webhooks
+from wa_orchestrator.store import audit, event_stream, keys, webhooks
 from wa_orchestrator.store.webhooks import State, Webhook
 from wa_orchestrator.timestamps import iso
 from wa_orchestrator.web.auth import AdminCaller
@@ -18,7 +19,15 @@ from wa_orchestrator.web.models import RequestModel
 from wa_orchestrator.web.problems import responses
 
 MOST_WEBHOOKS = 50
-Pattern = Annotated[str, Field(pattern=r"^(\*|[a-z_]+\.(\*|[a-z_]+))$", examples=["message.*"])]
+
+
+def _known(pattern: str) -> str:
+    if not stream_events.is_pattern(pattern):
+        raise ValueError("selects no type of event; docs/events.md lists them")
+    return pattern
+
+
+Pattern = Annotated[str, AfterValidator(_known), Field(examples=["message.*"])]
 
 
 class WebhookBody(RequestModel):
@@ -114,9 +123,8 @@ class _Webhooks:
 
 
 async def _made(context: Context, body: WebhookBody) -> Webhook:
-    last: Any = await context.redis.xrevrange(keys.EVENTS, count=1)
+    since = await event_stream.last_cursor(context.redis)
     secret = "whsec_" + base64.b64encode(secrets.token_bytes(32)).decode()
-    since = str(last[0][0]) if last else "0"
     name = f"wh_{secrets.token_hex(6)}"
     return Webhook(name, body.url, tuple(body.events), secret, since, await context.scripts.now_ms())
 

@@ -23,7 +23,7 @@ from wa_orchestrator.orchestrator import loop
 from wa_orchestrator.orchestrator.notifications import alert_texts
 from wa_orchestrator.orchestrator.notifications.alert_texts import Alert
 from wa_orchestrator.settings import Settings
-from wa_orchestrator.store import keys, records
+from wa_orchestrator.store import event_stream, keys
 
 MOST_WAITING = 1_000
 _BATCH = 200
@@ -169,8 +169,8 @@ class Alerts:
             cursor = await pipe.get(keys.ALERT_CURSOR)
             if cursor is None:
                 cursor = await self._beginning()
-            entries = await records.events(self._context.scripts, keys.EVENTS, after=str(cursor), most=_BATCH)
-            found = [alert for entry in entries if (alert := alert_texts.worth_telling(entry.fields))]
+            entries = await event_stream.read(self._context.scripts, after=str(cursor), most=_BATCH)
+            found = [alert for entry in entries if (alert := alert_texts.alert_of(entry.fields))]
             pipe.multi()
             pipe.set(keys.ALERT_CURSOR, entries[-1].cursor if entries else cursor)
             for sink in self._sinks if found else ():

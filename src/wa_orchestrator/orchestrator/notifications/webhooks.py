@@ -13,7 +13,7 @@ from wa_orchestrator.domain.stream_events import EventType, WebhookDisabled
 from wa_orchestrator.orchestrator import loop
 from wa_orchestrator.orchestrator.api import event_views
 from wa_orchestrator.orchestrator.notifications.webhook_post import post
-from wa_orchestrator.store import event_stream, keys, records, webhooks
+from wa_orchestrator.store import event_stream, keys, webhooks
 from wa_orchestrator.store.records import Entry
 from wa_orchestrator.store.webhooks import Delivery, Webhook
 
@@ -71,11 +71,11 @@ class Courier:
     async def _fan_out(self, hooks: dict[str, Webhook]) -> bool:
         cursor = str(await self._context.redis.get(keys.WEBHOOK_CURSOR) or "")
         wanted = {name: hook for name, hook in hooks.items() if await self._listens(name)}
-        oldest = min((hook.since for hook in wanted.values()), key=_order, default=None)
+        oldest = min((hook.since for hook in wanted.values()), key=event_stream.cursor_order, default=None)
         if oldest is None:
             return False
-        after = max(cursor or "0", oldest, key=_order)
-        entries = await records.events(self._scripts, keys.EVENTS, after=after, most=_EVENTS)
+        after = max(cursor or "0", oldest, key=event_stream.cursor_order)
+        entries = await event_stream.read(self._scripts, after=after, most=_EVENTS)
         if not entries:
             return False
         deliveries = await self._written(list(wanted.values()), entries)
@@ -102,7 +102,7 @@ class Courier:
 
     async def _written(self, hooks: Sequence[Webhook], entries: Sequence[Entry]) -> list[Delivery]:
         wanted = [entry for entry in entries if any(_wants(hook, entry) for hook in hooks)]
-        told = await event_views.shown(self._scripts, wanted)
+        told = await event_views.views(self._scripts, wanted)
         return [
             Delivery(hook.id, entry.cursor, entry.fields["type"], json.dumps(event, ensure_ascii=False))
             for entry, event in zip(wanted, told, strict=True)
@@ -168,10 +168,6 @@ class Courier:
 
 
 def _wants(hook: Webhook, entry: Entry) -> bool:
-    return _order(entry.cursor) > _order(hook.since) and event_views.wants(hook.types, entry.fields["type"])
-
-
-def _order(cursor: str) -> tuple[int, int]:
-    """Cursors in the order of the stream."""
-    at, _, number = (cursor or "0").partition("-")
-    return int(at), int(number or 0)
+    return event_stream.cursor_order(entry.cursor) > event_stream.cursor_order(hook.since) and event_views.is_wanted(
+        hook.types, entry
+    )
