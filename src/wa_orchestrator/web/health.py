@@ -1,38 +1,56 @@
-"""Whether the service lives, whether it can work, and its figures."""
+"""Routes `/health`, `/ready` and `/metrics`."""
 
 import asyncio
 from importlib.metadata import version
+from typing import Literal
 
 from fastapi import APIRouter, Response
+from fastapi.responses import PlainTextResponse
 from prometheus_client import CONTENT_TYPE_LATEST, generate_latest
 from redis.exceptions import RedisError
 
 from wa_orchestrator.context import Context
 from wa_orchestrator.errors import Unavailable
-from wa_orchestrator.web.problems import responses
+from wa_orchestrator.web.models import ResponseModel
 
 _ANSWER_S = 2.0
 
 
+class HealthResponse(ResponseModel):
+    """The process runs."""
+
+    status: Literal["ok"] = "ok"
+    version: str
+
+
+class ReadyResponse(ResponseModel):
+    """The service can work."""
+
+    status: Literal["ready"] = "ready"
+
+
 def router(context: Context) -> APIRouter:
-    """Offer `/health`, `/ready` and `/metrics`. None of them needs a key, and none tells a secret or a phone."""
+    """Return the routes. None of them needs a key, and none shows a secret or a phone."""
     routes = APIRouter(tags=["health"])
 
-    @routes.get("/health", summary="The process lives")
-    async def health() -> dict[str, str]:
-        return {"status": "ok", "version": version("wa-orchestrator")}
+    @routes.get("/health")
+    async def get_health() -> HealthResponse:
+        """Check that the process runs."""
+        return HealthResponse(version=version("wa-orchestrator"))
 
-    @routes.get("/ready", summary="It can work: Redis answers", responses=responses(STORE_UNAVAILABLE=503))
-    async def ready() -> dict[str, str]:
+    @routes.get("/ready")
+    async def get_readiness() -> ReadyResponse:
+        """Check that the service can work: Redis responds."""
         try:
             async with asyncio.timeout(_ANSWER_S):
                 await context.redis.ping()
         except (RedisError, OSError, TimeoutError) as error:
-            raise Unavailable("STORE_UNAVAILABLE", "Redis does not answer just now.", retryAfterS=2) from error
-        return {"status": "ready"}
+            raise Unavailable("STORE_UNAVAILABLE", "Redis does not respond. Try again.", retryAfterS=2) from error
+        return ReadyResponse()
 
-    @routes.get("/metrics", summary="Figures for Prometheus", response_class=Response)
-    async def metrics() -> Response:
+    @routes.get("/metrics", response_class=PlainTextResponse)
+    async def get_metrics() -> Response:
+        """Get metrics in the format of Prometheus."""
         for refresh in context.refreshers:
             await refresh()
         return Response(generate_latest(context.registry), media_type=CONTENT_TYPE_LATEST)

@@ -1,6 +1,6 @@
-"""The HTTP API of keys, the audit log, the trash, and the simulated world's address."""
+"""Routes for administrators: API keys, the audit log, the trash, and the address of the simulator."""
 
-from typing import Annotated, Any
+from typing import Annotated, Literal
 
 from fastapi import APIRouter, Path, Query
 from pydantic import Field
@@ -16,56 +16,127 @@ from wa_orchestrator.store.api_keys import ApiKey, Scope
 from wa_orchestrator.timestamps import iso
 from wa_orchestrator.web import auth
 from wa_orchestrator.web.auth import AdminCaller
-from wa_orchestrator.web.models import RequestModel
+from wa_orchestrator.web.models import NextCursor, RequestModel, ResponseModel, Timestamp
 from wa_orchestrator.web.problems import responses
 
 
 class KeyBody(RequestModel):
-    """A key to be made."""
+    """A key to create."""
 
     name: str = Field(min_length=1, max_length=100, examples=["CRM"])
     scopes: list[Scope] = Field(min_length=1, max_length=3, examples=[["send", "read"]])
 
 
+class ApiKeyView(ResponseModel):
+    """An API key, without the key itself."""
+
+    id: str = Field(examples=["k_1a2b3c4d5e6f"])
+    name: str
+    scopes: list[Scope]
+    prefix: str = Field(description="How the key begins.", examples=["wao_Ab3d"])
+    created_at: Timestamp | None
+
+
+class ApiKeysResponse(ResponseModel):
+    """All keys but the one of the settings, the oldest first."""
+
+    keys: list[ApiKeyView]
+
+
+class CreatedApiKey(ApiKeyView):
+    """The new key."""
+
+    key: str = Field(description="The key itself. It cannot be shown again.")
+
+
+class RevokedApiKey(ResponseModel):
+    """The key is no longer accepted."""
+
+    id: str
+    revoked: Literal[True] = True
+
+
+class AuditEntry(ResponseModel):
+    """Something that an operator did."""
+
+    cursor: str
+    at: Timestamp | None
+    by: str = Field(description="The id of the key, or `dashboard:<name>`.")
+    action: str = Field(examples=["session.restart"])
+    target: str = Field(examples=["worker_1"])
+    details: str = Field(description="A JSON object; secrets are hidden.")
+
+
+class AuditPage(ResponseModel):
+    """A page of the audit log, the newest first."""
+
+    entries: list[AuditEntry]
+    next: NextCursor
+
+
+class TrashItem(ResponseModel):
+    """Credentials that can be restored."""
+
+    id: str
+    session_id: str
+    phone: str | None
+    label: str | None
+    why: str
+    discarded_at: Timestamp | None
+
+
+class TrashResponse(ResponseModel):
+    """The trash, the newest first."""
+
+    trash: list[TrashItem]
+
+
+class RestoredSession(ResponseModel):
+    """The session that has its credentials back."""
+
+    session_id: str
+    restored: Literal[True] = True
+
+
+class SimulatorAddresses(ResponseModel):
+    """Where the simulated WhatsApp is."""
+
+    control: str = Field(description="The URL of its control API.")
+    ca_file: str = Field(description="The certificate that its servers are signed with.")
+    proxies: list[str] = Field(description="The URLs of its proxies, with passwords.")
+    telegram: str = Field(description="The URL of its Telegram API.")
+
+
 def router(context: Context) -> APIRouter:
-    """Offer the routes for administrators."""
+    """Return the routes for administrators."""
     routes = APIRouter(prefix="/api/v1", tags=["administration"])
     api = _Administration(context)
-    routes.get("/keys", summary="List API keys; never the keys themselves")(api.keys)
-    routes.post("/keys", status_code=201, summary="Make an API key; it is shown this once")(api.make_key)
-    routes.delete("/keys/{key_id}", summary="Revoke an API key", responses=responses(NO_SUCH_KEY=404))(api.revoke)
-    routes.get("/audit", summary="What operators did, the newest first")(api.audit)
-    routes.get("/trash", summary="Credentials that can be brought back")(api.trash)
-    routes.post(
-        "/trash/{trash_id}/restore",
-        summary="Bring credentials back; a deleted session is made again",
-        responses=responses(NOT_IN_TRASH=404, NO_PROXY_CAPACITY=409, PHONE_FULL=409),
-    )(api.restore)
-    routes.get("/simulator", summary="Where the simulated world is", responses=responses(NO_SIMULATOR=404))(
-        api.simulator
-    )
+    restore = responses(NOT_IN_TRASH=404, NO_PROXY_CAPACITY=409, PHONE_FULL=409)
+    routes.get("/keys")(api.list_api_keys)
+    routes.post("/keys", status_code=201)(api.create_api_key)
+    routes.delete("/keys/{key_id}", responses=responses(NO_SUCH_KEY=404))(api.revoke_api_key)
+    routes.get("/audit")(api.list_audit_entries)
+    routes.get("/trash")(api.list_trash)
+    routes.post("/trash/{trash_id}/restore", responses=restore)(api.restore_from_trash)
+    routes.get("/simulator", responses=responses(NO_SIMULATOR=404))(api.get_simulator)
     return routes
 
 
-def _key(record: ApiKey) -> dict[str, Any]:
-    return {
-        "id": record.id,
-        "name": record.name,
-        "scopes": sorted(record.scopes),
-        "prefix": record.prefix,
-        "createdAt": iso(record.created_at_ms),
-    }
+def _key(key: ApiKey) -> ApiKeyView:
+    return ApiKeyView(
+        id=key.id, name=key.name, scopes=sorted(key.scopes), prefix=key.prefix, created_at=iso(key.created_at_ms)
+    )
 
 
-def _discarded(each: TrashedCredentials) -> dict[str, Any]:
-    return {
-        "id": each.id,
-        "sessionId": each.session_id,
-        "phone": each.phone or None,
-        "label": each.label or None,
-        "why": each.why,
-        "discardedAt": iso(each.at_ms),
-    }
+def _item(each: TrashedCredentials) -> TrashItem:
+    return TrashItem(
+        id=each.id,
+        session_id=each.session_id,
+        phone=each.phone or None,
+        label=each.label or None,
+        why=each.why,
+        discarded_at=iso(each.at_ms),
+    )
 
 
 class _Administration:
@@ -73,42 +144,52 @@ class _Administration:
 
     def __init__(self, context: Context) -> None:
         self._context = context
+        self._scripts = context.scripts
 
-    async def keys(self, _caller: AdminCaller) -> dict[str, Any]:
-        return {"keys": [_key(record) for record in await api_keys.every(self._context.scripts)]}
+    async def list_api_keys(self, _caller: AdminCaller) -> ApiKeysResponse:
+        """List API keys, without the keys themselves."""
+        return ApiKeysResponse(keys=[_key(key) for key in await api_keys.every(self._scripts)])
 
-    async def make_key(self, body: KeyBody, caller: AdminCaller) -> dict[str, Any]:
-        record, secret = await api_keys.create(self._context.scripts, body.name, body.scopes)
-        await audit.record(
-            self._context.scripts, caller.key_id, "key.make", record.id, name=body.name, scopes=body.scopes
-        )
-        return {**_key(record), "key": secret}
+    async def create_api_key(self, body: KeyBody, caller: AdminCaller) -> CreatedApiKey:
+        """Create an API key. The response is the only place that shows it."""
+        key, secret = await api_keys.create(self._scripts, body.name, body.scopes)
+        await audit.record(self._scripts, caller.key_id, "key.make", key.id, name=body.name, scopes=body.scopes)
+        return CreatedApiKey(**dict(_key(key)), key=secret)
 
-    async def revoke(self, key_id: Annotated[str, Path(max_length=64)], caller: AdminCaller) -> dict[str, Any]:
+    async def revoke_api_key(self, key_id: Annotated[str, Path(max_length=64)], caller: AdminCaller) -> RevokedApiKey:
+        """Revoke an API key."""
         if not await auth.revoke_key(self._context, key_id):
             raise Refused("NO_SUCH_KEY", f"There is no key {key_id}. GET /api/v1/keys lists them.", 404)
-        await audit.record(self._context.scripts, caller.key_id, "key.revoke", key_id)
-        return {"id": key_id, "revoked": True}
+        await audit.record(self._scripts, caller.key_id, "key.revoke", key_id)
+        return RevokedApiKey(id=key_id)
 
-    async def audit(
+    async def list_audit_entries(
         self,
         *,
         _caller: AdminCaller,
         before: Annotated[str | None, Query(pattern=r"^\d+-\d+$", description="`next` of the page before.")] = None,
         limit: Annotated[int, Query(ge=1, le=500)] = 100,
-    ) -> dict[str, Any]:
-        entries = await audit.read(self._context.scripts, before=before, most=limit)
-        shown = [{"cursor": entry.cursor, **entry.fields, "at": iso(int(entry.fields["at"]))} for entry in entries]
-        return {"entries": shown, "next": entries[-1].cursor if len(entries) == limit else None}
+    ) -> AuditPage:
+        """List what operators did, the newest first."""
+        found = await audit.read(self._scripts, before=before, most=limit)
+        entries = [
+            AuditEntry.model_validate({**each.fields, "cursor": each.cursor, "at": iso(int(each.fields["at"]))})
+            for each in found
+        ]
+        return AuditPage(entries=entries, next=found[-1].cursor if len(found) == limit else None)
 
-    async def trash(self, _caller: AdminCaller) -> dict[str, Any]:
-        return {"trash": [_discarded(each) for each in credential_files.list_trash(self._context.settings)]}
+    async def list_trash(self, _caller: AdminCaller) -> TrashResponse:
+        """List credentials that can be restored."""
+        return TrashResponse(trash=[_item(each) for each in credential_files.list_trash(self._context.settings)])
 
-    async def restore(self, trash_id: Annotated[str, Path(max_length=100)], caller: AdminCaller) -> dict[str, Any]:
+    async def restore_from_trash(
+        self, trash_id: Annotated[str, Path(max_length=100)], caller: AdminCaller
+    ) -> RestoredSession:
+        """Restore credentials; a deleted session is created again."""
         found = credential_files.find(self._context.settings, trash_id)
-        session = await records.session(self._context.scripts, found.session_id)
+        session = await records.session(self._scripts, found.session_id)
         if session is None:
-            await self._make_again(found)
+            await self._create_again(found)
         else:
             await session_reads.find(self._context, found.session_id)
             await transitions.apply(
@@ -118,17 +199,18 @@ class _Administration:
                 {"restore": found.id, "wanted": transitions.RUNNING},
             )
             await transitions.request_attention(self._context, found.session_id)
-        await audit.record(self._context.scripts, caller.key_id, "trash.restore", trash_id)
-        return {"sessionId": found.session_id, "restored": True}
+        await audit.record(self._scripts, caller.key_id, "trash.restore", trash_id)
+        return RestoredSession(session_id=found.session_id)
 
-    async def _make_again(self, found: TrashedCredentials) -> None:
-        """Make the session anew. Its record says from the first moment which credentials it waits for."""
+    async def _create_again(self, found: TrashedCredentials) -> None:
+        """Create the session. Its record names the credentials from the start, so its worker waits for them."""
         credential_files.require_none(self._context.settings, found.session_id)
-        wish = provision.SessionRequest(found.phone, None, found.session_id, found.label, restore=found.id)
-        await provision.provision(self._context, wish)
+        wanted = provision.SessionRequest(found.phone, None, found.session_id, found.label, restore=found.id)
+        await provision.provision(self._context, wanted)
         await transitions.request_attention(self._context, found.session_id)
 
-    async def simulator(self, _caller: AdminCaller) -> dict[str, Any]:
+    async def get_simulator(self, _caller: AdminCaller) -> SimulatorAddresses:
+        """Get the addresses of the simulated WhatsApp."""
         if self._context.simulator is None:
-            raise Refused("NO_SIMULATOR", "This server runs without a simulated world. Start it with --simulate.", 404)
-        return self._context.simulator
+            raise Refused("NO_SIMULATOR", "This server runs without a simulator. Start it with --simulate.", 404)
+        return SimulatorAddresses(**self._context.simulator)

@@ -1,14 +1,15 @@
-"""Holds: sending paused by a person, for one session, a group or everything, or by itself for a banned phone."""
+"""Routes of holds (sending paused for a session, a group, a phone or everything) and of the presets of limits."""
 
 import re
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
 import structlog
-from fastapi import APIRouter
+from fastapi import APIRouter, Path
 from pydantic import Field, model_validator
 
 from wa_orchestrator.context import Context
 from wa_orchestrator.domain.pacing import PRESETS, Pace
+from wa_orchestrator.domain.pacing.limits import Preset, Trust
 from wa_orchestrator.errors import Refused
 from wa_orchestrator.session_pace import BAN_SIGNAL, hold_fields
 from wa_orchestrator.store import audit, queues, records
@@ -17,22 +18,23 @@ from wa_orchestrator.store.holds import Hold
 from wa_orchestrator.store.records import Session
 from wa_orchestrator.timestamps import FOREVER_MS, iso
 from wa_orchestrator.web.auth import AdminCaller, ReadCaller
-from wa_orchestrator.web.models import RequestModel
+from wa_orchestrator.web.models import RequestModel, ResponseModel, Timestamp
 from wa_orchestrator.web.problems import responses
 
+HoldId = Annotated[str, Path(description="`id` of the hold.", examples=["session:worker_1"])]
 _TARGET = re.compile(r"all|(session|group|phone):(.{1,64})")
 
 log = structlog.get_logger(__name__)
 
 
 class HoldBody(RequestModel):
-    """What is paused: a session, a group (a label) or, with `all`, everything."""
+    """What to pause: a session, a group (a label) or, with `all`, everything."""
 
     session_id: Annotated[str, Field(pattern=r"^[A-Za-z0-9_-]{1,64}$")] | None = None
     group: Annotated[str, Field(min_length=1, max_length=64)] | None = None
     all: bool = False
     until_ms: Annotated[int, Field(ge=0)] | None = Field(
-        None, alias="until", description="Milliseconds since 1970; without it the hold lasts until it is lifted."
+        None, alias="until", description="Milliseconds since 1970. Default: until the hold is lifted."
     )
     why: Annotated[str, Field(max_length=200)] = ""
 
@@ -44,21 +46,63 @@ class HoldBody(RequestModel):
 
     @property
     def field(self) -> str:
-        """The field of the holds that this is."""
+        """The name of this hold in the store."""
         if self.all:
             return "all"
         return f"group:{self.group}" if self.group is not None else f"session:{self.session_id}"
 
 
+class LimitsView(ResponseModel):
+    """How fast a phone may send."""
+
+    per_day: int
+    per_minute: int
+    pause_min_ms: int = Field(description="The shortest pause between two messages.")
+    pause_max_ms: int
+    opens: str = Field(description="Messages leave from this time of day on.", examples=["09:00"])
+    closes: str = Field(examples=["21:00"])
+
+
+class PresetsResponse(ResponseModel):
+    """The limits by preset and by trust."""
+
+    preset: Preset = Field(description="The preset of the settings.")
+    in_force: dict[Trust, LimitsView] = Field(description="With the changes that the settings make to the preset.")
+    presets: dict[Preset, dict[Trust, LimitsView]]
+
+
+class HoldView(ResponseModel):
+    """A pause of sending."""
+
+    id: str = Field(description="Lift it by this name.", examples=["all", "session:worker_1", "group:support"])
+    scope: str = Field(description="`all`, `session`, `group` or `phone`.")
+    name: str | None = Field(description="The session, group or phone.")
+    until: Timestamp | None = Field(description="Null: until it is lifted.")
+    why: str
+    by: str = Field(description="The API key or person that placed it; `server` after a ban.")
+
+
+class HoldsResponse(ResponseModel):
+    """All holds that are in force."""
+
+    holds: list[HoldView]
+
+
+class LiftedHold(ResponseModel):
+    """Sending goes on."""
+
+    lifted: Literal[True] = True
+
+
 def router(context: Context) -> APIRouter:
-    """Offer `/api/anti-ban/holds` and `/api/anti-ban/presets`."""
+    """Return the routes `/api/anti-ban/holds` and `/api/anti-ban/presets`."""
     routes = APIRouter(prefix="/api/anti-ban", tags=["anti-ban"])
     api = _AntiBan(context)
     refusals = responses(NO_SUCH_SESSION=404, NO_SUCH_GROUP=404, PAST=422)
-    routes.get("/presets", summary="The built-in limits, and those that hold")(api.presets)
-    routes.get("/holds", summary="What is paused, why and until when")(api.holds)
-    routes.post("/holds", status_code=201, summary="Pause", responses=refusals)(api.hold)
-    routes.delete("/holds/{target}", summary="Go on", responses=responses(NO_SUCH_HOLD=404))(api.lift)
+    routes.get("/presets")(api.list_presets)
+    routes.get("/holds")(api.list_holds)
+    routes.post("/holds", status_code=201, responses=refusals)(api.place_hold)
+    routes.delete("/holds/{target}", responses=responses(NO_SUCH_HOLD=404))(api.lift_hold)
     return routes
 
 
@@ -68,78 +112,88 @@ class _AntiBan:
     def __init__(self, context: Context) -> None:
         self._context = context
 
-    async def presets(self, _caller: ReadCaller) -> dict[str, Any]:
+    async def list_presets(self, _caller: ReadCaller) -> PresetsResponse:
+        """List the built-in limits, and those that are in force."""
         settings = self._context.settings
-        built_in = {name: {trust: limits(pace) for trust, pace in paces.items()} for name, paces in PRESETS.items()}
-        in_force = {trust: limits(settings.pace(trust)) for trust in PRESETS[next(iter(PRESETS))]}
-        return {"preset": settings.pacing_preset, "inForce": in_force, "presets": built_in}
+        return PresetsResponse(
+            preset=Preset(settings.pacing_preset),
+            in_force={trust: limits_view(settings.pace(trust)) for trust in Trust},
+            presets={
+                name: {trust: limits_view(pace) for trust, pace in paces.items()} for name, paces in PRESETS.items()
+            },
+        )
 
-    async def holds(self, _caller: ReadCaller) -> dict[str, Any]:
+    async def list_holds(self, _caller: ReadCaller) -> HoldsResponse:
+        """List what is paused, why and until when."""
         now_ms = await self._context.scripts.now_ms()
         found = await records.holds(self._context.scripts)
-        return {"holds": [_shown(field, hold) for field, hold in sorted(found.items()) if hold["until_ms"] > now_ms]}
+        return HoldsResponse(
+            holds=[_view(field, hold) for field, hold in sorted(found.items()) if hold["until_ms"] > now_ms]
+        )
 
-    async def hold(self, body: HoldBody, caller: AdminCaller) -> dict[str, Any]:
+    async def place_hold(self, body: HoldBody, caller: AdminCaller) -> HoldView:
+        """Pause sending."""
         context = self._context
         await _must_exist(context, body)
         until_ms = FOREVER_MS if body.until_ms is None else body.until_ms
         if until_ms <= await context.scripts.now_ms():
-            raise Refused("PAST", "`until` is over already. Give a later instant, or none to pause until lifted.", 422)
+            raise Refused("PAST", "`until` has passed. Give a later instant, or none to pause until lifted.", 422)
         put = Hold(body.field, until_ms, body.why or "OPERATOR", caller.key_id)
         await holding.put(context.scripts, put)
         await audit.record(context.scripts, caller.key_id, "hold.add", body.field, until_ms=until_ms, why=body.why)
         await wake_held(context, body.field)
-        return _shown(body.field, {"until_ms": put.until_ms, "why": put.why, "by": put.by})
+        return _view(body.field, {"until_ms": put.until_ms, "why": put.why, "by": put.by})
 
-    async def lift(self, target: str, caller: AdminCaller) -> dict[str, bool]:
+    async def lift_hold(self, target: HoldId, caller: AdminCaller) -> LiftedHold:
+        """Resume sending."""
         context = self._context
         if not _TARGET.fullmatch(target) or not await holding.lift(context.scripts, target, by=caller.key_id):
             names = "all, session:<id>, group:<label> or phone:<digits>"
-            text = f"Nothing is paused under this name: {names}. GET /api/anti-ban/holds lists what is."
+            text = f"There is no hold with this id ({names}). GET /api/anti-ban/holds lists them."
             raise Refused("NO_SUCH_HOLD", text, 404)
         await audit.record(context.scripts, caller.key_id, "hold.lift", target)
         await wake_held(context, target)
-        return {"lifted": True}
+        return LiftedHold()
 
 
 async def _must_exist(context: Context, body: HoldBody) -> None:
-    """Refuse a name that nobody has: after a slip of the pen people would believe that sending has stopped."""
+    """Refuse an unknown name: after a typo people would believe that sending has stopped."""
     if body.session_id is not None and not await records.session(context.scripts, body.session_id):
         raise Refused("NO_SUCH_SESSION", f"There is no session {body.session_id}. GET /api/sessions lists them.", 404)
     if body.group is not None:
         groups = {session.label for session in await records.sessions(context.scripts) if session.label}
         if body.group not in groups:
             known = ", ".join(sorted(groups)[:10]) or "none yet"
-            raise Refused("NO_SUCH_GROUP", f"No session has the label {body.group}. There are: {known}.", 404)
+            raise Refused("NO_SUCH_GROUP", f"No session has the label {body.group}. Known labels: {known}.", 404)
 
 
-def limits(pace: Pace) -> dict[str, Any]:
-    """Limits as people read them."""
-    return {
-        "perDay": pace.per_day,
-        "perMinute": pace.per_minute,
-        "pauseMinMs": pace.pause_base_ms,
-        "pauseMaxMs": pace.pause_base_ms + pace.pause_range_ms,
-        "opens": f"{pace.opens:%H:%M}",
-        "closes": f"{pace.closes:%H:%M}",
-    }
+def limits_view(pace: Pace) -> LimitsView:
+    """Return limits as the API shows them."""
+    return LimitsView(
+        per_day=pace.per_day,
+        per_minute=pace.per_minute,
+        pause_min_ms=pace.pause_base_ms,
+        pause_max_ms=pace.pause_base_ms + pace.pause_range_ms,
+        opens=f"{pace.opens:%H:%M}",
+        closes=f"{pace.closes:%H:%M}",
+    )
 
 
-def _shown(field: str, hold: dict[str, Any]) -> dict[str, Any]:
+def _view(field: str, hold: dict[str, Any]) -> HoldView:
     scope, _, name = field.partition(":")
     until = iso(int(hold["until_ms"]))
-    return {"id": field, "scope": scope, "name": name or None, "until": until, "why": hold["why"], "by": hold["by"]}
+    return HoldView(id=field, scope=scope, name=name or None, until=until, why=hold["why"], by=hold["by"])
 
 
 async def wake_held(context: Context, field: str) -> None:
-    """Let a dispatcher look anew at the phones that a hold concerns."""
+    """Wake the dispatcher for the phones that a hold affects."""
     sessions = await records.sessions(context.scripts)
     phones = {session.phone for session in sessions if session.phone and field in hold_fields(session)}
     await queues.wake(context.scripts, *sorted(phones))
 
 
 async def hold_after_ban(context: Context, session: Session, *, until_ms: int | None = None) -> None:
-    """Pause a phone that WhatsApp has banned, whichever session speaks for it now or later. A person lifts it."""
+    """Pause a phone that WhatsApp has banned, whichever session sends for it now or later. A person lifts the hold."""
     if not session.phone:
         return  # nothing can be queued for it
     field = holding.of_phone(session.phone)

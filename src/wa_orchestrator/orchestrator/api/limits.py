@@ -1,31 +1,32 @@
-"""An operator's own limits for one session. To raise one above the preset is a risk that somebody must take."""
+"""Routes of a session's own limits. Raising one above the preset risks a ban, so it must be acknowledged."""
 
 from datetime import time
-from typing import Annotated, Any, Self
+from typing import Annotated, Self
 
 from fastapi import APIRouter
 from pydantic import Field, model_validator
 
 from wa_orchestrator.context import Context
 from wa_orchestrator.domain.pacing import Override
+from wa_orchestrator.domain.pacing.limits import Preset, Trust
 from wa_orchestrator.errors import Refused
-from wa_orchestrator.orchestrator.api import holds
+from wa_orchestrator.orchestrator.api.holds import LimitsView, limits_view
 from wa_orchestrator.orchestrator.api.session_reads import find
 from wa_orchestrator.session_pace import encode_override, override_of, pace_of, trust_of
 from wa_orchestrator.store import audit, keys, queues, sessions
 from wa_orchestrator.store.records import Session
 from wa_orchestrator.web.auth import AdminCaller, ReadCaller
-from wa_orchestrator.web.models import RequestModel
+from wa_orchestrator.web.models import RequestModel, ResponseModel
 from wa_orchestrator.web.problems import responses
 
 _CLOCK = r"^([01]\d|2[0-3]):[0-5]\d$"
 Clock = Annotated[str, Field(pattern=_CLOCK, examples=["09:00"])]
-#: An hour between two messages is slow enough for anybody; more is a hold.
+#: Whoever needs more than an hour between two messages places a hold.
 _LONGEST_PAUSE_MS = 3_600_000
 
 
 class LimitsBody(RequestModel):
-    """What is not given comes from the preset."""
+    """Own limits of a session. What is missing comes from the preset."""
 
     per_day: Annotated[int, Field(ge=1, le=100_000)] | None = None
     per_minute: Annotated[int, Field(ge=1, le=1_000)] | None = None
@@ -44,7 +45,7 @@ class LimitsBody(RequestModel):
         return self
 
     def override(self) -> Override:
-        """The same as the domain knows it."""
+        """Return these limits as the domain has them."""
         span = None if self.pause_min_ms is None or self.pause_max_ms is None else self.pause_max_ms - self.pause_min_ms
         return Override(
             self.per_day,
@@ -56,14 +57,36 @@ class LimitsBody(RequestModel):
         )
 
 
+class OwnLimits(ResponseModel):
+    """The limits that were set for this session; the others are missing."""
+
+    per_day: int | None
+    per_minute: int | None
+    pause_min_ms: int | None
+    opens: str | None
+    closes: str | None
+
+
+class SessionLimits(ResponseModel):
+    """The limits of a session, and what they are made of."""
+
+    session_id: str
+    trust: Trust
+    preset: Preset
+    limits: LimitsView = Field(description="What is in force.")
+    preset_limits: LimitsView = Field(description="What would be in force without own limits.")
+    own: OwnLimits
+
+
 def router(context: Context) -> APIRouter:
-    """Offer `/api/anti-ban/sessions/{id}/limits`."""
+    """Return the routes `/api/anti-ban/sessions/{id}/limits`."""
     routes = APIRouter(prefix="/api/anti-ban/sessions", tags=["anti-ban"])
-    api = _Limits(context)
-    path = "/{session_id}/limits"
-    routes.get(path, summary="What holds for a session", responses=responses(NO_SUCH_SESSION=404))(api.get)
-    routes.put(path, summary="Set own limits", responses=responses(NO_SUCH_SESSION=404, RISK=409))(api.put)
-    routes.delete(path, summary="Back to the preset", responses=responses(NO_SUCH_SESSION=404))(api.delete)
+    api, path, missing = _Limits(context), "/{session_id}/limits", responses(NO_SUCH_SESSION=404)
+    routes.get(path, responses=missing, response_model_exclude_none=True)(api.get_limits)
+    routes.put(path, responses=responses(NO_SUCH_SESSION=404, RISK=409), response_model_exclude_none=True)(
+        api.set_limits
+    )
+    routes.delete(path, responses=missing, response_model_exclude_none=True)(api.reset_limits)
     return routes
 
 
@@ -73,10 +96,12 @@ class _Limits:
     def __init__(self, context: Context) -> None:
         self._context = context
 
-    async def get(self, session_id: str, _caller: ReadCaller) -> dict[str, Any]:
+    async def get_limits(self, session_id: str, _caller: ReadCaller) -> SessionLimits:
+        """Get the limits of a session."""
         return await _shown(self._context, await find(self._context, session_id))
 
-    async def put(self, session_id: str, body: LimitsBody, caller: AdminCaller) -> dict[str, Any]:
+    async def set_limits(self, session_id: str, body: LimitsBody, caller: AdminCaller) -> SessionLimits:
+        """Set own limits for a session."""
         context = self._context
         session = await find(context, session_id)
         preset = context.settings.pace(trust_of(session, await context.scripts.now_ms()))
@@ -84,7 +109,7 @@ class _Limits:
         if riskier and not body.acknowledge_risk:
             raise Refused(
                 "RISK",
-                "This is above the preset and risks a ban. Send acknowledgeRisk: true if you want it.",
+                "These limits are above the preset and risk a ban. Send acknowledgeRisk: true to accept that.",
                 409,
                 riskier=list(riskier),
             )
@@ -95,36 +120,36 @@ class _Limits:
         )
         return await _changed(context, session_id)
 
-    async def delete(self, session_id: str, caller: AdminCaller) -> dict[str, Any]:
+    async def reset_limits(self, session_id: str, caller: AdminCaller) -> SessionLimits:
+        """Delete the own limits of a session: the preset is in force again."""
         await find(self._context, session_id)
         await self._context.redis.hdel(keys.session(session_id), "limits")
         await audit.record(self._context.scripts, caller.key_id, "limits.delete", session_id)
         return await _changed(self._context, session_id)
 
 
-async def _changed(context: Context, session_id: str) -> dict[str, Any]:
+async def _changed(context: Context, session_id: str) -> SessionLimits:
     session = await find(context, session_id)
     if session.phone:
         await queues.wake(context.scripts, session.phone)
     return await _shown(context, session)
 
 
-async def _shown(context: Context, session: Session) -> dict[str, Any]:
+async def _shown(context: Context, session: Session) -> SessionLimits:
     now_ms = await context.scripts.now_ms()
-    trust = trust_of(session, now_ms)
-    override = override_of(session)
-    own = {
-        "perDay": override.per_day,
-        "perMinute": override.per_minute,
-        "pauseMinMs": override.pause_base_ms,
-        "opens": override.opens and f"{override.opens:%H:%M}",
-        "closes": override.closes and f"{override.closes:%H:%M}",
-    }
-    return {
-        "sessionId": session.id,
-        "trust": trust,
-        "preset": context.settings.pacing_preset,
-        "limits": holds.limits(pace_of(context.settings, session, now_ms)),
-        "presetLimits": holds.limits(context.settings.pace(trust)),
-        "own": {name: value for name, value in own.items() if value is not None},
-    }
+    trust, override = trust_of(session, now_ms), override_of(session)
+    own = OwnLimits(
+        per_day=override.per_day,
+        per_minute=override.per_minute,
+        pause_min_ms=override.pause_base_ms,
+        opens=f"{override.opens:%H:%M}" if override.opens else None,
+        closes=f"{override.closes:%H:%M}" if override.closes else None,
+    )
+    return SessionLimits(
+        session_id=session.id,
+        trust=trust,
+        preset=Preset(context.settings.pacing_preset),
+        limits=limits_view(pace_of(context.settings, session, now_ms)),
+        preset_limits=limits_view(context.settings.pace(trust)),
+        own=own,
+    )

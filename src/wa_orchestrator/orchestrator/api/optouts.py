@@ -1,9 +1,9 @@
-"""Who does not want to be written to: the list, as an operator sees and corrects it."""
+"""Routes of the opt-out list: recipients that get no more messages."""
 
 import json
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
-from fastapi import APIRouter, Query
+from fastapi import APIRouter, Path, Query
 from pydantic import Field
 
 from wa_orchestrator.context import Context
@@ -14,27 +14,55 @@ from wa_orchestrator.store import audit, contacts, keys
 from wa_orchestrator.timestamps import iso
 from wa_orchestrator.web import paging
 from wa_orchestrator.web.auth import AdminCaller, ReadCaller
-from wa_orchestrator.web.models import RequestModel
+from wa_orchestrator.web.models import NextCursor, RequestModel, ResponseModel, Timestamp
 from wa_orchestrator.web.problems import responses
 
 
 class OptOutBody(RequestModel):
-    """Somebody who asked not to be written to."""
+    """A recipient that wants no more messages."""
 
     phone: Annotated[str, Field(min_length=1, max_length=40, examples=["972501234567"])]
 
 
+class OptOut(ResponseModel):
+    """A recipient that wants no more messages, known by phone or by WhatsApp's `lid`."""
+
+    phone: str | None = Field(examples=["972501234567"])
+    lid: str | None = Field(description="WhatsApp's id of a contact whose phone is hidden.")
+    at: Timestamp | None
+    word: str | None = Field(description="The word of the message that opted out.", examples=["stop"])
+    via: str | None = Field(description="`api`, or how the message came.")
+
+
+class AddedOptOut(OptOut):
+    """The new entry, and what it stopped."""
+
+    cancelled: int = Field(description="How many waiting messages to this recipient were cancelled.")
+
+
+class OptOutPage(ResponseModel):
+    """A page of the list."""
+
+    opt_outs: list[OptOut]
+    next: NextCursor
+
+
+class DeletedOptOut(ResponseModel):
+    """The recipient may be written to again."""
+
+    deleted: Literal[True] = True
+
+
+Recipient = Annotated[str, Path(description="The phone, or `lid:` and the lid.", examples=["972501234567"])]
+
+
 def router(context: Context) -> APIRouter:
-    """Offer `/api/v1/opt-outs`."""
+    """Return the routes `/api/v1/opt-outs`."""
     routes = APIRouter(prefix="/api/v1/opt-outs", tags=["opt-outs"])
     api = _OptOuts(context)
-    routes.get("", summary="Who opted out")(api.listed)
-    routes.post("", status_code=201, summary="Write to somebody never again", responses=responses(BAD_PHONE=400))(
-        api.add
-    )
-    routes.delete("/{recipient}", summary="They want to hear again", responses=responses(NO_SUCH_OPT_OUT=404))(
-        api.delete
-    )
+    routes.get("", responses=responses(BAD_CURSOR=400))(api.list_opt_outs)
+    routes.post("", status_code=201, responses=responses(BAD_PHONE=400))(api.add_opt_out)
+    routes.delete("/{recipient}", responses=responses(BAD_PHONE=400, NO_SUCH_OPT_OUT=404))(api.delete_opt_out)
     return routes
 
 
@@ -44,35 +72,39 @@ class _OptOuts:
     def __init__(self, context: Context) -> None:
         self._context = context
 
-    async def listed(
+    async def list_opt_outs(
         self, _caller: ReadCaller, cursor: str | None = None, limit: Annotated[int, Query(ge=1, le=500)] = 100
-    ) -> dict[str, Any]:
+    ) -> OptOutPage:
+        """List the recipients that opted out."""
         stored: Any = await self._context.redis.hgetall(keys.OPT_OUTS)
         found, after = paging.page(sorted(stored.items()), cursor, limit, lambda each: str(each[0]))
-        return {"optOuts": [_shown(name, json.loads(text)) for name, text in found], "next": after}
+        return OptOutPage(opt_outs=[_view(name, text) for name, text in found], next=after)
 
-    async def add(self, body: OptOutBody, caller: AdminCaller) -> dict[str, Any]:
+    async def add_opt_out(self, body: OptOutBody, caller: AdminCaller) -> AddedOptOut:
+        """Add a recipient to the list and cancel what waits for them."""
         recipient = phone.parse(body.phone)
         await contacts.opt_out(self._context.scripts, recipient, word="", via="api")
         cancelled = await incoming.cancel_for(self._context.scripts, recipient)
         await audit.record(self._context.scripts, caller.key_id, "opt_out.add", recipient[-4:], cancelled=cancelled)
         stored: Any = await self._context.redis.hget(keys.OPT_OUTS, recipient)
-        return _shown(recipient, json.loads(stored)) | {"cancelled": cancelled}
+        return AddedOptOut(**dict(_view(recipient, stored)), cancelled=cancelled)
 
-    async def delete(self, recipient: str, caller: AdminCaller) -> dict[str, bool]:
+    async def delete_opt_out(self, recipient: Recipient, caller: AdminCaller) -> DeletedOptOut:
+        """Take a recipient off the list."""
         name = recipient if recipient.startswith("lid:") else phone.parse(recipient)
         if not await contacts.opt_in(self._context.scripts, name):
-            raise Refused("NO_SUCH_OPT_OUT", "This person is not on the list. GET /api/v1/opt-outs shows it.", 404)
+            raise Refused("NO_SUCH_OPT_OUT", "This recipient did not opt out. GET /api/v1/opt-outs lists those.", 404)
         await audit.record(self._context.scripts, caller.key_id, "opt_out.delete", name[-4:])
-        return {"deleted": True}
+        return DeletedOptOut()
 
 
-def _shown(name: str, raw: dict[str, Any]) -> dict[str, Any]:
+def _view(name: str, text: str) -> OptOut:
+    raw = json.loads(text)
     lid = name.removeprefix("lid:") if name.startswith("lid:") else None
-    return {
-        "phone": None if lid else name,
-        "lid": lid,
-        "at": iso(int(raw.get("at_ms", 0))),
-        "word": raw.get("word") or None,
-        "via": raw.get("via"),
-    }
+    return OptOut(
+        phone=None if lid else name,
+        lid=lid,
+        at=iso(int(raw.get("at_ms", 0))),
+        word=raw.get("word") or None,
+        via=raw.get("via"),
+    )

@@ -1,6 +1,6 @@
-"""The HTTP API of proxies."""
+"""Routes of proxies."""
 
-from typing import Annotated, Any
+from typing import Annotated, Literal
 
 from fastapi import APIRouter, Path, Query
 from pydantic import Field
@@ -10,7 +10,7 @@ from wa_orchestrator.domain import proxy_url
 from wa_orchestrator.domain.proxy import ProxyStatus
 from wa_orchestrator.domain.proxy_url import BadProxyUrl, ProxyUrl
 from wa_orchestrator.errors import Refused
-from wa_orchestrator.orchestrator.api import views
+from wa_orchestrator.orchestrator.api.response_models import Inventory, ProxyPage, ProxyView, proxy_view
 from wa_orchestrator.orchestrator.proxies import placement
 from wa_orchestrator.orchestrator.proxies.health import ProxyHealth, mark_by_operator
 from wa_orchestrator.orchestrator.proxies.socks_check import CheckPassed
@@ -18,20 +18,20 @@ from wa_orchestrator.store import audit, proxies, records
 from wa_orchestrator.store.records import Proxy
 from wa_orchestrator.web import paging
 from wa_orchestrator.web.auth import AdminCaller, ReadCaller
-from wa_orchestrator.web.models import RequestModel
+from wa_orchestrator.web.models import RequestModel, ResponseModel
 from wa_orchestrator.web.problems import responses
 
 ProxyId = Annotated[str, Path(pattern=r"^p_[0-9a-f]{4,32}$", examples=["p_1a2b3c4d5e"])]
 MOST_LINES = 2_000
 
 
-class AddBody(RequestModel):
-    """A proxy that joins the pool."""
+class AddProxyBody(RequestModel):
+    """A proxy to add to the pool."""
 
     url: str = Field(examples=["socks5h://user:password@proxy.example.com:1080"], max_length=2_000)
 
 
-class ImportBody(RequestModel):
+class ImportProxiesBody(RequestModel):
     """A pasted list, one proxy per line; blank lines and lines that begin with # are skipped."""
 
     text: str = Field(
@@ -40,24 +40,50 @@ class ImportBody(RequestModel):
     )
 
 
+class CheckedProxy(ProxyView):
+    """A proxy after a check."""
+
+    passed: bool
+
+
+class ImportedLineError(ResponseModel):
+    """A line that is no proxy."""
+
+    line: int
+    code: str
+    message: str
+
+
+class ImportedProxies(ResponseModel):
+    """What became of each line."""
+
+    added: list[str] = Field(description="Ids of the proxies that were added.")
+    known: list[str] = Field(description="Ids of the proxies that were in the pool already.")
+    errors: list[ImportedLineError]
+
+
+class RemovedProxy(ResponseModel):
+    """The proxy is out of the pool."""
+
+    id: str
+    removed: Literal[True] = True
+
+
+_MISSING = responses(NO_SUCH_PROXY=404)
+
+
 def router(context: Context, proxy_health: ProxyHealth) -> APIRouter:
-    """Offer the routes of proxies."""
+    """Return the routes of proxies."""
     routes = APIRouter(prefix="/api/v1/proxies", tags=["proxies"])
     api = _Proxies(context, proxy_health)
-    missing = responses(NO_SUCH_PROXY=404)
-    routes.get("", summary="List proxies", responses=responses(BAD_CURSOR=400))(api.index)
-    routes.post("", status_code=201, summary="Add a proxy", responses=responses(BAD_PROXY_URL=400, PROXY_KNOWN=409))(
-        api.add
-    )
-    routes.post("/import", summary="Add a pasted list", responses=responses(TOO_MANY_LINES=422))(api.add_many)
-    routes.get("/{proxy_id}", summary="One proxy", responses=missing)(api.one)
-    routes.delete(
-        "/{proxy_id}",
-        summary="Remove a proxy",
-        responses={**missing, **responses(PROXY_IN_USE=409, NO_ROOM_TO_DRAIN=409)},
-    )(api.remove)
-    routes.post("/{proxy_id}/check", summary="Check it now", responses=missing)(api.check)
-    routes.post("/{proxy_id}/reinstate", summary="Take a bad proxy back into use", responses=missing)(api.reinstate)
+    one = "/{proxy_id}"
+    routes.get("", responses=responses(BAD_CURSOR=400))(api.list_proxies)
+    routes.post("", status_code=201, responses=responses(BAD_PROXY_URL=400, PROXY_KNOWN=409))(api.add_proxy)
+    routes.post("/import", responses=responses(TOO_MANY_LINES=422))(api.import_proxies)
+    routes.get(one, responses=_MISSING)(api.get_proxy)
+    routes.delete(one, responses=responses(NO_SUCH_PROXY=404, PROXY_IN_USE=409, NO_ROOM_TO_DRAIN=409))(api.remove_proxy)
+    routes.post(f"{one}/check", responses=_MISSING)(api.check_proxy)
+    routes.post(f"{one}/reinstate", responses=_MISSING)(api.reinstate_proxy)
     return routes
 
 
@@ -72,65 +98,66 @@ class _Proxies:
         self._context = context
         self._proxy_health = proxy_health
 
-    async def index(
+    async def list_proxies(
         self,
         *,
         _caller: ReadCaller,
         status: Annotated[ProxyStatus | None, Query(description="Only with this status.")] = None,
         cursor: Annotated[str | None, Query(description="`next` of the page before.")] = None,
         limit: Annotated[int, Query(ge=1, le=paging.MOST)] = 100,
-    ) -> dict[str, Any]:
+    ) -> ProxyPage:
+        """List proxies, with the slots of the whole pool."""
         found = [
             proxy for proxy in await records.proxies(self._context.scripts) if status is None or proxy.status == status
         ]
         shown, following = paging.page(found, cursor, limit, lambda proxy: proxy.id)
-        return {
-            "proxies": [self._view(proxy) for proxy in shown],
-            "total": len(found),
-            "next": following,
-            "inventory": await placement.inventory(self._context),
-        }
+        inventory = Inventory(**await placement.inventory(self._context))
+        views = [self._view(proxy) for proxy in shown]
+        return ProxyPage(proxies=views, total=len(found), next=following, inventory=inventory)
 
-    async def one(self, proxy_id: ProxyId, _caller: ReadCaller) -> dict[str, Any]:
+    async def get_proxy(self, proxy_id: ProxyId, _caller: ReadCaller) -> ProxyView:
+        """Get a proxy."""
         return self._view(await self._find(proxy_id))
 
-    async def add(self, body: AddBody, caller: AdminCaller) -> dict[str, Any]:
+    async def add_proxy(self, body: AddProxyBody, caller: AdminCaller) -> ProxyView:
+        """Add a proxy to the pool."""
         url = proxy_url.parse(body.url)
         if not await self._join(url):
-            raise Refused(
-                "PROXY_KNOWN", f"This proxy is in the pool already, as {url.id}. Use that one.", 409, id=url.id
-            )
+            text = f"This proxy is in the pool already, as {url.id}. Use that one."
+            raise Refused("PROXY_KNOWN", text, 409, id=url.id)
         await audit.record(self._context.scripts, caller.key_id, "proxy.add", url.id)
         return self._view(await self._find(url.id))
 
-    async def add_many(self, body: ImportBody, caller: AdminCaller) -> dict[str, Any]:
+    async def import_proxies(self, body: ImportProxiesBody, caller: AdminCaller) -> ImportedProxies:
+        """Add a pasted list of proxies."""
         lines = body.text.splitlines()
         if len(lines) > MOST_LINES:
-            raise Refused("TOO_MANY_LINES", f"At most {MOST_LINES} lines at once. Paste it in parts.", 422)
+            raise Refused("TOO_MANY_LINES", f"At most {MOST_LINES} lines at once. Import the list in parts.", 422)
         added: list[str] = []
         known: list[str] = []
-        errors: list[dict[str, str | int]] = []
+        errors: list[ImportedLineError] = []
         for number, line in enumerate(lines, start=1):
             if not line.strip() or line.lstrip().startswith("#"):
                 continue
             try:
                 url = proxy_url.parse(line)
             except BadProxyUrl as error:
-                errors.append({"line": number, "code": error.code, "message": error.text})
+                errors.append(ImportedLineError(line=number, code=error.code, message=error.text))
                 continue
             (added if await self._join(url) else known).append(url.id)
         await audit.record(
             self._context.scripts, caller.key_id, "proxy.import", f"{len(added)} added", errors=len(errors)
         )
-        return {"added": added, "known": known, "errors": errors}
+        return ImportedProxies(added=added, known=known, errors=errors)
 
-    async def remove(
+    async def remove_proxy(
         self,
         proxy_id: ProxyId,
         caller: AdminCaller,
         *,
         drain: Annotated[bool, Query(description="Move its sessions to other proxies first.")] = False,
-    ) -> dict[str, Any]:
+    ) -> RemovedProxy:
+        """Remove a proxy that no session uses, or whose sessions fit on others."""
         await self._find(proxy_id)
         if drain:
             await self._drain(proxy_id)
@@ -138,17 +165,17 @@ class _Proxies:
             case proxies.InUse(count):
                 raise Refused(
                     "PROXY_IN_USE",
-                    f"{count} sessions leave through this proxy. Delete it with ?drain=true to move them first.",
+                    f"{count} sessions use this proxy. Delete it with ?drain=true to move them first.",
                     409,
                     sessions=count,
                 )
             case proxies.Unknown():
                 raise _no_such_proxy(proxy_id)
         await audit.record(self._context.scripts, caller.key_id, "proxy.remove", proxy_id, drain=drain)
-        return {"id": proxy_id, "removed": True}
+        return RemovedProxy(id=proxy_id)
 
     async def _drain(self, proxy_id: str) -> None:
-        """Move everybody away; nobody can take a slot meanwhile, because the proxy is marked."""
+        """Move all sessions away; none can take a slot meanwhile, because the proxy is marked bad."""
         proxy = await self._find(proxy_id)
         counted = await placement.inventory(self._context)
         own_free = max(0, self._context.settings.max_sessions_per_proxy - len(proxy.sessions))
@@ -164,14 +191,16 @@ class _Proxies:
         await mark_by_operator(self._context, proxy_id, ProxyStatus.BAD, "DRAINED", {"draining": "1"})
         await placement.drain(self._context, proxy_id, "DRAINED")
 
-    async def check(self, proxy_id: ProxyId, caller: AdminCaller) -> dict[str, Any]:
+    async def check_proxy(self, proxy_id: ProxyId, caller: AdminCaller) -> CheckedProxy:
+        """Check a proxy now."""
         result = await self._proxy_health.check(proxy_id)
         if result is None:
             raise _no_such_proxy(proxy_id)
         await audit.record(self._context.scripts, caller.key_id, "proxy.check", proxy_id)
-        return {"passed": isinstance(result, CheckPassed), **self._view(await self._find(proxy_id))}
+        return CheckedProxy(passed=isinstance(result, CheckPassed), **dict(self._view(await self._find(proxy_id))))
 
-    async def reinstate(self, proxy_id: ProxyId, caller: AdminCaller) -> dict[str, Any]:
+    async def reinstate_proxy(self, proxy_id: ProxyId, caller: AdminCaller) -> ProxyView:
+        """Put a bad proxy back into use."""
         fields: dict[str, str | int] = {
             "strikes": "[]",
             "bad_in_a_row": 0,
@@ -194,5 +223,5 @@ class _Proxies:
             raise _no_such_proxy(proxy_id)
         return proxy
 
-    def _view(self, proxy: Proxy) -> dict[str, Any]:
-        return views.proxy_view(proxy, self._context.settings.max_sessions_per_proxy)
+    def _view(self, proxy: Proxy) -> ProxyView:
+        return proxy_view(proxy, self._context.settings.max_sessions_per_proxy)

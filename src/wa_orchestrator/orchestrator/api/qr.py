@@ -1,4 +1,4 @@
-"""The code that links a phone, as text and as a picture."""
+"""The QR or pairing code that links a phone, as text and as a picture."""
 
 import io
 import json
@@ -14,7 +14,7 @@ from wa_orchestrator.store.records import Session
 
 @dataclass(frozen=True, slots=True, repr=False)
 class Code:
-    """A QR's text or a pairing code, until when it is good, and since when it is shown."""
+    """The text of a QR code or a pairing code, when it expires, and since when it is shown."""
 
     qr: str
     code: str
@@ -23,11 +23,12 @@ class Code:
 
 
 async def code_of(context: Context, session: Session) -> Code:
-    """Give the code that waits to be scanned or entered, or raise `Refused` with the session's status."""
+    """Return the code to scan or to enter; raise `Refused` with the session's status when there is none."""
     text = await context.redis.get(keys.qr(session.id))
     if text is None or session.status != "qr_ready":
-        what = f"GET /api/sessions/{session.id}/status says what it waits for."
-        text = f"Session {session.id} shows no code just now; it is {session.status}. {what}"
+        text = (
+            f"Session {session.id} has no code: it is {session.status}. GET /api/sessions/{session.id}/status says why."
+        )
         refused = Refused("NO_QR", text, 404)
         refused.details.update(status=session.status, reason=session.reason or None)
         raise refused

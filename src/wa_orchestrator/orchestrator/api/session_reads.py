@@ -1,46 +1,74 @@
-"""Looking at sessions over HTTP: the list, one of them, what happened to it, and the code it shows."""
+"""Routes that read sessions: the list, one session, its history and its QR code."""
 
 import base64
 from typing import Annotated, Any
 
 from fastapi import Path, Query, Request, Response
 from fastapi.responses import JSONResponse
+from pydantic import ConfigDict, Field
 
 from wa_orchestrator.context import Context
 from wa_orchestrator.domain.session import State
 from wa_orchestrator.errors import Refused
-from wa_orchestrator.orchestrator.api import qr, views
+from wa_orchestrator.orchestrator.api import qr
+from wa_orchestrator.orchestrator.api.response_models import SessionDetail, SessionPage, session_detail, session_view
 from wa_orchestrator.store import keys, records
 from wa_orchestrator.store.records import Session
 from wa_orchestrator.timestamps import iso
 from wa_orchestrator.web import paging
 from wa_orchestrator.web.auth import AdminCaller, ReadCaller
+from wa_orchestrator.web.models import ResponseModel, Timestamp
 
 ID = r"^[A-Za-z0-9_-]{1,64}$"
 SessionId = Annotated[str, Path(pattern=ID, description="The session's id.", examples=["worker_1"])]
 
 
+class SessionHistoryEntry(ResponseModel):
+    """Something that happened to a session; further fields depend on `type`."""
+
+    model_config = ConfigDict(extra="allow")
+    cursor: str
+    type: str = Field(examples=["session.connected"])
+    at: Timestamp | None
+
+
+class SessionHistory(ResponseModel):
+    """What happened to a session, the newest first."""
+
+    session_id: str
+    events: list[SessionHistoryEntry]
+
+
+class LinkCode(ResponseModel):
+    """The code that links a phone: a QR code, or 8 characters to type."""
+
+    expires_at: Timestamp | None
+    shown_at: Timestamp | None
+    qr: str | None = Field(None, description="The text of the QR code.")
+    image: str | None = Field(None, description="The QR code as a `data:` URL with a PNG.")
+    code: str | None = Field(None, description="Instead of `qr`, where the phone enters a code.", examples=["ABCD1234"])
+
+
 def no_such_session(session_id: str) -> Refused:
-    """The refusal for an id that nobody has."""
+    """Return the error for an unknown session id."""
     return Refused("NO_SUCH_SESSION", f"There is no session {session_id}. GET /api/sessions lists them.", 404)
 
 
 async def find(context: Context, session_id: str) -> Session:
-    """Give a session, or raise `Refused`."""
+    """Return a session; raise `Refused` when there is none."""
     session = await records.session(context.scripts, session_id)
     if session is None or session.fields.get("removing"):
         raise no_such_session(session_id)
     return session
 
 
-class Looks:
-    """One method per route that changes nothing."""
+class SessionReads:
+    """One method per route."""
 
     def __init__(self, context: Context) -> None:
-        """Look at this context's store."""
         self._context = context
 
-    async def index(
+    async def list_sessions(
         self,
         *,
         _caller: ReadCaller,
@@ -50,48 +78,55 @@ class Looks:
         text: Annotated[str | None, Query(description="Only with this in id, phone or label.")] = None,
         cursor: Annotated[str | None, Query(description="`next` of the page before.")] = None,
         limit: Annotated[int, Query(ge=1, le=paging.MOST)] = 100,
-    ) -> dict[str, Any]:
+    ) -> SessionPage:
+        """List sessions."""
+        scripts, language = self._context.scripts, self._context.settings.language
         found = [
             session
-            for session in await records.sessions(self._context.scripts)
+            for session in await records.sessions(scripts)
             if _matches(session, status=status, proxy=proxy, label=label, text=text)
         ]
         shown, following = paging.page(found, cursor, limit, lambda session: session.id)
-        proxies = {each.id: each for each in await records.proxies(self._context.scripts)}
-        now = await self._context.scripts.now_ms()
-        language = self._context.settings.language
-        return {
-            "sessions": [views.session_view(session, proxies, now, language) for session in shown],
-            "total": len(found),
-            "next": following,
-        }
+        proxies = {each.id: each for each in await records.proxies(scripts)}
+        now_ms = await scripts.now_ms()
+        views = [session_view(session, proxies.get(session.proxy), now_ms, language) for session in shown]
+        return SessionPage(sessions=views, total=len(found), next=following)
 
-    async def one(self, session_id: SessionId, _caller: ReadCaller) -> dict[str, Any]:
-        session = await find(self._context, session_id)
-        return await views.status_view(self._context, session, self._context.settings.language)
+    async def get_session(self, session_id: SessionId, _caller: ReadCaller) -> SessionDetail:
+        """Get a session with its worker and its queue."""
+        return await session_detail(self._context, await find(self._context, session_id))
 
-    async def history(
+    async def get_session_history(
         self, session_id: SessionId, _caller: ReadCaller, limit: Annotated[int, Query(ge=1, le=500)] = 100
-    ) -> dict[str, Any]:
+    ) -> SessionHistory:
+        """Get what happened to a session, the newest first."""
         await find(self._context, session_id)
         raw: Any = await self._context.redis.xrevrange(keys.session_events(session_id), count=limit)
-        events = [{"cursor": cursor, **fields, "at": iso(int(fields.get("at") or 0))} for cursor, fields in raw]
-        return {"sessionId": session_id, "events": events}
+        events = [
+            SessionHistoryEntry(**{"cursor": cursor, **fields, "at": iso(int(fields.get("at") or 0))})
+            for cursor, fields in raw
+        ]
+        return SessionHistory(session_id=session_id, events=events)
 
-    async def qr(self, session_id: SessionId, request: Request, _caller: AdminCaller) -> Response:
+    async def get_session_qr(self, session_id: SessionId, request: Request, _caller: AdminCaller) -> Response:
+        """Get the QR code or the pairing code of a session.
+
+        `Accept: image/png` or `image/svg+xml` asks for the QR code as a picture. A code is valid for about 20 seconds;
+        then the session shows the next one.
+        """
         code = await qr.code_of(self._context, await find(self._context, session_id))
         accept = request.headers.get("accept", "")
-        kept_private = {"Cache-Control": "no-store"}
+        no_store = {"Cache-Control": "no-store"}
         for kind, mimetype in (("png", "image/png"), ("svg", "image/svg+xml")):
             if mimetype in accept and code.qr:
-                return Response(qr.picture(code.qr, kind), media_type=mimetype, headers=kept_private)
-        answer: dict[str, Any] = {"expiresAt": iso(code.expires_at_ms), "shownAt": iso(code.at_ms)}
+                return Response(qr.picture(code.qr, kind), media_type=mimetype, headers=no_store)
+        shown: dict[str, Any] = {"expires_at": iso(code.expires_at_ms), "shown_at": iso(code.at_ms)}
         if code.qr:
             image = base64.b64encode(qr.picture(code.qr, "png")).decode()
-            answer |= {"qr": code.qr, "image": f"data:image/png;base64,{image}"}
+            shown |= {"qr": code.qr, "image": f"data:image/png;base64,{image}"}
         else:
-            answer |= {"code": code.code}
-        return JSONResponse(answer, headers=kept_private)
+            shown |= {"code": code.code}
+        return JSONResponse(LinkCode(**shown).model_dump(by_alias=True, exclude_unset=True), headers=no_store)
 
 
 def _matches(session: Session, *, status: State | None, proxy: str | None, label: str | None, text: str | None) -> bool:

@@ -1,0 +1,188 @@
+"""Sessions and proxies as the API shows them: no secret, and with each reason a sentence that says what to do."""
+
+from pydantic import Field
+
+from wa_orchestrator.context import Context
+from wa_orchestrator.domain.pacing import limits
+from wa_orchestrator.domain.pacing.limits import Trust
+from wa_orchestrator.domain.proxy import ProxyStatus
+from wa_orchestrator.domain.session import Reason, State, needs_person, sentence
+from wa_orchestrator.orchestrator.proxies.health import strikes_of
+from wa_orchestrator.store import keys, records
+from wa_orchestrator.store.records import Proxy, Session
+from wa_orchestrator.timestamps import iso
+from wa_orchestrator.web.models import NextCursor, ResponseModel, Timestamp
+
+
+class SessionView(ResponseModel):
+    """A session, as lists show it."""
+
+    session_id: str = Field(examples=["worker_1"])
+    status: State
+    reason: Reason | None = Field(description="Why it has this status.")
+    reason_text: str | None = Field(description="The reason for a person, with what to do.")
+    needs_person: bool = Field(description="Whether it stays like this until somebody acts.")
+    phone: str | None = Field(examples=["972501234567"])
+    label: str | None
+    proxy: str | None = Field(description="The URL of its proxy, without the password.")
+    proxy_id: str | None
+    trust: Trust = Field(description="By the time since it was first linked; decides which limits hold.")
+    device_name: str | None = Field(description="Its name in the phone's list of linked devices.")
+    created_at: Timestamp | None
+    changed_at: Timestamp | None = Field(description="Since when it has this status.")
+    connected_at: Timestamp | None
+    first_connected_at: Timestamp | None
+    last_ping_at: Timestamp | None = Field(description="When its worker last reported.")
+    epoch: int = Field(description="Counts its workers; only the newest may send.")
+
+
+class WorkerView(ResponseModel):
+    """The process that runs a session, from its last report."""
+
+    epoch: int
+    started_at: Timestamp | None
+    socket: str | None = Field(description="The state of its connection to WhatsApp.")
+    lag_ms: int = Field(description="How late its event loop was.")
+    rss_bytes: int = Field(description="Its memory.")
+    last_traffic_at: Timestamp | None = Field(description="When WhatsApp last sent anything.")
+
+
+class QueueView(ResponseModel):
+    """The queue of a session's phone."""
+
+    waiting: int
+    in_flight: str | None = Field(description="The id of the message that is being sent.")
+
+
+class SessionDetail(SessionView):
+    """A session with its worker and its queue."""
+
+    worker: WorkerView
+    queue: QueueView
+    ban_ends_at: Timestamp | None
+
+
+class SessionPage(ResponseModel):
+    """A page of sessions, sorted by id."""
+
+    sessions: list[SessionView]
+    total: int = Field(description="How many match, on all pages.")
+    next: NextCursor
+
+
+class ProxyView(ResponseModel):
+    """A proxy of the pool."""
+
+    id: str = Field(examples=["p_1a2b3c4d5e"])
+    url: str = Field(description="Without the password.", examples=["socks5h://user:***@proxy.example.com:1080"])
+    status: ProxyStatus
+    sessions: list[str] = Field(description="The ids of the sessions that use it.")
+    seats: int = Field(description="How many sessions may use it.")
+    free: int = Field(description="How many more sessions may use it now.")
+    last_check_at: Timestamp | None
+    next_check_at: Timestamp | None
+    latency_ms: int | None
+    last_error: str | None
+    strikes: int = Field(description="How many sessions reported trouble with it lately.")
+    origin: str | None = Field(description="`environment` or `operator`.")
+    draining: bool = Field(description="Whether its sessions are being moved away.")
+    added_at: Timestamp | None
+
+
+class Inventory(ResponseModel):
+    """Slots of the whole pool."""
+
+    proxies: int
+    healthy: int
+    seats: int = Field(description="All slots of healthy proxies.")
+    free: int
+    waiting: int = Field(description="Sessions that wait for a slot.")
+
+
+class ProxyPage(ResponseModel):
+    """A page of proxies, sorted by id."""
+
+    proxies: list[ProxyView]
+    total: int = Field(description="How many match, on all pages.")
+    next: NextCursor
+    inventory: Inventory
+
+
+def session_view(session: Session, proxy: Proxy | None, now_ms: int, language: str) -> SessionView:
+    """Return a session as lists show it."""
+    reason = Reason(session.reason) if session.reason else None
+    return SessionView(
+        session_id=session.id,
+        status=State(session.status),
+        reason=reason,
+        reason_text=sentence(reason, language) if reason else None,
+        needs_person=needs_person(State(session.status), reason),
+        phone=session.phone or None,
+        label=session.label or None,
+        proxy=proxy.masked if proxy else None,
+        proxy_id=session.proxy or None,
+        trust=limits.trust(session.first_connected_at or None, now_ms),
+        device_name=session.fields.get("device_name") or None,
+        created_at=iso(session.created_at),
+        changed_at=iso(session.changed_at),
+        connected_at=iso(session.connected_at),
+        first_connected_at=iso(session.first_connected_at),
+        last_ping_at=iso(session.last_ping_at),
+        epoch=session.epoch,
+    )
+
+
+async def session_detail(context: Context, session: Session) -> SessionDetail:
+    """Return a session with its worker and its queue."""
+    proxy = await records.proxy(context.scripts, session.proxy)
+    shown = session_view(session, proxy, await context.scripts.now_ms(), context.settings.language)
+    return SessionDetail(
+        **dict(shown),
+        worker=_worker(session),
+        queue=await _queue(context, session),
+        ban_ends_at=iso(_number(session, "ban_ends_at")),
+    )
+
+
+def _number(session: Session, name: str) -> int:
+    return int(float(session.fields.get(name) or 0))
+
+
+def _worker(session: Session) -> WorkerView:
+    return WorkerView(
+        epoch=session.epoch,
+        started_at=iso(_number(session, "started_at")),
+        socket=session.fields.get("ping_socket"),
+        lag_ms=_number(session, "ping_lag_ms"),
+        rss_bytes=_number(session, "ping_rss_bytes"),
+        last_traffic_at=iso(_number(session, "last_traffic_at")),
+    )
+
+
+async def _queue(context: Context, session: Session) -> QueueView:
+    async with context.redis.pipeline(transaction=False) as pipe:
+        pipe.zcard(keys.queue(session.phone))
+        pipe.hget(keys.pace(session.phone), "in_flight")
+        waiting, in_flight = await pipe.execute()
+    return QueueView(waiting=int(waiting), in_flight=in_flight or None)
+
+
+def proxy_view(proxy: Proxy, max_sessions: int) -> ProxyView:
+    """Return a proxy as the API shows it."""
+    latency = proxy.fields.get("latency_ms")
+    return ProxyView(
+        id=proxy.id,
+        url=proxy.masked,
+        status=ProxyStatus(proxy.status),
+        sessions=sorted(proxy.sessions),
+        seats=max_sessions,
+        free=max(0, max_sessions - len(proxy.sessions)) if proxy.status == ProxyStatus.OK else 0,
+        last_check_at=iso(int(proxy.fields.get("checked_at") or 0)),
+        next_check_at=iso(int(proxy.fields.get("next_check_at") or 0)),
+        latency_ms=int(latency) if latency else None,
+        last_error=proxy.fields.get("last_error") or None,
+        strikes=len(strikes_of(proxy)),
+        origin=proxy.fields.get("origin"),
+        draining=bool(proxy.fields.get("draining")),
+        added_at=iso(int(proxy.fields.get("added_at") or 0)),
+    )
