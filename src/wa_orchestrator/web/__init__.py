@@ -1,1 +1,1 @@
-"""What every HTTP service shares: its context, who may call, how errors and pages look, health and metrics."""
+"""What HTTP services share: the app, authentication, errors, models, paging, OpenAPI, health."""

@@ -1,4 +1,4 @@
-"""Puts an HTTP service together: routers, errors, OpenAPI, headers."""
+"""Assembles an HTTP service: routers, errors, OpenAPI, headers."""
 
 from collections.abc import Sequence
 from importlib.metadata import version
@@ -8,7 +8,7 @@ from fastapi import APIRouter, FastAPI, HTTPException
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from wa_orchestrator.context import Context
-from wa_orchestrator.web import docs, problems, request_body
+from wa_orchestrator.web import docs, openapi, problems, request_body
 
 #: A batch of 1,000 long texts fits; uploads have a limit of their own.
 MOST_BODY_BYTES = 32 * 1024 * 1024
@@ -25,17 +25,9 @@ SECURITY_HEADERS: Final = (
 )
 API_HEADERS: Final = (*SECURITY_HEADERS, (b"cache-control", b"no-store"))
 
-DESCRIPTION = """Runs an operator's own WhatsApp accounts: one isolated worker and one fixed exit address each.
-
-Every route of the API wants a key as `X-API-Key`. `wa-orchestrator secrets` shows the first one, the dashboard's
-settings make more. To try routes on this page, press *Authorize* and paste it.
-
-Errors look alike everywhere: `{"error": {"code", "message", …}}`. `code` is stable; `message` says what to do.
-"""
-
 
 class Guard:
-    """Adds the security headers to every answer and refuses bodies that are too long, whether they say so or not."""
+    """Adds the security headers to every response and refuses bodies that are too long, also without Content-Length."""
 
     def __init__(self, app: ASGIApp) -> None:
         self._app = app
@@ -73,15 +65,31 @@ def _too_long(scope: Scope) -> bool:
     return not _has_own_limit(scope) and (request_body.declared_bytes(scope) or 0) > MOST_BODY_BYTES
 
 
-def make_app(context: Context, routers: Sequence[APIRouter], *, title: str = "WhatsApp Orchestrator") -> FastAPI:
-    """Make the service that offers these routers."""
+def make_app(
+    context: Context,
+    routers: Sequence[APIRouter],
+    *,
+    title: str = "WhatsApp Orchestrator",
+    webhooks: APIRouter | None = None,
+) -> FastAPI:
+    """Make the service with these routers. `webhooks` describes the requests that it sends, for OpenAPI."""
     app = FastAPI(
-        title=title, version=version("wa-orchestrator"), description=DESCRIPTION, docs_url=None, redoc_url=None
+        title=title,
+        version=version("wa-orchestrator"),
+        description=openapi.DESCRIPTION,
+        servers=openapi.servers(context.settings.public_url),
+        license_info={"name": "MIT", "identifier": "MIT"},
+        webhooks=webhooks,
+        generate_unique_id_function=openapi.operation_id,
+        docs_url=None,
+        redoc_url=None,
     )
     app.state.context = context
     docs.install(app)
+    openapi.install(app)
     problems.install(app)
     app.add_middleware(Guard)
     for router in routers:
-        app.include_router(router, responses={} if "health" in router.tags else problems.responses())
+        described = problems.public_responses() if "health" in router.tags else problems.responses()
+        app.include_router(router, responses=described)
     return app

@@ -1,4 +1,4 @@
-"""`/docs`: the HTTP API for people to read and try. Swagger UI comes from this machine, so it is there offline too."""
+"""`/docs`: Swagger UI, served from this machine so that it works offline."""
 
 import hashlib
 from collections.abc import Awaitable, Callable
@@ -11,15 +11,15 @@ from markupsafe import escape
 from starlette.responses import FileResponse, HTMLResponse, Response
 
 PATH: Final = "/docs"
-#: Swagger UI 5 as the package carries it (none of the package's code is used), and our script that starts it. Packages
-#: with Swagger UI 4 will not do: it cannot read OpenAPI 3.1.
+#: Swagger UI 5 from the package (none of its Python code is used), and our script that starts it. Swagger UI 4 cannot
+#: read OpenAPI 3.1.
 _SWAGGER: Final = Path(str(files("fastapi_swagger"))) / "resources"
 ASSETS: Final = {
     "swagger-ui.css": _SWAGGER / "swagger-ui.css",
     "swagger-ui-bundle.js": _SWAGGER / "swagger-ui-bundle.js",
     "start.js": Path(__file__).parent / "static" / "docs.js",
 }
-#: Its icons are `data:` pictures; it needs nothing else that a page of ours may not have.
+#: Its icons are `data:` URLs; it needs nothing else that the default policy forbids.
 _POLICY: Final = (
     "default-src 'none'; script-src 'self'; style-src 'self'; img-src data:; connect-src 'self'; "
     "form-action 'none'; frame-ancestors 'none'; base-uri 'none'"
@@ -28,7 +28,7 @@ _YEAR_S: Final = 31_536_000
 
 
 def install(app: FastAPI) -> None:
-    """Give an application its page. Addresses are relative: behind a proxy it may live under a prefix."""
+    """Add the page to an application. Addresses are relative: behind a proxy it may have a prefix."""
     page = _page(app.title)
 
     async def show() -> Response:
@@ -36,18 +36,18 @@ def install(app: FastAPI) -> None:
 
     app.add_api_route(PATH, show, include_in_schema=False)
     for name, path in ASSETS.items():
-        app.add_api_route(f"{PATH}/{name}", _giver(path), include_in_schema=False)
+        app.add_api_route(f"{PATH}/{name}", _serve(path), include_in_schema=False)
 
 
-def _giver(path: Path) -> Callable[[], Awaitable[Response]]:
-    async def give() -> Response:
+def _serve(path: Path) -> Callable[[], Awaitable[Response]]:
+    async def serve() -> Response:
         return FileResponse(path, headers={"Cache-Control": f"public, max-age={_YEAR_S}, immutable"})
 
-    return give
+    return serve
 
 
 def _address(name: str) -> str:
-    """Give the address of an asset as the page names it; it changes with the file, so browsers may keep it."""
+    """Return the URL of an asset; it changes with the file, so browsers may cache it."""
     return f"docs/{name}?v={hashlib.sha256(ASSETS[name].read_bytes()).hexdigest()[:12]}"
 
 

@@ -1,6 +1,6 @@
 """Error responses: `{"error": {"code", "message", …}}`, with a stable code and a text that says what to do."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import structlog
@@ -99,8 +99,17 @@ def answer(error: OrchestratorError) -> JSONResponse:
 
 def responses(**codes: int) -> dict[int | str, dict[str, Any]]:
     """Describe the errors of a route for OpenAPI, `responses(NO_SUCH_SESSION=404)`, with those that any route has."""
+    return _described(_ANY_ROUTE | codes)
+
+
+def public_responses() -> dict[int | str, dict[str, Any]]:
+    """Describe the errors of a route without an API key."""
+    return _described({"BROKEN": 500, "STORE_UNAVAILABLE": 503})
+
+
+def _described(codes: Mapping[str, int]) -> dict[int | str, dict[str, Any]]:
     by_status: dict[int | str, list[str]] = {}
-    for code, status in (_ANY_ROUTE | codes).items():
+    for code, status in codes.items():
         by_status.setdefault(status, []).append(code)
     return {status: {"model": ErrorResponse, "description": ", ".join(names)} for status, names in by_status.items()}
 
