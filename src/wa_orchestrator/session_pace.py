@@ -12,6 +12,8 @@ from zoneinfo import ZoneInfo
 
 from wa_orchestrator.domain import pacing
 from wa_orchestrator.domain.pacing import Because, Eta, Hold, Override, Pace, ReachoutLock, Situation, Trust
+from wa_orchestrator.domain.routing import Readiness
+from wa_orchestrator.domain.session import CAN_SEND
 from wa_orchestrator.settings import Settings
 from wa_orchestrator.store import holds as holding
 from wa_orchestrator.store import keys, records
@@ -98,6 +100,13 @@ def holds_on(holds: Holds, session: Session, now_ms: int) -> tuple[Hold, ...]:
         for hold in found
         if hold["until_ms"] > now_ms
     )
+
+
+def readiness_of(session: Session, holds: Holds, now_ms: int) -> Readiness:
+    """Return whether a session can send now, as far as its record and the holds say."""
+    if session.status not in CAN_SEND or not session.phone:
+        return Readiness.OFFLINE
+    return Readiness.HELD if holds_on(holds, session, now_ms) else Readiness.READY
 
 
 @dataclass(frozen=True, slots=True)

@@ -36,8 +36,8 @@ class Stage:
     def context(self) -> Context:
         return Context(self.settings, self.scripts.redis, self.scripts)
 
-    def dispatcher(self, dice: float = 0.5) -> Dispatcher:
-        return Dispatcher(self.context, dice=lambda: dice)
+    def dispatcher(self, jitter: float = 0.5) -> Dispatcher:
+        return Dispatcher(self.context, jitter=lambda: jitter)
 
     async def connect(self, session: str, phone: str, **fields: str | int) -> None:
         """A connected session on a proxy of its own."""

@@ -35,7 +35,7 @@ async def test_nine_of_ten_messages_leave_when_it_was_foretold(held: Scripts, cl
         await stage.connect(session, phone, first_connected_at=born[session])
         await held.redis.hset(keys.pace(phone), "service_ms", 300)  # as measured on earlier days
     dispatcher = stage.dispatcher()
-    dispatcher.releaser._dice = dice.random
+    dispatcher.releaser._jitter = dice.random
     foretold: dict[str, tuple[int, int]] = {}
     left: dict[str, int] = {}
     acks: list[tuple[int, str]] = []
@@ -69,7 +69,7 @@ async def test_what_is_foretold_in_the_last_minutes_of_the_hours_and_in_a_burst_
     stage = Stage(held, settings())
     await stage.connect("w1", "972500000001")
     await held.redis.hset(keys.pace("972500000001"), mapping={"service_ms": 300, "burst_until": clock.now_ms + 20_000})
-    dispatcher = stage.dispatcher(dice=0.5)
+    dispatcher = stage.dispatcher(jitter=0.5)
     foretold = {}
     for _ in range(6):
         message, at_ms = await foretell(stage, "w1", "972500000001", "97251000001")

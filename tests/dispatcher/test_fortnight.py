@@ -108,7 +108,7 @@ async def test_not_one_message_of_a_fortnight_is_outside_limits_hours_or_pauses(
         await stage.connect(phone.session, phone.number, timezone=phone.zone, limits=limits)
     world = World(stage, clock)
     dispatcher = stage.dispatcher()
-    dispatcher.releaser._dice = world.dice.random
+    dispatcher.releaser._jitter = world.dice.random
     for day in range(DAYS):
         for phone in FLEET:
             await world.feed(dispatcher, phone)

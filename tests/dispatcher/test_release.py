@@ -23,7 +23,7 @@ async def test_a_message_to_a_connected_session_is_released_at_once(stage: Stage
 async def test_the_next_message_leaves_when_the_drawn_pause_is_over_and_not_before(stage: Stage, clock: Clock) -> None:
     await stage.connect("w1", A)
     first, second = await stage.accept("w1", A), await stage.accept("w1", A)
-    dispatcher = stage.dispatcher(dice=0.5)
+    dispatcher = stage.dispatcher(jitter=0.5)
     await settle(dispatcher)
     assert await stage.send("w1", A) == first
     await clock.pass_ms(6_499)  # a cold session: 5 s and half of 3 s
@@ -191,7 +191,7 @@ async def test_pauses_double_after_a_burst_and_it_is_told_once(stage: Stage, clo
     await stage.connect("w1", A)
     for _ in range(16):  # cold: 5 a minute, so 16 are more than three times as many
         await stage.accept("w1", A)
-    dispatcher = stage.dispatcher(dice=0.0)
+    dispatcher = stage.dispatcher(jitter=0.0)
     await settle(dispatcher)
     await stage.send("w1", A)
     await stage.accept("w1", A)
@@ -245,7 +245,7 @@ async def test_a_lock_without_an_end_is_over_when_whatsapp_says_so(stage: Stage)
 async def test_an_expired_lease_goes_to_the_front_and_the_pause_starts_again(stage: Stage, clock: Clock) -> None:
     await stage.connect("w1", A)
     first, _second = await stage.accept("w1", A), await stage.accept("w1", A)
-    dispatcher = stage.dispatcher(dice=0.0)
+    dispatcher = stage.dispatcher(jitter=0.0)
     await settle(dispatcher)
     assert await stage.claim("w1", A) == first
     await clock.pass_ms(120_000)

@@ -1,17 +1,33 @@
-"""The sender is the one asked for, else the one that knows the recipient, else the one with the most room."""
+"""One policy for who sends a message: what was asked, where it waits, who knows the recipient, who has most room."""
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.domain.properties import quick
-from wa_orchestrator.domain.routing import Candidate, Chosen, NoSender, Why, Wish, choose
+from wa_orchestrator.domain import routing
+from wa_orchestrator.domain.routing import (
+    PIN_FIELD,
+    Assignment,
+    Candidate,
+    Chosen,
+    NoSender,
+    Pin,
+    Readiness,
+    Why,
+    Wish,
+    choose,
+    choose_again,
+)
 
-A = Candidate("a", "972500000001", usable=True, room_today=5)
-B = Candidate("b", "972500000002", usable=True, room_today=9)
-OFF = Candidate("off", "972500000003", usable=False, room_today=99)
-OFF_TWIN = Candidate("off2", "972500000001", usable=False, room_today=50)
-UNLINKED = Candidate("new", None, usable=False, room_today=20)
+ONE, TWO, THREE = "972500000001", "972500000002", "972500000003"
+READY, HELD, OFFLINE = Readiness
+
+A = Candidate("a", ONE, READY, room_today=5)
+B = Candidate("b", TWO, READY, room_today=9)
+OFF = Candidate("off", THREE, OFFLINE, room_today=99)
+OFF_TWIN = Candidate("off2", ONE, OFFLINE, room_today=50)
+UNLINKED = Candidate("new", "", OFFLINE, room_today=20)
 ALL = [B, OFF, A, OFF_TWIN, UNLINKED]
 
 
@@ -24,45 +40,175 @@ ALL = [B, OFF, A, OFF_TWIN, UNLINKED]
         (Wish(), "gone", Chosen("b", Why.MOST_ROOM)),
         (Wish(session_id="off"), "a", Chosen("off", Why.ASKED_SESSION)),
         (Wish(session_id="gone"), None, NoSender(Why.UNKNOWN_SESSION)),
-        (Wish(session_id="a", phone="972500000001"), None, Chosen("a", Why.ASKED_SESSION)),
-        (Wish(session_id="new", phone="972500000001"), None, Chosen("new", Why.ASKED_SESSION)),
-        (Wish(session_id="a", phone="972500000002"), None, NoSender(Why.PHONE_DIFFERS)),
-        (Wish(phone="972500000001"), "b", Chosen("a", Why.ASKED_PHONE)),
-        (Wish(phone="972500000003"), None, Chosen("off", Why.ASKED_PHONE)),
+        (Wish(session_id="a", phone=ONE), None, Chosen("a", Why.ASKED_SESSION)),
+        (Wish(session_id="new", phone=ONE), None, Chosen("new", Why.ASKED_SESSION)),
+        (Wish(session_id="a", phone=TWO), None, NoSender(Why.PHONE_DIFFERS)),
+        (Wish(phone=ONE), "b", Chosen("a", Why.ASKED_PHONE)),
+        (Wish(phone=THREE), None, Chosen("off", Why.ASKED_PHONE)),
         (Wish(phone="972500000009"), None, NoSender(Why.UNKNOWN_PHONE)),
     ],
 )
-def test_the_sender_is_chosen_by_wish_then_acquaintance_then_room(
+def test_the_sender_of_a_new_message_is_chosen_by_wish_then_acquaintance_then_room(
     wish: Wish, affinity: str | None, answer: Chosen | NoSender
 ) -> None:
-    assert choose(wish, ALL, affinity) == answer
+    assert choose(wish, ALL, affinity=affinity) == answer
 
 
-def test_without_a_usable_session_nobody_sends() -> None:
-    assert choose(Wish(), [OFF, UNLINKED]) == NoSender(Why.NONE_USABLE)
+def test_without_a_session_that_is_ready_nobody_sends_a_new_message() -> None:
+    assert choose(Wish(), [OFF, UNLINKED]) == NoSender(Why.NONE_READY)
+    assert choose(Wish(), []) == NoSender(Why.NONE_READY)
 
 
-candidates = st.lists(
+OWN, OWN_OFF, OWN_HELD = (Candidate("own", ONE, readiness) for readiness in (READY, OFFLINE, HELD))
+OWN_MOVED, OWN_MOVED_OFF = Candidate("own", TWO, READY), Candidate("own", TWO, OFFLINE)
+TWIN, TWIN_OFF, TWIN_HELD = (Candidate("twin", ONE, readiness) for readiness in (READY, OFFLINE, HELD))
+OTHER = Candidate("other", THREE, READY, room_today=50)
+FRIEND = Candidate("friend", TWO, READY, room_today=1)
+STAYS = Why.ASSIGNED
+
+
+@pytest.mark.parametrize(
+    ("pin", "tied", "candidates", "answer"),
+    [
+        # Its own session first, then another of its phone, whatever room the others have.
+        (Pin.NOTHING, False, [OWN, TWIN, OTHER, FRIEND], Chosen("own", STAYS)),
+        (Pin.NOTHING, False, [OWN_OFF, TWIN, OTHER, FRIEND], Chosen("twin", STAYS)),
+        (Pin.NOTHING, False, [OWN_HELD, TWIN, OTHER], Chosen("twin", STAYS)),
+        # Nobody of its phone is ready: who exchanged messages with the recipient, then who has the most room.
+        (Pin.NOTHING, False, [OWN_OFF, TWIN_OFF, OTHER, FRIEND], Chosen("friend", Why.SPOKE_BEFORE)),
+        (Pin.NOTHING, False, [OWN_OFF, A, OTHER], Chosen("a", STAYS)),
+        (Pin.NOTHING, False, [OWN_OFF, B, OTHER], Chosen("other", Why.MOST_ROOM)),
+        # It follows its own session to another phone rather than change to another session.
+        (Pin.NOTHING, False, [OWN_MOVED, OTHER, FRIEND], Chosen("own", STAYS)),
+        (Pin.NOTHING, False, [OWN_MOVED, TWIN, OTHER], Chosen("twin", STAYS)),
+        # Nobody is ready: it waits for its phone, then for its session. One on hold ends sooner than one offline.
+        (Pin.NOTHING, False, [OWN_OFF, TWIN_OFF, OFF], Chosen("own", STAYS)),
+        (Pin.NOTHING, False, [OWN_OFF, TWIN_HELD], Chosen("twin", STAYS)),
+        (Pin.NOTHING, False, [OWN_MOVED_OFF, TWIN_OFF], Chosen("twin", STAYS)),
+        (Pin.NOTHING, False, [OWN_MOVED_OFF, OFF], Chosen("own", STAYS)),
+        (Pin.NOTHING, False, [OFF], NoSender(Why.NONE_READY)),
+        # The recipient may have it from its phone: no other phone sends it, however ready.
+        (Pin.NOTHING, True, [OTHER, FRIEND], NoSender(Why.NONE_READY)),
+        (Pin.NOTHING, True, [OWN_OFF, OTHER], Chosen("own", STAYS)),
+        (Pin.NOTHING, True, [TWIN_OFF, OWN_MOVED, OTHER], Chosen("twin", STAYS)),
+        (Pin.NOTHING, True, [OWN_MOVED, OTHER], Chosen("own", STAYS)),
+        # The client named the phone.
+        (Pin.PHONE, False, [OWN_OFF, TWIN, OTHER], Chosen("twin", Why.ASKED_PHONE)),
+        (Pin.PHONE, False, [OWN_OFF, TWIN_OFF, OTHER], Chosen("own", Why.ASKED_PHONE)),
+        (Pin.PHONE, False, [OWN_MOVED, OTHER], NoSender(Why.UNKNOWN_PHONE)),
+        # The client named the session.
+        (Pin.SESSION, False, [OWN_OFF, TWIN, OTHER], Chosen("own", Why.ASKED_SESSION)),
+        (Pin.SESSION, False, [OWN_MOVED_OFF, TWIN], Chosen("own", Why.ASKED_SESSION)),
+        (Pin.SESSION, False, [TWIN, OTHER], NoSender(Why.UNKNOWN_SESSION)),
+    ],
+)
+def test_the_sender_of_a_waiting_message_changes_no_more_than_it_must(
+    pin: Pin, tied: bool, candidates: list[Candidate], answer: Chosen | NoSender
+) -> None:
+    assert choose_again(Assignment("own", ONE, pin, tied), candidates, affinity="friend") == answer
+
+
+ids = st.text("abcd", min_size=1, max_size=1)
+phones = st.sampled_from([ONE, TWO])
+pools = st.lists(
     st.builds(
         Candidate,
         session_id=st.text("abcdef", min_size=1, max_size=2),
-        phone=st.sampled_from(["972500000001", "972500000002", None]),
-        usable=st.booleans(),
+        phone=phones | st.just(""),
+        readiness=st.sampled_from(Readiness),
         room_today=st.integers(0, 3),
     ),
     unique_by=lambda candidate: candidate.session_id,
 )
+assignments = st.builds(Assignment, ids, phones, st.sampled_from(Pin), st.booleans())
 
 
 @quick
-@given(candidates, st.builds(Wish, st.none() | st.just("a"), st.none() | st.just("972500000001")), st.data())
+@given(pools, st.builds(Wish, st.none() | ids, st.none() | phones), st.none() | assignments, st.data())
 def test_the_answer_does_not_depend_on_the_order_and_never_replaces_what_was_asked(
-    known: list[Candidate], wish: Wish, data: st.DataObject
+    pool: list[Candidate], wish: Wish, current: Assignment | None, data: st.DataObject
 ) -> None:
-    answer = choose(wish, known, "b")
-    assert choose(wish, data.draw(st.permutations(known)), "b") == answer
+    answer = choose(wish, pool, affinity="b", current=current)
+    assert choose(wish, data.draw(st.permutations(pool)), affinity="b", current=current) == answer
     if isinstance(answer, Chosen):
-        chosen = next(candidate for candidate in known if candidate.session_id == answer.session_id)
+        chosen = next(candidate for candidate in pool if candidate.session_id == answer.session_id)
         assert wish.session_id in {None, chosen.session_id}
-        assert wish.phone is None or chosen.phone in {wish.phone, None}
-        assert chosen.usable or wish != Wish()
+        assert wish.phone is None or chosen.phone in {wish.phone, ""}
+        assert chosen.readiness is READY or wish != Wish() or current is not None
+
+
+@quick
+@given(pools, assignments, st.none() | ids)
+def test_a_message_that_may_have_arrived_is_never_given_to_another_session_of_another_phone(
+    pool: list[Candidate], current: Assignment, affinity: str | None
+) -> None:
+    answer = choose_again(current, pool, affinity=affinity)
+    if isinstance(answer, Chosen) and (current.tied or current.pin is Pin.PHONE):
+        chosen = next(candidate for candidate in pool if candidate.session_id == answer.session_id)
+        assert chosen.phone == current.phone or chosen.session_id == current.session_id
+
+
+@quick
+@given(pools, assignments, st.none() | ids)
+def test_a_message_waits_only_where_no_session_that_may_send_it_is_ready(
+    pool: list[Candidate], current: Assignment, affinity: str | None
+) -> None:
+    answer = choose_again(current, pool, affinity=affinity)
+    chosen = next((each for each in pool if isinstance(answer, Chosen) and each.session_id == answer.session_id), None)
+    if chosen is None or chosen.readiness is not READY:
+        assert not any(_may_send(each, current) and each.readiness is READY for each in pool)
+
+
+def _may_send(candidate: Candidate, current: Assignment) -> bool:
+    match current.pin:
+        case Pin.SESSION:
+            return candidate.session_id == current.session_id
+        case Pin.PHONE:
+            return candidate.phone == current.phone
+        case Pin.NOTHING:
+            return not current.tied or candidate.phone == current.phone
+
+
+@pytest.mark.parametrize(
+    ("fields", "pin"),
+    [
+        ({}, Pin.NOTHING),
+        ({PIN_FIELD: ""}, Pin.NOTHING),
+        ({PIN_FIELD: "phone"}, Pin.PHONE),
+        ({PIN_FIELD: "session"}, Pin.SESSION),
+        ({PIN_FIELD: "of a later version"}, Pin.NOTHING),
+    ],
+)
+def test_a_pin_is_read_from_the_record_of_its_message(fields: dict[str, str], pin: Pin) -> None:
+    assert Pin.of(fields) is pin
+
+
+@pytest.mark.parametrize(
+    ("pin", "session_phone", "left"),
+    [
+        (Pin.SESSION, "97252", True),
+        (Pin.SESSION, "97251", False),
+        (Pin.SESSION, "", False),
+        (Pin.PHONE, "97252", False),
+        (Pin.NOTHING, "97252", False),
+    ],
+)
+def test_only_what_is_pinned_to_a_session_is_left_behind_when_that_gets_another_phone(
+    pin: Pin, session_phone: str, left: bool
+) -> None:
+    assert routing.is_left_behind(pin, "97251", session_phone) is left
+
+
+@pytest.mark.parametrize(
+    ("fields", "arrived", "tied"),
+    [
+        ({}, False, False),
+        ({"attempts": "0", "claimed_at": "1750000000000"}, True, True),
+        ({"claimed_at": "1750000000000", "freed": "1"}, True, False),
+    ],
+)
+def test_a_message_that_a_worker_held_is_tied_to_its_phone_until_it_is_freed(
+    fields: dict[str, str], arrived: bool, tied: bool
+) -> None:
+    assert routing.may_have_arrived(fields) is arrived
+    assert routing.is_tied_to_its_phone(fields) is tied

@@ -1,1 +1,1 @@
-"""Routes and paces: `gateway:jobs` → `queue:session:<phone>` → `session:outbox:<id>`. Any number may run."""
+"""Routes and paces messages: `gateway:jobs` → `queue:session:<phone>` → `session:outbox:<id>`. Any number may run."""

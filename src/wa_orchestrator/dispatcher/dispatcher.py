@@ -1,4 +1,4 @@
-"""The loop: does what is due, then sleeps until the next thing is, or until somebody wakes it."""
+"""The dispatcher's loop: does everything that is due, then sleeps until the next deadline or a wake-up."""
 
 import asyncio
 import time
@@ -8,7 +8,7 @@ import structlog
 from redis.exceptions import RedisError
 
 from wa_orchestrator.context import Context
-from wa_orchestrator.dispatcher.releaser import Looked, Releaser
+from wa_orchestrator.dispatcher.releaser import Releaser, Served
 from wa_orchestrator.dispatcher.router import Router
 from wa_orchestrator.dispatcher.sweeper import Sweeper
 from wa_orchestrator.errors import Unavailable
@@ -16,9 +16,9 @@ from wa_orchestrator.store import keys
 from wa_orchestrator.store.engine.pipelined_scripts import Batched
 from wa_orchestrator.store.engine.pubsub import Listener, end_if_cancelled
 
-#: The longest sleep: what another dispatcher left behind when it died is found after this time.
+#: The longest sleep: work that another dispatcher dropped when it died is found after this time.
 LONGEST_SLEEP_S = 2.0
-#: What runs out of time is looked for this often at least; a new lease is announced by nobody.
+#: Deadlines are checked at least this often; nothing announces a new lease.
 SWEEP_EVERY_S = 1.0
 _BACKOFF_S = (0.05, 1.0)
 
@@ -26,10 +26,10 @@ log = structlog.get_logger(__name__)
 
 
 class Dispatcher:
-    """One of any number of dispatchers. All state is in Redis: kill it between any two lines and another goes on."""
+    """One of any number of dispatchers. All state is in Redis: kill it between any two lines and another continues."""
 
-    def __init__(self, context: Context, *, dice: Callable[[], float] | None = None) -> None:
-        """Work on this context's store; `dice` draws pauses."""
+    def __init__(self, context: Context, *, jitter: Callable[[], float] | None = None) -> None:
+        """Work on this context's store; `jitter` draws the pauses."""
         self._redis = context.redis
         self._settings = context.settings
         scripts = Batched(context.scripts)
@@ -37,21 +37,21 @@ class Dispatcher:
         self.sweeper = Sweeper(scripts, context.settings)
         self.releaser = (
             Releaser(scripts, context.settings, self.router)
-            if dice is None
-            else Releaser(scripts, context.settings, self.router, dice)
+            if jitter is None
+            else Releaser(scripts, context.settings, self.router, jitter)
         )
         self._woken = asyncio.Event()
         self._sweep_at = 0.0
 
     async def run(self) -> None:
-        """Dispatch until cancelled, over every outage of Redis."""
+        """Dispatch until cancelled, through every outage of Redis."""
         listener = Listener(self._redis, {keys.WAKE: lambda _: self._woken.set()})
         async with asyncio.TaskGroup() as tasks:
             tasks.create_task(listener.run())
             tasks.create_task(self._loop())
 
     async def step(self) -> float:
-        """Do everything that is due. Gives after how many seconds something else may be; 0 for at once."""
+        """Do everything that is due. Return after how many seconds something else may be due; 0 for at once."""
         routed = await self.router.step()
         sleeps = [await self._sweep(), self._until_next(await self.releaser.step())]
         return 0.0 if routed else min(sleeps)
@@ -67,12 +67,12 @@ class Dispatcher:
         self._sweep_at = now + every_s
         return every_s
 
-    def _until_next(self, looked: Looked) -> float:
-        if looked.phones:
+    def _until_next(self, served: Served) -> float:
+        if served.phones:
             return 0.0
-        if looked.next_ms is None:
+        if served.next_ms is None:
             return LONGEST_SLEEP_S
-        return min(LONGEST_SLEEP_S, max(0.0, (looked.next_ms - looked.now_ms) / 1000))
+        return min(LONGEST_SLEEP_S, max(0.0, (served.next_ms - served.now_ms) / 1000))
 
     async def _loop(self) -> None:
         backoff_s = _BACKOFF_S[0]
@@ -84,9 +84,9 @@ class Dispatcher:
                 backoff_s = _BACKOFF_S[0]
                 rest = self._sleep
             except (RedisError, OSError, Unavailable) as error:
-                log.warning("dispatcher.store_away", error=str(error))
+                log.warning("dispatcher.redis_unavailable", error=str(error))
                 sleep_s, backoff_s = backoff_s, min(2 * backoff_s, _BACKOFF_S[1])
-                rest = asyncio.sleep  # whatever wakes it: the trouble lasts
+                rest = asyncio.sleep  # ignores wake-ups: Redis is still away
             except Exception:
                 log.exception("dispatcher.step_failed")  # one bad record must not stop all phones
                 sleep_s, rest = _BACKOFF_S[1], asyncio.sleep

@@ -1,12 +1,14 @@
-"""What a dispatcher needs to know of the phones that are due, read for all of them in three round trips."""
+"""Reads the phones that are due, all of them in three round trips."""
 
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
-from wa_orchestrator.domain.sender_pin import Pin
-from wa_orchestrator.session_pace import Holds
+from wa_orchestrator.domain import routing
+from wa_orchestrator.domain.routing import Candidate, Chosen, NoSender
+from wa_orchestrator.sender_candidates import assignment_of
+from wa_orchestrator.session_pace import Holds, readiness_of
 from wa_orchestrator.store import keys, records
 from wa_orchestrator.store.engine.scripts import Scripts
 from wa_orchestrator.store.records import Message, Session
@@ -15,7 +17,7 @@ _PACE = ["in_flight", "silent_until", "lock_until", "burst_until"]
 
 
 @dataclass(frozen=True, slots=True)
-class View:
+class DuePhone:
     """One phone as it was a moment ago. The scripts check everything again; this only saves useless calls."""
 
     phone: str
@@ -23,86 +25,42 @@ class View:
     silent_until_ms: int
     lock_until_ms: int
     burst_until_ms: int
-    aside: int
+    set_aside: int
+    """How many of its messages a reach-out lock keeps out of the queue."""
     head: str
-    message: Message | None
-    sessions: Mapping[str, Session]
+    """The id of the first message of its queue; empty where none waits."""
+    message: Message | None = None
+    """That message; None if it is missing, or if the phone cannot send now anyway."""
+    sessions: Sequence[Session] = ()
 
-    @property
-    def pin(self) -> Pin:
-        """What the client has asked for about the sender."""
-        return Pin.of(self.message.fields) if self.message else Pin.NOTHING
+    def may_send(self, now_ms: int) -> bool:
+        """Whether it has something to send and neither a message in flight nor a pause forbids it."""
+        return bool(self.head) and not self.in_flight and self.silent_until_ms <= now_ms
 
-    @property
-    def recorded(self) -> Session | None:
-        """The session that the first message is recorded for, whatever phone it has now; None where it is gone."""
-        return self.sessions.get(self.message.session) if self.message else None
-
-    def sender(self) -> Session | None:
-        """The session that sends the first message: the recorded one, or a connected sibling where it is not; None
-        where the recorded one is gone and nobody may take its place.
-        """
-        if self.message is None:
-            return None
-        if self.pin is Pin.SESSION:
-            return self.recorded
-        siblings = [self.sessions[name] for name in sorted(self.sessions) if self.sessions[name].phone == self.phone]
-        own = self.recorded if self.recorded in siblings else None
-        if own is not None and own.status == "connected":
-            return own
-        return next((each for each in siblings if each.status == "connected"), own or next(iter(siblings), None))
+    def sender_of(self, message: Message, holds: Holds, now_ms: int) -> Session | None:
+        """Return the session of this phone that sends the message; None where there is none."""
+        known = {session.id: session for session in self.sessions}
+        candidates = [Candidate(each.id, each.phone, readiness_of(each, holds, now_ms)) for each in self.sessions]
+        match routing.choose_again(assignment_of(message), candidates):
+            case Chosen(session_id) if known[session_id].phone == self.phone:
+                return known[session_id]
+            case Chosen() | NoSender():
+                return None
 
 
-@dataclass(frozen=True, slots=True)
-class Views:
-    """All phones that are due, and the holds, which concern them all."""
-
-    now_ms: int
-    holds: Holds
-    phones: Sequence[View]
-
-
-async def read(scripts: Scripts, phones: Sequence[str], now_ms: int) -> Views:
-    """Read what a look at these phones needs. Who is silent anyway is not read any further."""
-    holds, paces = await _paces(scripts, phones)
-    asked = [pace.head for pace in paces if pace.may_speak(now_ms)]
-    messages = {message.id: message for message in await records.messages(scripts, asked)}
-    of_phone = await _sessions(scripts, sorted({message.phone for message in messages.values()}), messages)
-    return Views(
-        now_ms,
-        holds,
-        [
-            View(
-                pace.phone,
-                pace.in_flight,
-                pace.silent_until,
-                pace.lock_until,
-                pace.burst_until,
-                pace.aside,
-                pace.head,
-                messages.get(pace.head),
-                of_phone.get(pace.phone, {}),
-            )
-            for pace in paces
-        ],
-    )
+async def read(scripts: Scripts, phones: Sequence[str], now_ms: int) -> tuple[Holds, Sequence[DuePhone]]:
+    """Read these phones and the holds. A phone that may not send now is not read any further."""
+    holds, due = await _paces(scripts, phones)
+    heads = [each.head for each in due if each.may_send(now_ms)]
+    messages = {message.id: message for message in await records.messages(scripts, heads)}
+    sessions = await _sessions(scripts, list(messages.values()))
+    return holds, [
+        replace(each, message=messages[each.head], sessions=sessions[each.phone]) if each.head in messages else each
+        for each in due
+    ]
 
 
-@dataclass(frozen=True, slots=True)
-class _Pace:
-    phone: str
-    in_flight: str
-    silent_until: int
-    lock_until: int
-    burst_until: int
-    aside: int
-    head: str
-
-    def may_speak(self, now_ms: int) -> bool:
-        return bool(self.head) and not self.in_flight and self.silent_until <= now_ms
-
-
-async def _paces(scripts: Scripts, phones: Sequence[str]) -> tuple[Holds, list[_Pace]]:
+async def _paces(scripts: Scripts, phones: Sequence[str]) -> tuple[Holds, list[DuePhone]]:
     async with scripts.redis.pipeline(transaction=False) as pipe:
         for phone in phones:
             pipe.hmget(keys.pace(phone), _PACE)
@@ -111,27 +69,22 @@ async def _paces(scripts: Scripts, phones: Sequence[str]) -> tuple[Holds, list[_
         pipe.hgetall(keys.HOLDS)
         replies: list[Any] = await pipe.execute()
     holds = {name: json.loads(text) for name, text in replies.pop().items()}
-    found = []
+    due = []
     for at, phone in enumerate(phones):
-        pace, head, aside = replies[3 * at : 3 * at + 3]
-        silent, lock, burst = (int(float(value or 0)) for value in pace[1:])
-        found.append(_Pace(phone, pace[0] or "", silent, lock, burst, int(aside), head[0] if head else ""))
-    return holds, found
+        (in_flight, *instants), head, aside = replies[3 * at : 3 * at + 3]
+        silent, lock, burst = (int(float(value or 0)) for value in instants)
+        due.append(DuePhone(phone, in_flight or "", silent, lock, burst, int(aside), head[0] if head else ""))
+    return holds, due
 
 
-async def _sessions(
-    scripts: Scripts, phones: Sequence[str], messages: Mapping[str, Message]
-) -> dict[str, dict[str, Session]]:
-    """The sessions of each phone; a message's own session too, even if it is not linked to the phone (yet)."""
-    if not phones:
+async def _sessions(scripts: Scripts, messages: Sequence[Message]) -> Mapping[str, list[Session]]:
+    """Read the sessions of each message's phone, and its own session even if that has another phone (or none yet)."""
+    if not messages:
         return {}
     async with scripts.redis.pipeline(transaction=False) as pipe:
-        for phone in phones:
-            pipe.smembers(keys.sessions_of_phone(phone))
+        for message in messages:
+            pipe.smembers(keys.sessions_of_phone(message.phone))
         linked: list[Any] = await pipe.execute()
-    names = {phone: set(members) for phone, members in zip(phones, linked, strict=True)}
-    for message in messages.values():
-        names[message.phone].add(message.session)
-    every = sorted(set().union(*names.values()))
-    known = {session.id: session for session in await records.sessions(scripts, every)}
-    return {phone: {name: known[name] for name in members if name in known} for phone, members in names.items()}
+    names = {message.phone: {message.session, *ids} for message, ids in zip(messages, linked, strict=True)}
+    known = {each.id: each for each in await records.sessions(scripts, sorted(set().union(*names.values())))}
+    return {phone: [known[name] for name in ids if name in known] for phone, ids in names.items()}

@@ -1,4 +1,4 @@
-"""What a release is checked against: the limits of a session at this moment, worked out from values."""
+"""Computes the limits of a session at this moment; the release script checks them."""
 
 from wa_orchestrator.domain import pacing
 from wa_orchestrator.session_pace import at_scale, hold_fields, pace_of, zone_of
@@ -6,28 +6,28 @@ from wa_orchestrator.settings import Settings
 from wa_orchestrator.store.queues import Permit
 from wa_orchestrator.store.records import Session
 
-#: A connected worker takes a released message within milliseconds; if it has not by then, another may be asked.
+#: A connected worker claims a released message within milliseconds; if it has not by then, another session may send it.
 UNCLAIMED_MS = 30_000
-#: However fast time runs, a worker that has just connected ends its poll for commands first.
-_SOONEST_MS = 3_000
+#: However fast time runs (TIME_SCALE), a worker that has just connected finishes its poll for commands first.
+_SHORTEST_MS = 3_000
 
 
-def permit(settings: Settings, session: Session, *, now_ms: int, burst_until_ms: int, dice: float) -> Permit:
-    """Work out the permit for the next message of a session. `dice` in [0, 1) draws the pause after it, once."""
+def permit(settings: Settings, session: Session, *, now_ms: int, burst_until_ms: int, jitter: float) -> Permit:
+    """Return the permit for the next message of a session. `jitter` in [0, 1) draws the pause after it, once."""
     pace = pace_of(settings, session, now_ms)
     scaled = at_scale(settings, pace)
     zone = zone_of(settings, session)
     day_start_ms, day_end_ms = pacing.day_bounds_ms(now_ms, zone)
     open_from_ms, open_until_ms = pacing.release_bounds_ms(scaled, now_ms, zone)
     return Permit(
-        pause_ms=pacing.draw_pause(scaled, dice, pacing.burst_factor(now_ms, burst_until_ms)),
+        pause_ms=pacing.draw_pause(scaled, jitter, pacing.burst_factor(now_ms, burst_until_ms)),
         per_minute=pace.per_minute,
         per_day=pace.per_day,
         day_start_ms=day_start_ms,
         day_end_ms=day_end_ms,
         open_from_ms=open_from_ms,
         open_until_ms=open_until_ms,
-        lease_ms=max(_SOONEST_MS, int(settings.scaled(UNCLAIMED_MS))),
+        lease_ms=max(_SHORTEST_MS, int(settings.scaled(UNCLAIMED_MS))),
         minute_ms=int(settings.scaled(pacing.MINUTE_MS)),
         holds=hold_fields(session),
     )

@@ -1,4 +1,4 @@
-"""From the queues into the outboxes: each due phone is looked at once, and told when to be looked at again."""
+"""Releases messages from the queues to the outboxes: serves each phone that is due, and sets when it is due again."""
 
 import asyncio
 import random
@@ -9,10 +9,9 @@ import structlog
 from redis.exceptions import RedisError
 
 from wa_orchestrator.dispatcher import due_phones
-from wa_orchestrator.dispatcher.due_phones import View
+from wa_orchestrator.dispatcher.due_phones import DuePhone
 from wa_orchestrator.dispatcher.release_permit import permit
 from wa_orchestrator.dispatcher.router import Router
-from wa_orchestrator.domain.sender_pin import is_left_behind
 from wa_orchestrator.session_pace import Holds
 from wa_orchestrator.settings import Settings
 from wa_orchestrator.store import keys, queues
@@ -22,18 +21,18 @@ from wa_orchestrator.store.records import Message, Session
 from wa_orchestrator.timestamps import FOREVER_MS
 
 BATCH = 200
-#: If a dispatcher dies during a look, the phone is due again after this time.
-AWAY_MS = 5_000
+#: If a dispatcher dies while it serves a phone, the phone is due again after this time.
+TAKEN_MS = 5_000
 _TROUBLE_MS = 60_000
 
 log = structlog.get_logger(__name__)
-#: A number in [0, 1) that nobody outside can foresee; a pattern in the pauses would give a machine away.
-_DICE: Callable[[], float] = random.SystemRandom().random
+#: Draws a number in [0, 1) that nobody can predict; a pattern in the pauses would give a machine away.
+_JITTER: Callable[[], float] = random.SystemRandom().random
 
 
 @dataclass(frozen=True, slots=True)
-class Looked:
-    """So many phones were looked at; the next is due at `next_ms`, or none that is known."""
+class Served:
+    """How many phones were served; the next is due at `next_ms`, or none that is known."""
 
     now_ms: int
     phones: int
@@ -41,70 +40,69 @@ class Looked:
 
 
 class Releaser:
-    """Looks at the phones that are due. Its cost depends on how many are due, not on how many there are."""
+    """Serves the phones that are due. Its cost depends on how many are due, not on how many there are."""
 
-    def __init__(self, scripts: Scripts, settings: Settings, router: Router, dice: Callable[[], float] = _DICE) -> None:
-        """Work on this store; `router` takes messages whose sender is gone."""
+    def __init__(
+        self, scripts: Scripts, settings: Settings, router: Router, jitter: Callable[[], float] = _JITTER
+    ) -> None:
+        """Work on this store; `router` finds another sender for messages whose sender is gone."""
         self._scripts = scripts
         self._settings = settings
         self._router = router
-        self._dice = dice
+        self._jitter = jitter
 
-    async def step(self) -> Looked:
-        """Look at the phones that are due now, at most `BATCH`."""
-        away_ms = max(1_000, int(self._settings.scaled(AWAY_MS)))
-        taken = await queues.take_due(self._scripts, most=BATCH, away_ms=away_ms)
+    async def step(self) -> Served:
+        """Serve the phones that are due now, at most `BATCH`."""
+        taken_ms = max(1_000, int(self._settings.scaled(TAKEN_MS)))
+        taken = await queues.take_due(self._scripts, most=BATCH, away_ms=taken_ms)
         if isinstance(taken, queues.Nothing):
-            return Looked(taken.now_ms, 0, taken.next_ms)
-        seen = await due_phones.read(self._scripts, taken.phones, taken.now_ms)
-        await asyncio.gather(*(self._look(view, seen.holds, taken) for view in seen.phones))
-        return Looked(taken.now_ms, len(taken.phones), taken.now_ms)
+            return Served(taken.now_ms, 0, taken.next_ms)
+        holds, phones = await due_phones.read(self._scripts, taken.phones, taken.now_ms)
+        await asyncio.gather(*(self._serve_and_settle(due, holds, taken) for due in phones))
+        return Served(taken.now_ms, len(taken.phones), taken.now_ms)
 
-    async def _look(self, view: View, holds: Holds, taken: queues.Taken) -> None:
+    async def _serve_and_settle(self, due: DuePhone, holds: Holds, taken: queues.Taken) -> None:
         try:
-            next_ms = await self._serve(view, holds, taken.now_ms)
+            next_ms = await self._serve(due, holds, taken.now_ms)
         except (RedisError, OSError):
             raise
         except Exception:
-            log.exception("phone.look_failed", phone=view.phone)  # one bad record must not stop the other phones
+            log.exception("phone.serve_failed", phone=due.phone)  # one bad record must not stop the other phones
             next_ms = taken.now_ms + _TROUBLE_MS
-        await queues.settle_due(self._scripts, view.phone, taken.mark, next_ms)
+        await queues.settle_due(self._scripts, due.phone, taken.mark, next_ms)
 
-    async def _serve(self, view: View, holds: Holds, now_ms: int) -> int | None:
-        """Do what can be done for a phone now. Gives when to look again; None where a script will wake it."""
-        if view.aside and view.lock_until_ms <= now_ms:
-            await queues.restore_aside(self._scripts, view.phone)
+    async def _serve(self, due: DuePhone, holds: Holds, now_ms: int) -> int | None:
+        """Do what can be done for a phone now. Return when it is due again; None where a script will wake it."""
+        if due.set_aside and due.lock_until_ms <= now_ms:
+            await queues.restore_aside(self._scripts, due.phone)
             return now_ms
-        if view.in_flight:
+        if due.in_flight:
             return None
-        if not view.head:
-            return view.lock_until_ms if view.aside and view.lock_until_ms < FOREVER_MS else None
-        if view.silent_until_ms > now_ms:
-            return view.silent_until_ms
-        if view.message is None:
-            return await self._forget(view, now_ms)
-        sender = view.sender()
+        if not due.head:
+            return due.lock_until_ms if due.set_aside and due.lock_until_ms < FOREVER_MS else None
+        if due.silent_until_ms > now_ms:
+            return due.silent_until_ms
+        if due.message is None:
+            return await self._forget(due, now_ms)
+        sender = due.sender_of(due.message, holds, now_ms)
         if sender is None:
-            waits = await self._router.find_sender(view.message, view.recorded)
+            waits = await self._router.find_sender(due.message)
             return now_ms + _TROUBLE_MS if waits else now_ms
-        if is_left_behind(view.pin, view.phone, sender.phone):
-            await self._router.take_along(view.message, sender)
-            return now_ms
-        return await self._release(view, view.message, sender, holds, now_ms)
+        return await self._release(due, due.message, sender, holds, now_ms)
 
-    async def _forget(self, view: View, now_ms: int) -> int:
-        """A place in the queue without a message must not stop those behind it."""
-        await self._scripts.redis.zrem(keys.queue(view.phone), view.head)
-        log.error("message.missing", message=view.head, phone=view.phone)
+    async def _forget(self, due: DuePhone, now_ms: int) -> int:
+        """Remove a queue entry without a message; it would block those behind it."""
+        await self._scripts.redis.zrem(keys.queue(due.phone), due.head)
+        log.error("message.missing", message=due.head, phone=due.phone)
         return now_ms
 
-    async def _release(self, view: View, message: Message, sender: Session, holds: Holds, now_ms: int) -> int | None:
-        place = Place(message.id, view.phone, sender.id)
-        leave = permit(self._settings, sender, now_ms=now_ms, burst_until_ms=view.burst_until_ms, dice=self._dice())
-        released = await queues.release(self._scripts, place, leave, to=message.to)
+    async def _release(self, due: DuePhone, message: Message, sender: Session, holds: Holds, now_ms: int) -> int | None:
+        place = Place(message.id, due.phone, sender.id)
+        limits = permit(self._settings, sender, now_ms=now_ms, burst_until_ms=due.burst_until_ms, jitter=self._jitter())
+        released = await queues.release(self._scripts, place, limits, to=message.to)
         match released:
             case queues.Released(at_ms):
-                waited_ms = at_ms - max(message.accepted_at, view.silent_until_ms)
+                waited_ms = at_ms - max(message.accepted_at, due.silent_until_ms)
                 log.info("message.released", session=sender.id, message=message.id, waited_ms=waited_ms)
                 return None
             case queues.Wait(until_ms):
@@ -113,18 +111,18 @@ class Releaser:
                 return _end_of(holds, by, now_ms)
             case queues.MustEnd(reason):
                 status = "expired" if reason == "EXPIRED" else "cancelled"
-                recorded = Place(message.id, view.phone, message.session)
+                recorded = Place(message.id, due.phone, message.session)
                 await queues.cancel(self._scripts, recorded, status=status, reason=reason)
                 return now_ms
             case queues.Changed() | queues.SetAside():
                 return now_ms
             case queues.Busy() | queues.Offline():
-                return None  # landing, or connecting, wakes it
+                return None  # the end of the attempt, or the connection, wakes it
 
 
 def _end_of(holds: Holds, by: str, now_ms: int) -> int | None:
-    """When a hold ends; None for one that a person must lift, which wakes its phones."""
+    """Return when a hold ends; None for one that a person must lift, which wakes its phones."""
     hold = holds.get(by)
     if hold is None:
-        return now_ms  # it came between the look and the release
+        return now_ms  # it was placed after `holds` was read
     return int(hold["until_ms"]) if hold["until_ms"] < FOREVER_MS else None

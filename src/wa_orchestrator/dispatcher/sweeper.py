@@ -1,4 +1,4 @@
-"""What happens because time passes: scheduled messages join their queues, leases and messages run out."""
+"""Handles deadlines: scheduled messages join their queues, leases and messages expire."""
 
 import asyncio
 from collections.abc import Awaitable, Callable, Sequence
@@ -14,9 +14,9 @@ from wa_orchestrator.store.engine.scripts import Scripts
 from wa_orchestrator.store.message_keys import Place, locate_all
 
 BATCH = 200
-#: A message whose worker died so often while it held it is not sent any more: it may be what kills them.
+#: A message whose workers died this often while they held it is not sent any more: it may be what kills them.
 MOST_CRASHES = 20
-#: A message that a worker holds cannot expire; it is looked at again after this time.
+#: A message that a worker holds cannot expire; it is checked again after this time.
 _HELD_MS = 30_000
 
 log = structlog.get_logger(__name__)
@@ -24,14 +24,14 @@ log = structlog.get_logger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class Swept:
-    """So many were handled; the next comes at `next_ms`, or none that is known."""
+    """How many deadlines were handled; the next is at `next_ms`, or none that is known."""
 
     count: int
     next_ms: int | None
 
 
 class Sweeper:
-    """Handles what is over its time. Two at once do no harm: every script looks at Redis' own clock again."""
+    """Handles what is overdue. Two at once do no harm: every script checks Redis' own clock again."""
 
     def __init__(self, scripts: Scripts, settings: Settings) -> None:
         """Work on this store."""
@@ -44,18 +44,18 @@ class Sweeper:
         }
 
     async def step(self) -> Swept:
-        """Handle what is over now, at most `BATCH` of each kind."""
+        """Handle what is overdue now, at most `BATCH` of each kind."""
         now_ms = await self._scripts.now_ms()
         async with self._scripts.redis.pipeline(transaction=False) as pipe:
             for name in self._handlers:
                 pipe.zrangebyscore(name, "-inf", now_ms, start=0, num=BATCH)
                 pipe.zrange(name, 0, 0, withscores=True)
             replies: list[Any] = await pipe.execute()
-        over: list[Sequence[str]] = replies[::2]
+        overdue: list[Sequence[str]] = replies[::2]
         coming = [int(first[0][1]) for first in replies[1::2] if first]
-        for name, ids in zip(self._handlers, over, strict=True):
+        for name, ids in zip(self._handlers, overdue, strict=True):
             await self._handle(name, ids)
-        count = sum(map(len, over))
+        count = sum(map(len, overdue))
         return Swept(count, now_ms if count else min(coming, default=None))
 
     async def _handle(self, name: str, ids: Sequence[str]) -> None:

@@ -1,8 +1,80 @@
-"""Which session sends a message."""
+"""Which session sends a message: one policy for new messages and for those whose sender is gone."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from enum import StrEnum
+from enum import IntEnum, StrEnum
+
+PIN_FIELD = "pinned"
+"""The field of a message's record that holds its `Pin`."""
+
+
+class Pin(StrEnum):
+    """How far the client has fixed the sender of a message."""
+
+    NOTHING = ""
+    """The server chose the sender, and may choose another while the message waits."""
+    PHONE = "phone"
+    """The client named the sending phone; any session of that phone may send it."""
+    SESSION = "session"
+    """The client named the session; no other sends it."""
+
+    @classmethod
+    def of(cls, fields: Mapping[str, str]) -> "Pin":
+        """Read the pin of a message from its record."""
+        word = fields.get(PIN_FIELD, "")
+        return cls(word) if word in (cls.PHONE, cls.SESSION) else cls.NOTHING
+
+
+class Readiness(IntEnum):
+    """Whether a session can send now, the best first."""
+
+    READY = 0
+    """Connected and not on hold."""
+    HELD = 1
+    """Connected, but on hold."""
+    OFFLINE = 2
+    """Not connected."""
+
+
+@dataclass(frozen=True, slots=True)
+class Candidate:
+    """A session that could send a message; `phone` is empty until it is linked."""
+
+    session_id: str
+    phone: str
+    readiness: Readiness
+    room_today: int = 0
+    """How many messages its phone may still send today, less those that already wait."""
+
+
+@dataclass(frozen=True, slots=True)
+class Wish:
+    """What the client asked for: a session, a sending phone, both or neither."""
+
+    session_id: str | None = None
+    phone: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Assignment:
+    """The session and the phone for which a message waits."""
+
+    session_id: str
+    phone: str
+    pin: Pin = Pin.NOTHING
+    tied: bool = False
+    """It may leave from this phone only: from another the recipient might get it twice."""
+
+    @property
+    def wish(self) -> Wish:
+        """What the client asked for."""
+        match self.pin:
+            case Pin.SESSION:
+                return Wish(session_id=self.session_id)
+            case Pin.PHONE:
+                return Wish(phone=self.phone)
+            case Pin.NOTHING:
+                return Wish()
 
 
 class Why(StrEnum):
@@ -12,43 +84,25 @@ class Why(StrEnum):
     """The caller named the session."""
     ASKED_PHONE = "ASKED_PHONE"
     """The caller named the sending phone."""
+    ASSIGNED = "ASSIGNED"
+    """The message already waits for this session or for its phone."""
     SPOKE_BEFORE = "SPOKE_BEFORE"
-    """It last spoke with this recipient."""
+    """It was the last to exchange messages with this recipient."""
     MOST_ROOM = "MOST_ROOM"
-    """Of the connected ones it has the most room left today."""
+    """Of the sessions that are ready it has the most room left today."""
     UNKNOWN_SESSION = "UNKNOWN_SESSION"
     """There is no session of that name. Check the name."""
     UNKNOWN_PHONE = "UNKNOWN_PHONE"
     """No session has that phone. Link it first."""
     PHONE_DIFFERS = "PHONE_DIFFERS"
     """The named session has another phone than the named one. Name one of the two."""
-    NONE_USABLE = "NONE_USABLE"
+    NONE_READY = "NONE_READY"
     """No session is connected. Connect one."""
 
 
 @dataclass(frozen=True, slots=True)
-class Candidate:
-    """A session as the router sees it."""
-
-    session_id: str
-    phone: str | None
-    usable: bool
-    """Connected and not on hold."""
-    room_today: int
-    """How many messages its phone may still send today, less what already waits."""
-
-
-@dataclass(frozen=True, slots=True)
-class Wish:
-    """What the caller asked for: a session, a sending phone, both or neither."""
-
-    session_id: str | None = None
-    phone: str | None = None
-
-
-@dataclass(frozen=True, slots=True)
 class Chosen:
-    """This session sends it."""
+    """This session sends it, at once or when it can."""
 
     session_id: str
     why: Why
@@ -56,39 +110,88 @@ class Chosen:
 
 @dataclass(frozen=True, slots=True)
 class NoSender:
-    """No session can send it."""
+    """No session may send it."""
 
     why: Why
 
 
-def choose(wish: Wish, candidates: Iterable[Candidate], affinity: str | None = None) -> Chosen | NoSender:
-    """Choose the sender: the session asked for, else the phone asked for, else the session that last spoke with the
-    recipient (`affinity`) if it is usable, else the usable one with the most room left today.
+def choose(
+    wish: Wish, candidates: Sequence[Candidate], *, affinity: str | None = None, current: Assignment | None = None
+) -> Chosen | NoSender:
+    """Choose the sender among `candidates`.
 
-    What was asked for is never quietly replaced: a named session is chosen although it is offline, and its messages
-    wait. Equals are told apart by id, so that the answer does not depend on the order of the candidates.
+    A named session or phone is never replaced: it is chosen although it is offline, and its messages wait. Else the
+    best session that is ready: of the phone for which the message waits (`current`), rather its own session than
+    another; then the one that last exchanged messages with the recipient (`affinity`); then the one with the most
+    room left today. Where none is ready, a message that waits goes on waiting for its phone or its session.
+    Ties go to the first id, so the answer does not depend on the order of the candidates.
     """
-    known = sorted(candidates, key=lambda candidate: candidate.session_id)
     if wish.session_id is not None:
-        return _asked_session(wish.session_id, wish.phone, known)
+        return _named(wish, candidates)
+
+    def rank(candidate: Candidate) -> tuple[int, bool, bool, bool, int, str]:
+        return (
+            _readiness(candidate, current),
+            current is not None and candidate.phone != current.phone,
+            current is not None and candidate.session_id != current.session_id,
+            candidate.session_id != affinity,
+            -candidate.room_today,
+            candidate.session_id,
+        )
+
     if wish.phone is not None:
-        of_phone = [candidate for candidate in known if candidate.phone == wish.phone]
-        return _best_of(of_phone, Why.ASKED_PHONE) if of_phone else NoSender(Why.UNKNOWN_PHONE)
-    usable = [candidate for candidate in known if candidate.usable]
-    if any(candidate.session_id == affinity for candidate in usable):
-        return Chosen(str(affinity), Why.SPOKE_BEFORE)
-    return _best_of(usable, Why.MOST_ROOM) if usable else NoSender(Why.NONE_USABLE)
+        of_phone = [candidate for candidate in candidates if candidate.phone == wish.phone]
+        return Chosen(min(of_phone, key=rank).session_id, Why.ASKED_PHONE) if of_phone else NoSender(Why.UNKNOWN_PHONE)
+    best = min(candidates, key=rank, default=None)
+    if best is not None and current is not None and _is_assigned(best, current):
+        return Chosen(best.session_id, Why.ASSIGNED)
+    if best is None or _readiness(best, current) is not Readiness.READY:
+        return NoSender(Why.NONE_READY)
+    return Chosen(best.session_id, Why.SPOKE_BEFORE if best.session_id == affinity else Why.MOST_ROOM)
 
 
-def _asked_session(session_id: str, phone: str | None, known: Sequence[Candidate]) -> Chosen | NoSender:
-    asked = next((candidate for candidate in known if candidate.session_id == session_id), None)
-    if asked is None:
+def choose_again(
+    current: Assignment, candidates: Sequence[Candidate], *, affinity: str | None = None
+) -> Chosen | NoSender:
+    """Choose the sender of a message that waits, by the policy of `choose`."""
+    return choose(current.wish, candidates, affinity=affinity, current=current)
+
+
+def _named(wish: Wish, candidates: Iterable[Candidate]) -> Chosen | NoSender:
+    named = next((candidate for candidate in candidates if candidate.session_id == wish.session_id), None)
+    if named is None:
         return NoSender(Why.UNKNOWN_SESSION)
-    if phone is not None and asked.phone is not None and asked.phone != phone:
+    if wish.phone is not None and named.phone not in ("", wish.phone):
         return NoSender(Why.PHONE_DIFFERS)
-    return Chosen(session_id, Why.ASKED_SESSION)
+    return Chosen(named.session_id, Why.ASKED_SESSION)
 
 
-def _best_of(candidates: Sequence[Candidate], why: Why) -> Chosen:
-    best = max(candidates, key=lambda candidate: (candidate.usable, candidate.room_today))
-    return Chosen(best.session_id, why)
+def _readiness(candidate: Candidate, current: Assignment | None) -> Readiness:
+    if current is not None and current.tied and candidate.phone != current.phone:
+        return Readiness.OFFLINE
+    return candidate.readiness
+
+
+def _is_assigned(candidate: Candidate, current: Assignment) -> bool:
+    return candidate.phone == current.phone or candidate.session_id == current.session_id
+
+
+def is_left_behind(pin: Pin, waits_at: str, session_phone: str) -> bool:
+    """Whether a message waits at a phone that the session which the client named for it has left for another.
+
+    A session that has no phone yet has left none.
+    """
+    return pin is Pin.SESSION and session_phone not in ("", waits_at)
+
+
+def may_have_arrived(fields: Mapping[str, str]) -> bool:
+    """Whether a worker has ever held a message, by its record. A retry resets the attempts, but not this."""
+    return bool(fields.get("claimed_at"))
+
+
+def is_tied_to_its_phone(fields: Mapping[str, str]) -> bool:
+    """Whether a message may leave from its own phone only: from another the recipient might get it twice.
+
+    It is free again once an operator has retried it after a failure that said so (`message_failures.FREEING`).
+    """
+    return may_have_arrived(fields) and not fields.get("freed")

@@ -1,8 +1,7 @@
 """Who sends a message: the wish, who last spoke with the recipient, who has the most room; and the refusals."""
 
 from wa_orchestrator.domain import routing
-from wa_orchestrator.domain.routing import Candidate, Chosen, NoSender, Why, Wish
-from wa_orchestrator.domain.sender_pin import Pin
+from wa_orchestrator.domain.routing import Candidate, Chosen, NoSender, Pin, Why, Wish
 from wa_orchestrator.errors import Refused
 from wa_orchestrator.gateway.request_models import SendBody
 from wa_orchestrator.gateway.sender_pool import Choice, Fleet, Sender
@@ -18,8 +17,8 @@ def choose(fleet: Fleet, send: SendBody, affinity: str | None) -> Choice:
     if known is not None:
         return known
     wish = Wish(*named)
-    answer = routing.choose(wish, [_candidate(sender) for sender in _candidates(fleet, wish, affinity)], affinity)
-    match answer:
+    candidates = [_candidate(sender) for sender in _candidates(fleet, wish, affinity)]
+    match routing.choose(wish, candidates, affinity=affinity):
         case Chosen(session_id, why):
             sender = fleet.senders[session_id]
             if not sender.session.phone:
@@ -77,4 +76,4 @@ def _candidates(fleet: Fleet, wish: Wish, affinity: str | None) -> list[Sender]:
 
 
 def _candidate(sender: Sender) -> Candidate:
-    return Candidate(sender.session.id, sender.session.phone or None, sender.is_usable, sender.room_today)
+    return Candidate(sender.session.id, sender.session.phone, sender.readiness, sender.room_today)

@@ -12,7 +12,8 @@ from time import monotonic
 from typing import Final, NamedTuple
 
 from wa_orchestrator.domain.pacing import Because, Eta, Hold, Pace, day_bounds_ms, hours_bounds_ms
-from wa_orchestrator.domain.routing import Why
+from wa_orchestrator.domain.routing import Readiness, Why
+from wa_orchestrator.domain.session import CAN_SEND
 from wa_orchestrator.gateway.forecast import Forecast
 from wa_orchestrator.gateway.hot_path.redis_pipeline import Batcher, Command
 from wa_orchestrator.session_pace import Facts, Holds, holds_on, pace_of, service_of, situation_from, zone_of
@@ -59,9 +60,11 @@ class Sender:
         return (self.pace, self.holds, self.session.status, self.sent_today, self.phone)
 
     @property
-    def is_usable(self) -> bool:
-        """Connected and not on hold."""
-        return self.session.status == "connected" and bool(self.session.phone) and not self.holds
+    def readiness(self) -> Readiness:
+        """Whether it can send now."""
+        if self.session.status not in CAN_SEND or not self.session.phone:
+            return Readiness.OFFLINE
+        return Readiness.HELD if self.holds else Readiness.READY
 
 
 @dataclass(frozen=True, slots=True)
@@ -238,7 +241,7 @@ class FleetView:
         return Fleet(
             {sender.session.id: sender for sender in senders},
             by_phone,
-            Roomiest([sender for sender in senders if sender.is_usable]),
+            Roomiest([sender for sender in senders if sender.readiness is Readiness.READY]),
             holds,
             now_ms,
             taken_at_s,

@@ -135,9 +135,9 @@ def burst_factor(at_ms: int, burst_until_ms: int) -> int:
     return BURST_FACTOR if at_ms < burst_until_ms else 1
 
 
-def draw_pause(pace: Pace, dice: float, factor: int = 1) -> int:
-    """Draw the pause after one message, in ms; `dice` is a number in [0, 1), `factor` is `burst_factor`'s."""
-    return (pace.pause_base_ms + int(dice * pace.pause_range_ms)) * factor
+def draw_pause(pace: Pace, jitter: float, factor: int = 1) -> int:
+    """Return the pause after one message, in ms, by a random `jitter` in [0, 1); `factor` is `burst_factor`'s."""
+    return (pace.pause_base_ms + int(jitter * pace.pause_range_ms)) * factor
 
 
 def is_burst(submitted_last_minute: int, pace: Pace) -> bool:

@@ -2,7 +2,7 @@
 
 import structlog
 
-from wa_orchestrator.domain.sender_pin import Pin, is_left_behind
+from wa_orchestrator.domain.routing import Pin, is_left_behind
 from wa_orchestrator.store import keys, open_messages, queues, records, reroutes, slots
 from wa_orchestrator.store.records import Message, Session
 from wa_orchestrator.context import Context
