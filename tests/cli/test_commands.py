@@ -57,7 +57,7 @@ def test_a_server_that_is_not_there_is_told_with_its_address(bare: Run) -> None:
 def test_beside_the_demo_its_directory_is_named(bare: Run, tmp_path: Path) -> None:
     assert ".cache/demo" not in bare("sessions").err
     with address.published(Settings(data_dir=tmp_path / ".cache" / "demo")):
-        assert "The demo's is .cache/demo." in bare("sessions").err
+        assert "The demo's data directory is .cache/demo." in bare("sessions").err
 
 
 def test_a_wrong_key_is_refused_and_not_repeated(bare: Run, server: Running) -> None:
@@ -104,7 +104,7 @@ def test_a_proxy_is_added_from_stdin_listed_and_removed_without_its_password(wa:
     listed = wa("proxies")
     assert made.json["id"] in listed.out
     removed = wa("proxies", "remove", made.json["id"])
-    assert removed.out == f"{made.json['id']} is removed.\n"
+    assert removed.out == f"{made.json['id']} was removed.\n"
     assert "canary" not in "".join(each.out + each.err for each in (made, again, listed, removed))
 
 
@@ -113,7 +113,7 @@ def test_an_import_takes_the_good_lines_and_names_the_bad_ones(wa: Run, tmp_path
     (tmp_path / "list.txt").write_text("\n".join([good[0], "# a comment", "http://x.example.com:80", good[1]]))
     said = wa("proxies", "import", "list.txt")
     assert said.code == 1
-    assert said.out == "2 added, 0 known already, 1 not taken.\n"
+    assert said.out == "2 added, 0 already known, 1 refused.\n"
     assert said.err.startswith("line 3: ")
     for proxy in wa("proxies", "--json").json["proxies"]:
         wa("proxies", "remove", proxy["id"])
@@ -149,7 +149,7 @@ def test_the_code_on_the_screen_is_the_code_of_the_session(wa: Run, server: Runn
     assert wa("sessions", "qr", "scanned", "--json").json["qr"] == "2@canary,abc,def"
     drawn = wa("sessions", "qr", "scanned").out
     assert "█" in drawn
-    assert "Scan it with WhatsApp" in drawn
+    assert "Scan it in WhatsApp" in drawn
 
 
 # -- messages ---------------------------------------------------------------------------------------------------------
@@ -202,11 +202,11 @@ def test_a_file_is_uploaded_under_its_name_and_sent_with_its_caption(wa: Run, se
     ("arguments", "begins"),
     [
         ((TO,), "There is nothing to send"),
-        ((TO, "x", "--at", "soon"), "--at: is no time. Example: "),
-        ((TO, "--location", "here"), "--location: is no place. Example: "),
+        ((TO, "x", "--at", "soon"), "--at: is not a time. Example: "),
+        ((TO, "--location", "here"), "--location: must be LAT,LON. Example: "),
         ((TO, "--media", "missing.pdf"), "--media: missing.pdf cannot be read"),
-        ((TO, "--media", "a", "--location", "1,2"), "--location: a message carries"),
-        ((TO, "x", "--url", "nowhere"), "--url: is no address of a server. Example: "),
+        ((TO, "--media", "a", "--location", "1,2"), "--location: a message has"),
+        ((TO, "x", "--url", "nowhere"), "--url: must be the URL of a server. Example: "),
     ],
 )
 def test_what_is_typed_wrong_is_refused_before_anything_is_sent(

@@ -58,8 +58,8 @@ def test_fields_and_headers_are_told_as_options(code: str, text: str, said: str)
 @pytest.mark.parametrize(
     ("arguments", "says"),
     [
-        (("sessions", "list", "--label", "nobody's"), "There are none such."),
-        (("messages", "list", "--reference", "nobody's"), "There are none such."),
+        (("sessions", "list", "--label", "nobody's"), "No matches."),
+        (("messages", "list", "--reference", "nobody's"), "No matches."),
         (("proxies",), "There are no proxies. Add one: wa-orchestrator proxies add"),
     ],
 )

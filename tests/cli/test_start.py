@@ -147,4 +147,4 @@ def test_secrets_are_shown_only_after_a_start_has_made_them(tmp_path: Path) -> N
 def test_doctor_has_a_page_for_people_on_which_brackets_stay(tmp_path: Path) -> None:
     page = run(tmp_path, "doctor", PROXY_URL_1="socks5h://u:canary@[2001:db8::1]:1080", COLUMNS="200")
     assert "socks5h://u:***@[2001:db8::1]:1080" in page.stdout
-    assert "room for 4 sessions" in page.stdout
+    assert "slots for 4 sessions" in page.stdout

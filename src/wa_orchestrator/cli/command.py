@@ -1,4 +1,4 @@
-"""What every command is given: a client of the server, and a way to answer. Errors are told in one line."""
+"""Commands that talk to a running server: common options, a client, output, and errors in one line."""
 
 import inspect
 import json
@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Concatenate, Final, ParamSpec
 import typer
 
 from wa_orchestrator.cli.hints import as_typed
-from wa_orchestrator.cli.target import Given, Target, find
+from wa_orchestrator.cli.target import Options, Target, find
 
 if TYPE_CHECKING:
     from wa_orchestrator.client import ApiError, Client
@@ -21,121 +21,120 @@ EXIT_FAILED: Final = 1
 P = ParamSpec("P")
 
 _OPTIONS: Mapping[str, Any] = {
-    "url": Annotated[str | None, typer.Option("--url", envvar="WA_URL", help="The server's address.")],
+    "url": Annotated[str | None, typer.Option("--url", envvar="WA_URL", help="URL of the server.")],
     "api_key": Annotated[
-        str | None, typer.Option("--api-key", envvar="WA_API_KEY", help="Rather set WA_API_KEY: others see this one.")
+        str | None, typer.Option("--api-key", envvar="WA_API_KEY", help="Prefer WA_API_KEY: others can see arguments.")
     ],
-    "data_dir": Annotated[Path | None, typer.Option("--data-dir", help="A server's own directory on this machine.")],
+    "data_dir": Annotated[Path | None, typer.Option("--data-dir", help="Data directory of a server on this machine.")],
     "as_json": Annotated[bool, typer.Option("--json", help="Print JSON.")],
 }
 
 
 @dataclass
-class Desk:
+class Invocation:
     """One run of a command."""
 
-    given: Given
+    options: Options
 
     @cached_property
     def target(self) -> Target:
-        """Where the server is."""
-        return find(self.given)
+        """The server's URL and a key for it."""
+        return find(self.options)
 
     @cached_property
     def client(self) -> "Client":
-        """A client of it, closed when the command ends."""
+        """A client of the server, closed when the command ends."""
         from wa_orchestrator.client import Client
 
         return Client(self.target.url, self.target.api_key)
 
     def close(self) -> None:
-        """Let go of the connections, if there are any."""
+        """Close the client, if there is one."""
         if "client" in self.__dict__:
             self.client.close()
 
-    def answer(self, told: Any, show: Callable[[], None]) -> None:
-        """Print an answer: as JSON for scripts, else as `show` does it for people."""
-        if self.given.as_json:
-            print_json(told)
+    def output(self, result: Any, show: Callable[[], None]) -> None:
+        """Print a result: as JSON with `--json`, else by calling `show`."""
+        if self.options.as_json:
+            print_json(result)
         else:
             show()
 
 
-def print_json(told: Any) -> None:
+def print_json(value: Any) -> None:
     """Print a value as one line of JSON."""
-    sys.stdout.write(json.dumps(told, ensure_ascii=False) + "\n")
+    sys.stdout.write(json.dumps(value, ensure_ascii=False) + "\n")
     sys.stdout.flush()
 
 
-def command(function: Callable[Concatenate[Desk, P], None]) -> Callable[..., None]:
-    """Let a function be a command of a running server: it gets a `Desk`, people may say --url, --json and so on."""
+def command(function: Callable[Concatenate[Invocation, P], None]) -> Callable[..., None]:
+    """Turn a function into a command: it receives an `Invocation`, and --url, --json and so on are added."""
 
-    def run(ctx: typer.Context, **values: Any) -> None:
-        typed = Given(**{name: values.pop(name) for name in _OPTIONS})
-        before = ctx.obj if isinstance(ctx.obj, Given) else None
-        _attend(function, Desk(typed.over(before)), values)
+    def invoke(ctx: typer.Context, **values: Any) -> None:
+        options = Options(**{name: values.pop(name) for name in _OPTIONS})
+        outer = ctx.obj if isinstance(ctx.obj, Options) else Options()
+        _invoke(function, Invocation(options.over(outer)), values)
 
-    return _with_options(run, function)
+    return _with_options(invoke, function)
 
 
-def group(function: Callable[[Desk], None]) -> Callable[..., None]:
-    """Let a function be what a group does without a subcommand. Options before a subcommand count for it too."""
+def group(function: Callable[[Invocation], None]) -> Callable[..., None]:
+    """Turn a function into a group's default. Options before a subcommand apply to it too."""
 
-    def run(ctx: typer.Context, **values: Any) -> None:
-        given = Given(**values)
-        ctx.obj = given
+    def invoke(ctx: typer.Context, **values: Any) -> None:
+        ctx.obj = Options(**values)
         if ctx.invoked_subcommand is None:
-            _attend(function, Desk(given), {})
+            _invoke(function, Invocation(ctx.obj), {})
 
-    return _with_options(run, function)
+    return _with_options(invoke, function)
 
 
-def _with_options(run: Callable[..., None], function: Callable[..., None]) -> Callable[..., None]:
-    """Give `run` the signature that Typer reads: the function's own parameters, then the common options."""
+def _with_options(invoke: Callable[..., None], function: Callable[..., None]) -> Callable[..., None]:
+    """Set the signature that Typer reads: the function's own parameters, then the common options."""
     own = list(inspect.signature(function, eval_str=True).parameters.values())[1:]
     kind = inspect.Parameter.KEYWORD_ONLY
     context = inspect.Parameter("ctx", kind, annotation=typer.Context)
     common = [
-        inspect.Parameter(name, kind, annotation=told, default=False if name == "as_json" else None)
-        for name, told in _OPTIONS.items()
+        inspect.Parameter(name, kind, annotation=annotation, default=False if name == "as_json" else None)
+        for name, annotation in _OPTIONS.items()
     ]
     parameters = [context, *(each.replace(kind=kind) for each in own), *common]
-    run.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
-    run.__annotations__ = {each.name: each.annotation for each in parameters}
-    run.__doc__, run.__name__ = function.__doc__, function.__name__
-    return run
+    invoke.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
+    invoke.__annotations__ = {each.name: each.annotation for each in parameters}
+    invoke.__doc__, invoke.__name__ = function.__doc__, function.__name__
+    return invoke
 
 
-def _attend(function: Callable[..., None], desk: Desk, values: Mapping[str, Any]) -> None:
+def _invoke(function: Callable[..., None], run: Invocation, values: Mapping[str, Any]) -> None:
     from wa_orchestrator.client import ApiError
 
     try:
-        function(desk, **values)
+        function(run, **values)
     except ApiError as error:
-        typer.echo(told(error, desk), err=True)
+        typer.echo(error_line(error, run), err=True)
         raise typer.Exit(EXIT_FAILED) from None
     finally:
-        desk.close()
+        run.close()
 
 
-def told(error: "ApiError", desk: Desk) -> str:
-    """Say in one line what the server said, or that there is none."""
+def error_line(error: "ApiError", run: Invocation) -> str:
+    """Return the server's error, or that no server answers, in one line."""
     from wa_orchestrator.client import Invalid, NoAnswer
 
     if isinstance(error, NoAnswer):
-        return f"{error.code}: No server answers at {desk.target.url}. Start one (wa-orchestrator up), or give --url."
+        return f"{error.code}: No server answers at {run.target.url}. Start one (wa-orchestrator up), or pass --url."
     if isinstance(error, Invalid) and error.errors:
         problems = "; ".join(f"{each.get('path')}: {each.get('message')}" for each in error.errors)
         return f"{error.code}: {problems}"
     return " ".join(f"{error.code}: {as_typed(error.code, error.text, error.details)}".split())
 
 
-def confirm(question: str, *, sure: bool) -> None:
-    """Ask before something that cannot be undone; without a person to ask, `--yes` is needed."""
+def confirm(question: str, *, yes: bool) -> None:
+    """Ask before something that cannot be undone; without a terminal, `--yes` is required."""
     from wa_orchestrator.errors import Refused
 
-    if sure:
+    if yes:
         return
     if not sys.stdin.isatty():
-        raise Refused("NOT_CONFIRMED", f"{question} Say --yes, because there is nobody to ask here.")
+        raise Refused("NOT_CONFIRMED", f"{question} stdin is not a terminal; pass --yes to confirm.")
     typer.confirm(question, abort=True, err=True)

@@ -1,4 +1,4 @@
-"""`wa-orchestrator doctor`: the settings in effect, and what is wrong with the machine."""
+"""`wa-orchestrator doctor`: the settings in effect, and checks of the machine."""
 
 import asyncio
 import platform
@@ -23,18 +23,18 @@ from wa_orchestrator.store.engine import durability, embedded_redis
 
 
 class Mark(StrEnum):
-    """How a finding is to be taken."""
+    """Severity of a finding."""
 
     OK = "ok"
     WARNING = "warning"
-    """Works, with a risk that the text names."""
+    """Works, with a risk that the text explains."""
     PROBLEM = "problem"
-    """The product will not work until this is cured."""
+    """Does not work until this is fixed."""
 
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """One thing that was looked at."""
+    """The result of one check."""
 
     name: str
     mark: Mark
@@ -43,7 +43,7 @@ class Finding:
 
 @dataclass(frozen=True, slots=True)
 class Effective:
-    """One setting as it is in effect, fit to be shown."""
+    """The value of a setting, with secrets masked, and its origin."""
 
     name: str
     value: str
@@ -51,7 +51,7 @@ class Effective:
 
 
 def effective(settings: Settings, source: OperatorSource, overrides: frozenset[str]) -> Iterator[Effective]:
-    """List every setting with where its value came from; secrets are masked."""
+    """Yield every setting with its origin."""
     stored = secrets.stored_secrets(settings.data_dir)
     for name in Settings.model_fields:
         if name == "proxy_urls":
@@ -62,10 +62,10 @@ def effective(settings: Settings, source: OperatorSource, overrides: frozenset[s
         origin = "command line" if name in overrides else source.origin(name)
         if origin is None and name in GENERATED:
             origin = secrets.FILE_NAME if name in stored else "generated at the first start"
-        yield Effective(name.upper(), _shown(getattr(settings, name)), origin or "default")
+        yield Effective(name.upper(), _masked(getattr(settings, name)), origin or "default")
 
 
-def _shown(value: object) -> str:
+def _masked(value: object) -> str:
     match value:
         case SecretStr():
             text = value.get_secret_value()
@@ -81,7 +81,7 @@ def _shown(value: object) -> str:
 
 
 def examine(settings: Settings, source: OperatorSource) -> list[Finding]:
-    """Look at everything the product needs from this machine. Nothing is created."""
+    """Check everything the product needs from this machine. Creates nothing."""
     checks: tuple[Callable[[Settings], Finding], ...] = (
         _python,
         _node,
@@ -97,7 +97,6 @@ def examine(settings: Settings, source: OperatorSource) -> list[Finding]:
 
 
 def _names(source: OperatorSource) -> Finding:
-    """Find misspelled settings: they would do nothing, in silence."""
     if source.unknown:
         return Finding("settings", Mark.WARNING, " ".join(each.text for each in source.unknown))
     return Finding("settings", Mark.OK, "no unknown variables")
@@ -113,14 +112,14 @@ def _node(_settings: Settings) -> Finding:
         node = node_binary()
     except Refused as refused:
         return Finding("node", Mark.PROBLEM, refused.text)
-    version = _said(node, "--version")
+    version = _output(node, "--version")
     if version is None:
         return Finding("node", Mark.PROBLEM, f"{node} does not run; `make setup` installs it as a wheel")
     mark = Mark.OK if int(version.lstrip("v").split(".")[0]) >= 24 else Mark.PROBLEM
     return Finding("node", mark, f"{version} ({node})")
 
 
-def _said(program: Path, *arguments: str) -> str | None:
+def _output(program: Path, *arguments: str) -> str | None:
     try:
         run = subprocess.run([program, *arguments], capture_output=True, text=True, timeout=10, check=True)
     except (OSError, subprocess.SubprocessError):
@@ -132,7 +131,7 @@ def _bundle(settings: Settings) -> Finding:
     bundle = settings.worker_bundle or BUILT_BUNDLE
     if bundle.is_file():
         return Finding("worker", Mark.OK, str(bundle))
-    return Finding("worker", Mark.PROBLEM, f"{bundle} is not there; run `make worker`, or set WORKER_BUNDLE")
+    return Finding("worker", Mark.PROBLEM, f"{bundle} does not exist; run `make worker`, or set WORKER_BUNDLE")
 
 
 def _redis(settings: Settings) -> Finding:
@@ -162,10 +161,10 @@ def _ports(settings: Settings) -> Finding:
 def _proxies(settings: Settings) -> Finding:
     if settings.proxy_urls:
         slots = len(settings.proxy_urls) * settings.max_sessions_per_proxy
-        return Finding("proxies", Mark.OK, f"{len(settings.proxy_urls)} given, room for {slots} sessions")
+        return Finding("proxies", Mark.OK, f"{len(settings.proxy_urls)} configured, slots for {slots} sessions")
     if settings.allow_direct:
-        return Finding("proxies", Mark.WARNING, "ALLOW_DIRECT: sessions leave through this machine's own address")
-    return Finding("proxies", Mark.WARNING, "none given; set PROXY_URL_1, or add some at run time")
+        return Finding("proxies", Mark.WARNING, "ALLOW_DIRECT: sessions connect from this machine's own IP address")
+    return Finding("proxies", Mark.WARNING, "none configured; set PROXY_URL_1, or add some at run time")
 
 
 def _zone(settings: Settings) -> Finding:
@@ -176,7 +175,7 @@ def _runner(settings: Settings) -> Finding:
     if settings.runner == "process":
         return Finding("runner", Mark.OK, "process")
     docker = shutil.which("docker")
-    version = _said(Path(docker), "version", "--format", "{{.Server.Version}}") if docker else None
+    version = _output(Path(docker), "version", "--format", "{{.Server.Version}}") if docker else None
     if version is None:
-        return Finding("runner", Mark.PROBLEM, f"RUNNER={settings.runner}, but no Docker engine answers")
+        return Finding("runner", Mark.PROBLEM, f"RUNNER={settings.runner}, but the Docker engine does not answer")
     return Finding("runner", Mark.OK, f"{settings.runner}, Docker {version}")

@@ -1,4 +1,4 @@
-"""What commands print for people, and as JSON for scripts."""
+"""Prints the report of `doctor`: tables for people, or JSON."""
 
 import json
 from collections.abc import Sequence
@@ -13,13 +13,13 @@ from wa_orchestrator.cli.doctor import Effective, Finding, Mark
 _COLOURS = {Mark.OK: "green", Mark.WARNING: "yellow", Mark.PROBLEM: "red"}
 
 
-def doctor_page(effective: Sequence[Effective], findings: Sequence[Finding], *, as_json: bool) -> None:
-    """Print what `doctor` found."""
+def print_report(effective: Sequence[Effective], findings: Sequence[Finding], *, as_json: bool) -> None:
+    """Print the settings and the findings."""
     if as_json:
-        found = {"settings": [asdict(each) for each in effective], "findings": [asdict(each) for each in findings]}
-        print(json.dumps(found, ensure_ascii=False))
+        report = {"settings": [asdict(each) for each in effective], "findings": [asdict(each) for each in findings]}
+        print(json.dumps(report, ensure_ascii=False))
         return
-    console = Console(markup=False)  # an IPv6 address in square brackets is no markup
+    console = Console(markup=False)  # an IPv6 address in square brackets is not markup
     settings = _table("Settings in effect", "setting", "value", "from")
     for each in effective:
         settings.add_row(Text(each.name), Text(each.value), Text(each.origin))
@@ -32,5 +32,5 @@ def doctor_page(effective: Sequence[Effective], findings: Sequence[Finding], *, 
 def _table(title: str, *columns: str) -> Table:
     table = Table(title=title, title_justify="left")
     for column in columns:
-        table.add_column(column, overflow="fold")  # a path that is cut short helps nobody
+        table.add_column(column, overflow="fold")  # paths must not be truncated
     return table

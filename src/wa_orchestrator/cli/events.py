@@ -1,4 +1,4 @@
-"""`wa-orchestrator events`: what happens, as it happens."""
+"""`wa-orchestrator events`: follow the event stream."""
 
 import json
 import time
@@ -8,83 +8,82 @@ from typing import Annotated, Any, Final
 import typer
 
 from wa_orchestrator.cli import tables
-from wa_orchestrator.cli.command import Desk, command, print_json
+from wa_orchestrator.cli.command import Invocation, command, print_json
 
-_AGAIN_S: Final = 2.0
-#: The server shows a sign of life every 15 s; without one for so long the connection is dead.
-_SILENCE_S: Final = 40.0
-_AT_THE_FRONT: Final = ("sessionId", "messageId", "proxyId", "reason", "note", "text")
+_RECONNECT_S: Final = 2.0
+#: The server sends a comment every 15 s; without one for this long the connection is dead.
+_READ_TIMEOUT_S: Final = 40.0
+_SHOWN: Final = ("sessionId", "messageId", "proxyId", "reason", "note", "text")
 
 
 @command
 def events(
-    desk: Desk,
+    run: Invocation,
     after: Annotated[
-        str | None, typer.Option(metavar="CURSOR", help="Begin after the event with this id; 0: all.")
+        str | None, typer.Option(metavar="CURSOR", help="Start after the event with this id; 0: all.")
     ] = None,
-    types: Annotated[str | None, typer.Option(help="Only these, with commas: message.*,session.connected")] = None,
+    types: Annotated[str | None, typer.Option(help="Only these types: message.*,session.connected")] = None,
     *,
-    follow: Annotated[bool, typer.Option(help="Go on with what happens next, until Ctrl-C.")] = True,
+    follow: Annotated[bool, typer.Option(help="Wait for new events until Ctrl-C.")] = True,
 ) -> None:
-    """Follow what happens on the server. With `--no-follow`: what has happened, and no more."""
-    found = _followed(desk, after, types) if follow else _past(desk, after, types)
+    """Follow the events of the server. With `--no-follow`: only past events."""
     try:
-        for event in found:
-            _print(desk, event)
+        for event in _followed(run, after, types) if follow else _past(run, after, types):
+            _print(run, event)
     except KeyboardInterrupt:
         return
 
 
-def _print(desk: Desk, event: dict[str, Any]) -> None:
-    if desk.given.as_json:
+def _print(run: Invocation, event: dict[str, Any]) -> None:
+    if run.options.as_json:
         print_json(event)
         return
-    told = event["data"]
-    contact = told.get("contact") or {}
-    words = [str(told[name]) for name in _AT_THE_FRONT if told.get(name)]
+    data = event["data"]
+    contact = data.get("contact") or {}
+    words = [str(data[name]) for name in _SHOWN if data.get(name)]
     who = contact.get("phone") or contact.get("lid")
     tables.line("  ".join([tables.when(event["timestamp"]), f"{event['type']:24}", *words, *([who] if who else [])]))
 
 
-def _past(desk: Desk, after: str | None, types: str | None) -> Iterator[dict[str, Any]]:
+def _past(run: Invocation, after: str | None, types: str | None) -> Iterator[dict[str, Any]]:
     more = True
     while more:
-        page = desk.client.events(after=after, types=types, limit=500)
+        page = run.client.events(after=after, types=types, limit=500)
         yield from page["events"]
         after, more = page["next"], page["more"]
 
 
-def _followed(desk: Desk, after: str | None, types: str | None) -> Iterator[dict[str, Any]]:
-    """All events from a cursor on. A stream that breaks is taken up after the last event that came."""
+def _followed(run: Invocation, after: str | None, types: str | None) -> Iterator[dict[str, Any]]:
+    """Yield all events from a cursor on. A broken stream is resumed after the last event."""
     from wa_orchestrator.client import NoAnswer, Unavailable
 
-    has_answered = False
+    was_connected = False
     while True:
         try:
-            for event in _stream(desk, after, types):
-                has_answered = True
+            for event in _stream(run, after, types):
+                was_connected = True
                 if event is not None:
                     after = event["id"]
                     yield event
         except (NoAnswer, Unavailable):
-            if not has_answered:
+            if not was_connected:
                 raise
-        time.sleep(_AGAIN_S)
+        time.sleep(_RECONNECT_S)
 
 
-def _stream(desk: Desk, after: str | None, types: str | None) -> Iterator[dict[str, Any] | None]:
-    """One connection: None when it stands, then its events."""
+def _stream(run: Invocation, after: str | None, types: str | None) -> Iterator[dict[str, Any] | None]:
+    """Yield None when connected, then the events of one connection."""
     import httpx
 
     from wa_orchestrator.client import NoAnswer
     from wa_orchestrator.client.errors import error_in
 
-    headers = {"X-API-Key": desk.target.api_key} | ({"Last-Event-ID": after} if after else {})
+    headers = {"X-API-Key": run.target.api_key} | ({"Last-Event-ID": after} if after else {})
     query = {"types": types} if types else None
-    timeout = httpx.Timeout(10, read=_SILENCE_S)
+    timeout = httpx.Timeout(10, read=_READ_TIMEOUT_S)
     try:
         with (
-            httpx.Client(base_url=desk.target.url, headers=headers, timeout=timeout, trust_env=False) as http,
+            httpx.Client(base_url=run.target.url, headers=headers, timeout=timeout, trust_env=False) as http,
             http.stream("GET", "/api/v1/events/stream", params=query) as response,
         ):
             if not response.is_success:
@@ -97,7 +96,7 @@ def _stream(desk: Desk, after: str | None, types: str | None) -> Iterator[dict[s
 
 
 def events_in(lines: Iterable[str]) -> Iterator[dict[str, Any]]:
-    """The events in the lines of a stream of ours, each of which holds its event in one `data:` line."""
+    """Yield the events of a server-sent event stream; ours have one `data:` line each."""
     for text in lines:
         if text.startswith("data:"):
             yield json.loads(text.removeprefix("data:"))

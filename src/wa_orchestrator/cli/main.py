@@ -1,4 +1,4 @@
-"""The command line. What takes long to import is imported by the command that needs it."""
+"""The command line. Slow imports are deferred to the command that needs them."""
 
 import json
 import sys
@@ -13,38 +13,38 @@ from wa_orchestrator.cli import events, messages, proxies, send, sessions
 from wa_orchestrator.errors import OrchestratorError, Refused
 from wa_orchestrator.settings import GENERATED, Settings, build, read
 
-#: Bad settings or a refused start: cured by the person who typed the command.
+#: Bad settings or options: the caller can fix it.
 EXIT_REFUSED = 2
 EXIT_FAILED = 1
 
 app = typer.Typer(
     name="wa-orchestrator",
-    help="Runs an operator's own WhatsApp accounts: one isolated worker and one fixed exit address each.",
+    help="Runs an operator's own WhatsApp accounts: one isolated worker and one fixed proxy each.",
     no_args_is_help=True,
     add_completion=False,
     pretty_exceptions_enable=False,
 )
 
-#: How the list of commands is divided.
-RUN, SETTLE, ASK = "Run a server", "Settings and secrets", "Ask a running server"
+#: Sections of the list of commands.
+RUN, CONFIGURE, QUERY = "Run a server", "Settings and secrets", "Talk to a running server"
 
-DataDir = Annotated[Path | None, typer.Option("--data-dir", help="Where everything is kept; stands for DATA_DIR.")]
+DataDir = Annotated[Path | None, typer.Option("--data-dir", help="Overrides DATA_DIR.")]
 Json = Annotated[bool, typer.Option("--json", help="Print JSON.")]
 
 
 @app.command(rich_help_panel=RUN)
 def up(
     *,
-    simulate: Annotated[bool, typer.Option("--simulate", help="Bring a simulated outside world.")] = False,
+    simulate: Annotated[bool, typer.Option("--simulate", help="Run against a simulated WhatsApp.")] = False,
     fleet: Annotated[int, typer.Option("--fleet", min=0, help="Provision and link this many simulated sessions.")] = 0,
     data_dir: DataDir = None,
-    port: Annotated[int | None, typer.Option("--port", help="Stands for ORCH_PORT.")] = None,
-    gateway_port: Annotated[int | None, typer.Option("--gateway-port", help="Stands for GATEWAY_PORT.")] = None,
+    port: Annotated[int | None, typer.Option("--port", help="Overrides ORCH_PORT.")] = None,
+    gateway_port: Annotated[int | None, typer.Option("--gateway-port", help="Overrides GATEWAY_PORT.")] = None,
 ) -> None:
     """Run everything in one process."""
     if fleet and not simulate:
-        raise Refused("FLEET_NEEDS_SIMULATE", "--fleet: links simulated phones only. Example: --simulate --fleet 8")
-    settings = _ready(_for_a_start(data_dir=data_dir, orch_port=port, gateway_port=gateway_port))
+        raise Refused("FLEET_NEEDS_SIMULATE", "--fleet: requires --simulate. Example: --simulate --fleet 8")
+    settings = _ready(_settings_for_start(data_dir=data_dir, orch_port=port, gateway_port=gateway_port))
     from wa_orchestrator.server import bootstrap
 
     _run(bootstrap.up(settings, simulate=simulate, fleet=fleet))
@@ -52,8 +52,8 @@ def up(
 
 @app.command(rich_help_panel=RUN)
 def gateway(data_dir: DataDir = None) -> None:
-    """Run only the gateway, which takes messages in."""
-    settings = _part(data_dir, "gateway_port")
+    """Run only the gateway, which accepts messages."""
+    settings = _single_service(data_dir, "gateway_port")
     from wa_orchestrator.server import bootstrap
 
     _run(bootstrap.gateway(settings))
@@ -62,7 +62,7 @@ def gateway(data_dir: DataDir = None) -> None:
 @app.command(rich_help_panel=RUN)
 def dispatcher(data_dir: DataDir = None) -> None:
     """Run only a dispatcher, which routes and paces; any number may run."""
-    settings = _part(data_dir)
+    settings = _single_service(data_dir)
     from wa_orchestrator.server import bootstrap
 
     _run(bootstrap.dispatcher(settings))
@@ -71,7 +71,7 @@ def dispatcher(data_dir: DataDir = None) -> None:
 @app.command(rich_help_panel=RUN)
 def orchestrator(data_dir: DataDir = None) -> None:
     """Run only the orchestrator: sessions, proxies, workers and the dashboard."""
-    settings = _part(data_dir, "orch_port")
+    settings = _single_service(data_dir, "orch_port")
     from wa_orchestrator.server import bootstrap
 
     _run(bootstrap.orchestrator(settings))
@@ -80,58 +80,58 @@ def orchestrator(data_dir: DataDir = None) -> None:
 @app.command(rich_help_panel=RUN)
 def simulate(
     *,
-    data_dir: Annotated[Path | None, typer.Option("--data-dir", help="Where it keeps its state.")] = None,
-    control_port: Annotated[int, typer.Option("--control-port", min=0, max=65535, help="0 takes any free one.")] = 0,
+    data_dir: Annotated[Path | None, typer.Option("--data-dir", help="Directory for its state.")] = None,
+    control_port: Annotated[int, typer.Option("--control-port", min=0, max=65535, help="0 picks a free one.")] = 0,
     proxies: Annotated[int, typer.Option("--proxies", min=1, help="How many SOCKS5 proxies to run.")] = 4,
     as_json: Json = False,
 ) -> None:
-    """Run only the simulated world: WhatsApp, phones, proxies and Telegram."""
+    """Run only the simulator: WhatsApp, phones, proxies and Telegram."""
     from wa_orchestrator.simulator import command
 
     command.simulate(data_dir, control_port, proxies, as_json)
 
 
-@app.command(rich_help_panel=SETTLE)
+@app.command(rich_help_panel=CONFIGURE)
 def doctor(*, data_dir: DataDir = None, as_json: Json = False) -> None:
-    """Show the settings in effect and what is wrong with this machine. Exit code 1 when something is."""
-    from wa_orchestrator.cli import doctor as looks
-    from wa_orchestrator.cli.doctor_table import doctor_page
+    """Show the settings in effect and check this machine. Exit code 1 when there is a problem."""
+    from wa_orchestrator.cli import doctor as checks
+    from wa_orchestrator.cli.doctor_table import print_report
 
-    given, overrides = read(), _given(data_dir=data_dir)
-    settings = build(given, **overrides)
-    effective = list(looks.effective(settings, given, frozenset(overrides)))
-    findings = looks.examine(settings, given)
-    doctor_page(effective, findings, as_json=as_json)
-    if any(finding.mark is looks.Mark.PROBLEM for finding in findings):
+    source, overrides = read(), _given(data_dir=data_dir)
+    settings = build(source, **overrides)
+    effective = list(checks.effective(settings, source, frozenset(overrides)))
+    findings = checks.examine(settings, source)
+    print_report(effective, findings, as_json=as_json)
+    if any(finding.mark is checks.Mark.PROBLEM for finding in findings):
         raise typer.Exit(EXIT_FAILED)
 
 
-@app.command(name="secrets", rich_help_panel=SETTLE)
+@app.command(name="secrets", rich_help_panel=CONFIGURE)
 def show_secrets(*, data_dir: DataDir = None, as_json: Json = False) -> None:
-    """Show the API key, the webhook secret and the dashboard's password in effect."""
+    """Print the API key, the webhook secret and the dashboard password in effect."""
     from wa_orchestrator.server import secrets
 
     settings = secrets.with_stored(_settings(data_dir=data_dir))
     shown = {name.upper(): getattr(settings, name).get_secret_value() for name in GENERATED}
     if not all(shown.values()):
-        raise Refused("NO_SECRETS", f"There are no secrets in {settings.data_dir} yet; the first start makes them.")
+        raise Refused("NO_SECRETS", f"There are no secrets in {settings.data_dir} yet; the first start generates them.")
     typer.echo(json.dumps(shown) if as_json else "\n".join(f"{name}={value}" for name, value in shown.items()))
 
 
 for _name, _group in (("sessions", sessions), ("proxies", proxies), ("messages", messages)):
-    app.add_typer(_group.app, name=_name, rich_help_panel=ASK)
-app.command(rich_help_panel=ASK)(send.send)
-app.command(rich_help_panel=ASK)(events.events)
+    app.add_typer(_group.app, name=_name, rich_help_panel=QUERY)
+app.command(rich_help_panel=QUERY)(send.send)
+app.command(rich_help_panel=QUERY)(events.events)
 
 
-@app.command(rich_help_panel=SETTLE)
+@app.command(rich_help_panel=CONFIGURE)
 def version() -> None:
     """Print the version."""
     typer.echo(installed_version("wa-orchestrator"))
 
 
 def main() -> None:
-    """Run the command line. What a person can cure is told in one line each, without a traceback."""
+    """Run the command line. Expected errors are printed in one line each, without a traceback."""
     try:
         app()
     except Refused as refused:
@@ -150,33 +150,33 @@ def _settings(**options: Any) -> Settings:
     return build(read(), **_given(**options))
 
 
-def _for_a_start(**options: Any) -> Settings:
-    """Read the settings for a start. What does nothing is told first: it may be why another one is missing."""
-    given = read()
-    for each in given.unknown:
+def _settings_for_start(**options: Any) -> Settings:
+    """Read the settings. Unknown variables are reported first: one may be the reason why another is missing."""
+    source = read()
+    for each in source.unknown:
         typer.echo(f"Warning: {each.text}", err=True)
-    return build(given, **_given(**options))
+    return build(source, **_given(**options))
 
 
-def _part(data_dir: Path | None, *ports: str) -> Settings:
+def _single_service(data_dir: Path | None, *ports: str) -> Settings:
     from wa_orchestrator.server.preflight import require_redis
 
-    settings = _for_a_start(data_dir=data_dir)
+    settings = _settings_for_start(data_dir=data_dir)
     require_redis(settings)
     return _ready(settings, ports)
 
 
 def _ready(settings: Settings, ports: tuple[str, ...] | None = None) -> Settings:
-    """Check the machine, then complete the secrets, then log: nothing is created before everything was checked."""
+    """Check the machine, then generate secrets: nothing is created before all checks have passed."""
     from wa_orchestrator import logs
     from wa_orchestrator.server import preflight, secrets
     from wa_orchestrator.server.banner import command_line
 
     preflight.preflight(settings, preflight.PORTS if ports is None else ports)
-    complete, made = secrets.ensure(settings)
-    if made:
-        names = ", ".join(name.upper() for name in made)
-        typer.echo(f"{names} made. To see them: {command_line('secrets', settings.data_dir)}", err=True)
+    complete, generated = secrets.ensure(settings)
+    if generated:
+        names = ", ".join(name.upper() for name in generated)
+        typer.echo(f"{names} generated. To print them: {command_line('secrets', settings.data_dir)}", err=True)
     logs.configure(settings.log_level)
     return complete
 

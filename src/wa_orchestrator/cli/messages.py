@@ -1,20 +1,20 @@
-"""`wa-orchestrator messages …`: what became of messages."""
+"""`wa-orchestrator messages …`: search, show, cancel, retry."""
 
 from typing import Annotated, Any
 
 import typer
 
 from wa_orchestrator.cli import tables, times
-from wa_orchestrator.cli.command import Desk, command, group
+from wa_orchestrator.cli.command import Invocation, command, group
 
 app = typer.Typer(help="Messages of a running server: search, show, cancel, retry.", invoke_without_command=True)
 MessageId = Annotated[str, typer.Argument(metavar="MESSAGE", help="The message's id, m_…")]
-_USUAL = 50
+_DEFAULT_LIMIT = 50
 
 
-def _print(desk: Desk, limit: int, **question: str | None) -> None:
+def _print(run: Invocation, limit: int, **filters: str | None) -> None:
     found: list[dict[str, Any]] = []
-    for message in desk.client.all_messages(**question, limit=min(limit, 500)):
+    for message in run.client.all_messages(**filters, limit=min(limit, 500)):
         found.append(message)
         if len(found) == limit:
             break
@@ -26,21 +26,21 @@ def _print(desk: Desk, limit: int, **question: str | None) -> None:
         )
         for each in found
     ]  # fmt: skip
-    empty = "There are none such." if any(question.values()) else "There are no messages yet."
-    desk.answer({"messages": found}, lambda: tables.table(columns, rows, empty=empty))
+    empty = "No matches." if any(filters.values()) else "There are no messages yet."
+    run.output({"messages": found}, lambda: tables.table(columns, rows, empty=empty))
 
 
 @app.callback()
 @group
-def index(desk: Desk) -> None:
+def index(run: Invocation) -> None:
     """Messages of a running server. Without a subcommand: the newest ones."""
-    _print(desk, _USUAL)
+    _print(run, _DEFAULT_LIMIT)
 
 
 @app.command("list")
 @command
 def listed(
-    desk: Desk,
+    run: Invocation,
     *,
     to: Annotated[str | None, typer.Option(help="Only to this recipient.")] = None,
     session: Annotated[str | None, typer.Option(help="Only of this session.")] = None,
@@ -51,11 +51,11 @@ def listed(
     reference: Annotated[str | None, typer.Option(help="Only with this reference.")] = None,
     since: Annotated[str | None, typer.Option(metavar="TIME", help='Accepted since: "-2h", "2030-01-31".')] = None,
     until: Annotated[str | None, typer.Option(metavar="TIME", help="Accepted until.")] = None,
-    limit: Annotated[int, typer.Option(min=1, help="At most so many, the newest first.")] = _USUAL,
+    limit: Annotated[int, typer.Option(min=1, help="At most so many, the newest first.")] = _DEFAULT_LIMIT,
 ) -> None:
     """Search messages, the newest first."""
     _print(
-        desk,
+        run,
         limit,
         to=to,
         session_id=session,
@@ -71,35 +71,35 @@ app.command("search", hidden=True)(listed)
 
 @app.command()
 @command
-def show(desk: Desk, message_id: MessageId) -> None:
-    """Show one message with its timeline and what it waits for."""
-    _print_one(desk, desk.client.message(message_id))
+def show(run: Invocation, message_id: MessageId) -> None:
+    """Show one message with its timeline and why it waits."""
+    _print_one(run, run.client.message(message_id))
 
 
 @app.command()
 @command
-def cancel(desk: Desk, message_id: MessageId) -> None:
+def cancel(run: Invocation, message_id: MessageId) -> None:
     """Cancel a message that has not been claimed."""
-    told = desk.client.cancel(message_id)
-    desk.answer(told, lambda: tables.line(f"{message_id} is {told['status']}."))
+    result = run.client.cancel(message_id)
+    run.output(result, lambda: tables.line(f"{message_id} is {result['status']}."))
 
 
 @app.command()
 @command
-def retry(desk: Desk, message_id: MessageId) -> None:
-    """Give a failed message a new start, with the same WhatsApp id."""
-    told = desk.client.retry(message_id)
-    desk.answer(told, lambda: tables.line(f"{message_id} is {told['status']} again."))
+def retry(run: Invocation, message_id: MessageId) -> None:
+    """Retry a failed message with the same WhatsApp id."""
+    result = run.client.retry(message_id)
+    run.output(result, lambda: tables.line(f"{message_id} is {result['status']} again."))
 
 
-def _print_one(desk: Desk, message: dict[str, Any]) -> None:
+def _print_one(run: Invocation, message: dict[str, Any]) -> None:
     waiting = message["waiting"] or {}
-    facts = {
+    values = {
         "message": message["messageId"],
         "status": message["status"],
         "reason": message["reasonText"] or message["reason"],
-        "waits": waiting.get("text"),
-        "leaves": tables.when(waiting.get("eta")),
+        "waiting": waiting.get("text"),
+        "expected at": tables.when(waiting.get("eta")),
         "from": f"{message['sessionId']} ({message['phone']})",
         "to": message["to"],
         "kind": message["kind"],
@@ -110,15 +110,15 @@ def _print_one(desk: Desk, message: dict[str, Any]) -> None:
     }
 
     def show_all() -> None:
-        tables.facts(facts)
+        tables.fields(values)
         tables.line("")
         rows = [(tables.when(each["at"]), each["status"], each["note"]) for each in message["timeline"]]
         tables.table(("when", "status", "note"), rows, empty="")
 
-    desk.answer(message, show_all)
+    run.output(message, show_all)
 
 
 def _text(content: dict[str, Any] | None) -> str:
-    """The words of a message, if it has any."""
-    told = content or {}
-    return str(told.get("text") or told.get("caption") or told.get("name") or "")
+    """Return the text of a message, or an empty string."""
+    content = content or {}
+    return str(content.get("text") or content.get("caption") or content.get("name") or "")

@@ -1,4 +1,4 @@
-"""`wa-orchestrator proxies …`: the exits."""
+"""`wa-orchestrator proxies …`: list, add, check, remove."""
 
 import sys
 from pathlib import Path
@@ -7,7 +7,7 @@ from typing import Annotated, Any
 import typer
 
 from wa_orchestrator.cli import qr, tables
-from wa_orchestrator.cli.command import EXIT_FAILED, Desk, command, group
+from wa_orchestrator.cli.command import EXIT_FAILED, Invocation, command, group
 from wa_orchestrator.errors import Refused
 
 app = typer.Typer(help="Proxies of a running server: list, add, check, remove.", invoke_without_command=True)
@@ -24,59 +24,59 @@ def _row(proxy: dict[str, Any]) -> tuple[Any, ...]:
     )  # fmt: skip
 
 
-def _all(desk: Desk) -> dict[str, Any]:
-    whole = desk.client.proxies()
+def _all(run: Invocation) -> dict[str, Any]:
+    whole = run.client.proxies()
     page = whole
     while page["next"] is not None:
-        page = desk.client.proxies(cursor=page["next"])
+        page = run.client.proxies(cursor=page["next"])
         whole["proxies"] += page["proxies"]
     del whole["next"]
     return whole
 
 
-def _print(desk: Desk) -> None:
-    found = _all(desk)
+def _print(run: Invocation) -> None:
+    found = _all(run)
     rows = [_row(proxy) for proxy in found["proxies"]]
     empty = "There are no proxies. Add one: wa-orchestrator proxies add socks5h://user:password@host:port"
-    desk.answer(found, lambda: tables.table(COLUMNS, rows, empty=empty))
+    run.output(found, lambda: tables.table(COLUMNS, rows, empty=empty))
 
 
 @app.callback()
 @group
-def index(desk: Desk) -> None:
+def index(run: Invocation) -> None:
     """Proxies of a running server. Without a subcommand: list them."""
-    _print(desk)
+    _print(run)
 
 
 @app.command("list")
 @command
-def listed(desk: Desk) -> None:
+def listed(run: Invocation) -> None:
     """List proxies."""
-    _print(desk)
+    _print(run)
 
 
 @app.command()
 @command
 def add(
-    desk: Desk,
+    run: Invocation,
     proxy_url: Annotated[
         str, typer.Argument(metavar="URL", help="socks5h://user:password@host:port; `-` reads it from stdin.")
     ],
 ) -> None:
     """Add a proxy. Its password is not shown again."""
-    made = desk.client.add_proxy(qr.from_stdin(proxy_url) or "")
-    desk.answer(made, lambda: tables.line(f"{made['id']} joined the pool: {made['url']}"))
+    made = run.client.add_proxy(qr.from_stdin(proxy_url) or "")
+    run.output(made, lambda: tables.line(f"{made['id']} was added: {made['url']}"))
 
 
 @app.command("import")
 @command
 def add_many(
-    desk: Desk, file: Annotated[Path, typer.Argument(help="A file with one proxy per line; `-` reads stdin.")]
+    run: Invocation, file: Annotated[Path, typer.Argument(help="A file with one proxy per line; `-` reads stdin.")]
 ) -> None:
-    """Add the proxies of a file. Exit code 1 when a line was not taken."""
-    told = desk.client.import_proxies(_text(file))
-    desk.answer(told, lambda: _print_import(told))
-    if told["errors"]:
+    """Add the proxies of a file. Exit code 1 when a line was refused."""
+    result = run.client.import_proxies(_text(file))
+    run.output(result, lambda: _print_import(result))
+    if result["errors"]:
         raise typer.Exit(EXIT_FAILED)
 
 
@@ -84,26 +84,27 @@ def _text(file: Path) -> str:
     try:
         return sys.stdin.read() if str(file) == "-" else file.read_text("utf-8")
     except (OSError, UnicodeDecodeError) as error:
-        why = error.strerror if isinstance(error, OSError) else "it is not text in UTF-8"
-        raise Refused("BAD_FILE", f"{file}: cannot be read ({why}).") from None
+        why = error.strerror if isinstance(error, OSError) else "not UTF-8 text"
+        raise Refused("BAD_FILE", f"{file}: cannot be read: {why}.") from None
 
 
-def _print_import(told: dict[str, Any]) -> None:
-    tables.line(f"{len(told['added'])} added, {len(told['known'])} known already, {len(told['errors'])} not taken.")
-    for error in told["errors"]:
+def _print_import(result: dict[str, Any]) -> None:
+    added, known, errors = (len(result[name]) for name in ("added", "known", "errors"))
+    tables.line(f"{added} added, {known} already known, {errors} refused.")
+    for error in result["errors"]:
         typer.echo(f"line {error['line']}: {error['code']}: {error['message']}", err=True)
 
 
 @app.command()
 @command
 def check(
-    desk: Desk, proxy_id: Annotated[str | None, typer.Argument(metavar="PROXY", help="Default: all.")] = None
+    run: Invocation, proxy_id: Annotated[str | None, typer.Argument(metavar="PROXY", help="Default: all.")] = None
 ) -> None:
-    """Check a proxy now, or all. Exit code 1 when one does not pass."""
-    ids = [proxy_id] if proxy_id else [proxy["id"] for proxy in _all(desk)["proxies"]]
-    checked = [desk.client.proxy_act(each, "check") for each in ids]
+    """Check a proxy now, or all. Exit code 1 when one fails."""
+    ids = [proxy_id] if proxy_id else [proxy["id"] for proxy in _all(run)["proxies"]]
+    checked = [run.client.proxy_act(each, "check") for each in ids]
     rows = [("passed" if each["passed"] else "failed", *_row(each)) for each in checked]
-    desk.answer({"proxies": checked}, lambda: tables.table(("", *COLUMNS), rows, empty="There are no proxies."))
+    run.output({"proxies": checked}, lambda: tables.table(("", *COLUMNS), rows, empty="There are no proxies."))
     if not all(each["passed"] for each in checked):
         raise typer.Exit(EXIT_FAILED)
 
@@ -111,19 +112,19 @@ def check(
 @app.command()
 @command
 def remove(
-    desk: Desk,
+    run: Invocation,
     proxy_id: ProxyId,
     *,
     drain: Annotated[bool, typer.Option("--drain", help="Move its sessions to other proxies first.")] = False,
 ) -> None:
-    """Remove a proxy. One in use is refused unless it is drained."""
-    told = desk.client.delete_proxy(proxy_id, drain=drain)
-    desk.answer(told, lambda: tables.line(f"{proxy_id} is removed."))
+    """Remove a proxy. One in use is refused without --drain."""
+    result = run.client.delete_proxy(proxy_id, drain=drain)
+    run.output(result, lambda: tables.line(f"{proxy_id} was removed."))
 
 
 @app.command()
 @command
-def reinstate(desk: Desk, proxy_id: ProxyId) -> None:
-    """Take a bad proxy back into use."""
-    told = desk.client.proxy_act(proxy_id, "reinstate")
-    desk.answer(told, lambda: tables.line(f"{proxy_id} is {told['status']}."))
+def reinstate(run: Invocation, proxy_id: ProxyId) -> None:
+    """Use a bad proxy again."""
+    result = run.client.proxy_act(proxy_id, "reinstate")
+    run.output(result, lambda: tables.line(f"{proxy_id} is {result['status']}."))

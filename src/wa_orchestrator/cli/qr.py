@@ -1,44 +1,45 @@
-"""Linking a phone from the terminal: the code on the screen, renewed until it is scanned."""
+"""QR and pairing codes in the terminal, renewed until the session is linked."""
 
 import sys
 import time
+from functools import partial
 from typing import Any, Final
 
 import typer
 
 from wa_orchestrator.cli import tables
-from wa_orchestrator.cli.command import EXIT_FAILED, Desk, print_json
+from wa_orchestrator.cli.command import EXIT_FAILED, Invocation
 
-_LOOK_S: Final = 0.5
+_POLL_S: Final = 0.5
 
 
 def draw(shown: dict[str, Any]) -> None:
-    """Draw a QR in the terminal, or write the code that is typed."""
+    """Print a QR code, or the pairing code to type."""
     until = tables.when(shown.get("expiresAt"))
     if "qr" not in shown:
-        tables.line(f"Type this code on the phone under Linked devices: {shown['code']}   (until {until})")
+        tables.line(f"Type this code in WhatsApp under Linked devices: {shown['code']}   (valid until {until})")
         return
     import segno
 
     segno.make(shown["qr"], error="l", micro=False).terminal(out=sys.stdout, compact=True, border=2)
-    tables.line(f"Scan it with WhatsApp, Linked devices. Good until {until}.")
+    tables.line(f"Scan it in WhatsApp under Linked devices. Valid until {until}.")
 
 
-def follow(desk: Desk, session_id: str) -> None:
-    """Show every new code until the session is connected. Ends with an error when a person is needed."""
+def follow(run: Invocation, session_id: str) -> None:
+    """Print every new code until the session is connected. Exits with an error if it failed or is stopped."""
     from wa_orchestrator.client import NotFound
 
     before = ""
     while True:
-        session = desk.client.session(session_id)
+        session = run.client.session(session_id)
         if session["status"] == "connected":
             break
         if session["status"] in ("failed", "stopped"):
-            told = f"{session_id} is {session['status']}: {session['reasonText'] or 'start it first.'}"
-            typer.echo(told, err=True)
+            reason = session["reasonText"] or "start it first."
+            typer.echo(f"{session_id} is {session['status']}: {reason}", err=True)
             raise typer.Exit(EXIT_FAILED)
         try:
-            shown = desk.client.qr(session_id)
+            shown = run.client.qr(session_id)
         except NotFound as none_yet:
             if none_yet.code != "NO_QR":
                 raise
@@ -46,18 +47,11 @@ def follow(desk: Desk, session_id: str) -> None:
         code = shown.get("qr") or shown.get("code") or before
         if code != before:
             before = code
-            _show(desk, shown)
-        time.sleep(_LOOK_S)
-    desk.answer(session, lambda: tables.line(f"{session_id} is connected as {session['phone']}."))
-
-
-def _show(desk: Desk, shown: dict[str, Any]) -> None:
-    if desk.given.as_json:
-        print_json(shown)
-    else:
-        draw(shown)
+            run.output(shown, partial(draw, shown))
+        time.sleep(_POLL_S)
+    run.output(session, lambda: tables.line(f"{session_id} is connected as {session['phone']}."))
 
 
 def from_stdin(value: str | None) -> str | None:
-    """Read a value from stdin for `-`: what is typed as an argument is seen by others on the machine."""
+    """Read a value from stdin for `-`: other users of the machine can see arguments."""
     return sys.stdin.readline().strip() if value == "-" else value

@@ -1,4 +1,4 @@
-"""How answers look to people: tables and short lists. Nothing is cut off, and nothing is taken for markup."""
+"""Output for people: tables and lists of fields. Nothing is cut off or interpreted as markup."""
 
 import sys
 from collections.abc import Mapping, Sequence
@@ -16,8 +16,8 @@ _COLOURS = {
     "sending": "yellow", "stopped": "dim", "cancelled": "dim", "expired": "dim",
     "failed": "red", "BAD": "red",
 }  # fmt: skip
-#: A file or a pipe has no width; this is wide enough for a table of ours.
-_WITHOUT_TERMINAL = 220
+#: A file or a pipe has no width; this is wide enough for every table.
+_WIDTH_WITHOUT_TERMINAL = 220
 
 
 @lru_cache(maxsize=1)
@@ -26,14 +26,14 @@ def _terminal() -> Console:
 
 
 def console() -> Console:
-    """Where pages are printed."""
+    """Return the console for stdout."""
     if sys.stdout.isatty():
         return _terminal()
-    return Console(markup=False, highlight=False, width=_WITHOUT_TERMINAL, file=sys.stdout)
+    return Console(markup=False, highlight=False, width=_WIDTH_WITHOUT_TERMINAL, file=sys.stdout)
 
 
 def table(columns: Sequence[str], rows: Sequence[Sequence[Any]], *, empty: str) -> None:
-    """Print rows, or say in one line that there are none."""
+    """Print rows, or `empty` if there are none."""
     if not rows:
         console().print(empty)
         return
@@ -45,12 +45,12 @@ def table(columns: Sequence[str], rows: Sequence[Sequence[Any]], *, empty: str) 
     console().print(drawn)
 
 
-def facts(told: Mapping[str, Any]) -> None:
-    """Print names and values, one per line, without those that say nothing."""
+def fields(values: Mapping[str, Any]) -> None:
+    """Print names and values, one per line, without empty ones."""
     drawn = Table(box=None, show_header=False, pad_edge=False)
     drawn.add_column(style="bold", no_wrap=True)
     drawn.add_column(overflow="fold")
-    for name, value in told.items():
+    for name, value in values.items():
         if value not in (None, "", [], {}):
             drawn.add_row(name, cell(value))
     console().print(drawn)
@@ -62,7 +62,7 @@ def line(text: str) -> None:
 
 
 def cell(value: Any) -> Text:
-    """Write a value; words of a state get their colour."""
+    """Return a value as text; states have a colour."""
     if value is None:
         return Text("")
     if isinstance(value, list | tuple):
@@ -71,8 +71,8 @@ def cell(value: Any) -> Text:
     return Text(text, _COLOURS.get(text.partition(" ")[0], ""))
 
 
-def when(instant: str | None) -> str:
-    """Write an instant in this machine's own time."""
-    if not instant:
+def when(timestamp: str | None) -> str:
+    """Return a timestamp in this machine's own time."""
+    if not timestamp:
         return ""
-    return datetime.fromisoformat(instant).astimezone().strftime("%Y-%m-%d %H:%M:%S")
+    return datetime.fromisoformat(timestamp).astimezone().strftime("%Y-%m-%d %H:%M:%S")

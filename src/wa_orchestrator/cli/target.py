@@ -1,4 +1,4 @@
-"""Which server a command talks to, and with which key."""
+"""The server that a command talks to, and the API key for it."""
 
 import ipaddress
 from dataclasses import dataclass
@@ -9,46 +9,44 @@ from wa_orchestrator.errors import Refused
 from wa_orchestrator.server import address, secrets
 from wa_orchestrator.settings import Settings, build, read
 
-#: Where `make demo` keeps everything.
+#: Data directory of `make demo`.
 _DEMO = Path(".cache/demo")
 
 
 @dataclass(frozen=True, slots=True)
-class Given:
-    """What was typed, or stands in WA_URL and WA_API_KEY."""
+class Options:
+    """The common options, from the command line or from WA_URL and WA_API_KEY."""
 
     url: str | None = None
     api_key: str | None = None
     data_dir: Path | None = None
     as_json: bool = False
 
-    def over(self, before: "Given | None") -> "Given":
-        """Complete what was typed after a subcommand with what was typed before it."""
-        if before is None:
-            return self
-        return Given(
-            self.url or before.url,
-            self.api_key or before.api_key,
-            self.data_dir or before.data_dir,
-            self.as_json or before.as_json,
+    def over(self, outer: "Options") -> "Options":
+        """Return the options after a subcommand, completed with those before it."""
+        return Options(
+            self.url or outer.url,
+            self.api_key or outer.api_key,
+            self.data_dir or outer.data_dir,
+            self.as_json or outer.as_json,
         )
 
 
 @dataclass(frozen=True, slots=True, repr=False)
 class Target:
-    """A server and a key that opens it."""
+    """A server and an API key for it."""
 
     url: str
     api_key: str
 
 
-def find(given: Given) -> Target:
-    """Find the server. What was not given is taken from the settings and the data directory of this machine."""
-    if given.url and given.api_key:
-        return Target(_checked(given.url), given.api_key)
-    settings = _installation(given.data_dir)
-    url = _checked(given.url) if given.url else address.find(settings.data_dir) or settings.local_url
-    return Target(url, given.api_key or _own_key(settings, url))
+def find(options: Options) -> Target:
+    """Return the server. Missing options are taken from the settings and the data directory of this machine."""
+    if options.url and options.api_key:
+        return Target(_valid(options.url), options.api_key)
+    settings = _installation(options.data_dir)
+    url = _valid(options.url) if options.url else address.find(settings.data_dir) or settings.local_url
+    return Target(url, options.api_key or _own_key(settings, url))
 
 
 def _installation(data_dir: Path | None) -> Settings:
@@ -57,21 +55,20 @@ def _installation(data_dir: Path | None) -> Settings:
 
 
 def _own_key(settings: Settings, url: str) -> str:
-    """The key of this machine's installation, which is for this machine's server only."""
-    if not _is_here(url):
-        raise Refused("API_KEY_NEEDED", f"The server at {url} needs a key. Give --api-key, or set WA_API_KEY.")
+    """Return the key of this machine's installation, which is never sent to another machine."""
+    if not _is_local(url):
+        raise Refused("API_KEY_NEEDED", f"The server at {url} needs a key. Pass --api-key, or set WA_API_KEY.")
     key = settings.api_key.get_secret_value()
     if not key:
-        demo = f" The demo's is {_DEMO}." if address.find(_DEMO) else ""
+        demo = f" The demo's data directory is {_DEMO}." if address.find(_DEMO) else ""
         raise Refused(
             "API_KEY_NEEDED",
-            f"There is no key in {settings.data_dir}. Name the server's directory with --data-dir, "
-            f"or give --url and --api-key.{demo}",
+            f"There is no key in {settings.data_dir}. Pass the server's --data-dir, or --url and --api-key.{demo}",
         )
     return key
 
 
-def _is_here(url: str) -> bool:
+def _is_local(url: str) -> bool:
     host = urlsplit(url).hostname or ""
     if host == "localhost":
         return True
@@ -81,12 +78,12 @@ def _is_here(url: str) -> bool:
         return False
 
 
-def _checked(url: str) -> str:
+def _valid(url: str) -> str:
     try:
         parts = urlsplit(url)
         known = parts.scheme in ("http", "https") and parts.hostname and parts.port != 0
     except ValueError:
         known = None
     if not known:
-        raise Refused("BAD_URL", "--url: is no address of a server. Example: --url http://127.0.0.1:3001")
+        raise Refused("BAD_URL", "--url: must be the URL of a server. Example: --url http://127.0.0.1:3001")
     return url.rstrip("/")
