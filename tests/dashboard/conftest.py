@@ -1,5 +1,6 @@
-"""What tests of the dashboard share."""
+"""Fixtures of the dashboard's tests."""
 
 from tests.dashboard.browsing import chromium
+from tests.texts.third_language import klingon
 
-__all__ = ["chromium"]
+__all__ = ["chromium", "klingon"]

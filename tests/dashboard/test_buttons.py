@@ -9,8 +9,8 @@ from playwright.sync_api import Browser, BrowserContext, Locator, Page, expect
 from tests.dashboard.browsing import log_in, visit
 from tests.dashboard.scenes import Scene, staged
 from tests.dashboard.serving import PASSWORD, VIEWER_PASSWORD
-from wa_orchestrator.dashboard.html.locale import LANGUAGES, texts
 from wa_orchestrator.store import holds, keys
+from wa_orchestrator.texts.catalogue import languages, texts
 
 pytestmark = [pytest.mark.browser, pytest.mark.timeout(240)]
 SENDER = "worker_4"
@@ -74,7 +74,7 @@ def test_a_banned_phone_is_let_go_from_its_sessions_page_and_all_sending_is_not(
     expect(page.locator("main")).to_contain_text("everything: paused by Dana", ignore_case=True)
 
 
-@pytest.mark.parametrize("language", LANGUAGES)
+@pytest.mark.parametrize("language", languages())
 def test_a_group_and_then_everything_is_held_and_let_go(scene: Scene, enter: Enter, language: str) -> None:
     page = enter(language)
     page.goto(scene.address + "/anti-ban")
@@ -97,7 +97,7 @@ def test_a_group_and_then_everything_is_held_and_let_go(scene: Scene, enter: Ent
     assert "all" not in scene.do(lambda on: on.redis.hkeys(keys.HOLDS))
 
 
-@pytest.mark.parametrize("language", LANGUAGES)
+@pytest.mark.parametrize("language", languages())
 def test_limits_above_the_preset_need_a_tick_and_can_be_taken_back(scene: Scene, enter: Enter, language: str) -> None:
     page = enter(language)
     page.goto(scene.address + "/anti-ban?q=" + SENDER)
@@ -118,7 +118,7 @@ def test_limits_above_the_preset_need_a_tick_and_can_be_taken_back(scene: Scene,
     expect(row).to_contain_text(said(language, "pace.standard_limits"))
 
 
-@pytest.mark.parametrize("language", LANGUAGES)
+@pytest.mark.parametrize("language", languages())
 def test_a_webhook_shows_its_secret_once_and_sends_a_delivery_again(scene: Scene, enter: Enter, language: str) -> None:
     page = enter(language)
     page.goto(scene.address + "/settings")
@@ -156,7 +156,7 @@ def test_a_webhook_shows_its_secret_once_and_sends_a_delivery_again(scene: Scene
     expect(page.locator("#ws-wh_1")).to_have_count(0)
 
 
-@pytest.mark.parametrize("language", LANGUAGES)
+@pytest.mark.parametrize("language", languages())
 def test_a_queue_is_emptied_only_after_its_question(scene: Scene, enter: Enter, language: str) -> None:
     page = enter(language)
     page.goto(f"{scene.address}/sessions/{SENDER}")
@@ -174,7 +174,7 @@ def test_a_queue_is_emptied_only_after_its_question(scene: Scene, enter: Enter, 
     assert scene.do(lambda on: on.redis.zcard(keys.queue(PHONE))) == 0
 
 
-@pytest.mark.parametrize("language", LANGUAGES)
+@pytest.mark.parametrize("language", languages())
 def test_the_answer_to_several_says_which_one_was_refused_and_why(scene: Scene, enter: Enter, language: str) -> None:
     page = enter(language)
     for name in ("worker_1", "worker_2"):
@@ -213,7 +213,7 @@ def test_keys_walk_the_fleet_pick_rows_and_go_to_pages(scene: Scene, enter: Ente
     page.wait_for_url(scene.address + "/messages")
 
 
-@pytest.mark.parametrize("language", LANGUAGES)
+@pytest.mark.parametrize("language", languages())
 def test_a_viewer_is_refused_in_their_language(scene: Scene, chromium: Browser, language: str) -> None:
     context = visit(chromium, scene.address, language=language)
     page = log_in(context, scene.address, VIEWER_PASSWORD, "Guest")

@@ -13,7 +13,7 @@ from tests.dashboard.stage import furnish
 from wa_orchestrator.context import make_context
 from wa_orchestrator.dashboard.fleet.snapshot_reader import Fleet
 from wa_orchestrator.dashboard.html import labels
-from wa_orchestrator.dashboard.html.locale import LANGUAGES, Tongue, texts
+from wa_orchestrator.dashboard.html.locale import Tongue
 from wa_orchestrator.dashboard.html.renderer import HERE, Desk
 from wa_orchestrator.dashboard.pages import live_log, session
 from wa_orchestrator.domain.message_failures import Failure
@@ -21,6 +21,7 @@ from wa_orchestrator.orchestrator.proxies import socks_check
 from wa_orchestrator.settings import Settings
 from wa_orchestrator.store import holds, keys
 from wa_orchestrator.store.engine.scripts import LUA, Scripts
+from wa_orchestrator.texts.catalogue import languages, texts
 from wa_orchestrator.web import auth
 
 ENGLISH = Tongue("en", ZoneInfo("UTC"), 0)
@@ -91,7 +92,7 @@ def test_who_did_something_is_named_as_people_would(by: str, said: str) -> None:
     assert labels.doer(ENGLISH, by).striptags() == said
 
 
-@pytest.mark.parametrize("language", LANGUAGES)
+@pytest.mark.parametrize("language", languages())
 async def test_no_page_shows_a_code_where_a_word_belongs(redis: Redis, scripts: Scripts, language: str) -> None:
     await furnish(scripts)
     hold = holds.Hold("session:worker_4", 9 * 10**15, "OPERATOR", auth.CONFIGURED)

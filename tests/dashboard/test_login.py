@@ -12,11 +12,11 @@ from tests.dashboard.serving import API_KEY, PASSWORD, VIEWER_PASSWORD, settings
 from wa_orchestrator.context import Context, make_context
 from wa_orchestrator.dashboard import login
 from wa_orchestrator.dashboard.app import PAGES, Dashboard, install
-from wa_orchestrator.dashboard.html.locale import texts
 from wa_orchestrator.dashboard.html.renderer import HERE as ROOM
 from wa_orchestrator.dashboard.login import first_link
 from wa_orchestrator.orchestrator.api import admin
 from wa_orchestrator.store import keys
+from wa_orchestrator.texts.catalogue import texts
 from wa_orchestrator.web.app import make_app
 
 HERE = "http://127.0.0.1:3001"
@@ -303,6 +303,16 @@ async def test_a_choice_of_language_leads_nowhere_else(browser: httpx.AsyncClien
     answer = await browser.post("/choose", data={"lang": "he", "back": "//evil.example.com"})
     assert answer.headers["location"] == "/"
     assert 'dir="rtl"' in (await browser.get("/login")).text
+
+
+async def test_a_language_that_is_added_as_a_file_can_be_chosen(browser: httpx.AsyncClient, klingon: str) -> None:
+    assert "tlhIngan Hol" in (await browser.get("/login")).text
+    await browser.post("/choose", data={"lang": klingon})
+    page = (await browser.get("/login")).text
+    assert f'<html lang="{klingon}" dir="ltr"' in page
+    assert "yI&#39;el" in page or "yI'el" in page
+    assert "עברית" in page
+    assert "English" in page
 
 
 async def test_the_token_of_a_page_never_looks_the_same_and_always_opens(browser: httpx.AsyncClient) -> None:

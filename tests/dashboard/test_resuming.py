@@ -15,11 +15,11 @@ from tests.dashboard.browsing import log_in, visit
 from wa_orchestrator.context import make_context
 from wa_orchestrator.dashboard import live
 from wa_orchestrator.dashboard.fleet.snapshot_reader import Fleet
-from wa_orchestrator.dashboard.html.locale import texts
 from wa_orchestrator.dashboard.html.renderer import Desk, View
 from wa_orchestrator.dashboard.live import Hub, Stream, Viewer
 from wa_orchestrator.dashboard.pages import live_log
 from wa_orchestrator.store import keys
+from wa_orchestrator.texts.catalogue import texts
 
 
 @contextlib.contextmanager

@@ -108,12 +108,6 @@ def test_hours_of_a_few_minutes_lose_a_tenth_at_their_end_and_endless_ones_nothi
     assert opened == at("2026-06-01T00:00" if last_call is None else "2026-06-01T09:00")
 
 
-@pytest.mark.parametrize("because", Because)
-def test_everything_that_a_message_may_wait_for_has_a_sentence_in_both_languages(because: Because) -> None:
-    assert pacing.sentence(because, "en").isascii()
-    assert not pacing.sentence(because, "he").isascii()
-
-
 zones = st.sampled_from([ZONE, ZoneInfo("America/Sao_Paulo"), ZoneInfo("Europe/London")])
 # Around the days on which those clocks jump, so that the jumps are met often.
 starts = st.sampled_from(

@@ -2,11 +2,11 @@
 
 from pathlib import Path
 
-from wa_orchestrator.domain.sentences import Language
 from wa_orchestrator.domain.stream_events import ALERTS
 from wa_orchestrator.orchestrator.api import event_reference
 from wa_orchestrator.orchestrator.notifications import alert_texts
 from wa_orchestrator.orchestrator.notifications.alert_texts import Alert
+from wa_orchestrator.texts.catalogue import languages
 
 
 def test_the_page_of_events_is_up_to_date() -> None:
@@ -17,10 +17,9 @@ def test_the_page_of_events_is_up_to_date() -> None:
 
 
 def test_every_alert_has_a_title_in_every_language() -> None:
-    assert set(alert_texts.TITLES) == ALERTS
     for kind in ALERTS:
-        lines = {alert_texts.text_of([Alert(kind, "", "", 0)], language) for language in Language}
-        assert len(lines) == len(Language)
+        lines = {alert_texts.text_of([Alert(kind, "", "", 0)], language) for language in languages()}
+        assert len(lines) == len(languages())
         assert all(line.startswith(f"{kind.alert_emoji} ") for line in lines)
 
 

@@ -18,13 +18,13 @@ from wa_orchestrator.dashboard.fleet.history import Historian
 from wa_orchestrator.dashboard.fleet.snapshot_reader import Fleet
 from wa_orchestrator.dashboard.guard import NotLoggedIn
 from wa_orchestrator.dashboard.html import compression
-from wa_orchestrator.dashboard.html.locale import LANGUAGES
 from wa_orchestrator.dashboard.html.renderer import HERE, THEMES, Desk, Shown, View, doorway, language_of
 from wa_orchestrator.dashboard.live import Hub, Parts, Stream, Viewer
 from wa_orchestrator.dashboard.login import Door, Entered, Person, Shut, Wrong, administrators_only
 from wa_orchestrator.dashboard.pages import anti_ban, fleet, live_log, messages, proxies, scan, session, settings
 from wa_orchestrator.dashboard.routes import actions, json_api, simulated_scan
 from wa_orchestrator.errors import Refused
+from wa_orchestrator.texts.catalogue import languages
 
 Show = Callable[[Desk, View, Mapping[str, str]], Awaitable[Shown | None]]
 #: Every page: its address, its name, what it shows.
@@ -205,7 +205,7 @@ class Dashboard:
         data = await request.form()
         back = str(data.get("back", "/"))
         response = RedirectResponse(back if back.startswith("/") and not back.startswith("//") else "/", 303)
-        for name, allowed in (("lang", LANGUAGES), ("theme", THEMES)):
+        for name, allowed in (("lang", languages()), ("theme", THEMES)):
             if str(data.get(name, "")) in allowed:
                 response.set_cookie(name, str(data[name]), max_age=_YEAR_S, samesite="strict", path="/")
         return response

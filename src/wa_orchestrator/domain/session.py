@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from types import MappingProxyType
 
-from wa_orchestrator.domain.session_reasons import SENTENCES, Reason, sentence
+from wa_orchestrator.domain.session_reasons import Reason
 
 __all__ = [
     "CAN_SEND",
@@ -15,7 +15,6 @@ __all__ = [
     "NEEDS_PERSON",
     "NEEDS_PERSON_BECAUSE",
     "RESUMES_BY_ITSELF",
-    "SENTENCES",
     "TRANSITIONS",
     "WANTS_WORKER",
     "Event",
@@ -26,7 +25,6 @@ __all__ = [
     "State",
     "advance",
     "needs_person",
-    "sentence",
 ]
 
 

@@ -5,12 +5,9 @@ from typing import Any
 
 from pydantic import Field
 
-from wa_orchestrator.domain import message_failures
-from wa_orchestrator.domain.message_failures import Failure
 from wa_orchestrator.domain.pacing import Eta
-from wa_orchestrator.domain.pacing import wait_reasons as wording
-from wa_orchestrator.domain.pacing.wait_reasons import Because
 from wa_orchestrator.store.records import Message
+from wa_orchestrator.texts.catalogue import text
 from wa_orchestrator.timestamps import iso
 from wa_orchestrator.web.models import ResponseModel
 
@@ -165,7 +162,7 @@ def view(message: Message, language: str) -> dict[str, Any]:
 def waiting(eta: Eta, language: str) -> Waiting:
     """Say what a message waits for."""
     at = None if eta.at_ms is None else iso(eta.at_ms)
-    return Waiting(because=eta.because, text=wording.sentence(eta.because, language), eta=at)
+    return Waiting(because=eta.because, text=text(language, f"wait_reason.{eta.because}"), eta=at)
 
 
 def _stamp(fields: Any, name: str) -> str | None:
@@ -173,6 +170,4 @@ def _stamp(fields: Any, name: str) -> str | None:
 
 
 def _sentence(reason: str, language: str) -> str:
-    if reason in Failure.__members__:
-        return message_failures.sentence(Failure(reason), language)
-    return wording.sentence(Because(reason), language) if reason in Because.__members__ else ""
+    return text(language, f"message_failure.{reason}") or text(language, f"wait_reason.{reason}")

@@ -238,8 +238,8 @@ class Settings(BaseSettings):
     )
     """Time zone of hours and days. Default: the machine's."""
 
-    language: Annotated[Literal["en", "he"], BeforeValidator(types.language)] = setting("en", example="he")
-    """Language of alerts, and of the dashboard until a user picks one."""
+    language: types.Language = setting("en", example="he")
+    """Language of alerts, and of the dashboard until a user selects one."""
 
     log_level: Annotated[Literal["debug", "info", "warning", "error"], types.Lowered] = "info"
     """Minimum level of log lines."""

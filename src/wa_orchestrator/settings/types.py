@@ -14,6 +14,7 @@ from pydantic_settings import NoDecode
 
 from wa_orchestrator.domain.proxy_url import BadProxyUrl
 from wa_orchestrator.domain.proxy_url import parse as parse_proxy
+from wa_orchestrator.texts.catalogue import DEFAULT, languages
 
 MIN_SECRET_CHARS = 16
 #: Examples of docs/settings.md. They are public, so none of them is accepted as a secret.
@@ -31,7 +32,6 @@ _WELL_KNOWN = re.compile(
 _TELEGRAM_TOKEN = re.compile(r"\d{3,}:[A-Za-z0-9_-]{20,}")
 _CLOCK_TIME = r"([01]\d|2[0-3]):[0-5]\d"
 _HOURS = re.compile(rf"{_CLOCK_TIME}-{_CLOCK_TIME}")
-LANGUAGES = ("en", "he")
 
 
 def setting(default: Any, *, example: object) -> Any:
@@ -158,16 +158,24 @@ def runner(value: object) -> object:
 
 
 def language(value: object) -> object:
-    """Accept `en` and `he`, and the system's own use of LANGUAGE (a list such as `he_IL:en`)."""
+    """Accept a code such as `he`, and the system's own use of LANGUAGE (a list such as `he_IL:en`)."""
     if not isinstance(value, str) or not re.search(r"[_:]", value):
         return lowered(value)
     preferred = [locale.partition("_")[0].lower() for locale in value.split(":")]
     # A desktop in a third language sets this too; that must not prevent the start.
-    return next((name for name in preferred if name in LANGUAGES), "en")
+    return next((name for name in preferred if name in languages()), DEFAULT)
+
+
+def known_language(value: str) -> str:
+    """Require a language that has its file of texts."""
+    if value not in languages():
+        raise ValueError(f"must be {' or '.join(map(repr, languages()))}")
+    return value
 
 
 Blank = BeforeValidator(blank_is_none)
 Lowered = BeforeValidator(lowered)
+Language = Annotated[str, AfterValidator(known_language), BeforeValidator(language)]
 Port = Annotated[int, Field(ge=0, le=65535)]
 Positive = Annotated[int, Field(ge=1)]
 Millis = Positive

@@ -1,45 +1,20 @@
 """Says things to a person in their language and zone: texts, numbers, phones, times. What comes from outside is text.
 
-Texts live in `texts/<language>.toml`, one file per language. A text may hold tags; what is put into it is escaped.
+A text may hold tags; what is put into it is escaped.
 """
 
 import re
-import tomllib
-from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from functools import cache
-from pathlib import Path
-from typing import Any, Final
+from typing import Final
 from zoneinfo import ZoneInfo
 
 from markupsafe import Markup, escape
 
-from wa_orchestrator.domain import message_failures, session_reasons
-from wa_orchestrator.domain.pacing import wait_reasons as because
+from wa_orchestrator.texts.catalogue import languages, text, texts
 from wa_orchestrator.timestamps import iso
 
-TEXTS: Final = Path(__file__).parents[1] / "texts"
-LANGUAGES: Final = ("en", "he")
-DIRECTIONS: Final = {"en": "ltr", "he": "rtl"}
 _DAY_MS: Final = 86_400_000
-
-
-@cache
-def texts(language: str) -> Mapping[str, str]:
-    """Read all texts of a language, by their dotted names."""
-    tree = tomllib.loads((TEXTS / f"{language}.toml").read_text("utf-8"))
-    return dict(_flat(tree, ""))
-
-
-def _flat(tree: Mapping[str, Any], prefix: str) -> list[tuple[str, str]]:
-    found: list[tuple[str, str]] = []
-    for name, value in tree.items():
-        if isinstance(value, dict):
-            found += _flat(value, f"{prefix}{name}.")
-        else:
-            found.append((f"{prefix}{name}", str(value)))
-    return found
 
 
 def ltr(value: object) -> Markup:
@@ -72,7 +47,12 @@ class Tongue:
     @property
     def direction(self) -> str:
         """The direction of the page."""
-        return DIRECTIONS[self.language]
+        return text(self.language, "language.direction")
+
+    @property
+    def other_languages(self) -> dict[str, str]:
+        """The names of the languages that a person may choose instead, by code."""
+        return {code: text(code, "language.name") for code in languages() if code != self.language}
 
     def knows(self, name: str) -> bool:
         """Whether there is such a text."""
@@ -106,13 +86,11 @@ class Tongue:
 
     def reason(self, code: str) -> str:
         """Say why a session is where it is; empty where nothing needs saying."""
-        known = code in session_reasons.Reason.__members__
-        return session_reasons.sentence(session_reasons.Reason(code), self.language) if known else code
+        return text(self.language, f"session_reason.{code}") or code
 
     def briefly(self, code: str) -> str:
         """Say why a session is where it is in a few words, for a row of a table."""
-        name = f"why.{code}"
-        return self.t(name).striptags() if self.knows(name) else self.reason(code)
+        return text(self.language, f"session_reason_short.{code}") or self.reason(code)
 
     def kind(self, name: str) -> str:
         """Name a kind of message."""
@@ -120,13 +98,11 @@ class Tongue:
 
     def because(self, code: str) -> str:
         """Say what a message waits for."""
-        known = code in because.Because.__members__
-        return because.sentence(because.Because(code), self.language) if known else code
+        return text(self.language, f"wait_reason.{code}") or code
 
     def failure(self, code: str) -> str:
         """Say why a message was not sent."""
-        known = code in message_failures.Failure.__members__
-        return message_failures.sentence(message_failures.Failure(code), self.language) if known else code
+        return text(self.language, f"message_failure.{code}") or code
 
     # -- times
 

@@ -18,9 +18,10 @@ from wa_orchestrator.dashboard import guard
 from wa_orchestrator.dashboard.fleet.snapshot import Snapshot
 from wa_orchestrator.dashboard.fleet.snapshot_reader import Fleet
 from wa_orchestrator.dashboard.html import labels
-from wa_orchestrator.dashboard.html.locale import LANGUAGES, Tongue, bdi, ltr
+from wa_orchestrator.dashboard.html.locale import Tongue, bdi, ltr
 from wa_orchestrator.dashboard.login import Person
 from wa_orchestrator.domain.session_reasons import Reason
+from wa_orchestrator.texts.catalogue import languages
 from wa_orchestrator.timestamps import iso
 
 HERE: Final = Path(__file__).parents[1]
@@ -48,7 +49,7 @@ class View(Tongue):
     def reason(self, code: str) -> str:
         """Say why a session is where it is; that all slots are taken is no answer where there is none at all."""
         if code == Reason.WAITING_FOR_PROXY and not self.snapshot.healthy:
-            return str(self.t("reason.NO_PROXY_AT_ALL").striptags())
+            return str(self.t("session_reason.NO_PROXY_AT_ALL").striptags())
         return Tongue.reason(self, code)
 
     @property
@@ -96,7 +97,7 @@ def asset(name: str) -> str:
 def language_of(request: Request, default: str) -> str:
     """Give the language a person has chosen, else the installation's."""
     chosen = request.cookies.get("lang", "")
-    return chosen if chosen in LANGUAGES else default
+    return chosen if chosen in languages() else default
 
 
 class Desk:

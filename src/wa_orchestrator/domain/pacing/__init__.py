@@ -24,7 +24,7 @@ from wa_orchestrator.domain.pacing.limits import (
     is_burst,
     trust,
 )
-from wa_orchestrator.domain.pacing.wait_reasons import SENTENCES, Because, sentence
+from wa_orchestrator.domain.pacing.wait_reasons import Because
 
 __all__ = [
     "BURST_FACTOR",
@@ -33,7 +33,6 @@ __all__ = [
     "HOT_FROM_MS",
     "MINUTE_MS",
     "PRESETS",
-    "SENTENCES",
     "WARM_FROM_MS",
     "BadPace",
     "Because",
@@ -56,7 +55,6 @@ __all__ = [
     "hours_bounds_ms",
     "is_burst",
     "release_bounds_ms",
-    "sentence",
     "trust",
 ]
 

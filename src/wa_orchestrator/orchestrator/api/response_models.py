@@ -6,10 +6,11 @@ from wa_orchestrator.context import Context
 from wa_orchestrator.domain.pacing import limits
 from wa_orchestrator.domain.pacing.limits import Trust
 from wa_orchestrator.domain.proxy import ProxyStatus
-from wa_orchestrator.domain.session import Reason, State, needs_person, sentence
+from wa_orchestrator.domain.session import Reason, State, needs_person
 from wa_orchestrator.orchestrator.proxies.health import strikes_of
 from wa_orchestrator.store import keys, records
 from wa_orchestrator.store.records import Proxy, Session
+from wa_orchestrator.texts.catalogue import text
 from wa_orchestrator.timestamps import iso
 from wa_orchestrator.web.models import NextCursor, ResponseModel, Timestamp
 
@@ -115,7 +116,7 @@ def session_view(session: Session, proxy: Proxy | None, now_ms: int, language: s
         session_id=session.id,
         status=State(session.status),
         reason=reason,
-        reason_text=sentence(reason, language) if reason else None,
+        reason_text=text(language, f"session_reason.{reason}") if reason else None,
         needs_person=needs_person(State(session.status), reason),
         phone=session.phone or None,
         label=session.label or None,

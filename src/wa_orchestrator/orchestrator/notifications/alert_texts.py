@@ -5,9 +5,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 
 from wa_orchestrator.domain import stream_events
-from wa_orchestrator.domain.sentences import Sentence
-from wa_orchestrator.domain.session import Event, Reason, sentence
-from wa_orchestrator.domain.stream_events import ALERTS, EventType
+from wa_orchestrator.domain.session import Event
+from wa_orchestrator.domain.stream_events import ALERTS
+from wa_orchestrator.texts.catalogue import text
 
 #: Further names in a line, and further lines in a text, are only counted.
 MAX_NAMES = 8
@@ -31,32 +31,6 @@ class Alert:
 def decode(text: str) -> Alert:
     """Return the alert that `encode` wrote."""
     return Alert(**json.loads(text))
-
-
-TITLES: Mapping[EventType, Sentence] = {
-    EventType.SESSION_CONNECTED: Sentence("Connected", "מחובר"),
-    EventType.SESSION_DISCONNECTED: Sentence("Disconnected", "מנותק"),
-    EventType.SESSION_FAILED: Sentence("Session failed", "החיבור נכשל"),
-    EventType.SESSION_MOVED: Sentence("Moved to another proxy", "עבר לפרוקסי אחר"),
-    EventType.SESSION_TURNED_AWAY: Sentence(
-        "Unlinked: the phone has too many sessions", "נותק: למספר יותר מדי חיבורים"
-    ),
-    EventType.SESSION_BURST: Sentence(
-        "Too many messages at once: pauses are doubled", "יותר מדי בבת אחת: ההפסקות הוכפלו"
-    ),
-    EventType.SESSION_REACHOUT_LOCKED: Sentence(
-        "WhatsApp blocks messages to new contacts; a ban may follow: send less",
-        "WhatsApp חוסמת הודעות לאנשי קשר חדשים; ייתכן שתבוא חסימה: שלחו פחות",
-    ),
-    EventType.PROXY_BAD: Sentence("Proxy failed", "פרוקסי נשרף"),
-    EventType.PROXY_OK: Sentence("Proxy works again", "פרוקסי חזר לפעול"),
-    EventType.PROXY_LOW_INVENTORY: Sentence(
-        "Few proxy slots are free: add a proxy", "המקומות בפרוקסי אוזלים: הוסיפו פרוקסי"
-    ),
-    EventType.MESSAGE_FAILED: Sentence("Messages could not be sent", "הודעות לא נשלחו"),
-    EventType.WEBHOOK_DISABLED: Sentence("A webhook was disabled: it does not answer", "Webhook כובה: אין מענה"),
-    EventType.ALERT_TEST: Sentence("Test: alerts arrive here", "ניסיון: ההתרעות מגיעות לכאן"),
-}
 
 
 def alert_of(fields: Mapping[str, str]) -> Alert | None:
@@ -83,13 +57,12 @@ def _line(kind: str, reason: str, names: Sequence[str], language: str) -> str:
     unique = list(dict.fromkeys(name for name in names if name))
     shown = ", ".join(unique[:MAX_NAMES]) + (f" +{len(unique) - MAX_NAMES}" if len(unique) > MAX_NAMES else "")
     count = f" ×{len(names)}" if len(names) > max(1, len(unique)) else ""
-    because = sentence(Reason(reason), language) if reason in Reason.__members__ else ""
-    title = _title(kind, language)
-    return f"{title}{count}{': ' + shown if shown else ''}{' — ' + because if because else ''}"
+    because = text(language, f"session_reason.{reason}")
+    return f"{_title(kind, language)}{count}{': ' + shown if shown else ''}{' — ' + because if because else ''}"
 
 
 def _title(kind: str, language: str) -> str:
     known = stream_events.find(kind)
     if known is None:  # queued by another version of the product
         return kind
-    return f"{known.alert_emoji} {TITLES[known].in_language(language)}"
+    return f"{known.alert_emoji} {text(language, f'alert.{kind}')}"

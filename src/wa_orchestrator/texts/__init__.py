@@ -1,0 +1,1 @@
+"""Every sentence for people. One TOML file per language; `catalogue` reads them."""

@@ -1,0 +1,51 @@
+"""Reads the texts: a language is a TOML file in this folder, and `xx.toml` is all that a new one needs.
+
+A text that a language does not have yet is shown in English.
+"""
+
+import tomllib
+from collections.abc import Iterator, Mapping
+from functools import cache
+from pathlib import Path
+from typing import Any, Final
+
+FOLDER: Final = Path(__file__).parent
+DEFAULT: Final = "en"
+
+
+def languages() -> tuple[str, ...]:
+    """Return the codes of all languages that have a file, English first."""
+    return _languages(FOLDER)
+
+
+def texts(language: str) -> Mapping[str, str]:
+    """Return all texts of a language by their dotted names."""
+    return _texts(FOLDER, language)
+
+
+def text(language: str, name: str) -> str:
+    """Return the text of this name; empty if there is none, for codes that a newer or older version stored."""
+    return texts(language).get(name, "")
+
+
+def read(folder: Path, language: str) -> dict[str, str]:
+    """Read one language's file, without the English texts for what it lacks."""
+    return dict(_flat(tomllib.loads((folder / f"{language}.toml").read_text("utf-8")), ""))
+
+
+@cache
+def _languages(folder: Path) -> tuple[str, ...]:
+    return DEFAULT, *sorted({path.stem for path in folder.glob("*.toml")} - {DEFAULT})
+
+
+@cache
+def _texts(folder: Path, language: str) -> Mapping[str, str]:
+    return read(folder, DEFAULT) | read(folder, language)
+
+
+def _flat(tree: Mapping[str, Any], prefix: str) -> Iterator[tuple[str, str]]:
+    for name, value in tree.items():
+        if isinstance(value, dict):
+            yield from _flat(value, f"{prefix}{name}.")
+        else:
+            yield f"{prefix}{name}", str(value)

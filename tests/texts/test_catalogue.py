@@ -1,0 +1,90 @@
+"""Every code that a person can meet has its text in every language, and a language is one file."""
+
+from enum import StrEnum
+from string import Formatter
+
+import pytest
+
+from wa_orchestrator.domain.message import MessageStatus
+from wa_orchestrator.domain.message_failures import Failure
+from wa_orchestrator.domain.pacing.limits import Trust
+from wa_orchestrator.domain.pacing.wait_reasons import Because
+from wa_orchestrator.domain.session import Reason, State
+from wa_orchestrator.domain.stream_events import ALERTS, EventType, Level
+from wa_orchestrator.orchestrator.notifications import alert_texts
+from wa_orchestrator.orchestrator.notifications.alert_texts import Alert
+from wa_orchestrator.settings import load
+from wa_orchestrator.texts import catalogue
+from wa_orchestrator.texts.catalogue import languages, read, text, texts
+
+HEBREW = range(0x0590, 0x0600)
+#: The codes that are shown as a whole sentence.
+SENTENCES: dict[str, type[StrEnum]] = {"session_reason": Reason, "message_failure": Failure, "wait_reason": Because}
+SHORT: dict[str, type[StrEnum]] = {
+    "event": EventType,
+    "log": Level,
+    "state": State,
+    "trust": Trust,
+    "status": MessageStatus,
+    "step": MessageStatus,
+    "wait_reason_short": Because,
+    "session_reason_short": Reason,
+}
+
+
+def _placeholders(sentence: str) -> set[str]:
+    return {name for _, name, _, _ in Formatter().parse(sentence) if name}
+
+
+@pytest.mark.parametrize("language", languages())
+def test_every_language_has_the_same_texts(language: str) -> None:
+    assert set(read(catalogue.FOLDER, language)) == set(texts("en"))
+
+
+@pytest.mark.parametrize("language", languages())
+def test_a_text_has_the_same_placeholders_in_every_language(language: str) -> None:
+    english, other = texts("en"), texts(language)
+    different = {name for name in english if _placeholders(english[name]) != _placeholders(other[name])}
+    # "1 session" needs no number in either language, and may be written in words in one of them.
+    assert {name for name in different if not name.endswith(".one")} == set()
+
+
+@pytest.mark.parametrize("language", languages())
+@pytest.mark.parametrize(("section", "codes"), (SENTENCES | SHORT).items())
+def test_every_code_has_a_text(section: str, codes: type[StrEnum], language: str) -> None:
+    assert {code for code in codes if not text(language, f"{section}.{code}")} == set()
+
+
+@pytest.mark.parametrize("name", [f"{section}.{code}" for section, codes in SENTENCES.items() for code in codes])
+def test_a_code_has_a_sentence_of_its_own_in_both_languages(name: str) -> None:
+    english, hebrew = text("en", name), text("he", name)
+    section = name.partition(".")[0]
+    assert english.isascii()
+    assert any(ord(sign) in HEBREW for sign in hebrew)
+    assert english.endswith(".")
+    assert hebrew.endswith(".")
+    assert "!" not in english + hebrew
+    assert [other for other in texts("en") if other.startswith(f"{section}.") and text("en", other) == english] == [
+        name
+    ]
+
+
+@pytest.mark.parametrize("language", languages())
+def test_every_alert_has_its_words(language: str) -> None:
+    assert {kind for kind in ALERTS if not text(language, f"alert.{kind}")} == set()
+
+
+def test_a_name_without_a_text_is_empty() -> None:
+    assert text("en", "session_reason.STORED_BY_A_NEWER_VERSION") == ""
+
+
+def test_a_new_file_is_a_new_language(klingon: str) -> None:
+    assert languages() == ("en", "he", klingon)
+    assert load({"LANGUAGE": klingon}, None).language == klingon
+    assert text(klingon, "session_reason.BANNED") == "Heghpu'."
+    alert = Alert("session.failed", "s1", Reason.BANNED, 0)
+    assert alert_texts.text_of([alert], klingon) == "⛔ luj: s1 — Heghpu'."
+
+
+def test_what_a_new_language_lacks_is_english(klingon: str) -> None:
+    assert text(klingon, "session_reason.LOGGED_OUT") == text("en", "session_reason.LOGGED_OUT")
