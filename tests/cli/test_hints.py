@@ -5,7 +5,7 @@ import re
 import pytest
 
 from tests.cli.conftest import Run, Running
-from wa_orchestrator.cli.hints import as_typed
+from wa_orchestrator.cli.hints import terminal_message
 
 
 @pytest.mark.parametrize(
@@ -37,22 +37,28 @@ def test_a_wrong_key_is_told_with_where_to_find_the_right_one(bare: Run, server:
 
 
 @pytest.mark.parametrize(
-    ("code", "text", "said"),
+    ("code", "details", "shown"),
     [
-        ("PROXY_IN_USE", "2 sessions leave. Delete it with ?drain=true to move them first.",
-         "2 sessions leave. `wa-orchestrator proxies remove --drain` moves them first."),
-        ("DAILY_LIMIT", 'Wait, or send with "onLimit": "defer".', "Wait, or send with --defer."),
-        ("RATE_LIMITED", "Too often. Wait as long as Retry-After says, or send in batches.", "Too often. Try again in 7 s."),
-        ("QUEUE_UNAVAILABLE", "Try again with the same Idempotency-Key.", "Try again with the same --idempotency-key."),
-        ("IDEMPOTENCY_CONFLICT", "This Idempotency-Key was used.", "This --idempotency-key was used."),
-        ("NO_QR", "No code. GET /api/sessions/w_1/status says what it waits for.",
-         "No code. `wa-orchestrator sessions show w_1` says what it waits for."),
-        ("NOT_IN_TRASH", "It is not there. GET /api/v1/trash lists what is.", "It is not there."),
-        ("SOMETHING_NEW", "Whatever the server says.", "Whatever the server says."),
+        ("PROXY_IN_USE", {"sessions": 2},
+         "2 sessions use this proxy. `wa-orchestrator proxies remove --drain` moves them first."),
+        ("DAILY_LIMIT", {"sessionId": "w_1", "limit": 20},
+         "Session w_1 has sent its 20 messages for today. Wait, name another session, or send with --defer."),
+        ("RATE_LIMITED", {"retryAfterS": 7}, "This API key calls too often. Retry in 7 s."),
+        ("QUEUE_UNAVAILABLE", {"retryAfterS": 2},
+         "The queue does not answer. Retry with the same --idempotency-key: the message is then accepted only once."),
+        ("IDEMPOTENCY_CONFLICT", {},
+         "This --idempotency-key was used with another body. Use a new key for a new message."),
+        ("NO_QR", {"sessionId": "w_1", "status": "pending"},
+         "Session w_1 has no code now; it is pending. `wa-orchestrator sessions show w_1` shows what it waits for."),
+        ("NO_SENDER", {}, "The server's message. `wa-orchestrator sessions add --wait` creates and links one."),
+        ("NO_SUCH_MESSAGE", {}, "The server's message."),
+        ("SOMETHING_NEW", {"sessionId": "w_1"}, "The server's message."),
     ],
 )  # fmt: skip
-def test_fields_and_headers_are_told_as_options(code: str, text: str, said: str) -> None:
-    assert as_typed(code, text, {"retryAfterS": 7}) == said
+def test_an_error_names_commands_and_options_where_there_are_any(
+    code: str, details: dict[str, object], shown: str
+) -> None:
+    assert terminal_message(code, "The server's message.", details) == shown
 
 
 @pytest.mark.parametrize(

@@ -80,7 +80,7 @@ def test_a_name_without_a_text_is_empty() -> None:
 
 def test_a_new_file_is_a_new_language(klingon: str) -> None:
     assert languages() == ("en", "he", klingon)
-    assert load({"LANGUAGE": klingon}, None).language == klingon
+    assert load(None, language=klingon).language == klingon
     assert text(klingon, "session_reason.BANNED") == "Heghpu'."
     alert = Alert("session.failed", "s1", Reason.BANNED, 0)
     assert alert_texts.text_of([alert], klingon) == "⛔ luj: s1 — Heghpu'."

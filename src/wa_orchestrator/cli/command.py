@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Concatenate, Final, ParamSpec
 
 import typer
 
-from wa_orchestrator.cli.hints import as_typed
+from wa_orchestrator.cli.hints import terminal_message
 from wa_orchestrator.cli.target import Options, Target, find
 
 if TYPE_CHECKING:
@@ -126,7 +126,7 @@ def error_line(error: "ApiError", run: Invocation) -> str:
     if isinstance(error, Invalid) and error.errors:
         problems = "; ".join(f"{each.get('path')}: {each.get('message')}" for each in error.errors)
         return f"{error.code}: {problems}"
-    return " ".join(f"{error.code}: {as_typed(error.code, error.text, error.details)}".split())
+    return " ".join(f"{error.code}: {terminal_message(error.code, error.text, error.details)}".split())
 
 
 def confirm(question: str, *, yes: bool) -> None:

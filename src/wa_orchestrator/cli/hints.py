@@ -1,45 +1,41 @@
-"""What a server says to programs, said to a person at a terminal: commands and options instead of routes and fields."""
+"""Error messages for the terminal: commands and options where the server's message names routes and fields.
 
-import re
+In English, like all of the command line. The server's message is shown for a code that has no entry here, and when
+its details lack what the entry needs: an older server does not send them.
+"""
+
 from collections.abc import Mapping
+from contextlib import suppress
 from typing import Any, Final
 
-#: By words of the server. What is not here is said as it stands.
-_WORDS: Final = tuple(
-    (re.compile(pattern), instead)
-    for pattern, instead in (
-        (r"GET /api/sessions lists them", "`wa-orchestrator sessions list` lists them"),
-        (r"GET /api/v1/proxies lists them", "`wa-orchestrator proxies list` lists them"),
-        (r"GET /api/v1/messages finds those that are kept", "`wa-orchestrator messages list` lists the newest"),
-        (r"GET /api/sessions/(\S+)/status says", r"`wa-orchestrator sessions show \1` says"),
-        (
-            r"Delete it with \?drain=true to move them first",
-            "`wa-orchestrator proxies remove --drain` moves them first",
-        ),
-        (r"send with \"onLimit\": \"defer\"", "send with --defer"),
-        (r"\b(T|t)he same Idempotency-Key", r"\1he same --idempotency-key"),
-        (r"\b(T|t)his Idempotency-Key", r"\1his --idempotency-key"),
-    )
-)
-#: By code, where a person at a terminal can do more than a program.
-_NEXT: Final[Mapping[str, str]] = {
-    "API_KEY_UNKNOWN": "Give another with --api-key or WA_API_KEY; `wa-orchestrator secrets` shows this machine's.",
-    "NO_SENDER": "`wa-orchestrator sessions add --wait` makes and links one.",
-    "SESSION_NOT_LINKED": "`wa-orchestrator sessions qr SESSION --wait` shows what to scan.",
-    "NO_PROXY_CAPACITY": "`wa-orchestrator proxies add URL` adds one.",
+#: Replaces the server's message. Names in braces are details of the error.
+_INSTEAD: Final[Mapping[str, str]] = {
+    "API_KEY_UNKNOWN": "This API key does not exist or was revoked. Pass another one with --api-key or WA_API_KEY; "
+    "`wa-orchestrator secrets` shows this machine's.",
+    "DAILY_LIMIT": "Session {sessionId} has sent its {limit} messages for today. Wait, name another session, "
+    "or send with --defer.",
+    "IDEMPOTENCY_CONFLICT": "This --idempotency-key was used with another body. Use a new key for a new message.",
+    "NO_QR": "Session {sessionId} has no code now; it is {status}. "
+    "`wa-orchestrator sessions show {sessionId}` shows what it waits for.",
+    "NO_SUCH_MESSAGE": "There is no message {messageId}; it may have been erased. "
+    "`wa-orchestrator messages list` lists the newest.",
+    "NO_SUCH_PROXY": "There is no proxy {proxyId}. `wa-orchestrator proxies list` lists them.",
+    "NO_SUCH_SESSION": "There is no session {sessionId}. `wa-orchestrator sessions list` lists them.",
+    "PROXY_IN_USE": "{sessions} sessions use this proxy. `wa-orchestrator proxies remove --drain` moves them first.",
+    "QUEUE_UNAVAILABLE": "The queue does not answer. Retry with the same --idempotency-key: "
+    "the message is then accepted only once.",
+    "RATE_LIMITED": "This API key calls too often. Retry in {retryAfterS} s.",
 }
-#: A sentence about a route that no command stands for.
-_ROUTE: Final = re.compile(r"\s*\b(?:GET|POST|PUT|DELETE) /\S+ [^.]*\.")
-_WAIT: Final = "Wait as long as Retry-After says, or send in batches."
+#: Follows the server's message.
+_NEXT: Final[Mapping[str, str]] = {
+    "NO_PROXY_CAPACITY": "`wa-orchestrator proxies add URL` adds one.",
+    "NO_SENDER": "`wa-orchestrator sessions add --wait` creates and links one.",
+    "SESSION_NOT_LINKED": "`wa-orchestrator sessions qr SESSION --wait` shows what to scan.",
+}
 
 
-def as_typed(code: str, text: str, details: Mapping[str, Any]) -> str:
-    """Say a server's text so that a person can type what it asks for."""
-    for pattern, instead in _WORDS:
-        text = pattern.sub(instead, text)
-    text = _ROUTE.sub("", text)
-    if "retryAfterS" in details:
-        text = text.replace(_WAIT, f"Try again in {details['retryAfterS']} s.")
-    if code == "API_KEY_UNKNOWN":
-        text = text.removesuffix("Use another one.").rstrip()
-    return f"{text} {_NEXT[code]}" if code in _NEXT else text
+def terminal_message(code: str, message: str, details: Mapping[str, Any]) -> str:
+    """Return the message of an error for a person at a terminal."""
+    with suppress(KeyError):
+        return _INSTEAD[code].format_map(details)
+    return f"{message} {_NEXT[code]}" if code in _NEXT else message

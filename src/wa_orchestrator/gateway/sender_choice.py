@@ -52,9 +52,8 @@ def refusal(why: Why, send: SendBody) -> Refused:
     """Say why nobody can send it, and what to do."""
     match why:
         case Why.UNKNOWN_SESSION:
-            return Refused(
-                "NO_SUCH_SESSION", f"There is no session {send.session_id}. GET /api/sessions lists them.", 404
-            )
+            text = f"There is no session {send.session_id}. GET /api/sessions lists them."
+            return Refused("NO_SUCH_SESSION", text, 404, sessionId=send.session_id)
         case Why.UNKNOWN_PHONE:
             return Refused("NO_SUCH_PHONE", "No session has this phone. Link it first.", 404)
         case Why.PHONE_DIFFERS:

@@ -140,6 +140,7 @@ class _Messages:
                 "NO_SUCH_MESSAGE",
                 "There is no such message; it may have been erased. GET /api/v1/messages finds those that are kept.",
                 404,
+                messageId=message_id,
             )
         return message
 

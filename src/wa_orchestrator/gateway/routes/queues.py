@@ -90,5 +90,6 @@ class _Queues:
     async def _found(self, session_id: str) -> tuple[Fleet, Sender]:
         fleet = await self._view.current(fresh_s=RECENT_S)
         if session_id not in fleet.senders:
-            raise Refused("NO_SUCH_SESSION", f"There is no session {session_id}. GET /api/sessions lists them.", 404)
+            text = f"There is no session {session_id}. GET /api/sessions lists them."
+            raise Refused("NO_SUCH_SESSION", text, 404, sessionId=session_id)
         return fleet, fleet.senders[session_id]

@@ -88,7 +88,9 @@ def router(context: Context, proxy_health: ProxyHealth) -> APIRouter:
 
 
 def _no_such_proxy(proxy_id: str) -> Refused:
-    return Refused("NO_SUCH_PROXY", f"There is no proxy {proxy_id}. GET /api/v1/proxies lists them.", 404)
+    return Refused(
+        "NO_SUCH_PROXY", f"There is no proxy {proxy_id}. GET /api/v1/proxies lists them.", 404, proxyId=proxy_id
+    )
 
 
 class _Proxies:

@@ -30,7 +30,7 @@ async def code_of(context: Context, session: Session) -> Code:
             f"Session {session.id} has no code: it is {session.status}. GET /api/sessions/{session.id}/status says why."
         )
         refused = Refused("NO_QR", text, 404)
-        refused.details.update(status=session.status, reason=session.reason or None)
+        refused.details.update(sessionId=session.id, status=session.status, reason=session.reason or None)
         raise refused
     raw = json.loads(text)
     return Code(raw.get("qr", ""), raw.get("code", ""), raw["expires_at_ms"], raw.get("at_ms", 0))

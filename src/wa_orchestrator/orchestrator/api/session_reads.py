@@ -51,7 +51,8 @@ class LinkCode(ResponseModel):
 
 def no_such_session(session_id: str) -> Refused:
     """Return the error for an unknown session id."""
-    return Refused("NO_SUCH_SESSION", f"There is no session {session_id}. GET /api/sessions lists them.", 404)
+    text = f"There is no session {session_id}. GET /api/sessions lists them."
+    return Refused("NO_SUCH_SESSION", text, 404, sessionId=session_id)
 
 
 async def find(context: Context, session_id: str) -> Session:
