@@ -1,4 +1,4 @@
-"""What a service is given to work with."""
+"""The context of a service: settings, Redis, scripts, metrics."""
 
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
@@ -15,22 +15,21 @@ from wa_orchestrator.store.engine.scripts import Scripts
 if TYPE_CHECKING:
     from wa_orchestrator.web.auth import Caller
 
-#: Says who is behind a request that carries no API key (a person with a cookie), or None.
+#: Returns the caller of a request without an API key (a person with a cookie), or None.
 Recognize = Callable[[Request], Awaitable["Caller | None"]]
-#: Brings gauges up to date before they are read.
+#: Updates gauges before they are scraped.
 Refresh = Callable[[], Awaitable[None]]
 
 
 _CONNECTIONS = 64
-_PATIENCE_S = 20
-#: How long an answer of Redis may take. Longer than anybody waits in Redis (`BLOCK`, BLPOP): the client's own default,
-#: 5 s, cut such waits off and took the silence for a lost connection.
-ANSWER_S = 25
+_POOL_TIMEOUT_S = 20
+#: Longer than any blocking command (`BLOCK`, BLPOP): the client's default of 5 s aborted them as lost connections.
+_SOCKET_TIMEOUT_S = 25
 
 
 @dataclass(slots=True)
 class Context:
-    """One process' view of the installation. Parts that meet here are put together in `bootstrap`."""
+    """What the services of one process share. Assembled in `server.bootstrap`."""
 
     settings: Settings
     redis: Redis
@@ -43,21 +42,21 @@ class Context:
 
 
 def make_context(settings: Settings, redis: Redis) -> Context:
-    """Put a context together around an open Redis client (`decode_responses=True`)."""
+    """Return a context for an open Redis client (`decode_responses=True`)."""
     return Context(settings, redis, Scripts(redis))
 
 
 @asynccontextmanager
 async def opened(settings: Settings, redis_url: str) -> AsyncIterator[Context]:
-    """Open a context and close its connections afterwards. Redis need not answer yet."""
-    # Whoever finds all connections in use waits for one; hundreds of workers may ask in the same moment.
+    """Yield a context and close its connections afterwards. Redis need not be reachable yet."""
+    # A blocking pool: hundreds of workers may send requests at the same moment, and wait for a free connection.
     pool = BlockingConnectionPool.from_url(
         redis_url,
         max_connections=_CONNECTIONS,
-        timeout=_PATIENCE_S,
+        timeout=_POOL_TIMEOUT_S,
         decode_responses=True,
         socket_connect_timeout=5,
-        socket_timeout=ANSWER_S,
+        socket_timeout=_SOCKET_TIMEOUT_S,
         health_check_interval=30,
     )
     redis = Redis.from_pool(pool)

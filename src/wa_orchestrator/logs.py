@@ -1,6 +1,6 @@
-"""Log lines on stderr: JSON, or short lines for people where it is a terminal.
+"""Logging to stderr: JSON, or short lines on a terminal.
 
-Whatever is logged, by us or by a library, loses its secrets where the line is rendered.
+Secrets are redacted where the line is rendered, whether we or a library have logged it.
 """
 
 import logging
@@ -13,31 +13,31 @@ from typing import Any, TextIO
 import structlog
 from structlog.typing import EventDict, Processor, WrappedLogger
 
-from wa_orchestrator.log_console import LineForPeople
+from wa_orchestrator.log_console import ConsoleLine
 
-HIDDEN = "***"
-#: Names of fields whose value is never shown.
+REDACTED = "***"
+#: Names of fields whose value is never logged.
 _SECRET_KEY = re.compile(
     r"(?:^|_)(?:password|passwd|secret|token|api_?key|authorization|cookie|credentials?|creds|private_?key|session_?key"
     r"|qr|pairing_?code|body|text|message_?text|caption)(?:$|_)",
     re.IGNORECASE,
 )
-#: Names of fields that hold a phone number or a WhatsApp address.
+#: Names of fields with a phone number or a JID.
 _PHONE_KEY = re.compile(r"(?:^|_)(?:phone|phone_?number|to|from|sender|recipient|jid|lid)$", re.IGNORECASE)
 _CAMEL = re.compile(r"(?<=[a-z0-9])(?=[A-Z])")
 
-#: What looks like a secret inside any text, and what is shown instead.
+#: Secrets within a text, and their replacement.
 _PATTERNS: tuple[tuple[re.Pattern[str], str], ...] = (
-    (re.compile(r"\b([a-z][a-z0-9+.-]*://)[^\s/@'\"]*:[^\s/'\"]*@", re.IGNORECASE), rf"\1{HIDDEN}@"),
-    (re.compile(r"\b(bearer|basic)\s+[A-Za-z0-9._~+/=-]{8,}", re.IGNORECASE), rf"\1 {HIDDEN}"),
-    (re.compile(r"\b(wao_|whsec_)[A-Za-z0-9_+/=-]{8,}"), rf"\1{HIDDEN}"),
-    (re.compile(r"\bwwt_[A-Za-z0-9_.-]{8,}"), f"wwt_{HIDDEN}"),  # a worker's token
-    (re.compile(r"\b\d{6,}:[A-Za-z0-9_-]{30,}"), HIDDEN),  # a Telegram bot's token, also within a URL
-    (re.compile(r"AGE-SECRET-KEY-1[0-9A-Z]+", re.IGNORECASE), HIDDEN),
-    # A linking QR: `ref,key,key,key` in base64, optionally behind WhatsApp's link.
+    (re.compile(r"\b([a-z][a-z0-9+.-]*://)[^\s/@'\"]*:[^\s/'\"]*@", re.IGNORECASE), rf"\1{REDACTED}@"),
+    (re.compile(r"\b(bearer|basic)\s+[A-Za-z0-9._~+/=-]{8,}", re.IGNORECASE), rf"\1 {REDACTED}"),
+    (re.compile(r"\b(wao_|whsec_)[A-Za-z0-9_+/=-]{8,}"), rf"\1{REDACTED}"),
+    (re.compile(r"\bwwt_[A-Za-z0-9_.-]{8,}"), f"wwt_{REDACTED}"),  # a worker's token
+    (re.compile(r"\b\d{6,}:[A-Za-z0-9_-]{30,}"), REDACTED),  # a Telegram bot's token, also within a URL
+    (re.compile(r"AGE-SECRET-KEY-1[0-9A-Z]+", re.IGNORECASE), REDACTED),
+    # A QR code for linking: `ref,key,key,key` in base64, optionally behind WhatsApp's URL.
     (
         re.compile(r"(?:\d@)?[A-Za-z0-9+/_@.-]{10,}={0,2}(?:,[A-Za-z0-9+/]{43}=){2,3}(?:,[A-Za-z0-9+/=]*)*"),
-        f"{HIDDEN}qr",
+        f"{REDACTED}qr",
     ),
     (
         re.compile(
@@ -45,17 +45,17 @@ _PATTERNS: tuple[tuple[re.Pattern[str], str], ...] = (
             r"(?:'[^']*'|\"[^\"]*\"|[^\s,;&'\"]+)",
             re.IGNORECASE,
         ),
-        rf"\1{HIDDEN}",
+        rf"\1{REDACTED}",
     ),
 )
 _JID = re.compile(r"\b\d{4,}(\d{4})(?=(?::\d+)?@(?:s\.whatsapp\.net|lid|c\.us))")
 
 
 def redact(value: object, key: str = "") -> Any:
-    """Give `value` as it may be shown under the name `key`; mappings and sequences are gone through."""
+    """Return `value` as it may be logged under the name `key`; recurses into mappings and sequences."""
     name = _CAMEL.sub("_", key)
     if _SECRET_KEY.search(name) and value is not None and not isinstance(value, bool):
-        return HIDDEN
+        return REDACTED
     match value:
         case Mapping():
             return {str(inner): redact(item, str(inner)) for inner, item in value.items()}
@@ -71,14 +71,14 @@ def redact(value: object, key: str = "") -> Any:
 
 
 def redact_text(text: str) -> str:
-    """Hide what looks like a secret anywhere in a text."""
-    for pattern, shown in _PATTERNS:
-        text = pattern.sub(shown, text)
+    """Replace everything in a text that looks like a secret."""
+    for pattern, replacement in _PATTERNS:
+        text = pattern.sub(replacement, text)
     return _JID.sub(r"…\1", text)
 
 
 def last_four(phone: str) -> str:
-    """Show a phone number by its last four digits."""
+    """Return the last four digits of a phone number."""
     digits = re.sub(r"\D", "", phone.partition("@")[0].partition(":")[0])
     return f"…{digits[-4:]}" if len(digits) > 4 else redact_text(phone)
 
@@ -88,24 +88,21 @@ def _redact_event(_logger: WrappedLogger, _method: str, event: EventDict) -> Eve
 
 
 def _drop_color_message(_logger: WrappedLogger, _method: str, event: EventDict) -> EventDict:
-    """Uvicorn says everything twice, the second time for a terminal."""
+    """Remove uvicorn's second copy of the message, which is meant for a terminal."""
     event.pop("color_message", None)
     return event
 
 
-def _renderer(*, at_terminal: bool) -> Processor:
-    if at_terminal:
-        return LineForPeople(coloured="NO_COLOR" not in os.environ and os.environ.get("TERM") != "dumb")
+def _renderer(*, is_terminal: bool) -> Processor:
+    if is_terminal:
+        return ConsoleLine(coloured="NO_COLOR" not in os.environ and os.environ.get("TERM") != "dumb")
     return structlog.processors.JSONRenderer(ensure_ascii=False, default=repr)
 
 
 def configure(level: str = "info", stream: TextIO | None = None) -> None:
-    """Send structlog and the standard library's logging through one renderer to `stream` (stderr).
-
-    A terminal gets short lines for people; everything else gets JSON.
-    """
+    """Send structlog and the standard library's logging to `stream` (stderr): short lines on a terminal, else JSON."""
     stream = stream or sys.stderr
-    at_terminal = stream.isatty()
+    is_terminal = stream.isatty()
     shared: list[Processor] = [
         structlog.contextvars.merge_contextvars,
         structlog.stdlib.add_log_level,
@@ -117,19 +114,19 @@ def configure(level: str = "info", stream: TextIO | None = None) -> None:
         structlog.processors.format_exc_info,
         structlog.processors.UnicodeDecoder(),
     ]
-    # Redaction is the last step before the line is written: no processor and no library can come after it.
+    # Redaction is the last step before rendering, so that no processor and no library can add to it.
     render: list[Processor] = [
         structlog.stdlib.ProcessorFormatter.remove_processors_meta,
         _drop_color_message,
         _redact_event,
-        _renderer(at_terminal=at_terminal),
+        _renderer(is_terminal=is_terminal),
     ]
     handler = logging.StreamHandler(stream)
     handler.setFormatter(structlog.stdlib.ProcessorFormatter(foreign_pre_chain=shared, processors=render))
     root = logging.getLogger()
     root.handlers[:] = [handler]
     root.setLevel(level.upper())
-    _hush_libraries(root.level, at_terminal=at_terminal)
+    _quiet_libraries(root.level, is_terminal=is_terminal)
     structlog.configure(
         processors=[*shared, structlog.stdlib.ProcessorFormatter.wrap_for_formatter],
         wrapper_class=structlog.stdlib.BoundLogger,
@@ -138,12 +135,12 @@ def configure(level: str = "info", stream: TextIO | None = None) -> None:
     )
 
 
-def _hush_libraries(level: int, *, at_terminal: bool) -> None:
-    calm = max(logging.WARNING, level)
+def _quiet_libraries(level: int, *, is_terminal: bool) -> None:
+    quiet = max(logging.WARNING, level)
     for name in ("uvicorn", "uvicorn.error", "uvicorn.access"):
         library = logging.getLogger(name)
         library.handlers.clear()
-        library.setLevel(calm if at_terminal else logging.NOTSET)  # people are greeted by ourselves
+        library.setLevel(quiet if is_terminal else logging.NOTSET)  # the banner replaces uvicorn's own
         library.propagate, library.disabled = True, False
     for name in ("httpx", "httpcore", "asyncio", "aiodocker"):
-        logging.getLogger(name).setLevel(calm)  # one line per request says nothing
+        logging.getLogger(name).setLevel(quiet)  # they log every request

@@ -1,7 +1,7 @@
-"""Addresses that customers give us: resolved once, refused if they lead inside, and connected to as they were checked.
+"""Requests to URLs of customers, protected against server-side request forgery (SSRF).
 
-Whoever may name an address could otherwise make the server read its own network. So: https only, no redirects, no
-proxy from the environment, and the connection goes to the address that was checked, with the name in SNI and Host.
+The name is resolved once, private addresses are refused, and the connection goes to the address that was checked, with
+the name in SNI and Host. https only, no redirects, no proxy from the environment.
 """
 
 import asyncio
@@ -23,21 +23,21 @@ Resolve = Callable[[str, int], Coroutine[Any, Any, Sequence[str]]]
 _NAT64 = ipaddress.IPv6Network("64:ff9b::/96")
 _LOCAL_NAT64 = ipaddress.IPv6Network("64:ff9b:1::/48")
 _SHARED = ipaddress.IPv4Network("100.64.0.0/10")
-#: Services of clouds that hand out credentials, where they are not link-local anyway.
+#: Metadata services of clouds, which return credentials, where they are not link-local.
 _METADATA: Final = frozenset(map(ipaddress.ip_address, ("168.63.129.16", "100.100.100.200", "fd00:ec2::254")))
 _CONNECT_S: Final = 5.0
 
 
 class BadUrl(Refused):
-    """An address that we do not go to."""
+    """A URL that is not requested."""
 
     def __init__(self, text: str) -> None:
         super().__init__("URL_REFUSED", text, 422)
 
 
 @dataclass(frozen=True, slots=True)
-class Target:
-    """A checked address: where to connect, and under which name."""
+class CheckedUrl:
+    """A checked URL: the address to connect to, and the name to ask for."""
 
     url: str
     host: str
@@ -47,43 +47,41 @@ class Target:
 
     @property
     def connect_url(self) -> str:
-        """The URL with the checked address in the place of the name."""
+        """The URL with the checked address instead of the name."""
         parts = urlsplit(self.url)
         literal = f"[{self.address}]" if ":" in self.address else self.address
         return parts._replace(netloc=f"{literal}:{self.port}", fragment="").geturl()
 
     @property
     def host_header(self) -> str:
-        """What the server there is asked for."""
+        """The value of the Host header."""
         name = f"[{self.host}]" if ":" in self.host else self.host
         return name if self.port == (443 if self.secure else 80) else f"{name}:{self.port}"
 
 
 def is_public(address: Address) -> bool:
-    """Say whether an address is out on the internet, also when it hides inside another one."""
+    """Whether an address is on the internet, also when it is embedded in another one."""
     if isinstance(address, ipaddress.IPv6Address):
-        inner = _inner(address)
+        inner = _embedded(address)
         if inner is not None:
             return is_public(inner)
         if address in _LOCAL_NAT64 or address.is_site_local:
             return False
     elif address in _SHARED:
         return False
-    return address.is_global and not address.is_reserved and not is_never_meant(address)
+    return address.is_global and not address.is_reserved and not is_forbidden(address)
 
 
-def is_never_meant(address: Address) -> bool:
-    """Say whether nobody's file or webhook can be there, on a trusted LAN neither: link-local, metadata, multicast, no
-    address at all; also when it hides inside another one.
-    """
-    inner = _inner(address) if isinstance(address, ipaddress.IPv6Address) else None
+def is_forbidden(address: Address) -> bool:
+    """Whether an address is refused even on a trusted LAN: link-local, metadata, multicast or unspecified."""
+    inner = _embedded(address) if isinstance(address, ipaddress.IPv6Address) else None
     if inner is not None:
-        return is_never_meant(inner)
+        return is_forbidden(inner)
     return address.is_link_local or address.is_multicast or address.is_unspecified or address in _METADATA
 
 
-def _inner(address: ipaddress.IPv6Address) -> ipaddress.IPv4Address | None:
-    """Give the IPv4 address that an IPv6 address stands for: mapped, compatible, 6to4, Teredo, NAT64."""
+def _embedded(address: ipaddress.IPv6Address) -> ipaddress.IPv4Address | None:
+    """Return the IPv4 address embedded in an IPv6 address: mapped, compatible, 6to4, Teredo, NAT64."""
     if address.ipv4_mapped is not None:
         return address.ipv4_mapped
     if address.sixtofour is not None:
@@ -97,14 +95,14 @@ def _inner(address: ipaddress.IPv6Address) -> ipaddress.IPv4Address | None:
 
 
 async def resolve_name(host: str, port: int) -> list[str]:
-    """Look a name up, once."""
+    """Resolve a name."""
     found = await asyncio.get_running_loop().getaddrinfo(host, port, type=socket.SOCK_STREAM)
     return [str(each[4][0]) for each in found]
 
 
-async def check(url: str, *, allow_private: bool, resolve: Resolve = resolve_name) -> Target:
-    """Decide whether we go to `url`, and to which address. Raises `BadUrl`."""
-    host, port, secure = _read(url, allow_private=allow_private)
+async def check(url: str, *, allow_private: bool, resolve: Resolve = resolve_name) -> CheckedUrl:
+    """Resolve and check a URL. Raises `BadUrl`."""
+    host, port, secure = _parse(url, allow_private=allow_private)
     try:
         async with asyncio.timeout(_CONNECT_S):
             found = await resolve(host, port)
@@ -113,30 +111,32 @@ async def check(url: str, *, allow_private: bool, resolve: Resolve = resolve_nam
         raise BadUrl(f"The name {host[:80]} cannot be resolved.") from None
     if not addresses:
         raise BadUrl(f"The name {host[:80]} cannot be resolved.")
-    # One bad address is enough: a name that leads inside at times is no accident.
-    if any(map(is_never_meant, addresses)):
-        raise BadUrl("This address is link-local, multicast or a cloud's metadata service. Nothing is read there.")
+    # One bad address is enough: a name that sometimes resolves to a private address is an attack.
+    if any(map(is_forbidden, addresses)):
+        raise BadUrl(
+            "This URL resolves to a link-local, multicast or cloud metadata address, which is never requested."
+        )
     if not allow_private and not all(map(is_public, addresses)):
-        raise BadUrl("This address leads into a private network. Set ALLOW_PRIVATE_URLS=true for a LAN you trust.")
-    return Target(url, host, port, str(addresses[0]), secure)
+        raise BadUrl("This URL resolves to a private address. Set ALLOW_PRIVATE_URLS=true for a LAN you trust.")
+    return CheckedUrl(url, host, port, str(addresses[0]), secure)
 
 
-def _read(url: str, *, allow_private: bool) -> tuple[str, int, bool]:
+def _parse(url: str, *, allow_private: bool) -> tuple[str, int, bool]:
     try:
         parts = urlsplit(url)
         port, host = parts.port, parts.hostname
     except ValueError:
-        raise BadUrl("This is no address. Write one such as https://example.com/here.") from None
+        raise BadUrl("This is not a URL. Example: https://example.com/file.pdf") from None
     allowed = ("https", "http") if allow_private else ("https",)
     if parts.scheme not in allowed or not host or not url.isprintable() or any(sign in url for sign in " \\"):
-        raise BadUrl("Write an address that begins with https://, such as https://example.com/here.")
+        raise BadUrl("A URL must begin with https://. Example: https://example.com/file.pdf")
     if parts.username is not None or parts.password is not None:
-        raise BadUrl("An address may not hold a user name or a password.")
+        raise BadUrl("A URL must not contain a user name or a password.")
     if not host.isascii():
         try:
             host = host.encode("idna").decode()
         except UnicodeError:
-            raise BadUrl("This is no address. Write one such as https://example.com/here.") from None
+            raise BadUrl("This is not a URL. Example: https://example.com/file.pdf") from None
     secure = parts.scheme == "https"
     return host, port or (443 if secure else 80), secure
 
@@ -144,14 +144,14 @@ def _read(url: str, *, allow_private: bool) -> tuple[str, int, bool]:
 @asynccontextmanager
 async def request(
     method: str,
-    target: Target,
+    target: CheckedUrl,
     *,
     timeout_s: float,
     headers: dict[str, str] | None = None,
     content: bytes | None = None,
     trust: ssl.SSLContext | bool = True,
 ) -> AsyncIterator[httpx.Response]:
-    """Ask a checked address. The answer is not followed elsewhere, and its body is read by the caller in pieces."""
+    """Request a checked URL. Redirects are not followed; the caller reads the body in chunks."""
     timeout = httpx.Timeout(timeout_s, connect=_CONNECT_S)
     async with (
         asyncio.timeout(timeout_s),

@@ -1,13 +1,13 @@
-"""Instants as they are shown: UTC, ISO 8601, with milliseconds."""
+"""Timestamps of the API: UTC, ISO 8601, with milliseconds."""
 
 from datetime import UTC, datetime
 
 FOREVER_MS = 9_000_000_000_000_000
-"""The end of a hold or a lock that has none."""
+"""The end of a hold or a lock without an end."""
 
 
 def iso(at_ms: int) -> str | None:
-    """Write an instant; None for 0, which stands for never, and for an end that there is not."""
+    """Return a timestamp; None for 0, which means never, and for FOREVER_MS."""
     if not at_ms or at_ms >= FOREVER_MS:
         return None
     moment = datetime.fromtimestamp(at_ms / 1000, tz=UTC)

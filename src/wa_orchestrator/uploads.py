@@ -1,7 +1,7 @@
-"""Files on their way: kept in the data directory by id until they are sent or their time is over.
+"""Uploaded files: stored in the data directory by id until they expire.
 
-An upload is two files, `<id>` and `<id>.json`; the second is written last, so what has a description is whole. The
-time of last change of the description is the instant at which the upload ends.
+An upload is two files, `<id>` and `<id>.json`; the second is written last, so an upload with a description is complete.
+The mtime of the description is the time at which the upload expires.
 """
 
 import asyncio
@@ -19,17 +19,17 @@ from wa_orchestrator.errors import Refused
 from wa_orchestrator.settings import Settings
 
 _ID = re.compile(r"u_[0-9a-f]{32}")
-#: An upload that no message uses.
+#: Lifetime of an upload that no message uses.
 UNUSED_S: Final = 24 * 3600
-#: A message waits for a year at most; what is sent is kept for a while, because a dead letter can be retried.
+#: Lifetime after the message was due, because a dead letter can be retried.
 USED_S: Final = 30 * 24 * 3600
 _MIB: Final = 1024 * 1024
 LARGEST_BYTES: Final = 64 * _MIB
-#: What WhatsApp itself takes of each kind.
+#: WhatsApp's own limit of each kind.
 LARGEST: Final = {"image": 16 * _MIB, "audio": 16 * _MIB, "video": 64 * _MIB, "document": LARGEST_BYTES}
 _IMAGES = frozenset({"image/jpeg", "image/png", "image/webp", "image/gif"})
 _VIDEOS = frozenset({"video/mp4", "video/3gpp", "video/quicktime"})
-#: Pages and programs that a browser would run; nobody sends them to a customer in good faith.
+#: Pages and programs that a browser would run; no legitimate message contains them.
 _ACTIVE = frozenset(
     {
         "text/html", "application/xhtml+xml", "image/svg+xml", "text/javascript", "application/javascript",
@@ -41,7 +41,7 @@ _ACTIVE = frozenset(
 
 @dataclass(frozen=True, slots=True)
 class Upload:
-    """A stored file and what is known of it."""
+    """A stored file and its description."""
 
     id: str
     path: Path
@@ -51,7 +51,7 @@ class Upload:
 
 
 def kind_of(mimetype: str) -> str:
-    """Say how WhatsApp shows a file of this type: image, audio, video or document."""
+    """Return how WhatsApp shows a file of this type: image, audio, video or document."""
     bare = bare_type(mimetype)
     if bare in _IMAGES:
         return "image"
@@ -61,12 +61,12 @@ def kind_of(mimetype: str) -> str:
 
 
 def bare_type(mimetype: str) -> str:
-    """Give a type without its parameters, in small letters."""
+    """Return a MIME type without its parameters, in lower case."""
     return mimetype.partition(";")[0].strip().lower()
 
 
 def check_type(mimetype: str) -> None:
-    """Refuse types that no message carries."""
+    """Refuse types that are not sent."""
     if "/" not in mimetype or bare_type(mimetype) in _ACTIVE:
         raise Refused(
             "UNSUPPORTED_TYPE", f"Files of the type {mimetype[:80]!r} are not sent. Send a picture, PDF, …", 415
@@ -74,7 +74,7 @@ def check_type(mimetype: str) -> None:
 
 
 async def save(settings: Settings, chunks: AsyncIterator[bytes], *, mimetype: str, filename: str = "") -> Upload:
-    """Store a file. Raises `Refused` for a type or a size that cannot be sent; then nothing stays behind."""
+    """Store a file. Raises `Refused` for a type or a size that cannot be sent, and leaves nothing behind."""
     check_type(mimetype)
     upload_id = f"u_{secrets.token_hex(16)}"
     path = _directory(settings) / upload_id
@@ -89,8 +89,8 @@ async def save(settings: Settings, chunks: AsyncIterator[bytes], *, mimetype: st
     return upload
 
 
-def open(settings: Settings, upload_id: str) -> Upload | None:  # noqa: A001 (reads `uploads.open` where it is used)
-    """Find an upload, or None when there is none or its time is over."""
+def open(settings: Settings, upload_id: str) -> Upload | None:  # noqa: A001 (called as `uploads.open`)
+    """Return an upload, or None when it does not exist or has expired."""
     if not _ID.fullmatch(upload_id):
         return None
     path = _directory(settings) / upload_id
@@ -105,26 +105,26 @@ def open(settings: Settings, upload_id: str) -> Upload | None:  # noqa: A001 (re
 
 
 def keep_for(settings: Settings, upload_id: str, seconds: float) -> None:
-    """Let an upload live so much longer from now, because a message uses it; it never ends earlier than before."""
+    """Extend the lifetime of an upload, because a message uses it. It is never shortened."""
     described = (_directory(settings) / upload_id).with_suffix(".json")
     ends = max(time.time() + seconds, described.stat().st_mtime)
     os.utime(described, (ends, ends))
 
 
 def sweep(settings: Settings, *, most: int = 1000) -> int:
-    """Remove uploads whose time is over, and halves that a crash left. Says how many there were."""
+    """Delete expired uploads and incomplete ones that a crash left behind. Returns their number."""
     directory, now = _directory(settings), time.time()
     if not directory.is_dir():
         return 0
     names = sorted({path.stem for path in directory.iterdir()})
-    over = [name for name in names if _is_over(directory / name, now)][:most]
-    for name in over:
-        for suffix in ("", ".part", ".json"):  # the description last: without it the rest would wait another day
+    expired = [name for name in names if _is_expired(directory / name, now)][:most]
+    for name in expired:
+        for suffix in ("", ".part", ".json"):  # the description last: without it the rest would stay for another day
             (directory / name).with_suffix(suffix).unlink(missing_ok=True)
-    return len(over)
+    return len(expired)
 
 
-def _is_over(path: Path, now: float) -> bool:
+def _is_expired(path: Path, now: float) -> bool:
     try:
         return path.with_suffix(".json").stat().st_mtime <= now
     except FileNotFoundError:
@@ -142,7 +142,7 @@ async def _write(path: Path, chunks: AsyncIterator[bytes], most: int) -> int:
         async for chunk in chunks:
             size += len(chunk)
             if size > most:
-                raise Refused("FILE_TOO_LARGE", f"A file of this kind has at most {most} bytes.", 413, limit=most)
+                raise Refused("FILE_TOO_LARGE", f"Files of this kind must not exceed {most} bytes.", 413, limit=most)
             await asyncio.to_thread(_write_all, handle, chunk)
         if not size:
             raise Refused("FILE_EMPTY", "The file is empty.", 422)
@@ -153,7 +153,7 @@ async def _write(path: Path, chunks: AsyncIterator[bytes], most: int) -> int:
 
 
 def _write_all(handle: int, chunk: bytes) -> None:
-    """Write all of it: a disk that is nearly full takes a part and says so only by the count."""
+    """Write the whole chunk: on a nearly full disk `os.write` may write only a part of it."""
     rest = memoryview(chunk)
     while rest:
         rest = rest[os.write(handle, rest) :]
