@@ -22,16 +22,16 @@ async def _ended(gate: Gate) -> str:
 async def test_texts_go_after_a_month_and_messages_after_three(gate: Gate, clock: Clock) -> None:
     old, waiting = await _ended(gate), (await gate.send()).json()["messageId"]
     await clock.pass_ms(29 * DAY_MS)
-    assert await gate.gateway.retention.step() == 0
+    assert await gate.gateway.retention.erase() == 0
     young = await _ended(gate)
     await clock.pass_ms(2 * DAY_MS)
-    await gate.gateway.retention.step()
+    await gate.gateway.retention.erase()
     message = await records.message(gate.scripts, old)
     assert message is not None
     assert ("body" in message.fields, message.status) == (False, "cancelled")
     assert (await gate.client.get(f"/api/v1/messages/{old}")).json()["content"] is None
     await clock.pass_ms(60 * DAY_MS)
-    await gate.gateway.retention.step()
+    await gate.gateway.retention.erase()
     assert await records.message(gate.scripts, old) is None
     assert await records.timeline(gate.scripts, old) == []
     for index in (keys.ALL_MESSAGES, keys.messages_to("972511111111"), keys.messages_of_session("w1"),
@@ -52,7 +52,7 @@ async def test_one_step_takes_one_batch(gates: OpenGate, clock: Clock, monkeypat
     await clock.pass_ms(91 * DAY_MS)
     left = []
     for _ in range(4):
-        await gate.gateway.retention.step()
+        await gate.gateway.retention.erase()
         left.append(await gate.redis.zcard(keys.ENDED))
     assert left == [3, 1, 0, 0]
 

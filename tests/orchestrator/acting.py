@@ -3,7 +3,7 @@
 import asyncio
 import json
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any
 
 import httpx
 
@@ -16,17 +16,11 @@ from wa_orchestrator.orchestrator.service import Orchestrator
 from wa_orchestrator.store import keys, records
 from wa_orchestrator.store.records import Session
 
-T = TypeVar("T")
 PHONE = "972501234567"
 OTHER = "972507654321"
 THIRD = "972501112222"
 IDS = [proxy_url.proxy_id(url) for url in PROXIES]
 GIVEN = "socks5h://user:canary-password-9@given.example.com:1080"
-
-
-def part(control: Orchestrator, kind: type[T]) -> T:
-    """One of the control plane's loops."""
-    return next(loop for loop in control.loops if isinstance(loop, kind))
 
 
 async def another(context: Context, runner: FakeRunner) -> Orchestrator:

@@ -6,12 +6,13 @@ import json
 import time
 from collections.abc import Sequence
 from datetime import UTC, datetime
-from typing import Any
+from typing import Any, TypeVar
 
 import httpx
 from standardwebhooks.webhooks import Webhook
 
 from wa_orchestrator.context import Context
+from wa_orchestrator.loop import Loop
 from wa_orchestrator.orchestrator.proxies.socks_check import CheckFailed, CheckPassed
 from wa_orchestrator.orchestrator.service import Orchestrator
 from wa_orchestrator.orchestrator.workers import tokens
@@ -20,6 +21,7 @@ from wa_orchestrator.orchestrator.workers.start_queue import StartQueue
 from wa_orchestrator.runner.contract import AlreadyRunning, Exited, FoundWorker, Running, StartFailed, WorkerSpec
 from wa_orchestrator.store import keys
 
+T = TypeVar("T")
 API_KEY = "wao_5vR8kq2LxZt7mB1nWd9s"
 ADMIN = {"X-API-Key": API_KEY}
 
@@ -75,20 +77,24 @@ class FakeCheck:
         return CheckFailed("told so") if url in self.dead else CheckPassed(7)
 
 
+def part(control: Orchestrator, kind: type[T]) -> T:
+    """Return one of the control plane's loops."""
+    return next(loop.steps for loop in control.loops if isinstance(loop, Loop) and isinstance(loop.steps, kind))
+
+
 async def drive(orchestrator: Orchestrator) -> None:
     """Let the control plane do everything that waits, without its clocks."""
-    attendant = next(loop for loop in orchestrator.loops if isinstance(loop, SessionController))
-    starter = next(loop for loop in orchestrator.loops if isinstance(loop, StartQueue))
+    controller, start_queue = part(orchestrator, SessionController), part(orchestrator, StartQueue)
     redis = orchestrator.context.redis
     await orchestrator.lease.step()  # a test may take longer than a lease
     for _ in range(200):
         while (waiting := await redis.lpop(keys.CONTROL_ATTEND)) is not None:
-            await attendant.attend(str(waiting))
+            await controller.attend(str(waiting))
         if not await redis.llen(keys.PROVISIONING):
             if not await redis.llen(keys.CONTROL_ATTEND):
                 return
             continue
-        await asyncio.sleep(await starter.step())
+        await asyncio.sleep(await start_queue.step())
     raise AssertionError("the control plane does not come to rest")
 
 

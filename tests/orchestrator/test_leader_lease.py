@@ -8,8 +8,8 @@ from typing import Any
 import httpx
 import pytest
 
-from tests.orchestrator.acting import PHONE, another, linked, now, part, started
-from tests.orchestrator.fakes import FakeRunner, Teller, drive
+from tests.orchestrator.acting import PHONE, another, linked, now, started
+from tests.orchestrator.fakes import FakeRunner, Teller, drive, part
 from wa_orchestrator.context import Context
 from wa_orchestrator.errors import Unavailable
 from wa_orchestrator.orchestrator.service import Orchestrator

@@ -6,8 +6,8 @@ from typing import Any
 import httpx
 import pytest
 
-from tests.orchestrator.acting import OTHER, PHONE, THIRD, another, linked, now, part, started, with_credentials
-from tests.orchestrator.fakes import FakeRunner, Teller, drive
+from tests.orchestrator.acting import OTHER, PHONE, THIRD, another, linked, now, started, with_credentials
+from tests.orchestrator.fakes import FakeRunner, Teller, drive, part
 from wa_orchestrator.domain.session import Event
 from wa_orchestrator.errors import Unavailable
 from wa_orchestrator.orchestrator import leader_lease as lease

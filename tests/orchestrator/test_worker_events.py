@@ -12,9 +12,10 @@ from hypothesis import strategies as st
 from redis.asyncio import Redis
 
 from tests.orchestrator.acting import PHONE, now, started, with_credentials
-from tests.orchestrator.fakes import FakeRunner, Teller, drive
+from tests.orchestrator.fakes import FakeRunner, Teller, drive, part
 from wa_orchestrator.orchestrator.service import Orchestrator
 from wa_orchestrator.orchestrator.sessions import transitions
+from wa_orchestrator.orchestrator.workers.reconciler import ExitWatcher, Reconciler
 from wa_orchestrator.store import keys
 
 
@@ -172,9 +173,8 @@ async def test_a_replaced_session_fails_and_its_worker_is_not_started_again(
     await teller.connected("s1", PHONE)
     await teller.disconnected("s1", 440)
     runner.die("s1")
-    for loop in control.loops:
-        if type(loop).__name__ in ("ExitWatcher", "Reconciler"):
-            await loop.step()  # type: ignore[attr-defined]
+    await part(control, Reconciler).step()
+    await part(control, ExitWatcher).step()
     await drive(control)
     after = await now(control.context, "s1")
     assert (after.status, after.reason, runner.running) == ("failed", "REPLACED_ELSEWHERE", {})

@@ -20,8 +20,8 @@ from wa_orchestrator.context import Context
 from wa_orchestrator.dashboard.fleet.snapshot_reader import Fleet
 from wa_orchestrator.dashboard.html.renderer import Desk, View
 from wa_orchestrator.dashboard.pages import live_log as log_page
+from wa_orchestrator.loop import Loop
 from wa_orchestrator.store import keys
-from wa_orchestrator.store.engine.pubsub import end_if_cancelled
 from wa_orchestrator.store.records import Entry
 
 COALESCE_S: Final = 0.25
@@ -57,13 +57,7 @@ class Hub:
         self.open = True
         try:
             await self._begin()
-            while True:
-                end_if_cancelled()
-                try:
-                    await self.step()
-                except (RedisError, OSError) as error:
-                    log.warning("hub.store_away", error=str(error))
-                    await asyncio.sleep(_RETRY_S)
+            await Loop("dashboard_events", self).run()
         finally:  # the server ends: let go of the browsers, which come back by themselves
             self.open = False
             self.wake()
@@ -74,16 +68,17 @@ class Hub:
             if newest:
                 self._note(Entry(*newest[0]))
 
-    async def step(self) -> None:
-        """Wait for events and hand them on."""
+    async def step(self) -> float:
+        """Wait for events and hand them on. Return 0: the next round is at once."""
         found: Any = await self._context.redis.xread({keys.EVENTS: self.cursor}, count=500, block=_READ_BLOCK_MS)
         if not found:
-            return
+            return 0
         entries = [Entry(cursor, fields) for cursor, fields in found[0][1]]
         self._touch(entries)
         self._note(entries[-1])
         for viewer in list(self._viewers):
             viewer.hear(entries)
+        return 0
 
     async def catch_up(self) -> None:
         """Let the next look see everything until now, also what `run` has yet to read."""

@@ -2,27 +2,21 @@
 
 import asyncio
 import time
-from collections.abc import Awaitable, Callable
-
-import structlog
-from redis.exceptions import RedisError
+from collections.abc import Callable
 
 from wa_orchestrator.context import Context
 from wa_orchestrator.dispatcher.releaser import Releaser, Served
 from wa_orchestrator.dispatcher.router import Router
 from wa_orchestrator.dispatcher.sweeper import Sweeper
-from wa_orchestrator.errors import Unavailable
+from wa_orchestrator.loop import Loop
 from wa_orchestrator.store import keys
 from wa_orchestrator.store.engine.pipelined_scripts import Batched
-from wa_orchestrator.store.engine.pubsub import Listener, end_if_cancelled
+from wa_orchestrator.store.engine.pubsub import Listener
 
 #: The longest sleep: work that another dispatcher dropped when it died is found after this time.
 LONGEST_SLEEP_S = 2.0
 #: Deadlines are checked at least this often; nothing announces a new lease.
 SWEEP_EVERY_S = 1.0
-_BACKOFF_S = (0.05, 1.0)
-
-log = structlog.get_logger(__name__)
 
 
 class Dispatcher:
@@ -48,7 +42,7 @@ class Dispatcher:
         listener = Listener(self._redis, {keys.WAKE: lambda _: self._woken.set()})
         async with asyncio.TaskGroup() as tasks:
             tasks.create_task(listener.run())
-            tasks.create_task(self._loop())
+            tasks.create_task(Loop("dispatcher", self, wake=self._woken).run())
 
     async def step(self) -> float:
         """Do everything that is due. Return after how many seconds something else may be due; 0 for at once."""
@@ -73,32 +67,3 @@ class Dispatcher:
         if served.next_ms is None:
             return LONGEST_SLEEP_S
         return min(LONGEST_SLEEP_S, max(0.0, (served.next_ms - served.now_ms) / 1000))
-
-    async def _loop(self) -> None:
-        backoff_s = _BACKOFF_S[0]
-        rest: Callable[[float], Awaitable[None]]
-        while True:
-            self._woken.clear()
-            try:
-                sleep_s = await self.step()
-                backoff_s = _BACKOFF_S[0]
-                rest = self._sleep
-            except (RedisError, OSError, Unavailable) as error:
-                log.warning("dispatcher.redis_unavailable", error=str(error))
-                sleep_s, backoff_s = backoff_s, min(2 * backoff_s, _BACKOFF_S[1])
-                rest = asyncio.sleep  # ignores wake-ups: Redis is still away
-            except Exception:
-                log.exception("dispatcher.step_failed")  # one bad record must not stop all phones
-                sleep_s, rest = _BACKOFF_S[1], asyncio.sleep
-            end_if_cancelled()
-            await rest(sleep_s)
-
-    async def _sleep(self, seconds: float) -> None:
-        if seconds <= 0:
-            await asyncio.sleep(0)
-            return
-        try:
-            async with asyncio.timeout(seconds):
-                await self._woken.wait()
-        except TimeoutError:
-            return

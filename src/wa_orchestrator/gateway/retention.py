@@ -4,9 +4,9 @@ import asyncio
 from typing import Final
 
 import structlog
-from redis.exceptions import RedisError
 
 from wa_orchestrator import uploads
+from wa_orchestrator.loop import Loop
 from wa_orchestrator.settings import Settings
 from wa_orchestrator.store import retention
 from wa_orchestrator.store.engine.scripts import Scripts
@@ -29,15 +29,13 @@ class Retention:
 
     async def run(self) -> None:
         """Forget until cancelled."""
-        while True:
-            try:
-                done = await self.step()
-            except (RedisError, OSError) as error:
-                log.warning("retention.postponed", error=type(error).__name__)
-                done = 0
-            await asyncio.sleep(_BUSY_S if done else _IDLE_S)
+        await Loop("retention", self).run()
 
-    async def step(self) -> int:
+    async def step(self) -> float:
+        """Forget one batch. Return the seconds until the next one."""
+        return _BUSY_S if await self.erase() else _IDLE_S
+
+    async def erase(self) -> int:
         """Forget one batch of each kind. Says how much there was."""
         now_ms = await self._scripts.now_ms()
         bodies_until_ms = now_ms - self._settings.body_retention_days * _DAY_MS

@@ -3,7 +3,6 @@
 import asyncio
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Protocol
 
 import structlog
 from fastapi import APIRouter
@@ -12,7 +11,7 @@ from redis.exceptions import RedisError
 from wa_orchestrator.context import Context
 from wa_orchestrator.domain import proxy_url
 from wa_orchestrator.domain.session import Event
-from wa_orchestrator.orchestrator import loop as loops
+from wa_orchestrator.loop import Loop, Runnable
 from wa_orchestrator.orchestrator.api import admin, sessions, worker_events
 from wa_orchestrator.orchestrator.api import proxies as proxies_api
 from wa_orchestrator.orchestrator.api.worker_events import Handlers
@@ -38,31 +37,16 @@ LAST_WORD_S = 3.0
 log = structlog.get_logger(__name__)
 
 
-class Loop(Protocol):
-    """A long-running task."""
-
-    async def run(self) -> None:
-        """Run until cancelled."""
-        ...
-
-
 class TrashPurger:
-    """Empties the trash of what is too old."""
+    """Deletes old credentials from the trash."""
 
-    def __init__(self, context: Context, lease: LeaderLease) -> None:
+    def __init__(self, context: Context) -> None:
         self._context = context
-        self._lease = lease
 
     async def step(self) -> float:
-        """Remove what is too old, if this process leads."""
-        if not self._lease.is_leader:
-            return 1.0
+        """Delete what is older than TRASH_DAYS."""
         await files.purge(self._context.settings, await self._context.scripts.now_ms())
         return _PURGE_EVERY_S
-
-    async def run(self) -> None:
-        """Step until cancelled."""
-        await loops.run("purger", self)
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,7 +58,7 @@ class Orchestrator:
     pool: WorkerPool
     proxy_health: ProxyHealth
     handlers: Handlers
-    loops: Sequence[Loop]
+    loops: Sequence[Runnable]
 
     @property
     def routers(self) -> list[APIRouter]:
@@ -132,14 +116,14 @@ def assemble(context: Context, runner: Runner, checker: ProxyCheck | None = None
         worker_reports.handlers(proxy_health),
         (
             lease,
-            Reconciler(context, lease, pool),
-            ExitWatcher(context, lease, pool),
-            SessionController(context, lease, pool),
-            StartQueue(context, lease, pool),
-            Watchdog(context, lease, pool),
-            ProxyMonitor(context, lease, proxy_health),
-            SlotAssigner(context, lease),
-            TrashPurger(context, lease),
+            Loop("reconciler", Reconciler(context, lease, pool), lease, on_standby=pool.workers.clear),
+            Loop("exit_watcher", ExitWatcher(context, lease, pool), lease),
+            Loop("session_controller", SessionController(context, pool), lease),
+            Loop("start_queue", StartQueue(context, pool), lease),
+            Loop("watchdog", Watchdog(context, lease, pool), lease),
+            Loop("proxy_monitor", ProxyMonitor(context, proxy_health), lease),
+            Loop("slot_assigner", SlotAssigner(context), lease),
+            Loop("trash_purger", TrashPurger(context), lease),
         ),
     )
 

@@ -22,6 +22,7 @@ from wa_orchestrator.dispatcher.dispatcher import Dispatcher
 from wa_orchestrator.domain import worker_events
 from wa_orchestrator.errors import Broken
 from wa_orchestrator.gateway.app import Gateway, make_gateway
+from wa_orchestrator.loop import Runnable
 from wa_orchestrator.orchestrator import service
 from wa_orchestrator.orchestrator.api import events as events_api
 from wa_orchestrator.orchestrator.api import holds, limits, optouts, webhooks, worker_outbox
@@ -29,7 +30,7 @@ from wa_orchestrator.orchestrator.messages import incoming, receipts
 from wa_orchestrator.orchestrator.messages.outbox_signal import Bells
 from wa_orchestrator.orchestrator.notifications.alerts import Alerts
 from wa_orchestrator.orchestrator.notifications.webhooks import Courier
-from wa_orchestrator.orchestrator.service import Loop, Orchestrator
+from wa_orchestrator.orchestrator.service import Orchestrator
 from wa_orchestrator.runner.factory import runner_for
 from wa_orchestrator.server import address, banner
 from wa_orchestrator.server.http import listen, serving
@@ -137,7 +138,7 @@ async def running(settings: Settings, *, simulate: bool = False, fleet: int = 0)
         yield server
 
 
-def _control_app(control: Orchestrator, routers: Sequence[APIRouter] = ()) -> tuple[FastAPI, list[Loop]]:
+def _control_app(control: Orchestrator, routers: Sequence[APIRouter] = ()) -> tuple[FastAPI, list[Runnable]]:
     """Return the orchestrator's application with the dashboard, and its loops."""
     context = control.context
     control.handlers.update(
@@ -161,7 +162,7 @@ def _control_app(control: Orchestrator, routers: Sequence[APIRouter] = ()) -> tu
     return app, [*control.loops, Courier(context), Alerts(context), pages, CloseOnCancel(bells.close)]
 
 
-def _fleet(server: Server, size: int) -> list[Loop]:
+def _fleet(server: Server, size: int) -> list[Runnable]:
     world = server.context.simulator
     if not size or world is None:
         return []
@@ -186,7 +187,7 @@ def _redis_url(settings: Settings) -> str:
     return settings.redis_url.get_secret_value()
 
 
-async def _serve_alone(settings: Settings, app: ASGIApp, loops: Sequence[Loop], port: int, variable: str) -> None:
+async def _serve_alone(settings: Settings, app: ASGIApp, loops: Sequence[Runnable], port: int, variable: str) -> None:
     bound = listen(settings.bind_host, port, variable)
     with Signals() as signals:
         async with serving(app, bound), supervised(loops):

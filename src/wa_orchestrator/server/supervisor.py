@@ -7,7 +7,7 @@ from contextlib import asynccontextmanager
 
 import structlog
 
-from wa_orchestrator.orchestrator.service import Loop
+from wa_orchestrator.loop import Loop, Runnable
 
 _RESTART_S = 1.0
 log = structlog.get_logger(__name__)
@@ -74,9 +74,9 @@ class RunOnce:
 
 
 @asynccontextmanager
-async def supervised(loops: Sequence[Loop]) -> AsyncIterator[None]:
+async def supervised(loops: Sequence[Runnable]) -> AsyncIterator[None]:
     """Run loops while the block runs; one that fails is restarted."""
-    tasks = [asyncio.create_task(_supervise(loop), name=type(loop).__name__) for loop in loops]
+    tasks = [asyncio.create_task(_supervise(loop), name=_name(loop)) for loop in loops]
     try:
         yield
     finally:
@@ -92,10 +92,14 @@ async def _cancel(tasks: Sequence[asyncio.Task[None]]) -> None:
         _, pending = await asyncio.wait(pending, timeout=_RESTART_S)
 
 
-async def _supervise(loop: Loop) -> None:
+async def _supervise(task: Runnable) -> None:
     while True:
         try:
-            await loop.run()
+            await task.run()
         except Exception as error:
-            log.error("task.restarted", task=type(loop).__name__, exc_info=error)
+            log.error("task.restarted", task=_name(task), exc_info=error)
         await asyncio.sleep(_RESTART_S)
+
+
+def _name(task: Runnable) -> str:
+    return task.name if isinstance(task, Loop) else type(task).__name__

@@ -1,11 +1,10 @@
 """What happened to sessions and proxies over time: the strip of the last day, messages per hour, health of proxies."""
 
-import asyncio
 from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
 import structlog
-from redis.exceptions import RedisError, WatchError
+from redis.exceptions import WatchError
 
 from wa_orchestrator.context import Context
 from wa_orchestrator.dashboard.fleet.attention import GivenUp
@@ -13,8 +12,8 @@ from wa_orchestrator.dashboard.fleet.availability import DAY_MS, QUARTER_MS, Cha
 from wa_orchestrator.dashboard.html.charts import QUARTERS
 from wa_orchestrator.domain.session import State
 from wa_orchestrator.domain.stream_events import EventType
+from wa_orchestrator.loop import Loop
 from wa_orchestrator.store import event_stream, keys, records
-from wa_orchestrator.store.engine.pubsub import end_if_cancelled
 from wa_orchestrator.store.engine.scripts import Scripts
 from wa_orchestrator.store.records import Session
 
@@ -107,21 +106,14 @@ class Historian:
 
     async def run(self) -> None:
         """Go on until cancelled."""
-        while True:
-            end_if_cancelled()
-            try:
-                while await self.step() >= _BATCH:
-                    end_if_cancelled()
-            except (RedisError, OSError) as error:
-                log.warning("historian.store_away", error=str(error))
-            await asyncio.sleep(_ROUND_S)
+        await Loop("historian", self).run()
 
-    async def step(self) -> int:
-        """Count one batch of events and look at the proxies; gives how many events there were."""
+    async def step(self) -> float:
+        """Count one batch of events and record the proxies' checks. Return the seconds until the next one."""
         counted = await self._count()
         await self._remember_checks()
         await self._remember_queue()
-        return counted
+        return 0 if counted >= _BATCH else _ROUND_S
 
     async def _remember_queue(self) -> None:
         redis = self._scripts.redis

@@ -19,7 +19,7 @@ from redis.exceptions import WatchError
 from standardwebhooks.webhooks import Webhook
 
 from wa_orchestrator.context import Context
-from wa_orchestrator.orchestrator import loop
+from wa_orchestrator.loop import Loop
 from wa_orchestrator.orchestrator.notifications import alert_texts
 from wa_orchestrator.orchestrator.notifications.alert_texts import Alert
 from wa_orchestrator.settings import Settings
@@ -157,7 +157,7 @@ class Alerts:
     async def run(self) -> None:
         """Step until cancelled."""
         try:
-            await loop.run("alerts", self)
+            await Loop("alerts", self).run()
         finally:
             await self._client.aclose()
 

@@ -10,7 +10,7 @@ import structlog
 
 from wa_orchestrator.context import Context
 from wa_orchestrator.domain.stream_events import EventType, WebhookDisabled
-from wa_orchestrator.orchestrator import loop
+from wa_orchestrator.loop import Loop
 from wa_orchestrator.orchestrator.api import event_views
 from wa_orchestrator.orchestrator.notifications.webhook_post import post
 from wa_orchestrator.store import event_stream, keys, webhooks
@@ -47,7 +47,7 @@ class Courier:
     async def run(self) -> None:
         """Deliver until cancelled."""
         try:
-            await loop.run("webhooks", self)
+            await Loop("webhooks", self).run()
         finally:
             for task in self._under_way:
                 task.cancel()

@@ -7,7 +7,6 @@ from wa_orchestrator.domain import reconcile
 from wa_orchestrator.domain.reconcile import Adopt, Replace, Seen, Start, Stop, Wanted
 from wa_orchestrator.domain.session import WANTS_WORKER, Event, Reason, State
 from wa_orchestrator.errors import Unavailable
-from wa_orchestrator.orchestrator import loop
 from wa_orchestrator.orchestrator.leader_lease import LeaderLease
 from wa_orchestrator.orchestrator.sessions import transitions
 from wa_orchestrator.orchestrator.workers.pool import SHORT_GRACE_S, KnownWorker, WorkerPool
@@ -31,9 +30,6 @@ class Reconciler:
 
     async def step(self) -> float:
         """Do one round. What runs is adopted as it is: a restart of the server restarts no worker."""
-        if not self._lease.is_leader:
-            self._pool.workers.clear()
-            await self._lease.acquired()
         led_by = self._lease.holding
         # Sessions first: a worker that starts meanwhile is younger than the grace of strays.
         sessions = {session.id: session for session in await records.sessions(self._context.scripts)}
@@ -47,10 +43,6 @@ class Reconciler:
             await self._obey(instruction, {one.handle: one for one in seen})
         self._seen_under = led_by
         return self._context.settings.monitor_interval_ms / 1000
-
-    async def run(self) -> None:
-        """Step until cancelled."""
-        await loop.run("reconcile", self)
 
     async def _survey(self) -> list[Seen]:
         found = await self._pool.runner.survey()
@@ -127,8 +119,6 @@ class ExitWatcher:
 
     async def step(self) -> float:
         """Poll every worker we know."""
-        if not self._lease.is_leader:
-            return 0.2
         for session_id, known in list(self._pool.workers.items()):
             try:
                 state = await self._pool.runner.poll(known.handle)
@@ -137,10 +127,6 @@ class ExitWatcher:
             if isinstance(state, Exited):
                 await self._ended(session_id, known, state.code)
         return 0.5
-
-    async def run(self) -> None:
-        """Step until cancelled."""
-        await loop.run("sentinel", self)
 
     async def _ended(self, session_id: str, known: KnownWorker, code: int | None) -> None:
         async with self._pool.lock(session_id):

@@ -6,8 +6,6 @@ import structlog
 
 from wa_orchestrator.context import Context
 from wa_orchestrator.domain.session import WANTS_WORKER, Event, Reason, State
-from wa_orchestrator.orchestrator import loop
-from wa_orchestrator.orchestrator.leader_lease import LeaderLease
 from wa_orchestrator.orchestrator.proxies import placement
 from wa_orchestrator.orchestrator.sessions import credential_files, queue_handover, transitions
 from wa_orchestrator.orchestrator.workers.pool import SHORT_GRACE_S, STOP_GRACE_S, WorkerPool
@@ -23,26 +21,19 @@ _POLITE = {Reason.RESTARTING, Reason.STOPPED_BY_OPERATOR, Reason.BACKUP, Reason.
 class SessionController:
     """Pops `control:attend` and sees to each session, many at once, each one by one."""
 
-    def __init__(self, context: Context, lease: LeaderLease, pool: WorkerPool) -> None:
+    def __init__(self, context: Context, pool: WorkerPool) -> None:
         self._context = context
-        self._lease = lease
         self._pool = pool
         self._busy: set[asyncio.Task[None]] = set()
 
     async def step(self) -> float:
-        """Take the next request, if this process leads."""
-        if not self._lease.is_leader:
-            return 0.1
+        """Take the next request."""
         popped = await self._context.redis.blpop([keys.CONTROL_ATTEND], timeout=_WAIT_S)
         if popped is not None:
             task = asyncio.create_task(self._safely(str(popped[1])))
             self._busy.add(task)
             task.add_done_callback(self._busy.discard)
         return 0
-
-    async def run(self) -> None:
-        """Step until cancelled."""
-        await loop.run("attendant", self)
 
     async def _safely(self, session_id: str) -> None:
         try:

@@ -1,8 +1,6 @@
 """The provisioning queue: at most one worker starts per interval, so that a fleet does not log in at once."""
 
 from wa_orchestrator.context import Context
-from wa_orchestrator.orchestrator import loop
-from wa_orchestrator.orchestrator.leader_lease import LeaderLease
 from wa_orchestrator.orchestrator.workers.pool import WorkerPool
 from wa_orchestrator.store import keys
 
@@ -12,15 +10,12 @@ _IDLE_S = 0.1
 class StartQueue:
     """Starts the next session of the queue. The queue and the last start are in Redis: a restart keeps both."""
 
-    def __init__(self, context: Context, lease: LeaderLease, pool: WorkerPool) -> None:
+    def __init__(self, context: Context, pool: WorkerPool) -> None:
         self._context = context
-        self._lease = lease
         self._pool = pool
 
     async def step(self) -> float:
         """Start one worker, if it is time for one. What a crash loses from the queue, reconcile puts back."""
-        if not self._lease.is_leader:
-            return _IDLE_S
         wait_ms = await self._until_next_ms()
         if wait_ms > 0:
             return wait_ms / 1000
@@ -32,10 +27,6 @@ class StartQueue:
             await self._context.redis.set(keys.STARTED_LAST, now)
             return 0
         return 0.02
-
-    async def run(self) -> None:
-        """Step until cancelled."""
-        await loop.run("starter", self)
 
     async def _until_next_ms(self) -> int:
         last = int(await self._context.redis.get(keys.STARTED_LAST) or 0)

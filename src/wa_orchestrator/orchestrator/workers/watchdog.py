@@ -7,7 +7,6 @@ import structlog
 
 from wa_orchestrator.context import Context
 from wa_orchestrator.domain.session import Event
-from wa_orchestrator.orchestrator import loop
 from wa_orchestrator.orchestrator.leader_lease import LeaderLease
 from wa_orchestrator.orchestrator.sessions import transitions
 from wa_orchestrator.orchestrator.workers.pool import WorkerPool
@@ -59,16 +58,10 @@ class Watchdog:
 
     async def step(self) -> float:
         """Look at every worker once."""
-        if not self._lease.is_leader:
-            return 0.2
         for session in await records.sessions(self._context.scripts, list(self._pool.workers)):
             if transitions.wants_worker(session):
                 await self._look(session)
         return self._round_ms / 1000
-
-    async def run(self) -> None:
-        """Step until cancelled."""
-        await loop.run("watchdog", self)
 
     async def _look(self, session: Session) -> None:
         now = await self._context.scripts.now_ms()
