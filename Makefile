@@ -61,11 +61,12 @@ test: setup check  ## run all tests; the domain first and alone, because every b
 	$(PY) -m pytest tests/domain -q --cov=wa_orchestrator.domain --cov-branch --cov-report=term:skip-covered --cov-fail-under=100
 	$(PY) -m pytest -n $(WORKERS) --dist worksteal --ignore=tests/domain
 
-check: $(VENV)/.python  ## ruff, mypy --strict (tests and benchmarks too), import-linter
+check: $(VENV)/.python worker/node_modules/.done  ## ruff, mypy --strict (tests and benchmarks too), import-linter, biome
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 	$(BIN)/lint-imports --no-cache
+	$(RUN_NODE) worker/node_modules/@biomejs/biome/bin/biome ci --error-on-warnings --colors=off
 
 bench: setup  ## run the benchmarks; results go to bench/results
 	$(PY) -m bench

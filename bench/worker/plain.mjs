@@ -7,7 +7,7 @@ import { pathToFileURL } from 'node:url'
 
 const { PROXY_URL, AUTH_DIR } = process.env
 const proxy = new URL(PROXY_URL)
-const say = line => process.stdout.write(JSON.stringify(line) + '\n')
+const say = line => process.stdout.write(`${JSON.stringify(line)}\n`)
 console.info = console.warn = () => {} // libsignal prints keys
 
 const short = text => Buffer.concat([Buffer.from([Buffer.byteLength(text)]), Buffer.from(text)])
@@ -16,7 +16,10 @@ function tunnel(host, port, done) {
   const socket = net.connect(Number(proxy.port), proxy.hostname, () => socket.write(Buffer.from([5, 1, 2])))
   const steps = [
     [2, () => socket.write(Buffer.concat([Buffer.from([1]), short(proxy.username), short(proxy.password)]))],
-    [2, () => socket.write(Buffer.concat([Buffer.from([5, 1, 0, 3]), short(host), Buffer.from([port >> 8, port & 255])]))],
+    [
+      2,
+      () => socket.write(Buffer.concat([Buffer.from([5, 1, 0, 3]), short(host), Buffer.from([port >> 8, port & 255])])),
+    ],
     [10, () => socket.off('readable', look).off('error', done) && done(null, socket)],
   ]
   const look = () => {

@@ -38,7 +38,7 @@ def visit(
 ) -> BrowserContext:
     """A person's browser with nothing in it but their choice of language and theme."""
     context = browser.new_context(viewport={"width": width, "height": 900})
-    context.set_default_timeout(15_000)
+    context.set_default_timeout(90_000)
     context.add_cookies(
         [{"name": name, "value": value, "url": address} for name, value in (("lang", language), ("theme", theme))]
     )

@@ -12,7 +12,7 @@ from tests.dashboard.serving import PASSWORD, VIEWER_PASSWORD
 from wa_orchestrator.store import holds, keys
 from wa_orchestrator.texts.catalogue import languages, texts
 
-pytestmark = [pytest.mark.browser, pytest.mark.timeout(240)]
+pytestmark = pytest.mark.browser
 SENDER = "worker_4"
 PHONE = f"97250{1234567 + 4 * 991:07d}"
 Enter = Callable[[str], Page]

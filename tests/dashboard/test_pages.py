@@ -14,7 +14,7 @@ from tests.dashboard.scenes import Scene, staged
 from tests.dashboard.serving import PASSWORD
 from wa_orchestrator.store import contacts, keys, webhooks
 
-pytestmark = [pytest.mark.browser, pytest.mark.timeout(240)]
+pytestmark = pytest.mark.browser
 AXE = Path(__file__).parents[2] / "frontend" / "node_modules" / "axe-core" / "axe.min.js"
 PAGES = (
     "/", "/?state=failed", "/scan?id=worker_18", "/sessions/worker_4", "/sessions/worker_16", "/messages",

@@ -17,7 +17,7 @@ from wa_orchestrator.dashboard.html.locale import texts
 from wa_orchestrator.dashboard.login import first_link
 from wa_orchestrator.server import bootstrap
 
-pytestmark = [pytest.mark.browser, pytest.mark.timeout(240)]
+pytestmark = pytest.mark.browser
 SLOW_MS = 30_000
 LATE_MS = 45_000
 

@@ -31,7 +31,7 @@ ENDED = (*HAD, "failed", "expired", "cancelled")
 WITHIN_S = 45.0
 _people = itertools.count(972522000000 + os.getpid() % 100 * 1000)
 
-pytestmark = [pytest.mark.slow, pytest.mark.timeout(180), pytest.mark.asyncio(loop_scope="module")]
+pytestmark = [pytest.mark.slow, pytest.mark.asyncio(loop_scope="module")]
 
 
 @pytest_asyncio.fixture(scope="module", loop_scope="module")

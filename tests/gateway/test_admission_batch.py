@@ -3,6 +3,7 @@
 import asyncio
 
 from tests.gateway.conftest import Gate
+from tests.waiting import PATIENCE_S
 from wa_orchestrator.errors import Broken, OrchestratorError
 from wa_orchestrator.gateway.hot_path.admission_batch import Admitting, Outcome
 from wa_orchestrator.store import keys
@@ -68,7 +69,7 @@ async def test_one_that_is_refused_or_cannot_be_told_does_not_touch_its_neighbou
     admitting.submit(UNCOUNTED, _wanted(1), deaf)
     admitting.submit(UNCOUNTED, _wanted(2, "972522222222"), heard.append)
     admitting.submit(UNCOUNTED, _wanted(3), last)
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(PATIENCE_S):
         await all_told.wait()
     assert heard[0] == OptedOut()
     assert isinstance(heard[1], Accepted)

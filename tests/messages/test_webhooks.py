@@ -12,6 +12,7 @@ from standardwebhooks.webhooks import WebhookVerificationError
 
 from tests.conftest import Clock
 from tests.messages.conftest import PHONE, Desk
+from tests.waiting import PATIENCE_S
 from wa_orchestrator.orchestrator.api import events as events_api
 from wa_orchestrator.orchestrator.notifications.webhooks import RETRIES_S, Courier
 from wa_orchestrator.store import contacts, keys
@@ -239,7 +240,7 @@ async def test_a_stream_resumes_after_the_last_event_and_shows_signs_of_life(des
 
 
 async def _next_event(lines: AsyncIterator[str]) -> str:
-    async with asyncio.timeout(5):
+    async with asyncio.timeout(PATIENCE_S):
         while not (line := await anext(lines)).startswith("id:"):
             pass
     return line

@@ -174,7 +174,6 @@ def test_fifty_restarts_change_no_proxy_and_a_dead_proxy_changes_it_once(tmp_pat
 
 
 @pytest.mark.slow
-@pytest.mark.timeout(600)
 def test_with_a_full_pool_and_half_of_it_dying_nobody_is_a_fifth_and_all_come_back(tmp_path: Path) -> None:
     with staged(tmp_path, proxies=4, time_scale=10, provisioning_interval_ms=300, monitor_interval_ms=2000) as stage:
         ids = [f"s{number:02}" for number in range(16)]
@@ -198,7 +197,6 @@ def test_with_a_full_pool_and_half_of_it_dying_nobody_is_a_fifth_and_all_come_ba
 
 
 @pytest.mark.slow
-@pytest.mark.timeout(600)
 def test_twenty_workers_outlive_a_killed_server_and_are_adopted_within_five_seconds(tmp_path: Path) -> None:
     with staged(tmp_path, proxies=5, provisioning_interval_ms=500) as stage:
         ids = [f"s{number:02}" for number in range(20)]

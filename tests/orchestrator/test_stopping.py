@@ -8,6 +8,7 @@ import pytest
 
 from tests.orchestrator.acting import OTHER, PHONE, THIRD, another, linked, now, started, with_credentials
 from tests.orchestrator.fakes import FakeRunner, Teller, drive, part
+from tests.waiting import PATIENCE_S
 from wa_orchestrator.domain.session import Event
 from wa_orchestrator.errors import Unavailable
 from wa_orchestrator.orchestrator import leader_lease as lease
@@ -128,7 +129,7 @@ async def test_a_redis_that_hangs_keeps_no_worker_from_its_end(
 
     monkeypatch.setattr(transitions, "apply", hangs)
     monkeypatch.setattr(service, "LAST_WORD_S", 0.2)
-    async with asyncio.timeout(30):
+    async with asyncio.timeout(PATIENCE_S):
         await control.stop_workers()
     assert runner.running == {}
     assert [(await now(control.context, each)).reason for each in ("s0", "s2")] == ["", "SERVER_STOPPED"]
@@ -142,7 +143,7 @@ async def test_a_redis_that_hangs_keeps_no_server_from_giving_up_its_lease(
 
     monkeypatch.setattr(leases, "release_lease", hangs)
     monkeypatch.setattr(lease, "LEASE_MS", 50)
-    async with asyncio.timeout(30):
+    async with asyncio.timeout(PATIENCE_S):
         await control.lease.retire()
     assert not control.lease.is_leader
 

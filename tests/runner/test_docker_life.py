@@ -31,7 +31,7 @@ from wa_orchestrator.settings import Settings
 from wa_orchestrator.simulator.child_process import point_at
 from wa_orchestrator.simulator.world import World
 
-pytestmark = [pytest.mark.docker, pytest.mark.timeout(300)]
+pytestmark = pytest.mark.docker
 DOCKERFILE = Path(__file__).resolve().parents[2] / "deploy" / "worker.Dockerfile"
 #: Container names are the engine's, and test processes share one engine.
 SESSION = f"life-{uuid.uuid4().hex[:8]}"

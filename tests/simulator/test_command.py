@@ -13,8 +13,9 @@ from pathlib import Path
 import pytest
 from python_socks.async_.asyncio import Proxy
 
+from tests.waiting import PATIENCE_S
+
 COMMAND = "from wa_orchestrator.cli.main import main; main()"
-SOON_S = 30
 
 
 @contextlib.asynccontextmanager
@@ -24,7 +25,7 @@ async def _simulate(*arguments: str) -> AsyncIterator[asyncio.subprocess.Process
         sys.executable, "-c", COMMAND, "simulate", "--proxies", "1", *arguments, stdout=pipe, stderr=pipe
     )
     try:
-        async with asyncio.timeout(SOON_S):
+        async with asyncio.timeout(PATIENCE_S):
             yield process
     finally:
         with contextlib.suppress(ProcessLookupError):

@@ -9,14 +9,13 @@ import pytest
 from python_socks import ProxyError, ProxyTimeoutError
 from python_socks.async_.asyncio import Proxy as Client
 
-from tests.waiting import until
+from tests.waiting import PATIENCE_S, until
 from wa_orchestrator.simulator.errors import SimulatorError
 from wa_orchestrator.simulator.proxies.destinations import Account
 from wa_orchestrator.simulator.proxies.pool import Pool
 from wa_orchestrator.simulator.proxies.socks_server import Proxy
 
 WEB = "web.whatsapp.com"
-SOON_S = 20
 
 
 class Upstream:
@@ -60,14 +59,14 @@ class Tunnel:
 
     @classmethod
     async def open(
-        cls, url: str, host: str = WEB, port: int = 443, *, rdns: bool = True, timeout: float = SOON_S
+        cls, url: str, host: str = WEB, port: int = 443, *, rdns: bool = True, timeout: float = PATIENCE_S
     ) -> "Tunnel":
         client = Client.from_url(url.replace("socks5h", "socks5"), rdns=rdns)
         sock = await client.connect(dest_host=host, dest_port=port, timeout=timeout)
         return cls(*await asyncio.open_connection(sock=sock))
 
     async def line(self) -> str:
-        async with asyncio.timeout(SOON_S):
+        async with asyncio.timeout(PATIENCE_S):
             return (await self.reader.readline()).decode().strip()
 
     async def echo(self, text: str) -> str:
@@ -277,6 +276,6 @@ async def test_a_world_ends_at_once_whatever_goes_wrong_in_it(kind: str) -> None
         await tunnel.line()
         await proxy.fault(kind, seconds=60, latency_ms=60_000)
         tunnel.writer.write(b"held up\n")
-        async with asyncio.timeout(SOON_S):
+        async with asyncio.timeout(PATIENCE_S):
             await pool.close()
         await until(lambda: upstream.live == 0, "nothing is connected")

@@ -7,6 +7,7 @@ from typing import Any
 import httpx
 import pytest
 
+from tests.waiting import PATIENCE_S
 from wa_orchestrator.simulator.errors import SimulatorError
 from wa_orchestrator.simulator.telegram import Telegram
 
@@ -72,7 +73,7 @@ async def test_it_can_be_told_to_fail_and_to_stop_failing(telegram: Telegram, bo
 
 async def test_silence_ends_by_itself_and_what_waited_arrives(telegram: Telegram, bot: httpx.AsyncClient) -> None:
     telegram.fault("silence", seconds=0.05)
-    async with asyncio.timeout(5):
+    async with asyncio.timeout(PATIENCE_S):
         assert (await bot.post("sendMessage", json={"chat_id": 1, "text": "x"})).status_code == 200
 
 

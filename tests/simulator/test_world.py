@@ -10,13 +10,13 @@ from typing import Any
 import httpx
 import pytest
 
+from tests.waiting import PATIENCE_S
 from wa_orchestrator.simulator.device_client import Companion
 from wa_orchestrator.simulator.errors import SimulatorError
 from wa_orchestrator.simulator.protocol.noise_channel import ClosedError
 from wa_orchestrator.simulator.world import World
 
 PHONE, FRIEND = "972501230001", "972501230002"
-SOON_S = 10
 
 
 def _companion(world: World, proxy: int = 0, **more: Any) -> Companion:
@@ -55,7 +55,7 @@ async def test_a_device_is_linked_talks_and_is_seen_in_every_book() -> None:
         assert [one["text"] for one in world.whatsapp.inbox(FRIEND)] == ["hello there"]
         assert [one["fromMe"] for one in world.whatsapp.inbox(PHONE)] == [True]
         await world.whatsapp.say(FRIEND, PHONE, "hello yourself")
-        async with asyncio.timeout(SOON_S):
+        async with asyncio.timeout(PATIENCE_S):
             assert await client.texts.get() == (FRIEND, "hello yourself")
         first, second = (proxy.picture() for proxy in world.pool)
         assert (first["live"], first["highWater"], first["accepted"]) == (0, 0, 0)
@@ -69,7 +69,7 @@ async def test_the_newest_connection_of_a_device_wins() -> None:
         older = await _linked(world)
         newer = _companion(world, credentials=older.credentials)
         await newer.log_in()
-        async with asyncio.timeout(SOON_S):
+        async with asyncio.timeout(PATIENCE_S):
             assert await older.ended() == 440
         assert next(iter(world.pool)).picture()["highWater"] == 1, "it is the same session all the time"
         await newer.close()

@@ -10,7 +10,7 @@ const dist = process.argv[2] ?? join(root, 'dist')
 
 /** Writes under another name and renames: a worker that starts meanwhile sees the old file or the new one, never half of one. */
 async function write(name, text) {
-  if (/[^\x00-\x7f]/.test(text)) throw new Error(`${name} is not pure ASCII`)
+  if (/\P{ASCII}/u.test(text)) throw new Error(`${name} is not pure ASCII`)
   const unfinished = join(dist, `${name}.${process.pid}.new`)
   await writeFile(unfinished, text)
   await rename(unfinished, join(dist, name))

@@ -37,7 +37,8 @@ export function splitProto(source) {
   const [prelude, code, more] = source.split(HEAD)
   const { types, rest } = cut((code ?? '').split('\n'))
   const left = rest.map(line => line.trim()).filter(Boolean)
-  if (more !== undefined || types.length === 0 || left.join('\n') !== TAIL.join('\n')) throw new Error('WAProto does not look as expected')
+  if (more !== undefined || types.length === 0 || left.join('\n') !== TAIL.join('\n'))
+    throw new Error('WAProto does not look as expected')
   return { prelude, types }
 }
 
@@ -45,7 +46,11 @@ export const countTypes = types => types.reduce((sum, { inner }) => sum + 1 + co
 
 /** Minifies one type. Only names inside of it become shorter: those of fields are part of the interface. */
 async function minify({ name, body }) {
-  const { code } = await transform(`made = function(${SURROUNDINGS}) {${body}}`, { minify: true, charset: 'ascii', target: 'node24' })
+  const { code } = await transform(`made = function(${SURROUNDINGS}) {${body}}`, {
+    minify: true,
+    charset: 'ascii',
+    target: 'node24',
+  })
   const [, expression] = /^made=(function\(.*\});\n$/s.exec(code) ?? []
   if (expression === undefined) throw new Error(`WAProto: ${name} cannot be cut out`)
   return expression

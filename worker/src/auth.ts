@@ -1,7 +1,7 @@
 // Credentials and Signal keys on auth.db, as Baileys wants them: what belongs together is written together or not at all.
-import { initAuthCreds, proto, type AuthenticationCreds, type SignalDataTypeMap, type SignalKeyStore } from 'baileys'
+import { type AuthenticationCreds, initAuthCreds, proto, type SignalDataTypeMap, type SignalKeyStore } from 'baileys'
 import { decode, encode } from './codec.ts'
-import { openDatabase, Unreadable, type Database } from './database.ts'
+import { type Database, openDatabase, Unreadable } from './database.ts'
 import type { Ending } from './exits.ts'
 import { CREDS, KeyStore } from './keystore.ts'
 import { readMultiFile } from './multifile.ts'
@@ -22,7 +22,8 @@ export type Auth = {
 }
 
 /** An account is linked when the phone has signed us in; a pairing code alone leaves `me` behind and nothing more. */
-export const isLinked = (creds: AuthenticationCreds): boolean => !!creds.me?.id && !!creds.account && creds.me.id.includes(':')
+export const isLinked = (creds: AuthenticationCreds): boolean =>
+  !!creds.me?.id && !!creds.account && creds.me.id.includes(':')
 
 /** Takes back what an unfinished pairing code left, so that the next connection registers instead of logging in. */
 export function forgetUnfinishedLink(creds: AuthenticationCreds): void {
@@ -67,14 +68,24 @@ function loadCreds({ sql, seal }: Database): AuthenticationCreds {
 }
 
 /** Keys of app state are protobuf objects in Baileys' hands. */
-function typed<T extends keyof SignalDataTypeMap>(type: T, found: Record<string, unknown>): Record<string, SignalDataTypeMap[T]> {
+function typed<T extends keyof SignalDataTypeMap>(
+  type: T,
+  found: Record<string, unknown>,
+): Record<string, SignalDataTypeMap[T]> {
   if (type !== 'app-state-sync-key') return found as Record<string, SignalDataTypeMap[T]>
-  const entries = Object.entries(found).map(([id, value]) => [id, proto.Message.AppStateSyncKeyData.fromObject(value as object)])
+  const entries = Object.entries(found).map(([id, value]) => [
+    id,
+    proto.Message.AppStateSyncKeyData.fromObject(value as object),
+  ])
   return Object.fromEntries(entries) as Record<string, SignalDataTypeMap[T]>
 }
 
 /** Opens the account of this directory. Throws Ending or Unreadable; never makes a new identity where one was. */
-export async function openAuth(settings: StoreSettings, epoch: number | undefined, onFenced: (ending: Ending) => void): Promise<Auth> {
+export async function openAuth(
+  settings: StoreSettings,
+  epoch: number | undefined,
+  onFenced: (ending: Ending) => void,
+): Promise<Auth> {
   const database = await openDatabase(settings, epoch, fillFrom(settings.authDir))
   const creds = loadCreds(database)
   forgetUnfinishedLink(creds)
@@ -83,7 +94,8 @@ export async function openAuth(settings: StoreSettings, epoch: number | undefine
     creds,
     keys: { get: (type, ids) => typed(type, store.get(type, ids)), set: data => store.set(data) },
     database,
-    credsChanged: update => (Object.keys(update).every(name => PRE_KEY_COUNTERS.has(name)) ? store.credsLater() : store.credsNow()),
+    credsChanged: update =>
+      Object.keys(update).every(name => PRE_KEY_COUNTERS.has(name)) ? store.credsLater() : store.credsNow(),
     saveCreds: () => store.credsNow(),
     flush: () => store.flush(),
   }

@@ -7,9 +7,16 @@ import { Script } from 'node:vm'
 const DIGEST_BYTES = 32
 
 type Require = (name: string) => unknown
-type Wrapped = (exports: object, require: Require, module: { exports: object }, filename: string, directory: string) => void
+type Wrapped = (
+  exports: object,
+  require: Require,
+  module: { exports: object },
+  filename: string,
+  directory: string,
+) => void
 
-const sha256 = (...parts: (string | Uint8Array)[]): Buffer => parts.reduce((hash, part) => hash.update(part), createHash('sha256')).digest()
+const sha256 = (...parts: (string | Uint8Array)[]): Buffer =>
+  parts.reduce((hash, part) => hash.update(part), createHash('sha256')).digest()
 
 /** The compiled form in a file, if it is there and whole. V8 itself looks only at lengths, version and flags. */
 function readWhole(path: string): Buffer | undefined {
@@ -42,11 +49,16 @@ export class CachedScript {
   /** `flags` are those set at run time; with those of the command line they decide whether V8 accepts what is kept. */
   constructor(path: string, flags: readonly string[]) {
     const source = readFileSync(path, 'latin1')
-    const key = sha256(source, JSON.stringify([process.version, process.arch, process.execArgv, flags])).toString('hex').slice(0, 16)
+    const key = sha256(source, JSON.stringify([process.version, process.arch, process.execArgv, flags]))
+      .toString('hex')
+      .slice(0, 16)
     this.#path = path
     this.#cache = join(dirname(path), `code-${key}.cache`)
     const cachedData = readWhole(this.#cache)
-    this.#script = new Script(`(function(exports,require,module,__filename,__dirname){${source}\n})`, { filename: path, cachedData })
+    this.#script = new Script(`(function(exports,require,module,__filename,__dirname){${source}\n})`, {
+      filename: path,
+      cachedData,
+    })
     this.#isKept = cachedData !== undefined && this.#script.cachedDataRejected === false
   }
 

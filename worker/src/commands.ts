@@ -70,7 +70,10 @@ export class Commands {
     const message = this.#messages.find(whatsappId ?? '')
     if (!message) throw new CommandError('UNKNOWN_MESSAGE')
     const options = { options: this.#fetchOptions }
-    const bytes = await downloadMediaMessage(message, 'buffer', options, { logger: baileysLogger(this.#log), reuploadRequest: sock.updateMediaMessage })
+    const bytes = await downloadMediaMessage(message, 'buffer', options, {
+      logger: baileysLogger(this.#log),
+      reuploadRequest: sock.updateMediaMessage,
+    })
     await this.#outbox.bytesResult(id, bytes, mimetypeOf(message), this.#never)
   }
 }

@@ -1,5 +1,16 @@
 // The worker's one file, auth.db: opened by one process at a time, and written only by the newest epoch.
-import { chmodSync, closeSync, existsSync, fsyncSync, mkdirSync, openSync, readdirSync, readSync, renameSync, rmSync } from 'node:fs'
+import {
+  chmodSync,
+  closeSync,
+  existsSync,
+  fsyncSync,
+  mkdirSync,
+  openSync,
+  readdirSync,
+  readSync,
+  renameSync,
+  rmSync,
+} from 'node:fs'
 import { join } from 'node:path'
 import { DatabaseSync, type StatementSync } from 'node:sqlite'
 import { Ending } from './exits.ts'
@@ -38,7 +49,9 @@ export type Database = {
 
 function openFile(path: string): DatabaseSync {
   const sql = new DatabaseSync(path, { timeout: 5_000 })
-  sql.exec('PRAGMA journal_mode=WAL; PRAGMA synchronous=FULL; PRAGMA cache_size=-256; PRAGMA wal_autocheckpoint=200; PRAGMA journal_size_limit=1048576;')
+  sql.exec(
+    'PRAGMA journal_mode=WAL; PRAGMA synchronous=FULL; PRAGMA cache_size=-256; PRAGMA wal_autocheckpoint=200; PRAGMA journal_size_limit=1048576;',
+  )
   return sql
 }
 
@@ -54,7 +67,10 @@ export function prepareDirectory(directory: string): void {
     chmodSync(directory, 0o700)
     for (const name of readdirSync(directory)) if (name.startsWith('auth.')) chmodSync(join(directory, name), 0o600)
   } catch (error) {
-    throw new Ending('AUTH_DIR_UNUSABLE', `AUTH_DIR cannot be used (${(error as NodeJS.ErrnoException).code ?? 'error'})`)
+    throw new Ending(
+      'AUTH_DIR_UNUSABLE',
+      `AUTH_DIR cannot be used (${(error as NodeJS.ErrnoException).code ?? 'error'})`,
+    )
   }
 }
 
@@ -98,7 +114,11 @@ async function takeLock(directory: string, epoch: number | undefined): Promise<D
 }
 
 /** Makes auth.db under another name and renames it when it is whole: a file called auth.db always holds an identity. */
-function create(directory: string, settings: StoreSettings, fill: (database: Pick<Database, 'sql' | 'seal'>) => void): void {
+function create(
+  directory: string,
+  settings: StoreSettings,
+  fill: (database: Pick<Database, 'sql' | 'seal'>) => void,
+): void {
   const path = join(directory, 'auth.db')
   const unfinished = join(directory, 'auth.new')
   for (const suffix of ['', '-wal', '-shm']) rmSync(unfinished + suffix, { force: true })
@@ -121,7 +141,10 @@ function sealEverything(sql: DatabaseSync, seal: Seal): void {
   sql.exec('BEGIN IMMEDIATE')
   for (const [table, key] of Object.entries(SEALED_TABLES)) {
     const update = sql.prepare(`UPDATE ${table} SET value = ? WHERE ${key} = ?`)
-    for (const row of sql.prepare(`SELECT ${key} AS key, value FROM ${table}`).all() as { key: string | number; value: Uint8Array }[]) {
+    for (const row of sql.prepare(`SELECT ${key} AS key, value FROM ${table}`).all() as {
+      key: string | number
+      value: Uint8Array
+    }[]) {
       const name = `${table}/${row.key}`
       if (!isSealed(row.value)) update.run(seal.close(name, seal.open(name, row.value)), row.key)
     }
@@ -131,7 +154,12 @@ function sealEverything(sql: DatabaseSync, seal: Seal): void {
 }
 
 function checkContents(sql: DatabaseSync, settings: StoreSettings, seal: Seal): void {
-  const meta = Object.fromEntries(sql.prepare('SELECT name, value FROM meta').all().map(row => [row.name, row.value]))
+  const meta = Object.fromEntries(
+    sql
+      .prepare('SELECT name, value FROM meta')
+      .all()
+      .map(row => [row.name, row.value]),
+  )
   if (meta.format !== 1) throw new Unreadable(`auth.db has format ${meta.format}, this worker knows 1`)
   if (meta.session !== settings.sessionId) throw new Unreadable('auth.db belongs to another session')
   if (settings.authKey && meta.sealed !== 1) sealEverything(sql, seal)

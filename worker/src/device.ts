@@ -1,7 +1,7 @@
 // One linked device: connects, and connects again by the table of ends, until something final happens.
 import { createHash } from 'node:crypto'
-import { jidDecode, type ConnectionState, type WASocket, type WAVersion } from 'baileys'
-import { forgetUnfinishedLink, isLinked, type Auth } from './auth.ts'
+import { type ConnectionState, jidDecode, type WASocket, type WAVersion } from 'baileys'
+import { type Auth, forgetUnfinishedLink, isLinked } from './auth.ts'
 import { classify, type End } from './ends.ts'
 import type { Events } from './events.ts'
 import { Ending } from './exits.ts'
@@ -189,7 +189,12 @@ export class Device {
     const me = auth.creds.me
     const jid = me?.id ?? ''
     const fingerprint = createHash('sha256').update(auth.creds.signedIdentityKey.public).digest('hex').slice(0, 16)
-    events.emit('CONNECTED', { phoneNumber: jidDecode(jid)?.user ?? '', jid, ...(me?.lid ? { lid: me.lid } : {}), fingerprint })
+    events.emit('CONNECTED', {
+      phoneNumber: jidDecode(jid)?.user ?? '',
+      jid,
+      ...(me?.lid ? { lid: me.lid } : {}),
+      fingerprint,
+    })
     log.info('connection.open', { fingerprint })
     for (const resolve of this.#waiters.splice(0)) resolve()
     onOpen(sock)

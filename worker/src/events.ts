@@ -4,7 +4,7 @@ import { Webhook } from 'standardwebhooks'
 import { decode, encode } from './codec.ts'
 import type { Database } from './database.ts'
 import { Ending } from './exits.ts'
-import { isFenced, send, type Answer } from './http.ts'
+import { type Answer, isFenced, send } from './http.ts'
 import { describeError, type Log } from './log.ts'
 import type { Settings } from './settings.ts'
 import { backoffMs, sleep, within } from './timing.ts'
@@ -26,7 +26,14 @@ export type EventType =
 
 type Lane = 'state' | 'messages'
 /** Without a file there is nothing to number from, and no number is better than one that was used before. */
-type Event = { id: string; sequence: number | undefined; type: EventType; timestamp: number; epoch: number; data: unknown }
+type Event = {
+  id: string
+  sequence: number | undefined
+  type: EventType
+  timestamp: number
+  epoch: number
+  data: unknown
+}
 
 /** Worth only as the newest: an unsent older one gives way, and none survives a restart. */
 const VOLATILE: ReadonlySet<EventType> = new Set(['PING', 'QR_CODE', 'PAIRING_CODE'])
@@ -94,8 +101,11 @@ export class Events {
     this.#webhook = new Webhook(settings.webhookSecret)
     this.#nextSequence = database ? makeCounter(database) : () => undefined
     // What an older worker knew of its own state is no news any more; this one will report its own.
-    if (database) this.#state = [...this.#stored('state', MOST_STATE_EVENTS)].filter(event => event.epoch === settings.epoch)
-    database?.prepare("DELETE FROM events WHERE lane = 'state' AND sequence < ?").run(this.#state[0]?.sequence ?? Number.MAX_SAFE_INTEGER)
+    if (database)
+      this.#state = [...this.#stored('state', MOST_STATE_EVENTS)].filter(event => event.epoch === settings.epoch)
+    database
+      ?.prepare("DELETE FROM events WHERE lane = 'state' AND sequence < ?")
+      .run(this.#state[0]?.sequence ?? Number.MAX_SAFE_INTEGER)
     void this.#run('state')
     void this.#run('messages')
   }
@@ -117,7 +127,14 @@ export class Events {
   }
 
   #take(type: EventType, data: object): void {
-    const event: Event = { id: `evt_${randomBytes(12).toString('hex')}`, sequence: this.#nextSequence(), type, timestamp: Date.now(), epoch: this.#settings.epoch, data }
+    const event: Event = {
+      id: `evt_${randomBytes(12).toString('hex')}`,
+      sequence: this.#nextSequence(),
+      type,
+      timestamp: Date.now(),
+      epoch: this.#settings.epoch,
+      data,
+    }
     const lane = laneOf(type)
     if (lane === 'state') this.#pushState(event)
     if (!VOLATILE.has(type)) this.#save(lane, event)
@@ -135,7 +152,8 @@ export class Events {
     const insert = prepare('INSERT INTO events (sequence, lane, type, value) VALUES (?, ?, ?, ?)')
     try {
       write(() => {
-        for (const { lane, event } of rows) insert.run(event.sequence ?? null, lane, event.type, seal.close(`events/${event.sequence}`, encode(event)))
+        for (const { lane, event } of rows)
+          insert.run(event.sequence ?? null, lane, event.type, seal.close(`events/${event.sequence}`, encode(event)))
         for (const work of alongside) work()
         this.#forgetOldest()
       })
@@ -162,7 +180,8 @@ export class Events {
     const outdated = (other: Event): boolean =>
       (VOLATILE.has(event.type) && other.type === event.type) || (event.type === 'CONNECTED' && LINKING.has(other.type))
     // The first is being sent right now and must stay where it is.
-    for (let index = this.#state.length - 1; index >= 1; index--) if (outdated(this.#state[index] as Event)) this.#state.splice(index, 1)
+    for (let index = this.#state.length - 1; index >= 1; index--)
+      if (outdated(this.#state[index] as Event)) this.#state.splice(index, 1)
     if (this.#state.length >= MOST_STATE_EVENTS) this.#forget(this.#state.splice(1, 1)[0])
     this.#state.push(event)
   }
@@ -236,7 +255,10 @@ export class Events {
         this.#hooks.fenced(new Ending('FENCED', 'the server knows a newer epoch'))
         return false
       }
-      await sleep(backoffMs(verdict === 'retry slowly' ? Math.max(attempt, 5) : attempt, RETRY_MIN_MS, RETRY_MAX_MS), this.#stopped.signal)
+      await sleep(
+        backoffMs(verdict === 'retry slowly' ? Math.max(attempt, 5) : attempt, RETRY_MIN_MS, RETRY_MAX_MS),
+        this.#stopped.signal,
+      )
     }
     return false
   }
@@ -249,7 +271,8 @@ export class Events {
       else this.#log.warn('event.not_taken', { type: event.type, status: answer.status })
       return verdict
     } catch (error) {
-      if (!this.#stopped.signal.aborted) this.#log.warn('event.not_delivered', { type: event.type, error: describeError(error) })
+      if (!this.#stopped.signal.aborted)
+        this.#log.warn('event.not_delivered', { type: event.type, error: describeError(error) })
       return 'retry'
     }
   }
@@ -265,6 +288,11 @@ export class Events {
       'webhook-timestamp': String(Math.floor(now.getTime() / 1000)),
       'webhook-signature': this.#webhook.sign(id, now, body),
     }
-    return send(this.#settings.webhookUrl, { headers, body, timeoutMs: ATTEMPT_TIMEOUT_MS, signal: this.#stopped.signal })
+    return send(this.#settings.webhookUrl, {
+      headers,
+      body,
+      timeoutMs: ATTEMPT_TIMEOUT_MS,
+      signal: this.#stopped.signal,
+    })
   }
 }

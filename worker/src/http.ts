@@ -56,7 +56,12 @@ function once(url: URL, call: Call): Promise<Answer> {
   const deadline = AbortSignal.timeout(call.timeoutMs)
   const signal = call.signal ? AbortSignal.any([call.signal, deadline]) : deadline
   const length = call.body === undefined ? {} : { 'content-length': String(Buffer.byteLength(call.body)) }
-  const options: RequestOptions = { method: call.method ?? 'POST', agent: agents[protocol], headers: { ...call.headers, ...length }, signal }
+  const options: RequestOptions = {
+    method: call.method ?? 'POST',
+    agent: agents[protocol],
+    headers: { ...call.headers, ...length },
+    signal,
+  }
   return new Promise((resolve, reject) => {
     const request = send(url, options, response => {
       readBody(response, call).then(
@@ -89,4 +94,5 @@ export function parseJson(body: Buffer): Record<string, unknown> | undefined {
   }
 }
 
-export const isFenced = (answer: Answer): boolean => answer.status === 409 && JSON.stringify(parseJson(answer.body) ?? {}).includes('"FENCED"')
+export const isFenced = (answer: Answer): boolean =>
+  answer.status === 409 && JSON.stringify(parseJson(answer.body) ?? {}).includes('"FENCED"')

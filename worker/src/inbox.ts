@@ -2,7 +2,14 @@
 // buffer that a closing connection drops; nobody sends it again, and its key works only once. So each plaintext is stored
 // in the transaction that stores the ratchet, and removed in the one that stores its event.
 import { createHash } from 'node:crypto'
-import { cleanMessage, decryptMessageNode, type BinaryNode, type SignalKeyStoreWithTransaction, type SocketConfig, type WASocket } from 'baileys'
+import {
+  type BinaryNode,
+  cleanMessage,
+  decryptMessageNode,
+  type SignalKeyStoreWithTransaction,
+  type SocketConfig,
+  type WASocket,
+} from 'baileys'
 import type { Auth } from './auth.ts'
 import { decode } from './codec.ts'
 import type { Database } from './database.ts'
@@ -97,7 +104,10 @@ export class Inbox {
     if (!found || id === undefined) return
     const digest = digestOf(ciphertext)
     const others = this.#entry(id)?.parts.filter(part => part.digest !== digest) ?? []
-    const entry: Entry = { attrs: found.stanza.attrs, parts: [...others, { digest, attrs: found.enc.attrs, content: plaintext }] }
+    const entry: Entry = {
+      attrs: found.stanza.attrs,
+      parts: [...others, { digest, attrs: found.enc.attrs, content: plaintext }],
+    }
     await keys.set({ [INBOX]: { [id]: entry } } as Parameters<typeof keys.set>[0])
   }
 
@@ -115,7 +125,13 @@ export class Inbox {
         if (!me || !entry) continue
         const content = entry.parts.map(part => ({ tag: 'enc', attrs: part.attrs, content: part.content }))
         const stanza: BinaryNode = { tag: 'message', attrs: entry.attrs, content }
-        const { fullMessage, decrypt } = decryptMessageNode(stanza, me.id, me.lid ?? '', repository, baileysLogger(this.#log))
+        const { fullMessage, decrypt } = decryptMessageNode(
+          stanza,
+          me.id,
+          me.lid ?? '',
+          repository,
+          baileysLogger(this.#log),
+        )
         await decrypt()
         cleanMessage(fullMessage, me.id, me.lid ?? '')
         await sock.upsertMessage(fullMessage, 'append')

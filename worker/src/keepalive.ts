@@ -22,7 +22,14 @@ export class KeepAlive {
   #pingDueAt = 0
 
   /** `beforeNote` hears the id of each note to self, whose receipts are nobody's business. */
-  constructor(settings: KeepAliveSettings, device: Device, events: Events, log: Log, isBusy: () => boolean, beforeNote: (whatsappId: string) => void) {
+  constructor(
+    settings: KeepAliveSettings,
+    device: Device,
+    events: Events,
+    log: Log,
+    isBusy: () => boolean,
+    beforeNote: (whatsappId: string) => void,
+  ) {
     this.#settings = settings
     this.#device = device
     this.#events = events
@@ -58,13 +65,21 @@ export class KeepAlive {
     const lagMs = Math.max(0, now - this.#pingDueAt)
     this.#pingDueAt = now + this.#settings.pingIntervalMs
     const { state, lastTrafficAt } = this.#device
-    this.#events.emit('PING', { timestamp: now, socket: state, lagMs, rssBytes: process.memoryUsage.rss(), lastTrafficAt: lastTrafficAt ?? null })
+    this.#events.emit('PING', {
+      timestamp: now,
+      socket: state,
+      lagMs,
+      rssBytes: process.memoryUsage.rss(),
+      lastTrafficAt: lastTrafficAt ?? null,
+    })
     this.#available()
   }
 
   #available(): void {
     if (!this.#settings.keepAlive) return
-    this.#device.openSocket?.sendPresenceUpdate('available').catch(error => this.#log.debug('presence.not_sent', { error: describeError(error) }))
+    this.#device.openSocket
+      ?.sendPresenceUpdate('available')
+      .catch(error => this.#log.debug('presence.not_sent', { error: describeError(error) }))
   }
 
   #noteToSelf(): void {

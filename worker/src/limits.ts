@@ -89,7 +89,10 @@ export class Limits {
   }
 
   #report(): void {
-    const limits = { reachoutLock: this.#lock ?? { active: false, type: 'DEFAULT' }, ...(this.#cap ? { newChatCap: this.#cap } : {}) }
+    const limits = {
+      reachoutLock: this.#lock ?? { active: false, type: 'DEFAULT' },
+      ...(this.#cap ? { newChatCap: this.#cap } : {}),
+    }
     const text = JSON.stringify(limits)
     if (text === this.#reported) return
     this.#reported = text

@@ -1,7 +1,7 @@
 // Linking a device as WhatsApp does it today: QR, pairing code, a secret that the server renews, and the passkey that we cannot give.
 import { randomBytes } from 'node:crypto'
-import { buildAckStanza, getBinaryNodeChild, S_WHATSAPP_NET, type BinaryNode, type WASocket } from 'baileys'
-import { forgetUnfinishedLink, isLinked, type Auth } from './auth.ts'
+import { type BinaryNode, buildAckStanza, getBinaryNodeChild, S_WHATSAPP_NET, type WASocket } from 'baileys'
+import { type Auth, forgetUnfinishedLink, isLinked } from './auth.ts'
 import type { Events } from './events.ts'
 import { Ending } from './exits.ts'
 import { describeError, type Log } from './log.ts'
@@ -87,7 +87,10 @@ export class Linking {
     forgetUnfinishedLink(this.#auth.creds)
     this.#auth.saveCreds()
     this.#mode = 'qr'
-    this.#events.emit('STATUS_CHANGE', { status: 'pairing_code_refused', error: error instanceof Error ? error.message : 'refused' })
+    this.#events.emit('STATUS_CHANGE', {
+      status: 'pairing_code_refused',
+      error: error instanceof Error ? error.message : 'refused',
+    })
     this.#publishQr()
   }
 
@@ -104,7 +107,8 @@ export class Linking {
         else resolve()
       }
       const taken = (): void => settle(undefined)
-      const refused = (node: BinaryNode): void => settle(new Error(`PAIRING_CODE_REFUSED_${getBinaryNodeChild(node, 'error')?.attrs.code ?? 'UNKNOWN'}`))
+      const refused = (node: BinaryNode): void =>
+        settle(new Error(`PAIRING_CODE_REFUSED_${getBinaryNodeChild(node, 'error')?.attrs.code ?? 'UNKNOWN'}`))
       const closed = (): void => settle(new Error('SOCKET_CLOSED'))
       const timer = setTimeout(() => settle(new Error('PAIRING_CODE_UNANSWERED')), CODE_ANSWER_MS)
       ws.on('CB:iq,type:result,link_code_companion_reg', taken)
@@ -149,6 +153,9 @@ export class Linking {
 
   #publishQr(): void {
     if (this.#mode !== 'qr' || this.#qr === undefined) return
-    this.#events.emit('QR_CODE', { qr: withSecret(this.#qr, this.#auth.creds.advSecretKey), expiresAt: this.#qrExpiresAt })
+    this.#events.emit('QR_CODE', {
+      qr: withSecret(this.#qr, this.#auth.creds.advSecretKey),
+      expiresAt: this.#qrExpiresAt,
+    })
   }
 }

@@ -5,7 +5,7 @@ import { setFlagsFromString } from 'node:v8'
 import { runInNewContext } from 'node:vm'
 import { CachedScript } from './cached-script.ts'
 import { SETTLED } from './settling.ts'
-import { tidyUp, type Look } from './tidying.ts'
+import { type Look, tidyUp } from './tidying.ts'
 
 /** Every module of Node that the bundle requires; filled in by the build. */
 declare const REQUIRED_MODULES: readonly string[]

@@ -17,16 +17,23 @@ export const maskNumbers = (text: string): string => text.replace(/\d{7,}/g, dig
 export function describeError(error: unknown): string {
   if (!(error instanceof Error)) return typeof error
   const code = (error as NodeJS.ErrnoException).code
-  const text = maskNumbers(error.message).replace(/[A-Za-z0-9+/=_-]{24,}/g, '***').slice(0, 200)
+  const text = maskNumbers(error.message)
+    .replace(/[A-Za-z0-9+/=_-]{24,}/g, '***')
+    .slice(0, 200)
   return `${error.name}${code ? ` ${code}` : ''}: ${text}`
 }
 
-export function makeLog(session: string, level: string, write: (line: string) => void = line => void process.stdout.write(line)): Log {
+export function makeLog(
+  session: string,
+  level: string,
+  write: (line: string) => void = line => void process.stdout.write(line),
+): Log {
   const threshold = LEVELS.indexOf(level)
   const at = (name: string) => {
     const rank = LEVELS.indexOf(name)
     return (event: string, fields: Fields = {}): void => {
-      if (rank >= threshold) write(`${JSON.stringify({ time: new Date().toISOString(), level: name, event, session, ...fields })}\n`)
+      if (rank >= threshold)
+        write(`${JSON.stringify({ time: new Date().toISOString(), level: name, event, session, ...fields })}\n`)
     }
   }
   return { debug: at('debug'), info: at('info'), warn: at('warn'), error: at('error') }
@@ -39,6 +46,14 @@ export function baileysLogger(log: Log): BaileysLogger {
     const text = message ?? (typeof first === 'string' ? first : undefined)
     if (text) log.debug('baileys', { text: maskNumbers(text).slice(0, 160) })
   }
-  const logger: BaileysLogger = { level: 'warn', child: () => logger, trace: nothing, debug: nothing, info: nothing, warn: sentence, error: sentence }
+  const logger: BaileysLogger = {
+    level: 'warn',
+    child: () => logger,
+    trace: nothing,
+    debug: nothing,
+    info: nothing,
+    warn: sentence,
+    error: sentence,
+  }
   return logger
 }

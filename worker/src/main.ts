@@ -5,13 +5,14 @@ import { Unreadable } from './database.ts'
 import { Ending, EXIT } from './exits.ts'
 import { describeError, makeLog } from './log.ts'
 import { writeMultiFile } from './multifile.ts'
-import { readSettings, readStoreSettings, type Refusal } from './settings.ts'
+import { type Refusal, readSettings, readStoreSettings } from './settings.ts'
 import { runWorker } from './worker.ts'
 
 /** One line for each value that is missing or wrong; the first decides the exit code. */
 function refuse(refusals: Refusal[]): never {
   const log = makeLog(process.env.SESSION_ID ?? '', 'error')
-  for (const { exit, variable, problem, example } of refusals) log.error('setting.refused', { variable, problem, example, exit })
+  for (const { exit, variable, problem, example } of refusals)
+    log.error('setting.refused', { variable, problem, example, exit })
   process.exit(EXIT[refusals[0]?.exit ?? 'SETTING_INVALID'])
 }
 
@@ -19,14 +20,24 @@ async function exportAccount(directory: string | undefined): Promise<void> {
   const read = readStoreSettings(process.env)
   if ('refusals' in read) refuse(read.refusals)
   const log = makeLog(read.settings.sessionId, 'info')
-  if (!directory) refuse([{ exit: 'SETTING_MISSING', variable: 'export', problem: 'needs a directory', example: 'worker.cjs export ./account' }])
+  if (!directory)
+    refuse([
+      {
+        exit: 'SETTING_MISSING',
+        variable: 'export',
+        problem: 'needs a directory',
+        example: 'worker.cjs export ./account',
+      },
+    ])
   try {
     const { database } = await openAuth(read.settings, undefined, () => undefined)
     log.info('account.exported', { files: writeMultiFile(database, directory) })
     database.close()
   } catch (error) {
     log.error('account.not_exported', { error: describeError(error) })
-    process.exit(error instanceof Ending ? EXIT[error.exit] : error instanceof Unreadable ? EXIT.AUTH_FAILURE : EXIT.CRASHED)
+    process.exit(
+      error instanceof Ending ? EXIT[error.exit] : error instanceof Unreadable ? EXIT.AUTH_FAILURE : EXIT.CRASHED,
+    )
   }
 }
 

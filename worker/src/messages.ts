@@ -15,11 +15,16 @@ export class Messages {
     const id = message.key.id
     if (!id || !message.message) return
     const { prepare, seal, write } = this.#database
-    const bytes = proto.WebMessageInfo.encode(proto.WebMessageInfo.fromObject({ key: message.key, message: message.message })).finish()
+    const bytes = proto.WebMessageInfo.encode(
+      proto.WebMessageInfo.fromObject({ key: message.key, message: message.message }),
+    ).finish()
     write(() => {
-      prepare('INSERT INTO messages (id, value, stored_at) VALUES (?, ?, ?) ON CONFLICT (id) DO UPDATE SET value = excluded.value')
-        .run(id, seal.close(`messages/${id}`, bytes), Date.now())
-      prepare('DELETE FROM messages WHERE id IN (SELECT id FROM messages ORDER BY stored_at DESC LIMIT -1 OFFSET ?)').run(MOST_MESSAGES)
+      prepare(
+        'INSERT INTO messages (id, value, stored_at) VALUES (?, ?, ?) ON CONFLICT (id) DO UPDATE SET value = excluded.value',
+      ).run(id, seal.close(`messages/${id}`, bytes), Date.now())
+      prepare(
+        'DELETE FROM messages WHERE id IN (SELECT id FROM messages ORDER BY stored_at DESC LIMIT -1 OFFSET ?)',
+      ).run(MOST_MESSAGES)
     })
   }
 
@@ -36,8 +41,9 @@ export class Messages {
     const { prepare, seal, write } = this.#database
     const empty = seal.close(`messages/${id}`, new Uint8Array())
     write(() =>
-      prepare('INSERT INTO messages (id, value, acknowledged_at, stored_at) VALUES (?, ?, ?, ?) ON CONFLICT (id) DO UPDATE SET acknowledged_at = excluded.acknowledged_at')
-        .run(id, empty, at, Date.now()),
+      prepare(
+        'INSERT INTO messages (id, value, acknowledged_at, stored_at) VALUES (?, ?, ?, ?) ON CONFLICT (id) DO UPDATE SET acknowledged_at = excluded.acknowledged_at',
+      ).run(id, empty, at, Date.now()),
     )
   }
 

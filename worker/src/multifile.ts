@@ -2,7 +2,7 @@
 import { existsSync, mkdirSync, readdirSync, readFileSync, writeFileSync } from 'node:fs'
 import { join } from 'node:path'
 import { BufferJSON } from 'baileys'
-import { Unreadable, type Database } from './database.ts'
+import { type Database, Unreadable } from './database.ts'
 
 /** Longest first: `sender-key-memory-x` is not a `sender-key`. */
 const TYPES = [
@@ -56,7 +56,10 @@ export function readMultiFile(directory: string): { creds: unknown; keys: Stored
 export function writeMultiFile({ sql, seal }: Database, directory: string): number {
   mkdirSync(directory, { recursive: true, mode: 0o700 })
   if (existsSync(join(directory, 'creds.json'))) throw new Error('the directory already holds an account')
-  const rows = sql.prepare("SELECT name, value FROM keys WHERE name NOT LIKE 'inbox/%'").all() as { name: string; value: Uint8Array }[]
+  const rows = sql.prepare("SELECT name, value FROM keys WHERE name NOT LIKE 'inbox/%'").all() as {
+    name: string
+    value: Uint8Array
+  }[]
   for (const { name, value } of rows) {
     const slash = name.indexOf('/')
     const file = slash < 0 ? `${name}.json` : fileName(name.slice(0, slash), name.slice(slash + 1))

@@ -1,6 +1,6 @@
 // The server's outbox: claims what is to be sent, renews, reports the outcome, and carries the answers of commands.
 import { Ending } from './exits.ts'
-import { isFenced, parseJson, send, type Answer, type Call } from './http.ts'
+import { type Answer, type Call, isFenced, parseJson, send } from './http.ts'
 import { describeError, type Log } from './log.ts'
 import type { Settings } from './settings.ts'
 import { backoffMs, sleep } from './timing.ts'
@@ -76,7 +76,10 @@ export class Outbox {
   /** True while the message is ours; a failed call says nothing about that. */
   async renew(messageId: string): Promise<boolean> {
     try {
-      const { status } = await this.#call(`${encodeURIComponent(messageId)}/renew`, { body: '{}', timeoutMs: CALL_TIMEOUT_MS })
+      const { status } = await this.#call(`${encodeURIComponent(messageId)}/renew`, {
+        body: '{}',
+        timeoutMs: CALL_TIMEOUT_MS,
+      })
       return status < 400 || status >= 500
     } catch (error) {
       if (error instanceof Ending) throw error
@@ -97,12 +100,23 @@ export class Outbox {
     const base = this.#settings.outboxUrl
     const url = new URL(address, base)
     if (url.origin !== base.origin) return 403
-    const { status } = await send(url, { method: 'GET', headers: this.#headers('application/json'), timeoutMs: 120_000, signal, maxBytes, toFile })
+    const { status } = await send(url, {
+      method: 'GET',
+      headers: this.#headers('application/json'),
+      timeoutMs: 120_000,
+      signal,
+      maxBytes,
+      toFile,
+    })
     return status
   }
 
   #headers(mimetype: string): Record<string, string> {
-    return { authorization: `Bearer ${this.#settings.workerToken}`, 'x-epoch': String(this.#settings.epoch), 'content-type': mimetype }
+    return {
+      authorization: `Bearer ${this.#settings.workerToken}`,
+      'x-epoch': String(this.#settings.epoch),
+      'content-type': mimetype,
+    }
   }
 
   async #call(path: string, call: Omit<Call, 'headers'>, mimetype = 'application/json'): Promise<Answer> {
@@ -120,7 +134,8 @@ export class Outbox {
       try {
         const { status } = await this.#call(path, { body, timeoutMs: CALL_TIMEOUT_MS, signal }, mimetype)
         if (status < 300) return true
-        if (status >= 400 && status < 500 && status !== 401 && status !== 403 && status !== 408 && status !== 429) return false
+        if (status >= 400 && status < 500 && status !== 401 && status !== 403 && status !== 408 && status !== 429)
+          return false
       } catch (error) {
         if (error instanceof Ending) throw error
       }

@@ -19,7 +19,8 @@ const CURABLE = new Set(['421', '429', '479', '496'])
 
 /** An error in WhatsApp's ack. 463 must never be repeated: each try counts as another reach-out. */
 export function refusedByWhatsApp(code: string): Outcome {
-  if (code === '463') return failed('REACHOUT_LOCKED', 'WhatsApp does not let this account begin new chats now', 'give up')
+  if (code === '463')
+    return failed('REACHOUT_LOCKED', 'WhatsApp does not let this account begin new chats now', 'give up')
   const retry = CURABLE.has(code) || Number(code) >= 500
   return failed(`WA_${code}`, `WhatsApp refused the message with code ${code}`, retry ? 'retry' : 'give up')
 }
@@ -29,7 +30,8 @@ type Boomlike = { output?: { statusCode?: number }; message?: string }
 /** An error thrown while sending. Whether anything was written is unknown, so the same id is used again. */
 export function failedToSend(error: unknown): Outcome {
   const { output, message = '' } = (error ?? {}) as Boomlike
-  if (output?.statusCode === 428 || /connection (closed|terminated)/i.test(message)) return failed('SOCKET_CLOSED', 'the connection closed while sending', 'retry')
+  if (output?.statusCode === 428 || /connection (closed|terminated)/i.test(message))
+    return failed('SOCKET_CLOSED', 'the connection closed while sending', 'retry')
   if (/upload/i.test(message)) return failed('MEDIA_UPLOAD_FAILED', 'WhatsApp did not take the media', 'retry')
   return failed('SEND_FAILED', 'the message could not be sent', 'retry')
 }
@@ -38,4 +40,5 @@ const TYPING_START_MS = 600
 const TYPING_MS_PER_CHARACTER = 45
 
 /** How long a person would type this. */
-export const typingMs = (characters: number, mostMs: number): number => Math.min(mostMs, TYPING_START_MS + characters * TYPING_MS_PER_CHARACTER)
+export const typingMs = (characters: number, mostMs: number): number =>
+  Math.min(mostMs, TYPING_START_MS + characters * TYPING_MS_PER_CHARACTER)

@@ -1,5 +1,5 @@
 // Proof that WhatsApp has a message: the server's ack, a receipt, or an echo of it. Writing to the socket proves nothing.
-import { getAllBinaryNodeChildren, getBinaryNodeChild, type BinaryNode, type WASocket } from 'baileys'
+import { type BinaryNode, getAllBinaryNodeChildren, getBinaryNodeChild, type WASocket } from 'baileys'
 import { Bounded } from './bounded.ts'
 
 /** `error` is WhatsApp's code when the server refused the message. */
@@ -26,7 +26,9 @@ export class Proofs {
   }
 
   attach(sock: WASocket): void {
-    sock.ws.on('CB:ack,class:message', (node: BinaryNode) => this.#found(node.attrs.id, { at: time(node), ...(node.attrs.error ? { error: node.attrs.error } : {}) }))
+    sock.ws.on('CB:ack,class:message', (node: BinaryNode) =>
+      this.#found(node.attrs.id, { at: time(node), ...(node.attrs.error ? { error: node.attrs.error } : {}) }),
+    )
     sock.ws.on('CB:receipt', (node: BinaryNode) => {
       if (node.attrs.type !== 'server-error') for (const id of receiptIds(node)) this.#found(id, { at: time(node) })
     })

@@ -2,7 +2,7 @@
 import { Agent } from 'node:https'
 import { connect as connectTcp, type Socket } from 'node:net'
 import { connect as connectTls, type TLSSocket } from 'node:tls'
-import type { Proxy } from './settings.ts'
+import type { ProxyAddress } from './settings.ts'
 
 /** dns and connect: the way to the proxy; auth: its password; tunnel: it refused or could not reach the target; dropped: it closed or hung. */
 export type Stage = 'dns' | 'connect' | 'auth' | 'tunnel' | 'dropped'
@@ -19,16 +19,33 @@ export class ProxyError extends Error {
 /** A proxy that hangs must be noticed within ten seconds; an idle open connection is never touched by this. */
 export const DIAL_TIMEOUT_MS = 8_000
 
-const REPLIES = ['', 'general failure', 'not allowed', 'network unreachable', 'host unreachable', 'connection refused', 'expired', 'command not supported', 'address type not supported']
+const REPLIES = [
+  '',
+  'general failure',
+  'not allowed',
+  'network unreachable',
+  'host unreachable',
+  'connection refused',
+  'expired',
+  'command not supported',
+  'address type not supported',
+]
 
 type Attempt = { stage: Stage; socket: Socket | undefined }
 
-function connectToProxy(proxy: Proxy, attempt: Attempt): Promise<Socket> {
+function connectToProxy(proxy: ProxyAddress, attempt: Attempt): Promise<Socket> {
   return new Promise((resolve, reject) => {
     const socket = connectTcp({ host: proxy.host, port: proxy.port })
     attempt.socket = socket
     socket.once('lookup', error => (attempt.stage = error ? 'dns' : 'connect'))
-    socket.once('error', error => reject(new ProxyError(attempt.stage, `the proxy cannot be reached (${(error as NodeJS.ErrnoException).code ?? 'error'})`)))
+    socket.once('error', error =>
+      reject(
+        new ProxyError(
+          attempt.stage,
+          `the proxy cannot be reached (${(error as NodeJS.ErrnoException).code ?? 'error'})`,
+        ),
+      ),
+    )
     socket.once('connect', () => {
       socket.removeAllListeners('error')
       socket.setNoDelay(true)
@@ -62,7 +79,7 @@ function readExactly(socket: Socket, size: number): Promise<Buffer> {
   })
 }
 
-async function authenticate(socket: Socket, proxy: Proxy): Promise<void> {
+async function authenticate(socket: Socket, proxy: ProxyAddress): Promise<void> {
   const withPassword = proxy.username !== ''
   socket.write(Buffer.from(withPassword ? [5, 2, 0, 2] : [5, 1, 0]))
   const [version, method] = await readExactly(socket, 2)
@@ -80,7 +97,8 @@ async function requestTunnel(socket: Socket, host: string, port: number): Promis
   socket.write(Buffer.concat([Buffer.from([5, 1, 0, 3, name.length]), name, Buffer.from([port >> 8, port & 255])]))
   const head = await readExactly(socket, 4)
   const reply = head[1] ?? 1
-  if (reply !== 0) throw new ProxyError('tunnel', `the proxy could not reach ${host}: ${REPLIES[reply] ?? `reply ${reply}`}`)
+  if (reply !== 0)
+    throw new ProxyError('tunnel', `the proxy could not reach ${host}: ${REPLIES[reply] ?? `reply ${reply}`}`)
   const addressLength = head[3] === 1 ? 4 : head[3] === 4 ? 16 : ((await readExactly(socket, 1))[0] ?? 0)
   await readExactly(socket, addressLength + 2)
 }
@@ -90,7 +108,12 @@ function secure(socket: Socket, host: string): Promise<TLSSocket> {
     const tls = connectTls({ socket, servername: host, ALPNProtocols: ['http/1.1'] })
     const failed = (error: NodeJS.ErrnoException): void => {
       const lost = error.code === undefined || /^E[A-Z]+$/.test(error.code)
-      reject(new ProxyError(lost ? 'dropped' : 'tunnel', `no TLS with ${host} through the proxy (${error.code ?? 'closed'})`))
+      reject(
+        new ProxyError(
+          lost ? 'dropped' : 'tunnel',
+          `no TLS with ${host} through the proxy (${error.code ?? 'closed'})`,
+        ),
+      )
     }
     tls.once('error', failed)
     tls.once('close', () => failed(new Error('closed')))
@@ -102,7 +125,7 @@ function secure(socket: Socket, host: string): Promise<TLSSocket> {
   })
 }
 
-async function open(proxy: Proxy, host: string, port: number, attempt: Attempt): Promise<TLSSocket> {
+async function open(proxy: ProxyAddress, host: string, port: number, attempt: Attempt): Promise<TLSSocket> {
   attempt.stage = 'connect'
   const socket = await connectToProxy(proxy, attempt)
   attempt.stage = 'dropped'
@@ -112,11 +135,19 @@ async function open(proxy: Proxy, host: string, port: number, attempt: Attempt):
 }
 
 /** Dials `host` by name through the proxy and returns an open TLS connection, or fails with a ProxyError within DIAL_TIMEOUT_MS. */
-export async function dial(proxy: Proxy, host: string, port: number, timeoutMs = DIAL_TIMEOUT_MS): Promise<TLSSocket> {
+export async function dial(
+  proxy: ProxyAddress,
+  host: string,
+  port: number,
+  timeoutMs = DIAL_TIMEOUT_MS,
+): Promise<TLSSocket> {
   const attempt: Attempt = { stage: 'connect', socket: undefined }
   let watchdog: NodeJS.Timeout | undefined
   const hung = new Promise<never>((_, reject) => {
-    watchdog = setTimeout(() => reject(new ProxyError(attempt.stage, `the proxy did not answer within ${timeoutMs} ms`)), timeoutMs)
+    watchdog = setTimeout(
+      () => reject(new ProxyError(attempt.stage, `the proxy did not answer within ${timeoutMs} ms`)),
+      timeoutMs,
+    )
   })
   const opened = open(proxy, host, port, attempt)
   try {
@@ -135,8 +166,8 @@ type Callback = (error: Error | null, socket?: TLSSocket) => void
 
 /** An agent for https and ws whose every connection goes through the proxy. */
 export class TunnelAgent extends Agent {
-  readonly proxy: Proxy
-  constructor(proxy: Proxy) {
+  readonly proxy: ProxyAddress
+  constructor(proxy: ProxyAddress) {
     super({ keepAlive: false })
     this.proxy = proxy
   }
@@ -154,17 +185,22 @@ export class TunnelAgent extends Agent {
 
 const UNDICI_DISPATCHER = Symbol.for('undici.globalDispatcher.1')
 
-type DispatcherClass = new (options: { connect: (target: { hostname: string; port: string }, done: Callback) => void }) => object
+type DispatcherClass = new (options: {
+  connect: (target: { hostname: string; port: string }, done: Callback) => void
+}) => object
 
 /** A dispatcher for global fetch. It is of Node's own undici: a second copy would cost memory and must match in version. */
-export function makeDispatcher(proxy: Proxy): object {
+export function makeDispatcher(proxy: ProxyAddress): object {
   void globalThis.Response // makes Node load its undici, which sets the global dispatcher
   const builtIn = (globalThis as unknown as Record<symbol, object>)[UNDICI_DISPATCHER]
   if (!builtIn) throw new Error('this Node has no built-in fetch dispatcher')
   const Dispatcher = builtIn.constructor as DispatcherClass
   return new Dispatcher({
     connect: ({ hostname, port }, done) => {
-      dial(proxy, hostname, Number(port || 443)).then(socket => done(null, socket), (error: Error) => done(error))
+      dial(proxy, hostname, Number(port || 443)).then(
+        socket => done(null, socket),
+        (error: Error) => done(error),
+      )
     },
   })
 }

@@ -1,5 +1,18 @@
 // What comes in: messages of other people, and how far our own have got.
-import { extractMessageContent, getContentType, isJidBroadcast, isJidGroup, isJidNewsletter, isLidUser, isPnUser, jidDecode, proto, type WAMessage, type WAMessageKey, type WASocket } from 'baileys'
+import {
+  extractMessageContent,
+  getContentType,
+  isJidBroadcast,
+  isJidGroup,
+  isJidNewsletter,
+  isLidUser,
+  isPnUser,
+  jidDecode,
+  proto,
+  type WAMessage,
+  type WAMessageKey,
+  type WASocket,
+} from 'baileys'
 import { Bounded } from './bounded.ts'
 import type { Events } from './events.ts'
 import type { Inbox } from './inbox.ts'
@@ -28,11 +41,23 @@ const KINDS: Record<string, string> = {
 }
 
 /** Housekeeping between devices, not something that a person wrote. */
-const SILENT = new Set(['protocolMessage', 'senderKeyDistributionMessage', 'messageContextInfo', 'keepInChatMessage', 'pollUpdateMessage'])
+const SILENT = new Set([
+  'protocolMessage',
+  'senderKeyDistributionMessage',
+  'messageContextInfo',
+  'keepInChatMessage',
+  'pollUpdateMessage',
+])
 
 type Content = { kind: string; text?: string; media?: object; location?: object }
 
-type MediaPart = { mimetype?: string | null; fileLength?: unknown; fileName?: string | null; caption?: string | null; seconds?: number | null }
+type MediaPart = {
+  mimetype?: string | null
+  fileLength?: unknown
+  fileName?: string | null
+  caption?: string | null
+  seconds?: number | null
+}
 
 function mediaOf(part: MediaPart): object {
   return {
@@ -63,7 +88,9 @@ type Person = { from: string; phone?: string; lid?: string; group?: string }
 /** Who wrote it, by both names where both are known. */
 async function personOf(key: WAMessageKey, sock: WASocket): Promise<Person> {
   const group = isJidGroup(key.remoteJid ?? '') ? (key.remoteJid ?? undefined) : undefined
-  const jids = (group ? [key.participant, key.participantAlt] : [key.remoteJid, key.remoteJidAlt]).filter(jid => typeof jid === 'string')
+  const jids = (group ? [key.participant, key.participantAlt] : [key.remoteJid, key.remoteJidAlt]).filter(
+    jid => typeof jid === 'string',
+  )
   const lid = jids.find(jid => isLidUser(jid))
   let pn = jids.find(jid => isPnUser(jid))
   if (!pn && lid) pn = (await sock.signalRepository.lidMapping.getPNForLID(lid)) ?? undefined
@@ -90,10 +117,16 @@ export class Receiver {
 
   attach(sock: WASocket): void {
     sock.ev.on('messages.upsert', ({ messages }) => {
-      for (const message of messages) this.#came(message, sock).catch(error => this.#log.error('message.not_read', { error: describeError(error) }))
+      for (const message of messages)
+        this.#came(message, sock).catch(error => this.#log.error('message.not_read', { error: describeError(error) }))
     })
     sock.ev.on('messages.update', updates => {
-      for (const { key, update } of updates) this.#progressed(key, update.status, update.messageTimestamp ? Number(update.messageTimestamp) * 1000 : Date.now())
+      for (const { key, update } of updates)
+        this.#progressed(
+          key,
+          update.status,
+          update.messageTimestamp ? Number(update.messageTimestamp) * 1000 : Date.now(),
+        )
     })
   }
 
@@ -114,7 +147,13 @@ export class Receiver {
     if (content.media) this.#messages.remember(message)
     const person = await personOf(key, sock)
     const { pushName } = message
-    this.#events.emit('MESSAGE_RECEIVED', { whatsappId: key.id, ...person, ...(pushName ? { pushName } : {}), ...content, at: timeOf(message) })
+    this.#events.emit('MESSAGE_RECEIVED', {
+      whatsappId: key.id,
+      ...person,
+      ...(pushName ? { pushName } : {}),
+      ...content,
+      at: timeOf(message),
+    })
     this.#settled(key)
     this.#log.info('message.received', { kind: content.kind })
   }

@@ -1,14 +1,14 @@
 // Sends what it claims, one message at a time, and says `ack` only when WhatsApp has said so.
 import type { WASocket } from 'baileys'
 import { Bounded } from './bounded.ts'
-import { prepare, type Prepared } from './content.ts'
+import { type Prepared, prepare } from './content.ts'
 import type { Device } from './device.ts'
 import type { Events } from './events.ts'
 import { Ending } from './exits.ts'
-import { describeError, maskNumbers, type Log } from './log.ts'
+import { describeError, type Log, maskNumbers } from './log.ts'
 import type { Messages } from './messages.ts'
 import type { Claimed, Command, Outbox } from './outbox.ts'
-import { failed, failedToSend, refusedByWhatsApp, typingMs, type Outcome } from './outcomes.ts'
+import { failed, failedToSend, type Outcome, refusedByWhatsApp, typingMs } from './outcomes.ts'
 import type { Proof, Proofs } from './proofs.ts'
 import type { Settings } from './settings.ts'
 import { backoffMs, sleep, within } from './timing.ts'
@@ -84,7 +84,9 @@ export class Sender {
       if (claim === 'nothing') {
         if (Date.now() - askedAt < SPIN_GUARD_MS) await sleep(SPIN_GUARD_MS, this.#stopping.signal)
       } else if ('command' in claim) {
-        runCommand(claim.command).catch(error => log.error('command.failed', { kind: claim.command.kind, error: describeError(error) }))
+        runCommand(claim.command).catch(error =>
+          log.error('command.failed', { kind: claim.command.kind, error: describeError(error) }),
+        )
       } else {
         await this.#handle(claim.message)
       }
@@ -93,7 +95,12 @@ export class Sender {
 
   async #handle(message: Claimed): Promise<void> {
     const { log } = this.#parts
-    log.info('message.claimed', { message: message.messageId, to: maskNumbers(message.to), kind: message.kind, attempt: message.attempt })
+    log.info('message.claimed', {
+      message: message.messageId,
+      to: maskNumbers(message.to),
+      kind: message.kind,
+      attempt: message.attempt,
+    })
     this.#inHand = true
     const lease = this.#keepLease(message)
     try {
@@ -110,7 +117,10 @@ export class Sender {
     const renew = async (): Promise<void> => {
       if (!(await this.#parts.outbox.renew(messageId))) isLost = true
     }
-    const timer = setInterval(() => void renew().catch(() => (isLost = true)), Math.max(50, leaseMs / RENEWALS_PER_LEASE))
+    const timer = setInterval(
+      () => void renew().catch(() => (isLost = true)),
+      Math.max(50, leaseMs / RENEWALS_PER_LEASE),
+    )
     return { lost: () => isLost, stop: () => clearInterval(timer) }
   }
 
@@ -132,7 +142,8 @@ export class Sender {
     const jid = await this.#address(sock, message.to)
     if (typeof jid !== 'string') return jid
     await this.#type(sock, jid, message)
-    if (this.#stopping.signal.aborted) return failed('WORKER_STOPPING', 'the worker was asked to stop before it sent', 'retry')
+    if (this.#stopping.signal.aborted)
+      return failed('WORKER_STOPPING', 'the worker was asked to stop before it sent', 'retry')
     if (lease.lost()) return { kind: 'abandoned' }
     this.#parts.checkEpoch()
     return this.#write(sock, jid, message, prepared)
@@ -173,7 +184,8 @@ export class Sender {
     const unanswered = (): Outcome => failed('ACK_TIMEOUT', 'WhatsApp did not acknowledge the message', 'retry')
     try {
       const early = await within(WRITE_TIMEOUT_MS, Promise.race([written, proven, interruption.happened]), slow)
-      const outcome = early ?? (await within(settings.ackTimeoutMs, Promise.race([proven, interruption.happened]), unanswered))
+      const outcome =
+        early ?? (await within(settings.ackTimeoutMs, Promise.race([proven, interruption.happened]), unanswered))
       if (outcome.kind !== 'sent') proofs.watchFor(message.whatsappId, message.messageId)
       return outcome
     } finally {
@@ -188,7 +200,9 @@ export class Sender {
     const happened = new Promise<Outcome>(resolve => {
       const leave = (): void => resolve({ kind: 'left' })
       this.#gone.signal.addEventListener('abort', leave)
-      const forget = this.#parts.device.onClosed(sock, () => resolve(failed('SOCKET_CLOSED', 'the connection closed before WhatsApp answered', 'retry')))
+      const forget = this.#parts.device.onClosed(sock, () =>
+        resolve(failed('SOCKET_CLOSED', 'the connection closed before WhatsApp answered', 'retry')),
+      )
       cancel = () => {
         this.#gone.signal.removeEventListener('abort', leave)
         forget()
@@ -198,7 +212,12 @@ export class Sender {
   }
 
   /** Nothing when it was written; that alone is no success. */
-  async #transmit(sock: WASocket, jid: string, { messageId, whatsappId }: Claimed, { content }: Prepared): Promise<Outcome | undefined> {
+  async #transmit(
+    sock: WASocket,
+    jid: string,
+    { messageId, whatsappId }: Claimed,
+    { content }: Prepared,
+  ): Promise<Outcome | undefined> {
     const { messages, log } = this.#parts
     try {
       const sent = await sock.sendMessage(jid, content, { messageId: whatsappId })

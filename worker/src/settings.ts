@@ -4,12 +4,12 @@ import type { ExitName } from './exits.ts'
 
 export type Platform = 'ubuntu' | 'macos' | 'windows'
 
-export type Proxy = { host: string; port: number; username: string; password: string }
+export type ProxyAddress = { host: string; port: number; username: string; password: string }
 
 export type Settings = {
   sessionId: string
   epoch: number
-  proxy: Proxy | undefined
+  proxy: ProxyAddress | undefined
   webhookUrl: URL
   webhookSecret: string
   outboxUrl: URL
@@ -54,12 +54,17 @@ const refuse = (variable: string, problem: string, example: string, exit: ExitNa
 function look(env: Environment, name: string): string | undefined {
   const path = env[`${name}_FILE`]
   if (path === undefined || path === '') return env[name] === '' ? undefined : env[name]
-  if (env[name]) refuse(name, `given twice: as ${name} and as ${name}_FILE`, `only ${name}_FILE=/run/secrets/${name.toLowerCase()}`)
+  if (env[name])
+    refuse(name, `given twice: as ${name} and as ${name}_FILE`, `only ${name}_FILE=/run/secrets/${name.toLowerCase()}`)
   try {
     return readFileSync(path, 'utf8').trim() || undefined
   } catch (error) {
     const reason = (error as NodeJS.ErrnoException).code ?? 'unreadable'
-    return refuse(`${name}_FILE`, `the file cannot be read (${reason})`, `${name}_FILE=/run/secrets/${name.toLowerCase()}`)
+    return refuse(
+      `${name}_FILE`,
+      `the file cannot be read (${reason})`,
+      `${name}_FILE=/run/secrets/${name.toLowerCase()}`,
+    )
   }
 }
 
@@ -68,13 +73,15 @@ const required = (env: Environment, name: string, example: string): string =>
 
 function sessionId(env: Environment): string {
   const value = required(env, 'SESSION_ID', 'worker_1')
-  if (!/^[A-Za-z0-9_-]{1,64}$/.test(value)) refuse('SESSION_ID', 'must be 1 to 64 letters, digits, _ or -', 'SESSION_ID=worker_1')
+  if (!/^[A-Za-z0-9_-]{1,64}$/.test(value))
+    refuse('SESSION_ID', 'must be 1 to 64 letters, digits, _ or -', 'SESSION_ID=worker_1')
   return value
 }
 
 function httpUrl(env: Environment, name: string, example: string): URL {
   const url = URL.parse(required(env, name, example))
-  if (!url || !/^https?:$/.test(url.protocol)) return refuse(name, 'must be an http or https address', `${name}=${example}`)
+  if (!url || !/^https?:$/.test(url.protocol))
+    return refuse(name, 'must be an http or https address', `${name}=${example}`)
   return url
 }
 
@@ -82,7 +89,8 @@ function integer(env: Environment, name: string, fallback: number | undefined, l
   const text = look(env, name)
   if (text === undefined) return fallback ?? refuse(name, 'is required', `${name}=1`, 'SETTING_MISSING')
   const value = Number(text)
-  if (!Number.isSafeInteger(value) || value < least) refuse(name, `must be a whole number of at least ${least}`, `${name}=${fallback ?? 1}`)
+  if (!Number.isSafeInteger(value) || value < least)
+    refuse(name, `must be a whole number of at least ${least}`, `${name}=${fallback ?? 1}`)
   return value
 }
 
@@ -106,15 +114,25 @@ function decoded(text: string): string {
 }
 
 /** Only socks5h is taken: with anything else WhatsApp's name would be resolved on this machine, which leaks it. */
-function proxy(env: Environment): Proxy | undefined {
+function proxy(env: Environment): ProxyAddress | undefined {
   const text = look(env, 'PROXY_URL')
   if (text === undefined) {
     if (flag(env, 'ALLOW_DIRECT', false)) return undefined
-    return refuse('PROXY_URL', 'is required (or ALLOW_DIRECT=true to try it out without a proxy)', PROXY_EXAMPLE, 'SETTING_MISSING')
+    return refuse(
+      'PROXY_URL',
+      'is required (or ALLOW_DIRECT=true to try it out without a proxy)',
+      PROXY_EXAMPLE,
+      'SETTING_MISSING',
+    )
   }
   const url = URL.parse(text)
   if (url?.protocol !== 'socks5h:') {
-    return refuse('PROXY_URL', 'must begin with socks5h://, so that names are resolved by the proxy and not here', PROXY_EXAMPLE, 'PROXY_REFUSED')
+    return refuse(
+      'PROXY_URL',
+      'must begin with socks5h://, so that names are resolved by the proxy and not here',
+      PROXY_EXAMPLE,
+      'PROXY_REFUSED',
+    )
   }
   const port = Number(url.port || '1080')
   if (!url.hostname || port < 1) return refuse('PROXY_URL', 'has no host', PROXY_EXAMPLE, 'PROXY_REFUSED')
@@ -154,13 +172,15 @@ function platform(env: Environment): Platform {
 
 function pairingPhone(env: Environment): string | undefined {
   const digits = look(env, 'PAIRING_PHONE')?.replace(/[+\s-]/g, '')
-  if (digits !== undefined && !/^\d{8,15}$/.test(digits)) refuse('PAIRING_PHONE', 'must be 8 to 15 digits', 'PAIRING_PHONE=972501234567')
+  if (digits !== undefined && !/^\d{8,15}$/.test(digits))
+    refuse('PAIRING_PHONE', 'must be 8 to 15 digits', 'PAIRING_PHONE=972501234567')
   return digits
 }
 
 function logLevel(env: Environment): string {
   const level = (look(env, 'LOG_LEVEL') ?? 'info').toLowerCase()
-  if (!['debug', 'info', 'warn', 'error', 'silent'].includes(level)) refuse('LOG_LEVEL', 'must be debug, info, warn, error or silent', 'LOG_LEVEL=info')
+  if (!['debug', 'info', 'warn', 'error', 'silent'].includes(level))
+    refuse('LOG_LEVEL', 'must be debug, info, warn, error or silent', 'LOG_LEVEL=info')
   return level
 }
 
@@ -181,7 +201,8 @@ const readers: Readers<Settings> = {
   proxy,
   webhookUrl: env => httpUrl(env, 'WEBHOOK_URL', 'http://orchestrator.example.com:3001/webhook'),
   webhookSecret,
-  outboxUrl: env => httpUrl(env, 'OUTBOX_URL', 'http://orchestrator.example.com:3001/api/worker/sessions/worker_1/outbox'),
+  outboxUrl: env =>
+    httpUrl(env, 'OUTBOX_URL', 'http://orchestrator.example.com:3001/api/worker/sessions/worker_1/outbox'),
   workerToken: env => required(env, 'WORKER_TOKEN', '<token>'),
   platform,
   pairingPhone,
@@ -216,6 +237,8 @@ function readAll<T>(table: Readers<T>, env: Environment): { settings: T } | { re
 }
 
 /** Reads everything and finds all problems at once. */
-export const readSettings = (env: Environment): { settings: Settings } | { refusals: Refusal[] } => readAll(readers, env)
+export const readSettings = (env: Environment): { settings: Settings } | { refusals: Refusal[] } =>
+  readAll(readers, env)
 
-export const readStoreSettings = (env: Environment): { settings: StoreSettings } | { refusals: Refusal[] } => readAll(storeReaders, env)
+export const readStoreSettings = (env: Environment): { settings: StoreSettings } | { refusals: Refusal[] } =>
+  readAll(storeReaders, env)

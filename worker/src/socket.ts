@@ -1,13 +1,23 @@
 // One Baileys socket: its settings, its caches, and a guard that a connection which does not come about is noticed.
 import type { Agent } from 'node:https'
-import { Browsers, DEFAULT_CONNECTION_CONFIG, makeWASocket, proto, type SignalKeyStoreWithTransaction, type SocketConfig, type UserFacingSocketConfig, type WASocket, type WAVersion } from 'baileys'
+import {
+  Browsers,
+  DEFAULT_CONNECTION_CONFIG,
+  makeWASocket,
+  proto,
+  type SignalKeyStoreWithTransaction,
+  type SocketConfig,
+  type UserFacingSocketConfig,
+  type WASocket,
+  type WAVersion,
+} from 'baileys'
 import type { Auth } from './auth.ts'
 import { Bounded } from './bounded.ts'
 import type { Inbox } from './inbox.ts'
 import { baileysLogger, type Log } from './log.ts'
 import type { Messages } from './messages.ts'
 import { makeDispatcher, ProxyError } from './proxy.ts'
-import type { Platform, Proxy, Settings } from './settings.ts'
+import type { Platform, ProxyAddress, Settings } from './settings.ts'
 
 /** A little more than a dial may take, and under the ten seconds within which a hanging proxy must be noticed. */
 const OPEN_TIMEOUT_MS = 9_500
@@ -16,7 +26,10 @@ const FIVE_MINUTES_MS = 5 * 60_000
 const HOUR_MS = 60 * 60_000
 
 /** What we ask the phone to tell us at linking: names and the first mapping of phones to LIDs, no old conversations. */
-const HISTORY_WANTED: ReadonlySet<number> = new Set([proto.HistorySync.HistorySyncType.PUSH_NAME, proto.HistorySync.HistorySyncType.INITIAL_BOOTSTRAP])
+const HISTORY_WANTED: ReadonlySet<number> = new Set([
+  proto.HistorySync.HistorySyncType.PUSH_NAME,
+  proto.HistorySync.HistorySyncType.INITIAL_BOOTSTRAP,
+])
 
 const BROWSERS: Record<Platform, SocketConfig['browser']> = {
   ubuntu: Browsers.ubuntu('Chrome'),
@@ -46,7 +59,7 @@ const makeRepository =
   }
 
 /** Fetch goes through the proxy too. The dispatcher is made on the first download, because most workers never need it. */
-export function makeFetchOptions(proxy: Proxy | undefined): SocketConfig['options'] {
+export function makeFetchOptions(proxy: ProxyAddress | undefined): SocketConfig['options'] {
   let dispatcher: object | undefined
   return {
     get dispatcher(): object | undefined {
@@ -67,7 +80,10 @@ export type Wiring = {
   log: Log
 }
 
-function configure({ settings, auth, agent, fetchOptions, caches, messages, inbox, log }: Wiring, version: WAVersion): UserFacingSocketConfig {
+function configure(
+  { settings, auth, agent, fetchOptions, caches, messages, inbox, log }: Wiring,
+  version: WAVersion,
+): UserFacingSocketConfig {
   return {
     ...caches,
     auth: { creds: auth.creds, keys: auth.keys },
@@ -103,7 +119,7 @@ function closeQuickly(sock: WASocket): void {
   }
 }
 
-function watchOpening(sock: WASocket, proxy: Proxy | undefined): void {
+function watchOpening(sock: WASocket, proxy: ProxyAddress | undefined): void {
   const notice = (): void => {
     if (sock.ws.isOpen) return
     const text = `no connection within ${OPEN_TIMEOUT_MS} ms`

@@ -1,6 +1,6 @@
 // The version of WhatsApp Web we say we are: the newest one, asked for through the proxy, remembered in a file, never older than the library's own.
 import { readFileSync, renameSync, writeFileSync } from 'node:fs'
-import { get, type Agent } from 'node:https'
+import { type Agent, get } from 'node:https'
 import { join } from 'node:path'
 import { DEFAULT_CONNECTION_CONFIG, type WAVersion } from 'baileys'
 import { describeError, type Log } from './log.ts'
@@ -59,7 +59,10 @@ export class Version {
   async current(): Promise<WAVersion> {
     const remembered = this.#read()
     const fresh = remembered && Date.now() - remembered.at < MAX_AGE_MS
-    return newest(DEFAULT_CONNECTION_CONFIG.version as WAVersion, fresh ? (remembered.revision ?? undefined) : await this.#lookUp(remembered))
+    return newest(
+      DEFAULT_CONNECTION_CONFIG.version as WAVersion,
+      fresh ? (remembered.revision ?? undefined) : await this.#lookUp(remembered),
+    )
   }
 
   /** Asks again whatever is remembered, after WhatsApp has refused our version. */

@@ -1,7 +1,7 @@
 // The worker put together: which part talks to which, and how it all ends.
 import { mkdirSync, rmSync } from 'node:fs'
 import { join } from 'node:path'
-import { openAuth, type Auth } from './auth.ts'
+import { type Auth, openAuth } from './auth.ts'
 import { Commands } from './commands.ts'
 import { Unreadable } from './database.ts'
 import { Device } from './device.ts'
@@ -10,7 +10,7 @@ import { Ending, EXIT, type ExitName } from './exits.ts'
 import { Inbox } from './inbox.ts'
 import { KeepAlive } from './keepalive.ts'
 import { Limits } from './limits.ts'
-import { describeError, makeLog, type Log } from './log.ts'
+import { describeError, type Log, makeLog } from './log.ts'
 import { Messages } from './messages.ts'
 import { Outbox } from './outbox.ts'
 import { Proofs } from './proofs.ts'
@@ -27,7 +27,15 @@ const FINISH_SENDING_MS = 7_000
 const REPORT_MS = 5_000
 const LAST_REPORT_MS = 1_500
 
-type Parts = { auth: Auth; events: Events; device: Device; sender: Sender; keepAlive: KeepAlive; limits: Limits; log: Log }
+type Parts = {
+  auth: Auth
+  events: Events
+  device: Device
+  sender: Sender
+  keepAlive: KeepAlive
+  limits: Limits
+  log: Log
+}
 
 /** Baileys writes media to the temporary directory; it must be private, and empty at the start. */
 function useOwnTemporaryDirectory(authDir: string): void {
@@ -44,11 +52,18 @@ class Orphanhood {
     this.#lastAnswerAt = Date.now()
   }
   check(timeoutMs: number): void {
-    if (Date.now() - this.#lastAnswerAt > timeoutMs) throw new Ending('ORPHANED', 'the server has not answered for too long')
+    if (Date.now() - this.#lastAnswerAt > timeoutMs)
+      throw new Ending('ORPHANED', 'the server has not answered for too long')
   }
 }
 
-function assemble(settings: Settings, auth: Auth, log: Log, orphanhood: Orphanhood, fail: (ending: Ending) => void): Parts {
+function assemble(
+  settings: Settings,
+  auth: Auth,
+  log: Log,
+  orphanhood: Orphanhood,
+  fail: (ending: Ending) => void,
+): Parts {
   const { database } = auth
   const events = new Events(settings, log, { answered: orphanhood.answered, fenced: fail }, database)
   const messages = new Messages(database)
@@ -58,7 +73,9 @@ function assemble(settings: Settings, auth: Auth, log: Log, orphanhood: Orphanho
   const inbox = new Inbox(database, log)
   const receiver = new Receiver(events, messages, inbox, log)
   const proofs = new Proofs((whatsappId, messageId, at) => {
-    sender.acknowledgeLate(whatsappId, messageId, at).catch(error => (error instanceof Ending ? fail(error) : undefined))
+    sender
+      .acknowledgeLate(whatsappId, messageId, at)
+      .catch(error => (error instanceof Ending ? fail(error) : undefined))
   })
   const wiring: Wiring = { settings, auth, agent, fetchOptions, caches: makeCaches(), messages, inbox, log }
   const version = new Version(settings.authDir, agent, log)
@@ -96,12 +113,22 @@ function assemble(settings: Settings, auth: Auth, log: Log, orphanhood: Orphanho
     onReachoutLock: () => limits.refused(),
     checkEpoch: () => database.checkEpoch(),
   })
-  const keepAlive = new KeepAlive(settings, device, events, log, () => sender.busy, whatsappId => receiver.ignore(whatsappId))
+  const keepAlive = new KeepAlive(
+    settings,
+    device,
+    events,
+    log,
+    () => sender.busy,
+    whatsappId => receiver.ignore(whatsappId),
+  )
   return { auth, events, device, sender, keepAlive, limits, log }
 }
 
 /** Lets go of everything in order and ends the process. What cannot be reported now is in the file and will be reported at the next start. */
-async function finish({ auth, events, device, sender, keepAlive, limits, log }: Parts, ending: Ending | undefined): Promise<void> {
+async function finish(
+  { auth, events, device, sender, keepAlive, limits, log }: Parts,
+  ending: Ending | undefined,
+): Promise<void> {
   const exit: ExitName = ending?.exit ?? 'OK'
   log.info('worker.stopping', { exit, reason: ending?.message })
   setTimeout(() => process.exit(EXIT[exit]), STOP_LIMIT_MS)
@@ -141,8 +168,8 @@ async function open(settings: Settings, log: Log, fail: (ending: Ending) => void
 function endOnSurprise(events: Events, log: Log, fail: (ending: Ending) => void): void {
   let reported = false
   const surprise = (error: unknown): void => {
-    if (error instanceof Ending) return fail(error)
-    if (reported) return
+    if (error instanceof Ending) fail(error)
+    if (error instanceof Ending || reported) return
     reported = true
     log.error('worker.crashed', { error: describeError(error) })
     events.emit('STATUS_CHANGE', { status: 'crashed', error: describeError(error) })
@@ -171,14 +198,17 @@ export async function runWorker(settings: Settings): Promise<void> {
   log.info('worker.started', { epoch: settings.epoch, proxied: settings.proxy !== undefined })
   keepAlive.start()
   sender.start(fail)
-  setInterval(() => {
-    try {
-      auth.database.checkEpoch()
-      orphanhood.check(settings.orphanTimeoutMs)
-    } catch (error) {
-      fail(error instanceof Ending ? error : new Ending('CRASHED', 'the watch failed'))
-    }
-  }, Math.min(settings.pingIntervalMs, Math.ceil(settings.orphanTimeoutMs / 4)))
+  setInterval(
+    () => {
+      try {
+        auth.database.checkEpoch()
+        orphanhood.check(settings.orphanTimeoutMs)
+      } catch (error) {
+        fail(error instanceof Ending ? error : new Ending('CRASHED', 'the watch failed'))
+      }
+    },
+    Math.min(settings.pingIntervalMs, Math.ceil(settings.orphanTimeoutMs / 4)),
+  )
   const ending = await device.run().then(
     () => undefined,
     (error: unknown) => (error instanceof Ending ? error : new Ending('CRASHED', describeError(error))),

@@ -33,7 +33,10 @@ test('what one has compiled the next one uses, and it does the same', () => {
   const next = new CachedScript(path, [])
   run(next)
   assert.equal(next.isKept, true)
-  assert.deepEqual(seen, [[42, directory], [42, directory]])
+  assert.deepEqual(seen, [
+    [42, directory],
+    [42, directory],
+  ])
 })
 
 test('a damaged compiled form is not given to V8, and is replaced', () => {
@@ -67,5 +70,5 @@ test('a directory that cannot be written is no problem', () => {
   rmSync(directory, { recursive: true })
   script.keep()
   assert.deepEqual(seen, [])
-  writeFileSync((directory = mkdtempSync(join(tmpdir(), 'cached-script-'))) + '/x', '')
+  writeFileSync(`${(directory = mkdtempSync(join(tmpdir(), 'cached-script-')))}/x`, '')
 })

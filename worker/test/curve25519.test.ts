@@ -16,7 +16,11 @@ function damaged(bytes: Uint8Array): Uint8Array {
 function sample(): { key: Uint8Array; message: Uint8Array; signature: Uint8Array } {
   const pair = original.generateKeyPair(randomBytes(32))
   const message = Uint8Array.from(randomBytes(randomInt(1, 200)))
-  return { key: pair.public, message, signature: original.sign(pair.private, message, Uint8Array.from(randomBytes(64))) }
+  return {
+    key: pair.public,
+    message,
+    signature: original.sign(pair.private, message, Uint8Array.from(randomBytes(64))),
+  }
 }
 
 test('a signature of the original is accepted', () => {
@@ -30,7 +34,12 @@ test('whatever was damaged is judged as the original judges it', () => {
   let refused = 0
   for (let number = 0; number < VECTORS; number++) {
     const { key, message, signature } = sample()
-    const cases = [[damaged(key), message, signature], [key, damaged(message), signature], [key, message, damaged(signature)], [key, message, randomBytes(64)]] as const
+    const cases = [
+      [damaged(key), message, signature],
+      [key, damaged(message), signature],
+      [key, message, damaged(signature)],
+      [key, message, randomBytes(64)],
+    ] as const
     for (const [k, m, s] of cases) {
       const judged = verify(k, m, s)
       assert.equal(judged, original.verify(k, m, Uint8Array.from(s)))

@@ -13,7 +13,8 @@ import { read } from '../src/receiver.ts'
 import { backoffMs } from '../src/timing.ts'
 import { newest, parseRevision } from '../src/version.ts'
 
-const boom = (statusCode: number, message = '', data?: unknown) => Object.assign(new Error(message), { output: { statusCode }, data })
+const boom = (statusCode: number, message = '', data?: unknown) =>
+  Object.assign(new Error(message), { output: { statusCode }, data })
 
 test('every exit code is distinct', () => {
   assert.equal(new Set(Object.values(EXIT)).size, Object.keys(EXIT).length)
@@ -48,7 +49,13 @@ test('a failed proxy comes with the same 500 as a broken session and is told apa
 })
 
 test('a temporary ban says when it ends, where WhatsApp does', () => {
-  assert.deepEqual(classify(boom(402, '', { expire: '60' }), 1_000), { kind: 'final', reason: 'TEMPORARY_BAN', exit: 'TEMPORARY_BAN', code: 402, endsAt: 61_000 })
+  assert.deepEqual(classify(boom(402, '', { expire: '60' }), 1_000), {
+    kind: 'final',
+    reason: 'TEMPORARY_BAN',
+    exit: 'TEMPORARY_BAN',
+    code: 402,
+    endsAt: 61_000,
+  })
   assert.equal('endsAt' in classify(boom(402, '', {}), 0), false)
 })
 
@@ -77,9 +84,18 @@ test('typing takes longer for longer texts and never longer than the limit', () 
 })
 
 test('pauses grow, stay within their bounds and differ by chance', () => {
-  assert.equal(backoffMs(0, 100, 1_000, () => 0), 50)
-  assert.equal(backoffMs(0, 100, 1_000, () => 1), 100)
-  assert.equal(backoffMs(50, 100, 1_000, () => 1), 1_000)
+  assert.equal(
+    backoffMs(0, 100, 1_000, () => 0),
+    50,
+  )
+  assert.equal(
+    backoffMs(0, 100, 1_000, () => 1),
+    100,
+  )
+  assert.equal(
+    backoffMs(50, 100, 1_000, () => 1),
+    1_000,
+  )
 })
 
 test('an answer to an event decides what happens to it', () => {
@@ -92,7 +108,10 @@ test('an answer to an event decides what happens to it', () => {
 })
 
 test('the QR that is shown holds the current secret and nothing else changes', () => {
-  assert.equal(withSecret('https://wa.me/settings/linked_devices#r,n,i,old,1', 'new'), 'https://wa.me/settings/linked_devices#r,n,i,new,1')
+  assert.equal(
+    withSecret('https://wa.me/settings/linked_devices#r,n,i,old,1', 'new'),
+    'https://wa.me/settings/linked_devices#r,n,i,new,1',
+  )
 })
 
 test('the version is the newest of what is known', () => {
@@ -104,15 +123,27 @@ test('the version is the newest of what is known', () => {
 
 test('a lock is judged by isActive alone, and its end is told only while it holds', () => {
   const ends = new Date(5_000)
-  assert.deepEqual(readLock({ isActive: true, timeEnforcementEnds: ends, enforcementType: 'SOMETHING_NEW' }), { active: true, type: 'SOMETHING_NEW', endsAt: 5_000 })
+  assert.deepEqual(readLock({ isActive: true, timeEnforcementEnds: ends, enforcementType: 'SOMETHING_NEW' }), {
+    active: true,
+    type: 'SOMETHING_NEW',
+    endsAt: 5_000,
+  })
   assert.deepEqual(readLock({ isActive: false, timeEnforcementEnds: ends }), { active: false, type: 'DEFAULT' })
-  assert.deepEqual(readCap({ capping_status: 'CAPPED', used_quota: 5, total_quota: 5, cycle_end_timestamp: '7' }), { status: 'CAPPED', used: 5, total: 5, endsAt: 7_000 })
+  assert.deepEqual(readCap({ capping_status: 'CAPPED', used_quota: 5, total_quota: 5, cycle_end_timestamp: '7' }), {
+    status: 'CAPPED',
+    used: 5,
+    total: 5,
+    endsAt: 7_000,
+  })
   assert.equal(readCap(null), undefined)
 })
 
 test('messages are read by kind, and housekeeping is not a message', () => {
   assert.deepEqual(read({ conversation: 'hi' }), { kind: 'text', text: 'hi' })
-  assert.deepEqual(read({ ephemeralMessage: { message: { extendedTextMessage: { text: 'hi' } } } }), { kind: 'text', text: 'hi' })
+  assert.deepEqual(read({ ephemeralMessage: { message: { extendedTextMessage: { text: 'hi' } } } }), {
+    kind: 'text',
+    text: 'hi',
+  })
   assert.equal(read({ protocolMessage: {} }), undefined)
   assert.equal(read(undefined), undefined)
   assert.equal(read({ stickerMessage: { mimetype: 'image/webp' } })?.kind, 'sticker')
@@ -134,8 +165,11 @@ test('nothing that looks like a key, a phone or an object of the library reaches
   const lines: string[] = []
   const log = makeLog('s', 'debug', line => lines.push(line))
   baileysLogger(log).warn({ privKey: 'secret', text: 'hello' }, 'mapping 972501234567 failed')
-  log.error('x', { error: describeError(new Error(`bad key ${Buffer.alloc(32, 7).toString('base64')} of 972501234567`)) })
+  log.error('x', {
+    error: describeError(new Error(`bad key ${Buffer.alloc(32, 7).toString('base64')} of 972501234567`)),
+  })
   const written = lines.join('')
-  for (const secret of ['secret', 'hello', '972501234567', Buffer.alloc(32, 7).toString('base64')]) assert.ok(!written.includes(secret), secret)
+  for (const secret of ['secret', 'hello', '972501234567', Buffer.alloc(32, 7).toString('base64')])
+    assert.ok(!written.includes(secret), secret)
   assert.ok(written.includes('*4567'))
 })

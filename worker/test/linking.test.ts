@@ -1,7 +1,7 @@
 import assert from 'node:assert/strict'
 import { EventEmitter } from 'node:events'
 import { test } from 'node:test'
-import { initAuthCreds, type BinaryNode, type WASocket } from 'baileys'
+import { type BinaryNode, initAuthCreds, type WASocket } from 'baileys'
 import type { Auth } from '../src/auth.ts'
 import type { Events } from '../src/events.ts'
 import type { Ending } from '../src/exits.ts'
@@ -13,7 +13,11 @@ const QR = 'https://wa.me/settings/linked_devices#ref,noise,identity,old,1'
 /** A socket that only remembers, and a linking on it. */
 function begin() {
   const ws = new EventEmitter()
-  const [sent, events, endings]: [BinaryNode[], { type: string; data: Record<string, unknown> }[], Ending[]] = [[], [], []]
+  const [sent, events, endings]: [BinaryNode[], { type: string; data: Record<string, unknown> }[], Ending[]] = [
+    [],
+    [],
+    [],
+  ]
   const creds = initAuthCreds()
   const sock = {
     ws,
@@ -25,8 +29,12 @@ function begin() {
     },
   }
   const auth = { creds, saveCreds: () => undefined } as unknown as Auth
-  const book = { emit: (type: string, data: Record<string, unknown>) => events.push({ type, data }) } as unknown as Events
-  const linking = new Linking(sock as unknown as WASocket, auth, book, makeLog('s', 'silent'), ending => endings.push(ending))
+  const book = {
+    emit: (type: string, data: Record<string, unknown>) => events.push({ type, data }),
+  } as unknown as Events
+  const linking = new Linking(sock as unknown as WASocket, auth, book, makeLog('s', 'silent'), ending =>
+    endings.push(ending),
+  )
   return { ws, sent, events, endings, creds, linking }
 }
 
@@ -46,7 +54,10 @@ test('a code is shown only after the server took it', async () => {
   assert.equal(events.length, 0)
   ws.emit('CB:iq,type:result,link_code_companion_reg', {})
   assert.equal((await asked).code, 'ABCD1234')
-  assert.deepEqual(events.map(event => event.type), ['PAIRING_CODE'])
+  assert.deepEqual(
+    events.map(event => event.type),
+    ['PAIRING_CODE'],
+  )
 })
 
 test('a refused code is not shown, its traces are taken back, and the QR is shown instead', async () => {
@@ -57,13 +68,19 @@ test('a refused code is not shown, its traces are taken back, and the QR is show
   ws.emit('CB:iq,type:error,error', { tag: 'iq', attrs: {}, content: [{ tag: 'error', attrs: { code: '400' } }] })
   await assert.rejects(asked, /PAIRING_CODE_REFUSED_400/)
   assert.deepEqual([creds.me, creds.registered, creds.pairingCode], [undefined, false, undefined])
-  assert.deepEqual(events.map(event => event.type), ['STATUS_CHANGE', 'QR_CODE'])
+  assert.deepEqual(
+    events.map(event => event.type),
+    ['STATUS_CHANGE', 'QR_CODE'],
+  )
 })
 
 test('before login notifications are acknowledged by us, with a pairing code by Baileys', () => {
   const { ws, sent, creds } = begin()
   notify(ws, 'anything')
-  assert.deepEqual(sent.map(node => [node.tag, node.attrs.class, node.attrs.id]), [['ack', 'notification', '1']])
+  assert.deepEqual(
+    sent.map(node => [node.tag, node.attrs.class, node.attrs.id]),
+    [['ack', 'notification', '1']],
+  )
   creds.me = { id: '1@s.whatsapp.net' }
   notify(ws, 'anything')
   assert.equal(sent.length, 1)
@@ -75,7 +92,10 @@ test('a renewed secret changes the QR on show, and no secret is renewed once a c
   const old = creds.advSecretKey
   notify(ws, 'companion_reg_refresh')
   assert.notEqual(creds.advSecretKey, old)
-  assert.deepEqual(events.map(({ data }) => String(data.qr).split(',')[3]), [old, creds.advSecretKey])
+  assert.deepEqual(
+    events.map(({ data }) => String(data.qr).split(',')[3]),
+    [old, creds.advSecretKey],
+  )
   const asked = linking.requestCode('972501234567')
   await settled()
   ws.emit('CB:iq,type:result,link_code_companion_reg', {})

@@ -3,8 +3,8 @@ import assert from 'node:assert/strict'
 import { readFile } from 'node:fs/promises'
 import { join } from 'node:path'
 import { before, test } from 'node:test'
-import $protobuf from 'protobufjs/minimal.js'
 import { proto as original } from 'baileys'
+import $protobuf from 'protobufjs/minimal.js'
 import { countTypes, makeLazyProto, splitProto } from '../build/proto.mjs'
 import { defineLazily, type Entry } from '../src/stubs/lazy-proto.ts'
 
@@ -27,7 +27,10 @@ let lazy: Scope
 /** Runs the module that the build makes, with the file of pieces in memory. */
 before(async () => {
   const { module, text } = await makeLazyProto(SOURCE, 'lazy')
-  const body = module.replace(/^ *import .*$/gm, '').replace(/^ *export \{.*$/gm, '').replace('export const proto =', 'const proto =')
+  const body = module
+    .replace(/^ *import .*$/gm, '')
+    .replace(/^ *export \{.*$/gm, '')
+    .replace('export const proto =', 'const proto =')
   const roots = { ...$protobuf, roots: {} as Record<string, unknown> }
   const openPieces = () => (offset: number, length: number) => text.slice(offset, offset + length)
   const make = new Function('$protobuf', 'defineLazily', 'openPieces', 'join', '__dirname', `${body}\nreturn proto`)
@@ -71,7 +74,10 @@ function sample(type: Type, seed: number): Uint8Array {
 
 function isTaken(type: Type, part: Uint8Array): boolean {
   try {
-    return Object.keys(type.decode(part)).some(name => name !== '$unknowns') && type.encode(type.decode(part)).finish().length > 0
+    return (
+      Object.keys(type.decode(part)).some(name => name !== '$unknowns') &&
+      type.encode(type.decode(part)).finish().length > 0
+    )
   } catch {
     return false
   }
@@ -85,7 +91,12 @@ const outcome = (work: () => unknown): unknown => {
   }
 }
 
-const FORMS = [{}, { defaults: true, arrays: true, objects: true, oneofs: true }, { longs: String, enums: String, bytes: String }, { longs: Number, json: true }]
+const FORMS = [
+  {},
+  { defaults: true, arrays: true, objects: true, oneofs: true },
+  { longs: String, enums: String, bytes: String },
+  { longs: Number, json: true },
+]
 
 /** Everything that can be done with these bytes, in a form that can be compared. */
 function everything(type: Type, bytes: Uint8Array): unknown[] {
@@ -95,7 +106,9 @@ function everything(type: Type, bytes: Uint8Array): unknown[] {
     JSON.stringify(message),
     Buffer.from(type.encode(message).finish()).toString('hex'),
     JSON.stringify(plain),
-    ...plain.map(form => outcome(() => Buffer.from(type.encode(type.fromObject(form as object)).finish()).toString('hex'))),
+    ...plain.map(form =>
+      outcome(() => Buffer.from(type.encode(type.fromObject(form as object)).finish()).toString('hex')),
+    ),
     type.getTypeUrl(),
   ]
 }
@@ -107,7 +120,10 @@ test('the file is cut into every type it has', async () => {
 
 test('a source that looks different is refused and not cut wrongly', async () => {
   const source = await readFile(SOURCE, 'utf8')
-  assert.throws(() => splitProto(source.replace('    return proto;', '    proto.more = 1;\n    return proto;')), /does not look as expected/)
+  assert.throws(
+    () => splitProto(source.replace('    return proto;', '    proto.more = 1;\n    return proto;')),
+    /does not look as expected/,
+  )
   assert.throws(() => splitProto('export const nothing = 1'), /does not look as expected/)
 })
 
@@ -115,10 +131,23 @@ test('nothing is loaded before it is looked at, and then it is an ordinary prope
   const owner: Record<string, unknown> = {}
   const entries: Entry[] = [['Thing', 0, 1]]
   let reads = 0
-  defineLazily(owner, entries, () => (reads++, '[function(a) { return { a } }, []]'), [7])
+  defineLazily(
+    owner,
+    entries,
+    () => {
+      reads++
+      return '[function(a) { return { a } }, []]'
+    },
+    [7],
+  )
   assert.deepEqual([Object.keys(owner), reads], [['Thing'], 0])
   assert.deepEqual([owner.Thing, owner.Thing, reads], [{ a: 7 }, { a: 7 }, 1])
-  assert.deepEqual(Object.getOwnPropertyDescriptor(owner, 'Thing'), { value: { a: 7 }, configurable: true, enumerable: true, writable: true })
+  assert.deepEqual(Object.getOwnPropertyDescriptor(owner, 'Thing'), {
+    value: { a: 7 },
+    configurable: true,
+    enumerable: true,
+    writable: true,
+  })
 })
 
 test('every type has the same fields, and every enum the same values', () => {
@@ -126,8 +155,14 @@ test('every type has the same fields, and every enum the same values', () => {
   for (const [path, their, our] of walk(original as unknown as Scope, lazy)) {
     count++
     assert.deepEqual(Object.keys(our), Object.keys(their), path)
-    if (isMessage(their)) assert.deepEqual(Object.getOwnPropertyNames(our.prototype).sort(), Object.getOwnPropertyNames(their.prototype).sort(), path)
-    else assert.deepEqual({ ...our, ...Object.getPrototypeOf(our) }, { ...their, ...Object.getPrototypeOf(their) }, path)
+    if (isMessage(their))
+      assert.deepEqual(
+        Object.getOwnPropertyNames(our.prototype).sort(),
+        Object.getOwnPropertyNames(their.prototype).sort(),
+        path,
+      )
+    else
+      assert.deepEqual({ ...our, ...Object.getPrototypeOf(our) }, { ...their, ...Object.getPrototypeOf(their) }, path)
   }
   assert.equal(count, TYPES)
 })

@@ -1,5 +1,5 @@
 import assert from 'node:assert/strict'
-import { createServer, type AddressInfo, type Server, type Socket } from 'node:net'
+import { type AddressInfo, createServer, type Server, type Socket } from 'node:net'
 import { test } from 'node:test'
 import { dial, ProxyError } from '../src/proxy.ts'
 
@@ -62,7 +62,9 @@ test('a port where nobody listens fails at the stage connect', async () => {
   const server = await listen(() => undefined)
   const { port } = server.address() as AddressInfo
   await new Promise(resolve => server.close(resolve))
-  await assert.rejects(dial({ host: '127.0.0.1', port, username: '', password: '' }, 'web.whatsapp.com', 443), { stage: 'connect' })
+  await assert.rejects(dial({ host: '127.0.0.1', port, username: '', password: '' }, 'web.whatsapp.com', 443), {
+    stage: 'connect',
+  })
 })
 
 test('the target goes to the proxy as a name, never as an address', async () => {

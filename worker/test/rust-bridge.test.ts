@@ -22,7 +22,13 @@ test('md5 gives what the original gives', () => {
 test('hkdf gives what the original gives, with and without salt and info', () => {
   repeatedly(() => {
     const [input, length] = [bytes(100, 1), randomInt(1, 256)]
-    for (const options of [{}, { info: 'WhatsApp Image Keys' }, { salt: bytes(64, 1) }, { salt: Buffer.alloc(0) }, { salt: bytes(64, 1), info: '\u05d0' }]) {
+    for (const options of [
+      {},
+      { info: 'WhatsApp Image Keys' },
+      { salt: bytes(64, 1) },
+      { salt: Buffer.alloc(0) },
+      { salt: bytes(64, 1), info: '\u05d0' },
+    ]) {
       assert.deepEqual(ours.hkdf(input, length, options), plain(original.hkdf(input, length, options)))
     }
   })
@@ -42,7 +48,10 @@ test('the hash against tampering is that of the original, and the base stays as 
   repeatedly(() => {
     const base = randomBytes(128)
     const before = Buffer.from(base)
-    const [subtract, add] = [Array.from({ length: randomInt(4) }, () => bytes(40, 1)), Array.from({ length: randomInt(4) }, () => bytes(40, 1))]
+    const [subtract, add] = [
+      Array.from({ length: randomInt(4) }, () => bytes(40, 1)),
+      Array.from({ length: randomInt(4) }, () => bytes(40, 1)),
+    ]
     const result = new ours.LTHashAntiTampering().subtractThenAdd(base, subtract, add)
     assert.deepEqual(plain(result), plain(new original.LTHashAntiTampering().subtractThenAdd(base, subtract, add)))
     assert.deepEqual(base, before)

@@ -23,9 +23,17 @@ function accepted(env: Record<string, string | undefined>): Settings {
 
 test('what is required is enough, and the rest has the documented defaults', () => {
   const settings = accepted(GOOD)
-  assert.deepEqual(settings.proxy, { host: 'proxy.example.com', port: 1080, username: 'user', password: 'fake@password' })
+  assert.deepEqual(settings.proxy, {
+    host: 'proxy.example.com',
+    port: 1080,
+    username: 'user',
+    password: 'fake@password',
+  })
   assert.equal(settings.authDir, '/app/sessions/worker_1')
-  assert.deepEqual([settings.keepAlive, settings.pingIntervalMs, settings.selfMessageIntervalMs], [true, 15_000, 600_000])
+  assert.deepEqual(
+    [settings.keepAlive, settings.pingIntervalMs, settings.selfMessageIntervalMs],
+    [true, 15_000, 600_000],
+  )
   assert.deepEqual([settings.ackTimeoutMs, settings.orphanTimeoutMs, settings.platform], [75_000, 1_800_000, 'ubuntu'])
 })
 
@@ -33,7 +41,10 @@ for (const name of Object.keys(GOOD)) {
   test(`without ${name} it does not start`, () => {
     const read = readSettings({ ...GOOD, [name]: undefined })
     assert.ok('refusals' in read)
-    assert.deepEqual(read.refusals.map(({ variable, exit }) => [variable, exit]), [[name, 'SETTING_MISSING']])
+    assert.deepEqual(
+      read.refusals.map(({ variable, exit }) => [variable, exit]),
+      [[name, 'SETTING_MISSING']],
+    )
   })
 }
 
@@ -67,7 +78,10 @@ for (const [name, value, exit] of [
 }
 
 test('a password with a percent sign that encodes nothing is taken as it is', () => {
-  assert.equal(accepted({ ...GOOD, PROXY_URL: 'socks5h://user:100%25%zz@proxy.example.com:1080' }).proxy?.password, '100%25%zz')
+  assert.equal(
+    accepted({ ...GOOD, PROXY_URL: 'socks5h://user:100%25%zz@proxy.example.com:1080' }).proxy?.password,
+    '100%25%zz',
+  )
 })
 
 test('without a proxy it starts only where that was asked for', () => {
@@ -86,5 +100,10 @@ test('a value may come from a file, but not from both', () => {
 
 test('the device has the name of a real system', () => {
   const platform = (name: string) => accepted({ ...GOOD, DEVICE_NAME: name }).platform
-  assert.deepEqual(['Ubuntu', 'Mac OS', 'Chrome (Windows)', 'linux'].map(platform), ['ubuntu', 'macos', 'windows', 'ubuntu'])
+  assert.deepEqual(['Ubuntu', 'Mac OS', 'Chrome (Windows)', 'linux'].map(platform), [
+    'ubuntu',
+    'macos',
+    'windows',
+    'ubuntu',
+  ])
 })

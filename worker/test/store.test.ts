@@ -60,7 +60,9 @@ test('what is set can be read at once, and what is removed is gone', async () =>
 test('a write after a newer epoch has opened the file fails and changes nothing', async () => {
   const directory = temporary()
   const fenced: unknown[] = []
-  const old = await openAuth({ sessionId: 's', authDir: directory, authKey: undefined }, 1, ending => fenced.push(ending))
+  const old = await openAuth({ sessionId: 's', authDir: directory, authKey: undefined }, 1, ending =>
+    fenced.push(ending),
+  )
   old.database.sql.exec("UPDATE meta SET value = 2 WHERE name = 'epoch'")
   await assert.rejects(Promise.resolve(old.keys.set({ 'lid-mapping': { a: '1' } })), { exit: 'FENCED' })
   assert.deepEqual(await old.keys.get('lid-mapping', ['a']), {})
@@ -83,5 +85,8 @@ test('a first start leaves a whole file and nothing unfinished', async () => {
   const directory = temporary()
   const auth = await open(directory)
   auth.database.close()
-  assert.deepEqual(readdirSync(directory).filter(name => name.startsWith('auth.new')), [])
+  assert.deepEqual(
+    readdirSync(directory).filter(name => name.startsWith('auth.new')),
+    [],
+  )
 })

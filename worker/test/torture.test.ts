@@ -34,7 +34,13 @@ function runAndKill(epoch: number, writesBeforeKill: number): Promise<number> {
 async function contents(epoch: number) {
   const { creds, store, close } = await openStore(directory, epoch)
   const one = (type: string) => store.get(type, ['alice']).alice
-  const numbers = [creds.count, Number(String(one('session'))), one('identity-key'), (one('device-list') as number[])[0], one('lid-mapping')]
+  const numbers = [
+    creds.count,
+    Number(String(one('session'))),
+    one('identity-key'),
+    (one('device-list') as number[])[0],
+    one('lid-mapping'),
+  ]
   close()
   return { identity: creds.identity, numbers }
 }

@@ -1,16 +1,23 @@
 // A process that writes keys and credentials as fast as it can until it is killed; run by torture.test.ts. Prints each number once it is stored.
 import '../src/quiet.ts'
-import { openDatabase } from '../src/database.ts'
 import { decode, encode } from '../src/codec.ts'
+import { openDatabase } from '../src/database.ts'
 import { CREDS, KeyStore } from '../src/keystore.ts'
 
 export type Creds = { identity: string; count: number }
 
-export async function openStore(directory: string, epoch: number): Promise<{ creds: Creds; store: KeyStore; close: () => void }> {
-  const database = await openDatabase({ sessionId: 'torture', authDir: directory, authKey: undefined }, epoch, ({ sql, seal }) => {
-    const creds = { identity: `${process.pid} at ${Date.now()}`, count: 0 }
-    sql.prepare('INSERT INTO keys (name, value) VALUES (?, ?)').run(CREDS, seal.close(`keys/${CREDS}`, encode(creds)))
-  })
+export async function openStore(
+  directory: string,
+  epoch: number,
+): Promise<{ creds: Creds; store: KeyStore; close: () => void }> {
+  const database = await openDatabase(
+    { sessionId: 'torture', authDir: directory, authKey: undefined },
+    epoch,
+    ({ sql, seal }) => {
+      const creds = { identity: `${process.pid} at ${Date.now()}`, count: 0 }
+      sql.prepare('INSERT INTO keys (name, value) VALUES (?, ?)').run(CREDS, seal.close(`keys/${CREDS}`, encode(creds)))
+    },
+  )
   const row = database.sql.prepare('SELECT value FROM keys WHERE name = ?').get(CREDS)
   const creds = decode(database.seal.open(`keys/${CREDS}`, row?.value as Uint8Array)) as Creds
   return { creds, store: new KeyStore(database, creds, () => process.exit(1)), close: () => database.close() }

@@ -29,17 +29,56 @@ async function acceptSame({ to, message, sessionId }) {
   const id = newId()
   const phone = `97250${sessionId.slice('worker_'.length).padStart(7, '0')}`
   const [[, ahead]] = await redis.takeIn(
-    'rate:configured', 'gateway:jobs', 'gateway:waiting', 'messages:counts', 'optouts', 'messages:sequence',
-    'messages:expiring', 'events',
-    'idempotency::', `message:${id}`, `queue:session:${phone}`, `phone:sent:${phone}`, `phone:pace:${phone}`,
-    0.001, 60000000, 86400000,
-    JSON.stringify([id, phone, to, '', 1000000, 1000000, dayStart, 0, 0, 0, sessionId, 2,
-      'whatsapp_id', `3EB0${id.slice(2).toUpperCase()}`, 'kind', 'text', 'body', JSON.stringify({ kind: 'text', text: message }),
-      'api_key', 'configured', 'pinned', 'session', 'why', 'ASKED_SESSION']))
+    'rate:configured',
+    'gateway:jobs',
+    'gateway:waiting',
+    'messages:counts',
+    'optouts',
+    'messages:sequence',
+    'messages:expiring',
+    'events',
+    'idempotency::',
+    `message:${id}`,
+    `queue:session:${phone}`,
+    `phone:sent:${phone}`,
+    `phone:pace:${phone}`,
+    0.001,
+    60000000,
+    86400000,
+    JSON.stringify([
+      id,
+      phone,
+      to,
+      '',
+      1000000,
+      1000000,
+      dayStart,
+      0,
+      0,
+      0,
+      sessionId,
+      2,
+      'whatsapp_id',
+      `3EB0${id.slice(2).toUpperCase()}`,
+      'kind',
+      'text',
+      'body',
+      JSON.stringify({ kind: 'text', text: message }),
+      'api_key',
+      'configured',
+      'pinned',
+      'session',
+      'why',
+      'ASKED_SESSION',
+    ]),
+  )
   return { queued: true, messageId: id, sessionId, position: ahead + 1 }
 }
 
 const dayStart = Math.floor(Date.now() / 86400000) * 86400000
 const admit = process.env.ADMIT
-redis.defineCommand('takeIn', admit ? { numberOfKeys: 13, lua: readFileSync(admit, 'utf8') } : { numberOfKeys: 3, lua: BARE })
+redis.defineCommand(
+  'takeIn',
+  admit ? { numberOfKeys: 13, lua: readFileSync(admit, 'utf8') } : { numberOfKeys: 3, lua: BARE },
+)
 export const accept = admit ? acceptSame : acceptBare

@@ -32,7 +32,12 @@ function verify(publicKey: Uint8Array, message: Uint8Array, signature: Uint8Arra
   const [key, plain] = [toEdwards(publicKey), Buffer.from(signature)]
   key[31]! |= plain[63]! & SIGN_BIT
   plain[63]! &= ~SIGN_BIT
-  return verifyEd25519(null, message, createPublicKey({ key: Buffer.concat([ED25519_DER_PREFIX, key]), format: 'der', type: 'spki' }), plain)
+  return verifyEd25519(
+    null,
+    message,
+    createPublicKey({ key: Buffer.concat([ED25519_DER_PREFIX, key]), format: 'der', type: 'spki' }),
+    plain,
+  )
 }
 
 export { generateKeyPair, sharedKey, sign, verify }

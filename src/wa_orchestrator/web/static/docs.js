@@ -1,7 +1,6 @@
 // Starts Swagger UI. A file of its own, because the page's policy allows no script within the page.
-"use strict";
 
-const place = document.getElementById("docs");
+const place = document.getElementById('docs')
 
 SwaggerUIBundle({
   domNode: place,
@@ -9,4 +8,4 @@ SwaggerUIBundle({
   deepLinking: true,
   displayRequestDuration: true,
   validatorUrl: null, // its badge would send the description to another host
-});
+})
