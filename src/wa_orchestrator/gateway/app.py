@@ -101,30 +101,31 @@ class Gateway:
     def _describe_doors(self, routes: APIRouter) -> None:
         """Let OpenAPI show the doors. The functions below are descriptions: `RawRoute` lets the door answer."""
 
-        async def send(body: SendBody, idempotency_key: _Key = None) -> TakenAnswer:
+        async def send_message(body: SendBody, idempotency_key: _Key = None) -> TakenAnswer:
+            """Send one message."""
             raise AssertionError((body, idempotency_key))
 
-        async def batch(body: BatchBody, idempotency_key: _Key = None) -> BatchAnswer:
+        async def send_batch(body: BatchBody, idempotency_key: _Key = None) -> BatchAnswer:
+            """Send up to 1,000 messages."""
             raise AssertionError((body, idempotency_key))
 
-        send.door, batch.door = self._send, self._batch  # type: ignore[attr-defined]
-        _show(routes, self._send.paths, send, "Send one message")
-        _show(routes, self._batch.paths, batch, "Send up to 1,000 messages")
+        send_message.door, send_batch.door = self._send, self._batch  # type: ignore[attr-defined]
+        _show(routes, self._send.paths, send_message)
+        _show(routes, self._batch.paths, send_batch)
 
 
-def _show(routes: APIRouter, paths: Sequence[str], endpoint: Any, summary: str) -> None:
-    for path in paths:
+def _show(routes: APIRouter, paths: Sequence[str], endpoint: Any) -> None:
+    for number, path in enumerate(paths):
         routes.add_api_route(
             path,
             endpoint,
             methods=["POST"],
             status_code=202,
-            summary=summary,
             tags=["messages"],
             responses=_REFUSALS,
             dependencies=[_SENDER],
             route_class_override=RawRoute,
-            operation_id=path.strip("/").replace("/", "_"),
+            name=endpoint.__name__ if number == 0 else f"{endpoint.__name__}_alias",
         )
 
 

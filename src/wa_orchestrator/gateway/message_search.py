@@ -93,5 +93,5 @@ def _write(place: tuple[str, int]) -> str:
 def _read(cursor: str) -> tuple[str, int]:
     score, _, name = paging.decode(cursor).partition(" ")
     if not (score.isascii() and score.isdigit() and name.isascii() and name):
-        raise Refused("BAD_CURSOR", "This is no cursor of ours. Use `next` of the page before, or none.")
+        raise Refused("BAD_CURSOR", "The cursor is malformed. Use `next` of the page before, or none.")
     return name, int(score)

@@ -61,15 +61,12 @@ def router(context: Context, view: FleetView) -> APIRouter:
     """Offer the routes about single messages and the search."""
     routes = APIRouter(prefix="/api/v1/messages", tags=["messages"])
     api = _Messages(context, view)
-    routes.get("", summary="Search messages", responses=_FIND)(api.search)
-    routes.get("/{message_id}/status", summary="One message, by another name", responses=_LOOK)(api.look)
-    routes.get("/{message_id}", summary="One message", responses=_LOOK)(api.look)
-    routes.delete("/{message_id}", summary="Cancel a message that no worker has claimed", responses=_CHANGE)(api.cancel)
-    routes.post(
-        "/{message_id}/retry",
-        summary="Give a failed message a new start, with the same WhatsApp id",
-        responses=_CHANGE,
-    )(api.retry)
+    one = "/{message_id}"
+    routes.get("", responses=_FIND)(api.search_messages)
+    routes.get(f"{one}/status", name="get_message_status", responses=_LOOK)(api.get_message)
+    routes.get(one, responses=_LOOK)(api.get_message)
+    routes.delete(one, responses=_CHANGE)(api.cancel_message)
+    routes.post(f"{one}/retry", responses=_CHANGE)(api.retry_message)
     return routes
 
 
@@ -82,17 +79,20 @@ class _Messages:
         self._language = context.settings.language
         self._view = view
 
-    async def search(self, _caller: ReadCaller, asked: Annotated[Search, Query()]) -> MessagePage:
+    async def search_messages(self, _caller: ReadCaller, asked: Annotated[Search, Query()]) -> MessagePage:
+        """Search messages."""
         found, following = await message_search.search(
             self._scripts, asked.question(), cursor=asked.cursor, limit=asked.limit
         )
         shown = [MessageView(**response_models.view(message, self._language)) for message in found]
         return MessagePage(messages=shown, next=following)
 
-    async def look(self, message_id: MessageId, _caller: SendCaller) -> MessageDetail:
+    async def get_message(self, message_id: MessageId, _caller: SendCaller) -> MessageDetail:
+        """Get a message with its timeline and what it waits for."""
         return await self._detail(message_id)
 
-    async def cancel(self, message_id: MessageId, caller: SendCaller) -> MessageDetail:
+    async def cancel_message(self, message_id: MessageId, caller: SendCaller) -> MessageDetail:
+        """Cancel a message that no worker has claimed."""
         match await self._cancel(message_id):
             case TooLate(status) if status != MessageStatus.CANCELLED:
                 raise _too_late(
@@ -115,7 +115,8 @@ class _Messages:
                 return outcome
         raise Unavailable("MESSAGE_MOVES", "It is being given to another sender. Try again.", retryAfterS=1)
 
-    async def retry(self, message_id: MessageId, caller: SendCaller) -> MessageDetail:
+    async def retry_message(self, message_id: MessageId, caller: SendCaller) -> MessageDetail:
+        """Queue a failed message again, with the same WhatsApp id."""
         message = await self._found(message_id)
         if "body" not in message.fields:
             raise Refused("TEXT_ERASED", "Its text was erased after a while. Send a new message.", 409)

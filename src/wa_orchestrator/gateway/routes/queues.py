@@ -19,7 +19,6 @@ from wa_orchestrator.web.problems import responses
 
 SessionPath = Annotated[str, Path(pattern=r"^[A-Za-z0-9_-]{1,64}$", examples=["worker_1"])]
 _MOST: Final = 1000
-_FLEET = responses()
 _ERRORS = responses(NO_SUCH_SESSION=404)
 
 
@@ -28,10 +27,10 @@ def router(context: Context, view: FleetView) -> APIRouter:
     routes = APIRouter(prefix="/api/v1", tags=["messages"])
     api = _Queues(context, view)
     queue = "/queue/{session_id}"
-    routes.get(queue, summary="What waits for a session, in order", responses=_ERRORS)(api.look)
-    routes.delete(queue, summary="Cancel everything that waits for a session", responses=_ERRORS)(api.empty)
-    routes.get("/stats", summary="The same for all sessions, and what found no session", responses=_FLEET)(api.fleet)
-    routes.get("/stats/{session_id}", summary="Sent, delivered, read and failed, by day", responses=_ERRORS)(api.stats)
+    routes.get(queue, responses=_ERRORS)(api.get_queue)
+    routes.delete(queue, responses=_ERRORS)(api.empty_queue)
+    routes.get("/stats")(api.get_stats)
+    routes.get("/stats/{session_id}", responses=_ERRORS)(api.get_session_stats)
     return routes
 
 
@@ -43,9 +42,10 @@ class _Queues:
         self._scripts = context.scripts
         self._view = view
 
-    async def look(
+    async def get_queue(
         self, session_id: SessionPath, _caller: ReadCaller, limit: Annotated[int, Query(ge=1, le=_MOST)] = _MOST
     ) -> QueueAnswer:
+        """List what waits for a session, in the order in which it leaves."""
         fleet, sender = await self._found(session_id)
         phone = sender.session.phone
         outlook = await self._view.outlook(fleet, sender)
@@ -62,7 +62,8 @@ class _Queues:
         ]
         return QueueAnswer(session_id=session_id, phone=phone, total=total, messages=items)
 
-    async def empty(self, session_id: SessionPath, caller: SendCaller) -> EmptiedAnswer:
+    async def empty_queue(self, session_id: SessionPath, caller: SendCaller) -> EmptiedAnswer:
+        """Cancel everything that waits for a session."""
         _, sender = await self._found(session_id)
         ended = too_late = 0
         # All are found before the first is ended. Each end is a step of its own: who asks again goes on after a crash.
@@ -73,16 +74,18 @@ class _Queues:
         await audit.record(self._context.scripts, caller.key_id, "queue.empty", session_id, cancelled=ended)
         return EmptiedAnswer(cancelled=ended, too_late=too_late)
 
-    async def stats(
+    async def get_session_stats(
         self, session_id: SessionPath, _caller: ReadCaller, days: Annotated[int, Query(ge=1, le=400)] = 30
     ) -> StatsAnswer:
+        """Count the messages of a session by day: sent, delivered, read and failed."""
         fleet, sender = await self._found(session_id)
         dates = statistics.dates(fleet.now_ms(), zone_of(self._context.settings, sender.session), days)
         return await statistics.of_session(self._scripts, session_id, dates)
 
-    async def fleet(
+    async def get_stats(
         self, _caller: ReadCaller, days: Annotated[int, Query(ge=1, le=statistics.MOST_DAYS_OF_ALL)] = 30
     ) -> FleetStatsAnswer:
+        """Count the messages of all sessions by day, with those that found no session."""
         fleet = await self._view.current(fresh_s=RECENT_S)
         dates = statistics.dates(fleet.now_ms(), ZoneInfo(self._context.settings.timezone), days)
         return await statistics.of_all(self._scripts, list(fleet.senders), dates)

@@ -54,14 +54,13 @@ def router(context: Context, taking: Taking) -> APIRouter:
     """Offer the upload."""
     routes = APIRouter(prefix="/api/v1", tags=["messages"])
 
-    @routes.post(
-        "/uploads", status_code=201, summary="Store a file for a message", responses=_ERRORS, openapi_extra=_BODY
-    )
-    async def upload(
+    @routes.post("/uploads", status_code=201, responses=_ERRORS, openapi_extra=_BODY)
+    async def upload_file(
         request: Request,
         caller: SendCaller,
         x_filename: Annotated[str, Header(max_length=255)] = "",
     ) -> UploadAnswer:
+        """Store a file for a message."""
         await taking.count(caller.key_id)
         if (request_body.declared_bytes(request.scope) or 0) > LARGEST_BYTES + _FORM_BYTES:
             raise _too_large()

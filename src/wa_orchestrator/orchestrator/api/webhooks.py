@@ -2,7 +2,7 @@
 
 import base64
 import secrets
-from typing import Annotated, Any
+from typing import Annotated, Literal
 
 from fastapi import APIRouter, Query
 from pydantic import AfterValidator, Field
@@ -15,7 +15,7 @@ from wa_orchestrator.store import audit, event_stream, keys, webhooks
 from wa_orchestrator.store.webhooks import State, Webhook
 from wa_orchestrator.timestamps import iso
 from wa_orchestrator.web.auth import AdminCaller
-from wa_orchestrator.web.models import RequestModel
+from wa_orchestrator.web.models import RequestModel, ResponseModel, Timestamp
 from wa_orchestrator.web.problems import responses
 
 MOST_WEBHOOKS = 50
@@ -39,27 +39,73 @@ class WebhookBody(RequestModel):
     )
 
 
+class WebhookView(ResponseModel):
+    """A webhook, without its secret."""
+
+    id: str = Field(examples=["wh_1a2b3c4d5e6f"])
+    url: str
+    events: list[str] = Field(description="The types that it gets.", examples=[["message.*", "session.connected"]])
+    created_at: Timestamp | None
+    enabled: bool
+    failing_since: Timestamp | None
+    disabled_at: Timestamp | None = Field(description="When the server gave up on it.")
+    why: str | None = Field(description="The last error.")
+
+
+class CreatedWebhook(WebhookView):
+    """The new webhook."""
+
+    secret: str = Field(description="Signs every delivery (Standard Webhooks). It cannot be shown again.")
+
+
+class WebhooksResponse(ResponseModel):
+    """All webhooks."""
+
+    webhooks: list[WebhookView]
+
+
+class DeletedWebhook(ResponseModel):
+    """Nothing more is delivered."""
+
+    deleted: Literal[True] = True
+
+
+class Delivery(ResponseModel):
+    """An event on its way to a webhook."""
+
+    number: str = Field(description="The id of the event.")
+    type: str
+    status: str
+    attempts: int
+    note: str = Field(description="What the webhook answered, or the error.")
+    queued_at: Timestamp | None
+    tried_at: Timestamp | None
+    next_at: Timestamp | None = Field(description="When it is tried again.")
+
+
+class DeliveriesResponse(ResponseModel):
+    """The delivery log, the newest first."""
+
+    deliveries: list[Delivery]
+
+
+class QueuedReplay(ResponseModel):
+    """The event will be delivered once more."""
+
+    queued: Literal[True] = True
+
+
 def router(context: Context) -> APIRouter:
-    """Offer `/api/v1/webhooks`."""
+    """Return the routes `/api/v1/webhooks`."""
     routes = APIRouter(prefix="/api/v1/webhooks", tags=["webhooks"])
-    api, missing = _Webhooks(context), responses(NO_SUCH_WEBHOOK=404)
-    routes.get("", summary="All webhooks; secrets are not shown again")(api.listed)
-    routes.post(
-        "",
-        status_code=201,
-        summary="Add one; the answer holds its secret, once",
-        responses=responses(TOO_MANY_WEBHOOKS=409, URL_REFUSED=422),
-    )(api.add)
-    one = "/{webhook_id}"
-    routes.delete(one, summary="Delete one, with what waits for it", responses=missing)(api.delete)
-    routes.post(f"{one}/enable", summary="Deliver to it again", responses=missing)(api.enable)
-    routes.get(f"{one}/deliveries", summary="What was delivered, and what was not", responses=missing)(api.deliveries)
-    routes.post(
-        f"{one}/deliveries/{{number}}/replay",
-        status_code=202,
-        summary="Deliver once more",
-        responses=responses(NO_SUCH_WEBHOOK=404, NO_SUCH_DELIVERY=404, WEBHOOK_DISABLED=409),
-    )(api.replay)
+    api, one, missing = _Webhooks(context), "/{webhook_id}", responses(NO_SUCH_WEBHOOK=404)
+    replay = responses(NO_SUCH_WEBHOOK=404, NO_SUCH_DELIVERY=404, WEBHOOK_DISABLED=409)
+    routes.get("")(api.list_webhooks)
+    routes.post("", status_code=201, responses=responses(TOO_MANY_WEBHOOKS=409, URL_REFUSED=422))(api.add_webhook)
+    routes.delete(one, responses=missing)(api.delete_webhook)
+    routes.post(f"{one}/enable", responses=missing)(api.enable_webhook)
+    routes.get(f"{one}/deliveries", responses=missing)(api.list_deliveries)
+    routes.post(f"{one}/deliveries/{{number}}/replay", status_code=202, responses=replay)(api.replay_delivery)
     return routes
 
 
@@ -70,11 +116,13 @@ class _Webhooks:
         self._context = context
         self._scripts = context.scripts
 
-    async def listed(self, _: AdminCaller) -> dict[str, Any]:
+    async def list_webhooks(self, _: AdminCaller) -> WebhooksResponse:
+        """List webhooks, without their secrets."""
         found = (await webhooks.every(self._scripts)).values()
-        return {"webhooks": [shown(each, await webhooks.state(self._scripts, each.id)) for each in found]}
+        return WebhooksResponse(webhooks=[view(each, await webhooks.state(self._scripts, each.id)) for each in found])
 
-    async def add(self, body: WebhookBody, caller: AdminCaller) -> dict[str, Any]:
+    async def add_webhook(self, body: WebhookBody, caller: AdminCaller) -> CreatedWebhook:
+        """Add a webhook. The response is the only place that shows its secret."""
         # Whether the name leads somewhere is checked at every delivery too: it may change in between.
         await outbound_http.check(body.url, allow_private=self._context.settings.allow_private_urls)
         if await self._context.redis.hlen(keys.WEBHOOKS) >= MOST_WEBHOOKS:
@@ -84,27 +132,33 @@ class _Webhooks:
         await audit.record(
             self._context.scripts, caller.key_id, "webhook.add", hook.id, url=hook.url, events=hook.types
         )
-        return shown(hook, State(0, 0, "")) | {"secret": hook.secret}
+        return CreatedWebhook(**dict(view(hook, State(0, 0, ""))), secret=hook.secret)
 
-    async def delete(self, webhook_id: str, caller: AdminCaller) -> dict[str, bool]:
+    async def delete_webhook(self, webhook_id: str, caller: AdminCaller) -> DeletedWebhook:
+        """Delete a webhook and what waits for it."""
         if not await webhooks.remove(self._scripts, webhook_id):
             raise _unknown(webhook_id)
         await audit.record(self._context.scripts, caller.key_id, "webhook.delete", webhook_id)
-        return {"deleted": True}
+        return DeletedWebhook()
 
-    async def enable(self, webhook_id: str, caller: AdminCaller) -> dict[str, Any]:
+    async def enable_webhook(self, webhook_id: str, caller: AdminCaller) -> WebhookView:
+        """Deliver to a disabled webhook again."""
         hook = await self._found(webhook_id)
         await webhooks.enable(self._scripts, webhook_id)
         await audit.record(self._context.scripts, caller.key_id, "webhook.enable", webhook_id)
-        return shown(hook, State(0, 0, ""))
+        return view(hook, State(0, 0, ""))
 
-    async def deliveries(
+    async def list_deliveries(
         self, webhook_id: str, _: AdminCaller, limit: Annotated[int, Query(ge=1, le=500)] = 100
-    ) -> dict[str, Any]:
+    ) -> DeliveriesResponse:
+        """List what was delivered, and what was not."""
         await self._found(webhook_id)
-        return {"deliveries": [_told(raw) for raw in await webhooks.log(self._scripts, webhook_id, most=limit)]}
+        return DeliveriesResponse(
+            deliveries=[_delivery(raw) for raw in await webhooks.log(self._scripts, webhook_id, most=limit)]
+        )
 
-    async def replay(self, webhook_id: str, number: str, caller: AdminCaller) -> dict[str, bool]:
+    async def replay_delivery(self, webhook_id: str, number: str, caller: AdminCaller) -> QueuedReplay:
+        """Deliver an event once more."""
         await self._found(webhook_id)
         if await webhooks.delivery(self._scripts, webhook_id, number) is None:
             text = f"There is no delivery {number} in the log. GET /api/v1/webhooks/{webhook_id}/deliveries shows it."
@@ -113,7 +167,7 @@ class _Webhooks:
             raise Refused("WEBHOOK_DISABLED", f"{webhook_id} is disabled. POST …/enable first.", 409)
         await webhooks.replay(self._scripts, webhook_id, number)
         await audit.record(self._context.scripts, caller.key_id, "webhook.replay", webhook_id, delivery=number)
-        return {"queued": True}
+        return QueuedReplay()
 
     async def _found(self, webhook_id: str) -> Webhook:
         hook = (await webhooks.every(self._scripts)).get(webhook_id)
@@ -133,28 +187,28 @@ def _unknown(webhook_id: str) -> Refused:
     return Refused("NO_SUCH_WEBHOOK", f"There is no webhook {webhook_id}. GET /api/v1/webhooks lists them.", 404)
 
 
-def shown(hook: Webhook, state: State) -> dict[str, Any]:
-    """A webhook as people see it: without its secret."""
-    return {
-        "id": hook.id,
-        "url": hook.url,
-        "events": list(hook.types),
-        "createdAt": iso(hook.created_at_ms),
-        "enabled": not state.disabled_at_ms,
-        "failingSince": iso(state.failing_since_ms),
-        "disabledAt": iso(state.disabled_at_ms),
-        "why": state.why or None,
-    }
+def view(hook: Webhook, state: State) -> WebhookView:
+    """Return a webhook as the API shows it."""
+    return WebhookView(
+        id=hook.id,
+        url=hook.url,
+        events=list(hook.types),
+        created_at=iso(hook.created_at_ms),
+        enabled=not state.disabled_at_ms,
+        failing_since=iso(state.failing_since_ms),
+        disabled_at=iso(state.disabled_at_ms),
+        why=state.why or None,
+    )
 
 
-def _told(raw: dict[str, str]) -> dict[str, Any]:
-    return {
-        "number": raw["event"],
-        "type": raw["type"],
-        "status": raw["status"],
-        "attempts": int(raw["attempts"]),
-        "note": raw["note"],
-        "queuedAt": iso(int(raw["made_at"])),
-        "triedAt": iso(int(raw.get("tried_at", 0))),
-        "nextAt": iso(int(float(raw.get("next_at", 0)))),
-    }
+def _delivery(raw: dict[str, str]) -> Delivery:
+    return Delivery(
+        number=raw["event"],
+        type=raw["type"],
+        status=raw["status"],
+        attempts=int(raw["attempts"]),
+        note=raw["note"],
+        queued_at=iso(int(raw["made_at"])),
+        tried_at=iso(int(raw.get("tried_at", 0))),
+        next_at=iso(int(float(raw.get("next_at", 0)))),
+    )
