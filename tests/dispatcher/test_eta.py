@@ -5,8 +5,8 @@ from typing import Any
 
 from tests.conftest import Clock
 from tests.dispatcher.stage import NOON, Stage, settings, settle
-from wa_orchestrator import session_pace
 from wa_orchestrator.domain.pacing import Because
+from wa_orchestrator.queue_forecast import facts_of, forecast_of, message_eta
 from wa_orchestrator.store import keys, records
 from wa_orchestrator.store.engine.scripts import Scripts
 
@@ -17,9 +17,9 @@ async def foretell(stage: Stage, session: str, phone: str, to: str) -> tuple[str
     """Accept a message; its id, and when it is said to leave."""
     known = await records.session(stage.scripts, session)
     assert known is not None
-    facts = await session_pace.facts_of(stage.scripts, known)
+    forecast = forecast_of(stage.settings, known, await facts_of(stage.scripts, known))
     waiting = await stage.scripts.redis.zcard(keys.queue(phone))
-    eta = session_pace.estimate(stage.settings, known, facts, ahead=waiting + bool(facts.phone.in_flight))
+    eta = forecast.eta(waiting + forecast.in_flight)
     message = await stage.accept(session, phone, to=to)
     assert eta.at_ms is not None
     return message, eta.at_ms
@@ -102,8 +102,11 @@ async def test_a_waiting_message_says_what_it_waits_for(held: Scripts, clock: Cl
         session, found = await records.session(held, "w1"), await records.message(held, message)
         assert session is not None
         assert found is not None
-        told = await session_pace.waits_for(held, stage.settings, session, found)
-        return told.because, told.at_ms
+        facts = await facts_of(held, session)
+        forecast = forecast_of(stage.settings, session, facts)
+        eta = await message_eta(held, forecast, found, lock_until_ms=facts.phone.lock_until, now_ms=facts.now_ms)
+        assert eta is not None
+        return eta.because, eta.at_ms
 
     assert (await why(second))[0] is Because.IN_FLIGHT
     await stage.send("w1", "972500000001")

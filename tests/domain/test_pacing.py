@@ -14,18 +14,14 @@ from wa_orchestrator.domain.pacing import (
     MINUTE_MS,
     PRESETS,
     Because,
-    Eta,
-    Hold,
     Pace,
     Preset,
-    ReachoutLock,
     SendNow,
     Situation,
     Trust,
     WaitFor,
     WaitUntil,
     decide,
-    eta,
 )
 
 ZONE = ZoneInfo("Asia/Jerusalem")
@@ -39,6 +35,7 @@ def at(text: str) -> int:
 NOON = at("2026-06-01T12:00")
 TOMORROW = at("2026-06-02T09:00")
 FREE = Situation(ZONE)
+HELD, OFFLINE = WaitFor(Because.HELD), WaitFor(Because.SESSION_OFFLINE)
 FULL = Situation(ZONE, sent=[at("2026-06-01T09:00") + n * MINUTE_MS for n in range(20)])
 
 
@@ -68,22 +65,24 @@ FULL = Situation(ZONE, sent=[at("2026-06-01T09:00") + n * MINUTE_MS for n in ran
         (FULL, at("2026-06-01T22:00"), WaitUntil(TOMORROW, Because.DAY_IS_FULL)),
         (replace(FULL, sent=FULL.sent[1:]), NOON, SendNow()),
         (FULL, TOMORROW, SendNow()),
-        (replace(FULL, scheduled_for_ms=TOMORROW + 1), NOON, WaitUntil(TOMORROW + 1, Because.SCHEDULED)),
-        (replace(FREE, retry_not_before_ms=NOON + 9), NOON, WaitUntil(NOON + 9, Because.BACKOFF)),
-        (replace(FREE, holds=(Hold(),)), NOON, WaitFor(Because.HELD)),
-        (replace(FREE, holds=(Hold(until_ms=NOON + 3),)), NOON, WaitUntil(NOON + 3, Because.HELD)),
-        (replace(FREE, holds=(Hold(), Hold(Because.BANNED_HOLD))), NOON, WaitFor(Because.BANNED_HOLD)),
-        (replace(FREE, online=False), NOON, WaitFor(Because.SESSION_OFFLINE)),
-        (replace(FREE, online=False, holds=(Hold(),)), NOON, WaitFor(Because.HELD)),
-        (replace(FREE, lock=ReachoutLock()), NOON, SendNow()),
-        (replace(FREE, lock=ReachoutLock(NOON + 5)), NOON, SendNow()),
-        (replace(FREE, lock=ReachoutLock(), contact_is_new=True), NOON, WaitFor(Because.REACHOUT_LOCKED)),
-        (replace(FREE, contact_is_new=True), NOON, SendNow()),
         (
-            replace(FREE, lock=ReachoutLock(NOON + 5), contact_is_new=True),
+            replace(FULL, waits=(WaitUntil(TOMORROW + 1, Because.SCHEDULED),)),
             NOON,
-            WaitUntil(NOON + 5, Because.REACHOUT_LOCKED),
+            WaitUntil(TOMORROW + 1, Because.SCHEDULED),
         ),
+        (replace(FREE, waits=(WaitUntil(NOON + 9, Because.BACKOFF),)), NOON, WaitUntil(NOON + 9, Because.BACKOFF)),
+        (replace(FREE, waits=(WaitUntil(NOON, Because.HELD),)), NOON, SendNow()),
+        (replace(FREE, waits=(HELD,)), NOON, WaitFor(Because.HELD)),
+        (
+            replace(FREE, waits=(WaitUntil(NOON + 3, Because.HELD), WaitUntil(NOON + 2, Because.REACHOUT_LOCKED))),
+            NOON,
+            WaitUntil(NOON + 3, Because.HELD),
+        ),
+        (replace(FREE, waits=(HELD, WaitFor(Because.BANNED_HOLD))), NOON, WaitFor(Because.BANNED_HOLD)),
+        (replace(FREE, waits=(OFFLINE,)), NOON, WaitFor(Because.SESSION_OFFLINE)),
+        (replace(FREE, waits=(OFFLINE, HELD)), NOON, WaitFor(Because.HELD)),
+        (replace(FREE, waits=(OFFLINE, WaitUntil(TOMORROW, Because.HELD))), NOON, OFFLINE),
+        (replace(FREE, waits=(WaitFor(Because.REACHOUT_LOCKED),)), NOON, WaitFor(Because.REACHOUT_LOCKED)),
     ],
 )
 def test_the_limit_that_ends_last_is_the_answer(
@@ -125,6 +124,9 @@ paces = st.builds(
 )
 
 
+OWN_WAITS = [Because.HELD, Because.REACHOUT_LOCKED, Because.SCHEDULED]
+
+
 @st.composite
 def situations(draw: st.DrawFn) -> tuple[Situation, int]:
     now_ms = draw(starts) + draw(st.integers(0, 2 * 86_400_000))
@@ -136,11 +138,8 @@ def situations(draw: st.DrawFn) -> tuple[Situation, int]:
         draw(zones),
         sent=sent,
         silent_until_ms=draw(near),
-        holds=tuple(Hold(until_ms=until) for until in draw(st.lists(near, max_size=2))),
-        lock=draw(st.none() | st.builds(ReachoutLock, near)),
-        contact_is_new=draw(st.booleans()),
-        scheduled_for_ms=draw(near),
-        retry_not_before_ms=draw(near),
+        burst_until_ms=draw(near),
+        waits=tuple(draw(st.lists(st.builds(WaitUntil, near, st.sampled_from(OWN_WAITS)), max_size=3))),
     ), now_ms
 
 
@@ -169,70 +168,3 @@ def test_what_leaves_breaks_no_limit(pace: Pace, case: tuple[Situation, int]) ->
     assert now_ms >= situation.silent_until_ms
     assert sum(day_start <= sent for sent in situation.sent) < pace.per_day
     assert sum(now_ms - MINUTE_MS < sent for sent in situation.sent) < pace.per_minute
-
-
-@quick
-@given(paces, situations(), st.integers(0, 5_000))
-def test_the_first_in_the_queue_is_estimated_as_it_is_decided_and_the_others_in_order(
-    pace: Pace, case: tuple[Situation, int], service_ms: int
-) -> None:
-    situation, now_ms = case
-    answer = decide(pace, situation, now_ms)
-    first = eta(pace, situation, 1, now_ms, service_ms)
-    if isinstance(answer, WaitUntil):
-        assert first == Eta(answer.at_ms, answer.because)
-    else:
-        assert first == Eta(now_ms, Because.NOTHING)
-    instants = [eta(pace, situation, position, now_ms, service_ms).at_ms or 0 for position in range(1, 12)]
-    assert instants == sorted(instants)
-
-
-def test_a_burst_lengthens_the_pauses_of_its_ten_minutes_and_no_more() -> None:
-    pace = replace(COLD, per_minute=1000, per_day=1000)
-    burst = replace(FREE, burst_until_ms=NOON + pacing.BURST_MS)
-    doubled, mean_ms = -(-pacing.BURST_MS // (2 * COLD.mean_pause_ms)), COLD.mean_pause_ms
-    assert eta(pace, burst, 11, NOON).at_ms == NOON + 10 * 2 * mean_ms
-    assert eta(pace, burst, 301, NOON).at_ms == NOON + (doubled * 2 + 300 - doubled) * mean_ms
-
-
-def test_a_hold_without_an_end_has_no_eta() -> None:
-    assert eta(COLD, replace(FREE, holds=(Hold(),)), 3, NOON) == Eta(None, Because.HELD)
-
-
-@pytest.mark.parametrize(
-    ("position", "answer"),
-    [
-        (1, Eta(NOON, Because.NOTHING)),
-        (2, Eta(NOON + 8_500, Because.BEHIND_OTHERS)),
-        (6, Eta(NOON + 60_000, Because.BEHIND_OTHERS)),
-        (20, Eta(NOON + 3 * 60_000 + 4 * 8_500, Because.BEHIND_OTHERS)),
-        (21, Eta(TOMORROW, Because.DAY_IS_FULL)),
-        (22, Eta(TOMORROW + 8_500, Because.DAY_IS_FULL)),
-        (41, Eta(at("2026-06-03T09:00"), Because.DAY_IS_FULL)),
-    ],
-)
-def test_an_eta_follows_the_pace_the_minute_and_the_day(position: int, answer: Eta) -> None:
-    assert eta(COLD, FREE, position, NOON, service_ms=2_000) == answer
-
-
-def test_the_schedule_of_a_message_does_not_delay_those_before_it() -> None:
-    scheduled = replace(FREE, scheduled_for_ms=NOON + 10_000)
-    assert eta(COLD, scheduled, 2, NOON) == Eta(NOON + 10_000, Because.SCHEDULED)
-
-
-def test_an_eta_at_night_is_named_for_the_hours() -> None:
-    assert eta(COLD, FREE, 3, at("2026-06-01T22:00")).because is Because.OUTSIDE_HOURS
-
-
-def test_a_queue_of_a_thousand_is_estimated_with_few_looks_at_the_calendar(monkeypatch: pytest.MonkeyPatch) -> None:
-    looks: list[int] = []
-    real = pacing.day_bounds_ms
-
-    def counted(now_ms: int, zone: ZoneInfo) -> tuple[int, int]:
-        looks.append(now_ms)
-        return real(now_ms, zone)
-
-    monkeypatch.setattr(pacing, "day_bounds_ms", counted)
-    hot = PRESETS[Preset.STANDARD][Trust.HOT]
-    assert eta(hot, FREE, 1_000, NOON).because is Because.DAY_IS_FULL
-    assert len(looks) <= 4

@@ -25,6 +25,6 @@ async def test_etas_that_redis_refused_are_asked_for_again_by_the_next_one(
     with monkeypatch.context() as outage:
         outage.setattr(batcher, "call", refuse)
         with pytest.raises(Unavailable):
-            await view.outlook(fleet, fleet.senders["w1"])
-    assert (await view.outlook(fleet, fleet.senders["w1"])).eta(0).at_ms is not None
+            await view.forecast(fleet, fleet.senders["w1"])
+    assert (await view.forecast(fleet, fleet.senders["w1"])).eta(0).at_ms is not None
     await batcher.close()

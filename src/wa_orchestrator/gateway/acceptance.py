@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from wa_orchestrator.domain.message import whatsapp_id
+from wa_orchestrator.domain.pacing import Because, Forecast, WaitUntil
 from wa_orchestrator.domain.routing import Why
 from wa_orchestrator.errors import Broken, OrchestratorError, Refused, Unavailable
 from wa_orchestrator.gateway import replies, sender_choice
@@ -15,7 +16,7 @@ from wa_orchestrator.gateway.hot_path.admission_batch import Admitting, Outcome
 from wa_orchestrator.gateway.hot_path.redis_pipeline import Batcher, uncertain
 from wa_orchestrator.gateway.message_ids import RandomIds
 from wa_orchestrator.gateway.request_models import SendBody
-from wa_orchestrator.gateway.sender_pool import RECENT_S, Choice, Fleet, FleetView, Outlook
+from wa_orchestrator.gateway.sender_pool import RECENT_S, Choice, Fleet, FleetView
 from wa_orchestrator.settings import Settings
 from wa_orchestrator.store import keys, records
 from wa_orchestrator.store.admission import (
@@ -67,7 +68,7 @@ class Attempt:
     choice: Choice
     fleet: Fleet
     message: NewMessage
-    outlook: Outlook
+    forecast: Forecast
     wanted: Wanted
 
 
@@ -152,10 +153,10 @@ class Taking:
 
     def at_once(self, order: Order, choice: Choice, fleet: Fleet, tell: Callable[[str | Exception], None]) -> bool:
         """Take a message in of which all is known; `tell` gets its answer. False when something must be asked first."""
-        outlook = self._view.outlook_at_hand(choice.sender)
-        if outlook is None or not self._batcher.has_room:
+        forecast = self._view.forecast_at_hand(choice.sender)
+        if forecast is None or not self._batcher.has_room:
             return False
-        attempt = self._attempt(order, choice, fleet, outlook)
+        attempt = self._attempt(order, choice, fleet, forecast)
 
         def done(outcome: Outcome | OrchestratorError) -> None:
             try:
@@ -193,9 +194,9 @@ class Taking:
 
     async def _prepare(self, order: Order, choice: Choice, fleet: Fleet) -> "Attempt":
         # Asked before it is accepted: what is accepted must be answered, whatever Redis does next.
-        return self._attempt(order, choice, fleet, await self._view.outlook(fleet, choice.sender))
+        return self._attempt(order, choice, fleet, await self._view.forecast(fleet, choice.sender))
 
-    def _attempt(self, order: Order, choice: Choice, fleet: Fleet, outlook: Outlook) -> "Attempt":
+    def _attempt(self, order: Order, choice: Choice, fleet: Fleet, forecast: Forecast) -> "Attempt":
         choice.reserve()
         send, sender = order.send, choice.sender
         digits = self._ids.draw()
@@ -222,7 +223,7 @@ class Taking:
         )
         defer_to_ms = sender.reopens_ms if send.on_limit == "defer" else 0
         room = Room(self._settings.queue_limit, sender.pace.per_day, sender.day_ms[0], defer_to_ms)
-        return Attempt(order, choice, fleet, message, outlook, wanted(message, room, order.idempotency))
+        return Attempt(order, choice, fleet, message, forecast, wanted(message, room, order.idempotency))
 
     async def _tried(self, order: Order, choice: Choice, fleet: Fleet, rate: Rate | None) -> "tuple[Attempt, Outcome]":
         attempt = await self._prepare(order, choice, fleet)
@@ -275,8 +276,8 @@ class Taking:
         sender = fleet.senders.get(message.session)
         if sender is None:
             raise Refused("NO_SUCH_SESSION", f"There is no session {message.session} any more.", 404)
-        outlook = await self._view.outlook(fleet, sender)
-        await self._remember(record, replies.taken(message.id, message.session, 1, outlook.eta(0)))
+        forecast = await self._view.forecast(fleet, sender)
+        await self._remember(record, replies.taken(message.id, message.session, 1, forecast.eta(0)))
         return str(await self._batcher.call("HGET", keys.idempotency(record.api_key_id, record.key_hash), "answer"))
 
 
@@ -298,10 +299,10 @@ def _told(attempt: Attempt, outcome: Outcome | OrchestratorError) -> str:
 
 def _answer(attempt: Attempt, accepted: Accepted) -> str:
     """Write what the client is told about a message that is in."""
-    message, outlook = attempt.message, attempt.outlook
+    message, forecast = attempt.message, attempt.forecast
     if not accepted.due_ms:
-        eta = outlook.eta(accepted.ahead, accepted.now_ms)
+        eta = forecast.eta(accepted.ahead, accepted.now_ms)
     else:
-        eta = outlook.forecast.scheduled(accepted.due_ms)
+        eta = forecast.eta_after(WaitUntil(accepted.due_ms, Because.SCHEDULED))
         eta = eta if accepted.due_ms == message.due_ms else replies.deferred(eta)
     return replies.taken(message.id, message.session, accepted.ahead + 1, eta)

@@ -11,12 +11,12 @@ from heapq import heapify, heapreplace
 from time import monotonic
 from typing import Final, NamedTuple
 
-from wa_orchestrator.domain.pacing import Because, Eta, Hold, Pace, day_bounds_ms, hours_bounds_ms
+from wa_orchestrator.domain.pacing import Forecast, Pace, Wait, day_bounds_ms, hours_bounds_ms
 from wa_orchestrator.domain.routing import Readiness, Why
 from wa_orchestrator.domain.session import CAN_SEND
-from wa_orchestrator.gateway.forecast import Forecast
 from wa_orchestrator.gateway.hot_path.redis_pipeline import Batcher, Command
-from wa_orchestrator.session_pace import Facts, Holds, holds_on, pace_of, service_of, situation_from, zone_of
+from wa_orchestrator.queue_forecast import Facts, forecast_of
+from wa_orchestrator.session_pace import Holds, holds_on, pace_of, zone_of
 from wa_orchestrator.settings import Settings
 from wa_orchestrator.store import keys
 from wa_orchestrator.store.records import PhonePace, Session, session_from
@@ -36,7 +36,7 @@ class Sender:
 
     session: Session
     pace: Pace
-    holds: tuple[Hold, ...]
+    holds: tuple[Wait, ...]
     day_ms: tuple[int, int]
     reopens_ms: int
     """When the next day's hours begin."""
@@ -44,12 +44,12 @@ class Sender:
     waiting: int = 0
     sent_today: int = 0
     room_today: int = 0
-    outlook: "Outlook | None" = None
+    forecast: "Forecast | None" = None
     """The etas of its queue, once somebody asked."""
-    asking: "asyncio.Task[Outlook] | None" = None
+    asking: "asyncio.Task[Forecast] | None" = None
     """Finds them out; many who ask at once share it."""
 
-    def asked(self, asking: "asyncio.Task[Outlook]") -> None:
+    def asked(self, asking: "asyncio.Task[Forecast]") -> None:
         """Note that it was found out; where it was not, the next one who wants to know asks anew."""
         if asking.cancelled() or asking.exception() is not None:
             self.asking = None
@@ -130,32 +130,12 @@ class _Rules:
     good_until_ms: int
 
 
-@dataclass(frozen=True, slots=True)
-class Outlook:
-    """The etas of one phone's queue."""
-
-    forecast: Forecast
-    has_one_in_flight: bool
-
-    def eta(self, ahead: int, now_ms: int = 0) -> Eta:
-        """Say when a message leaves that has `ahead` others of its phone before it, one in flight among them.
-
-        The forecast may be some seconds old: what should have left by then leaves at `now_ms`.
-        """
-        found = self.forecast.eta(max(1, ahead + 1 - self.has_one_in_flight))
-        if found.at_ms is not None and found.at_ms < now_ms:
-            found = replace(found, at_ms=now_ms)
-        if self.has_one_in_flight and found.because is Because.PAUSE:
-            return replace(found, because=Because.IN_FLIGHT)
-        return found
-
-
 class _Noted(NamedTuple):
     """Etas that were worked out, from what and when."""
 
     version: tuple[object, ...]
     at_s: float
-    outlook: Outlook
+    forecast: Forecast
 
 
 class FleetView:
@@ -167,7 +147,7 @@ class FleetView:
         self._fleet: Fleet | None = None
         self._look: asyncio.Task[Fleet] | None = None
         self._rules: dict[str, _Rules] = {}
-        self._outlooks: dict[str, _Noted] = {}
+        self._forecasts: dict[str, _Noted] = {}
 
     async def current(self, *, fresh_s: float = FRESH_S) -> Fleet:
         """Give a look at the fleet that is at most this old. Many who ask at once share one look."""
@@ -186,9 +166,9 @@ class FleetView:
             return None
         return fleet
 
-    async def outlook(self, fleet: Fleet, sender: Sender) -> Outlook:
+    async def forecast(self, fleet: Fleet, sender: Sender) -> Forecast:
         """Give the etas of a sender's queue."""
-        known = self.outlook_at_hand(sender)
+        known = self.forecast_at_hand(sender)
         if known is not None:
             return known
         if sender.asking is None:
@@ -196,26 +176,24 @@ class FleetView:
             sender.asking.add_done_callback(sender.asked)
         return await asyncio.shield(sender.asking)
 
-    def outlook_at_hand(self, sender: Sender) -> Outlook | None:
+    def forecast_at_hand(self, sender: Sender) -> Forecast | None:
         """Give the etas of a sender's queue if nothing needs to be asked for them."""
-        if sender.outlook is None:
-            noted = self._outlooks.get(sender.session.id)
+        if sender.forecast is None:
+            noted = self._forecasts.get(sender.session.id)
             now_s = monotonic()
             if noted is not None and now_s - noted.at_s < _FORECAST_S and noted.version == sender.version:
-                sender.outlook = noted.outlook
-        return sender.outlook
+                sender.forecast = noted.forecast
+        return sender.forecast
 
-    async def _work_out(self, fleet: Fleet, sender: Sender) -> Outlook:
+    async def _work_out(self, fleet: Fleet, sender: Sender) -> Forecast:
         now_s = monotonic()
         since_ms = min(sender.day_ms[0], fleet.taken_at_ms - 60_000)
         raw = await self._batcher.call("ZRANGEBYSCORE", keys.sent(sender.session.phone), since_ms, "+inf", "WITHSCORES")
         phone = replace(sender.phone, sent=tuple(int(float(score)) for score in raw[1::2]))
         facts = Facts(fleet.taken_at_ms, phone, fleet.holds)
-        pace, situation = situation_from(self._settings, sender.session, facts)
-        forecast = Forecast(pace, situation, facts.now_ms, service_ms=service_of(self._settings, phone))
-        sender.outlook = Outlook(forecast, bool(phone.in_flight))
-        self._outlooks[sender.session.id] = _Noted(sender.version, now_s, sender.outlook)
-        return sender.outlook
+        sender.forecast = forecast_of(self._settings, sender.session, facts)
+        self._forecasts[sender.session.id] = _Noted(sender.version, now_s, sender.forecast)
+        return sender.forecast
 
     def _looked(self, look: asyncio.Task[Fleet]) -> None:
         self._look = None
@@ -237,7 +215,7 @@ class FleetView:
         by_phone: dict[str, list[Sender]] = {}
         for sender in senders:
             by_phone.setdefault(sender.session.phone, []).append(sender)
-        self._outlooks = {name: each for name, each in self._outlooks.items() if name in set(ids)}
+        self._forecasts = {name: each for name, each in self._forecasts.items() if name in set(ids)}
         return Fleet(
             {sender.session.id: sender for sender in senders},
             by_phone,

@@ -7,9 +7,11 @@ from typing import Any, Final
 
 from markupsafe import Markup
 
+from wa_orchestrator.context import Context
 from wa_orchestrator.dashboard.html.renderer import Desk, Shown, View
 from wa_orchestrator.domain.message import WAITING, MessageStatus
-from wa_orchestrator.session_pace import waits_for
+from wa_orchestrator.domain.pacing import Eta
+from wa_orchestrator.queue_forecast import facts_of, forecast_of, message_eta
 from wa_orchestrator.store import keys, records
 from wa_orchestrator.store.records import Message
 
@@ -145,15 +147,21 @@ async def story_of(desk: Desk, message_id: str) -> Story | None:
         return None
     steps = _steps(await records.timeline(desk.context.scripts, message_id))
     leaves, because = None, ""
-    if message.status in WAITING:
-        session = await records.session(desk.context.scripts, message.session)
-        if session is not None and session.phone:
-            eta = await waits_for(desk.context.scripts, desk.context.settings, session, message)
-            leaves, because = eta.at_ms, str(eta.because)
-        else:
-            because = "NO_SENDER"
+    eta = await _eta(desk.context, message)
+    if eta is not None:
+        leaves, because = eta.at_ms, str(eta.because)
     text, kind = content(message)
     return Story(message, text, kind, steps, leaves, because)
+
+
+async def _eta(context: Context, message: Message) -> Eta | None:
+    session = await records.session(context.scripts, message.session)
+    if session is None or not session.phone:
+        return await message_eta(context.scripts, None, message, lock_until_ms=0, now_ms=0)
+    facts = await facts_of(context.scripts, session)
+    forecast = forecast_of(context.settings, session, facts)
+    lock_until_ms = facts.phone.lock_until
+    return await message_eta(context.scripts, forecast, message, lock_until_ms=lock_until_ms, now_ms=facts.now_ms)
 
 
 def _steps(lines: list[tuple[int, str, str]]) -> list[Step]:

@@ -16,7 +16,8 @@ from wa_orchestrator.dashboard.pages.fleet import draw, share_of
 from wa_orchestrator.domain import stream_events
 from wa_orchestrator.domain.pacing.limits import DAY_MS, HOT_FROM_MS, WARM_FROM_MS, Trust
 from wa_orchestrator.domain.session import State
-from wa_orchestrator.session_pace import Aim, estimate, facts_of, zone_of
+from wa_orchestrator.queue_forecast import facts_of, forecast_of
+from wa_orchestrator.session_pace import zone_of
 from wa_orchestrator.store import event_stream, keys, records
 from wa_orchestrator.store.records import Entry, Message
 
@@ -109,12 +110,11 @@ async def queue(desk: Desk, row: Row) -> list[Waiting]:
     if not row.session.phone:
         return []
     scripts = desk.context.scripts
-    facts = await facts_of(scripts, row.session)
+    forecast = forecast_of(desk.context.settings, row.session, await facts_of(scripts, row.session))
     ids: Any = await scripts.redis.zrange(keys.queue(row.session.phone), 0, QUEUE_SHOWN - 1)
     found = []
     for at, message in enumerate(await records.messages(scripts, ids)):
-        aim = Aim(scheduled_for_ms=message.due_at)
-        eta = estimate(desk.context.settings, row.session, facts, ahead=at + bool(facts.phone.in_flight), aim=aim)
+        eta = forecast.eta(at + forecast.in_flight)
         found.append(Waiting(message, at + 1, eta.at_ms, eta.because))
     return found
 

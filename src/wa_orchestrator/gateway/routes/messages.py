@@ -7,12 +7,14 @@ from pydantic import Field
 
 from wa_orchestrator.context import Context
 from wa_orchestrator.domain.message import MessageStatus
+from wa_orchestrator.domain.pacing import Eta
 from wa_orchestrator.errors import Refused, Unavailable
-from wa_orchestrator.gateway import message_search, queue_position, response_models
+from wa_orchestrator.gateway import message_search, response_models
 from wa_orchestrator.gateway.message_search import Question
 from wa_orchestrator.gateway.request_models import LONGEST_REFERENCE, Instant, Phone, SessionId
 from wa_orchestrator.gateway.response_models import MessageDetail, MessagePage, MessageView, Moment
-from wa_orchestrator.gateway.sender_pool import FleetView
+from wa_orchestrator.gateway.sender_pool import RECENT_S, FleetView
+from wa_orchestrator.queue_forecast import message_eta
 from wa_orchestrator.store import audit, queues, records
 from wa_orchestrator.store.message_keys import Place
 from wa_orchestrator.store.queues import Ended, Gone, OptedOut, Queued, TooLate
@@ -148,12 +150,19 @@ class _Messages:
     async def _detail(self, message_id: str) -> MessageDetail:
         message = await self._found(message_id)
         story = await records.timeline(self._scripts, message_id)
-        eta = await queue_position.waits_for(self._scripts, self._view, message)
+        eta = await self._eta(message)
         return MessageDetail(
             **response_models.view(message, self._language),
             timeline=[Moment(at=iso(at), status=status, note=note) for at, status, note in story],
             waiting=None if eta is None else response_models.waiting(eta, self._language),
         )
+
+    async def _eta(self, message: Message) -> Eta | None:
+        fleet = await self._view.current(fresh_s=RECENT_S)
+        sender = fleet.senders.get(message.session)
+        forecast = None if sender is None else await self._view.forecast(fleet, sender)
+        lock_until_ms = 0 if sender is None else sender.phone.lock_until
+        return await message_eta(self._scripts, forecast, message, lock_until_ms=lock_until_ms, now_ms=fleet.now_ms())
 
 
 def _too_late(code: str, text: str, status: str) -> Refused:

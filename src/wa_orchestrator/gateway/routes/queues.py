@@ -5,9 +5,10 @@ from zoneinfo import ZoneInfo
 
 from fastapi import APIRouter, Path, Query
 
+from wa_orchestrator import queue_forecast
 from wa_orchestrator.context import Context
 from wa_orchestrator.errors import Refused
-from wa_orchestrator.gateway import queue_position, response_models, statistics
+from wa_orchestrator.gateway import response_models, statistics
 from wa_orchestrator.gateway.response_models import EmptiedAnswer, FleetStatsAnswer, QueueAnswer, QueueItem, StatsAnswer
 from wa_orchestrator.gateway.sender_pool import RECENT_S, Fleet, FleetView, Sender
 from wa_orchestrator.session_pace import zone_of
@@ -48,8 +49,11 @@ class _Queues:
         """List what waits for a session, in the order in which it leaves."""
         fleet, sender = await self._found(session_id)
         phone = sender.session.phone
-        outlook = await self._view.outlook(fleet, sender)
-        total, queued = await queue_position.queue(self._scripts, phone, outlook, most=limit)
+        forecast = await self._view.forecast(fleet, sender)
+        lock_until_ms = sender.phone.lock_until
+        total, queued = await queue_forecast.queue(
+            self._scripts, phone, forecast, lock_until_ms=lock_until_ms, most=limit
+        )
         items = [
             QueueItem(
                 **response_models.view(each.message, self._context.settings.language),

@@ -1,0 +1,119 @@
+"""When each message of a phone's queue leaves: `decide` wherever a limit is reached, and an addition in between.
+
+`decide` is asked wherever a day ends, a limit is reached or the hours close. Between two such instants messages follow
+one another at the mean pause, so a queue of thousands costs little more than one decision a day.
+"""
+
+from bisect import bisect_left
+from dataclasses import dataclass, replace
+
+from wa_orchestrator.domain.pacing.decision import SendNow, Situation, Wait, WaitFor, WaitUntil, decide
+from wa_orchestrator.domain.pacing.hours import day_bounds_ms, release_bounds_ms
+from wa_orchestrator.domain.pacing.limits import MINUTE_MS, Pace
+from wa_orchestrator.domain.pacing.wait_reasons import Because
+
+#: Waits that an estimate names although others come first: people plan by them.
+_CALENDAR = frozenset({Because.DAY_IS_FULL, Because.OUTSIDE_HOURS})
+#: Waits that every queue has.
+_PASSING = frozenset({Because.NOTHING, Because.PAUSE, Because.MINUTE_IS_FULL})
+
+
+@dataclass(frozen=True, slots=True)
+class Eta:
+    """When a message will leave; `None` when that depends on a person or on WhatsApp."""
+
+    at_ms: int | None
+    because: Because
+
+
+class Forecast:
+    """The etas of one phone's queue, computed as far as somebody asked."""
+
+    def __init__(
+        self, pace: Pace, situation: Situation, now_ms: int, *, service_ms: int = 0, in_flight: bool = False
+    ) -> None:
+        """Forecast from `now_ms`. Each message leaves `service_ms` plus a mean pause after the one before.
+
+        While a message is `in_flight`, the situation is the one after it: its silence ends when that one's pause will.
+        """
+        self.in_flight = in_flight
+        self._pace = pace
+        self._situation = situation
+        self._now_ms = now_ms
+        self._service_ms = service_ms
+        self._sent = list(situation.sent)
+        self._sent_before = len(self._sent)
+        self._reasons: list[Because] = []
+        self._calendar: Because | None = None
+        self._window = (0, 0)
+        self._left_today = 0
+        self._endless: Because | None = None
+        match decide(pace, situation, now_ms):
+            case WaitFor(because):
+                self._endless = because
+            case WaitUntil(at_ms, because):
+                self._add(at_ms, because)
+            case SendNow():
+                self._add(now_ms, Because.NOTHING)
+
+    def eta(self, ahead: int, now_ms: int = 0) -> Eta:
+        """Return when a message leaves that has `ahead` others of its phone before it, one in flight among them.
+
+        A forecast may be some seconds old: what should have left by then leaves at `now_ms`.
+        """
+        if self._endless is not None:
+            return Eta(None, self._endless)
+        index = max(0, ahead - self.in_flight)
+        while len(self._reasons) <= index:
+            self._extend()
+        at_ms, because = self._sent[self._sent_before + index], self._reasons[index]
+        if self.in_flight and because is Because.PAUSE:
+            because = Because.IN_FLIGHT
+        return Eta(max(at_ms, now_ms), because)
+
+    def eta_after(self, wait: Wait) -> Eta:
+        """Return when a message leaves that has a wait of its own and does not stand in the queue until that ends."""
+        situation = replace(self._situation, waits=(*self._situation.waits, wait))
+        match decide(self._pace, situation, self._now_ms):
+            case WaitFor(because):
+                return Eta(None, because)
+            case WaitUntil(at_ms, because):
+                return Eta(at_ms, because)
+            case SendNow():
+                return Eta(self._now_ms, Because.NOTHING)
+
+    def _extend(self) -> None:
+        """Add the message after the last one that was added."""
+        pause_ms = self._pace.mean_pause_after_ms(self._sent[-1], self._situation.burst_until_ms)
+        earliest_ms = self._sent[-1] + self._service_ms + pause_ms
+        at_ms, because = earliest_ms, Because.NOTHING
+        if len(self._sent) >= self._pace.per_minute:
+            minute_ends_ms = self._sent[-self._pace.per_minute] + MINUTE_MS
+            if minute_ends_ms > at_ms:
+                at_ms, because = minute_ends_ms, Because.MINUTE_IS_FULL
+        if self._left_today > 0 and at_ms < self._window[1]:
+            self._add(at_ms, because)
+            return
+        following = replace(self._situation, sent=self._sent, silent_until_ms=0, waits=())
+        decision = decide(self._pace, following, earliest_ms)
+        if isinstance(decision, WaitUntil):
+            self._add(decision.at_ms, decision.because)
+        else:
+            self._add(earliest_ms, Because.NOTHING)
+
+    def _add(self, at_ms: int, because: Because) -> None:
+        """Add a message that leaves at `at_ms`, and note until when additions alone will do."""
+        named = because
+        if self._reasons and because in _PASSING:
+            named = self._calendar or Because.BEHIND_OTHERS
+        self._reasons.append(named)
+        if because in _CALENDAR:
+            self._calendar = because
+        self._sent.append(at_ms)
+        if at_ms < self._window[1]:
+            self._left_today -= 1
+            return
+        day = day_bounds_ms(at_ms, self._situation.zone)
+        hours = release_bounds_ms(self._pace, at_ms, self._situation.zone)
+        self._window = (max(day[0], hours[0]), min(day[1], hours[1]))
+        self._left_today = self._pace.per_day - (len(self._sent) - bisect_left(self._sent, day[0]))

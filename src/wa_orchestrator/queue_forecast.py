@@ -1,0 +1,119 @@
+"""When the messages of a phone's queue leave, and what each waits for: the readers around `domain.pacing.Forecast`."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from wa_orchestrator.domain import pacing
+from wa_orchestrator.domain.message import WAITING, MessageStatus
+from wa_orchestrator.domain.pacing import Because, Eta, Forecast, Pace, Situation, WaitFor, WaitUntil
+from wa_orchestrator.domain.session import CAN_SEND
+from wa_orchestrator.session_pace import Holds, at_scale, holds_on, pace_of, wait_until, zone_of
+from wa_orchestrator.settings import Settings
+from wa_orchestrator.store import keys, records
+from wa_orchestrator.store.engine.scripts import Scripts
+from wa_orchestrator.store.records import Message, PhonePace, Session
+
+#: How long sending takes as long as it was not measured for a phone: a short text is typed, and WhatsApp answers.
+FIRST_SERVICE_MS = 1_500
+
+
+@dataclass(frozen=True, slots=True)
+class Facts:
+    """What was read of a session's phone for a forecast."""
+
+    now_ms: int
+    phone: PhonePace
+    holds: Holds
+
+
+async def facts_of(scripts: Scripts, session: Session) -> Facts:
+    """Read what a forecast for a session depends on."""
+    now_ms = await scripts.now_ms()
+    since_ms = now_ms - 2 * pacing.DAY_MS
+    phone = await records.phone_pace(scripts, session.phone, since_ms=since_ms)
+    return Facts(now_ms, phone, await records.holds(scripts))
+
+
+def forecast_of(settings: Settings, session: Session, facts: Facts) -> Forecast:
+    """Return the forecast of the queue of a session's phone."""
+    pace, phone = at_scale(settings, pace_of(settings, session, facts.now_ms)), facts.phone
+    waits = holds_on(facts.holds, session, facts.now_ms)
+    if session.status not in CAN_SEND:
+        waits = (*waits, WaitFor(Because.SESSION_OFFLINE))
+    situation = Situation(
+        zone_of(settings, session),
+        sent=phone.sent,
+        silent_until_ms=_silent_until(pace, facts),
+        burst_until_ms=phone.burst_until,
+        waits=waits,
+    )
+    service_ms = phone.service_ms or int(settings.scaled(FIRST_SERVICE_MS))
+    return Forecast(pace, situation, facts.now_ms, service_ms=service_ms, in_flight=bool(phone.in_flight))
+
+
+def _silent_until(pace: Pace, facts: Facts) -> int:
+    """Return the end of the pause; while a message is in flight, the estimated end of the pause after it."""
+    phone = facts.phone
+    if not phone.in_flight or not phone.sent:
+        return phone.silent_until
+    released_ms = phone.sent[-1]
+    done_ms = max(facts.now_ms, released_ms + phone.service_ms)
+    return done_ms + pace.mean_pause_after_ms(released_ms, phone.burst_until)
+
+
+async def message_eta(
+    scripts: Scripts, forecast: Forecast | None, message: Message, *, lock_until_ms: int, now_ms: int
+) -> Eta | None:
+    """Return when a message leaves and what it waits for; None if it has left, is being sent, or has ended.
+
+    `forecast` is None where the message's session is gone; `lock_until_ms` is the end of its phone's reach-out lock.
+    """
+    if message.status not in WAITING:
+        return None
+    if message.status == MessageStatus.SCHEDULED:
+        return Eta(None, Because.NOTHING)  # it is in the outbox: its worker claims it any moment
+    if forecast is None:
+        return Eta(None, Because.NO_SENDER)
+    async with scripts.redis.pipeline(transaction=False) as pipe:
+        pipe.zrank(keys.queue(message.phone), message.id)
+        pipe.zcard(keys.queue(message.phone))
+        pipe.zscore(keys.set_aside(message.phone), message.id)
+        pipe.sismember(keys.contacts(message.phone), message.to)
+        rank, length, set_aside, known = await pipe.execute()
+    if set_aside is not None or (lock_until_ms > now_ms and not known):
+        return forecast.eta_after(wait_until(lock_until_ms, Because.REACHOUT_LOCKED))
+    if message.due_at > now_ms:
+        return forecast.eta_after(WaitUntil(message.due_at, Because.SCHEDULED))
+    ahead = length if rank is None else rank  # a message that is not routed yet comes after all that wait
+    return forecast.eta(int(ahead) + forecast.in_flight)
+
+
+@dataclass(frozen=True, slots=True)
+class Queued:
+    """A message in a queue, with its position and its eta."""
+
+    message: Message
+    position: int
+    eta: Eta
+
+
+async def queue(
+    scripts: Scripts, phone: str, forecast: Forecast, *, lock_until_ms: int, most: int
+) -> tuple[int, Sequence[Queued]]:
+    """Return how many messages wait for a phone, and the first `most` of its queue and of those set aside, in order."""
+    async with scripts.redis.pipeline(transaction=False) as pipe:
+        pipe.zrange(keys.queue(phone), 0, most - 1)
+        pipe.zcard(keys.queue(phone))
+        pipe.zrange(keys.set_aside(phone), 0, most - 1)
+        pipe.zcard(keys.set_aside(phone))
+        in_order, length, set_aside, set_aside_length = await pipe.execute()
+    locked = forecast.eta_after(wait_until(lock_until_ms, Because.REACHOUT_LOCKED))
+    found = [
+        Queued(message, at + 1, forecast.eta(at + forecast.in_flight))
+        for at, message in enumerate(await records.messages(scripts, in_order))
+    ]
+    found += [
+        Queued(message, length + at + 1, locked)
+        for at, message in enumerate(await records.messages(scripts, set_aside))
+    ]
+    return length + set_aside_length, found
