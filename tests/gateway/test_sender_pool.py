@@ -8,7 +8,7 @@ import pytest
 from tests.gateway.conftest import Gate, make_settings
 from wa_orchestrator.errors import Unavailable
 from wa_orchestrator.gateway.hot_path.redis_pipeline import Batcher, unavailable
-from wa_orchestrator.gateway.sender_pool import FleetView
+from wa_orchestrator.gateway.sender_pool import SenderPool
 
 
 async def test_etas_that_redis_refused_are_asked_for_again_by_the_next_one(
@@ -16,7 +16,7 @@ async def test_etas_that_redis_refused_are_asked_for_again_by_the_next_one(
 ) -> None:
     await gate.add_session()
     batcher = Batcher(gate.scripts)
-    view = FleetView(batcher, make_settings(tmp_path))
+    view = SenderPool(batcher, make_settings(tmp_path))
     fleet = await view.current()
 
     async def refuse(*_command: Any) -> Any:

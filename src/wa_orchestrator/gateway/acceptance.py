@@ -16,7 +16,7 @@ from wa_orchestrator.gateway.hot_path.admission_batch import Admitting, Outcome
 from wa_orchestrator.gateway.hot_path.redis_pipeline import Batcher, uncertain
 from wa_orchestrator.gateway.message_ids import RandomIds
 from wa_orchestrator.gateway.request_models import SendBody
-from wa_orchestrator.gateway.sender_pool import RECENT_S, Choice, Fleet, FleetView
+from wa_orchestrator.gateway.sender_pool import RECENT_S, Choice, PoolSnapshot, SenderPool
 from wa_orchestrator.settings import Settings
 from wa_orchestrator.store import keys, records
 from wa_orchestrator.store.admission import (
@@ -66,7 +66,7 @@ class Attempt:
 
     order: Order
     choice: Choice
-    fleet: Fleet
+    fleet: PoolSnapshot
     message: NewMessage
     forecast: Forecast
     wanted: Wanted
@@ -82,7 +82,7 @@ def idempotency(api_key: str, key: str | None, canonical: bytes) -> Idempotency 
 class Taking:
     """Takes messages in over one `Batcher`."""
 
-    def __init__(self, settings: Settings, batcher: Batcher, view: FleetView) -> None:
+    def __init__(self, settings: Settings, batcher: Batcher, view: SenderPool) -> None:
         self._settings = settings
         self._batcher = batcher
         self._view = view
@@ -151,7 +151,9 @@ class Taking:
         outcomes = iter(await self._admitting.admit(UNCOUNTED, going))
         return [await self._settle(each, next(outcomes)) if isinstance(each, Attempt) else each for each in prepared]
 
-    def at_once(self, order: Order, choice: Choice, fleet: Fleet, tell: Callable[[str | Exception], None]) -> bool:
+    def at_once(
+        self, order: Order, choice: Choice, fleet: PoolSnapshot, tell: Callable[[str | Exception], None]
+    ) -> bool:
         """Take a message in of which all is known; `tell` gets its answer. False when something must be asked first."""
         forecast = self._view.forecast_at_hand(choice.sender)
         if forecast is None or not self._batcher.has_room:
@@ -184,7 +186,7 @@ class Taking:
         spoke: str | None = await self._batcher.call("GET", keys.affinity(send.to))
         return spoke
 
-    async def _choose(self, send: SendBody, affinity: str | None) -> tuple[Fleet, Choice]:
+    async def _choose(self, send: SendBody, affinity: str | None) -> tuple[PoolSnapshot, Choice]:
         fleet = await self._view.current()
         try:
             return fleet, sender_choice.choose(fleet, send, affinity)
@@ -192,11 +194,11 @@ class Taking:
             fleet = await self._view.current(fresh_s=RECENT_S)
             return fleet, sender_choice.choose(fleet, send, affinity)
 
-    async def _prepare(self, order: Order, choice: Choice, fleet: Fleet) -> "Attempt":
+    async def _prepare(self, order: Order, choice: Choice, fleet: PoolSnapshot) -> "Attempt":
         # Asked before it is accepted: what is accepted must be answered, whatever Redis does next.
         return self._attempt(order, choice, fleet, await self._view.forecast(fleet, choice.sender))
 
-    def _attempt(self, order: Order, choice: Choice, fleet: Fleet, forecast: Forecast) -> "Attempt":
+    def _attempt(self, order: Order, choice: Choice, fleet: PoolSnapshot, forecast: Forecast) -> "Attempt":
         choice.reserve()
         send, sender = order.send, choice.sender
         digits = self._ids.draw()
@@ -225,7 +227,9 @@ class Taking:
         room = Room(self._settings.queue_limit, sender.pace.per_day, sender.day_ms[0], defer_to_ms)
         return Attempt(order, choice, fleet, message, forecast, wanted(message, room, order.idempotency))
 
-    async def _tried(self, order: Order, choice: Choice, fleet: Fleet, rate: Rate | None) -> "tuple[Attempt, Outcome]":
+    async def _tried(
+        self, order: Order, choice: Choice, fleet: PoolSnapshot, rate: Rate | None
+    ) -> "tuple[Attempt, Outcome]":
         attempt = await self._prepare(order, choice, fleet)
         outcome = (await self._admitting.admit(rate or UNCOUNTED, [attempt.wanted]))[0]
         if isinstance(outcome, OrchestratorError):

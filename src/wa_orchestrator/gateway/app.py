@@ -18,7 +18,7 @@ from wa_orchestrator.gateway.retention import Retention
 from wa_orchestrator.gateway.routes import messages, queues, uploads
 from wa_orchestrator.gateway.routes.send import Door, RawRoute, SendDoor, application
 from wa_orchestrator.gateway.routes.send_batch import BatchDoor
-from wa_orchestrator.gateway.sender_pool import FleetView
+from wa_orchestrator.gateway.sender_pool import SenderPool
 from wa_orchestrator.store import api_keys
 from wa_orchestrator.web import auth, health
 from wa_orchestrator.web.app import make_app
@@ -59,7 +59,7 @@ class Gateway:
     def __init__(self, context: Context, *, contents: Contents | None = None) -> None:
         self.context = context
         self.batcher = Batcher(context.scripts)
-        self.view = FleetView(self.batcher, context.settings)
+        self.view = SenderPool(self.batcher, context.settings)
         self.taking = Taking(context.settings, self.batcher, self.view)
         contents = contents or Contents(context.settings)
         self._send = SendDoor(context, self.taking, self.view, contents)

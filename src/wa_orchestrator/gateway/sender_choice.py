@@ -4,10 +4,10 @@ from wa_orchestrator.domain import routing
 from wa_orchestrator.domain.routing import Candidate, Chosen, NoSender, Pin, Why, Wish
 from wa_orchestrator.errors import Refused
 from wa_orchestrator.gateway.request_models import SendBody
-from wa_orchestrator.gateway.sender_pool import Choice, Fleet, Sender
+from wa_orchestrator.gateway.sender_pool import Choice, PoolSnapshot, Sender
 
 
-def choose(fleet: Fleet, send: SendBody, affinity: str | None) -> Choice:
+def choose(fleet: PoolSnapshot, send: SendBody, affinity: str | None) -> Choice:
     """Choose the sender by `domain.routing`. Only those that could be its answer are put before it.
 
     Raises `Refused` when nobody can send it.
@@ -62,7 +62,7 @@ def refusal(why: Why, send: SendBody) -> Refused:
             return Refused("NO_SENDER", "No session is connected. Connect one, or name the one that shall send.", 409)
 
 
-def _candidates(fleet: Fleet, wish: Wish, affinity: str | None) -> list[Sender]:
+def _candidates(fleet: PoolSnapshot, wish: Wish, affinity: str | None) -> list[Sender]:
     if wish.session_id is not None:
         return [fleet.senders[wish.session_id]] if wish.session_id in fleet.senders else []
     if wish.phone is not None:

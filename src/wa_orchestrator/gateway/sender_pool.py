@@ -101,7 +101,7 @@ class Roomiest:
 
 
 @dataclass(slots=True)
-class Fleet:
+class PoolSnapshot:
     """One look at all sessions."""
 
     senders: dict[str, Sender]
@@ -138,18 +138,18 @@ class _Noted(NamedTuple):
     forecast: Forecast
 
 
-class FleetView:
+class SenderPool:
     """Keeps one look at the fleet and renews it when somebody asks and it is old."""
 
     def __init__(self, batcher: Batcher, settings: Settings) -> None:
         self._batcher = batcher
         self._settings = settings
-        self._fleet: Fleet | None = None
-        self._look: asyncio.Task[Fleet] | None = None
+        self._fleet: PoolSnapshot | None = None
+        self._look: asyncio.Task[PoolSnapshot] | None = None
         self._rules: dict[str, _Rules] = {}
         self._forecasts: dict[str, _Noted] = {}
 
-    async def current(self, *, fresh_s: float = FRESH_S) -> Fleet:
+    async def current(self, *, fresh_s: float = FRESH_S) -> PoolSnapshot:
         """Give a look at the fleet that is at most this old. Many who ask at once share one look."""
         fleet = self.at_hand(fresh_s)
         if fleet is not None:
@@ -159,14 +159,14 @@ class FleetView:
             self._look.add_done_callback(self._looked)
         return await asyncio.shield(self._look)
 
-    def at_hand(self, fresh_s: float = FRESH_S) -> Fleet | None:
+    def at_hand(self, fresh_s: float = FRESH_S) -> PoolSnapshot | None:
         """Give the last look at the fleet unless it is older than this."""
         fleet = self._fleet
         if fleet is None or monotonic() - fleet.taken_at_s >= fresh_s:
             return None
         return fleet
 
-    async def forecast(self, fleet: Fleet, sender: Sender) -> Forecast:
+    async def forecast(self, fleet: PoolSnapshot, sender: Sender) -> Forecast:
         """Give the etas of a sender's queue."""
         known = self.forecast_at_hand(sender)
         if known is not None:
@@ -185,7 +185,7 @@ class FleetView:
                 sender.forecast = noted.forecast
         return sender.forecast
 
-    async def _work_out(self, fleet: Fleet, sender: Sender) -> Forecast:
+    async def _work_out(self, fleet: PoolSnapshot, sender: Sender) -> Forecast:
         now_s = monotonic()
         since_ms = min(sender.day_ms[0], fleet.taken_at_ms - 60_000)
         raw = await self._batcher.call("ZRANGEBYSCORE", keys.sent(sender.session.phone), since_ms, "+inf", "WITHSCORES")
@@ -195,12 +195,12 @@ class FleetView:
         self._forecasts[sender.session.id] = _Noted(sender.version, now_s, sender.forecast)
         return sender.forecast
 
-    def _looked(self, look: asyncio.Task[Fleet]) -> None:
+    def _looked(self, look: asyncio.Task[PoolSnapshot]) -> None:
         self._look = None
         if not look.cancelled() and look.exception() is None:
             self._fleet = look.result()
 
-    async def _take_look(self) -> Fleet:
+    async def _take_look(self) -> PoolSnapshot:
         clock = await self._batcher.run("now", [], [])
         taken_at_s = monotonic()
         ids, raw_holds, raw_waiting = await self._batcher.many(
@@ -216,7 +216,7 @@ class FleetView:
         for sender in senders:
             by_phone.setdefault(sender.session.phone, []).append(sender)
         self._forecasts = {name: each for name, each in self._forecasts.items() if name in set(ids)}
-        return Fleet(
+        return PoolSnapshot(
             {sender.session.id: sender for sender in senders},
             by_phone,
             Roomiest([sender for sender in senders if sender.readiness is Readiness.READY]),

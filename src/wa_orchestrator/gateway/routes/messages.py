@@ -13,7 +13,7 @@ from wa_orchestrator.gateway import message_search, response_models
 from wa_orchestrator.gateway.message_search import Question
 from wa_orchestrator.gateway.request_models import LONGEST_REFERENCE, Instant, Phone, SessionId
 from wa_orchestrator.gateway.response_models import MessageDetail, MessagePage, MessageView, Moment
-from wa_orchestrator.gateway.sender_pool import RECENT_S, FleetView
+from wa_orchestrator.gateway.sender_pool import RECENT_S, SenderPool
 from wa_orchestrator.queue_forecast import message_eta
 from wa_orchestrator.store import audit, queues, records
 from wa_orchestrator.store.message_keys import Place
@@ -59,7 +59,7 @@ class Search(RequestModel):
         )
 
 
-def router(context: Context, view: FleetView) -> APIRouter:
+def router(context: Context, view: SenderPool) -> APIRouter:
     """Offer the routes about single messages and the search."""
     routes = APIRouter(prefix="/api/v1/messages", tags=["messages"])
     api = _Messages(context, view)
@@ -75,7 +75,7 @@ def router(context: Context, view: FleetView) -> APIRouter:
 class _Messages:
     """One method per route."""
 
-    def __init__(self, context: Context, view: FleetView) -> None:
+    def __init__(self, context: Context, view: SenderPool) -> None:
         self._context = context
         self._scripts = context.scripts
         self._language = context.settings.language

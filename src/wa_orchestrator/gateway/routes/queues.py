@@ -10,7 +10,7 @@ from wa_orchestrator.context import Context
 from wa_orchestrator.errors import Refused
 from wa_orchestrator.gateway import response_models, statistics
 from wa_orchestrator.gateway.response_models import EmptiedAnswer, FleetStatsAnswer, QueueAnswer, QueueItem, StatsAnswer
-from wa_orchestrator.gateway.sender_pool import RECENT_S, Fleet, FleetView, Sender
+from wa_orchestrator.gateway.sender_pool import RECENT_S, PoolSnapshot, Sender, SenderPool
 from wa_orchestrator.session_pace import zone_of
 from wa_orchestrator.store import audit, open_messages, queues
 from wa_orchestrator.store.queues import Ended, TooLate
@@ -23,7 +23,7 @@ _MOST: Final = 1000
 _ERRORS = responses(NO_SUCH_SESSION=404)
 
 
-def router(context: Context, view: FleetView) -> APIRouter:
+def router(context: Context, view: SenderPool) -> APIRouter:
     """Offer a session's queue and its figures."""
     routes = APIRouter(prefix="/api/v1", tags=["messages"])
     api = _Queues(context, view)
@@ -38,7 +38,7 @@ def router(context: Context, view: FleetView) -> APIRouter:
 class _Queues:
     """One method per route."""
 
-    def __init__(self, context: Context, view: FleetView) -> None:
+    def __init__(self, context: Context, view: SenderPool) -> None:
         self._context = context
         self._scripts = context.scripts
         self._view = view
@@ -94,7 +94,7 @@ class _Queues:
         dates = statistics.dates(fleet.now_ms(), ZoneInfo(self._context.settings.timezone), days)
         return await statistics.of_all(self._scripts, list(fleet.senders), dates)
 
-    async def _found(self, session_id: str) -> tuple[Fleet, Sender]:
+    async def _found(self, session_id: str) -> tuple[PoolSnapshot, Sender]:
         fleet = await self._view.current(fresh_s=RECENT_S)
         if session_id not in fleet.senders:
             text = f"There is no session {session_id}. GET /api/sessions lists them."

@@ -23,7 +23,7 @@ from wa_orchestrator.gateway.acceptance import Order, Taken, Taking, idempotency
 from wa_orchestrator.gateway.content_loader import Contents
 from wa_orchestrator.gateway.hot_path.redis_pipeline import unavailable
 from wa_orchestrator.gateway.request_models import LONGEST_KEY, Problem, SendBody, cross_problems
-from wa_orchestrator.gateway.sender_pool import FleetView
+from wa_orchestrator.gateway.sender_pool import SenderPool
 from wa_orchestrator.store.api_keys import Scope as KeyScope
 from wa_orchestrator.web import auth, problems, request_body
 from wa_orchestrator.web.app import API_HEADERS
@@ -111,7 +111,7 @@ class SendDoor:
 
     paths: ClassVar = ("/api/v1/send", "/api/send")
 
-    def __init__(self, context: Context, taking: Taking, view: FleetView, contents: Contents) -> None:
+    def __init__(self, context: Context, taking: Taking, view: SenderPool, contents: Contents) -> None:
         self._entry = Entry(context)
         self._taking = taking
         self._view = view

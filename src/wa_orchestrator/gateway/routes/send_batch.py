@@ -18,7 +18,7 @@ from wa_orchestrator.gateway.hot_path.redis_pipeline import unavailable
 from wa_orchestrator.gateway.request_models import BatchEnvelope, SendBody
 from wa_orchestrator.gateway.routes import send as doors
 from wa_orchestrator.gateway.routes.send import Entry, Told
-from wa_orchestrator.gateway.sender_pool import FleetView
+from wa_orchestrator.gateway.sender_pool import SenderPool
 from wa_orchestrator.store.admission import MOST_AT_ONCE
 from wa_orchestrator.web import problems, request_body
 
@@ -38,7 +38,7 @@ class BatchDoor:
 
     paths: ClassVar = ("/api/v1/send/batch",)
 
-    def __init__(self, context: Context, taking: Taking, view: FleetView, contents: Contents) -> None:
+    def __init__(self, context: Context, taking: Taking, view: SenderPool, contents: Contents) -> None:
         self._entry = Entry(context)
         self._taking = taking
         self._view = view
