@@ -93,7 +93,7 @@ class Workers:
 
     async def run(self) -> None:
         async with self._scripts.redis.pubsub() as channel:
-            await channel.subscribe(keys.BELL)
+            await channel.subscribe(keys.OUTBOX_SIGNAL)
             async with asyncio.TaskGroup() as tasks:
                 async for message in channel.listen():
                     if message["type"] == "message":

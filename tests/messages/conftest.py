@@ -12,7 +12,7 @@ from tests.conftest import Clock
 from tests.dispatcher.stage import NOON, Stage, settings, settle
 from wa_orchestrator.context import Context
 from wa_orchestrator.orchestrator.api import events, holds, limits, optouts, webhooks, worker_outbox
-from wa_orchestrator.orchestrator.messages.outbox_signal import Bells
+from wa_orchestrator.orchestrator.messages.outbox_signal import OutboxSignals
 from wa_orchestrator.orchestrator.workers import tokens
 from wa_orchestrator.settings import Settings
 from wa_orchestrator.store.engine.scripts import Scripts
@@ -57,13 +57,13 @@ class Worker:
 
 
 @dataclass
-class Desk:
+class MessageApi:
     """An app with a stage behind it."""
 
     stage: Stage
     context: Context
     client: httpx.AsyncClient
-    bells: Bells
+    signals: OutboxSignals
 
     def worker(self, session: str = "w1", epoch: int | None = None) -> Worker:
         known = self.stage.epochs.get(session, 1) if epoch is None else epoch
@@ -78,15 +78,15 @@ class Desk:
 
 
 @pytest.fixture
-async def desk(held: Scripts, clock: Clock, tmp_path: Path) -> AsyncIterator[Desk]:
+async def api(held: Scripts, clock: Clock, tmp_path: Path) -> AsyncIterator[MessageApi]:
     """One connected session `w1` at midday, and an HTTP client with an administrator's key."""
     await clock.set(NOON)
     stage = Stage(held, secured(data_dir=tmp_path, allow_private_urls=True))
     await stage.connect("w1", PHONE)
     context = stage.context
-    bells = Bells(held.redis)
+    signals = OutboxSignals(held.redis)
     routers = [
-        worker_outbox.router(context, bells),
+        worker_outbox.router(context, signals),
         events.router(context),
         webhooks.router(context),
         optouts.router(context),
@@ -96,5 +96,5 @@ async def desk(held: Scripts, clock: Clock, tmp_path: Path) -> AsyncIterator[Des
     transport = httpx.ASGITransport(app=make_app(context, routers))
     async with httpx.AsyncClient(transport=transport, base_url="http://test") as client:
         client.headers["X-API-Key"] = API_KEY
-        yield Desk(stage, context, client, bells)
-    await bells.close()
+        yield MessageApi(stage, context, client, signals)
+    await signals.close()

@@ -10,7 +10,7 @@ import pytest
 
 from tests.conftest import Clock
 from tests.dispatcher.stage import settle
-from tests.messages.conftest import PHONE, Desk
+from tests.messages.conftest import PHONE, MessageApi
 from tests.waiting import until
 from wa_orchestrator import uploads
 from wa_orchestrator.errors import Refused, Unavailable
@@ -18,9 +18,9 @@ from wa_orchestrator.orchestrator.workers import command_calls, tokens
 from wa_orchestrator.store import keys, outbox, records
 
 
-async def test_a_worker_claims_what_was_released_and_acknowledges_it(desk: Desk) -> None:
-    message = await desk.released(to="97251000001")
-    worker = desk.worker()
+async def test_a_worker_claims_what_was_released_and_acknowledges_it(api: MessageApi) -> None:
+    message = await api.released(to="97251000001")
+    worker = api.worker()
     claimed = await worker.claim()
     assert claimed == {
         "messageId": message,
@@ -31,20 +31,20 @@ async def test_a_worker_claims_what_was_released_and_acknowledges_it(desk: Desk)
         "attempt": 1,
         "leaseMs": 120_000,
     }
-    assert await desk.stage.status(message) == "sending"
+    assert await api.stage.status(message) == "sending"
     assert (await worker.ack(claimed)).json() == {"status": "sent"}
     assert (await worker.ack(claimed)).json() == {"status": "sent"}
 
 
-async def test_nothing_to_do_is_a_204(desk: Desk) -> None:
-    assert (await desk.worker().call("claim", {"waitMs": 0})).status_code == 204
+async def test_nothing_to_do_is_a_204(api: MessageApi) -> None:
+    assert (await api.worker().call("claim", {"waitMs": 0})).status_code == 204
 
 
-async def test_a_waiting_worker_gets_a_message_the_moment_it_is_released(desk: Desk) -> None:
-    waiting = asyncio.create_task(desk.worker().claim(wait_ms=20_000))
-    await asyncio.wait_for(_someone_waits(desk), 5)
+async def test_a_waiting_worker_gets_a_message_the_moment_it_is_released(api: MessageApi) -> None:
+    waiting = asyncio.create_task(api.worker().claim(wait_ms=20_000))
+    await asyncio.wait_for(_someone_waits(api), 5)
     begun = time.monotonic()
-    message = await desk.released()
+    message = await api.released()
     claimed = await asyncio.wait_for(waiting, 5)
     assert claimed is not None
     assert claimed["messageId"] == message
@@ -52,109 +52,109 @@ async def test_a_waiting_worker_gets_a_message_the_moment_it_is_released(desk: D
 
 
 async def test_a_worker_that_waited_before_its_session_had_a_phone_gets_what_is_released_to_it_at_once(
-    desk: Desk,
+    api: MessageApi,
 ) -> None:
-    await desk.context.redis.hset(keys.session("w1"), "phone", "")
-    waiting = asyncio.create_task(desk.worker().claim(wait_ms=20_000))
-    await asyncio.wait_for(_someone_waits(desk), 5)
-    await desk.context.redis.hset(keys.session("w1"), "phone", PHONE)
-    message = await desk.released()
+    await api.context.redis.hset(keys.session("w1"), "phone", "")
+    waiting = asyncio.create_task(api.worker().claim(wait_ms=20_000))
+    await asyncio.wait_for(_someone_waits(api), 5)
+    await api.context.redis.hset(keys.session("w1"), "phone", PHONE)
+    message = await api.released()
     claimed = await asyncio.wait_for(waiting, 5)
     assert claimed is not None
     assert claimed["messageId"] == message
 
 
-async def _someone_waits(desk: Desk) -> None:
+async def _someone_waits(api: MessageApi) -> None:
     async def waits() -> bool:
-        return "w1" in desk.bells._waiting
+        return "w1" in api.signals._waiting
 
     await until(waits, "the worker waits")
-    await desk.bells.ready()
+    await api.signals.ready()
 
 
-async def test_a_hundred_waiting_workers_share_one_connection_and_each_gets_only_its_own(desk: Desk) -> None:
+async def test_a_hundred_waiting_workers_share_one_connection_and_each_gets_only_its_own(api: MessageApi) -> None:
     phones = {f"s{n}": f"97250001{n:04d}" for n in range(100)}
     for session, phone in phones.items():
-        await desk.stage.connect(session, phone)
-    waiting = {name: asyncio.create_task(desk.worker(name).claim(wait_ms=20_000)) for name in phones}
+        await api.stage.connect(session, phone)
+    waiting = {name: asyncio.create_task(api.worker(name).claim(wait_ms=20_000)) for name in phones}
 
     async def everybody_waits() -> bool:
-        return len(desk.bells._waiting) == 100
+        return len(api.signals._waiting) == 100
 
     await until(everybody_waits, "everybody waits")
-    await desk.bells.ready()
-    subscribed: Any = await desk.context.redis.pubsub_numsub(keys.BELL)
-    assert subscribed == [(keys.BELL, 1)]
-    sent = {name: await desk.stage.accept(name, phone) for name, phone in phones.items()}
-    await settle(desk.stage.dispatcher())
+    await api.signals.ready()
+    subscribed: Any = await api.context.redis.pubsub_numsub(keys.OUTBOX_SIGNAL)
+    assert subscribed == [(keys.OUTBOX_SIGNAL, 1)]
+    sent = {name: await api.stage.accept(name, phone) for name, phone in phones.items()}
+    await settle(api.stage.dispatcher())
     claimed = {name: await asyncio.wait_for(task, 10) for name, task in waiting.items()}
     assert {name: found["messageId"] for name, found in claimed.items() if found} == sent
 
 
-async def test_a_second_worker_for_a_session_fences_the_first(desk: Desk) -> None:
-    await desk.released()
-    old = desk.worker()
-    await desk.stage.register("w1", PHONE)
+async def test_a_second_worker_for_a_session_fences_the_first(api: MessageApi) -> None:
+    await api.released()
+    old = api.worker()
+    await api.stage.register("w1", PHONE)
     for path in ("claim", "m_000000000000000001/nack", "m_000000000000000001/renew"):
         body = {"code": "408", "error": "", "retryable": True} if path.endswith("nack") else {}
         answer = await old.call(path, body)
         assert answer.status_code == 409
         assert answer.json()["code"] == answer.json()["error"]["code"] == "FENCED"
-    assert await desk.worker().claim() is not None
+    assert await api.worker().claim() is not None
 
 
-async def test_what_a_fenced_worker_has_sent_is_believed(desk: Desk) -> None:
-    message = await desk.released()
-    old = desk.worker()
+async def test_what_a_fenced_worker_has_sent_is_believed(api: MessageApi) -> None:
+    message = await api.released()
+    old = api.worker()
     claimed = await old.claim()
     assert claimed is not None
-    await desk.stage.register("w1", PHONE)
-    assert await desk.stage.status(message) == "queued"
+    await api.stage.register("w1", PHONE)
+    assert await api.stage.status(message) == "queued"
     assert (await old.ack(claimed)).status_code == 200
-    assert await desk.stage.status(message) == "sent"
+    assert await api.stage.status(message) == "sent"
 
 
-async def test_another_sessions_token_is_refused(desk: Desk) -> None:
-    await desk.stage.connect("w2", "972500000002")
-    await desk.released()
-    assert (await desk.worker("w2").call("claim", to="w1")).status_code == 403
-    assert await desk.worker().claim() is not None
+async def test_another_sessions_token_is_refused(api: MessageApi) -> None:
+    await api.stage.connect("w2", "972500000002")
+    await api.released()
+    assert (await api.worker("w2").call("claim", to="w1")).status_code == 403
+    assert await api.worker().claim() is not None
 
 
-async def test_without_a_genuine_token_nobody_claims(desk: Desk) -> None:
-    await desk.released()
+async def test_without_a_genuine_token_nobody_claims(api: MessageApi) -> None:
+    await api.released()
     address = "/api/worker/sessions/w1/outbox/claim"
     for token in ("", "wwt_w1.1.00", "nonsense"):
-        answer = await desk.client.post(address, json={}, headers={"Authorization": f"Bearer {token}"})
+        answer = await api.client.post(address, json={}, headers={"Authorization": f"Bearer {token}"})
         assert answer.status_code == 401
 
 
-async def test_a_message_is_retried_with_backoff_and_dies_after_three_failures(desk: Desk, clock: Clock) -> None:
-    message = await desk.released()
-    worker = desk.worker()
+async def test_a_message_is_retried_with_backoff_and_dies_after_three_failures(api: MessageApi, clock: Clock) -> None:
+    message = await api.released()
+    worker = api.worker()
     for attempt, status in ((1, "queued"), (2, "queued"), (3, "failed")):
         claimed = await worker.claim()
         assert claimed is not None
         assert claimed["attempt"] == attempt
         assert (await worker.nack(claimed, "ACK_TIMEOUT")).json() == {"status": status, "reason": "NO_ACK"}
-        await settle(desk.stage.dispatcher())
+        await settle(api.stage.dispatcher())
         assert await worker.claim() is None  # the backoff
         await clock.pass_ms(30_000)
-        await settle(desk.stage.dispatcher())
-    assert await desk.stage.reason(message) == "NO_ACK"
-    assert [event["message"] for event in await desk.stage.events("message.failed")] == [message]
-    assert await desk.context.redis.zrange(keys.DEAD, 0, -1) == [message]
+        await settle(api.stage.dispatcher())
+    assert await api.stage.reason(message) == "NO_ACK"
+    assert [event["message"] for event in await api.stage.events("message.failed")] == [message]
+    assert await api.context.redis.zrange(keys.DEAD, 0, -1) == [message]
 
 
-async def test_attempts_that_were_handed_back_are_not_held_against_a_message(desk: Desk, clock: Clock) -> None:
-    await desk.released()
-    worker = desk.worker()
+async def test_attempts_that_were_handed_back_are_not_held_against_a_message(api: MessageApi, clock: Clock) -> None:
+    await api.released()
+    worker = api.worker()
     for _ in range(5):
         claimed = await worker.claim()
         assert claimed is not None
         assert (await worker.nack(claimed, "WORKER_STOPPING")).json()["status"] == "queued"
         await clock.pass_ms(30_000)
-        await settle(desk.stage.dispatcher())
+        await settle(api.stage.dispatcher())
     claimed = await worker.claim()
     assert claimed is not None
     assert (await worker.nack(claimed, "ACK_TIMEOUT")).json()["status"] == "queued"
@@ -172,36 +172,36 @@ async def test_attempts_that_were_handed_back_are_not_held_against_a_message(des
         ("SOMETHING_NEW", "queued", "UNKNOWN"),
     ],
 )
-async def test_what_a_code_means_for_the_message(desk: Desk, code: str, status: str, reason: str) -> None:
-    message = await desk.released()
-    worker = desk.worker()
+async def test_what_a_code_means_for_the_message(api: MessageApi, code: str, status: str, reason: str) -> None:
+    message = await api.released()
+    worker = api.worker()
     claimed = await worker.claim()
     assert claimed is not None
     assert (await worker.nack(claimed, code)).json() == {"status": status, "reason": reason}
-    assert await desk.stage.status(message) == status
+    assert await api.stage.status(message) == status
 
 
 @pytest.mark.parametrize(("code", "minute_later"), [("WA_401", "scheduled"), ("WA_403", "queued")])
 async def test_a_session_that_must_stop_is_given_nothing_and_a_banned_one_is_held(
-    desk: Desk, clock: Clock, code: str, minute_later: str
+    api: MessageApi, clock: Clock, code: str, minute_later: str
 ) -> None:
-    message = await desk.released()
-    claimed = await desk.worker().claim()
+    message = await api.released()
+    claimed = await api.worker().claim()
     assert claimed is not None
-    await desk.worker().nack(claimed, code)
+    await api.worker().nack(claimed, code)
     await clock.pass_ms(59_000)
-    await settle(desk.stage.dispatcher())
-    assert await desk.worker().claim() is None
+    await settle(api.stage.dispatcher())
+    assert await api.worker().claim() is None
     await clock.pass_ms(1_000)
-    await settle(desk.stage.dispatcher())
-    assert await desk.stage.status(message) == minute_later
+    await settle(api.stage.dispatcher())
+    assert await api.stage.status(message) == minute_later
 
 
 async def test_a_banned_session_is_held_before_its_message_waits_again(
-    desk: Desk, monkeypatch: pytest.MonkeyPatch
+    api: MessageApi, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    await desk.released()
-    claimed = await desk.worker().claim()
+    await api.released()
+    claimed = await api.worker().claim()
     assert claimed is not None
 
     async def dies(*_: object, **__: object) -> None:
@@ -209,79 +209,79 @@ async def test_a_banned_session_is_held_before_its_message_waits_again(
 
     monkeypatch.setattr(outbox, "nack", dies)
     with pytest.raises(RuntimeError, match="dies"):
-        await desk.worker().nack(claimed, "WA_403")
-    assert await desk.context.redis.hexists(keys.HOLDS, f"phone:{PHONE}")
+        await api.worker().nack(claimed, "WA_403")
+    assert await api.context.redis.hexists(keys.HOLDS, f"phone:{PHONE}")
 
 
-async def test_after_a_463_new_contacts_wait(desk: Desk, clock: Clock) -> None:
-    await desk.released()
-    worker = desk.worker()
+async def test_after_a_463_new_contacts_wait(api: MessageApi, clock: Clock) -> None:
+    await api.released()
+    worker = api.worker()
     claimed = await worker.claim()
     assert claimed is not None
     await worker.nack(claimed, "REACHOUT_LOCKED", retryable=False)
-    stranger = await desk.stage.accept("w1", PHONE, to="97251000002")
+    stranger = await api.stage.accept("w1", PHONE, to="97251000002")
     await clock.pass_ms(60_000)
-    await settle(desk.stage.dispatcher())
+    await settle(api.stage.dispatcher())
     assert await worker.claim() is None
     await clock.pass_ms(600_000)
-    await settle(desk.stage.dispatcher())
+    await settle(api.stage.dispatcher())
     found = await worker.claim()
     assert found is not None
     assert found["messageId"] == stranger
 
 
-async def test_only_the_holder_may_say_that_it_failed(desk: Desk) -> None:
-    message = await desk.released()
-    worker = desk.worker()
+async def test_only_the_holder_may_say_that_it_failed(api: MessageApi) -> None:
+    message = await api.released()
+    worker = api.worker()
     answer = await worker.nack({"messageId": message}, "408")
     assert (answer.status_code, answer.json()["error"]["code"]) == (409, "NOT_HOLDER")
-    assert await desk.stage.status(message) == "scheduled"
+    assert await api.stage.status(message) == "scheduled"
 
 
-async def test_a_renewed_lease_is_not_taken_back(desk: Desk, clock: Clock) -> None:
-    message = await desk.released()
-    worker = desk.worker()
+async def test_a_renewed_lease_is_not_taken_back(api: MessageApi, clock: Clock) -> None:
+    message = await api.released()
+    worker = api.worker()
     await worker.claim()
     await clock.pass_ms(100_000)
     assert (await worker.call(f"{message}/renew")).status_code == 200
     await clock.pass_ms(100_000)
-    await settle(desk.stage.dispatcher())
-    assert await desk.stage.status(message) == "sending"
+    await settle(api.stage.dispatcher())
+    assert await api.stage.status(message) == "sending"
 
 
-async def test_a_worker_that_hangs_up_takes_nothing(desk: Desk) -> None:
-    waiting = asyncio.create_task(desk.worker().claim(wait_ms=20_000))
-    await asyncio.wait_for(_someone_waits(desk), 5)
+async def test_a_worker_that_hangs_up_takes_nothing(api: MessageApi) -> None:
+    waiting = asyncio.create_task(api.worker().claim(wait_ms=20_000))
+    await asyncio.wait_for(_someone_waits(api), 5)
     waiting.cancel()
     await asyncio.gather(waiting, return_exceptions=True)
-    message = await desk.released()
-    assert await desk.stage.status(message) == "scheduled"
+    message = await api.released()
+    assert await api.stage.status(message) == "scheduled"
 
 
-async def test_a_location_and_a_file_reach_the_worker_as_it_reads_them(desk: Desk, clock: Clock) -> None:
+async def test_a_location_and_a_file_reach_the_worker_as_it_reads_them(api: MessageApi, clock: Clock) -> None:
     place = {"kind": "location", "location": {"latitude": 32.1, "longitude": 34.8, "name": "Home"}}
     file = {"kind": "image", "media": {"mimetype": "image/png", "upload": "u_" + "0" * 32, "caption": "Look"}}
-    await desk.released(fields={"body": json.dumps(place), "kind": "location"})
-    worker = desk.worker()
+    await api.released(fields={"body": json.dumps(place), "kind": "location"})
+    worker = api.worker()
     first = await worker.claim()
     assert first is not None
     assert first["location"] == {"latitude": 32.1, "longitude": 34.8, "name": "Home"}
     await worker.ack(first)
     await clock.pass_ms(60_000)
-    await desk.released(fields={"body": json.dumps(file), "kind": "image"})
+    await api.released(fields={"body": json.dumps(file), "kind": "image"})
     second = await worker.claim()
     assert second is not None
     url = f"/api/worker/sessions/w1/media/u_{'0' * 32}"
     assert (second["kind"], second["media"]) == ("image", {"url": url, "mimetype": "image/png", "caption": "Look"})
 
 
-async def test_a_command_reaches_a_waiting_worker_and_its_answer_the_asker(desk: Desk) -> None:
-    worker = desk.worker()
+async def test_a_command_reaches_a_waiting_worker_and_its_answer_the_asker(api: MessageApi) -> None:
+    worker = api.worker()
     waiting = asyncio.create_task(worker.claim(wait_ms=20_000))
-    await asyncio.wait_for(_someone_waits(desk), 5)
+    await asyncio.wait_for(_someone_waits(api), 5)
     asked = asyncio.create_task(
         command_calls.ask(
-            desk.context, "w1", command_calls.WorkerCommand("pairing_code", {"phone": PHONE}), timeout_s=10
+            api.context, "w1", command_calls.WorkerCommand("pairing_code", {"phone": PHONE}), timeout_s=10
         )
     )
     told = await asyncio.wait_for(waiting, 5)
@@ -291,40 +291,40 @@ async def test_a_command_reaches_a_waiting_worker_and_its_answer_the_asker(desk:
     assert (await asked).fields == {"code": "ABCD1234"}
 
 
-async def test_a_worker_that_will_not_is_quoted_and_one_that_is_silent_is_not_waited_for(desk: Desk) -> None:
+async def test_a_worker_that_will_not_is_quoted_and_one_that_is_silent_is_not_waited_for(api: MessageApi) -> None:
     logout = command_calls.WorkerCommand("logout", {})
     with pytest.raises(Unavailable):
-        await command_calls.ask(desk.context, "w1", logout, timeout_s=0.05)
-    assert await desk.context.redis.llen(keys.commands("w1")) == 0
-    asked = asyncio.create_task(command_calls.ask(desk.context, "w1", logout, timeout_s=10))
-    told = await desk.worker().claim(wait_ms=5_000)
+        await command_calls.ask(api.context, "w1", logout, timeout_s=0.05)
+    assert await api.context.redis.llen(keys.commands("w1")) == 0
+    asked = asyncio.create_task(command_calls.ask(api.context, "w1", logout, timeout_s=10))
+    told = await api.worker().claim(wait_ms=5_000)
     assert told is not None
-    await desk.worker().call(f"commands/{told['command']['id']}/result", {"ok": False, "code": "NOT_CONNECTED"})
+    await api.worker().call(f"commands/{told['command']['id']}/result", {"ok": False, "code": "NOT_CONNECTED"})
     with pytest.raises(Refused) as refusal:
         await asked
     assert refusal.value.code == "NOT_CONNECTED"
 
 
-async def test_the_statistics_of_the_day_count_what_was_sent(desk: Desk) -> None:
-    await desk.released()
-    worker = desk.worker()
+async def test_the_statistics_of_the_day_count_what_was_sent(api: MessageApi) -> None:
+    await api.released()
+    worker = api.worker()
     claimed = await worker.claim()
     assert claimed is not None
     await worker.ack(claimed)
-    session = await records.session(desk.context.scripts, "w1")
+    session = await records.session(api.context.scripts, "w1")
     assert session is not None
-    assert await desk.context.redis.hgetall(keys.stats("w1", "20250615")) == {"sent": "1"}
+    assert await api.context.redis.hgetall(keys.stats("w1", "20250615")) == {"sent": "1"}
 
 
-async def test_only_the_worker_itself_fetches_the_file_of_its_message(desk: Desk) -> None:
+async def test_only_the_worker_itself_fetches_the_file_of_its_message(api: MessageApi) -> None:
     async def chunks() -> AsyncIterator[bytes]:
         yield b"not really a picture"
 
-    upload = await uploads.save(desk.context.settings, chunks(), mimetype="image/png", filename="a.png")
+    upload = await uploads.save(api.context.settings, chunks(), mimetype="image/png", filename="a.png")
     address = f"/api/worker/sessions/w1/media/{upload.id}"
-    token = tokens.mint(desk.context.settings, "w1", 1).token
-    fetched = await desk.client.get(address, headers={"Authorization": f"Bearer {token}", "X-Epoch": "1"})
+    token = tokens.mint(api.context.settings, "w1", 1).token
+    fetched = await api.client.get(address, headers={"Authorization": f"Bearer {token}", "X-Epoch": "1"})
     assert (fetched.content, fetched.headers["content-type"]) == (b"not really a picture", "image/png")
-    assert (await desk.client.get(address)).status_code == 401
+    assert (await api.client.get(address)).status_code == 401
     missing = address.replace(upload.id, "u_" + "0" * 32)
-    assert (await desk.client.get(missing, headers={"Authorization": f"Bearer {token}"})).status_code == 404
+    assert (await api.client.get(missing, headers={"Authorization": f"Bearer {token}"})).status_code == 404

@@ -4,7 +4,7 @@ import pytest
 
 from tests.conftest import Clock
 from tests.dispatcher.stage import settle
-from tests.messages.conftest import PHONE, Desk
+from tests.messages.conftest import PHONE, MessageApi
 from wa_orchestrator.orchestrator.sessions import queue_handover
 from wa_orchestrator.store import keys, open_messages, queues, records
 from wa_orchestrator.store.message_keys import Place
@@ -12,90 +12,90 @@ from wa_orchestrator.store.message_keys import Place
 OTHER = "972500000002"
 
 
-async def delete(desk: Desk, how: str, session: str = "w1") -> int:
+async def delete(api: MessageApi, how: str, session: str = "w1") -> int:
     """Do to a session's messages what its deletion does, its worker being dead."""
-    found = await records.session(desk.context.scripts, session)
+    found = await records.session(api.context.scripts, session)
     assert found is not None
-    await desk.stage.put(session, "stopped")
-    return await queue_handover.hand_over(desk.context, found, how)
+    await api.stage.put(session, "stopped")
+    return await queue_handover.hand_over(api.context, found, how)
 
 
-async def end_of(desk: Desk, message: str) -> tuple[str, str]:
-    return await desk.stage.status(message), await desk.stage.reason(message)
+async def end_of(api: MessageApi, message: str) -> tuple[str, str]:
+    return await api.stage.status(message), await api.stage.reason(message)
 
 
-async def relink(desk: Desk) -> None:
+async def relink(api: MessageApi) -> None:
     """Link the session to another phone, as its record shows it then."""
-    await desk.context.redis.hset(keys.session("w1"), "phone", OTHER)
-    await desk.context.redis.srem(keys.sessions_of_phone(PHONE), "w1")
+    await api.context.redis.hset(keys.session("w1"), "phone", OTHER)
+    await api.context.redis.srem(keys.sessions_of_phone(PHONE), "w1")
 
 
 @pytest.mark.parametrize("how", ["cancel", "reroute"])
 async def test_of_a_deleted_session_no_message_stays_open_wherever_it_was(
-    desk: Desk, how: str, monkeypatch: pytest.MonkeyPatch
+    api: MessageApi, how: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(open_messages, "PAGE", 3)
     monkeypatch.setattr(open_messages, "_OVERLAP", 1)
-    sending = await desk.released()
-    assert await desk.stage.claim("w1", PHONE) == sending
-    waiting = [await desk.stage.accept("w1", PHONE) for _ in range(4)]
-    later = await desk.stage.accept("w1", PHONE, due_ms=await desk.context.scripts.now_ms() + 60_000)
-    await settle(desk.stage.dispatcher())
-    jobs = [await desk.stage.accept("w1", PHONE) for _ in range(7)]
+    sending = await api.released()
+    assert await api.stage.claim("w1", PHONE) == sending
+    waiting = [await api.stage.accept("w1", PHONE) for _ in range(4)]
+    later = await api.stage.accept("w1", PHONE, due_ms=await api.context.scripts.now_ms() + 60_000)
+    await settle(api.stage.dispatcher())
+    jobs = [await api.stage.accept("w1", PHONE) for _ in range(7)]
     every = [sending, *waiting, later, *jobs]
-    assert await delete(desk, how) == len(every)
-    assert await end_of(desk, sending) == ("cancelled", "SENDER_LOST")  # its recipient may have it
-    assert {await end_of(desk, message) for message in every[1:]} == {("cancelled", "SESSION_DELETED")}
-    assert await desk.context.redis.llen(keys.GATEWAY_JOBS) == 0
+    assert await delete(api, how) == len(every)
+    assert await end_of(api, sending) == ("cancelled", "SENDER_LOST")  # its recipient may have it
+    assert {await end_of(api, message) for message in every[1:]} == {("cancelled", "SESSION_DELETED")}
+    assert await api.context.redis.llen(keys.GATEWAY_JOBS) == 0
 
 
-async def test_another_account_inherits_only_what_nobody_tied_to_this_one(desk: Desk) -> None:
-    await desk.stage.connect("heir", OTHER, wanted="running")
+async def test_another_account_inherits_only_what_nobody_tied_to_this_one(api: MessageApi) -> None:
+    await api.stage.connect("heir", OTHER, wanted="running")
     free, to_phone, to_session = [
-        await desk.stage.accept("w1", PHONE, fields={"pinned": pin}) for pin in ("", "phone", "session")
+        await api.stage.accept("w1", PHONE, fields={"pinned": pin}) for pin in ("", "phone", "session")
     ]
-    await delete(desk, "reroute")
-    raw = await desk.context.redis.hmget(keys.message(free), ["status", "session", "phone"])
+    await delete(api, "reroute")
+    raw = await api.context.redis.hmget(keys.message(free), ["status", "session", "phone"])
     assert raw == ["queued", "heir", OTHER]
-    assert await end_of(desk, to_phone) == ("cancelled", "SESSION_DELETED")
-    assert await end_of(desk, to_session) == ("cancelled", "SESSION_DELETED")
+    assert await end_of(api, to_phone) == ("cancelled", "SESSION_DELETED")
+    assert await end_of(api, to_session) == ("cancelled", "SESSION_DELETED")
 
 
-async def test_what_whatsapp_may_have_goes_on_only_from_the_same_phone(desk: Desk) -> None:
-    await desk.stage.connect("sibling", PHONE, wanted="running")
-    sending = await desk.released()
-    assert await desk.stage.claim("w1", PHONE) == sending
-    await delete(desk, "reroute")
-    raw = await desk.context.redis.hmget(keys.message(sending), ["status", "session", "phone"])
+async def test_what_whatsapp_may_have_goes_on_only_from_the_same_phone(api: MessageApi) -> None:
+    await api.stage.connect("sibling", PHONE, wanted="running")
+    sending = await api.released()
+    assert await api.stage.claim("w1", PHONE) == sending
+    await delete(api, "reroute")
+    raw = await api.context.redis.hmget(keys.message(sending), ["status", "session", "phone"])
     assert raw == ["queued", "sibling", PHONE]
 
 
 async def test_what_was_tried_fails_when_its_session_gets_another_phone_and_a_retry_leaves_from_that(
-    desk: Desk, clock: Clock
+    api: MessageApi, clock: Clock
 ) -> None:
-    tried = await desk.released(fields={"pinned": "session"})
-    worker = desk.worker()
+    tried = await api.released(fields={"pinned": "session"})
+    worker = api.worker()
     claimed = await worker.claim()
     assert claimed is not None
     assert (await worker.nack(claimed, "NO_ACK")).status_code == 200
-    await relink(desk)
+    await relink(api)
     await clock.pass_ms(60_000)
-    await settle(desk.stage.dispatcher())
-    assert await end_of(desk, tried) == ("failed", "SESSION_RELINKED")
-    assert await desk.context.redis.hget(keys.stats("w1", "20250615"), "failed") == "1"
-    await queues.retry(desk.context.scripts, Place(tried, PHONE, "w1"), to="97251000001")
-    await settle(desk.stage.dispatcher())
-    raw = await desk.context.redis.hmget(keys.message(tried), ["status", "session", "phone"])
+    await settle(api.stage.dispatcher())
+    assert await end_of(api, tried) == ("failed", "SESSION_RELINKED")
+    assert await api.context.redis.hget(keys.stats("w1", "20250615"), "failed") == "1"
+    await queues.retry(api.context.scripts, Place(tried, PHONE, "w1"), to="97251000001")
+    await settle(api.stage.dispatcher())
+    raw = await api.context.redis.hmget(keys.message(tried), ["status", "session", "phone"])
     assert raw == ["scheduled", "w1", OTHER]
 
 
 @pytest.mark.parametrize("pinned", ["", "session"])
 async def test_what_waits_for_a_session_leaves_from_the_phone_it_has_now_and_not_from_its_old_one(
-    desk: Desk, pinned: str
+    api: MessageApi, pinned: str
 ) -> None:
-    message = await desk.stage.accept("w1", PHONE, fields={"pinned": pinned})
-    await desk.stage.dispatcher().router.step()
-    await relink(desk)
-    await settle(desk.stage.dispatcher())
-    phone, status = await desk.context.redis.hmget(keys.message(message), ["phone", "status"])
+    message = await api.stage.accept("w1", PHONE, fields={"pinned": pinned})
+    await api.stage.dispatcher().router.step()
+    await relink(api)
+    await settle(api.stage.dispatcher())
+    phone, status = await api.context.redis.hmget(keys.message(message), ["phone", "status"])
     assert (phone, status) == (OTHER, "scheduled")

@@ -6,25 +6,25 @@ import socket
 import httpx
 import uvicorn
 
-from tests.messages.conftest import API_KEY, PHONE, Desk
+from tests.messages.conftest import API_KEY, PHONE, MessageApi
 from tests.waiting import until
 from wa_orchestrator.orchestrator.api import events
 from wa_orchestrator.store.event_tail import Tail
 from wa_orchestrator.web.app import make_app
 
 
-async def test_a_client_that_reconnects_misses_nothing(desk: Desk) -> None:
+async def test_a_client_that_reconnects_misses_nothing(api: MessageApi) -> None:
     bound = socket.create_server(("127.0.0.1", 0))
-    tail = Tail(desk.context.redis)
-    app = make_app(desk.context, [events.router(desk.context, tail)])
+    tail = Tail(api.context.redis)
+    app = make_app(api.context, [events.router(api.context, tail)])
     server = uvicorn.Server(uvicorn.Config(app, log_level="error", timeout_graceful_shutdown=1, lifespan="off"))
     serving = asyncio.create_task(server.serve(sockets=[bound]))
     url = f"http://127.0.0.1:{bound.getsockname()[1]}/api/v1/events/stream?types=message.queued"
     async with httpx.AsyncClient(headers={"X-API-Key": API_KEY}, timeout=10) as client:
-        first = await desk.stage.accept("w1", PHONE)
+        first = await api.stage.accept("w1", PHONE)
         cursor, told = await _one(client, url, {"Last-Event-ID": "0"})
         assert first in told
-        second = await desk.stage.accept("w1", PHONE)  # while the client is away
+        second = await api.stage.accept("w1", PHONE)  # while the client is away
         cursor, told = await _one(client, url, {"Last-Event-ID": cursor})
         assert second in told
         assert (await client.get(url, headers={"X-API-Key": "wrong"})).status_code == 401
@@ -34,18 +34,18 @@ async def test_a_client_that_reconnects_misses_nothing(desk: Desk) -> None:
     await tail.close()
 
 
-async def test_many_who_begin_to_follow_at_once_share_one_reader_and_none_is_left_behind(desk: Desk) -> None:
-    tail = Tail(desk.context.redis)
+async def test_many_who_begin_to_follow_at_once_share_one_reader_and_none_is_left_behind(api: MessageApi) -> None:
+    tail = Tail(api.context.redis)
     begin = await tail.last()
     following = [asyncio.create_task(tail.after(begin)) for _ in range(3)]
 
     async def reads() -> bool:
-        return any("xread" in each["cmd"] for each in await desk.context.redis.client_list())
+        return any("xread" in each["cmd"] for each in await api.context.redis.client_list())
 
     await until(reads, "a reader of the stream")
     readers = [task for task in asyncio.all_tasks() if "Tail._read" in repr(task.get_coro())]
     assert len(readers) == 1
-    await desk.stage.accept("w1", PHONE)
+    await api.stage.accept("w1", PHONE)
     await asyncio.wait_for(asyncio.gather(*following), 10)
     await tail.close()
     assert all(task.done() for task in readers)

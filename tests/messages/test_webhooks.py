@@ -11,10 +11,10 @@ from standardwebhooks.webhooks import Webhook as Verifier
 from standardwebhooks.webhooks import WebhookVerificationError
 
 from tests.conftest import Clock
-from tests.messages.conftest import PHONE, Desk
+from tests.messages.conftest import PHONE, MessageApi
 from tests.waiting import PATIENCE_S
 from wa_orchestrator.orchestrator.api import events as events_api
-from wa_orchestrator.orchestrator.notifications.webhooks import RETRIES_S, Courier
+from wa_orchestrator.orchestrator.notifications.webhooks import RETRIES_S, WebhookDeliverer
 from wa_orchestrator.store import contacts, keys
 from wa_orchestrator.store.event_tail import Tail
 
@@ -56,28 +56,28 @@ async def receiver() -> AsyncIterator[Receiver]:
     server.close()
 
 
-async def add(desk: Desk, receiver: Receiver, *events: str) -> dict[str, Any]:
-    answer = await desk.client.post("/api/v1/webhooks", json={"url": receiver.url, "events": list(events) or ["*"]})
+async def add(api: MessageApi, receiver: Receiver, *events: str) -> dict[str, Any]:
+    answer = await api.client.post("/api/v1/webhooks", json={"url": receiver.url, "events": list(events) or ["*"]})
     assert answer.status_code == 201, answer.text
     made: dict[str, Any] = answer.json()
     return made
 
 
-async def deliver(courier: Courier) -> None:
+async def deliver(deliverer: WebhookDeliverer) -> None:
     """Everything that is due now, and no more."""
     for _ in range(50):
-        if await courier.step() and not courier._under_way:
+        if await deliverer.step() and not deliverer._under_way:
             return
-        await courier.idle()
+        await deliverer.idle()
     raise AssertionError("it goes round and round")
 
 
 async def test_an_event_is_delivered_with_a_signature_that_the_standard_library_verifies(
-    desk: Desk, receiver: Receiver
+    api: MessageApi, receiver: Receiver
 ) -> None:
-    hook = await add(desk, receiver, "message.queued")
-    message = await desk.released(to="97251000001", fields={"reference": "order-7"})
-    await deliver(Courier(desk.context))
+    hook = await add(api, receiver, "message.queued")
+    message = await api.released(to="97251000001", fields={"reference": "order-7"})
+    await deliver(WebhookDeliverer(api.context))
     [(headers, body)] = receiver.got
     event = Verifier(hook["secret"]).verify(body, headers)
     assert event["type"] == "message.queued"
@@ -89,31 +89,33 @@ async def test_an_event_is_delivered_with_a_signature_that_the_standard_library_
         Verifier(hook["secret"]).verify(body.replace("order-7", "order-8"), headers)
 
 
-async def test_the_secret_is_shown_once_and_only_administrators_see_webhooks(desk: Desk, receiver: Receiver) -> None:
-    hook = await add(desk, receiver)
-    listed = await desk.client.get("/api/v1/webhooks")
+async def test_the_secret_is_shown_once_and_only_administrators_see_webhooks(
+    api: MessageApi, receiver: Receiver
+) -> None:
+    hook = await add(api, receiver)
+    listed = await api.client.get("/api/v1/webhooks")
     assert [each["id"] for each in listed.json()["webhooks"]] == [hook["id"]]
     assert hook["secret"] not in listed.text
-    assert (await desk.client.get("/api/v1/webhooks", headers={"X-API-Key": "wrong"})).status_code == 401
+    assert (await api.client.get("/api/v1/webhooks", headers={"X-API-Key": "wrong"})).status_code == 401
 
 
 async def test_a_failed_delivery_is_tried_again_with_the_same_id_until_it_succeeds(
-    desk: Desk, receiver: Receiver, clock: Clock
+    api: MessageApi, receiver: Receiver, clock: Clock
 ) -> None:
-    await add(desk, receiver, "message.queued")
-    courier = Courier(desk.context)
+    await add(api, receiver, "message.queued")
+    deliverer = WebhookDeliverer(api.context)
     receiver.answer = 500
-    await desk.released()
-    await deliver(courier)
-    await deliver(courier)
+    await api.released()
+    await deliver(deliverer)
+    await deliver(deliverer)
     assert len(receiver.got) == 1  # the backoff
     await clock.pass_ms(6_000)
-    await deliver(courier)
+    await deliver(deliverer)
     receiver.answer = 200
     await clock.pass_ms(331_000)
-    await deliver(courier)
+    await deliver(deliverer)
     await clock.pass_ms(DAY_MS)
-    await deliver(courier)
+    await deliver(deliverer)
     assert len(receiver.got) == 3
     assert len({headers["webhook-id"] for headers, _ in receiver.got}) == 1
 
@@ -123,53 +125,53 @@ async def test_the_retries_last_for_three_days() -> None:
 
 
 async def test_a_webhook_that_fails_for_three_days_is_disabled_and_that_is_an_event(
-    desk: Desk, receiver: Receiver, clock: Clock
+    api: MessageApi, receiver: Receiver, clock: Clock
 ) -> None:
-    hook = await add(desk, receiver, "message.queued")
-    courier = Courier(desk.context)
+    hook = await add(api, receiver, "message.queued")
+    deliverer = WebhookDeliverer(api.context)
     receiver.answer = 500
-    await desk.released()
+    await api.released()
     for _ in range(24):
-        await deliver(courier)
+        await deliver(deliverer)
         await clock.pass_ms(DAY_MS // 4)
-    [listed] = (await desk.client.get("/api/v1/webhooks")).json()["webhooks"]
+    [listed] = (await api.client.get("/api/v1/webhooks")).json()["webhooks"]
     assert (listed["enabled"], listed["why"]) == (False, "HTTP_500")
-    [event] = await desk.stage.events("webhook.disabled")
+    [event] = await api.stage.events("webhook.disabled")
     assert event["webhook"] == hook["id"]
     tried = len(receiver.got)
-    await desk.stage.accept("w1", PHONE)
-    await deliver(courier)
+    await api.stage.accept("w1", PHONE)
+    await deliver(deliverer)
     assert len(receiver.got) == tried
-    await desk.client.post(f"/api/v1/webhooks/{hook['id']}/enable")
+    await api.client.post(f"/api/v1/webhooks/{hook['id']}/enable")
     receiver.answer = 200
-    await deliver(courier)
+    await deliver(deliverer)
     assert len(receiver.got) == tried + 1
 
 
 async def test_a_dead_courier_loses_nothing_and_the_next_goes_on_from_the_cursor(
-    desk: Desk, receiver: Receiver, clock: Clock
+    api: MessageApi, receiver: Receiver, clock: Clock
 ) -> None:
-    await add(desk, receiver, "message.queued")
-    dead = Courier(desk.context)
-    await desk.stage.accept("w1", PHONE)
+    await add(api, receiver, "message.queued")
+    dead = WebhookDeliverer(api.context)
+    await api.stage.accept("w1", PHONE)
     await dead.step()  # queued, and taken: then the process ends
     for task in dead._under_way:
         task.cancel()
     await asyncio.gather(*dead._under_way, return_exceptions=True)
     before = len(receiver.got)
-    await desk.stage.accept("w1", PHONE)
+    await api.stage.accept("w1", PHONE)
     await clock.pass_ms(60_001)
-    await deliver(Courier(desk.context))
+    await deliver(WebhookDeliverer(api.context))
     ids = [headers["webhook-id"] for headers, _ in receiver.got]
     assert len(set(ids)) == 2
     assert len(ids) - before == 2 or before == 1
 
 
-async def test_two_couriers_deliver_each_event_once(desk: Desk, receiver: Receiver, clock: Clock) -> None:
-    await add(desk, receiver, "message.queued")
+async def test_two_deliverers_deliver_each_event_once(api: MessageApi, receiver: Receiver, clock: Clock) -> None:
+    await add(api, receiver, "message.queued")
     for _ in range(30):
-        await desk.stage.accept("w1", PHONE)
-    one, other = Courier(desk.context), Courier(desk.context)
+        await api.stage.accept("w1", PHONE)
+    one, other = WebhookDeliverer(api.context), WebhookDeliverer(api.context)
     for _ in range(10):
         await asyncio.gather(deliver(one), deliver(other))
         await clock.pass_ms(300)  # at most five at once go to one system
@@ -177,61 +179,61 @@ async def test_two_couriers_deliver_each_event_once(desk: Desk, receiver: Receiv
     assert len(ids) == len(set(ids)) == 30
 
 
-async def test_a_delivery_of_the_log_can_be_replayed(desk: Desk, receiver: Receiver) -> None:
-    hook = await add(desk, receiver, "message.queued")
-    await desk.stage.accept("w1", PHONE)
-    courier = Courier(desk.context)
-    await deliver(courier)
-    log = (await desk.client.get(f"/api/v1/webhooks/{hook['id']}/deliveries")).json()["deliveries"]
+async def test_a_delivery_of_the_log_can_be_replayed(api: MessageApi, receiver: Receiver) -> None:
+    hook = await add(api, receiver, "message.queued")
+    await api.stage.accept("w1", PHONE)
+    deliverer = WebhookDeliverer(api.context)
+    await deliver(deliverer)
+    log = (await api.client.get(f"/api/v1/webhooks/{hook['id']}/deliveries")).json()["deliveries"]
     assert [(each["status"], each["attempts"]) for each in log] == [("delivered", 1)]
     address = f"/api/v1/webhooks/{hook['id']}/deliveries/{log[0]['number']}/replay"
-    assert (await desk.client.post(address)).status_code == 202
-    await deliver(courier)
+    assert (await api.client.post(address)).status_code == 202
+    await deliver(deliverer)
     assert len(receiver.got) == 2
     assert receiver.got[0][1] == receiver.got[1][1]
-    assert (await desk.client.post(address.replace(log[0]["number"], "1-1"))).status_code == 404
+    assert (await api.client.post(address.replace(log[0]["number"], "1-1"))).status_code == 404
 
 
-async def test_a_private_address_is_refused_unless_the_operator_allows_it(desk: Desk, receiver: Receiver) -> None:
-    strict = desk.context.settings.model_copy(update={"allow_private_urls": False})
-    hook = await add(desk, receiver, "message.queued")
-    desk.context.settings = strict
-    answer = await desk.client.post("/api/v1/webhooks", json={"url": receiver.url})
+async def test_a_private_address_is_refused_unless_the_operator_allows_it(api: MessageApi, receiver: Receiver) -> None:
+    strict = api.context.settings.model_copy(update={"allow_private_urls": False})
+    hook = await add(api, receiver, "message.queued")
+    api.context.settings = strict
+    answer = await api.client.post("/api/v1/webhooks", json={"url": receiver.url})
     assert (answer.status_code, answer.json()["error"]["code"]) == (422, "URL_REFUSED")
-    await desk.stage.accept("w1", PHONE)
-    await deliver(Courier(desk.context))
+    await api.stage.accept("w1", PHONE)
+    await deliver(WebhookDeliverer(api.context))
     assert receiver.got == []
-    log = (await desk.client.get(f"/api/v1/webhooks/{hook['id']}/deliveries")).json()["deliveries"]
+    log = (await api.client.get(f"/api/v1/webhooks/{hook['id']}/deliveries")).json()["deliveries"]
     assert [each["note"] for each in log] == ["URL_REFUSED"]
 
 
-async def test_events_come_in_pages_and_a_filter_loses_none(desk: Desk) -> None:
+async def test_events_come_in_pages_and_a_filter_loses_none(api: MessageApi) -> None:
     for _ in range(7):
-        await desk.stage.accept("w1", PHONE)
+        await api.stage.accept("w1", PHONE)
     seen: list[str] = []
     after = "0"
     for _ in range(20):
-        answer = await desk.client.get("/api/v1/events", params={"after": after, "types": "message.*", "limit": 2})
+        answer = await api.client.get("/api/v1/events", params={"after": after, "types": "message.*", "limit": 2})
         page = answer.json()
         seen += [event["data"]["messageId"] for event in page["events"]]
         after = page["next"]
         if not page["more"]:
             break
     assert len(seen) == len(set(seen)) == 7
-    assert (await desk.client.get("/api/v1/events", params={"after": "yesterday"})).status_code == 422
+    assert (await api.client.get("/api/v1/events", params={"after": "yesterday"})).status_code == 422
 
 
-async def test_a_stream_resumes_after_the_last_event_and_shows_signs_of_life(desk: Desk) -> None:
-    first = await desk.stage.accept("w1", PHONE)
-    tail = Tail(desk.context.redis)
+async def test_a_stream_resumes_after_the_last_event_and_shows_signs_of_life(api: MessageApi) -> None:
+    first = await api.stage.accept("w1", PHONE)
+    tail = Tail(api.context.redis)
     begin = await tail.last()
-    lines = events_api.follow(desk.context, tail, begin, ("message.*",), heartbeat_s=0.05)
+    lines = events_api.follow(api.context, tail, begin, ("message.*",), heartbeat_s=0.05)
     assert (await anext(lines)).startswith("retry:")
     assert await anext(lines) == ": still here\n\n"
-    second = await desk.stage.accept("w1", PHONE)
+    second = await api.stage.accept("w1", PHONE)
     told = await _next_event(lines)
     assert second in told
-    resumed = events_api.follow(desk.context, tail, "0", ("message.*",))
+    resumed = events_api.follow(api.context, tail, "0", ("message.*",))
     await anext(resumed)
     assert first in await anext(resumed)
     await lines.aclose()  # type: ignore[attr-defined]
@@ -246,12 +248,12 @@ async def _next_event(lines: AsyncIterator[str]) -> str:
     return line
 
 
-async def test_a_contact_carries_its_phone_and_its_lid_wherever_it_is_told(desk: Desk) -> None:
+async def test_a_contact_carries_its_phone_and_its_lid_wherever_it_is_told(api: MessageApi) -> None:
     said = contacts.Incoming("w1", PHONE, "3EB0AA", "text", "97251000001", "77001", {"text": "hello", "at": 1})
-    await contacts.receive(desk.context.scripts, said, keep_ms=60_000)
-    await desk.stage.accept("w1", PHONE, to="97251000001")
-    page = (await desk.client.get("/api/v1/events", params={"types": "message.*"})).json()["events"]
+    await contacts.receive(api.context.scripts, said, keep_ms=60_000)
+    await api.stage.accept("w1", PHONE, to="97251000001")
+    page = (await api.client.get("/api/v1/events", params={"types": "message.*"})).json()["events"]
     assert [event["data"]["contact"] for event in page] == [{"phone": "97251000001", "lid": "77001"}] * 2
     assert page[0]["data"]["text"] == "hello"
-    stored = await desk.context.redis.xrange(keys.EVENTS)
+    stored = await api.context.redis.xrange(keys.EVENTS)
     assert "hello" not in str(stored)  # pages and logs read the stream; texts are not in it

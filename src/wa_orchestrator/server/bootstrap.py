@@ -27,9 +27,9 @@ from wa_orchestrator.orchestrator import service
 from wa_orchestrator.orchestrator.api import events as events_api
 from wa_orchestrator.orchestrator.api import holds, limits, optouts, webhooks, worker_outbox
 from wa_orchestrator.orchestrator.messages import incoming, receipts
-from wa_orchestrator.orchestrator.messages.outbox_signal import Bells
+from wa_orchestrator.orchestrator.messages.outbox_signal import OutboxSignals
 from wa_orchestrator.orchestrator.notifications.alerts import Alerts
-from wa_orchestrator.orchestrator.notifications.webhooks import Courier
+from wa_orchestrator.orchestrator.notifications.webhooks import WebhookDeliverer
 from wa_orchestrator.orchestrator.service import Orchestrator
 from wa_orchestrator.runner.factory import runner_for
 from wa_orchestrator.server import address, banner
@@ -150,16 +150,16 @@ def _control_app(control: Orchestrator, routers: Sequence[APIRouter] = ()) -> tu
             worker_events.AccountLimits: incoming.on_account_limits,
         }
     )
-    bells = Bells(context.redis)
+    signals = OutboxSignals(context.redis)
     parts = [
         *control.routers,
-        worker_outbox.router(context, bells),
+        worker_outbox.router(context, signals),
         *(part.router(context) for part in (events_api, webhooks, optouts, holds, limits)),
         health.router(context),
     ]
     app = make_app(context, [*routers, *parts])
     pages = dashboard.install(app, context)
-    return app, [*control.loops, Courier(context), Alerts(context), pages, CloseOnCancel(bells.close)]
+    return app, [*control.loops, WebhookDeliverer(context), Alerts(context), pages, CloseOnCancel(signals.close)]
 
 
 def _fleet(server: Server, size: int) -> list[Runnable]:

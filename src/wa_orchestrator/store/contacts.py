@@ -2,9 +2,11 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import Any
 
-from wa_orchestrator.store import keys
+from wa_orchestrator.store import keys, records
 from wa_orchestrator.store.engine.scripts import Scripts, flat, unexpected
+from wa_orchestrator.store.records import Message
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,10 +83,25 @@ async def opt_in(scripts: Scripts, recipient: str) -> bool:
     """
     lid = recipient.removeprefix("lid:")
     if lid != recipient:
-        other = str(await scripts.redis.get(keys.phone_of(lid)) or "")
+        other = await phone_of_lid(scripts, lid)
     else:
-        other = "lid:" + str(await scripts.redis.get(keys.lid_of(recipient)) or "")
+        other = "lid:" + await lid_of_phone(scripts, recipient)
     return bool(await scripts.redis.hdel(keys.OPT_OUTS, recipient, other))
+
+
+async def has_opted_out(scripts: Scripts, recipient: str) -> bool:
+    """Whether a recipient (a phone, or `lid:<n>`) is on the list."""
+    return bool(await scripts.redis.hexists(keys.OPT_OUTS, recipient))
+
+
+async def phone_of_lid(scripts: Scripts, lid: str) -> str:
+    """Return the phone of a LID, '' when it was never seen."""
+    return str(await scripts.redis.get(keys.phone_of(lid)) or "")
+
+
+async def lid_of_phone(scripts: Scripts, phone: str) -> str:
+    """Return the LID of a phone, '' when it was never seen."""
+    return str(await scripts.redis.get(keys.lid_of(phone)) or "")
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,6 +126,12 @@ async def lock(
             return Known()
         case _:
             raise unexpected("lock_reachout", reply)
+
+
+async def messages_set_aside(scripts: Scripts, phone: str) -> list[Message]:
+    """Return the messages of a phone that a reach-out lock holds back."""
+    ids: Any = await scripts.redis.zrange(keys.set_aside(phone), 0, -1)
+    return await records.messages(scripts, ids) if ids else []
 
 
 async def reopen(scripts: Scripts, phone: str, messages: Sequence[str]) -> int:

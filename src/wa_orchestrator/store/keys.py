@@ -50,7 +50,7 @@ DUE_MARK: Final = "dispatch:mark"
 WAKE: Final = "dispatch:wake"
 """channel: something in `dispatch:due` became earlier"""
 
-BELL: Final = "outbox:bell"
+OUTBOX_SIGNAL: Final = "outbox:bell"
 """channel: the session id whose outbox got a message or a command"""
 
 HOLDS: Final = "holds"

@@ -167,3 +167,18 @@ async def reclaim(scripts: Scripts, place: Place, *, most_crashes: int, day: str
             return Unknown()
         case _:
             raise unexpected("reclaim_message", reply)
+
+
+async def add_uncounted_attempt(scripts: Scripts, message_id: str) -> None:
+    """Count an attempt that is not the message's fault, so that it does not use up the message's attempts."""
+    await scripts.redis.hincrby(keys.message(message_id), "uncounted", 1)
+
+
+async def note_refusal(scripts: Scripts, message_id: str, attempt: int) -> None:
+    """Record that a worker's event reported the refusal of this attempt."""
+    await scripts.redis.hset(keys.message(message_id), "refusal_heard", str(attempt))
+
+
+async def is_refusal_noted(scripts: Scripts, message_id: str, attempt: int) -> bool:
+    """Whether a worker's event reported the refusal of this attempt."""
+    return bool(await scripts.redis.hget(keys.message(message_id), "refusal_heard") == str(attempt))

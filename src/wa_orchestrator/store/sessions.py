@@ -191,6 +191,11 @@ async def note(scripts: Scripts, session_id: str, fields: Mapping[str, str | int
             raise unexpected("update_session", reply)
 
 
+async def current_phone(scripts: Scripts, session_id: str) -> str:
+    """Return the phone that a session is linked to now, '' when there is none."""
+    return str(await scripts.redis.hget(keys.session(session_id), "phone") or "")
+
+
 async def register(
     scripts: Scripts, session_id: str, *, phone: str, lease: str, fields: Mapping[str, str | int]
 ) -> Registered | NotLeader | Changed | Unknown:

@@ -1,28 +1,65 @@
-"""The workers' side of messages: claim what was released, and say what became of it. A worker decides nothing."""
+"""Routes of the worker outbox: claim by long poll, renew, ack, nack; results of commands; media files."""
 
+import asyncio
 import base64
 import json
+import time
 from collections.abc import Callable, Coroutine
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
 from fastapi import APIRouter, Path, Request, Response
 from fastapi.responses import FileResponse, JSONResponse
 from fastapi.routing import APIRoute
+from pydantic import BaseModel, ConfigDict, Field
 
 from wa_orchestrator import uploads
 from wa_orchestrator.context import Context
 from wa_orchestrator.errors import Refused
-from wa_orchestrator.orchestrator.messages.outbox_service import AckBody, ClaimBody, Desk, NackBody
-from wa_orchestrator.orchestrator.messages.outbox_signal import Bells
-from wa_orchestrator.orchestrator.workers import command_calls
+from wa_orchestrator.orchestrator.messages.outbox_service import OutboxService
+from wa_orchestrator.orchestrator.messages.outbox_signal import OutboxSignals
+from wa_orchestrator.orchestrator.workers import command_calls, tokens
+from wa_orchestrator.store.records import Session
 
 FENCED = "FENCED"
 BASE = "/api/worker/sessions/{session_id}"
+MAX_WAIT_MS = 60_000
+#: Hundreds of workers wait without a connection to Redis; when all of them are woken, this many query it at once.
+_MAX_CONCURRENT = 24
+#: A waiting worker's outbox is checked now and then, should a signal be lost with its connection.
+_RECHECK_S = 10.0
 SessionId = Annotated[str, Path(pattern=r"^[A-Za-z0-9_-]{1,64}$")]
 
 
+class WorkerBody(BaseModel):
+    """Body of a worker's request. A newer worker may send fields that this server does not know; they are ignored."""
+
+    model_config = ConfigDict(extra="ignore", populate_by_name=True, frozen=True)
+
+
+class ClaimBody(WorkerBody):
+    """How long to wait, and for what."""
+
+    wait_ms: Annotated[int, Field(alias="waitMs", ge=0)] = 0
+    accept: list[Literal["messages", "commands"]] = ["messages", "commands"]
+
+
+class AckBody(WorkerBody):
+    """WhatsApp accepted the message."""
+
+    whatsapp_id: Annotated[str, Field(alias="whatsappId")]
+    timestamp: int | None = None
+
+
+class NackBody(WorkerBody):
+    """The message could not be sent."""
+
+    code: str | int
+    error: str = ""
+    retryable: bool = True
+
+
 class WorkerRoute(APIRoute):
-    """A route of workers: the word FENCED stands at the top of its answer too, where every worker looks for it."""
+    """A route of workers: the code FENCED is at the top of its response too, where every worker expects it."""
 
     def get_route_handler(self) -> Callable[[Request], Coroutine[Any, Any, Response]]:
         """Wrap the handler."""
@@ -40,10 +77,10 @@ class WorkerRoute(APIRoute):
         return with_code
 
 
-def router(context: Context, bells: Bells | None = None) -> APIRouter:
-    """Offer the outbox endpoints to workers."""
+def router(context: Context, signals: OutboxSignals | None = None) -> APIRouter:
+    """Return the routes of the outbox, for workers."""
     routes = APIRouter(prefix=BASE, tags=["workers"], include_in_schema=False, route_class=WorkerRoute)
-    api = _Outbox(context, bells or Bells(context.redis))
+    api = _WorkerOutbox(context, signals or OutboxSignals(context.redis))
     routes.post("/outbox/claim")(api.claim)
     routes.post("/outbox/{message_id}/ack")(api.ack)
     routes.post("/outbox/{message_id}/nack")(api.nack)
@@ -53,48 +90,88 @@ def router(context: Context, bells: Bells | None = None) -> APIRouter:
     return routes
 
 
-class _Outbox:
-    """One method per route: who calls, then what the desk does for them."""
+class _WorkerOutbox:
+    """One method per route."""
 
-    def __init__(self, context: Context, bells: Bells) -> None:
+    def __init__(self, context: Context, signals: OutboxSignals) -> None:
         self._context = context
-        self._desk = Desk(context, bells)
+        self._outbox = OutboxService(context)
+        self._signals = signals
+        self._slots = asyncio.Semaphore(_MAX_CONCURRENT)
+
+    async def _authenticate(self, request: Request, session_id: str) -> Session:
+        async with self._slots:
+            return await tokens.authenticate_worker(self._context, request, session_id)
 
     async def claim(self, request: Request, session_id: SessionId, body: ClaimBody | None = None) -> Response:
-        session = await self._desk.worker(request, session_id)
-        return await self._desk.claim(request, session, body or ClaimBody())
+        session, wanted = await self._authenticate(request, session_id), body or ClaimBody()
+        ends_at = time.monotonic() + min(wanted.wait_ms, MAX_WAIT_MS) / 1000
+        with self._signals.subscribe(session.id) as signal:
+            disconnect = asyncio.ensure_future(_disconnected(request))
+            try:
+                while True:
+                    signal.clear()
+                    async with self._slots:
+                        found = await self._outbox.claim(session, wanted.accept)
+                    if found is not None:
+                        return JSONResponse(found)
+                    left_s = ends_at - time.monotonic()
+                    if left_s <= 0 or not await _wait(signal, disconnect, min(left_s, _RECHECK_S)):
+                        return Response(status_code=204)
+            finally:
+                disconnect.cancel()
 
     async def ack(self, request: Request, session_id: SessionId, message_id: str, body: AckBody) -> Response:
         try:
-            await self._desk.worker(request, session_id)
+            await self._authenticate(request, session_id)
         except Refused as refusal:
-            if refusal.code != FENCED:  # that WhatsApp has it is true whoever says it, an older worker too
+            if refusal.code != FENCED:  # an ack is true also when an older worker reports it
                 raise
-        return await self._desk.ack(session_id, message_id, body)
+        at_ms = body.timestamp
+        status = await self._outbox.ack(session_id, message_id, whatsapp_id=body.whatsapp_id, at_ms=at_ms)
+        return JSONResponse({"status": status})
 
     async def nack(self, request: Request, session_id: SessionId, message_id: str, body: NackBody) -> Response:
-        session = await self._desk.worker(request, session_id)
-        return await self._desk.nack(session, message_id, body)
+        session = await self._authenticate(request, session_id)
+        return JSONResponse(await self._outbox.nack(session, message_id, str(body.code), retryable=body.retryable))
 
     async def renew(self, request: Request, session_id: SessionId, message_id: str) -> Response:
-        session = await self._desk.worker(request, session_id)
-        return await self._desk.renew(session, message_id)
+        session = await self._authenticate(request, session_id)
+        return JSONResponse(await self._outbox.renew(session, message_id))
 
     async def result(self, request: Request, session_id: SessionId, command_id: str) -> Response:
-        await self._desk.worker(request, session_id)
-        await command_calls.answer_with(self._context, command_id, await _answer_in(request))
+        await self._authenticate(request, session_id)
+        await command_calls.answer_with(self._context, command_id, await _command_result(request))
         return JSONResponse({"ok": True})
 
     async def media(self, request: Request, session_id: SessionId, upload_id: str) -> Response:
-        await self._desk.worker(request, session_id)
+        await self._authenticate(request, session_id)
         upload = uploads.open(self._context.settings, upload_id)
         if upload is None:
-            raise Refused("NO_SUCH_UPLOAD", "There is no such file, or its time is over.", 404)
+            raise Refused("NO_SUCH_UPLOAD", "There is no such file, or it has expired.", 404)
         return FileResponse(upload.path, media_type=upload.mimetype, filename=upload.filename or None)
 
 
-async def _answer_in(request: Request) -> dict[str, Any]:
-    """Read a worker's answer to a command: a JSON object, or the bytes of a file."""
+async def _disconnected(request: Request) -> None:
+    """Return when the worker has hung up: no message must be claimed for it then."""
+    while True:
+        message = await request.receive()
+        if message["type"] == "http.disconnect":
+            return
+
+
+async def _wait(signal: asyncio.Event, disconnect: "asyncio.Future[Any]", seconds: float) -> bool:
+    """Wait for the signal or for the time to pass; False when the worker has hung up."""
+    signalled: asyncio.Future[Any] = asyncio.ensure_future(signal.wait())
+    try:
+        await asyncio.wait({signalled, disconnect}, timeout=seconds, return_when=asyncio.FIRST_COMPLETED)
+    finally:
+        signalled.cancel()
+    return not disconnect.done()
+
+
+async def _command_result(request: Request) -> dict[str, Any]:
+    """Return a worker's answer to a command: a JSON object, or the bytes of a file."""
     raw = await request.body()
     mimetype = request.headers.get("content-type", "application/octet-stream")
     if mimetype.partition(";")[0].strip() != "application/json":
@@ -104,5 +181,5 @@ async def _answer_in(request: Request) -> dict[str, Any]:
     except ValueError:
         answer = None
     if not isinstance(answer, dict):
-        raise Refused("BAD_JSON", "The body is not a JSON object. Send one, or a file with its own Content-Type.")
+        raise Refused("BAD_JSON", "The body must be a JSON object, or a file with its own Content-Type.")
     return answer

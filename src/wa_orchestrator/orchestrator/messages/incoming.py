@@ -1,7 +1,6 @@
-"""What comes in from people and from WhatsApp about an account: messages, wishes to be left alone, and locks."""
+"""Incoming messages, opt-outs by stop word, and account limits that WhatsApp reports."""
 
 import json
-from typing import Any
 
 import structlog
 
@@ -10,7 +9,7 @@ from wa_orchestrator.domain import opt_out
 from wa_orchestrator.domain.pacing import DAY_MS
 from wa_orchestrator.domain.worker_events import AccountLimits, MessageReceived, WorkerEvent
 from wa_orchestrator.orchestrator.messages import reachout_lock
-from wa_orchestrator.store import contacts, keys, open_messages, queues, records
+from wa_orchestrator.store import contacts, keys, open_messages, queues
 from wa_orchestrator.store.engine.scripts import Scripts
 from wa_orchestrator.store.message_keys import Place
 from wa_orchestrator.store.records import Session
@@ -22,74 +21,74 @@ log = structlog.get_logger(__name__)
 
 
 async def on_message_received(context: Context, session: Session, event: WorkerEvent) -> None:
-    """MESSAGE_RECEIVED: keep it, tell the operator's systems, and obey if it is a stop word.
+    """Handle MESSAGE_RECEIVED: store it, emit its event, and opt the sender out if it is a stop word.
 
-    Every step may be repeated: the worker tells it again until all of them are done.
+    Every step is idempotent: the worker repeats the event until all of them are done.
     """
-    said = event.payload
-    assert isinstance(said, MessageReceived)  # noqa: S101 (the intake hands on by class)
+    received = event.payload
+    assert isinstance(received, MessageReceived)  # noqa: S101 (handlers are chosen by the payload's class)
     scripts = context.scripts
-    phone, lid = await _names(scripts, said)
-    message = contacts.Incoming(session.id, session.phone, said.whatsapp_id, said.kind, phone, lid, _fields(said))
+    phone, lid = await _names(scripts, received)
+    message = contacts.Incoming(
+        session.id, session.phone, received.whatsapp_id, received.kind, phone, lid, _fields(received)
+    )
     keep_ms = context.settings.body_retention_days * DAY_MS
     if isinstance(await contacts.receive(scripts, message, keep_ms=keep_ms), contacts.New):
-        log.info("message.received", session=session.id, kind=said.kind)
-    if said.group is not None:
-        return  # a word to a group is not a word to us
+        log.info("message.received", session=session.id, kind=received.kind)
+    if received.group is not None:
+        return  # a stop word in a group is not meant for us
     if phone:
-        await _let_answers_go(scripts, session.phone, phone)
-        await _recall_wish(scripts, phone, lid)
-    if said.text and opt_out.is_opt_out(said.text, context.settings.stop_words):
-        await _obey(scripts, session, phone or f"lid:{lid or _user(said.sender)}", said.text)
+        await _release_set_aside(scripts, session.phone, phone)
+        await _carry_opt_out_over(scripts, phone, lid)
+    if received.text and opt_out.is_opt_out(received.text, context.settings.stop_words):
+        await _opt_out(scripts, session, phone or f"lid:{lid or _user(received.sender)}", received.text)
 
 
-async def _names(scripts: Scripts, said: MessageReceived) -> tuple[str, str]:
-    """Who wrote, by phone and by LID; what the worker did not know may have been told before."""
-    phone, lid = _user(said.phone or ""), _user(said.lid or "")
+async def _names(scripts: Scripts, received: MessageReceived) -> tuple[str, str]:
+    """Return the sender's phone and LID; one that the worker did not know may be known from before."""
+    phone, lid = _user(received.phone or ""), _user(received.lid or "")
     if not phone and not lid:
-        phone = _user(said.sender) if said.sender.endswith("@s.whatsapp.net") else ""
-        lid = _user(said.sender) if said.sender.endswith("@lid") else ""
+        phone = _user(received.sender) if received.sender.endswith("@s.whatsapp.net") else ""
+        lid = _user(received.sender) if received.sender.endswith("@lid") else ""
     if not phone and lid:
-        phone = str(await scripts.redis.get(keys.phone_of(lid)) or "")
+        phone = await contacts.phone_of_lid(scripts, lid)
     if not lid and phone:
-        lid = str(await scripts.redis.get(keys.lid_of(phone)) or "")
+        lid = await contacts.lid_of_phone(scripts, phone)
     return phone, lid
 
 
 def _user(jid: str) -> str:
-    """The digits of an address: without the device and the server."""
+    """Return the digits of a JID, without the device and the server."""
     return jid.partition("@")[0].partition(":")[0].removeprefix("+")
 
 
-def _fields(said: MessageReceived) -> dict[str, str | int]:
-    fields: dict[str, str | int] = {"from": said.sender, "at": said.at_ms}
-    if said.group is not None:
-        fields["group"] = said.group
-    if said.push_name:
-        fields["push_name"] = said.push_name
-    if said.text is not None:
-        fields["text"] = said.text
-    if said.media is not None:
-        fields["media"] = json.dumps(said.media)
+def _fields(received: MessageReceived) -> dict[str, str | int]:
+    fields: dict[str, str | int] = {"from": received.sender, "at": received.at_ms}
+    if received.group is not None:
+        fields["group"] = received.group
+    if received.push_name:
+        fields["push_name"] = received.push_name
+    if received.text is not None:
+        fields["text"] = received.text
+    if received.media is not None:
+        fields["media"] = json.dumps(received.media)
     return fields
 
 
-async def _let_answers_go(scripts: Scripts, phone: str, contact: str) -> None:
-    """Whoever writes first is no new contact: what a reach-out lock holds back for them may leave."""
-    aside: Any = await scripts.redis.zrange(keys.set_aside(phone), 0, -1)
-    if aside:
-        theirs = [message.id for message in await records.messages(scripts, aside) if message.to == contact]
-        await contacts.reopen(scripts, phone, theirs)
+async def _release_set_aside(scripts: Scripts, phone: str, contact: str) -> None:
+    """Release what a reach-out lock holds back for a contact: one who wrote to us is no new contact."""
+    aside = await contacts.messages_set_aside(scripts, phone)
+    await contacts.reopen(scripts, phone, [message.id for message in aside if message.to == contact])
 
 
-async def _recall_wish(scripts: Scripts, phone: str, lid: str) -> None:
-    """Somebody who opted out when only their LID was known keeps that wish under their phone."""
-    if lid and await scripts.redis.hexists(keys.OPT_OUTS, f"lid:{lid}"):
+async def _carry_opt_out_over(scripts: Scripts, phone: str, lid: str) -> None:
+    """Apply an opt-out that came when only the LID was known to the phone too."""
+    if lid and await contacts.has_opted_out(scripts, f"lid:{lid}"):
         await contacts.opt_out(scripts, phone, word="", via="reply")
         await cancel_for(scripts, phone)
 
 
-async def _obey(scripts: Scripts, session: Session, recipient: str, text: str) -> None:
+async def _opt_out(scripts: Scripts, session: Session, recipient: str, text: str) -> None:
     word = text.strip()[:40]
     await contacts.opt_out(scripts, recipient, word=word, via="reply", session=session.id, phone=session.phone)
     cancelled = await cancel_for(scripts, recipient)
@@ -97,7 +96,7 @@ async def _obey(scripts: Scripts, session: Session, recipient: str, text: str) -
 
 
 async def cancel_for(scripts: Scripts, recipient: str) -> int:
-    """Cancel what waits for a recipient who opted out, wherever it waits; how many."""
+    """Cancel all waiting messages to a recipient who opted out; returns how many."""
     ended = 0
     while count := await _cancel_found(scripts, recipient):
         ended += count
@@ -113,9 +112,9 @@ async def _cancel_found(scripts: Scripts, recipient: str) -> int:
 
 
 async def on_account_limits(context: Context, session: Session, event: WorkerEvent) -> None:
-    """ACCOUNT_LIMITS: while WhatsApp does not let a phone write to new contacts, messages to them wait."""
+    """Handle ACCOUNT_LIMITS: messages to new contacts wait while WhatsApp locks the phone for them."""
     limits = event.payload
-    assert isinstance(limits, AccountLimits)  # noqa: S101 (the intake hands on by class)
+    assert isinstance(limits, AccountLimits)  # noqa: S101 (handlers are chosen by the payload's class)
     if not session.phone:
         return
     lock = limits.reachout_lock
@@ -125,4 +124,4 @@ async def on_account_limits(context: Context, session: Session, event: WorkerEve
         context.scripts, session.phone, session=session.id, until_ms=until_ms, source="told", word=word
     )
     if isinstance(changed, contacts.New):
-        log.warning("session.reachout_lock", session=session.id, active=lock.active, kind=lock.type)
+        log.warning("session.reachout_lock_changed", session=session.id, active=lock.active, kind=lock.type)

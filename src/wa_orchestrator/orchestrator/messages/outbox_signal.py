@@ -1,4 +1,4 @@
-"""Waking those who wait for a session's outbox: one connection to Redis per process, however many workers wait."""
+"""Wakes workers that wait for their session's outbox: one connection to Redis per process, however many wait."""
 
 import asyncio
 from collections import defaultdict
@@ -11,31 +11,31 @@ from wa_orchestrator.store import keys
 from wa_orchestrator.store.engine.pubsub import Listener
 
 
-class Bells:
-    """The bells of all sessions that somebody waits for in this process. It begins to listen with the first of them."""
+class OutboxSignals:
+    """Signals per session, for the workers that wait in this process. It begins to listen with the first of them."""
 
     def __init__(self, redis: Redis) -> None:
         """Listen on this Redis."""
-        self._listener = Listener(redis, {keys.BELL: self._ring})
+        self._listener = Listener(redis, {keys.OUTBOX_SIGNAL: self._signal})
         self._waiting: defaultdict[str, set[asyncio.Event]] = defaultdict(set)
         self._task: asyncio.Task[None] | None = None
 
     @contextmanager
-    def waiting(self, session_id: str) -> Iterator[asyncio.Event]:
-        """Give a bell that rings whenever the session's outbox or commands get something."""
+    def subscribe(self, session_id: str) -> Iterator[asyncio.Event]:
+        """Yield an event that is set whenever the session's outbox or commands get something."""
         if self._task is None or self._task.done():
             self._task = asyncio.get_running_loop().create_task(self._listener.run())
-        bell = asyncio.Event()
-        self._waiting[session_id].add(bell)
+        signal = asyncio.Event()
+        self._waiting[session_id].add(signal)
         try:
-            yield bell
+            yield signal
         finally:
-            self._waiting[session_id].discard(bell)
+            self._waiting[session_id].discard(signal)
             if not self._waiting[session_id]:
                 del self._waiting[session_id]
 
     async def ready(self) -> None:
-        """Wait until everything that is published from now on is heard."""
+        """Wait until everything that is published from now on is received."""
         await self._listener.connected.wait()
 
     async def close(self) -> None:
@@ -44,10 +44,10 @@ class Bells:
             self._task.cancel()  # once is not enough: the Redis client may swallow it while it connects
             await asyncio.wait({self._task}, timeout=0.05)
 
-    def _ring(self, session_id: str | None) -> None:
-        if session_id is None:  # the connection is new: what was missed may concern anybody
-            rung = [bell for bells in self._waiting.values() for bell in bells]
+    def _signal(self, session_id: str | None) -> None:
+        if session_id is None:  # the connection is new: what was missed may concern any session
+            waiting = [signal for signals in self._waiting.values() for signal in signals]
         else:
-            rung = list(self._waiting.get(session_id, ()))
-        for bell in rung:
-            bell.set()
+            waiting = list(self._waiting.get(session_id, ()))
+        for signal in waiting:
+            signal.set()

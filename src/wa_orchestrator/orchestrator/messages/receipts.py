@@ -1,4 +1,4 @@
-"""What WhatsApp says of our messages: acknowledged, delivered, read. True whoever reports it, and however often."""
+"""Receipts of our messages: sent, delivered, read. They may come from any worker, late and repeatedly."""
 
 import structlog
 
@@ -18,14 +18,14 @@ log = structlog.get_logger(__name__)
 
 
 def message_id_of(whatsapp_id: str) -> str | None:
-    """Our id of the message that goes by this WhatsApp id; None for one that we did not mint."""
+    """Return our id of the message with this WhatsApp id; None for a message that we did not send."""
     return f"m_{whatsapp_id[4:].lower()}" if is_whatsapp_id(whatsapp_id) else None
 
 
-async def note(
+async def record(
     context: Context, message_id: str, *, status: str, whatsapp_id: str, at_ms: int
 ) -> outbox.Became | outbox.Already | outbox.Unknown | outbox.Mismatch:
-    """Write down that a message is `sent`, `delivered` or `read`."""
+    """Record that a message is `sent`, `delivered` or `read`."""
     place = await locate(context.scripts, message_id)
     if place is None:
         return outbox.Unknown()
@@ -36,35 +36,35 @@ async def note(
 
 
 async def on_message_sent(context: Context, session: Session, event: WorkerEvent) -> None:
-    """MESSAGE_SENT: WhatsApp's server acknowledged a message."""
+    """Handle MESSAGE_SENT: WhatsApp's server accepted a message."""
     sent = event.payload
-    assert isinstance(sent, MessageSent)  # noqa: S101 (the intake hands on by class)
-    outcome = await note(context, sent.message_id, status="sent", whatsapp_id=sent.whatsapp_id, at_ms=event.at_ms)
+    assert isinstance(sent, MessageSent)  # noqa: S101 (handlers are chosen by the payload's class)
+    outcome = await record(context, sent.message_id, status="sent", whatsapp_id=sent.whatsapp_id, at_ms=event.at_ms)
     if isinstance(outcome, outbox.Mismatch | outbox.Unknown):
-        log.warning("receipt.strange", session=session.id, message=sent.message_id, outcome=type(outcome).__name__)
+        log.warning("receipt.unmatched", session=session.id, message=sent.message_id, outcome=type(outcome).__name__)
 
 
 async def on_message_status(context: Context, session: Session, event: WorkerEvent) -> None:
-    """MESSAGE_STATUS: the recipient's device has it, or the recipient has seen it.
+    """Handle MESSAGE_STATUS: delivered, or read.
 
-    A receipt for what we did not send (the phone's owner wrote it there) is none of ours.
+    A receipt for a message that the phone's owner wrote on the phone is ignored.
     """
     receipt = event.payload
-    assert isinstance(receipt, MessageStatus)  # noqa: S101 (the intake hands on by class)
+    assert isinstance(receipt, MessageStatus)  # noqa: S101 (handlers are chosen by the payload's class)
     message_id = message_id_of(receipt.whatsapp_id)
     if message_id is not None:
         status = _STATUS[receipt.status]
-        await note(context, message_id, status=status, whatsapp_id=receipt.whatsapp_id, at_ms=receipt.at_ms)
+        await record(context, message_id, status=status, whatsapp_id=receipt.whatsapp_id, at_ms=receipt.at_ms)
 
 
 async def on_message_failed(context: Context, session: Session, event: WorkerEvent) -> None:
-    """MESSAGE_FAILED: for the session's history, and for what it tells of the account.
+    """Handle MESSAGE_FAILED: log it, and detect a reach-out lock.
 
-    The worker's nack decides what becomes of the message: an event may arrive long after its attempt, when the next
+    The message itself changes only by the worker's nack: an event may arrive long after its attempt, when the next
     attempt is already under way, and must not end that.
     """
     failed = event.payload
-    assert isinstance(failed, MessageFailed)  # noqa: S101 (the intake hands on by class)
+    assert isinstance(failed, MessageFailed)  # noqa: S101 (handlers are chosen by the payload's class)
     log.warning("message.attempt_failed", session=session.id, message=failed.message_id, code=failed.code)
     if retry_policy.failure_from(failed.code, retryable=False) is Failure.REACHOUT_LOCKED:
         message = await records.message(context.scripts, failed.message_id)

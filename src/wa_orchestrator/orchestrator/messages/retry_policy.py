@@ -1,4 +1,4 @@
-"""What becomes of a message that a worker could not send: the words of workers, counted attempts, and the decision."""
+"""Retry or give up after a failed attempt: worker codes to failures, counted attempts, verdict."""
 
 from collections.abc import Mapping
 from types import MappingProxyType
@@ -8,12 +8,12 @@ from wa_orchestrator.domain.retry import GiveUp, Retry, StopSession, after_failu
 from wa_orchestrator.store.outbox import Verdict
 from wa_orchestrator.store.records import Message
 
-#: Remedies after which the attempt is not held against the message.
+#: Remedies after which the attempt does not count.
 UNCOUNTED = frozenset({Remedy.HAND_BACK, Remedy.STOP_SESSION})
 #: The worker's report of the session's end follows in a moment; until then nothing more is tried on it.
 STOPPED_MS = 60_000
 _WHATSAPP = "WA_"
-_WORKER_WORDS: Mapping[str, Failure] = MappingProxyType(
+_WORKER_CODES: Mapping[str, Failure] = MappingProxyType(
     {
         "ACK_TIMEOUT": Failure.NO_ACK,
         "SEND_TIMEOUT": Failure.NO_ACK,
@@ -26,21 +26,21 @@ _WORKER_WORDS: Mapping[str, Failure] = MappingProxyType(
 
 
 def failure_from(code: str, *, retryable: bool) -> Failure:
-    """Name the failure behind a worker's code: a word of its own, a word of ours, or WhatsApp's number."""
-    word = code.strip().upper()
-    if word in _WORKER_WORDS:
-        return _WORKER_WORDS[word]
-    return failure_of(word.removeprefix(_WHATSAPP), retryable=retryable)
+    """Return the failure for a worker's code: one of its own, one of ours, or WhatsApp's number."""
+    name = code.strip().upper()
+    if name in _WORKER_CODES:
+        return _WORKER_CODES[name]
+    return failure_of(name.removeprefix(_WHATSAPP), retryable=retryable)
 
 
 def counted_attempts(message: Message) -> int:
-    """How often it was really tried: neither dead workers nor attempts that were handed back count."""
+    """Return the number of attempts without those of crashed workers and those that were handed back."""
     spared = int(message.fields.get("crashes") or 0) + int(message.fields.get("uncounted") or 0)
     return max(1, message.attempts - spared)
 
 
 def verdict(message: Message, failure: Failure, *, max_attempts: int, jitter: float) -> Verdict:
-    """Decide what to do with a message whose present attempt failed. The backoff is not scaled yet."""
+    """Decide whether a message is retried after a failed attempt. The backoff is not scaled yet."""
     attempts = counted_attempts(message)
     match after_failure(failure, attempts, max_attempts=max_attempts, jitter=jitter):
         case Retry(backoff_ms):
@@ -52,5 +52,5 @@ def verdict(message: Message, failure: Failure, *, max_attempts: int, jitter: fl
 
 
 def is_counted(failure: Failure) -> bool:
-    """Whether an attempt that failed so is held against the message."""
+    """Whether an attempt that failed this way counts."""
     return REMEDIES[failure] not in UNCOUNTED

@@ -33,7 +33,7 @@ log = structlog.get_logger(__name__)
 _dice: Callable[[], float] = random.SystemRandom().random
 
 
-class Courier:
+class WebhookDeliverer:
     """Reads the stream and delivers. Any number may run: cursor and queue are in Redis, and nothing is only here."""
 
     def __init__(self, context: Context) -> None:

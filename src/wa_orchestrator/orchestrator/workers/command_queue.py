@@ -29,7 +29,7 @@ async def push(context: Context, session_id: str, kind: str, **details: str) -> 
         pipe.rpush(keys.commands(session_id), text)
         pipe.ltrim(keys.commands(session_id), -_MOST_WAITING, -1)
         pipe.pexpire(keys.commands(session_id), KEEP_MS)
-        pipe.publish(keys.BELL, session_id)
+        pipe.publish(keys.OUTBOX_SIGNAL, session_id)
         await pipe.execute()
     return QueuedCommand(command_id, text)
 
