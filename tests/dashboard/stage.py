@@ -296,7 +296,7 @@ async def _incidents(stage: Stage, pool: list[str]) -> None:
     spare = await stage.proxy(7)
     record = {
         "status": "BAD",
-        "last_error": "no answer within 5 s",
+        "last_error": "NO_ANSWER:5",
         "changed_at": now - 1_500_000,
         "next_check_at": now + 48_000,
         "bad_in_a_row": 5,

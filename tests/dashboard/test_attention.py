@@ -46,7 +46,7 @@ async def test_a_bad_proxy_is_told_with_why_and_who_sat_on_it(redis: Redis, scri
     bad, good = await stage.proxy(1), await stage.proxy(2)
     for number, name in enumerate(("Sales", "Sales", "Clinic"), start=1):
         await stage.connected(f"w{number}", name, f"97250000000{number}", [bad])
-    error = {"last_error": "no answer within 5 s"}
+    error = {"last_error": "NO_ANSWER:5"}
     assert isinstance(
         await proxies.mark(scripts, bad, version=1, status="BAD", reason="x", fields=error), proxies.Marked
     )

@@ -17,7 +17,7 @@ from wa_orchestrator.dashboard.html.locale import Tongue
 from wa_orchestrator.dashboard.html.renderer import HERE, Desk
 from wa_orchestrator.dashboard.pages import live_log, session
 from wa_orchestrator.domain.message_failures import Failure
-from wa_orchestrator.orchestrator.proxies import socks_check
+from wa_orchestrator.domain.proxy import ProxyFailure
 from wa_orchestrator.settings import Settings
 from wa_orchestrator.store import holds, keys
 from wa_orchestrator.store.engine.scripts import LUA, Scripts
@@ -65,19 +65,27 @@ def test_everything_that_a_message_goes_through_is_said_in_words() -> None:
 
 
 @pytest.mark.parametrize(
-    "said",
+    "stored",
     [
-        "no answer within 2.5 s", "it closed the connection", "it cannot be reached (Connection refused)",
-        "it does not speak SOCKS5", "it wants another kind of login", "it refused the user or the password",
-        "it failed our check", "it passed our check, but failed its sessions twice within 5 minutes",
-        *[f"it did not connect: {reply}" for reply in socks_check._REPLIES.values()],
+        "NO_ANSWER:2.5",
+        "UNREACHABLE:Connection refused",
+        *[each for each in ProxyFailure if each not in ("NO_ANSWER", "UNREACHABLE", "CONNECT_REFUSED")],
+        *[f"CONNECT_REFUSED:{reply}" for reply in range(1, 9)],
     ],
-)  # fmt: skip
-def test_why_a_proxy_failed_is_said_in_the_language_of_the_page(said: str) -> None:
-    assert labels.proxy_error(ENGLISH, said).striptags() == said
-    hebrew = labels.proxy_error(HEBREW, said).striptags()
+)
+def test_why_a_proxy_failed_is_said_in_the_language_of_the_page(stored: str) -> None:
+    english = labels.proxy_failure(ENGLISH, stored).striptags()
+    assert re.match("it |no answer", english)
+    assert stored not in english
+    hebrew = labels.proxy_failure(HEBREW, stored).striptags()
     assert re.search("[א-ת]", hebrew)
     assert not re.search("[a-z]{3}", hebrew.partition("(")[0])
+
+
+@pytest.mark.parametrize("stored", ["no answer within 5 s", "it did not connect: host unreachable", "{odd}"])
+def test_a_sentence_that_an_older_version_stored_is_shown_as_it_is(stored: str) -> None:
+    assert labels.proxy_failure(HEBREW, stored).striptags() == stored
+    assert labels.circumstance(HEBREW, stored) == ""
 
 
 @pytest.mark.parametrize(
@@ -120,7 +128,7 @@ async def test_no_page_shows_a_code_where_a_word_belongs(redis: Redis, scripts: 
 async def test_the_log_says_why_a_proxy_failed(redis: Redis, language: str, said: str) -> None:
     context = make_context(settings(), redis)
     view = await Desk(context, Fleet(context)).view_as(None, "live-log", language)
-    fields = {"type": "proxy.bad", "proxy": "p_1", "reason": "no answer within 5 s"}
+    fields = {"type": "proxy.bad", "proxy": "p_1", "reason": "NO_ANSWER:5"}
     assert live_log.sentence(view, "proxy.bad", fields).striptags() == said
 
 

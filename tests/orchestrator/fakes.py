@@ -12,6 +12,7 @@ import httpx
 from standardwebhooks.webhooks import Webhook
 
 from wa_orchestrator.context import Context
+from wa_orchestrator.domain.proxy import ProxyFailure
 from wa_orchestrator.loop import Loop
 from wa_orchestrator.orchestrator.proxies.socks_check import CheckFailed, CheckPassed
 from wa_orchestrator.orchestrator.service import Orchestrator
@@ -74,7 +75,7 @@ class FakeCheck:
 
     async def __call__(self, url: str) -> CheckPassed | CheckFailed:
         self.checked.append(url)
-        return CheckFailed("told so") if url in self.dead else CheckPassed(7)
+        return CheckFailed(ProxyFailure.NO_ANSWER, "5") if url in self.dead else CheckPassed(7)
 
 
 def part(control: Orchestrator, kind: type[T]) -> T:

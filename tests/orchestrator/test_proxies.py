@@ -13,6 +13,7 @@ from tests.orchestrator.acting import IDS, PHONE, code_of, linked, now, started
 from tests.orchestrator.conftest import PROXIES
 from tests.orchestrator.fakes import FakeCheck, FakeRunner, Teller, drive
 from wa_orchestrator.domain import proxy_url
+from wa_orchestrator.domain.proxy import ProxyFailure
 from wa_orchestrator.domain.session import Event, Reason
 from wa_orchestrator.orchestrator.proxies import placement, socks_check
 from wa_orchestrator.orchestrator.proxies.monitor import ProxyMonitor, SlotAssigner
@@ -111,7 +112,8 @@ async def test_an_operator_reinstates_a_bad_proxy_at_once(
 ) -> None:
     check.dead.add(PROXIES[0])
     checked = (await api.post(f"/api/v1/proxies/{IDS[0]}/check")).json()
-    assert (checked["passed"], checked["status"], checked["lastError"]) == (False, "BAD", "told so")
+    assert (checked["passed"], checked["status"]) == (False, "BAD")
+    assert (checked["lastError"], checked["lastFailure"]) == ("no answer within 5 s", "NO_ANSWER:5")
     assert (await api.post(f"/api/v1/proxies/{IDS[0]}/reinstate")).json()["status"] == "OK"
 
 
@@ -344,14 +346,14 @@ async def test_a_check_shakes_hands_with_a_real_proxy_and_asks_for_the_target_by
         assert isinstance(passed, CheckPassed)
         user, _, rest = url.partition("@")
         wrong = await socks_check.check(f"{user}x@{rest}", "web.whatsapp.com:443", 5000)
-        assert wrong == CheckFailed("it refused the user or the password")
+        assert wrong == CheckFailed(ProxyFailure.LOGIN_REFUSED)
         nowhere = await socks_check.check(url, "elsewhere.example.com:443", 5000)
         assert isinstance(nowhere, CheckFailed)
         async with httpx.AsyncClient(base_url=world.control) as control:
             seen = (await control.get("/proxies")).json()[0]
             await control.post("/faults", json={"target": {"proxy": seen["id"]}, "kind": "blackhole"})
         assert seen["addressTypes"].get("domain")
-        assert await socks_check.check(url, "web.whatsapp.com:443", 200) == CheckFailed("no answer within 0.2 s")
+        assert await socks_check.check(url, "web.whatsapp.com:443", 200) == CheckFailed(ProxyFailure.NO_ANSWER, "0.2")
     gone = await socks_check.check(url, "web.whatsapp.com:443", 2000)
     assert isinstance(gone, CheckFailed)
-    assert "cannot be reached" in gone.why
+    assert gone.why is ProxyFailure.UNREACHABLE

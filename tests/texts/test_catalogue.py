@@ -9,6 +9,7 @@ from wa_orchestrator.domain.message import MessageStatus
 from wa_orchestrator.domain.message_failures import Failure
 from wa_orchestrator.domain.pacing.limits import Trust
 from wa_orchestrator.domain.pacing.wait_reasons import Because
+from wa_orchestrator.domain.proxy import ProxyFailure
 from wa_orchestrator.domain.session import Reason, State
 from wa_orchestrator.domain.stream_events import ALERTS, EventType, Level
 from wa_orchestrator.orchestrator.notifications import alert_texts
@@ -21,6 +22,7 @@ HEBREW = range(0x0590, 0x0600)
 #: The codes that are shown as a whole sentence.
 SENTENCES: dict[str, type[StrEnum]] = {"session_reason": Reason, "message_failure": Failure, "wait_reason": Because}
 SHORT: dict[str, type[StrEnum]] = {
+    "proxy_failure": ProxyFailure,
     "event": EventType,
     "log": Level,
     "state": State,

@@ -15,6 +15,7 @@ __all__ = [
     "Health",
     "Load",
     "MarkBad",
+    "ProxyFailure",
     "ProxyStatus",
     "ProxyUrl",
     "Strike",
@@ -43,6 +44,25 @@ class ProxyStatus(StrEnum):
     """Failed our check or struck out. It comes back after good checks in a row; replace it if it does not."""
 
 
+class ProxyFailure(StrEnum):
+    """Why a proxy is bad. Stored as `CODE` or `CODE:detail`; its sentence is `proxy_failure.<code>` in `texts`."""
+
+    NO_ANSWER = "NO_ANSWER"
+    """The detail is how long the check waited, in seconds."""
+    CLOSED = "CLOSED"
+    UNREACHABLE = "UNREACHABLE"
+    """The detail is the operating system's message."""
+    CONNECT_REFUSED = "CONNECT_REFUSED"
+    """The detail is the reply code of RFC 1928."""
+    NOT_SOCKS5 = "NOT_SOCKS5"
+    OTHER_LOGIN = "OTHER_LOGIN"
+    LOGIN_REFUSED = "LOGIN_REFUSED"
+    FAILED_CHECK = "FAILED_CHECK"
+    """A worker reported it, and our check failed as well."""
+    STRUCK_OUT = "STRUCK_OUT"
+    """It passed our check, but failed its sessions twice within `STRIKE_WINDOW_MS`."""
+
+
 @dataclass(frozen=True, slots=True)
 class Load:
     """A proxy with how many sessions sit on it now."""
@@ -67,7 +87,7 @@ def choose(candidates: Iterable[Load], max_per_proxy: int) -> str | None:
 class MarkBad:
     """The proxy is bad: all its sessions fail over."""
 
-    why: str
+    why: ProxyFailure
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,10 +100,10 @@ class Strike:
 def judge(*, check_passed: bool, strikes_at_ms: Sequence[int], now_ms: int) -> MarkBad | Strike:
     """Decide about a proxy of which a worker complained, after the server has checked it by itself."""
     if not check_passed:
-        return MarkBad("it failed our check")
+        return MarkBad(ProxyFailure.FAILED_CHECK)
     recent = tuple(at_ms for at_ms in strikes_at_ms if at_ms > now_ms - STRIKE_WINDOW_MS)
     if recent:
-        return MarkBad("it passed our check, but failed its sessions twice within 5 minutes")
+        return MarkBad(ProxyFailure.STRUCK_OUT)
     return Strike((now_ms,))
 
 

@@ -28,6 +28,13 @@ def text(language: str, name: str) -> str:
     return texts(language).get(name, "")
 
 
+def proxy_failure(language: str, stored: str) -> str:
+    """Return why a proxy is bad, from a stored `CODE` or `CODE:detail`; older versions stored the sentence itself."""
+    code, _, detail = stored.partition(":")
+    sentence = text(language, f"proxy_failure.{code}")
+    return sentence.format(detail=text(language, f"proxy_failure_detail.{code}.{detail}") or detail) or stored
+
+
 def read(folder: Path, language: str) -> dict[str, str]:
     """Read one language's file, without the English texts for what it lacks."""
     return dict(_flat(tomllib.loads((folder / f"{language}.toml").read_text("utf-8")), ""))

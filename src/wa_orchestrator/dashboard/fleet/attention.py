@@ -96,7 +96,7 @@ def _bad_proxies(snapshot: Snapshot, tongue: Tongue) -> list[Item]:
         return [Item("bad", "i-proxy", what, do, tongue.n("do.show", len(bad)), "/proxies")]
     rows = [row for row in snapshot.sorted_rows() if row.id in sat]
     why = bad[0].fields.get("last_error") or bad[0].fields.get("bad_because") or ""
-    failed = tongue.t("attention.proxy_failed", why=labels.proxy_error(tongue, why or "—"))
+    failed = tongue.t("attention.proxy_failed", why=labels.proxy_failure(tongue, why))
     do = Markup("{} {}").format(failed, tongue.n("attention.sat", len(rows), names=named(rows, snapshot, tongue)))
     return [Item("bad", "i-proxy", what, do, tongue.t("do.look"), f"/proxies#px-{bad[0].id}")]
 

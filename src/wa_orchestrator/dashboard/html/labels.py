@@ -3,27 +3,16 @@
 What it does not know is shown as it stands: a new word is better than none. Tests look for those that are missing here.
 """
 
-import re
 from typing import Final
 
 from markupsafe import Markup
 
 from wa_orchestrator.dashboard.fleet.snapshot import Snapshot
 from wa_orchestrator.dashboard.html.locale import Tongue, bdi, ltr
+from wa_orchestrator.domain.proxy import ProxyFailure
 from wa_orchestrator.domain.session_reasons import Reason
+from wa_orchestrator.texts import catalogue
 
-#: Why a check of a proxy failed, as `orchestrator.checks` and `domain.proxy` say it, and the name of our text.
-_PROXY_FAILURES: Final = (
-    (re.compile(r"no answer within (?P<s>[\d.]+) s"), "no_answer"),
-    (re.compile(r"it closed the connection"), "closed"),
-    (re.compile(r"it cannot be reached \((?P<what>.*)\)"), "unreachable"),
-    (re.compile(r"it did not connect: (?P<what>.*)"), "no_way_on"),
-    (re.compile(r"it does not speak SOCKS5"), "not_socks5"),
-    (re.compile(r"it wants another kind of login"), "other_login"),
-    (re.compile(r"it refused the user or the password"), "login_refused"),
-    (re.compile(r"it failed our check"), "check_failed"),
-    (re.compile(r"it passed our check, but failed its sessions twice within 5 minutes"), "struck_out"),
-)
 _DOERS: Final = ("configured", "server", "administrator", "viewer", "nobody")
 
 
@@ -68,29 +57,12 @@ def circumstance(view: Tongue, code: str) -> str:
         return view.reason(code)
     if view.knows(f"circumstance.{code}"):
         return str(view.t(f"circumstance.{code}").striptags())
-    known = proxy_failure(view, code)
-    return str(known.striptags()) if known else ""
+    return catalogue.proxy_failure(view.language, code) if code.partition(":")[0] in ProxyFailure.__members__ else ""
 
 
-def proxy_failure(view: Tongue, said: str) -> Markup | None:
-    """Say why a proxy failed; None for what is no failure that we know."""
-    for pattern, name in _PROXY_FAILURES:
-        match = pattern.fullmatch(said)
-        if match:
-            return view.t(
-                f"proxy.why.{name}", **{key: _detail(view, value) for key, value in match.groupdict().items()}
-            )
-    return None
-
-
-def proxy_error(view: Tongue, said: str) -> Markup:
-    """Say why a proxy failed, in any case."""
-    return proxy_failure(view, said) or bdi(said)
-
-
-def _detail(view: Tongue, said: str) -> Markup:
-    """A SOCKS5 proxy's own words; a system's are left as they are."""
-    return _or(view, f"proxy.reply.{said.replace(' ', '_')}", said)
+def proxy_failure(view: Tongue, stored: str) -> Markup:
+    """Return why a proxy is bad."""
+    return bdi(catalogue.proxy_failure(view.language, stored) or "—")
 
 
 def message_note(view: Tongue, code: str) -> str:

@@ -12,7 +12,7 @@ from urllib.parse import quote, urlencode
 from markupsafe import Markup
 from starlette.datastructures import FormData
 
-from wa_orchestrator.dashboard.html.labels import proxy_error
+from wa_orchestrator.dashboard.html.labels import proxy_failure
 from wa_orchestrator.dashboard.html.locale import Tongue, bdi, ltr
 from wa_orchestrator.dashboard.internal_api import Answer
 from wa_orchestrator.errors import Refused
@@ -195,7 +195,7 @@ def told(name: str, action: Action, asked: Sequence[Form], answers: Sequence[Ans
     if name == "proxy-import":
         return _imported(form, body, tongue)
     if name == "proxy-check" and body.get("status") == "BAD":
-        why = proxy_error(tongue, body.get("lastError") or "—")
+        why = proxy_failure(tongue, body.get("lastFailure") or "")
         return Outcome("error", tongue.t("done.proxy-check-bad", why=why, id=ltr(form["id"])))
     return Outcome("ok", text, go=go, secret=str(body.get("key") or body.get("code") or body.get("secret") or ""))
 

@@ -11,6 +11,7 @@ from wa_orchestrator.store import event_stream
 from wa_orchestrator.store.engine.scripts import Scripts
 from wa_orchestrator.store.event_stream import Details
 from wa_orchestrator.store.records import Entry
+from wa_orchestrator.texts import catalogue
 from wa_orchestrator.timestamps import iso
 
 _UNDERSCORE = re.compile(r"_([a-z])")
@@ -37,6 +38,8 @@ def _view(entry: Entry, details: Details) -> dict[str, Any]:
     data: dict[str, Any] = {
         public_name(name): _value(name, value) for name, value in fields.items() if name not in _ELSEWHERE
     }
+    if fields["type"] == EventType.PROXY_BAD:
+        data["reason"] = catalogue.proxy_failure(catalogue.DEFAULT, fields.get("reason", ""))
     if fields["type"] == EventType.MESSAGE_RECEIVED:
         data |= _incoming(details.message)
     else:

@@ -10,7 +10,7 @@ from wa_orchestrator.domain.session import Reason, State, needs_person
 from wa_orchestrator.orchestrator.proxies.health import strikes_of
 from wa_orchestrator.store import keys, records
 from wa_orchestrator.store.records import Proxy, Session
-from wa_orchestrator.texts.catalogue import text
+from wa_orchestrator.texts import catalogue
 from wa_orchestrator.timestamps import iso
 from wa_orchestrator.web.models import NextCursor, ResponseModel, Timestamp
 
@@ -83,7 +83,11 @@ class ProxyView(ResponseModel):
     last_check_at: Timestamp | None
     next_check_at: Timestamp | None
     latency_ms: int | None
-    last_error: str | None
+    last_error: str | None = Field(description="Why the last check failed, for a person.")
+    last_failure: str | None = Field(
+        description="The same as a stable code, with a detail after a colon where there is one.",
+        examples=["NO_ANSWER:5"],
+    )
     strikes: int = Field(description="How many sessions reported trouble with it lately.")
     origin: str | None = Field(description="`environment` or `operator`.")
     draining: bool = Field(description="Whether its sessions are being moved away.")
@@ -116,7 +120,7 @@ def session_view(session: Session, proxy: Proxy | None, now_ms: int, language: s
         session_id=session.id,
         status=State(session.status),
         reason=reason,
-        reason_text=text(language, f"session_reason.{reason}") if reason else None,
+        reason_text=catalogue.text(language, f"session_reason.{reason}") if reason else None,
         needs_person=needs_person(State(session.status), reason),
         phone=session.phone or None,
         label=session.label or None,
@@ -170,7 +174,7 @@ async def _queue(context: Context, session: Session) -> QueueView:
 
 def proxy_view(proxy: Proxy, max_sessions: int) -> ProxyView:
     """Return a proxy as the API shows it."""
-    latency = proxy.fields.get("latency_ms")
+    latency, failure = proxy.fields.get("latency_ms"), proxy.fields.get("last_error") or None
     return ProxyView(
         id=proxy.id,
         url=proxy.masked,
@@ -181,7 +185,8 @@ def proxy_view(proxy: Proxy, max_sessions: int) -> ProxyView:
         last_check_at=iso(int(proxy.fields.get("checked_at") or 0)),
         next_check_at=iso(int(proxy.fields.get("next_check_at") or 0)),
         latency_ms=int(latency) if latency else None,
-        last_error=proxy.fields.get("last_error") or None,
+        last_error=catalogue.proxy_failure(catalogue.DEFAULT, failure) if failure else None,
+        last_failure=failure,
         strikes=len(strikes_of(proxy)),
         origin=proxy.fields.get("origin"),
         draining=bool(proxy.fields.get("draining")),

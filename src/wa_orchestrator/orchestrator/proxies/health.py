@@ -127,7 +127,7 @@ class ProxyHealth:
             case MarkBad(why):
                 fields |= {"strikes": "[]", "good_in_a_row": 0, "bad_in_a_row": 1, "bad_because": why}
                 fields |= self._next(now, 1)
-                status, reason = ProxyStatus.BAD, why
+                status, reason = ProxyStatus.BAD, str(why)
             case Strike(strikes):
                 fields |= {"strikes": json.dumps(strikes), **self._next(now, 0)}
                 status, reason = ProxyStatus.OK, "STRIKE"
@@ -175,12 +175,12 @@ def _checked(result: CheckPassed | CheckFailed, now: int) -> dict[str, str | int
     match result:
         case CheckPassed(latency_ms):
             return {"checked_at": now, "latency_ms": latency_ms, "last_error": ""}
-        case CheckFailed(why):
-            return {"checked_at": now, "last_error": why}
+        case CheckFailed():
+            return {"checked_at": now, "last_error": str(result)}
 
 
 def _said(result: CheckPassed | CheckFailed) -> str:
-    return "passed" if isinstance(result, CheckPassed) else result.why
+    return "passed" if isinstance(result, CheckPassed) else str(result)
 
 
 async def mark_by_operator(

@@ -6,21 +6,12 @@ import time
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 
+from wa_orchestrator.domain.proxy import ProxyFailure
 from wa_orchestrator.domain.proxy_url import ProxyUrl, parse
 
 _VERSION, _CONNECT, _BY_NAME = 5, 1, 3
 _NO_LOGIN, _LOGIN = 0, 2
 _ADDRESS_BYTES = {1: 4, 4: 16}
-_REPLIES = {
-    1: "general failure",
-    2: "not allowed by its rules",
-    3: "network unreachable",
-    4: "host unreachable",
-    5: "connection refused",
-    6: "time to live expired",
-    7: "command not supported",
-    8: "address type not supported",
-}
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,16 +23,23 @@ class CheckPassed:
 
 @dataclass(frozen=True, slots=True)
 class CheckFailed:
-    """It did not; `why` is for a person and holds no secret."""
+    """It did not. The detail holds no secret."""
 
-    why: str
+    why: ProxyFailure
+    detail: str = ""
+
+    def __str__(self) -> str:
+        """Return it as it is stored."""
+        return f"{self.why}:{self.detail}" if self.detail else self.why
 
 
 ProxyCheck = Callable[[str], Awaitable[CheckPassed | CheckFailed]]
 
 
 class _CheckError(Exception):
-    pass
+    def __init__(self, why: ProxyFailure, detail: object = "") -> None:
+        super().__init__(why)
+        self.failed = CheckFailed(why, str(detail))
 
 
 async def check(url: str, target: str, timeout_ms: float) -> CheckPassed | CheckFailed:
@@ -52,13 +50,13 @@ async def check(url: str, target: str, timeout_ms: float) -> CheckPassed | Check
         async with asyncio.timeout(timeout_ms / 1000):
             await _tunnel(parse(url), host, int(port))
     except TimeoutError:
-        return CheckFailed(f"no answer within {timeout_ms / 1000:g} s")
-    except _CheckError as refusal:
-        return CheckFailed(str(refusal))
+        return CheckFailed(ProxyFailure.NO_ANSWER, f"{timeout_ms / 1000:g}")
+    except _CheckError as error:
+        return error.failed
     except asyncio.IncompleteReadError:
-        return CheckFailed("it closed the connection")
+        return CheckFailed(ProxyFailure.CLOSED)
     except OSError as error:
-        return CheckFailed(f"it cannot be reached ({error.strerror or type(error).__name__})")
+        return CheckFailed(ProxyFailure.UNREACHABLE, error.strerror or type(error).__name__)
     return CheckPassed(round((time.monotonic() - began) * 1000))
 
 
@@ -70,7 +68,7 @@ async def _tunnel(proxy: ProxyUrl, host: str, port: int) -> None:
         writer.write(bytes([_VERSION, _CONNECT, 0, _BY_NAME, len(name)]) + name + port.to_bytes(2, "big"))
         version, reply, _, kind = await reader.readexactly(4)
         if version != _VERSION or reply != 0:
-            raise _CheckError(f"it did not connect: {_REPLIES.get(reply, f'reply {reply}')}")
+            raise _CheckError(ProxyFailure.CONNECT_REFUSED, reply)
         length = _ADDRESS_BYTES.get(kind) or (await reader.readexactly(1))[0]
         await reader.readexactly(length + 2)
     finally:
@@ -84,11 +82,11 @@ async def _greet(reader: asyncio.StreamReader, writer: asyncio.StreamWriter, pro
     writer.write(bytes([_VERSION, 1, method]))
     version, chosen = await reader.readexactly(2)
     if version != _VERSION:
-        raise _CheckError("it does not speak SOCKS5")
+        raise _CheckError(ProxyFailure.NOT_SOCKS5)
     if chosen != method:
-        raise _CheckError("it wants another kind of login")
+        raise _CheckError(ProxyFailure.OTHER_LOGIN)
     if method == _LOGIN:
         user, password = (proxy.user or "").encode(), (proxy.password or "").encode()
         writer.write(bytes([1, len(user)]) + user + bytes([len(password)]) + password)
         if (await reader.readexactly(2))[1] != 0:
-            raise _CheckError("it refused the user or the password")
+            raise _CheckError(ProxyFailure.LOGIN_REFUSED)
