@@ -1,10 +1,10 @@
-// Credentials and Signal keys on auth.db, as Baileys wants them: what belongs together is written together or not at all.
+// Credentials and Signal keys in auth.db, in the form that Baileys expects.
 import { type AuthenticationCreds, initAuthCreds, proto, type SignalDataTypeMap, type SignalKeyStore } from 'baileys'
 import { decode, encode } from './codec.ts'
 import { type Database, openDatabase, Unreadable } from './database.ts'
-import type { Ending } from './exits.ts'
-import { CREDS, KeyStore } from './keystore.ts'
-import { readMultiFile } from './multifile.ts'
+import type { Ending } from './exit-codes.ts'
+import { CREDS, KeyStore } from './key-store.ts'
+import { readMultiFile } from './multifile-layout.ts'
 import type { StoreSettings } from './settings.ts'
 
 /** Counters which Baileys raises inside the transaction that stores the pre-keys they count: they must be stored with them. */

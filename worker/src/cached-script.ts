@@ -1,4 +1,4 @@
-// A CommonJS file that is compiled once: the compiled form, with every function that a live worker has used, is kept beside it.
+// Runs a CommonJS file with V8's code cache stored beside it.
 import { createHash } from 'node:crypto'
 import { readFileSync, renameSync, rmSync, writeFileSync } from 'node:fs'
 import { dirname, join } from 'node:path'

@@ -1,4 +1,4 @@
-// Values as JSON with bytes in base64, in the form that Baileys' own files have.
+// JSON with bytes as base64, as in Baileys' own files.
 type Marked = { type: 'Buffer'; data: unknown }
 
 const isMarked = (value: unknown): value is Marked => (value as Marked | null)?.type === 'Buffer'

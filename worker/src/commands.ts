@@ -1,8 +1,8 @@
-// What the server asks of the worker besides sending. It asks in the claim channel, because the worker runs no server.
+// Commands of the server other than sending. They arrive with the claim, because the worker runs no server.
 import { downloadMediaMessage, extractMessageContent, getContentType, type SocketConfig, type WAMessage } from 'baileys'
 import type { Device } from './device.ts'
 import { baileysLogger, describeError, type Log } from './log.ts'
-import type { Messages } from './messages.ts'
+import type { Messages } from './message-store.ts'
 import type { Command, Outbox } from './outbox.ts'
 
 /** Whatever the code says, the server shows it: it is one of these. */

@@ -1,4 +1,4 @@
-// From a claimed message to what Baileys sends; media is fetched from the orchestrator into a private file first.
+// Turns a claimed message into what Baileys sends; media is downloaded from the orchestrator into a private file first.
 import { randomUUID } from 'node:crypto'
 import { rm } from 'node:fs/promises'
 import { tmpdir } from 'node:os'
@@ -6,7 +6,7 @@ import { join } from 'node:path'
 import type { AnyMessageContent } from 'baileys'
 import { TooLarge } from './http.ts'
 import type { Claimed, Outbox } from './outbox.ts'
-import { failed, type Outcome } from './outcomes.ts'
+import { failed, type Outcome } from './send-outcomes.ts'
 
 const MEDIA_MAX_BYTES = 100 << 20
 

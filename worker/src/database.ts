@@ -1,4 +1,4 @@
-// The worker's one file, auth.db: opened by one process at a time, and written only by the newest epoch.
+// auth.db, the worker's only file: opened by one process at a time, written only by the newest epoch.
 import {
   chmodSync,
   closeSync,
@@ -13,8 +13,8 @@ import {
 } from 'node:fs'
 import { join } from 'node:path'
 import { DatabaseSync, type StatementSync } from 'node:sqlite'
-import { Ending } from './exits.ts'
-import { isSealed, makeSeal, type Seal } from './seal.ts'
+import { isSealed, makeSeal, type Seal } from './encryption-at-rest.ts'
+import { Ending } from './exit-codes.ts'
 import type { StoreSettings } from './settings.ts'
 
 const SCHEMA = `

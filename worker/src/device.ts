@@ -1,10 +1,10 @@
-// One linked device: connects, and connects again by the table of ends, until something final happens.
+// The linked device: connects and reconnects until a disconnect is final.
 import { createHash } from 'node:crypto'
 import { type ConnectionState, jidDecode, type WASocket, type WAVersion } from 'baileys'
 import { type Auth, forgetUnfinishedLink, isLinked } from './auth.ts'
-import { classify, type End } from './ends.ts'
+import { classify, type End } from './disconnect-reasons.ts'
 import type { Events } from './events.ts'
-import { Ending } from './exits.ts'
+import { Ending } from './exit-codes.ts'
 import { Linking, type PairingCode } from './linking.ts'
 import { describeError, type Log } from './log.ts'
 import type { Settings } from './settings.ts'

@@ -1,9 +1,9 @@
-// Events to the server: kept until accepted, in order within each lane, and never so that a flood of messages delays a sign of life.
+// Events to the server: stored until accepted, in order within each lane; a flood of messages never delays a ping.
 import { randomBytes } from 'node:crypto'
 import { Webhook } from 'standardwebhooks'
 import { decode, encode } from './codec.ts'
 import type { Database } from './database.ts'
-import { Ending } from './exits.ts'
+import { Ending } from './exit-codes.ts'
 import { type Answer, isFenced, send } from './http.ts'
 import { describeError, type Log } from './log.ts'
 import type { Settings } from './settings.ts'

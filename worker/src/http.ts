@@ -1,4 +1,4 @@
-// Requests to the orchestrator: plain, direct, kept alive, each with its own deadline.
+// HTTP requests to the orchestrator: direct, keep-alive, a deadline each.
 import { createWriteStream } from 'node:fs'
 import { Agent as HttpAgent, request as httpRequest, type IncomingMessage, type RequestOptions } from 'node:http'
 import { Agent as HttpsAgent, request as httpsRequest } from 'node:https'

@@ -1,4 +1,4 @@
-// Signs of life: a ping to the server, presence and a rare note to self for WhatsApp.
+// Keep-alive: pings to the server, presence and an occasional note to self for WhatsApp.
 import { generateMessageIDV2, jidNormalizedUser, type WASocket } from 'baileys'
 import type { Auth } from './auth.ts'
 import type { Device } from './device.ts'

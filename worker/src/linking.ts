@@ -1,9 +1,9 @@
-// Linking a device as WhatsApp does it today: QR, pairing code, a secret that the server renews, and the passkey that we cannot give.
+// Linking a device: QR, pairing code, the refreshed secret; a passkey request is reported, not answered.
 import { randomBytes } from 'node:crypto'
 import { type BinaryNode, buildAckStanza, getBinaryNodeChild, S_WHATSAPP_NET, type WASocket } from 'baileys'
 import { type Auth, forgetUnfinishedLink, isLinked } from './auth.ts'
 import type { Events } from './events.ts'
-import { Ending } from './exits.ts'
+import { Ending } from './exit-codes.ts'
 import { describeError, type Log } from './log.ts'
 
 const FIRST_QR_MS = 60_000

@@ -1,11 +1,11 @@
-// Starts the bundle beside it with as little memory and CPU as Node allows. What each step saves is in docs/decisions/0003-worker-memory.md.
+// Starts the bundle with as little memory and CPU as Node allows. docs/decisions/0003-worker-memory.md has the figures.
 import { createRequire } from 'node:module'
 import { join } from 'node:path'
 import { setFlagsFromString } from 'node:v8'
 import { runInNewContext } from 'node:vm'
 import { CachedScript } from './cached-script.ts'
-import { SETTLED } from './settling.ts'
-import { type Look, tidyUp } from './tidying.ts'
+import { type Look, tidyUp } from './garbage-collection.ts'
+import { SETTLED } from './settled-signal.ts'
 
 /** Every module of Node that the bundle requires; filled in by the build. */
 declare const REQUIRED_MODULES: readonly string[]

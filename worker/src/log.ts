@@ -1,4 +1,4 @@
-// Log lines: JSON on stdout, an event name and plain fields. Nothing that could hold a key, a QR or a message text is ever taken in.
+// Log lines: JSON on stdout, an event name and plain fields. Keys, QR codes and message texts are never logged.
 import type { SocketConfig } from 'baileys'
 
 type BaileysLogger = SocketConfig['logger']

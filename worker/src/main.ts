@@ -1,10 +1,10 @@
-// The entry: `worker.cjs` runs the worker, `worker.cjs export <directory>` writes the account in Baileys' own layout.
-import './quiet.ts'
+// Entry point: `worker.cjs` runs the worker, `worker.cjs export <directory>` writes the account in Baileys' layout.
+import './silence-console.ts'
 import { openAuth } from './auth.ts'
 import { Unreadable } from './database.ts'
-import { Ending, EXIT } from './exits.ts'
+import { Ending, EXIT } from './exit-codes.ts'
 import { describeError, makeLog } from './log.ts'
-import { writeMultiFile } from './multifile.ts'
+import { writeMultiFile } from './multifile-layout.ts'
 import { type Refusal, readSettings, readStoreSettings } from './settings.ts'
 import { runWorker } from './worker.ts'
 

@@ -1,5 +1,5 @@
-// The server's outbox: claims what is to be sent, renews, reports the outcome, and carries the answers of commands.
-import { Ending } from './exits.ts'
+// Client of the server's outbox: claim, renew, ack, nack, and command results.
+import { Ending } from './exit-codes.ts'
 import { type Answer, type Call, isFenced, parseJson, send } from './http.ts'
 import { describeError, type Log } from './log.ts'
 import type { Settings } from './settings.ts'

@@ -1,4 +1,4 @@
-// The only way out: a SOCKS5 tunnel by name, for the WebSocket, uploads and downloads alike. Failures say at which stage they happened.
+// SOCKS5 tunnel by host name, for the WebSocket, uploads and downloads. Errors name the stage at which they happened.
 import { Agent } from 'node:https'
 import { connect as connectTcp, type Socket } from 'node:net'
 import { connect as connectTls, type TLSSocket } from 'node:tls'

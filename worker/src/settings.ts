@@ -1,6 +1,6 @@
-// What the worker is started with: read from the environment (or from NAME_FILE), checked, and refused with one clear line each.
+// Settings from the environment or from NAME_FILE; each wrong one is refused with one line.
 import { readFileSync } from 'node:fs'
-import type { ExitName } from './exits.ts'
+import type { ExitName } from './exit-codes.ts'
 
 export type Platform = 'ubuntu' | 'macos' | 'windows'
 

@@ -1,4 +1,4 @@
-// One Baileys socket: its settings, its caches, and a guard that a connection which does not come about is noticed.
+// Makes a Baileys socket: configuration, caches, and a timeout for connections that never open.
 import type { Agent } from 'node:https'
 import {
   Browsers,
@@ -12,10 +12,10 @@ import {
   type WAVersion,
 } from 'baileys'
 import type { Auth } from './auth.ts'
-import { Bounded } from './bounded.ts'
+import { Bounded } from './bounded-cache.ts'
 import type { Inbox } from './inbox.ts'
 import { baileysLogger, type Log } from './log.ts'
-import type { Messages } from './messages.ts'
+import type { Messages } from './message-store.ts'
 import { makeDispatcher, ProxyError } from './proxy.ts'
 import type { Platform, ProxyAddress, Settings } from './settings.ts'
 

@@ -1,4 +1,4 @@
-// Waiting: growing pauses with jitter, and sleeps that end early.
+// Backoff with jitter, and sleeps that can be aborted.
 export type Random = () => number
 
 /** The pause before attempt `attempt` (from 0): doubles from `minMs` to `maxMs`, and is drawn between half and all of that. */

@@ -1,4 +1,4 @@
-// The version of WhatsApp Web we say we are: the newest one, asked for through the proxy, remembered in a file, never older than the library's own.
+// The WhatsApp Web version we announce: the newest, asked for through the proxy, stored in a file, never older than the library's.
 import { readFileSync, renameSync, writeFileSync } from 'node:fs'
 import { type Agent, get } from 'node:https'
 import { join } from 'node:path'

@@ -4,7 +4,7 @@ import { test } from 'node:test'
 import { type BinaryNode, initAuthCreds, type WASocket } from 'baileys'
 import type { Auth } from '../src/auth.ts'
 import type { Events } from '../src/events.ts'
-import type { Ending } from '../src/exits.ts'
+import type { Ending } from '../src/exit-codes.ts'
 import { Linking } from '../src/linking.ts'
 import { makeLog } from '../src/log.ts'
 

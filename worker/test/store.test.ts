@@ -5,8 +5,8 @@ import { join } from 'node:path'
 import { test } from 'node:test'
 import { useMultiFileAuthState } from 'baileys'
 import { openAuth } from '../src/auth.ts'
-import { writeMultiFile } from '../src/multifile.ts'
-import { makeSeal } from '../src/seal.ts'
+import { makeSeal } from '../src/encryption-at-rest.ts'
+import { writeMultiFile } from '../src/multifile-layout.ts'
 
 const temporary = () => mkdtempSync(join(tmpdir(), 'store-'))
 const open = (authDir: string, authKey?: Buffer) => openAuth({ sessionId: 's', authDir, authKey }, 1, () => undefined)

@@ -1,4 +1,4 @@
-// What comes in: messages of other people, and how far our own have got.
+// Incoming messages and receipts, reported as events.
 import {
   extractMessageContent,
   getContentType,
@@ -13,11 +13,11 @@ import {
   type WAMessageKey,
   type WASocket,
 } from 'baileys'
-import { Bounded } from './bounded.ts'
+import { Bounded } from './bounded-cache.ts'
 import type { Events } from './events.ts'
 import type { Inbox } from './inbox.ts'
 import { describeError, type Log } from './log.ts'
-import type { Messages } from './messages.ts'
+import type { Messages } from './message-store.ts'
 
 const STATUS: Record<number, 'delivered' | 'read' | 'played'> = {
   [proto.WebMessageInfo.Status.DELIVERY_ACK]: 'delivered',

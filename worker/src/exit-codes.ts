@@ -1,4 +1,4 @@
-// Why the worker ended, as exit codes. They are public: the server's runner reads them (see README.md).
+// Exit codes of the worker. They are public: the server's runner reads them (see README.md).
 export const EXIT = {
   OK: 0, // asked to stop, or an export that succeeded
   SETTING_MISSING: 10,

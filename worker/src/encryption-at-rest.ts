@@ -1,4 +1,4 @@
-// Values at rest: a mark, then plain JSON bytes, or AES-256-GCM bound to the session and to the name of the value.
+// Encryption of stored values: a mark, then plain bytes or AES-256-GCM bound to the session and the value's name.
 import { createCipheriv, createDecipheriv, randomBytes } from 'node:crypto'
 
 const PLAIN = 0

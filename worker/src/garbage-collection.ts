@@ -1,4 +1,4 @@
-// Gives memory back when there is time for it: once after connecting, and again whenever a busy spell has left the process larger.
+// Collects garbage when idle: once after connecting, and whenever the process has grown.
 /** What a process has and has used at one moment. */
 export type Look = { residentBytes: number; cpuMicros: number }
 

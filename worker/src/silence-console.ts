@@ -1,4 +1,4 @@
-// Silences console.*: libsignal prints whole sessions with private keys. Must be the first import of the program.
+// Silences console.*: libsignal prints whole sessions with private keys. Must be the first import.
 const nothing = (): void => undefined
 
 for (const method of ['log', 'info', 'warn', 'error', 'debug', 'trace', 'dir', 'table'] as const)

@@ -1,4 +1,4 @@
-// Baileys' own layout, one JSON file per key: read once to take an existing account over, written by an export.
+// Baileys' multi-file layout, one JSON file per key: imported once, written by an export.
 import { existsSync, mkdirSync, readdirSync, readFileSync, writeFileSync } from 'node:fs'
 import { join } from 'node:path'
 import { BufferJSON } from 'baileys'

@@ -1,7 +1,7 @@
-// Keys and credentials on auth.db, where what belongs together is written together or not at all.
+// Signal keys and credentials in auth.db; what belongs together is written in one transaction.
 import { decode, encode } from './codec.ts'
 import type { Database } from './database.ts'
-import { Ending } from './exits.ts'
+import { Ending } from './exit-codes.ts'
 
 /** The name of the credentials among the keys. */
 export const CREDS = 'creds'

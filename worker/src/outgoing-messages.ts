@@ -1,15 +1,15 @@
-// Sends what it claims, one message at a time, and says `ack` only when WhatsApp has said so.
+// Sends claimed messages one at a time; acks only after WhatsApp's own ack.
 import type { WASocket } from 'baileys'
-import { Bounded } from './bounded.ts'
+import { Bounded } from './bounded-cache.ts'
 import { type Prepared, prepare } from './content.ts'
 import type { Device } from './device.ts'
 import type { Events } from './events.ts'
-import { Ending } from './exits.ts'
+import { Ending } from './exit-codes.ts'
 import { describeError, type Log, maskNumbers } from './log.ts'
-import type { Messages } from './messages.ts'
+import type { Proof, Proofs } from './message-acks.ts'
+import type { Messages } from './message-store.ts'
 import type { Claimed, Command, Outbox } from './outbox.ts'
-import { failed, failedToSend, type Outcome, refusedByWhatsApp, typingMs } from './outcomes.ts'
-import type { Proof, Proofs } from './proofs.ts'
+import { failed, failedToSend, type Outcome, refusedByWhatsApp, typingMs } from './send-outcomes.ts'
 import type { Settings } from './settings.ts'
 import { backoffMs, sleep, within } from './timing.ts'
 

@@ -1,4 +1,4 @@
-// Says once that the rush of connecting is over, so that the loader, if there is one, can tidy up.
+// Signals once that connecting is over, so that the loader can collect garbage.
 import type { EventEmitter } from 'node:events'
 
 /** The event on `process` for which the loader waits. */

@@ -1,4 +1,4 @@
-// A map with a limit: forgets what was used longest ago, and what is too old. Without timers, because a timer per entry keeps whole transactions alive.
+// A cache with a size limit and a maximum age. No timers: a timer per entry keeps whole transactions alive.
 type Entry = { value: unknown; at: number }
 
 export class Bounded {

@@ -1,4 +1,4 @@
-// Messages we may need again: sent ones for a recipient who asks for a repeat, media whose bytes the server may ask for, and which ids WhatsApp has.
+// Stored messages: sent ones for retry receipts, media that the server may ask for, and which ids WhatsApp has acknowledged.
 import { proto, type WAMessage } from 'baileys'
 import type { Database } from './database.ts'
 

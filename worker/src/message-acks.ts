@@ -1,6 +1,6 @@
-// Proof that WhatsApp has a message: the server's ack, a receipt, or an echo of it. Writing to the socket proves nothing.
+// Evidence that WhatsApp has a message: its ack, a receipt, or an echo. Writing to the socket proves nothing.
 import { type BinaryNode, getAllBinaryNodeChildren, getBinaryNodeChild, type WASocket } from 'baileys'
-import { Bounded } from './bounded.ts'
+import { Bounded } from './bounded-cache.ts'
 
 /** `error` is WhatsApp's code when the server refused the message. */
 export type Proof = { at: number; error?: string }

@@ -1,4 +1,4 @@
-// What WhatsApp lets this account do with new contacts. The worker reports it; the server decides what follows.
+// WhatsApp's limits on new contacts for this account. The worker reports them; the server decides.
 import type { WASocket } from 'baileys'
 import type { Device } from './device.ts'
 import type { Events } from './events.ts'

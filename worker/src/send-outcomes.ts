@@ -1,4 +1,4 @@
-// What became of one attempt to send, and which codes the server gets to see. Pure.
+// Outcomes of one send attempt and the codes reported for them. Pure.
 import type { Nack } from './outbox.ts'
 
 export type Outcome =

@@ -1,6 +1,6 @@
 import assert from 'node:assert/strict'
 import { mock, test } from 'node:test'
-import { isWorthIt, type Look, tidyUp } from '../src/tidying.ts'
+import { isWorthIt, type Look, tidyUp } from '../src/garbage-collection.ts'
 
 const MB = 1 << 20
 const at = (megabytes: number, cpuMs = 0): Look => ({ residentBytes: megabytes * MB, cpuMicros: cpuMs * 1000 })

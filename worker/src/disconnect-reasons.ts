@@ -1,5 +1,5 @@
-// How a connection ended, and what follows: one table, read by support as well as by the worker.
-import type { ExitName } from './exits.ts'
+// Disconnect codes and what follows from each: one table.
+import type { ExitName } from './exit-codes.ts'
 import { ProxyError } from './proxy.ts'
 
 export type Reason =
