@@ -32,19 +32,19 @@ class FakeRunner:
 
     def __init__(self) -> None:
         self.running: dict[str, FoundWorker] = {}
-        self.orders: list[WorkerSpec] = []
+        self.started: list[WorkerSpec] = []
         self.stops: list[tuple[str, float]] = []
         self.refuses = False
         self._numbers = itertools.count(1)
 
-    async def start(self, order: WorkerSpec) -> str:
-        if any(found.session_id == order.session_id for found in self.running.values()):
-            raise AlreadyRunning(order.session_id)
+    async def start(self, spec: WorkerSpec) -> str:
+        if any(found.session_id == spec.session_id for found in self.running.values()):
+            raise AlreadyRunning(spec.session_id)
         if self.refuses:
             raise StartFailed("it was told not to")
         handle = f"fake/1/{next(self._numbers)}"
-        self.running[handle] = FoundWorker(handle, order.session_id, order.epoch, round(time.time() * 1000))
-        self.orders.append(order)
+        self.running[handle] = FoundWorker(handle, spec.session_id, spec.epoch, round(time.time() * 1000))
+        self.started.append(spec)
         return handle
 
     async def poll(self, handle: str) -> Running | Exited:

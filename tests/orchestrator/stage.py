@@ -13,7 +13,7 @@ import httpx
 from tests.processes import PRODUCT, Program, bare_environment, free_port
 from tests.waiting import PATIENCE_S, until_blocking
 from wa_orchestrator.runner import process_identity
-from wa_orchestrator.runner.process import MARK
+from wa_orchestrator.runner.process import MARKER
 
 API_KEY = "wao_5vR8kq2LxZt7mB1nWd9s"
 T = TypeVar("T")
@@ -146,7 +146,7 @@ class Stage:
         found: dict[str, dict[str, int]] = {}
         for pid in process_identity.pids():
             environment = process_identity.environment(pid)
-            if environment and environment.get(MARK) == home and process_identity.start_time(pid) is not None:
+            if environment and environment.get(MARKER) == home and process_identity.start_time(pid) is not None:
                 found[environment["SESSION_ID"]] = {"pid": pid, "epoch": int(environment["EPOCH"])}
         return found
 

@@ -121,10 +121,10 @@ async def test_a_phone_with_a_proxy_of_its_own_moves_the_session_there_by_one_re
     assert (moving.proxy, moving.reason, moving.status != "connected") == (own, "MOVING_TO_STICKY_PROXY", True)
     left = keys.sessions_of_proxy(second.proxy)
     assert await control.context.redis.sismember(left, "second")  # until its old worker has ended
-    starts = len(runner.orders)
+    starts = len(runner.started)
     await drive(control)
     assert not await control.context.redis.sismember(left, "second")
-    assert len(runner.orders) == starts + 1
+    assert len(runner.started) == starts + 1
     await teller.connected("second", PHONE)
     after = await now(control.context, "second")
     assert (after.status, after.proxy) == ("connected", own)

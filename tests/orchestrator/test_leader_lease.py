@@ -191,7 +191,7 @@ async def test_after_three_restarts_the_fourth_end_is_the_last(
         await part(control, ExitWatcher).step()
         await drive(control)
     after = await now(control.context, "s1")
-    assert (after.status, after.reason, runner.running, len(runner.orders)) == ("failed", "TOO_MANY_RESTARTS", {}, 4)
+    assert (after.status, after.reason, runner.running, len(runner.started)) == ("failed", "TOO_MANY_RESTARTS", {}, 4)
     await api.post("/api/sessions/s1/start")
     await drive(control)
     assert list(runner.epochs()) == ["s1"]
@@ -265,7 +265,7 @@ async def test_a_worker_that_speaks_or_is_replaced_while_the_watchdog_waits_for_
                 await control.pool.replace(await now(control.context, name), 0)
         await judging
     await drive(control)
-    assert [each.session_id for each in runner.orders] == ["speaks", "replaced", "replaced"]
+    assert [each.session_id for each in runner.started] == ["speaks", "replaced", "replaced"]
     assert not await control.context.redis.exists(keys.restarts("speaks"), keys.restarts("replaced"))
 
 
@@ -295,7 +295,7 @@ async def test_a_ping_between_the_two_steps_saves_a_worker(
     ping = {"timestamp": round(time.time() * 1000), "socket": "open", "lagMs": 2, "rssBytes": 30_000_000}
     assert (await teller.tell("s1", "PING", ping)).status_code == 200
     await part(control, Watchdog).step()
-    assert len(runner.orders) == 1
+    assert len(runner.started) == 1
     shown = (await api.get("/api/sessions/s1/status")).json()["worker"]
     assert (shown["socket"], shown["rssBytes"]) == ("open", 30_000_000)
 
@@ -310,7 +310,7 @@ async def test_after_an_absence_of_the_server_everyone_has_fresh_grace(
     await control.lease.step()
     for _ in range(3):
         await part(control, Watchdog).step()
-    assert len(runner.orders) == 1
+    assert len(runner.started) == 1
 
 
 async def test_a_short_absence_gives_no_grace(control: Orchestrator) -> None:
@@ -339,10 +339,10 @@ async def test_workers_start_one_per_interval_also_across_a_restart_of_the_serve
     await part(reborn, Reconciler).step()
     wait_s = await part(reborn, StartQueue).step()
     assert 0 < wait_s <= 0.3
-    assert len(runner.orders) == 1
+    assert len(runner.started) == 1
     await asyncio.sleep(wait_s)
     await part(reborn, StartQueue).step()
-    assert len(runner.orders) == 2
+    assert len(runner.started) == 2
 
 
 async def test_a_start_lost_between_queue_and_runner_is_made_up_for(
@@ -382,7 +382,7 @@ async def test_secrets_reach_the_worker_as_secrets_and_belong_to_session_and_epo
     control: Orchestrator, api: httpx.AsyncClient, runner: FakeRunner, settings: Any
 ) -> None:
     await started(control, api)
-    order = runner.orders[0]
+    order = runner.started[0]
     assert set(order.secrets) == {"WORKER_TOKEN", "WEBHOOK_SECRET", "PROXY_URL"}
     assert not set(order.secrets.values()) & set(order.environment.values())
     minted = {tokens.mint(settings, name, epoch).token for name in ("s1", "s2") for epoch in (1, 2)}
@@ -429,12 +429,12 @@ async def test_an_engine_that_is_away_is_no_proof_that_workers_ended(
     control: Orchestrator, api: httpx.AsyncClient, runner: FakeRunner, unruly: FaultyRunner
 ) -> None:
     await started(control, api)
-    unruly.faults |= {RunnerFault.POLL_IS_AWAY, RunnerFault.SURVEY_IS_AWAY}
+    unruly.faults |= {RunnerFault.POLL_UNAVAILABLE, RunnerFault.SURVEY_UNAVAILABLE}
     await part(control, ExitWatcher).step()
     with pytest.raises(Unavailable):
         await part(control, Reconciler).step()
     await drive(control)
-    assert len(runner.orders) == 1
+    assert len(runner.started) == 1
 
 
 async def test_a_worker_that_cannot_be_killed_is_fenced_before_anything_else_is_tried(

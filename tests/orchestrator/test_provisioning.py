@@ -30,9 +30,9 @@ async def test_a_new_session_is_pending_on_the_emptiest_proxy_and_its_password_s
     assert {each.json()["proxy"] for each in answers} == {proxy_url.masked(url) for url in PROXIES}
     await drive(control)
     assert sorted(runner.epochs()) == ["worker_1", "worker_2", "worker_3"]
-    assert runner.orders[0].secrets["PROXY_URL"] in PROXIES
+    assert runner.started[0].secrets["PROXY_URL"] in PROXIES
     shown = (await api.get("/api/sessions")).text + (await api.get("/api/v1/proxies")).text
-    assert "canary-password" not in shown + "".join(map(str, runner.orders))
+    assert "canary-password" not in shown + "".join(map(str, runner.started))
 
 
 async def test_a_session_that_is_deleted_while_it_is_made_is_told_as_gone(

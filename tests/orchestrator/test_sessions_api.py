@@ -152,10 +152,10 @@ async def test_stop_start_and_restart_may_be_repeated(
         await api.post("/api/sessions/s1/start")
         await drive(control)
         assert list(runner.epochs()) == ["s1"]
-    starts = len(runner.orders)
+    starts = len(runner.started)
     await api.post("/api/sessions/s1/restart")
     await drive(control)
-    assert len(runner.orders) == starts + 1
+    assert len(runner.started) == starts + 1
     assert len(runner.running) == 1
 
 
@@ -328,7 +328,7 @@ async def test_a_logout_that_the_worker_reported_itself_is_acted_on_once(
     await teller.disconnected("s1", 401)
     assert (await request).json()["reason"] == "LOGGED_OUT"
     await drive(control)
-    assert len(runner.orders) == 2
+    assert len(runner.started) == 2
 
 
 async def test_a_code_that_does_not_come_in_time_is_told_as_such(

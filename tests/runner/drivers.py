@@ -37,8 +37,8 @@ exit 7
 COMMAND = ("/bin/sh", "-c", WORKER)
 
 
-def order(home: Path, session_id: str = SESSION, epoch: int = 1, **environment: str) -> WorkerSpec:
-    """An order for that worker."""
+def spec(home: Path, session_id: str = SESSION, epoch: int = 1, **environment: str) -> WorkerSpec:
+    """A spec for that worker."""
     secrets = {"WORKER_TOKEN": "canary-token-5f3a9c"}
     return WorkerSpec(session_id, epoch, home / "sessions" / session_id, environment, secrets)
 

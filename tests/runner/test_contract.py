@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.runner.drivers import SESSION, driver, end_of, is_ready, order, secret_files
+from tests.runner.drivers import SESSION, driver, end_of, is_ready, secret_files, spec
 from tests.waiting import PATIENCE_S
 from wa_orchestrator.runner.contract import AlreadyRunning, Exited, Runner, Running
 
@@ -19,22 +19,22 @@ async def runner(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterato
 
 
 async def test_when_start_returns_the_worker_runs_and_is_found(runner: Runner, tmp_path: Path) -> None:
-    handle = await runner.start(order(tmp_path, SESSION, 4))
+    handle = await runner.start(spec(tmp_path, SESSION, 4))
     assert await runner.poll(handle) == Running()
     assert [(each.handle, each.session_id, each.epoch) for each in await runner.survey()] == [(handle, SESSION, 4)]
 
 
 async def test_there_is_never_a_second_worker_of_a_session(runner: Runner, tmp_path: Path) -> None:
-    handle = await runner.start(order(tmp_path, SESSION, 1))
+    handle = await runner.start(spec(tmp_path, SESSION, 1))
     with pytest.raises(AlreadyRunning):
-        await runner.start(order(tmp_path, SESSION, 2))
+        await runner.start(spec(tmp_path, SESSION, 2))
     assert [each.handle for each in await runner.survey()] == [handle]
 
 
 async def test_when_stop_returns_nothing_of_the_worker_runs_and_stop_may_be_repeated(
     runner: Runner, tmp_path: Path
 ) -> None:
-    one = order(tmp_path)
+    one = spec(tmp_path)
     handle = await runner.start(one)
     await is_ready(one)
     for _ in range(2):
@@ -44,7 +44,7 @@ async def test_when_stop_returns_nothing_of_the_worker_runs_and_stop_may_be_repe
 
 
 async def test_a_stubborn_worker_is_ended_by_force(runner: Runner, tmp_path: Path) -> None:
-    one = order(tmp_path, STUBBORN="1")
+    one = spec(tmp_path, STUBBORN="1")
     handle = await runner.start(one)
     await is_ready(one)
     async with asyncio.timeout(PATIENCE_S):
@@ -53,12 +53,12 @@ async def test_a_stubborn_worker_is_ended_by_force(runner: Runner, tmp_path: Pat
 
 
 async def test_a_worker_that_ended_by_itself_has_ended_and_may_be_started_again(runner: Runner, tmp_path: Path) -> None:
-    one = order(tmp_path, SESSION, 1)
+    one = spec(tmp_path, SESSION, 1)
     handle = await runner.start(one)
     await end_of(runner, handle, one)
     assert await runner.survey() == []
     (one.auth_dir / "end").unlink()
-    again = await runner.start(order(tmp_path, SESSION, 2))
+    again = await runner.start(spec(tmp_path, SESSION, 2))
     assert again != handle
     assert await runner.poll(again) == Running()
     assert isinstance(await runner.poll(handle), Exited)
@@ -67,7 +67,7 @@ async def test_a_worker_that_ended_by_itself_has_ended_and_may_be_started_again(
 async def test_the_next_server_finds_the_workers_of_this_one_and_can_stop_them(
     request: pytest.FixtureRequest, runner: Runner, tmp_path: Path
 ) -> None:
-    handle = await runner.start(order(tmp_path, SESSION, 1))
+    handle = await runner.start(spec(tmp_path, SESSION, 1))
     kind = request.node.callspec.params["runner"]
     async with driver(kind, tmp_path) as next_server:
         assert [each.handle for each in await next_server.survey()] == [handle]
@@ -81,7 +81,7 @@ async def test_another_installations_workers_are_not_ours(
 ) -> None:
     kind = request.node.callspec.params["runner"]
     async with driver(kind, tmp_path / "other") as other:
-        await other.start(order(tmp_path / "other", f"{SESSION}-other"))
+        await other.start(spec(tmp_path / "other", f"{SESSION}-other"))
         assert await runner.survey() == []
 
 
@@ -92,7 +92,7 @@ async def test_an_unknown_handle_has_ended_and_can_be_stopped(runner: Runner) ->
 
 
 async def test_the_worker_has_its_secrets_and_nobody_else_sees_them(runner: Runner, tmp_path: Path) -> None:
-    one = order(tmp_path)
+    one = spec(tmp_path)
     await runner.start(one)
     await is_ready(one)
     assert (one.auth_dir / "token").read_text() == "canary-token-5f3a9c"

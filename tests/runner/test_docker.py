@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 from aiodocker import Docker
 
-from tests.runner.drivers import SESSION, docker_or_skip, driver, free_subnet, is_ready, order, own_network
+from tests.runner.drivers import SESSION, docker_or_skip, driver, free_subnet, is_ready, own_network, spec
 from wa_orchestrator.errors import Unavailable
 from wa_orchestrator.runner.container_spec import ContainerSpec
 from wa_orchestrator.runner.contract import StartFailed
@@ -16,7 +16,7 @@ pytestmark = pytest.mark.docker
 
 
 async def test_a_container_is_hardened_limited_and_shows_no_secret(tmp_path: Path) -> None:
-    one = order(tmp_path, epoch=5)
+    one = spec(tmp_path, epoch=5)
     async with driver("docker", tmp_path) as runner, Docker() as docker:
         await runner.start(one)
         await is_ready(one)
@@ -40,7 +40,7 @@ async def test_an_image_that_is_not_there_cannot_start_and_leaves_nothing(tmp_pa
         box = ContainerSpec("nowhere.invalid/none:latest", network=network, subnet=free_subnet())
         runner = DockerRunner(docker, tmp_path / "workers", box)
         with pytest.raises(StartFailed):
-            await runner.start(order(tmp_path))
+            await runner.start(spec(tmp_path))
         assert await runner.survey() == []
 
 
@@ -50,7 +50,7 @@ async def test_a_network_that_leads_somewhere_is_not_used(tmp_path: Path) -> Non
         await docker.networks.create({"Name": name, "IPAM": {"Config": [{"Subnet": free_subnet()}]}})
         runner = DockerRunner(docker, tmp_path / "workers", ContainerSpec("any", network=name))
         with pytest.raises(StartFailed, match=f"docker network rm {name}"):
-            await runner.start(order(tmp_path))
+            await runner.start(spec(tmp_path))
 
 
 async def test_an_engine_that_does_not_answer_is_no_proof_of_an_end(tmp_path: Path) -> None:

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.runner.drivers import COMMAND, SESSION, end_of, facts, is_ready, order
+from tests.runner.drivers import COMMAND, SESSION, end_of, facts, is_ready, spec
 from wa_orchestrator.errors import Refused
 from wa_orchestrator.runner import process, process_identity
 from wa_orchestrator.runner.contract import Exited, Running, StartFailed
@@ -31,7 +31,7 @@ def runner(tmp_path: Path) -> ProcessRunner:
 
 
 async def test_no_secret_is_in_the_process_list(runner: ProcessRunner, tmp_path: Path) -> None:
-    handle = await runner.start(order(tmp_path))
+    handle = await runner.start(spec(tmp_path))
     seen = facts(handle, "environ", "cmdline")
     await runner.stop(handle, 0)
     assert b"WORKER_TOKEN_FILE" in seen
@@ -41,10 +41,10 @@ async def test_no_secret_is_in_the_process_list(runner: ProcessRunner, tmp_path:
 async def test_a_worker_survives_the_server_that_started_it(tmp_path: Path) -> None:
     program = (
         "import asyncio, pathlib, os, signal\n"
-        "from tests.runner.drivers import COMMAND, order\n"
+        "from tests.runner.drivers import COMMAND, spec\n"
         "from wa_orchestrator.runner.process import ProcessRunner\n"
         f"home = pathlib.Path({str(tmp_path)!r})\n"
-        "print(asyncio.run(ProcessRunner(home / 'workers', COMMAND).start(order(home))), flush=True)\n"
+        "print(asyncio.run(ProcessRunner(home / 'workers', COMMAND).start(spec(home))), flush=True)\n"
         "os.kill(os.getpid(), signal.SIGKILL)\n"
     )
     server = await asyncio.to_thread(
@@ -70,7 +70,7 @@ async def test_a_number_that_was_taken_over_is_no_worker_and_is_not_signalled(ru
 
 
 async def test_a_frozen_worker_runs_and_can_be_ended(runner: ProcessRunner, tmp_path: Path) -> None:
-    handle = await runner.start(order(tmp_path))
+    handle = await runner.start(spec(tmp_path))
     os.kill(pid_of(handle), signal.SIGSTOP)
     assert await runner.poll(handle) == Running()
     await runner.stop(handle, 0.2)
@@ -80,7 +80,7 @@ async def test_a_frozen_worker_runs_and_can_be_ended(runner: ProcessRunner, tmp_
 async def test_what_a_worker_started_ends_with_it(tmp_path: Path) -> None:
     script = 'sleep 300 & echo $! > "$AUTH_DIR/child"; echo "$EPOCH" > "$AUTH_DIR/ready"; wait'
     runner = ProcessRunner(tmp_path / "workers", ("/bin/sh", "-c", script))
-    one = order(tmp_path)
+    one = spec(tmp_path)
     handle = await runner.start(one)
     await is_ready(one)
     child = int((one.auth_dir / "child").read_text())
@@ -89,7 +89,7 @@ async def test_what_a_worker_started_ends_with_it(tmp_path: Path) -> None:
 
 
 async def test_the_code_of_an_end_is_told_by_the_server_that_started_it(runner: ProcessRunner, tmp_path: Path) -> None:
-    one = order(tmp_path)
+    one = spec(tmp_path)
     handle = await runner.start(one)
     assert await end_of(runner, handle, one) == Exited(7)
 
@@ -97,12 +97,12 @@ async def test_the_code_of_an_end_is_told_by_the_server_that_started_it(runner: 
 async def test_a_program_that_is_not_there_cannot_start(tmp_path: Path) -> None:
     runner = ProcessRunner(tmp_path / "workers", ("/nonexistent/node",))
     with pytest.raises(StartFailed):
-        await runner.start(order(tmp_path))
+        await runner.start(spec(tmp_path))
     assert await runner.survey() == []
 
 
 async def test_limits_are_in_force(runner: ProcessRunner, tmp_path: Path) -> None:
-    handle = await runner.start(order(tmp_path))
+    handle = await runner.start(spec(tmp_path))
     limits = facts(handle, "limits").decode()
     await runner.stop(handle, 0)
     table = {line[:26].strip(): line[26:].split()[:2] for line in limits.splitlines()}
@@ -113,8 +113,8 @@ async def test_limits_are_in_force(runner: ProcessRunner, tmp_path: Path) -> Non
 async def test_a_long_log_is_cut_while_the_worker_writes_it(
     runner: ProcessRunner, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(process, "MOST_LOG_BYTES", 1000)
-    handle = await runner.start(order(tmp_path))
+    monkeypatch.setattr(process, "MAX_LOG_BYTES", 1000)
+    handle = await runner.start(spec(tmp_path))
     with runner.log_file(SESSION).open("ab") as file:
         file.write(b"x" * 5000)
     await runner.survey()

@@ -35,9 +35,9 @@ async def test_workers_of_one_proxy_share_a_relay_which_goes_with_the_last_of_th
             handles = []
             for name, proxy in (("a", "one"), ("b", "one"), ("c", "two")):
                 secrets = {"PROXY_URL": f"socks5h://user:canary@{proxy}.example.com:1080"}
-                order = WorkerSpec(f"{name}-{mark}", 1, tmp_path / "sessions" / name, {}, secrets)
-                handles.append(await runner.start(order))
-                told = (home / order.session_id / "secrets" / "proxy_url").read_text()
+                spec = WorkerSpec(f"{name}-{mark}", 1, tmp_path / "sessions" / name, {}, secrets)
+                handles.append(await runner.start(spec))
+                told = (home / spec.session_id / "secrets" / "proxy_url").read_text()
                 assert told.startswith("socks5h://user:canary@wa_relay_")
             shown = sorted(await relays(docker, home))
             assert ["one.example.com" in shown[0], "two.example.com" in shown[1], len(shown)] == [True, True, 2]

@@ -1,1 +1,1 @@
-"""What runs workers: `contract` says what a driver promises; `process` and `docker` are drivers."""
+"""Runs workers: `contract` defines what a driver guarantees; `process` and `docker` are the drivers."""

@@ -1,17 +1,17 @@
-"""What containers of an installation have in common."""
+"""Settings that all containers of an installation share."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
 SUBNET = "172.28.0.0/16"
-#: On every worker: the directory of the installation it belongs to.
+#: Label of every worker: the directory of its installation.
 LABEL_HOME = "wa.home"
 
 
 @dataclass(frozen=True, slots=True)
 class ContainerSpec:
-    """What every worker's container has."""
+    """Settings of every worker's container."""
 
     image: str
     memory_mb: int = 256
@@ -20,15 +20,15 @@ class ContainerSpec:
     gid: int = 10001
     network: str = "wa_workers"
     subnet: str = SUBNET
-    """For a network that has to be made."""
+    """Used when the network has to be created."""
     command: Sequence[str] = ()
-    """Empty: the image's own."""
+    """Empty for the image's own."""
     binds: Sequence[str] = ()
-    """Further read-only mounts."""
+    """Additional read-only mounts."""
 
 
 def hardened(memory_mb: int, pids: int) -> dict[str, Any]:
-    """Give the engine's settings for a container that can do little and takes little."""
+    """Return the engine's settings for a container with few privileges and bounded resources."""
     memory = memory_mb * 1024 * 1024
     return {
         "ReadonlyRootfs": True,

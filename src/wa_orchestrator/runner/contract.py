@@ -1,11 +1,14 @@
-"""The contract between the control plane and whatever runs workers: four verbs and their promises.
+"""The runner contract: four methods that a driver implements, and what each guarantees when it returns.
 
-A driver decides nothing. It never restarts a worker by itself: who runs, and with which epoch, is the server's
-decision, and an engine's own restart would bring back a worker that WhatsApp has just thrown out.
+To write a driver, implement `Runner` (see `process.py` for the smallest one), pass the suite in
+`tests/runner/test_contract.py`, and add the driver to `factory.py`.
 
-Words: an *order* says what to run. A *handle* is a text by which a driver finds its worker again, also in another
-process after a restart of the server; it begins with the driver's name and the version of its shape (`process/1/…`),
-and a driver takes handles of every version it ever gave out.
+A driver decides nothing. It never restarts a worker by itself: which workers run, and with which epoch, is the
+control plane's decision, and a restart by the engine would bring back a worker that WhatsApp has just logged out.
+
+A *spec* describes the worker to run. A *handle* is a string with which the driver finds that worker again, also in
+another process after a restart of the server. It begins with the driver's name and the version of the handle format
+(`process/1/…`); a driver accepts handles of every version it ever returned.
 """
 
 from collections.abc import Mapping, Sequence
@@ -18,31 +21,39 @@ from wa_orchestrator.errors import Refused, Unavailable
 
 @dataclass(frozen=True, slots=True)
 class WorkerSpec:
-    """A worker to be run. `environment` may be seen by anybody on the machine; `secrets` by the worker only."""
+    """A worker to run.
+
+    The driver sets `SESSION_ID`, `EPOCH` and `AUTH_DIR` in the worker's environment, in addition to `environment`.
+    """
 
     session_id: str
     epoch: int
+    """The session's fencing number. `survey` must be able to return it later."""
     auth_dir: Path
+    """Credentials on the server's disk; the worker reads and writes them. The driver creates the directory."""
     environment: Mapping[str, str]
+    """May be visible to other users of the machine."""
     secrets: Mapping[str, str] = field(repr=False)
-    """By variable name. They reach the worker as files that `NAME_FILE` names, never by command or environment."""
+    """By variable name. Each becomes a file that only the worker can read; the variable `<NAME>_FILE` holds its path.
+    Secrets never appear in the command line or in the environment.
+    """
 
 
 @dataclass(frozen=True, slots=True)
 class Running:
-    """It runs."""
+    """The worker runs. A frozen (paused, stopped) worker runs, too."""
 
 
 @dataclass(frozen=True, slots=True)
 class Exited:
-    """It does not run (any more). `code` is how it ended, where that is known."""
+    """The worker does not run. `code` is its exit code, if known."""
 
     code: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class FoundWorker:
-    """A worker that runs, as a survey found it."""
+    """A running worker in the result of `survey`."""
 
     handle: str
     session_id: str
@@ -51,48 +62,52 @@ class FoundWorker:
 
 
 class AlreadyRunning(Refused):
-    """A worker of this session runs: stop it first."""
+    """A worker of this session runs; it must be stopped first."""
 
     def __init__(self, session_id: str) -> None:
-        super().__init__("ALREADY_RUNS", f"A worker of {session_id} runs already; stop it first.", 409)
+        super().__init__("ALREADY_RUNS", f"A worker of {session_id} is already running; stop it first.", 409)
 
 
 class StartFailed(Unavailable):
-    """The worker did not come to life; the text says why. Waiting may help, or a person."""
+    """The worker did not start; the text says why. It may start later, or somebody has to fix the cause."""
 
     def __init__(self, text: str) -> None:
         super().__init__("WORKER_DID_NOT_START", text)
 
 
 class Runner(Protocol):
-    """A driver. All verbs may be called from several tasks at once; calls for one session come one after another."""
+    """A driver. Methods are called from several tasks at once, but never concurrently for one session.
 
-    async def start(self, order: WorkerSpec) -> str:
-        """Run a worker and give its handle.
+    Every method raises `Unavailable` if the engine (Docker, Kubernetes, …) does not respond; the caller retries.
+    """
 
-        When it returns, the worker's process runs and is not merely requested; it goes on when this server ends,
-        however that ends. Raises `AlreadyRuns` when a worker of this session runs, of whatever epoch, and
-        `CannotStart` when there is no process; then nothing is left behind that would run later.
+    async def start(self, spec: WorkerSpec) -> str:
+        """Start a worker and return its handle.
+
+        When it returns, the worker's process runs and is not merely requested. The worker keeps running when this
+        server ends, however it ends. Raises `AlreadyRunning` if a worker of this session runs, whatever its epoch, and
+        `StartFailed` if there is no process; then nothing is left behind that would start later.
         """
         ...
 
     async def poll(self, handle: str) -> Running | Exited:
-        """Say whether a worker runs. Cheap: it is asked every second for every worker.
+        """Return whether a worker runs. Must be cheap: it is called about once a second for every worker.
 
-        A handle whose process number or name was taken over by something else has ended. A frozen worker runs.
-        An unknown handle has ended; a handle of another driver too. Raises `Unavailable` only when the engine
-        itself does not answer: that is no proof of an end.
+        A handle whose process id or name now belongs to something else is `Exited`; so are unknown handles and
+        handles of other drivers. `Unavailable` is raised only if the engine does not respond, and proves no exit.
         """
         ...
 
     async def stop(self, handle: str, grace_s: float = 10.0) -> None:
-        """End a worker with everything it started. When it returns, nothing of it runs.
+        """Stop a worker with everything it started. When it returns, nothing of it runs.
 
-        It is asked first and ended by force after `grace_s`; 0 means by force at once. May be called again, and for
-        what has ended or is unknown: then there is nothing to do.
+        The worker is asked to end (SIGTERM) and killed after `grace_s`; 0 kills it at once. May be called repeatedly
+        and for handles that are unknown or have exited: then it does nothing.
         """
         ...
 
     async def survey(self) -> Sequence[FoundWorker]:
-        """List every worker of this installation that runs, whoever started it. None is left out and none is dead."""
+        """Return every running worker of this installation, whichever process started it: all of them, and only live
+        ones.
+        """
         ...

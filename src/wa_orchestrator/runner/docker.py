@@ -1,7 +1,7 @@
-"""The driver that isolates harder: each worker is a container `wa_session_<id>`, found again by its labels.
+"""Docker driver: each worker is a container `wa_session_<id>`, found again by its labels.
 
-Directories and secrets are bind mounts. Where the server itself runs in a container, its data directory must have the
-same path inside as on the host (the compose file does that), because the engine resolves mounts on the host.
+Directories and secrets are bind mounts. If the server itself runs in a container, its data directory must have the same
+path inside as on the host (the compose file does that), because the engine resolves mounts on the host.
 """
 
 import asyncio
@@ -28,7 +28,7 @@ NAME = "docker/1"
 PREFIX = "wa_session_"
 LABEL_SESSION, LABEL_EPOCH = "wa.session", "wa.epoch"
 AUTH_DIR, SECRETS_DIR, CA_DIR = "/app/session", "/run/secrets", "/run/ca"
-#: One listing of the engine serves all polls for this long.
+#: All polls within this time share one listing of the engine.
 _FRESH_S = 1.0
 _GONE = 404
 _BUSY = 409
@@ -40,46 +40,46 @@ log = structlog.get_logger(__name__)
 class DockerRunner:
     """Runs workers as containers of one installation, whose directory is `home`. See `contract.Runner`."""
 
-    def __init__(self, docker: Docker, home: Path, box: ContainerSpec) -> None:
+    def __init__(self, docker: Docker, home: Path, container_spec: ContainerSpec) -> None:
         self._docker = docker
         self._home = home.absolute()
-        self._box = box
-        self._relays = ProxyRelays(docker, self._home, box)
+        self._container_spec = container_spec
+        self._relays = ProxyRelays(docker, self._home, container_spec)
         self._listing = asyncio.Lock()
         self._listed_at = -_FRESH_S
         self._alive: frozenset[str] = frozenset()
 
-    async def start(self, order: WorkerSpec) -> str:
-        """Create the container and start it; a dead one of the same name gives way."""
-        name = PREFIX + order.session_id
+    async def start(self, spec: WorkerSpec) -> str:
+        """Create and start the container. A dead container of the same name is removed first."""
+        name = PREFIX + spec.session_id
         try:
-            await self._make_room(name, order.session_id)
-            await ensure_network(self._docker, self._box)
-            container = await self._create(order, name)
+            await self._remove_dead(name, spec.session_id)
+            await ensure_network(self._docker, self._container_spec)
+            container = await self._create(spec, name)
         except DockerError as error:
-            raise StartFailed(f"Docker did not make {name}: {error.message}") from error
+            raise StartFailed(f"Docker could not create {name}: {error.message}") from error
         except OSError as error:
-            raise _away(error) from error
+            raise _unavailable(error) from error
         try:
             await container.start()
         except (DockerError, OSError) as error:
             await self._delete(container)
-            raise StartFailed(f"Docker did not start {name}: {error}") from error
+            raise StartFailed(f"Docker could not start {name}: {error}") from error
         self._listed_at = -_FRESH_S
         return f"{NAME}/{container.id}"
 
-    async def _create(self, order: WorkerSpec, name: str) -> DockerContainer:
-        """Create the container; its proxy is told to it as the relay that leads there."""
-        async with self._relays.moving:
-            if url := order.secrets.get("PROXY_URL"):
-                relay, led = await self._relays.through(url)
-                order = replace(order, secrets={**order.secrets, "PROXY_URL": led})
+    async def _create(self, spec: WorkerSpec, name: str) -> DockerContainer:
+        """Create the container. Its PROXY_URL names the relay to the proxy, not the proxy itself."""
+        async with self._relays.lock:
+            if url := spec.secrets.get("PROXY_URL"):
+                relay, relayed = await self._relays.ensure(url)
+                spec = replace(spec, secrets={**spec.secrets, "PROXY_URL": relayed})
             else:
                 relay = ""
-            return await self._docker.containers.create(self._config(order, relay), name=name)
+            return await self._docker.containers.create(self._config(spec, relay), name=name)
 
     async def poll(self, handle: str) -> Running | Exited:
-        """Look into the engine's list; all polls of a second share one."""
+        """Look the container up in the engine's listing, which all polls of a second share."""
         async with self._listing:
             if time.monotonic() - self._listed_at > _FRESH_S:
                 self._alive = frozenset(found.handle for found in await self.survey())
@@ -87,7 +87,7 @@ class DockerRunner:
         return Running() if handle in self._alive else Exited()
 
     async def stop(self, handle: str, grace_s: float = 10.0) -> None:
-        """Stop the container and remove it. Its directories are mounts and stay."""
+        """Stop and remove the container. Its directories are mounts and remain."""
         name, _, container_id = handle.rpartition("/")
         if name != NAME:
             return
@@ -97,9 +97,9 @@ class DockerRunner:
                 await container.stop(t=int(grace_s))
         except DockerError as error:
             if error.status not in (_GONE, _NOT_RUNNING):
-                raise _away(error) from error
+                raise _unavailable(error) from error
         except OSError as error:
-            raise _away(error) from error
+            raise _unavailable(error) from error
         await self._delete(container)
         await self._drop_unused_relays()
         self._listed_at = -_FRESH_S
@@ -108,22 +108,18 @@ class DockerRunner:
         try:
             await self._relays.drop_unused()
         except (DockerError, OSError) as error:
-            log.warning("relays.not_dropped", error=str(error))
+            log.warning("relays.not_removed", error=str(error))
 
     async def survey(self) -> Sequence[FoundWorker]:
-        """List the containers with our label that run. A paused one runs."""
+        """Return the running containers with this installation's label, including paused ones."""
         filters = {"label": [f"{LABEL_HOME}={self._home}"], "status": ["running", "paused", "restarting"]}
         try:
             containers = await self._docker.containers.list(filters=filters)
         except (DockerError, OSError) as error:
-            raise _away(error) from error
+            raise _unavailable(error) from error
         return [_found(each._container) for each in containers]
 
-    def log_file(self, session_id: str) -> Path:
-        """Where the engine's log of a worker would be; Docker keeps it, so this never exists."""
-        return self._home / session_id / "log"
-
-    async def _make_room(self, name: str, session_id: str) -> None:
+    async def _remove_dead(self, name: str, session_id: str) -> None:
         try:
             old = await self._docker.containers.get(name)
         except DockerError as error:
@@ -138,58 +134,58 @@ class DockerRunner:
         try:
             await container.delete(force=True, v=True)
         except DockerError as error:
-            if error.status not in (_GONE, _BUSY):  # busy: another call removes it already
-                raise _away(error) from error
+            if error.status not in (_GONE, _BUSY):  # busy: another call is removing it
+                raise _unavailable(error) from error
         while True:
             try:
                 await container.show()
             except DockerError as error:
                 if error.status == _GONE:
                     return
-                raise _away(error) from error
+                raise _unavailable(error) from error
             await asyncio.sleep(0.05)
 
-    def _config(self, order: WorkerSpec, relay: str) -> dict[str, Any]:
-        place = private_directory(self._home / order.session_id)
-        secrets = write_secrets(place / "secrets", order.secrets)
-        private_directory(order.auth_dir)
-        for tree in (place / "secrets", order.auth_dir):
-            hand_over(tree, self._box.uid, self._box.gid)
-        environment = dict(order.environment)
-        binds = [f"{order.auth_dir.absolute()}:{AUTH_DIR}:rw", f"{place / 'secrets'}:{SECRETS_DIR}:ro"]
+    def _config(self, spec: WorkerSpec, relay: str) -> dict[str, Any]:
+        place = private_directory(self._home / spec.session_id)
+        secrets = write_secrets(place / "secrets", spec.secrets)
+        private_directory(spec.auth_dir)
+        for tree in (place / "secrets", spec.auth_dir):
+            hand_over(tree, self._container_spec.uid, self._container_spec.gid)
+        environment = dict(spec.environment)
+        binds = [f"{spec.auth_dir.absolute()}:{AUTH_DIR}:rw", f"{place / 'secrets'}:{SECRETS_DIR}:ro"]
         if authorities := environment.get("NODE_EXTRA_CA_CERTS"):
             binds.append(f"{authorities}:{CA_DIR}/ca.pem:ro")
             environment["NODE_EXTRA_CA_CERTS"] = f"{CA_DIR}/ca.pem"
         variables = {
             **ENVIRONMENT,
-            "NODE_OPTIONS": heap_flag(self._box.memory_mb),
+            "NODE_OPTIONS": heap_flag(self._container_spec.memory_mb),
             **environment,
             **{f"{name}_FILE": f"{SECRETS_DIR}/{path.name}" for name, path in secrets.items()},
-            "SESSION_ID": order.session_id,
-            "EPOCH": str(order.epoch),
+            "SESSION_ID": spec.session_id,
+            "EPOCH": str(spec.epoch),
             "AUTH_DIR": AUTH_DIR,
-            "HOME": "/tmp",  # noqa: S108 (a tmpfs of the container's own)
+            "HOME": "/tmp",  # noqa: S108 (the container's own tmpfs)
         }
         config = {
-            "Image": self._box.image,
+            "Image": self._container_spec.image,
             "Env": [f"{name}={value}" for name, value in variables.items()],
-            "User": f"{self._box.uid}:{self._box.gid}",
+            "User": f"{self._container_spec.uid}:{self._container_spec.gid}",
             "Labels": {
                 LABEL_HOME: str(self._home),
-                LABEL_SESSION: order.session_id,
-                LABEL_EPOCH: str(order.epoch),
+                LABEL_SESSION: spec.session_id,
+                LABEL_EPOCH: str(spec.epoch),
                 LABEL_RELAY: relay,
             },
-            "HostConfig": self._host_config([*binds, *self._box.binds]),
+            "HostConfig": self._host_config([*binds, *self._container_spec.binds]),
         }
-        return config | ({"Entrypoint": list(self._box.command)} if self._box.command else {})
+        return config | ({"Entrypoint": list(self._container_spec.command)} if self._container_spec.command else {})
 
     def _host_config(self, binds: Sequence[str]) -> dict[str, Any]:
-        return hardened(self._box.memory_mb, self._box.pids) | {
+        return hardened(self._container_spec.memory_mb, self._container_spec.pids) | {
             "Binds": list(binds),
-            "NetworkMode": self._box.network,
-            # The engine must not restart what the server has ended: after "replaced" (440) a worker that came back
-            # by itself would fight whoever replaced it, and after a reboot it would run with a stale epoch.
+            "NetworkMode": self._container_spec.network,
+            # The engine must not restart workers: after "replaced" (440) a restarted worker would fight the device that
+            # replaced it, and after a reboot it would run with a stale epoch.
             "RestartPolicy": {"Name": "no"},
         }
 
@@ -205,5 +201,5 @@ def _created_s(created: int | str) -> float:
     return float(created) if isinstance(created, int) else datetime.fromisoformat(created).timestamp()
 
 
-def _away(error: Exception) -> Unavailable:
-    return Unavailable("DOCKER_UNAVAILABLE", f"The Docker engine does not answer as it should: {error}")
+def _unavailable(error: Exception) -> Unavailable:
+    return Unavailable("DOCKER_UNAVAILABLE", f"The Docker engine returned an error or does not respond: {error}")

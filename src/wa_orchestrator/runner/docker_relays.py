@@ -1,9 +1,9 @@
-"""The only way out of a worker's container: a relay, which hands bytes to one proxy and to nothing else.
+"""Relay containers: each forwards TCP from the workers' network to one proxy, and to nothing else.
 
-Workers' network is internal: the engine forwards nothing from it to anywhere. A relay stands in that network and in
-the engine's ordinary one, and leads from the first to its proxy. It is a container and no part of the server, because
-workers stay connected while the server is upgraded; it is made of the worker's image, because Node is in it. It knows
-no password: what a worker says to its proxy passes through as it is.
+The workers' network is internal: the engine forwards nothing out of it, so a worker cannot bypass its proxy. A relay is
+attached to that network and to the default one. It is a container and not part of the server, because workers stay
+connected while the server is upgraded; it uses the worker's image, because that contains Node. It knows no password:
+the SOCKS5 handshake passes through unchanged.
 """
 
 import asyncio
@@ -21,7 +21,7 @@ from wa_orchestrator.runner.container_spec import LABEL_HOME, ContainerSpec, har
 from wa_orchestrator.runner.contract import StartFailed
 
 PREFIX = "wa_relay_"
-#: On a relay: whose it is. On a worker: the name of its relay.
+#: Label of a relay: its installation. Label of a worker: the name of its relay.
 LABEL_RELAY_HOME, LABEL_RELAY = "wa.relay.home", "wa.relay"
 PORT = 1080
 _OUTSIDE = "bridge"
@@ -43,69 +43,77 @@ process.on('SIGTERM', () => process.exit(0))
 """
 
 
-async def ensure_network(docker: Docker, box: ContainerSpec) -> None:
-    """Make the workers' network, if there is none; raise CannotStart for one that leads somewhere."""
+async def ensure_network(docker: Docker, container_spec: ContainerSpec) -> None:
+    """Create the workers' network if it does not exist; raise `StartFailed` if it is not internal."""
     try:
-        shown = await (await docker.networks.get(box.network)).show()
+        shown = await (await docker.networks.get(container_spec.network)).show()
     except DockerError as error:
         if error.status != _GONE:
             raise
-        pool = {"Config": [{"Subnet": box.subnet}]}
-        await docker.networks.create({"Name": box.network, "Driver": "bridge", "Internal": True, "IPAM": pool})
+        pool = {"Config": [{"Subnet": container_spec.subnet}]}
+        await docker.networks.create(
+            {"Name": container_spec.network, "Driver": "bridge", "Internal": True, "IPAM": pool}
+        )
         return
     if not shown["Internal"]:
         raise StartFailed(
-            f"The network {box.network} lets workers out past their proxies. "
-            f"Stop what uses it, then `docker network rm {box.network}`: it is made again, as an internal one."
+            f"The network {container_spec.network} is not internal, so workers could bypass their proxies. "
+            f"Stop its containers and run `docker network rm {container_spec.network}`; it is created anew."
         )
 
 
 class ProxyRelays:
     """The relays of one installation, whose directory is `home`."""
 
-    def __init__(self, docker: Docker, home: Path, box: ContainerSpec) -> None:
+    def __init__(self, docker: Docker, home: Path, container_spec: ContainerSpec) -> None:
         self._docker = docker
         self._home = home
-        self._box = box
-        #: Held from the start of a relay until its first user is there: a relay that nobody uses is removed.
-        self.moving = asyncio.Lock()
+        self._container_spec = container_spec
+        #: Held from the start of a relay until its first worker exists: `drop_unused` removes relays without workers.
+        self.lock = asyncio.Lock()
 
-    async def through(self, url: str) -> tuple[str, str]:
-        """Give the name of a relay to this proxy, and the proxy's address through it. It runs when this returns."""
+    async def ensure(self, url: str) -> tuple[str, str]:
+        """Return the name of the relay to this proxy and the proxy's URL through it. The relay runs then."""
         proxy = proxy_url.parse(url)
         # Another home, image or program needs another relay.
-        mark = f"{self._home} {self._box} {PROGRAM} {proxy.host}:{proxy.port}"
+        mark = f"{self._home} {self._container_spec} {PROGRAM} {proxy.host}:{proxy.port}"
         name = PREFIX + hashlib.sha256(mark.encode()).hexdigest()[:12]
         try:
             relay = await self._docker.containers.get(name)
         except DockerError as error:
             if error.status != _GONE:
                 raise
-            relay = await self._make(name, proxy.host, proxy.port)
+            relay = await self._create(name, proxy.host, proxy.port)
         await relay.start()
         return name, replace(proxy, host=name, port=PORT).url
 
-    async def _make(self, name: str, host: str, port: int) -> DockerContainer:
+    async def _create(self, name: str, host: str, port: int) -> DockerContainer:
         config: dict[str, Any] = {
-            "Image": self._box.image,
+            "Image": self._container_spec.image,
             "Entrypoint": ["node", "-e", PROGRAM],
             "Env": [f"TO_HOST={host}", f"TO_PORT={port}", f"PORT={PORT}"],
-            "User": f"{self._box.uid}:{self._box.gid}",
+            "User": f"{self._container_spec.uid}:{self._container_spec.gid}",
             "Labels": {LABEL_RELAY_HOME: str(self._home)},
             "HostConfig": hardened(_MEMORY_MB, _PIDS)
-            | {"Binds": list(self._box.binds), "NetworkMode": _OUTSIDE, "RestartPolicy": {"Name": "unless-stopped"}},
+            | {
+                "Binds": list(self._container_spec.binds),
+                "NetworkMode": _OUTSIDE,
+                "RestartPolicy": {"Name": "unless-stopped"},
+            },
         }
         relay = await self._docker.containers.create(config, name=name)
         try:
-            await (await self._docker.networks.get(self._box.network)).connect({"Container": relay.id})
+            await (await self._docker.networks.get(self._container_spec.network)).connect({"Container": relay.id})
         except DockerError:
-            await relay.delete(force=True, v=True)  # a relay that nobody reaches would be found next time
+            await relay.delete(
+                force=True, v=True
+            )  # otherwise the next call would find a relay that workers cannot reach
             raise
         return relay
 
     async def drop_unused(self) -> None:
-        """Remove the relays that none of our workers has."""
-        async with self.moving:
+        """Remove the relays that no worker of this installation uses."""
+        async with self.lock:
             in_use = {each._container["Labels"].get(LABEL_RELAY) for each in await self._labelled(LABEL_HOME)}
             for relay in await self._labelled(LABEL_RELAY_HOME):
                 if relay._container["Names"][0].removeprefix("/") not in in_use:

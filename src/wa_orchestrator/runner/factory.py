@@ -1,4 +1,4 @@
-"""Makes the driver that the settings ask for."""
+"""Creates the driver that `RUNNER` selects."""
 
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -14,7 +14,7 @@ HOME = "workers"
 
 @asynccontextmanager
 async def runner_for(settings: Settings) -> AsyncIterator[Runner]:
-    """Open the driver; closing it leaves all workers running."""
+    """Open the driver. Workers keep running when it is closed."""
     home = settings.data_dir / HOME
     match settings.runner:
         case "process":
@@ -30,7 +30,7 @@ async def runner_for(settings: Settings) -> AsyncIterator[Runner]:
                     "ALLOW_DIRECT: with RUNNER=docker workers reach nothing but proxies. Example: ALLOW_DIRECT=false"
                 )
             async with Docker() as docker:
-                box = ContainerSpec(settings.docker_image, settings.worker_memory_mb, network=settings.docker_network)
-                yield DockerRunner(docker, home, box)
+                spec = ContainerSpec(settings.docker_image, settings.worker_memory_mb, network=settings.docker_network)
+                yield DockerRunner(docker, home, spec)
         case other:
             raise BadSettings(f"RUNNER: {other} is not part of this version. Example: RUNNER=process")

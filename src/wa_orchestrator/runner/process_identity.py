@@ -1,4 +1,4 @@
-"""Looking at processes by number *and* start time, so that a reused number is never taken for a worker."""
+"""Identifies processes by pid *and* start time, so that a reused pid is never taken for a worker."""
 
 import os
 from collections.abc import Iterator
@@ -6,7 +6,7 @@ from pathlib import Path
 
 PROC = Path("/proc")
 _TICKS = os.sysconf("SC_CLK_TCK")
-#: Places of fields in /proc/<pid>/stat, counted from the one after the name in parentheses.
+#: Indexes of fields in /proc/<pid>/stat, counted from the first one after the name in parentheses.
 _STATE, _GROUP, _START = 0, 2, 19
 
 
@@ -19,21 +19,21 @@ def _stat(pid: int) -> list[str] | None:
 
 
 def start_time(pid: int) -> int | None:
-    """Give when a process started, in clock ticks since boot; None for one that ended or is a corpse."""
+    """Return a process's start time in clock ticks since boot; None if it has exited or is a zombie."""
     fields = _stat(pid)
     return None if fields is None or fields[_STATE] in "ZX" else int(fields[_START])
 
 
 def started_at_ms(ticks: int) -> int:
-    """Turn a start time into an instant of the wall clock."""
+    """Convert a start time to milliseconds of the wall clock."""
     boot_s = next(
         int(line.split()[1]) for line in (PROC / "stat").read_text("ascii").splitlines() if line.startswith("btime")
     )
     return boot_s * 1000 + ticks * 1000 // _TICKS
 
 
-def group_lives(group: int) -> bool:
-    """Say whether any process of a group still runs."""
+def group_is_running(group: int) -> bool:
+    """Whether any process of a group runs."""
     for pid in pids():
         fields = _stat(pid)
         if fields is not None and fields[_STATE] not in "ZX" and int(fields[_GROUP]) == group:
@@ -42,12 +42,12 @@ def group_lives(group: int) -> bool:
 
 
 def pids() -> Iterator[int]:
-    """List all process numbers."""
+    """Return all process ids."""
     return (int(entry.name) for entry in os.scandir(PROC) if entry.name.isdigit())
 
 
 def environment(pid: int) -> dict[str, str] | None:
-    """Read what a process was started with; None where that is not ours to see or it ended."""
+    """Return a process's environment; None if it has exited or must not be read."""
     try:
         raw = (PROC / str(pid) / "environ").read_bytes()
     except OSError:

@@ -1,4 +1,4 @@
-"""A worker's private directory: its secrets as files, for nobody else's eyes."""
+"""Files of a worker: its private directory and its secrets."""
 
 import os
 import shutil
@@ -7,14 +7,14 @@ from pathlib import Path
 
 
 def private_directory(path: Path) -> Path:
-    """Make a directory that only its owner may enter, whatever it was before."""
+    """Create a directory with mode 0700, or set that mode if it exists."""
     path.mkdir(mode=0o700, parents=True, exist_ok=True)
     path.chmod(0o700)
     return path
 
 
 def write_secrets(directory: Path, secrets: Mapping[str, str]) -> dict[str, Path]:
-    """Put each secret into a file of its own, 0600; what was there before is gone. Gives the paths by name."""
+    """Replace the directory by one file (0600) per secret. Return the paths by name."""
     shutil.rmtree(directory, ignore_errors=True)
     private_directory(directory)
     return {name: _write(directory / name.lower(), value) for name, value in secrets.items()}
@@ -28,7 +28,7 @@ def _write(path: Path, value: str) -> Path:
 
 
 def hand_over(path: Path, uid: int, gid: int) -> None:
-    """Give a tree to the user a container runs as; only root can, and only root needs to."""
+    """Change the owner of a tree to the container's user. Only root can, and only a root server needs to."""
     if os.geteuid() != 0:
         return
     os.chown(path, uid, gid)
