@@ -66,7 +66,7 @@ async def add(api: MessageApi, receiver: Receiver, *events: str) -> dict[str, An
 async def deliver(deliverer: WebhookDeliverer) -> None:
     """Everything that is due now, and no more."""
     for _ in range(50):
-        if await deliverer.step() and not deliverer._under_way:
+        if await deliverer.step() and not deliverer._tasks:
             return
         await deliverer.idle()
     raise AssertionError("it goes round and round")
@@ -155,9 +155,9 @@ async def test_a_dead_courier_loses_nothing_and_the_next_goes_on_from_the_cursor
     dead = WebhookDeliverer(api.context)
     await api.stage.accept("w1", PHONE)
     await dead.step()  # queued, and taken: then the process ends
-    for task in dead._under_way:
+    for task in dead._tasks:
         task.cancel()
-    await asyncio.gather(*dead._under_way, return_exceptions=True)
+    await asyncio.gather(*dead._tasks, return_exceptions=True)
     before = len(receiver.got)
     await api.stage.accept("w1", PHONE)
     await clock.pass_ms(60_001)

@@ -8,8 +8,9 @@ import pytest
 from tests.orchestrator.acting import PHONE, linked, now
 from tests.orchestrator.fakes import Teller, drive
 from wa_orchestrator.orchestrator.notifications import alert_texts
+from wa_orchestrator.orchestrator.notifications.alert_channels import TelegramChannel, WebhookChannel
 from wa_orchestrator.orchestrator.notifications.alert_texts import Alert
-from wa_orchestrator.orchestrator.notifications.alerts import Alerts, AlertWebhook, TelegramChat
+from wa_orchestrator.orchestrator.notifications.alerts import Alerts
 from wa_orchestrator.orchestrator.service import Orchestrator
 from wa_orchestrator.simulator.world import World
 from wa_orchestrator.store import keys
@@ -131,7 +132,7 @@ async def test_a_real_connection_reaches_telegram_without_password_or_phone(
     async with World(proxies=1) as world, httpx.AsyncClient() as client:
         changes = {"telegram_api_url": world.telegram, "telegram_bot_token": _Secret(), "telegram_chat_id": "7"}
         settings = control.context.settings.model_copy(update=changes)
-        alerts = Alerts(control.context, [TelegramChat(settings, client)], gap_s=0)
+        alerts = Alerts(control.context, [TelegramChannel(settings, client)], gap_s=0)
         await alerts.step()
         world.telegram_bot.fault("error", code=500)
         await linked(control, api, teller, "s1", PHONE)
@@ -161,7 +162,7 @@ async def test_a_webhook_gets_alerts_signed(control: Orchestrator) -> None:
 
     settings = control.context.settings.model_copy(update={"alert_webhook_url": "https://ops.example.com/alerts"})
     async with httpx.AsyncClient(transport=httpx.MockTransport(answer)) as client:
-        sink = AlertWebhook(settings, client)
-        assert await sink.deliver([Alert("proxy.bad", "p_1", "", 1)]) is None
+        channel = WebhookChannel(settings, client)
+        assert await channel.deliver([Alert("proxy.bad", "p_1", "", 1)]) is None
     told = Webhook(settings.webhook_secret.get_secret_value()).verify(seen[0].content, dict(seen[0].headers))
     assert told["alerts"] == [{"type": "proxy.bad", "subject": "p_1", "reason": "", "at": 1}]

@@ -5,7 +5,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from wa_orchestrator.store import keys
+from wa_orchestrator.domain.stream_events import EventType, WebhookDisabled
+from wa_orchestrator.store import event_stream, keys
 from wa_orchestrator.store.engine.scripts import Scripts, unexpected
 
 
@@ -98,6 +99,35 @@ async def state(scripts: Scripts, webhook_id: str) -> State:
     """How a webhook fares."""
     raw: Any = await scripts.redis.hgetall(keys.webhook_state(webhook_id))
     return State(int(raw.get("failing_since", 0)), int(raw.get("disabled_at", 0)), raw.get("why", ""))
+
+
+async def cursor(scripts: Scripts) -> str:
+    """Return the cursor up to which events are in the queues, '' when there is none yet."""
+    return str(await scripts.redis.get(keys.WEBHOOK_CURSOR) or "")
+
+
+async def has_deliveries(scripts: Scripts) -> bool:
+    """Whether anything is in the queue of deliveries."""
+    return bool(await scripts.redis.exists(keys.WEBHOOK_DUE))
+
+
+async def count_deliveries(scripts: Scripts, webhook_id: str) -> int:
+    """Return how many deliveries the log of a webhook holds, waiting ones among them."""
+    return int(await scripts.redis.zcard(keys.delivery_log(webhook_id)))
+
+
+async def count(scripts: Scripts) -> int:
+    """Return how many webhooks there are."""
+    return int(await scripts.redis.hlen(keys.WEBHOOKS))
+
+
+async def disable(scripts: Scripts, webhook_id: str, why: str) -> None:
+    """Stop delivering to a webhook, and emit the event."""
+    now_ms = await scripts.now_ms()
+    async with scripts.redis.pipeline(transaction=True) as pipe:
+        pipe.hset(keys.webhook_state(webhook_id), mapping={"disabled_at": now_ms, "why": why})
+        event_stream.emit_in(pipe, EventType.WEBHOOK_DISABLED, WebhookDisabled(webhook_id, why), at_ms=now_ms)
+        await pipe.execute()
 
 
 async def enable(scripts: Scripts, webhook_id: str) -> None:

@@ -1,4 +1,4 @@
-"""Webhooks as an operator manages them: where events go, what was delivered, and once more."""
+"""Routes of webhooks: add, list, delete, enable, delivery log, replay."""
 
 import base64
 import secrets
@@ -11,14 +11,14 @@ from wa_orchestrator import outbound_http
 from wa_orchestrator.context import Context
 from wa_orchestrator.domain import stream_events
 from wa_orchestrator.errors import Refused
-from wa_orchestrator.store import audit, event_stream, keys, webhooks
+from wa_orchestrator.store import audit, event_stream, webhooks
 from wa_orchestrator.store.webhooks import State, Webhook
 from wa_orchestrator.timestamps import iso
 from wa_orchestrator.web.auth import AdminCaller
 from wa_orchestrator.web.models import RequestModel, ResponseModel, Timestamp
 from wa_orchestrator.web.problems import responses
 
-MOST_WEBHOOKS = 50
+MAX_WEBHOOKS = 50
 
 
 def _known(pattern: str) -> str:
@@ -31,7 +31,7 @@ Pattern = Annotated[str, AfterValidator(_known), Field(examples=["message.*"])]
 
 
 class WebhookBody(RequestModel):
-    """A system that wants to hear."""
+    """A webhook to add."""
 
     url: Annotated[str, Field(min_length=1, max_length=2048, examples=["https://crm.example.com/whatsapp"])]
     events: Annotated[list[Pattern], Field(min_length=1, max_length=50)] = Field(
@@ -123,11 +123,11 @@ class _Webhooks:
 
     async def add_webhook(self, body: WebhookBody, caller: AdminCaller) -> CreatedWebhook:
         """Add a webhook. The response is the only place that shows its secret."""
-        # Whether the name leads somewhere is checked at every delivery too: it may change in between.
+        # The address is checked at every delivery too: the name may resolve to another one by then.
         await outbound_http.check(body.url, allow_private=self._context.settings.allow_private_urls)
-        if await self._context.redis.hlen(keys.WEBHOOKS) >= MOST_WEBHOOKS:
-            raise Refused("TOO_MANY_WEBHOOKS", f"There are {MOST_WEBHOOKS} webhooks already. Delete one.", 409)
-        hook = await _made(self._context, body)
+        if await webhooks.count(self._scripts) >= MAX_WEBHOOKS:
+            raise Refused("TOO_MANY_WEBHOOKS", f"There are {MAX_WEBHOOKS} webhooks already. Delete one.", 409)
+        hook = await _new(self._context, body)
         await webhooks.put(self._scripts, hook)
         await audit.record(
             self._context.scripts, caller.key_id, "webhook.add", hook.id, url=hook.url, events=hook.types
@@ -176,7 +176,7 @@ class _Webhooks:
         return hook
 
 
-async def _made(context: Context, body: WebhookBody) -> Webhook:
+async def _new(context: Context, body: WebhookBody) -> Webhook:
     since = await event_stream.last_cursor(context.redis)
     secret = "whsec_" + base64.b64encode(secrets.token_bytes(32)).decode()
     name = f"wh_{secrets.token_hex(6)}"

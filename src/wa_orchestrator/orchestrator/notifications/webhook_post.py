@@ -1,4 +1,4 @@
-"""One attempt to deliver one event: signed by Standard Webhooks, to an address that was checked."""
+"""One attempt to deliver an event to a webhook: signed (Standard Webhooks), to a checked address."""
 
 import ssl
 from datetime import UTC, datetime
@@ -12,52 +12,48 @@ from wa_orchestrator.context import Context
 from wa_orchestrator.errors import Refused
 from wa_orchestrator.store.webhooks import Webhook
 
-ANSWER_S = 15.0
-_MOST_ANSWER_BYTES = 65_536
+TIMEOUT_S = 15.0
+_MAX_RESPONSE_BYTES = 65_536
 
 
 async def post(context: Context, hook: Webhook, event: str, body: str) -> str:
-    """Deliver an event. Gives '' when it was taken (2xx), else what went wrong in a word."""
+    """Deliver an event. Returns '' when it was accepted (2xx), else an error code."""
+    # An event has the same id in every attempt: by it the receiver recognizes a repetition.
+    headers = signed_headers(hook.secret, f"evt_{event}", body) | {"User-Agent": "wa-orchestrator"}
     try:
         target = await outbound_http.check(hook.url, allow_private=context.settings.allow_private_urls)
         async with outbound_http.request(
-            "POST",
-            target,
-            timeout_s=ANSWER_S,
-            headers=_headers(hook, event, body),
-            content=body.encode(),
-            trust=_trust(),
-        ) as answer:
-            await _drain(answer)
-            return "" if answer.is_success else f"HTTP_{answer.status_code}"
+            "POST", target, timeout_s=TIMEOUT_S, headers=headers, content=body.encode(), trust=_tls_context()
+        ) as response:
+            await _drain(response)
+            return "" if response.is_success else f"HTTP_{response.status_code}"
     except Refused as refusal:
         return refusal.code
     except (httpx.HTTPError, OSError) as error:
         return type(error).__name__
 
 
-@lru_cache(maxsize=1)
-def _trust() -> ssl.SSLContext:
-    """Whom we believe to be who they say. Read once: it takes tens of milliseconds."""
-    return ssl.create_default_context()
-
-
-def _headers(hook: Webhook, event: str, body: str) -> dict[str, str]:
-    """The same event has the same id in every attempt: that is how its reader knows a repetition."""
-    name, now = f"evt_{event}", datetime.now(tz=UTC)
+def signed_headers(secret: str, message_id: str, body: str) -> dict[str, str]:
+    """Return the headers of a signed JSON request."""
+    now = datetime.now(tz=UTC)
     return {
         "Content-Type": "application/json",
-        "User-Agent": "wa-orchestrator",
-        "webhook-id": name,
+        "webhook-id": message_id,
         "webhook-timestamp": str(int(now.timestamp())),
-        "webhook-signature": Signer(hook.secret).sign(msg_id=name, timestamp=now, data=body),
+        "webhook-signature": Signer(secret).sign(msg_id=message_id, timestamp=now, data=body),
     }
 
 
-async def _drain(answer: httpx.Response) -> None:
-    """Read what is answered and forget it; nobody may keep us reading."""
+@lru_cache(maxsize=1)
+def _tls_context() -> ssl.SSLContext:
+    """Cached TLS context; loading the CA certificates takes tens of milliseconds."""
+    return ssl.create_default_context()
+
+
+async def _drain(response: httpx.Response) -> None:
+    """Read and discard the response, up to a limit."""
     read = 0
-    async for chunk in answer.aiter_raw():
+    async for chunk in response.aiter_raw():
         read += len(chunk)
-        if read > _MOST_ANSWER_BYTES:
+        if read > _MAX_RESPONSE_BYTES:
             return

@@ -1,0 +1,52 @@
+"""Queues of alerts, one per channel, and the cursor up to which events have become alerts."""
+
+from collections.abc import Callable, Sequence
+from typing import Any, Final
+
+from redis.exceptions import WatchError
+
+from wa_orchestrator.store import event_stream, keys
+from wa_orchestrator.store.engine.scripts import Scripts
+from wa_orchestrator.store.records import Entry
+
+#: Alerts that wait for one channel, and events that are read at once.
+MAX_WAITING: Final = 1_000
+_BATCH: Final = 200
+
+
+async def collect(scripts: Scripts, channels: Sequence[str], encode: Callable[[Entry], str | None]) -> bool:
+    """Queue the alerts of new events for every channel; `encode` returns None for an event without one.
+
+    Cursor and queues are written together, so each event becomes an alert once; False when another process did it.
+    At the first start the cursor is the newest event: what happened before is not reported.
+    """
+    transaction: Any = scripts.redis.pipeline(transaction=True)
+    async with transaction as pipe:
+        await pipe.watch(keys.ALERT_CURSOR)
+        cursor = str(await pipe.get(keys.ALERT_CURSOR) or await event_stream.last_cursor(scripts.redis))
+        entries = await event_stream.read(scripts, after=cursor, most=_BATCH)
+        found = [alert for entry in entries if (alert := encode(entry))]
+        pipe.multi()
+        pipe.set(keys.ALERT_CURSOR, entries[-1].cursor if entries else cursor)
+        for channel in channels if found else ():
+            pipe.rpush(keys.alerts(channel), *found)
+            pipe.ltrim(keys.alerts(channel), -MAX_WAITING, -1)
+        try:
+            await pipe.execute()
+        except WatchError:
+            return False
+    return True
+
+
+async def waiting(scripts: Scripts, channel: str, *, most: int) -> list[str]:
+    """Return the oldest alerts that wait for a channel."""
+    found: Any = await scripts.redis.lrange(keys.alerts(channel), 0, most - 1)
+    return list(found)
+
+
+async def remove(scripts: Scripts, channel: str, alerts: Sequence[str]) -> None:
+    """Remove these alerts and no others: another process may have removed them too, or a full queue shed some."""
+    async with scripts.redis.pipeline(transaction=True) as pipe:
+        for alert in alerts:
+            pipe.lrem(keys.alerts(channel), 1, alert)
+        await pipe.execute()
