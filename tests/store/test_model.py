@@ -23,6 +23,7 @@ from redis.asyncio import Redis
 from tests.conftest import HELD_CLOCK, Clock
 from tests.store.mutants import mutants
 from tests.store.scene import LEASE_MS, PAUSE_MS, Scene
+from wa_orchestrator.domain.message import SUCCEEDED, MessageStatus, may_become
 from wa_orchestrator.store import keys, outbox, proxies, queues, records, sessions, slots
 from wa_orchestrator.store.engine.scripts import Scripts, read_sources
 from wa_orchestrator.store.message_keys import locate
@@ -34,9 +35,6 @@ PER_MINUTE = 2
 PER_DAY = 4
 DAY_MS = 3_600_000
 """A short day, so that a run of fifty steps meets its end."""
-
-HAD = {"sent", "delivered", "read"}
-"""What a message is that WhatsApp has."""
 
 T = TypeVar("T")
 
@@ -109,10 +107,17 @@ class Messages(RuleBasedStateMachine):
             self.workers.append(Worker(session, 1))
 
     def teardown(self) -> None:
-        """Close what was opened."""
+        """Check every status that each message has had, and close what was opened."""
         if hasattr(self, "redis"):
+            self.do(self._timelines_are_legal())
             self.do(self.redis.aclose())
         self.loop.close()
+
+    async def _timelines_are_legal(self) -> None:
+        for message in self.model.accepted:
+            statuses = [MessageStatus(status) for _, status, _ in await records.timeline(self.scene.scripts, message)]
+            for before, after in itertools.pairwise(statuses):
+                assert before is after or may_become(before, after)
 
     # -- steps ----------------------------------------------------------------------------------------------------
 
@@ -297,7 +302,7 @@ class Messages(RuleBasedStateMachine):
         for message, status in zip(self.model.accepted, statuses, strict=True):
             ended = self.model.ended.get(message, status)
             # What was sent is never anything less again; what had ended otherwise may only turn out to have been sent.
-            assert status in HAD or (ended not in HAD and status == ended)
+            assert status in SUCCEEDED or (ended not in SUCCEEDED and status == ended)
 
     @invariant()
     def one_message_has_one_whatsapp_id(self) -> None:
