@@ -27,6 +27,7 @@ from wa_orchestrator.store.engine.embedded_redis import EmbeddedRedis
 from wa_orchestrator.store.engine.pipelined_scripts import Batched
 from wa_orchestrator.store.engine.scripts import Scripts
 from wa_orchestrator.store.message_keys import Place
+from wa_orchestrator.store.records import MessageChanges
 
 RESULT = Path(__file__).parent / "results" / "dispatcher.json"
 PER_SECOND = 300
@@ -76,7 +77,7 @@ async def fill(scripts: Scripts, sessions: int, each: int) -> None:
 async def _put(scripts: Scripts, n: int, number: int) -> None:
     name = f"m_{number * 10_000 + n:018x}"
     place = Place(name, f"97250{n:07d}", f"w{n}")
-    body = {"kind": "text", "body": '{"kind": "text", "text": "hello"}'}
+    body = MessageChanges(kind="text", body='{"kind": "text", "text": "hello"}')
     message = admission.NewMessage(name, f"3EB0{name[2:].upper()}", place.phone, place.session, "97251", fields=body)
     await admission.accept(scripts, message, admission.Room(10**6, 10**6, 0))
     await queues.route(scripts, place, to="97251")

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from wa_orchestrator.domain import pacing, routing
-from wa_orchestrator.domain.routing import Assignment, Candidate, Pin
+from wa_orchestrator.domain.routing import Assignment, Candidate
 from wa_orchestrator.session_pace import pace_of, readiness_of, zone_of
 from wa_orchestrator.settings import Settings
 from wa_orchestrator.store import keys, records
@@ -14,8 +14,8 @@ from wa_orchestrator.store.records import Message, Session
 
 def assignment_of(message: Message) -> Assignment:
     """Return the session and the phone for which a message waits, and how far they are fixed."""
-    tied = routing.is_tied_to_its_phone(message.fields)
-    return Assignment(message.session, message.phone, Pin.of(message.fields), tied)
+    tied = routing.is_tied_to_its_phone(message.claimed_at, freed=message.freed)
+    return Assignment(message.session, message.phone, message.pinned, tied)
 
 
 async def affinity_of(scripts: Scripts, recipient: str) -> str | None:

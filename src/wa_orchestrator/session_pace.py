@@ -33,7 +33,7 @@ def trust_of(session: Session, now_ms: int) -> Trust:
 
 def zone_of(settings: Settings, session: Session) -> ZoneInfo:
     """Return the zone of a session's hours and days: its own, or the installation's."""
-    return ZoneInfo(session.fields.get("timezone") or settings.timezone)
+    return ZoneInfo(session.timezone or settings.timezone)
 
 
 def day_of(settings: Settings, session: Session | None, at_ms: int) -> str:
@@ -49,7 +49,7 @@ def pace_of(settings: Settings, session: Session, now_ms: int) -> Pace:
 
 def override_of(session: Session) -> Override:
     """Return the operator's overrides for a session; all unset where there are none."""
-    return decode_override(session.fields.get("limits") or "{}")
+    return decode_override(session.limits or "{}")
 
 
 def decode_override(text: str) -> Override:

@@ -2,7 +2,7 @@
 
 import json
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Unpack
 
 from tests.conftest import Clock
 from wa_orchestrator.context import Context
@@ -12,6 +12,7 @@ from wa_orchestrator.store import admission, event_stream, keys, outbox, proxies
 from wa_orchestrator.store.engine.scripts import Scripts
 from wa_orchestrator.store.leases import Holding, acquire_lease
 from wa_orchestrator.store.message_keys import Place
+from wa_orchestrator.store.records import MessageChanges, SessionChanges
 
 DAY_MS = 86_400_000
 NOON = 1_750_000_000_000 - 1_750_000_000_000 % DAY_MS + DAY_MS // 2
@@ -39,7 +40,7 @@ class Stage:
     def dispatcher(self, jitter: float = 0.5) -> Dispatcher:
         return Dispatcher(self.context, jitter=lambda: jitter)
 
-    async def connect(self, session: str, phone: str, **fields: str | int) -> None:
+    async def connect(self, session: str, phone: str, **fields: Unpack[SessionChanges]) -> None:
         """A connected session on a proxy of its own."""
         proxy = f"p_{session}"
         await proxies.add(self.scripts, proxy, url="socks5h://u:fake@p.example.com:1", masked=proxy, origin="operator")
@@ -70,7 +71,7 @@ class Stage:
     async def accept(self, session: str, phone: str, to: str = "97251000001", **changes: Any) -> str:
         """Accept a message; its id."""
         self.made += 1
-        fields = {"kind": "text", "body": json.dumps({"kind": "text", "text": f"text {self.made}"})}
+        fields = MessageChanges(kind="text", body=json.dumps({"kind": "text", "text": f"text {self.made}"}))
         fields |= changes.pop("fields", {})
         name = f"m_{self.made:018x}"
         message = admission.NewMessage(name, f"3EB0{self.made:018X}", phone, session, to, fields=fields, **changes)

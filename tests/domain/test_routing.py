@@ -7,7 +7,6 @@ from hypothesis import strategies as st
 from tests.domain.properties import quick
 from wa_orchestrator.domain import routing
 from wa_orchestrator.domain.routing import (
-    PIN_FIELD,
     Assignment,
     Candidate,
     Chosen,
@@ -170,17 +169,16 @@ def _may_send(candidate: Candidate, current: Assignment) -> bool:
 
 
 @pytest.mark.parametrize(
-    ("fields", "pin"),
+    ("stored", "pin"),
     [
-        ({}, Pin.NOTHING),
-        ({PIN_FIELD: ""}, Pin.NOTHING),
-        ({PIN_FIELD: "phone"}, Pin.PHONE),
-        ({PIN_FIELD: "session"}, Pin.SESSION),
-        ({PIN_FIELD: "of a later version"}, Pin.NOTHING),
+        ("", Pin.NOTHING),
+        ("phone", Pin.PHONE),
+        ("session", Pin.SESSION),
+        ("of a later version", Pin.NOTHING),
     ],
 )
-def test_a_pin_is_read_from_the_record_of_its_message(fields: dict[str, str], pin: Pin) -> None:
-    assert Pin.of(fields) is pin
+def test_a_pin_that_only_a_newer_version_knows_reads_as_none(stored: str, pin: Pin) -> None:
+    assert Pin(stored) is pin
 
 
 @pytest.mark.parametrize(
@@ -200,15 +198,15 @@ def test_only_what_is_pinned_to_a_session_is_left_behind_when_that_gets_another_
 
 
 @pytest.mark.parametrize(
-    ("fields", "arrived", "tied"),
+    ("claimed_at_ms", "freed", "arrived", "tied"),
     [
-        ({}, False, False),
-        ({"attempts": "0", "claimed_at": "1750000000000"}, True, True),
-        ({"claimed_at": "1750000000000", "freed": "1"}, True, False),
+        (0, False, False, False),
+        (1_750_000_000_000, False, True, True),
+        (1_750_000_000_000, True, True, False),
     ],
 )
 def test_a_message_that_a_worker_held_is_tied_to_its_phone_until_it_is_freed(
-    fields: dict[str, str], arrived: bool, tied: bool
+    claimed_at_ms: int, freed: bool, arrived: bool, tied: bool
 ) -> None:
-    assert routing.may_have_arrived(fields) is arrived
-    assert routing.is_tied_to_its_phone(fields) is tied
+    assert routing.may_have_arrived(claimed_at_ms) is arrived
+    assert routing.is_tied_to_its_phone(claimed_at_ms, freed=freed) is tied

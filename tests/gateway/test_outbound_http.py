@@ -145,7 +145,7 @@ async def test_a_file_by_address_is_read_once_over_tls_and_stored(
         assert response.status_code == 202
     message = await records.message(gate.scripts, response.json()["messageId"])
     assert message is not None
-    assert message.fields["kind"] == "document"
+    assert message.kind == "document"
     assert website.seen == [("files.example.com", "/menu.pdf")]
     assert website.names == ["files.example.com"]
     stored = list((tmp_path / "uploads").glob("u_*.json"))

@@ -26,9 +26,9 @@ async def test_a_message_is_queued_and_the_answer_says_where_and_when(gate: Gate
     assert message is not None
     assert (message.to, message.phone, message.status) == ("972511111111", PHONE, "queued")
     assert message.whatsapp_id == "3EB0" + told["messageId"].removeprefix("m_").upper()
-    stored = {name: message.fields[name] for name in ("kind", "reference", "api_key", "pinned", "why")}
+    stored = {name: getattr(message, name) for name in ("kind", "reference", "api_key", "pinned", "why")}
     assert stored == {"kind": "text", "reference": "order-1", "api_key": "configured", "pinned": "", "why": "MOST_ROOM"}
-    assert json.loads(message.fields["body"])["text"] == "hello"
+    assert json.loads(message.body)["text"] == "hello"
     assert await gate.queued() == [told["messageId"]]
 
 
@@ -75,7 +75,7 @@ async def test_a_key_of_its_own_sends_under_its_own_name(gate: Gate) -> None:
     response = await gate.send(headers={"X-API-Key": secret})
     message = await records.message(gate.scripts, response.json()["messageId"])
     assert message is not None
-    assert message.fields["api_key"] == record.id
+    assert message.api_key == record.id
 
 
 async def test_a_key_that_was_taken_back_sends_nothing_more(gate: Gate) -> None:
@@ -161,7 +161,7 @@ async def test_a_text_of_4096_signs_of_any_kind_is_taken(gate: Gate) -> None:
     assert response.status_code == 202
     message = await records.message(gate.scripts, response.json()["messageId"])
     assert message is not None
-    assert json.loads(message.fields["body"])["text"] == text[:4096]
+    assert json.loads(message.body)["text"] == text[:4096]
 
 
 async def test_the_named_session_sends_although_another_has_more_room(gate: Gate) -> None:
@@ -169,7 +169,7 @@ async def test_the_named_session_sends_although_another_has_more_room(gate: Gate
     response = await gate.send(sessionId="w2")
     message = await records.message(gate.scripts, response.json()["messageId"])
     assert message is not None
-    assert (message.session, message.fields["pinned"], message.fields["why"]) == ("w2", "session", "ASKED_SESSION")
+    assert (message.session, message.pinned, message.why) == ("w2", "session", "ASKED_SESSION")
 
 
 async def test_the_named_phone_sends(gate: Gate) -> None:
@@ -177,7 +177,7 @@ async def test_the_named_phone_sends(gate: Gate) -> None:
     response = await gate.send(phone="+972-50-0000002")
     message = await records.message(gate.scripts, response.json()["messageId"])
     assert message is not None
-    assert (message.session, message.fields["pinned"], message.fields["why"]) == ("w2", "phone", "ASKED_PHONE")
+    assert (message.session, message.pinned, message.why) == ("w2", "phone", "ASKED_PHONE")
 
 
 async def test_who_spoke_with_the_recipient_before_speaks_again(gate: Gate) -> None:
@@ -349,7 +349,7 @@ async def test_a_text_is_stored_as_the_domain_writes_it(gate: Gate) -> None:
     response = await gate.send(message=text)
     message = await records.message(gate.scripts, response.json()["messageId"])
     assert message is not None
-    assert content.decode(json.loads(message.fields["body"])) == content.Text(text)
+    assert content.decode(json.loads(message.body)) == content.Text(text)
 
 
 async def test_a_place_is_sent_as_a_place(gate: Gate) -> None:
@@ -357,8 +357,8 @@ async def test_a_place_is_sent_as_a_place(gate: Gate) -> None:
     response = await gate.send(message=None, location=place)
     message = await records.message(gate.scripts, response.json()["messageId"])
     assert message is not None
-    assert message.fields["kind"] == "location"
-    assert json.loads(message.fields["body"])["location"] == place
+    assert message.kind == "location"
+    assert json.loads(message.body)["location"] == place
 
 
 async def test_the_doors_carry_the_same_protection_as_every_other_route(gate: Gate) -> None:

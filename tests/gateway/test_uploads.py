@@ -27,8 +27,8 @@ async def test_a_raw_upload_can_be_sent(gate: Gate, tmp_path: Path) -> None:
     assert response.status_code == 202
     message = await records.message(gate.scripts, response.json()["messageId"])
     assert message is not None
-    assert message.fields["kind"] == "image"
-    media = json.loads(message.fields["body"])["media"]
+    assert message.kind == "image"
+    media = json.loads(message.body)["media"]
     assert media == {"upload": upload_id, "mimetype": "image/png", "filename": "cat.png", "caption": "A cat"}
     found = uploads.open(make_settings(tmp_path), upload_id)
     assert found is not None

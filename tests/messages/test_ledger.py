@@ -30,6 +30,7 @@ from wa_orchestrator.orchestrator.workers import tokens
 from wa_orchestrator.store import admission, keys, records
 from wa_orchestrator.store.engine.embedded_redis import EmbeddedRedis
 from wa_orchestrator.store.engine.scripts import Scripts
+from wa_orchestrator.store.records import MessageChanges
 from wa_orchestrator.web.app import make_app
 
 PHONES = 14
@@ -139,7 +140,7 @@ class World:
         """A client that repeats its request until it is told something; the same key gives the same message."""
         to = f"9725{phone[-2:]}{number % 4:05d}"
         name = f"m_{int(phone[-3:]) * 10_000 + number:018x}"
-        fields = {"kind": "text", "body": f'{{"kind": "text", "text": "{phone} {number}"}}'}
+        fields = MessageChanges(kind="text", body=f'{{"kind": "text", "text": "{phone} {number}"}}')
         key = admission.Idempotency("client", name, "print")
         new = admission.NewMessage(name, f"3EB0{name[2:].upper()}", phone, session, to, fields=fields)
         twice = self.dice.random() < 0.2
@@ -212,7 +213,8 @@ async def test_whatever_dies_nothing_is_lost_doubled_reordered_or_hurried(tmp_pa
                     task.cancel()
                 await asyncio.wait(tasks, timeout=0.1)
         await asyncio.gather(*world.zombies)
-        statuses = {each.id: each.status for each in await records.messages(stage.scripts, list(world.told))}
+        ended = await records.messages(stage.scripts, list(world.told))
+        statuses: dict[str, str] = {each.id: each.status for each in ended}
         stories = [await records.timeline(stage.scripts, name) for name in world.told]
     await redis.aclose()
     await server.stop()

@@ -10,11 +10,13 @@ from tests.orchestrator.acting import GIVEN, OTHER, PHONE, THIRD, code_of, delet
 from tests.orchestrator.conftest import PROXIES
 from tests.orchestrator.fakes import FakeRunner, Teller, drive
 from wa_orchestrator.domain import proxy_url
+from wa_orchestrator.domain.routing import Pin
 from wa_orchestrator.orchestrator.service import Orchestrator
 from wa_orchestrator.orchestrator.sessions import transitions
 from wa_orchestrator.store import admission, keys, queues, reroutes
 from wa_orchestrator.store.engine.scripts import Scripts
 from wa_orchestrator.store.message_keys import Place
+from wa_orchestrator.store.records import MessageChanges
 
 
 async def test_a_scan_ties_phone_proxy_and_session_together_and_ends_the_temporary_binding(
@@ -48,7 +50,7 @@ async def test_what_is_tied_to_a_session_goes_along_to_another_phone_also_when_t
     phones = [await redis.hget(keys.message(each), "phone") for each in (*tied, free)]
     assert phones == [PHONE, OTHER, OTHER, PHONE]
     assert await redis.smembers(keys.sessions_of_phone(PHONE)) == {"sibling"}
-    assert "left_phone" not in (await now(control.context, "s1")).fields
+    assert not (await now(control.context, "s1")).left_phone
 
 
 async def test_a_session_that_left_two_phones_while_the_server_died_is_counted_at_neither_and_leaves_nothing_behind(
@@ -66,12 +68,12 @@ async def test_a_session_that_left_two_phones_while_the_server_died_is_counted_a
     assert counted == {PHONE: set(), OTHER: set(), THIRD: {"s1"}}
     assert await redis.hget(keys.message(tied), "phone") == THIRD
     assert {PHONE, OTHER} <= set(await redis.zrange(keys.DUE, 0, -1))  # who is not tied may find another sender there
-    assert "left_phone" not in (await now(control.context, "s1")).fields
+    assert not (await now(control.context, "s1")).left_phone
 
 
 async def _queued(scripts: Scripts, number: int, session: str, pinned: str) -> str:
     """A message that waits in its phone's queue; its id."""
-    fields = {"pinned": pinned}
+    fields = MessageChanges(pinned=Pin(pinned))
     name = f"m_{number:018x}"
     message = admission.NewMessage(name, f"3EB0{number:018X}", PHONE, session, "97251", fields=fields)
     assert isinstance(await admission.accept(scripts, message, admission.Room(9, 9, 0)), admission.Accepted)

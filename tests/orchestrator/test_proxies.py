@@ -244,7 +244,7 @@ async def test_bad_proxies_are_checked_at_growing_intervals(control: Orchestrato
         await control.proxy_health.check(IDS[0])
         proxy = await records.proxy(control.context.scripts, IDS[0])
         assert proxy is not None
-        gaps.append(int(proxy.fields["next_check_at"]) - int(proxy.fields["checked_at"]))
+        gaps.append(proxy.next_check_at - proxy.checked_at)
     assert gaps == [60_000, 120_000, 240_000]
 
 
@@ -323,7 +323,8 @@ async def test_whatever_dies_and_heals_no_proxy_has_a_fifth_session_and_no_phone
 
 
 async def _laws_hold(control: Orchestrator, runner: FakeRunner) -> None:
-    sessions = {session.id: session for session in await records.sessions(control.context.scripts)}
+    found_sessions = await records.sessions(control.context.scripts)
+    sessions: dict[str, records.Session] = {session.id: session for session in found_sessions}
     for proxy in await records.proxies(control.context.scripts):
         assert len(proxy.sessions) <= 4
         assert proxy.sessions == {session.id for session in sessions.values() if session.proxy == proxy.id}

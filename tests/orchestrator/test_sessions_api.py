@@ -231,7 +231,7 @@ async def test_credentials_that_came_back_before_a_crash_stay_and_the_session_go
     await transitions.request_attention(control.context, "s1")
     await drive(control)
     assert credentials.read_text() == "brought back"
-    assert not (await now(control.context, "s1")).fields.get("restore")
+    assert not (await now(control.context, "s1")).restore
 
 
 async def test_there_is_nothing_to_bring_back_from_an_empty_trash(

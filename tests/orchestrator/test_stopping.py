@@ -19,6 +19,7 @@ from wa_orchestrator.orchestrator.workers.reconciler import ExitWatcher, Reconci
 from wa_orchestrator.orchestrator.workers.session_controller import SessionController
 from wa_orchestrator.runner.contract import Exited
 from wa_orchestrator.store import keys, leases
+from wa_orchestrator.store.records import SessionChanges
 from wa_orchestrator.store.sessions import CONTROL_LEASE
 
 
@@ -132,7 +133,7 @@ async def test_a_redis_that_hangs_keeps_no_worker_from_its_end(
     async with asyncio.timeout(PATIENCE_S):
         await control.stop_workers()
     assert runner.running == {}
-    assert [(await now(control.context, each)).reason for each in ("s0", "s2")] == ["", "SERVER_STOPPED"]
+    assert [(await now(control.context, each)).reason for each in ("s0", "s2")] == [None, "SERVER_STOPPED"]
 
 
 async def test_a_redis_that_hangs_keeps_no_server_from_giving_up_its_lease(
@@ -154,7 +155,7 @@ async def test_credentials_are_exchanged_only_when_a_worker_that_outlived_its_se
     await linked(control, api, teller, "s1", PHONE)
     old = await now(control.context, "s1")
     with_credentials(control, "of the phone")
-    await transitions.request_restart(control.context, old, Event.RESTART_ASKED, {"discard": "1"})
+    await transitions.request_restart(control.context, old, Event.RESTART_ASKED, SessionChanges(discard=True))
     await control.lease.release()
     reborn = await another(control.context, runner)
     await reborn.lease.step()

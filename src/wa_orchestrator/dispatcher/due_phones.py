@@ -39,7 +39,7 @@ class DuePhone:
 
     def sender_of(self, message: Message, holds: Holds, now_ms: int) -> Session | None:
         """Return the session of this phone that sends the message; None where there is none."""
-        known = {session.id: session for session in self.sessions}
+        known: dict[str, Session] = {session.id: session for session in self.sessions}
         candidates = [Candidate(each.id, each.phone, readiness_of(each, holds, now_ms)) for each in self.sessions]
         match routing.choose_again(assignment_of(message), candidates):
             case Chosen(session_id) if known[session_id].phone == self.phone:
@@ -52,7 +52,7 @@ async def read(scripts: Scripts, phones: Sequence[str], now_ms: int) -> tuple[Ho
     """Read these phones and the holds. A phone that may not send now is not read any further."""
     holds, due = await _paces(scripts, phones)
     heads = [each.head for each in due if each.may_send(now_ms)]
-    messages = {message.id: message for message in await records.messages(scripts, heads)}
+    messages: dict[str, Message] = {message.id: message for message in await records.messages(scripts, heads)}
     sessions = await _sessions(scripts, list(messages.values()))
     return holds, [
         replace(each, message=messages[each.head], sessions=sessions[each.phone]) if each.head in messages else each

@@ -35,9 +35,9 @@ class Router:
         ids: Any = await self._scripts.redis.lrange(keys.GATEWAY_JOBS, 0, BATCH - 1)
         if not ids:
             return 0
-        messages = {message.id: message for message in await records.messages(self._scripts, ids)}
+        messages: dict[str, Message] = {each.id: each for each in await records.messages(self._scripts, ids)}
         names = sorted({message.session for message in messages.values()})
-        sessions = {session.id: session for session in await records.sessions(self._scripts, names)}
+        sessions: dict[str, Session] = {each.id: each for each in await records.sessions(self._scripts, names)}
         await asyncio.gather(*(self._drop(name) for name in ids if name not in messages))
         await asyncio.gather(*(self._route(each, sessions.get(each.session)) for each in messages.values()))
         await self._detect_bursts(messages, sessions)
@@ -58,7 +58,7 @@ class Router:
 
     async def _enqueue(self, message: Message, session: Session) -> None:
         place = Place(message.id, message.phone, session.id)
-        routed = await queues.route(self._scripts, place, to=message.to, reference=message.fields.get("reference", ""))
+        routed = await queues.route(self._scripts, place, to=message.to, reference=message.reference)
         if isinstance(routed, queues.NoSession):
             await self.find_sender(message)
 
@@ -86,7 +86,7 @@ class Router:
             pipe.smembers(keys.sessions_of_phone(message.phone))
             connected, of_phone = await pipe.execute()
         names = sorted({message.session, *connected, *of_phone})
-        known = {session.id: session for session in await records.sessions(self._scripts, names)}
+        known: dict[str, Session] = {each.id: each for each in await records.sessions(self._scripts, names)}
         candidates = await sender_candidates.read(self._scripts, self._settings, list(known.values()))
         affinity = await sender_candidates.affinity_of(self._scripts, message.to)
         match routing.choose_again(sender_candidates.assignment_of(message), candidates, affinity=affinity):
@@ -104,7 +104,7 @@ class Router:
     async def _fail(self, message: Message) -> None:
         place = Place(message.id, message.phone, message.session)
         counted = keys.stats_of_nobody(day_of(self._settings, None, await self._scripts.now_ms()))
-        reason = Failure.SENDER_LOST if routing.may_have_arrived(message.fields) else Failure.NO_SENDER
+        reason = Failure.SENDER_LOST if routing.may_have_arrived(message.claimed_at) else Failure.NO_SENDER
         await queues.fail(self._scripts, place, reason=reason, counted=counted)
         log.warning("message.no_sender", message=message.id, session=message.session, reason=reason.value)
 
@@ -136,5 +136,5 @@ class Router:
 
 def _waits_for(session: Session, message: Message) -> bool:
     """Whether a message waits for its session: it has the message's phone, and comes back by itself or was named."""
-    comes_back = session.status in WANTS_WORKER or Pin.of(message.fields) is Pin.SESSION
+    comes_back = session.status in WANTS_WORKER or message.pinned is Pin.SESSION
     return comes_back and session.phone in ("", message.phone)

@@ -1,11 +1,8 @@
 """Which session sends a message: one policy for new messages and for those whose sender is gone."""
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from enum import IntEnum, StrEnum
-
-PIN_FIELD = "pinned"
-"""The field of a message's record that holds its `Pin`."""
 
 
 class Pin(StrEnum):
@@ -19,10 +16,9 @@ class Pin(StrEnum):
     """The client named the session; no other sends it."""
 
     @classmethod
-    def of(cls, fields: Mapping[str, str]) -> "Pin":
-        """Read the pin of a message from its record."""
-        word = fields.get(PIN_FIELD, "")
-        return cls(word) if word in (cls.PHONE, cls.SESSION) else cls.NOTHING
+    def _missing_(cls, value: object) -> "Pin":
+        """Read the pin of a newer version as none."""
+        return cls.NOTHING
 
 
 class Readiness(IntEnum):
@@ -184,14 +180,14 @@ def is_left_behind(pin: Pin, waits_at: str, session_phone: str) -> bool:
     return pin is Pin.SESSION and session_phone not in ("", waits_at)
 
 
-def may_have_arrived(fields: Mapping[str, str]) -> bool:
-    """Whether a worker has ever held a message, by its record. A retry resets the attempts, but not this."""
-    return bool(fields.get("claimed_at"))
+def may_have_arrived(claimed_at_ms: int) -> bool:
+    """Whether a worker has ever held a message. A retry resets the attempts, but not this."""
+    return claimed_at_ms > 0
 
 
-def is_tied_to_its_phone(fields: Mapping[str, str]) -> bool:
+def is_tied_to_its_phone(claimed_at_ms: int, *, freed: bool) -> bool:
     """Whether a message may leave from its own phone only: from another the recipient might get it twice.
 
     It is free again once an operator has retried it after a failure that said so (`message_failures.FREEING`).
     """
-    return may_have_arrived(fields) and not fields.get("freed")
+    return may_have_arrived(claimed_at_ms) and not freed

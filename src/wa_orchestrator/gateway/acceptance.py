@@ -33,6 +33,7 @@ from wa_orchestrator.store.admission import (
     wanted,
 )
 from wa_orchestrator.store.leases import Limited, read_rate
+from wa_orchestrator.store.records import MessageChanges
 
 #: How long a repeated request waits for the answer of the first, which is being written at this moment.
 _ANSWER_S: Final = 1.0
@@ -203,13 +204,9 @@ class Taking:
         send, sender = order.send, choice.sender
         digits = self._ids.draw()
         kind, body = order.content
-        fields: dict[str, str | int] = {
-            "kind": kind,
-            "body": body,
-            "api_key": order.api_key,
-            "pinned": sender_choice.pin(send).value,
-            "why": choice.why.value,
-        }
+        fields = MessageChanges(
+            kind=kind, body=body, api_key=order.api_key, pinned=sender_choice.pin(send), why=choice.why.value
+        )
         if send.reference is not None:
             fields["reference"] = send.reference
         message = NewMessage(

@@ -43,7 +43,7 @@ class Question:
             (self.to, message.to),
             (self.session, message.session),
             (self.status, message.status),
-            (self.reference, message.fields.get("reference", "")),
+            (self.reference, message.reference),
         )
         return all(wish is None or wish == found for wish, found in wanted)
 
@@ -59,7 +59,8 @@ async def search(
         entries = await _entries(scripts, question, place)
         if not entries:
             return found, None
-        by_id = {message.id: message for message in await records.messages(scripts, [name for name, _ in entries])}
+        messages = await records.messages(scripts, [name for name, _ in entries])
+        by_id: dict[str, Message] = {message.id: message for message in messages}
         for name, score in entries:
             looked_at += 1
             place = (name, score)

@@ -135,8 +135,6 @@ class UploadAnswer(ResponseModel):
 
 def view(message: Message, language: str) -> dict[str, Any]:
     """Give the fields of a `MessageView`."""
-    fields = message.fields
-    body = fields.get("body")
     return {
         "message_id": message.id,
         "session_id": message.session,
@@ -145,17 +143,19 @@ def view(message: Message, language: str) -> dict[str, Any]:
         "status": message.status,
         "reason": message.reason,
         "reason_text": _sentence(message.reason, language),
-        "kind": fields.get("kind", "text"),
-        "content": json.loads(body) if body else None,
-        "reference": fields.get("reference", ""),
+        "kind": message.kind or "text",
+        "content": json.loads(message.body) if message.body else None,
+        "reference": message.reference,
         "priority": message.priority,
         "attempts": message.attempts,
         "whatsapp_id": message.whatsapp_id,
-        "chosen_because": fields.get("why", ""),
+        "chosen_because": message.why,
         "accepted_at": iso(message.accepted_at),
         "send_at": iso(message.due_at),
         "expires_at": iso(message.expires_at),
-        **{f"{name}_at": _stamp(fields, f"{name}_at") for name in ("sent", "delivered", "read")},
+        "sent_at": iso(message.sent_at),
+        "delivered_at": iso(message.delivered_at),
+        "read_at": iso(message.read_at),
     }
 
 
@@ -163,10 +163,6 @@ def waiting(eta: Eta, language: str) -> Waiting:
     """Say what a message waits for."""
     at = None if eta.at_ms is None else iso(eta.at_ms)
     return Waiting(because=eta.because, text=text(language, f"wait_reason.{eta.because}"), eta=at)
-
-
-def _stamp(fields: Any, name: str) -> str | None:
-    return iso(int(float(fields.get(name) or 0)))
 
 
 def _sentence(reason: str, language: str) -> str:

@@ -11,6 +11,7 @@ from heapq import heapify, heapreplace
 from time import monotonic
 from typing import Final, NamedTuple
 
+from wa_orchestrator.domain.ids import MessageId
 from wa_orchestrator.domain.pacing import Forecast, Pace, Wait, day_bounds_ms, hours_bounds_ms
 from wa_orchestrator.domain.routing import Readiness, Why
 from wa_orchestrator.domain.session import CAN_SEND
@@ -274,7 +275,7 @@ _PACE: Final = ("in_flight", "silent_until", "lock_until", "burst_until", "servi
 
 def _phone_pace(raw: Sequence[str | None]) -> PhonePace:
     silent_until, lock_until, burst_until, service_ms = (int(float(each or 0)) for each in raw[1:])
-    return PhonePace(raw[0] or "", silent_until, lock_until, burst_until, service_ms, sent=())
+    return PhonePace(MessageId(raw[0] or ""), silent_until, lock_until, burst_until, service_ms, sent=())
 
 
 def _pairs(flat: Sequence[str]) -> dict[str, str]:

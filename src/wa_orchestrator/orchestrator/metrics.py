@@ -43,5 +43,5 @@ class OrchestratorMetrics:
         self._waiting.set(stock["waiting"])
         self._starting.set(await self._context.redis.llen(keys.PROVISIONING))
         self._workers.set(len(self._pool.workers))
-        self._memory.set(sum(int(session.fields.get("ping_rss_bytes") or 0) for session in sessions))
+        self._memory.set(sum(session.ping_rss_bytes for session in sessions))
         self._leads.set(self._lease.is_leader)

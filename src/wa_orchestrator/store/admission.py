@@ -1,9 +1,8 @@
 """Taking messages in: each once, within the limits, or with a reason why not."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import lru_cache
-from types import MappingProxyType
 from typing import Final, NamedTuple
 
 from pydantic_core import to_json
@@ -12,6 +11,7 @@ from wa_orchestrator.errors import Broken
 from wa_orchestrator.store import keys
 from wa_orchestrator.store.engine.scripts import Reply, Scripts, unexpected
 from wa_orchestrator.store.leases import Limited
+from wa_orchestrator.store.records import MessageChanges
 
 IDEMPOTENCY_MS: Final = 24 * 3600 * 1000
 #: Messages that one call of the script may take in; others get their turn in between.
@@ -36,7 +36,7 @@ class NewMessage(NamedTuple):
     priority: int = 2
     due_ms: int = 0
     expires_ms: int = 0
-    fields: Mapping[str, str | int] = MappingProxyType({})
+    fields: MessageChanges = MessageChanges()
 
 
 class Room(NamedTuple):
@@ -143,13 +143,13 @@ def wanted(message: NewMessage, room: Room, idempotency: Idempotency | None) -> 
     if idempotency is not None:
         fingerprint, record = idempotency.fingerprint, keys.idempotency(idempotency.api_key_id, idempotency.key_hash)
     names = (record, keys.message(message.id), *_of_phone(message.phone))
-    words: list[str | int] = [
+    words: list[object] = [
         message.id, message.phone, message.to, fingerprint, room.queue_limit, room.per_day, room.day_start_ms,
         message.due_ms, room.defer_to_ms, message.expires_ms, message.session, message.priority,
         "whatsapp_id", message.whatsapp_id,
     ]  # fmt: skip
-    for each in message.fields.items():
-        words += each
+    for name, value in message.fields.items():
+        words += (name, value)
     return Wanted(names, to_json(words))
 
 

@@ -5,7 +5,8 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from wa_orchestrator.store import keys, records
-from wa_orchestrator.store.engine.scripts import Scripts, flat, unexpected
+from wa_orchestrator.store.engine.scripts import Scripts, unexpected
+from wa_orchestrator.store.record_codec import flat
 from wa_orchestrator.store.records import Message
 
 

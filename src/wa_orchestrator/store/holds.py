@@ -5,7 +5,8 @@ from dataclasses import dataclass
 
 from wa_orchestrator.domain.stream_events import HoldChanged, encode
 from wa_orchestrator.store import keys
-from wa_orchestrator.store.engine.scripts import Scripts, flat, unexpected
+from wa_orchestrator.store.engine.scripts import Scripts, unexpected
+from wa_orchestrator.store.record_codec import flat
 
 SERVER = "server"
 """Who holds after a ban signal."""

@@ -1,10 +1,11 @@
 """The pool of proxies: who joins, what the checks say, who leaves."""
 
-from collections.abc import Mapping
 from dataclasses import dataclass
 
 from wa_orchestrator.store import keys
-from wa_orchestrator.store.engine.scripts import Scripts, flat, unexpected
+from wa_orchestrator.store.engine.scripts import Scripts, unexpected
+from wa_orchestrator.store.record_codec import flat
+from wa_orchestrator.store.records import ProxyChanges
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,7 +63,7 @@ async def add(scripts: Scripts, proxy_id: str, *, url: str, masked: str, origin:
 
 
 async def mark(
-    scripts: Scripts, proxy_id: str, *, version: int, status: str, reason: str, fields: Mapping[str, str | int]
+    scripts: Scripts, proxy_id: str, *, version: int, status: str, reason: str, fields: ProxyChanges
 ) -> Marked | Changed | Unknown:
     """Write what a check or a strike said, if nobody else wrote meanwhile."""
     names = [keys.proxy(proxy_id), keys.PROXIES_AVAILABLE, keys.EVENTS]

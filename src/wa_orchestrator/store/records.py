@@ -1,72 +1,216 @@
-"""Reading what is stored, as typed records; nothing here changes anything."""
+"""The records of Redis: the fields of a session, a message, a proxy and a phone's pace, each listed and typed once.
+
+`<Record>Changes` are the fields that Python writes; mypy rejects a field that is not among them.
+"""
 
 import json
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypedDict
 
+from wa_orchestrator.domain.ids import MessageId, Phone, ProxyId, SessionId
+from wa_orchestrator.domain.message import MessageStatus
+from wa_orchestrator.domain.proxy import ProxyStatus
+from wa_orchestrator.domain.routing import Pin
+from wa_orchestrator.domain.session import Reason, State
 from wa_orchestrator.store import keys
 from wa_orchestrator.store.engine.scripts import Scripts
+from wa_orchestrator.store.record_codec import decode
 
 
 @dataclass(frozen=True, slots=True)
 class Session:
-    """One session as it is recorded. `fields` holds everything else that was stored with it."""
+    """One session. Every field of its hash, in the order of its life."""
 
-    id: str
-    status: str
-    reason: str
-    phone: str
-    proxy: str
-    label: str
-    wanted: str
-    epoch: int
+    id: SessionId
+    status: State
+    reason: Reason | None
+    standing: str
+    """The state with the reports that led to it, as `session_standing` encodes it."""
     version: int
     created_at: int
     changed_at: int
+    # What the operator chose.
+    label: str
+    wanted: str
+    pairing: str
+    """`qr` or `code`."""
+    limits: str
+    """Overridden limits as JSON."""
+    timezone: str
+    device_name: str
+    # Its phone and its proxy.
+    phone: Phone
+    proxy: ProxyId
+    proxy_given: str
+    """`given` until the phone is bound to a proxy that the operator chose."""
+    direct: bool
+    leaving: ProxyId
+    """The proxy on which its old worker still holds a slot."""
+    left_phone: str
+    """Phones it has left, until the messages that wait there are rerouted."""
+    jid: str
+    lid: str
+    fingerprint: str
     connected_at: int
     first_connected_at: int
+    ban_ends_at: int
+    # Its worker.
+    epoch: int
+    restart_epoch: int | None
+    """The epoch whose worker is to be replaced."""
+    started_at: int
+    missed_at: int
     last_ping_at: int
-    fields: Mapping[str, str]
+    last_traffic_at: int
+    ping_socket: str
+    ping_lag_ms: int
+    ping_rss_bytes: int
+    # Requests that are carried out step by step, so that a crash cannot lose them.
+    discard: bool
+    """Its credentials go to the trash."""
+    restore: str
+    """The entry of the trash whose credentials it gets."""
+    removing: str
+    """`keep` or `forget` (the phone's sticky proxy) while it is being deleted."""
+    removing_queued: str
+    """What becomes of its queued messages: `cancel` or `reroute`."""
+
+
+class SessionChanges(TypedDict, total=False):
+    """Fields of a session that Python writes, typed as in `Session`; the others are written by scripts alone."""
+
+    reason: Reason | None
+    standing: str
+    label: str
+    wanted: str
+    pairing: str
+    limits: str
+    timezone: str
+    device_name: str
+    proxy_given: str
+    direct: bool
+    jid: str
+    lid: str
+    fingerprint: str
+    first_connected_at: int
+    ban_ends_at: int
+    restart_epoch: int | None
+    missed_at: int
+    last_ping_at: int
+    last_traffic_at: int
+    ping_socket: str
+    ping_lag_ms: int
+    ping_rss_bytes: int
+    discard: bool
+    restore: str
+    removing: str
+    removing_queued: str
 
 
 @dataclass(frozen=True, slots=True)
 class Proxy:
-    """One proxy as it is recorded, with who sits on it. The URL holds a password and stays inside the server."""
+    """One proxy, with the sessions that hold a slot on it. The URL holds a password and stays inside the server."""
 
-    id: str
+    id: ProxyId
     url: str
     masked: str
-    status: str
+    origin: str
+    """`environment`, `operator` or `provision`."""
+    status: ProxyStatus
     version: int
+    added_at: int
+    changed_at: int
+    draining: bool
+    checked_at: int
+    next_check_at: int
+    latency_ms: int | None
+    last_error: str
+    bad_because: str
+    good_in_a_row: int
+    bad_in_a_row: int
+    strikes: tuple[int, ...]
+    """When workers complained about it although it passed our check."""
     sessions: frozenset[str]
-    fields: Mapping[str, str]
+
+
+class ProxyChanges(TypedDict, total=False):
+    """Fields of a proxy that Python writes, typed as in `Proxy`."""
+
+    draining: bool
+    checked_at: int
+    next_check_at: int
+    latency_ms: int | None
+    last_error: str
+    bad_because: str
+    good_in_a_row: int
+    bad_in_a_row: int
+    strikes: tuple[int, ...]
 
 
 @dataclass(frozen=True, slots=True)
 class Message:
-    """One message as it is recorded."""
+    """One message. Every field of its hash."""
 
-    id: str
+    id: MessageId
     whatsapp_id: str
-    phone: str
-    session: str
-    to: str
-    status: str
+    phone: Phone
+    session: SessionId
+    to: Phone
+    status: MessageStatus
     reason: str
+    """Why it failed, ended or returned to the queue; a `Failure` when it failed."""
     priority: int
+    sequence: int
+    # What the client asked for.
+    kind: str
+    body: str
+    """The content as JSON; empty once retention has erased it."""
+    reference: str
+    pinned: Pin
+    api_key: str
+    why: str
+    """Why this sender was chosen."""
+    # Attempts.
     attempts: int
+    crashes: int
+    uncounted: int
+    releases: int
+    pause_ms: int
+    claim_epoch: int
+    freed: bool
+    """A person allowed another attempt from another phone, although the recipient may have it."""
+    refusal_heard: str
+    """The attempt whose refusal was reported by an event."""
+    # Times.
     accepted_at: int
+    changed_at: int
     due_at: int
     expires_at: int
-    fields: Mapping[str, str]
+    released_at: int
+    claimed_at: int
+    sent_at: int
+    delivered_at: int
+    read_at: int
+
+
+class MessageChanges(TypedDict, total=False):
+    """Fields of a message that Python writes, typed as in `Message`."""
+
+    kind: str
+    body: str
+    reference: str
+    pinned: Pin
+    api_key: str
+    why: str
+    refusal_heard: str
 
 
 @dataclass(frozen=True, slots=True)
 class PhonePace:
-    """What the pace of a phone depends on, as WhatsApp has seen it."""
+    """The pace of a phone, as WhatsApp has seen it."""
 
-    in_flight: str
+    in_flight: MessageId
     silent_until: int
     lock_until: int
     burst_until: int
@@ -82,71 +226,37 @@ class Entry:
     fields: Mapping[str, str]
 
 
-def _int(raw: Mapping[str, str], name: str) -> int:
-    return int(float(raw.get(name) or 0))
-
-
 def session_from(raw: Mapping[str, str]) -> Session:
-    """A session from its hash."""
-    return Session(
-        id=raw["id"],
-        status=raw["status"],
-        reason=raw.get("reason", ""),
-        phone=raw.get("phone", ""),
-        proxy=raw.get("proxy", ""),
-        label=raw.get("label", ""),
-        wanted=raw.get("wanted", ""),
-        epoch=_int(raw, "epoch"),
-        version=_int(raw, "version"),
-        created_at=_int(raw, "created_at"),
-        changed_at=_int(raw, "changed_at"),
-        connected_at=_int(raw, "connected_at"),
-        first_connected_at=_int(raw, "first_connected_at"),
-        last_ping_at=_int(raw, "last_ping_at"),
-        fields=dict(raw),
-    )
+    """Return a session from its hash."""
+    return decode(Session, raw)
 
 
 def message_from(raw: Mapping[str, str]) -> Message:
-    """A message from its hash."""
-    return Message(
-        id=raw["id"],
-        whatsapp_id=raw.get("whatsapp_id", ""),
-        phone=raw["phone"],
-        session=raw["session"],
-        to=raw["to"],
-        status=raw["status"],
-        reason=raw.get("reason", ""),
-        priority=_int(raw, "priority"),
-        attempts=_int(raw, "attempts"),
-        accepted_at=_int(raw, "accepted_at"),
-        due_at=_int(raw, "due_at"),
-        expires_at=_int(raw, "expires_at"),
-        fields=dict(raw),
-    )
+    """Return a message from its hash."""
+    return decode(Message, raw)
 
 
 async def session(scripts: Scripts, session_id: str) -> Session | None:
-    """One session, or None."""
+    """Return a session, or None."""
     raw: Any = await scripts.redis.hgetall(keys.session(session_id))
     return session_from(raw) if raw else None
 
 
 async def sessions(scripts: Scripts, ids: Iterable[str] | None = None) -> list[Session]:
-    """These sessions, or all, by id."""
+    """Return these sessions, or all, by id."""
     members: Any = ids if ids is not None else await scripts.redis.smembers(keys.SESSIONS_ALL)
     raws = await _hashes(scripts, [keys.session(name) for name in sorted(members)])
     return [session_from(raw) for raw in raws if raw]
 
 
 async def proxy(scripts: Scripts, proxy_id: str) -> Proxy | None:
-    """One proxy, or None."""
+    """Return a proxy, or None."""
     found = await proxies(scripts, [proxy_id])
     return found[0] if found else None
 
 
 async def proxies(scripts: Scripts, ids: Iterable[str] | None = None) -> list[Proxy]:
-    """These proxies, or all, by id, each with its sessions."""
+    """Return these proxies, or all, by id, each with its sessions."""
     members: Any = ids if ids is not None else await scripts.redis.smembers(keys.PROXIES_ALL)
     names = sorted(members)
     pipe = scripts.redis.pipeline(transaction=False)
@@ -155,20 +265,20 @@ async def proxies(scripts: Scripts, ids: Iterable[str] | None = None) -> list[Pr
         pipe.smembers(keys.sessions_of_proxy(name))
     replies: list[Any] = await pipe.execute()
     return [
-        Proxy(raw["id"], raw["url"], raw["masked"], raw["status"], _int(raw, "version"), frozenset(members), raw)
+        decode(Proxy, raw, sessions=frozenset(members))
         for raw, members in zip(replies[::2], replies[1::2], strict=True)
         if raw
     ]
 
 
 async def message(scripts: Scripts, message_id: str) -> Message | None:
-    """One message, or None."""
+    """Return a message, or None."""
     raw: Any = await scripts.redis.hgetall(keys.message(message_id))
     return message_from(raw) if raw else None
 
 
 async def messages(scripts: Scripts, ids: Sequence[str]) -> list[Message]:
-    """These messages in this order; those that are gone are left out."""
+    """Return these messages in this order, without those that are gone."""
     raws = await _hashes(scripts, [keys.message(name) for name in ids])
     return [message_from(raw) for raw in raws if raw]
 
@@ -186,23 +296,16 @@ async def timeline(scripts: Scripts, message_id: str) -> list[tuple[int, str, st
 
 
 async def phone_pace(scripts: Scripts, phone: str, *, since_ms: int) -> PhonePace:
-    """What a decision about this phone's next message needs; `sent` from `since_ms` on, oldest first."""
+    """Return the pace of a phone; `sent` from `since_ms` on, oldest first."""
     pipe = scripts.redis.pipeline(transaction=False)
     pipe.hgetall(keys.pace(phone))
     pipe.zrangebyscore(keys.sent(phone), since_ms, "+inf", withscores=True)
     raw, sent = await pipe.execute()
-    return PhonePace(
-        raw.get("in_flight", ""),
-        _int(raw, "silent_until"),
-        _int(raw, "lock_until"),
-        _int(raw, "burst_until"),
-        _int(raw, "service_ms"),
-        tuple(int(score) for _, score in sent),
-    )
+    return decode(PhonePace, raw, sent=tuple(int(score) for _, score in sent))
 
 
 async def holds(scripts: Scripts) -> dict[str, dict[str, Any]]:
-    """All holds by their field."""
+    """Return all holds by their field."""
     raw: Any = await scripts.redis.hgetall(keys.HOLDS)
     return {name: json.loads(value) for name, value in raw.items()}
 

@@ -1,11 +1,13 @@
 """Sessions: how they begin, their state, their epoch, and how they end. Where they sit is in `slots`."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from wa_orchestrator.store import keys
-from wa_orchestrator.store.engine.scripts import Scripts, flat, unexpected
+from wa_orchestrator.store.engine.scripts import Scripts, unexpected
 from wa_orchestrator.store.message_keys import Place, head, layout
+from wa_orchestrator.store.record_codec import flat
+from wa_orchestrator.store.records import SessionChanges
 
 CONTROL_LEASE = "control"
 
@@ -90,7 +92,7 @@ class NewSession:
     phone: str = ""
     candidates: Sequence[str] = ()
     direct: str = ""
-    fields: Mapping[str, str | int] = field(default_factory=dict)
+    fields: SessionChanges = field(default_factory=SessionChanges)
 
 
 def slot_keys(candidates: Sequence[str]) -> list[str]:
@@ -144,7 +146,7 @@ class Step:
     reason: str
     what: str
     epoch: int | None = None
-    fields: Mapping[str, str | int] = field(default_factory=dict)
+    fields: SessionChanges = field(default_factory=SessionChanges)
 
 
 async def advance(scripts: Scripts, session_id: str, step: Step) -> Advanced | Changed | Fenced | Unknown:
@@ -179,7 +181,7 @@ class Noted:
     """It is written."""
 
 
-async def note(scripts: Scripts, session_id: str, fields: Mapping[str, str | int]) -> Noted | Unknown:
+async def note(scripts: Scripts, session_id: str, fields: SessionChanges) -> Noted | Unknown:
     """Write down what changes no state: a ping, a mark, limits. A session that is gone stays gone."""
     reply = await scripts.run("update_session", [keys.session(session_id)], flat(fields))
     match reply:
@@ -197,7 +199,7 @@ async def current_phone(scripts: Scripts, session_id: str) -> str:
 
 
 async def register(
-    scripts: Scripts, session_id: str, *, phone: str, lease: str, fields: Mapping[str, str | int]
+    scripts: Scripts, session_id: str, *, phone: str, lease: str, fields: SessionChanges
 ) -> Registered | NotLeader | Changed | Unknown:
     """Raise the epoch for a worker that is about to start; what the old one held returns to the queue."""
     in_flight = str(await scripts.redis.hget(keys.pace(phone), "in_flight") or "")

@@ -1,10 +1,12 @@
 """Where a session sits: its phone and its proxy are tied together, it moves to another proxy, it leaves an old slot."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from wa_orchestrator.store import keys
-from wa_orchestrator.store.engine.scripts import Scripts, flat, unexpected
+from wa_orchestrator.store.engine.scripts import Scripts, unexpected
+from wa_orchestrator.store.record_codec import flat
+from wa_orchestrator.store.records import SessionChanges
 from wa_orchestrator.store.sessions import Changed, Fenced, NoRoom, PhoneFull, slot_keys
 
 
@@ -32,7 +34,7 @@ class Binding:
     own: str
     given: str = ""
     was: str = ""
-    fields: Mapping[str, str | int] = field(default_factory=dict)
+    fields: SessionChanges = field(default_factory=SessionChanges)
 
 
 async def bind(

@@ -53,7 +53,7 @@ def _failed(snapshot: Snapshot, tongue: Tongue) -> list[Item]:
     groups: dict[str, list[Row]] = defaultdict(list)
     for row in snapshot.sorted_rows():
         if row.state is State.FAILED:
-            groups[row.session.reason].append(row)
+            groups[row.session.reason or ""].append(row)
     found = []
     for reason, rows in sorted(groups.items(), key=lambda pair: (pair[0] != Reason.BANNED, pair[0])):
         name = f"attention.{reason}" if tongue.knows(f"attention.{reason}.other") else "attention.failed"
@@ -95,7 +95,7 @@ def _bad_proxies(snapshot: Snapshot, tongue: Tongue) -> list[Item]:
         do = tongue.t("attention.bad_proxies_do", n=tongue.number(len(sat)))
         return [Item("bad", "i-proxy", what, do, tongue.n("do.show", len(bad)), "/proxies")]
     rows = [row for row in snapshot.sorted_rows() if row.id in sat]
-    why = bad[0].fields.get("last_error") or bad[0].fields.get("bad_because") or ""
+    why = bad[0].last_error or bad[0].bad_because or ""
     failed = tongue.t("attention.proxy_failed", why=labels.proxy_failure(tongue, why))
     do = Markup("{} {}").format(failed, tongue.n("attention.sat", len(rows), names=named(rows, snapshot, tongue)))
     return [Item("bad", "i-proxy", what, do, tongue.t("do.look"), f"/proxies#px-{bad[0].id}")]

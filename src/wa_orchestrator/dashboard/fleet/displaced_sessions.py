@@ -41,4 +41,4 @@ class Leavers:
 
 
 def _since(proxy: Proxy) -> int:
-    return int(float(proxy.fields.get("changed_at") or 0))
+    return proxy.changed_at

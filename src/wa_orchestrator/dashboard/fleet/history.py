@@ -163,12 +163,11 @@ class Historian:
         last: list[Any] = await pipe.execute() if found else []
         pipe = self._scripts.redis.pipeline(transaction=False)
         for proxy, known in zip(found, last, strict=True):
-            checked_at = proxy.fields.get("checked_at") or ""
-            if not checked_at or str(known or "").partition(":")[0] == checked_at:
+            if not proxy.checked_at or str(known or "").partition(":")[0] == str(proxy.checked_at):
                 continue
-            result = "-1" if proxy.fields.get("last_error") else proxy.fields.get("latency_ms") or "0"
+            result = -1 if proxy.last_error else proxy.latency_ms or 0
             key = keys.proxy_health(proxy.id)
-            pipe.rpush(key, f"{checked_at}:{result}")
+            pipe.rpush(key, f"{proxy.checked_at}:{result}")
             pipe.ltrim(key, -_KEPT_CHECKS, -1)
             pipe.expire(key, _HEALTH_S)
         await pipe.execute()

@@ -58,13 +58,12 @@ class Row:
     @property
     def state(self) -> State:
         """Where it is."""
-        return State(self.session.status)
+        return self.session.status
 
     @property
     def needs_person(self) -> bool:
         """Whether somebody has to do something."""
-        reason = self.session.reason
-        return needs_person(self.state, Reason(reason) if reason in Reason.__members__ else None)
+        return needs_person(self.state, self.session.reason)
 
     @property
     def is_banned(self) -> bool:
@@ -155,7 +154,7 @@ class Snapshot:
     @property
     def bad(self) -> list[Proxy]:
         """The proxies that failed; one that is being emptied on purpose is none of them."""
-        return [proxy for proxy in self.proxies if proxy.status != "OK" and not proxy.fields.get("draining")]
+        return [proxy for proxy in self.proxies if proxy.status != "OK" and not proxy.draining]
 
     def who_sat(self, proxy: Proxy) -> frozenset[str]:
         """The ids of those who sit on a proxy, and of those who were moved away when it went bad."""

@@ -85,7 +85,7 @@ class Fleet:
 
     async def _read(self, sessions: Sequence[Session], holds: Mapping[str, Any], now_ms: int) -> list[Row]:
         settings = self._context.settings
-        sessions = [session for session in sessions if not session.fields.get("removing")]
+        sessions = [session for session in sessions if not session.removing]
         pipe = self._context.redis.pipeline(transaction=False)
         for session in sessions:
             zone = zone_of(settings, session)

@@ -175,8 +175,8 @@ def _steps(lines: list[tuple[int, str, str]]) -> list[Step]:
 
 def content(message: Message) -> tuple[str, str]:
     """Give the text of a message, or of what goes with its file or place, and its kind."""
-    kind = message.fields.get("kind", "text")
-    raw = json.loads(message.fields.get("body") or "{}")
+    kind = message.kind or "text"
+    raw = json.loads(message.body or "{}")
     if "text" in raw:
         return str(raw["text"]), kind
     if "media" in raw:

@@ -22,7 +22,7 @@ async def show(desk: Desk, view: View, query: Mapping[str, str]) -> Shown:
 async def parts(desk: Desk, view: View, query: Mapping[str, str]) -> dict[str, Markup]:
     """Render the proxies that are on the page; those that left are taken away."""
     ids = [name for name in query.get("ids", "").split(",") if name]
-    known = {proxy.id: proxy for proxy in view.snapshot.proxies}
+    known: dict[str, Proxy] = {proxy.id: proxy for proxy in view.snapshot.proxies}
     made = await _parts(desk, view, [known[name] for name in ids if name in known])
     gone = {f"px-{name}": Markup("") for name in ids if name not in known}
     return made | gone | {"newer": desk.macros.newer(view, len(set(known) - set(ids)))}

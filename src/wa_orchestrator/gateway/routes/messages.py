@@ -120,7 +120,7 @@ class _Messages:
     async def retry_message(self, message_id: MessageId, caller: SendCaller) -> MessageDetail:
         """Queue a failed message again, with the same WhatsApp id."""
         message = await self._found(message_id)
-        if "body" not in message.fields:
+        if not message.body:
             raise Refused("TEXT_ERASED", "Its text was erased after a while. Send a new message.", 409)
         outcome = await queues.retry(self._scripts, _place(message), to=message.to)
         match outcome:

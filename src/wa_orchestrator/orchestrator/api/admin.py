@@ -13,6 +13,7 @@ from wa_orchestrator.orchestrator.sessions import credential_files, provision, t
 from wa_orchestrator.orchestrator.sessions.credential_files import TrashedCredentials
 from wa_orchestrator.store import api_keys, audit, records
 from wa_orchestrator.store.api_keys import ApiKey, Scope
+from wa_orchestrator.store.records import SessionChanges
 from wa_orchestrator.timestamps import iso
 from wa_orchestrator.web import auth
 from wa_orchestrator.web.auth import AdminCaller
@@ -196,7 +197,7 @@ class _Administration:
                 self._context,
                 found.session_id,
                 Event.RESTART_ASKED,
-                {"restore": found.id, "wanted": transitions.RUNNING},
+                SessionChanges(restore=found.id, wanted=transitions.RUNNING),
             )
             await transitions.request_attention(self._context, found.session_id)
         await audit.record(self._scripts, caller.key_id, "trash.restore", trash_id)

@@ -14,7 +14,7 @@ from wa_orchestrator.orchestrator.api.holds import LimitsView, limits_view
 from wa_orchestrator.orchestrator.api.session_reads import find
 from wa_orchestrator.session_pace import encode_override, override_of, pace_of, trust_of
 from wa_orchestrator.store import audit, keys, queues, sessions
-from wa_orchestrator.store.records import Session
+from wa_orchestrator.store.records import Session, SessionChanges
 from wa_orchestrator.web.auth import AdminCaller, ReadCaller
 from wa_orchestrator.web.models import RequestModel, ResponseModel
 from wa_orchestrator.web.problems import responses
@@ -113,7 +113,7 @@ class _Limits:
                 409,
                 riskier=list(riskier),
             )
-        await sessions.note(context.scripts, session_id, {"limits": encode_override(body.override())})
+        await sessions.note(context.scripts, session_id, SessionChanges(limits=encode_override(body.override())))
         wanted = body.model_dump(exclude_none=True, exclude={"acknowledge_risk"})
         await audit.record(
             context.scripts, caller.key_id, "limits.set", session_id, limits=wanted, riskier=list(riskier)

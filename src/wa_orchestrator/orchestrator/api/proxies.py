@@ -15,7 +15,7 @@ from wa_orchestrator.orchestrator.proxies import placement
 from wa_orchestrator.orchestrator.proxies.health import ProxyHealth, mark_by_operator
 from wa_orchestrator.orchestrator.proxies.socks_check import CheckPassed
 from wa_orchestrator.store import audit, proxies, records
-from wa_orchestrator.store.records import Proxy
+from wa_orchestrator.store.records import Proxy, ProxyChanges
 from wa_orchestrator.web import paging
 from wa_orchestrator.web.auth import AdminCaller, ReadCaller
 from wa_orchestrator.web.models import RequestModel, ResponseModel
@@ -190,7 +190,7 @@ class _Proxies:
                 sessions=len(proxy.sessions),
                 free=elsewhere,
             )
-        await mark_by_operator(self._context, proxy_id, ProxyStatus.BAD, "DRAINED", {"draining": "1"})
+        await mark_by_operator(self._context, proxy_id, ProxyStatus.BAD, "DRAINED", ProxyChanges(draining=True))
         await placement.drain(self._context, proxy_id, "DRAINED")
 
     async def check_proxy(self, proxy_id: ProxyId, caller: AdminCaller) -> CheckedProxy:
@@ -203,13 +203,7 @@ class _Proxies:
 
     async def reinstate_proxy(self, proxy_id: ProxyId, caller: AdminCaller) -> ProxyView:
         """Put a bad proxy back into use."""
-        fields: dict[str, str | int] = {
-            "strikes": "[]",
-            "bad_in_a_row": 0,
-            "good_in_a_row": 0,
-            "draining": "",
-            "next_check_at": 0,
-        }
+        fields = ProxyChanges(strikes=(), bad_in_a_row=0, good_in_a_row=0, draining=False, next_check_at=0)
         if not await mark_by_operator(self._context, proxy_id, ProxyStatus.OK, "REINSTATED", fields):
             raise _no_such_proxy(proxy_id)
         await audit.record(self._context.scripts, caller.key_id, "proxy.reinstate", proxy_id)

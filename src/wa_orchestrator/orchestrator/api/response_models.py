@@ -7,7 +7,6 @@ from wa_orchestrator.domain.pacing import limits
 from wa_orchestrator.domain.pacing.limits import Trust
 from wa_orchestrator.domain.proxy import ProxyStatus
 from wa_orchestrator.domain.session import Reason, State, needs_person
-from wa_orchestrator.orchestrator.proxies.health import strikes_of
 from wa_orchestrator.store import keys, records
 from wa_orchestrator.store.records import Proxy, Session
 from wa_orchestrator.texts import catalogue
@@ -115,19 +114,19 @@ class ProxyPage(ResponseModel):
 
 def session_view(session: Session, proxy: Proxy | None, now_ms: int, language: str) -> SessionView:
     """Return a session as lists show it."""
-    reason = Reason(session.reason) if session.reason else None
+    reason = session.reason
     return SessionView(
         session_id=session.id,
-        status=State(session.status),
+        status=session.status,
         reason=reason,
         reason_text=catalogue.text(language, f"session_reason.{reason}") if reason else None,
-        needs_person=needs_person(State(session.status), reason),
+        needs_person=needs_person(session.status, reason),
         phone=session.phone or None,
         label=session.label or None,
         proxy=proxy.masked if proxy else None,
         proxy_id=session.proxy or None,
         trust=limits.trust(session.first_connected_at or None, now_ms),
-        device_name=session.fields.get("device_name") or None,
+        device_name=session.device_name or None,
         created_at=iso(session.created_at),
         changed_at=iso(session.changed_at),
         connected_at=iso(session.connected_at),
@@ -145,22 +144,18 @@ async def session_detail(context: Context, session: Session) -> SessionDetail:
         **dict(shown),
         worker=_worker(session),
         queue=await _queue(context, session),
-        ban_ends_at=iso(_number(session, "ban_ends_at")),
+        ban_ends_at=iso(session.ban_ends_at),
     )
-
-
-def _number(session: Session, name: str) -> int:
-    return int(float(session.fields.get(name) or 0))
 
 
 def _worker(session: Session) -> WorkerView:
     return WorkerView(
         epoch=session.epoch,
-        started_at=iso(_number(session, "started_at")),
-        socket=session.fields.get("ping_socket"),
-        lag_ms=_number(session, "ping_lag_ms"),
-        rss_bytes=_number(session, "ping_rss_bytes"),
-        last_traffic_at=iso(_number(session, "last_traffic_at")),
+        started_at=iso(session.started_at),
+        socket=session.ping_socket or None,
+        lag_ms=session.ping_lag_ms,
+        rss_bytes=session.ping_rss_bytes,
+        last_traffic_at=iso(session.last_traffic_at),
     )
 
 
@@ -174,21 +169,21 @@ async def _queue(context: Context, session: Session) -> QueueView:
 
 def proxy_view(proxy: Proxy, max_sessions: int) -> ProxyView:
     """Return a proxy as the API shows it."""
-    latency, failure = proxy.fields.get("latency_ms"), proxy.fields.get("last_error") or None
+    failure = proxy.last_error or None
     return ProxyView(
         id=proxy.id,
         url=proxy.masked,
-        status=ProxyStatus(proxy.status),
+        status=proxy.status,
         sessions=sorted(proxy.sessions),
         seats=max_sessions,
         free=max(0, max_sessions - len(proxy.sessions)) if proxy.status == ProxyStatus.OK else 0,
-        last_check_at=iso(int(proxy.fields.get("checked_at") or 0)),
-        next_check_at=iso(int(proxy.fields.get("next_check_at") or 0)),
-        latency_ms=int(latency) if latency else None,
+        last_check_at=iso(proxy.checked_at),
+        next_check_at=iso(proxy.next_check_at),
+        latency_ms=proxy.latency_ms,
         last_error=catalogue.proxy_failure(catalogue.DEFAULT, failure) if failure else None,
         last_failure=failure,
-        strikes=len(strikes_of(proxy)),
-        origin=proxy.fields.get("origin"),
-        draining=bool(proxy.fields.get("draining")),
-        added_at=iso(int(proxy.fields.get("added_at") or 0)),
+        strikes=len(proxy.strikes),
+        origin=proxy.origin or None,
+        draining=proxy.draining,
+        added_at=iso(proxy.added_at),
     )

@@ -58,7 +58,7 @@ def no_such_session(session_id: str) -> Refused:
 async def find(context: Context, session_id: str) -> Session:
     """Return a session; raise `Refused` when there is none."""
     session = await records.session(context.scripts, session_id)
-    if session is None or session.fields.get("removing"):
+    if session is None or session.removing:
         raise no_such_session(session_id)
     return session
 
@@ -131,7 +131,7 @@ class SessionReads:
 
 
 def _matches(session: Session, *, status: State | None, proxy: str | None, label: str | None, text: str | None) -> bool:
-    if session.fields.get("removing"):
+    if session.removing:
         return False
     haystack = f"{session.id} {session.phone} {session.label}".lower()
     return (

@@ -18,7 +18,7 @@ from wa_orchestrator.orchestrator.sessions import credential_files, transitions
 from wa_orchestrator.orchestrator.sessions import provision as provisioning
 from wa_orchestrator.orchestrator.workers import command_calls
 from wa_orchestrator.store import audit, keys, records
-from wa_orchestrator.store.records import Session
+from wa_orchestrator.store.records import Session, SessionChanges
 from wa_orchestrator.timestamps import iso
 from wa_orchestrator.web.auth import AdminCaller, Caller
 from wa_orchestrator.web.models import RequestModel, ResponseModel, Timestamp
@@ -145,7 +145,7 @@ class _SessionChanges:
         await audit.record(self._context.scripts, caller.key_id, "session.provision", session.id, label=wanted.label)
         proxy = await records.proxy(self._context.scripts, session.proxy)
         masked = proxy.masked if proxy else None
-        return ProvisionedSession(session_id=session.id, status=State(session.status), proxy=masked)
+        return ProvisionedSession(session_id=session.id, status=session.status, proxy=masked)
 
     async def request_pairing_code(
         self, session_id: SessionId, caller: AdminCaller, body: PairingBody | None = None
@@ -179,21 +179,25 @@ class _SessionChanges:
         """Replace the worker of a session; its credentials stay."""
         session = await find(self._context, session_id)
         await self._context.redis.delete(keys.restarts(session_id))
-        await transitions.request_restart(self._context, session, Event.RESTART_ASKED, {"wanted": transitions.RUNNING})
+        await transitions.request_restart(
+            self._context, session, Event.RESTART_ASKED, SessionChanges(wanted=transitions.RUNNING)
+        )
         return await self._done(caller, "session.restart", session_id)
 
     async def start_session(self, session_id: SessionId, caller: AdminCaller) -> ChangedSession:
         """Start a stopped session."""
         await find(self._context, session_id)
         await self._context.redis.delete(keys.restarts(session_id))
-        await transitions.apply(self._context, session_id, Event.START_ASKED, {"wanted": transitions.RUNNING})
+        await transitions.apply(
+            self._context, session_id, Event.START_ASKED, SessionChanges(wanted=transitions.RUNNING)
+        )
         await transitions.request_attention(self._context, session_id)
         return await self._done(caller, "session.start", session_id)
 
     async def stop_session(self, session_id: SessionId, caller: AdminCaller) -> ChangedSession:
         """Stop the worker of a session; its messages wait."""
         await find(self._context, session_id)
-        await transitions.apply(self._context, session_id, Event.STOP_ASKED, {"wanted": transitions.STOPPED})
+        await transitions.apply(self._context, session_id, Event.STOP_ASKED, SessionChanges(wanted=transitions.STOPPED))
         await transitions.request_attention(self._context, session_id)
         return await self._done(caller, "session.stop", session_id)
 
@@ -208,7 +212,7 @@ class _SessionChanges:
                 self._context, session_id, command_calls.WorkerCommand("logout", {}), _CODE_WITHIN_S
             )
         if session.status != State.CONNECTED or not await self._reported_logout(session):
-            fields: dict[str, str | int] = {"discard": "1", "restart_epoch": session.epoch}
+            fields = SessionChanges(discard=True, restart_epoch=session.epoch)
             await transitions.apply(self._context, session_id, Event.LOGGED_OUT, fields)
             await transitions.request_attention(self._context, session_id)
         return await self._done(caller, "session.logout", session_id)
@@ -235,11 +239,9 @@ class _SessionChanges:
     ) -> DeletedSession:
         """Delete a session; its phone stays bound to its proxy unless `forget` is set."""
         await find(self._context, session_id)
-        fields: dict[str, str | int] = {
-            "removing": "forget" if forget else "keep",
-            "removing_queued": queued,
-            "wanted": transitions.STOPPED,
-        }
+        fields = SessionChanges(
+            removing="forget" if forget else "keep", removing_queued=queued, wanted=transitions.STOPPED
+        )
         await transitions.apply(self._context, session_id, Event.STOP_ASKED, fields)
         await transitions.request_attention(self._context, session_id)
         await audit.record(
@@ -263,7 +265,10 @@ class _SessionChanges:
             text = f"The trash has no credentials of {session_id}. GET /api/v1/trash lists what it has."
             raise Refused("NOT_IN_TRASH", text, 404)
         await transitions.apply(
-            self._context, session_id, Event.RESTART_ASKED, {"restore": found[0].id, "wanted": transitions.RUNNING}
+            self._context,
+            session_id,
+            Event.RESTART_ASKED,
+            SessionChanges(restore=found[0].id, wanted=transitions.RUNNING),
         )
         await transitions.request_attention(self._context, session_id)
         return await self._done(caller, "session.restore_credentials", session_id)
@@ -271,8 +276,8 @@ class _SessionChanges:
     async def _done(self, caller: Caller, action: str, session_id: str) -> ChangedSession:
         await audit.record(self._context.scripts, caller.key_id, action, session_id)
         session = await find(self._context, session_id)
-        reason = Reason(session.reason) if session.reason else None
-        return ChangedSession(session_id=session_id, status=State(session.status), reason=reason)
+        reason = session.reason
+        return ChangedSession(session_id=session_id, status=session.status, reason=reason)
 
 
 def _phone_needed() -> Refused:

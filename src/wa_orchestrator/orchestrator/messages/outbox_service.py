@@ -119,7 +119,7 @@ class OutboxService:
 
 def worker_view(message: Message, session_id: str, *, attempt: int, lease_ms: int) -> dict[str, Any]:
     """Return a claimed message as its worker reads it."""
-    body = content.decode(json.loads(message.fields["body"]))
+    body = content.decode(json.loads(message.body))
     fields: dict[str, Any] = {
         "messageId": message.id,
         "whatsappId": message.whatsapp_id,

@@ -35,7 +35,7 @@ def failure_from(code: str, *, retryable: bool) -> Failure:
 
 def counted_attempts(message: Message) -> int:
     """Return the number of attempts without those of crashed workers and those that were handed back."""
-    spared = int(message.fields.get("crashes") or 0) + int(message.fields.get("uncounted") or 0)
+    spared = message.crashes + message.uncounted
     return max(1, message.attempts - spared)
 
 

@@ -1,8 +1,7 @@
 """Judging proxies: what a check or a worker's complaint makes of one, and what follows for its sessions."""
 
 import asyncio
-import json
-from collections.abc import Coroutine, Mapping
+from collections.abc import Coroutine
 from typing import Any
 
 import structlog
@@ -15,7 +14,7 @@ from wa_orchestrator.orchestrator.proxies import placement
 from wa_orchestrator.orchestrator.proxies.socks_check import CheckFailed, CheckPassed, ProxyCheck, check
 from wa_orchestrator.orchestrator.sessions import transitions
 from wa_orchestrator.store import keys, proxies, records
-from wa_orchestrator.store.records import Proxy
+from wa_orchestrator.store.records import Proxy, ProxyChanges
 
 #: Complaints that come so soon after a strike are about the same incident: four sessions share a proxy.
 SAME_INCIDENT_MS = 5_000
@@ -27,15 +26,10 @@ log = structlog.get_logger(__name__)
 def health_of(proxy: Proxy) -> Health:
     """Read a proxy's health from its record."""
     return Health(
-        ProxyStatus(proxy.status),
-        int(proxy.fields.get("good_in_a_row") or 0),
-        int(proxy.fields.get("bad_in_a_row") or 0),
+        proxy.status,
+        proxy.good_in_a_row,
+        proxy.bad_in_a_row,
     )
-
-
-def strikes_of(proxy: Proxy) -> tuple[int, ...]:
-    """Read when workers complained of a proxy that passed our check."""
-    return tuple(json.loads(proxy.fields.get("strikes") or "[]"))
 
 
 class ProxyHealth:
@@ -113,7 +107,7 @@ class ProxyHealth:
                 return None
             now = await self._context.scripts.now_ms()
             passed = isinstance(result, CheckPassed)
-            strikes = strikes_of(proxy)
+            strikes = proxy.strikes
             if passed and strikes and now - strikes[-1] < self._context.settings.scaled(SAME_INCIDENT_MS):
                 return None
             verdict = domain.judge(check_passed=passed, strikes_at_ms=strikes, now_ms=now)
@@ -125,11 +119,12 @@ class ProxyHealth:
         fields = _checked(result, now)
         match verdict:
             case MarkBad(why):
-                fields |= {"strikes": "[]", "good_in_a_row": 0, "bad_in_a_row": 1, "bad_because": why}
+                fields |= ProxyChanges(strikes=(), good_in_a_row=0, bad_in_a_row=1, bad_because=why)
                 fields |= self._next(now, 1)
                 status, reason = ProxyStatus.BAD, str(why)
             case Strike(strikes):
-                fields |= {"strikes": json.dumps(strikes), **self._next(now, 0)}
+                fields |= ProxyChanges(strikes=strikes)
+                fields |= self._next(now, 0)
                 status, reason = ProxyStatus.OK, "STRIKE"
         log.warning("proxy.judged", proxy=proxy.id, status=status, why=reason, found=_said(result))
         outcome = await proxies.mark(
@@ -145,13 +140,9 @@ class ProxyHealth:
                 return False
             now = await self._context.scripts.now_ms()
             after = domain.after_check(health_of(proxy), passed=isinstance(result, CheckPassed))
-            fields: dict[str, str | int] = {
-                **_checked(result, now),
-                **self._next(now, after.bad_in_a_row),
-                "good_in_a_row": after.good_in_a_row,
-                "bad_in_a_row": after.bad_in_a_row,
-            }
-            if proxy.fields.get("draining"):
+            fields = _checked(result, now) | self._next(now, after.bad_in_a_row)
+            fields |= ProxyChanges(good_in_a_row=after.good_in_a_row, bad_in_a_row=after.bad_in_a_row)
+            if proxy.draining:
                 after = Health(ProxyStatus.BAD, after.good_in_a_row, after.bad_in_a_row)
             outcome = await proxies.mark(
                 self._context.scripts,
@@ -167,16 +158,17 @@ class ProxyHealth:
                 return after.status is ProxyStatus.BAD
         return False
 
-    def _next(self, now: int, bad_in_a_row: int) -> dict[str, int]:
-        return {"next_check_at": now + domain.next_check_ms(bad_in_a_row, self._context.settings.monitor_interval_ms)}
+    def _next(self, now: int, bad_in_a_row: int) -> ProxyChanges:
+        wait_ms = domain.next_check_ms(bad_in_a_row, self._context.settings.monitor_interval_ms)
+        return ProxyChanges(next_check_at=now + wait_ms)
 
 
-def _checked(result: CheckPassed | CheckFailed, now: int) -> dict[str, str | int]:
+def _checked(result: CheckPassed | CheckFailed, now: int) -> ProxyChanges:
     match result:
         case CheckPassed(latency_ms):
-            return {"checked_at": now, "latency_ms": latency_ms, "last_error": ""}
+            return ProxyChanges(checked_at=now, latency_ms=latency_ms, last_error="")
         case CheckFailed():
-            return {"checked_at": now, "last_error": str(result)}
+            return ProxyChanges(checked_at=now, last_error=str(result))
 
 
 def _said(result: CheckPassed | CheckFailed) -> str:
@@ -184,7 +176,7 @@ def _said(result: CheckPassed | CheckFailed) -> str:
 
 
 async def mark_by_operator(
-    context: Context, proxy_id: str, status: ProxyStatus, reason: str, fields: Mapping[str, str | int]
+    context: Context, proxy_id: str, status: ProxyStatus, reason: str, fields: ProxyChanges
 ) -> bool:
     """Write an operator's word about a proxy; False when there is no such proxy."""
     for _ in range(_TRIES):

@@ -22,11 +22,7 @@ class ProxyMonitor:
     async def step(self) -> float:
         """Check every proxy that is due."""
         now = await self._context.scripts.now_ms()
-        due = [
-            proxy.id
-            for proxy in await records.proxies(self._context.scripts)
-            if int(proxy.fields.get("next_check_at") or 0) <= now
-        ]
+        due = [proxy.id for proxy in await records.proxies(self._context.scripts) if proxy.next_check_at <= now]
         await asyncio.gather(*(self._check(proxy_id) for proxy_id in due))
         return min(_INTERVAL_S, self._context.settings.monitor_interval_ms / 1000)
 

@@ -31,7 +31,7 @@ def eligible_proxies(proxies: Sequence[Proxy], siblings: Sequence[Session], per_
     `siblings` are all sessions of the phone that want a slot, the one itself included.
     """
     healthy = {proxy.id: proxy for proxy in proxies if proxy.status == ProxyStatus.OK}
-    taken = sorted({sibling.proxy for sibling in siblings if sibling.proxy in healthy})
+    taken: list[str] = sorted({sibling.proxy for sibling in siblings if sibling.proxy in healthy})
     if taken:
         return taken[:1]
     needed = len(siblings)

@@ -13,7 +13,7 @@ from wa_orchestrator.orchestrator.proxies import placement
 from wa_orchestrator.orchestrator.sessions import phone_change, transitions
 from wa_orchestrator.orchestrator.workers import command_queue
 from wa_orchestrator.store import event_stream, keys, records, sessions, slots
-from wa_orchestrator.store.records import Session
+from wa_orchestrator.store.records import Session, SessionChanges
 from wa_orchestrator.orchestrator.workers import tokens
 from wa_orchestrator.context import Context
 from wa_orchestrator.domain.stream_events import EventType, SessionRejected
@@ -61,14 +61,10 @@ async def _binding(
     context: Context, session: Session, phone: str, payload: Connected, standing: str
 ) -> slots.Binding:
     sticky = str(await context.redis.get(keys.sticky(phone)) or "")
-    fields: dict[str, str | int] = {
-        "standing": standing,
-        "jid": payload.jid,
-        "lid": payload.lid or "",
-        "fingerprint": payload.fingerprint or "",
-    }
-    given = session.fields.get("proxy_given", "")
-    return slots.Binding(session.epoch, phone, sticky, session.proxy, given, session.phone, fields)
+    fields = SessionChanges(
+        standing=standing, jid=payload.jid, lid=payload.lid or "", fingerprint=payload.fingerprint or ""
+    )
+    return slots.Binding(session.epoch, phone, sticky, session.proxy, session.proxy_given, session.phone, fields)
 
 
 async def _follow(
@@ -91,7 +87,7 @@ async def _follow(
         case slots.Bound(how):
             log.info("session.connected", session=session.id, phone=phone, binding=how)
             # The operator's word counts once; from now on the proxy is the phone's own.
-            await sessions.note(context.scripts, session.id, {"proxy_given": "", "missed_at": 0})
+            await sessions.note(context.scripts, session.id, SessionChanges(proxy_given="", missed_at=0))
             await context.redis.delete(keys.qr(session.id))
             if how == "given":
                 await placement.move_phone_sessions(context, phone, session.proxy)
@@ -110,8 +106,8 @@ async def _restate(context: Context, session_id: str, after: standings.Standing)
     if after.state is State.CONNECTED:
         return
     session = await records.session(context.scripts, session_id)
-    if session is None or json.loads(session.fields.get("standing") or "{}").get("state") != after.state:
+    if session is None or json.loads(session.standing or "{}").get("state") != after.state:
         return
-    fields = {"standing": standings.encode(after)}
+    fields = SessionChanges(standing=standings.encode(after))
     step = sessions.Step(session.version, after.state, after.reason or "", Event.CONNECTED, None, fields)
     await sessions.advance(context.scripts, session_id, step)

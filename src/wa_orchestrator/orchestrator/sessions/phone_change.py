@@ -8,9 +8,6 @@ from wa_orchestrator.store.records import Message, Session
 from wa_orchestrator.context import Context
 from wa_orchestrator.session_pace import day_of
 
-LEFT: str = "left_phone"
-"""The field of a session's record that names the phones it has left, until everything here is done."""
-
 log = structlog.get_logger(__name__)
 
 
@@ -20,7 +17,7 @@ async def finish_phone_change(context: Context, session_id: str) -> None:
     The mark of it was written with the new phone and goes at the end: after a crash, CONNECTED is told again.
     """
     session = await records.session(context.scripts, session_id)
-    left = session.fields.get(LEFT, "") if session else ""
+    left = session.left_phone if session else ""
     if session is None or not left:
         return
     day = day_of(context.settings, session, await context.scripts.now_ms())
@@ -38,6 +35,6 @@ async def _left_behind(context: Context, session: Session) -> list[Message]:
     found = {
         each.id: each
         async for each in open_messages.unended(context.scripts, index)
-        if each.session == session.id and is_left_behind(Pin.of(each.fields), each.phone, session.phone)
+        if each.session == session.id and is_left_behind(each.pinned, each.phone, session.phone)
     }
     return list(found.values())

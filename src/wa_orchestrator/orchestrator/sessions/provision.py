@@ -12,7 +12,7 @@ from wa_orchestrator.errors import Refused
 from wa_orchestrator.orchestrator.proxies import placement
 from wa_orchestrator.orchestrator.sessions import transitions
 from wa_orchestrator.store import keys, proxies, records, sessions
-from wa_orchestrator.store.records import Session
+from wa_orchestrator.store.records import Session, SessionChanges
 from wa_orchestrator.context import Context
 
 #: What WhatsApp shows under "linked devices". The worker runs on Linux and says so; nothing is made up.
@@ -84,19 +84,19 @@ async def _create(context: Context, wish: SessionRequest) -> str:
                 raise await _no_room(context, wish)
 
 
-async def _fields(context: Context, wish: SessionRequest, direct: str) -> dict[str, str | int]:
+async def _fields(context: Context, wish: SessionRequest, direct: str) -> SessionChanges:
     born = standings.born(0, await context.scripts.now_ms())
-    return {
-        "wanted": transitions.RUNNING,
-        "reason": str(born.reason),
-        "standing": standings.encode(born),
-        "label": wish.label,
-        "pairing": wish.pairing,
-        "device_name": DEVICE_NAME,
-        "proxy_given": "given" if wish.proxy else "",
-        "direct": direct,
-        "restore": wish.restore,
-    }
+    return SessionChanges(
+        wanted=transitions.RUNNING,
+        reason=born.reason,
+        standing=standings.encode(born),
+        label=wish.label,
+        pairing=wish.pairing,
+        device_name=DEVICE_NAME,
+        proxy_given="given" if wish.proxy else "",
+        direct=bool(direct),
+        restore=wish.restore,
+    )
 
 
 async def _candidates(context: Context, wish: SessionRequest) -> list[str]:

@@ -50,7 +50,7 @@ async def _settle(context: Context, message: Message, heirs: list[Candidate]) ->
         day = day_of(context.settings, None, now)
         await outbox.reclaim(context.scripts, place, most_crashes=_MOST_CRASHES, day=day)
     if not await _hand_over(context, place, message, heirs):
-        reason = Failure.SENDER_LOST if routing.may_have_arrived(message.fields) else Failure.SESSION_DELETED
+        reason = Failure.SENDER_LOST if routing.may_have_arrived(message.claimed_at) else Failure.SESSION_DELETED
         await queues.cancel(context.scripts, place, reason=reason)
 
 

@@ -9,7 +9,7 @@ from wa_orchestrator.domain.session import WANTS_WORKER, Event, IllegalTransitio
 from wa_orchestrator.domain.session_standing import Report, Standing
 from wa_orchestrator.errors import Broken
 from wa_orchestrator.store import keys, records, sessions
-from wa_orchestrator.store.records import Session
+from wa_orchestrator.store.records import Session, SessionChanges
 from wa_orchestrator.context import Context
 
 RUNNING, STOPPED = "running", "stopped"
@@ -26,29 +26,28 @@ class Fenced:
 
 def standing_of(session: Session) -> Standing:
     """Read a session's standing; one that was written without (an older version's) stands where its record says."""
-    if text := session.fields.get("standing"):
+    if text := session.standing:
         return standings.decode(text)
-    reason = Reason(session.reason) if session.reason else None
-    return standings.settled(Moved(State(session.status), reason), session.epoch, session.changed_at)
+    return standings.settled(Moved(session.status, session.reason), session.epoch, session.changed_at)
 
 
 def wants_worker(session: Session) -> bool:
     """Say whether a worker should run for this session, if it has a way out."""
-    return session.wanted == RUNNING and State(session.status) in WANTS_WORKER
+    return session.wanted == RUNNING and session.status in WANTS_WORKER
 
 
 def restart_pending(session: Session) -> bool:
     """Say whether the worker of the session's present epoch is to be replaced."""
-    return session.fields.get("restart_epoch") == str(session.epoch)
+    return session.restart_epoch == session.epoch
 
 
 def exchange_pending(session: Session) -> bool:
     """Say whether the session's credentials are to go to the trash, or others to come from there."""
-    return bool(session.fields.get("discard") or session.fields.get("restore"))
+    return session.discard or bool(session.restore)
 
 
 async def apply(
-    context: Context, session_id: str, event: Event, fields: Mapping[str, str | int] | None = None
+    context: Context, session_id: str, event: Event, fields: SessionChanges | None = None
 ) -> Session | None:
     """Write what becomes of a session by an event of the server's own; None when there is no such session.
 
@@ -81,7 +80,7 @@ def _decide(before: Standing, event: Event, now_ms: int, epoch: int) -> Standing
 
 
 async def apply_report(
-    context: Context, session: Session, event: Event, told: WorkerEvent, fields: Mapping[str, str | int] | None = None
+    context: Context, session: Session, event: Event, told: WorkerEvent, fields: SessionChanges | None = None
 ) -> Session | Fenced | None:
     """Write what becomes of a session by what its worker told; the same for every order of the same reports."""
     seen: Session | None = session
@@ -111,10 +110,10 @@ def _step(
     session: Session,
     after: Standing,
     event: Event,
-    fields: Mapping[str, str | int] | None,
+    fields: SessionChanges | None,
     epoch: int | None = None,
 ) -> sessions.Step:
-    written = {"standing": standings.encode(after), **(fields or {})}
+    written = SessionChanges(standing=standings.encode(after)) | (fields or {})
     return sessions.Step(session.version, after.state, after.reason or "", event, epoch, written)
 
 
@@ -124,10 +123,10 @@ async def request_attention(context: Context, session_id: str) -> None:
 
 
 async def request_restart(
-    context: Context, session: Session, event: Event, fields: Mapping[str, str | int] | None = None
+    context: Context, session: Session, event: Event, fields: SessionChanges | None = None
 ) -> Session | None:
     """Have the present worker replaced, for the reason that `event` gives."""
-    asked = {"restart_epoch": session.epoch, **(fields or {})}
+    asked = SessionChanges(restart_epoch=session.epoch) | (fields or {})
     after = await apply(context, session.id, event, asked)
     await request_attention(context, session.id)
     return after

@@ -13,7 +13,7 @@ from wa_orchestrator.orchestrator.api.worker_events import Handlers
 from wa_orchestrator.orchestrator.proxies.health import ProxyHealth
 from wa_orchestrator.orchestrator.sessions.transitions import Fenced
 from wa_orchestrator.store import keys, sessions
-from wa_orchestrator.store.records import Session
+from wa_orchestrator.store.records import Session, SessionChanges
 from wa_orchestrator.orchestrator.workers import tokens
 from wa_orchestrator.context import Context
 
@@ -75,13 +75,13 @@ class _Reports:
     async def pinged(self, context: Context, session: Session, told: WorkerEvent) -> None:
         match told.payload:
             case Ping(_, socket, lag_ms, rss_bytes, last_traffic_at_ms):
-                fields: dict[str, str | int] = {
-                    "last_ping_at": await context.scripts.now_ms(),
-                    "ping_socket": socket,
-                    "ping_lag_ms": lag_ms,
-                    "ping_rss_bytes": rss_bytes,
-                    "last_traffic_at": last_traffic_at_ms or 0,
-                }
+                fields = SessionChanges(
+                    last_ping_at=await context.scripts.now_ms(),
+                    ping_socket=socket,
+                    ping_lag_ms=lag_ms,
+                    ping_rss_bytes=rss_bytes,
+                    last_traffic_at=last_traffic_at_ms or 0,
+                )
                 await sessions.note(context.scripts, session.id, fields)
 
     async def _report(self, context: Context, session: Session, event: Event, told: WorkerEvent) -> Session | None:
@@ -93,7 +93,7 @@ class _Reports:
     async def _follow(self, context: Context, after: Session, event: Event, told: WorkerEvent) -> None:
         """Do what an end asks for. Each of these may be done twice."""
         if event is Event.LOGGED_OUT and after.reason == "LOGGED_OUT":
-            await sessions.note(context.scripts, after.id, {"discard": "1", "restart_epoch": after.epoch})
+            await sessions.note(context.scripts, after.id, SessionChanges(discard=True, restart_epoch=after.epoch))
             await transitions.request_attention(context, after.id)
         if event in _BANS and after.status == "failed":
             await _hold(context, after, event, told)
@@ -110,4 +110,4 @@ async def _hold(context: Context, session: Session, event: Event, told: WorkerEv
         ends = told.payload.expires_at_ms if isinstance(told.payload, Disconnected) else None
         until = ends or await context.scripts.now_ms() + _UNKNOWN_BAN_MS
     await holds.hold_after_ban(context, session, until_ms=until)
-    await sessions.note(context.scripts, session.id, {"ban_ends_at": until or 0})
+    await sessions.note(context.scripts, session.id, SessionChanges(ban_ends_at=until or 0))

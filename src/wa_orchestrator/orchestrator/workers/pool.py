@@ -16,7 +16,7 @@ from wa_orchestrator.orchestrator.sessions import transitions
 from wa_orchestrator.orchestrator.workers.worker_spec import spec_for
 from wa_orchestrator.runner.contract import AlreadyRunning, Runner, StartFailed
 from wa_orchestrator.store import keys, records, sessions, slots
-from wa_orchestrator.store.records import Session
+from wa_orchestrator.store.records import Session, SessionChanges
 
 #: At most so many restarts by the server's own decision within this time.
 MAX_RESTARTS = 3
@@ -114,7 +114,7 @@ class WorkerPool:
     async def _way_out(self, session: Session) -> str | None:
         """Give the URL of the session's proxy ('' is direct), or None when it cannot start now and was seen to."""
         if not session.proxy:
-            if session.fields.get("direct") and self._context.settings.allow_direct:
+            if session.direct and self._context.settings.allow_direct:
                 return ""
             await placement.assign_slot(self._context, session, "NO_SEAT")
             return None
@@ -132,7 +132,7 @@ class WorkerPool:
     async def _launch(self, session: Session, epoch: int, proxy_url: str) -> bool:
         order = spec_for(self._context.settings, session, epoch, proxy_url)
         started = await transitions.apply(
-            self._context, session.id, Event.WORKER_STARTED, {"restart_epoch": "", "missed_at": 0}
+            self._context, session.id, Event.WORKER_STARTED, SessionChanges(restart_epoch=None, missed_at=0)
         )
         if started is None or started.epoch != epoch or not transitions.wants_worker(started):
             return False

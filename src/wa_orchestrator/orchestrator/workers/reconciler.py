@@ -50,12 +50,8 @@ class Reconciler:
 
     async def _mend(self, session: Session) -> None:
         """Attend to what a crash left half done."""
-        undone = (
-            session.fields.get("removing")
-            or transitions.exchange_pending(session)
-            or transitions.restart_pending(session)
-        )
-        unstopped = session.wanted == transitions.STOPPED and State(session.status) in WANTS_WORKER
+        undone = session.removing or transitions.exchange_pending(session) or transitions.restart_pending(session)
+        unstopped = session.wanted == transitions.STOPPED and session.status in WANTS_WORKER
         if undone or unstopped or (transitions.wants_worker(session) and not _should_run(session)):
             await transitions.request_attention(self._context, session.id)
 
@@ -105,8 +101,8 @@ class Reconciler:
 
 
 def _should_run(session: Session) -> bool:
-    has_way_out = bool(session.proxy or session.fields.get("direct"))
-    return transitions.wants_worker(session) and has_way_out and not session.fields.get("removing")
+    has_way_out = bool(session.proxy or session.direct)
+    return transitions.wants_worker(session) and has_way_out and not session.removing
 
 
 class ExitWatcher:

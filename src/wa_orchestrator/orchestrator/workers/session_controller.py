@@ -5,12 +5,12 @@ import asyncio
 import structlog
 
 from wa_orchestrator.context import Context
-from wa_orchestrator.domain.session import WANTS_WORKER, Event, Reason, State
+from wa_orchestrator.domain.session import WANTS_WORKER, Event, Reason
 from wa_orchestrator.orchestrator.proxies import placement
 from wa_orchestrator.orchestrator.sessions import credential_files, queue_handover, transitions
 from wa_orchestrator.orchestrator.workers.pool import SHORT_GRACE_S, STOP_GRACE_S, WorkerPool
 from wa_orchestrator.store import keys, records, sessions
-from wa_orchestrator.store.records import Session
+from wa_orchestrator.store.records import Session, SessionChanges
 
 log = structlog.get_logger(__name__)
 _WAIT_S = 1.0
@@ -47,13 +47,13 @@ class SessionController:
             session = await records.session(self._context.scripts, session_id)
             if session is None:
                 return
-            if session.fields.get("removing"):
+            if session.removing:
                 await self._remove(session)
             elif not transitions.wants_worker(session):
                 await self._rest(session)
             elif transitions.exchange_pending(session):
                 await self._exchange(session)
-            elif not session.proxy and not session.fields.get("direct"):
+            elif not session.proxy and not session.direct:
                 await self._wait_for_slot(session)
             elif transitions.restart_pending(session):
                 await self._pool.replace(session, _grace(session))
@@ -61,7 +61,7 @@ class SessionController:
                 await self._pool.enqueue(session_id, front=False)
 
     async def _rest(self, session: Session) -> None:
-        if session.wanted == transitions.STOPPED and State(session.status) in WANTS_WORKER:
+        if session.wanted == transitions.STOPPED and session.status in WANTS_WORKER:
             await transitions.apply(self._context, session.id, Event.STOP_ASKED)
         await self._context.redis.lrem(keys.PROVISIONING, 0, session.id)
         if session.id in self._pool.workers and await self._pool.fence(session) is not None:
@@ -77,18 +77,18 @@ class SessionController:
         if not await self._clear(session, SHORT_GRACE_S):
             return
         now = await self._context.scripts.now_ms()
-        restore = session.fields.get("restore", "")
+        restore = session.restore
         settings = self._context.settings
         # What is not in the trash any more was brought back before a crash, and must not be moved there again.
         pending = not restore or any(each.id == restore for each in credential_files.list_trash(settings))
         if pending:
             why = "replaced" if restore else "logged out"
             await credential_files.discard(settings, session.id, now, phone=session.phone, label=session.label, why=why)
-        done = {"discard": "", "restore": "", "restart_epoch": ""}
+        done = SessionChanges(discard=False, restore="", restart_epoch=None)
         if restore and pending:
             await credential_files.restore(settings, restore, session.id)
         elif not restore:
-            done["first_connected_at"] = ""  # trust starts again
+            done["first_connected_at"] = 0  # trust starts again
         await sessions.note(self._context.scripts, session.id, done)
         await self._pool.enqueue(session.id)
 
@@ -111,8 +111,8 @@ class SessionController:
         await credential_files.discard(
             self._context.settings, session.id, now, phone=session.phone, label=session.label, why="deleted"
         )
-        await queue_handover.hand_over(self._context, session, session.fields.get("removing_queued") or "cancel")
-        forget = "forget" if session.fields.get("removing") == "forget" else ""
+        await queue_handover.hand_over(self._context, session, session.removing_queued or "cancel")
+        forget = "forget" if session.removing == "forget" else ""
         for _ in range(20):
             current = await records.session(self._context.scripts, session.id)
             if current is None:
@@ -124,12 +124,9 @@ class SessionController:
                 log.info("session.removed", session=session.id)
                 return
             if isinstance(outcome, sessions.InFlight):
-                await queue_handover.hand_over(
-                    self._context, session, session.fields.get("removing_queued") or "cancel"
-                )
+                await queue_handover.hand_over(self._context, session, session.removing_queued or "cancel")
         await transitions.request_attention(self._context, session.id)
 
 
 def _grace(session: Session) -> float:
-    reason = Reason(session.reason) if session.reason else None
-    return STOP_GRACE_S if reason in _POLITE else SHORT_GRACE_S
+    return STOP_GRACE_S if session.reason in _POLITE else SHORT_GRACE_S

@@ -12,7 +12,7 @@ from wa_orchestrator.orchestrator.sessions import transitions
 from wa_orchestrator.orchestrator.workers.pool import WorkerPool
 from wa_orchestrator.runner.contract import Exited
 from wa_orchestrator.store import records, sessions
-from wa_orchestrator.store.records import Session
+from wa_orchestrator.store.records import Session, SessionChanges
 
 log = structlog.get_logger(__name__)
 
@@ -74,16 +74,15 @@ class Watchdog:
                 await self._replace(session)
 
     def _last_sign_ms(self, session: Session) -> int:
-        started_at = int(session.fields.get("started_at") or 0)
-        return max(session.last_ping_at, started_at, self._lease.grace_from_ms)
+        return max(session.last_ping_at, session.started_at, self._lease.grace_from_ms)
 
     def _verdict(self, session: Session, now: int) -> Liveness:
-        signs = LifeSigns(self._last_sign_ms(session), int(session.fields.get("missed_at") or 0))
+        signs = LifeSigns(self._last_sign_ms(session), session.missed_at)
         timeout_ms = self._context.settings.scaled(self._context.settings.ping_timeout_ms)
         return assess(signs, now, timeout_ms, self._round_ms)
 
     async def _mark(self, session: Session, now: int) -> None:
-        await sessions.note(self._context.scripts, session.id, {"missed_at": now})
+        await sessions.note(self._context.scripts, session.id, SessionChanges(missed_at=now))
         known = self._pool.workers.get(session.id)
         runs = known is not None and not isinstance(await self._pool.runner.poll(known.handle), Exited)
         log.warning("worker.missed", session=session.id, silent_ms=now - self._last_sign_ms(session), runs=runs)

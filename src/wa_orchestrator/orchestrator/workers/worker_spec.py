@@ -22,7 +22,7 @@ def spec_for(settings: Settings, session: Session, epoch: int, proxy_url: str) -
         "WEBHOOK_URL": f"{base}/webhook",
         "OUTBOX_URL": f"{base}/api/worker/sessions/{session.id}/outbox",
         "ENABLE_KEEP_ALIVE": str(settings.enable_keep_alive).lower(),
-        "DEVICE_NAME": session.fields.get("device_name") or "Ubuntu",
+        "DEVICE_NAME": session.device_name or "Ubuntu",
         "LOG_LEVEL": _LEVELS.get(settings.log_level, settings.log_level),
         "ORPHAN_TIMEOUT_MS": str(settings.orphan_timeout_ms),
         "PING_INTERVAL_MS": str(max(_SHORTEST_PING_MS, round(settings.scaled(PING_INTERVAL_MS)))),
@@ -36,6 +36,6 @@ def spec_for(settings: Settings, session: Session, epoch: int, proxy_url: str) -
         secrets["PROXY_URL"] = proxy_url
     elif settings.allow_direct:
         environment["ALLOW_DIRECT"] = "true"
-    if session.fields.get("pairing") == "code" and session.phone:
+    if session.pairing == "code" and session.phone:
         secrets["PAIRING_PHONE"] = session.phone
     return WorkerSpec(session.id, epoch, credential_files.directory(settings, session.id), environment, secrets)

@@ -81,8 +81,3 @@ def _digest(text: str) -> str:
 def unexpected(name: str, reply: Reply) -> Broken:
     """A script answered a word that its wrapper does not know: one of the two was changed alone."""
     return Broken(f"script {name} answered {reply!r}, which its wrapper does not know")
-
-
-def flat(fields: Mapping[str, str | int]) -> list[str | int]:
-    """Fields and values in turn, as HSET takes them."""
-    return [part for pair in fields.items() for part in pair]
