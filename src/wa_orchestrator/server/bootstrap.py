@@ -24,8 +24,8 @@ from wa_orchestrator.errors import Broken
 from wa_orchestrator.gateway.app import Gateway, make_gateway
 from wa_orchestrator.loop import Runnable
 from wa_orchestrator.orchestrator import service
+from wa_orchestrator.orchestrator.api import event_models, holds, limits, optouts, webhooks, worker_outbox
 from wa_orchestrator.orchestrator.api import events as events_api
-from wa_orchestrator.orchestrator.api import holds, limits, optouts, webhooks, worker_outbox
 from wa_orchestrator.orchestrator.messages import incoming, receipts
 from wa_orchestrator.orchestrator.messages.outbox_signal import OutboxSignals
 from wa_orchestrator.orchestrator.notifications.alerts import Alerts
@@ -157,7 +157,7 @@ def _control_app(control: Orchestrator, routers: Sequence[APIRouter] = ()) -> tu
         *(part.router(context) for part in (events_api, webhooks, optouts, holds, limits)),
         health.router(context),
     ]
-    app = make_app(context, [*routers, *parts])
+    app = make_app(context, [*routers, *parts], webhooks=event_models.webhooks())
     pages = dashboard.install(app, context)
     return app, [*control.loops, WebhookDeliverer(context), Alerts(context), pages, CloseOnCancel(signals.close)]
 

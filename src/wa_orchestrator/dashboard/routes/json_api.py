@@ -1,110 +1,190 @@
-"""The same facts that the pages show, for scripts."""
+"""The figures of the pages as JSON, for scripts."""
 
-from collections import Counter
-from typing import Any
+from typing import Any, Literal
 
 from fastapi import APIRouter
+from pydantic import Field
 
 from wa_orchestrator.context import Context
 from wa_orchestrator.dashboard.fleet import attention, history
 from wa_orchestrator.dashboard.fleet.snapshot import Row, Snapshot
 from wa_orchestrator.dashboard.html.renderer import Desk, View
-from wa_orchestrator.domain.session import State
+from wa_orchestrator.domain.pacing.limits import Trust
+from wa_orchestrator.domain.session import Reason, State
 from wa_orchestrator.domain.stream_events import AlertTest, EventType
 from wa_orchestrator.errors import Refused
 from wa_orchestrator.store import audit, event_stream, keys
 from wa_orchestrator.timestamps import iso
 from wa_orchestrator.web.auth import AdminCaller, ReadCaller
+from wa_orchestrator.web.models import ResponseModel, Timestamp
 from wa_orchestrator.web.problems import responses
 
-_ENDS = ("sent", "delivered", "read", "failed")
+
+class DashboardSession(ResponseModel):
+    """A session as the dashboard's table shows it."""
+
+    session_id: str
+    label: str | None
+    phone: str | None
+    status: State
+    reason: Reason | None
+    reason_text: str | None = Field(description="The reason for a person, with what to do.")
+    needs_person: bool
+    trust: Trust
+    sent_today: int
+    limit_today: int
+    left_today: int
+    queued: int
+    held: bool = Field(description="Whether sending is paused.")
+    proxy_id: str | None
+    last_ping_at: Timestamp | None
+    connected_at: Timestamp | None
+
+
+class DashboardSessions(ResponseModel):
+    """All sessions, those that need a person first."""
+
+    sessions: list[DashboardSession]
+    total: int
+
+
+class MessagesToday(ResponseModel):
+    """Messages of today, each session by its own calendar."""
+
+    sent: int
+    delivered: int
+    read: int
+    failed: int
+
+
+class WaitingMessages(ResponseModel):
+    """All queues together."""
+
+    waiting: int
+
+
+class ProxySlots(ResponseModel):
+    """The slots of all proxies."""
+
+    total: int = Field(description="Proxies.")
+    healthy: int = Field(description="Proxies in use.")
+    seats: int = Field(description="Slots of healthy proxies.")
+    free_slots: int
+    sessions_waiting: int
+
+
+class AttentionItem(ResponseModel):
+    """Something that needs a person."""
+
+    state: str
+    what: str = Field(description="What happened.")
+    do: str = Field(description="What to do.")
+    href: str = Field(description="The page of the dashboard where it can be done.")
+
+
+class DashboardStats(ResponseModel):
+    """The dashboard's figures."""
+
+    sessions: dict[str, int] = Field(description="`total`, and how many have each status.")
+    messages_today: MessagesToday
+    messages: dict[str, int] = Field(description="`accepted`, and how many have each status.")
+    queue: WaitingMessages
+    proxies: ProxySlots
+    success_rate: float | None = Field(description="Of today: sent / (sent + failed).")
+    alerts: list[AttentionItem]
+
+
+class QueuedAlert(ResponseModel):
+    """The test alert will be sent."""
+
+    queued: Literal[True] = True
 
 
 def router(context: Context, desk: Desk) -> APIRouter:
-    """Offer the table and the figures."""
+    """Return the routes of the table and the figures."""
     routes = APIRouter(prefix="/api/v1/dashboard", tags=["dashboard"], responses=responses())
     api = _Figures(context, desk)
-    routes.get("/sessions", summary="All sessions as the table shows them")(api.sessions)
-    routes.get("/stats", summary="Counts, messages of today, queue, proxies, what needs attention")(api.stats)
-    routes.post(
-        "/test-alert",
-        status_code=202,
-        summary="Send a test alert to everybody who gets alerts",
-        responses=responses(NOBODY_GETS_ALERTS=409),
-    )(api.test_alert)
+    routes.get("/sessions")(api.list_dashboard_sessions)
+    routes.get("/stats")(api.get_dashboard_stats)
+    routes.post("/test-alert", status_code=202, responses=responses(NOBODY_GETS_ALERTS=409))(api.send_test_alert)
     return routes
 
 
 class _Figures:
-    """Answers the routes, each from one look at the fleet."""
+    """One method per route."""
 
     def __init__(self, context: Context, desk: Desk) -> None:
         self._context = context
         self._desk = desk
 
-    async def sessions(self, _caller: ReadCaller) -> dict[str, Any]:
+    async def list_dashboard_sessions(self, _caller: ReadCaller) -> DashboardSessions:
+        """List all sessions as the dashboard's table shows them."""
         view = await self._look()
         rows = view.snapshot.sorted_rows()
-        return {"sessions": [_row(row, view.reason) for row in rows], "total": len(rows)}
+        return DashboardSessions(sessions=[_row(row, view.reason) for row in rows], total=len(rows))
 
-    async def stats(self, _caller: ReadCaller) -> dict[str, Any]:
+    async def get_dashboard_stats(self, _caller: ReadCaller) -> DashboardStats:
+        """Get counts, messages of today, queue, proxies, and what needs attention."""
         view = await self._look()
         counts: Any = await self._context.redis.hgetall(keys.COUNTS)
         given_up = await history.given_up(self._context.scripts, view.now_ms)
         alerts = [
-            {"state": item.state, "what": item.what.striptags(), "do": item.do.striptags(), "href": item.href}
+            AttentionItem(state=item.state, what=item.what.striptags(), do=item.do.striptags(), href=item.href)
             for item in attention.items(view.snapshot, view, given_up)
         ]
-        return _stats(view.snapshot, {name: int(count) for name, count in counts.items()}) | {"alerts": alerts}
+        return _stats(view.snapshot, {name: int(count) for name, count in counts.items()}, alerts)
 
-    async def test_alert(self, caller: AdminCaller) -> dict[str, bool]:
+    async def send_test_alert(self, caller: AdminCaller) -> QueuedAlert:
+        """Send a test alert to everybody who gets alerts."""
         settings = self._context.settings
         if settings.telegram_bot_token is None and settings.alert_webhook_url is None:
             raise Refused("NOBODY_GETS_ALERTS", "Set TELEGRAM_BOT_TOKEN or ALERT_WEBHOOK_URL first.", 409)
         await event_stream.emit(self._context.scripts, EventType.ALERT_TEST, AlertTest(caller.key_id))
         await audit.record(self._context.scripts, caller.key_id, "alert.test", "")
-        return {"queued": True}
+        return QueuedAlert()
 
     async def _look(self) -> View:
         return await self._desk.view_as(None, "", self._context.settings.language)
 
 
-def _row(row: Row, say: Any) -> dict[str, Any]:
+def _row(row: Row, say: Any) -> DashboardSession:
     session = row.session
-    return {
-        "sessionId": row.id,
-        "label": session.label or None,
-        "phone": session.phone or None,
-        "status": session.status,
-        "reason": session.reason or None,
-        "reasonText": say(session.reason) if session.reason else None,
-        "needsPerson": row.needs_person,
-        "trust": row.trust,
-        "sentToday": row.sent_today,
-        "limitToday": row.pace.per_day,
-        "leftToday": row.left_today,
-        "queued": row.queued,
-        "held": row.hold is not None,
-        "proxyId": session.proxy or None,
-        "lastPingAt": iso(session.last_ping_at),
-        "connectedAt": iso(session.connected_at),
-    }
+    return DashboardSession(
+        session_id=row.id,
+        label=session.label or None,
+        phone=session.phone or None,
+        status=State(session.status),
+        reason=Reason(session.reason) if session.reason else None,
+        reason_text=str(say(session.reason)) if session.reason else None,
+        needs_person=row.needs_person,
+        trust=row.trust,
+        sent_today=row.sent_today,
+        limit_today=row.pace.per_day,
+        left_today=row.left_today,
+        queued=row.queued,
+        held=row.hold is not None,
+        proxy_id=session.proxy or None,
+        last_ping_at=iso(session.last_ping_at),
+        connected_at=iso(session.connected_at),
+    )
 
 
-def _stats(snapshot: Snapshot, messages: dict[str, int]) -> dict[str, Any]:
-    today = Counter({status: snapshot.today(status) for status in _ENDS})
-    tried = today["sent"] + today["failed"]
-    return {
-        "sessions": {"total": len(snapshot.rows), **{str(state): snapshot.counts[state] for state in State}},
-        "messagesToday": dict(today),
-        "messages": messages,
-        "queue": {"waiting": snapshot.queued},
-        "proxies": {
-            "total": len(snapshot.proxies),
-            "healthy": len(snapshot.healthy),
-            "seats": snapshot.slots,
-            "freeSlots": snapshot.free_slots,
-            "sessionsWaiting": len(snapshot.waiting_for_slot),
-        },
-        "successRate": round(today["sent"] / tried, 4) if tried else None,
-    }
+def _stats(snapshot: Snapshot, messages: dict[str, int], alerts: list[AttentionItem]) -> DashboardStats:
+    sent, failed = snapshot.today("sent"), snapshot.today("failed")
+    return DashboardStats(
+        sessions={"total": len(snapshot.rows), **{str(state): snapshot.counts[state] for state in State}},
+        messages_today=MessagesToday(
+            sent=sent, delivered=snapshot.today("delivered"), read=snapshot.today("read"), failed=failed
+        ),
+        messages=messages,
+        queue=WaitingMessages(waiting=snapshot.queued),
+        proxies=ProxySlots(
+            total=len(snapshot.proxies),
+            healthy=len(snapshot.healthy),
+            seats=snapshot.slots,
+            free_slots=snapshot.free_slots,
+            sessions_waiting=len(snapshot.waiting_for_slot),
+        ),
+        success_rate=round(sent / (sent + failed), 4) if sent + failed else None,
+        alerts=alerts,
+    )

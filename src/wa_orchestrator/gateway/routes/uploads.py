@@ -36,8 +36,6 @@ _BODY = {
         "required": True,
         "content": {
             "application/octet-stream": _BINARY,
-            "image/*": _BINARY,
-            "application/pdf": _BINARY,
             _FORM: {
                 "schema": {
                     "type": "object",
@@ -60,7 +58,10 @@ def router(context: Context, taking: Taking) -> APIRouter:
         caller: SendCaller,
         x_filename: Annotated[str, Header(max_length=255)] = "",
     ) -> UploadAnswer:
-        """Store a file for a message."""
+        """Store a file for a message.
+
+        Send a form with the field `file`, or the bytes themselves with their own Content-Type (`image/png`, …).
+        """
         await taking.count(caller.key_id)
         if (request_body.declared_bytes(request.scope) or 0) > LARGEST_BYTES + _FORM_BYTES:
             raise _too_large()

@@ -5,15 +5,17 @@ import json
 from collections.abc import AsyncIterator
 from typing import Annotated, Any
 
-from fastapi import APIRouter, Header, Query
+from fastapi import APIRouter, Header, Query, Response
 from fastapi.responses import StreamingResponse
 
 from wa_orchestrator.context import Context
 from wa_orchestrator.errors import Refused
 from wa_orchestrator.orchestrator.api import event_views
+from wa_orchestrator.orchestrator.api.event_models import EventPage, StreamEvent
 from wa_orchestrator.store import event_stream, records
 from wa_orchestrator.store.event_tail import Tail
 from wa_orchestrator.web.auth import ReadCaller
+from wa_orchestrator.web.problems import responses
 
 HEARTBEAT_S = 15.0
 _SCANNED = 500
@@ -22,29 +24,41 @@ Cursor = Annotated[str | None, Query(pattern=r"^\d{1,16}(-\d{1,10})?$", descript
 Types = Annotated[str | None, Query(max_length=1000, description="With commas: `message.*,session.connected`.")]
 
 
+class EventStreamResponse(StreamingResponse):
+    """A stream of server-sent events."""
+
+    media_type = "text/event-stream"
+
+
 def router(context: Context, tail: Tail | None = None) -> APIRouter:
     """Offer `/api/v1/events` and `/api/v1/events/stream`."""
     routes = APIRouter(prefix="/api/v1/events", tags=["events"])
     news = tail or Tail(context.redis)
 
-    @routes.get("", summary="Events after a cursor, the oldest first")
-    async def events(
+    @routes.get("")
+    async def list_events(
         _: ReadCaller, after: Cursor = None, types: Types = None, limit: Annotated[int, Query(ge=1, le=500)] = 100
-    ) -> dict[str, Any]:
+    ) -> EventPage:
+        """List events after a cursor, the oldest first."""
         found, cursor, more = await page(context, after or "0", _patterns(types), limit)
-        return {"events": found, "next": cursor, "more": more}
+        return EventPage(events=[StreamEvent(**each) for each in found], next=cursor, more=more)
 
-    @routes.get("/stream", summary="Events as they happen (SSE)", response_class=StreamingResponse)
-    async def stream(
+    @routes.get("/stream", response_class=EventStreamResponse, responses=responses(BAD_CURSOR=400))
+    async def stream_events(
         _: ReadCaller, after: Cursor = None, types: Types = None, last_event_id: Annotated[str | None, Header()] = None
-    ) -> StreamingResponse:
+    ) -> Response:
+        """Stream events as they happen, as server-sent events.
+
+        Each has `id`, `event` (its type) and `data`, a JSON object as in `GET /api/v1/events`. `Last-Event-ID` or
+        `after` continues after an event.
+        """
         resumed = last_event_id or after
         if resumed is not None and not resumed.replace("-", "", 1).isdigit():
-            raise Refused("BAD_CURSOR", "Last-Event-ID is no cursor of ours. Use the `id` of an event.")
+            raise Refused("BAD_CURSOR", "Last-Event-ID is not a cursor. Use the `id` of an event.")
         begin = resumed or await news.last()
         lines = follow(context, news, begin, _patterns(types))
         headers = {"Cache-Control": "no-store", "X-Accel-Buffering": "no"}
-        return StreamingResponse(lines, media_type="text/event-stream", headers=headers)
+        return EventStreamResponse(lines, headers=headers)
 
     return routes
 

@@ -5,10 +5,11 @@ import json
 import re
 import time
 from collections.abc import Awaitable, Callable, Mapping
-from typing import Any
+from typing import Any, Literal
 
 import structlog
 from fastapi import APIRouter, Request
+from pydantic import Field
 from standardwebhooks.webhooks import Webhook, WebhookVerificationError
 
 from wa_orchestrator.context import Context
@@ -18,6 +19,7 @@ from wa_orchestrator.errors import Refused, Unavailable
 from wa_orchestrator.orchestrator.workers import tokens
 from wa_orchestrator.store import keys, records
 from wa_orchestrator.store.records import Session
+from wa_orchestrator.web.models import ResponseModel
 from wa_orchestrator.web.problems import responses
 
 #: How old, or how far ahead, a signature may be.
@@ -38,46 +40,54 @@ Handler = Callable[[Context, Session, WorkerEvent], Awaitable[None]]
 Handlers = dict[type[Payload], Handler]
 
 
+class WorkerEventBody(ResponseModel):
+    """An event of a worker; `docs/runner.md` lists the types and their data."""
+
+    session_id: str = Field(examples=["worker_1"])
+    type: str = Field(examples=["CONNECTED"])
+    timestamp: int = Field(description="Milliseconds since 1970.", examples=[1750000000000])
+    epoch: int = Field(description="Which worker of the session it is.", examples=[3])
+    sequence: int = Field(0, description="Counts the events of a worker.", examples=[17])
+    data: dict[str, Any] = Field(examples=[{"phoneNumber": "972501234567", "jid": "972501234567:5@s.whatsapp.net"}])
+
+
+#: The body is read by hand, because its signature covers the bytes.
+_BODY: dict[str, Any] = {
+    "requestBody": {
+        "required": True,
+        "content": {"application/json": {"schema": WorkerEventBody.model_json_schema()}},
+    }
+}
+
+
+class AcceptedEvent(ResponseModel):
+    """The event was accepted."""
+
+    accepted: Literal[True] = True
+
+
 def router(context: Context, handlers: Mapping[type[Payload], Handler]) -> APIRouter:
     """Offer `/webhook` and `/api/webhook` to workers."""
     routes = APIRouter(tags=["workers"])
     intake = Intake(context, handlers)
 
-    async def take(request: Request) -> dict[str, Any]:
-        """Take in one event `{sessionId, type, timestamp, epoch, sequence, data}`, signed as Standard Webhooks say.
+    async def receive_worker_event(request: Request) -> AcceptedEvent:
+        """Report an event of a worker, signed as in Standard Webhooks.
 
-        A worker repeats an event until it hears 2xx or 409; `DUPLICATE` means that it was accepted before, `FENCED`
+        A worker repeats an event until it gets 2xx or 409; `DUPLICATE` means that it was accepted before, `FENCED`
         that a newer worker runs the session.
         """
         await intake.take(await request.body(), request.headers)
-        return {"accepted": True}
+        return AcceptedEvent()
 
     described = responses(
         BAD_EVENT=400, BAD_SIGNATURE=401, STALE_SIGNATURE=401, DUPLICATE=409, FENCED=409, STILL_WORKING=503
     )
-    routes.post("/webhook", summary="A worker's event", responses=described, openapi_extra=_EXAMPLE)(take)
-    routes.post("/api/webhook", summary="A worker's event", responses=described, openapi_extra=_EXAMPLE)(take)
+    routes.post("/webhook", responses=described, openapi_extra=_BODY)(receive_worker_event)
+    routes.post("/api/webhook", name="receive_worker_event_alias", responses=described, openapi_extra=_BODY)(
+        receive_worker_event
+    )
     return routes
-
-
-_EXAMPLE = {
-    "requestBody": {
-        "required": True,
-        "content": {
-            "application/json": {
-                "schema": {"type": "object", "required": ["sessionId", "type", "timestamp", "data"]},
-                "example": {
-                    "sessionId": "worker_1",
-                    "type": "CONNECTED",
-                    "timestamp": 1750000000000,
-                    "epoch": 3,
-                    "sequence": 17,
-                    "data": {"phoneNumber": "972501234567", "jid": "972501234567:5@s.whatsapp.net"},
-                },
-            }
-        },
-    }
-}
 
 
 class Intake:
