@@ -89,7 +89,7 @@ async def message_eta(
 
 
 @dataclass(frozen=True, slots=True)
-class Queued:
+class QueuedMessage:
     """A message in a queue, with its position and its eta."""
 
     message: Message
@@ -99,7 +99,7 @@ class Queued:
 
 async def queue(
     scripts: Scripts, phone: str, forecast: Forecast, *, lock_until_ms: int, most: int
-) -> tuple[int, Sequence[Queued]]:
+) -> tuple[int, Sequence[QueuedMessage]]:
     """Return how many messages wait for a phone, and the first `most` of its queue and of those set aside, in order."""
     async with scripts.redis.pipeline(transaction=False) as pipe:
         pipe.zrange(keys.queue(phone), 0, most - 1)
@@ -109,11 +109,11 @@ async def queue(
         in_order, length, set_aside, set_aside_length = await pipe.execute()
     locked = forecast.eta_after(wait_until(lock_until_ms, Because.REACHOUT_LOCKED))
     found = [
-        Queued(message, at + 1, forecast.eta(at + forecast.in_flight))
+        QueuedMessage(message, at + 1, forecast.eta(at + forecast.in_flight))
         for at, message in enumerate(await records.messages(scripts, in_order))
     ]
     found += [
-        Queued(message, length + at + 1, locked)
+        QueuedMessage(message, length + at + 1, locked)
         for at, message in enumerate(await records.messages(scripts, set_aside))
     ]
     return length + set_aside_length, found

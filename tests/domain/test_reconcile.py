@@ -12,10 +12,10 @@ from wa_orchestrator.domain.reconcile import (
     Adopt,
     Instruction,
     Replace,
-    Seen,
+    SeenWorker,
     Start,
     Stop,
-    Wanted,
+    WantedWorker,
     plan,
 )
 
@@ -27,33 +27,41 @@ OLD = NOW - STRAY_GRACE_MS
     ("wanted", "seen", "instructions"),
     [
         ([], [], []),
-        ([Wanted("a", 1)], [], [Start("a", 1)]),
-        ([Wanted("a", 1)], [Seen("a", 1, "h", NOW)], [Adopt("a", "h")]),
-        ([Wanted("a", 2)], [Seen("a", 1, "h", NOW)], [Replace("a", "h", 2)]),
-        ([Wanted("a", 1)], [Seen("a", 2, "h", NOW)], [Replace("a", "h", 1)]),
-        ([], [Seen("a", 1, "h", OLD)], [Stop("h", "a")]),
-        ([], [Seen("a", 1, "h", OLD + 1)], []),
-        ([Wanted("a", 2)], [Seen("a", 1, "old", NOW), Seen("a", 2, "new", NOW)], [Stop("old", "a"), Adopt("a", "new")]),
-        ([Wanted("a", 1), Wanted("b", 1)], [Seen("c", 1, "h", OLD)], [Stop("h", "c"), Start("a", 1), Start("b", 1)]),
+        ([WantedWorker("a", 1)], [], [Start("a", 1)]),
+        ([WantedWorker("a", 1)], [SeenWorker("a", 1, "h", NOW)], [Adopt("a", "h")]),
+        ([WantedWorker("a", 2)], [SeenWorker("a", 1, "h", NOW)], [Replace("a", "h", 2)]),
+        ([WantedWorker("a", 1)], [SeenWorker("a", 2, "h", NOW)], [Replace("a", "h", 1)]),
+        ([], [SeenWorker("a", 1, "h", OLD)], [Stop("h", "a")]),
+        ([], [SeenWorker("a", 1, "h", OLD + 1)], []),
+        (
+            [WantedWorker("a", 2)],
+            [SeenWorker("a", 1, "old", NOW), SeenWorker("a", 2, "new", NOW)],
+            [Stop("old", "a"), Adopt("a", "new")],
+        ),
+        (
+            [WantedWorker("a", 1), WantedWorker("b", 1)],
+            [SeenWorker("c", 1, "h", OLD)],
+            [Stop("h", "c"), Start("a", 1), Start("b", 1)],
+        ),
     ],
 )
 def test_the_plan_closes_the_gap_between_wanted_and_seen(
-    wanted: list[Wanted], seen: list[Seen], instructions: list[Instruction]
+    wanted: list[WantedWorker], seen: list[SeenWorker], instructions: list[Instruction]
 ) -> None:
     assert plan(wanted, seen, NOW) == instructions
 
 
 def test_of_two_equal_workers_the_one_that_is_looked_after_stays() -> None:
-    twins = [Seen("a", 1, "h1", NOW), Seen("a", 1, "h2", NOW)]
-    assert plan([Wanted("a", 1)], twins, NOW, adopted=frozenset({"h2"})) == [Stop("h1", "a")]
+    twins = [SeenWorker("a", 1, "h1", NOW), SeenWorker("a", 1, "h2", NOW)]
+    assert plan([WantedWorker("a", 1)], twins, NOW, adopted=frozenset({"h2"})) == [Stop("h1", "a")]
 
 
 def test_a_worker_of_the_right_epoch_stays_although_an_older_one_is_looked_after() -> None:
-    both = [Seen("a", 1, "old", NOW), Seen("a", 2, "new", NOW)]
-    assert plan([Wanted("a", 2)], both, NOW, adopted=frozenset({"old"})) == [Stop("old", "a"), Adopt("a", "new")]
+    both = [SeenWorker("a", 1, "old", NOW), SeenWorker("a", 2, "new", NOW)]
+    assert plan([WantedWorker("a", 2)], both, NOW, adopted=frozenset({"old"})) == [Stop("old", "a"), Adopt("a", "new")]
 
 
-def carry_out(instructions: list[Instruction], seen: list[Seen]) -> tuple[list[Seen], frozenset[str]]:
+def carry_out(instructions: list[Instruction], seen: list[SeenWorker]) -> tuple[list[SeenWorker], frozenset[str]]:
     """Do what a runner would do, and refuse to ever run two workers of a session started by us."""
     running = {worker.handle: worker for worker in seen}
     adopted: set[str] = set()
@@ -64,11 +72,11 @@ def carry_out(instructions: list[Instruction], seen: list[Seen]) -> tuple[list[S
             case Replace(session_id, handle, epoch):
                 del running[handle]
                 assert session_id not in {worker.session_id for worker in running.values()}
-                running[f"new{number}"] = Seen(session_id, epoch, f"new{number}", NOW)
+                running[f"new{number}"] = SeenWorker(session_id, epoch, f"new{number}", NOW)
                 adopted.add(f"new{number}")
             case Start(session_id, epoch):
                 assert session_id not in {worker.session_id for worker in running.values()}
-                running[f"new{number}"] = Seen(session_id, epoch, f"new{number}", NOW)
+                running[f"new{number}"] = SeenWorker(session_id, epoch, f"new{number}", NOW)
                 adopted.add(f"new{number}")
             case Adopt(_, handle):
                 assert handle in running
@@ -78,15 +86,15 @@ def carry_out(instructions: list[Instruction], seen: list[Seen]) -> tuple[list[S
 
 sessions = st.sampled_from(["a", "b", "c", "d"])
 worlds = st.tuples(
-    st.lists(st.builds(Wanted, sessions, st.integers(1, 3)), unique_by=lambda one: one.session_id),
-    st.lists(st.builds(Seen, sessions, st.integers(1, 3), st.just(""), st.integers(OLD - 5, NOW)), max_size=8),
+    st.lists(st.builds(WantedWorker, sessions, st.integers(1, 3)), unique_by=lambda one: one.session_id),
+    st.lists(st.builds(SeenWorker, sessions, st.integers(1, 3), st.just(""), st.integers(OLD - 5, NOW)), max_size=8),
 )
 
 
 @quick
 @given(worlds)
 def test_after_the_plan_each_wanted_session_has_one_worker_of_its_epoch_and_a_second_plan_is_empty(
-    world: tuple[list[Wanted], list[Seen]],
+    world: tuple[list[WantedWorker], list[SeenWorker]],
 ) -> None:
     wanted, unnamed = world
     seen = [replace(worker, handle=f"h{number}") for number, worker in enumerate(unnamed)]
@@ -98,10 +106,12 @@ def test_after_the_plan_each_wanted_session_has_one_worker_of_its_epoch_and_a_se
 
 @quick
 @given(worlds)
-def test_a_healthy_worker_of_the_right_epoch_is_never_stopped(world: tuple[list[Wanted], list[Seen]]) -> None:
+def test_a_healthy_worker_of_the_right_epoch_is_never_stopped(
+    world: tuple[list[WantedWorker], list[SeenWorker]],
+) -> None:
     wanted, unnamed = world
     alone = {worker.session_id: replace(worker, handle=worker.session_id) for worker in unnamed}
     for instruction in plan(wanted, alone.values(), NOW):
         if isinstance(instruction, Stop | Replace):
             worker = alone[instruction.session_id]
-            assert Wanted(worker.session_id, worker.epoch) not in wanted
+            assert WantedWorker(worker.session_id, worker.epoch) not in wanted

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from tests.domain.properties import quick
 from wa_orchestrator.domain import session
-from wa_orchestrator.domain.session import Event, Ignored, Moved, Reason, State, advance
+from wa_orchestrator.domain.session import Event, Ignored, Reason, State, StateChange, advance
 
 EVERY_PAIR = set(product(State, Event))
 HEBREW = range(0x0590, 0x0600)
@@ -63,7 +63,7 @@ def test_every_pair_is_a_transition_or_ignored_or_illegal_and_never_two_of_them(
 def test_an_event_takes_a_session_where_support_says(
     state: State, event: Event, then: State, reason: Reason | None
 ) -> None:
-    assert advance(state, event) == Moved(then, reason)
+    assert advance(state, event) == StateChange(then, reason)
 
 
 @pytest.mark.parametrize(
@@ -123,7 +123,7 @@ FROM_WORKER = list(Event)[: list(Event).index(Event.WORKER_STARTED)]
 def test_nothing_that_a_worker_says_starts_a_stopped_session_again(event: Event) -> None:
     move = advance(State.STOPPED, event)
     if event in {Event.BANNED, Event.TEMPORARILY_BANNED}:
-        assert isinstance(move, Moved)
+        assert isinstance(move, StateChange)
         assert move.state is State.FAILED
     else:
         assert move == Ignored()
@@ -136,7 +136,7 @@ def test_a_session_sends_only_while_the_last_word_was_connected(state: State, ev
     for event in events:
         if (state, event) in session.ILLEGAL:
             continue
-        if isinstance(move := advance(state, event), Moved):
+        if isinstance(move := advance(state, event), StateChange):
             state, last = move.state, event
     if last is not None:
         assert (state in session.CAN_SEND) == (last is Event.CONNECTED)

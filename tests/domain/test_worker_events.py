@@ -33,7 +33,7 @@ EVERY = [
     (
         "PAIRING_CODE",
         {"code": "ABCD1234", "expiresAt": ISO},
-        worker_events.PairingCode("ABCD1234", AT),
+        worker_events.PairingCodeShown("ABCD1234", AT),
         Event.CODE_SHOWN,
     ),
     (
@@ -73,13 +73,13 @@ EVERY = [
     (
         "MESSAGE_STATUS",
         {"whatsappId": "w", "status": "read", "at": AT},
-        worker_events.MessageStatus("w", Receipt.READ, AT),
+        worker_events.MessageReceipt("w", Receipt.READ, AT),
         None,
     ),
     (
         "MESSAGE_RECEIVED",
         {"whatsappId": "w", "from": "1@lid", "kind": "image", "media": {"url": "u"}, "at": AT},
-        worker_events.MessageReceived("w", "1@lid", None, None, None, "image", None, {"url": "u"}, AT),
+        worker_events.IncomingMessage("w", "1@lid", None, None, None, "image", None, {"url": "u"}, AT),
         None,
     ),
     (
@@ -94,7 +94,7 @@ EVERY = [
             "text": "t",
             "at": AT,
         },
-        worker_events.MessageReceived("w", "1@lid", "9725", "1", "N", "text", "t", None, AT),
+        worker_events.IncomingMessage("w", "1@lid", "9725", "1", "N", "text", "t", None, AT),
         None,
     ),
     ("PROXY_ERROR", {"error": "no", "stage": "auth"}, worker_events.ProxyError("no", ProxyStage.AUTH), None),
@@ -103,14 +103,14 @@ EVERY = [
         "ACCOUNT_LIMITS",
         {"reachoutLock": {"active": True, "endsAt": AT, "type": "BIZ"}, "newChatCap": {"status": "CAPPED", "used": 3}},
         worker_events.AccountLimits(
-            worker_events.ReachoutLock(True, AT, "BIZ"), worker_events.NewChatCap("CAPPED", 3, None, None)
+            worker_events.ReachoutLockReport(True, AT, "BIZ"), worker_events.NewChatCap("CAPPED", 3, None, None)
         ),
         None,
     ),
     (
         "ACCOUNT_LIMITS",
         {"reachoutLock": {"active": False}},
-        worker_events.AccountLimits(worker_events.ReachoutLock(False, None, ""), None),
+        worker_events.AccountLimits(worker_events.ReachoutLockReport(False, None, ""), None),
         None,
     ),
 ]
@@ -173,7 +173,7 @@ def test_a_worker_may_blame_its_proxy_in_three_ways(payload: Payload, blames: bo
 
 def test_a_type_that_nobody_knows_yet_is_no_error() -> None:
     event = parse({"sessionId": "worker_1", "type": "CALL", "timestamp": AT, "v": 2})
-    assert event.payload == worker_events.Unknown("CALL")
+    assert event.payload == worker_events.UnknownEvent("CALL")
     assert event.version == 2
     assert to_session_event(event.payload) is None
 

@@ -17,9 +17,9 @@ from wa_orchestrator.store import keys, open_messages, records
 FRIEND = "97251000001"
 HANDLERS: Handlers = {
     events.MessageSent: receipts.on_message_sent,
-    events.MessageStatus: receipts.on_message_status,
+    events.MessageReceipt: receipts.on_message_status,
     events.MessageFailed: receipts.on_message_failed,
-    events.MessageReceived: incoming.on_message_received,
+    events.IncomingMessage: incoming.on_message_received,
     events.AccountLimits: incoming.on_account_limits,
 }
 

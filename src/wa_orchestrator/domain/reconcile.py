@@ -9,7 +9,7 @@ STRAY_GRACE_MS = 30_000
 
 
 @dataclass(frozen=True, slots=True)
-class Wanted:
+class WantedWorker:
     """A session that should have a worker, and the epoch that the worker should have."""
 
     session_id: str
@@ -17,7 +17,7 @@ class Wanted:
 
 
 @dataclass(frozen=True, slots=True)
-class Seen:
+class SeenWorker:
     """A worker that runs, as the runner's survey found it; `handle` is how to find it again."""
 
     session_id: str
@@ -63,8 +63,8 @@ Instruction = Start | Stop | Adopt | Replace
 
 
 def plan(
-    wanted: Iterable[Wanted],
-    seen: Iterable[Seen],
+    wanted: Iterable[WantedWorker],
+    seen: Iterable[SeenWorker],
     now_ms: int,
     *,
     adopted: frozenset[str] = frozenset(),
@@ -90,7 +90,7 @@ def plan(
 _ORDER: dict[type[Instruction], int] = {Stop: 0, Replace: 1, Adopt: 2, Start: 3}
 
 
-def _for_session(one: Wanted, workers: Sequence[Seen], adopted: frozenset[str]) -> list[Instruction]:
+def _for_session(one: WantedWorker, workers: Sequence[SeenWorker], adopted: frozenset[str]) -> list[Instruction]:
     if not workers:
         return [Start(one.session_id, one.epoch)]
     keep, *others = sorted(
@@ -106,6 +106,6 @@ def _for_session(one: Wanted, workers: Sequence[Seen], adopted: frozenset[str]) 
     return instructions
 
 
-def _by_session(seen: Iterable[Seen]) -> dict[str, Sequence[Seen]]:
+def _by_session(seen: Iterable[SeenWorker]) -> dict[str, Sequence[SeenWorker]]:
     ordered = sorted(seen, key=lambda worker: (worker.session_id, worker.epoch, worker.handle))
     return {session_id: tuple(workers) for session_id, workers in groupby(ordered, key=lambda w: w.session_id)}

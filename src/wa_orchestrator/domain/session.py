@@ -20,9 +20,9 @@ __all__ = [
     "Event",
     "Ignored",
     "IllegalTransition",
-    "Moved",
     "Reason",
     "State",
+    "StateChange",
     "advance",
     "needs_person",
 ]
@@ -81,7 +81,7 @@ class Event(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class Moved:
+class StateChange:
     """The session is in `state` now, because of `reason`; `None` means that nothing needs saying."""
 
     state: State
@@ -105,30 +105,30 @@ class IllegalTransition(Exception):  # noqa: N818 - named for what it is
 _E, _R = Event, Reason
 
 
-def _pend(reason: Reason) -> Moved:
-    return Moved(State.PENDING, reason)
+def _pend(reason: Reason) -> StateChange:
+    return StateChange(State.PENDING, reason)
 
 
-def _drop(reason: Reason) -> Moved:
-    return Moved(State.DISCONNECTED, reason)
+def _drop(reason: Reason) -> StateChange:
+    return StateChange(State.DISCONNECTED, reason)
 
 
-def _fail(reason: Reason) -> Moved:
-    return Moved(State.FAILED, reason)
+def _fail(reason: Reason) -> StateChange:
+    return StateChange(State.FAILED, reason)
 
 
-def _stop(reason: Reason) -> Moved:
-    return Moved(State.STOPPED, reason)
+def _stop(reason: Reason) -> StateChange:
+    return StateChange(State.STOPPED, reason)
 
 
 _ = Ignored()
 #: The pair that only a contradiction of the server itself could bring about.
 _X = None
-_QR = Moved(State.QR_READY, Reason.SCAN_THE_CODE)
-_CODE = Moved(State.QR_READY, Reason.ENTER_THE_CODE)
-_ON = Moved(State.CONNECTED, None)
+_QR = StateChange(State.QR_READY, Reason.SCAN_THE_CODE)
+_CODE = StateChange(State.QR_READY, Reason.ENTER_THE_CODE)
+_ON = StateChange(State.CONNECTED, None)
 
-_Cell = Moved | Ignored | None
+_Cell = StateChange | Ignored | None
 _Row = tuple[_Cell, _Cell, _Cell, _Cell, _Cell, _Cell]
 
 
@@ -137,7 +137,7 @@ def _down(reason: Reason, *, failed: _Cell = _, stopped: _Cell = _) -> _Row:
     return (_pend(reason), _pend(reason), _drop(reason), _drop(reason), failed, stopped)
 
 
-def _alike(move: Moved, *, failed: _Cell = _, stopped: _Cell = _) -> _Row:
+def _alike(move: StateChange, *, failed: _Cell = _, stopped: _Cell = _) -> _Row:
     """Make the row of an event that means the same in every state that wants a worker."""
     return (move, move, move, move, failed, stopped)
 
@@ -197,8 +197,8 @@ _TABLE: Mapping[Event, _Row] = {
 _CELLS = {(state, event): cell for event, row in _TABLE.items() for state, cell in zip(State, row, strict=True)}
 
 #: Pairs that change the session.
-TRANSITIONS: Mapping[tuple[State, Event], Moved] = MappingProxyType(
-    {pair: cell for pair, cell in _CELLS.items() if isinstance(cell, Moved)}
+TRANSITIONS: Mapping[tuple[State, Event], StateChange] = MappingProxyType(
+    {pair: cell for pair, cell in _CELLS.items() if isinstance(cell, StateChange)}
 )
 #: Pairs that do happen and change nothing.
 IGNORED: frozenset[tuple[State, Event]] = frozenset(p for p, cell in _CELLS.items() if isinstance(cell, Ignored))
@@ -226,7 +226,7 @@ NEEDS_PERSON_BECAUSE = frozenset({Reason.WAITING_FOR_PROXY, Reason.LOGGED_OUT})
 RESUMES_BY_ITSELF = frozenset({Reason.BACKUP, Reason.RESTORE})
 
 
-def advance(state: State, event: Event) -> Moved | Ignored:
+def advance(state: State, event: Event) -> StateChange | Ignored:
     """Say where `event` takes a session that is in `state`; raise `IllegalTransition` for what cannot happen."""
     pair = (state, event)
     if pair in ILLEGAL:

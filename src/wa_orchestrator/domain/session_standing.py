@@ -9,7 +9,7 @@ import json
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
 
-from wa_orchestrator.domain.session import Event, Ignored, IllegalTransition, Moved, Reason, State, advance
+from wa_orchestrator.domain.session import Event, Ignored, IllegalTransition, Reason, State, StateChange, advance
 
 _RANK = {event: rank for rank, event in enumerate(Event)}
 
@@ -38,7 +38,7 @@ class Standing:
     epoch: int
     at_ms: int
     """When the state or the reason last changed."""
-    base: Moved
+    base: StateChange
     """Where the server itself last put the session; reports are replayed from here."""
     base_at_ms: int
     floor: tuple[int, int, int] = (-1, -1, -1)
@@ -46,7 +46,7 @@ class Standing:
     heard: tuple[Report, ...] = ()
 
 
-BORN = Moved(State.PENDING, Reason.WAITING_FOR_TURN)
+BORN = StateChange(State.PENDING, Reason.WAITING_FOR_TURN)
 
 
 def born(epoch: int, at_ms: int) -> Standing:
@@ -54,7 +54,7 @@ def born(epoch: int, at_ms: int) -> Standing:
     return settled(BORN, epoch, at_ms)
 
 
-def settled(place: Moved, epoch: int, at_ms: int) -> Standing:
+def settled(place: StateChange, epoch: int, at_ms: int) -> Standing:
     """Give the standing of a session that the server puts at `place`."""
     return Standing(place.state, place.reason, epoch, at_ms, base=place, base_at_ms=at_ms)
 
@@ -87,8 +87,8 @@ def decide(standing: Standing, event: Event, at_ms: int, *, epoch: int | None = 
     Raises `IllegalTransition` when the event cannot happen in this state.
     """
     move = advance(standing.state, event)
-    place = Moved(standing.state, standing.reason) if isinstance(move, Ignored) else move
-    changed_at_ms = standing.at_ms if place == Moved(standing.state, standing.reason) else at_ms
+    place = StateChange(standing.state, standing.reason) if isinstance(move, Ignored) else move
+    changed_at_ms = standing.at_ms if place == StateChange(standing.state, standing.reason) else at_ms
     if epoch is not None and epoch > standing.epoch:
         return replace(settled(place, epoch, at_ms), at_ms=changed_at_ms)
     if isinstance(move, Ignored):
@@ -104,7 +104,7 @@ def _replay(standing: Standing, reports: list[Report]) -> Standing:
             move = advance(here.state, report.event)
         except IllegalTransition:
             continue  # a worker cannot make the server contradict itself
-        if isinstance(move, Moved) and move != here:
+        if isinstance(move, StateChange) and move != here:
             here, at_ms = move, report.at_ms
     return replace(standing, state=here.state, reason=here.reason, at_ms=at_ms, heard=tuple(reports))
 
@@ -135,7 +135,7 @@ def decode(text: str) -> Standing:
         reason=_reason(raw["reason"]),
         epoch=raw["epoch"],
         at_ms=raw["at"],
-        base=Moved(State(base_state), _reason(base_reason)),
+        base=StateChange(State(base_state), _reason(base_reason)),
         base_at_ms=base_at_ms,
         floor=(floor_at_ms, floor_sequence, floor_rank),
         heard=tuple(Report(Event(event), epoch, at_ms, seq) for event, epoch, at_ms, seq in raw["heard"]),

@@ -145,8 +145,8 @@ def _control_app(control: Orchestrator, routers: Sequence[APIRouter] = ()) -> tu
         {
             worker_events.MessageSent: receipts.on_message_sent,
             worker_events.MessageFailed: receipts.on_message_failed,
-            worker_events.MessageStatus: receipts.on_message_status,
-            worker_events.MessageReceived: incoming.on_message_received,
+            worker_events.MessageReceipt: receipts.on_message_status,
+            worker_events.IncomingMessage: incoming.on_message_received,
             worker_events.AccountLimits: incoming.on_account_limits,
         }
     )

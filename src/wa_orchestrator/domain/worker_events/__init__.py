@@ -6,27 +6,27 @@ from types import MappingProxyType
 from typing import assert_never
 
 from wa_orchestrator.domain.session import Event
-from wa_orchestrator.domain.worker_events.json_fields import BadEvent, Fields
+from wa_orchestrator.domain.worker_events.json_fields import BadEvent, JsonFields
 from wa_orchestrator.domain.worker_events.types import (
     AccountLimits,
     AuthFailure,
     Connected,
     Disconnected,
+    IncomingMessage,
     MessageFailed,
-    MessageReceived,
+    MessageReceipt,
     MessageSent,
-    MessageStatus,
     NewChatCap,
-    PairingCode,
+    PairingCodeShown,
     Payload,
     Ping,
     ProxyError,
     ProxyStage,
     QrCode,
-    ReachoutLock,
+    ReachoutLockReport,
     Receipt,
     StatusChange,
-    Unknown,
+    UnknownEvent,
 )
 
 __all__ = [
@@ -35,21 +35,21 @@ __all__ = [
     "BadEvent",
     "Connected",
     "Disconnected",
+    "IncomingMessage",
     "MessageFailed",
-    "MessageReceived",
+    "MessageReceipt",
     "MessageSent",
-    "MessageStatus",
     "NewChatCap",
-    "PairingCode",
+    "PairingCodeShown",
     "Payload",
     "Ping",
     "ProxyError",
     "ProxyStage",
     "QrCode",
-    "ReachoutLock",
+    "ReachoutLockReport",
     "Receipt",
     "StatusChange",
-    "Unknown",
+    "UnknownEvent",
     "WorkerEvent",
     "mentions_proxy",
     "parse",
@@ -72,27 +72,27 @@ class WorkerEvent:
 
 def parse(raw: Mapping[str, object]) -> WorkerEvent:
     """Read an event from its JSON object; raise `BadEvent` where it is wrong, and leave unknown fields aside."""
-    envelope = Fields(raw)
+    envelope = JsonFields(raw)
     kind = envelope.text("type")
     read = _READERS.get(kind)
     return WorkerEvent(
         session_id=envelope.text("sessionId"),
         type=kind,
         at_ms=envelope.instant_ms("timestamp"),
-        payload=Unknown(kind) if read is None else read(envelope.within("data")),
+        payload=UnknownEvent(kind) if read is None else read(envelope.within("data")),
         version=envelope.optional_whole("v") or 1,
         sequence=envelope.optional_whole("sequence"),
         epoch=envelope.optional_whole("epoch"),
     )
 
 
-def _connected(data: Fields) -> Connected:
+def _connected(data: JsonFields) -> Connected:
     return Connected(
         data.text("phoneNumber"), data.text("jid"), data.optional_text("lid"), data.optional_text("fingerprint")
     )
 
 
-def _disconnected(data: Fields) -> Disconnected:
+def _disconnected(data: JsonFields) -> Disconnected:
     return Disconnected(
         data.optional_text("reason") or "",
         data.whole("code"),
@@ -101,7 +101,7 @@ def _disconnected(data: Fields) -> Disconnected:
     )
 
 
-def _ping(data: Fields) -> Ping:
+def _ping(data: JsonFields) -> Ping:
     return Ping(
         data.instant_ms("timestamp"),
         data.text("socket"),
@@ -111,14 +111,14 @@ def _ping(data: Fields) -> Ping:
     )
 
 
-def _message_failed(data: Fields) -> MessageFailed:
+def _message_failed(data: JsonFields) -> MessageFailed:
     code = data.raw.get("code")
     word = str(data.whole("code")) if isinstance(code, int) else data.text("code")
     return MessageFailed(data.text("messageId"), word, data.optional_text("error") or "")
 
 
-def _message_received(data: Fields) -> MessageReceived:
-    return MessageReceived(
+def _message_received(data: JsonFields) -> IncomingMessage:
+    return IncomingMessage(
         whatsapp_id=data.text("whatsappId"),
         sender=data.text("from"),
         phone=data.optional_text("phone"),
@@ -132,11 +132,11 @@ def _message_received(data: Fields) -> MessageReceived:
     )
 
 
-def _account_limits(data: Fields) -> AccountLimits:
+def _account_limits(data: JsonFields) -> AccountLimits:
     lock = data.within("reachoutLock")
     cap = data.within("newChatCap") if data.has("newChatCap") else None
     return AccountLimits(
-        ReachoutLock(lock.flag("active"), lock.optional_instant_ms("endsAt"), lock.optional_text("type") or ""),
+        ReachoutLockReport(lock.flag("active"), lock.optional_instant_ms("endsAt"), lock.optional_text("type") or ""),
         None
         if cap is None
         else NewChatCap(
@@ -148,10 +148,10 @@ def _account_limits(data: Fields) -> AccountLimits:
     )
 
 
-_READERS: Mapping[str, Callable[[Fields], Payload]] = MappingProxyType(
+_READERS: Mapping[str, Callable[[JsonFields], Payload]] = MappingProxyType(
     {
         "QR_CODE": lambda data: QrCode(data.text("qr"), data.instant_ms("expiresAt")),
-        "PAIRING_CODE": lambda data: PairingCode(data.text("code"), data.instant_ms("expiresAt")),
+        "PAIRING_CODE": lambda data: PairingCodeShown(data.text("code"), data.instant_ms("expiresAt")),
         "CONNECTED": _connected,
         "DISCONNECTED": _disconnected,
         "STATUS_CHANGE": lambda data: StatusChange(data.text("status"), data.optional_text("error")),
@@ -160,7 +160,7 @@ _READERS: Mapping[str, Callable[[Fields], Payload]] = MappingProxyType(
             data.text("messageId"), data.text("whatsappId"), data.optional_text("to")
         ),
         "MESSAGE_FAILED": _message_failed,
-        "MESSAGE_STATUS": lambda data: MessageStatus(
+        "MESSAGE_STATUS": lambda data: MessageReceipt(
             data.text("whatsappId"), data.word("status", Receipt), data.instant_ms("at")
         ),
         "MESSAGE_RECEIVED": _message_received,
@@ -199,7 +199,7 @@ def to_session_event(payload: Payload) -> Event | None:
     match payload:
         case QrCode():
             return Event.QR_SHOWN
-        case PairingCode():
+        case PairingCodeShown():
             return Event.CODE_SHOWN
         case Connected():
             return Event.CONNECTED
@@ -213,11 +213,11 @@ def to_session_event(payload: Payload) -> Event | None:
             Ping()
             | MessageSent()
             | MessageFailed()
-            | MessageStatus()
-            | MessageReceived()
+            | MessageReceipt()
+            | IncomingMessage()
             | ProxyError()
             | AccountLimits()
-            | Unknown()
+            | UnknownEvent()
         ):
             return None
     assert_never(payload)

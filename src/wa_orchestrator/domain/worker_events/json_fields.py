@@ -22,7 +22,7 @@ class BadEvent(Refused):
 
 
 @dataclass(frozen=True, slots=True)
-class Fields:
+class JsonFields:
     """A JSON object at `path`. Each reader raises `BadEvent` unless the field is there and of its kind."""
 
     raw: Mapping[str, object]
@@ -31,11 +31,11 @@ class Fields:
     def has(self, name: str) -> bool:
         return self.raw.get(name) is not None
 
-    def within(self, name: str) -> "Fields":
+    def within(self, name: str) -> "JsonFields":
         value = self._given(name)
         if not isinstance(value, Mapping):
             raise BadEvent(self.at(name), "is no object")
-        return Fields(value, self.at(name))
+        return JsonFields(value, self.at(name))
 
     def text(self, name: str) -> str:
         value = self._given(name)

@@ -14,7 +14,7 @@ class QrCode:
 
 
 @dataclass(frozen=True, slots=True)
-class PairingCode:
+class PairingCodeShown:
     """A code is ready to be entered on the phone until `expires_at_ms`."""
 
     code: str
@@ -88,7 +88,7 @@ class Receipt(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class MessageStatus:
+class MessageReceipt:
     """A receipt came in for a message that was sent."""
 
     whatsapp_id: str
@@ -97,7 +97,7 @@ class MessageStatus:
 
 
 @dataclass(frozen=True, slots=True)
-class MessageReceived:
+class IncomingMessage:
     """Somebody wrote to this account."""
 
     whatsapp_id: str
@@ -139,7 +139,7 @@ class AuthFailure:
 
 
 @dataclass(frozen=True, slots=True)
-class ReachoutLock:
+class ReachoutLockReport:
     """Whether WhatsApp lets this account write to new contacts."""
 
     active: bool
@@ -161,12 +161,12 @@ class NewChatCap:
 class AccountLimits:
     """The limits that WhatsApp itself has put on this account."""
 
-    reachout_lock: ReachoutLock
+    reachout_lock: ReachoutLockReport
     new_chat_cap: NewChatCap | None
 
 
 @dataclass(frozen=True, slots=True)
-class Unknown:
+class UnknownEvent:
     """A type that this version does not know: accepted and left aside, so that a newer worker can talk to us."""
 
     type: str
@@ -174,17 +174,17 @@ class Unknown:
 
 Payload = (
     QrCode
-    | PairingCode
+    | PairingCodeShown
     | Connected
     | Disconnected
     | StatusChange
     | Ping
     | MessageSent
     | MessageFailed
-    | MessageStatus
-    | MessageReceived
+    | MessageReceipt
+    | IncomingMessage
     | ProxyError
     | AuthFailure
     | AccountLimits
-    | Unknown
+    | UnknownEvent
 )

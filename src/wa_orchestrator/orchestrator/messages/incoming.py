@@ -7,7 +7,7 @@ import structlog
 from wa_orchestrator.context import Context
 from wa_orchestrator.domain import opt_out
 from wa_orchestrator.domain.pacing import DAY_MS
-from wa_orchestrator.domain.worker_events import AccountLimits, MessageReceived, WorkerEvent
+from wa_orchestrator.domain.worker_events import AccountLimits, IncomingMessage, WorkerEvent
 from wa_orchestrator.orchestrator.messages import reachout_lock
 from wa_orchestrator.store import contacts, keys, open_messages, queues
 from wa_orchestrator.store.engine.scripts import Scripts
@@ -26,7 +26,7 @@ async def on_message_received(context: Context, session: Session, event: WorkerE
     Every step is idempotent: the worker repeats the event until all of them are done.
     """
     received = event.payload
-    assert isinstance(received, MessageReceived)  # noqa: S101 (handlers are chosen by the payload's class)
+    assert isinstance(received, IncomingMessage)  # noqa: S101 (handlers are chosen by the payload's class)
     scripts = context.scripts
     phone, lid = await _names(scripts, received)
     message = contacts.Incoming(
@@ -44,7 +44,7 @@ async def on_message_received(context: Context, session: Session, event: WorkerE
         await _opt_out(scripts, session, phone or f"lid:{lid or _user(received.sender)}", received.text)
 
 
-async def _names(scripts: Scripts, received: MessageReceived) -> tuple[str, str]:
+async def _names(scripts: Scripts, received: IncomingMessage) -> tuple[str, str]:
     """Return the sender's phone and LID; one that the worker did not know may be known from before."""
     phone, lid = _user(received.phone or ""), _user(received.lid or "")
     if not phone and not lid:
@@ -62,7 +62,7 @@ def _user(jid: str) -> str:
     return jid.partition("@")[0].partition(":")[0].removeprefix("+")
 
 
-def _fields(received: MessageReceived) -> dict[str, str | int]:
+def _fields(received: IncomingMessage) -> dict[str, str | int]:
     fields: dict[str, str | int] = {"from": received.sender, "at": received.at_ms}
     if received.group is not None:
         fields["group"] = received.group

@@ -5,7 +5,7 @@ import structlog
 from wa_orchestrator.context import Context
 from wa_orchestrator.domain.message import is_whatsapp_id
 from wa_orchestrator.domain.message_failures import Failure
-from wa_orchestrator.domain.worker_events import MessageFailed, MessageSent, MessageStatus, Receipt, WorkerEvent
+from wa_orchestrator.domain.worker_events import MessageFailed, MessageReceipt, MessageSent, Receipt, WorkerEvent
 from wa_orchestrator.orchestrator.messages import reachout_lock, retry_policy
 from wa_orchestrator.session_pace import day_of
 from wa_orchestrator.store import outbox, records
@@ -50,7 +50,7 @@ async def on_message_status(context: Context, session: Session, event: WorkerEve
     A receipt for a message that the phone's owner wrote on the phone is ignored.
     """
     receipt = event.payload
-    assert isinstance(receipt, MessageStatus)  # noqa: S101 (handlers are chosen by the payload's class)
+    assert isinstance(receipt, MessageReceipt)  # noqa: S101 (handlers are chosen by the payload's class)
     message_id = message_id_of(receipt.whatsapp_id)
     if message_id is not None:
         status = _STATUS[receipt.status]

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 from wa_orchestrator.domain import session_standing as standings
 from wa_orchestrator.domain.worker_events import WorkerEvent
-from wa_orchestrator.domain.session import WANTS_WORKER, Event, IllegalTransition, Moved, Reason, State
+from wa_orchestrator.domain.session import WANTS_WORKER, Event, IllegalTransition, StateChange, Reason, State
 from wa_orchestrator.domain.session_standing import Report, Standing
 from wa_orchestrator.errors import Broken
 from wa_orchestrator.store import keys, records, sessions
@@ -28,7 +28,7 @@ def standing_of(session: Session) -> Standing:
     """Read a session's standing; one that was written without (an older version's) stands where its record says."""
     if text := session.standing:
         return standings.decode(text)
-    return standings.settled(Moved(session.status, session.reason), session.epoch, session.changed_at)
+    return standings.settled(StateChange(session.status, session.reason), session.epoch, session.changed_at)
 
 
 def wants_worker(session: Session) -> bool:
@@ -75,7 +75,7 @@ def _decide(before: Standing, event: Event, now_ms: int, epoch: int) -> Standing
     after = standings.decide(before, event, now_ms, epoch=epoch)
     if event is Event.WORKER_STARTED and before.reason is Reason.LOGGED_OUT:
         # That a person has to scan again is worth more than that a worker starts; the code itself replaces it.
-        return standings.settled(Moved(before.state, before.reason), after.epoch, before.at_ms)
+        return standings.settled(StateChange(before.state, before.reason), after.epoch, before.at_ms)
     return after
 
 

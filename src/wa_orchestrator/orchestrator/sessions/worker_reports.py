@@ -5,7 +5,7 @@ import json
 import structlog
 
 from wa_orchestrator.domain import worker_events
-from wa_orchestrator.domain.worker_events import Disconnected, PairingCode, Ping, QrCode, WorkerEvent
+from wa_orchestrator.domain.worker_events import Disconnected, PairingCodeShown, Ping, QrCode, WorkerEvent
 from wa_orchestrator.domain.session import Event, State
 from wa_orchestrator.orchestrator.api import holds
 from wa_orchestrator.orchestrator.sessions import phone_binding, transitions
@@ -28,7 +28,7 @@ def handlers(proxy_health: ProxyHealth) -> Handlers:
     reports = _Reports(proxy_health)
     return {
         worker_events.QrCode: reports.code_shown,
-        worker_events.PairingCode: reports.code_shown,
+        worker_events.PairingCodeShown: reports.code_shown,
         worker_events.Connected: phone_binding.connected,
         worker_events.Disconnected: reports.changed,
         worker_events.StatusChange: reports.changed,
@@ -46,7 +46,7 @@ class _Reports:
         match told.payload:
             case QrCode(qr, expires_at_ms):
                 shown, event = {"qr": qr}, Event.QR_SHOWN
-            case PairingCode(code, expires_at_ms):
+            case PairingCodeShown(code, expires_at_ms):
                 shown, event = {"code": code}, Event.CODE_SHOWN
             case _:
                 return

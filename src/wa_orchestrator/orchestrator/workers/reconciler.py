@@ -4,7 +4,7 @@ import structlog
 
 from wa_orchestrator.context import Context
 from wa_orchestrator.domain import reconcile
-from wa_orchestrator.domain.reconcile import Adopt, Replace, Seen, Start, Stop, Wanted
+from wa_orchestrator.domain.reconcile import Adopt, Replace, SeenWorker, Start, Stop, WantedWorker
 from wa_orchestrator.domain.session import WANTS_WORKER, Event, Reason, State
 from wa_orchestrator.errors import Unavailable
 from wa_orchestrator.orchestrator.leader_lease import LeaderLease
@@ -36,7 +36,7 @@ class Reconciler:
         for session in sessions.values():
             await self._mend(session)
         seen = await self._survey()
-        wanted = [Wanted(each.id, each.epoch) for each in sessions.values() if _should_run(each)]
+        wanted = [WantedWorker(each.id, each.epoch) for each in sessions.values() if _should_run(each)]
         adopted = frozenset(known.handle for known in self._pool.workers.values())
         now = await self._context.scripts.now_ms()
         for instruction in reconcile.plan(wanted, seen, now, adopted=adopted):
@@ -44,9 +44,9 @@ class Reconciler:
         self._seen_under = led_by
         return self._context.settings.monitor_interval_ms / 1000
 
-    async def _survey(self) -> list[Seen]:
+    async def _survey(self) -> list[SeenWorker]:
         found = await self._pool.runner.survey()
-        return [Seen(each.session_id, each.epoch, each.handle, each.started_at_ms) for each in found]
+        return [SeenWorker(each.session_id, each.epoch, each.handle, each.started_at_ms) for each in found]
 
     async def _mend(self, session: Session) -> None:
         """Attend to what a crash left half done."""
@@ -55,7 +55,7 @@ class Reconciler:
         if undone or unstopped or (transitions.wants_worker(session) and not _should_run(session)):
             await transitions.request_attention(self._context, session.id)
 
-    async def _obey(self, instruction: reconcile.Instruction, seen: dict[str, Seen]) -> None:
+    async def _obey(self, instruction: reconcile.Instruction, seen: dict[str, SeenWorker]) -> None:
         async with self._pool.lock(instruction.session_id):
             match instruction:
                 case Stop(handle, session_id):
@@ -68,7 +68,7 @@ class Reconciler:
                 case Start(session_id, _):
                     await self._start(session_id)
 
-    async def _adopt(self, session_id: str, worker: Seen) -> None:
+    async def _adopt(self, session_id: str, worker: SeenWorker) -> None:
         session = await records.session(self._context.scripts, session_id)
         if session is None or session.epoch != worker.epoch:
             return  # it was replaced after we looked; the next round sees by whom
@@ -88,7 +88,7 @@ class Reconciler:
             await transitions.apply(self._context, session_id, Event.SERVER_STOPPED if unseen else Event.WORKER_DIED)
         await self._pool.enqueue(session_id, front=False)
 
-    async def _replace(self, session_id: str, worker: Seen) -> None:
+    async def _replace(self, session_id: str, worker: SeenWorker) -> None:
         """Stop a worker of another epoch, unless the session has got that epoch since the plan was made."""
         session = await records.session(self._context.scripts, session_id)
         if session is not None and session.epoch == worker.epoch:
