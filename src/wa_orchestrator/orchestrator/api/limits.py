@@ -60,11 +60,11 @@ class LimitsBody(RequestModel):
 class OwnLimits(ResponseModel):
     """The limits that were set for this session; the others are missing."""
 
-    per_day: int | None
-    per_minute: int | None
-    pause_min_ms: int | None
-    opens: str | None
-    closes: str | None
+    per_day: int | None = None
+    per_minute: int | None = None
+    pause_min_ms: int | None = None
+    opens: str | None = None
+    closes: str | None = None
 
 
 class SessionLimits(ResponseModel):
