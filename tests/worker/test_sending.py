@@ -1,5 +1,7 @@
 """What becomes of a message that cannot simply be sent."""
 
+import signal
+
 import pytest
 
 from tests.waiting import until
@@ -53,10 +55,34 @@ async def _limits(session: Session, seen: int, *, active: bool) -> Json:
     return found
 
 
+async def test_a_worker_that_was_frozen_does_not_write_what_it_no_longer_holds(rig: Rig) -> None:
+    session, friend = rig.session(TYPING_MAX_MS="3000"), new_phone()
+    await session.link()
+    message = await session.say(friend, "x" * 400)
+    await until(lambda: "message.claimed" in session.worker.text, "the worker has claimed it")
+    session.worker.process.send_signal(signal.SIGSTOP)
+    rig.server.take_back(session.id)
+    session.station.waiting.clear()  # cancelled meanwhile
+    session.worker.process.send_signal(signal.SIGCONT)
+    await until(lambda: "message.abandoned" in session.worker.text, "the worker has given it up")
+    assert message["messageId"] in session.station.renewals
+    assert session.arrivals(to=friend) == []
+
+
+async def test_a_message_is_not_written_while_the_server_does_not_answer(rig: Rig) -> None:
+    session, friend = rig.session(TYPING_MAX_MS="1000"), new_phone()
+    await session.link()
+    await session.say(friend, "x" * 400)
+    await until(lambda: "message.claimed" in session.worker.text, "the worker has claimed it")
+    session.station.outbox_status = 503
+    await until(lambda: "message.abandoned" in session.worker.text, "the worker has given it up")
+    assert session.arrivals(to=friend) == []
+
+
 async def test_a_slow_acknowledgement_is_waited_for_and_the_lease_renewed(rig: Rig, linked: Session) -> None:
-    await rig.world.whatsapp.fault("ack_delay", phone=linked.phone, seconds=0.8)
+    await rig.world.whatsapp.fault("ack_delay", phone=linked.phone, seconds=2)
     await rig.world.whatsapp.fault("no_receipts", phone=linked.phone)
-    message = await linked.say(new_phone(), "slow", leaseMs=300)
+    message = await linked.say(new_phone(), "slow", leaseMs=1_500)
     await rig.server.acked(message)
     assert linked.station.renewals.count(message["messageId"]) >= 2
 

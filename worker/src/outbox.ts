@@ -87,6 +87,22 @@ export class Outbox {
     }
   }
 
+  /**
+   * Whether the message may be written now: asked right before, because a worker that was frozen may hold a message which was
+   * cancelled or given to another meanwhile. No answer within `ms` of our own time means no.
+   */
+  async mayWrite(messageId: string, ms: number): Promise<boolean> {
+    const askedAt = performance.now()
+    try {
+      const body = JSON.stringify({ beforeWrite: true })
+      const { status } = await this.#call(`${encodeURIComponent(messageId)}/renew`, { body, timeoutMs: ms })
+      return status < 300 && performance.now() - askedAt < ms
+    } catch (error) {
+      if (error instanceof Ending) throw error
+      return false
+    }
+  }
+
   result(commandId: string, body: object, signal: AbortSignal): Promise<boolean> {
     return this.#insist(`commands/${encodeURIComponent(commandId)}/result`, JSON.stringify(body), signal)
   }

@@ -144,8 +144,10 @@ export class Sender {
     await this.#type(sock, jid, message)
     if (this.#stopping.signal.aborted)
       return failed('WORKER_STOPPING', 'the worker was asked to stop before it sent', 'retry')
-    if (lease.lost()) return { kind: 'abandoned' }
     this.#parts.checkEpoch()
+    // The answer renews the lease, so a yes that came within one lease is still true.
+    const mayWrite = !lease.lost() && (await this.#parts.outbox.mayWrite(message.messageId, message.leaseMs))
+    if (!mayWrite) return { kind: 'abandoned' }
     return this.#write(sock, jid, message, prepared)
   }
 

@@ -172,8 +172,14 @@ function endOnSurprise(events: Events, log: Log, fail: (ending: Ending) => void)
     if (error instanceof Ending || reported) return
     reported = true
     log.error('worker.crashed', { error: describeError(error) })
-    events.emit('STATUS_CHANGE', { status: 'crashed', error: describeError(error) })
+    // A full disk fails the report as well; the worker ends all the same.
+    setTimeout(() => process.exit(EXIT.CRASHED), STOP_LIMIT_MS).unref()
     fail(new Ending('CRASHED', 'an unexpected error'))
+    try {
+      events.emit('STATUS_CHANGE', { status: 'crashed', error: describeError(error) })
+    } catch (failure) {
+      log.error('event.not_stored', { error: describeError(failure) })
+    }
   }
   process.on('uncaughtException', surprise)
   process.on('unhandledRejection', error => {
