@@ -44,7 +44,7 @@ SERVERS: dict[str, tuple[list[str], dict[str, str]]] = {
     "express": (EXPRESS, SAME),
     "fastify": (FASTIFY, SAME),
     "gateway, sender chosen": (PYTHON, {"NAMED": "0"}),
-    "gateway, over ASGI": (PYTHON, {"NAMED": "1", "WIRE": "0"}),
+    "gateway, hot path off": (PYTHON, {"NAMED": "1", "HOT_PATH": "0"}),
     "express, bare Lua": (EXPRESS, BARE),
     "fastify, bare Lua": (FASTIFY, BARE),
     "fastify, auto-pipelining": (FASTIFY, {**SAME, "AUTO_PIPELINING": "1"}),

@@ -6,7 +6,7 @@ from pathlib import Path
 import uvicorn
 
 from wa_orchestrator.context import opened
-from wa_orchestrator.gateway.app import make_gateway
+from wa_orchestrator.gateway.app import Gateway
 from wa_orchestrator.settings import Settings
 
 
@@ -20,13 +20,13 @@ async def serve() -> None:
         hot_per_day=1_000_000,
         queue_limit=1_000_000,
         log_level="error",
+        gateway_hot_path=os.environ.get("HOT_PATH") != "0",
     )
     async with opened(settings, f"unix://{os.environ['REDIS_SOCKET']}") as context:
-        _, app = make_gateway(context)
-        protocol = app.http_protocol if os.environ.get("WIRE") != "0" else "httptools"
+        gateway = Gateway(context)
         config = uvicorn.Config(
-            app, host="127.0.0.1", port=int(os.environ["PORT"]), log_level="warning", access_log=False,
-            loop="uvloop", http=protocol, lifespan="on",
+            gateway.app(), host="127.0.0.1", port=int(os.environ["PORT"]), log_level="warning", access_log=False,
+            loop="uvloop", http=gateway.http, lifespan="on",
         )  # fmt: skip
         await uvicorn.Server(config).serve()
 

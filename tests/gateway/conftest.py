@@ -1,19 +1,25 @@
-"""The gateway in one process with a real Redis, spoken to over ASGI."""
+"""The gateway in one process with a real Redis: with its hot path on a socket, without it over ASGI."""
 
+import asyncio
 import contextlib
 import json
+import tempfile
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import httpx
 import pytest
+import uvicorn
 from redis.asyncio import Redis
+from uvicorn.server import ServerState
 
 from tests.conftest import HELD_CLOCK, Clock
 from tests.redis_server import DURABLE, RedisServer, redis_server
 from wa_orchestrator.context import Context
-from wa_orchestrator.gateway.app import Gateway, make_gateway
+from wa_orchestrator.gateway.app import Gateway
+from wa_orchestrator.gateway.content_loader import ContentLoader
 from wa_orchestrator.settings import Settings
 from wa_orchestrator.store import keys, sessions
 from wa_orchestrator.store.engine.scripts import Scripts
@@ -65,15 +71,34 @@ def make_settings(directory: Path, **changes: Any) -> Settings:
 
 
 @contextlib.asynccontextmanager
-async def open_gate(scripts: Scripts, settings: Settings, **parts: Any) -> AsyncIterator[Gate]:
+async def serve(gateway: Gateway) -> AsyncIterator[httpx.AsyncBaseTransport]:
+    """Serve a gateway as its setting says: over a socket with its own protocol, or by the ordinary application."""
+    if not gateway.context.settings.gateway_hot_path:
+        yield httpx.ASGITransport(app=gateway.app())
+        return
+    # A whole uvicorn.Server would take a tenth of a second more for every test.
+    config = uvicorn.Config(gateway.app(), http=gateway.http, log_config=None, access_log=False, lifespan="off")
+    config.load()
+    state = ServerState()
+    protocol: Any = config.http_protocol_class
+    connect = partial(protocol, config=config, server_state=state, app_state={})
+    with tempfile.TemporaryDirectory(prefix="gw-") as directory:
+        path = f"{directory}/http.sock"
+        server = await asyncio.get_running_loop().create_unix_server(connect, path)
+        async with httpx.AsyncHTTPTransport(uds=path) as transport:
+            yield transport
+        server.close()
+
+
+@contextlib.asynccontextmanager
+async def open_gate(scripts: Scripts, settings: Settings, contents: ContentLoader | None = None) -> AsyncIterator[Gate]:
     """A gateway on these scripts."""
-    gateway, app = make_gateway(Context(settings, scripts.redis, scripts))
-    if contents := parts.get("contents"):
-        gateway = Gateway(gateway.context, contents=contents)
-        app = gateway.front(app)
-    transport = httpx.ASGITransport(app=app)
+    gateway = Gateway(Context(settings, scripts.redis, scripts), contents=contents)
     headers = {"X-API-Key": API_KEY}
-    async with httpx.AsyncClient(transport=transport, base_url="http://gateway", headers=headers) as client:
+    async with (
+        serve(gateway) as transport,
+        httpx.AsyncClient(transport=transport, base_url="http://gateway", headers=headers, timeout=60) as client,
+    ):
         try:
             yield Gate(gateway, client, scripts.redis)
         finally:
@@ -83,14 +108,25 @@ async def open_gate(scripts: Scripts, settings: Settings, **parts: Any) -> Async
 OpenGate = Callable[..., Awaitable[Gate]]
 
 
+#: For tests of what both ways of serving the send routes must do. The others run with the hot path.
+BOTH_MODES = pytest.mark.parametrize("hot_path", [True, False], ids=["hot", "ordinary"], indirect=True)
+
+
 @pytest.fixture
-async def gates(held: Scripts, clock: Clock, tmp_path: Path) -> AsyncIterator[OpenGate]:
+def hot_path(request: pytest.FixtureRequest) -> bool:
+    """Whether the hot path is switched on."""
+    return bool(getattr(request, "param", True))
+
+
+@pytest.fixture
+async def gates(held: Scripts, clock: Clock, tmp_path: Path, hot_path: bool) -> AsyncIterator[OpenGate]:
     """Opens gateways with settings of the test's own, on a held clock at noon."""
     await clock.set(NOON_MS)
     async with contextlib.AsyncExitStack() as stack:
 
-        async def opened(*, parts: dict[str, Any] | None = None, **changes: Any) -> Gate:
-            return await stack.enter_async_context(open_gate(held, make_settings(tmp_path, **changes), **(parts or {})))
+        async def opened(*, contents: ContentLoader | None = None, **changes: Any) -> Gate:
+            settings = make_settings(tmp_path, gateway_hot_path=hot_path, **changes)
+            return await stack.enter_async_context(open_gate(held, settings, contents))
 
         yield opened
 
@@ -115,4 +151,4 @@ def code_of(response: httpx.Response) -> str:
     return str(json.loads(response.content)["error"]["code"])
 
 
-__all__ = ["API_KEY", "HELD_CLOCK", "NOON_MS", "PHONE", "Gate", "OpenGate", "code_of", "make_settings"]
+__all__ = ["API_KEY", "BOTH_MODES", "HELD_CLOCK", "NOON_MS", "PHONE", "Gate", "OpenGate", "code_of", "make_settings"]

@@ -1,11 +1,12 @@
-"""Messages that come at once share a call, and each hears what became of it."""
+"""Messages that arrive together share a script call, and each gets its own outcome."""
 
 import asyncio
 
 from tests.gateway.conftest import Gate
 from tests.waiting import PATIENCE_S
 from wa_orchestrator.errors import Broken, OrchestratorError
-from wa_orchestrator.gateway.hot_path.admission_batch import Admitting, Outcome
+from wa_orchestrator.gateway.hot_path.admission_batch import BatchingRedis
+from wa_orchestrator.gateway.redis_access import Outcome
 from wa_orchestrator.store import keys
 from wa_orchestrator.store.admission import (
     MOST_AT_ONCE,
@@ -25,15 +26,21 @@ def _wanted(number: int, to: str = "97251") -> Wanted:
     return wanted(NewMessage(f"m_{number:018x}", f"3EB0{number:018X}", "97250", "w1", to), ROOM, None)
 
 
+def _redis(gate: Gate) -> BatchingRedis:
+    redis = gate.gateway.redis
+    assert isinstance(redis, BatchingRedis)
+    return redis
+
+
 async def _script_calls(gate: Gate) -> int:
     return int((await gate.redis.info("commandstats"))["cmdstat_evalsha"]["calls"])
 
 
 async def test_what_comes_in_one_turn_of_the_loop_costs_one_call_and_keeps_its_order(gate: Gate) -> None:
-    admitting = Admitting(gate.gateway.batcher)
-    await admitting.admit(UNCOUNTED, [_wanted(0)])  # the script is loaded
+    redis = _redis(gate)
+    await redis.admit(UNCOUNTED, [_wanted(0)])  # the script is loaded
     before = await _script_calls(gate)
-    outcomes = await admitting.admit(UNCOUNTED, [_wanted(number) for number in range(1, MOST_AT_ONCE + 11)])
+    outcomes = await redis.admit(UNCOUNTED, [_wanted(number) for number in range(1, MOST_AT_ONCE + 11)])
     assert [each.ahead for each in outcomes if isinstance(each, Accepted)] == list(range(1, MOST_AT_ONCE + 11))
     assert await _script_calls(gate) - before == 2
     assert await gate.queued() == [f"m_{number:018x}" for number in range(MOST_AT_ONCE + 11)]
@@ -43,20 +50,20 @@ async def test_what_became_of_each_is_told_also_when_one_is_broken(gate: Gate) -
     await gate.redis.set(keys.pace("97259"), "somebody has damaged it")
     message = NewMessage("m_9", "3EB09", "97259", "w1", "97251")
     broken = wanted(message, ROOM, None)
-    outcomes = await Admitting(gate.gateway.batcher).admit(UNCOUNTED, [_wanted(1), broken, _wanted(2)])
+    outcomes = await _redis(gate).admit(UNCOUNTED, [_wanted(1), broken, _wanted(2)])
     assert [type(each) for each in outcomes] == [Accepted, Broken, Accepted]
 
 
 async def test_rounds_that_redis_did_not_understand_are_sent_again_in_their_order(gate: Gate) -> None:
-    admitting = Admitting(gate.gateway.batcher)
+    redis = _redis(gate)
     await gate.redis.script_flush()
-    outcomes = await admitting.admit(UNCOUNTED, [_wanted(number) for number in range(3 * MOST_AT_ONCE)])
+    outcomes = await redis.admit(UNCOUNTED, [_wanted(number) for number in range(3 * MOST_AT_ONCE)])
     assert [each.ahead for each in outcomes if isinstance(each, Accepted)] == list(range(3 * MOST_AT_ONCE))
 
 
 async def test_one_that_is_refused_or_cannot_be_told_does_not_touch_its_neighbours(gate: Gate) -> None:
     await gate.redis.hset(keys.OPT_OUTS, "972522222222", "{}")
-    admitting, heard = Admitting(gate.gateway.batcher), []
+    redis, heard = _redis(gate), []
     all_told = asyncio.Event()
 
     def deaf(_: Outcome | OrchestratorError) -> None:
@@ -66,12 +73,12 @@ async def test_one_that_is_refused_or_cannot_be_told_does_not_touch_its_neighbou
         heard.append(outcome)
         all_told.set()
 
-    admitting.submit(UNCOUNTED, _wanted(1), deaf)
-    admitting.submit(UNCOUNTED, _wanted(2, "972522222222"), heard.append)
-    admitting.submit(UNCOUNTED, _wanted(3), last)
+    redis.submit(UNCOUNTED, _wanted(1), deaf)
+    redis.submit(UNCOUNTED, _wanted(2, "972522222222"), heard.append)
+    redis.submit(UNCOUNTED, _wanted(3), last)
     async with asyncio.timeout(PATIENCE_S):
         await all_told.wait()
     assert heard[0] == OptedOut()
     assert isinstance(heard[1], Accepted)
     assert heard[1].ahead == 1
-    assert gate.gateway.batcher.has_room
+    assert redis.has_room

@@ -5,8 +5,10 @@ from typing import Any
 import httpx
 import pytest
 
-from tests.gateway.conftest import NOON_MS, Gate, OpenGate, code_of
+from tests.gateway.conftest import BOTH_MODES, NOON_MS, Gate, OpenGate, code_of
 from wa_orchestrator.store import keys, records
+
+pytestmark = BOTH_MODES
 
 
 async def _post(gate: Gate, messages: list[Any], headers: dict[str, str] | None = None, **more: Any) -> httpx.Response:

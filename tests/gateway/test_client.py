@@ -5,10 +5,9 @@ from collections.abc import AsyncIterator, Callable
 import httpx
 import pytest
 
-from tests.gateway.conftest import API_KEY, Gate
+from tests.gateway.conftest import API_KEY, Gate, serve
 from wa_orchestrator import client as clients
 from wa_orchestrator.client import AsyncClient, Client
-from wa_orchestrator.gateway.app import make_gateway
 from wa_orchestrator.store import keys, queues
 from wa_orchestrator.store.message_keys import Place
 
@@ -16,10 +15,8 @@ from wa_orchestrator.store.message_keys import Place
 @pytest.fixture
 async def client(gate: Gate) -> AsyncIterator[AsyncClient]:
     """A client of the gateway."""
-    gateway, app = make_gateway(gate.gateway.context)
-    async with AsyncClient("http://x", API_KEY, transport=httpx.ASGITransport(app)) as one:
+    async with serve(gate.gateway) as transport, AsyncClient("http://x", API_KEY, transport=transport) as one:
         yield one
-    await gateway.close()
 
 
 async def test_a_message_is_sent_found_and_cancelled(gate: Gate, client: AsyncClient) -> None:

@@ -1,4 +1,4 @@
-"""The doors on a real connection: one write per answer, and everything else as uvicorn does it."""
+"""The hot path's HTTP protocol on a real connection: one write per response, and all else as uvicorn does it."""
 
 import asyncio
 import contextlib
@@ -17,7 +17,6 @@ import uvicorn
 
 from tests.gateway.conftest import API_KEY, Gate, OpenGate
 from tests.waiting import until
-from wa_orchestrator.gateway.app import make_gateway
 
 
 @pytest.fixture
@@ -31,8 +30,8 @@ async def port(gates: OpenGate) -> AsyncIterator[int]:
 @contextlib.asynccontextmanager
 async def _listening(gate: Gate, **options: Any) -> AsyncIterator[tuple[int, uvicorn.Server]]:
     await gate.add_session()
-    _, app = make_gateway(gate.gateway.context)
-    config = uvicorn.Config(app, port=0, http=app.http_protocol, log_level="error", access_log=False, **options)
+    gateway = gate.gateway
+    config = uvicorn.Config(gateway.app(), port=0, http=gateway.http, log_level="error", access_log=False, **options)
     server = uvicorn.Server(config)
     serving = asyncio.create_task(server.serve())
     await until(lambda: server.started, "the gateway listens")
@@ -72,11 +71,11 @@ async def test_requests_that_come_in_one_packet_are_answered_in_their_order(port
     assert json.loads(found[3][2])["position"] == 2
 
 
-async def test_a_door_answers_like_any_other_route(port: int) -> None:
-    (_, door, _), (_, other, _) = await _answers(port, _request() + _request("/health", method="GET", body=b""), 2)
-    assert door["content-type"] == "application/json"
+async def test_a_send_has_the_headers_of_any_other_response(port: int) -> None:
+    (_, sent, _), (_, other, _) = await _answers(port, _request() + _request("/health", method="GET", body=b""), 2)
+    assert sent["content-type"] == "application/json"
     for name in ("server", "date", "x-content-type-options", "x-frame-options"):
-        assert name in door
+        assert name in sent
         assert name in other
 
 
@@ -185,13 +184,13 @@ async def test_a_client_that_breaks_off_while_its_request_is_away_is_forgotten(g
     assert len(await gate.queued()) == 2
 
 
-async def test_the_doors_take_nothing_but_post(port: int) -> None:
+async def test_the_send_routes_take_nothing_but_post(port: int) -> None:
     async with httpx.AsyncClient(base_url=f"http://127.0.0.1:{port}") as client:
         response = await client.get("/api/v1/send", headers={"X-API-Key": API_KEY})
     assert (response.status_code, response.json()["error"]["code"]) == (405, "METHOD_NOT_ALLOWED")
 
 
-async def test_the_routes_answer_the_same_without_the_front_door(gates: OpenGate, tmp_path: Path) -> None:
+async def test_the_routes_answer_the_same_over_asgi(gates: OpenGate, tmp_path: Path) -> None:
     from wa_orchestrator.web.app import make_app
 
     gate: Gate = await gates()

@@ -5,11 +5,12 @@ import asyncio
 import httpx
 
 from tests.conftest import Clock
-from tests.gateway.conftest import Gate, OpenGate, code_of
-from wa_orchestrator.gateway import acceptance
+from tests.gateway.conftest import BOTH_MODES, Gate, OpenGate, code_of
+from wa_orchestrator.gateway import idempotency
 from wa_orchestrator.store import keys
 
 HOUR_MS = 3_600_000
+pytestmark = BOTH_MODES
 
 
 async def test_fifty_at_once_are_one_message_and_one_answer(gate: Gate) -> None:
@@ -55,7 +56,7 @@ async def test_the_first_answer_comes_again_after_23_hours(gate: Gate, clock: Cl
     assert first.json()["position"] == 3  # an answer that is made anew would not know this
     await gate.send()
     await clock.pass_ms(23 * HOUR_MS)
-    gate.gateway.view._fleet = None
+    gate.gateway.pool._fleet = None
     again = await gate.send(headers={"Idempotency-Key": "k"})
     assert again.content == first.content
     names = await gate.redis.keys(keys.idempotency("configured", "*"))
@@ -85,13 +86,13 @@ async def test_an_answer_that_was_never_written_is_made_anew_once(gate: Gate) ->
     first = await gate.send(headers={"Idempotency-Key": "k"})
     name = (await gate.redis.keys(keys.idempotency("configured", "*")))[0]
     await gate.redis.hdel(name, "answer")  # its server died between the two writes
-    taking_s, acceptance._ANSWER_S = acceptance._ANSWER_S, 0.01  # type: ignore[misc]
+    response_s, idempotency._RESPONSE_S = idempotency._RESPONSE_S, 0.01  # type: ignore[misc]
     try:
         answers: list[httpx.Response] = await asyncio.gather(
             *(gate.send(headers={"Idempotency-Key": "k"}) for _ in range(5))
         )
     finally:
-        acceptance._ANSWER_S = taking_s  # type: ignore[misc]
+        idempotency._RESPONSE_S = response_s  # type: ignore[misc]
     assert len({answer.content for answer in answers}) == 1
     assert answers[0].json()["messageId"] == first.json()["messageId"]
 

@@ -7,19 +7,24 @@ from pathlib import Path
 import pytest
 from redis.asyncio import Redis
 
-from tests.gateway.conftest import Gate, code_of, make_settings, open_gate
+from tests.gateway.conftest import BOTH_MODES, Gate, code_of, make_settings, open_gate
 from tests.redis_server import RedisServer
 from tests.waiting import until
-from wa_orchestrator.gateway.hot_path.redis_pipeline import LINES, Line
+from wa_orchestrator.gateway.hot_path.redis_pipeline import PipelinedRedis
+from wa_orchestrator.gateway.redis_access import PooledRedis
 from wa_orchestrator.store import keys
 from wa_orchestrator.store.engine.scripts import Scripts
 
+pytestmark = BOTH_MODES
+
 
 @pytest.fixture
-async def fragile(private_redis: RedisServer, tmp_path: Path) -> AsyncIterator[tuple[Gate, RedisServer]]:
+async def fragile(
+    private_redis: RedisServer, tmp_path: Path, hot_path: bool
+) -> AsyncIterator[tuple[Gate, RedisServer]]:
     """A gateway on a Redis that may be broken. Real clock: outages are about real connections."""
     redis = Redis.from_url(private_redis.url, decode_responses=True)
-    settings = make_settings(tmp_path, hot_hours="00:00-00:00")
+    settings = make_settings(tmp_path, hot_hours="00:00-00:00", gateway_hot_path=hot_path)
     async with open_gate(Scripts(redis), settings) as gate:
         await gate.add_session()
         assert (await gate.send()).status_code == 202
@@ -37,14 +42,14 @@ async def test_without_redis_nothing_is_taken_and_it_comes_back_by_itself(fragil
     batch = await gate.client.post("/api/v1/send/batch", json={"messages": [{"to": "972511111111", "text": "x"}]})
     assert (batch.status_code, code_of(batch)) == (503, "QUEUE_UNAVAILABLE")
     server.start()
-    # The first request after the restart is answered well: a line that lost its server is opened again.
+    # The first request after the restart is answered well: a connection that lost its server is opened again.
     assert (await gate.send()).status_code == 202
     assert len(await gate.queued()) == 2
 
 
 async def test_a_restart_of_redis_costs_no_request(fragile: tuple[Gate, RedisServer]) -> None:
     gate, server = fragile
-    await asyncio.gather(*(gate.send() for _ in range(20)))  # all lines are in use
+    await asyncio.gather(*(gate.send() for _ in range(20)))  # all connections are in use
     server.kill()
     server.start()
     await asyncio.sleep(0)
@@ -75,8 +80,7 @@ async def test_a_redis_without_memory_takes_nothing(fragile: tuple[Gate, RedisSe
 
 async def test_a_redis_that_does_not_answer_is_given_up_on(fragile: tuple[Gate, RedisServer]) -> None:
     gate, _ = fragile
-    await gate.gateway.batcher.close()
-    gate.gateway.batcher._lines = [Line(gate.redis, 0.2) for _ in range(LINES)]
+    await _wait_at_most(gate, 0.2)
     await gate.redis.execute_command("CLIENT", "PAUSE", 1500, "ALL")  # type: ignore[no-untyped-call]
     response = await gate.send()
     assert (response.status_code, code_of(response)) == (503, "QUEUE_UNAVAILABLE")
@@ -85,6 +89,15 @@ async def test_a_redis_that_does_not_answer_is_given_up_on(fragile: tuple[Gate, 
         return (await gate.send()).status_code == 202
 
     await until(sends, "a message is taken again")
+
+
+async def _wait_at_most(gate: Gate, seconds: float) -> None:
+    await gate.gateway.close()
+    match gate.gateway.redis:
+        case PipelinedRedis() as redis:
+            redis._connections = PipelinedRedis(gate.scripts, response_s=seconds)._connections
+        case PooledRedis() as redis:
+            redis._redis = redis.scripts.redis = PooledRedis(gate.scripts, response_s=seconds)._redis
 
 
 async def test_the_state_of_a_message_is_not_known_without_redis(fragile: tuple[Gate, RedisServer]) -> None:

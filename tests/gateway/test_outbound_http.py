@@ -11,7 +11,7 @@ import pytest
 from tests.gateway.conftest import Gate, OpenGate, code_of, make_settings
 from tests.gateway.website import Website
 from wa_orchestrator import outbound_http, uploads
-from wa_orchestrator.gateway.content_loader import Contents
+from wa_orchestrator.gateway.content_loader import ContentLoader
 from wa_orchestrator.store import records
 
 INSIDE = [
@@ -125,9 +125,9 @@ async def website(tmp_path: Path) -> "Website":
     return Website(tmp_path)
 
 
-def _contents(directory: Path, website: Website, names: Names) -> Contents:
+def _contents(directory: Path, website: Website, names: Names) -> ContentLoader:
     settings = make_settings(directory, allow_private_urls=True)
-    return Contents(settings, resolve=names, trust=website.trust())
+    return ContentLoader(settings, resolve=names, trust=website.trust())
 
 
 async def _media(gate: Gate, url: str, **more: str) -> httpx.Response:
@@ -139,7 +139,7 @@ async def test_a_file_by_address_is_read_once_over_tls_and_stored(
 ) -> None:
     names = Names("127.0.0.1")
     async with website.serving():
-        gate = await gates(parts={"contents": _contents(tmp_path, website, names)})
+        gate = await gates(contents=_contents(tmp_path, website, names))
         await gate.add_session()
         response = await _media(gate, website.url("/menu.pdf"), caption="The menu")
         assert response.status_code == 202
@@ -162,7 +162,7 @@ async def test_a_repeat_of_a_request_does_not_read_the_file_again(
     gates: OpenGate, tmp_path: Path, website: Website
 ) -> None:
     async with website.serving():
-        gate = await gates(parts={"contents": _contents(tmp_path, website, Names("127.0.0.1"))})
+        gate = await gates(contents=_contents(tmp_path, website, Names("127.0.0.1")))
         await gate.add_session()
         body = {"to": "972511111111", "media": {"url": website.url("/menu.pdf")}, "idempotencyKey": "k"}
         first = await gate.client.post("/api/v1/send", json=body)
@@ -192,7 +192,7 @@ async def test_what_cannot_be_sent_is_not_taken(
 ) -> None:
     monkeypatch.setitem(uploads.LARGEST, "image", 100_000)
     async with website.serving():
-        gate = await gates(parts={"contents": _contents(tmp_path, website, Names("127.0.0.1"))})
+        gate = await gates(contents=_contents(tmp_path, website, Names("127.0.0.1")))
         await gate.add_session()
         response = await _media(gate, website.url(path))
     assert (response.status_code, code_of(response)) == (status, code)
@@ -203,7 +203,7 @@ async def test_what_cannot_be_sent_is_not_taken(
 
 async def test_a_certificate_for_another_name_is_not_trusted(gates: OpenGate, tmp_path: Path, website: Website) -> None:
     async with website.serving():
-        gate = await gates(parts={"contents": _contents(tmp_path, website, Names("127.0.0.1"))})
+        gate = await gates(contents=_contents(tmp_path, website, Names("127.0.0.1")))
         await gate.add_session()
         response = await _media(gate, website.url("/menu.pdf").replace("files.example.com", "other.example.com"))
     assert (response.status_code, code_of(response)) == (422, "MEDIA_UNREACHABLE")

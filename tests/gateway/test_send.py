@@ -6,13 +6,14 @@ from typing import Any
 import pytest
 
 from tests.conftest import Clock
-from tests.gateway.conftest import API_KEY, NOON_MS, PHONE, Gate, OpenGate, code_of
+from tests.gateway.conftest import API_KEY, BOTH_MODES, NOON_MS, PHONE, Gate, OpenGate, code_of
 from wa_orchestrator.domain import content
 from wa_orchestrator.store import api_keys, keys, records
 from wa_orchestrator.store.api_keys import Scope
 from wa_orchestrator.web.auth import revoke_key
 
 DAY_MS = 86_400_000
+pytestmark = BOTH_MODES
 
 
 async def test_a_message_is_queued_and_the_answer_says_where_and_when(gate: Gate) -> None:
@@ -273,7 +274,7 @@ async def test_the_limit_is_the_truth_of_redis_and_not_of_the_last_look(gates: O
     gate, other = await gates(hot_per_day=1), await gates(hot_per_day=1)
     await gate.add_session()
     await gate.add_session("w2", "972500000002")
-    await gate.gateway.view.current()
+    await gate.gateway.pool.current()
     await other.send(sessionId="w1")
     assert (await gate.send()).json()["sessionId"] == "w2"
     assert code_of(await gate.send()) == "DAILY_LIMIT"
@@ -339,7 +340,7 @@ async def test_an_eta_reckons_with_the_queue_and_the_pause(gate: Gate) -> None:
 
 async def test_at_night_a_message_waits_for_the_morning(gate: Gate, clock: Clock) -> None:
     await clock.set(NOON_MS + 13 * 3_600_000)
-    gate.gateway.view._fleet = None
+    gate.gateway.pool._fleet = None
     told = (await gate.send()).json()
     assert (told["because"], told["eta"]) == ("OUTSIDE_HOURS", "2025-06-16T07:00:00.000Z")
 
@@ -361,8 +362,8 @@ async def test_a_place_is_sent_as_a_place(gate: Gate) -> None:
     assert json.loads(message.body)["location"] == place
 
 
-async def test_the_doors_carry_the_same_protection_as_every_other_route(gate: Gate) -> None:
-    door, other = await gate.send(), await gate.client.get("/api/v1/messages")
+async def test_a_send_has_the_security_headers_of_every_other_route(gate: Gate) -> None:
+    sent, other = await gate.send(), await gate.client.get("/api/v1/messages")
     for name in (
         "x-content-type-options",
         "referrer-policy",
@@ -370,4 +371,4 @@ async def test_the_doors_carry_the_same_protection_as_every_other_route(gate: Ga
         "content-security-policy",
         "cache-control",
     ):
-        assert door.headers[name] == other.headers[name]
+        assert sent.headers[name] == other.headers[name]

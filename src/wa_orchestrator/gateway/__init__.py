@@ -1,5 +1,6 @@
-"""The public door for messages: key, limits, validation, idempotency, then `gateway:jobs`. Knows nothing of workers.
+"""Accepts messages over HTTP: API key, limits, validation, idempotency, then the queue `gateway:jobs`.
 
-The way of a request: `doors` reads and checks the bytes → `taking` chooses the sender (`fleet`, `domain.routing`),
-asks Redis in one step (`batching`, `store.admitting`) and says when it will leave (`forecast`) → 202.
+The path of a request: `routes.send` parses it (`message_body`) → `acceptance` chooses the sender (`sender_choice`),
+admits it in one atomic step (`redis_access`, the script `admit_messages`) and estimates when it leaves (`forecast`) →
+202. `hot_path` makes this faster and can be switched off.
 """

@@ -1,4 +1,4 @@
-"""What a message carries, made ready to be stored: a text as it is, a place, or a file that is in the store."""
+"""Loads the content of a message: a text, a location, or a file that is fetched and stored."""
 
 import json
 import mimetypes
@@ -22,11 +22,11 @@ FETCH_S: Final = 20.0
 _NO_TYPE: Final = "application/octet-stream"
 
 Content = tuple[str, str]
-"""The kind of a message and its body as JSON, as they stand in its record."""
+"""The kind of a message and its body as JSON, as stored in its record."""
 
 
-class Contents:
-    """Makes contents ready. `resolve` and `trust` are for tests: names and certificates of their own."""
+class ContentLoader:
+    """Loads contents. `resolve` and `trust` are for tests: name resolution and certificates of their own."""
 
     def __init__(
         self,
@@ -39,18 +39,18 @@ class Contents:
         self._resolve = resolve
         self._trust = trust
 
-    def ready(self, send: SendBody) -> Content | None:
-        """Give the content of a message that carries no file; None for one that does."""
+    def inline(self, send: SendBody) -> Content | None:
+        """Return the content of a message without a file; None for one with a file."""
         text = send.message if send.message is not None else send.text
         if text is not None:
-            # What `_stored(content.Text(text))` gives, ten times as fast: nearly every message is a text.
+            # Same as `_stored(content.Text(text))`, ten times as fast: nearly every message is a text.
             return "text", f'{{"kind": "text", "text": {encode_basestring(text)}}}'
         if send.location is not None:
             return _stored(content.Location(**send.location.model_dump()))
         return None
 
     async def fetch(self, send: SendBody) -> Content:
-        """Give the content of a message with a file, which is in the store when this returns."""
+        """Return the content of a message with a file, which is stored when this returns."""
         media = send.media
         if media is None:
             raise Refused("VALIDATION_FAILED", "There is no file to send.", 422)
@@ -71,7 +71,7 @@ class Contents:
     def _uploaded(self, media: MediaBody) -> Upload:
         upload = uploads.open(self._settings, str(media.upload))
         if upload is None:
-            raise Refused("NO_SUCH_UPLOAD", "There is no such upload, or its time is over. Upload the file again.", 422)
+            raise Refused("NO_SUCH_UPLOAD", "There is no such upload, or it has expired. Upload the file again.", 422)
         return upload
 
     async def _download(self, media: MediaBody) -> Upload:
@@ -80,20 +80,18 @@ class Contents:
         try:
             async with outbound_http.request("GET", target, timeout_s=FETCH_S, trust=self._trust) as response:
                 if response.status_code != httpx.codes.OK:
-                    raise _unreachable(
-                        f"It answered {response.status_code}; addresses that lead elsewhere are not followed."
-                    )
+                    raise _unreachable(f"It responded with {response.status_code}; redirects are not followed.")
                 mimetype = media.mimetype or response.headers.get("content-type") or _guess(url)
                 return await uploads.save(
                     self._settings, _chunks(response), mimetype=mimetype, filename=media.filename or _name_in(url)
                 )
         except (httpx.HTTPError, httpx.InvalidURL, OSError, TimeoutError) as error:
-            raise _unreachable("It cannot be read.") from error
+            raise _unreachable("The connection failed.") from error
 
 
 def _stored(carried: content.Content) -> Content:
-    told = content.encode(carried)
-    return str(told["kind"]), json.dumps(told, ensure_ascii=False)
+    encoded = content.encode(carried)
+    return str(encoded["kind"]), json.dumps(encoded, ensure_ascii=False)
 
 
 async def _chunks(response: httpx.Response) -> AsyncIterator[bytes]:
@@ -102,7 +100,7 @@ async def _chunks(response: httpx.Response) -> AsyncIterator[bytes]:
 
 
 def _unreachable(why: str) -> Refused:
-    return Refused("MEDIA_UNREACHABLE", f"The file at this address was not taken. {why} Upload it instead.", 422)
+    return Refused("MEDIA_UNREACHABLE", f"The file at this address cannot be fetched. {why} Upload it instead.", 422)
 
 
 def _guess(url: str) -> str:

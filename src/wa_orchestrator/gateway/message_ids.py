@@ -1,22 +1,22 @@
-"""What message ids are made of."""
+"""Generates random message ids in batches."""
 
 import secrets
 from typing import Final
 
 _ID_BYTES: Final = 9
-#: How many are drawn together. A fork would share them, and nothing here forks.
-_AT_ONCE: Final = 256
+#: Ids generated together. A fork would share them, and nothing here forks.
+_BATCH: Final = 256
 
 
 class RandomIds:
-    """Draws what ids are made of from the system, many at a time: each question to it costs more than the id."""
+    """Reads random bytes from the system for many ids at a time: each read costs more than an id."""
 
     def __init__(self) -> None:
-        self._left: list[bytes] = []
+        self._unused: list[bytes] = []
 
     def draw(self) -> bytes:
-        """Give nine random bytes that were given to nobody else."""
-        if not self._left:
-            drawn = secrets.token_bytes(_ID_BYTES * _AT_ONCE)
-            self._left = [drawn[at : at + _ID_BYTES] for at in range(0, len(drawn), _ID_BYTES)]
-        return self._left.pop()
+        """Return nine random bytes that were never returned before."""
+        if not self._unused:
+            random = secrets.token_bytes(_ID_BYTES * _BATCH)
+            self._unused = [random[at : at + _ID_BYTES] for at in range(0, len(random), _ID_BYTES)]
+        return self._unused.pop()

@@ -1,4 +1,4 @@
-"""What the client is told about a message that was or was not taken in."""
+"""Responses and errors of the send routes."""
 
 import json
 import math
@@ -6,15 +6,15 @@ from functools import lru_cache
 
 from wa_orchestrator.domain.pacing import Eta
 from wa_orchestrator.domain.pacing.wait_reasons import Because
-from wa_orchestrator.errors import Refused
+from wa_orchestrator.errors import Refused, Unavailable
 from wa_orchestrator.gateway.sender_pool import Sender
 from wa_orchestrator.store.admission import Conflict, DayFull, OptedOut, QueueFull
 from wa_orchestrator.store.leases import Limited
 from wa_orchestrator.timestamps import iso
 
 
-def taken(message_id: str, session_id: str, position: int, eta: Eta) -> str:
-    """Write the answer of 202. Ids and reasons need no escaping: their signs are letters, digits, `-` and `_`."""
+def accepted(message_id: str, session_id: str, position: int, eta: Eta) -> str:
+    """Return the body of a 202. Ids and reasons need no escaping: they have letters, digits, `-` and `_` only."""
     at = "null" if eta.at_ms is None else f'"{_second(eta.at_ms // 1000)}.{eta.at_ms % 1000:03d}Z"'
     return (
         f'{{"queued":true,"messageId":"{message_id}","sessionId":"{session_id}","position":{position},'
@@ -24,17 +24,17 @@ def taken(message_id: str, session_id: str, position: int, eta: Eta) -> str:
 
 @lru_cache(maxsize=20_000)
 def _second(second: int) -> str:
-    """What `iso` writes before the milliseconds; the same seconds are told again and again."""
+    """Return what `iso` writes before the milliseconds. Cached: the same seconds occur again and again."""
     return str(iso(second * 1000)).partition(".")[0]
 
 
 def refused_item(code: str, text: str, details: dict[str, object]) -> str:
-    """Write what became of an item of a batch that was not taken."""
+    """Return the JSON of a batch item that was refused."""
     return json.dumps({"queued": False, "error": {"code": code, "message": text, **details}}, ensure_ascii=False)
 
 
 def refusal(outcome: Conflict | OptedOut | DayFull | QueueFull, sender: Sender, now_ms: int) -> Refused:
-    """Say why a message was not taken in, and what to do."""
+    """Return the error for a message that was not accepted."""
     session_id = sender.session.id
     match outcome:
         case Conflict():
@@ -65,7 +65,7 @@ def refusal(outcome: Conflict | OptedOut | DayFull | QueueFull, sender: Sender, 
 
 
 def conflict() -> Refused:
-    """Say that a key of the client's stands for another message."""
+    """Return the error for an idempotency key that was used with another body."""
     return Refused(
         "IDEMPOTENCY_CONFLICT",
         "This Idempotency-Key was used with another body. Use a new key for a new message.",
@@ -74,7 +74,7 @@ def conflict() -> Refused:
 
 
 def rate_limited(verdict: Limited) -> Refused:
-    """Say that a key calls too often, and when it may again."""
+    """Return the error for an API key that exceeds its rate."""
     return Refused(
         "RATE_LIMITED",
         "This API key calls too often. Wait as long as Retry-After says, or send in batches.",
@@ -84,5 +84,24 @@ def rate_limited(verdict: Limited) -> Refused:
 
 
 def deferred(eta: Eta) -> Eta:
-    """The eta of a message that was put off because the day is full."""
+    """Return the eta of a message that was deferred because the day is full."""
     return eta if eta.at_ms is None else Eta(eta.at_ms, Because.DAY_IS_FULL)
+
+
+def unavailable() -> Unavailable:
+    """Return the error for a Redis that refuses: nothing was accepted."""
+    return Unavailable(
+        "QUEUE_UNAVAILABLE",
+        "The queue cannot accept messages right now; nothing was accepted. Try again with the same Idempotency-Key.",
+        retryAfterS=2,
+    )
+
+
+def uncertain() -> Unavailable:
+    """Return the error for a Redis that does not respond: it may have executed the request."""
+    return Unavailable(
+        "QUEUE_UNAVAILABLE",
+        "The queue does not respond; the message may or may not have been accepted. Try again with the same "
+        "Idempotency-Key: with one, a message is never accepted twice.",
+        retryAfterS=2,
+    )

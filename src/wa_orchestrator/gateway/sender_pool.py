@@ -15,7 +15,7 @@ from wa_orchestrator.domain.ids import MessageId
 from wa_orchestrator.domain.pacing import Forecast, Pace, Wait, day_bounds_ms, hours_bounds_ms
 from wa_orchestrator.domain.routing import Readiness, Why
 from wa_orchestrator.domain.session import CAN_SEND
-from wa_orchestrator.gateway.hot_path.redis_pipeline import Batcher, Command
+from wa_orchestrator.gateway.redis_access import Command, RedisAccess
 from wa_orchestrator.queue_forecast import Facts, forecast_of
 from wa_orchestrator.session_pace import Holds, holds_on, pace_of, zone_of
 from wa_orchestrator.settings import Settings
@@ -123,7 +123,7 @@ class PoolSnapshot:
 class _Rules:
     """What follows from a session's record alone, and for how long: its pace and its day."""
 
-    raw: Sequence[str]
+    raw: Mapping[str, str]
     session: Session
     pace: Pace
     day_ms: tuple[int, int]
@@ -142,8 +142,8 @@ class _Noted(NamedTuple):
 class SenderPool:
     """Keeps one look at the fleet and renews it when somebody asks and it is old."""
 
-    def __init__(self, batcher: Batcher, settings: Settings) -> None:
-        self._batcher = batcher
+    def __init__(self, redis: RedisAccess, settings: Settings) -> None:
+        self._redis = redis
         self._settings = settings
         self._fleet: PoolSnapshot | None = None
         self._look: asyncio.Task[PoolSnapshot] | None = None
@@ -189,8 +189,8 @@ class SenderPool:
     async def _work_out(self, fleet: PoolSnapshot, sender: Sender) -> Forecast:
         now_s = monotonic()
         since_ms = min(sender.day_ms[0], fleet.taken_at_ms - 60_000)
-        raw = await self._batcher.call("ZRANGEBYSCORE", keys.sent(sender.session.phone), since_ms, "+inf", "WITHSCORES")
-        phone = replace(sender.phone, sent=tuple(int(float(score)) for score in raw[1::2]))
+        raw = await self._redis.call("ZRANGEBYSCORE", keys.sent(sender.session.phone), since_ms, "+inf", "WITHSCORES")
+        phone = replace(sender.phone, sent=tuple(int(score) for _, score in raw))
         facts = Facts(fleet.taken_at_ms, phone, fleet.holds)
         sender.forecast = forecast_of(self._settings, sender.session, facts)
         self._forecasts[sender.session.id] = _Noted(sender.version, now_s, sender.forecast)
@@ -202,17 +202,17 @@ class SenderPool:
             self._fleet = look.result()
 
     async def _take_look(self) -> PoolSnapshot:
-        clock = await self._batcher.run("now", [], [])
+        clock = await self._redis.run("now", [], [])
         taken_at_s = monotonic()
-        ids, raw_holds, raw_waiting = await self._batcher.many(
+        ids, raw_holds, raw_waiting = await self._redis.many(
             [("SMEMBERS", keys.SESSIONS_ALL), ("HGETALL", keys.HOLDS), ("HGETALL", keys.GATEWAY_WAITING)]
         )
-        holds: Holds = {name: json.loads(text) for name, text in _pairs(raw_holds).items()}
-        raws = await self._batcher.many([("HGETALL", keys.session(each)) for each in sorted(ids)])
+        holds: Holds = {name: json.loads(text) for name, text in raw_holds.items()}
+        raws = await self._redis.many([("HGETALL", keys.session(each)) for each in sorted(ids)])
         now_ms = int(clock[1])
         rules = [self._rules_of(raw, now_ms) for raw in raws if raw]
         self._rules = {each.session.id: each for each in rules}
-        senders = await self._senders(rules, holds, _pairs(raw_waiting), now_ms)
+        senders = await self._senders(rules, holds, raw_waiting, now_ms)
         by_phone: dict[str, list[Sender]] = {}
         for sender in senders:
             by_phone.setdefault(sender.session.phone, []).append(sender)
@@ -226,12 +226,12 @@ class SenderPool:
             taken_at_s,
         )
 
-    def _rules_of(self, raw: Sequence[str], now_ms: int) -> _Rules:
+    def _rules_of(self, raw: Mapping[str, str], now_ms: int) -> _Rules:
         """Work out what follows from a session's record; most looks find the same record again."""
-        known = self._rules.get(raw[raw.index("id") + 1])
+        known = self._rules.get(raw["id"])
         if known is not None and known.raw == raw and now_ms < known.good_until_ms:
             return known
-        session = session_from(_pairs(raw))
+        session = session_from(raw)
         zone = zone_of(self._settings, session)
         pace, day = pace_of(self._settings, session, now_ms), day_bounds_ms(now_ms, zone)
         reopens_ms = hours_bounds_ms(pace, day[1], zone)[0]
@@ -249,7 +249,7 @@ class SenderPool:
                 ("ZCARD", keys.queue(phone)),
                 ("ZCOUNT", keys.sent(phone), each.day_ms[0], "+inf"),
             ]
-        answers = await self._batcher.many(commands)
+        answers = await self._redis.many(commands)
         senders = []
         for at, each in enumerate(rules):
             raw_pace, queued, sent_today = answers[3 * at : 3 * at + 3]
@@ -276,7 +276,3 @@ _PACE: Final = ("in_flight", "silent_until", "lock_until", "burst_until", "servi
 def _phone_pace(raw: Sequence[str | None]) -> PhonePace:
     silent_until, lock_until, burst_until, service_ms = (int(float(each or 0)) for each in raw[1:])
     return PhonePace(MessageId(raw[0] or ""), silent_until, lock_until, burst_until, service_ms, sent=())
-
-
-def _pairs(flat: Sequence[str]) -> dict[str, str]:
-    return dict(zip(flat[::2], flat[1::2], strict=True))

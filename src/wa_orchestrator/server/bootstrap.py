@@ -12,7 +12,6 @@ from dataclasses import dataclass
 
 import structlog
 from fastapi import APIRouter, FastAPI
-from starlette.types import ASGIApp
 
 from wa_orchestrator import context as contexts
 from wa_orchestrator.context import Context
@@ -21,7 +20,7 @@ from wa_orchestrator.dashboard.login import first_link
 from wa_orchestrator.dispatcher.dispatcher import Dispatcher
 from wa_orchestrator.domain import worker_events
 from wa_orchestrator.errors import Broken
-from wa_orchestrator.gateway.app import Gateway, make_gateway
+from wa_orchestrator.gateway.app import Gateway
 from wa_orchestrator.loop import Runnable
 from wa_orchestrator.orchestrator import service
 from wa_orchestrator.orchestrator.api import event_models, holds, limits, optouts, webhooks, worker_outbox
@@ -60,8 +59,11 @@ async def up(settings: Settings, *, simulate: bool = False, fleet: int = 0) -> N
 async def gateway(settings: Settings) -> None:
     """Run only the gateway."""
     async with contexts.opened(settings, _redis_url(settings)) as context:
-        made, app = make_gateway(context)
-        await _serve_alone(settings, app, [made.retention], settings.gateway_port, "GATEWAY_PORT")
+        made = Gateway(context)
+        bound = listen(settings.bind_host, settings.gateway_port, "GATEWAY_PORT")
+        with Signals() as signals:
+            async with serving(made.app(), bound, made.http), supervised([made.retention]):
+                await signals.received.wait()
 
 
 async def dispatcher(settings: Settings) -> None:
@@ -128,9 +130,8 @@ async def running(settings: Settings, *, simulate: bool = False, fleet: int = 0)
         control = service.assemble(context, runner)
         messages = Gateway(context)
         app, loops = _control_app(control, [messages.router()])
-        _, second_app = make_gateway(context)
-        await stack.enter_async_context(serving(messages.front(app), main_socket))
-        await stack.enter_async_context(serving(second_app, gateway_socket))
+        await stack.enter_async_context(serving(app, main_socket, messages.http))
+        await stack.enter_async_context(serving(messages.app(), gateway_socket, messages.http))
         server = Server(context, control, settings.gateway_port, asyncio.get_running_loop().create_future())
         loops += [Dispatcher(context), messages.retention, *_fleet(server, fleet)]
         await stack.enter_async_context(supervised(loops))
@@ -185,13 +186,6 @@ def _redis_url(settings: Settings) -> str:
     if settings.redis_url is None:
         raise Broken("a single service was started without REDIS_URL")
     return settings.redis_url.get_secret_value()
-
-
-async def _serve_alone(settings: Settings, app: ASGIApp, loops: Sequence[Runnable], port: int, variable: str) -> None:
-    bound = listen(settings.bind_host, port, variable)
-    with Signals() as signals:
-        async with serving(app, bound), supervised(loops):
-            await signals.received.wait()
 
 
 async def _print_banners(server: Server, fleet: int) -> None:

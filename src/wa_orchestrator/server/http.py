@@ -4,6 +4,7 @@ import asyncio
 import contextlib
 import socket
 from collections.abc import AsyncIterator, Iterator
+from typing import Any
 
 import uvicorn
 from starlette.types import ASGIApp
@@ -32,8 +33,8 @@ class UvicornServer(uvicorn.Server):
         yield
 
 
-def make_server(app: ASGIApp) -> UvicornServer:
-    """Return the server of an application; `await server.serve(sockets=[…])` runs it."""
+def make_server(app: ASGIApp, http: Any = "auto") -> UvicornServer:
+    """Return the server of an application; `await server.serve(sockets=[…])` runs it. `http` is uvicorn's option."""
     config = uvicorn.Config(
         app,
         log_config=None,
@@ -43,15 +44,15 @@ def make_server(app: ASGIApp) -> UvicornServer:
         timeout_graceful_shutdown=_GRACE_S,
         timeout_keep_alive=75,
         lifespan="on",
-        http=getattr(app, "http_protocol", "auto"),  # the gateway's hot path parses requests itself
+        http=http,
     )
     return UvicornServer(config)
 
 
 @contextlib.asynccontextmanager
-async def serving(app: ASGIApp, bound: socket.socket) -> AsyncIterator[None]:
+async def serving(app: ASGIApp, bound: socket.socket, http: Any = "auto") -> AsyncIterator[None]:
     """Serve an application on a bound socket while the block runs."""
-    server = make_server(app)
+    server = make_server(app, http)
     task = asyncio.create_task(server.serve(sockets=[bound]))
     try:
         while not server.started and not task.done():  # noqa: ASYNC110 (uvicorn offers no event)

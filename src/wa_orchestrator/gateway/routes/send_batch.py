@@ -1,152 +1,146 @@
-"""`POST /api/v1/send/batch`: up to 1,000 messages, each checked and answered by itself."""
+"""`POST /api/v1/send/batch`: up to 1,000 messages, each validated and answered on its own."""
 
 import asyncio
-from collections.abc import Callable, Mapping
-from typing import Any, ClassVar, Final
+from typing import Any, Final
 
+from fastapi import APIRouter
 from pydantic import ValidationError
 from pydantic_core import to_json
 from starlette.requests import Request
-from starlette.types import Receive, Scope
+from starlette.responses import Response
 
 from wa_orchestrator.context import Context
 from wa_orchestrator.errors import OrchestratorError, Refused, Unavailable
-from wa_orchestrator.gateway import replies
-from wa_orchestrator.gateway.acceptance import Order, Taken, Taking, idempotency
-from wa_orchestrator.gateway.content_loader import Content, Contents
-from wa_orchestrator.gateway.hot_path.redis_pipeline import unavailable
-from wa_orchestrator.gateway.request_models import BatchEnvelope, SendBody
-from wa_orchestrator.gateway.routes import send as doors
-from wa_orchestrator.gateway.routes.send import Entry, Told
+from wa_orchestrator.gateway import idempotency, message_body, replies
+from wa_orchestrator.gateway.acceptance import Acceptor, SendReply, SendRequest
+from wa_orchestrator.gateway.content_loader import Content, ContentLoader
+from wa_orchestrator.gateway.request_models import BatchAnswer, BatchBody, BatchEnvelope, SendBody
+from wa_orchestrator.gateway.routes import raw_route
+from wa_orchestrator.gateway.routes.raw_route import IdempotencyKey, queue_errors
 from wa_orchestrator.gateway.sender_pool import SenderPool
 from wa_orchestrator.store.admission import MOST_AT_ONCE
-from wa_orchestrator.web import problems, request_body
+from wa_orchestrator.store.api_keys import Scope
+from wa_orchestrator.web import auth, request_body
 
-MOST_BYTES: Final = 16 * 1024 * 1024
-#: Messages that go to Redis in one call; others get their turn in between.
-_AT_ONCE: Final = MOST_AT_ONCE
-#: Different files that one batch may have us read from elsewhere; more belong into uploads.
-_MOST_ADDRESSES: Final = 20
+PATH: Final = "/api/v1/send/batch"
+MAX_BYTES: Final = 16 * 1024 * 1024
+#: Different files that one batch may have fetched from URLs; more belong into uploads.
+_MAX_URLS: Final = 20
 _MINUTE_MS: Final = 60_000
 
-Item = Order | OrchestratorError
 _validate: Final = BatchEnvelope.__pydantic_validator__.validate_json
 
 
-class BatchDoor:
-    """Answers a batch."""
+class BatchHandler:
+    """Answers one batch."""
 
-    paths: ClassVar = ("/api/v1/send/batch",)
-
-    def __init__(self, context: Context, taking: Taking, view: SenderPool, contents: Contents) -> None:
-        self._entry = Entry(context)
-        self._taking = taking
-        self._view = view
+    def __init__(self, context: Context, acceptor: Acceptor, pool: SenderPool, contents: ContentLoader) -> None:
+        self._context = context
+        self._acceptor = acceptor
+        self._pool = pool
         self._contents = contents
 
-    def at_once(self, headers: Mapping[bytes, bytes], raw: bytes, tell: Callable[[Told], None]) -> bool:
-        """A batch takes its time."""
-        return False
+    async def __call__(self, request: Request) -> Response:
+        """Accept the messages of a batch."""
+        with queue_errors():
+            caller = await auth.authenticate(self._context, request, Scope.SEND)
+            await self._acceptor.count_call(caller.key_id)
+            batch = _parse(await request_body.read(request, MAX_BYTES))
+            now_ms = (await self._pool.current()).now_ms()
+            key = message_body.header_key(dict(request.scope["headers"]))
+            items = _Items(self._contents, caller.key_id, key, batch.spread_minutes)
+            return _response(await self._accept(await items.requests(batch.messages, now_ms)))
 
-    async def tell(self, scope: Scope, receive: Receive) -> Told:
-        """Take a batch in."""
-        return await doors.answered(self._take(scope, receive))
-
-    async def _take(self, scope: Scope, receive: Receive) -> Told:
-        headers = dict(scope["headers"])
-        caller = await self._entry.caller(scope)
-        await self._taking.count(caller.key_id)
-        batch = _read(await request_body.read(Request(scope, receive), MOST_BYTES))
-        now_ms = (await self._view.current()).now_ms()
-        raw_key = headers.get(b"idempotency-key")
-        key = None if raw_key is None else doors.header_key(raw_key)
-        items = _Items(self._contents, caller.key_id, key, batch.spread_minutes)
-        orders = await items.orders(batch.messages, now_ms)
-        return _told(await self._taken(orders))
-
-    async def _taken(self, items: list[Item]) -> list[Taken | OrchestratorError]:
-        going = [item for item in items if isinstance(item, Order)]
-        outcomes: list[Taken | OrchestratorError] = []
-        for start in range(0, len(going), _AT_ONCE):
-            some = going[start : start + _AT_ONCE]
+    async def _accept(self, items: list[SendRequest | OrchestratorError]) -> list[SendReply | OrchestratorError]:
+        requests = [item for item in items if isinstance(item, SendRequest)]
+        outcomes: list[SendReply | OrchestratorError] = []
+        for start in range(0, len(requests), MOST_AT_ONCE):  # other requests get their turn in between
+            some = requests[start : start + MOST_AT_ONCE]
             try:
-                outcomes += await self._taking.take_many(some)
+                outcomes += await self._acceptor.accept_many(some)
             except OrchestratorError as error:
                 outcomes += [error] * len(some)
-            away = next((each for each in outcomes if isinstance(each, Unavailable)), None)
-            if away is not None:
-                outcomes += [unavailable()] * (len(going) - len(outcomes))
+            if any(isinstance(each, Unavailable) for each in outcomes):
+                outcomes += [replies.unavailable()] * (len(requests) - len(outcomes))
                 break
         rest = iter(outcomes)
-        return [next(rest) if isinstance(item, Order) else item for item in items]
+        return [next(rest) if isinstance(item, SendRequest) else item for item in items]
 
 
 class _Items:
-    """Makes orders of the items of one batch."""
+    """Turns the items of one batch into requests."""
 
-    def __init__(self, contents: Contents, api_key: str, key: str | None, spread_minutes: float) -> None:
+    def __init__(self, contents: ContentLoader, api_key: str, key: str | None, spread_minutes: float) -> None:
         self._contents = contents
         self._api_key = api_key
         self._key = key
         self._spread_ms = spread_minutes * _MINUTE_MS
         self._files: dict[str, asyncio.Task[Content]] = {}
 
-    async def orders(self, raws: list[Any], now_ms: int) -> list[Item]:
-        """Read all items; one that is wrong becomes its error."""
-        found: list[Item] = []
-        for at, raw in enumerate(raws):
+    async def requests(self, raws: list[Any], now_ms: int) -> list[SendRequest | OrchestratorError]:
+        """Parse all items; an invalid one becomes its error."""
+        found: list[SendRequest | OrchestratorError] = []
+        for index, raw in enumerate(raws):
+            turn_ms = now_ms + int(self._spread_ms * index / len(raws))
             try:
-                found.append(await self._order(at, raw, now_ms, now_ms + int(self._spread_ms * at / len(raws))))
+                found.append(await self._request(index, raw, now_ms, turn_ms))
             except OrchestratorError as error:
                 found.append(error)
         return found
 
-    async def _order(self, at: int, raw: Any, now_ms: int, turn_ms: int) -> Order:
-        send = doors.read(to_json(raw), now_ms)
-        key = send.idempotency_key
+    async def _request(self, index: int, raw: Any, now_ms: int, turn_ms: int) -> SendRequest:
+        body = message_body.parse(to_json(raw), now_ms)
+        key = body.idempotency_key
         if key is None and self._key is not None:
-            key = f"{self._key}#{at}"
-        # The time of its turn depends on when the batch came, so it is no part of what makes two requests the same.
-        record = idempotency(self._api_key, key, doors.canonical(send) + str(self._spread_ms).encode())
-        content = self._contents.ready(send) or await self._file(send)
-        due_ms = max(turn_ms, send.send_at or 0) if self._spread_ms and at else 0
-        return Order(send, content, self._api_key, record, due_ms)
+            key = f"{self._key}#{index}"
+        # An item's turn depends on when the batch arrived, so it is not part of what makes two requests the same.
+        canonical = message_body.canonical(body) + str(self._spread_ms).encode()
+        record = idempotency.record_of(self._api_key, key, canonical)
+        content = self._contents.inline(body) or await self._file(body)
+        due_ms = max(turn_ms, body.send_at or 0) if self._spread_ms and index else 0
+        return SendRequest(body, content, self._api_key, record, due_ms)
 
-    async def _file(self, send: SendBody) -> Content:
-        if send.media is None or send.media.url is None:
-            return await self._contents.fetch(send)
-        name = send.media.model_dump_json()
+    async def _file(self, body: SendBody) -> Content:
+        if body.media is None or body.media.url is None:
+            return await self._contents.fetch(body)
+        name = body.media.model_dump_json()
         if name not in self._files:
-            if len(self._files) >= _MOST_ADDRESSES:
-                raise Refused(
-                    "TOO_MANY_FILES", f"A batch names {_MOST_ADDRESSES} addresses at most. Upload the files first.", 422
-                )
-            self._files[name] = asyncio.ensure_future(self._contents.fetch(send))
+            if len(self._files) >= _MAX_URLS:
+                text = f"A batch names {_MAX_URLS} URLs at most. Upload the files first."
+                raise Refused("TOO_MANY_FILES", text, 422)
+            self._files[name] = asyncio.ensure_future(self._contents.fetch(body))
         return await self._files[name]
 
 
-def _read(raw: bytes) -> BatchEnvelope:
+def _parse(raw: bytes) -> BatchEnvelope:
     try:
         batch: BatchEnvelope = _validate(raw)
     except ValidationError as error:
-        found = error.errors(include_url=False, include_input=False)
-        if any(each["type"] == "json_invalid" for each in found):
-            raise problems.not_json() from None
-        raise problems.invalid(found) from None
+        raise message_body.invalid(error) from None
     return batch
 
 
-def _told(outcomes: list[Taken | OrchestratorError]) -> Told:
-    accepted = sum(isinstance(outcome, Taken) for outcome in outcomes)
-    away = next((each for each in outcomes if isinstance(each, Unavailable)), None)
-    if away is not None and not accepted:
-        raise away
+def _response(outcomes: list[SendReply | OrchestratorError]) -> Response:
+    accepted = sum(isinstance(outcome, SendReply) for outcome in outcomes)
+    outage = next((each for each in outcomes if isinstance(each, Unavailable)), None)
+    if outage is not None and not accepted:
+        raise outage
     items = ",".join(_item(outcome) for outcome in outcomes)
-    head = f'{{"accepted":{accepted},"refused":{len(outcomes) - accepted},"items":['
-    return 202, [], f"{head}{items}]}}".encode()
+    body = f'{{"accepted":{accepted},"refused":{len(outcomes) - accepted},"items":[{items}]}}'
+    return Response(body, 202, media_type="application/json")
 
 
-def _item(outcome: Taken | OrchestratorError) -> str:
-    if isinstance(outcome, Taken):
-        return outcome.answer
+def _item(outcome: SendReply | OrchestratorError) -> str:
+    if isinstance(outcome, SendReply):
+        return outcome.json
     return replies.refused_item(outcome.code, outcome.text, outcome.details)
+
+
+def router(handler: BatchHandler) -> APIRouter:
+    """Return the route that sends a batch."""
+
+    async def send_batch(body: BatchBody, idempotency_key: IdempotencyKey = None) -> BatchAnswer:
+        """Send up to 1,000 messages."""
+        raise AssertionError((body, idempotency_key))
+
+    return raw_route.router([PATH], handler, send_batch)

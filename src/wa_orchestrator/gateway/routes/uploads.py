@@ -13,7 +13,7 @@ from starlette.formparsers import MultiPartException
 from wa_orchestrator import uploads
 from wa_orchestrator.context import Context
 from wa_orchestrator.errors import Refused
-from wa_orchestrator.gateway.acceptance import Taking
+from wa_orchestrator.gateway.acceptance import Acceptor
 from wa_orchestrator.gateway.response_models import UploadAnswer
 from wa_orchestrator.timestamps import iso
 from wa_orchestrator.uploads import LARGEST_BYTES, UNUSED_S, Upload
@@ -48,7 +48,7 @@ _BODY = {
 }
 
 
-def router(context: Context, taking: Taking) -> APIRouter:
+def router(context: Context, acceptor: Acceptor) -> APIRouter:
     """Offer the upload."""
     routes = APIRouter(prefix="/api/v1", tags=["messages"])
 
@@ -62,7 +62,7 @@ def router(context: Context, taking: Taking) -> APIRouter:
 
         Send a form with the field `file`, or the bytes themselves with their own Content-Type (`image/png`, …).
         """
-        await taking.count(caller.key_id)
+        await acceptor.count_call(caller.key_id)
         if (request_body.declared_bytes(request.scope) or 0) > LARGEST_BYTES + _FORM_BYTES:
             raise _too_large()
         declared = request.headers.get("content-type", "")

@@ -1,0 +1,60 @@
+"""Accepts a plain message with one question to Redis and without a task of its own."""
+
+from collections.abc import Callable, Mapping
+
+from starlette.responses import Response
+
+from wa_orchestrator.context import Context
+from wa_orchestrator.errors import OrchestratorError, Refused
+from wa_orchestrator.gateway import message_body, sender_choice
+from wa_orchestrator.gateway.acceptance import Acceptor, SendRequest
+from wa_orchestrator.gateway.content_loader import ContentLoader
+from wa_orchestrator.gateway.hot_path.admission_batch import BatchingRedis
+from wa_orchestrator.gateway.redis_access import Outcome
+from wa_orchestrator.gateway.sender_pool import SenderPool
+from wa_orchestrator.store.api_keys import Scope
+from wa_orchestrator.web import auth, problems
+
+
+class FastSend:
+    """Accepts messages for which everything but the admission itself is cached: caller, sender and forecast."""
+
+    def __init__(
+        self, context: Context, redis: BatchingRedis, pool: SenderPool, acceptor: Acceptor, contents: ContentLoader
+    ) -> None:
+        self._context = context
+        self._redis = redis
+        self._pool = pool
+        self._acceptor = acceptor
+        self._contents = contents
+
+    def try_send(self, headers: Mapping[bytes, bytes], raw: bytes, respond: Callable[[Response], None]) -> bool:
+        """Accept a message and call `respond`, soon. False, with nothing done, where the ordinary handler must do it:
+        for whatever is not cached, for files and idempotency keys, and for every refusal.
+        """
+        caller = auth.cached_caller(self._context, headers, Scope.SEND)
+        snapshot = self._pool.at_hand()
+        if caller is None or snapshot is None or not self._redis.has_room:
+            return False
+        try:
+            body = message_body.parse(raw, snapshot.now_ms())
+            content = self._contents.inline(body)
+            if content is None or body.idempotency_key is not None or sender_choice.is_free(body):
+                return False
+            choice = sender_choice.choose(snapshot, body, None)
+        except Refused:
+            return False
+        forecast = self._pool.forecast_at_hand(choice.sender)
+        if forecast is None:
+            return False
+        attempt = self._acceptor.attempt(SendRequest(body, content, caller.key_id), choice, snapshot, forecast)
+
+        def on_outcome(outcome: Outcome | OrchestratorError) -> None:
+            try:
+                response = Response(attempt.response(outcome), 202, media_type="application/json")
+            except Exception as error:  # whatever it is, the client is waiting
+                response = problems.to_response(error)
+            respond(response)
+
+        self._redis.submit(self._acceptor.rate_of(caller.key_id), attempt.wanted, on_outcome)
+        return True

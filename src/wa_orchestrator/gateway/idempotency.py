@@ -1,0 +1,78 @@
+"""Idempotency keys: the first response to a request is stored, and a repeat of the request gets it again."""
+
+import asyncio
+import hashlib
+from typing import Final
+
+from wa_orchestrator.errors import Refused, Unavailable
+from wa_orchestrator.gateway import replies
+from wa_orchestrator.gateway.redis_access import RedisAccess
+from wa_orchestrator.gateway.sender_pool import SenderPool
+from wa_orchestrator.store import keys, records
+from wa_orchestrator.store.admission import Idempotency, Replayed
+
+#: How long a repeat waits for the response to the first request, which may be written at this moment.
+_RESPONSE_S: Final = 1.0
+_FIRST_POLL_S: Final = 0.004
+
+
+def record_of(api_key: str, key: str | None, canonical: bytes) -> Idempotency | None:
+    """Return the record of a request with an idempotency key; `canonical` is the body that repeats must share."""
+    if key is None:
+        return None
+    return Idempotency(api_key, hashlib.sha256(key.encode()).hexdigest(), hashlib.sha256(canonical).hexdigest())
+
+
+class StoredResponses:
+    """Reads and writes the responses of idempotent requests."""
+
+    def __init__(self, redis: RedisAccess, pool: SenderPool) -> None:
+        self._redis = redis
+        self._pool = pool
+
+    async def find(self, record: Idempotency) -> str | None:
+        """Return the response to an earlier request with this key, or None. Raises for another body."""
+        found = await self._redis.call("HMGET", _name(record), "fingerprint", "message", "answer")
+        fingerprint, message_id, response = found
+        if fingerprint is None:
+            return None
+        if fingerprint != record.fingerprint:
+            raise replies.conflict()
+        return await self.replay(record, Replayed(message_id, response or ""))
+
+    async def store(self, record: Idempotency, response: str) -> None:
+        """Store the response to a request; the first one stays."""
+        try:
+            await self._redis.call("HSETNX", _name(record), "answer", response)
+        except Unavailable as error:  # the message is accepted; a repeat with the same key says so
+            raise replies.uncertain() from error
+
+    async def replay(self, record: Idempotency, replayed: Replayed) -> str:
+        """Return the first response. Where its server died before it was stored, it is made again, once."""
+        return replayed.answer or await self._wait(record) or await self._make_again(record, replayed.message_id)
+
+    async def _wait(self, record: Idempotency) -> str:
+        pause_s, waited_s = _FIRST_POLL_S, 0.0
+        while waited_s < _RESPONSE_S:
+            await asyncio.sleep(pause_s)
+            if response := await self._redis.call("HGET", _name(record), "answer"):
+                return str(response)
+            waited_s += pause_s
+            pause_s *= 2
+        return ""
+
+    async def _make_again(self, record: Idempotency, message_id: str) -> str:
+        snapshot = await self._pool.current()
+        message = await records.message(self._redis.scripts, message_id)
+        if message is None:
+            raise Refused("NO_SUCH_MESSAGE", "This Idempotency-Key belongs to a message that was erased.", 409)
+        sender = snapshot.senders.get(message.session)
+        if sender is None:
+            raise Refused("NO_SUCH_SESSION", f"There is no session {message.session} any more.", 404)
+        forecast = await self._pool.forecast(snapshot, sender)
+        await self.store(record, replies.accepted(message.id, message.session, 1, forecast.eta(0)))
+        return str(await self._redis.call("HGET", _name(record), "answer"))
+
+
+def _name(record: Idempotency) -> str:
+    return keys.idempotency(record.api_key_id, record.key_hash)
