@@ -19,7 +19,7 @@ from typing import Any
 import httpx
 import uvloop
 
-from wa_orchestrator.simulator.device_client import Companion
+from wa_orchestrator.simulator.device_client import DeviceClient
 
 RESULTS = Path(__file__).parent / "results" / "simulator.json"
 TICKS = os.sysconf("SC_CLK_TCK")
@@ -52,10 +52,10 @@ class Server:
         self._process.wait(20)
 
 
-async def link_all(clients: list[Companion], control: httpx.AsyncClient) -> None:
+async def link_all(clients: list[DeviceClient], control: httpx.AsyncClient) -> None:
     gate = asyncio.Semaphore(LINKING_AT_ONCE)
 
-    async def one(number: int, client: Companion) -> None:
+    async def one(number: int, client: DeviceClient) -> None:
         async def scan(qr: str) -> None:
             (await control.post(f"/phones/97250{number:07d}/scan", json={"qr": qr})).raise_for_status()
 
@@ -77,7 +77,7 @@ def to_stranger(number: int, _count: int) -> str:
 
 
 async def send_at_rate(
-    clients: list[Companion], rate: float, seconds: float, recipient: Callable[[int, int], str]
+    clients: list[DeviceClient], rate: float, seconds: float, recipient: Callable[[int, int], str]
 ) -> list[float]:
     """Send on a timetable that does not wait for answers; returns the time from due to acknowledged, per message."""
     waits: list[float] = []
@@ -85,7 +85,7 @@ async def send_at_rate(
     loop = asyncio.get_running_loop()
     start = loop.time()
 
-    async def one(client: Companion, number: int, due: float) -> None:
+    async def one(client: DeviceClient, number: int, due: float) -> None:
         error = await client.send(recipient(number, len(clients)), f"message {number}")
         assert error is None, error
         waits.append(loop.time() - due)
@@ -104,7 +104,7 @@ async def send_at_rate(
 class Run:
     """One simulator with its linked clients, measured from outside."""
 
-    def __init__(self, server: Server, clients: list[Companion], control: httpx.AsyncClient) -> None:
+    def __init__(self, server: Server, clients: list[DeviceClient], control: httpx.AsyncClient) -> None:
         self._server = server
         self._clients = clients
         self._control = control
@@ -139,7 +139,7 @@ async def measure(count: int, rate: float, seconds: float) -> dict[str, Any]:
     try:
         trust = ssl.create_default_context(cafile=server.ready["caFile"])
         proxies = itertools.cycle(server.ready["proxies"])
-        clients = [Companion(next(proxies), trust) for _ in range(count)]
+        clients = [DeviceClient(next(proxies), trust) for _ in range(count)]
         async with httpx.AsyncClient(base_url=server.ready["control"], timeout=60) as control:
             run = Run(server, clients, control)
             result: dict[str, Any] = {"clients": count, "linking": await run.link()}

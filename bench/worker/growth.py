@@ -67,7 +67,7 @@ class Growth:
 
         before = told()
         for number in range(count):
-            await self.world.whatsapp.say(person(number), self.place.phone, f"answer {number}")
+            await self.world.whatsapp.send_text(person(number), self.place.phone, f"answer {number}")
             await asyncio.sleep(0)
         await self.server.until(lambda: told() >= before + count, timeout=REPORTED_S + count)
 

@@ -37,7 +37,7 @@ async def test_whoever_gets_a_message_reads_it_once_and_nobody_reads_their_own()
         read.append((request.url.path, json.loads(request.content)["from"]))
         return httpx.Response(200, json={})
 
-    readers = demo.Readers("http://world", takes_s=lambda: 0)
+    readers = demo.MessageReaders("http://world", takes_s=lambda: 0)
     async with httpx.AsyncClient(base_url="http://world", transport=httpx.MockTransport(world)) as client:
         for _ in range(2):
             async with asyncio.TaskGroup() as people:
@@ -46,7 +46,7 @@ async def test_whoever_gets_a_message_reads_it_once_and_nobody_reads_their_own()
 
 
 def test_people_take_a_human_while() -> None:
-    assert all(1 < demo.a_while() < 10 for _ in range(100))
+    assert all(1 < demo.reading_delay_s() < 10 for _ in range(100))
 
 
 @pytest.mark.parametrize(

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from wa_orchestrator.errors import Refused
-from wa_orchestrator.simulator.child_process import keep_apart
+from wa_orchestrator.simulator.child_process import check_data_dir
 
 
 @pytest.mark.parametrize(
@@ -25,9 +25,9 @@ def test_data_of_one_world_is_not_opened_in_the_other(
     for name in used:
         (tmp_path / name).mkdir()
     if code is None:
-        keep_apart(tmp_path, simulate=simulate)
+        check_data_dir(tmp_path, simulate=simulate)
         assert (tmp_path / "simulator").is_dir() == simulate, "it is marked at once"
         return
     with pytest.raises(Refused, match="--data-dir") as refusal:
-        keep_apart(tmp_path, simulate=simulate)
+        check_data_dir(tmp_path, simulate=simulate)
     assert refusal.value.code == code

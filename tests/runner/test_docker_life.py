@@ -28,7 +28,7 @@ from wa_orchestrator.runner.docker_relays import PORT as RELAY_PORT
 from wa_orchestrator.runner.node_command import FLAGS, heap_flag
 from wa_orchestrator.server import bootstrap
 from wa_orchestrator.settings import Settings
-from wa_orchestrator.simulator.child_process import point_at
+from wa_orchestrator.simulator.child_process import use_simulator
 from wa_orchestrator.simulator.world import World
 
 pytestmark = pytest.mark.docker
@@ -233,7 +233,7 @@ async def staged(home: Path) -> AsyncIterator[Stage]:
             runner="docker", docker_image=image, docker_network=network, worker_url=f"http://{inside}:{port}", worker_memory_mb=MEMORY_MB,
             provisioning_interval_ms=100, monitor_interval_ms=1000, watchdog_interval_ms=1000, time_scale=20,
         )  # fmt: skip
-        chosen = point_at(settings, world.ready | {"proxies": proxies})
+        chosen = use_simulator(settings, world.ready | {"proxies": proxies})
         server = await stack.enter_async_context(bootstrap.running(chosen))
         stack.push_async_callback(server.stop_workers)
         door.target = server.context.settings.orch_port

@@ -27,8 +27,8 @@ def test_a_phone_has_the_same_keys_in_every_life_of_the_same_world() -> None:
     one, again, elsewhere = (Accounts(secret).phone("15550001111") for secret in (b"a", b"a", b"b"))
     assert one.identity == again.identity
     assert one.identity != elsewhere.identity
-    bundle = one.take_bundle()
-    assert bundle.is_genuine
+    bundle = one.take_prekey_bundle()
+    assert bundle.has_valid_signature
     assert again.key_of_prekey(bundle.prekey_id or 0).public == bundle.prekey
 
 

@@ -85,4 +85,4 @@ def test_a_stanza_nested_without_end_is_refused() -> None:
 def test_a_missing_child_is_a_protocol_error() -> None:
     assert node("a", {"x": None, "n": 3}, "text") == Node("a", {"n": "3"}, b"text")
     with pytest.raises(ProtocolError):
-        node("a").need("b")
+        node("a").require("b")

@@ -9,9 +9,9 @@ from typing import Any
 import httpx
 import pytest
 
-from wa_orchestrator.simulator.control.app import Control
+from wa_orchestrator.simulator.control.app import ControlApi
 from wa_orchestrator.simulator.errors import SimulatorError
-from wa_orchestrator.simulator.proxies.pool import Pool
+from wa_orchestrator.simulator.proxies.pool import SocksPool
 from wa_orchestrator.simulator.telegram import Telegram
 
 
@@ -56,16 +56,16 @@ def telegram() -> Telegram:
 
 
 @pytest.fixture
-async def pool() -> AsyncIterator[Pool]:
-    pool = Pool()
+async def pool() -> AsyncIterator[SocksPool]:
+    pool = SocksPool()
     await pool.add()
     yield pool
     await pool.close()
 
 
 @pytest.fixture
-async def control(whatsapp: FakeWhatsApp, pool: Pool, telegram: Telegram) -> AsyncIterator[httpx.AsyncClient]:
-    app = Control(whatsapp, pool, telegram, pool.add).app()  # type: ignore[arg-type]
+async def control(whatsapp: FakeWhatsApp, pool: SocksPool, telegram: Telegram) -> AsyncIterator[httpx.AsyncClient]:
+    app = ControlApi(whatsapp, pool, telegram, pool.add).app()  # type: ignore[arg-type]
     async with httpx.AsyncClient(transport=httpx.ASGITransport(app=app), base_url="http://127.0.0.1:1") as client:
         yield client
 
@@ -76,18 +76,18 @@ async def control(whatsapp: FakeWhatsApp, pool: Pool, telegram: Telegram) -> Asy
         ("/phones/+972501234567/scan", {"qr": "ref,a,b,c"}, ("scan", "972501234567", "ref,a,b,c")),
         ("/phones/972501234567/enter-code", {"code": "ABCD1234"}, ("enter_code", "972501234567", "ABCD1234", {})),
         ("/phones/972501234567/say", {"to": "+972 50-765-4321", "text": "hi", "expires": 5, "byLid": True},
-         ("say", "972501234567", "972507654321", "hi", {"expires": 5, "by_lid": True})),
+         ("send_text", "972501234567", "972507654321", "hi", {"expires": 5, "by_lid": True})),
         ("/phones/972501234567/say-media", {"to": "+972 50-765-4321", "kind": "image", "data": base64.b64encode(b"png").decode()},
-         ("say_media", "972501234567", "972507654321", "image", b"png", "application/octet-stream", {"caption": None, "name": None})),
+         ("send_media", "972501234567", "972507654321", "image", b"png", "application/octet-stream", {"caption": None, "name": None})),
         ("/phones/972501234567/say", {"to": "123-456@g.us", "text": "hi"},
-         ("say", "972501234567", "123-456@g.us", "hi", {"expires": None, "by_lid": False})),
+         ("send_text", "972501234567", "123-456@g.us", "hi", {"expires": None, "by_lid": False})),
         ("/phones/972501234567/read", None, ("read", "972501234567", None, {})),
         ("/phones/972501234567/read", {"from": "972507654321"}, ("read", "972501234567", "972507654321", {})),
         ("/phones/972501234567/unlink", None, ("unlink", "972501234567", None, {})),
         ("/phones/972501234567/unlink", {"device": 2}, ("unlink", "972501234567", 2, {})),
         ("/phones/972501234567/unregister", None, ("unregister", "972501234567")),
         ("/groups", {"phone": "972501234567", "subject": "Family", "members": ["+972500000001"]},
-         ("make_group", "972501234567", "Family", ["972500000001"], {})),
+         ("create_group", "972501234567", "Family", ["972500000001"], {})),
         ("/faults", {"target": {"phone": "972501234567"}, "kind": "ack_error", "code": 463, "delayMs": 7},
          ("fault", "ack_error", {"phone": "972501234567", "seconds": None, "code": 463, "delay_ms": 7})),
         ("/faults", {"target": "whatsapp", "kind": "drop", "seconds": 3},
@@ -147,7 +147,7 @@ async def test_a_program_on_this_machine_is_served(control: httpx.AsyncClient, h
 
 
 async def test_faults_of_proxies_and_telegram_reach_them_and_end_together(
-    control: httpx.AsyncClient, pool: Pool, telegram: Telegram
+    control: httpx.AsyncClient, pool: SocksPool, telegram: Telegram
 ) -> None:
     proxy = pool.find("proxy-1")
     url = proxy.account.url
@@ -164,7 +164,7 @@ async def test_faults_of_proxies_and_telegram_reach_them_and_end_together(
     assert (await control.get("/telegram")).json() == []
 
 
-async def test_the_proxies_can_be_shown_without_their_logs(control: httpx.AsyncClient, pool: Pool) -> None:
+async def test_the_proxies_can_be_shown_without_their_logs(control: httpx.AsyncClient, pool: SocksPool) -> None:
     port = pool.find("proxy-1").account.port
     _reader, writer = await asyncio.open_connection("127.0.0.1", port)
     writer.write(b"\x05\x01\x00")  # offers no password
@@ -176,7 +176,7 @@ async def test_the_proxies_can_be_shown_without_their_logs(control: httpx.AsyncC
     assert short == {**whole, "connections": []}
 
 
-async def test_one_more_proxy_can_be_had(control: httpx.AsyncClient, pool: Pool) -> None:
+async def test_one_more_proxy_can_be_had(control: httpx.AsyncClient, pool: SocksPool) -> None:
     answer = await control.post("/proxies")
     assert answer.status_code == 201
     assert [proxy.account.url for proxy in pool][1] == answer.json()["url"]

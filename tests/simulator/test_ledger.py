@@ -7,7 +7,7 @@ from wa_orchestrator.simulator.whatsapp.ledger import Ledger
 
 
 def arrive(ledger: Ledger, message_id: str, to: str = "2") -> dict[str, Any]:
-    return ledger.arrive(**{"from": "1", "to": to, "id": message_id}, text=None, kind="undecrypted")
+    return ledger.record_arrival(**{"from": "1", "to": to, "id": message_id}, text=None, kind="undecrypted")
 
 
 def entry(message_id: str, sender: str = "1") -> dict[str, Any]:
@@ -32,16 +32,16 @@ def test_what_a_message_says_is_filled_in_once() -> None:
 
 def test_a_phone_shows_a_message_once_however_often_it_comes() -> None:
     ledger = Ledger()
-    assert ledger.show("2", "1", entry("a"))
-    assert not ledger.show("2", "1", entry("a"))
+    assert ledger.add_to_inbox("2", "1", entry("a"))
+    assert not ledger.add_to_inbox("2", "1", entry("a"))
     (shown,) = ledger.inbox("2")
     assert (shown["shown"], shown["copies"]) == (1, 2)
 
 
 def test_reading_takes_what_is_unread_of_one_person_only() -> None:
     ledger = Ledger()
-    ledger.show("2", "1", entry("a"))
-    ledger.show("2", "3", entry("b", "3"))
+    ledger.add_to_inbox("2", "1", entry("a"))
+    ledger.add_to_inbox("2", "3", entry("b", "3"))
     assert [one["id"] for one in ledger.take_unread("2", "1")] == ["a"]
     assert [one["id"] for one in ledger.take_unread("2", None)] == ["b"]
     assert ledger.take_unread("2", None) == []

@@ -12,12 +12,12 @@ from wa_orchestrator.simulator.whatsapp import media
 
 @given(st.binary(max_size=500), st.sampled_from(sorted(media.PURPOSES)))
 def test_a_sealed_file_opens_with_its_key(plain: bytes, kind: str) -> None:
-    sealed = media.seal(plain, kind)
-    assert media.unseal(sealed.blob, kind, sealed.media_key, hashlib.sha256(plain).digest()) == plain
+    sealed = media.encrypt(plain, kind)
+    assert media.decrypt(sealed.blob, kind, sealed.media_key, hashlib.sha256(plain).digest()) == plain
 
 
 def test_an_altered_file_another_key_and_another_kind_are_refused() -> None:
-    sealed = media.seal(b"a picture", "image")
+    sealed = media.encrypt(b"a picture", "image")
     altered = bytes([sealed.blob[0] ^ 1]) + sealed.blob[1:]
     for blob, kind, key in (
         (altered, "image", sealed.media_key),
@@ -25,13 +25,13 @@ def test_an_altered_file_another_key_and_another_kind_are_refused() -> None:
         (sealed.blob, "video", sealed.media_key),
     ):
         with pytest.raises(ProtocolError):
-            media.unseal(blob, kind, key)
+            media.decrypt(blob, kind, key)
     with pytest.raises(ProtocolError):
-        media.unseal(sealed.blob, "image", sealed.media_key, bytes(32))
+        media.decrypt(sealed.blob, "image", sealed.media_key, bytes(32))
 
 
 def test_the_shelf_finds_a_blob_by_its_path_and_forgets_the_oldest() -> None:
-    shelf = media.Shelf(limit_bytes=25)
+    shelf = media.MediaStore(limit_bytes=25)
     first, second = shelf.put(b"a" * 10), shelf.put(b"b" * 10)
     assert "?" in first
     assert shelf.put(b"a" * 10) == first

@@ -23,7 +23,7 @@ def test_a_text_is_read_in_each_of_its_wrappings() -> None:
 
 def test_a_file_is_read_as_it_was_written_for_every_kind() -> None:
     for kind in ("image", "video", "audio", "document", "sticker"):
-        sealed = media.seal(b"data", kind)
+        sealed = media.encrypt(b"data", kind)
         raw = message_content.file(sealed, "/v/x?ccb=1", kind, "a/b", caption="see", name="file.pdf", now=1)
         got = read(raw)
         assert got.file is not None

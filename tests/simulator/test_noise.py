@@ -9,9 +9,9 @@ from hypothesis import strategies as st
 from wa_orchestrator.simulator.errors import ProtocolError
 from wa_orchestrator.simulator.protocol import noise, protobuf
 from wa_orchestrator.simulator.protocol.curve25519 import KeyPair
-from wa_orchestrator.simulator.protocol.noise import Authority, Deframer, Initiator, Responder
+from wa_orchestrator.simulator.protocol.noise import FrameReader, Initiator, Responder, ServerIdentity
 
-AUTHORITY = Authority.issue(KeyPair.generate(), not_before=0, not_after=2**31)
+AUTHORITY = ServerIdentity.issue(KeyPair.generate(), not_before=0, not_after=2**31)
 
 
 def test_after_the_handshake_both_sides_understand_each_other() -> None:
@@ -41,7 +41,7 @@ def test_a_repeated_or_altered_frame_does_not_decrypt() -> None:
 
 
 def test_a_client_that_checks_refuses_another_root() -> None:
-    other = Authority.issue(KeyPair.generate(), not_before=0, not_after=2**31)
+    other = ServerIdentity.issue(KeyPair.generate(), not_before=0, not_after=2**31)
     responder, initiator = Responder(AUTHORITY), Initiator(KeyPair.generate(), other.root_public)
     with pytest.raises(ProtocolError):
         initiator.finish(responder.hello(initiator.hello()), b"")
@@ -67,7 +67,7 @@ def test_frames_survive_any_cutting_of_the_stream(
 ) -> None:
     intro = b"ED\x00\x01" + len(routing).to_bytes(3, "big") + routing if has_routing else b""
     stream = intro + noise.PROLOGUE + b"".join(noise.frame(body) for body in bodies)
-    deframer = Deframer(expects_intro=True)
+    deframer = FrameReader(expects_intro=True)
     got = [body for start in range(0, len(stream), step) for body in deframer.feed(stream[start : start + step])]
     assert got == bodies
 
@@ -75,4 +75,4 @@ def test_frames_survive_any_cutting_of_the_stream(
 def test_another_intro_is_refused_at_once() -> None:
     for start in (b"GET / HTTP/1.1", b"WA\x06\x02abcd", b"X"):
         with pytest.raises(ProtocolError):
-            list(Deframer(expects_intro=True).feed(start))
+            list(FrameReader(expects_intro=True).feed(start))

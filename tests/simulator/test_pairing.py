@@ -37,16 +37,16 @@ async def announce(client: WireClient, display: str = "Chrome (Ubuntu)") -> KeyP
     ]
     answer = await client.ask("md", "set", request)
     if answer.attr("type") == "error":
-        raise PermissionError(answer.need("error").attr("code"))
-    assert answer.need("link_code_companion_reg").bytes_of("link_code_pairing_ref")
+        raise PermissionError(answer.require("error").attr("code"))
+    assert answer.require("link_code_companion_reg").child_bytes("link_code_pairing_ref")
     return ephemeral
 
 
 async def prove(client: WireClient, ephemeral: KeyPair) -> None:
     """Answer the phone that typed the code."""
-    hello = (await client.until("notification")).need("link_code_companion_reg")
-    body = hello.bytes_of("link_code_pairing_wrapped_primary_ephemeral_pub")
-    primary = hello.bytes_of("primary_identity_pub")
+    hello = (await client.until("notification")).require("link_code_companion_reg")
+    body = hello.child_bytes("link_code_pairing_wrapped_primary_ephemeral_pub")
+    primary = hello.child_bytes("primary_identity_pub")
     shared = curve25519.dh(ephemeral.private, wrapped(body[48:], body[:32], body[32:48]))
     salt, iv, random = secrets.token_bytes(32), secrets.token_bytes(12), secrets.token_bytes(32)
     key = curve25519.hkdf(shared, 32, salt=salt, info=b"link_code_pairing_key_bundle_encryption_key")
@@ -99,7 +99,7 @@ async def test_a_code_typed_before_the_device_has_asked_is_waited_for() -> None:
 
 
 async def test_a_code_that_no_device_asked_for_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(pairing, "PATIENCE_S", 0.05)
+    monkeypatch.setattr(pairing, "HELLO_TIMEOUT_S", 0.05)
     async with World() as world:
         with pytest.raises(SimulatorError) as refused:
             await world.whatsapp.enter_code(DANA, CODE)

@@ -11,26 +11,26 @@ DANA, NOA = "972501111111", "972502222222"
 async def test_a_device_logs_in_again_after_the_simulator_was_restarted(tmp_path: Path) -> None:
     async with World(tmp_path) as world:
         client = await world.online(DANA)
-        count = (await client.ask("encrypt", "get", node("count"))).need("count").attr("value")
-        group = await world.whatsapp.make_group(DANA, "Friends", [NOA])
+        count = (await client.ask("encrypt", "get", node("count"))).require("count").attr("value")
+        group = await world.whatsapp.create_group(DANA, "Friends", [NOA])
     async with World(tmp_path) as world:
         client.world = world
         await client.come_online()
-        assert (await client.ask("encrypt", "get", node("count"))).need("count").attr("value") == count
-        await world.whatsapp.say(NOA, DANA, "still here")
+        assert (await client.ask("encrypt", "get", node("count"))).require("count").attr("value") == count
+        await world.whatsapp.send_text(NOA, DANA, "still here")
         assert await client.next_text() == "still here"
         await client.say(NOA, "me too", "3EB001")
         await client.until("ack", id="3EB001")
         assert world.whatsapp.arrivals()[0]["text"] == "me too"
         metadata = await client.ask("w:g2", "get", node("query", {"request": "interactive"}), to=group)
-        assert metadata.need("group").attr("subject") == "Friends"
+        assert metadata.require("group").attr("subject") == "Friends"
 
 
 async def test_what_waits_for_a_device_outlives_the_simulator(tmp_path: Path) -> None:
     async with World(tmp_path) as world:
         client = await world.online(DANA)
         await client.close()
-        await world.whatsapp.say(NOA, DANA, "for later")
+        await world.whatsapp.send_text(NOA, DANA, "for later")
     async with World(tmp_path) as world:
         client.world = world
         await client.come_online()

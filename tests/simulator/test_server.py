@@ -21,7 +21,7 @@ async def test_a_person_answers_in_the_same_session_and_reads(world: World) -> N
     client = await world.online(DANA)
     message_id = await client.say(NOA, "hello")
     await client.until("receipt", id=message_id)
-    await world.whatsapp.say(NOA, DANA, "hello yourself")
+    await world.whatsapp.send_text(NOA, DANA, "hello yourself")
     stanza = await client.until("message", notify="Person 2222")
     client.sessions[stanza.attr("from")] = client.sessions[NOA]
     assert client.decrypt(stanza).text(1) == "hello yourself"
@@ -44,13 +44,13 @@ async def test_what_was_said_to_a_device_that_is_away_arrives_when_it_is_back(wo
     await client.come_online()
     await client.close()
     for text in ("one", "two"):
-        await world.whatsapp.say(NOA, DANA, text)
+        await world.whatsapp.send_text(NOA, DANA, text)
     await client.come_online()
     assert [await client.next_text() for _ in range(2)] == ["one", "two"]
     await until(lambda: not _pending(world, DANA), "everything is delivered")
     await client.close()
     await client.come_online()
-    assert (await client.until("ib")).need("offline").attr("count") == "0"
+    assert (await client.until("ib")).require("offline").attr("count") == "0"
 
 
 async def test_a_refused_message_did_not_arrive(world: World) -> None:
@@ -86,9 +86,9 @@ async def test_no_receipts_means_an_ack_and_nothing_more(world: World) -> None:
 
 async def test_all_devices_of_an_account_hear_what_is_said_to_it_and_what_it_says(world: World) -> None:
     one, other = await world.online(DANA), await world.online(DANA)
-    await world.whatsapp.say(NOA, DANA, "to all")
+    await world.whatsapp.send_text(NOA, DANA, "to all")
     assert [await device.next_text() for device in (one, other)] == ["to all", "to all"]
-    await world.whatsapp.say(DANA, NOA, "from my phone")
+    await world.whatsapp.send_text(DANA, NOA, "from my phone")
     for device in (one, other):
         stanza = await device.until("message", recipient=f"{NOA}@s.whatsapp.net")
         assert device.decrypt(stanza).message(31).message(2).text(1) == "from my phone"
@@ -96,10 +96,10 @@ async def test_all_devices_of_an_account_hear_what_is_said_to_it_and_what_it_say
 
 async def test_a_new_device_is_announced_to_who_knows_the_account(world: World) -> None:
     dana = await world.online(DANA)
-    await world.whatsapp.say(NOA, DANA, "we know each other")
+    await world.whatsapp.send_text(NOA, DANA, "we know each other")
     noa = await world.online(NOA)
     notice = await dana.until("notification", type="devices")
-    assert notice.need("add").children("device")[0].attr("jid") == f"{NOA}:{noa.device}@s.whatsapp.net"
+    assert notice.require("add").children("device")[0].attr("jid") == f"{NOA}:{noa.device}@s.whatsapp.net"
     await world.whatsapp.unlink(NOA)
     assert (await dana.until("notification", type="devices")).child("remove")
 
@@ -112,7 +112,7 @@ async def test_a_copy_for_another_linked_device_is_passed_on_unread(world: World
     await dana.send(node("message", attrs, [node("participants", content=copies)]))
     passed = await noa.until("message", id="3EB001")
     assert passed.attr("from") == f"{DANA}:{dana.device}@s.whatsapp.net"
-    assert passed.need("enc").data == enc.data
+    assert passed.require("enc").data == enc.data
     await noa.send(node("receipt", {"id": "3EB001", "to": passed.attr("from"), "type": "read"}))
     assert (await dana.until("receipt", type="read")).attr("from") == f"{NOA}@s.whatsapp.net"
 
@@ -123,7 +123,7 @@ async def test_a_phone_that_cannot_read_asks_again_and_the_answer_is_no_repeat(w
     session.sending = type(session.sending)(bytes(32))  # type: ignore[misc]
     await client.say(NOA, "first try", "3EB001")
     asked = await client.until("receipt", type="retry")
-    assert (asked.attr("id"), asked.need("retry").attr("count")) == ("3EB001", "1")
+    assert (asked.attr("id"), asked.require("retry").attr("count")) == ("3EB001", "1")
     assert [entry["kind"] for entry in world.whatsapp.arrivals()] == ["undecrypted"]
     assert _pending(world, DANA, "receipt 3EB001  ") == []  # not delivered: nobody could read it
     del client.sessions[NOA]
@@ -136,14 +136,14 @@ async def test_a_phone_that_cannot_read_asks_again_and_the_answer_is_no_repeat(w
 
 async def test_a_device_that_cannot_read_gets_the_message_encrypted_anew(world: World) -> None:
     client = await world.online(DANA)
-    message_id = await world.whatsapp.say(NOA, DANA, "again please")
+    message_id = await world.whatsapp.send_text(NOA, DANA, "again please")
     first = await client.until("message", id=message_id)
     retry = [node("retry", {"count": "1", "id": message_id}), node("registration", content=bytes(4))]
     attrs = {"id": message_id, "to": f"{NOA}@s.whatsapp.net", "type": "retry"}
     await client.send(node("receipt", attrs, retry))
     second = await client.until("message", id=message_id)
-    assert second.need("enc").attr("count") == "1"
-    assert second.need("enc").data != first.need("enc").data
+    assert second.require("enc").attr("count") == "1"
+    assert second.require("enc").data != first.require("enc").data
     assert client.decrypt(second).text(1) == "again please"
 
 
@@ -169,5 +169,5 @@ async def test_typing_is_noted_and_seen_by_the_other_side(world: World) -> None:
 
 
 def _pending(world: World, phone: str, kind: str = "message") -> list[str]:
-    devices = world.whatsapp._hub.accounts.phone(phone).devices.values()
+    devices = world.whatsapp._state.accounts.phone(phone).devices.values()
     return [key for device in devices for key in device.pending if key.startswith(kind)]

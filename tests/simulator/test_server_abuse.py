@@ -87,7 +87,7 @@ async def test_spoilt_stanzas_never_break_the_server(world: World) -> None:
             except ConnectionClosed:
                 await client.come_online()
     assert [entry for entry in logs if entry["log_level"] == "error"] == []
-    assert any(entry["event"] == "simulator.client_misspoke" for entry in logs)
+    assert any(entry["event"] == "simulator.protocol_error" for entry in logs)
     await bystander.ask("w:p", "get", node("ping"))
 
 

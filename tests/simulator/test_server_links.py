@@ -21,7 +21,7 @@ async def test_the_newest_connection_wins(world: World) -> None:
     newer.noise, newer.phone, newer.device = older.noise, older.phone, older.device
     assert (await newer.login()).tag == "success"
     ending = await older.until("stream:error")
-    assert ending.need("conflict").attr("type") == "replaced"
+    assert ending.require("conflict").attr("type") == "replaced"
     await older.say_blindly(NOA)
     await newer.ask("w:p", "get", node("ping"))
     assert world.whatsapp.arrivals() == []
@@ -50,7 +50,7 @@ async def test_a_device_that_the_phone_removed_is_told_and_cannot_come_back(worl
     client = await world.online(DANA)
     await world.whatsapp.unlink(DANA)
     ending = await client.until("stream:error")
-    assert (ending.attr("code"), ending.need("conflict").attr("type")) == ("401", "device_removed")
+    assert (ending.attr("code"), ending.require("conflict").attr("type")) == ("401", "device_removed")
     assert (await client.login()).attr("reason") == "401"
     with pytest.raises(SimulatorError):
         await world.whatsapp.unlink(DANA)
@@ -134,7 +134,7 @@ async def test_a_passkey_is_asked_for_instead_of_completing_the_link(world: Worl
     await world.whatsapp.fault("passkey", phone=DANA, times=1)
     await world.whatsapp.scan(DANA, qr)
     notice = await client.until("notification", type="passkey_prologue_request")
-    assert b'"rpId":"whatsapp.com"' in notice.bytes_of("passkey_request_options")
+    assert b'"rpId":"whatsapp.com"' in notice.child_bytes("passkey_request_options")
     assert world.whatsapp.devices(DANA) == []
 
 

@@ -7,19 +7,27 @@ from hypothesis import strategies as st
 from wa_orchestrator.simulator.errors import ProtocolError
 from wa_orchestrator.simulator.protocol import curve25519, signal
 from wa_orchestrator.simulator.protocol.curve25519 import KeyPair
-from wa_orchestrator.simulator.protocol.signal import DJB, Bundle, PreKeyMessage, Session, UndecryptableError
+from wa_orchestrator.simulator.protocol.signal import (
+    DJB,
+    PreKeyBundle,
+    PreKeyMessage,
+    SignalSession,
+    UndecryptableError,
+)
 
 ALICE, BOB, SIGNED, ONCE = (KeyPair.of(bytes([n]) * 32) for n in (1, 2, 3, 4))
-BUNDLE = Bundle(77, BOB.public, 5, SIGNED.public, curve25519.sign(BOB.private, DJB + SIGNED.public), 9, ONCE.public)
+BUNDLE = PreKeyBundle(
+    77, BOB.public, 5, SIGNED.public, curve25519.sign(BOB.private, DJB + SIGNED.public), 9, ONCE.public
+)
 
 
-def begun(bundle: Bundle = BUNDLE) -> tuple[Session, Session]:
+def begun(bundle: PreKeyBundle = BUNDLE) -> tuple[SignalSession, SignalSession]:
     """Alice's session, and Bob's after her first message."""
-    alice = Session.initiate(ALICE, 11, bundle)
+    alice = SignalSession.initiate(ALICE, 11, bundle)
     kind, first = alice.encrypt(b"hello")
     assert kind == "pkmsg"
     greeting = PreKeyMessage.read(first)
-    bob = Session.respond(BOB, SIGNED, ONCE if bundle.prekey else None, greeting)
+    bob = SignalSession.respond(BOB, SIGNED, ONCE if bundle.prekey else None, greeting)
     assert bob.decrypt(greeting.message) == b"hello"
     return alice, bob
 
@@ -37,7 +45,7 @@ def test_the_greeting_says_which_keys_were_used_until_the_answer_came() -> None:
 
 
 def test_a_session_begins_without_a_one_time_key_too() -> None:
-    alice, bob = begun(Bundle(77, BOB.public, 5, SIGNED.public, b""))
+    alice, bob = begun(PreKeyBundle(77, BOB.public, 5, SIGNED.public, b""))
     assert alice.decrypt(bob.encrypt(b"answer")[1]) == b"answer"
 
 
@@ -92,5 +100,5 @@ def test_padding_comes_off_again(plain: bytes, count: int) -> None:
 
 
 def test_a_bundle_is_genuine_only_if_its_identity_signed_it() -> None:
-    assert BUNDLE.is_genuine
-    assert not Bundle(77, ALICE.public, 5, SIGNED.public, BUNDLE.signature).is_genuine
+    assert BUNDLE.has_valid_signature
+    assert not PreKeyBundle(77, ALICE.public, 5, SIGNED.public, BUNDLE.signature).has_valid_signature

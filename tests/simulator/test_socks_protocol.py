@@ -11,9 +11,9 @@ from python_socks.async_.asyncio import Proxy as Client
 
 from tests.waiting import PATIENCE_S, until
 from wa_orchestrator.simulator.errors import SimulatorError
-from wa_orchestrator.simulator.proxies.destinations import Account
-from wa_orchestrator.simulator.proxies.pool import Pool
-from wa_orchestrator.simulator.proxies.socks_server import Proxy
+from wa_orchestrator.simulator.proxies.destinations import ProxyAccount
+from wa_orchestrator.simulator.proxies.pool import SocksPool
+from wa_orchestrator.simulator.proxies.socks_server import SocksServer
 
 WEB = "web.whatsapp.com"
 
@@ -21,7 +21,7 @@ WEB = "web.whatsapp.com"
 class Upstream:
     """Stands for WhatsApp: says which proxy a connection came through, then echoes."""
 
-    def __init__(self, pool: Pool) -> None:
+    def __init__(self, pool: SocksPool) -> None:
         self.pool = pool
         self.ports: list[int] = []
         self.live = 0
@@ -39,8 +39,8 @@ class Upstream:
 
 
 @contextlib.asynccontextmanager
-async def _world() -> AsyncIterator[tuple[Pool, Upstream]]:
-    pool = Pool(clock=lambda: 7.0)
+async def _world() -> AsyncIterator[tuple[SocksPool, Upstream]]:
+    pool = SocksPool(clock=lambda: 7.0)
     upstream = Upstream(pool)
     server = await asyncio.start_server(upstream.serve, "127.0.0.1", 0)
     pool.route.target = server.sockets[0].getsockname()[:2]
@@ -85,12 +85,12 @@ async def test_whatsapps_names_lead_to_the_simulator_and_it_can_ask_at_once_thro
             assert await tunnel.line() == proxy.account.id
             assert await tunnel.echo("hello") == "hello"
             tunnel.close()
-        entry = proxies[0].picture()["connections"][0]
+        entry = proxies[0].describe()["connections"][0]
         assert entry == {
             "at": 7.0, "outcome": "open", "user": "proxy-1", "host": "mmg.whatsapp.net", "port": 443, "addressType": "domain",
         }  # fmt: skip
-        assert proxies[0].picture()["bytesUp"] == len("hello\n")
-        assert proxies[0].picture()["bytesDown"] == len("proxy-1\nhello\n")
+        assert proxies[0].describe()["bytesUp"] == len("hello\n")
+        assert proxies[0].describe()["bytesDown"] == len("proxy-1\nhello\n")
 
 
 async def test_a_connection_that_did_not_come_through_a_proxy_has_none() -> None:
@@ -110,7 +110,7 @@ async def test_everything_else_is_refused_and_logged(host: str, port: int) -> No
         proxy = await pool.add()
         with pytest.raises(ProxyError, match="not allowed"):
             await Tunnel.open(proxy.account.url, host, port)
-        entry = proxy.picture()["connections"][0]
+        entry = proxy.describe()["connections"][0]
         assert (entry["outcome"], entry["host"], entry["port"]) == ("not_allowed", host, port)
         assert entry["addressType"] == ("ipv4" if host[0].isdigit() else "domain")
         assert upstream.ports == []
@@ -123,7 +123,7 @@ async def test_only_the_right_user_and_password_get_through(credentials: str) ->
         url = f"socks5h://{credentials.format(password=account.password)}127.0.0.1:{account.port}"
         with pytest.raises(ProxyError):
             await Tunnel.open(url)
-        (entry,) = pool.find("proxy-1").picture()["connections"]
+        (entry,) = pool.find("proxy-1").describe()["connections"]
         assert entry["outcome"] == ("wrong_credentials" if credentials else "no_credentials")
 
 
@@ -133,16 +133,16 @@ async def test_only_what_whatsapp_calls_a_session_counts_and_a_device_counts_onc
         tunnels = [await Tunnel.open(proxy.account.url) for _ in range(4)]
         for tunnel in tunnels:
             await tunnel.line()
-        assert (proxy.picture()["tunnels"], proxy.picture()["live"]) == (4, 0)
+        assert (proxy.describe()["tunnels"], proxy.describe()["live"]) == (4, 0)
         for port, device in zip(
             upstream.ports, ["a", "b", "b"], strict=False
         ):  # b reconnects; the fourth only looks up
             pool.mark_session(port, device)
-        assert (proxy.picture()["live"], proxy.picture()["highWater"]) == (2, 2)
+        assert (proxy.describe()["live"], proxy.describe()["highWater"]) == (2, 2)
         for tunnel in tunnels:
             tunnel.close()
-        await until(lambda: proxy.picture()["tunnels"] == 0, "all tunnels are gone")
-        assert (proxy.picture()["live"], proxy.picture()["highWater"]) == (0, 2)
+        await until(lambda: proxy.describe()["tunnels"] == 0, "all tunnels are gone")
+        assert (proxy.describe()["live"], proxy.describe()["highWater"]) == (0, 2)
 
 
 async def test_when_the_client_goes_away_whatsapp_sees_it_and_the_reverse() -> None:
@@ -223,7 +223,7 @@ async def test_drop_cuts_what_lives_once() -> None:
         with contextlib.suppress(ConnectionError):
             assert await tunnel.line() == ""
         await until(lambda: upstream.live == 0, "nothing is connected")
-        assert proxy.picture()["faults"] == []
+        assert proxy.describe()["faults"] == []
         (await Tunnel.open(proxy.account.url)).close()
 
 
@@ -232,8 +232,8 @@ async def test_a_fault_with_an_end_ends_by_itself(kind: str) -> None:
     async with _world() as (pool, _):
         proxy = await pool.add()
         await proxy.fault(kind, seconds=0.02, latency_ms=1)
-        assert proxy.picture()["faults"] == [kind]
-        await until(lambda: proxy.picture()["faults"] == [], "the fault is over")
+        assert proxy.describe()["faults"] == [kind]
+        await until(lambda: proxy.describe()["faults"] == [], "the fault is over")
         tunnel = await Tunnel.open(proxy.account.url)
         assert await tunnel.line() == proxy.account.id
 
@@ -251,16 +251,16 @@ async def test_a_proxy_is_found_by_id_url_or_port_and_an_unknown_fault_or_proxy_
 
 async def test_a_port_that_another_program_has_is_said_so() -> None:
     async with _world() as (pool, _):
-        taken: Proxy = await pool.add()
+        taken: SocksServer = await pool.add()
         with pytest.raises(SimulatorError, match=str(taken.account.port)):
-            await pool.add(Account("proxy-2", "password", taken.account.port))
+            await pool.add(ProxyAccount("proxy-2", "password", taken.account.port))
 
 
 async def test_what_is_allowed_beside_whatsapp_is_dialled() -> None:
     async with _world() as (outer, _):
         target = outer.route.target
         assert target is not None
-        pool = Pool(allowed=[target])
+        pool = SocksPool(allowed=[target])
         proxy = await pool.add()
         tunnel = await Tunnel.open(proxy.account.url, *target)
         assert await tunnel.line() == "None"  # the other world does not know this proxy

@@ -11,7 +11,7 @@ import pytest
 from wa_orchestrator.simulator.whatsapp import tls
 
 
-async def _shake_hands(identity: tls.Identity, name: str, client: ssl.SSLContext) -> None:
+async def _shake_hands(identity: tls.TlsIdentity, name: str, client: ssl.SSLContext) -> None:
     server = await asyncio.start_server(lambda _r, writer: writer.close(), "127.0.0.1", 0, ssl=identity.context)
     async with server:
         port = server.sockets[0].getsockname()[1]

@@ -11,7 +11,7 @@ import httpx
 import pytest
 
 from tests.waiting import PATIENCE_S
-from wa_orchestrator.simulator.device_client import Companion
+from wa_orchestrator.simulator.device_client import DeviceClient
 from wa_orchestrator.simulator.errors import SimulatorError
 from wa_orchestrator.simulator.protocol.noise_channel import ClosedError
 from wa_orchestrator.simulator.world import World
@@ -19,11 +19,11 @@ from wa_orchestrator.simulator.world import World
 PHONE, FRIEND = "972501230001", "972501230002"
 
 
-def _companion(world: World, proxy: int = 0, **more: Any) -> Companion:
-    return Companion(world.proxies[proxy], ssl.create_default_context(cafile=str(world.ca_file)), **more)
+def _companion(world: World, proxy: int = 0, **more: Any) -> DeviceClient:
+    return DeviceClient(world.proxies[proxy], ssl.create_default_context(cafile=str(world.ca_file)), **more)
 
 
-async def _linked(world: World, phone: str = PHONE, proxy: int = 0) -> Companion:
+async def _linked(world: World, phone: str = PHONE, proxy: int = 0) -> DeviceClient:
     client = _companion(world, proxy)
     await client.link(lambda qr: world.whatsapp.scan(phone, qr))
     await client.log_in()
@@ -54,10 +54,10 @@ async def test_a_device_is_linked_talks_and_is_seen_in_every_book() -> None:
         }  # fmt: skip
         assert [one["text"] for one in world.whatsapp.inbox(FRIEND)] == ["hello there"]
         assert [one["fromMe"] for one in world.whatsapp.inbox(PHONE)] == [True]
-        await world.whatsapp.say(FRIEND, PHONE, "hello yourself")
+        await world.whatsapp.send_text(FRIEND, PHONE, "hello yourself")
         async with asyncio.timeout(PATIENCE_S):
             assert await client.texts.get() == (FRIEND, "hello yourself")
-        first, second = (proxy.picture() for proxy in world.pool)
+        first, second = (proxy.describe() for proxy in world.pool)
         assert (first["live"], first["highWater"], first["accepted"]) == (0, 0, 0)
         assert (second["live"], second["highWater"]) == (1, 1)
         assert second["addressTypes"] == {"domain": second["accepted"]}
@@ -71,7 +71,7 @@ async def test_the_newest_connection_of_a_device_wins() -> None:
         await newer.log_in()
         async with asyncio.timeout(PATIENCE_S):
             assert await older.ended() == 440
-        assert next(iter(world.pool)).picture()["highWater"] == 1, "it is the same session all the time"
+        assert next(iter(world.pool)).describe()["highWater"] == 1, "it is the same session all the time"
         await newer.close()
         await older.close()
 
@@ -85,7 +85,7 @@ async def test_a_device_with_other_keys_is_not_let_in() -> None:
         with pytest.raises(ClosedError) as refused:
             await stranger.log_in()
         assert refused.value.code == 401
-        assert next(iter(world.pool)).picture()["highWater"] == 1, "who is refused was never a session"
+        assert next(iter(world.pool)).describe()["highWater"] == 1, "who is refused was never a session"
 
 
 async def test_a_kept_world_is_the_same_after_a_restart(tmp_path: Path) -> None:

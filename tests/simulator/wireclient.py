@@ -11,8 +11,8 @@ from websockets.asyncio.client import ClientConnection, connect
 from wa_orchestrator.simulator.protocol import binary_xml, curve25519, noise, protobuf, signal
 from wa_orchestrator.simulator.protocol.binary_xml import Node, node
 from wa_orchestrator.simulator.protocol.curve25519 import KeyPair
-from wa_orchestrator.simulator.protocol.protobuf import Fields
-from wa_orchestrator.simulator.protocol.signal import DJB, Bundle, PreKeyMessage, Session
+from wa_orchestrator.simulator.protocol.protobuf import ProtobufFields
+from wa_orchestrator.simulator.protocol.signal import DJB, PreKeyBundle, PreKeyMessage, SignalSession
 from wa_orchestrator.simulator.whatsapp.accounts import lid_of
 from wa_orchestrator.simulator.whatsapp.server import WhatsApp
 
@@ -28,13 +28,13 @@ class WireClient:
         self.prekeys = {number: KeyPair.generate() for number in range(1, 21)}
         self.adv = secrets.token_bytes(32)
         self.phone, self.device = "", 0
-        self.sessions: dict[str, Session] = {}
+        self.sessions: dict[str, SignalSession] = {}
         self.socket: ClientConnection | None = None
         self._ids = 0
 
     async def handshake(self, payload: bytes) -> None:
         self.socket = await connect(f"ws://127.0.0.1:{self.world.port}/ws/chat", max_size=None, compression=None)
-        self._deframer = noise.Deframer(expects_intro=False)
+        self._deframer = noise.FrameReader(expects_intro=False)
         initiator = noise.Initiator(self.noise, self.world.whatsapp.noise_root)
         await self.socket.send(noise.PROLOGUE + noise.frame(initiator.hello()))
         (hello,) = self._deframer.feed(await self.raw())
@@ -88,22 +88,22 @@ class WireClient:
         }
         await self.handshake(protobuf.encode({19: keys}))
         offer = await self.until("iq", type="set")
-        ref = offer.need("pair-device").children("ref")[0].data.decode()
+        ref = offer.require("pair-device").children("ref")[0].data.decode()
         parts = [base64.b64encode(part).decode() for part in (self.noise.public, self.identity.public, self.adv)]
         return f"https://wa.me/settings/linked_devices#{ref},{','.join(parts)},1"
 
     async def complete(self) -> Node:
         """Answer pair-success; returns the stream error that follows."""
         stanza = await self.until("iq", type="set")
-        success = stanza.need("pair-success")
-        box = protobuf.decode(success.bytes_of("device-identity"))
+        success = stanza.require("pair-success")
+        box = protobuf.decode(success.child_bytes("device-identity"))
         assert curve25519.mac(self.adv, box.raw(1)) == box.raw(2)
         signed = box.message(1)
         account = signed.raw(2)
         assert curve25519.verify(account, b"\x06\x00" + signed.raw(1) + self.identity.public, signed.raw(3))
         own = curve25519.sign(self.identity.private, b"\x06\x01" + signed.raw(1) + self.identity.public + account)
         identity = protobuf.encode({1: signed.raw(1), 3: signed.raw(3), 4: own})
-        self.phone, _, rest = success.need("device").attr("jid").partition(":")
+        self.phone, _, rest = success.require("device").attr("jid").partition(":")
         self.device = int(rest.partition("@")[0])
         sign = node("pair-device-sign", content=[node("device-identity", {"key-index": self.device}, identity)])
         await self.send(node("iq", {"id": stanza.attr("id"), "type": "result", "to": "@s.whatsapp.net"}, [sign]))
@@ -117,7 +117,7 @@ class WireClient:
     async def come_online(self) -> Self:
         """Log in, upload keys, become active."""
         assert (await self.login()).tag == "success"
-        count = (await self.ask("encrypt", "get", node("count"))).need("count").attr("value")
+        count = (await self.ask("encrypt", "get", node("count"))).require("count").attr("value")
         if count == "0":
             await self.upload()
         await self.ask("passive", "set", node("active"))
@@ -138,12 +138,14 @@ class WireClient:
             skey,
         )
 
-    async def session(self, phone: str) -> Session:
+    async def session(self, phone: str) -> SignalSession:
         """A session with a phone, begun with its published keys."""
         if phone not in self.sessions:
             user = node("user", {"jid": f"{lid_of(phone)}@lid"})
             answer = await self.ask("encrypt", "get", node("key", content=[user]))
-            self.sessions[phone] = Session.initiate(self.identity, 77, _bundle(answer.need("list").need("user")))
+            self.sessions[phone] = SignalSession.initiate(
+                self.identity, 77, _bundle(answer.require("list").require("user"))
+            )
         return self.sessions[phone]
 
     async def say(self, to: str, text: str, message_id: str | None = None) -> str:
@@ -163,9 +165,9 @@ class WireClient:
         attrs = {"id": "3EB0BLIND", "to": f"{to}@s.whatsapp.net", "type": "text"}
         await self.send(node("message", attrs, [node("participants", content=copies)]))
 
-    def decrypt(self, stanza: Node) -> Fields:
+    def decrypt(self, stanza: Node) -> ProtobufFields:
         """Decrypt a message of a phone."""
-        enc = stanza.need("enc")
+        enc = stanza.require("enc")
         sender = stanza.attr("from")
         raw = enc.data
         if enc.attr("type") == "pkmsg":
@@ -173,7 +175,7 @@ class WireClient:
             known = self.sessions.get(sender)
             if known is None or known.base_key != greeting.base_key:
                 prekey = self.prekeys[greeting.prekey_id] if greeting.prekey_id else None
-                self.sessions[sender] = Session.respond(self.identity, self.signed, prekey, greeting)
+                self.sessions[sender] = SignalSession.respond(self.identity, self.signed, prekey, greeting)
             raw = greeting.message
         return protobuf.decode(signal.unpad(self.sessions[sender].decrypt(raw)))
 
@@ -195,18 +197,18 @@ def _key(tag: str, number: int, value: bytes) -> Node:
     return node(tag, content=[node("id", content=number.to_bytes(3, "big")), node("value", content=value)])
 
 
-def _bundle(user: Node) -> Bundle:
-    key, skey = user.need("key"), user.need("skey")
-    bundle = Bundle(
-        int.from_bytes(user.bytes_of("registration"), "big"),
-        user.bytes_of("identity"),
-        int.from_bytes(skey.bytes_of("id"), "big"),
-        skey.bytes_of("value"),
-        skey.bytes_of("signature"),
-        int.from_bytes(key.bytes_of("id"), "big"),
-        key.bytes_of("value"),
+def _bundle(user: Node) -> PreKeyBundle:
+    key, skey = user.require("key"), user.require("skey")
+    bundle = PreKeyBundle(
+        int.from_bytes(user.child_bytes("registration"), "big"),
+        user.child_bytes("identity"),
+        int.from_bytes(skey.child_bytes("id"), "big"),
+        skey.child_bytes("value"),
+        skey.child_bytes("signature"),
+        int.from_bytes(key.child_bytes("id"), "big"),
+        key.child_bytes("value"),
     )
-    assert bundle.is_genuine
+    assert bundle.has_valid_signature
     return bundle
 
 

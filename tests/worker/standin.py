@@ -19,7 +19,7 @@ from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
 
 from tests.waiting import PATIENCE_S
-from wa_orchestrator.simulator.control.http_server import Service
+from wa_orchestrator.simulator.control.http_server import HttpServer
 
 Json = dict[str, Any]
 LEASE_MS = 3_000
@@ -75,7 +75,7 @@ class StandIn:
         self._closing = False
         self._changed = asyncio.Condition()
         outbox = "/api/worker/sessions/{session}/outbox"
-        self._service = Service(
+        self._service = HttpServer(
             Starlette(
                 routes=[
                     Route("/webhook/{session}", self._event, methods=["POST"]),

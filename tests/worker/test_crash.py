@@ -61,12 +61,12 @@ async def test_a_worker_killed_while_keys_change_keeps_its_identity_and_its_sess
     first = await session.link()
     for number in range(max(3, KILLS // 4)):
         for part in range(4):
-            await rig.world.whatsapp.say(friend, session.phone, f"round {number}, part {part}")
+            await rig.world.whatsapp.send_text(friend, session.phone, f"round {number}, part {part}")
         await asyncio.sleep(random.uniform(0, 0.08))
         await session.worker.kill()
         again = await session.restart()
         assert again["data"]["fingerprint"] == first["data"]["fingerprint"]
-    await rig.world.whatsapp.say(friend, session.phone, "after all that")
+    await rig.world.whatsapp.send_text(friend, session.phone, "after all that")
     await session.event("MESSAGE_RECEIVED", text="after all that")
     await rig.server.acked(await session.say(friend, "still here"))
     await until(lambda: any(entry["text"] == "still here" for entry in rig.world.whatsapp.inbox(friend)), "it is shown")

@@ -16,7 +16,7 @@ def texts(session: Session) -> list[str]:
 async def greeted(session: Session) -> str:
     """A friend with whom there is a session: Baileys may reorder the very first messages of a stranger."""
     friend = new_phone()
-    await session.rig.world.whatsapp.say(friend, session.phone, "hello")
+    await session.rig.world.whatsapp.send_text(friend, session.phone, "hello")
     await session.event("MESSAGE_RECEIVED", phone=friend)
     return friend
 
@@ -38,7 +38,7 @@ async def test_what_came_while_the_server_was_away_is_delivered_afterwards_in_or
     friend = await greeted(session)
     session.station.event_status = 503
     for number in range(5):
-        await rig.world.whatsapp.say(friend, session.phone, f"message {number}")
+        await rig.world.whatsapp.send_text(friend, session.phone, f"message {number}")
     await until(
         lambda: sum("message.received" in line for line in session.worker.raw) == 6, "the worker has received all"
     )
@@ -53,7 +53,7 @@ async def test_what_a_killed_worker_had_not_delivered_is_delivered_by_the_next(r
     session, friend = rig.session(), new_phone()
     await session.link()
     session.station.event_status = 503
-    await rig.world.whatsapp.say(friend, session.phone, "before the kill")
+    await rig.world.whatsapp.send_text(friend, session.phone, "before the kill")
     await until(lambda: any("message.received" in line for line in session.worker.raw), "the worker has received it")
     await until(lambda: any("event.not_taken" in line for line in session.worker.raw), "the event is not taken")
     await session.worker.kill()
@@ -70,7 +70,7 @@ async def test_a_flood_of_messages_does_not_delay_a_ping(rig: Rig) -> None:
     friend = await greeted(session)
     session.station.hears_messages.clear()
     for number in range(60):
-        await rig.world.whatsapp.say(friend, session.phone, f"flood {number}")
+        await rig.world.whatsapp.send_text(friend, session.phone, f"flood {number}")
     await rig.server.until(lambda: session.station.unheard)
     seen = len(session.station.events)
     await session.event("PING", after=seen)

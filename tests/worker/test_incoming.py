@@ -52,7 +52,7 @@ async def test_a_backlog_is_reported_once_although_the_worker_is_interrupted_in_
     for number in range(ROUNDS):
         await session.worker.terminate()
         for index in range(BACKLOG):
-            await rig.world.whatsapp.say(friend, session.phone, f"{number}.{index}")
+            await rig.world.whatsapp.send_text(friend, session.phone, f"{number}.{index}")
         texts |= {f"{number}.{index}" for index in range(BACKLOG)}
         before = len(session.station.events)
         await session.restart()
@@ -71,7 +71,7 @@ async def test_messages_that_arrive_live_are_reported_once_although_the_worker_i
     texts: set[str] = set()
     for number in range(ROUNDS * 2):
         for index in range(10):
-            await rig.world.whatsapp.say(friend, session.phone, f"{number}.{index}")
+            await rig.world.whatsapp.send_text(friend, session.phone, f"{number}.{index}")
         texts |= {f"{number}.{index}" for index in range(10)}
         await interrupt(session)
     await all_reported_once(session, texts)
@@ -83,7 +83,7 @@ async def test_a_message_whose_event_was_never_stored_is_reported_after_a_kill(r
     await session.link()
     session.station.event_status = 503
     for number in range(5):
-        await rig.world.whatsapp.say(friend, session.phone, f"early {number}")
+        await rig.world.whatsapp.send_text(friend, session.phone, f"early {number}")
         await until(
             lambda number=number: sum("message.received" in line for line in session.worker.raw) > number,  # type: ignore[misc]
             "the worker has received it",

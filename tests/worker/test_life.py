@@ -61,7 +61,7 @@ async def test_what_a_person_writes_is_told_with_phone_and_lid_whichever_name_it
 ) -> None:
     session, friend = linked, new_phone()
     for text, by_lid in (("by number", False), ("by lid", True)):
-        await rig.world.whatsapp.say(friend, session.phone, text, by_lid=by_lid)
+        await rig.world.whatsapp.send_text(friend, session.phone, text, by_lid=by_lid)
         received = (await session.event("MESSAGE_RECEIVED", text=text))["data"]
         assert (received["phone"], received["kind"]) == (friend, "text")
         assert received["lid"].endswith("@lid")
@@ -69,7 +69,7 @@ async def test_what_a_person_writes_is_told_with_phone_and_lid_whichever_name_it
 
 async def test_media_that_came_in_is_fetched_when_the_server_asks_for_it(rig: Rig, linked: Session) -> None:
     session, friend = linked, new_phone()
-    sent = await rig.world.whatsapp.say_media(friend, session.phone, "image", PICTURE, "image/png", "look")
+    sent = await rig.world.whatsapp.send_media(friend, session.phone, "image", PICTURE, "image/png", "look")
     received = (await session.event("MESSAGE_RECEIVED", whatsappId=sent))["data"]
     assert received["media"] == {"mimetype": "image/png", "size": len(PICTURE)}
     command = await rig.server.command(session.id, "fetch_media", whatsappId=sent)
@@ -82,7 +82,7 @@ async def test_a_restart_needs_no_scan_keeps_the_identity_and_brings_what_came_m
     session, friend = rig.session(), new_phone()
     first = await session.link()
     assert await session.worker.terminate() == 0
-    await rig.world.whatsapp.say(friend, session.phone, "are you there?")
+    await rig.world.whatsapp.send_text(friend, session.phone, "are you there?")
     second = await session.restart()
     assert second["data"]["fingerprint"] == first["data"]["fingerprint"]
     await session.event("MESSAGE_RECEIVED", text="are you there?")

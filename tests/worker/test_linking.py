@@ -73,11 +73,11 @@ async def test_a_refused_version_is_looked_up_once_more_and_then_reported(rig: R
     await session.link()
     await session.worker.terminate()
     await rig.world.whatsapp.fault("outdated", phone=session.phone)
-    before = len([one for proxy in rig.world.pool for one in proxy.picture()["connections"]])
+    before = len([one for proxy in rig.world.pool for one in proxy.describe()["connections"]])
     await session.start()
     await session.event("DISCONNECTED", reason="CLIENT_OUTDATED", code=405, willReconnect=False)
     assert await session.worker.ended() == 35
-    dials = len([one for proxy in rig.world.pool for one in proxy.picture()["connections"]]) - before
+    dials = len([one for proxy in rig.world.pool for one in proxy.describe()["connections"]]) - before
     assert dials == 3  # two logins and one look-up, not a loop
 
 

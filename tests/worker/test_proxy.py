@@ -104,14 +104,14 @@ async def test_nothing_is_looked_up_or_dialled_around_the_proxy(rig: Rig, tmp_pa
     media = {"url": rig.server.publish(b"x" * 5000), "mimetype": "image/png"}
     await rig.server.acked(await rig.server.send(session.id, friend, kind="image", media=media))
     await rig.server.acked(await session.say(friend, "https://example.com/a-link"))
-    sent = await rig.world.whatsapp.say_media(friend, session.phone, "image", b"y" * 5000, "image/png")
+    sent = await rig.world.whatsapp.send_media(friend, session.phone, "image", b"y" * 5000, "image/png")
     await session.event("MESSAGE_RECEIVED", whatsappId=sent)
     command = await rig.server.command(session.id, "fetch_media", whatsappId=sent)
     assert await rig.server.result(session.id, command) == b"y" * 5000
     proxy = rig.world.pool.find("proxy-3")
     allowed = {f"dial 127.0.0.1:{proxy.account.port}", f"dial 127.0.0.1:{rig.server.url.rpartition(':')[2]}"}
     assert set(book.read_text().splitlines()) <= allowed
-    picture = proxy.picture()
+    picture = proxy.describe()
     assert set(picture["hosts"]) == {"web.whatsapp.com", "mmg.whatsapp.net"}
     assert {str(kind) for kind in picture["addressTypes"]} == {"domain"}
 
@@ -120,7 +120,7 @@ async def test_no_secret_and_no_text_is_in_any_line_of_the_log(rig: Rig, linked:
     body = "canary-of-a-message-body"
     friend = new_phone()
     await rig.server.acked(await linked.say(friend, body))
-    await rig.world.whatsapp.say(friend, linked.phone, f"{body}-back")
+    await rig.world.whatsapp.send_text(friend, linked.phone, f"{body}-back")
     await linked.event("MESSAGE_RECEIVED", text=f"{body}-back")
     qr = next(event for event in linked.station.events if event["type"] == "QR_CODE")["data"]["qr"]
     secrets = [body, friend, linked.station.token, linked.station.secret, *qr.partition("#")[2].split(",")[:4]]
@@ -205,7 +205,7 @@ async def test_in_a_network_with_no_way_out_but_proxy_and_server_everything_work
         await session.link(prefix=("ip", "netns", "exec", namespace))
         media = {"url": rig.server.publish(b"x" * 5000), "mimetype": "image/png"}
         await rig.server.acked(await rig.server.send(session.id, friend, kind="image", media=media))
-        sent = await rig.world.whatsapp.say_media(friend, session.phone, "image", b"y" * 5000, "image/png")
+        sent = await rig.world.whatsapp.send_media(friend, session.phone, "image", b"y" * 5000, "image/png")
         await session.event("MESSAGE_RECEIVED", whatsappId=sent)
         command = await rig.server.command(session.id, "fetch_media", whatsappId=sent)
         assert await rig.server.result(session.id, command) == b"y" * 5000

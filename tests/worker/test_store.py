@@ -39,14 +39,14 @@ async def test_a_multi_file_directory_is_taken_over_without_a_scan_and_its_sessi
         await rig.world.whatsapp.scan(session.phone, qr["qr"])
         await client.event("open")
         await client.do("send", to=f"{friend}@s.whatsapp.net", text="from the old client")
-        await rig.world.whatsapp.say(friend, session.phone, "a session exists now")
+        await rig.world.whatsapp.send_text(friend, session.phone, "a session exists now")
         await client.event("message", text="a session exists now")
     names = {path.name for path in session.directory.iterdir()}
     assert "creds.json" in names
     assert any(name.startswith("session-") for name in names)
     await session.start()
     await session.event("CONNECTED", phoneNumber=session.phone)
-    await rig.world.whatsapp.say(friend, session.phone, "still in the same session")
+    await rig.world.whatsapp.send_text(friend, session.phone, "still in the same session")
     await session.event("MESSAGE_RECEIVED", text="still in the same session")
     await rig.server.acked(await session.say(friend, "yes"))
     assert all(event["type"] != "QR_CODE" for event in session.station.events)
@@ -61,7 +61,7 @@ async def test_an_export_is_a_multi_file_directory_that_an_ordinary_client_logs_
     assert stat.S_IMODE((tmp_path / "out" / "creds.json").stat().st_mode) == 0o600
     async with plain_client(rig.world, tmp_path / "out") as client:
         assert (await client.event("open"))["id"].startswith(session.phone)
-        await rig.world.whatsapp.say(friend, session.phone, "hello, export")
+        await rig.world.whatsapp.send_text(friend, session.phone, "hello, export")
         await client.event("message", text="hello, export")
 
 

@@ -115,13 +115,13 @@ async def running(settings: Settings, *, simulate: bool = False, fleet: int = 0)
         gateway_socket = listen(settings.bind_host, settings.gateway_port, "GATEWAY_PORT")
         ports = {"orch_port": main_socket.getsockname()[1], "gateway_port": gateway_socket.getsockname()[1]}
         settings = settings.model_copy(update=ports)
-        child_process.keep_apart(settings.data_dir, simulate=simulate)
+        child_process.check_data_dir(settings.data_dir, simulate=simulate)
         redis_url = await _redis(settings, stack)
         world = None
         if simulate:
             proxies = child_process.proxies_for(fleet)
             world = await stack.enter_async_context(child_process.simulated_world(settings.data_dir, proxies))
-            settings = child_process.point_at(settings, world)
+            settings = child_process.use_simulator(settings, world)
         context = await stack.enter_async_context(contexts.opened(settings, redis_url))
         context.simulator = world
         await context.scripts.load()
@@ -168,12 +168,12 @@ def _fleet(server: Server, size: int) -> list[Runnable]:
     if not size or world is None:
         return []
     key = server.context.settings.api_key.get_secret_value()
-    fleet = demo.LinkedFleet(server.url, key, world["control"], size)
+    fleet = demo.DemoFleet(server.url, key, world["control"], size)
 
     async def settle() -> None:
         server.fleet_report.set_result(await fleet.run())
 
-    return [RunOnce(settle), demo.Readers(world["control"])]
+    return [RunOnce(settle), demo.MessageReaders(world["control"])]
 
 
 async def _redis(settings: Settings, stack: AsyncExitStack) -> str:

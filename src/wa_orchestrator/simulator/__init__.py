@@ -1,7 +1,8 @@
-"""A WhatsApp for one machine: server, phones, SOCKS5 proxies and Telegram, on the wire and not as a mock.
+"""A WhatsApp for one machine: server, phones, SOCKS5 proxies and Telegram, with real network protocols.
 
-The way of a message: a worker dials one of the `proxies` by SOCKS5 (`socks`), which leads WhatsApp's names to `front`;
-`connection` shakes hands (`noise`) and reads stanzas (`wire`); `messaging` books the message in the `ledger` and lets
-the recipient's phone decrypt it (`phonework`, `signal`). `world` puts everything together, `control` steers it from
-outside, `command` runs it by itself, and `client` is a linked device without Node, for loads and probes.
+The way of a message: a worker connects through a SOCKS5 proxy (`proxies/socks_server`), which connects WhatsApp's host
+names to `whatsapp/listener`; `whatsapp/connection` performs the handshake (`protocol/noise`) and decodes stanzas
+(`protocol/binary_xml`); `whatsapp/messages` records the message in the `ledger` and lets the recipient's phone decrypt
+it (`phones/encryption`, `protocol/signal`). `world` runs everything, `control` is its HTTP API, `command` runs it by
+itself, and `device_client` is a linked device without Node, for load tests and probes.
 """

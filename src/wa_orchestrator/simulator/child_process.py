@@ -1,4 +1,4 @@
-"""`up --simulate`: the simulated world as a process beside the server. What happens in it is in `demo`."""
+"""`up --simulate`: the simulator as a child process of the server."""
 
 import asyncio
 import contextlib
@@ -22,7 +22,7 @@ from wa_orchestrator.runner import process_identity
 from wa_orchestrator.settings import Settings
 
 SLOTS = 4
-#: Where the simulated world keeps its state, under the data directory. It marks a rehearsal.
+#: Directory of the simulator's state. It marks the data directory as simulated.
 _HOME = "simulator"
 ALL_DAY = "00:00-00:00"
 _HOURS = ("cold_hours", "warm_hours", "hot_hours")
@@ -32,82 +32,82 @@ log = structlog.get_logger(__name__)
 
 
 def proxies_for(fleet: int) -> int:
-    """Say how many proxies a fleet needs, with one to spare for failovers."""
+    """Return how many proxies a fleet needs, with a spare one for failovers."""
     return max(3, -(-fleet // SLOTS) + 1)
 
 
-def keep_apart(data_dir: Path, *, simulate: bool) -> None:
-    """Refuse to mix a rehearsal with real data: simulated sessions would knock at the real WhatsApp."""
+def check_data_dir(data_dir: Path, *, simulate: bool) -> None:
+    """Refuse to mix simulated and real data: simulated sessions would connect to the real WhatsApp."""
     home = data_dir / _HOME
-    is_rehearsal, is_used = home.is_dir(), (data_dir / "redis").is_dir()
-    if simulate and is_used and not is_rehearsal:
+    is_simulated, is_used = home.is_dir(), (data_dir / "redis").is_dir()
+    if simulate and is_used and not is_simulated:
         raise Refused(
-            "REAL_DATA", f"{data_dir} holds real sessions. Rehearse elsewhere: `make demo`, or another --data-dir."
+            "REAL_DATA", f"{data_dir} has real sessions. Use another directory: `make demo`, or another --data-dir."
         )
-    if is_rehearsal and not simulate:
+    if is_simulated and not simulate:
         raise Refused(
-            "REHEARSAL_DATA", f"{data_dir} holds a rehearsal's sessions. Add --simulate, or give another --data-dir."
+            "REHEARSAL_DATA", f"{data_dir} has simulated sessions. Add --simulate, or use another --data-dir."
         )
-    if simulate:  # marked before anything else is in it: a rehearsal that dies at once must not pass for real data
+    if simulate:  # marked first: after a crash the directory must not look like real data
         home.mkdir(mode=0o700, parents=True, exist_ok=True)
 
 
 @asynccontextmanager
 async def simulated_world(data_dir: Path, proxies: int) -> AsyncIterator[dict[str, Any]]:
-    """Run the simulated world, with its state under the data directory. One that outlived a killed server is adopted.
+    """Run the simulator with its state in the data directory. One that outlived a killed server is adopted.
 
-    It is a process of its own group: Ctrl-C in the terminal is for the server, which ends it last.
+    It has its own process group: Ctrl-C in the terminal is for the server, which stops it last.
     """
-    world = await asyncio.to_thread(_begin, data_dir, proxies)
+    world = await asyncio.to_thread(_start_or_adopt, data_dir, proxies)
     log.info("simulator.ready", control=world.ready["control"])
     try:
         yield world.ready
     finally:
-        await asyncio.to_thread(_end, world)
+        await asyncio.to_thread(_stop, world)
 
 
 @dataclass(frozen=True, slots=True)
-class _World:
+class _Process:
     pid: int
-    note: Path
+    pid_file: Path
     ready: dict[str, Any]
 
 
-def _begin(data_dir: Path, proxies: int) -> _World:
+def _start_or_adopt(data_dir: Path, proxies: int) -> _Process:
     home = data_dir.absolute() / _HOME
     home.mkdir(mode=0o700, parents=True, exist_ok=True)
-    note = home / "running.json"
-    return _adopted(note) or _started(home, note, proxies)
+    pid_file = home / "running.json"
+    return _adopt(pid_file) or _start(home, pid_file, proxies)
 
 
-def _adopted(note: Path) -> _World | None:
+def _adopt(pid_file: Path) -> _Process | None:
     try:
-        kept = json.loads(note.read_text("utf-8"))
+        kept = json.loads(pid_file.read_text("utf-8"))
     except (OSError, ValueError):
         return None
     lives = process_identity.start_time(kept["pid"]) == kept["start"]
-    return _World(kept["pid"], note, kept["ready"]) if lives else None
+    return _Process(kept["pid"], pid_file, kept["ready"]) if lives else None
 
 
-def _started(home: Path, note: Path, proxies: int) -> _World:
+def _start(home: Path, pid_file: Path, proxies: int) -> _Process:
     command = [sys.executable, "-c", _RUN, "simulate", "--json", "--data-dir", str(home), "--proxies", str(proxies)]
     with (home / "log").open("ab") as errors:
         child = subprocess.Popen(
             command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=errors, start_new_session=True
         )
-    assert child.stdout is not None  # noqa: S101 (asked for above)
+    assert child.stdout is not None  # noqa: S101 (requested above)
     line = child.stdout.readline()
     child.stdout.close()
     if not line:
-        raise Unavailable("SIMULATOR_DID_NOT_START", f"The simulated world ended at once; see {home / 'log'}.")
+        raise Unavailable("SIMULATOR_DID_NOT_START", f"The simulator exited at once; see {home / 'log'}.")
     ready = json.loads(line)
-    note.write_text(
+    pid_file.write_text(
         json.dumps({"pid": child.pid, "start": process_identity.start_time(child.pid), "ready": ready}), "utf-8"
     )
-    return _World(child.pid, note, ready)
+    return _Process(child.pid, pid_file, ready)
 
 
-def _end(world: _World) -> None:
+def _stop(world: _Process) -> None:
     for number, patience_s in ((signal.SIGTERM, 5.0), (signal.SIGKILL, 5.0)):
         with contextlib.suppress(ProcessLookupError):
             os.killpg(world.pid, number)
@@ -116,17 +116,17 @@ def _end(world: _World) -> None:
             time.sleep(0.05)
     with contextlib.suppress(ChildProcessError):
         os.waitpid(world.pid, os.WNOHANG)
-    world.note.unlink(missing_ok=True)
+    world.pid_file.unlink(missing_ok=True)
 
 
-def point_at(settings: Settings, ready: dict[str, Any]) -> Settings:
-    """Let the server use the simulated world instead of the real one. The worker is the real one, unchanged."""
+def use_simulator(settings: Settings, ready: dict[str, Any]) -> Settings:
+    """Return settings that point the server at the simulator. The worker is the real one, unchanged."""
     changes: dict[str, Any] = {
         "proxy_urls": tuple(SecretStr(url) for url in ready["proxies"]),
         "worker_ca_file": Path(ready["caFile"]),
         "telegram_api_url": ready["telegram"],
     }
-    # Simulated people do not sleep: a demo at night shows messages too.
+    # No quiet hours: a demo at night must send messages too.
     changes |= {name: ALL_DAY for name in _HOURS if getattr(settings, name) is None}
     if settings.telegram_bot_token is None:
         changes |= {

@@ -1,4 +1,4 @@
-"""`wa-orchestrator simulate`: the simulated world by itself."""
+"""`wa-orchestrator simulate`: run the simulator by itself."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ from wa_orchestrator.simulator.world import World
 
 
 def simulate(data_dir: Path | None, control_port: int, proxies: int, as_json: bool) -> None:  # noqa: FBT001
-    """Run the simulated world until SIGTERM or SIGINT.
+    """Run the simulator until SIGTERM or SIGINT.
 
-    With `as_json` exactly one line goes to standard output, once everything serves; else a page for a person.
+    With `as_json` it prints exactly one line, once everything is ready; else a page for people.
     """
-    logs.configure("warning")  # to standard error: standard output belongs to the page or the line
+    logs.configure("warning")  # to stderr; stdout is for the page or the JSON line
     try:
         with _runner() as runner:
             runner.run(_run(data_dir, control_port, proxies, page=_json_line if as_json else _page))
@@ -52,9 +52,9 @@ def _json_line(world: World) -> str:
 
 def _page(world: World) -> str:
     lines = [
-        "The simulated world is ready. Ctrl-C ends it.",
+        "The simulator is ready. Ctrl-C stops it.",
         "",
-        f"  control   {world.control}   (GET / lists what it can do)",
+        f"  control   {world.control}   (GET / lists its routes)",
         f"  telegram  {world.telegram}",
         f"  CA file   {world.ca_file}",
         "",

@@ -1,4 +1,4 @@
-"""A linked device without Node: enough of a client to load the simulator with hundreds of them, or to probe it."""
+"""A minimal linked device without Node, for load tests and probes of the simulator."""
 
 from __future__ import annotations
 
@@ -15,36 +15,42 @@ from wa_orchestrator.simulator.errors import ProtocolError
 from wa_orchestrator.simulator.protocol import curve25519, jid, message_content, protobuf, signal
 from wa_orchestrator.simulator.protocol.binary_xml import Node, node
 from wa_orchestrator.simulator.protocol.curve25519 import KeyPair
-from wa_orchestrator.simulator.protocol.noise_channel import ClosedError, Credentials, Line
-from wa_orchestrator.simulator.protocol.signal import DJB, Bundle, PreKeyMessage, Session, UndecryptableError
+from wa_orchestrator.simulator.protocol.noise_channel import ClosedError, Credentials, NoiseSocket
+from wa_orchestrator.simulator.protocol.signal import (
+    DJB,
+    PreKeyBundle,
+    PreKeyMessage,
+    SignalSession,
+    UndecryptableError,
+)
 
-PATIENCE_S = 30.0
+TIMEOUT_S = 30.0
 SIGNED_ID = 1
 USER_AGENT: protobuf.Layout = {1: 14, 2: {1: 2, 2: 3000, 3: 1_000_000_000}}
 _numbers = itertools.count(1)
 
 
-class Companion:
-    """A linked device. `link` once, then `log_in`, `send`, and `texts` for what came."""
+class DeviceClient:
+    """A linked device: `link` once, then `log_in` and `send`; `texts` has received messages."""
 
     def __init__(self, proxy_url: str, trust: ssl.SSLContext, credentials: Credentials | None = None) -> None:
         self.credentials = credentials or Credentials()
         self.texts: asyncio.Queue[tuple[str, str]] = asyncio.Queue()
         self._proxy_url = proxy_url
         self._trust = trust
-        self._line: Line | None = None
+        self._socket: NoiseSocket | None = None
         self._reading: asyncio.Task[None] | None = None
         self._answers: dict[str, asyncio.Future[Node]] = {}
         self._ended: asyncio.Future[int | None] | None = None
-        #: (phone, device) → sessions, newest first: both sides may begin one at the same time
-        self._sessions: dict[tuple[str, int], list[Session]] = {}
+        #: (phone, device) → sessions, newest first: both sides may start one at the same time
+        self._sessions: dict[tuple[str, int], list[SignalSession]] = {}
         self._phones: dict[str, str] = {}
         self._devices: dict[str, list[jid.Jid]] = {}
 
     # -- linking ------------------------------------------------------------------------------------------------------
 
     async def link(self, scan: Callable[[str], Awaitable[Any]]) -> None:
-        """Show a QR to `scan` and sign what the phone vouches for. When it returns, `log_in` will succeed."""
+        """Pass a QR code to `scan` and complete the pairing. When it returns, `log_in` will succeed."""
         keys = self.credentials
         registration = {
             1: keys.registration.to_bytes(4, "big"),
@@ -57,23 +63,23 @@ class Companion:
             8: protobuf.encode({1: "Probe", 3: 1}),
         }
         payload = protobuf.encode({3: False, 5: USER_AGENT, 19: registration, 33: False})
-        line = await Line.open(self._proxy_url, self._trust, keys.noise, payload)
+        socket = await NoiseSocket.open(self._proxy_url, self._trust, keys.noise, payload)
         try:
-            async with asyncio.timeout(PATIENCE_S):
-                offered = await self._await(line, "pair-device")
-                await asyncio.gather(scan(self._qr(offered)), self._complete_link(line))
+            async with asyncio.timeout(TIMEOUT_S):
+                offered = await self._wait_for(socket, "pair-device")
+                await asyncio.gather(scan(self._qr(offered)), self._complete_link(socket))
         finally:
-            await line.close()
+            await socket.close()
 
-    async def _complete_link(self, line: Line) -> None:
-        vouched = await self._await(line, "pair-success")
-        await line.send(self._countersign(vouched))
-        while stanzas := await line.receive():
+    async def _complete_link(self, socket: NoiseSocket) -> None:
+        vouched = await self._wait_for(socket, "pair-success")
+        await socket.send(self._sign(vouched))
+        while stanzas := await socket.receive():
             if any(stanza.tag == "stream:error" for stanza in stanzas):
                 return  # 515: the next step is a login
 
-    async def _await(self, line: Line, child: str) -> Node:
-        while stanzas := await line.receive():
+    async def _wait_for(self, socket: NoiseSocket, child: str) -> Node:
+        while stanzas := await socket.receive():
             for stanza in stanzas:
                 if stanza.child(child):
                     return stanza
@@ -81,44 +87,44 @@ class Companion:
 
     def _qr(self, stanza: Node) -> str:
         keys = self.credentials
-        ref = stanza.need("pair-device").bytes_of("ref").decode()
+        ref = stanza.require("pair-device").child_bytes("ref").decode()
         parts = (keys.noise.public, keys.identity.public, keys.adv_secret)
         return ",".join([ref, *(base64.b64encode(part).decode() for part in parts), "1"])
 
-    def _countersign(self, stanza: Node) -> Node:
-        success = stanza.need("pair-success")
-        address = jid.parse(success.need("device").attr("jid"))
+    def _sign(self, stanza: Node) -> Node:
+        success = stanza.require("pair-success")
+        address = jid.parse(success.require("device").attr("jid"))
         if address is None or address.device is None:
-            raise ProtocolError("a link without an address")
+            raise ProtocolError("pair-success without a JID")
         self.credentials.phone, self.credentials.device = address.user, address.device
-        signed = protobuf.decode(success.bytes_of("device-identity")).message(1)
+        signed = protobuf.decode(success.child_bytes("device-identity")).message(1)
         details, account = signed.raw(1), signed.raw(2)
         own = self.credentials.identity
         signature = curve25519.sign(own.private, b"\x06\x01" + details + own.public + account)
         identity = protobuf.encode({1: details, 3: signed.raw(3), 4: signature})
         body = [node("device-identity", {"key-index": address.device}, identity)]
-        attrs = {"to": jid.ITSELF, "type": "result", "id": stanza.attr("id")}
+        attrs = {"to": jid.SERVER_JID, "type": "result", "id": stanza.attr("id")}
         return Node("iq", attrs, [Node("pair-device-sign", {}, body)])
 
     # -- being there --------------------------------------------------------------------------------------------------
 
     async def log_in(self, *, prekeys: int = 30) -> None:
-        """Connect with the credentials, publish pre-keys if the server has none, become active."""
+        """Connect with the credentials, upload pre-keys if the server has none, and become active."""
         keys = self.credentials
         payload = protobuf.encode({1: int(keys.phone), 3: False, 5: USER_AGENT, 18: keys.device, 33: True})
-        self._line = await Line.open(self._proxy_url, self._trust, keys.noise, payload)
+        self._socket = await NoiseSocket.open(self._proxy_url, self._trust, keys.noise, payload)
         self._ended = asyncio.get_running_loop().create_future()
-        first = await self._line.receive()
+        first = await self._socket.receive()
         if not first or first[0].tag != "success":
-            await self._line.close()
+            await self._socket.close()
             raise ClosedError(int(first[0].attr("reason")) if first else None)
         self._reading = asyncio.create_task(self._read())
         count = await self.ask("encrypt", "get", node("count"))
-        if count.need("count").attr("value") == "0":
-            await self.ask("encrypt", "set", *self._published(prekeys))
+        if count.require("count").attr("value") == "0":
+            await self.ask("encrypt", "set", *self._prekey_nodes(prekeys))
         await self.ask("passive", "set", node("active"))
 
-    def _published(self, count: int) -> list[Node]:
+    def _prekey_nodes(self, count: int) -> list[Node]:
         keys = self.credentials
         keys.prekeys |= {number: KeyPair.generate() for number in range(1, count + 1)}
         one_time = [
@@ -139,120 +145,120 @@ class Companion:
         ]
 
     async def ended(self) -> int | None:
-        """Wait for the end of the connection; returns the code that the server gave."""
+        """Wait until the connection is closed and return the server's code."""
         if self._ended is None:
             raise RuntimeError("not logged in")
         return await self._ended
 
     async def close(self) -> None:
-        if self._line is not None:
-            await self._line.close()
+        if self._socket is not None:
+            await self._socket.close()
         if self._reading is not None:
             await self._reading
 
     # -- stanzas ------------------------------------------------------------------------------------------------------
 
     async def ask(self, namespace: str, kind: str, *children: Node) -> Node:
-        """Ask the server something and wait for its answer."""
+        """Send an iq and return its response."""
         number = f"q{next(_numbers)}"
-        attrs = {"to": jid.ITSELF, "xmlns": namespace, "type": kind, "id": number}
+        attrs = {"to": jid.SERVER_JID, "xmlns": namespace, "type": kind, "id": number}
         return await self._exchange(number, Node("iq", attrs, list(children)))
 
     async def _exchange(self, number: str, stanza: Node) -> Node:
-        if self._line is None:
+        if self._socket is None:
             raise ClosedError(None)
         self._answers[number] = asyncio.get_running_loop().create_future()
         try:
-            await self._line.send(stanza)
-            return await asyncio.wait_for(self._answers[number], PATIENCE_S)
+            await self._socket.send(stanza)
+            return await asyncio.wait_for(self._answers[number], TIMEOUT_S)
         finally:
             del self._answers[number]
 
     async def _read(self) -> None:
         code: int | None = None
-        line = self._line
-        while line is not None and (stanzas := await line.receive()):
+        socket = self._socket
+        while socket is not None and (stanzas := await socket.receive()):
             for stanza in stanzas:
                 if stanza.tag == "stream:error":
                     code = int(stanza.attr("code") or 0) or None
-                    await line.close()
+                    await socket.close()
                 with contextlib.suppress(ClosedError):
-                    await self._take(line, stanza)
+                    await self._handle_stanza(socket, stanza)
         if self._ended is not None and not self._ended.done():
             self._ended.set_result(code)
         for waiting in self._answers.values():
             if not waiting.done():
                 waiting.set_exception(ClosedError(code))
 
-    async def _take(self, line: Line, stanza: Node) -> None:
+    async def _handle_stanza(self, socket: NoiseSocket, stanza: Node) -> None:
         number = stanza.attr("id")
         if stanza.tag in ("iq", "ack") and (waiting := self._answers.get(number)) and not waiting.done():
             waiting.set_result(stanza)
         elif stanza.tag == "message":
-            self._open(stanza)
-            await line.send(Node("receipt", {"id": number, "to": stanza.attr("from")}))
+            self._handle_message(stanza)
+            await socket.send(Node("receipt", {"id": number, "to": stanza.attr("from")}))
         elif stanza.tag in ("receipt", "notification"):
             attrs = {"id": number, "to": stanza.attr("from"), "class": stanza.tag}
-            await line.send(Node("ack", attrs | ({"type": stanza.attr("type")} if stanza.attr("type") else {})))
+            await socket.send(Node("ack", attrs | ({"type": stanza.attr("type")} if stanza.attr("type") else {})))
         elif stanza.tag == "iq" and stanza.attr("type") == "get":
-            await line.send(Node("iq", {"id": number, "to": jid.ITSELF, "type": "result"}))
+            await socket.send(Node("iq", {"id": number, "to": jid.SERVER_JID, "type": "result"}))
 
     # -- messages -----------------------------------------------------------------------------------------------------
 
     async def send(self, phone: str, text: str, message_id: str | None = None) -> str | None:
-        """Send a text to every device of a phone and of the own account; returns WhatsApp's error, None for success."""
+        """Send a text to every device of a phone and of the own account. Returns WhatsApp's error code, or None."""
         chat = str(jid.of_phone(phone))
         message = message_content.text(text)
         for number in (phone, self.credentials.phone):
             if number not in self._devices:
-                await self._learn_devices(number)
-        parts = [await self._for(device, message) for device in self._devices[phone]]
+                await self._fetch_devices(number)
+        parts = [await self._encrypt_for(device, message) for device in self._devices[phone]]
         copy = message_content.device_sent(chat, message)
-        parts += [await self._for(device, copy) for device in self._devices[self.credentials.phone]]
+        parts += [await self._encrypt_for(device, copy) for device in self._devices[self.credentials.phone]]
         number = message_id or "3EB0" + secrets.token_hex(9).upper()
         stanza = Node("message", {"id": number, "to": chat, "type": "text"}, [Node("participants", {}, parts)])
         answer = await self._exchange(number, stanza)
         return answer.attr("error") or None
 
-    async def _learn_devices(self, phone: str) -> None:
+    async def _fetch_devices(self, phone: str) -> None:
         user = node("user", {"jid": str(jid.of_phone(phone))})
         query = [Node("query", {}, [node("devices", {"version": 2}), node("lid")]), Node("list", {}, [user])]
         attrs = {"context": "message", "mode": "query", "sid": f"s{next(_numbers)}", "last": "true", "index": "0"}
         answer = await self.ask("usync", "get", Node("usync", attrs, query))
-        found = answer.need("usync").need("list").need("user")
-        lid = jid.parse(found.need("lid").attr("val"))
+        found = answer.require("usync").require("list").require("user")
+        lid = jid.parse(found.require("lid").attr("val"))
         if lid is None:
-            raise ProtocolError("a user without a LID")
+            raise ProtocolError("user without a LID")
         self._phones[lid.user] = phone
-        listed = found.need("devices").need("device-list").children("device")
+        listed = found.require("devices").require("device-list").children("device")
         devices = [jid.Jid(lid.user, jid.LID, int(device.attr("id")) or None) for device in listed]
         own = jid.Jid(lid.user, jid.LID, self.credentials.device)
         self._devices[phone] = [device for device in devices if phone != self.credentials.phone or device != own]
 
-    async def _for(self, device: jid.Jid, message: bytes) -> Node:
+    async def _encrypt_for(self, device: jid.Jid, message: bytes) -> Node:
         peer = (self._phones[device.user], device.device or 0)
         if peer not in self._sessions:
-            bundle = await self._fetch(device)
+            bundle = await self._fetch_bundle(device)
             own = self.credentials
-            self._sessions[peer] = [Session.initiate(own.identity, own.registration, bundle)]
+            self._sessions[peer] = [SignalSession.initiate(own.identity, own.registration, bundle)]
         kind, sealed = self._sessions[peer][0].encrypt(signal.pad(message, secrets.randbelow(16) + 1))
         return Node("to", {"jid": str(device)}, [Node("enc", {"v": "2", "type": kind}, sealed)])
 
-    async def _fetch(self, device: jid.Jid) -> Bundle:
+    async def _fetch_bundle(self, device: jid.Jid) -> PreKeyBundle:
         wanted = Node("key", {}, [node("user", {"jid": str(device), "reason": "identity"})])
-        user = (await self.ask("encrypt", "get", wanted)).need("list").need("user")
-        signed, one_time = user.need("skey"), user.child("key")
-        return Bundle(
-            int.from_bytes(user.bytes_of("registration"), "big"),
-            user.bytes_of("identity"),
-            int.from_bytes(signed.bytes_of("id"), "big"),
-            signed.bytes_of("value"),
-            signed.bytes_of("signature"),
-            int.from_bytes(one_time.bytes_of("id"), "big") if one_time else None,
-            one_time.bytes_of("value") if one_time else None,
+        user = (await self.ask("encrypt", "get", wanted)).require("list").require("user")
+        signed, one_time = user.require("skey"), user.child("key")
+        return PreKeyBundle(
+            int.from_bytes(user.child_bytes("registration"), "big"),
+            user.child_bytes("identity"),
+            int.from_bytes(signed.child_bytes("id"), "big"),
+            signed.child_bytes("value"),
+            signed.child_bytes("signature"),
+            int.from_bytes(one_time.child_bytes("id"), "big") if one_time else None,
+            one_time.child_bytes("value") if one_time else None,
         )
 
-    def _open(self, stanza: Node) -> None:
+    def _handle_message(self, stanza: Node) -> None:
         enc, sender = stanza.child("enc"), jid.parse(stanza.attr("sender_pn") or stanza.attr("from"))
         if enc is None or sender is None:
             return
@@ -260,21 +266,21 @@ class Companion:
         with contextlib.suppress(ProtocolError):
             raw = enc.data
             if enc.attr("type") == "pkmsg":
-                raw = self._begin(peer, PreKeyMessage.read(raw))
+                raw = self._start_session(peer, PreKeyMessage.read(raw))
             message = protobuf.decode(signal.unpad(self._decrypt(peer, raw)))
             if text := message_content.read(message_content.unwrap(message)[1]).text:
                 self.texts.put_nowait((peer[0], text))
 
-    def _begin(self, peer: tuple[str, int], greeting: PreKeyMessage) -> bytes:
+    def _start_session(self, peer: tuple[str, int], prekey_message: PreKeyMessage) -> bytes:
         known = self._sessions.setdefault(peer, [])
-        if all(session.base_key != greeting.base_key for session in known):
+        if all(session.base_key != prekey_message.base_key for session in known):
             own = self.credentials
-            prekey = own.prekeys.get(greeting.prekey_id or 0)
-            known.insert(0, Session.respond(own.identity, own.signed, prekey, greeting))
-        return greeting.message
+            prekey = own.prekeys.get(prekey_message.prekey_id or 0)
+            known.insert(0, SignalSession.respond(own.identity, own.signed, prekey, prekey_message))
+        return prekey_message.message
 
     def _decrypt(self, peer: tuple[str, int], raw: bytes) -> bytes:
         for session in self._sessions.get(peer, []):
             with contextlib.suppress(UndecryptableError):
                 return session.decrypt(raw)
-        raise UndecryptableError("no session fits")
+        raise UndecryptableError("no matching session")

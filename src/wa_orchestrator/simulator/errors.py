@@ -1,8 +1,8 @@
-"""What a person or a test driver did wrong towards the simulated world."""
+"""Errors of the simulator."""
 
 
 class SimulatorError(Exception):
-    """An act that the simulated world refuses. `code` is stable; the text says what to do."""
+    """A refused action. `code` is stable; the text says what to do."""
 
     def __init__(self, code: str, text: str) -> None:
         super().__init__(text)
@@ -11,7 +11,7 @@ class SimulatorError(Exception):
 
 
 class QueryRefusedError(Exception):
-    """A question that the server answers with an error; the connection goes on."""
+    """A query that the server answers with an error; the connection stays open."""
 
     def __init__(self, code: int, text: str) -> None:
         super().__init__(text)
@@ -19,4 +19,4 @@ class QueryRefusedError(Exception):
 
 
 class ProtocolError(Exception):
-    """A client sent bytes that are not the protocol: its connection is closed, nobody else notices."""
+    """Invalid data of a client: its connection is closed; others are not affected."""

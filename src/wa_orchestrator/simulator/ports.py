@@ -1,4 +1,4 @@
-"""Loopback ports that stay the same for the life of a simulated world, and over its restarts."""
+"""Loopback ports that stay the same over restarts of the simulator."""
 
 from __future__ import annotations
 
@@ -11,37 +11,37 @@ from wa_orchestrator.simulator.errors import SimulatorError
 LOOPBACK = "127.0.0.1"
 BACKLOG = 512
 ATTEMPTS = 8
-#: Below what systems hand out to outgoing connections: a client that dials a closed port of that range can meet itself.
+#: Below the ephemeral range: a client that connects to a closed port of that range may connect to itself.
 PORTS = range(20_000, 32_000)
 
 
 def claim(port: int) -> socket.socket:
-    """Bind a loopback port without listening on it: nobody else gets it, and who dials it is refused."""
+    """Bind a loopback port without listening: it is reserved, and connections to it are refused."""
     sock = socket.socket(socket.AF_INET, socket.SOCK_STREAM)
     sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
     try:
         sock.bind((LOOPBACK, port))
     except OSError as error:
         sock.close()
-        raise SimulatorError("PORT_TAKEN", f"Port {port} is in use by another program ({error.strerror}).") from error
+        raise SimulatorError("PORT_TAKEN", f"Cannot bind port {port}: {error.strerror}.") from error
     return sock
 
 
 def listen(port: int = 0) -> socket.socket:
-    """Listen on a loopback port; for 0 on any free one."""
+    """Listen on a loopback port; 0 picks a free one."""
     for _ in range(1 if port else ATTEMPTS):
         sock = claim(port or free_port())
         try:
             sock.listen(BACKLOG)
-        except OSError:  # another world took the same free port a moment ago
+        except OSError:  # another simulator took the same free port at the same moment
             sock.close()
         else:
             return sock
-    raise SimulatorError("PORT_TAKEN", f"Port {port or 'of any number'} could not be taken for listening.")
+    raise SimulatorError("PORT_TAKEN", f"Cannot listen on port {port or '(any)'}.")
 
 
 def free_port() -> int:
-    """Find a port that nobody has."""
+    """Return a free port."""
     for port in random.SystemRandom().sample(PORTS, len(PORTS)):
         with socket.socket(socket.AF_INET, socket.SOCK_STREAM) as probe, contextlib.suppress(OSError):
             probe.bind((LOOPBACK, port))

@@ -1,4 +1,4 @@
-"""A Telegram that takes `sendMessage`, shows what came, and can be told to fail."""
+"""A simulated Telegram Bot API with `sendMessage`, a record of messages, and faults."""
 
 from __future__ import annotations
 
@@ -24,15 +24,15 @@ BOT = {"id": 1_000_000, "is_bot": True, "first_name": "Simulated bot", "username
 
 
 class Telegram:
-    """The Bot API as far as alerts need it."""
+    """The methods of the Bot API that alerts need."""
 
     def __init__(self, *, clock: Callable[[], float] = time.time) -> None:
         self._clock = clock
         self._received: deque[dict[str, Any]] = deque(maxlen=KEPT)
         self._count = self._refused = 0
         self._faults: dict[str, tuple[int | None, asyncio.TimerHandle | None]] = {}
-        self._calm = asyncio.Event()
-        self._calm.set()
+        self._responding = asyncio.Event()
+        self._responding.set()
         methods = ["GET", "POST"]
         self.app = Starlette(
             routes=[
@@ -43,22 +43,22 @@ class Telegram:
         )
 
     def received(self, after: int = 0) -> list[dict[str, Any]]:
-        """Every message taken so far: `{n, at, chatId, text, …}`. The bot's token is not among it."""
+        """Return the messages: `{n, at, chatId, text, …}`, without the bot's token."""
         return [message for message in self._received if message["n"] > after]
 
     @property
     def refused(self) -> int:
-        """How many requests were turned away, by a fault or as wrong."""
+        """Number of requests answered with an error."""
         return self._refused
 
     # -- faults -------------------------------------------------------------------------------------------------------
 
     def fault(self, kind: str, *, seconds: float | None = None, code: int | None = None) -> None:
-        """Go wrong until `clear_faults`, or for `seconds`.
+        """Activate a fault until `clear_faults`, or for `seconds`.
 
         rate_limit  429; `code` is the number of seconds in `retry_after` (5)
         error       `code` as HTTP status (500)
-        silence     no answer while it lasts
+        silence     no response while it lasts
         """
         if kind not in FAULTS:
             raise SimulatorError("UNKNOWN_FAULT", f"Telegram has no fault {kind!r}; it has {', '.join(FAULTS)}.")
@@ -66,7 +66,7 @@ class Telegram:
         timer = None if seconds is None else asyncio.get_running_loop().call_later(seconds, self._end_fault, kind)
         self._faults[kind] = (code, timer)
         if kind == "silence":
-            self._calm.clear()
+            self._responding.clear()
 
     def clear_faults(self) -> None:
         for kind in list(self._faults):
@@ -77,7 +77,7 @@ class Telegram:
         if timer is not None:
             timer.cancel()
         if kind == "silence":
-            self._calm.set()
+            self._responding.set()
 
     def _failure(self) -> Response | None:
         if "rate_limit" in self._faults:
@@ -90,24 +90,24 @@ class Telegram:
     # -- methods ------------------------------------------------------------------------------------------------------
 
     async def _send_message(self, request: Request) -> Response:
-        await self._calm.wait()
+        await self._responding.wait()
         if failure := self._failure():
             return failure
-        asked = await _parameters(request)
-        chat, text = asked.get("chat_id"), asked.get("text")
+        parameters = await _parameters(request)
+        chat, text = parameters.get("chat_id"), parameters.get("text")
         if chat in (None, ""):
             return self._refuse(400, "Bad Request: chat_id is empty")
         if not isinstance(text, str) or not text.strip():
             return self._refuse(400, "Bad Request: message text is empty")
         if len(text) > LONGEST_TEXT:
             return self._refuse(400, "Bad Request: message is too long")
-        return self._take(str(chat), text, asked)
+        return self._accept(str(chat), text, parameters)
 
-    def _take(self, chat: str, text: str, asked: dict[str, Any]) -> Response:
+    def _accept(self, chat: str, text: str, parameters: dict[str, Any]) -> Response:
         self._count += 1
         now = self._clock()
         entry = {"n": self._count, "at": now, "chatId": chat, "text": text}
-        if mode := asked.get("parse_mode"):
+        if mode := parameters.get("parse_mode"):
             entry["parseMode"] = mode
         self._received.append(entry)
         where: dict[str, Any] = {"id": int(chat) if chat.lstrip("-").isdigit() else chat, "type": "private"}
@@ -115,7 +115,7 @@ class Telegram:
         return JSONResponse({"ok": True, "result": message})
 
     async def _get_me(self, _request: Request) -> Response:
-        await self._calm.wait()
+        await self._responding.wait()
         return self._failure() or JSONResponse({"ok": True, "result": BOT})
 
     async def _not_found(self, _request: Request) -> Response:
@@ -128,13 +128,13 @@ class Telegram:
 
 
 async def _parameters(request: Request) -> dict[str, Any]:
-    """Telegram takes the query, a form or JSON alike."""
-    asked: dict[str, Any] = dict(request.query_params)
+    """Return the parameters from the query, a form or JSON; Telegram accepts all three."""
+    parameters: dict[str, Any] = dict(request.query_params)
     kind = request.headers.get("content-type", "")
     if kind.startswith("application/json"):
         try:
             body = json.loads(await request.body())
         except ValueError:
-            return asked
-        return asked | body if isinstance(body, dict) else asked
-    return asked | dict(await request.form())
+            return parameters
+        return parameters | body if isinstance(body, dict) else parameters
+    return parameters | dict(await request.form())

@@ -1,1 +1,1 @@
-"""HTTP control of the simulated world, on loopback."""
+"""HTTP API that controls the simulator, on loopback."""

@@ -1,4 +1,4 @@
-"""The remote control of the simulated world: HTTP on loopback, for tests, the demo and the dashboard's scan button."""
+"""HTTP API that controls the simulator, for tests, the demo and the dashboard's scan button."""
 
 from __future__ import annotations
 
@@ -15,34 +15,34 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 from wa_orchestrator.simulator.control.phone_routes import PhoneRoutes
 from wa_orchestrator.simulator.control.world_routes import WorldRoutes
 from wa_orchestrator.simulator.errors import SimulatorError
-from wa_orchestrator.simulator.proxies.pool import Pool
-from wa_orchestrator.simulator.proxies.socks_server import Proxy
+from wa_orchestrator.simulator.proxies.pool import SocksPool
+from wa_orchestrator.simulator.proxies.socks_server import SocksServer
 from wa_orchestrator.simulator.telegram import Telegram
 from wa_orchestrator.web import docs
 
 if TYPE_CHECKING:
     from wa_orchestrator.simulator.whatsapp.server import WhatsApp
 
-#: Errors that mean "there is no such thing".
-NOT_THERE = frozenset({"UNKNOWN_PROXY", "NO_MEDIA"})
+#: Errors with status 404.
+NOT_FOUND = frozenset({"UNKNOWN_PROXY", "NO_MEDIA"})
 LOOPBACK_HOSTS = frozenset({"127.0.0.1", "localhost", "[::1]"})
 
 
-class Control:
-    """The routes. Everything they do is done by the parts of the world; here is only HTTP."""
+class ControlApi:
+    """The application with all routes."""
 
     def __init__(
         self,
         whatsapp: WhatsApp,
-        pool: Pool,
+        pool: SocksPool,
         telegram: Telegram,
-        add_proxy: Callable[[], Awaitable[Proxy]],
+        add_proxy: Callable[[], Awaitable[SocksServer]],
     ) -> None:
         self._parts = (PhoneRoutes(whatsapp), WorldRoutes(whatsapp, pool, telegram, add_proxy))
 
     def app(self) -> ASGIApp:
-        """The application, with its guard against web pages."""
-        app = FastAPI(title="Simulated world", docs_url=None, redoc_url=None)
+        """Return the application, protected against requests of web pages."""
+        app = FastAPI(title="Simulator", docs_url=None, redoc_url=None)
         docs.install(app)
         app.add_exception_handler(SimulatorError, _refused)
         app.add_exception_handler(RequestValidationError, _invalid)
@@ -53,9 +53,9 @@ class Control:
 
 
 class LoopbackOnly:
-    """Turns away what a web page can send: a request with an `Origin`, or one for a name that is not this machine.
+    """Refuses requests of web pages: those with an `Origin`, and those for another host name.
 
-    A page in the operator's browser can reach loopback; a rebound name can even read the answers.
+    A page in the operator's browser can send requests to loopback, and with DNS rebinding read the responses.
     """
 
     def __init__(self, app: ASGIApp) -> None:
@@ -70,12 +70,12 @@ class LoopbackOnly:
 
 
 def refusal(headers: dict[bytes, bytes]) -> str | None:
-    """Why a request with these headers is not served; None when it is."""
+    """Return why a request with these headers is refused, or None."""
     if b"origin" in headers:
-        return "Requests from web pages are not served; send it without an Origin header."
+        return "Requests of web pages are refused; send it without an Origin header."
     host = re.sub(r":\d+$", "", headers.get(b"host", b"").decode("latin-1").lower())
     if host not in LOOPBACK_HOSTS:
-        return f"This control serves 127.0.0.1 and localhost only, not {host!r}."
+        return f"Only 127.0.0.1 and localhost are served, not {host!r}."
     return None
 
 
@@ -84,9 +84,9 @@ def _error(status: int, code: str, text: str) -> JSONResponse:
 
 
 async def _refused(_request: Request, error: Exception) -> JSONResponse:
-    if not isinstance(error, SimulatorError):  # registered for this class only; the signature is the framework's
+    if not isinstance(error, SimulatorError):  # only registered for this class; the signature is FastAPI's
         raise error
-    return _error(404 if error.code in NOT_THERE else 409, error.code, error.text)
+    return _error(404 if error.code in NOT_FOUND else 409, error.code, error.text)
 
 
 async def _invalid(_request: Request, error: Exception) -> JSONResponse:
@@ -97,5 +97,5 @@ async def _invalid(_request: Request, error: Exception) -> JSONResponse:
 
 async def _http_error(_request: Request, error: Exception) -> JSONResponse:
     status = error.status_code if isinstance(error, HTTPException) else 500
-    text = "No such path or method; GET / lists what there is." if status in (404, 405) else str(error)
+    text = "No such path or method; GET / lists all." if status in (404, 405) else str(error)
     return _error(status, "NOT_FOUND" if status == 404 else "METHOD_NOT_ALLOWED" if status == 405 else "FAILED", text)

@@ -1,4 +1,4 @@
-"""Small HTTP services inside the simulator's own process and event loop."""
+"""An embedded HTTP server in the simulator's event loop."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ import uvicorn
 from wa_orchestrator.simulator.ports import LOOPBACK, listen
 
 
-class _Embedded(uvicorn.Server):
-    """A uvicorn that leaves signals to its owner and says when it serves."""
+class _Uvicorn(uvicorn.Server):
+    """A uvicorn server without signal handlers, with an event for when it serves."""
 
     def __init__(self, config: uvicorn.Config) -> None:
         super().__init__(config)
@@ -29,12 +29,12 @@ class _Embedded(uvicorn.Server):
         self.ready.set()
 
 
-class Service:
+class HttpServer:
     """One ASGI application on one loopback port."""
 
     def __init__(self, app: Any) -> None:
         self._app = app
-        self._server: _Embedded | None = None
+        self._server: _Uvicorn | None = None
         self._task: asyncio.Task[None] | None = None
         self.port = 0
 
@@ -43,13 +43,13 @@ class Service:
         return f"http://{LOOPBACK}:{self.port}"
 
     async def start(self, port: int = 0) -> None:
-        """Serve on `port`, or on any free one for 0. It serves, and is not merely starting, when this returns."""
+        """Serve on `port`, or on a free one for 0. Returns when it accepts requests."""
         sock = listen(port)
         self.port = sock.getsockname()[1]
         config = uvicorn.Config(
             self._app, log_config=None, access_log=False, lifespan="off", timeout_graceful_shutdown=1, ws="none"
         )
-        self._server = _Embedded(config)
+        self._server = _Uvicorn(config)
         self._task = asyncio.create_task(self._server.serve(sockets=[sock]))
         ready = asyncio.create_task(self._server.ready.wait())
         await asyncio.wait({self._task, ready}, return_when=asyncio.FIRST_COMPLETED)

@@ -1,4 +1,4 @@
-"""What a person does with a simulated phone, over HTTP."""
+"""Routes for actions on a simulated phone."""
 
 from __future__ import annotations
 
@@ -27,16 +27,16 @@ class PhoneRoutes:
         self._whatsapp = whatsapp
 
     def router(self) -> APIRouter:
-        """All of them, with what each is for."""
+        """Return the router."""
         routes = APIRouter(prefix="/phones/{phone}", tags=["phones"])
-        routes.post("/scan", summary="link a device by its QR")(self.scan)
+        routes.post("/scan", summary="link a device by its QR code")(self.scan)
         routes.post("/enter-code", summary="link a device by its pairing code")(self.enter_code)
         routes.post("/say", summary="send a text")(self.say)
-        routes.post("/say-media", summary="send a picture, film, sound or document")(self.say_media)
-        routes.post("/read", summary="look at what came")(self.read)
+        routes.post("/say-media", summary="send an image, video, audio or document")(self.say_media)
+        routes.post("/read", summary="read messages")(self.read)
         routes.post("/unlink", summary="remove linked devices")(self.unlink)
-        routes.post("/unregister", summary="leave WhatsApp: the number is not found any more")(self.unregister)
-        routes.get("/inbox", summary="what this phone received, decrypted")(self.inbox)
+        routes.post("/unregister", summary="unregister the number from WhatsApp")(self.unregister)
+        routes.get("/inbox", summary="the decrypted messages of this phone")(self.inbox)
         routes.get(
             "/inbox/{message_id}/media", summary="the file of a message, decrypted", response_class=Response
         )(self.media)  # fmt: skip
@@ -53,12 +53,12 @@ class PhoneRoutes:
 
     async def say(self, phone: Phone, body: Say) -> dict[str, Any]:
         options = {"expires": body.expires, "by_lid": body.by_lid}
-        return {"id": await self._whatsapp.say(digits(phone), chat(body.to), body.text, **options)}
+        return {"id": await self._whatsapp.send_text(digits(phone), chat(body.to), body.text, **options)}
 
     async def say_media(self, phone: Phone, body: SayMedia) -> dict[str, Any]:
         content, described = _decoded(body.data), {"caption": body.caption, "name": body.filename}
         to = chat(body.to)
-        sent = await self._whatsapp.say_media(digits(phone), to, body.kind, content, body.mimetype, **described)
+        sent = await self._whatsapp.send_media(digits(phone), to, body.kind, content, body.mimetype, **described)
         return {"id": sent}
 
     async def read(self, phone: Phone, body: Read | None = None) -> dict[str, Any]:

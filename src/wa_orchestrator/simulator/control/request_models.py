@@ -1,4 +1,4 @@
-"""What the remote control takes in the bodies of its requests."""
+"""Request bodies of the control API."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ class _Body(BaseModel):
 
 
 class Scan(_Body):
-    """What the phone's camera sees."""
+    """The content of the scanned QR code."""
 
     qr: str = Field(min_length=1)
 
 
 class EnterCode(_Body):
-    """What the person types into "link with phone number"."""
+    """The code entered under "Link with phone number"."""
 
     code: str = Field(min_length=8, max_length=9)
 
@@ -33,7 +33,7 @@ class Say(_Body):
 
 
 class SayMedia(_Body):
-    """A picture, film, sound or document from a phone; `data` is base64."""
+    """An image, video, audio or document from a phone; `data` is base64."""
 
     to: str = Field(min_length=1)
     kind: Literal["image", "video", "audio", "document", "sticker"]
@@ -44,19 +44,19 @@ class SayMedia(_Body):
 
 
 class Read(_Body):
-    """Which messages the person looks at; all of them without `from`."""
+    """The sender whose messages are read; all without `from`."""
 
     of: str | None = Field(default=None, alias="from")
 
 
 class Unlink(_Body):
-    """Which device the person removes; all of them without `device`."""
+    """The device to unlink; all without `device`."""
 
     device: int | None = Field(default=None, ge=1)
 
 
-class Group(_Body):
-    """A group that `phone` makes."""
+class GroupRequest(_Body):
+    """A group that `phone` creates."""
 
     phone: str
     subject: str = Field(min_length=1, max_length=100)
@@ -75,8 +75,8 @@ class OnProxy(_Body):
     proxy: str | int
 
 
-class Fault(BaseModel):
-    """Something that goes wrong; further fields belong to the kind of fault."""
+class FaultRequest(BaseModel):
+    """A fault; further fields depend on its kind."""
 
     model_config = ConfigDict(extra="allow")
     target: Literal["whatsapp", "telegram"] | OnPhone | OnProxy

@@ -1,4 +1,4 @@
-"""What the simulated world saw, and what shall go wrong in it, over HTTP."""
+"""Routes for records, faults, groups and proxies."""
 
 from __future__ import annotations
 
@@ -9,24 +9,24 @@ from typing import TYPE_CHECKING, Annotated, Any
 from fastapi import APIRouter, FastAPI, Query, Request
 from fastapi.responses import PlainTextResponse
 
-from wa_orchestrator.simulator.control.request_models import Fault, Group, OnPhone, OnProxy
+from wa_orchestrator.simulator.control.request_models import FaultRequest, GroupRequest, OnPhone, OnProxy
 from wa_orchestrator.simulator.phones.numbers import digits
-from wa_orchestrator.simulator.proxies.pool import Pool
-from wa_orchestrator.simulator.proxies.socks_server import DEFAULT_LATENCY_MS, Proxy
+from wa_orchestrator.simulator.proxies.pool import SocksPool
+from wa_orchestrator.simulator.proxies.socks_server import DEFAULT_LATENCY_MS, SocksServer
 from wa_orchestrator.simulator.telegram import Telegram
 
 if TYPE_CHECKING:
     from wa_orchestrator.simulator.whatsapp.server import WhatsApp
 
 OK = {"ok": True}
-Log = Annotated[bool, Query(description="false leaves the list of single connections empty")]
+Log = Annotated[bool, Query(description="false omits the list of connections")]
 
 
 class WorldRoutes:
-    """The routes that are about no phone in particular."""
+    """The routes that do not belong to one phone."""
 
     def __init__(
-        self, whatsapp: WhatsApp, pool: Pool, telegram: Telegram, add_proxy: Callable[[], Awaitable[Proxy]]
+        self, whatsapp: WhatsApp, pool: SocksPool, telegram: Telegram, add_proxy: Callable[[], Awaitable[SocksServer]]
     ) -> None:
         self._whatsapp = whatsapp
         self._pool = pool
@@ -34,18 +34,18 @@ class WorldRoutes:
         self._add_proxy = add_proxy
 
     def router(self) -> APIRouter:
-        """All of them, with what each is for."""
+        """Return the router."""
         routes = APIRouter(tags=["world"])
         routes.get("/", summary="this list", response_class=PlainTextResponse)(self.overview)
         routes.get("/arrivals", summary="every message that reached WhatsApp")(self.arrivals)
         routes.get("/refusals", summary="messages that WhatsApp answered with an error")(self.refusals)
-        routes.get("/connections", summary="who is connected through what, since when")(self.connections)
-        routes.get("/chatstates", summary="who typed to whom")(self.chatstates)
-        routes.get("/proxies", summary="what passed through each proxy")(self.proxies)
-        routes.post("/proxies", summary="one more proxy", status_code=201)(self.add_proxy)
-        routes.get("/telegram", summary="what Telegram was sent")(self.telegrams)
-        routes.post("/groups", summary="a new group", status_code=201)(self.make_group)
-        routes.post("/faults", summary="let something go wrong")(self.fault)
+        routes.get("/connections", summary="open connections with their proxies")(self.connections)
+        routes.get("/chatstates", summary="chat states: who typed to whom")(self.chatstates)
+        routes.get("/proxies", summary="log and counters of each proxy")(self.proxies)
+        routes.post("/proxies", summary="add a proxy", status_code=201)(self.add_proxy)
+        routes.get("/telegram", summary="messages sent to Telegram")(self.telegrams)
+        routes.post("/groups", summary="create a group", status_code=201)(self.create_group)
+        routes.post("/faults", summary="activate a fault")(self.fault)
         routes.delete("/faults", summary="end all faults")(self.clear_faults)
         return routes
 
@@ -65,19 +65,19 @@ class WorldRoutes:
         return self._whatsapp.chatstates()
 
     async def proxies(self, *, log: Log = True) -> list[dict[str, Any]]:
-        return [proxy.picture() | ({} if log else {"connections": []}) for proxy in self._pool]
+        return [proxy.describe() | ({} if log else {"connections": []}) for proxy in self._pool]
 
     async def add_proxy(self) -> dict[str, Any]:
-        return (await self._add_proxy()).picture()
+        return (await self._add_proxy()).describe()
 
     async def telegrams(self, after: int = 0) -> list[dict[str, Any]]:
         return self._telegram.received(after)
 
-    async def make_group(self, body: Group) -> dict[str, Any]:
+    async def create_group(self, body: GroupRequest) -> dict[str, Any]:
         members = [digits(member) for member in body.members]
-        return {"jid": await self._whatsapp.make_group(digits(body.phone), body.subject, members)}
+        return {"jid": await self._whatsapp.create_group(digits(body.phone), body.subject, members)}
 
-    async def fault(self, body: Fault) -> dict[str, Any]:
+    async def fault(self, body: FaultRequest) -> dict[str, Any]:
         extra = {_snake(name): value for name, value in (body.model_extra or {}).items()}
         match body.target:
             case OnProxy(proxy=reference):
@@ -103,7 +103,7 @@ def _snake(name: str) -> str:
 
 
 def _overview(app: FastAPI) -> str:
-    lines = ["Simulated world: WhatsApp, phones, proxies and Telegram on this machine.", ""]
+    lines = ["Simulator: WhatsApp, phones, proxies and Telegram on this machine.", ""]
     for path, methods in sorted(app.openapi()["paths"].items()):
-        lines += [f"{method.upper():7}{path:32}{told.get('summary', '')}" for method, told in methods.items()]
-    return "\n".join([*lines, "", "Fields of each request: /docs", ""])
+        lines += [f"{method.upper():7}{path:32}{route.get('summary', '')}" for method, route in methods.items()]
+    return "\n".join([*lines, "", "ProtobufFields of each request: /docs", ""])

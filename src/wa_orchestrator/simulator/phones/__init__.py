@@ -1,1 +1,1 @@
-"""Simulated phones: what people do with them, and their end of the encryption."""
+"""Simulated phones: actions of people, and the phone's encryption."""

@@ -1,4 +1,4 @@
-"""Phone numbers as people write them to the control."""
+"""Parses phone numbers of control requests."""
 
 import re
 
@@ -6,7 +6,7 @@ from wa_orchestrator.simulator.errors import SimulatorError
 
 
 def digits(phone: str) -> str:
-    """Take out what people put between digits; raise SimulatorError for what is no phone number."""
+    """Return the digits of a phone number. Raises SimulatorError for anything else."""
     found = re.sub(r"[+ -]", "", phone)
     if not re.fullmatch(r"\d{8,15}", found):
         raise SimulatorError("BAD_PHONE", f"{phone!r} is not a phone number: 8 to 15 digits.")
@@ -14,5 +14,5 @@ def digits(phone: str) -> str:
 
 
 def chat(to: str) -> str:
-    """A group keeps its address; a phone becomes digits."""
+    """Return a group's JID unchanged, or the digits of a phone number."""
     return to if "@" in to else digits(to)

@@ -38,7 +38,7 @@ _SERVERS = {number: server for server, number in _DOMAINS.items()}
 
 @dataclass(slots=True)
 class Node:
-    """An XML element: attributes are text, the content is bytes, children, or nothing."""
+    """An XML element: attributes are strings, the content is bytes, children, or nothing."""
 
     tag: str
     attrs: dict[str, str] = field(default_factory=dict)
@@ -52,15 +52,15 @@ class Node:
     def child(self, tag: str) -> "Node | None":
         return next(iter(self.children(tag)), None)
 
-    def need(self, tag: str) -> "Node":
-        """Return that child. Raises ProtocolError if it is missing."""
+    def require(self, tag: str) -> "Node":
+        """Return a child. Raises ProtocolError if it is missing."""
         found = self.child(tag)
         if found is None:
-            raise ProtocolError(f"<{self.tag}> lacks <{tag}>")
+            raise ProtocolError(f"<{self.tag}> has no <{tag}>")
         return found
 
-    def bytes_of(self, tag: str) -> bytes:
-        return self.need(tag).data
+    def child_bytes(self, tag: str) -> bytes:
+        return self.require(tag).data
 
     @property
     def data(self) -> bytes:
@@ -73,7 +73,7 @@ class Node:
 def node(
     tag: str, attrs: Mapping[str, str | int | None] | None = None, content: "bytes | str | list[Node] | None" = None
 ) -> Node:
-    """Make a node; attributes that are None are left out."""
+    """Return a node; attributes that are None are omitted."""
     kept = {name: str(value) for name, value in (attrs or {}).items() if value is not None}
     return Node(tag, kept, content.encode() if isinstance(content, str) else content)
 
@@ -88,7 +88,7 @@ def encode(root: Node) -> bytes:
 def decode(payload: bytes) -> Node:
     """Decode a stanza. Raises ProtocolError for anything that is not exactly one."""
     if not payload:
-        raise ProtocolError("an empty stanza")
+        raise ProtocolError("empty stanza")
     body = _inflate(payload[1:]) if payload[0] & _COMPRESSED else payload[1:]
     reader = _Reader(body)
     root = reader.node(0)
@@ -101,7 +101,7 @@ def _inflate(packed: bytes) -> bytes:
     try:
         return zlib.decompressobj().decompress(packed, _MAX_INFLATED)
     except zlib.error as error:
-        raise ProtocolError("a compressed stanza does not inflate") from error
+        raise ProtocolError("compressed stanza does not inflate") from error
 
 
 def _write_node(out: bytearray, item: Node) -> None:
@@ -191,11 +191,11 @@ class _Reader:
 
     def node(self, depth: int) -> Node:
         if depth > _MAX_DEPTH:
-            raise ProtocolError("a stanza is nested too deeply")
+            raise ProtocolError("stanza is nested too deeply")
         size = self._list_size(self._byte())
         tag = self._text(self._byte())
         if not size or not tag:
-            raise ProtocolError("a node without a name")
+            raise ProtocolError("node without a name")
         attrs: dict[str, str] = {}
         for _ in range((size - 1) // 2):
             name = self._text(self._byte())
@@ -229,7 +229,7 @@ class _Reader:
         index = self._byte()
         words = _DOUBLE[tag - DICTIONARY_0]
         if index >= len(words):
-            raise ProtocolError("an unknown token")
+            raise ProtocolError("unknown token")
         return words[index]
 
     def _raw_text(self, tag: int) -> str:
@@ -266,7 +266,7 @@ class _Reader:
         if start & 128 and values:
             values.pop()
         if any(value >= len(alphabet) for value in values):
-            raise ProtocolError("a packed text with an unknown digit")
+            raise ProtocolError("packed text with an unknown digit")
         return "".join(alphabet[value] for value in values)
 
     def _byte(self) -> int:
@@ -278,7 +278,7 @@ class _Reader:
     def _take(self, size: int) -> bytes:
         chunk = self._body[self._position : self._position + size]
         if len(chunk) != size:
-            raise ProtocolError("a stanza is cut off")
+            raise ProtocolError("stanza is cut off")
         self._position += size
         return chunk
 

@@ -1,4 +1,4 @@
-"""The curve and key derivations under everything else: X25519, XEdDSA signatures, HKDF."""
+"""X25519, XEdDSA signatures, HKDF and HMAC."""
 
 import hashlib
 import hmac
@@ -41,12 +41,12 @@ class KeyPair:
 
 
 def dh(private: bytes, public: bytes) -> bytes:
-    """Return the X25519 shared secret. Raises ValueError for a public key that is not one."""
+    """Return the X25519 shared secret. Raises ValueError for an invalid public key."""
     return X25519PrivateKey.from_private_bytes(private).exchange(X25519PublicKey.from_public_bytes(public))
 
 
 def hkdf(secret: bytes, length: int, *, salt: bytes = b"", info: bytes = b"") -> bytes:
-    """HKDF-SHA256; an empty salt means 32 zero bytes, as the RFC says."""
+    """HKDF-SHA256; an empty salt means 32 zero bytes (RFC 5869)."""
     return HKDF(algorithm=hashes.SHA256(), length=length, salt=salt or None, info=info).derive(secret)
 
 

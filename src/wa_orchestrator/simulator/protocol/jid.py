@@ -1,12 +1,12 @@
-"""Addresses: who, on which server, on which device."""
+"""JIDs: user, server, device."""
 
 from typing import NamedTuple
 
 SERVER = "s.whatsapp.net"
 LID = "lid"
 GROUP = "g.us"
-#: How a stanza names the server itself.
-ITSELF = "@s.whatsapp.net"
+#: The server itself.
+SERVER_JID = "@s.whatsapp.net"
 
 
 class Jid(NamedTuple):
@@ -26,7 +26,7 @@ class Jid(NamedTuple):
 
 
 def parse(text: str) -> Jid | None:
-    """Read a JID; None if the text is not one."""
+    """Parse a JID; None if the text is not one."""
     user, at, server = text.rpartition("@")
     if not at or not server:
         return None

@@ -1,21 +1,21 @@
-"""What a message says: reading the protobuf inside the encryption, and writing it."""
+"""Message content: the protobuf inside the encryption."""
 
 import struct
 from dataclasses import dataclass
 
 from wa_orchestrator.simulator.protocol import protobuf
-from wa_orchestrator.simulator.protocol.protobuf import Fields
+from wa_orchestrator.simulator.protocol.protobuf import ProtobufFields
 from wa_orchestrator.simulator.whatsapp import media
 
 CONVERSATION, SENDER_KEY, LOCATION, EXTENDED_TEXT, PROTOCOL, DEVICE_SENT, REACTION = 1, 2, 5, 6, 12, 31, 46
 _CONTEXT, _EXPIRATION = 17, 25
-#: Envelopes around the message proper: view-once, disappearing, a document with its caption, …
+#: Wrappers of a message: view-once, disappearing, a document with caption, …
 _WRAPPERS = (37, 40, 53, 55, 58)
 
 
 @dataclass(frozen=True, slots=True)
 class _FileFields:
-    """Where a kind of file keeps what in its protobuf."""
+    """Field numbers of one kind of media message."""
 
     kind: str
     caption: int | None
@@ -39,7 +39,7 @@ _FIELD_OF_KIND = {layout.kind: field for field, layout in FILES.items()}
 
 @dataclass(frozen=True, slots=True)
 class FileRef:
-    """Where a file lies and how it is opened."""
+    """Path and keys of a file."""
 
     kind: str
     mimetype: str
@@ -52,7 +52,7 @@ class FileRef:
 
 @dataclass(frozen=True, slots=True)
 class Content:
-    """A message as a person sees it."""
+    """The visible content of a message."""
 
     kind: str
     text: str | None = None
@@ -60,16 +60,16 @@ class Content:
     expires: int | None = None
 
 
-def unwrap(message: Fields) -> tuple[str | None, Fields]:
-    """Open the copy that a device sends to its owner's other devices: (chat it belongs to, message)."""
+def unwrap(message: ProtobufFields) -> tuple[str | None, ProtobufFields]:
+    """Unwrap a device-sent message, the copy for the sender's own devices: (chat, message)."""
     if DEVICE_SENT not in message:
         return None, message
     copy = message.message(DEVICE_SENT)
     return copy.text(1), copy.message(2)
 
 
-def read(message: Fields) -> Content:
-    """Describe a message; what is unknown is of kind `other`."""
+def read(message: ProtobufFields) -> Content:
+    """Return the content of a message; an unknown one has the kind `other`."""
     for wrapper in _WRAPPERS:
         if wrapper in message:
             return read(message.message(wrapper).message(1))
@@ -92,7 +92,7 @@ def read(message: Fields) -> Content:
     return Content("sender_key" if SENDER_KEY in message else "other")
 
 
-def _read_file(body: Fields, layout: _FileFields) -> Content:
+def _read_file(body: ProtobufFields, layout: _FileFields) -> Content:
     file = FileRef(
         layout.kind,
         body.text(2) if layout.kind != "sticker" else body.text(5),
@@ -106,22 +106,29 @@ def _read_file(body: Fields, layout: _FileFields) -> Content:
     return Content(layout.kind, caption, file, _expiry(body))
 
 
-def _expiry(body: Fields) -> int | None:
+def _expiry(body: ProtobufFields) -> int | None:
     seconds = body.message(_CONTEXT).number(_EXPIRATION) if _CONTEXT in body else 0
     return seconds or None
 
 
 def text(words: str, expires: int | None = None) -> bytes:
-    """Write a text message."""
+    """Encode a text message."""
     if expires is None:
         return protobuf.encode({CONVERSATION: words})
     return protobuf.encode({EXTENDED_TEXT: {1: words, _CONTEXT: {_EXPIRATION: expires}}})
 
 
 def file(
-    sealed: media.Sealed, path: str, kind: str, mimetype: str, *, caption: str | None, name: str | None, now: int
+    sealed: media.EncryptedMedia,
+    path: str,
+    kind: str,
+    mimetype: str,
+    *,
+    caption: str | None,
+    name: str | None,
+    now: int,
 ) -> bytes:
-    """Write a message that carries a file."""
+    """Encode a media message."""
     field = _FIELD_OF_KIND[kind]
     layout = FILES[field]
     timestamps = {"image": 12, "video": 14, "audio": 10, "document": 11, "sticker": 10}
@@ -143,10 +150,10 @@ def file(
 
 
 def device_sent(chat: str, message: bytes) -> bytes:
-    """Write the copy for the sender's own devices."""
+    """Encode the device-sent message for the sender's own devices."""
     return protobuf.encode({DEVICE_SENT: {1: chat, 2: message}})
 
 
 def sender_key(group: str, distribution: bytes) -> bytes:
-    """Write the message that hands out a sender key."""
+    """Encode a sender key distribution message."""
     return protobuf.encode({SENDER_KEY: {1: group, 2: distribution}})

@@ -13,7 +13,7 @@ from wa_orchestrator.simulator.protocol import curve25519, protobuf
 from wa_orchestrator.simulator.protocol.curve25519 import KeyPair
 
 PROLOGUE = b"WA\x06\x03"
-_NAME = b"Noise_XX_25519_AESGCM_SHA256\0\0\0\0"  # exactly 32 bytes, so it is used as it is and not hashed
+_NAME = b"Noise_XX_25519_AESGCM_SHA256\0\0\0\0"  # exactly 32 bytes, so it is not hashed
 _ROUTING = b"ED\x00\x01"
 _MAX_FRAME = 1 << 24
 
@@ -34,7 +34,7 @@ class Cipher:
         try:
             return self._aead.decrypt(self._nonce(), sealed, aad)
         except (InvalidTag, ValueError) as error:
-            raise ProtocolError("a frame does not decrypt") from error
+            raise ProtocolError("frame does not decrypt") from error
 
     def _nonce(self) -> bytes:
         nonce = struct.pack(">QI", 0, self._counter)
@@ -42,8 +42,8 @@ class Cipher:
         return nonce
 
 
-class Handshake:
-    """The symmetric state both sides share while they shake hands."""
+class NoiseHandshake:
+    """The symmetric state of the handshake."""
 
     def __init__(self) -> None:
         self._hash = self._chain = _NAME
@@ -83,15 +83,15 @@ class Handshake:
 
 
 @dataclass(frozen=True, slots=True)
-class Authority:
-    """The server's static key and the certificate chain that vouches for it."""
+class ServerIdentity:
+    """The server's static key and its certificate chain."""
 
     root_public: bytes
     static: KeyPair
     chain: bytes
 
     @classmethod
-    def issue(cls, root: KeyPair, *, not_before: int, not_after: int) -> "Authority":
+    def issue(cls, root: KeyPair, *, not_before: int, not_after: int) -> "ServerIdentity":
         intermediate, static = KeyPair.generate(), KeyPair.generate()
         dates = {4: not_before, 5: not_after}
         middle = protobuf.encode({1: 1, 2: 0, 3: intermediate.public, **dates})
@@ -106,7 +106,7 @@ class Authority:
 
 
 def check_chain(root: bytes, chain: bytes, static: bytes) -> None:
-    """Check a certificate chain as a careful client does. Raises ProtocolError."""
+    """Verify a certificate chain as clients do. Raises ProtocolError."""
     fields = protobuf.decode(chain)
     leaf, middle = fields.message(1), fields.message(2)
     issuer = protobuf.decode(middle.raw(1))
@@ -114,12 +114,12 @@ def check_chain(root: bytes, chain: bytes, static: bytes) -> None:
     if not curve25519.verify(root, middle.raw(1), middle.raw(2)) or issuer.number(2) != 0:
         raise ProtocolError("the intermediate certificate is not signed by the root")
     if not curve25519.verify(issuer.raw(3), leaf.raw(1), leaf.raw(2)) or subject.raw(3) != static:
-        raise ProtocolError("the leaf certificate does not fit")
+        raise ProtocolError("the leaf certificate does not match")
 
 
 @dataclass(frozen=True, slots=True)
-class Established:
-    """What the responder knows when the handshake is over."""
+class HandshakeResult:
+    """The result of the handshake on the server side."""
 
     client_static: bytes
     payload: bytes
@@ -128,11 +128,11 @@ class Established:
 
 
 class Responder:
-    """The server's side: `hello` answers the first frame, `finish` takes the second."""
+    """The server side: `hello` answers the client hello, `finish` handles the client finish."""
 
-    def __init__(self, authority: Authority) -> None:
+    def __init__(self, authority: ServerIdentity) -> None:
         self._authority = authority
-        self._state = Handshake()
+        self._state = NoiseHandshake()
         self._ephemeral = KeyPair.generate()
 
     def hello(self, frame: bytes) -> bytes:
@@ -146,22 +146,22 @@ class Responder:
         certificate = state.seal(self._authority.chain)
         return protobuf.encode({3: {1: self._ephemeral.public, 2: static, 3: certificate}})
 
-    def finish(self, frame: bytes) -> Established:
+    def finish(self, frame: bytes) -> HandshakeResult:
         fields = protobuf.decode(frame).message(4)
         client_static = self._state.open(fields.raw(1))
         self._state.mix_key(self._ephemeral.private, client_static)
         payload = self._state.open(fields.raw(2))
         receive, send = self._state.split()
-        return Established(client_static, payload, receive, send)
+        return HandshakeResult(client_static, payload, receive, send)
 
 
 class Initiator:
-    """The client's side, for tests and probes that need no Node. With a `root` it checks the server's certificates."""
+    """The client side. With a `root` it verifies the server's certificate chain."""
 
     def __init__(self, static: KeyPair, root: bytes | None = None) -> None:
         self._static = static
         self._root = root
-        self._state = Handshake()
+        self._state = NoiseHandshake()
         self._ephemeral = KeyPair.generate()
 
     def hello(self) -> bytes:
@@ -169,7 +169,7 @@ class Initiator:
         return protobuf.encode({2: {1: self._ephemeral.public}})
 
     def finish(self, frame: bytes, payload: bytes) -> tuple[bytes, Cipher, Cipher]:
-        """Answer the server's hello; returns the frame to send and the ciphers for sending and receiving."""
+        """Answer the server hello. Returns the frame to send and the ciphers for sending and receiving."""
         fields = protobuf.decode(frame).message(3)
         state, server = self._state, fields.raw(1)
         state.mix_hash(server)
@@ -187,14 +187,14 @@ class Initiator:
 
 
 def frame(body: bytes) -> bytes:
-    """Put the three-byte length in front."""
+    """Prepend the three-byte length."""
     if len(body) >= _MAX_FRAME:
-        raise ProtocolError("a frame is too long")
+        raise ProtocolError("frame is too long")
     return len(body).to_bytes(3, "big") + body
 
 
-class Deframer:
-    """Cuts the byte stream of a client into frames; swallows the intro that precedes the first."""
+class FrameReader:
+    """Splits the byte stream of a client into frames, after the intro that precedes the first."""
 
     __slots__ = ("_buffer", "_intro")
 
@@ -203,7 +203,7 @@ class Deframer:
         self._intro = expects_intro
 
     def feed(self, chunk: bytes) -> Iterator[bytes]:
-        """Yield every frame that is now complete. Raises ProtocolError for a wrong intro."""
+        """Yield every complete frame. Raises ProtocolError for a wrong intro."""
         self._buffer += chunk
         if self._intro and not self._take_intro():
             return
@@ -216,7 +216,7 @@ class Deframer:
             yield body
 
     def _take_intro(self) -> bool:
-        """Swallow the prologue, and the routing hint that may precede it; False while they are incomplete."""
+        """Skip the prologue and the optional routing info before it. Returns False while they are incomplete."""
         buffer, start = bytes(self._buffer), 0
         if buffer[:1] == _ROUTING[:1]:
             if not _ROUTING.startswith(buffer[:4]):

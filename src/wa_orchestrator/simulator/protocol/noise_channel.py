@@ -1,4 +1,4 @@
-"""A client's encrypted line to the simulated WhatsApp, and the keys it is opened with."""
+"""Client side of the Noise socket, and the credentials of a device."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ URL = f"wss://{HOST}/ws/chat"
 
 
 class ClosedError(Exception):
-    """The server ended the connection; `code` is what it gave as its reason, if anything."""
+    """The server closed the connection; `code` is its reason, if it sent one."""
 
     def __init__(self, code: int | None) -> None:
         super().__init__(f"the connection ended ({code})")
@@ -30,7 +30,7 @@ class ClosedError(Exception):
 
 @dataclass(slots=True)
 class Credentials:
-    """What a device keeps: its keys, and after linking who it is."""
+    """The keys of a device, and its phone and device number after linking."""
 
     noise: KeyPair = field(default_factory=KeyPair.generate)
     identity: KeyPair = field(default_factory=KeyPair.generate)
@@ -46,38 +46,38 @@ class Credentials:
         return curve25519.sign(self.identity.private, DJB + self.signed.public)
 
 
-class Line:
-    """An encrypted line to the server through a proxy: stanzas out, stanzas in."""
+class NoiseSocket:
+    """An encrypted WebSocket to the server through a proxy, which sends and receives stanzas."""
 
     def __init__(self, socket: ClientConnection, send: noise.Cipher, receive: noise.Cipher) -> None:
         self._socket = socket
         self._send = send
         self._receive = receive
-        self._deframer = noise.Deframer(expects_intro=False)
+        self._deframer = noise.FrameReader(expects_intro=False)
 
     @classmethod
-    async def open(cls, proxy_url: str, trust: ssl.SSLContext, keys: KeyPair, payload: bytes) -> Line:
-        """Dial by name through the proxy and shake hands."""
+    async def open(cls, proxy_url: str, trust: ssl.SSLContext, keys: KeyPair, payload: bytes) -> NoiseSocket:
+        """Connect by host name through the proxy and perform the Noise handshake."""
         dialled = await Proxy.from_url(proxy_url.replace("socks5h://", "socks5://"), rdns=True).connect(HOST, 443)
         socket = await connect(
             URL, sock=dialled, ssl=trust, server_hostname=HOST, compression=None, proxy=None, ping_interval=None
         )
         initiator = noise.Initiator(keys)
         await socket.send(noise.PROLOGUE + noise.frame(initiator.hello()))
-        (hello,) = noise.Deframer(expects_intro=False).feed(_binary(await socket.recv()))
+        (hello,) = noise.FrameReader(expects_intro=False).feed(_binary(await socket.recv()))
         answer, send, receive = initiator.finish(hello, payload)
         await socket.send(noise.frame(answer))
         return cls(socket, send, receive)
 
     async def send(self, stanza: Node) -> None:
-        """Send a stanza. Raises ClosedError when the line is over."""
+        """Send a stanza. Raises ClosedError when the connection is closed."""
         try:
             await self._socket.send(noise.frame(self._send.seal(binary_xml.encode(stanza))))
         except ConnectionClosed:
             raise ClosedError(None) from None
 
     async def receive(self) -> list[Node]:
-        """Wait for the next stanzas; none when the line is over."""
+        """Return the next stanzas; empty when the connection is closed."""
         try:
             message = _binary(await self._socket.recv())
         except ConnectionClosed:
@@ -90,5 +90,5 @@ class Line:
 
 def _binary(message: str | bytes) -> bytes:
     if isinstance(message, str):
-        raise ProtocolError("text where bytes belong")
+        raise ProtocolError("text frame instead of a binary one")
     return message

@@ -1,4 +1,4 @@
-"""Protocol buffers on the wire, without a schema: fields are numbers, and the reader knows what they mean."""
+"""Protocol buffers without a schema: fields are addressed by number."""
 
 from collections.abc import Iterator, Mapping, Sequence
 
@@ -12,7 +12,7 @@ VARINT, FIXED64, LENGTH, FIXED32 = 0, 1, 2, 5
 
 
 def encode(layout: Layout) -> bytes:
-    """Encode field number → value. A list repeats the field, a mapping is a nested message, None is left out."""
+    """Encode field number → value. A list repeats the field, a mapping is a nested message, None is omitted."""
     out = bytearray()
     for number, value in layout.items():
         if value is None:
@@ -50,8 +50,8 @@ def varint(value: int) -> bytes:
     return bytes(out)
 
 
-class Fields:
-    """A decoded message: every field keeps all its values in order; a missing one reads as empty."""
+class ProtobufFields:
+    """A decoded message: every field has all its values in order; a missing one reads as empty."""
 
     __slots__ = ("_values",)
 
@@ -79,14 +79,14 @@ class Fields:
     def text(self, number: int) -> str:
         return self.raw(number).decode("utf-8", "replace")
 
-    def message(self, number: int) -> "Fields":
+    def message(self, number: int) -> "ProtobufFields":
         return decode(self.raw(number))
 
     def all(self, number: int) -> list[bytes]:
         return [value for value in self._values.get(number, []) if isinstance(value, bytes)]
 
 
-def decode(payload: bytes) -> Fields:
+def decode(payload: bytes) -> ProtobufFields:
     """Decode a message. Raises ProtocolError for anything that is not one."""
     values: dict[int, list[int | bytes]] = {}
     position = 0
@@ -102,24 +102,24 @@ def decode(payload: bytes) -> Fields:
                 size, position = _varint(payload, position)
             value = payload[position : position + size]
             if len(value) != size:
-                raise ProtocolError("a protobuf field is cut off")
+                raise ProtocolError("protobuf field is cut off")
             position += size
         else:
             raise ProtocolError(f"unknown protobuf wire type {kind}")
         if not number:
             raise ProtocolError("protobuf field number 0")
         values.setdefault(number, []).append(value)
-    return Fields(values)
+    return ProtobufFields(values)
 
 
 def _varint(payload: bytes, position: int) -> tuple[int, int]:
     result = 0
     for shift in range(0, 70, 7):
         if position >= len(payload):
-            raise ProtocolError("a protobuf number is cut off")
+            raise ProtocolError("protobuf number is cut off")
         byte = payload[position]
         position += 1
         result |= (byte & 127) << shift
         if byte < 128:
             return result & (2**64 - 1), position
-    raise ProtocolError("a protobuf number is too long")
+    raise ProtocolError("protobuf number is too long")

@@ -1,4 +1,4 @@
-"""Signal in groups: a sender hands out one chain of keys and then encrypts every message once for all."""
+"""Sender keys of Signal groups: each sender distributes one chain and encrypts every message once."""
 
 import secrets
 from dataclasses import dataclass, field
@@ -12,7 +12,7 @@ _MAX_SKIP = 2000
 
 @dataclass(slots=True)
 class SenderKey:
-    """The chain of one sender in one group: with its signing key for the sender, without for everybody else."""
+    """The chain of one sender in one group; only the sender has the signing key."""
 
     key_id: int
     chain: Chain
@@ -27,20 +27,20 @@ class SenderKey:
 
     @classmethod
     def read(cls, distribution: bytes) -> "SenderKey":
-        """Take in what a sender handed out."""
+        """Parse a sender key distribution message."""
         if distribution[:1] != VERSION:
             raise UndecryptableError("not a version 3 sender key")
         fields = protobuf.decode(distribution[1:])
         return cls(fields.number(1), Chain(fields.raw(3), fields.number(2)), fields.raw(4)[-32:])
 
     def distribution(self) -> bytes:
-        """What the others need to read from here on."""
+        """Return the sender key distribution message."""
         public = DJB + self.signing_public
         return VERSION + protobuf.encode({1: self.key_id, 2: self.chain.index, 3: self.chain.key, 4: public})
 
     def encrypt(self, plain: bytes) -> bytes:
         if self.signing_private is None:
-            raise UndecryptableError("somebody else's sender key cannot send")
+            raise UndecryptableError("cannot encrypt with a received sender key")
         iteration = self.chain.index
         iv, key = _keys(self.chain.next())
         message = VERSION + protobuf.encode({1: self.key_id, 2: iteration, 3: cbc_encrypt(key, iv, plain)})
@@ -49,7 +49,7 @@ class SenderKey:
     def decrypt(self, raw: bytes) -> bytes:
         message, signature = raw[:-64], raw[-64:]
         if message[:1] != VERSION or not curve25519.verify(self.signing_public, message, signature):
-            raise UndecryptableError("the group message's signature is wrong")
+            raise UndecryptableError("group message's signature is wrong")
         fields = protobuf.decode(message[1:])
         if fields.number(1) != self.key_id:
             raise UndecryptableError("another sender key was used")
@@ -61,9 +61,9 @@ class SenderKey:
             try:
                 return self.skipped.pop(iteration)
             except KeyError:
-                raise UndecryptableError("this group message was decrypted before") from None
+                raise UndecryptableError("group message was decrypted before") from None
         if iteration - self.chain.index > _MAX_SKIP:
-            raise UndecryptableError("too many group messages are missing")
+            raise UndecryptableError("too many skipped group messages")
         while self.chain.index < iteration:
             index = self.chain.index
             self.skipped[index] = self.chain.next()

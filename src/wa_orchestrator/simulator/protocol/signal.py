@@ -1,4 +1,4 @@
-"""Signal between two devices: X3DH to begin, the double ratchet from then on (version 3)."""
+"""Signal protocol (version 3): X3DH and the double ratchet."""
 
 import hmac
 from collections import OrderedDict
@@ -19,12 +19,12 @@ _MAX_OLD_CHAINS = 5
 
 
 class UndecryptableError(ProtocolError):
-    """A message for which this side has no key (any more): ask the sender to try again."""
+    """A message without a matching key: request a retry from the sender."""
 
 
 @dataclass(frozen=True, slots=True)
-class Bundle:
-    """What a device publishes so that others can begin a session with it."""
+class PreKeyBundle:
+    """The public keys of a device with which others start a session."""
 
     registration: int
     identity: bytes
@@ -35,13 +35,13 @@ class Bundle:
     prekey: bytes | None = None
 
     @property
-    def is_genuine(self) -> bool:
+    def has_valid_signature(self) -> bool:
         return curve25519.verify(self.identity, DJB + self.signed_key, self.signature)
 
 
 @dataclass(frozen=True, slots=True)
 class PreKeyMessage:
-    """The first message of a session: the keys to begin it, and an ordinary message inside."""
+    """The first message of a session: its keys and an ordinary message (`pkmsg`)."""
 
     prekey_id: int | None
     base_key: bytes
@@ -56,7 +56,7 @@ class PreKeyMessage:
             raise ProtocolError("not a version 3 message")
         fields = protobuf.decode(raw[1:])
         prekey_id = fields.number(1) if 1 in fields else None
-        keys = [_bare(fields.raw(number)) for number in (2, 3)]
+        keys = [_without_type(fields.raw(number)) for number in (2, 3)]
         return cls(prekey_id, keys[0], keys[1], fields.raw(4), fields.number(5), fields.number(6))
 
 
@@ -75,8 +75,8 @@ class Chain:
 
 
 @dataclass(slots=True)
-class Session:
-    """One side of a double ratchet. Decrypting changes it only when the message was genuine."""
+class SignalSession:
+    """One side of a double ratchet. Decrypting changes it only if the message is authentic."""
 
     own_identity: bytes
     peer_identity: bytes
@@ -86,50 +86,54 @@ class Session:
     previous: int = 0
     #: the peer's ratchet key → its chain, newest last
     receiving: "OrderedDict[bytes, Chain]" = field(default_factory=OrderedDict)
-    #: message keys of messages that were overtaken: (ratchet key, counter) → key
+    #: skipped message keys: (ratchet key, counter) → key
     skipped: dict[tuple[bytes, int], bytes] = field(default_factory=dict)
-    #: until the peer answers, every message repeats how the session began
-    greeting: dict[int, int | bytes] | None = None
+    #: until the peer answers, every message is a pre-key message
+    prekey_message: dict[int, int | bytes] | None = None
     base_key: bytes = b""
 
     @classmethod
-    def initiate(cls, own: KeyPair, registration: int, bundle: Bundle) -> "Session":
-        """Begin a session from a published bundle."""
+    def initiate(cls, own: KeyPair, registration: int, bundle: PreKeyBundle) -> "SignalSession":
+        """Start a session from a pre-key bundle."""
         base, ratchet = KeyPair.generate(), KeyPair.generate()
         secrets = [
             curve25519.dh(own.private, bundle.signed_key),
             curve25519.dh(base.private, bundle.identity),
             curve25519.dh(base.private, bundle.signed_key),
         ]
-        greeting: dict[int, int | bytes] = {}
+        prekey_message: dict[int, int | bytes] = {}
         if bundle.prekey is not None and bundle.prekey_id is not None:
             secrets.append(curve25519.dh(base.private, bundle.prekey))
-            greeting[1] = bundle.prekey_id
-        greeting |= {2: DJB + base.public, 3: DJB + own.public, 5: registration, 6: bundle.signed_id}
-        root, first = _agree(secrets)
-        session = cls(own.public, bundle.identity, root, ratchet, greeting=greeting, base_key=base.public)
+            prekey_message[1] = bundle.prekey_id
+        prekey_message |= {2: DJB + base.public, 3: DJB + own.public, 5: registration, 6: bundle.signed_id}
+        root, first = _derive_root(secrets)
+        session = cls(own.public, bundle.identity, root, ratchet, prekey_message=prekey_message, base_key=base.public)
         session.receiving[bundle.signed_key] = Chain(first)
-        session._turn_sending(bundle.signed_key)
+        session._ratchet_sending(bundle.signed_key)
         return session
 
     @classmethod
-    def respond(cls, own: KeyPair, signed: KeyPair, prekey: KeyPair | None, greeting: PreKeyMessage) -> "Session":
-        """Take up a session that a peer began towards us."""
+    def respond(
+        cls, own: KeyPair, signed: KeyPair, prekey: KeyPair | None, prekey_message: PreKeyMessage
+    ) -> "SignalSession":
+        """Accept a session that a peer has started."""
         secrets = [
-            curve25519.dh(signed.private, greeting.identity),
-            curve25519.dh(own.private, greeting.base_key),
-            curve25519.dh(signed.private, greeting.base_key),
+            curve25519.dh(signed.private, prekey_message.identity),
+            curve25519.dh(own.private, prekey_message.base_key),
+            curve25519.dh(signed.private, prekey_message.base_key),
         ]
         if prekey is not None:
-            secrets.append(curve25519.dh(prekey.private, greeting.base_key))
-        root, first = _agree(secrets)
-        # Our signed pre-key is our first ratchet key; its chain would be ours to send on, but the peer turns first.
-        return cls(own.public, greeting.identity, root, signed, sending=Chain(first), base_key=greeting.base_key)
+            secrets.append(curve25519.dh(prekey.private, prekey_message.base_key))
+        root, first = _derive_root(secrets)
+        # Our signed pre-key is our first ratchet key; its chain is never used, because the peer ratchets first.
+        return cls(
+            own.public, prekey_message.identity, root, signed, sending=Chain(first), base_key=prekey_message.base_key
+        )
 
     def encrypt(self, plain: bytes) -> tuple[str, bytes]:
         """Return the type of the message, `pkmsg` or `msg`, and its bytes."""
         if self.sending is None:
-            raise ProtocolError("a session that cannot send yet")
+            raise ProtocolError("session cannot send yet")
         counter = self.sending.index
         aes, mac_key, iv = _message_keys(self.sending.next())
         body: protobuf.Layout = {
@@ -140,12 +144,12 @@ class Session:
         }
         message = VERSION + protobuf.encode(body)
         message += _tag(mac_key, self.own_identity, self.peer_identity, message)
-        if self.greeting is None:
+        if self.prekey_message is None:
             return "msg", message
-        return "pkmsg", VERSION + protobuf.encode({**self.greeting, 4: message})
+        return "pkmsg", VERSION + protobuf.encode({**self.prekey_message, 4: message})
 
     def decrypt(self, message: bytes) -> bytes:
-        """Decrypt an ordinary message. Raises UndecryptableError and stays as it was if that is impossible."""
+        """Decrypt an ordinary message. Raises UndecryptableError and leaves the session unchanged."""
         trial = replace(
             self,
             receiving=OrderedDict((key, replace(chain)) for key, chain in self.receiving.items()),
@@ -155,30 +159,30 @@ class Session:
         plain = trial._decrypt(message)
         for name in ("root", "ratchet", "sending", "previous", "receiving", "skipped"):
             setattr(self, name, getattr(trial, name))
-        self.greeting = None
+        self.prekey_message = None
         return plain
 
     def _decrypt(self, message: bytes) -> bytes:
         if len(message) < 10 or message[:1] != VERSION:
             raise UndecryptableError("not a version 3 message")
         fields = protobuf.decode(message[1:-8])
-        peer, counter = _bare(fields.raw(1)), fields.number(2)
+        peer, counter = _without_type(fields.raw(1)), fields.number(2)
         key = self.skipped.pop((peer, counter), None)
         if key is None:
             if peer not in self.receiving:
-                self._turn_receiving(peer, fields.number(3))
+                self._ratchet_receiving(peer, fields.number(3))
             key = self._key_at(peer, counter)
         aes, mac_key, iv = _message_keys(key)
         if not hmac.compare_digest(_tag(mac_key, self.peer_identity, self.own_identity, message[:-8]), message[-8:]):
-            raise UndecryptableError("the message's authentication code is wrong")
+            raise UndecryptableError("message MAC is wrong")
         return _cbc_decrypt(aes, iv, fields.raw(4))
 
     def _key_at(self, peer: bytes, counter: int) -> bytes:
         chain = self.receiving[peer]
         if counter < chain.index:
-            raise UndecryptableError("this message was decrypted before")
+            raise UndecryptableError("message was decrypted before")
         if counter - chain.index > _MAX_SKIP:
-            raise UndecryptableError("too many messages are missing")
+            raise UndecryptableError("too many skipped messages")
         while chain.index < counter:
             index = chain.index
             self.skipped[peer, index] = chain.next()
@@ -186,23 +190,23 @@ class Session:
             del self.skipped[next(iter(self.skipped))]
         return chain.next()
 
-    def _turn_receiving(self, peer: bytes, previous: int) -> None:
+    def _ratchet_receiving(self, peer: bytes, previous: int) -> None:
         if self.receiving:
             newest = next(reversed(self.receiving))
             chain = self.receiving[newest]
             while chain.index < min(previous, chain.index + _MAX_SKIP):
                 index = chain.index
                 self.skipped[newest, index] = chain.next()
-        self.root, first = _turn(self.root, self.ratchet.private, peer)
+        self.root, first = _ratchet(self.root, self.ratchet.private, peer)
         self.receiving[peer] = Chain(first)
         while len(self.receiving) > _MAX_OLD_CHAINS:
             self.receiving.popitem(last=False)
         self.previous = self.sending.index if self.sending else 0
         self.ratchet = KeyPair.generate()
-        self._turn_sending(peer)
+        self._ratchet_sending(peer)
 
-    def _turn_sending(self, peer: bytes) -> None:
-        self.root, first = _turn(self.root, self.ratchet.private, peer)
+    def _ratchet_sending(self, peer: bytes) -> None:
+        self.root, first = _ratchet(self.root, self.ratchet.private, peer)
         self.sending = Chain(first)
 
 
@@ -217,12 +221,12 @@ def unpad(padded: bytes) -> bytes:
     return padded[: len(padded) - padded[-1]]
 
 
-def _agree(secrets: list[bytes]) -> tuple[bytes, bytes]:
+def _derive_root(secrets: list[bytes]) -> tuple[bytes, bytes]:
     both = curve25519.hkdf(b"\xff" * 32 + b"".join(secrets), 64, salt=_ZEROS, info=b"WhisperText")
     return both[:32], both[32:]
 
 
-def _turn(root: bytes, private: bytes, peer: bytes) -> tuple[bytes, bytes]:
+def _ratchet(root: bytes, private: bytes, peer: bytes) -> tuple[bytes, bytes]:
     try:
         secret = curve25519.dh(private, peer)
     except ValueError as error:
@@ -240,7 +244,7 @@ def _tag(key: bytes, sender: bytes, receiver: bytes, message: bytes) -> bytes:
     return curve25519.mac(key, DJB, sender, DJB, receiver, message)[:8]
 
 
-def _bare(key: bytes) -> bytes:
+def _without_type(key: bytes) -> bytes:
     if len(key) != 33 or key[:1] != DJB:
         raise UndecryptableError("not a public key")
     return key[1:]
@@ -258,7 +262,7 @@ def _cbc_decrypt(key: bytes, iv: bytes, sealed: bytes) -> bytes:
     try:
         return unpadder.update(decryptor.update(sealed) + decryptor.finalize()) + unpadder.finalize()
     except ValueError as error:
-        raise UndecryptableError("the message does not decrypt") from error
+        raise UndecryptableError("message does not decrypt") from error
 
 
 cbc_encrypt, cbc_decrypt = _cbc_encrypt, _cbc_decrypt

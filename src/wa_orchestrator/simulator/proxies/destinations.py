@@ -1,18 +1,18 @@
-"""Who a proxy's customer is, and where a proxy may lead to."""
+"""Accounts of proxies, and the destinations that a proxy allows."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass, field
 
 from wa_orchestrator.simulator.ports import LOOPBACK
-from wa_orchestrator.simulator.proxies.socks_protocol import Reply, Request
+from wa_orchestrator.simulator.proxies.socks_protocol import ConnectRequest, Reply
 
 HTTPS = 443
 
 
 @dataclass(frozen=True, slots=True)
-class Account:
-    """One proxy as its customer knows it. The user's name is the proxy's id, so a URL says which one it is."""
+class ProxyAccount:
+    """Credentials of one proxy. The user name is the proxy's id, so that a URL identifies it."""
 
     id: str
     password: str
@@ -24,14 +24,14 @@ class Account:
 
 
 @dataclass(slots=True)
-class Route:
-    """Where a proxy may lead to. `target` is the simulated WhatsApp, known once it listens."""
+class Destinations:
+    """Allowed destinations. `target` is the simulated WhatsApp, set once it listens."""
 
     target: tuple[str, int] | None = None
     allowed: frozenset[tuple[str, int]] = field(default_factory=frozenset)
 
-    def resolve(self, request: Request) -> tuple[str, int] | Reply:
-        """Find the address to dial for a request, or the reason to refuse it."""
+    def resolve(self, request: ConnectRequest) -> tuple[str, int] | Reply:
+        """Return the address to connect to, or the reply that refuses the request."""
         if (request.host, request.port) in self.allowed:
             return request.host, request.port
         if not is_whatsapp(request.host) or request.port != HTTPS:
@@ -40,5 +40,5 @@ class Route:
 
 
 def is_whatsapp(host: str) -> bool:
-    """Whether a name is one of WhatsApp's that the simulator answers for."""
+    """Whether a host name belongs to WhatsApp."""
     return host.endswith((".whatsapp.net", ".whatsapp.com"))

@@ -1,4 +1,4 @@
-"""All proxies of a simulated world together."""
+"""The pool of simulated proxies."""
 
 from __future__ import annotations
 
@@ -10,39 +10,39 @@ from urllib.parse import urlsplit
 
 from wa_orchestrator.simulator.errors import SimulatorError
 from wa_orchestrator.simulator.ports import ATTEMPTS, free_port
-from wa_orchestrator.simulator.proxies.destinations import Account, Route
-from wa_orchestrator.simulator.proxies.socks_server import Book, Proxy
+from wa_orchestrator.simulator.proxies.destinations import Destinations, ProxyAccount
+from wa_orchestrator.simulator.proxies.socks_server import SocksServer, TunnelRegistry
 
 
-class Pool:
-    """All proxies of one world, and the book that says which outgoing port belongs to which of them."""
+class SocksPool:
+    """All SOCKS servers, with a registry of their outgoing ports."""
 
     def __init__(self, *, clock: Callable[[], float] = time.time, allowed: Iterable[tuple[str, int]] = ()) -> None:
-        self.route = Route(allowed=frozenset(allowed))
-        self._book = Book(self.route, clock)
-        self._proxies: dict[str, Proxy] = {}
+        self.route = Destinations(allowed=frozenset(allowed))
+        self._registry = TunnelRegistry(self.route, clock)
+        self._proxies: dict[str, SocksServer] = {}
 
-    def __iter__(self) -> Iterator[Proxy]:
+    def __iter__(self) -> Iterator[SocksServer]:
         return iter(self._proxies.values())
 
-    async def add(self, account: Account | None = None) -> Proxy:
-        """Start one more proxy; without an account it gets a new one, on a port that is free."""
+    async def add(self, account: ProxyAccount | None = None) -> SocksServer:
+        """Start another proxy; without an account with a new one on a free port."""
         if account is not None:
             return await self._start(account)
         for _ in range(ATTEMPTS):
-            # Another world may take the same free port at the same moment.
+            # Another simulator may take the same free port at the same moment.
             with contextlib.suppress(SimulatorError):
                 return await self._start(self._new_account())
-        raise SimulatorError("NO_PORT", "No port could be taken for one more proxy.")
+        raise SimulatorError("NO_PORT", "There is no free port for another proxy.")
 
-    async def _start(self, account: Account) -> Proxy:
-        proxy = Proxy(account, self._book)
+    async def _start(self, account: ProxyAccount) -> SocksServer:
+        proxy = SocksServer(account, self._registry)
         await proxy.open()
         self._proxies[account.id] = proxy
         return proxy
 
-    def find(self, reference: str) -> Proxy:
-        """Find a proxy by its id, its URL or its port."""
+    def find(self, reference: str) -> SocksServer:
+        """Return a proxy by its id, its URL or its port."""
         port = urlsplit(reference).port if "://" in reference else None
         for proxy in self._proxies.values():
             if reference in (proxy.account.id, str(proxy.account.port)) or port == proxy.account.port:
@@ -51,12 +51,12 @@ class Pool:
         raise SimulatorError("UNKNOWN_PROXY", f"There is no proxy {reference!r}; there are: {known}.")
 
     def proxy_of(self, port: int) -> str | None:
-        """The id of the proxy that dials from this local port now; None for a connection that came around them."""
-        return self._book.owners.get(port)
+        """Return the id of the proxy with this outgoing port; None for a connection without a proxy."""
+        return self._registry.owners.get(port)
 
     def mark_session(self, port: int, session: str) -> None:
-        """WhatsApp saw that what comes from this port is a session (a websocket past its handshake)."""
-        if found := self._book.tunnels.get(port):
+        """Record that the connection from this port is a session (a WebSocket after its handshake)."""
+        if found := self._registry.tunnels.get(port):
             proxy, tunnel = found
             proxy.mark_session(tunnel, session)
 
@@ -69,6 +69,6 @@ class Pool:
         for proxy in self._proxies.values():
             await proxy.close()
 
-    def _new_account(self) -> Account:
+    def _new_account(self) -> ProxyAccount:
         number = len(self._proxies) + 1
-        return Account(f"proxy-{number}", secrets.token_hex(12), free_port())
+        return ProxyAccount(f"proxy-{number}", secrets.token_hex(12), free_port())

@@ -1,4 +1,4 @@
-"""SOCKS5 as spoken on the wire (RFC 1928, user and password by RFC 1929): the server's half of the handshake."""
+"""Server side of the SOCKS5 handshake (RFC 1928, user and password by RFC 1929)."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ COMMAND_CONNECT = 1
 
 
 class Reply(IntEnum):
-    """How a proxy answers a request (RFC 1928, section 6)."""
+    """Reply codes (RFC 1928, section 6)."""
 
     SUCCEEDED = 0
     FAILURE = 1
@@ -28,7 +28,7 @@ class Reply(IntEnum):
 
 
 class AddressType(StrEnum):
-    """How a client named the host. Anything but `DOMAIN` means that it looked the name up by itself: a DNS leak."""
+    """Address type of a request. Anything but `DOMAIN` means that the client resolved the name itself: a DNS leak."""
 
     DOMAIN = "domain"
     IPV4 = "ipv4"
@@ -36,8 +36,8 @@ class AddressType(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class Request:
-    """Where an authenticated client wants to go."""
+class ConnectRequest:
+    """A CONNECT request of an authenticated client."""
 
     user: str
     host: str
@@ -46,7 +46,7 @@ class Request:
 
 
 class HandshakeError(Exception):
-    """A client that was turned away before it could ask for anything; it has its answer already."""
+    """A client that was refused during the handshake; the reply has been sent."""
 
     def __init__(self, outcome: str, user: str | None = None) -> None:
         super().__init__(outcome)
@@ -56,9 +56,9 @@ class HandshakeError(Exception):
 
 async def negotiate(
     reader: asyncio.StreamReader, writer: asyncio.StreamWriter, is_allowed: Callable[[str, str], bool]
-) -> Request:
-    """Lead a client up to its request; the caller answers that one with `answer`."""
-    await _agree_on_password(reader, writer)
+) -> ConnectRequest:
+    """Perform the handshake and return the request; the caller answers it with `reply_to`."""
+    await _negotiate_method(reader, writer)
     user = await _authenticate(reader, writer, is_allowed)
     version, command, _reserved, kind = await reader.readexactly(4)
     if version != VERSION:
@@ -66,18 +66,18 @@ async def negotiate(
     address_type, host = await _read_address(reader, writer, kind, user)
     port = int.from_bytes(await reader.readexactly(2), "big")
     if command != COMMAND_CONNECT:
-        await answer(writer, Reply.COMMAND_NOT_SUPPORTED)
+        await reply_to(writer, Reply.COMMAND_NOT_SUPPORTED)
         raise HandshakeError("command_not_supported", user)
-    return Request(user, host, port, address_type)
+    return ConnectRequest(user, host, port, address_type)
 
 
-async def answer(writer: asyncio.StreamWriter, reply: Reply) -> None:
-    """Answer a request. The bound address is of no use to any client and stays zero."""
+async def reply_to(writer: asyncio.StreamWriter, reply: Reply) -> None:
+    """Send the reply to a request. The bound address stays zero; no client uses it."""
     writer.write(bytes([VERSION, reply, 0, 1, 0, 0, 0, 0, 0, 0]))
     await writer.drain()
 
 
-async def _agree_on_password(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+async def _negotiate_method(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
     version, count = await reader.readexactly(2)
     if version != VERSION:
         raise HandshakeError("not_socks5")
@@ -114,7 +114,7 @@ async def _read_address(
         case 4:
             return AddressType.IPV6, str(ipaddress.IPv6Address(await reader.readexactly(16)))
         case _:
-            await answer(writer, Reply.ADDRESS_NOT_SUPPORTED)
+            await reply_to(writer, Reply.ADDRESS_NOT_SUPPORTED)
             raise HandshakeError("address_not_supported", user)
 
 

@@ -1,4 +1,4 @@
-"""One simulated proxy: a real SOCKS5 server that leads WhatsApp's names to the simulator and nothing anywhere else."""
+"""A simulated proxy: a real SOCKS5 server that connects WhatsApp's host names to the simulator, and nothing else."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ from typing import Any
 
 from wa_orchestrator.simulator.errors import SimulatorError
 from wa_orchestrator.simulator.ports import BACKLOG, LOOPBACK, claim, listen
-from wa_orchestrator.simulator.proxies.destinations import Account, Route
-from wa_orchestrator.simulator.proxies.socks_protocol import HandshakeError, Reply, Request, answer, negotiate
+from wa_orchestrator.simulator.proxies.destinations import Destinations, ProxyAccount
+from wa_orchestrator.simulator.proxies.socks_protocol import ConnectRequest, HandshakeError, Reply, negotiate, reply_to
 
 CHUNK = 1 << 16
 LOG_LENGTH = 20_000
@@ -24,40 +24,40 @@ FAULTS = ("refuse", "wrong_auth", "blackhole", "slow", "drop")
 
 @dataclass(slots=True, eq=False)
 class Tunnel:
-    """One connection that passes through a proxy now."""
+    """One open connection through a proxy."""
 
     host: str
     client: asyncio.StreamWriter
     upstream: asyncio.StreamWriter
     session: str | None = None
 
-    def cut(self) -> None:
-        """End both halves at once, as a broken line does."""
+    def abort(self) -> None:
+        """Reset both sides, as a broken connection does."""
         self.client.transport.abort()
         self.upstream.transport.abort()
 
 
-class Book:
-    """What the proxies of one world share: where they lead to, and which outgoing port belongs to which of them."""
+class TunnelRegistry:
+    """Shared by all proxies: allowed destinations, and the tunnel of each outgoing port."""
 
-    def __init__(self, route: Route, clock: Callable[[], float]) -> None:
+    def __init__(self, route: Destinations, clock: Callable[[], float]) -> None:
         self.route = route
         self.clock = clock
         self.owners: dict[int, str] = {}
-        self.tunnels: dict[int, tuple[Proxy, Tunnel]] = {}
+        self.tunnels: dict[int, tuple[SocksServer, Tunnel]] = {}
 
     def forget(self, port: int) -> None:
         self.owners.pop(port, None)
         self.tunnels.pop(port, None)
 
 
-class Proxy:
-    """One SOCKS5 server with its log, its counts and its faults."""
+class SocksServer:
+    """One SOCKS5 server with its log, counters and faults."""
 
-    def __init__(self, account: Account, book: Book) -> None:
+    def __init__(self, account: ProxyAccount, registry: TunnelRegistry) -> None:
         self.account = account
-        self._book = book
-        self._place: socket.socket | None = None
+        self._registry = registry
+        self._claim: socket.socket | None = None
         self._server: asyncio.Server | None = None
         self._tunnels: set[Tunnel] = set()
         self._tasks: set[asyncio.Task[None]] = set()
@@ -73,9 +73,9 @@ class Proxy:
     # -- life ---------------------------------------------------------------------------------------------------------
 
     async def open(self) -> None:
-        """Listen. The port stays taken until `close`, also while the proxy refuses."""
-        if self._place is None:
-            self._place = claim(self.account.port)
+        """Listen. The port stays bound until `close`, also while the proxy refuses."""
+        if self._claim is None:
+            self._claim = claim(self.account.port)
         if self._server is None:
             listener = listen(self.account.port)
             self._server = await asyncio.start_server(self._accept, sock=listener, backlog=BACKLOG)
@@ -85,11 +85,11 @@ class Proxy:
             self._forget_timer(kind)
         self._stop_listening()
         for tunnel in list(self._tunnels):
-            tunnel.cut()
+            tunnel.abort()
         await _end(self._tasks)
-        if self._place is not None:
-            self._place.close()
-            self._place = None
+        if self._claim is not None:
+            self._claim.close()
+            self._claim = None
 
     def _stop_listening(self) -> None:
         if self._server is not None:
@@ -99,12 +99,12 @@ class Proxy:
     # -- faults -------------------------------------------------------------------------------------------------------
 
     async def fault(self, kind: str, *, seconds: float | None = None, latency_ms: int = DEFAULT_LATENCY_MS) -> None:
-        """Go wrong in one way, for `seconds` or until `clear_faults`; `drop` happens once.
+        """Activate a fault for `seconds` or until `clear_faults`; `drop` happens once.
 
-        refuse      new connections are refused, live ones go on (add `drop` for a proxy that died)
-        wrong_auth  no password is right any more
-        blackhole   nothing passes: new connections are accepted and hang, live ones stand still
-        slow        every piece of every connection comes `latency_ms` late
+        refuse      new connections are refused, open ones continue (add `drop` for a dead proxy)
+        wrong_auth  every password is refused
+        blackhole   no data passes: new connections are accepted and hang, open ones stall
+        slow        every chunk is delayed by `latency_ms`
         """
         if kind not in FAULTS:
             raise SimulatorError("UNKNOWN_FAULT", f"A proxy has no fault {kind!r}; it has {', '.join(FAULTS)}.")
@@ -147,24 +147,24 @@ class Proxy:
 
     def _drop(self) -> None:
         for tunnel in list(self._tunnels):
-            tunnel.cut()
+            tunnel.abort()
 
     # -- what it saw --------------------------------------------------------------------------------------------------
 
     def mark_session(self, tunnel: Tunnel, session: str) -> None:
-        """Remember that this tunnel carries a session.
+        """Record that this tunnel carries a session.
 
-        Only WhatsApp can tell: a version look-up and a health check dial the same name and are encrypted as well.
+        Only WhatsApp knows: version checks and health checks connect to the same name, encrypted as well.
         """
         tunnel.session = session
         self._most_sessions = max(self._most_sessions, len(self.live_sessions()))
 
     def live_sessions(self) -> set[str]:
-        """The sessions that pass through now. Two tunnels of one device, as in a reconnect, are one session."""
+        """Return the open sessions. Two tunnels of one device, as in a reconnect, are one session."""
         return {tunnel.session for tunnel in self._tunnels if tunnel.session is not None}
 
-    def picture(self) -> dict[str, Any]:
-        """Everything this proxy counted, as `GET /proxies` shows it."""
+    def describe(self) -> dict[str, Any]:
+        """Return the log and the counters, as in `GET /proxies`."""
         return {
             "id": self.account.id,
             "url": self.account.url,
@@ -181,8 +181,8 @@ class Proxy:
             "connections": list(self._log),
         }
 
-    def _note(self, outcome: str, request: Request | None = None, user: str | None = None) -> None:
-        entry: dict[str, Any] = {"at": self._book.clock(), "outcome": outcome, "user": user}
+    def _note(self, outcome: str, request: ConnectRequest | None = None, user: str | None = None) -> None:
+        entry: dict[str, Any] = {"at": self._registry.clock(), "outcome": outcome, "user": user}
         if request is not None:
             self._hosts[request.host] += 1
             self._address_types[request.address_type] += 1
@@ -203,48 +203,50 @@ class Proxy:
 
     async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         try:
-            await self._gate()
+            await self._delay()
             request = await negotiate(reader, writer, self._is_allowed)
-            await self._gate()
-            await self._lead(request, reader, writer)
+            await self._delay()
+            await self._tunnel(request, reader, writer)
         except HandshakeError as refusal:
             self._note(refusal.outcome, user=refusal.user)
         except (OSError, EOFError):
-            pass  # the client went away; what it had asked for is in the log
+            pass  # the client has disconnected; its request is in the log
         finally:
             writer.close()
 
-    async def _lead(self, request: Request, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        target = self._book.route.resolve(request)
+    async def _tunnel(
+        self, request: ConnectRequest, reader: asyncio.StreamReader, writer: asyncio.StreamWriter
+    ) -> None:
+        target = self._registry.route.resolve(request)
         if isinstance(target, Reply):
             self._note(target.name.lower(), request)
-            await answer(writer, target)
+            await reply_to(writer, target)
             return
         async with contextlib.AsyncExitStack() as stack:
             try:
                 port, upstream_reader, upstream = await self._dial(target, stack)
             except OSError:
                 self._note("upstream_refused", request)
-                await answer(writer, Reply.REFUSED)
+                await reply_to(writer, Reply.REFUSED)
                 return
             self._note("open", request)
             tunnel = Tunnel(request.host, writer, upstream)
             self._tunnels.add(tunnel)
             stack.callback(self._tunnels.discard, tunnel)
-            self._book.tunnels[port] = (self, tunnel)
-            await answer(writer, Reply.SUCCEEDED)
+            self._registry.tunnels[port] = (self, tunnel)
+            await reply_to(writer, Reply.SUCCEEDED)
             await self._relay(reader, tunnel, upstream_reader)
 
     async def _dial(
         self, target: tuple[str, int], stack: contextlib.AsyncExitStack
     ) -> tuple[int, asyncio.StreamReader, asyncio.StreamWriter]:
-        """Connect to `target`. The local port is in the book before the first packet leaves."""
+        """Connect to `target`. The local port is registered before the first packet is sent."""
         sock = socket.socket(socket.AF_INET, socket.SOCK_STREAM)
         sock.setblocking(False)
         sock.bind((LOOPBACK, 0))
         port = sock.getsockname()[1]
-        self._book.owners[port] = self.account.id
-        stack.callback(self._book.forget, port)
+        self._registry.owners[port] = self.account.id
+        stack.callback(self._registry.forget, port)
         try:
             await asyncio.get_running_loop().sock_connect(sock, target)
         except BaseException:
@@ -255,32 +257,32 @@ class Proxy:
         return port, reader, writer
 
     async def _relay(self, reader: asyncio.StreamReader, tunnel: Tunnel, upstream: asyncio.StreamReader) -> None:
-        """Carry both ways until one side ends; then both end (TLS has no use for half a connection)."""
+        """Copy in both directions until one side closes; then close both (TLS cannot use half a connection)."""
         ways = {
-            asyncio.create_task(self._carry_up(reader, tunnel.upstream)),
-            asyncio.create_task(self._carry_down(upstream, tunnel.client)),
+            asyncio.create_task(self._copy_up(reader, tunnel.upstream)),
+            asyncio.create_task(self._copy_down(upstream, tunnel.client)),
         }
         try:
             await asyncio.wait(ways, return_when=asyncio.FIRST_COMPLETED)
         finally:
             await _end(ways)
 
-    async def _carry_up(self, source: asyncio.StreamReader, sink: asyncio.StreamWriter) -> None:
+    async def _copy_up(self, source: asyncio.StreamReader, sink: asyncio.StreamWriter) -> None:
         while chunk := await source.read(CHUNK):
             self._bytes_up += len(chunk)
-            await self._gate()
+            await self._delay()
             sink.write(chunk)
             await sink.drain()
 
-    async def _carry_down(self, source: asyncio.StreamReader, sink: asyncio.StreamWriter) -> None:
+    async def _copy_down(self, source: asyncio.StreamReader, sink: asyncio.StreamWriter) -> None:
         while chunk := await source.read(CHUNK):
             self._bytes_down += len(chunk)
-            await self._gate()
+            await self._delay()
             sink.write(chunk)
             await sink.drain()
 
-    async def _gate(self) -> None:
-        """Where `slow` and `blackhole` hold things up."""
+    async def _delay(self) -> None:
+        """Apply `slow` and `blackhole`."""
         if self._latency_s:
             await asyncio.sleep(self._latency_s)
         if not self._flowing.is_set():
@@ -294,7 +296,7 @@ class Proxy:
 
 
 async def _end(tasks: Iterable[asyncio.Task[None]]) -> None:
-    """Cancel tasks and wait until they are over; how they ended is of no interest."""
+    """Cancel tasks and wait for them; their outcome does not matter."""
     ending = list(tasks)
     for task in ending:
         task.cancel()

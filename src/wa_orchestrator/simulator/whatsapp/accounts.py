@@ -1,4 +1,4 @@
-"""Accounts: phones, the devices linked to them, their keys and what waits for them."""
+"""Accounts: phones, their linked devices, keys and pending stanzas."""
 
 import secrets
 from collections import OrderedDict
@@ -11,10 +11,10 @@ from wa_orchestrator.simulator.protocol.binary_xml import Node
 from wa_orchestrator.simulator.protocol.curve25519 import KeyPair
 from wa_orchestrator.simulator.protocol.jid import Jid
 from wa_orchestrator.simulator.protocol.sender_keys import SenderKey
-from wa_orchestrator.simulator.protocol.signal import DJB, Bundle, Session
+from wa_orchestrator.simulator.protocol.signal import DJB, PreKeyBundle, SignalSession
 from wa_orchestrator.simulator.whatsapp.app_state import AppState
 
-#: LIDs are the numbers multiplied modulo a prime: they look unrelated, and the number is found without a table.
+#: A LID is the number multiplied modulo a prime: it looks unrelated, and is reversible without a table.
 _LID_PRIME, _LID_FACTOR, _LID_BASE = 10**15 + 37, 271_828_182_845_904, 10**15
 SIGNED_ID = 1
 _PREKEYS_IN_TURN = 1 << 24
@@ -26,7 +26,7 @@ def lid_of(number: str) -> str:
 
 
 def number_of(lid: str) -> str:
-    """Undo `lid_of`. Raises ProtocolError for what is not a LID of this world."""
+    """Reverse `lid_of`. Raises ProtocolError for anything else."""
     if not lid.isdecimal() or not _LID_BASE <= int(lid) < _LID_BASE + _LID_PRIME:
         raise ProtocolError(f"not a LID: {lid!r}")
     return str((int(lid) - _LID_BASE) * pow(_LID_FACTOR, -1, _LID_PRIME) % _LID_PRIME)
@@ -51,22 +51,22 @@ class Device:
     linked_at: float = 0.0
     bootstrapped: bool = False
     prekeys: "OrderedDict[int, bytes]" = field(default_factory=OrderedDict)
-    #: Stanzas the device has not acknowledged yet: they come again when it comes back.
+    #: Stanzas that the device has not acked: they are sent again at its next login.
     pending: "OrderedDict[str, Node]" = field(default_factory=OrderedDict)
 
     def address(self, server: str = jid.SERVER) -> Jid:
         return Jid(self.phone if server == jid.SERVER else lid_of(self.phone), server, self.number)
 
-    def take_bundle(self) -> Bundle:
-        """Hand out its keys; a one-time pre-key leaves the store for good."""
+    def take_prekey_bundle(self) -> PreKeyBundle:
+        """Return the pre-key bundle; its one-time pre-key is used up."""
         prekey_id, prekey = self.prekeys.popitem(last=False) if self.prekeys else (None, None)
-        return Bundle(
+        return PreKeyBundle(
             self.registration, self.identity, self.signed_id, self.signed_key, self.signature, prekey_id, prekey
         )
 
 
 class Phone:
-    """A person's telephone: device 0 of an account. Its keys follow from the world's secret and the number."""
+    """The primary device of an account (device 0). Its keys are derived from a common secret and the number."""
 
     def __init__(self, number: str, secret: bytes) -> None:
         self.number = number
@@ -82,12 +82,12 @@ class Phone:
         self.next_device = 1
         self.app_state = AppState(b"\0\0" + self._seed[:4], curve25519.hkdf(self._seed, 32, info=b"app state"))
         #: (phone, device) → sessions, newest first
-        self.sessions: dict[tuple[str, int], list[Session]] = {}
-        #: (group, phone, device) → the key that sender handed out
+        self.sessions: dict[tuple[str, int], list[SignalSession]] = {}
+        #: (group, phone, device) → the sender key that it distributed
         self.sender_keys: dict[tuple[str, str, int], SenderKey] = {}
-        #: group → our own sender key, and who has it
+        #: group → our own sender key, and the devices that have it
         self.own_sender_keys: dict[str, tuple[SenderKey, set[tuple[str, int]]]] = {}
-        #: phones this one has exchanged messages with: not a new contact any more
+        #: phones with which it has exchanged messages: no longer new contacts
         self.contacts: set[str] = set()
 
     @property
@@ -97,13 +97,13 @@ class Phone:
     def key_of_prekey(self, prekey_id: int) -> KeyPair:
         return self._key(f"prekey {prekey_id}")
 
-    def take_bundle(self) -> Bundle:
-        """Hand out the phone's own keys."""
+    def take_prekey_bundle(self) -> PreKeyBundle:
+        """Return the phone's own pre-key bundle."""
         if self._signature is None:
             self._signature = curve25519.sign(self.identity.private, DJB + self.signed.public)
         self._next_prekey = self._next_prekey % (_PREKEYS_IN_TURN - 1) + 1
         prekey = self.key_of_prekey(self._next_prekey).public
-        return Bundle(
+        return PreKeyBundle(
             self.registration,
             self.identity.public,
             SIGNED_ID,
@@ -113,8 +113,8 @@ class Phone:
             prekey,
         )
 
-    def keep(self, peer: tuple[str, int], session: Session) -> None:
-        """Make this the session that is tried first."""
+    def add_session(self, peer: tuple[str, int], session: SignalSession) -> None:
+        """Put a session first in the order in which they are tried."""
         known = [other for other in self.sessions.get(peer, []) if other is not session]
         self.sessions[peer] = [session, *known][:_MAX_SESSIONS]
 
@@ -123,7 +123,7 @@ class Phone:
 
 
 class Accounts:
-    """All phones of the world; one is made when its number is first used."""
+    """All phones; one is created when its number is first used."""
 
     def __init__(self, secret: bytes) -> None:
         self._secret = secret
@@ -132,7 +132,7 @@ class Accounts:
         self._absent_prefixes: tuple[str, ...] = ()
 
     def phone(self, number: str) -> Phone:
-        """Return the phone with that number. Raises SimulatorError for what is not a number."""
+        """Return the phone with that number. Raises SimulatorError for an invalid number."""
         known = self._phones.get(number)
         if known:
             return known
@@ -170,5 +170,5 @@ class Accounts:
         self._absent.discard(number)
 
     def unregister_prefixes(self, prefixes: tuple[str, ...]) -> None:
-        """Say which numbers are not on WhatsApp at all."""
+        """Mark all numbers with these prefixes as not registered."""
         self._absent_prefixes = prefixes

@@ -16,7 +16,7 @@ _MODULUS = 1 << 16
 
 @dataclass(slots=True)
 class AppState:
-    """The patches of one account. The version of a collection is the number of its patches."""
+    """The app state patches of one account. The version of a collection is the number of its patches."""
 
     key_id: bytes
     key: bytes
@@ -29,7 +29,7 @@ class AppState:
         return len(self.patches.get(collection, []))
 
     def append(self, collection: str, patch: bytes) -> int:
-        """Store a patch that a device uploaded; returns the new version."""
+        """Store an uploaded patch and return the new version."""
         version = self.version(collection) + 1
         self.patches.setdefault(collection, []).append(protobuf.encode({1: {1: version}}) + patch)
         return version
@@ -41,7 +41,7 @@ class AppState:
 
 
 def name_patch(key_id: bytes, key: bytes, name: str, now_ms: int, iv: bytes | None = None) -> bytes:
-    """The first patch of `critical_block`: it sets the push name. Every code in it can be checked by a client."""
+    """Return the first patch of `critical_block`, which sets the push name, with valid MACs."""
     derived = curve25519.hkdf(key, 160, info=b"WhatsApp Mutation Keys")
     index_key, value_key, value_mac_key, snapshot_key, patch_key = (derived[n : n + 32] for n in range(0, 160, 32))
     index = json.dumps(["setting_pushName"]).encode()
@@ -58,12 +58,12 @@ def name_patch(key_id: bytes, key: bytes, name: str, now_ms: int, iv: bytes | No
 
 
 def lt_hash(state: bytes, value_mac: bytes) -> bytes:
-    """Add one value to the homomorphic hash: 64 little-endian 16-bit additions."""
+    """Add one value to the LTHash: 64 little-endian 16-bit additions."""
     addend = curve25519.hkdf(value_mac, 128, info=b"WhatsApp Patch Integrity")
     pairs = zip(struct.unpack("<64H", state), struct.unpack("<64H", addend), strict=True)
     return struct.pack("<64H", *((left + right) % _MODULUS for left, right in pairs))
 
 
 def digest_of_keys(*parts: bytes) -> bytes:
-    """The 20 bytes by which a device checks that the server holds its keys."""
+    """Return the 20-byte digest by which a device checks that the server has its keys."""
     return hashlib.sha1(b"".join(parts), usedforsecurity=False).digest()

@@ -1,4 +1,4 @@
-"""Letting things go wrong: what a fault does at the moment it begins. What it does later, each part asks `Faults`."""
+"""Immediate effects of a fault. Lasting effects are read from `Faults` where they apply."""
 
 import base64
 import binascii
@@ -10,74 +10,74 @@ from wa_orchestrator.simulator.phones import actions
 from wa_orchestrator.simulator.protocol.binary_xml import node
 from wa_orchestrator.simulator.whatsapp import graphql, login
 from wa_orchestrator.simulator.whatsapp.faults import Fault
-from wa_orchestrator.simulator.whatsapp.state import Hub, from_server
+from wa_orchestrator.simulator.whatsapp.state import ServerState, from_server
 
-#: Faults that happen once: they are not in force afterwards (`drop` is, if it was given a time).
+#: Faults that happen once and do not stay active (`drop` does, if it has a duration).
 _MOMENTARY = frozenset({"replace", "logout", "companion_reg_refresh"})
 
 
-def begin(
-    hub: Hub, kind: str, *, phone: str | None, seconds: float | None, code: int | None, extra: dict[str, Any]
+def apply(
+    state: ServerState, kind: str, *, phone: str | None, seconds: float | None, code: int | None, extra: dict[str, Any]
 ) -> None:
-    """Put a fault in force and do what it does at once. Raises SimulatorError for an unknown kind."""
-    fault = hub.faults.add(kind, phone, seconds, code, extra)
+    """Activate a fault and apply its immediate effect. Raises SimulatorError for an unknown kind."""
+    fault = state.faults.add(kind, phone, seconds, code, extra)
     if kind in _MOMENTARY or (kind == "drop" and seconds is None):
-        hub.faults.remove(fault)
+        state.faults.remove(fault)
     at_once = _AT_ONCE.get(kind)
     if at_once:
-        at_once(hub, fault)
+        at_once(state, fault)
 
 
-def clear(hub: Hub) -> None:
-    """End all faults; devices are told of locks that end."""
-    kinds = {fault.kind for fault in hub.faults.listing()}
-    hub.faults.clear()
+def clear(state: ServerState) -> None:
+    """End all faults; devices are notified of locks that end."""
+    kinds = {fault.kind for fault in state.faults.listing()}
+    state.faults.clear()
     if "reachout_lock" in kinds:
-        graphql.push_timelock(hub, None)
+        graphql.push_timelock(state, None)
     if "newchat_cap" in kinds:
-        graphql.push_capping(hub, None)
+        graphql.push_capping(state, None)
 
 
-def _drop(hub: Hub, fault: Fault) -> None:
-    for connection in hub.connections_of(fault.phone):
+def _drop(state: ServerState, fault: Fault) -> None:
+    for connection in state.connections_of(fault.phone):
         connection.abort()
 
 
-def _replace(hub: Hub, fault: Fault) -> None:
-    for connection in hub.connections_of(fault.phone):
+def _replace(state: ServerState, fault: Fault) -> None:
+    for connection in state.connections_of(fault.phone):
         if connection.device:
-            login.replace(connection)
+            login.end_replaced(connection)
 
 
-def _log_out(hub: Hub, fault: Fault) -> None:
-    phones = [hub.accounts.phone(fault.phone)] if fault.phone else hub.accounts.linked_phones()
+def _log_out(state: ServerState, fault: Fault) -> None:
+    phones = [state.accounts.phone(fault.phone)] if fault.phone else state.accounts.linked_phones()
     for phone in phones:
-        actions.unlink(hub, phone, None)
+        actions.unlink(state, phone, None)
 
 
-def _end_streams(hub: Hub, fault: Fault) -> None:
-    for connection in hub.connections_of(fault.phone):
+def _end_streams(state: ServerState, fault: Fault) -> None:
+    for connection in state.connections_of(fault.phone):
         if connection.device:
             connection.close()
 
 
-def _overload(hub: Hub, fault: Fault) -> None:
-    for connection in hub.connections_of(fault.phone):
+def _overload(state: ServerState, fault: Fault) -> None:
+    for connection in state.connections_of(fault.phone):
         if connection.device:
             connection.end_with(node("stream:error", {"code": "503"}))
     if fault.until is None:
-        hub.faults.remove(fault)
+        state.faults.remove(fault)
 
 
-def _refresh_registration(hub: Hub, fault: Fault) -> None:
-    """Retire the secret of every QR on show. A client must acknowledge and renew it, or it cannot be linked."""
-    for connection in hub.connections_of(None):
+def _refresh_registration(state: ServerState, fault: Fault) -> None:
+    """Invalidate the ADV secret of every QR code. A client must ack and refresh it, or it cannot be linked."""
+    for connection in state.connections_of(None):
         if connection.registration is None:
             continue
-        notice = hub.next_id()
+        notice = state.next_id()
         connection.unacked_refresh.add(notice)
         connection.retired_advs |= _adv_of(fault.extra.get("qr"))
-        attrs = {"type": "companion_reg_refresh", "id": notice, "t": str(hub.now)}
+        attrs = {"type": "companion_reg_refresh", "id": notice, "t": str(state.now)}
         connection.send(from_server("notification", attrs, [node("companion_reg_refresh")]))
 
 
@@ -88,7 +88,7 @@ def _adv_of(qr: str | None) -> set[bytes]:
         raise SimulatorError("BAD_QR", "The QR to retire is not a QR of a device.") from error
 
 
-_AT_ONCE: dict[str, Callable[[Hub, Fault], None]] = {
+_AT_ONCE: dict[str, Callable[[ServerState, Fault], None]] = {
     "drop": _drop,
     "replace": _replace,
     "logout": _log_out,
@@ -96,6 +96,6 @@ _AT_ONCE: dict[str, Callable[[Hub, Fault], None]] = {
     "temporary_ban": _end_streams,
     "unavailable": _overload,
     "companion_reg_refresh": _refresh_registration,
-    "reachout_lock": lambda hub, fault: graphql.push_timelock(hub, fault.phone),
-    "newchat_cap": lambda hub, fault: graphql.push_capping(hub, fault.phone),
+    "reachout_lock": lambda state, fault: graphql.push_timelock(state, fault.phone),
+    "newchat_cap": lambda state, fault: graphql.push_capping(state, fault.phone),
 }

@@ -1,4 +1,4 @@
-"""Which misfortunes are in force at WhatsApp, for whom and until when."""
+"""Active faults of WhatsApp: kind, phone, end."""
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -6,7 +6,7 @@ from typing import Any
 
 from wa_orchestrator.simulator.errors import SimulatorError
 
-#: Every fault of WhatsApp, with one sentence for people.
+#: Every kind of fault, with a description.
 KINDS = {
     "drop": "connections break without a word; with seconds, new ones too",
     "silence": "connections stay up and say nothing",
@@ -16,7 +16,7 @@ KINDS = {
     "temporary_ban": "the stream ends and every login is refused for a time (402)",
     "refuse_login": "logins are refused with the given code",
     "outdated": "logins and linking are refused because the client is too old (405)",
-    "unavailable": "the server says it is overloaded (503)",
+    "unavailable": "the server reports that it is overloaded (503)",
     "ack_error": "messages are answered with an error code and do not arrive",
     "ack_delay": "messages arrive, the acknowledgement comes seconds later",
     "no_receipts": "nobody confirms delivery",
@@ -29,7 +29,7 @@ KINDS = {
 
 @dataclass(slots=True)
 class Fault:
-    """One fault in force."""
+    """One active fault."""
 
     kind: str
     phone: str | None
@@ -39,7 +39,7 @@ class Fault:
 
 
 class Faults:
-    """The list. A fault for one phone goes before one for everybody."""
+    """All active faults. A fault of one phone takes precedence over one of all phones."""
 
     def __init__(self, clock: Callable[[], float]) -> None:
         self._clock = clock
@@ -48,10 +48,10 @@ class Faults:
     def add(
         self, kind: str, phone: str | None, seconds: float | None, code: int | None, extra: dict[str, Any]
     ) -> Fault:
-        """Put a fault in force. Raises SimulatorError for an unknown kind."""
+        """Activate a fault. Raises SimulatorError for an unknown kind."""
         if kind not in KINDS:
             raise SimulatorError("UNKNOWN_FAULT", f"WhatsApp has no fault {kind!r}; it has {', '.join(KINDS)}.")
-        # How long a delay is says `seconds`; it holds until it is cleared.
+        # For a delay `seconds` is its length; it stays active until it is cleared.
         until = None if seconds is None or kind == "ack_delay" else self._clock() + seconds
         fault = Fault(kind, phone, until, code, {**extra, "seconds": seconds})
         self._faults = [old for old in self._faults if (old.kind, old.phone) != (kind, phone)]
@@ -59,7 +59,7 @@ class Faults:
         return fault
 
     def active(self, kind: str, phone: str | None) -> Fault | None:
-        """Return the fault of that kind that this phone meets now."""
+        """Return the active fault of that kind for this phone."""
         if not self._faults:
             return None
         now = self._clock()
@@ -68,7 +68,7 @@ class Faults:
         return max(matching, key=lambda fault: fault.phone is not None, default=None)
 
     def use(self, fault: Fault) -> None:
-        """Count one use of a fault that holds for a number of `times` only."""
+        """Count one use of a fault that is limited to `times` uses."""
         times = fault.extra.get("times")
         if times is not None:
             fault.extra["times"] = times - 1

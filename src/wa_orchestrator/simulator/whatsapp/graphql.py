@@ -1,4 +1,4 @@
-"""Questions in GraphQL: the reach-out lock and the allowance of new chats."""
+"""GraphQL queries: reach-out time lock and new-chat capping."""
 
 import json
 from typing import Any
@@ -6,49 +6,52 @@ from typing import Any
 from wa_orchestrator.simulator.errors import ProtocolError
 from wa_orchestrator.simulator.protocol.binary_xml import Node, node
 from wa_orchestrator.simulator.whatsapp.faults import Fault
-from wa_orchestrator.simulator.whatsapp.state import Hub, from_server
+from wa_orchestrator.simulator.whatsapp.state import ServerState, from_server
 
 REACHOUT_TIMELOCK = "23983697327930364"
 MESSAGE_CAPPING = "24503548349331633"
 
 
-def answer(hub: Hub, phone: str | None, stanza: Node) -> list[Node]:
-    """Answer a query by its id; an unknown one gets no data."""
+def answer(state: ServerState, phone: str | None, stanza: Node) -> list[Node]:
+    """Answer a query by its id; an unknown one gets empty data."""
     if phone is None:
         raise ProtocolError("GraphQL is for linked devices")
-    query_id = stanza.need("query").attr("query_id")
+    query_id = stanza.require("query").attr("query_id")
     payload: dict[str, Any] = {}
     if query_id == REACHOUT_TIMELOCK:
-        payload = {"xwa2_fetch_account_reachout_timelock": _timelock(hub.faults.active("reachout_lock", phone))}
+        payload = {"xwa2_fetch_account_reachout_timelock": _timelock(state.faults.active("reachout_lock", phone))}
     elif query_id == MESSAGE_CAPPING:
-        payload = {"xwa2_message_capping_info": _capping(hub, hub.faults.active("newchat_cap", phone))}
+        payload = {"xwa2_message_capping_info": _capping(state, state.faults.active("newchat_cap", phone))}
     return [node("result", content=json.dumps({"data": payload}))]
 
 
-def push_timelock(hub: Hub, phone: str | None) -> None:
-    """Tell the phone's devices that the lock began or ended."""
-    for device in list(hub.accounts.devices()):
+def push_timelock(state: ServerState, phone: str | None) -> None:
+    """Notify the phone's devices that the lock has begun or ended."""
+    for device in list(state.accounts.devices()):
         if phone in (None, device.phone):
-            lock = _timelock(hub.faults.active("reachout_lock", device.phone))
+            lock = _timelock(state.faults.active("reachout_lock", device.phone))
             _push(
-                hub, device.phone, "NotificationUserReachoutTimelockUpdate", xwa2_notify_account_reachout_timelock=lock
+                state,
+                device.phone,
+                "NotificationUserReachoutTimelockUpdate",
+                xwa2_notify_account_reachout_timelock=lock,
             )
 
 
-def push_capping(hub: Hub, phone: str | None) -> None:
-    """Tell the phone's devices how many new chats they may still begin."""
-    for device in list(hub.accounts.devices()):
+def push_capping(state: ServerState, phone: str | None) -> None:
+    """Notify the phone's devices how many new chats they may still start."""
+    for device in list(state.accounts.devices()):
         if phone in (None, device.phone):
-            cap = _capping(hub, hub.faults.active("newchat_cap", device.phone))
+            cap = _capping(state, state.faults.active("newchat_cap", device.phone))
             name = "MessageCappingInfoNotification"
-            _push(hub, device.phone, name, xwa2_notify_new_chat_messages_capping_info_update=cap)
+            _push(state, device.phone, name, xwa2_notify_new_chat_messages_capping_info_update=cap)
 
 
-def _push(hub: Hub, phone: str, operation: str, **payload: Any) -> None:
+def _push(state: ServerState, phone: str, operation: str, **payload: Any) -> None:
     update = node("update", {"op_name": operation}, json.dumps({"data": payload}))
-    for device in hub.accounts.phone(phone).devices.values():
-        attrs = {"type": "mex", "id": hub.next_id(), "t": str(hub.now)}
-        hub.deliver(device, from_server("notification", attrs, [update]))
+    for device in state.accounts.phone(phone).devices.values():
+        attrs = {"type": "mex", "id": state.next_id(), "t": str(state.now)}
+        state.deliver(device, from_server("notification", attrs, [update]))
 
 
 def _timelock(fault: Fault | None) -> dict[str, Any]:
@@ -59,16 +62,16 @@ def _timelock(fault: Fault | None) -> dict[str, Any]:
     return {"is_active": True, "time_enforcement_ends": ends, "enforcement_type": kind}
 
 
-def _capping(hub: Hub, fault: Fault | None) -> dict[str, Any]:
+def _capping(state: ServerState, fault: Fault | None) -> dict[str, Any]:
     total = int(fault.extra.get("total", 100)) if fault else 100
     used = int(fault.extra.get("used", total)) if fault else 0
-    ends = int(fault.until) if fault and fault.until else hub.now + 86_400
+    ends = int(fault.until) if fault and fault.until else state.now + 86_400
     return {
         "total_quota": total,
         "used_quota": used,
         "cycle_start_timestamp": str(ends - 86_400),
         "cycle_end_timestamp": str(ends),
-        "server_sent_timestamp": str(hub.now),
+        "server_sent_timestamp": str(state.now),
         "ote_status": "NOT_ELIGIBLE",
         "mv_status": "NOT_ELIGIBLE",
         "capping_status": "CAPPED" if fault and used >= total else "NONE",

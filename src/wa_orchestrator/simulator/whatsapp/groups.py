@@ -1,4 +1,4 @@
-"""Groups: who is in them, and the questions devices ask about them."""
+"""Groups and their members, and queries about them."""
 
 import secrets
 from dataclasses import dataclass, field
@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from wa_orchestrator.simulator.errors import ProtocolError, SimulatorError
 from wa_orchestrator.simulator.protocol import jid
 from wa_orchestrator.simulator.protocol.binary_xml import Node, node
-from wa_orchestrator.simulator.whatsapp.state import Hub, from_server
+from wa_orchestrator.simulator.whatsapp.state import ServerState, from_server
 
 
 @dataclass(slots=True)
@@ -23,41 +23,41 @@ class Group:
         return f"{self.id}@{jid.GROUP}"
 
 
-def create(hub: Hub, owner: str, subject: str, members: list[str]) -> Group:
-    """Make a group; the devices of all members are told."""
+def create(state: ServerState, owner: str, subject: str, members: list[str]) -> Group:
+    """Create a group and notify the devices of all members."""
     numbers = list(dict.fromkeys([owner, *members]))
     for number in numbers:
-        hub.accounts.phone(number)
-    group = Group(f"120363{secrets.randbelow(10**12):012}", subject, hub.now, numbers)
-    hub.groups[group.address] = group
+        state.accounts.phone(number)
+    group = Group(f"120363{secrets.randbelow(10**12):012}", subject, state.now, numbers)
+    state.groups[group.address] = group
     for number in numbers:
-        for device in hub.accounts.phone(number).devices.values():
+        for device in state.accounts.phone(number).devices.values():
             attrs = {
                 "from": group.address,
                 "type": "w:gp2",
-                "id": hub.next_id(),
-                "t": str(hub.now),
+                "id": state.next_id(),
+                "t": str(state.now),
                 "participant": str(jid.of_phone(owner)),
             }
-            hub.deliver(device, Node("notification", attrs, [node("create", {}, [describe(hub, group)])]))
+            state.deliver(device, Node("notification", attrs, [node("create", {}, [describe(state, group)])]))
     return group
 
 
-def find(hub: Hub, address: str) -> Group:
+def find(state: ServerState, address: str) -> Group:
     """Return a group. Raises SimulatorError if there is none."""
-    group = hub.groups.get(address)
+    group = state.groups.get(address)
     if group is None:
         raise SimulatorError("UNKNOWN_GROUP", f"There is no group {address!r}.")
     return group
 
 
-def describe(hub: Hub, group: Group) -> Node:
+def describe(state: ServerState, group: Group) -> Node:
     participants = [
         node(
             "participant",
             {
                 "jid": str(jid.of_phone(number)),
-                "lid": f"{hub.accounts.phone(number).lid}@{jid.LID}",
+                "lid": f"{state.accounts.phone(number).lid}@{jid.LID}",
                 "type": "superadmin" if number == group.members[0] else None,
             },
         )
@@ -76,22 +76,22 @@ def describe(hub: Hub, group: Group) -> Node:
     return node("group", attrs, participants)
 
 
-def answer(hub: Hub, phone: str | None, stanza: Node) -> Node:
-    """Answer a question about groups, or make one."""
+def answer(state: ServerState, phone: str | None, stanza: Node) -> Node:
+    """Answer a query about groups, or create one."""
     if phone is None:
         raise ProtocolError("groups are for linked devices")
     to, request_id = stanza.attr("to"), stanza.attr("id")
     attrs = {"type": "result", "id": request_id}
     if stanza.child("participating"):
-        mine = [describe(hub, group) for group in hub.groups.values() if phone in group.members]
+        mine = [describe(state, group) for group in state.groups.values() if phone in group.members]
         return from_server("iq", attrs, [node("groups", content=mine)])
     wish = stanza.child("create")
     if wish:
         members = [address.user for part in wish.children("participant") if (address := jid.parse(part.attr("jid")))]
-        group = create(hub, phone, wish.attr("subject"), members)
-        return from_server("iq", attrs, [describe(hub, group)])
-    known = hub.groups.get(to)
+        group = create(state, phone, wish.attr("subject"), members)
+        return from_server("iq", attrs, [describe(state, group)])
+    known = state.groups.get(to)
     if known is None or phone not in known.members:
         error = node("error", {"code": "404", "text": "item-not-found"})
         return Node("iq", {"from": to, "type": "error", "id": request_id}, [error])
-    return Node("iq", {"from": to, "type": "result", "id": request_id}, [describe(hub, known)])
+    return Node("iq", {"from": to, "type": "result", "id": request_id}, [describe(state, known)])

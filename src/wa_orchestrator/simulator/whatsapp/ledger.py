@@ -1,4 +1,4 @@
-"""What the outside world saw: arrivals at WhatsApp, what each phone shows, who typed when."""
+"""Record of what happened: messages that arrived, inboxes of phones, chat states."""
 
 from collections import OrderedDict, deque
 from typing import Any
@@ -9,18 +9,18 @@ _KEPT_STATES = 20_000
 
 
 class Ledger:
-    """Append-only books, for people and for invariants."""
+    """Append-only records, for people and for invariants of tests."""
 
     def __init__(self) -> None:
         self._arrivals: list[dict[str, Any]] = []
-        #: (sender, chat, id) → its newest arrival: a repeat may say something else, and the book must show it
+        #: (sender, chat, id) → its newest arrival: a repeat may have other content, and the ledger must show it
         self._newest: dict[tuple[str, str, str], dict[str, Any]] = {}
         self._refusals: list[dict[str, Any]] = []
         self._inboxes: dict[str, OrderedDict[tuple[str, str, str], dict[str, Any]]] = {}
         self._states: deque[dict[str, Any]] = deque(maxlen=_KEPT_STATES)
 
-    def arrive(self, **entry: Any) -> dict[str, Any]:
-        """Book a message that reached WhatsApp. The same id in the same chat from the same sender is a repeat."""
+    def record_arrival(self, **entry: Any) -> dict[str, Any]:
+        """Record a message that reached WhatsApp. The same id in the same chat from the same sender is a repeat."""
         key = (entry["from"], entry["to"], entry["id"])
         entry = {"n": len(self._arrivals) + 1, **entry, "repeat": key in self._newest}
         self._arrivals.append(entry)
@@ -28,13 +28,13 @@ class Ledger:
         return entry
 
     def describe(self, sender: str, to: str, message_id: str, content: Content) -> None:
-        """Fill in what a message says once somebody could decrypt it."""
+        """Add the content of a message once a phone has decrypted it."""
         entry = self._newest.get((sender, to, message_id))
         if entry and entry["kind"] == "undecrypted":
             entry.update(text=content.text, kind=content.kind)
 
-    def refuse(self, **entry: Any) -> None:
-        """Book a message that WhatsApp answered with an error: it did not arrive."""
+    def record_refusal(self, **entry: Any) -> None:
+        """Record a message that WhatsApp answered with an error: it did not arrive."""
         self._refusals.append({"n": len(self._refusals) + 1, **entry})
 
     def arrivals(self, after: int = 0) -> list[dict[str, Any]]:
@@ -43,8 +43,8 @@ class Ledger:
     def refusals(self, after: int = 0) -> list[dict[str, Any]]:
         return [dict(entry) for entry in self._refusals[max(after, 0) :]]
 
-    def show(self, phone: str, chat: str, entry: dict[str, Any]) -> bool:
-        """Show a message on a phone; one that is there already is not shown twice. Returns whether it is new."""
+    def add_to_inbox(self, phone: str, chat: str, entry: dict[str, Any]) -> bool:
+        """Add a message to a phone's inbox, once. Returns whether it is new."""
         inbox = self._inboxes.setdefault(phone, OrderedDict())
         key = (chat, entry["from"], entry["id"])
         if key in inbox:
@@ -57,7 +57,7 @@ class Ledger:
         return [dict(entry) for entry in self._inboxes.get(phone, {}).values()]
 
     def take_unread(self, phone: str, of: str | None) -> list[dict[str, Any]]:
-        """Mark as read what is unread (of one sender or chat) and return it."""
+        """Mark unread messages (of one sender or chat) as read and return them."""
         unread = [
             entry
             for entry in self._inboxes.get(phone, {}).values()
@@ -67,14 +67,14 @@ class Ledger:
             entry["read"] = True
         return [dict(entry) for entry in unread]
 
-    def receipt(self, phone: str, message_id: str, of: str, state: str) -> None:
-        """Note on the sender's phone that a message was delivered to or read by somebody."""
+    def record_receipt(self, phone: str, message_id: str, of: str, state: str) -> None:
+        """Record a delivery or read receipt in the sender's inbox."""
         for entry in self._inboxes.get(phone, {}).values():
             if entry["id"] == message_id and entry["fromMe"]:
                 entry.setdefault("receipts", {})[of] = state
 
-    def note_state(self, **entry: Any) -> None:
+    def record_chatstate(self, **entry: Any) -> None:
         self._states.append(entry)
 
-    def states(self) -> list[dict[str, Any]]:
+    def chatstates(self) -> list[dict[str, Any]]:
         return [dict(entry) for entry in self._states]

@@ -1,4 +1,4 @@
-"""The front door: one port for WebSocket and plain HTTP, on asyncio streams and the protocol core of `websockets`."""
+"""One port for WebSocket and plain HTTP, on asyncio streams and the sans-I/O core of `websockets`."""
 
 import asyncio
 import contextlib
@@ -22,7 +22,7 @@ _PARTING_S = 5.0
 
 
 @dataclass(frozen=True, slots=True)
-class Request:
+class HttpRequest:
     """A plain HTTP request."""
 
     method: str
@@ -32,14 +32,14 @@ class Request:
 
 
 @dataclass(frozen=True, slots=True)
-class Response:
+class HttpResponse:
     status: int
     body: bytes = b""
     content_type: str = "application/octet-stream"
 
 
 class WebSocket:
-    """An upgraded connection; sending never waits, and who does not read is cut off."""
+    """An upgraded connection. Sending never blocks; a client that does not read is disconnected."""
 
     def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, head: bytes) -> None:
         self._reader = reader
@@ -51,7 +51,7 @@ class WebSocket:
         self.peer_port: int = peer[1] if peer else 0
 
     def accept(self) -> bool:
-        """Answer the upgrade; returns whether it was one."""
+        """Answer the upgrade. Returns whether it was valid."""
         request = next((event for event in self._protocol.events_received() if isinstance(event, UpgradeRequest)), None)
         if request is None:
             return False
@@ -68,7 +68,7 @@ class WebSocket:
             self.abort()
 
     def close(self) -> None:
-        """Close in the orderly way."""
+        """Close with a closing handshake."""
         if self._protocol.state is State.OPEN:
             with contextlib.suppress(WebSocketError):
                 self._protocol.send_close(1000)
@@ -76,11 +76,11 @@ class WebSocket:
         self._writer.close()
 
     def abort(self) -> None:
-        """Break the connection without a word, as a failing network does."""
+        """Reset the connection, as a failing network does."""
         self._writer.transport.abort()
 
     async def receive(self) -> list[bytes] | None:
-        """Wait for the next complete messages; None when the connection is over."""
+        """Return the next complete messages; None when the connection is closed."""
         chunk = await self._reader.read(65536)
         if chunk:
             self._protocol.receive_data(chunk)
@@ -108,18 +108,18 @@ class WebSocket:
                 self._writer.close()
 
 
-class Front:
-    """Reads requests, hands upgrades to `on_socket` and the rest to `on_request`."""
+class Listener:
+    """Passes WebSocket upgrades to `on_socket` and other requests to `on_request`."""
 
     def __init__(
-        self, on_socket: Callable[[WebSocket], Awaitable[None]], on_request: Callable[[Request], Response]
+        self, on_socket: Callable[[WebSocket], Awaitable[None]], on_request: Callable[[HttpRequest], HttpResponse]
     ) -> None:
         self._on_socket = on_socket
         self._on_request = on_request
         self._open: dict[asyncio.StreamWriter, asyncio.Task[None] | None] = {}
 
     async def handle(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        """Serve one TCP connection to its end. Whatever it sends, nothing escapes to the server."""
+        """Serve one TCP connection. Errors of a client are contained here."""
         self._open[writer] = asyncio.current_task()
         try:
             await self._serve(reader, writer)
@@ -130,7 +130,7 @@ class Front:
             writer.transport.abort()
 
     async def abort_all(self) -> None:
-        """Break every connection, and wait until nobody serves one any more."""
+        """Reset every connection and wait until their tasks have ended."""
         tasks = [task for task in self._open.values() if task]
         for writer in list(self._open):
             writer.transport.abort()
@@ -148,7 +148,7 @@ class Front:
                 if socket.accept():
                     await self._on_socket(socket)
                 return
-            response = self._on_request(Request(method, path, headers, await _body(reader, headers)))
+            response = self._on_request(HttpRequest(method, path, headers, await _body(reader, headers)))
             writer.write(_render(response))
             await writer.drain()
             if headers.get("connection", "").lower() == "close":
@@ -169,19 +169,19 @@ async def _body(reader: asyncio.StreamReader, headers: dict[str, str]) -> bytes:
     if "chunked" not in headers.get("transfer-encoding", ""):
         size = int(headers.get("content-length", "0"))
         if not 0 <= size <= _MAX_BODY:
-            raise ProtocolError("a body of a wrong size")
+            raise ProtocolError("invalid body size")
         return await reader.readexactly(size)
     body = bytearray()
     while True:
         size = int((await reader.readuntil(b"\r\n")).split(b";")[0], 16)
         if size < 0 or len(body) + size > _MAX_BODY:
-            raise ProtocolError("a body of a wrong size")
+            raise ProtocolError("invalid body size")
         body += (await reader.readexactly(size + 2))[:-2]
         if size == 0:
             return bytes(body)
 
 
-def _render(response: Response) -> bytes:
+def _render(response: HttpResponse) -> bytes:
     phrase = HTTPStatus(response.status).phrase
     head = (
         f"HTTP/1.1 {response.status} {phrase}\r\ncontent-type: {response.content_type}\r\n"

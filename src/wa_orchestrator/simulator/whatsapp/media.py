@@ -1,4 +1,4 @@
-"""Files on mmg.whatsapp.net: encrypted by the sender, stored blind, found again by their path."""
+"""Media on mmg.whatsapp.net: encrypted by the sender and stored by path."""
 
 import base64
 import hashlib
@@ -12,7 +12,7 @@ from wa_orchestrator.simulator.protocol import curve25519
 from wa_orchestrator.simulator.protocol.signal import UndecryptableError, cbc_decrypt, cbc_encrypt
 
 HOST = "mmg.whatsapp.net"
-#: What each kind of file mixes into its keys.
+#: HKDF info by kind of media.
 PURPOSES = {
     "image": b"WhatsApp Image Keys",
     "sticker": b"WhatsApp Image Keys",
@@ -24,8 +24,8 @@ PURPOSES = {
 
 
 @dataclass(frozen=True, slots=True)
-class Sealed:
-    """An encrypted file, and what its reader must be told."""
+class EncryptedMedia:
+    """An encrypted file, with its keys and hashes."""
 
     blob: bytes
     media_key: bytes
@@ -34,32 +34,32 @@ class Sealed:
     length: int
 
 
-def seal(plain: bytes, kind: str, media_key: bytes | None = None) -> Sealed:
-    """Encrypt a file as a sender does."""
+def encrypt(plain: bytes, kind: str, media_key: bytes | None = None) -> EncryptedMedia:
+    """Encrypt a file."""
     media_key = media_key or secrets.token_bytes(32)
     iv, key, mac_key = _keys(media_key, kind)
     body = cbc_encrypt(key, iv, plain)
     blob = body + curve25519.mac(mac_key, iv, body)[:10]
-    return Sealed(blob, media_key, hashlib.sha256(plain).digest(), hashlib.sha256(blob).digest(), len(plain))
+    return EncryptedMedia(blob, media_key, hashlib.sha256(plain).digest(), hashlib.sha256(blob).digest(), len(plain))
 
 
-def unseal(blob: bytes, kind: str, media_key: bytes, plain_sha256: bytes | None = None) -> bytes:
-    """Decrypt a file as its reader does. Raises ProtocolError if it is not the one that was announced."""
+def decrypt(blob: bytes, kind: str, media_key: bytes, plain_sha256: bytes | None = None) -> bytes:
+    """Decrypt a file. Raises ProtocolError if its MAC or its hash is wrong."""
     iv, key, mac_key = _keys(media_key, kind)
     body, tag = blob[:-10], blob[-10:]
     if not hmac.compare_digest(curve25519.mac(mac_key, iv, body)[:10], tag):
-        raise ProtocolError("the file's authentication code is wrong")
+        raise ProtocolError("file MAC is wrong")
     try:
         plain = cbc_decrypt(key, iv, body)
     except UndecryptableError as error:
-        raise ProtocolError("the file does not decrypt") from error
+        raise ProtocolError("file does not decrypt") from error
     if plain_sha256 and hashlib.sha256(plain).digest() != plain_sha256:
-        raise ProtocolError("the file is not the one that was announced")
+        raise ProtocolError("file hash is wrong")
     return plain
 
 
-class Shelf:
-    """Keeps blobs by path, in memory, the newest up to a limit."""
+class MediaStore:
+    """Stores blobs by path in memory; the oldest are dropped beyond a limit."""
 
     def __init__(self, limit_bytes: int = 256 << 20) -> None:
         self._blobs: OrderedDict[str, bytes] = OrderedDict()
@@ -67,7 +67,7 @@ class Shelf:
         self._size = 0
 
     def put(self, blob: bytes) -> str:
-        """Store a blob; returns its direct path. The same blob has the same path."""
+        """Store a blob and return its direct path, which is the same for the same blob."""
         name = base64.urlsafe_b64encode(hashlib.sha256(blob).digest()).decode().rstrip("=")
         path = f"/v/t62/{name}.enc"
         if path not in self._blobs:

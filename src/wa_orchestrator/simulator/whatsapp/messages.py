@@ -1,4 +1,4 @@
-"""Messages from linked devices: booked, relayed to other devices, decrypted by the phones they are for, confirmed."""
+"""Messages from linked devices: recorded, relayed, decrypted by the recipients' phones, confirmed by receipts."""
 
 import asyncio
 from collections.abc import Iterator
@@ -12,24 +12,24 @@ from wa_orchestrator.simulator.protocol.jid import Jid
 from wa_orchestrator.simulator.protocol.message_content import Content
 from wa_orchestrator.simulator.whatsapp.accounts import Device, Phone
 from wa_orchestrator.simulator.whatsapp.connection import Connection
-from wa_orchestrator.simulator.whatsapp.state import Hub
+from wa_orchestrator.simulator.whatsapp.state import ServerState
 
 _REACHOUT_LOCKED, _NOT_FOUND = 463, 404
 _MAX_RETRIES = 3
 
 
 @dataclass(frozen=True, slots=True)
-class Sent:
-    """A message on its way: who sends it, from which device, to which chat."""
+class OutgoingMessage:
+    """A message of a linked device: sender, device, chat."""
 
     stanza: Node
     sender: Phone
     device: Device
     connection: Connection
     to: Jid
-    #: the number of the other person, or the group's address
+    #: the recipient's number, or the group's JID
     chat: str
-    #: the other people: their phones get it and confirm it
+    #: the recipients' phones, which confirm it
     others: tuple[Phone, ...]
 
     @property
@@ -37,63 +37,63 @@ class Sent:
         return self.stanza.attr("id")
 
 
-def handle(hub: Hub, connection: Connection, stanza: Node) -> None:
-    """Take one message. Raises ProtocolError if it makes no sense."""
+def handle(state: ServerState, connection: Connection, stanza: Node) -> None:
+    """Handle one message. Raises ProtocolError if it is malformed."""
     device, to = connection.device, jid.parse(stanza.attr("to"))
     if device is None or to is None or not stanza.attr("id"):
-        raise ProtocolError("a message without sender, recipient or id")
+        raise ProtocolError("message without sender, recipient or id")
     if stanza.attr("category") == "peer":
-        connection.send(_ack(hub, stanza))
+        connection.send(_ack(state, stanza))
         return
-    sender = hub.accounts.phone(device.phone)
+    sender = state.accounts.phone(device.phone)
     if to.device or stanza.attr("participant"):
-        _resend(hub, sender, device, to, stanza)
-        connection.send(_ack(hub, stanza))
+        _resend(state, sender, device, to, stanza)
+        connection.send(_ack(state, stanza))
         return
-    sent = _address(hub, connection, device, to, stanza)
-    error = _error(hub, sent)
+    sent = _outgoing(state, connection, device, to, stanza)
+    error = _error(state, sent)
     if error:
         entry = {"from": sender.number, "to": sent.chat, "id": sent.id, "code": error, "proxy": connection.proxy}
-        hub.ledger.refuse(at=hub.clock(), **entry)
-        connection.send(_ack(hub, stanza, error))
+        state.ledger.record_refusal(at=state.clock(), **entry)
+        connection.send(_ack(state, stanza, error))
         return
-    _accept(hub, sent)
+    _accept(state, sent)
 
 
-def _address(hub: Hub, connection: Connection, device: Device, to: Jid, stanza: Node) -> Sent:
-    sender = hub.accounts.phone(device.phone)
+def _outgoing(state: ServerState, connection: Connection, device: Device, to: Jid, stanza: Node) -> OutgoingMessage:
+    sender = state.accounts.phone(device.phone)
     if to.is_group:
-        group = hub.groups.get(str(to))
+        group = state.groups.get(str(to))
         members = group.members if group else []
-        others = tuple(hub.accounts.phone(number) for number in members if number != sender.number)
-        return Sent(stanza, sender, device, connection, to, str(to), others)
-    other = hub.accounts.find(to)
+        others = tuple(state.accounts.phone(number) for number in members if number != sender.number)
+        return OutgoingMessage(stanza, sender, device, connection, to, str(to), others)
+    other = state.accounts.find(to)
     chat = other.number if other else to.user
-    return Sent(stanza, sender, device, connection, to, chat, (other,) if other else ())
+    return OutgoingMessage(stanza, sender, device, connection, to, chat, (other,) if other else ())
 
 
-def _error(hub: Hub, sent: Sent) -> int | None:
-    """Decide whether WhatsApp refuses the message, and with which code."""
+def _error(state: ServerState, sent: OutgoingMessage) -> int | None:
+    """Return the code with which WhatsApp refuses the message, or None."""
     number = sent.sender.number
-    fault = hub.faults.active("ack_error", number)
+    fault = state.faults.active("ack_error", number)
     if fault and fault.extra.get("to") in (None, sent.chat):
-        hub.faults.use(fault)
+        state.faults.use(fault)
         return fault.code or 500
     if not sent.others:
         return _NOT_FOUND
     is_new = not sent.to.is_group and sent.chat not in sent.sender.contacts and sent.chat != number
-    if is_new and hub.faults.active("reachout_lock", number):
+    if is_new and state.faults.active("reachout_lock", number):
         return _REACHOUT_LOCKED
     return None
 
 
-def _accept(hub: Hub, sent: Sent) -> None:
+def _accept(state: ServerState, sent: OutgoingMessage) -> None:
     key = (sent.sender.number, sent.chat, sent.id)
-    if key in hub.retries:
-        hub.retries.discard(key)  # we asked for it: the same message, not a repeat
+    if key in state.retries:
+        state.retries.discard(key)  # it was requested by a retry receipt, so it is not a repeat
     else:
-        hub.ledger.arrive(
-            at=hub.clock(),
+        state.ledger.record_arrival(
+            at=state.clock(),
             **{"from": key[0], "to": key[1], "id": key[2]},
             text=None,
             kind="undecrypted",
@@ -104,18 +104,20 @@ def _accept(hub: Hub, sent: Sent) -> None:
     for other in sent.others:
         sent.sender.contacts.add(other.number)
         other.contacts.add(sent.sender.number)
-    could_read = [_hand_over(hub, sent, address, encs) for address, encs in _copies(sent)]
-    readers = _group_readers(hub, sent) if sent.to.is_group else {phone for phone in could_read if phone in sent.others}
-    fault = hub.faults.active("ack_delay", sent.sender.number)
+    could_read = [_deliver_copy(state, sent, address, encs) for address, encs in _copies(sent)]
+    readers = (
+        _decrypt_in_group(state, sent) if sent.to.is_group else {phone for phone in could_read if phone in sent.others}
+    )
+    fault = state.faults.active("ack_delay", sent.sender.number)
     delay = float(fault.extra.get("seconds") or 0) if fault else 0.0
     if delay:
-        asyncio.get_running_loop().call_later(delay, _confirm, hub, sent, readers)
+        asyncio.get_running_loop().call_later(delay, _send_receipts, state, sent, readers)
     else:
-        _confirm(hub, sent, readers)
+        _send_receipts(state, sent, readers)
 
 
-def _copies(sent: Sent) -> Iterator[tuple[Jid, list[Node]]]:
-    """Every copy with the device it is for."""
+def _copies(sent: OutgoingMessage) -> Iterator[tuple[Jid, list[Node]]]:
+    """Yield every copy with the JID of its device."""
     participants = sent.stanza.child("participants")
     for part in participants.children("to") if participants else []:
         address = jid.parse(part.attr("jid"))
@@ -123,34 +125,34 @@ def _copies(sent: Sent) -> Iterator[tuple[Jid, list[Node]]]:
             yield address, part.children("enc")
 
 
-def _hand_over(hub: Hub, sent: Sent, address: Jid, encs: list[Node]) -> Phone | None:
-    """Give a copy to the device it is for; returns the phone if it is one and could read it."""
-    phone = hub.accounts.find(address)
+def _deliver_copy(state: ServerState, sent: OutgoingMessage, address: Jid, encs: list[Node]) -> Phone | None:
+    """Deliver a copy to its device. Returns the phone if it is one and could decrypt it."""
+    phone = state.accounts.find(address)
     if phone is None:
         return None
     if address.device:
         device = phone.devices.get(address.device)
         if device:
-            # In a group the copy hands out the key only; the message itself is the same for all.
+            # In a group the copy only distributes the sender key; the message itself is the same for all.
             shared = sent.stanza.children("enc") if sent.to.is_group else []
-            relay(hub, sent.device, device, sent.to, stanza=sent.stanza, encs=[*encs, *shared])
+            relay(state, sent.device, device, sent.to, stanza=sent.stanza, encs=[*encs, *shared])
         return None
     peer = (sent.sender.number, sent.device.number)
     for enc in encs:
         try:
             message = encryption.decrypt(phone, peer, enc)
-        except ProtocolError:  # no key for it, or not even a message
-            _ask_again(hub, sent, phone)
+        except ProtocolError:  # undecryptable, or malformed
+            _send_retry_receipt(state, sent, phone)
             return None
-        encryption.learn_sender_key(phone, peer, message)
+        encryption.store_sender_key(phone, peer, message)
         if not sent.to.is_group:
             _, inner = message_content.unwrap(message)
-            _show(hub, sent, phone, message_content.read(inner))
+            _add_to_inbox(state, sent, phone, message_content.read(inner))
     return phone if encs else None
 
 
-def _group_readers(hub: Hub, sent: Sent) -> set[Phone]:
-    """Let the members' phones decrypt a group message, and pass it to their devices; returns who could read it."""
+def _decrypt_in_group(state: ServerState, sent: OutgoingMessage) -> set[Phone]:
+    """Decrypt a group message on the members' phones and relay it to their devices. Returns the phones that could."""
     message = next((enc for enc in sent.stanza.children("enc") if enc.attr("type") == "skmsg"), None)
     if message is None:
         return set()
@@ -160,32 +162,36 @@ def _group_readers(hub: Hub, sent: Sent) -> set[Phone]:
         for device in phone.devices.values():
             is_new = not told & {(phone.number, device.number), (phone.lid, device.number)}
             if device is not sent.device and is_new:
-                relay(hub, sent.device, device, sent.to, stanza=sent.stanza, encs=[message])
+                relay(state, sent.device, device, sent.to, stanza=sent.stanza, encs=[message])
         try:
             peer = (sent.sender.number, sent.device.number)
             inner = encryption.decrypt_group(phone, sent.chat, peer, message.data)
         except ProtocolError:
-            _ask_again(hub, sent, phone)
+            _send_retry_receipt(state, sent, phone)
             continue
-        _show(hub, sent, phone, message_content.read(inner))
+        _add_to_inbox(state, sent, phone, message_content.read(inner))
         if phone is not sent.sender:
             readers.add(phone)
     return readers
 
 
-def _show(hub: Hub, sent: Sent, phone: Phone, what: Content) -> None:
-    hub.ledger.describe(sent.sender.number, sent.chat, sent.id, what)
+def _add_to_inbox(state: ServerState, sent: OutgoingMessage, phone: Phone, what: Content) -> None:
+    state.ledger.describe(sent.sender.number, sent.chat, sent.id, what)
     if what.kind in ("protocol", "sender_key"):
-        return  # between programs: nothing that a person sees
+        return  # a protocol message, which no inbox shows
     is_own = phone is sent.sender
     chat = sent.chat if is_own or sent.to.is_group else sent.sender.number
-    hub.ledger.show(phone.number, chat, inbox_entry(hub, sent.sender.number, sent.chat, sent.id, what, is_own=is_own))
+    state.ledger.add_to_inbox(
+        phone.number, chat, inbox_entry(state, sent.sender.number, sent.chat, sent.id, what, is_own=is_own)
+    )
 
 
-def inbox_entry(hub: Hub, sender: str, to: str, message_id: str, what: Content, *, is_own: bool) -> dict[str, object]:
-    """What a phone shows of a message."""
+def inbox_entry(
+    state: ServerState, sender: str, to: str, message_id: str, what: Content, *, is_own: bool
+) -> dict[str, object]:
+    """Return the inbox entry of a message."""
     entry: dict[str, object] = {"id": message_id, "from": sender, "to": to, "text": what.text, "kind": what.kind}
-    entry |= {"fromMe": is_own, "at": hub.clock()}
+    entry |= {"fromMe": is_own, "at": state.clock()}
     if what.file:
         file = what.file
         entry["media"] = {"mimetype": file.mimetype, "path": file.path, "length": file.length, "name": file.name}
@@ -195,50 +201,50 @@ def inbox_entry(hub: Hub, sender: str, to: str, message_id: str, what: Content, 
     return entry
 
 
-def _ask_again(hub: Hub, sent: Sent, phone: Phone) -> None:
-    """A phone that cannot decrypt asks the sending device to encrypt anew, a few times at most."""
+def _send_retry_receipt(state: ServerState, sent: OutgoingMessage, phone: Phone) -> None:
+    """Send a retry receipt from a phone that cannot decrypt, a few times at most."""
     key = (sent.sender.number, sent.chat, sent.id)
-    count = hub.asked.get(key, 0) + 1
-    if key in hub.retries or count > _MAX_RETRIES:
-        return  # one request is enough: the device encrypts anew for everybody
-    hub.asked[key] = count
-    hub.retries.add(key)
+    count = state.asked.get(key, 0) + 1
+    if key in state.retries or count > _MAX_RETRIES:
+        return  # one is enough: the device encrypts again for all
+    state.asked[key] = count
+    state.retries.add(key)
     is_own = phone is sent.sender
-    attrs = {"id": sent.id, "type": "retry", "t": str(hub.now)}
+    attrs = {"id": sent.id, "type": "retry", "t": str(state.now)}
     attrs["from"] = str(sent.to) if sent.to.is_group else str(phone.address)
     if sent.to.is_group:
         attrs["participant"] = str(phone.address)
     elif is_own:
         attrs["recipient"] = str(sent.to)
     request = [
-        node("retry", {"count": count, "id": sent.id, "t": hub.now, "v": "1"}),
+        node("retry", {"count": count, "id": sent.id, "t": state.now, "v": "1"}),
         node("registration", content=phone.registration.to_bytes(4, "big")),
     ]
-    hub.deliver(sent.device, Node("receipt", attrs, request))
+    state.deliver(sent.device, Node("receipt", attrs, request))
 
 
-def _confirm(hub: Hub, sent: Sent, readers: set[Phone]) -> None:
-    sent.connection.send(_ack(hub, sent.stanza))
-    if hub.faults.active("no_receipts", sent.sender.number):
+def _send_receipts(state: ServerState, sent: OutgoingMessage, readers: set[Phone]) -> None:
+    sent.connection.send(_ack(state, sent.stanza))
+    if state.faults.active("no_receipts", sent.sender.number):
         return
     for reader in readers:
-        if hub.faults.active("no_receipts", reader.number):
+        if state.faults.active("no_receipts", reader.number):
             continue
-        hub.ledger.receipt(sent.sender.number, sent.id, reader.number, "delivered")
-        attrs = {"from": str(sent.to), "id": sent.id, "t": str(hub.now)}
+        state.ledger.record_receipt(sent.sender.number, sent.id, reader.number, "delivered")
+        attrs = {"from": str(sent.to), "id": sent.id, "t": str(state.now)}
         if sent.to.is_group:
             attrs["participant"] = str(reader.address)
         for device in sent.sender.devices.values():
-            hub.deliver(device, Node("receipt", attrs))
+            state.deliver(device, Node("receipt", attrs))
 
 
-def relay(hub: Hub, source: Device, device: Device, to: Jid, *, stanza: Node, encs: list[Node]) -> None:
-    """Pass a copy on to another linked device, as from the device that sent it."""
+def relay(state: ServerState, source: Device, device: Device, to: Jid, *, stanza: Node, encs: list[Node]) -> None:
+    """Relay a copy to another linked device."""
     server = to.server if to.server == jid.LID else jid.SERVER
     other = jid.SERVER if server == jid.LID else jid.LID
     sender, alternative = str(source.address(server)), str(source.address(other)).replace(f":{source.number}@", "@")
-    attrs = {"id": stanza.attr("id"), "t": str(hub.now), "type": stanza.attr("type") or "text"}
-    attrs["notify"] = hub.accounts.phone(source.phone).name
+    attrs = {"id": stanza.attr("id"), "t": str(state.now), "type": stanza.attr("type") or "text"}
+    attrs["notify"] = state.accounts.phone(source.phone).name
     which = "sender_pn" if server == jid.LID else "sender_lid"
     if to.is_group:
         attrs |= {"from": str(to), "participant": sender, "participant_lid": alternative}
@@ -250,21 +256,21 @@ def relay(hub: Hub, source: Device, device: Device, to: Jid, *, stanza: Node, en
     identity = stanza.child("device-identity")
     if identity:
         body.append(identity)
-    hub.deliver(device, Node("message", attrs, body))
+    state.deliver(device, Node("message", attrs, body))
 
 
-def _resend(hub: Hub, sender: Phone, source: Device, to: Jid, stanza: Node) -> None:
-    """A copy for one device that asked again."""
+def _resend(state: ServerState, sender: Phone, source: Device, to: Jid, stanza: Node) -> None:
+    """Relay a retried copy to the one device that requested it."""
     target = jid.parse(stanza.attr("participant")) if to.is_group else to
-    device = hub.accounts.device(target) if target else None
+    device = state.accounts.device(target) if target else None
     if device is None:
         return
     chat = jid.parse(stanza.attr("recipient")) if device.phone == sender.number else to
     if not to.is_group and chat:
         chat = Jid(chat.user, chat.server)
-    relay(hub, source, device, chat or to, stanza=stanza, encs=stanza.children("enc"))
+    relay(state, source, device, chat or to, stanza=stanza, encs=stanza.children("enc"))
 
 
-def _ack(hub: Hub, stanza: Node, error: int | None = None) -> Node:
+def _ack(state: ServerState, stanza: Node, error: int | None = None) -> Node:
     where = {"class": "message", "id": stanza.attr("id"), "from": stanza.attr("to")}
-    return node("ack", {**where, "t": hub.now, "error": error})
+    return node("ack", {**where, "t": state.now, "error": error})

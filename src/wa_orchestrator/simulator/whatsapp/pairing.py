@@ -1,4 +1,4 @@
-"""Linking a device: QR references, the phone's scan or typed code, and the signatures that make the device a member."""
+"""Linking a device by QR code or pairing code."""
 
 import asyncio
 import base64
@@ -15,60 +15,60 @@ from wa_orchestrator.simulator.errors import ProtocolError, QueryRefusedError, S
 from wa_orchestrator.simulator.protocol import curve25519, jid, protobuf
 from wa_orchestrator.simulator.protocol.binary_xml import Node, node
 from wa_orchestrator.simulator.protocol.curve25519 import KeyPair
-from wa_orchestrator.simulator.protocol.protobuf import Fields
+from wa_orchestrator.simulator.protocol.protobuf import ProtobufFields
 from wa_orchestrator.simulator.protocol.signal import DJB
 from wa_orchestrator.simulator.whatsapp.accounts import Device, Phone
 from wa_orchestrator.simulator.whatsapp.connection import Connection
-from wa_orchestrator.simulator.whatsapp.state import Hub, from_server
+from wa_orchestrator.simulator.whatsapp.state import ServerState, from_server
 
 MAX_DEVICES = 4
 _REFS = 6
 _ANSWER_TIMEOUT_S = 15.0
-PATIENCE_S = 3.0
-#: A device that asks for a code must name one of these as its system, `Chrome (Ubuntu)`; a brand is refused.
+HELLO_TIMEOUT_S = 3.0
+#: For a pairing code the platform must be one of these, `Chrome (Ubuntu)`; a custom name is refused.
 _SYSTEMS = {"Windows", "Mac OS", "Linux", "Ubuntu", "Fedora", "Android", "iOS"}
 _ACCOUNT_PREFIX, _DEVICE_PREFIX = b"\x06\x00", b"\x06\x01"
 
 
-def offer(hub: Hub, connection: Connection, payload: Fields) -> None:
-    """Give a client that wants to be linked its QR references."""
+def send_pair_device(state: ServerState, connection: Connection, payload: ProtobufFields) -> None:
+    """Send the refs for QR codes to a client that wants to be linked."""
     keys = payload.message(19)
     if not curve25519.verify(keys.raw(3), DJB + keys.raw(5), keys.raw(6)):
-        raise ProtocolError("the signed pre-key at registration is not signed by the identity key")
+        raise ProtocolError("the signed pre-key is not signed by the identity key")
     connection.registration = keys
     connection.refs = [f"2@{secrets.token_urlsafe(48)}" for _ in range(_REFS)]
-    hub.refs.update(dict.fromkeys(connection.refs, connection))
+    state.refs.update(dict.fromkeys(connection.refs, connection))
     refs = [node("ref", content=ref) for ref in connection.refs]
-    attrs = {"type": "set", "xmlns": "md", "id": hub.next_id()}
+    attrs = {"type": "set", "xmlns": "md", "id": state.next_id()}
     connection.send(from_server("iq", attrs, [node("pair-device", content=refs)]))
 
 
-def withdraw(hub: Hub, connection: Connection) -> None:
-    """Forget a client that is gone; whoever waits for it learns it."""
+def handle_disconnect(state: ServerState, connection: Connection) -> None:
+    """Forget a client that has disconnected, and fail the pairing that waits for it."""
     for ref in connection.refs:
-        hub.refs.pop(ref, None)
+        state.refs.pop(ref, None)
     gone = SimulatorError("LINK_FAILED", "The device hung up instead of completing the link; show a new QR.")
     for outcome in (connection.linked, connection.finished):
         if outcome and not outcome.done():
             outcome.set_exception(gone)
 
 
-async def scan(hub: Hub, phone: Phone, qr: str) -> None:
-    """Scan a QR with a phone. Returns when the device is linked. Raises SimulatorError when it cannot be."""
+async def scan(state: ServerState, phone: Phone, qr: str) -> None:
+    """Scan a QR code with a phone. Returns when the device is linked. Raises SimulatorError if linking fails."""
     ref, noise_key, identity, adv = _read_qr(qr)
-    connection = hub.refs.get(ref)
+    connection = state.refs.get(ref)
     if connection is None or connection.ended or connection.registration is None:
-        raise SimulatorError("QR_EXPIRED", "This QR is not shown by any device any more; scan the current one.")
+        raise SimulatorError("QR_EXPIRED", "This QR code has expired; scan the current one.")
     if connection.client_static != noise_key or connection.registration.raw(3) != identity:
-        raise SimulatorError("BAD_QR", "The keys in this QR are not those of the device that asked for it.")
+        raise SimulatorError("BAD_QR", "The keys in this QR code are not those of the device.")
     if connection.unacked_refresh or adv in connection.retired_advs:
-        raise SimulatorError("QR_RETIRED", "The secret in this QR was retired; scan the renewed one.")
-    fault = hub.faults.active("passkey", phone.number)
+        raise SimulatorError("QR_RETIRED", "The secret in this QR code was replaced; scan the new one.")
+    fault = state.faults.active("passkey", phone.number)
     if fault:
-        hub.faults.use(fault)
-        ask_for_passkey(hub, connection)
+        state.faults.use(fault)
+        request_passkey(state, connection)
         return
-    await complete(hub, connection, phone, adv)
+    await send_pair_success(state, connection, phone, adv)
 
 
 def _read_qr(qr: str) -> tuple[str, bytes, bytes, bytes]:
@@ -78,35 +78,35 @@ def _read_qr(qr: str) -> tuple[str, bytes, bytes, bytes]:
     except (ValueError, binascii.Error):
         decoded = []
     if len(decoded) != 3 or any(len(key) != 32 for key in decoded):
-        raise SimulatorError("BAD_QR", "This is not a QR of a device that wants to be linked.")
+        raise SimulatorError("BAD_QR", "This is not a QR code for linking a device.")
     return parts[0], decoded[0], decoded[1], decoded[2]
 
 
-def ask_for_passkey(hub: Hub, connection: Connection) -> None:
-    """Ask for a passkey instead of completing the link; the ceremony itself is not played."""
+def request_passkey(state: ServerState, connection: Connection) -> None:
+    """Request a passkey instead of completing the link; the ceremony itself is not simulated."""
     options = (
         b'{"challenge":"%s","timeout":600000,"rpId":"whatsapp.com","allowCredentials":[],'
         b'"userVerification":"required","extensions":{"uvm":true}}'
     ) % base64.urlsafe_b64encode(secrets.token_bytes(32)).rstrip(b"=")
-    attrs = {"type": "passkey_prologue_request", "id": hub.next_id(), "t": str(hub.now)}
+    attrs = {"type": "passkey_prologue_request", "id": state.next_id(), "t": str(state.now)}
     connection.send(from_server("notification", attrs, [node("passkey_request_options", content=options)]))
 
 
-async def complete(hub: Hub, connection: Connection, phone: Phone, adv: bytes) -> None:
-    """Vouch for the device with the phone's key and wait until the device has signed, too."""
+async def send_pair_success(state: ServerState, connection: Connection, phone: Phone, adv: bytes) -> None:
+    """Send `pair-success`, signed by the phone, and wait until the device has signed too."""
     keys = connection.registration
     if keys is None or connection.candidate:
-        raise SimulatorError("LINK_FAILED", "The device is being linked already; wait, or show a new QR.")
+        raise SimulatorError("LINK_FAILED", "The device is already being linked; wait, or show a new QR code.")
     if len(phone.devices) >= MAX_DEVICES:
         raise SimulatorError("TOO_MANY_DEVICES", f"{MAX_DEVICES} devices are linked already; unlink one first.")
     number, phone.next_device = phone.next_device, phone.next_device + 1
-    details = protobuf.encode({1: secrets.randbelow(2**31), 2: hub.now, 3: number, 4: 0, 5: 0})
+    details = protobuf.encode({1: secrets.randbelow(2**31), 2: state.now, 3: number, 4: 0, 5: 0})
     signature = curve25519.sign(phone.identity.private, _ACCOUNT_PREFIX + details + keys.raw(3))
     signed = protobuf.encode({1: details, 2: phone.identity.public, 3: signature})
     box = protobuf.encode({1: signed, 2: curve25519.mac(adv, signed)})
     connection.candidate = _device(connection, keys, phone, number=number, details=details)
     connection.linked = asyncio.get_running_loop().create_future()
-    attrs = {"type": "set", "xmlns": "md", "id": hub.next_id(), "t": str(hub.now)}
+    attrs = {"type": "set", "xmlns": "md", "id": state.next_id(), "t": str(state.now)}
     content = [
         node("device-identity", content=box),
         node("platform", {"name": "android"}),
@@ -121,7 +121,7 @@ async def complete(hub: Hub, connection: Connection, phone: Phone, adv: bytes) -
         raise SimulatorError("LINK_FAILED", "The device did not answer.") from error
 
 
-def _device(connection: Connection, keys: Fields, phone: Phone, *, number: int, details: bytes) -> Device:
+def _device(connection: Connection, keys: ProtobufFields, phone: Phone, *, number: int, details: bytes) -> Device:
     return Device(
         phone.number,
         number,
@@ -134,28 +134,28 @@ def _device(connection: Connection, keys: Fields, phone: Phone, *, number: int, 
         signature=keys.raw(6),
         platform=protobuf.decode(keys.raw(8)).number(3),
         system=protobuf.decode(keys.raw(8)).text(1),
-        linked_at=connection.hub.clock(),
+        linked_at=connection.state.clock(),
     )
 
 
-def device_signed(hub: Hub, connection: Connection, stanza: Node) -> None:
-    """Take the device's own signature: now it is linked, and must log in anew (515)."""
+def handle_pair_device_sign(state: ServerState, connection: Connection, stanza: Node) -> None:
+    """Check the device's signature: it is linked now, and must log in again (515)."""
     device = connection.candidate
     if device is None:
         return
-    phone = hub.accounts.phone(device.phone)
-    blob = stanza.need("pair-device-sign").bytes_of("device-identity")
+    phone = state.accounts.phone(device.phone)
+    blob = stanza.require("pair-device-sign").child_bytes("device-identity")
     fields = protobuf.decode(blob)
     signed_over = _DEVICE_PREFIX + device.account_details + device.identity + phone.identity.public
     if not curve25519.verify(device.identity, signed_over, fields.raw(4)):
-        raise ProtocolError("the device's signature is wrong")
-    # Others learn of the device with the account key filled in again.
+        raise ProtocolError("device's signature is wrong")
+    # Others get the device identity with the account signature key filled in.
     device.device_identity = protobuf.encode(
         {1: fields.raw(1), 2: phone.identity.public, 3: fields.raw(3), 4: fields.raw(4)}
     )
     phone.devices[device.number] = device
     connection.candidate = None
-    hub.changed(phone.number)
+    state.changed(phone.number)
     connection.end_with(node("stream:error", {"code": "515"}))
     if connection.linked and not connection.linked.done():
         connection.linked.set_result(None)
@@ -164,28 +164,28 @@ def device_signed(hub: Hub, connection: Connection, stanza: Node) -> None:
 # ── the typed code ──────────────────────────────────────────────────────────────────────────────────────────────────
 
 
-def hello(hub: Hub, connection: Connection, stanza: Node) -> Node:
-    """A device announces that a code will be typed on the phone of `jid`."""
-    request = stanza.need("link_code_companion_reg")
+def handle_companion_hello(state: ServerState, connection: Connection, stanza: Node) -> Node:
+    """Handle `companion_hello`: a device shows a pairing code for the phone `jid`."""
+    request = stanza.require("link_code_companion_reg")
     address = jid.parse(request.attr("jid"))
     if address is None or connection.registration is None:
-        raise ProtocolError("a pairing code without a phone, or from a linked device")
+        raise ProtocolError("pairing code without a phone, or from a linked device")
     display = request.child("companion_platform_display")
     if display and not _SYSTEMS & set(display.data.decode("utf-8", "replace").strip(")").partition("(")[2].split(",")):
         raise QueryRefusedError(400, "bad-request")
-    wrapped = request.bytes_of("link_code_pairing_wrapped_companion_ephemeral_pub")
+    wrapped = request.child_bytes("link_code_pairing_wrapped_companion_ephemeral_pub")
     connection.code_for = (address.user, wrapped)
     connection.code_ref = secrets.token_bytes(16)
-    hub.code_asked.set()
+    state.code_asked.set()
     reply = node("link_code_companion_reg", {"stage": "companion_hello"})
     reply.content = [node("link_code_pairing_ref", content=connection.code_ref)]
     return reply
 
 
-async def enter_code(hub: Hub, phone: Phone, code: str) -> None:
-    """Type a code on a phone. Returns when the device is linked. Raises SimulatorError for a wrong code."""
+async def enter_code(state: ServerState, phone: Phone, code: str) -> None:
+    """Enter a pairing code on a phone. Returns when the device is linked. Raises SimulatorError for a wrong code."""
     typed = code.replace("-", "").replace(" ", "").upper().encode()
-    connection = await _who_asks(hub, phone)
+    connection = await _connection_with_code(state, phone)
     wrapped = connection.code_for[1] if connection.code_for else b""
     companion = await asyncio.to_thread(_wrap, typed, wrapped[:32], wrapped[32:48], wrapped[48:80])
     ephemeral, salt, iv = KeyPair.generate(), secrets.token_bytes(32), secrets.token_bytes(16)
@@ -197,44 +197,44 @@ async def enter_code(hub: Hub, phone: Phone, code: str) -> None:
         node("primary_identity_pub", content=phone.identity.public),
         node("link_code_pairing_wrapped_primary_ephemeral_pub", content=primary),
     ]
-    attrs = {"type": "link_code_companion_reg", "id": hub.next_id(), "t": str(hub.now)}
+    attrs = {"type": "link_code_companion_reg", "id": state.next_id(), "t": str(state.now)}
     body = [node("link_code_companion_reg", {"stage": "primary_hello"}, content)]
     connection.send(from_server("notification", attrs, body))
     try:
         adv = await asyncio.wait_for(connection.finished, _ANSWER_TIMEOUT_S)
     except TimeoutError as error:
-        raise SimulatorError("LINK_FAILED", "The device did not answer the code.") from error
-    fault = hub.faults.active("passkey", phone.number)
+        raise SimulatorError("LINK_FAILED", "The device did not answer.") from error
+    fault = state.faults.active("passkey", phone.number)
     if fault:
-        hub.faults.use(fault)
-        ask_for_passkey(hub, connection)
+        state.faults.use(fault)
+        request_passkey(state, connection)
         return
-    await complete(hub, connection, phone, adv)
+    await send_pair_success(state, connection, phone, adv)
 
 
-async def _who_asks(hub: Hub, phone: Phone) -> Connection:
-    """The device that shows a code for this phone. Clients show it before the server has heard of it: wait a little."""
+async def _connection_with_code(state: ServerState, phone: Phone) -> Connection:
+    """Return the connection that shows a code for this phone. Clients show it before they send it: wait."""
     try:
-        async with asyncio.timeout(PATIENCE_S):
+        async with asyncio.timeout(HELLO_TIMEOUT_S):
             while True:
-                asking = [one for one in hub.connections.values() if one.code_for and one.code_for[0] == phone.number]
+                asking = [one for one in state.connections.values() if one.code_for and one.code_for[0] == phone.number]
                 if asking:
                     return asking[-1]
-                hub.code_asked.clear()
-                await hub.code_asked.wait()
+                state.code_asked.clear()
+                await state.code_asked.wait()
     except TimeoutError as error:
         text = "No device asked this phone for a code; ask for a new one."
         raise SimulatorError("NO_CODE_EXPECTED", text) from error
 
 
-def finish(hub: Hub, connection: Connection, stanza: Node) -> None:
-    """The device proves that it knows the code: both sides now share the secret for the link."""
-    request = stanza.need("link_code_companion_reg")
-    bundle = request.bytes_of("link_code_pairing_wrapped_key_bundle")
+def handle_companion_finish(state: ServerState, connection: Connection, stanza: Node) -> None:
+    """Handle `companion_finish`: the device has the code, and both sides share the ADV secret."""
+    request = stanza.require("link_code_companion_reg")
+    bundle = request.child_bytes("link_code_pairing_wrapped_key_bundle")
     if connection.code_keys is None or connection.finished is None or connection.finished.done():
-        raise ProtocolError("a code that nobody typed")
+        raise ProtocolError("no code was entered")
     number, ephemeral, companion = connection.code_keys
-    phone = hub.accounts.phone(number)
+    phone = state.accounts.phone(number)
     try:
         shared = curve25519.dh(ephemeral.private, companion)
         key = curve25519.hkdf(shared, 32, salt=bundle[:32], info=b"link_code_pairing_key_bundle_encryption_key")
@@ -245,13 +245,13 @@ def finish(hub: Hub, connection: Connection, stanza: Node) -> None:
     identity, primary, random = opened[:32], opened[32:64], opened[64:]
     known = connection.registration.raw(3) if connection.registration else b""
     if not hmac.compare_digest(identity, known) or primary != phone.identity.public:
-        raise ProtocolError("the pairing code's bundle holds other keys")
+        raise ProtocolError("pairing code bundle has other keys")
     secret = shared + curve25519.dh(phone.identity.private, identity) + random
     connection.finished.set_result(curve25519.hkdf(secret, 32, info=b"adv_secret"))
 
 
 def _wrap(code: bytes, salt: bytes, iv: bytes, key: bytes) -> bytes:
-    """AES-CTR under a key made slowly from the code; wrapping and unwrapping are the same."""
+    """Encrypt or decrypt with AES-CTR under a PBKDF2 key of the code."""
     wrapping = hashlib.pbkdf2_hmac("sha256", code, salt, 131_072, 32)
     encryptor = Cipher(algorithms.AES(wrapping), modes.CTR(iv)).encryptor()
     return encryptor.update(key) + encryptor.finalize()

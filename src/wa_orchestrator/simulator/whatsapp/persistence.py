@@ -1,4 +1,4 @@
-"""Keeping linked devices on disk, so that workers find their accounts again after the simulator was restarted."""
+"""Stores linked devices on disk, so that they survive a restart of the simulator."""
 
 import base64
 import json
@@ -15,8 +15,8 @@ _BYTES = ("noise", "identity", "account_details", "device_identity", "signed_key
 _PLAIN = ("phone", "number", "registration", "signed_id", "platform", "system", "linked_at", "bootstrapped")
 
 
-class Archive:
-    """One file per phone that has (or had) linked devices; without a directory nothing is kept."""
+class DeviceStore:
+    """One file per phone that has (or had) linked devices; without a directory nothing is stored."""
 
     def __init__(self, directory: Path | None) -> None:
         self._directory = directory
@@ -25,7 +25,7 @@ class Archive:
             (directory / "phones").mkdir(parents=True, exist_ok=True)
 
     def secret(self) -> bytes:
-        """The secret from which all keys of phones follow; drawn once."""
+        """Return the secret from which all keys of phones are derived; generated once."""
         if self._directory is None:
             return secrets.token_bytes(32)
         path = self._directory / "world.secret"
@@ -54,7 +54,7 @@ class Archive:
             _write(self._directory / "groups.json", json.dumps(listing).encode())
 
     def load(self, accounts: Accounts, groups: dict[str, Group]) -> None:
-        """Bring back what was kept."""
+        """Load all phones and groups."""
         if self._directory is None:
             return
         for path in sorted((self._directory / "phones").glob("*.json")):
@@ -106,7 +106,7 @@ def _bytes(text: str) -> bytes:
 
 
 def _write(path: Path, data: bytes) -> None:
-    """Write whole or not at all."""
+    """Write atomically."""
     draft = path.with_suffix(".draft")
     draft.write_bytes(data)
     draft.replace(path)

@@ -1,54 +1,54 @@
-"""Keys on the server: a device uploads its own, others fetch them to begin a session."""
+"""Pre-keys on the server: uploaded by a device, fetched by others to start a session."""
 
 from wa_orchestrator.simulator.errors import ProtocolError
 from wa_orchestrator.simulator.protocol import curve25519, jid
 from wa_orchestrator.simulator.protocol.binary_xml import Node, node
-from wa_orchestrator.simulator.protocol.signal import DJB, Bundle
+from wa_orchestrator.simulator.protocol.signal import DJB, PreKeyBundle
 from wa_orchestrator.simulator.whatsapp import app_state
 from wa_orchestrator.simulator.whatsapp.accounts import Device
 from wa_orchestrator.simulator.whatsapp.connection import Connection
-from wa_orchestrator.simulator.whatsapp.state import Hub, from_server
+from wa_orchestrator.simulator.whatsapp.state import ServerState, from_server
 
 _LOW = 5
 
 
-def get(hub: Hub, connection: Connection, stanza: Node) -> list[Node]:
-    """Answer a question about keys."""
+def handle_get(state: ServerState, connection: Connection, stanza: Node) -> list[Node]:
+    """Answer a query about keys."""
     device = _own(connection)
     if stanza.child("count"):
         return [node("count", {"value": len(device.prekeys)})]
     if stanza.child("digest"):
         return [_digest(device)]
-    wanted = stanza.need("key").children("user")
-    return [node("list", content=[_bundle(hub, user.attr("jid")) for user in wanted])]
+    wanted = stanza.require("key").children("user")
+    return [node("list", content=[_bundle(state, user.attr("jid")) for user in wanted])]
 
 
-def set_(hub: Hub, connection: Connection, stanza: Node) -> list[Node]:
-    """Store the keys that a device uploads. Raises ProtocolError if their signature is wrong."""
+def handle_set(state: ServerState, connection: Connection, stanza: Node) -> list[Node]:
+    """Store uploaded keys. Raises ProtocolError if their signature is wrong."""
     device = _own(connection)
     rotation = stanza.child("rotate")
-    _keep_signed(device, (rotation or stanza).need("skey"))
+    _keep_signed(device, (rotation or stanza).require("skey"))
     if rotation is None:
-        if stanza.bytes_of("identity") != device.identity:
-            raise ProtocolError("a device uploads keys of another identity")
-        device.registration = int.from_bytes(stanza.bytes_of("registration"), "big")
-        for key in stanza.need("list").children("key"):
-            device.prekeys[int.from_bytes(key.bytes_of("id"), "big")] = key.bytes_of("value")
-    hub.changed(device.phone)
+        if stanza.child_bytes("identity") != device.identity:
+            raise ProtocolError("uploaded keys belong to another identity")
+        device.registration = int.from_bytes(stanza.child_bytes("registration"), "big")
+        for key in stanza.require("list").children("key"):
+            device.prekeys[int.from_bytes(key.child_bytes("id"), "big")] = key.child_bytes("value")
+    state.changed(device.phone)
     return []
 
 
 def _keep_signed(device: Device, skey: Node) -> None:
-    value, signature = skey.bytes_of("value"), skey.bytes_of("signature")
+    value, signature = skey.child_bytes("value"), skey.child_bytes("signature")
     if not curve25519.verify(device.identity, DJB + value, signature):
-        raise ProtocolError("the signature of the signed pre-key is wrong")
-    device.signed_id = int.from_bytes(skey.bytes_of("id"), "big")
+        raise ProtocolError("signature of the signed pre-key is wrong")
+    device.signed_id = int.from_bytes(skey.child_bytes("id"), "big")
     device.signed_key, device.signature = value, signature
 
 
 def _own(connection: Connection) -> Device:
     if connection.device is None:
-        raise ProtocolError("keys are for linked devices")
+        raise ProtocolError("only linked devices have keys")
     return connection.device
 
 
@@ -77,23 +77,23 @@ def _skey(number: int, value: bytes, signature: bytes) -> Node:
     return node("skey", content=content)
 
 
-def _bundle(hub: Hub, wanted: str) -> Node:
+def _bundle(state: ServerState, wanted: str) -> Node:
     address = jid.parse(wanted)
-    phone = hub.accounts.find(address) if address else None
+    phone = state.accounts.find(address) if address else None
     if address is None or phone is None:
         return node("user", {"jid": wanted}, [node("error", {"code": "404", "text": "item-not-found"})])
     if not address.device:
-        return node("user", {"jid": wanted}, _keys(phone.take_bundle()))
+        return node("user", {"jid": wanted}, _keys(phone.take_prekey_bundle()))
     device = phone.devices.get(address.device)
     if device is None or not device.signed_key:
         return node("user", {"jid": wanted}, [node("error", {"code": "404", "text": "item-not-found"})])
-    content = _keys(device.take_bundle())
-    hub.changed(phone.number)
-    tell_if_low(hub, device)
+    content = _keys(device.take_prekey_bundle())
+    state.changed(phone.number)
+    notify_if_low(state, device)
     return node("user", {"jid": wanted}, [*content, node("device-identity", content=device.device_identity)])
 
 
-def _keys(bundle: Bundle) -> list[Node]:
+def _keys(bundle: PreKeyBundle) -> list[Node]:
     content = [
         node("registration", content=bundle.registration.to_bytes(4, "big")),
         node("type", content=DJB),
@@ -105,9 +105,9 @@ def _keys(bundle: Bundle) -> list[Node]:
     return [*content, _skey(bundle.signed_id, bundle.signed_key, bundle.signature)]
 
 
-def tell_if_low(hub: Hub, device: Device) -> None:
-    """Ask a device for more pre-keys when it runs short."""
+def notify_if_low(state: ServerState, device: Device) -> None:
+    """Notify a device that it has few pre-keys left."""
     if len(device.prekeys) == _LOW - 1:
         count = node("count", {"value": len(device.prekeys)})
-        attrs = {"type": "encrypt", "id": hub.next_id(), "t": str(hub.now)}
-        hub.deliver(device, from_server("notification", attrs, [count]))
+        attrs = {"type": "encrypt", "id": state.next_id(), "t": str(state.now)}
+        state.deliver(device, from_server("notification", attrs, [count]))

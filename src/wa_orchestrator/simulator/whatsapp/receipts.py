@@ -1,113 +1,113 @@
-"""Receipts, acknowledgements, presence: the small words between devices."""
+"""Handlers of receipts, acks, presence and chat states."""
 
 from wa_orchestrator.simulator.errors import ProtocolError
 from wa_orchestrator.simulator.phones import actions, encryption
 from wa_orchestrator.simulator.protocol import jid
 from wa_orchestrator.simulator.protocol.binary_xml import Node, node
-from wa_orchestrator.simulator.protocol.signal import Bundle
+from wa_orchestrator.simulator.protocol.signal import PreKeyBundle
 from wa_orchestrator.simulator.whatsapp.accounts import Device, Phone
 from wa_orchestrator.simulator.whatsapp.connection import Connection
-from wa_orchestrator.simulator.whatsapp.state import Hub
+from wa_orchestrator.simulator.whatsapp.state import ServerState
 
-#: What a receipt tells the author; other types are between a person's own devices.
-_TOLD = {"": "delivered", "inactive": "delivered", "read": "read", "played": "read"}
+#: Status of the message by type of receipt; other types are between devices of one account.
+_STATUS = {"": "delivered", "inactive": "delivered", "read": "read", "played": "read"}
 
 
-def receipt(hub: Hub, connection: Connection, stanza: Node) -> None:
-    """Take a receipt of a device: it has the message, has read it, or asks for it again."""
+def handle_receipt(state: ServerState, connection: Connection, stanza: Node) -> None:
+    """Handle a receipt: the device has received or read the message, or requests a retry."""
     device, to = connection.device, jid.parse(stanza.attr("to"))
     if device is None or to is None:
-        raise ProtocolError("a receipt without sender or addressee")
+        raise ProtocolError("receipt without sender or recipient")
     kind = stanza.attr("type")
-    hub.acknowledged(device, "message", stanza)
+    state.acknowledged(device, "message", stanza)
     attrs = {"class": "receipt", "id": stanza.attr("id"), "from": stanza.attr("to"), "type": kind or None}
-    connection.send(node("ack", {**attrs, "participant": stanza.attr("participant") or None, "t": hub.now}))
+    connection.send(node("ack", {**attrs, "participant": stanza.attr("participant") or None, "t": state.now}))
     author = jid.parse(stanza.attr("participant")) if to.is_group else to
-    phone = hub.accounts.find(author) if author else None
+    phone = state.accounts.find(author) if author else None
     if phone is None or author is None:
         return
     if kind == "retry":
-        _retry(hub, device, phone, author, stanza)
-    elif kind in _TOLD and phone.number != device.phone:
-        _tell(hub, device, phone, to, stanza)
+        _handle_retry(state, device, phone, author, stanza)
+    elif kind in _STATUS and phone.number != device.phone:
+        _forward(state, device, phone, to, stanza)
 
 
-def _tell(hub: Hub, reader: Device, author: Phone, to: jid.Jid, stanza: Node) -> None:
-    if hub.faults.active("no_receipts", author.number):
+def _forward(state: ServerState, reader: Device, author: Phone, to: jid.Jid, stanza: Node) -> None:
+    if state.faults.active("no_receipts", author.number):
         return
-    state = _TOLD[stanza.attr("type")]
+    status = _STATUS[stanza.attr("type")]
     items = stanza.child("list")
     ids = [stanza.attr("id"), *(item.attr("id") for item in (items.children("item") if items else []))]
     for message_id in ids:
-        hub.ledger.receipt(author.number, message_id, reader.phone, state)
+        state.ledger.record_receipt(author.number, message_id, reader.phone, status)
     server = to.server if to.server == jid.LID else jid.SERVER
     source = str(reader.address(server)).replace(f":{reader.number}@", "@")
-    attrs = {"id": ids[0], "t": str(hub.now), "from": str(to) if to.is_group else source}
+    attrs = {"id": ids[0], "t": str(state.now), "from": str(to) if to.is_group else source}
     if to.is_group:
         attrs["participant"] = source
-    if state == "read":
+    if status == "read":
         attrs["type"] = "read"
-        hub.ledger.take_unread(reader.phone, author.number)
+        state.ledger.take_unread(reader.phone, author.number)
     for device in author.devices.values():
-        hub.deliver(device, Node("receipt", attrs, stanza.content))
+        state.deliver(device, Node("receipt", attrs, stanza.content))
 
 
-def _retry(hub: Hub, device: Device, author: Phone, address: jid.Jid, stanza: Node) -> None:
+def _handle_retry(state: ServerState, device: Device, author: Phone, address: jid.Jid, stanza: Node) -> None:
     if address.device:
         other = author.devices.get(address.device)
         if other:
             attrs = {name: value for name, value in stanza.attrs.items() if name != "to"}
             attrs["from"] = str(device.address())
-            hub.deliver(other, Node("receipt", attrs, stanza.content))
+            state.deliver(other, Node("receipt", attrs, stanza.content))
         return
     keys = stanza.child("keys")
     peer = (device.phone, device.number)
-    encryption.begin(author, peer, _bundle(device, keys) if keys else device.take_bundle())
-    count = int(stanza.need("retry").attr("count") or 1)
-    actions.send_again(hub, author, device, stanza.attr("id"), count)
+    encryption.start_session(author, peer, _bundle(device, keys) if keys else device.take_prekey_bundle())
+    count = int(stanza.require("retry").attr("count") or 1)
+    actions.resend(state, author, device, stanza.attr("id"), count)
 
 
-def _bundle(device: Device, keys: Node) -> Bundle:
-    skey, key = keys.need("skey"), keys.child("key")
-    return Bundle(
+def _bundle(device: Device, keys: Node) -> PreKeyBundle:
+    skey, key = keys.require("skey"), keys.child("key")
+    return PreKeyBundle(
         device.registration,
-        keys.bytes_of("identity"),
-        int.from_bytes(skey.bytes_of("id"), "big"),
-        skey.bytes_of("value"),
-        skey.bytes_of("signature"),
-        int.from_bytes(key.bytes_of("id"), "big") if key else None,
-        key.bytes_of("value") if key else None,
+        keys.child_bytes("identity"),
+        int.from_bytes(skey.child_bytes("id"), "big"),
+        skey.child_bytes("value"),
+        skey.child_bytes("signature"),
+        int.from_bytes(key.child_bytes("id"), "big") if key else None,
+        key.child_bytes("value") if key else None,
     )
 
 
-def ack(hub: Hub, connection: Connection, stanza: Node) -> None:
-    """Take an acknowledgement: what it names need not be sent again."""
+def handle_ack(state: ServerState, connection: Connection, stanza: Node) -> None:
+    """Handle an ack: the stanza need not be sent again."""
     connection.unacked_refresh.discard(stanza.attr("id"))
     if connection.device:
-        hub.acknowledged(connection.device, stanza.attr("class"), stanza)
+        state.acknowledged(connection.device, stanza.attr("class"), stanza)
 
 
-def presence(hub: Hub, connection: Connection, stanza: Node) -> None:
-    """Note whether a device is available."""
+def handle_presence(state: ServerState, connection: Connection, stanza: Node) -> None:
+    """Record whether a device is available."""
     kind = stanza.attr("type") or "available"
     if connection.phone is None or kind not in ("available", "unavailable"):
         return
     connection.available = kind == "available"
     if stanza.attr("name"):
-        hub.accounts.phone(connection.phone).name = stanza.attr("name")
-    hub.ledger.note_state(at=hub.clock(), **{"from": connection.phone, "to": None}, state=kind)
+        state.accounts.phone(connection.phone).name = stanza.attr("name")
+    state.ledger.record_chatstate(at=state.clock(), **{"from": connection.phone, "to": None}, state=kind)
 
 
-def chatstate(hub: Hub, connection: Connection, stanza: Node) -> None:
-    """Note that somebody types, and let the other side's devices see it."""
-    to, state = jid.parse(stanza.attr("to")), next(iter(stanza.children()), None)
-    if connection.phone is None or to is None or state is None:
+def handle_chatstate(state: ServerState, connection: Connection, stanza: Node) -> None:
+    """Record that a device is typing, and forward it to the recipient's devices."""
+    to, typed = jid.parse(stanza.attr("to")), next(iter(stanza.children()), None)
+    if connection.phone is None or to is None or typed is None:
         return
-    word = "recording" if state.attr("media") == "audio" else state.tag
-    other = None if to.is_group else hub.accounts.find(to)
+    word = "recording" if typed.attr("media") == "audio" else typed.tag
+    other = None if to.is_group else state.accounts.find(to)
     name = other.number if other else str(to)
-    hub.ledger.note_state(at=hub.clock(), **{"from": connection.phone, "to": name}, state=word)
+    state.ledger.record_chatstate(at=state.clock(), **{"from": connection.phone, "to": name}, state=word)
     for device in other.devices.values() if other else ():
-        there = hub.online.get((device.phone, device.number))
+        there = state.online.get((device.phone, device.number))
         if there and there.active:
-            there.send(Node("chatstate", {"from": str(jid.of_phone(connection.phone))}, [state]))
+            there.send(Node("chatstate", {"from": str(jid.of_phone(connection.phone))}, [typed]))

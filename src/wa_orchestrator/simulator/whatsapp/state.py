@@ -1,4 +1,4 @@
-"""What all parts of the simulated WhatsApp share: accounts, books, faults, connections."""
+"""Shared state of the simulated WhatsApp: accounts, ledger, faults, connections."""
 
 import asyncio
 import itertools
@@ -12,7 +12,7 @@ from wa_orchestrator.simulator.protocol.binary_xml import Node
 from wa_orchestrator.simulator.whatsapp.accounts import Accounts, Device
 from wa_orchestrator.simulator.whatsapp.faults import Faults
 from wa_orchestrator.simulator.whatsapp.ledger import Ledger
-from wa_orchestrator.simulator.whatsapp.media import Shelf
+from wa_orchestrator.simulator.whatsapp.media import MediaStore
 
 if TYPE_CHECKING:
     from wa_orchestrator.simulator.whatsapp.connection import Connection
@@ -20,8 +20,8 @@ if TYPE_CHECKING:
 
 
 @dataclass(slots=True)
-class Hub:
-    """Shared state. Everything that changes it runs in one event loop, without waiting in between."""
+class ServerState:
+    """Shared state. It is changed in one event loop only, without awaiting in between."""
 
     accounts: Accounts
     faults: Faults
@@ -29,21 +29,21 @@ class Hub:
     #: called with the number of a phone whose linked devices changed
     changed: Callable[[str], None]
     ledger: Ledger = field(default_factory=Ledger)
-    shelf: Shelf = field(default_factory=Shelf)
+    shelf: MediaStore = field(default_factory=MediaStore)
     groups: "dict[str, Group]" = field(default_factory=dict)
     connections: "dict[int, Connection]" = field(default_factory=dict)
     online: "dict[tuple[str, int], Connection]" = field(default_factory=dict)
-    #: QR reference → the connection that shows it
+    #: QR ref → the connection that shows it
     refs: "dict[str, Connection]" = field(default_factory=dict)
-    #: set when a device asks for a code to be typed
+    #: set when a device requests a pairing code
     code_asked: asyncio.Event = field(default_factory=asyncio.Event)
-    #: sent by phones, kept for retries: (phone, id) → (chat, message)
+    #: messages of phones, for retries: (phone, id) → (chat, message)
     outgoing: dict[tuple[str, str], tuple[str, bytes]] = field(default_factory=dict)
-    #: (sender, to, id) of messages for which a phone asked again
+    #: (sender, to, id) of messages for which a phone sent a retry receipt
     retries: set[tuple[str, str, str]] = field(default_factory=set)
-    #: (sender, to, id) → how often it was asked for again
+    #: (sender, to, id) → number of retry receipts
     asked: dict[tuple[str, str, str], int] = field(default_factory=dict)
-    #: (phone, its devices) → the phone's signed list of them
+    #: (phone, its devices) → the phone's signed key index list
     index_lists: dict[tuple[str, tuple[int, ...]], bytes] = field(default_factory=dict)
     _numbers: "itertools.count[int]" = field(default_factory=lambda: itertools.count(1))
 
@@ -55,33 +55,33 @@ class Hub:
         return f"{self.now}-{next(self._numbers)}"
 
     def deliver(self, device: Device, stanza: Node) -> None:
-        """Send a stanza that the device must acknowledge: now if it is there, else when it comes back."""
+        """Send a stanza that the device must ack: now if it is online, else at its next login."""
         device.pending[acknowledgement_key(stanza.tag, stanza)] = stanza
         connection = self.online.get((device.phone, device.number))
         if connection and connection.active:
             connection.send(stanza)
 
     def acknowledged(self, device: Device, kind: str, stanza: Node) -> None:
-        """Forget what the device has confirmed to have: `kind` is message, receipt or notification."""
+        """Remove a stanza that the device has acked: `kind` is message, receipt or notification."""
         device.pending.pop(acknowledgement_key(kind, stanza), None)
 
     def connections_of(self, phone: str | None) -> "list[Connection]":
-        """The connections of a phone's devices; of everybody for None."""
+        """Return the connections of a phone's devices, or all for None."""
         return [one for one in list(self.connections.values()) if phone is None or one.phone == phone]
 
 
 def acknowledgement_key(kind: str, stanza: Node) -> str:
-    """By what a stanza and its acknowledgement are known to belong together."""
+    """Return the key that a stanza and its ack have in common."""
     if kind == "message":
         return f"message {stanza.attr('id')}"
     return " ".join([kind, *(stanza.attr(name) for name in ("id", "type", "participant"))])
 
 
 def new_message_id() -> str:
-    """A message id in the shape that phones use."""
+    """Return a message id in the format of phones."""
     return "3A" + secrets.token_hex(9).upper()
 
 
 def from_server(tag: str, attrs: Mapping[str, str], content: list[Node] | bytes | None = None) -> Node:
-    """Make a stanza that comes from the server itself."""
-    return Node(tag, {"from": jid.ITSELF, **attrs}, content)
+    """Return a stanza from the server itself."""
+    return Node(tag, {"from": jid.SERVER_JID, **attrs}, content)

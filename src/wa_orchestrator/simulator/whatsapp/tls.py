@@ -1,4 +1,4 @@
-"""A throw-away certificate authority, so that unmodified clients reach the simulator under WhatsApp's own names."""
+"""A throw-away certificate authority, so that unmodified clients connect to the simulator by WhatsApp's host names."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat, load_pem_private_key
 from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 
-#: What the one server certificate is good for. Nothing else: the authority's key must not be worth stealing.
+#: Names of the server certificate. No others: the authority's key must not be worth stealing.
 NAMES = ("web.whatsapp.com", "*.whatsapp.com", "mmg.whatsapp.net", "*.whatsapp.net", "localhost")
 ADDRESSES = ("127.0.0.1", "::1")
-VALID = timedelta(days=825)  # the longest life that every client still takes
+VALID = timedelta(days=825)  # the longest validity that every client accepts
 RENEW_BEFORE = timedelta(days=30)
 NOT_BEFORE_SLACK = timedelta(days=1)  # clocks of two containers may differ
 
@@ -28,15 +28,15 @@ _SERVER_CERT, _SERVER_KEY = "server.pem", "server.key"
 
 
 @dataclass(frozen=True, slots=True)
-class Identity:
-    """What a server needs to be WhatsApp, and the file that a client must trust for it."""
+class TlsIdentity:
+    """The server's TLS context, and the CA file for its clients."""
 
     context: ssl.SSLContext
     ca_file: Path
 
 
-def prepare(directory: Path, *, now: Callable[[], datetime] = lambda: datetime.now(UTC)) -> Identity:
-    """Take the authority and the certificate of `directory`, or make them there.
+def prepare(directory: Path, *, now: Callable[[], datetime] = lambda: datetime.now(UTC)) -> TlsIdentity:
+    """Load the authority and the certificate from `directory`, or create them there.
 
     A restart finds the same authority, so clients that trust it go on; within a month of its end all is made anew.
     """
@@ -46,17 +46,17 @@ def prepare(directory: Path, *, now: Callable[[], datetime] = lambda: datetime.n
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     context.minimum_version = ssl.TLSVersion.TLSv1_2
     context.load_cert_chain(directory / _SERVER_CERT, directory / _SERVER_KEY)
-    return Identity(context, directory / _CA_CERT)
+    return TlsIdentity(context, directory / _CA_CERT)
 
 
 def _usable(directory: Path, now: datetime) -> bool:
-    """Whether all four files are there, belong together and stay valid for a while."""
+    """Whether all four files exist, belong together and stay valid for a while."""
     try:
         authority = x509.load_pem_x509_certificate((directory / _CA_CERT).read_bytes())
         server = x509.load_pem_x509_certificate((directory / _SERVER_CERT).read_bytes())
         key = load_pem_private_key((directory / _SERVER_KEY).read_bytes(), password=None)
         server.verify_directly_issued_by(authority)
-    except Exception:  # a missing, torn or foreign file: whatever it is, new ones are made
+    except Exception:  # a missing, torn or foreign file: in any case new ones are created
         return False
     ends = min(authority.not_valid_after_utc, server.not_valid_after_utc)
     return key.public_key() == server.public_key() and now + RENEW_BEFORE < ends
@@ -127,12 +127,12 @@ def _pem(key: ec.EllipticCurvePrivateKey) -> bytes:
 
 
 def write_private(path: Path, content: bytes) -> None:
-    """Write a file that only its owner may read."""
+    """Write a file that only its owner can read, atomically."""
     _write(path, content, mode=0o600)
 
 
 def _write(path: Path, content: bytes, *, mode: int) -> None:
-    """Write whole or not at all, never readable by others for even a moment."""
+    """Write atomically; the file is never readable by others, not even for a moment."""
     fresh = path.with_name(path.name + ".new")
     fresh.unlink(missing_ok=True)
     descriptor = os.open(fresh, os.O_WRONLY | os.O_CREAT | os.O_EXCL, mode)
