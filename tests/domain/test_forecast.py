@@ -1,6 +1,7 @@
 """The forecast of a queue: the rules of `decide`, message by message, at the price of an addition each."""
 
 from dataclasses import replace
+from datetime import time
 from zoneinfo import ZoneInfo
 
 import pytest
@@ -79,6 +80,12 @@ def test_an_eta_follows_the_pace_the_minute_and_the_day(ahead: int, answer: Eta)
 
 def test_an_eta_at_night_is_named_for_the_hours() -> None:
     assert Forecast(COLD, FREE, at("2026-06-01T22:00")).eta(2).because is Because.OUTSIDE_HOURS
+
+
+def test_where_the_night_is_open_a_queue_goes_on_over_midnight() -> None:
+    night = replace(COLD, opens=time(9), closes=time(9))
+    late = Forecast(night, FREE, at("2026-06-01T23:59:58"))
+    assert late.eta(1) == Eta(at("2026-06-01T23:59:58") + COLD.mean_pause_ms, Because.BEHIND_OTHERS)
 
 
 def test_a_message_in_flight_counts_among_those_ahead_and_names_the_wait() -> None:

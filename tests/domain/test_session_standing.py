@@ -10,9 +10,9 @@ from tests.domain.properties import quick
 from tests.domain.test_session import FROM_WORKER
 from wa_orchestrator.domain import session_standing
 from wa_orchestrator.domain.session import Event, IllegalTransition, Reason, State
-from wa_orchestrator.domain.session_standing import Report, apply, born, decide, fold
+from wa_orchestrator.domain.session_standing import Report, apply, decide, fold, initial
 
-NEW = born(epoch=1, at_ms=1_000)
+NEW = initial(epoch=1, at_ms=1_000)
 
 reports = st.lists(
     st.builds(
@@ -53,7 +53,7 @@ def test_a_standing_survives_being_written_and_read(told: list[Report], event: E
 @quick
 @given(reports)
 def test_a_standing_stays_small(told: list[Report]) -> None:
-    assert len(fold(NEW, told * 3).heard) <= len(FROM_WORKER)
+    assert len(fold(NEW, told * 3).reports) <= len(FROM_WORKER)
 
 
 def test_a_code_that_arrives_after_the_connection_it_led_to_is_old_news() -> None:

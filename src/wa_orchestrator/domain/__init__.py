@@ -1,1 +1,1 @@
-"""What is, and what should happen: pure decisions on values, with no clock, no dice and no input or output."""
+"""States and decisions as pure functions of values: standard library only, no clock, no randomness, no I/O."""

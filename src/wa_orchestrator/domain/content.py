@@ -1,4 +1,4 @@
-"""What a message carries: a text, a file or a place, and the limits of each."""
+"""The content of a message (a text, a file or a location), its limits and its stored form."""
 
 import re
 from collections.abc import Mapping
@@ -44,7 +44,7 @@ class Media:
 
 @dataclass(frozen=True, slots=True)
 class Location:
-    """A place on the map."""
+    """A location on the map."""
 
     latitude: float
     longitude: float
@@ -57,18 +57,18 @@ Content = Text | Media | Location
 
 @dataclass(frozen=True, slots=True)
 class Problem:
-    """What is wrong with a content, and where."""
+    """One thing that is wrong with a content, and where."""
 
     path: str
     text: str
 
 
 class BadContent(Broken):
-    """What was stored is no content of a known kind."""
+    """The stored content is of an unknown kind or incomplete."""
 
 
 def problems(content: Content) -> tuple[Problem, ...]:
-    """List everything that is wrong with `content`; nothing means that it may be sent."""
+    """Return everything that is wrong with `content`; it may be sent if that is nothing."""
     match content:
         case Text(text):
             return _text_problems(text)
@@ -111,7 +111,7 @@ def _location_problems(place: Location) -> list[Problem]:
 
 
 def encode(content: Content) -> dict[str, object]:
-    """Write a content as it stands in a message's record: `kind`, and what is of that kind, as far as set."""
+    """Return a content as it is stored in a message's record: `kind`, and the fields of that kind that are set."""
     match content:
         case Text(text):
             return {"kind": "text", "text": text}
@@ -125,7 +125,7 @@ def encode(content: Content) -> dict[str, object]:
 
 
 def decode(raw: Mapping[str, Any]) -> Content:
-    """Read what `encode` wrote; fields that a later version may add are left aside."""
+    """Read what `encode` wrote; unknown fields, which a later version may add, are ignored."""
     kind = raw.get("kind")
     try:
         if kind == "text":
@@ -144,7 +144,7 @@ def decode(raw: Mapping[str, Any]) -> Content:
             caption=_optional(file, "caption"),
         )
     except (KeyError, TypeError, ValueError) as wrong:
-        raise BadContent(f"no content of a known kind: {kind}") from wrong
+        raise BadContent(f"unknown or incomplete content: kind {kind}") from wrong
 
 
 def _given(fields: Mapping[str, object | None]) -> dict[str, object]:

@@ -36,7 +36,7 @@ WAITING = frozenset({S.QUEUED, S.SCHEDULED})
 #: WhatsApp has it.
 SUCCEEDED = frozenset({S.SENT, S.DELIVERED, S.READ})
 
-#: The transitions forward. An ack of success is true whoever reports it and whenever, so it may follow anything.
+#: The transitions forward. An ack of success is true whenever and by whom it is reported, so it may follow anything.
 FORWARD: Mapping[MessageStatus, frozenset[MessageStatus]] = MappingProxyType(
     {
         S.QUEUED: frozenset({S.SCHEDULED, S.CANCELLED, S.EXPIRED, S.FAILED}) | SUCCEEDED,

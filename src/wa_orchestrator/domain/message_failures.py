@@ -9,15 +9,15 @@ class Remedy(StrEnum):
     """What the server does after a failure."""
 
     RETRY_SAME_ID = "retry_same_id"
-    """Wait a little and send the same message with the same WhatsApp id; it counts as an attempt."""
+    """Back off and send the same message with the same WhatsApp id; counts as an attempt."""
     REFRESH_THEN_RETRY = "refresh_then_retry"
-    """The worker asks for the recipient's devices anew and sends again with the same id; counts as an attempt."""
+    """The worker refreshes the recipient's devices and sends again with the same id; counts as an attempt."""
     HAND_BACK = "hand_back"
     """The message is not at fault: it goes back to the front of its queue and no attempt is counted."""
     STOP_SESSION = "stop_session"
     """The account is at fault: the session stops sending and the message waits; no attempt is counted."""
     NEVER = "never"
-    """Trying again cannot cure it, or makes it worse."""
+    """A retry cannot help, or makes it worse."""
 
 
 class Failure(StrEnum):
@@ -80,9 +80,9 @@ REMEDIES: Mapping[Failure, Remedy] = MappingProxyType(
 )
 
 FREEING: frozenset[Failure] = frozenset({F.SESSION_RELINKED, F.SENDER_LOST})
-"""Failures whose sentence says that another try may leave from another phone; after any other, none does."""
+"""After one of these a retry may leave from another phone, and its sentence says so; after any other it may not."""
 
-#: What WhatsApp's numbers mean when they answer a message. Everything else is `UNKNOWN`.
+#: WhatsApp's error numbers in the response to a message. Any other is `UNKNOWN`.
 _BY_NUMBER: Mapping[str, Failure] = MappingProxyType(
     {
         "400": F.BAD_CONTENT,
@@ -102,9 +102,9 @@ _BY_NUMBER: Mapping[str, Failure] = MappingProxyType(
 
 
 def failure_of(code: str | int, *, retryable: bool = True) -> Failure:
-    """Name the failure that a worker reported by a word or by WhatsApp's number.
+    """Return the failure that a worker reported by name or by WhatsApp's number.
 
-    A code that nobody knows is tried again, unless the worker says that it is no use.
+    An unknown code is retried, unless the worker says that it is not retryable.
     """
     word = str(code).strip().upper()
     if word in Failure.__members__:

@@ -1,17 +1,17 @@
-"""Whether a reply is a wish not to be written to any more."""
+"""Whether a reply asks to receive no more messages."""
 
 import unicodedata
 from collections.abc import Iterable
 
 DEFAULT_WORDS: frozenset[str] = frozenset({"STOP", "UNSUBSCRIBE", "הסר", "הסירו", "עצור"})
-#: Marks that are no letters: punctuation, symbols, accents and niqqud, spaces, control and direction signs.
+#: Categories of characters that are not letters: punctuation, symbols, accents and niqqud, spaces, control characters.
 _NOT_LETTERS = ("P", "S", "M", "Z", "C")
 
 
 def is_opt_out(text: str, words: Iterable[str] = DEFAULT_WORDS) -> bool:
-    """Say whether `text` is just one of the stop words, however it is dressed up; a word within a sentence is not."""
-    said = _bare(text)
-    return bool(said) and said in {_bare(word) for word in words}
+    """Whether `text` is one of the stop words, in any case, with any punctuation; a word within a sentence is not."""
+    bare = _bare(text)
+    return bool(bare) and bare in {_bare(word) for word in words}
 
 
 def _bare(text: str) -> str:

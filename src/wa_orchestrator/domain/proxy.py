@@ -65,7 +65,7 @@ class ProxyFailure(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Load:
-    """A proxy with how many sessions sit on it now."""
+    """A proxy with the number of its sessions."""
 
     proxy_id: str
     sessions: int
@@ -73,13 +73,13 @@ class Load:
 
 
 def ranked(candidates: Iterable[Load], max_per_proxy: int) -> list[str]:
-    """Give the proxies that have room, the best first: the least loaded, and of equals the one whose id is first."""
+    """Return the healthy proxies with room, the least loaded first; ties go to the first id."""
     with_room = [load for load in candidates if load.healthy and load.sessions < max_per_proxy]
     return [load.proxy_id for load in sorted(with_room, key=lambda load: (load.sessions, load.proxy_id))]
 
 
 def choose(candidates: Iterable[Load], max_per_proxy: int) -> str | None:
-    """Give the least loaded healthy proxy with room, or nothing when there is none."""
+    """Return the least loaded healthy proxy with room; None when there is none."""
     return next(iter(ranked(candidates, max_per_proxy)), None)
 
 
@@ -92,13 +92,13 @@ class MarkBad:
 
 @dataclass(frozen=True, slots=True)
 class Strike:
-    """The proxy keeps its sessions, and this is remembered against it; the worker restarts on the same proxy."""
+    """The proxy keeps its sessions, and the strike is recorded; the worker restarts on the same proxy."""
 
     strikes_at_ms: tuple[int, ...]
 
 
 def judge(*, check_passed: bool, strikes_at_ms: Sequence[int], now_ms: int) -> MarkBad | Strike:
-    """Decide about a proxy of which a worker complained, after the server has checked it by itself."""
+    """Decide about a proxy that a worker reported, after the server has checked it by itself."""
     if not check_passed:
         return MarkBad(ProxyFailure.FAILED_CHECK)
     recent = tuple(at_ms for at_ms in strikes_at_ms if at_ms > now_ms - STRIKE_WINDOW_MS)
@@ -109,7 +109,7 @@ def judge(*, check_passed: bool, strikes_at_ms: Sequence[int], now_ms: int) -> M
 
 @dataclass(frozen=True, slots=True)
 class Health:
-    """A proxy's status and how many checks in a row came out the way they did."""
+    """A proxy's status and how many checks in a row passed or failed."""
 
     status: ProxyStatus = ProxyStatus.OK
     good_in_a_row: int = 0
@@ -117,7 +117,7 @@ class Health:
 
 
 def after_check(health: Health, *, passed: bool) -> Health:
-    """Take in one check: a failed one makes a proxy bad at once, three good ones in a row make it good again."""
+    """Return the health after one more check: one failure makes a proxy bad, three passes in a row make it good."""
     if not passed:
         return Health(ProxyStatus.BAD, 0, health.bad_in_a_row + 1)
     good = health.good_in_a_row + 1
@@ -127,5 +127,5 @@ def after_check(health: Health, *, passed: bool) -> Health:
 
 
 def next_check_ms(consecutive_bad: int, base_ms: int) -> int:
-    """Give the time to the next check: the usual interval, doubled for each failure in a row, up to 64 times."""
+    """Return the time to the next check: the usual interval, doubled for each failure in a row, up to 64 times."""
     return base_ms << min(max(consecutive_bad, 0), _LONGEST_DOUBLING)

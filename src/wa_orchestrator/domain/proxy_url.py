@@ -1,4 +1,4 @@
-"""The address of a proxy: read strictly, named by a short hash, shown without its password."""
+"""The URL of a proxy: strict parsing, an id by hash, and a form without the password."""
 
 import hashlib
 import re
@@ -18,7 +18,7 @@ _HOST = re.compile(r"(?!-)[A-Za-z0-9_-]{1,63}(?<!-)(\.(?!-)[A-Za-z0-9_-]{1,63}(?
 
 
 class BadProxyUrl(Refused):
-    """The text is no proxy that may be used; the message says why and what to write, and never repeats a password."""
+    """The text is not the URL of a usable proxy; the message says why and what to write, and contains no password."""
 
     def __init__(self, text: str) -> None:
         super().__init__("BAD_PROXY_URL", text)
@@ -26,7 +26,7 @@ class BadProxyUrl(Refused):
 
 @dataclass(frozen=True, slots=True, repr=False)
 class ProxyUrl:
-    """A SOCKS5 proxy that resolves names itself. `user` and `password` are as typed by a person, not encoded."""
+    """A SOCKS5 proxy that resolves names itself. `user` and `password` are plain, not percent-encoded."""
 
     host: str
     port: int
@@ -35,17 +35,17 @@ class ProxyUrl:
 
     @property
     def url(self) -> str:
-        """The canonical address with its password: the same proxy is always spelled the same way."""
+        """The canonical URL with its password: the same for every spelling of the same proxy."""
         return self._spelled(None if self.password is None else quote(self.password, safe=""))
 
     @property
     def masked(self) -> str:
-        """The address that may be shown."""
+        """The URL without its password, for people and logs."""
         return self._spelled(None if self.password is None else "***")
 
     @property
     def id(self) -> str:
-        """A short name that tells nothing about the password to those who do not know it."""
+        """A short id by hash; it reveals nothing about the password."""
         return "p_" + hashlib.sha256(self.url.encode()).hexdigest()[:10]
 
     def _spelled(self, password: str | None) -> str:
@@ -59,7 +59,7 @@ class ProxyUrl:
 
 
 def parse(text: str) -> ProxyUrl:
-    """Read a proxy's address; raise `BadProxyUrl` for anything but `socks5h://`."""
+    """Parse the URL of a proxy; raise `BadProxyUrl` for anything but `socks5h://`."""
     shape = _SHAPE.fullmatch(text.strip())
     if shape is None:
         raise BadProxyUrl(f"A proxy begins with {SCHEME}://. Write it like {EXAMPLE}.")
@@ -72,7 +72,7 @@ def parse(text: str) -> ProxyUrl:
 
 
 def masked(text: str) -> str:
-    """Give the address that may be shown for `text`; what cannot be read is not shown at all."""
+    """Return the URL `text` without its password; one that cannot be parsed is not shown at all."""
     try:
         return parse(text).masked
     except BadProxyUrl:
@@ -80,7 +80,7 @@ def masked(text: str) -> str:
 
 
 def proxy_id(text: str) -> str:
-    """Give the id of the proxy at the address `text`: the same for every spelling of the same proxy."""
+    """Return the id of the proxy with the URL `text`: the same for every spelling of the same proxy."""
     return parse(text).id
 
 

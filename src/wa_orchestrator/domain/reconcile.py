@@ -1,16 +1,16 @@
-"""What to do so that exactly what should run does run: at most one worker per session, of the right epoch."""
+"""Plans how the workers that run become those that should: at most one per session, of the right epoch."""
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from itertools import groupby
 
-#: A worker that nobody wants is left alone for this long: it may belong to a session that is being written just now.
+#: An unwanted worker is left alone for this long: the record of its session may be about to be written.
 STRAY_GRACE_MS = 30_000
 
 
 @dataclass(frozen=True, slots=True)
 class WantedWorker:
-    """A session that should have a worker, and the epoch that the worker should have."""
+    """A session that should have a worker, and the epoch of that worker."""
 
     session_id: str
     epoch: int
@@ -18,7 +18,7 @@ class WantedWorker:
 
 @dataclass(frozen=True, slots=True)
 class SeenWorker:
-    """A worker that runs, as the runner's survey found it; `handle` is how to find it again."""
+    """A worker that runs, by the runner's survey; `handle` is how to find it again."""
 
     session_id: str
     epoch: int
@@ -28,7 +28,7 @@ class SeenWorker:
 
 @dataclass(frozen=True, slots=True)
 class Start:
-    """Nothing runs for this session: start its worker."""
+    """No worker runs for this session: start one."""
 
     session_id: str
     epoch: int
@@ -36,7 +36,7 @@ class Start:
 
 @dataclass(frozen=True, slots=True)
 class Stop:
-    """Nobody wants this worker: stop it."""
+    """This worker is not wanted: stop it."""
 
     handle: str
     session_id: str
@@ -70,7 +70,7 @@ def plan(
     adopted: frozenset[str] = frozenset(),
     grace_ms: int = STRAY_GRACE_MS,
 ) -> list[Instruction]:
-    """Compare what should run with what runs. Handles in `adopted` are already looked after and need no word.
+    """Return the instructions that lead from `seen` to `wanted`. Handles in `adopted` are supervised already.
 
     Stops come first, then replacements, so that a session never has two workers while the plan is carried out.
     """
@@ -97,7 +97,7 @@ def _for_session(one: WantedWorker, workers: Sequence[SeenWorker], adopted: froz
         workers,
         key=lambda worker: (worker.epoch != one.epoch, worker.handle not in adopted, -worker.epoch, worker.handle),
     )
-    # A second worker of a session gets no grace: WhatsApp would let the two throw each other out.
+    # A second worker of a session gets no grace: the two would disconnect each other from WhatsApp.
     instructions: list[Instruction] = [Stop(worker.handle, one.session_id) for worker in others]
     if keep.epoch != one.epoch:
         instructions.append(Replace(one.session_id, keep.handle, one.epoch))

@@ -64,13 +64,9 @@ class Assignment:
     @property
     def wish(self) -> Wish:
         """What the client asked for."""
-        match self.pin:
-            case Pin.SESSION:
-                return Wish(session_id=self.session_id)
-            case Pin.PHONE:
-                return Wish(phone=self.phone)
-            case Pin.NOTHING:
-                return Wish()
+        if self.pin is Pin.SESSION:
+            return Wish(session_id=self.session_id)
+        return Wish(phone=self.phone if self.pin is Pin.PHONE else None)
 
 
 class Why(StrEnum):

@@ -1,4 +1,4 @@
-"""The life of a session: one total table, state by event, that support can read and answer from."""
+"""The states of a session: one total table of transitions, state by event, which support can read."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -29,16 +29,16 @@ __all__ = [
 
 
 class State(StrEnum):
-    """Where a session is. `Reason` says why; its sentence says what a person can do."""
+    """The state of a session. `Reason` says why; its sentence says what a person can do."""
 
     PENDING = "pending"
     """Created; its worker is starting or waiting for its turn, a proxy or a code. Wait, or read the reason."""
     QR_READY = "qr_ready"
     """A QR or a pairing code waits. Scan or enter it on the phone."""
     CONNECTED = "connected"
-    """Linked and online, by evidence. Nothing to do."""
+    """Linked and online, as its worker reported. Nothing to do."""
     DISCONNECTED = "disconnected"
-    """Has credentials but no connection, and is on its way back by itself. Add a proxy if it waits for one."""
+    """Has credentials but no connection, and reconnects by itself. Add a proxy if it waits for one."""
     FAILED = "failed"
     """Gave up. A person is needed; the reason says for what."""
     STOPPED = "stopped"
@@ -46,9 +46,9 @@ class State(StrEnum):
 
 
 class Event(StrEnum):
-    """What happened to a session: told by its worker, found by the server, or asked by the operator."""
+    """What happened to a session: reported by its worker, found by the server, or requested by the operator."""
 
-    # Told by the worker. Such events repeat and overtake one another.
+    # Reported by the worker. Such events repeat and arrive out of order.
     QR_SHOWN = "QR_SHOWN"
     CODE_SHOWN = "CODE_SHOWN"
     CONNECTED = "CONNECTED"
@@ -72,7 +72,7 @@ class Event(StrEnum):
     WORKER_DIED = "WORKER_DIED"
     RESTARTED_TOO_OFTEN = "RESTARTED_TOO_OFTEN"
     SERVER_STOPPED = "SERVER_STOPPED"
-    # Asked by the operator or by the server's own routine.
+    # Requested by the operator or by the server's own routine.
     START_ASKED = "START_ASKED"
     RESTART_ASKED = "RESTART_ASKED"
     STOP_ASKED = "STOP_ASKED"
@@ -82,7 +82,7 @@ class Event(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class StateChange:
-    """The session is in `state` now, because of `reason`; `None` means that nothing needs saying."""
+    """The session is in `state` now, because of `reason`; None where nothing needs explaining."""
 
     state: State
     reason: Reason | None
@@ -90,7 +90,7 @@ class StateChange:
 
 @dataclass(frozen=True, slots=True)
 class Ignored:
-    """The event does happen in this state, because events repeat and overtake one another, and changes nothing."""
+    """The event does happen in this state, because events repeat and arrive out of order, and changes nothing."""
 
 
 class IllegalTransition(Exception):  # noqa: N818 - named for what it is
@@ -122,7 +122,7 @@ def _stop(reason: Reason) -> StateChange:
 
 
 _ = Ignored()
-#: The pair that only a contradiction of the server itself could bring about.
+#: Happens only if the server contradicts itself.
 _X = None
 _QR = StateChange(State.QR_READY, Reason.SCAN_THE_CODE)
 _CODE = StateChange(State.QR_READY, Reason.ENTER_THE_CODE)
@@ -133,63 +133,63 @@ _Row = tuple[_Cell, _Cell, _Cell, _Cell, _Cell, _Cell]
 
 
 def _down(reason: Reason, *, failed: _Cell = _, stopped: _Cell = _) -> _Row:
-    """Make the row of an event that takes the connection away for now: linked sessions drop, others go on waiting."""
+    """Return the row of an event that ends the connection for now: linked sessions disconnect, others keep waiting."""
     return (_pend(reason), _pend(reason), _drop(reason), _drop(reason), failed, stopped)
 
 
 def _alike(move: StateChange, *, failed: _Cell = _, stopped: _Cell = _) -> _Row:
-    """Make the row of an event that means the same in every state that wants a worker."""
+    """Return the row of an event that means the same in every state that wants a worker."""
     return (move, move, move, move, failed, stopped)
 
 
 def _give_up(reason: Reason, *, failed: _Cell = _, stopped: _Cell = _) -> _Row:
-    """Make the row of an event after which a person is needed."""
+    """Return the row of an event after which a person is needed."""
     return _alike(_fail(reason), failed=failed, stopped=stopped)
 
 
 def _stop_all(reason: Reason) -> _Row:
-    """Make the row of an event that stops a session wherever it is."""
+    """Return the row of an event that stops a session in any state."""
     return _alike(_stop(reason), failed=_stop(reason), stopped=_stop(reason))
 
 
 # A column per state: pending, qr_ready, connected, disconnected, failed, stopped.
 # `_` changes nothing on purpose; `_X` is illegal. There is no fourth kind.
 _TABLE: Mapping[Event, _Row] = {
-    # The code renews itself about every 20 s. A stopped or failed session's worker may still shout for a moment.
+    # The code changes about every 20 s. The worker of a stopped or failed session may still report for a moment.
     _E.QR_SHOWN: (_QR, _QR, _, _QR, _, _),
     _E.CODE_SHOWN: (_CODE, _CODE, _, _CODE, _, _),
-    # Evidence beats memory: also what had been given up is connected if its worker says so. Only a stop stands.
+    # Evidence wins: a session that had failed is connected if its worker reports so. Only a stop stands.
     _E.CONNECTED: (_ON, _ON, _, _ON, _ON, _),
     # The worker reconnects by itself. Before the link there is nothing to lose: 515 follows every scan.
     _E.CONNECTION_LOST: (_, _, _drop(_R.RECONNECTING), _, _, _),
     _E.LOGGED_OUT: _alike(_pend(_R.LOGGED_OUT)),
     _E.REPLACED: _give_up(_R.REPLACED_ELSEWHERE),
-    # A ban is worth knowing whatever else is true of the session.
+    # A ban is recorded in every state.
     _E.BANNED: _give_up(_R.BANNED, failed=_fail(_R.BANNED), stopped=_fail(_R.BANNED)),
     _E.TEMPORARILY_BANNED: _give_up(_R.TEMPORARY_BAN, stopped=_fail(_R.TEMPORARY_BAN)),
-    # Asked at linking only; in a linked session it is an old report.
+    # Demanded at linking only; in a linked session it is an old report.
     _E.PASSKEY_DEMANDED: (_fail(_R.PASSKEY_REQUIRED), _fail(_R.PASSKEY_REQUIRED), _, _, _, _),
     _E.CLIENT_REFUSED: _give_up(_R.CLIENT_OUTDATED),
     _E.AUTH_BROKEN: _give_up(_R.AUTH_FAILURE),
     _E.QR_RAN_OUT: (_fail(_R.QR_EXPIRED), _fail(_R.QR_EXPIRED), _, _, _, _),
-    # Who was linked reconnects from here on: why its last worker ended is history, and says nothing of this one.
+    # A linked session reconnects from here on: why its last worker ended says nothing about this one.
     _E.WORKER_STARTED: (_pend(_R.STARTING), _, _, _drop(_R.RECONNECTING), _X, _X),
     _E.PROXY_STRUCK: _down(_R.PROXY_RETRY),
     _E.PROXY_LOST: _down(_R.PROXY_FAILOVER),
     _E.NO_CAPACITY: _down(_R.WAITING_FOR_PROXY),
     _E.FAILED_OVER: _down(_R.PROXY_FAILOVER),
     _E.STICKY_PROXY_FOUND: _down(_R.MOVING_TO_STICKY_PROXY),
-    # The watchdog looks only at sessions that want a worker.
+    # The watchdog checks only sessions that want a worker.
     _E.GONE_SILENT: _down(_R.WORKER_SILENT, failed=_X, stopped=_X),
     _E.WORKER_DIED: _down(_R.WORKER_CRASHED),
     _E.RESTARTED_TOO_OFTEN: _give_up(_R.TOO_MANY_RESTARTS),
-    # Only what was there is gone with it; who waits for a proxy or a scan still waits for that.
+    # A session that waits for a proxy or a scan still waits for that.
     _E.SERVER_STOPPED: (_, _pend(_R.SERVER_STOPPED), _drop(_R.SERVER_STOPPED), _, _, _),
     _E.START_ASKED: (_, _, _, _, _pend(_R.WAITING_FOR_TURN), _pend(_R.WAITING_FOR_TURN)),
     _E.RESTART_ASKED: _down(_R.RESTARTING, failed=_pend(_R.WAITING_FOR_TURN), stopped=_pend(_R.WAITING_FOR_TURN)),
-    # An operator's stop outlives the backup during which it was asked.
+    # An operator's stop outlasts the backup during which it was requested.
     _E.STOP_ASKED: _stop_all(_R.STOPPED_BY_OPERATOR),
-    # What does not run need not be stopped, and must not be started afterwards.
+    # A session that does not run need not be stopped, and must not be started afterwards.
     _E.BACKUP_BEGAN: _alike(_stop(_R.BACKUP)),
     _E.RESTORE_BEGAN: _stop_all(_R.RESTORE),
 }
@@ -200,7 +200,7 @@ _CELLS = {(state, event): cell for event, row in _TABLE.items() for state, cell 
 TRANSITIONS: Mapping[tuple[State, Event], StateChange] = MappingProxyType(
     {pair: cell for pair, cell in _CELLS.items() if isinstance(cell, StateChange)}
 )
-#: Pairs that do happen and change nothing.
+#: Pairs that happen and change nothing.
 IGNORED: frozenset[tuple[State, Event]] = frozenset(p for p, cell in _CELLS.items() if isinstance(cell, Ignored))
 #: Pairs that cannot happen unless the server contradicts itself.
 ILLEGAL: frozenset[tuple[State, Event]] = frozenset(
@@ -218,7 +218,7 @@ WANTS_WORKER = frozenset({State.PENDING, State.QR_READY, State.CONNECTED, State.
 CAN_SEND = frozenset({State.CONNECTED})
 #: A QR or a pairing code is worth showing in these states.
 HAS_CODE = frozenset({State.QR_READY})
-#: Nothing goes on in these states until a person acts.
+#: Nothing continues in these states until a person acts.
 NEEDS_PERSON = frozenset({State.QR_READY, State.FAILED})
 #: Reasons that call for a person although the state alone does not.
 NEEDS_PERSON_BECAUSE = frozenset({Reason.WAITING_FOR_PROXY, Reason.LOGGED_OUT})
@@ -227,7 +227,7 @@ RESUMES_BY_ITSELF = frozenset({Reason.BACKUP, Reason.RESTORE})
 
 
 def advance(state: State, event: Event) -> StateChange | Ignored:
-    """Say where `event` takes a session that is in `state`; raise `IllegalTransition` for what cannot happen."""
+    """Return the change that `event` makes to a session in `state`; raise `IllegalTransition` if it cannot happen."""
     pair = (state, event)
     if pair in ILLEGAL:
         raise IllegalTransition(state, event)
@@ -235,5 +235,5 @@ def advance(state: State, event: Event) -> StateChange | Ignored:
 
 
 def needs_person(state: State, reason: Reason | None) -> bool:
-    """Say whether somebody has to do something before this session goes on."""
+    """Whether a person has to act before this session continues."""
     return state in NEEDS_PERSON or reason in NEEDS_PERSON_BECAUSE

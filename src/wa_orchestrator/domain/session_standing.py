@@ -1,8 +1,8 @@
-"""Where a session stands after reports that were repeated and reordered: the same for every order.
+"""The standing of a session: its state after repeated and reordered reports, the same for every order of arrival.
 
-A worker's reports are told apart by (time, sequence). A standing keeps the latest report of each kind of its epoch
-and replays them in their own order from where the server last put the session; so it depends on the *set* of
-reports and not on how they arrived. At most one report per kind is kept, so a standing is small.
+Reports of a worker are ordered by (time, sequence). A standing keeps the latest report of each kind of its epoch and
+replays them in that order from the state that the server last set; so it depends on the *set* of reports and not on
+how they arrived. At most one report per kind is kept, so a standing is small.
 """
 
 import json
@@ -16,7 +16,7 @@ _RANK = {event: rank for rank, event in enumerate(Event)}
 
 @dataclass(frozen=True, slots=True)
 class Report:
-    """One event as a worker told it: when, by which epoch, and its number within that millisecond or run."""
+    """One event as a worker reported it: its epoch, its time, and its number within that millisecond or run."""
 
     event: Event
     epoch: int
@@ -31,7 +31,7 @@ def _key(report: Report) -> tuple[int, int, int]:
 
 @dataclass(frozen=True, slots=True)
 class Standing:
-    """A session's state and reason, and the memory that makes repeated and late reports harmless."""
+    """A session's state and reason, and what makes repeated and late reports harmless."""
 
     state: State
     reason: Reason | None
@@ -39,35 +39,36 @@ class Standing:
     at_ms: int
     """When the state or the reason last changed."""
     base: StateChange
-    """Where the server itself last put the session; reports are replayed from here."""
+    """The state that the server itself last set; reports are replayed from here."""
     base_at_ms: int
     floor: tuple[int, int, int] = (-1, -1, -1)
-    """Reports up to here were settled by a decision of the server."""
-    heard: tuple[Report, ...] = ()
+    """Reports up to here are superseded by a decision of the server."""
+    reports: tuple[Report, ...] = ()
+    """The latest report of each kind."""
 
 
-BORN = StateChange(State.PENDING, Reason.WAITING_FOR_TURN)
+INITIAL = StateChange(State.PENDING, Reason.WAITING_FOR_TURN)
 
 
-def born(epoch: int, at_ms: int) -> Standing:
-    """Give the standing of a session that was just provisioned."""
-    return settled(BORN, epoch, at_ms)
+def initial(epoch: int, at_ms: int) -> Standing:
+    """Return the standing of a session that was just created."""
+    return settled(INITIAL, epoch, at_ms)
 
 
-def settled(place: StateChange, epoch: int, at_ms: int) -> Standing:
-    """Give the standing of a session that the server puts at `place`."""
-    return Standing(place.state, place.reason, epoch, at_ms, base=place, base_at_ms=at_ms)
+def settled(base: StateChange, epoch: int, at_ms: int) -> Standing:
+    """Return the standing of a session whose state the server sets to `base`."""
+    return Standing(base.state, base.reason, epoch, at_ms, base=base, base_at_ms=at_ms)
 
 
 def apply(standing: Standing, report: Report) -> Standing:
-    """Take in what a worker reported; what is old, repeated or from an older epoch leaves the standing as it is."""
+    """Return the standing after a report; one that is old, repeated or of an older epoch changes nothing."""
     if report.epoch < standing.epoch or (report.epoch == standing.epoch and _key(report) <= standing.floor):
         return standing
     if report.epoch > standing.epoch:
-        # A new worker begins where the server put the session: an operator's stop outlives it, and nothing depends on
-        # which reports of the older epoch had arrived.
+        # A new worker starts from the state that the server set: an operator's stop outlasts it, and nothing depends
+        # on which reports of the older epoch had arrived.
         standing = settled(standing.base, report.epoch, standing.base_at_ms)
-    latest = {heard.event: heard for heard in standing.heard}
+    latest = {known.event: known for known in standing.reports}
     if report.event in latest and _key(latest[report.event]) >= _key(report):
         return standing
     latest[report.event] = report
@@ -75,14 +76,14 @@ def apply(standing: Standing, report: Report) -> Standing:
 
 
 def fold(standing: Standing, reports: Iterable[Report]) -> Standing:
-    """Take in many reports; any order and any repetition of the same ones gives the same standing."""
+    """Return the standing after many reports; any order and repetition of the same ones gives the same standing."""
     for report in reports:
         standing = apply(standing, report)
     return standing
 
 
 def decide(standing: Standing, event: Event, at_ms: int, *, epoch: int | None = None) -> Standing:
-    """Take in what the server found or was asked; with `epoch` the session also gets that newer fencing number.
+    """Return the standing after an event that the server found or was asked for; `epoch` is a newer fencing number.
 
     Raises `IllegalTransition` when the event cannot happen in this state.
     """
@@ -93,7 +94,7 @@ def decide(standing: Standing, event: Event, at_ms: int, *, epoch: int | None = 
         return replace(settled(place, epoch, at_ms), at_ms=changed_at_ms)
     if isinstance(move, Ignored):
         return standing
-    floor = max([standing.floor, *map(_key, standing.heard)])
+    floor = max([standing.floor, *map(_key, standing.reports)])
     return replace(settled(place, standing.epoch, at_ms), at_ms=changed_at_ms, floor=floor)
 
 
@@ -106,11 +107,11 @@ def _replay(standing: Standing, reports: list[Report]) -> Standing:
             continue  # a worker cannot make the server contradict itself
         if isinstance(move, StateChange) and move != here:
             here, at_ms = move, report.at_ms
-    return replace(standing, state=here.state, reason=here.reason, at_ms=at_ms, heard=tuple(reports))
+    return replace(standing, state=here.state, reason=here.reason, at_ms=at_ms, reports=tuple(reports))
 
 
 def encode(standing: Standing) -> str:
-    """Write a standing as one line of JSON."""
+    """Return a standing as one line of JSON."""
     return json.dumps(
         {
             "state": standing.state,
@@ -119,7 +120,7 @@ def encode(standing: Standing) -> str:
             "at": standing.at_ms,
             "base": [standing.base.state, standing.base.reason, standing.base_at_ms],
             "floor": standing.floor,
-            "heard": [[r.event, r.epoch, r.at_ms, r.sequence] for r in standing.heard],
+            "heard": [[r.event, r.epoch, r.at_ms, r.sequence] for r in standing.reports],
         },
         separators=(",", ":"),
     )
@@ -138,7 +139,7 @@ def decode(text: str) -> Standing:
         base=StateChange(State(base_state), _reason(base_reason)),
         base_at_ms=base_at_ms,
         floor=(floor_at_ms, floor_sequence, floor_rank),
-        heard=tuple(Report(Event(event), epoch, at_ms, seq) for event, epoch, at_ms, seq in raw["heard"]),
+        reports=tuple(Report(Event(event), epoch, at_ms, seq) for event, epoch, at_ms, seq in raw["heard"]),
     )
 
 

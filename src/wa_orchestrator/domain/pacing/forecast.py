@@ -7,7 +7,7 @@ one another at the mean pause, so a queue of thousands costs little more than on
 from bisect import bisect_left
 from dataclasses import dataclass, replace
 
-from wa_orchestrator.domain.pacing.decision import SendNow, Situation, Wait, WaitFor, WaitUntil, decide
+from wa_orchestrator.domain.pacing.decision import SendNow, Situation, Wait, WaitUntil, decide
 from wa_orchestrator.domain.pacing.hours import day_bounds_ms, release_bounds_ms
 from wa_orchestrator.domain.pacing.limits import MINUTE_MS, Pace
 from wa_orchestrator.domain.pacing.wait_reasons import Because
@@ -47,14 +47,10 @@ class Forecast:
         self._calendar: Because | None = None
         self._window = (0, 0)
         self._left_today = 0
-        self._endless: Because | None = None
-        match decide(pace, situation, now_ms):
-            case WaitFor(because):
-                self._endless = because
-            case WaitUntil(at_ms, because):
-                self._add(at_ms, because)
-            case SendNow():
-                self._add(now_ms, Because.NOTHING)
+        first = self._estimate(situation, now_ms)
+        self._endless = first if first.at_ms is None else None
+        if first.at_ms is not None:
+            self._add(first.at_ms, first.because)
 
     def eta(self, ahead: int, now_ms: int = 0) -> Eta:
         """Return when a message leaves that has `ahead` others of its phone before it, one in flight among them.
@@ -62,7 +58,7 @@ class Forecast:
         A forecast may be some seconds old: what should have left by then leaves at `now_ms`.
         """
         if self._endless is not None:
-            return Eta(None, self._endless)
+            return self._endless
         index = max(0, ahead - self.in_flight)
         while len(self._reasons) <= index:
             self._extend()
@@ -74,13 +70,14 @@ class Forecast:
     def eta_after(self, wait: Wait) -> Eta:
         """Return when a message leaves that has a wait of its own and does not stand in the queue until that ends."""
         situation = replace(self._situation, waits=(*self._situation.waits, wait))
-        match decide(self._pace, situation, self._now_ms):
-            case WaitFor(because):
-                return Eta(None, because)
-            case WaitUntil(at_ms, because):
-                return Eta(at_ms, because)
-            case SendNow():
-                return Eta(self._now_ms, Because.NOTHING)
+        return self._estimate(situation, self._now_ms)
+
+    def _estimate(self, situation: Situation, from_ms: int) -> Eta:
+        """Return when a message leaves that could leave from `from_ms` on."""
+        decision = decide(self._pace, situation, from_ms)
+        if isinstance(decision, SendNow):
+            return Eta(from_ms, Because.NOTHING)
+        return Eta(decision.at_ms if isinstance(decision, WaitUntil) else None, decision.because)
 
     def _extend(self) -> None:
         """Add the message after the last one that was added."""
@@ -95,11 +92,8 @@ class Forecast:
             self._add(at_ms, because)
             return
         following = replace(self._situation, sent=self._sent, silent_until_ms=0, waits=())
-        decision = decide(self._pace, following, earliest_ms)
-        if isinstance(decision, WaitUntil):
-            self._add(decision.at_ms, decision.because)
-        else:
-            self._add(earliest_ms, Because.NOTHING)
+        decided = self._estimate(following, earliest_ms)
+        self._add(decided.at_ms or earliest_ms, decided.because)  # without waits there is always an instant
 
     def _add(self, at_ms: int, because: Because) -> None:
         """Add a message that leaves at `at_ms`, and note until when additions alone will do."""

@@ -1,4 +1,4 @@
-"""Days and opening hours of a place as instants, right through daylight saving.
+"""Days and opening hours of a time zone as instants, through changes to and from daylight saving time.
 
 A local time that the clock skips means the moment of the skip. Of a local time that happens twice, opening takes the
 second and closing the first, so that no instant of the window has a wall clock outside the hours.
@@ -17,7 +17,7 @@ _MIDNIGHT = time(0)
 
 
 def day_bounds_ms(now_ms: int, zone: ZoneInfo) -> tuple[int, int]:
-    """Give the local calendar day that contains `now_ms`, as [from, until): 23, 24 or 25 hours."""
+    """Return the local calendar day that contains `now_ms`, as [from, until): 23, 24 or 25 hours."""
     day = _local_date(now_ms, zone)
     # Where the clock goes back over midnight, a day that has begun counts although the date is yesterday's again.
     while now_ms >= _day_start_ms(day + _ONE_DAY, zone):
@@ -26,7 +26,7 @@ def day_bounds_ms(now_ms: int, zone: ZoneInfo) -> tuple[int, int]:
 
 
 def hours_bounds_ms(pace: Pace, now_ms: int, zone: ZoneInfo) -> tuple[int, int]:
-    """Give the open window [from, until) that contains `now_ms` or, when closed, follows it."""
+    """Return the open window [from, until) that contains `now_ms` or, when closed, follows it."""
     if pace.opens == pace.closes:
         return day_bounds_ms(now_ms, zone)
     day = _local_date(now_ms, zone) - _ONE_DAY
@@ -37,19 +37,19 @@ def hours_bounds_ms(pace: Pace, now_ms: int, zone: ZoneInfo) -> tuple[int, int]:
 
 
 def release_bounds_ms(pace: Pace, now_ms: int, zone: ZoneInfo) -> tuple[int, int]:
-    """Give the window [from, until) in which messages are released that contains `now_ms` or follows it.
+    """Return the window [from, until) in which messages are released that contains `now_ms` or follows it.
 
-    It is the open window without its last moments (`closing_ms`); hours of a few minutes lose a tenth of themselves.
+    It is the open window without its last moments (`closing_ms`); hours of a few minutes lose a tenth.
     """
     opens_ms, closes_ms = hours_bounds_ms(pace, now_ms, zone)
     if pace.opens == pace.closes:
         return opens_ms, closes_ms
-    if now_ms >= _last_call_ms(opens_ms, closes_ms, pace.closing_ms):
+    if now_ms >= _last_release_ms(opens_ms, closes_ms, pace.closing_ms):
         opens_ms, closes_ms = hours_bounds_ms(pace, closes_ms, zone)
-    return opens_ms, _last_call_ms(opens_ms, closes_ms, pace.closing_ms)
+    return opens_ms, _last_release_ms(opens_ms, closes_ms, pace.closing_ms)
 
 
-def _last_call_ms(opens_ms: int, closes_ms: int, closing_ms: int) -> int:
+def _last_release_ms(opens_ms: int, closes_ms: int, closing_ms: int) -> int:
     return closes_ms - min(closing_ms, (closes_ms - opens_ms) // 10)
 
 
@@ -82,7 +82,7 @@ def _instant_ms(local: datetime, zone: ZoneInfo, *, fold: int) -> int:
 
 
 def _end_of_gap_ms(skipped: datetime, zone: ZoneInfo) -> int:
-    """Find the instant at which the clock jumped over the local time `skipped`."""
+    """Return the instant at which the clock jumped over the local time `skipped`."""
     before = (skipped.replace(tzinfo=zone, fold=1).astimezone(UTC) - _EPOCH) // _MS // 1000
     after = (skipped.replace(tzinfo=zone, fold=0).astimezone(UTC) - _EPOCH) // _MS // 1000
     while after - before > 1:

@@ -1,4 +1,4 @@
-"""How fast a phone may speak: trust by age, the two built-in presets, and an operator's own numbers."""
+"""How fast a phone may send: trust by age, the two built-in presets, and an operator's overrides."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, fields, replace
@@ -21,7 +21,7 @@ CLOSING_MS = 60_000
 
 
 class Trust(StrEnum):
-    """How long an account has been linked without a break; older ones may say more."""
+    """How long an account has been linked without a break; older ones may send more."""
 
     COLD = "cold"
     WARM = "warm"
@@ -29,7 +29,7 @@ class Trust(StrEnum):
 
 
 def trust(first_connected_ms: int | None, now_ms: int) -> Trust:
-    """Give the trust of a session by its age since its first connection; `None` is one that never connected."""
+    """Return the trust of a session by its age since its first connection; None if it never connected."""
     age_ms = 0 if first_connected_ms is None else now_ms - first_connected_ms
     if age_ms < WARM_FROM_MS:
         return Trust.COLD
@@ -37,7 +37,7 @@ def trust(first_connected_ms: int | None, now_ms: int) -> Trust:
 
 
 class BadPace(Refused):
-    """Numbers with which nothing could ever be sent."""
+    """Limits with which nothing could ever be sent."""
 
     def __init__(self, field: str, text: str) -> None:
         super().__init__("BAD_PACE", text, path=field)
@@ -65,11 +65,11 @@ class Pace:
 
     @property
     def mean_pause_ms(self) -> int:
-        """The pause that estimates reckon with."""
+        """The mean pause between two messages, for estimates."""
         return self.pause_base_ms + self.pause_range_ms // 2
 
     def mean_pause_after_ms(self, at_ms: int, burst_until_ms: int) -> int:
-        """The pause that estimates reckon with after a message that leaves at `at_ms`, perhaps in a burst."""
+        """Return the mean pause after a message that leaves at `at_ms`, for estimates; it is longer in a burst."""
         return self.mean_pause_ms * burst_factor(at_ms, burst_until_ms)
 
 
@@ -103,7 +103,7 @@ PRESETS: Mapping[Preset, Mapping[Trust, Pace]] = MappingProxyType(
 
 @dataclass(frozen=True, slots=True)
 class Override:
-    """An operator's own numbers for one session; what is `None` comes from the preset."""
+    """An operator's overrides for one session; what is None comes from the preset."""
 
     per_day: int | None = None
     per_minute: int | None = None
@@ -113,12 +113,12 @@ class Override:
     closes: time | None = None
 
     def onto(self, preset: Pace) -> Pace:
-        """Give the limits that hold: these numbers where set, else the preset's."""
+        """Return the effective limits: these where set, else the preset's."""
         own = {field.name: getattr(self, field.name) for field in fields(self)}
         return replace(preset, **{name: value for name, value in own.items() if value is not None})
 
     def raises_above(self, preset: Pace) -> tuple[str, ...]:
-        """Name what these numbers make riskier than the preset; if there is any, a person must acknowledge the risk."""
+        """Return the names of the limits that these make riskier than the preset; a person must acknowledge those."""
         pace = self.onto(preset)
         riskier = {
             "per_day": pace.per_day > preset.per_day,
@@ -131,7 +131,7 @@ class Override:
 
 
 def burst_factor(at_ms: int, burst_until_ms: int) -> int:
-    """Say how many times as long the pause is after a message that leaves at `at_ms`."""
+    """Return how many times as long the pause is after a message that leaves at `at_ms`."""
     return BURST_FACTOR if at_ms < burst_until_ms else 1
 
 
@@ -141,17 +141,17 @@ def draw_pause(pace: Pace, jitter: float, factor: int = 1) -> int:
 
 
 def is_burst(submitted_last_minute: int, pace: Pace) -> bool:
-    """Say whether so many messages were submitted to one session within a minute that it slows down for a while."""
+    """Whether so many messages were submitted to one session within a minute that it slows down for a while."""
     return submitted_last_minute > _BURST_TIMES * pace.per_minute
 
 
 def _within(inner: Pace, outer: Pace) -> bool:
-    """Say whether the hours of `inner` lie inside those of `outer`."""
+    """Whether the hours of `inner` are inside those of `outer`."""
     if outer.opens == outer.closes:
         return True
     if inner.opens == inner.closes:
         return False
-    # Turned so that `outer` opens at midnight, both are plain intervals.
+    # Counted from the opening of `outer`, both are plain intervals.
     length = _seconds_after(outer.opens, outer.closes)
     begins = _seconds_after(outer.opens, inner.opens)
     return begins + _seconds_after(inner.opens, inner.closes) <= length

@@ -1,4 +1,4 @@
-"""What a worker tells the server: a closed union, parsed once where it enters."""
+"""The events that a worker reports to the server: a closed union, parsed once where they enter."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -59,7 +59,7 @@ __all__ = [
 
 @dataclass(frozen=True, slots=True)
 class WorkerEvent:
-    """One event: whose, when, and what. `sequence` and `epoch` are `None` where the worker did not say."""
+    """One event of a session's worker. `sequence` and `epoch` are None where the worker did not send them."""
 
     session_id: str
     type: str
@@ -71,7 +71,7 @@ class WorkerEvent:
 
 
 def parse(raw: Mapping[str, object]) -> WorkerEvent:
-    """Read an event from its JSON object; raise `BadEvent` where it is wrong, and leave unknown fields aside."""
+    """Parse an event from its JSON object; raise `BadEvent` for an invalid one, and ignore unknown fields."""
     envelope = JsonFields(raw)
     kind = envelope.text("type")
     read = _READERS.get(kind)
@@ -170,7 +170,7 @@ _READERS: Mapping[str, Callable[[JsonFields], Payload]] = MappingProxyType(
     }
 )
 
-#: What the numbers mean with which WhatsApp ends a connection.
+#: WhatsApp's numbers for the end of a connection.
 _BY_CODE: Mapping[int, Event] = MappingProxyType(
     {
         401: Event.LOGGED_OUT,
@@ -181,7 +181,7 @@ _BY_CODE: Mapping[int, Event] = MappingProxyType(
         440: Event.REPLACED,
     }
 )
-#: What a worker says by a word of its own. The words are those of `session.Reason` where there is one.
+#: Status words of the worker itself. They are those of `session.Reason` where there is one.
 _BY_STATUS: Mapping[str, Event] = MappingProxyType(
     {
         "PASSKEY_REQUIRED": Event.PASSKEY_DEMANDED,
@@ -192,9 +192,9 @@ _BY_STATUS: Mapping[str, Event] = MappingProxyType(
 
 
 def to_session_event(payload: Payload) -> Event | None:
-    """Say what an event means for its session's state; nothing for most, and nothing for a proxy's trouble.
+    """Return what an event means for the state of its session; None for most, and None for a failure of the proxy.
 
-    A proxy is judged by the server before anything becomes of its sessions; see `mentions_proxy`.
+    The server checks a proxy before it does anything to its sessions; see `mentions_proxy`.
     """
     match payload:
         case QrCode():
@@ -204,7 +204,7 @@ def to_session_event(payload: Payload) -> Event | None:
         case Connected():
             return Event.CONNECTED
         case Disconnected():
-            return _of_disconnection(payload)
+            return _disconnection(payload)
         case StatusChange(status):
             return _BY_STATUS.get(status.upper())
         case AuthFailure():
@@ -224,7 +224,7 @@ def to_session_event(payload: Payload) -> Event | None:
 
 
 def mentions_proxy(payload: Payload) -> bool:
-    """Say whether an event blames the proxy, in any of the three ways in which a worker may do that."""
+    """Whether an event blames the proxy, in any of the three ways in which a worker may do that."""
     match payload:
         case ProxyError():
             return True
@@ -236,7 +236,7 @@ def mentions_proxy(payload: Payload) -> bool:
             return False
 
 
-def _of_disconnection(payload: Disconnected) -> Event:
-    said = _BY_STATUS.get(payload.reason.upper())
-    # 408, 428, 503, 515 and every number that nobody knows: the worker comes back by itself.
-    return said or _BY_CODE.get(payload.code, Event.CONNECTION_LOST)
+def _disconnection(payload: Disconnected) -> Event:
+    named = _BY_STATUS.get(payload.reason.upper())
+    # 408, 428, 503, 515 and every unknown number: the worker reconnects by itself.
+    return named or _BY_CODE.get(payload.code, Event.CONNECTION_LOST)

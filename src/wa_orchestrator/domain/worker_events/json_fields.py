@@ -1,4 +1,4 @@
-"""Reading one field after another out of a parsed JSON object, with an error that says where and what."""
+"""Typed access to the fields of a parsed JSON object, with errors that name the path and the problem."""
 
 import math
 from collections.abc import Mapping
@@ -13,7 +13,7 @@ _Word = TypeVar("_Word", bound=StrEnum)
 
 
 class BadEvent(Refused):
-    """An event that cannot be read: `path` says where, `problem` says what is wrong there."""
+    """An invalid event: `path` says where, `problem` says what is wrong there."""
 
     def __init__(self, path: str, problem: str) -> None:
         super().__init__("BAD_EVENT", f"{path}: {problem}", path=path)
@@ -34,13 +34,13 @@ class JsonFields:
     def within(self, name: str) -> "JsonFields":
         value = self._given(name)
         if not isinstance(value, Mapping):
-            raise BadEvent(self.at(name), "is no object")
+            raise BadEvent(self.at(name), "must be an object")
         return JsonFields(value, self.at(name))
 
     def text(self, name: str) -> str:
         value = self._given(name)
         if not isinstance(value, str):
-            raise BadEvent(self.at(name), "is no text")
+            raise BadEvent(self.at(name), "must be a string")
         return value
 
     def optional_text(self, name: str) -> str | None:
@@ -49,7 +49,7 @@ class JsonFields:
     def whole(self, name: str) -> int:
         value = self._given(name)
         if isinstance(value, bool) or not isinstance(value, int | float) or not math.isfinite(value):
-            raise BadEvent(self.at(name), "is no number")
+            raise BadEvent(self.at(name), "must be a number")
         return int(value)
 
     def optional_whole(self, name: str) -> int | None:
@@ -58,7 +58,7 @@ class JsonFields:
     def flag(self, name: str) -> bool:
         value = self._given(name)
         if not isinstance(value, bool):
-            raise BadEvent(self.at(name), "is neither true nor false")
+            raise BadEvent(self.at(name), "must be true or false")
         return value
 
     def instant_ms(self, name: str) -> int:
@@ -69,9 +69,9 @@ class JsonFields:
         try:
             moment = datetime.fromisoformat(value)
         except ValueError:
-            raise BadEvent(self.at(name), "is no instant") from None
+            raise BadEvent(self.at(name), "must be an ISO 8601 date and time, or milliseconds since 1970") from None
         if moment.tzinfo is None:
-            raise BadEvent(self.at(name), "has no offset from UTC")
+            raise BadEvent(self.at(name), "must have a UTC offset")
         return round(moment.timestamp() * 1000)
 
     def optional_instant_ms(self, name: str) -> int | None:
@@ -82,7 +82,7 @@ class JsonFields:
         try:
             return words(value)
         except ValueError:
-            raise BadEvent(self.at(name), f"is none of {', '.join(words)}") from None
+            raise BadEvent(self.at(name), f"must be one of {', '.join(words)}") from None
 
     def at(self, name: str) -> str:
         return f"{self.path}.{name}" if self.path else name

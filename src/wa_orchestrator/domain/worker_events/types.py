@@ -1,4 +1,4 @@
-"""What each kind of worker event carries: one dataclass per type, and the closed union of them."""
+"""The payloads of worker events: one dataclass per type, and their closed union."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -44,7 +44,7 @@ class Disconnected:
 
 @dataclass(frozen=True, slots=True)
 class StatusChange:
-    """Anything else that the worker says of its own state."""
+    """Any other report of the worker about its own state."""
 
     status: str
     error: str | None
@@ -52,7 +52,7 @@ class StatusChange:
 
 @dataclass(frozen=True, slots=True)
 class Ping:
-    """The worker lives, and this is what it knows."""
+    """The worker is alive, with its vital figures."""
 
     timestamp_ms: int
     socket: str
@@ -80,7 +80,7 @@ class MessageFailed:
 
 
 class Receipt(StrEnum):
-    """What the recipient's device said of a message."""
+    """A receipt from the recipient's device."""
 
     DELIVERED = "delivered"
     READ = "read"
@@ -98,7 +98,7 @@ class MessageReceipt:
 
 @dataclass(frozen=True, slots=True)
 class IncomingMessage:
-    """Somebody wrote to this account."""
+    """A message arrived for this account."""
 
     whatsapp_id: str
     sender: str
@@ -110,7 +110,7 @@ class IncomingMessage:
     media: Mapping[str, object] | None
     at_ms: int
     group: str | None = None
-    """The group it was written in; None when it was written to this account alone."""
+    """The group in which it was sent; None for a direct message."""
 
 
 class ProxyStage(StrEnum):
@@ -125,7 +125,7 @@ class ProxyStage(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class ProxyError:
-    """The proxy did not carry the connection."""
+    """The connection through the proxy failed."""
 
     error: str
     stage: ProxyStage
@@ -140,7 +140,7 @@ class AuthFailure:
 
 @dataclass(frozen=True, slots=True)
 class ReachoutLockReport:
-    """Whether WhatsApp lets this account write to new contacts."""
+    """Whether WhatsApp lets this account write to new contacts now."""
 
     active: bool
     ends_at_ms: int | None
@@ -167,7 +167,7 @@ class AccountLimits:
 
 @dataclass(frozen=True, slots=True)
 class UnknownEvent:
-    """A type that this version does not know: accepted and left aside, so that a newer worker can talk to us."""
+    """A type that this version does not know: accepted and ignored, so that a newer worker can be used."""
 
     type: str
 

@@ -85,7 +85,7 @@ async def _create(context: Context, wish: SessionRequest) -> str:
 
 
 async def _fields(context: Context, wish: SessionRequest, direct: str) -> SessionChanges:
-    born = standings.born(0, await context.scripts.now_ms())
+    born = standings.initial(0, await context.scripts.now_ms())
     return SessionChanges(
         wanted=transitions.RUNNING,
         reason=born.reason,
