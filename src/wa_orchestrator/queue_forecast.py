@@ -9,7 +9,7 @@ from wa_orchestrator.domain.pacing import Because, Eta, Forecast, Pace, Situatio
 from wa_orchestrator.domain.session import CAN_SEND
 from wa_orchestrator.session_pace import Holds, at_scale, holds_on, pace_of, wait_until, zone_of
 from wa_orchestrator.settings import Settings
-from wa_orchestrator.store import keys, records
+from wa_orchestrator.store import phone_queues, records
 from wa_orchestrator.store.engine.scripts import Scripts
 from wa_orchestrator.store.records import Message, PhonePace, Session
 
@@ -74,18 +74,14 @@ async def message_eta(
         return Eta(None, Because.NOTHING)  # it is in the outbox: its worker claims it any moment
     if forecast is None:
         return Eta(None, Because.NO_SENDER)
-    async with scripts.redis.pipeline(transaction=False) as pipe:
-        pipe.zrank(keys.queue(message.phone), message.id)
-        pipe.zcard(keys.queue(message.phone))
-        pipe.zscore(keys.set_aside(message.phone), message.id)
-        pipe.sismember(keys.contacts(message.phone), message.to)
-        rank, length, set_aside, known = await pipe.execute()
-    if set_aside is not None or (lock_until_ms > now_ms and not known):
+    position = await phone_queues.position(scripts, message)
+    if position.is_set_aside or (lock_until_ms > now_ms and not position.is_known_contact):
         return forecast.eta_after(wait_until(lock_until_ms, Because.REACHOUT_LOCKED))
     if message.due_at > now_ms:
         return forecast.eta_after(WaitUntil(message.due_at, Because.SCHEDULED))
-    ahead = length if rank is None else rank  # a message that is not routed yet comes after all that wait
-    return forecast.eta(int(ahead) + forecast.in_flight)
+    # A message that is not routed yet comes after all that wait.
+    ahead = position.length if position.rank is None else position.rank
+    return forecast.eta(ahead + forecast.in_flight)
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,19 +97,14 @@ async def queue(
     scripts: Scripts, phone: str, forecast: Forecast, *, lock_until_ms: int, most: int
 ) -> tuple[int, Sequence[QueuedMessage]]:
     """Return how many messages wait for a phone, and the first `most` of its queue and of those set aside, in order."""
-    async with scripts.redis.pipeline(transaction=False) as pipe:
-        pipe.zrange(keys.queue(phone), 0, most - 1)
-        pipe.zcard(keys.queue(phone))
-        pipe.zrange(keys.set_aside(phone), 0, most - 1)
-        pipe.zcard(keys.set_aside(phone))
-        in_order, length, set_aside, set_aside_length = await pipe.execute()
+    page = await phone_queues.page(scripts, phone, most=most)
     locked = forecast.eta_after(wait_until(lock_until_ms, Because.REACHOUT_LOCKED))
     found = [
         QueuedMessage(message, at + 1, forecast.eta(at + forecast.in_flight))
-        for at, message in enumerate(await records.messages(scripts, in_order))
+        for at, message in enumerate(await records.messages(scripts, page.queued))
     ]
     found += [
-        QueuedMessage(message, length + at + 1, locked)
-        for at, message in enumerate(await records.messages(scripts, set_aside))
+        QueuedMessage(message, page.length + at + 1, locked)
+        for at, message in enumerate(await records.messages(scripts, page.set_aside))
     ]
-    return length + set_aside_length, found
+    return page.length + page.set_aside_length, found

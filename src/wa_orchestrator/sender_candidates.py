@@ -1,13 +1,12 @@
 """Reads what the choice of another sender for waiting messages depends on; `domain.routing` decides."""
 
 from collections.abc import Sequence
-from typing import Any
 
 from wa_orchestrator.domain import pacing, routing
 from wa_orchestrator.domain.routing import Assignment, Candidate
 from wa_orchestrator.session_pace import pace_of, readiness_of, zone_of
 from wa_orchestrator.settings import Settings
-from wa_orchestrator.store import keys, records
+from wa_orchestrator.store import phone_queues, records
 from wa_orchestrator.store.engine.scripts import Scripts
 from wa_orchestrator.store.records import Message, Session
 
@@ -18,28 +17,18 @@ def assignment_of(message: Message) -> Assignment:
     return Assignment(message.session, message.phone, message.pinned, tied)
 
 
-async def affinity_of(scripts: Scripts, recipient: str) -> str | None:
-    """Return the session that last exchanged messages with a recipient."""
-    found: Any = await scripts.redis.get(keys.affinity(recipient))
-    return None if found is None else str(found)
-
-
 async def read(scripts: Scripts, settings: Settings, sessions: Sequence[Session]) -> list[Candidate]:
     """Read the readiness of these sessions and the room that their phones have left today."""
     now_ms = await scripts.now_ms()
     holds = await records.holds(scripts)
-    async with scripts.redis.pipeline(transaction=False) as pipe:
-        for session in sessions:
-            day_start_ms, _ = pacing.day_bounds_ms(now_ms, zone_of(settings, session))
-            pipe.zcount(keys.sent(session.phone), day_start_ms, "+inf")
-            pipe.zcard(keys.queue(session.phone))
-        counts: list[Any] = await pipe.execute()
+    day_starts = [(each.phone, pacing.day_bounds_ms(now_ms, zone_of(settings, each))[0]) for each in sessions]
+    counts = await phone_queues.sent_and_queued(scripts, day_starts)
     return [
         Candidate(
             session.id,
             session.phone,
             readiness_of(session, holds, now_ms),
-            room_today=pace_of(settings, session, now_ms).per_day - counts[2 * at] - counts[2 * at + 1],
+            room_today=pace_of(settings, session, now_ms).per_day - sent - queued,
         )
-        for at, session in enumerate(sessions)
+        for session, (sent, queued) in zip(sessions, counts, strict=True)
     ]

@@ -1,19 +1,16 @@
 """Reads the phones that are due, all of them in three round trips."""
 
-import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
 
 from wa_orchestrator.domain import routing
 from wa_orchestrator.domain.routing import Candidate, Chosen, NoSender
 from wa_orchestrator.sender_candidates import assignment_of
 from wa_orchestrator.session_pace import Holds, readiness_of
-from wa_orchestrator.store import keys, records
+from wa_orchestrator.store import phone_queues, records
 from wa_orchestrator.store.engine.scripts import Scripts
 from wa_orchestrator.store.records import Message, Session
-
-_PACE = ["in_flight", "silent_until", "lock_until", "burst_until"]
+from wa_orchestrator.store.sessions import sessions_of_phones
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,7 +47,19 @@ class DuePhone:
 
 async def read(scripts: Scripts, phones: Sequence[str], now_ms: int) -> tuple[Holds, Sequence[DuePhone]]:
     """Read these phones and the holds. A phone that may not send now is not read any further."""
-    holds, due = await _paces(scripts, phones)
+    holds, found = await phone_queues.heads(scripts, phones)
+    due = [
+        DuePhone(
+            each.phone,
+            each.pace.in_flight,
+            each.pace.silent_until,
+            each.pace.lock_until,
+            each.pace.burst_until,
+            each.set_aside,
+            each.first,
+        )
+        for each in found
+    ]
     heads = [each.head for each in due if each.may_send(now_ms)]
     messages: dict[str, Message] = {message.id: message for message in await records.messages(scripts, heads)}
     sessions = await _sessions(scripts, list(messages.values()))
@@ -60,31 +69,12 @@ async def read(scripts: Scripts, phones: Sequence[str], now_ms: int) -> tuple[Ho
     ]
 
 
-async def _paces(scripts: Scripts, phones: Sequence[str]) -> tuple[Holds, list[DuePhone]]:
-    async with scripts.redis.pipeline(transaction=False) as pipe:
-        for phone in phones:
-            pipe.hmget(keys.pace(phone), _PACE)
-            pipe.zrange(keys.queue(phone), 0, 0)
-            pipe.zcard(keys.set_aside(phone))
-        pipe.hgetall(keys.HOLDS)
-        replies: list[Any] = await pipe.execute()
-    holds = {name: json.loads(text) for name, text in replies.pop().items()}
-    due = []
-    for at, phone in enumerate(phones):
-        (in_flight, *instants), head, aside = replies[3 * at : 3 * at + 3]
-        silent, lock, burst = (int(float(value or 0)) for value in instants)
-        due.append(DuePhone(phone, in_flight or "", silent, lock, burst, int(aside), head[0] if head else ""))
-    return holds, due
-
-
 async def _sessions(scripts: Scripts, messages: Sequence[Message]) -> Mapping[str, list[Session]]:
     """Read the sessions of each message's phone, and its own session even if that has another phone (or none yet)."""
     if not messages:
         return {}
-    async with scripts.redis.pipeline(transaction=False) as pipe:
-        for message in messages:
-            pipe.smembers(keys.sessions_of_phone(message.phone))
-        linked: list[Any] = await pipe.execute()
+    linked = await sessions_of_phones(scripts, [message.phone for message in messages])
     names = {message.phone: {message.session, *ids} for message, ids in zip(messages, linked, strict=True)}
-    known = {each.id: each for each in await records.sessions(scripts, sorted(set().union(*names.values())))}
+    found = await records.sessions(scripts, sorted(set().union(*names.values())))
+    known: dict[str, Session] = {each.id: each for each in found}
     return {phone: [known[name] for name in ids if name in known] for phone, ids in names.items()}

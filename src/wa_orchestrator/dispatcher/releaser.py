@@ -14,7 +14,7 @@ from wa_orchestrator.dispatcher.release_permit import permit
 from wa_orchestrator.dispatcher.router import Router
 from wa_orchestrator.session_pace import Holds
 from wa_orchestrator.settings import Settings
-from wa_orchestrator.store import keys, queues
+from wa_orchestrator.store import phone_queues, queues
 from wa_orchestrator.store.engine.scripts import Scripts
 from wa_orchestrator.store.message_keys import Place
 from wa_orchestrator.store.records import Message, Session
@@ -92,7 +92,7 @@ class Releaser:
 
     async def _forget(self, due: DuePhone, now_ms: int) -> int:
         """Remove a queue entry without a message; it would block those behind it."""
-        await self._scripts.redis.zrem(keys.queue(due.phone), due.head)
+        await phone_queues.remove(self._scripts, due.phone, due.head)
         log.error("message.missing", message=due.head, phone=due.phone)
         return now_ms
 

@@ -1,7 +1,6 @@
 """Moves accepted messages from the gateway's jobs to their phones' queues, and reassigns those whose sender is gone."""
 
 import asyncio
-from typing import Any
 
 import structlog
 
@@ -12,10 +11,11 @@ from wa_orchestrator.domain.routing import Chosen, NoSender, Pin
 from wa_orchestrator.domain.session import WANTS_WORKER
 from wa_orchestrator.session_pace import day_of, pace_of
 from wa_orchestrator.settings import Settings
-from wa_orchestrator.store import keys, queues, records, reroutes
+from wa_orchestrator.store import contacts, keys, phone_queues, queues, records, reroutes
 from wa_orchestrator.store.engine.scripts import Scripts
 from wa_orchestrator.store.message_keys import Place
 from wa_orchestrator.store.records import Message, Session
+from wa_orchestrator.store.sessions import connected_sessions, sessions_of_phones
 
 BATCH = 200
 
@@ -32,7 +32,7 @@ class Router:
 
     async def step(self) -> int:
         """Route the messages that wait, at most `BATCH`; return how many jobs were read."""
-        ids: Any = await self._scripts.redis.lrange(keys.GATEWAY_JOBS, 0, BATCH - 1)
+        ids = await queues.jobs(self._scripts, most=BATCH)
         if not ids:
             return 0
         messages: dict[str, Message] = {each.id: each for each in await records.messages(self._scripts, ids)}
@@ -45,7 +45,7 @@ class Router:
 
     async def _drop(self, message_id: str) -> None:
         """Remove a job without a message: its retention ended while no dispatcher ran."""
-        await self._scripts.redis.lrem(keys.GATEWAY_JOBS, 1, message_id)
+        await queues.drop_job(self._scripts, message_id)
 
     async def _route(self, message: Message, session: Session | None) -> None:
         if message.status != "queued":  # it ended while it was a job; the script removes the job
@@ -81,14 +81,12 @@ class Router:
 
     async def _choose_again(self, message: Message) -> Session | None:
         """Every connected session is read: only messages whose session was deleted, moved or gave up come here."""
-        async with self._scripts.redis.pipeline(transaction=False) as pipe:
-            pipe.smembers(keys.SESSIONS_ACTIVE)
-            pipe.smembers(keys.sessions_of_phone(message.phone))
-            connected, of_phone = await pipe.execute()
-        names = sorted({message.session, *connected, *of_phone})
+        connected = await connected_sessions(self._scripts)
+        [of_phone] = await sessions_of_phones(self._scripts, [message.phone])
+        names = sorted({message.session} | connected | of_phone)
         known: dict[str, Session] = {each.id: each for each in await records.sessions(self._scripts, names)}
         candidates = await sender_candidates.read(self._scripts, self._settings, list(known.values()))
-        affinity = await sender_candidates.affinity_of(self._scripts, message.to)
+        affinity = await contacts.affinity(self._scripts, message.to)
         match routing.choose_again(sender_candidates.assignment_of(message), candidates, affinity=affinity):
             case Chosen(session_id):
                 return known[session_id]
@@ -119,10 +117,9 @@ class Router:
         newest = {each.phone: each for each in sorted(messages.values(), key=lambda each: each.accepted_at)}
         found = [(each, sessions[each.session]) for each in newest.values() if each.session in sessions]
         minute_ms = int(self._settings.scaled(pacing.MINUTE_MS))
-        async with self._scripts.redis.pipeline(transaction=False) as pipe:
-            for last, _ in found:
-                pipe.zcount(keys.submitted(last.phone), last.accepted_at - minute_ms, "+inf")
-            counts: list[int] = await pipe.execute()
+        counts = await phone_queues.submitted(
+            self._scripts, [(last.phone, last.accepted_at - minute_ms) for last, _ in found]
+        )
         for (last, session), count in zip(found, counts, strict=True):
             if pacing.is_burst(count, pace_of(self._settings, session, last.accepted_at)):
                 await self._mark_burst(last.phone, session, count)

@@ -3,13 +3,13 @@
 import asyncio
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import structlog
 
 from wa_orchestrator.session_pace import day_of
 from wa_orchestrator.settings import Settings
-from wa_orchestrator.store import keys, outbox, queues, records
+from wa_orchestrator.store import deadlines, outbox, queues, records
+from wa_orchestrator.store.deadlines import Deadline
 from wa_orchestrator.store.engine.scripts import Scripts
 from wa_orchestrator.store.message_keys import Place, locate_all
 
@@ -37,35 +37,28 @@ class Sweeper:
         """Work on this store."""
         self._scripts = scripts
         self._settings = settings
-        self._handlers: dict[str, Callable[[Place], Awaitable[None]]] = {
-            keys.SCHEDULED: self._promote,
-            keys.LEASES: self._reclaim,
-            keys.EXPIRING: self._expire,
+        self._handlers: dict[Deadline, Callable[[Place], Awaitable[None]]] = {
+            Deadline.SCHEDULED: self._promote,
+            Deadline.LEASE: self._reclaim,
+            Deadline.EXPIRY: self._expire,
         }
 
     async def step(self) -> Swept:
         """Handle what is overdue now, at most `BATCH` of each kind."""
         now_ms = await self._scripts.now_ms()
-        async with self._scripts.redis.pipeline(transaction=False) as pipe:
-            for name in self._handlers:
-                pipe.zrangebyscore(name, "-inf", now_ms, start=0, num=BATCH)
-                pipe.zrange(name, 0, 0, withscores=True)
-            replies: list[Any] = await pipe.execute()
-        overdue: list[Sequence[str]] = replies[::2]
-        coming = [int(first[0][1]) for first in replies[1::2] if first]
-        for name, ids in zip(self._handlers, overdue, strict=True):
-            await self._handle(name, ids)
-        count = sum(map(len, overdue))
+        overdue = await deadlines.overdue(self._scripts, now_ms, most=BATCH)
+        for kind, found in overdue.items():
+            await self._handle(kind, found.messages)
+        count = sum(len(found.messages) for found in overdue.values())
+        coming = [found.first_ms for found in overdue.values() if found.first_ms is not None]
         return Swept(count, now_ms if count else min(coming, default=None))
 
-    async def _handle(self, name: str, ids: Sequence[str]) -> None:
+    async def _handle(self, kind: Deadline, ids: Sequence[str]) -> None:
         if not ids:
             return
         known = await locate_all(self._scripts, ids)
-        gone = set(ids) - {place.message for place in known}
-        if gone:
-            await self._scripts.redis.zrem(name, *gone)
-        await asyncio.gather(*map(self._handlers[name], known))
+        await deadlines.forget(self._scripts, kind, set(ids) - {place.message for place in known})
+        await asyncio.gather(*map(self._handlers[kind], known))
 
     async def _promote(self, place: Place) -> None:
         await queues.promote(self._scripts, place)
@@ -81,4 +74,4 @@ class Sweeper:
         ended = await queues.expire(self._scripts, place)
         if isinstance(ended, queues.TooLate):
             later_ms = await self._scripts.now_ms() + int(self._settings.scaled(_HELD_MS))
-            await self._scripts.redis.zadd(keys.EXPIRING, {place.message: later_ms}, xx=True)
+            await deadlines.postpone(self._scripts, Deadline.EXPIRY, place.message, later_ms)

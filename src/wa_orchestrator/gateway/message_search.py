@@ -1,11 +1,10 @@
 """Finding messages: pages over the indexes, newest first, with bounded work per page."""
 
-from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Final
 
 from wa_orchestrator.errors import Refused
-from wa_orchestrator.store import keys, records
+from wa_orchestrator.store import keys, message_index, records
 from wa_orchestrator.store.engine.scripts import Scripts
 from wa_orchestrator.store.records import Message
 from wa_orchestrator.web import paging
@@ -56,7 +55,9 @@ async def search(
     looked_at = 0
     place = None if cursor is None else _read(cursor)
     while looked_at < MOST_LOOKED_AT:
-        entries = await _entries(scripts, question, place)
+        entries = await message_index.page(
+            scripts, question.index, after=place, from_ms=question.from_ms, until_ms=question.until_ms, most=_CHUNK
+        )
         if not entries:
             return found, None
         messages = await records.messages(scripts, [name for name, _ in entries])
@@ -70,21 +71,6 @@ async def search(
                 if len(found) == limit:
                     return found, _write(place)
     return found, _write(place) if place else None
-
-
-async def _entries(scripts: Scripts, question: Question, place: tuple[str, int] | None) -> Sequence[tuple[str, int]]:
-    """The next entries of the index after `place`, newest first."""
-    low: Any = "-inf" if question.from_ms is None else question.from_ms
-    high: Any = "+inf" if question.until_ms is None else question.until_ms
-    if place is not None:
-        name, score = place
-        rank: Any = await scripts.redis.zrevrank(question.index, name)
-        if rank is not None:
-            raw: Any = await scripts.redis.zrevrange(question.index, rank + 1, rank + _CHUNK, withscores=True)
-            return [(str(each), int(at)) for each, at in raw if question.from_ms is None or at >= question.from_ms]
-        high = f"({score}"  # the last one of the page before was erased meanwhile
-    raw = await scripts.redis.zrevrangebyscore(question.index, high, low, start=0, num=_CHUNK, withscores=True)
-    return [(str(each), int(at)) for each, at in raw]
 
 
 def _write(place: tuple[str, int]) -> str:

@@ -1,19 +1,17 @@
 """What became of messages, counted by day: of one session, and of all together."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from datetime import UTC, date, datetime, timedelta
-from typing import Any, Final
+from typing import Final
 from zoneinfo import ZoneInfo
 
 from wa_orchestrator.gateway.response_models import Day, FleetDay, FleetStatsAnswer, StatsAnswer
-from wa_orchestrator.store import keys
+from wa_orchestrator.store import message_counts
 from wa_orchestrator.store.engine.scripts import Scripts
+from wa_orchestrator.store.message_counts import DayCounts
 
 #: A day of all sessions is one round trip with as many answers as there are sessions.
 MOST_DAYS_OF_ALL: Final = 92
-_COUNTED: Final = ("sent", "delivered", "read", "failed")
-
-Counts = Mapping[str, int]
 
 
 def dates(now_ms: int, zone: ZoneInfo, days: int) -> list[date]:
@@ -24,7 +22,7 @@ def dates(now_ms: int, zone: ZoneInfo, days: int) -> list[date]:
 
 async def of_session(scripts: Scripts, session_id: str, of: Sequence[date]) -> StatsAnswer:
     """Give a session's figures for these days."""
-    rows = await _read(scripts, [keys.stats(session_id, _name(day)) for day in of])
+    rows = await message_counts.by_day(scripts, session_id, [_name(day) for day in of])
     shown = [Day(date=day.isoformat(), **row) for day, row in zip(of, rows, strict=True)]
     return StatsAnswer(session_id=session_id, total=Day(date="total", **_sum(rows)), days=shown)
 
@@ -36,21 +34,12 @@ async def of_all(scripts: Scripts, sessions: Sequence[str], of: Sequence[date]) 
     return FleetStatsAnswer(total=FleetDay(date="total", **_sum(rows)), days=shown)
 
 
-async def _day_of_all(scripts: Scripts, sessions: Sequence[str], day: str) -> Counts:
-    names = [keys.stats_of_nobody(day), *(keys.stats(session_id, day) for session_id in sessions)]
-    unsent, *counted = await _read(scripts, names)
+async def _day_of_all(scripts: Scripts, sessions: Sequence[str], day: str) -> DayCounts:
+    unsent, counted = await message_counts.of_day(scripts, sessions, day)
     return {**_sum([unsent, *counted]), "failed_without_sender": unsent["failed"]}
 
 
-async def _read(scripts: Scripts, names: Sequence[str]) -> list[Counts]:
-    pipe = scripts.redis.pipeline(transaction=False)
-    for name in names:
-        pipe.hmget(name, _COUNTED)
-    found: list[Any] = await pipe.execute()
-    return [{name: int(count or 0) for name, count in zip(_COUNTED, counts, strict=True)} for counts in found]
-
-
-def _sum(rows: Sequence[Counts]) -> Counts:
+def _sum(rows: Sequence[DayCounts]) -> DayCounts:
     return {name: sum(row[name] for row in rows) for name in rows[0]}
 
 

@@ -90,6 +90,12 @@ async def opt_in(scripts: Scripts, recipient: str) -> bool:
     return bool(await scripts.redis.hdel(keys.OPT_OUTS, recipient, other))
 
 
+async def affinity(scripts: Scripts, recipient: str) -> str | None:
+    """Return the session that last exchanged messages with a recipient."""
+    found: Any = await scripts.redis.get(keys.affinity(recipient))
+    return None if found is None else str(found)
+
+
 async def has_opted_out(scripts: Scripts, recipient: str) -> bool:
     """Whether a recipient (a phone, or `lid:<n>`) is on the list."""
     return bool(await scripts.redis.hexists(keys.OPT_OUTS, recipient))

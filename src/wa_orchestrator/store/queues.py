@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
 
 from wa_orchestrator.domain.message_failures import FREEING
 from wa_orchestrator.store import keys
@@ -123,6 +124,17 @@ class Permit:
 
 
 Release = Released | Wait | Busy | Changed | Offline | Held | SetAside | MustEnd
+
+
+async def jobs(scripts: Scripts, *, most: int) -> list[str]:
+    """Return the oldest jobs: ids of accepted messages that are not routed yet."""
+    found: Any = await scripts.redis.lrange(keys.GATEWAY_JOBS, 0, most - 1)
+    return [str(each) for each in found]
+
+
+async def drop_job(scripts: Scripts, message_id: str) -> None:
+    """Remove the job of a message that does not exist any more."""
+    await scripts.redis.lrem(keys.GATEWAY_JOBS, 1, message_id)
 
 
 async def route(

@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from typing import Any
 
 from wa_orchestrator.store import keys
 from wa_orchestrator.store.engine.scripts import Scripts, unexpected
@@ -98,6 +99,21 @@ class NewSession:
 def slot_keys(candidates: Sequence[str]) -> list[str]:
     """The keys of candidate proxies as scripts take them: the hash and the slots of each in turn."""
     return [name for proxy in candidates for name in (keys.proxy(proxy), keys.sessions_of_proxy(proxy))]
+
+
+async def connected_sessions(scripts: Scripts) -> set[str]:
+    """Return the ids of the sessions that are connected."""
+    found: Any = await scripts.redis.smembers(keys.SESSIONS_ACTIVE)
+    return {str(each) for each in found}
+
+
+async def sessions_of_phones(scripts: Scripts, phones: Sequence[str]) -> list[set[str]]:
+    """Return for each phone the ids of its sessions, in one round trip."""
+    async with scripts.redis.pipeline(transaction=False) as pipe:
+        for phone in phones:
+            pipe.smembers(keys.sessions_of_phone(phone))
+        found: list[Any] = await pipe.execute()
+    return [{str(each) for each in ids} for ids in found]
 
 
 async def create(

@@ -11,7 +11,7 @@ from wa_orchestrator.domain.message_failures import Failure
 from wa_orchestrator.domain.routing import Candidate, NoSender, Readiness
 from wa_orchestrator.domain.session import State
 from wa_orchestrator.orchestrator.sessions import transitions
-from wa_orchestrator.store import keys, open_messages, outbox, queues, records, reroutes
+from wa_orchestrator.store import contacts, keys, open_messages, outbox, queues, records, reroutes
 from wa_orchestrator.store.message_keys import Place
 from wa_orchestrator.store.records import Message, Session
 from wa_orchestrator.context import Context
@@ -56,7 +56,7 @@ async def _settle(context: Context, message: Message, heirs: list[Candidate]) ->
 
 async def _hand_over(context: Context, place: Place, message: Message, heirs: list[Candidate]) -> bool:
     """Move a message to another session, within what the client asked for; return whether there is one."""
-    affinity = await sender_candidates.affinity_of(context.scripts, message.to)
+    affinity = await contacts.affinity(context.scripts, message.to)
     choice = routing.choose_again(sender_candidates.assignment_of(message), heirs, affinity=affinity)
     if isinstance(choice, NoSender):
         return False
