@@ -80,7 +80,7 @@ async def orchestrator(settings: Settings) -> None:
     settings = settings.model_copy(update={"orch_port": bound.getsockname()[1]})
     async with contexts.opened(settings, _redis_url(settings)) as context, runner_for(settings) as runner:
         await service.add_configured_proxies(context)
-        app, loops = _control_app(service.assemble(context, runner))
+        app, loops = control_app(service.assemble(context, runner))
         with Signals() as signals, address.published(settings):
             async with serving(app, bound), supervised(loops):
                 await signals.received.wait()
@@ -129,7 +129,7 @@ async def running(settings: Settings, *, simulate: bool = False, fleet: int = 0)
         runner = await stack.enter_async_context(runner_for(settings))
         control = service.assemble(context, runner)
         messages = Gateway(context)
-        app, loops = _control_app(control, [messages.router()])
+        app, loops = control_app(control, [messages.router()])
         await stack.enter_async_context(serving(app, main_socket, messages.http))
         await stack.enter_async_context(serving(messages.app(), gateway_socket, messages.http))
         server = Server(context, control, settings.gateway_port, asyncio.get_running_loop().create_future())
@@ -139,7 +139,7 @@ async def running(settings: Settings, *, simulate: bool = False, fleet: int = 0)
         yield server
 
 
-def _control_app(control: Orchestrator, routers: Sequence[APIRouter] = ()) -> tuple[FastAPI, list[Runnable]]:
+def control_app(control: Orchestrator, routers: Sequence[APIRouter] = ()) -> tuple[FastAPI, list[Runnable]]:
     """Return the orchestrator's application with the dashboard, and its loops."""
     context = control.context
     control.handlers.update(

@@ -53,7 +53,7 @@ def install(app: FastAPI) -> None:
 
 
 def _complete(document: dict[str, Any]) -> None:
-    """Take summaries from docstrings, mark public operations, describe the tags in use."""
+    """Take summaries from docstrings, mark public operations, describe tags and errors."""
     tags: set[str] = set()
     for operation in _operations(document):
         summary, _, rest = operation.pop("description", "").partition("\n\n")
@@ -62,6 +62,9 @@ def _complete(document: dict[str, Any]) -> None:
         if rest:
             operation["description"] = rest
         operation.setdefault("security", [])
+        for status, response in operation["responses"].items():
+            if not status.startswith("2") and "content" in response:  # JSON, whatever the route answers else
+                response["content"] = {"application/json": next(iter(response["content"].values()))}
         tags |= set(operation.get("tags", ()))
     document["tags"] = [{"name": name, "description": text} for name, text in TAGS.items() if name in tags]
 
