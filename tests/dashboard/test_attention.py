@@ -15,6 +15,7 @@ from wa_orchestrator.dashboard.html.locale import Tongue, spelled_phone
 from wa_orchestrator.dashboard.html.renderer import Desk
 from wa_orchestrator.dashboard.login import Person, Role
 from wa_orchestrator.dashboard.pages import anti_ban, fleet, live_log, messages
+from wa_orchestrator.domain.stream_events import ProxyReason
 from wa_orchestrator.store import keys, proxies, slots
 from wa_orchestrator.store.engine.scripts import Scripts
 
@@ -51,7 +52,7 @@ async def test_a_bad_proxy_is_told_with_why_and_who_sat_on_it(redis: Redis, scri
         await proxies.mark(scripts, bad, version=1, status="BAD", reason="x", fields=error), proxies.Marked
     )
     for name in ("w1", "w2"):
-        flight = slots.Flight(name, bad, f"97250000000{name[1]}", "CHECK_FAILED", [good])
+        flight = slots.Flight(name, bad, f"97250000000{name[1]}", ProxyReason.CHECK_FAILED, [good])
         await slots.fail_over(scripts, flight, per_proxy=4)
     item = next(item for item in attention.items(await look(redis), HEBREW) if item.state == "bad")
     assert bad in item.what

@@ -3,6 +3,7 @@
 import pytest
 
 from wa_orchestrator.domain import message, session
+from wa_orchestrator.domain.ids import Phone, ProxyId, SessionId
 from wa_orchestrator.domain.stream_events import (
     ALERTS,
     INTERNAL,
@@ -11,6 +12,7 @@ from wa_orchestrator.domain.stream_events import (
     HoldChanged,
     Level,
     ProxyLost,
+    ProxyReason,
     encode,
     fields_of,
     find,
@@ -40,7 +42,7 @@ def test_a_type_of_another_version_is_unknown_and_harmless() -> None:
 
 
 def test_missing_fields_are_not_written_and_from_is_spelled_as_in_the_stream() -> None:
-    assert encode(ProxyLost("a", "DRAINED", "p1", "972")) == {
+    assert encode(ProxyLost(SessionId("a"), ProxyReason.DRAINED, ProxyId("p1"), Phone("972"))) == {
         "session": "a", "reason": "DRAINED", "from": "p1", "phone": "972",
     }  # fmt: skip
     assert tuple(fields_of(HoldChanged)) == ("scope", "session", "by", "group", "phone", "why", "until")

@@ -15,6 +15,7 @@ from tests.orchestrator.fakes import FakeCheck, FakeRunner, Teller, drive
 from wa_orchestrator.domain import proxy_url
 from wa_orchestrator.domain.proxy import ProxyFailure
 from wa_orchestrator.domain.session import Event, Reason
+from wa_orchestrator.domain.stream_events import ProxyReason
 from wa_orchestrator.orchestrator.proxies import placement, socks_check
 from wa_orchestrator.orchestrator.proxies.monitor import ProxyMonitor, SlotAssigner
 from wa_orchestrator.orchestrator.proxies.socks_check import CheckFailed, CheckPassed
@@ -262,7 +263,7 @@ async def test_without_room_a_session_waits_and_goes_on_by_itself_as_soon_as_the
     assert len(runner.running) == 8
     # Somebody else drains the same proxy, a moment later, with what he read before.
     await states.apply(control.context, "s0", Event.PROXY_LOST)
-    assert not await placement.assign_slot(control.context, await now(control.context, "s0"), "PROXY_FAILED")
+    assert not await placement.assign_slot(control.context, await now(control.context, "s0"), ProxyReason.PROXY_FAILED)
     assert (await now(control.context, "s0")).reason == Reason.WAITING_FOR_PROXY
     await api.post("/api/v1/proxies", json={"url": NEW})
     seeker = next(loop for loop in control.loops if isinstance(loop, SlotAssigner))

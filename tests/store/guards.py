@@ -4,6 +4,7 @@ from collections.abc import Awaitable, Callable
 from typing import Final
 
 from tests.store.scene import LEASE_MS, PAUSE_MS, PHONE, Scene
+from wa_orchestrator.domain.stream_events import ProxyReason
 from wa_orchestrator.store import admission, keys, leases, outbox, proxies, queues, records, sessions, slots
 from wa_orchestrator.store.message_keys import Place, head, layout
 
@@ -570,7 +571,7 @@ async def _(scene: Scene) -> None:
 @story("release_slot_back")
 async def _(scene: Scene) -> None:
     await _moved(scene)
-    back = slots.Flight("w1", "p2", PHONE, "PROXY_FAILED", ["p1"])
+    back = slots.Flight("w1", "p2", PHONE, ProxyReason.PROXY_FAILED, ["p1"])
     assert await slots.fail_over(scene.scripts, back, per_proxy=4) == slots.Moved("p1")
     await slots.release(scene.scripts, "w1")
     assert await _assigned(scene) == {"p1": {"w1"}, "p2": set()}
@@ -580,7 +581,7 @@ async def _(scene: Scene) -> None:
 async def _(scene: Scene) -> None:
     await scene.connected("w1", proxy="p1")
     await scene.proxy("p2")
-    stale = slots.Flight("w1", "p9", PHONE, "PROXY_FAILED", ["p2"])
+    stale = slots.Flight("w1", "p9", PHONE, ProxyReason.PROXY_FAILED, ["p2"])
     assert await slots.fail_over(scene.scripts, stale, per_proxy=4) == sessions.Changed()
 
 

@@ -8,7 +8,8 @@ import pytest
 from redis.asyncio import Redis
 
 import wa_orchestrator
-from wa_orchestrator.domain.stream_events import AlertTest, EventType, SessionRejected, fields_of, find
+from wa_orchestrator.domain.ids import Phone, SessionId
+from wa_orchestrator.domain.stream_events import AlertTest, EventType, ProxyReason, SessionRejected, fields_of, find
 from wa_orchestrator.errors import Broken
 from wa_orchestrator.store import event_stream, keys
 from wa_orchestrator.store.engine.scripts import LUA, Scripts
@@ -95,8 +96,20 @@ def _appends_only_proxy_history(script: str) -> bool:
     return all("'MAXLEN', '~', 100, '*', 'from'" in line for line in lines)
 
 
+def test_reasons_for_a_proxy_in_the_scripts_are_of_the_catalogue() -> None:
+    text = (LUA / "bind_phone.lua").read_text("utf-8")
+    words = set(re.findall(r"how = '(\w+)'", text)) | set(re.findall(r"'session.moved'.*'reason', '(\w+)'", text))
+    assert words - {"same"} <= set(ProxyReason)
+    assert len(words) > 4
+
+
+def test_scripts_and_python_keep_the_same_number_of_events() -> None:
+    kept = [int(number) for number in re.findall(r"'MAXLEN', '~', (\d+)", (LUA / "_event.lua").read_text("utf-8"))]
+    assert kept == [event_stream.MAX_EVENTS, event_stream.MAX_SESSION_EVENTS]
+
+
 async def test_an_event_goes_to_the_stream_and_to_the_session_history(redis: Redis, scripts: Scripts) -> None:
-    payload = SessionRejected("worker_1", "PHONE_FULL", "972501234567")
+    payload = SessionRejected(SessionId("worker_1"), "PHONE_FULL", Phone("972501234567"))
     await event_stream.emit(scripts, EventType.SESSION_TURNED_AWAY, payload, history="worker_1")
     for stream in (keys.EVENTS, keys.session_events("worker_1")):
         [(_, fields)] = await redis.xrange(stream)

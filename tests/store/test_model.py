@@ -24,6 +24,7 @@ from tests.conftest import HELD_CLOCK, Clock
 from tests.store.mutants import mutants
 from tests.store.scene import LEASE_MS, PAUSE_MS, Scene
 from wa_orchestrator.domain.message import SUCCEEDED, MessageStatus, may_become
+from wa_orchestrator.domain.stream_events import ProxyReason
 from wa_orchestrator.store import keys, outbox, proxies, queues, records, sessions, slots
 from wa_orchestrator.store.engine.scripts import Scripts, read_sources
 from wa_orchestrator.store.message_keys import locate
@@ -254,7 +255,7 @@ class Messages(RuleBasedStateMachine):
         await proxies.mark(self.scene.scripts, bad, version=proxy.version, status=status, reason="CHECK", fields={})
         current = str(await self.redis.hget(keys.session(session), "proxy") or "")
         others = [name for name in PROXIES if name != current]
-        flight = slots.Flight(session, current, PHONES[session], "PROXY_FAILED", others)
+        flight = slots.Flight(session, current, PHONES[session], ProxyReason.PROXY_FAILED, others)
         moved = await slots.fail_over(self.scene.scripts, flight, per_proxy=SLOTS)
         if isinstance(moved, slots.Moved):
             assert await self.redis.get(keys.sticky(PHONES[session])) == moved.proxy

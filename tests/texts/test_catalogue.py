@@ -11,7 +11,7 @@ from wa_orchestrator.domain.pacing.limits import Trust
 from wa_orchestrator.domain.pacing.wait_reasons import Because
 from wa_orchestrator.domain.proxy import ProxyFailure
 from wa_orchestrator.domain.session import Reason, State
-from wa_orchestrator.domain.stream_events import ALERTS, EventType, Level
+from wa_orchestrator.domain.stream_events import ALERTS, EventType, Level, ProxyReason
 from wa_orchestrator.orchestrator.notifications import alert_texts
 from wa_orchestrator.orchestrator.notifications.alert_texts import Alert
 from wa_orchestrator.settings import load
@@ -24,6 +24,7 @@ SENTENCES: dict[str, type[StrEnum]] = {"session_reason": Reason, "message_failur
 SHORT: dict[str, type[StrEnum]] = {
     "proxy_failure": ProxyFailure,
     "event": EventType,
+    "circumstance": ProxyReason,
     "log": Level,
     "state": State,
     "trust": Trust,

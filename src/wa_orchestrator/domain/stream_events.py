@@ -9,6 +9,8 @@ from dataclasses import dataclass, fields
 from enum import StrEnum
 from typing import Final, NewType, Self
 
+from wa_orchestrator.domain.ids import MessageId, Phone, ProxyId, SessionId
+
 
 class Level(StrEnum):
     """How serious an event is."""
@@ -16,6 +18,33 @@ class Level(StrEnum):
     INFO = "info"
     WARNING = "warn"
     ERROR = "error"
+
+
+class ProxyReason(StrEnum):
+    """Why a session or its phone has another proxy, or none."""
+
+    FIRST = "first"
+    """It is the phone's first proxy."""
+    GIVEN = "given"
+    """The operator chose it when the session was linked."""
+    STICKY_BAD = "sticky_bad"
+    """The phone's own proxy is unhealthy."""
+    STICKY_FULL = "sticky_full"
+    """The phone's own proxy has no free slot."""
+    STICKY_PROXY = "STICKY_PROXY"
+    """The session moved to its phone's own proxy."""
+    CHECK_FAILED = "CHECK_FAILED"
+    """A health check of the old proxy failed."""
+    PROXY_FAILED = "PROXY_FAILED"
+    """The old proxy failed."""
+    DRAINED = "DRAINED"
+    """The operator removed the old proxy."""
+    NO_PROXY = "NO_SEAT"
+    """The session had none."""
+    WAITED_FOR_PROXY = "WAITED_FOR_PROXY"
+    """A slot became free."""
+    PROXY_GIVEN = "PROXY_GIVEN"
+    """The operator chose the proxy for another session of the phone."""
 
 
 #: Milliseconds since 1970 in the stream; an ISO 8601 time in the API.
@@ -31,57 +60,57 @@ class Payload:
 class SessionChanged(Payload):
     """A session entered a state, or stays in it for another reason."""
 
-    session: str
+    session: SessionId
     reason: str
     what: str | None = None
-    phone: str | None = None
-    proxy: str | None = None
+    phone: Phone | None = None
+    proxy: ProxyId | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class SessionRemoved(Payload):
     """A session was deleted."""
 
-    session: str
-    phone: str
+    session: SessionId
+    phone: Phone
 
 
 @dataclass(frozen=True, slots=True)
 class SessionRejected(Payload):
     """A session was unlinked by the server."""
 
-    session: str
+    session: SessionId
     reason: str
-    phone: str
+    phone: Phone
 
 
 @dataclass(frozen=True, slots=True)
 class ProxyChanged(Payload):
     """A session or its phone has another proxy."""
 
-    session: str
-    reason: str
-    from_: str
-    to: str
-    phone: str
+    session: SessionId
+    reason: ProxyReason
+    from_: ProxyId
+    to: ProxyId
+    phone: Phone
 
 
 @dataclass(frozen=True, slots=True)
 class ProxyLost(Payload):
     """A session lost its proxy and has no other yet."""
 
-    session: str
-    reason: str
-    from_: str
-    phone: str
+    session: SessionId
+    reason: ProxyReason
+    from_: ProxyId
+    phone: Phone
 
 
 @dataclass(frozen=True, slots=True)
 class Burst(Payload):
     """More messages were submitted to a phone within a minute than it may send."""
 
-    session: str
-    phone: str
+    session: SessionId
+    phone: Phone
     count: int
     until: Instant
 
@@ -90,8 +119,8 @@ class Burst(Payload):
 class ReachoutLock(Payload):
     """Whether a phone may write to new contacts; `until` is empty when the end is unknown."""
 
-    session: str
-    phone: str
+    session: SessionId
+    phone: Phone
     until: Instant
 
 
@@ -99,9 +128,9 @@ class ReachoutLock(Payload):
 class MessageChanged(Payload):
     """An outgoing message has a new status; `note` is a code that says why."""
 
-    session: str
-    message: str
-    phone: str
+    session: SessionId
+    message: MessageId
+    phone: Phone
     note: str
 
 
@@ -109,11 +138,11 @@ class MessageChanged(Payload):
 class MessageReceived(Payload):
     """Somebody wrote to one of our phones. The text is not in the stream; the API adds it."""
 
-    session: str
-    phone: str
+    session: SessionId
+    phone: Phone
     whatsapp_id: str
     kind: str
-    contact_phone: str
+    contact_phone: Phone
     contact_lid: str
 
 
@@ -121,9 +150,9 @@ class MessageReceived(Payload):
 class OptedOut(Payload):
     """A contact wants no more messages."""
 
-    session: str
-    phone: str
-    contact_phone: str
+    session: SessionId
+    phone: Phone
+    contact_phone: Phone
     word: str
     via: str
 
@@ -136,10 +165,10 @@ class HoldChanged(Payload):
     """
 
     scope: str
-    session: str
+    session: SessionId
     by: str
     group: str | None = None
-    phone: str | None = None
+    phone: Phone | None = None
     why: str | None = None
     until: Instant | None = None
 
@@ -148,14 +177,14 @@ class HoldChanged(Payload):
 class ProxyPool(Payload):
     """A proxy joined or left the pool."""
 
-    proxy: str
+    proxy: ProxyId
 
 
 @dataclass(frozen=True, slots=True)
 class ProxyHealth(Payload):
     """A proxy became healthy or unhealthy."""
 
-    proxy: str
+    proxy: ProxyId
     reason: str
 
 

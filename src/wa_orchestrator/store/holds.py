@@ -3,6 +3,7 @@
 import json
 from dataclasses import dataclass
 
+from wa_orchestrator.domain.ids import Phone, SessionId
 from wa_orchestrator.domain.stream_events import HoldChanged, encode
 from wa_orchestrator.store import keys
 from wa_orchestrator.store.engine.scripts import Scripts, unexpected
@@ -60,9 +61,9 @@ def _event(field: str, *, by: str, session: str = "", why: str | None = None) ->
     scope, _, name = field.partition(":")
     return HoldChanged(
         scope,
-        session=name if scope == "session" else session,
+        session=SessionId(name if scope == "session" else session),
         by=by,
         group=name if scope == "group" else None,
-        phone=name if scope == "phone" else None,
+        phone=Phone(name) if scope == "phone" else None,
         why=why,
     )

@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
+from wa_orchestrator.domain.stream_events import ProxyReason
 from wa_orchestrator.store import keys
 from wa_orchestrator.store.engine.scripts import Scripts, unexpected
 from wa_orchestrator.store.record_codec import flat
@@ -89,7 +90,7 @@ class Flight:
     session: str
     proxy: str
     phone: str
-    reason: str
+    reason: ProxyReason
     candidates: Sequence[str]
 
 

@@ -1,4 +1,4 @@
-"""Everything that happened, for the operator's own systems: in pages by cursor, and as a stream that never ends."""
+"""Routes of events: pages by cursor, and server-sent events."""
 
 import asyncio
 import json
@@ -18,10 +18,10 @@ from wa_orchestrator.web.auth import ReadCaller
 from wa_orchestrator.web.problems import responses
 
 HEARTBEAT_S = 15.0
-_SCANNED = 500
-_MOST_SCANS = 20
+_SCAN_SIZE = 500
+_MAX_SCANS = 20
 Cursor = Annotated[str | None, Query(pattern=r"^\d{1,16}(-\d{1,10})?$", description="`id` of the last event you have.")]
-Types = Annotated[str | None, Query(max_length=1000, description="With commas: `message.*,session.connected`.")]
+Types = Annotated[str | None, Query(max_length=1000, description="Comma-separated: `message.*,session.connected`.")]
 
 
 class EventStreamResponse(StreamingResponse):
@@ -31,9 +31,9 @@ class EventStreamResponse(StreamingResponse):
 
 
 def router(context: Context, tail: Tail | None = None) -> APIRouter:
-    """Offer `/api/v1/events` and `/api/v1/events/stream`."""
+    """Return the routes `/api/v1/events` and `/api/v1/events/stream`."""
     routes = APIRouter(prefix="/api/v1/events", tags=["events"])
-    news = tail or Tail(context.redis)
+    tail = tail or Tail(context.redis)
 
     @routes.get("")
     async def list_events(
@@ -55,8 +55,8 @@ def router(context: Context, tail: Tail | None = None) -> APIRouter:
         resumed = last_event_id or after
         if resumed is not None and not resumed.replace("-", "", 1).isdigit():
             raise Refused("BAD_CURSOR", "Last-Event-ID is not a cursor. Use the `id` of an event.")
-        begin = resumed or await news.last()
-        lines = follow(context, news, begin, _patterns(types))
+        begin = resumed or await tail.last()
+        lines = follow(context, tail, begin, _patterns(types))
         headers = {"Cache-Control": "no-store", "X-Accel-Buffering": "no"}
         return EventStreamResponse(lines, headers=headers)
 
@@ -70,26 +70,26 @@ def _patterns(types: str | None) -> tuple[str, ...]:
 async def page(
     context: Context, after: str, patterns: tuple[str, ...], limit: int
 ) -> tuple[list[dict[str, Any]], str, bool]:
-    """Events after a cursor that fit; the cursor to go on from; and whether there may be more already."""
+    """Return matching events after a cursor, the cursor to continue from, and whether there may be more already."""
     wanted: list[records.Entry] = []
     cursor = after
-    for _ in range(_MOST_SCANS):
-        entries = await event_stream.read(context.scripts, after=cursor, most=_SCANNED)
+    for _ in range(_MAX_SCANS):
+        entries = await event_stream.read(context.scripts, after=cursor, most=_SCAN_SIZE)
         for entry in entries:
             if len(wanted) == limit:
                 return await event_views.views(context.scripts, wanted), cursor, True
             cursor = entry.cursor
             if event_views.is_wanted(patterns, entry):
                 wanted.append(entry)
-        if len(entries) < _SCANNED:
+        if len(entries) < _SCAN_SIZE:
             return await event_views.views(context.scripts, wanted), cursor, False
     return await event_views.views(context.scripts, wanted), cursor, True
 
 
 async def follow(
-    context: Context, news: Tail, after: str, patterns: tuple[str, ...], *, heartbeat_s: float = HEARTBEAT_S
+    context: Context, tail: Tail, after: str, patterns: tuple[str, ...], *, heartbeat_s: float = HEARTBEAT_S
 ) -> AsyncIterator[str]:
-    """The lines of a stream of server-sent events, from a cursor on, with a sign of life when nothing happens."""
+    """Yield server-sent events after a cursor, and a comment when nothing happens for a while."""
     cursor = after
     yield "retry: 2000\n\n"
     while True:
@@ -100,6 +100,6 @@ async def follow(
             continue
         try:
             async with asyncio.timeout(heartbeat_s):
-                await news.after(cursor)
+                await tail.after(cursor)
         except TimeoutError:
             yield ": still here\n\n"

@@ -9,6 +9,7 @@ from wa_orchestrator.context import Context
 from wa_orchestrator.domain import proxy_url
 from wa_orchestrator.domain.proxy import ProxyStatus
 from wa_orchestrator.domain.proxy_url import BadProxyUrl, ProxyUrl
+from wa_orchestrator.domain.stream_events import ProxyReason
 from wa_orchestrator.errors import Refused
 from wa_orchestrator.orchestrator.api.response_models import Inventory, ProxyPage, ProxyView, proxy_view
 from wa_orchestrator.orchestrator.proxies import placement
@@ -191,7 +192,7 @@ class _Proxies:
                 free=elsewhere,
             )
         await mark_by_operator(self._context, proxy_id, ProxyStatus.BAD, "DRAINED", ProxyChanges(draining=True))
-        await placement.drain(self._context, proxy_id, "DRAINED")
+        await placement.drain(self._context, proxy_id, ProxyReason.DRAINED)
 
     async def check_proxy(self, proxy_id: ProxyId, caller: AdminCaller) -> CheckedProxy:
         """Check a proxy now."""

@@ -10,6 +10,7 @@ from wa_orchestrator.context import Context
 from wa_orchestrator.domain import proxy as domain
 from wa_orchestrator.domain.proxy import Health, MarkBad, ProxyStatus, Strike
 from wa_orchestrator.domain.session import Event
+from wa_orchestrator.domain.stream_events import ProxyReason
 from wa_orchestrator.orchestrator.proxies import placement
 from wa_orchestrator.orchestrator.proxies.socks_check import CheckFailed, CheckPassed, ProxyCheck, check
 from wa_orchestrator.orchestrator.sessions import transitions
@@ -54,7 +55,7 @@ class ProxyHealth:
         is_bad = await self._write_check(proxy_id, result)
         # Also when it was bad before: a crash may have left sessions on it. After a drain nobody is there.
         if is_bad and await self._context.redis.scard(keys.sessions_of_proxy(proxy_id)):
-            await placement.drain(self._context, proxy_id, "CHECK_FAILED")
+            await placement.drain(self._context, proxy_id, ProxyReason.CHECK_FAILED)
         return result
 
     def report_failure(self, proxy_id: str, session_id: str, epoch: int) -> asyncio.Task[None]:
@@ -80,7 +81,7 @@ class ProxyHealth:
         result = await self._check(proxy.url)
         verdict = await self._write_verdict(proxy_id, result)
         if isinstance(verdict, MarkBad):
-            await placement.drain(self._context, proxy_id, "PROXY_FAILED")
+            await placement.drain(self._context, proxy_id, ProxyReason.PROXY_FAILED)
 
     async def _follow_up(self, inquiry: asyncio.Task[None], proxy_id: str, session_id: str, epoch: int) -> None:
         """Restart the one who complained on the same proxy, if that kept its good name."""
@@ -96,7 +97,7 @@ class ProxyHealth:
             return
         proxy = await records.proxy(self._context.scripts, proxy_id)
         if proxy is not None and proxy.status == ProxyStatus.BAD:  # it was bad before, and the session is still there
-            await placement.assign_slot(self._context, session, "PROXY_FAILED")
+            await placement.assign_slot(self._context, session, ProxyReason.PROXY_FAILED)
         else:
             await transitions.request_restart(self._context, session, Event.PROXY_STRUCK)
 

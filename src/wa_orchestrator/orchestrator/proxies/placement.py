@@ -12,7 +12,7 @@ from wa_orchestrator.context import Context
 from wa_orchestrator.domain import proxy as domain
 from wa_orchestrator.domain.proxy import Load, ProxyStatus
 from wa_orchestrator.domain.session import Event, Reason
-from wa_orchestrator.domain.stream_events import EventType, LowInventory
+from wa_orchestrator.domain.stream_events import EventType, LowInventory, ProxyReason
 from wa_orchestrator.orchestrator.sessions import transitions
 from wa_orchestrator.store import event_stream, keys, records, sessions, slots
 from wa_orchestrator.store.records import Proxy, Session
@@ -40,7 +40,7 @@ def eligible_proxies(proxies: Sequence[Proxy], siblings: Sequence[Session], per_
     return sorted(ranked, key=lambda proxy_id: proxy_id != sticky)
 
 
-async def drain(context: Context, proxy_id: str, reason: str) -> list[str]:
+async def drain(context: Context, proxy_id: str, reason: ProxyReason) -> list[str]:
     """Move all sessions away from a proxy that was just marked bad. Gives their ids.
 
     The log line and the records name the proxy by id only. Starts are staggered by the provisioning queue.
@@ -58,7 +58,7 @@ async def drain(context: Context, proxy_id: str, reason: str) -> list[str]:
     return [session.id for session in leaving]
 
 
-async def assign_slot(context: Context, session: Session, reason: str) -> bool:
+async def assign_slot(context: Context, session: Session, reason: ProxyReason) -> bool:
     """Take a slot for a session that lost its own; False when there is none, and then it waits for one."""
     for _ in range(10):
         proxies = await records.proxies(context.scripts)
@@ -122,7 +122,7 @@ async def assign_waiting(context: Context) -> int:
     assigned = 0
     for session in sorted(waiting, key=lambda each: (each.changed_at, each.id)):
         if session.id not in settled:
-            assigned += await assign_slot(context, session, "WAITED_FOR_PROXY")
+            assigned += await assign_slot(context, session, ProxyReason.WAITED_FOR_PROXY)
     return assigned
 
 
@@ -134,7 +134,7 @@ async def move_phone_sessions(context: Context, phone: str, proxy_id: str) -> No
         room = proxy is not None and len(proxy.sessions) < context.settings.max_sessions_per_proxy
         if session.proxy in ("", proxy_id) or not room:
             continue
-        flight = slots.Flight(session.id, session.proxy, phone, "PROXY_GIVEN", [proxy_id])
+        flight = slots.Flight(session.id, session.proxy, phone, ProxyReason.PROXY_GIVEN, [proxy_id])
         outcome = await slots.fail_over(context.scripts, flight, per_proxy=context.settings.max_sessions_per_proxy)
         if isinstance(outcome, slots.Moved):
             await _slot_assigned(context, session, proxy_id)

@@ -4,6 +4,7 @@ import json
 
 import structlog
 
+from wa_orchestrator.domain.ids import Phone
 from wa_orchestrator.domain import phone as phones
 from wa_orchestrator.domain import session_standing as standings
 from wa_orchestrator.domain.worker_events import Connected, WorkerEvent
@@ -96,7 +97,7 @@ async def _follow(
 async def _turn_away(context: Context, session: Session, phone: str, count: int) -> None:
     """Unlink a device that is one too many for its phone; the session then offers a new code."""
     log.warning("session.phone_full", session=session.id, phone=phone, sessions=count)
-    rejected = SessionRejected(session.id, "PHONE_FULL", phone)
+    rejected = SessionRejected(session.id, "PHONE_FULL", Phone(phone))
     await event_stream.emit(context.scripts, EventType.SESSION_TURNED_AWAY, rejected, history=session.id)
     await command_queue.push(context, session.id, "logout")
 

@@ -9,6 +9,7 @@ import structlog
 from wa_orchestrator.context import Context
 from wa_orchestrator.domain.proxy import ProxyStatus
 from wa_orchestrator.domain.session import Event
+from wa_orchestrator.domain.stream_events import ProxyReason
 from wa_orchestrator.errors import Unavailable
 from wa_orchestrator.orchestrator.leader_lease import LeaderLease
 from wa_orchestrator.orchestrator.proxies import placement
@@ -116,11 +117,11 @@ class WorkerPool:
         if not session.proxy:
             if session.direct and self._context.settings.allow_direct:
                 return ""
-            await placement.assign_slot(self._context, session, "NO_SEAT")
+            await placement.assign_slot(self._context, session, ProxyReason.NO_PROXY)
             return None
         proxy = await records.proxy(self._context.scripts, session.proxy)
         if proxy is None or proxy.status == ProxyStatus.BAD:
-            await placement.assign_slot(self._context, session, "PROXY_FAILED")
+            await placement.assign_slot(self._context, session, ProxyReason.PROXY_FAILED)
             return None
         # A worker that was moved away may not have ended yet: its place is free only when it has.
         using = [known for sid, known in self.workers.items() if known.proxy == proxy.id and sid != session.id]

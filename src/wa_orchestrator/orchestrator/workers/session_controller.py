@@ -6,6 +6,7 @@ import structlog
 
 from wa_orchestrator.context import Context
 from wa_orchestrator.domain.session import WANTS_WORKER, Event, Reason
+from wa_orchestrator.domain.stream_events import ProxyReason
 from wa_orchestrator.orchestrator.proxies import placement
 from wa_orchestrator.orchestrator.sessions import credential_files, queue_handover, transitions
 from wa_orchestrator.orchestrator.workers.pool import SHORT_GRACE_S, STOP_GRACE_S, WorkerPool
@@ -70,7 +71,7 @@ class SessionController:
     async def _wait_for_slot(self, session: Session) -> None:
         if session.id in self._pool.workers and await self._pool.fence(session) is not None:
             await self._pool.stop(session.id, SHORT_GRACE_S)
-        await placement.assign_slot(self._context, session, "NO_SEAT")
+        await placement.assign_slot(self._context, session, ProxyReason.NO_PROXY)
 
     async def _exchange(self, session: Session) -> None:
         """Move the session's credentials aside, put others from the trash in their place if asked, and start anew."""
