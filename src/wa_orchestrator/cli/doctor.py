@@ -5,19 +5,21 @@ import platform
 import shutil
 import subprocess
 import sys
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import asdict, dataclass
 from enum import StrEnum
 from pathlib import Path
 
 from pydantic import SecretStr
 
+from wa_orchestrator.cli import tables
+from wa_orchestrator.cli.command import print_json
 from wa_orchestrator.domain import proxy_url
 from wa_orchestrator.errors import OrchestratorError, Refused
 from wa_orchestrator.logs import redact_text
 from wa_orchestrator.runner.node_command import BUILT_BUNDLE, node_binary
 from wa_orchestrator.server import preflight, secrets
-from wa_orchestrator.settings import GENERATED, Settings
+from wa_orchestrator.settings import GENERATED, Settings, types
 from wa_orchestrator.settings.source import OperatorSource
 from wa_orchestrator.store.engine import durability, embedded_redis
 
@@ -66,18 +68,20 @@ def effective(settings: Settings, source: OperatorSource, overrides: frozenset[s
 
 
 def _masked(value: object) -> str:
-    match value:
-        case SecretStr():
-            text = value.get_secret_value()
-            return redact_text(text) if "://" in text else "***" if text else ""
-        case None:
-            return ""
-        case bool():
-            return str(value).lower()  # as it is written in `.env`
-        case tuple():
-            return ",".join(map(str, value))
-        case _:
-            return str(value)
+    if isinstance(value, SecretStr):
+        text = value.get_secret_value()
+        return redact_text(text) if "://" in text else "***" if text else ""
+    return types.text(value)
+
+
+def print_report(effective: Sequence[Effective], findings: Sequence[Finding], *, as_json: bool) -> None:
+    """Print the settings and the findings: tables for people, or JSON."""
+    if as_json:
+        print_json({"settings": list(map(asdict, effective)), "findings": list(map(asdict, findings))})
+        return
+    tables.table(("setting", "value", "from"), [(each.name, each.value, each.origin) for each in effective], empty="")
+    tables.line("")
+    tables.table(("", "check", "result"), [(each.mark, each.name, each.text) for each in findings], empty="")
 
 
 def examine(settings: Settings, source: OperatorSource) -> list[Finding]:

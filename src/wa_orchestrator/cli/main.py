@@ -95,13 +95,12 @@ def simulate(
 def doctor(*, data_dir: DataDir = None, as_json: Json = False) -> None:
     """Show the settings in effect and check this machine. Exit code 1 when there is a problem."""
     from wa_orchestrator.cli import doctor as checks
-    from wa_orchestrator.cli.doctor_table import print_report
 
     source, overrides = read(), _given(data_dir=data_dir)
     settings = build(source, **overrides)
     effective = list(checks.effective(settings, source, frozenset(overrides)))
     findings = checks.examine(settings, source)
-    print_report(effective, findings, as_json=as_json)
+    checks.print_report(effective, findings, as_json=as_json)
     if any(finding.mark is checks.Mark.PROBLEM for finding in findings):
         raise typer.Exit(EXIT_FAILED)
 

@@ -14,7 +14,7 @@ _COLOURS = {
     "connected": "green", "OK": "green", "sent": "green", "delivered": "green", "read": "green", "passed": "green",
     "qr_ready": "yellow", "pending": "yellow", "disconnected": "yellow", "queued": "yellow", "scheduled": "yellow",
     "sending": "yellow", "stopped": "dim", "cancelled": "dim", "expired": "dim",
-    "failed": "red", "BAD": "red",
+    "failed": "red", "BAD": "red", "ok": "green", "warning": "yellow", "problem": "red",
 }  # fmt: skip
 #: A file or a pipe has no width; this is wide enough for every table.
 _WIDTH_WITHOUT_TERMINAL = 220

@@ -61,17 +61,14 @@ async def gateway(settings: Settings) -> None:
     async with contexts.opened(settings, _redis_url(settings)) as context:
         made = Gateway(context)
         bound = listen(settings.bind_host, settings.gateway_port, "GATEWAY_PORT")
-        with Signals() as signals:
-            async with serving(made.app(), bound, made.http), supervised([made.retention]):
-                await signals.received.wait()
+        async with serving(made.app(), bound, made.http):
+            await _run([made.retention])
 
 
 async def dispatcher(settings: Settings) -> None:
     """Run only a dispatcher."""
     async with contexts.opened(settings, _redis_url(settings)) as context:
-        with Signals() as signals:
-            async with supervised([Dispatcher(context)]):
-                await signals.received.wait()
+        await _run([Dispatcher(context)])
 
 
 async def orchestrator(settings: Settings) -> None:
@@ -81,9 +78,16 @@ async def orchestrator(settings: Settings) -> None:
     async with contexts.opened(settings, _redis_url(settings)) as context, runner_for(settings) as runner:
         await service.add_configured_proxies(context)
         app, loops = control_app(service.assemble(context, runner))
-        with Signals() as signals, address.published(settings):
-            async with serving(app, bound), supervised(loops):
-                await signals.received.wait()
+        async with serving(app, bound):
+            with address.published(settings):
+                await _run(loops)
+
+
+async def _run(loops: Sequence[Runnable]) -> None:
+    """Run loops until a signal."""
+    with Signals() as signals:
+        async with supervised(loops):
+            await signals.received.wait()
 
 
 @dataclass(frozen=True, slots=True)

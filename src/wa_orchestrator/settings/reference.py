@@ -3,7 +3,7 @@
 from pydantic.fields import FieldInfo
 from pydantic_core import PydanticUndefined
 
-from wa_orchestrator.settings import FROM_FILE, GENERATED, SECTIONS, Settings
+from wa_orchestrator.settings import FROM_FILE, GENERATED, SECTIONS, Settings, types
 
 _HEAD = """\
 # Settings
@@ -37,7 +37,7 @@ def _row(name: str, field: FieldInfo) -> str:
     mark = " †" if name in FROM_FILE else ""
     example = field.examples[0] if field.examples else field.default
     what = " ".join((field.description or "").split())
-    return f"| `{variable}`{mark} | {_default(name, field)} | {what} | `{_text(example)}` |\n"
+    return f"| `{variable}`{mark} | {_default(name, field)} | {what} | `{types.text(example)}` |\n"
 
 
 def _default(name: str, field: FieldInfo) -> str:
@@ -45,19 +45,7 @@ def _default(name: str, field: FieldInfo) -> str:
         return "generated"
     if field.default is PydanticUndefined:
         return "the machine's"
-    return "" if field.default in (None, ()) else f"`{_text(field.default)}`"
-
-
-def _text(value: object) -> str:
-    match value:
-        case bool():
-            return str(value).lower()
-        case tuple():
-            return ",".join(map(str, value))
-        case float():
-            return f"{value:g}"
-        case _:
-            return str(value)
+    return "" if field.default in (None, ()) else f"`{types.text(field.default)}`"
 
 
 if __name__ == "__main__":

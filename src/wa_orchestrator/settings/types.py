@@ -173,6 +173,21 @@ def known_language(value: str) -> str:
     return value
 
 
+def text(value: object) -> str:
+    """Return a value as it is written in `.env`."""
+    match value:
+        case None:
+            return ""
+        case bool():
+            return str(value).lower()
+        case float():
+            return f"{value:g}"
+        case tuple():
+            return ",".join(map(str, value))
+        case _:
+            return str(value)
+
+
 Blank = BeforeValidator(blank_is_none)
 Lowered = BeforeValidator(lowered)
 Language = Annotated[str, AfterValidator(known_language), BeforeValidator(language)]
