@@ -279,11 +279,7 @@ async def test_a_command_reaches_a_waiting_worker_and_its_answer_the_asker(api: 
     worker = api.worker()
     waiting = asyncio.create_task(worker.claim(wait_ms=20_000))
     await asyncio.wait_for(_someone_waits(api), 5)
-    asked = asyncio.create_task(
-        command_calls.ask(
-            api.context, "w1", command_calls.WorkerCommand("pairing_code", {"phone": PHONE}), timeout_s=10
-        )
-    )
+    asked = asyncio.create_task(command_calls.call(api.context, "w1", "pairing_code", timeout_s=10, phone=PHONE))
     told = await asyncio.wait_for(waiting, 5)
     assert told is not None
     assert told["command"]["kind"] == "pairing_code"
@@ -292,11 +288,10 @@ async def test_a_command_reaches_a_waiting_worker_and_its_answer_the_asker(api: 
 
 
 async def test_a_worker_that_will_not_is_quoted_and_one_that_is_silent_is_not_waited_for(api: MessageApi) -> None:
-    logout = command_calls.WorkerCommand("logout", {})
     with pytest.raises(Unavailable):
-        await command_calls.ask(api.context, "w1", logout, timeout_s=0.05)
+        await command_calls.call(api.context, "w1", "logout", timeout_s=0.05)
     assert await api.context.redis.llen(keys.commands("w1")) == 0
-    asked = asyncio.create_task(command_calls.ask(api.context, "w1", logout, timeout_s=10))
+    asked = asyncio.create_task(command_calls.call(api.context, "w1", "logout", timeout_s=10))
     told = await api.worker().claim(wait_ms=5_000)
     assert told is not None
     await api.worker().call(f"commands/{told['command']['id']}/result", {"ok": False, "code": "NOT_CONNECTED"})

@@ -14,13 +14,13 @@ from wa_orchestrator.context import Context
 from wa_orchestrator.errors import Unavailable
 from wa_orchestrator.orchestrator.service import Orchestrator
 from wa_orchestrator.orchestrator.sessions import credential_files, transitions
-from wa_orchestrator.orchestrator.workers import command_queue, tokens
+from wa_orchestrator.orchestrator.workers import tokens
 from wa_orchestrator.orchestrator.workers.reconciler import ExitWatcher, Reconciler
 from wa_orchestrator.orchestrator.workers.start_queue import StartQueue
 from wa_orchestrator.orchestrator.workers.watchdog import LifeSigns, Liveness, Watchdog, assess
 from wa_orchestrator.runner.contract import FoundWorker
 from wa_orchestrator.runner.mock import FaultyRunner, RunnerFault
-from wa_orchestrator.store import keys, records, sessions
+from wa_orchestrator.store import commands, keys, records, sessions
 from wa_orchestrator.store.sessions import CONTROL_LEASE
 
 _HOUR_MS = 3_600_000
@@ -472,8 +472,8 @@ async def test_an_inquiry_that_breaks_is_not_kept(control: Orchestrator, monkeyp
 
 
 async def test_a_command_that_no_worker_takes_ends_by_itself(context: Context) -> None:
-    await command_queue.push(context, "s1", "logout")
-    assert 0 < await context.redis.pttl(keys.commands("s1")) <= command_queue.KEEP_MS
+    await commands.push(context.scripts, "s1", "logout")
+    assert 0 < await context.redis.pttl(keys.commands("s1")) <= commands.KEEP_MS
 
 
 async def test_the_hold_of_a_session_goes_with_it(

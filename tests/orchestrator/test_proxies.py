@@ -11,18 +11,20 @@ from hypothesis import strategies as st
 
 from tests.orchestrator.acting import IDS, PHONE, code_of, linked, now, started
 from tests.orchestrator.conftest import PROXIES
-from tests.orchestrator.fakes import FakeCheck, FakeRunner, Teller, drive
+from tests.orchestrator.fakes import FakeCheck, FakeRunner, Teller, drive, part
 from wa_orchestrator.domain import proxy_url
 from wa_orchestrator.domain.proxy import ProxyFailure
 from wa_orchestrator.domain.session import Event, Reason
 from wa_orchestrator.domain.stream_events import ProxyReason
+from wa_orchestrator.errors import Unavailable
 from wa_orchestrator.orchestrator.proxies import placement, socks_check
 from wa_orchestrator.orchestrator.proxies.monitor import ProxyMonitor, SlotAssigner
 from wa_orchestrator.orchestrator.proxies.socks_check import CheckFailed, CheckPassed
 from wa_orchestrator.orchestrator.service import Orchestrator
 from wa_orchestrator.orchestrator.sessions import transitions as states
 from wa_orchestrator.simulator.world import World
-from wa_orchestrator.store import keys, records
+from wa_orchestrator.store import keys, proxies, records
+from wa_orchestrator.store.engine.compare_and_set import ATTEMPTS, Changed
 
 NEW = "socks5h://user:canary-password-7@new.example.com:1080"
 
@@ -192,7 +194,7 @@ async def test_the_monitor_condemns_at_the_first_failure_and_takes_back_after_th
     control: Orchestrator, api: httpx.AsyncClient, teller: Teller, check: FakeCheck
 ) -> None:
     await linked(control, api, teller, "s1", PHONE, proxy=PROXIES[0])
-    monitor = next(loop for loop in control.loops if isinstance(loop, ProxyMonitor))
+    monitor = part(control, ProxyMonitor)
     check.dead.add(PROXIES[0])
     await monitor.step()
     moved = await now(control.context, "s1")
@@ -266,8 +268,8 @@ async def test_without_room_a_session_waits_and_goes_on_by_itself_as_soon_as_the
     assert not await placement.assign_slot(control.context, await now(control.context, "s0"), ProxyReason.PROXY_FAILED)
     assert (await now(control.context, "s0")).reason == Reason.WAITING_FOR_PROXY
     await api.post("/api/v1/proxies", json={"url": NEW})
-    seeker = next(loop for loop in control.loops if isinstance(loop, SlotAssigner))
-    await seeker.step()
+    assigner = part(control, SlotAssigner)
+    await assigner.step()
     await drive(control)
     assert len(runner.running) == 12
     proxy = await records.proxy(control.context.scripts, proxy_url.proxy_id(NEW))
@@ -359,3 +361,43 @@ async def test_a_check_shakes_hands_with_a_real_proxy_and_asks_for_the_target_by
     gone = await socks_check.check(url, "web.whatsapp.com:443", 2000)
     assert isinstance(gone, CheckFailed)
     assert gone.why is ProxyFailure.UNREACHABLE
+
+
+async def test_a_mark_that_loses_every_race_is_an_error_and_not_an_unknown_proxy(
+    control: Orchestrator, api: httpx.AsyncClient, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    marks = 0
+
+    async def overtaken(*_: object, **__: object) -> Changed:
+        nonlocal marks
+        marks += 1
+        return Changed()
+
+    monkeypatch.setattr(proxies, "mark", overtaken)
+    answer = await api.post(f"/api/v1/proxies/{IDS[0]}/reinstate")
+    assert (answer.status_code, answer.json()["error"]["code"]) == (503, "WRITE_CONFLICT")
+    assert marks == ATTEMPTS
+    with pytest.raises(Unavailable):
+        await control.proxy_health.check(IDS[0])
+
+
+async def test_a_mark_that_loses_one_race_is_decided_again(
+    control: Orchestrator, check: FakeCheck, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    scripts = control.context.scripts
+    before = await records.proxy(scripts, IDS[0])
+    assert before is not None
+    real_mark, overtaken = proxies.mark, [True]
+
+    async def mark(*args: Any, **values: Any) -> Any:
+        if overtaken.pop() if overtaken else False:
+            other = await real_mark(scripts, IDS[0], version=before.version, status="OK", reason="other", fields={})
+            assert isinstance(other, proxies.Marked)
+        return await real_mark(*args, **values)
+
+    monkeypatch.setattr(proxies, "mark", mark)
+    check.dead.add(before.url)
+    await control.proxy_health.check(IDS[0])
+    after = await records.proxy(scripts, IDS[0])
+    assert after is not None
+    assert (after.version, after.bad_in_a_row) == (before.version + 2, 1)

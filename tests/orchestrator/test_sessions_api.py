@@ -26,8 +26,7 @@ from tests.orchestrator.acting import (
 from tests.orchestrator.fakes import ADMIN, FakeRunner, Teller, drive
 from wa_orchestrator.orchestrator.api import sessions
 from wa_orchestrator.orchestrator.service import Orchestrator
-from wa_orchestrator.orchestrator.sessions import transitions
-from wa_orchestrator.store import api_keys, keys
+from wa_orchestrator.store import api_keys, control_plane, keys
 from wa_orchestrator.store.api_keys import Scope
 
 # -- reading ----------------------------------------------------------------------------------------------------------
@@ -228,7 +227,7 @@ async def test_credentials_that_came_back_before_a_crash_stay_and_the_session_go
     await linked(control, api, teller, "s1", PHONE)
     credentials = with_credentials(control, "brought back")
     await control.context.redis.hset(keys.session("s1"), "restore", "s1-1750000000000")
-    await transitions.request_attention(control.context, "s1")
+    await control_plane.request_attention(control.context.scripts, "s1")
     await drive(control)
     assert credentials.read_text() == "brought back"
     assert not (await now(control.context, "s1")).restore

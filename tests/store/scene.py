@@ -4,6 +4,7 @@ from dataclasses import dataclass, field, replace
 
 from tests.conftest import Clock
 from wa_orchestrator.store import admission, keys, leases, outbox, proxies, queues, sessions, slots
+from wa_orchestrator.store.engine.compare_and_set import Changed
 from wa_orchestrator.store.engine.scripts import Scripts
 from wa_orchestrator.store.message_keys import Place
 
@@ -44,7 +45,7 @@ class Scene:
 
     async def register(
         self, session: str = "w1", phone: str = PHONE
-    ) -> sessions.Registered | sessions.NotLeader | sessions.Changed | sessions.Unknown:
+    ) -> sessions.Registered | sessions.NotLeader | Changed | sessions.Unknown:
         """A new epoch, by the holder of the control lease."""
         holding = await leases.acquire_lease(self.scripts, "control", owner="me", lease_ms=600_000)
         assert isinstance(holding, leases.Holding)

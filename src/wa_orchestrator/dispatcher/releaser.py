@@ -15,6 +15,7 @@ from wa_orchestrator.dispatcher.router import Router
 from wa_orchestrator.session_pace import Holds
 from wa_orchestrator.settings import Settings
 from wa_orchestrator.store import phone_queues, queues
+from wa_orchestrator.store.engine.compare_and_set import Changed
 from wa_orchestrator.store.engine.scripts import Scripts
 from wa_orchestrator.store.message_keys import Place
 from wa_orchestrator.store.records import Message, Session
@@ -114,7 +115,7 @@ class Releaser:
                 recorded = Place(message.id, due.phone, message.session)
                 await queues.cancel(self._scripts, recorded, status=status, reason=reason)
                 return now_ms
-            case queues.Changed() | queues.SetAside():
+            case Changed() | queues.SetAside():
                 return now_ms
             case queues.Busy() | queues.Offline():
                 return None  # the end of the attempt, or the connection, wakes it

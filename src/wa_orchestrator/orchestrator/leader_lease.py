@@ -10,7 +10,7 @@ from redis.exceptions import RedisError
 
 from wa_orchestrator.context import Context
 from wa_orchestrator.loop import Loop
-from wa_orchestrator.store import keys, leases
+from wa_orchestrator.store import control_plane, leases
 from wa_orchestrator.store.leases import Holding
 from wa_orchestrator.store.sessions import CONTROL_LEASE
 
@@ -100,11 +100,11 @@ class LeaderLease:
 
     async def _record_pulse(self) -> None:
         now = await self._context.scripts.now_ms()
-        before = await self._context.redis.set(keys.CONTROL_PULSE, now, get=True)
+        before = await control_plane.record_pulse(self._context.scripts, now)
         absence = max(self._context.settings.scaled(ABSENCE_MS), _SHORTEST_ABSENCE_MS)
-        if before is None or now - int(before) > absence:
+        if before is None or now - before > absence:
             self.grace_from_ms = now
-            log.info("leader.grace_started", absent_ms=now - int(before) if before else None)
+            log.info("leader.grace_started", absent_ms=now - before if before else None)
 
     def _lose(self, why: str) -> None:
         if self.holding is not None:

@@ -9,7 +9,7 @@ from wa_orchestrator.domain.session import State
 from wa_orchestrator.orchestrator.leader_lease import LeaderLease
 from wa_orchestrator.orchestrator.proxies import placement
 from wa_orchestrator.orchestrator.workers.pool import WorkerPool
-from wa_orchestrator.store import keys, records
+from wa_orchestrator.store import control_plane, records
 
 
 class OrchestratorMetrics:
@@ -41,7 +41,7 @@ class OrchestratorMetrics:
         self._proxies.labels("OK").set(stock["healthy"])
         self._proxies.labels("BAD").set(stock["proxies"] - stock["healthy"])
         self._waiting.set(stock["waiting"])
-        self._starting.set(await self._context.redis.llen(keys.PROVISIONING))
+        self._starting.set(await control_plane.starts_waiting(self._context.scripts))
         self._workers.set(len(self._pool.workers))
         self._memory.set(sum(session.ping_rss_bytes for session in sessions))
         self._leads.set(self._lease.is_leader)

@@ -153,6 +153,11 @@ async def nack(
             raise unexpected("nack_message", reply)
 
 
+async def expire_lease(scripts: Scripts, message_id: str, *, now_ms: int) -> None:
+    """Let the lease of a message end now, if it has one."""
+    await scripts.redis.zadd(keys.LEASES, {message_id: now_ms - 1}, xx=True)
+
+
 async def reclaim(scripts: Scripts, place: Place, *, most_crashes: int, day: str) -> Became | Alive | Unknown:
     """Take a message back whose lease has run out."""
     reply = await scripts.run(

@@ -3,6 +3,7 @@
 from dataclasses import dataclass
 
 from wa_orchestrator.store import keys
+from wa_orchestrator.store.engine.compare_and_set import Changed
 from wa_orchestrator.store.engine.scripts import Scripts, unexpected
 from wa_orchestrator.store.record_codec import flat
 from wa_orchestrator.store.records import ProxyChanges
@@ -25,11 +26,6 @@ class Marked:
     """Written; this is the proxy's version now."""
 
     version: int
-
-
-@dataclass(frozen=True, slots=True)
-class Changed:
-    """Somebody else has judged it meanwhile; look again."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,6 +6,7 @@ from typing import Any
 
 from wa_orchestrator.domain.message_failures import FREEING
 from wa_orchestrator.store import keys
+from wa_orchestrator.store.engine.compare_and_set import Changed
 from wa_orchestrator.store.engine.scripts import Reply, Scripts, unexpected
 from wa_orchestrator.store.message_keys import Place, head, layout
 
@@ -57,11 +58,6 @@ class Busy:
     """Another message of this phone is in flight."""
 
     message: str
-
-
-@dataclass(frozen=True, slots=True)
-class Changed:
-    """What the decision was made for is not so any more; look again."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -249,6 +249,12 @@ async def sessions(scripts: Scripts, ids: Iterable[str] | None = None) -> list[S
     return [session_from(raw) for raw in raws if raw]
 
 
+async def sessions_of_phone(scripts: Scripts, phone: str) -> list[Session]:
+    """Return the sessions that are linked to a phone, by id; none for ''."""
+    members: Any = await scripts.redis.smembers(keys.sessions_of_phone(phone)) if phone else ()
+    return await sessions(scripts, members)
+
+
 async def proxy(scripts: Scripts, proxy_id: str) -> Proxy | None:
     """Return a proxy, or None."""
     found = await proxies(scripts, [proxy_id])

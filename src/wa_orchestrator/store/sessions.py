@@ -5,6 +5,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from wa_orchestrator.store import keys
+from wa_orchestrator.store.engine.compare_and_set import Changed
 from wa_orchestrator.store.engine.scripts import Scripts, unexpected
 from wa_orchestrator.store.message_keys import Place, head, layout
 from wa_orchestrator.store.record_codec import flat
@@ -42,11 +43,6 @@ class Advanced:
     """The new state is written; this is the session's version now."""
 
     version: int
-
-
-@dataclass(frozen=True, slots=True)
-class Changed:
-    """The session changed since the decision was made; look again."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -207,6 +203,11 @@ async def note(scripts: Scripts, session_id: str, fields: SessionChanges) -> Not
             return Unknown()
         case _:
             raise unexpected("update_session", reply)
+
+
+async def next_number(scripts: Scripts) -> int:
+    """Return a number that no session was named with before."""
+    return int(await scripts.redis.incr(keys.SESSION_NUMBER))
 
 
 async def current_phone(scripts: Scripts, session_id: str) -> str:

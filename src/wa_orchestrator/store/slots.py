@@ -1,14 +1,16 @@
 """Where a session sits: its phone and its proxy are tied together, it moves to another proxy, it leaves an old slot."""
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field
+from typing import Any
 
 from wa_orchestrator.domain.stream_events import ProxyReason
 from wa_orchestrator.store import keys
+from wa_orchestrator.store.engine.compare_and_set import Changed
 from wa_orchestrator.store.engine.scripts import Scripts, unexpected
 from wa_orchestrator.store.record_codec import flat
 from wa_orchestrator.store.records import SessionChanges
-from wa_orchestrator.store.sessions import Changed, Fenced, NoRoom, PhoneFull, slot_keys
+from wa_orchestrator.store.sessions import Fenced, NoRoom, PhoneFull, slot_keys
 
 
 @dataclass(frozen=True, slots=True)
@@ -142,3 +144,25 @@ async def taken_along(scripts: Scripts, session_id: str, left: str) -> None:
     reply = await scripts.run("clear_left_phone", [keys.session(session_id)], [left])
     if reply[0] not in ("cleared", "kept"):
         raise unexpected("clear_left_phone", reply)
+
+
+async def sticky_proxy(scripts: Scripts, phone: str) -> str:
+    """Return the proxy that is bound to a phone; '' if there is none."""
+    return str(await scripts.redis.get(keys.sticky(phone)) or "") if phone else ""
+
+
+async def waiting(scripts: Scripts) -> set[str]:
+    """Return the sessions that wait for a slot."""
+    ids: Any = await scripts.redis.smembers(keys.SESSIONS_WAITING)
+    return set(ids)
+
+
+async def add_waiting(scripts: Scripts, session_id: str) -> bool:
+    """Let a session wait for a slot. Return whether it did not wait before."""
+    return bool(await scripts.redis.sadd(keys.SESSIONS_WAITING, session_id))
+
+
+async def remove_waiting(scripts: Scripts, session_ids: Collection[str]) -> None:
+    """Remove sessions that wait no longer."""
+    if session_ids:
+        await scripts.redis.srem(keys.SESSIONS_WAITING, *session_ids)

@@ -8,7 +8,7 @@ from pydantic import Field
 from wa_orchestrator.context import Context
 from wa_orchestrator.domain.message import MessageStatus
 from wa_orchestrator.domain.pacing import Eta
-from wa_orchestrator.errors import Refused, Unavailable
+from wa_orchestrator.errors import Refused
 from wa_orchestrator.gateway import message_search, response_models
 from wa_orchestrator.gateway.message_search import Question
 from wa_orchestrator.gateway.request_models import LONGEST_REFERENCE, Instant, Phone, SessionId
@@ -16,6 +16,7 @@ from wa_orchestrator.gateway.response_models import MessageDetail, MessagePage, 
 from wa_orchestrator.gateway.sender_pool import RECENT_S, SenderPool
 from wa_orchestrator.queue_forecast import message_eta
 from wa_orchestrator.store import audit, queues, records
+from wa_orchestrator.store.engine.compare_and_set import Changed, compare_and_set
 from wa_orchestrator.store.message_keys import Place
 from wa_orchestrator.store.queues import Ended, Gone, OptedOut, Queued, TooLate
 from wa_orchestrator.store.records import Message
@@ -29,7 +30,6 @@ MessageId = Annotated[str, Path(pattern=r"^m_[0-9a-f]{18}$", examples=["m_0a1b2c
 _LOOK = responses(NO_SUCH_MESSAGE=404)
 _FIND = responses(BAD_CURSOR=400)
 #: Two changes of the sender between a look and a step are rare; more often in a row nobody meets.
-_TRIES = 10
 _CHANGE = {**_LOOK, **responses(TOO_LATE=409, OPTED_OUT=422)}
 
 
@@ -110,12 +110,13 @@ class _Messages:
 
     async def _cancel(self, message_id: str) -> Ended | TooLate:
         """Cancel a message where it stands; where it was given to another sender meanwhile, look again."""
-        for _ in range(_TRIES):
+
+        async def attempt() -> Ended | TooLate | Changed:
             message = await self._found(message_id)
             outcome = await queues.cancel(self._scripts, _place(message), reason="CANCELLED")
-            if not isinstance(outcome, Gone):
-                return outcome
-        raise Unavailable("MESSAGE_MOVES", "It is being given to another sender. Try again.", retryAfterS=1)
+            return Changed() if isinstance(outcome, Gone) else outcome
+
+        return await compare_and_set(f"Message {message_id}", attempt, code="MESSAGE_MOVES")
 
     async def retry_message(self, message_id: MessageId, caller: SendCaller) -> MessageDetail:
         """Queue a failed message again, with the same WhatsApp id."""

@@ -11,7 +11,7 @@ from wa_orchestrator.errors import Refused
 from wa_orchestrator.orchestrator.api import session_reads
 from wa_orchestrator.orchestrator.sessions import credential_files, provision, transitions
 from wa_orchestrator.orchestrator.sessions.credential_files import TrashedCredentials
-from wa_orchestrator.store import api_keys, audit, records
+from wa_orchestrator.store import api_keys, audit, control_plane, records
 from wa_orchestrator.store.api_keys import ApiKey, Scope
 from wa_orchestrator.store.records import SessionChanges
 from wa_orchestrator.timestamps import iso
@@ -199,7 +199,7 @@ class _Administration:
                 Event.RESTART_ASKED,
                 SessionChanges(restore=found.id, wanted=transitions.RUNNING),
             )
-            await transitions.request_attention(self._context, found.session_id)
+            await control_plane.request_attention(self._context.scripts, found.session_id)
         await audit.record(self._scripts, caller.key_id, "trash.restore", trash_id)
         return RestoredSession(session_id=found.session_id)
 
@@ -208,7 +208,7 @@ class _Administration:
         credential_files.require_none(self._context.settings, found.session_id)
         wanted = provision.SessionRequest(found.phone, None, found.session_id, found.label, restore=found.id)
         await provision.provision(self._context, wanted)
-        await transitions.request_attention(self._context, found.session_id)
+        await control_plane.request_attention(self._context.scripts, found.session_id)
 
     async def get_simulator(self, _caller: AdminCaller) -> SimulatorAddresses:
         """Get the addresses of the simulated WhatsApp."""

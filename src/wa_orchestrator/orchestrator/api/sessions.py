@@ -17,7 +17,7 @@ from wa_orchestrator.orchestrator.api.session_reads import ID, LinkCode, Session
 from wa_orchestrator.orchestrator.sessions import credential_files, transitions
 from wa_orchestrator.orchestrator.sessions import provision as provisioning
 from wa_orchestrator.orchestrator.workers import command_calls
-from wa_orchestrator.store import audit, keys, records
+from wa_orchestrator.store import audit, control_plane, keys, records
 from wa_orchestrator.store.records import Session, SessionChanges
 from wa_orchestrator.timestamps import iso
 from wa_orchestrator.web.auth import AdminCaller, Caller
@@ -159,9 +159,7 @@ class _SessionChanges:
             raise Refused("ALREADY_LINKED", f"Session {session_id} is linked already. Log it out first.", 409)
         await audit.record(self._context.scripts, caller.key_id, "session.pairing_code", session_id)
         before = await self._context.redis.get(keys.qr(session_id))
-        await command_calls.ask(
-            self._context, session_id, command_calls.WorkerCommand("pairing_code", {"phone": phone}), _CODE_WITHIN_S
-        )
+        await command_calls.call(self._context, session_id, "pairing_code", timeout_s=_CODE_WITHIN_S, phone=phone)
         return await self._next_code(session_id, before)
 
     async def _next_code(self, session_id: str, before: object) -> PairingCode:
@@ -191,14 +189,14 @@ class _SessionChanges:
         await transitions.apply(
             self._context, session_id, Event.START_ASKED, SessionChanges(wanted=transitions.RUNNING)
         )
-        await transitions.request_attention(self._context, session_id)
+        await control_plane.request_attention(self._context.scripts, session_id)
         return await self._done(caller, "session.start", session_id)
 
     async def stop_session(self, session_id: SessionId, caller: AdminCaller) -> ChangedSession:
         """Stop the worker of a session; its messages wait."""
         await find(self._context, session_id)
         await transitions.apply(self._context, session_id, Event.STOP_ASKED, SessionChanges(wanted=transitions.STOPPED))
-        await transitions.request_attention(self._context, session_id)
+        await control_plane.request_attention(self._context.scripts, session_id)
         return await self._done(caller, "session.stop", session_id)
 
     async def logout_session(self, session_id: SessionId, caller: AdminCaller) -> ChangedSession:
@@ -208,13 +206,11 @@ class _SessionChanges:
         """
         session = await find(self._context, session_id)
         if session.status == State.CONNECTED:
-            await command_calls.ask(
-                self._context, session_id, command_calls.WorkerCommand("logout", {}), _CODE_WITHIN_S
-            )
+            await command_calls.call(self._context, session_id, "logout", timeout_s=_CODE_WITHIN_S)
         if session.status != State.CONNECTED or not await self._reported_logout(session):
             fields = SessionChanges(discard=True, restart_epoch=session.epoch)
             await transitions.apply(self._context, session_id, Event.LOGGED_OUT, fields)
-            await transitions.request_attention(self._context, session_id)
+            await control_plane.request_attention(self._context.scripts, session_id)
         return await self._done(caller, "session.logout", session_id)
 
     async def _reported_logout(self, before: Session) -> bool:
@@ -243,7 +239,7 @@ class _SessionChanges:
             removing="forget" if forget else "keep", removing_queued=queued, wanted=transitions.STOPPED
         )
         await transitions.apply(self._context, session_id, Event.STOP_ASKED, fields)
-        await transitions.request_attention(self._context, session_id)
+        await control_plane.request_attention(self._context.scripts, session_id)
         await audit.record(
             self._context.scripts, caller.key_id, "session.delete", session_id, forget=forget, queued=queued
         )
@@ -270,7 +266,7 @@ class _SessionChanges:
             Event.RESTART_ASKED,
             SessionChanges(restore=found[0].id, wanted=transitions.RUNNING),
         )
-        await transitions.request_attention(self._context, session_id)
+        await control_plane.request_attention(self._context.scripts, session_id)
         return await self._done(caller, "session.restore_credentials", session_id)
 
     async def _done(self, caller: Caller, action: str, session_id: str) -> ChangedSession:

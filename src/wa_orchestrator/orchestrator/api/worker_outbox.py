@@ -17,7 +17,8 @@ from wa_orchestrator.context import Context
 from wa_orchestrator.errors import Refused
 from wa_orchestrator.orchestrator.messages.outbox_service import OutboxService
 from wa_orchestrator.orchestrator.messages.outbox_signal import OutboxSignals
-from wa_orchestrator.orchestrator.workers import command_calls, tokens
+from wa_orchestrator.orchestrator.workers import tokens
+from wa_orchestrator.store import commands
 from wa_orchestrator.store.records import Session
 
 FENCED = "FENCED"
@@ -141,7 +142,7 @@ class _WorkerOutbox:
 
     async def result(self, request: Request, session_id: SessionId, command_id: str) -> Response:
         await self._authenticate(request, session_id)
-        await command_calls.answer_with(self._context, command_id, await _command_result(request))
+        await commands.put_result(self._context.scripts, command_id, await _command_result(request))
         return JSONResponse({"ok": True})
 
     async def media(self, request: Request, session_id: SessionId, upload_id: str) -> Response:

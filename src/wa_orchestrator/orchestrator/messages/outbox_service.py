@@ -14,9 +14,9 @@ from wa_orchestrator.domain.message_failures import Failure
 from wa_orchestrator.errors import Broken, Refused
 from wa_orchestrator.orchestrator.api import holds
 from wa_orchestrator.orchestrator.messages import reachout_lock, receipts, retry_policy
-from wa_orchestrator.orchestrator.workers import command_queue, tokens
+from wa_orchestrator.orchestrator.workers import tokens
 from wa_orchestrator.session_pace import day_of
-from wa_orchestrator.store import outbox, records, sessions
+from wa_orchestrator.store import commands, outbox, records, sessions
 from wa_orchestrator.store.message_keys import Place
 from wa_orchestrator.store.records import Message, Session
 
@@ -40,7 +40,7 @@ class OutboxService:
     async def claim(self, session: Session, accept: Collection[str]) -> dict[str, Any] | None:
         """Return the session's next command or message as its worker reads it; None when there is none."""
         if "commands" in accept:
-            command = await command_queue.take(self._context, session.id)
+            command = await commands.take(self._context.scripts, session.id)
             if command is not None:
                 return {"command": command}
         return await self._claim_message(session) if "messages" in accept else None

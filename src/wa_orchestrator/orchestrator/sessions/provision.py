@@ -11,7 +11,7 @@ from wa_orchestrator.domain.proxy_url import ProxyUrl
 from wa_orchestrator.errors import Refused
 from wa_orchestrator.orchestrator.proxies import placement
 from wa_orchestrator.orchestrator.sessions import transitions
-from wa_orchestrator.store import keys, proxies, records, sessions
+from wa_orchestrator.store import proxies, records, sessions, slots
 from wa_orchestrator.store.records import Session, SessionChanges
 from wa_orchestrator.context import Context
 
@@ -59,7 +59,7 @@ async def _create(context: Context, wish: SessionRequest) -> str:
     candidates = await _candidates(context, wish)
     direct = "direct" if not candidates and await _may_go_direct(context) else ""
     while True:
-        session_id = wish.session_id or f"worker_{await context.redis.incr(keys.SESSION_NUMBER)}"
+        session_id = wish.session_id or f"worker_{await sessions.next_number(context.scripts)}"
         new = sessions.NewSession(session_id, wish.phone, candidates, direct, await _fields(context, wish, direct))
         outcome = await sessions.create(
             context.scripts,
@@ -111,8 +111,8 @@ async def _candidates(context: Context, wish: SessionRequest) -> list[str]:
 
 async def _sticky(context: Context, phone: str) -> str | None:
     """Give the phone's own proxy, unless it is bad or gone."""
-    own = await context.redis.get(keys.sticky(phone)) if phone else None
-    proxy = await records.proxy(context.scripts, str(own)) if own else None
+    own = await slots.sticky_proxy(context.scripts, phone)
+    proxy = await records.proxy(context.scripts, own) if own else None
     return proxy.id if proxy is not None and proxy.status == ProxyStatus.OK else None
 
 

@@ -46,7 +46,7 @@ async def _settle(context: Context, message: Message, heirs: list[Candidate]) ->
     if message.status != "queued":
         # Nobody can claim or finish it any more, so its lease is over now. WhatsApp may have it, if it was claimed.
         now = await context.scripts.now_ms()
-        await context.redis.zadd(keys.LEASES, {message.id: now - 1}, xx=True)
+        await outbox.expire_lease(context.scripts, message.id, now_ms=now)
         day = day_of(context.settings, None, now)
         await outbox.reclaim(context.scripts, place, most_crashes=_MOST_CRASHES, day=day)
     if not await _hand_over(context, place, message, heirs):

@@ -16,7 +16,8 @@ from wa_orchestrator.orchestrator.proxies import placement
 from wa_orchestrator.orchestrator.sessions import transitions
 from wa_orchestrator.orchestrator.workers.worker_spec import spec_for
 from wa_orchestrator.runner.contract import AlreadyRunning, Runner, StartFailed
-from wa_orchestrator.store import keys, records, sessions, slots
+from wa_orchestrator.store import control_plane, records, sessions, slots
+from wa_orchestrator.store.engine.compare_and_set import Changed, compare_and_set
 from wa_orchestrator.store.records import Session, SessionChanges
 
 #: At most so many restarts by the server's own decision within this time.
@@ -53,25 +54,28 @@ class WorkerPool:
 
     async def fence(self, session: Session) -> int | None:
         """Raise the session's epoch, so that its present worker can do nothing more; None when we may not."""
-        holding = self._lease.holding
-        for _ in range(20):
-            if holding is None:
+
+        async def attempt() -> int | Changed | None:
+            holding = self._lease.holding
+            current = await records.session(self._context.scripts, session.id)
+            if holding is None or current is None:
                 return None
             outcome = await sessions.register(
-                self._context.scripts, session.id, phone=session.phone, lease=holding.value, fields={}
+                self._context.scripts, session.id, phone=current.phone, lease=holding.value, fields={}
             )
             match outcome:
+                case Changed():
+                    return outcome
                 case sessions.Registered(epoch):
                     return epoch
                 case sessions.NotLeader() | sessions.Unknown():
                     return None
-        return None
+
+        return await compare_and_set(f"Session {session.id}", attempt)
 
     async def enqueue(self, session_id: str, *, front: bool = True) -> None:
-        """Put a session into the provisioning queue, once. Those that were connected go before new ones."""
-        redis = self._context.redis
-        if await redis.lpos(keys.PROVISIONING, session_id) is None:
-            await (redis.lpush if front else redis.rpush)(keys.PROVISIONING, session_id)
+        """Put a session into the start queue, once. Those that were connected go before new ones."""
+        await control_plane.enqueue_start(self._context.scripts, session_id, front=front)
 
     async def stop(self, session_id: str, grace_s: float) -> None:
         """End the session's worker, if there is one. When it returns, none runs, and none keeps a slot elsewhere."""
@@ -97,7 +101,7 @@ class WorkerPool:
             if session is None or not transitions.wants_worker(session) or self._runs(session):
                 return False
             if transitions.exchange_pending(session):  # a worker may not see the credentials that are to go
-                await transitions.request_attention(self._context, session_id)
+                await control_plane.request_attention(self._context.scripts, session_id)
                 return False
             way_out = await self._way_out(session)
             if way_out is None:
@@ -170,14 +174,9 @@ class WorkerPool:
         await self.enqueue(session_id, front=front)
 
     async def _restarted_too_often(self, session_id: str) -> bool:
-        """Count this restart, and say whether there were too many before it."""
-        now = await self._context.scripts.now_ms()
-        window = round(self._context.settings.scaled(RESTART_WINDOW_MS))
-        key = keys.restarts(session_id)
-        async with self._context.redis.pipeline(transaction=True) as pipe:
-            pipe.zremrangebyscore(key, 0, now - window)
-            pipe.zcard(key)
-            pipe.zadd(key, {f"{now}": now})
-            pipe.pexpire(key, window)
-            _, before, _, _ = await pipe.execute()
-        return int(before) >= MAX_RESTARTS
+        """Count this restart. Return whether there were too many before it."""
+        scripts, window_ms = self._context.scripts, round(self._context.settings.scaled(RESTART_WINDOW_MS))
+        before = await control_plane.count_restart(
+            scripts, session_id, now_ms=await scripts.now_ms(), window_ms=window_ms
+        )
+        return before >= MAX_RESTARTS

@@ -11,7 +11,7 @@ from wa_orchestrator.orchestrator.leader_lease import LeaderLease
 from wa_orchestrator.orchestrator.sessions import transitions
 from wa_orchestrator.orchestrator.workers.pool import SHORT_GRACE_S, KnownWorker, WorkerPool
 from wa_orchestrator.runner.contract import Exited
-from wa_orchestrator.store import records
+from wa_orchestrator.store import control_plane, records
 from wa_orchestrator.store.leases import Holding
 from wa_orchestrator.store.records import Session
 
@@ -53,7 +53,7 @@ class Reconciler:
         undone = session.removing or transitions.exchange_pending(session) or transitions.restart_pending(session)
         unstopped = session.wanted == transitions.STOPPED and session.status in WANTS_WORKER
         if undone or unstopped or (transitions.wants_worker(session) and not _should_run(session)):
-            await transitions.request_attention(self._context, session.id)
+            await control_plane.request_attention(self._context.scripts, session.id)
 
     async def _obey(self, instruction: reconcile.Instruction, seen: dict[str, SeenWorker]) -> None:
         async with self._pool.lock(instruction.session_id):
@@ -135,6 +135,6 @@ class ExitWatcher:
             if session is None or session.epoch != known.epoch or not transitions.wants_worker(session):
                 return
             if transitions.exchange_pending(session) or transitions.restart_pending(session):
-                await transitions.request_attention(self._context, session_id)
+                await control_plane.request_attention(self._context.scripts, session_id)
                 return
             await self._pool.restart_or_give_up(session_id, Event.WORKER_DIED)

@@ -10,7 +10,8 @@ from wa_orchestrator.domain.stream_events import ProxyReason
 from wa_orchestrator.orchestrator.proxies import placement
 from wa_orchestrator.orchestrator.sessions import credential_files, queue_handover, transitions
 from wa_orchestrator.orchestrator.workers.pool import SHORT_GRACE_S, STOP_GRACE_S, WorkerPool
-from wa_orchestrator.store import keys, records, sessions
+from wa_orchestrator.store import control_plane, records, sessions
+from wa_orchestrator.store.engine.compare_and_set import Changed, compare_and_set
 from wa_orchestrator.store.records import Session, SessionChanges
 
 log = structlog.get_logger(__name__)
@@ -29,9 +30,9 @@ class SessionController:
 
     async def step(self) -> float:
         """Take the next request."""
-        popped = await self._context.redis.blpop([keys.CONTROL_ATTEND], timeout=_WAIT_S)
-        if popped is not None:
-            task = asyncio.create_task(self._safely(str(popped[1])))
+        session_id = await control_plane.next_attention(self._context.scripts, _WAIT_S)
+        if session_id is not None:
+            task = asyncio.create_task(self._safely(session_id))
             self._busy.add(task)
             task.add_done_callback(self._busy.discard)
         return 0
@@ -64,7 +65,7 @@ class SessionController:
     async def _rest(self, session: Session) -> None:
         if session.wanted == transitions.STOPPED and session.status in WANTS_WORKER:
             await transitions.apply(self._context, session.id, Event.STOP_ASKED)
-        await self._context.redis.lrem(keys.PROVISIONING, 0, session.id)
+        await control_plane.cancel_start(self._context.scripts, session.id)
         if session.id in self._pool.workers and await self._pool.fence(session) is not None:
             await self._pool.stop(session.id, _grace(session))
 
@@ -105,28 +106,28 @@ class SessionController:
         return True
 
     async def _remove(self, session: Session) -> None:
-        """End the worker, then free the slot, then move the credentials aside. Each step may be done again."""
+        """Stop the worker, move the credentials to the trash, free the slot. Each step may be repeated."""
         if not await self._clear(session, STOP_GRACE_S):
             return
         now = await self._context.scripts.now_ms()
         await credential_files.discard(
             self._context.settings, session.id, now, phone=session.phone, label=session.label, why="deleted"
         )
-        await queue_handover.hand_over(self._context, session, session.removing_queued or "cancel")
         forget = "forget" if session.removing == "forget" else ""
-        for _ in range(20):
+
+        async def attempt() -> bool | Changed:
+            await queue_handover.hand_over(self._context, session, session.removing_queued or "cancel")
             current = await records.session(self._context.scripts, session.id)
             if current is None:
-                return
+                return False
             outcome = await sessions.remove(
                 self._context.scripts, session.id, proxy=current.proxy, phone=current.phone, forget=forget
             )
-            if isinstance(outcome, sessions.Removed | sessions.Unknown):
-                log.info("session.removed", session=session.id)
-                return
-            if isinstance(outcome, sessions.InFlight):
-                await queue_handover.hand_over(self._context, session, session.removing_queued or "cancel")
-        await transitions.request_attention(self._context, session.id)
+            # A message that was released meanwhile must be handed over, too.
+            return Changed() if isinstance(outcome, Changed | sessions.InFlight) else True
+
+        if await compare_and_set(f"Session {session.id}", attempt):
+            log.info("session.removed", session=session.id)
 
 
 def _grace(session: Session) -> float:
