@@ -46,7 +46,7 @@ def visit(
 
 
 def log_in(context: BrowserContext, address: str, password: str, name: str = "Dana") -> Page:
-    """Come in by the door."""
+    """Come in by the auth."""
     page = context.new_page()
     page.goto(f"{address}/login")
     page.fill("[name=password]", password)

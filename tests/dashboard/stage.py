@@ -60,7 +60,7 @@ class Stage:
             per_phone=4,
         )
         assert isinstance(made, sessions.Created), made
-        await self.redis.hset(keys.session(session_id), "device_name", "Chrome (Desk)")
+        await self.redis.hset(keys.session(session_id), "device_name", "Chrome (Renderer)")
         return made.proxy
 
     async def connected(

@@ -10,9 +10,9 @@ from wa_orchestrator.context import make_context
 from wa_orchestrator.dashboard.fleet import attention, history
 from wa_orchestrator.dashboard.fleet.history import HOUR_MS
 from wa_orchestrator.dashboard.fleet.snapshot import Snapshot
-from wa_orchestrator.dashboard.fleet.snapshot_reader import Fleet
-from wa_orchestrator.dashboard.html.locale import Tongue, spelled_phone
-from wa_orchestrator.dashboard.html.renderer import Desk
+from wa_orchestrator.dashboard.fleet.snapshot_reader import SnapshotReader
+from wa_orchestrator.dashboard.html.locale import Locale, spelled_phone
+from wa_orchestrator.dashboard.html.renderer import Renderer
 from wa_orchestrator.dashboard.login import Person, Role
 from wa_orchestrator.dashboard.pages import anti_ban, fleet, live_log, messages
 from wa_orchestrator.domain.stream_events import ProxyReason
@@ -20,14 +20,14 @@ from wa_orchestrator.store import keys, proxies, slots
 from wa_orchestrator.store.engine.scripts import Scripts
 
 NOW = 1_750_075_200_000
-ENGLISH = Tongue("en", ZoneInfo("UTC"), NOW)
-HEBREW = Tongue("he", ZoneInfo("Asia/Jerusalem"), NOW)
+ENGLISH = Locale("en", ZoneInfo("UTC"), NOW)
+HEBREW = Locale("he", ZoneInfo("Asia/Jerusalem"), NOW)
 ADMINISTRATOR = Person(Role.ADMINISTRATOR, "Dana", "token", "hash")
 
 
 async def test_what_needs_a_person_comes_worst_first_with_its_sentence(redis: Redis, scripts: Scripts) -> None:
     await furnish(scripts)
-    snapshot = await Fleet(make_context(settings(), redis)).look()
+    snapshot = await SnapshotReader(make_context(settings(), redis)).read()
     found = attention.items(snapshot, ENGLISH)
     assert [item.state for item in found] == ["failed", "bad", "qr_ready", "warn"]
     assert "Clinic Ashdod" in found[0].what
@@ -39,7 +39,7 @@ async def test_what_needs_a_person_comes_worst_first_with_its_sentence(redis: Re
 
 async def look(redis: Redis, **changes: object) -> Snapshot:
     """The fleet as it is now."""
-    return await Fleet(make_context(settings(**changes), redis)).look()
+    return await SnapshotReader(make_context(settings(**changes), redis)).read()
 
 
 async def test_a_bad_proxy_is_told_with_why_and_who_sat_on_it(redis: Redis, scripts: Scripts) -> None:
@@ -93,7 +93,7 @@ async def test_messages_that_were_given_up_lately_need_somebody(redis: Redis, sc
     hour = now // HOUR_MS
     counted = {f"{hour}:failed": 2, f"{hour - 1}:failed": 1, f"{hour - 2}:failed": 9}
     await redis.hset(keys.DASHBOARD_HOURS, mapping=counted)
-    given_up = await history.given_up(scripts, now)
+    given_up = await history.failed_lately(scripts, now)
     item = attention.items(await look(redis, allow_direct=True), ENGLISH, given_up)[0]
     assert item.what.startswith("3 messages were given up since")
     assert item.href == "/messages?status=failed"
@@ -107,13 +107,13 @@ async def test_sessions_with_the_same_name_are_told_apart_wherever_one_is_shown(
     await stage.session("w3", "Sales", pool)
     await stage.session("w4", "Clinic", pool)
     context = make_context(settings(), redis)
-    desk = Desk(context, Fleet(context))
-    view = await desk.view_as(ADMINISTRATOR, "x", "he")
+    renderer = Renderer(context, SnapshotReader(context))
+    view = await renderer.view_as(ADMINISTRATOR, "x", "he")
     called = {name: view.snapshot.called(row) for name, row in view.snapshot.rows.items()}
     assert called["w4"] == "Clinic"
     assert len(set(called.values())) == 4
     assert "w3" in called["w3"]
     for show in (messages.show, live_log.show, anti_ban.show, fleet.show):
-        html = bytes(desk.page(view, await show(desk, view, {})).body).decode()
+        html = bytes(renderer.page(view, await show(renderer, view, {})).body).decode()
         assert "+972 50-000-0001" in html, show.__module__
         assert "+972 50-000-0002" in html, show.__module__

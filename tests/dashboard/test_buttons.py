@@ -231,5 +231,5 @@ def test_a_message_that_is_picked_on_a_phone_comes_into_sight(scene: Scene, chro
     page = log_in(context, scene.address, PASSWORD)
     page.goto(scene.address + "/messages")
     page.locator("#list .picks a").first.click()
-    expect(page.locator("#story")).to_be_in_viewport(ratio=0.3)
+    expect(page.locator("#message-details")).to_be_in_viewport(ratio=0.3)
     context.close()

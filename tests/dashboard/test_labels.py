@@ -11,21 +11,21 @@ from redis.asyncio import Redis
 from tests.dashboard.serving import settings
 from tests.dashboard.stage import furnish
 from wa_orchestrator.context import make_context
-from wa_orchestrator.dashboard.fleet.snapshot_reader import Fleet
+from wa_orchestrator.dashboard.fleet.snapshot_reader import SnapshotReader
 from wa_orchestrator.dashboard.html import labels
-from wa_orchestrator.dashboard.html.locale import Tongue
-from wa_orchestrator.dashboard.html.renderer import HERE, Desk
+from wa_orchestrator.dashboard.html.locale import Locale
+from wa_orchestrator.dashboard.html.renderer import HERE, Renderer
 from wa_orchestrator.dashboard.pages import live_log, session
 from wa_orchestrator.domain.message_failures import Failure
-from wa_orchestrator.domain.proxy import ProxyFailure
+from wa_orchestrator.domain.proxy import ProxyFailure, ProxyReason
 from wa_orchestrator.settings import Settings
 from wa_orchestrator.store import holds, keys
 from wa_orchestrator.store.engine.scripts import LUA, Scripts
 from wa_orchestrator.texts.catalogue import languages, texts
 from wa_orchestrator.web import auth
 
-ENGLISH = Tongue("en", ZoneInfo("UTC"), 0)
-HEBREW = Tongue("he", ZoneInfo("UTC"), 0)
+ENGLISH = Locale("en", ZoneInfo("UTC"), 0)
+HEBREW = Locale("he", ZoneInfo("UTC"), 0)
 WORD = re.compile(r"[a-z_]+\.[a-z_]+")
 CODE = re.compile("[A-Z]+_[A-Z_]+|DRAINED|REINSTATED")
 
@@ -46,14 +46,14 @@ def _words(pattern: re.Pattern[str], *names: str) -> set[str]:
 def test_everything_that_the_audit_log_records_is_said_in_words() -> None:
     deeds = _words(WORD, "record", "_done")
     assert {"session.restart", "hold.lift", "dashboard.login_failed"} <= deeds
-    assert {f"deed.{name}" for name in deeds} <= set(texts("he"))
+    assert {f"action.{name}" for name in deeds} <= set(texts("he"))
 
 
 def test_everything_that_moves_a_session_or_binds_a_phone_is_said_in_words() -> None:
-    codes = _words(CODE, "drain", "assign_slot", "mark_by_operator", "Flight")
-    assert {"CHECK_FAILED", "WAITED_FOR_PROXY", "DRAINED"} <= codes
+    codes = _words(CODE, "mark_by_operator") | set(ProxyReason)
+    assert {"DRAINED", "REINSTATED"} <= codes
     bindings = set(re.findall(r"how = '(\w+)'", (LUA / "bind_phone.lua").read_text("utf-8"))) - {"same"}
-    assert {name for name in codes | bindings if not labels.circumstance(HEBREW, name)} == set()
+    assert {name for name in codes | bindings if not labels.cause(HEBREW, name)} == set()
 
 
 def test_everything_that_a_message_goes_through_is_said_in_words() -> None:
@@ -85,7 +85,7 @@ def test_why_a_proxy_failed_is_said_in_the_language_of_the_page(stored: str) -> 
 @pytest.mark.parametrize("stored", ["no answer within 5 s", "it did not connect: host unreachable", "{odd}"])
 def test_a_sentence_that_an_older_version_stored_is_shown_as_it_is(stored: str) -> None:
     assert labels.proxy_failure(HEBREW, stored).striptags() == stored
-    assert labels.circumstance(HEBREW, stored) == ""
+    assert labels.cause(HEBREW, stored) == ""
 
 
 @pytest.mark.parametrize(
@@ -97,7 +97,7 @@ def test_a_sentence_that_an_older_version_stored_is_shown_as_it_is(stored: str) 
     ],
 )  # fmt: skip
 def test_who_did_something_is_named_as_people_would(by: str, said: str) -> None:
-    assert labels.doer(ENGLISH, by).striptags() == said
+    assert labels.actor(ENGLISH, by).striptags() == said
 
 
 @pytest.mark.parametrize("language", languages())
@@ -114,9 +114,9 @@ async def test_no_page_shows_a_code_where_a_word_belongs(redis: Redis, scripts: 
             keys.session_events("worker_4"), {"type": kind, "reason": reason, "at": 1, "session": "worker_4"}
         )
     context = make_context(settings(), redis)
-    desk = Desk(context, Fleet(context))
-    view = await desk.view_as(None, "session", language)
-    parts = await session.parts(desk, view, {"id": "worker_4"})
+    renderer = Renderer(context, SnapshotReader(context))
+    view = await renderer.view_as(None, "session", language)
+    parts = await session.parts(renderer, view, {"id": "worker_4"})
     html = "".join(parts[name].striptags() for name in ("session-why", "session-history", "session-worker"))
     for code in ("OPERATOR", "configured.", "sticky_bad", "STICKY_PROXY", "PHONE_FULL", "turned_away", "phone.bound"):
         assert code not in html, code
@@ -127,9 +127,9 @@ async def test_no_page_shows_a_code_where_a_word_belongs(redis: Redis, scripts: 
 )
 async def test_the_log_says_why_a_proxy_failed(redis: Redis, language: str, said: str) -> None:
     context = make_context(settings(), redis)
-    view = await Desk(context, Fleet(context)).view_as(None, "live-log", language)
+    view = await Renderer(context, SnapshotReader(context)).view_as(None, "live-log", language)
     fields = {"type": "proxy.bad", "proxy": "p_1", "reason": "NO_ANSWER:5"}
-    assert live_log.sentence(view, "proxy.bad", fields).striptags() == said
+    assert live_log.explained_text(view, "proxy.bad", fields).striptags() == said
 
 
 def test_every_way_to_run_workers_has_a_name() -> None:

@@ -13,7 +13,7 @@ from wa_orchestrator.context import Context, make_context
 from wa_orchestrator.dashboard import login
 from wa_orchestrator.dashboard.app import PAGES, Dashboard, install
 from wa_orchestrator.dashboard.html.renderer import HERE as ROOM
-from wa_orchestrator.dashboard.login import first_link
+from wa_orchestrator.dashboard.login import create_login_link
 from wa_orchestrator.orchestrator.api import admin
 from wa_orchestrator.store import keys
 from wa_orchestrator.texts.catalogue import texts
@@ -116,31 +116,31 @@ async def test_people_behind_one_address_do_not_use_up_one_anothers_tries(browse
 
 
 async def test_a_name_is_stopped_from_wherever_it_comes(context: Context) -> None:
-    door = login.Door(context)
+    auth = login.Authenticator(context)
     outcomes = [
-        await door.enter("wrong", name=f" {name} ", address=str(n)) for n, name in enumerate(["Eve", "eve"] * 3)
+        await auth.log_in("wrong", name=f" {name} ", address=str(n)) for n, name in enumerate(["Eve", "eve"] * 3)
     ]
-    assert [type(each) for each in outcomes] == [login.Wrong] * 5 + [login.Shut]
+    assert [type(each) for each in outcomes] == [login.WrongPassword] * 5 + [login.TooManyAttempts]
 
 
 async def test_who_guesses_under_many_names_is_stopped_by_address(context: Context) -> None:
-    door = login.Door(context)
-    for n in range(login.MOST_FROM_ADDRESS):
-        assert isinstance(await door.enter("wrong", name=f"name {n}", address="a"), login.Wrong)
-    assert isinstance(await door.enter(PASSWORD, name="Dana", address="a"), login.Shut)
-    assert isinstance(await door.enter(PASSWORD, name="Dana", address="b"), login.Entered)
+    auth = login.Authenticator(context)
+    for n in range(login.MAX_ATTEMPTS_PER_ADDRESS):
+        assert isinstance(await auth.log_in("wrong", name=f"name {n}", address="a"), login.WrongPassword)
+    assert isinstance(await auth.log_in(PASSWORD, name="Dana", address="a"), login.TooManyAttempts)
+    assert isinstance(await auth.log_in(PASSWORD, name="Dana", address="b"), login.LoggedIn)
 
 
 async def test_a_new_password_ends_the_sessions_of_the_old_one(context: Context) -> None:
-    entered = await login.Door(context).enter(PASSWORD, name="Dana", address="a")
-    viewer = await login.Door(context).enter(VIEWER_PASSWORD, name="Eve", address="a")
-    assert isinstance(entered, login.Entered)
-    assert isinstance(viewer, login.Entered)
+    entered = await login.Authenticator(context).log_in(PASSWORD, name="Dana", address="a")
+    viewer = await login.Authenticator(context).log_in(VIEWER_PASSWORD, name="Eve", address="a")
+    assert isinstance(entered, login.LoggedIn)
+    assert isinstance(viewer, login.LoggedIn)
     changed = context.settings.model_copy(update={"dashboard_password": SecretStr("another-Password-5-words")})
-    door = login.Door(replace(context, settings=changed))
-    assert await door.recognize(entered.token) is None
-    assert await door.recognize(viewer.token) is not None
-    assert await login.Door(context).recognize(entered.token) is None  # it was ended, and stays so
+    auth = login.Authenticator(replace(context, settings=changed))
+    assert await auth.recognize(entered.token) is None
+    assert await auth.recognize(viewer.token) is not None
+    assert await login.Authenticator(context).recognize(entered.token) is None  # it was ended, and stays so
 
 
 async def test_a_right_password_gives_the_tries_back(browser: httpx.AsyncClient) -> None:
@@ -175,14 +175,14 @@ async def test_an_idle_session_ends(browser: httpx.AsyncClient, redis: Redis) ->
 
 
 async def test_a_page_that_is_only_left_open_does_not_keep_a_session_alive(context: Context, redis: Redis) -> None:
-    door = login.Door(context)
-    entered = await door.enter(PASSWORD, name="", address="a")
-    assert isinstance(entered, login.Entered)
+    auth = login.Authenticator(context)
+    entered = await auth.log_in(PASSWORD, name="", address="a")
+    assert isinstance(entered, login.LoggedIn)
     (person,) = await redis.keys("dashboard:person:*")
     await redis.expire(person, 60)
-    assert await door.is_inside(entered.token)
+    assert await auth.is_logged_in(entered.token)
     assert await redis.ttl(person) <= 60
-    assert await door.recognize(entered.token) is not None
+    assert await auth.recognize(entered.token) is not None
     assert await redis.ttl(person) > 60
 
 
@@ -210,7 +210,7 @@ async def test_coming_in_going_out_and_wrong_passwords_are_in_the_audit_log(
 
 
 async def test_a_first_link_lets_in_once(browser: httpx.AsyncClient, context: Context) -> None:
-    link = await first_link(context)
+    link = await create_login_link(context)
     token = link.partition("#")[2]
     assert link.startswith(f"{HERE}/enter#")
     assert (await browser.get("/enter")).status_code == 200
@@ -220,7 +220,7 @@ async def test_a_first_link_lets_in_once(browser: httpx.AsyncClient, context: Co
 
 
 async def test_a_look_at_the_link_does_not_use_it_up(browser: httpx.AsyncClient, context: Context) -> None:
-    token = (await first_link(context)).partition("#")[2]
+    token = (await create_login_link(context)).partition("#")[2]
     await browser.get(f"/enter?token={token}")
     assert await context.redis.exists(keys.login_link(login.digest(token)))
 
@@ -332,12 +332,12 @@ async def test_pages_and_files_are_compressed_for_those_who_can_read_it(browser:
     await log_in(browser)
     css = (await browser.get("/login")).text.partition('stylesheet" href="')[2].partition('"')[0]
     for path in ("/", "/login", css):
-        packed = await browser.get(path)
+        compressed = await browser.get(path)
         plain = await browser.get(path, headers={"Accept-Encoding": "identity"})
-        assert packed.headers["content-encoding"] == "gzip", path
+        assert compressed.headers["content-encoding"] == "gzip", path
         assert "content-encoding" not in plain.headers, path
-        assert packed.headers["vary"] == plain.headers["vary"] == "Accept-Encoding"
-        assert int(packed.headers["content-length"]) < int(plain.headers["content-length"]) / 3, path
+        assert compressed.headers["vary"] == plain.headers["vary"] == "Accept-Encoding"
+        assert int(compressed.headers["content-length"]) < int(plain.headers["content-length"]) / 3, path
     assert (await browser.get(css)).content == (ROOM / "static" / "app.css").read_bytes()
 
 

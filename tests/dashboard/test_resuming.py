@@ -15,9 +15,9 @@ from tests.dashboard.browsing import log_in, visit
 from tests.waiting import PATIENCE_S
 from wa_orchestrator.context import make_context
 from wa_orchestrator.dashboard import live
-from wa_orchestrator.dashboard.fleet.snapshot_reader import Fleet
-from wa_orchestrator.dashboard.html.renderer import Desk, View
-from wa_orchestrator.dashboard.live import Hub, Stream, Viewer
+from wa_orchestrator.dashboard.fleet.snapshot_reader import SnapshotReader
+from wa_orchestrator.dashboard.html.renderer import Renderer, View
+from wa_orchestrator.dashboard.live import Hub, OpenPage, PageStream
 from wa_orchestrator.dashboard.pages import live_log
 from wa_orchestrator.store import keys
 from wa_orchestrator.texts.catalogue import texts
@@ -44,16 +44,16 @@ async def happen(redis_url: str, mark: str, numbers: range) -> None:
 
 async def test_the_id_that_a_browser_keeps_is_never_ahead_of_what_it_was_sent(redis: Redis) -> None:
     context = make_context(serving.settings(3001), redis)
-    fleet = Fleet(context)
-    hub, desk = Hub(context, fleet), Desk(context, fleet)
+    fleet = SnapshotReader(context)
+    hub, renderer = Hub(context, fleet), Renderer(context, fleet)
     ids = [await redis.xadd(keys.EVENTS, {"type": "session.connected", "session": f"s_{n}", "at": n}) for n in range(4)]
     hub.cursor = ids[-1]
-    view = await desk.view_as(None, "live-log", "en")
+    view = await renderer.view_as(None, "live-log", "en")
 
     async def look() -> View:
         return view
 
-    feed = Stream(hub, desk, Viewer("live-log", {}), look, live_log.parts).run(ids[0])
+    feed = PageStream(hub, renderer, OpenPage("live-log", {}), look, live_log.parts).run(ids[0])
     hello, *parts, lines = [await anext(feed) for _ in range(3)]
     await feed.aclose()
     assert hello.startswith(f"id: {ids[0]}\nevent: hello"), "it has seen no more than before"
@@ -69,21 +69,21 @@ async def test_the_id_that_a_browser_keeps_is_never_ahead_of_what_it_was_sent(re
 async def test_a_log_that_cannot_show_everything_says_so(
     redis: Redis, monkeypatch: pytest.MonkeyPatch, happened: int, most: int, lines: int, told: str
 ) -> None:
-    monkeypatch.setattr(live, "_MOST_MISSED", most)
+    monkeypatch.setattr(live, "_MAX_MISSED", most)
     context = make_context(serving.settings(3001), redis)
-    fleet = Fleet(context)
-    hub, desk = Hub(context, fleet), Desk(context, fleet)
+    fleet = SnapshotReader(context)
+    hub, renderer = Hub(context, fleet), Renderer(context, fleet)
     pipe = redis.pipeline()
     for number in range(happened + 1):
         pipe.xadd(keys.EVENTS, {"type": "session.connected", "session": f"s_{number}", "at": number})
     ids = await pipe.execute()
     hub.cursor = ids[-1]
-    view = await desk.view_as(None, "live-log", "en")
+    view = await renderer.view_as(None, "live-log", "en")
 
     async def look() -> View:
         return view
 
-    feed = Stream(hub, desk, Viewer("live-log", {}), look, live_log.parts).run(ids[0])
+    feed = PageStream(hub, renderer, OpenPage("live-log", {}), look, live_log.parts).run(ids[0])
     async with asyncio.timeout(PATIENCE_S):
         sent = [await anext(feed) for _ in range(3)][-1]
     await feed.aclose()
@@ -96,19 +96,19 @@ async def test_a_log_that_cannot_show_everything_says_so(
 
 async def test_what_changes_while_a_page_opens_its_stream_reaches_it(redis: Redis) -> None:
     context = make_context(serving.settings(3001), redis)
-    fleet = Fleet(context)
-    hub, desk = Hub(context, fleet), Desk(context, fleet)
+    fleet = SnapshotReader(context)
+    hub, renderer = Hub(context, fleet), Renderer(context, fleet)
     hub.cursor = str(await redis.xadd(keys.EVENTS, {"type": "session.connected", "session": "s_1", "at": 1}))
-    view = await desk.view_as(None, "anti-ban", "en")
+    view = await renderer.view_as(None, "anti-ban", "en")
 
     async def look() -> View:
         return view
 
-    async def parts(_desk: Desk, _view: View, _query: Mapping[str, str]) -> dict[str, Markup]:
+    async def parts(_renderer: Renderer, _view: View, _query: Mapping[str, str]) -> dict[str, Markup]:
         await redis.xadd(keys.EVENTS, {"type": "contact.opted_out", "at": 2})
         return {"opt-outs": Markup("two")}
 
-    feed = Stream(hub, desk, Viewer("anti-ban", {}), look, parts).run(hub.cursor)
+    feed = PageStream(hub, renderer, OpenPage("anti-ban", {}), look, parts).run(hub.cursor)
     async with asyncio.timeout(PATIENCE_S):
         _, first = [await anext(feed) for _ in range(2)]
     await feed.aclose()

@@ -6,13 +6,13 @@ from pathlib import Path
 
 import pytest
 
-from wa_orchestrator.dashboard.html.locale import Tongue, ltr, spelled_phone
+from wa_orchestrator.dashboard.html.locale import Locale, ltr, spelled_phone
 from wa_orchestrator.dashboard.html.renderer import HERE
 from wa_orchestrator.dashboard.routes import actions
 from wa_orchestrator.domain.stream_events import SUBJECTS
 from wa_orchestrator.texts.catalogue import texts
 
-CALL = re.compile(r"""\b(?:v|view|tongue|self)\.(t|n|plain)\(\s*"([\w.-]+)"\s*[,)]""")
+CALL = re.compile(r"""\b(?:v|view|locale|self)\.(t|n|plain)\(\s*"([\w.-]+)"\s*[,)]""")
 
 
 def _sources() -> list[Path]:
@@ -79,18 +79,18 @@ def test_the_style_sheet_knows_no_left_and_right() -> None:
     assert re.findall(r"(?:text-align|float|clear)\s*:\s*(?:left|right)", css) == []
 
 
-def test_what_is_put_into_a_text_is_escaped(tongue: Tongue) -> None:
-    said = tongue.t("fleet.actions_for", name="<img src=x onerror=alert(1)>")
+def test_what_is_put_into_a_text_is_escaped(locale: Locale) -> None:
+    said = locale.t("fleet.actions_for", name="<img src=x onerror=alert(1)>")
     assert "<img" not in said
     assert "&lt;img" in said
 
 
-def test_a_text_for_an_attribute_has_no_tags(tongue: Tongue) -> None:
-    label = tongue.plain("strip.label", share=tongue.percent(0.99))
+def test_a_text_for_an_attribute_has_no_tags(locale: Locale) -> None:
+    label = locale.plain("strip.label", share=locale.percent(0.99))
     assert label == "Connection in the last 24 hours: 99.0%"
-    assert tongue.plain(
+    assert locale.plain(
         "fleet.actions_for", name='"><script>'
-    ) == "Actions for &#34;&gt;&lt;script&gt;" or "<" not in tongue.plain("fleet.actions_for", name='"><script>')
+    ) == "Actions for &#34;&gt;&lt;script&gt;" or "<" not in locale.plain("fleet.actions_for", name='"><script>')
 
 
 @pytest.mark.parametrize(
@@ -105,17 +105,17 @@ def test_a_phone_stays_left_to_right_inside_hebrew() -> None:
     assert ltr("+972 54-123-4567") == '<bdi class="ltr">+972 54-123-4567</bdi>'
 
 
-def test_another_day_is_named(tongue: Tongue) -> None:
+def test_another_day_is_named(locale: Locale) -> None:
     noon = 1_750_075_200_000  # Monday, 16 June 2025, 12:00 UTC
-    assert tongue.clock(noon).striptags() == "12:00"
-    assert tongue.clock(noon + 86_400_000).striptags() == "tomorrow 12:00"
-    assert tongue.clock(noon - 3 * 86_400_000).striptags() == "Fri 12:00"
-    assert tongue.clock(noon - 30 * 86_400_000).striptags() == "17 May 12:00"
+    assert locale.clock(noon).striptags() == "12:00"
+    assert locale.clock(noon + 86_400_000).striptags() == "tomorrow 12:00"
+    assert locale.clock(noon - 3 * 86_400_000).striptags() == "Fri 12:00"
+    assert locale.clock(noon - 30 * 86_400_000).striptags() == "17 May 12:00"
 
 
 @pytest.fixture
-def tongue() -> Tongue:
+def locale() -> Locale:
     """English in UTC on a Monday at noon."""
     from zoneinfo import ZoneInfo
 
-    return Tongue("en", ZoneInfo("UTC"), 1_750_075_200_000)
+    return Locale("en", ZoneInfo("UTC"), 1_750_075_200_000)

@@ -19,13 +19,13 @@ from tests.dashboard.stage import Stage, furnish
 from wa_orchestrator.context import make_context
 from wa_orchestrator.dashboard.fleet import history
 from wa_orchestrator.dashboard.fleet.availability import Change, day_of
-from wa_orchestrator.dashboard.fleet.history import DAY_MS, HOUR_MS, Historian
+from wa_orchestrator.dashboard.fleet.history import DAY_MS, HOUR_MS, HistoryRecorder
 from wa_orchestrator.dashboard.fleet.snapshot import natural
-from wa_orchestrator.dashboard.fleet.snapshot_reader import Fleet
+from wa_orchestrator.dashboard.fleet.snapshot_reader import SnapshotReader
 from wa_orchestrator.dashboard.html import charts
-from wa_orchestrator.dashboard.html.locale import Tongue
-from wa_orchestrator.dashboard.html.renderer import Desk
-from wa_orchestrator.dashboard.internal_api import Answer
+from wa_orchestrator.dashboard.html.locale import Locale
+from wa_orchestrator.dashboard.html.renderer import Renderer
+from wa_orchestrator.dashboard.internal_api import ApiResponse
 from wa_orchestrator.dashboard.live import Hub
 from wa_orchestrator.dashboard.login import Person, Role
 from wa_orchestrator.dashboard.pages import live_log, messages, scan
@@ -37,8 +37,8 @@ from wa_orchestrator.store import keys, proxies, records
 from wa_orchestrator.store.engine.scripts import Scripts
 
 NOW = 1_750_075_200_000
-ENGLISH = Tongue("en", ZoneInfo("UTC"), NOW)
-HEBREW = Tongue("he", ZoneInfo("Asia/Jerusalem"), NOW)
+ENGLISH = Locale("en", ZoneInfo("UTC"), NOW)
+HEBREW = Locale("he", ZoneInfo("Asia/Jerusalem"), NOW)
 
 
 def changed(ago_ms: int, state: str, reason: str = "") -> Change:
@@ -117,7 +117,7 @@ async def test_events_are_counted_once_by_two_historians(scripts: Scripts) -> No
     for at in range(5):
         await scripts.redis.xadd(keys.EVENTS, {"type": "message.sent", "at": now - at, "session": "w"})
     await scripts.redis.xadd(keys.EVENTS, {"type": "message.failed", "at": now, "session": "w"})
-    one, other = Historian(context), Historian(context)
+    one, other = HistoryRecorder(context), HistoryRecorder(context)
     await one.step()
     await other.step()
     sent, failed = await history.per_hour(scripts, now)
@@ -127,18 +127,18 @@ async def test_events_are_counted_once_by_two_historians(scripts: Scripts) -> No
 async def test_each_check_of_a_proxy_is_remembered_once(scripts: Scripts) -> None:
     context = make_context(settings(), scripts.redis)
     await proxies.add(scripts, "p1", url="socks5h://u:fake@a.example.com:1", masked="m", origin="operator")
-    historian = Historian(context)
+    history_recorder = HistoryRecorder(context)
     for checked_at, fields in ((1, {"latency_ms": 90}), (1, {}), (2, {"last_error": "refused"})):
         await scripts.redis.hset(keys.proxy("p1"), mapping={"checked_at": checked_at, **fields})
-        await historian.step()
+        await history_recorder.step()
     assert await history.health(scripts, ["p1"]) == {"p1": [90, -1]}
 
 
 async def test_the_depth_of_the_queue_is_noted_once_a_minute(scripts: Scripts) -> None:
     await scripts.redis.hset(keys.COUNTS, mapping={"queued": 7, "sending": 1, "read": 90})
-    historian = Historian(make_context(settings(), scripts.redis))
-    await historian.step()
-    await historian.step()
+    history_recorder = HistoryRecorder(make_context(settings(), scripts.redis))
+    await history_recorder.step()
+    await history_recorder.step()
     assert await scripts.redis.llen(keys.DASHBOARD_QUEUE) == 1
     depths = await history.depths(scripts, await scripts.now_ms() + 1)
     assert depths == [-1] * 95 + [8]
@@ -150,76 +150,76 @@ async def test_a_session_that_nothing_happened_to_is_not_read_again(redis: Redis
     pool = [await stage.proxy(1)]
     await stage.session("w1", "One", pool)
     await stage.session("w2", "Two", pool)
-    fleet = Fleet(make_context(settings(), redis))
-    await fleet.look()
+    fleet = SnapshotReader(make_context(settings(), redis))
+    await fleet.read()
     await redis.hset(keys.session("w1"), "label", "Uno")
     await redis.hset(keys.session("w2"), "label", "Due")
-    fleet.touch(["w2"])
-    snapshot = await fleet.look()
+    fleet.mark_changed(["w2"])
+    snapshot = await fleet.read()
     assert (snapshot.rows["w1"].name, snapshot.rows["w2"].name) == ("One", "Due")
-    fleet.touch_all()
-    assert (await fleet.look()).rows["w1"].name == "Uno"
+    fleet.mark_all_changed()
+    assert (await fleet.read()).rows["w1"].name == "Uno"
 
 
 async def test_who_looks_while_another_reads_sees_no_less(redis: Redis, scripts: Scripts) -> None:
     stage = Stage(scripts)
-    fleet = Fleet(make_context(settings(), redis))
-    await fleet.look()
+    fleet = SnapshotReader(make_context(settings(), redis))
+    await fleet.read()
     await stage.session("w1", "One", [await stage.proxy(1)])
-    fleet.touch(["w1"])
-    assert [list(each.rows) for each in await asyncio.gather(*[fleet.look() for _ in range(5)])] == [["w1"]] * 5
+    fleet.mark_changed(["w1"])
+    assert [list(each.rows) for each in await asyncio.gather(*[fleet.read() for _ in range(5)])] == [["w1"]] * 5
     await stage.session("w2", "Two", [await stage.proxy(2)])
-    fleet.touch_all()
-    assert [list(each.rows) for each in await asyncio.gather(*[fleet.look() for _ in range(5)])] == [["w1", "w2"]] * 5
+    fleet.mark_all_changed()
+    assert [list(each.rows) for each in await asyncio.gather(*[fleet.read() for _ in range(5)])] == [["w1", "w2"]] * 5
 
 
 async def test_what_could_not_be_read_is_read_the_next_time(redis: Redis, scripts: Scripts) -> None:
     stage = Stage(scripts)
-    fleet = Fleet(make_context(settings(), redis))
-    await fleet.look()
+    fleet = SnapshotReader(make_context(settings(), redis))
+    await fleet.read()
     await stage.session("w1", "One", [await stage.proxy(1)])
-    fleet.touch(["w1"])
+    fleet.mark_changed(["w1"])
     kept = await redis.hgetall(keys.session("w1"))
     await redis.set(keys.session("w1"), "damaged")
     with pytest.raises(ResponseError):
-        await fleet.look()
+        await fleet.read()
     await redis.delete(keys.session("w1"))
     await redis.hset(keys.session("w1"), mapping=kept)
-    assert list((await fleet.look()).rows) == ["w1"]
+    assert list((await fleet.read()).rows) == ["w1"]
 
 
 async def test_a_page_knows_what_happened_a_moment_before_it_was_asked_for(redis: Redis, scripts: Scripts) -> None:
-    fleet = Fleet(make_context(settings(), redis))
+    fleet = SnapshotReader(make_context(settings(), redis))
     hub = Hub(make_context(settings(), redis), fleet)
     stage = Stage(scripts)
     pool = [await stage.proxy(1)]
     await stage.session("w1", "One", pool)
     hub.cursor = str((await redis.xrevrange(keys.EVENTS, count=1))[0][0])
-    await fleet.look()
+    await fleet.read()
     await stage.session("w2", "Two", pool)
     await hub.catch_up()
-    assert list((await fleet.look()).rows) == ["w1", "w2"]
+    assert list((await fleet.read()).rows) == ["w1", "w2"]
 
 
 async def test_a_page_reads_nothing_again_where_nothing_ever_happened(redis: Redis, scripts: Scripts) -> None:
     stage = Stage(scripts)
     await stage.session("w1", "One", [await stage.proxy(1)])
     await redis.delete(keys.EVENTS)
-    fleet = Fleet(make_context(settings(), redis))
-    await fleet.look()
+    fleet = SnapshotReader(make_context(settings(), redis))
+    await fleet.read()
     await redis.hset(keys.session("w1"), "label", "Uno")
     await Hub(make_context(settings(), redis), fleet).catch_up()
-    assert (await fleet.look()).rows["w1"].name == "One"
+    assert (await fleet.read()).rows["w1"].name == "One"
 
 
 async def test_a_waiting_message_says_why_and_when_it_leaves(redis: Redis, scripts: Scripts) -> None:
     await furnish(scripts)
-    desk = Desk(make_context(settings(), redis), Fleet(make_context(settings(), redis)))
-    story = await messages.story_of(desk, f"m_{10:018x}")
-    assert story is not None
-    assert story.can_cancel
-    assert story.because
-    done = await messages.story_of(desk, f"m_{1:018x}")
+    renderer = Renderer(make_context(settings(), redis), SnapshotReader(make_context(settings(), redis)))
+    details = await messages.details_of(renderer, f"m_{10:018x}")
+    assert details is not None
+    assert details.can_cancel
+    assert details.because
+    done = await messages.details_of(renderer, f"m_{1:018x}")
     assert done is not None
     assert [step.status for step in done.steps] == ["queued", "scheduled", "sending", "sent", "delivered", "read"]
     assert not done.can_cancel
@@ -228,10 +228,10 @@ async def test_a_waiting_message_says_why_and_when_it_leaves(redis: Redis, scrip
 
 async def test_messages_are_found_by_recipient_reference_id_session_and_status(redis: Redis, scripts: Scripts) -> None:
     await furnish(scripts)
-    desk = Desk(make_context(settings(), redis), Fleet(make_context(settings(), redis)))
+    renderer = Renderer(make_context(settings(), redis), SnapshotReader(make_context(settings(), redis)))
 
     async def ids(**query: str) -> list[str]:
-        return [each.id[-2:] for each in (await messages.search(desk, query))[0]]
+        return [each.id[-2:] for each in (await messages.search(renderer, query))[0]]
 
     assert await ids(q="+972 52-440-8814") == ["04"]
     assert await ids(q="order-20712") == ["02"]
@@ -247,7 +247,7 @@ async def test_the_log_tells_two_of_one_name_apart_without_a_whole_phone(redis: 
     for number in (1, 2):
         await stage.connected(f"w{number}", "Sales", f"97250000000{number}", pool)
     context = make_context(settings(), redis)
-    view = await Desk(context, Fleet(context)).view_as(None, "live-log", "en")
+    view = await Renderer(context, SnapshotReader(context)).view_as(None, "live-log", "en")
     tags = [
         live_log.line_of(view, records.Entry("1-1", {"type": "session.connected", "session": f"w{at}"})).tag
         for at in (1, 2)
@@ -258,7 +258,7 @@ async def test_the_log_tells_two_of_one_name_apart_without_a_whole_phone(redis: 
 async def test_the_log_tells_no_text_no_code_and_no_whole_phone(redis: Redis, scripts: Scripts) -> None:
     await furnish(scripts)
     context = make_context(settings(), redis)
-    view = await Desk(context, Fleet(context)).view_as(None, "live-log", "en")
+    view = await Renderer(context, SnapshotReader(context)).view_as(None, "live-log", "en")
     fields = {
         "type": "message.received",
         "session": "worker_1",
@@ -269,7 +269,7 @@ async def test_the_log_tells_no_text_no_code_and_no_whole_phone(redis: Redis, sc
         "kind": "text",
     }
     line = live_log.line_of(view, records.Entry("1-1", fields))
-    everything = f"{line.said} {line.details}"
+    everything = f"{line.text} {line.details}"
     assert "972501234567" not in everything
     assert "4567" in everything
     assert "secret words" not in everything
@@ -300,12 +300,12 @@ def test_several_picked_sessions_are_one_call_each() -> None:
 
 def test_the_answer_for_several_names_those_that_were_refused() -> None:
     asked = [{"id": "w1"}, {"id": "w2"}]
-    refused = Answer(404, {"error": {"code": "NO_SUCH_SESSION", "message": "There is no session w2."}})
-    outcome = actions.told("restart", actions.find("restart"), asked, [Answer(200, {}), refused], ENGLISH)
+    refused = ApiResponse(404, {"error": {"code": "NO_SUCH_SESSION", "message": "There is no session w2."}})
+    outcome = actions.outcome_of("restart", actions.find("restart"), asked, [ApiResponse(200, {}), refused], ENGLISH)
     assert outcome.state == "error"
     assert "1" in outcome.text
     assert "There is no session w2." in outcome.lines[0]
-    hebrew = actions.told("restart", actions.find("restart"), asked, [Answer(200, {}), refused], HEBREW)
+    hebrew = actions.outcome_of("restart", actions.find("restart"), asked, [ApiResponse(200, {}), refused], HEBREW)
     assert "החיבור כבר לא קיים" in hebrew.lines[0]
 
 
@@ -314,18 +314,18 @@ def test_a_refused_form_names_the_fields_that_are_wrong() -> None:
         {"path": "to", "code": "missing", "message": "Field required"},
         {"path": "message", "code": "x", "message": "x"},
     ]
-    answer = Answer(422, {"error": {"code": "VALIDATION_FAILED", "message": "x", "errors": errors}})
-    assert actions.complaint(answer, HEBREW) == "חסר או לא תקין: מספר הנמען, הטקסט."
-    assert actions.complaint(answer, ENGLISH).startswith(
+    answer = ApiResponse(422, {"error": {"code": "VALIDATION_FAILED", "message": "x", "errors": errors}})
+    assert actions.error_message(answer, HEBREW) == "חסר או לא תקין: מספר הנמען, הטקסט."
+    assert actions.error_message(answer, ENGLISH).startswith(
         "Missing or not right: the recipient’s number, the text. Field"
     )
 
 
-@pytest.mark.parametrize("tongue", [ENGLISH, HEBREW])
-def test_an_address_refused_for_a_webhook_is_not_called_a_file(tongue: Tongue) -> None:
+@pytest.mark.parametrize("locale", [ENGLISH, HEBREW])
+def test_an_address_refused_for_a_webhook_is_not_called_a_file(locale: Locale) -> None:
     message = "Only addresses that begin with https:// are read, such as https://example.com/file.pdf."
-    answer = Answer(422, {"error": {"code": "URL_REFUSED", "message": message}})
-    said = actions.told("webhook-add", actions.find("webhook-add"), [{"url": "http://a"}], [answer], tongue).text
+    answer = ApiResponse(422, {"error": {"code": "URL_REFUSED", "message": message}})
+    said = actions.outcome_of("webhook-add", actions.find("webhook-add"), [{"url": "http://a"}], [answer], locale).text
     assert "file.pdf" not in said
     assert "https://crm.example.com/hooks/whatsapp" in said
 
@@ -338,10 +338,10 @@ def test_names_are_sorted_as_people_count() -> None:
 async def test_a_code_is_shown_to_administrators_only(redis: Redis, scripts: Scripts, role: Role, shown: bool) -> None:
     await furnish(scripts)
     context = make_context(settings(), redis)
-    desk = Desk(context, Fleet(context))
-    view = await desk.view_as(Person(role, "Dana", "token", "hash"), "scan", "en")
-    first = await scan.show(desk, view, {"id": "worker_18"})
-    later = await scan.parts(desk, view, {"id": "worker_18"})
+    renderer = Renderer(context, SnapshotReader(context))
+    view = await renderer.view_as(Person(role, "Dana", "token", "hash"), "scan", "en")
+    first = await scan.show(renderer, view, {"id": "worker_18"})
+    later = await scan.parts(renderer, view, {"id": "worker_18"})
     assert ('class="code"' in first.parts["qr-card"]) is shown
     assert ('class="code"' in later["qr-card"]) is shown
 
@@ -353,11 +353,11 @@ async def test_a_session_that_is_linked_shows_the_way_on_and_no_tools_for_linkin
     await furnish(scripts)
     context = make_context(settings(), redis)
     context.simulator = {"control": "http://127.0.0.1:9"}
-    desk = Desk(context, Fleet(context))
-    view = await desk.view_as(Person(Role.ADMINISTRATOR, "Dana", "token", "hash"), "scan", "en")
+    renderer = Renderer(context, SnapshotReader(context))
+    view = await renderer.view_as(Person(Role.ADMINISTRATOR, "Dana", "token", "hash"), "scan", "en")
     tools = ("/do/pairing", "/do/simulate-scan", 'class="steps"')
-    before = "".join((await scan.parts(desk, view, {"id": "worker_18"})).values())
-    after = "".join((await scan.parts(desk, view, {"id": name})).values())
+    before = "".join((await scan.parts(renderer, view, {"id": "worker_18"})).values())
+    after = "".join((await scan.parts(renderer, view, {"id": name})).values())
     assert [tool in before for tool in tools] == [True, True, True]
     assert [tool in after for tool in tools] == [False, False, False]
     assert f'href="/sessions/{name}"' in after
@@ -369,25 +369,25 @@ def test_of_a_pasted_list_the_refused_lines_stay_and_are_numbered_anew() -> None
         "text": "socks5h://good.example.com:1\r\n\r\nfirst wrong\r\nsocks5h://known.example.com:1\r\nsecond wrong\r\n"
     }
     errors = [{"line": at, "code": "BAD_PROXY_URL", "message": "No."} for at in (3, 5)]
-    answer = Answer(200, {"added": ["p_1"], "known": ["p_2"], "errors": errors})
-    outcome = actions.told("proxy-import", actions.find("proxy-import"), [form], [answer], ENGLISH)
+    answer = ApiResponse(200, {"added": ["p_1"], "known": ["p_2"], "errors": errors})
+    outcome = actions.outcome_of("proxy-import", actions.find("proxy-import"), [form], [answer], ENGLISH)
     assert outcome.left == "first wrong\nsecond wrong"
     assert [line.partition(":")[0] for line in outcome.lines] == ["Line 1", "Line 2"]
-    good = actions.told(
-        "proxy-import", actions.find("proxy-import"), [form], [Answer(200, {"added": ["p_1"]})], ENGLISH
+    good = actions.outcome_of(
+        "proxy-import", actions.find("proxy-import"), [form], [ApiResponse(200, {"added": ["p_1"]})], ENGLISH
     )
     assert good.left == ""
-    whole = Answer(422, {"error": {"code": "TOO_MANY_LINES", "message": "Too many."}})
-    assert actions.told("proxy-import", actions.find("proxy-import"), [form], [whole], ENGLISH).left is None
+    whole = ApiResponse(422, {"error": {"code": "TOO_MANY_LINES", "message": "Too many."}})
+    assert actions.outcome_of("proxy-import", actions.find("proxy-import"), [form], [whole], ENGLISH).left is None
 
 
 async def test_hours_without_an_end_are_all_day(redis: Redis) -> None:
     context = make_context(settings(), redis)
-    desk = Desk(context, Fleet(context))
-    view = await desk.view_as(None, "anti-ban", "en")
+    renderer = Renderer(context, SnapshotReader(context))
+    view = await renderer.view_as(None, "anti-ban", "en")
     pace = PRESETS[Preset.STANDARD][Trust.HOT]
-    assert desk.macros.hours(view, replace(pace, opens=time(8), closes=time(22))).striptags() == "08:00–22:00"
-    assert desk.macros.hours(view, replace(pace, opens=time(0), closes=time(0))) == "all day"
+    assert renderer.macros.hours(view, replace(pace, opens=time(8), closes=time(22))).striptags() == "08:00–22:00"
+    assert renderer.macros.hours(view, replace(pace, opens=time(0), closes=time(0))) == "all day"
 
 
 @pytest.mark.parametrize(
@@ -398,9 +398,9 @@ async def test_a_page_without_messages_says_whether_a_filter_hides_them(
     redis: Redis, query: dict[str, str], said: str
 ) -> None:
     context = make_context(settings(), redis)
-    desk = Desk(context, Fleet(context))
-    view = await desk.view_as(None, "messages", "en")
-    html = bytes(desk.page(view, await messages.show(desk, view, query)).body).decode()
+    renderer = Renderer(context, SnapshotReader(context))
+    view = await renderer.view_as(None, "messages", "en")
+    html = bytes(renderer.page(view, await messages.show(renderer, view, query)).body).decode()
     told = {name for name in ("message.none_yet", "message.nothing") if view.t(name) in html}
     assert told == {said}
 
@@ -412,15 +412,15 @@ async def test_where_no_proxy_works_nothing_says_that_all_slots_are_taken(
     for number in range(bad):
         await redis.hset(keys.proxy(await Stage(scripts).proxy(number)), "status", "BAD")
     context = make_context(settings(), redis)
-    desk = Desk(context, Fleet(context))
-    view = await desk.view_as(None, "proxies", "en")
-    assert said in desk.macros.slots_headline(view)
+    renderer = Renderer(context, SnapshotReader(context))
+    view = await renderer.view_as(None, "proxies", "en")
+    assert said in renderer.macros.slots_headline(view)
     assert "taken" not in view.reason("WAITING_FOR_PROXY")
     assert "there is none that works" in view.reason("WAITING_FOR_PROXY")
 
 
 async def test_the_first_call_that_a_page_shows_is_one_that_the_api_takes(redis: Redis) -> None:
-    desk = Desk(make_context(settings(3001), redis), Fleet(make_context(settings(3001), redis)))
-    shown = desk.macros.first_steps(await desk.view_as(None, "fleet", "en"))
+    renderer = Renderer(make_context(settings(3001), redis), SnapshotReader(make_context(settings(3001), redis)))
+    shown = renderer.macros.first_steps(await renderer.view_as(None, "fleet", "en"))
     body = Markup(shown).unescape().partition("-d '")[2].partition("'")[0]
     assert SendBody.model_validate_json(body).to == "972501234567"

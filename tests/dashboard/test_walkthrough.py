@@ -14,7 +14,7 @@ from playwright.sync_api import Browser, Page, expect
 from tests.dashboard.browsing import log_in, require_chromium, visit
 from tests.dashboard.serving import API_KEY, VIEWER_PASSWORD, Thread, settings
 from wa_orchestrator.dashboard.html.locale import texts
-from wa_orchestrator.dashboard.login import first_link
+from wa_orchestrator.dashboard.login import create_login_link
 from wa_orchestrator.server import bootstrap
 
 pytestmark = pytest.mark.browser
@@ -37,7 +37,7 @@ class Product:
 
     def link(self) -> str:
         """The link that the server prints at its start."""
-        return str(self.thread.do(first_link(self.server.context)))
+        return str(self.thread.do(create_login_link(self.server.context)))
 
 
 @pytest.fixture(scope="module")
@@ -145,12 +145,12 @@ def _send_and_see_it_read(page: Page, product: Product, t: Callable[[str], re.Pa
     page.select_option("#send [name=session]", session)
     page.locator("#send .primary").click()
     page.wait_for_url(re.compile(r"/messages\?id=m_"))
-    status = page.locator("#story > header .pill")
+    status = page.locator("#message-details > header .pill")
     expect(page.locator(".bubble")).to_have_text("שלום, ההזמנה בדרך")
     expect(status).to_have_attribute("data-s", re.compile("sent|delivered|read"), timeout=SLOW_MS)
     product.control.post(f"/phones/{recipient}/read", json={}).raise_for_status()
     expect(status).to_have_attribute("data-s", "read", timeout=SLOW_MS)
-    expect(page.locator("#story .timeline")).to_contain_text(t("step.read"))
+    expect(page.locator("#message-details .timeline")).to_contain_text(t("step.read"))
 
 
 def _import_proxies(page: Page, product: Product, t: Callable[[str], re.Pattern[str]]) -> None:

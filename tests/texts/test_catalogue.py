@@ -24,7 +24,7 @@ SENTENCES: dict[str, type[StrEnum]] = {"session_reason": Reason, "message_failur
 SHORT: dict[str, type[StrEnum]] = {
     "proxy_failure": ProxyFailure,
     "event": EventType,
-    "circumstance": ProxyReason,
+    "cause": ProxyReason,
     "log": Level,
     "state": State,
     "trust": Trust,

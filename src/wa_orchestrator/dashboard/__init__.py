@@ -1,5 +1,5 @@
-"""Pages for people: the same facts and the same rules as the API, live, in two languages.
+"""Dashboard: server-rendered pages with live updates. It has the same data and the same rules as the API.
 
-`app.install` gives an application its dashboard. `pages` show, `actions` do, `live` keeps up to date, `login` and
-`guard` keep the door. Texts are in `texts`, one file per language; no library runs in the browser.
+`app.install` adds it to an application. `pages/` has a module per page, `routes/actions` the buttons, `live` the live
+updates, `login` and `guard` access control. Texts are in `wa_orchestrator.texts`; no library runs in the browser.
 """

@@ -1,4 +1,4 @@
-"""The dashboard's routes: pages, their live streams, buttons, and the same facts for scripts."""
+"""The dashboard's routes: pages, live streams, actions, login, and a JSON API with the same data."""
 
 import asyncio
 import json
@@ -14,20 +14,27 @@ from starlette.responses import HTMLResponse, JSONResponse, RedirectResponse, Re
 
 from wa_orchestrator.context import Context
 from wa_orchestrator.dashboard import guard, internal_api
-from wa_orchestrator.dashboard.fleet.history import Historian
-from wa_orchestrator.dashboard.fleet.snapshot_reader import Fleet
+from wa_orchestrator.dashboard.fleet.history import HistoryRecorder
+from wa_orchestrator.dashboard.fleet.snapshot_reader import SnapshotReader
 from wa_orchestrator.dashboard.guard import NotLoggedIn
 from wa_orchestrator.dashboard.html import compression
-from wa_orchestrator.dashboard.html.renderer import HERE, THEMES, Desk, Shown, View, doorway, language_of
-from wa_orchestrator.dashboard.live import Hub, Parts, Stream, Viewer
-from wa_orchestrator.dashboard.login import Door, Entered, Person, Shut, Wrong, administrators_only
+from wa_orchestrator.dashboard.html.renderer import HERE, THEMES, PageContent, Renderer, View, language_of, login_page
+from wa_orchestrator.dashboard.live import Hub, OpenPage, PageStream, Parts
+from wa_orchestrator.dashboard.login import (
+    Authenticator,
+    LoggedIn,
+    Person,
+    TooManyAttempts,
+    WrongPassword,
+    require_administrator,
+)
 from wa_orchestrator.dashboard.pages import anti_ban, fleet, live_log, messages, proxies, scan, session, settings
 from wa_orchestrator.dashboard.routes import actions, json_api, simulated_scan
 from wa_orchestrator.errors import Refused
 from wa_orchestrator.texts.catalogue import languages
 
-Show = Callable[[Desk, View, Mapping[str, str]], Awaitable[Shown | None]]
-#: Every page: its address, its name, what it shows.
+Show = Callable[[Renderer, View, Mapping[str, str]], Awaitable[PageContent | None]]
+#: Every page: path, name, handler.
 PAGES: Final[Mapping[str, tuple[str, Show]]] = {
     "/": ("fleet", fleet.show),
     "/scan": ("scan", scan.show),
@@ -41,8 +48,8 @@ PAGES: Final[Mapping[str, tuple[str, Show]]] = {
 ADMINISTRATORS_ONLY: Final = frozenset({"settings"})
 
 
-async def _first(desk: Desk, view: View, _query: Mapping[str, str]) -> dict[str, Markup]:
-    return desk.frame_parts(view) | {"first-steps": desk.macros.first_steps(view)}
+async def _first(renderer: Renderer, view: View, _query: Mapping[str, str]) -> dict[str, Markup]:
+    return renderer.frame_parts(view) | {"first-steps": renderer.macros.first_steps(view)}
 
 
 LIVE: Final[Mapping[str, Parts]] = {
@@ -58,31 +65,31 @@ LIVE: Final[Mapping[str, Parts]] = {
 }
 _YEAR_S: Final = 31_536_000
 _CURSOR: Final = re.compile(r"\d{1,20}-\d{1,20}", re.ASCII)
-log_ = structlog.get_logger(__name__)
+log = structlog.get_logger(__name__)
 
 
 class Dashboard:
-    """Pages for people. `run` keeps them live."""
+    """The dashboard. `run` keeps open pages up to date."""
 
     def __init__(self, app: FastAPI, context: Context) -> None:
         self._app = app
         self._context = context
-        self._fleet = Fleet(context)
-        self.hub = Hub(context, self._fleet)
-        self.historian = Historian(context)
-        self.desk = Desk(context, self._fleet, frozenset(PAGES))
-        self.door = Door(context)
+        self._reader = SnapshotReader(context)
+        self.hub = Hub(context, self._reader)
+        self.history_recorder = HistoryRecorder(context)
+        self.renderer = Renderer(context, self._reader, frozenset(PAGES))
+        self.auth = Authenticator(context)
 
     async def run(self) -> None:
-        """Read events and count them until cancelled."""
+        """Read and count events until cancelled."""
         async with asyncio.TaskGroup() as tasks:
             tasks.create_task(self.hub.run())
-            tasks.create_task(self.historian.run())
+            tasks.create_task(self.history_recorder.run())
 
     def router(self) -> APIRouter:
-        """Offer the routes."""
+        """Return the routes."""
         routes = APIRouter(include_in_schema=False)
-        person = Annotated[Person, Depends(guard.people(self.door))]
+        person = Annotated[Person, Depends(guard.require_login(self.auth))]
         for path, (name, show) in PAGES.items():
             routes.add_api_route(path, self._page(name, show, person), methods=["GET"], response_class=HTMLResponse)
         routes.add_api_route("/events/ui", self._stream(person), methods=["GET"], response_class=StreamingResponse)
@@ -101,18 +108,20 @@ class Dashboard:
         async def page(request: Request, someone: person) -> Response:
             cursor = self.hub.cursor
             await self.hub.catch_up()
-            view = await self.desk.view(request, someone, name)
-            return compression.packed(request, await made(request, view, someone, cursor))
+            view = await self.renderer.view(request, someone, name)
+            return compression.compressed(request, await content(request, view, someone, cursor))
 
-        async def made(request: Request, view: View, someone: Person, cursor: str) -> Response:
+        async def content(request: Request, view: View, someone: Person, cursor: str) -> Response:
             if name in ADMINISTRATORS_ONLY and not someone.is_administrator:
-                return self.desk.page(view, Shown("refused.html", self.desk.frame_parts(view)), status=403)
+                return self.renderer.page(
+                    view, PageContent("refused.html", self.renderer.frame_parts(view)), status=403
+                )
             query = dict(request.query_params) | dict(request.path_params)
-            shown = await show(self.desk, view, query)
+            shown = await show(self.renderer, view, query)
             if shown is None:
-                parts = self.desk.frame_parts(view)
-                return self.desk.page(view, Shown("gone.html", parts), status=404)
-            return self.desk.page(view, shown, cursor=cursor)
+                parts = self.renderer.frame_parts(view)
+                return self.renderer.page(view, PageContent("gone.html", parts), status=404)
+            return self.renderer.page(view, shown, cursor=cursor)
 
         return page
 
@@ -125,16 +134,16 @@ class Dashboard:
             language = language_of(request, self._context.settings.language)
             token = request.cookies.get(guard.cookie_name(self._context.settings))
 
-            async def look() -> View:
-                if not await self.door.is_inside(token):  # logged out elsewhere: this page must not go on
+            async def current_view() -> View:
+                if not await self.auth.is_logged_in(token):  # logged out elsewhere: stop the stream
                     raise NotLoggedIn
-                return await self.desk.view_as(someone, page, language)
+                return await self.renderer.view_as(someone, page, language)
 
             after = request.headers.get("last-event-id") or query.get("at", "")
-            feed = Stream(self.hub, self.desk, Viewer(page, query), look, LIVE[page])
+            feed = PageStream(self.hub, self.renderer, OpenPage(page, query), current_view, LIVE[page])
             seen = after if _CURSOR.fullmatch(after) else ""
-            response = StreamingResponse(_until_left(feed.run(seen)), media_type="text/event-stream")
-            guard.protect(response)
+            response = StreamingResponse(_until_logged_out(feed.run(seen)), media_type="text/event-stream")
+            guard.add_security_headers(response)
             response.headers["X-Accel-Buffering"] = "no"
             return response
 
@@ -145,37 +154,36 @@ class Dashboard:
     def _do(self, person: Any) -> Callable[..., Awaitable[Response]]:
         async def do(request: Request, action: str, someone: person) -> Response:
             data = await request.form()
-            view = await self.desk.view(request, someone, "")
+            view = await self.renderer.view(request, someone, "")
             try:
                 given = request.headers.get("x-csrf-token") or str(data.get("csrf", ""))
-                guard.require_meant(request, someone, given)
-                administrators_only(someone)
-                outcome = await self._carry_out(action, data, someone, view)
+                guard.require_csrf_token(request, someone, given)
+                require_administrator(someone)
+                outcome = await self._perform(action, data, someone, view)
             except Refused as refusal:
                 return self._refused(view, refusal)
             self.hub.wake()
-            return self._told(view, outcome)
+            return self._outcome(view, outcome)
 
         return do
 
-    def _told(self, view: View, outcome: actions.Outcome, status: int = 200, **more: object) -> Response:
-        toast = str(self.desk.macros.toast(view, outcome))
-        told = {
+    def _outcome(self, view: View, outcome: actions.Outcome, status: int = 200, **more: object) -> Response:
+        body = {
             "state": outcome.state,
-            "toast": toast,
+            "toast": str(self.renderer.macros.toast(view, outcome)),
             "go": outcome.go,
             "secret": outcome.secret,
             "left": outcome.left,
         }
-        return JSONResponse(told | more, status_code=status, headers={"Cache-Control": "no-store"})
+        return JSONResponse(body | more, status_code=status, headers={"Cache-Control": "no-store"})
 
     def _refused(self, view: View, refusal: Refused) -> Response:
-        """Say no in the person's language; the code stays for programs."""
-        outcome = actions.Outcome("error", actions.translated(refusal.code, refusal.text, view))
+        """Return an error in the person's language, with its code for scripts."""
+        outcome = actions.Outcome("error", actions.error_sentence(refusal.code, refusal.text, view))
         error = {"code": refusal.code, "message": refusal.text}
-        return self._told(view, outcome, refusal.status, error=error)
+        return self._outcome(view, outcome, refusal.status, error=error)
 
-    async def _carry_out(self, name: str, data: Any, someone: Person, view: View) -> actions.Outcome:
+    async def _perform(self, name: str, data: Any, someone: Person, view: View) -> actions.Outcome:
         if name == simulated_scan.ACTION:
             phone = scan.phone_in({"phone": str(data.get("phone", ""))})
             return await simulated_scan.scan(self._context, str(data.get("id", "")), phone, view)
@@ -185,13 +193,13 @@ class Dashboard:
         for form in asked:
             call = action.call(form)
             answers.append(await internal_api.call(self._app, someone.caller, call.method, call.path, call.json))
-        outcome = actions.told(name, action, asked, answers, view)
+        outcome = actions.outcome_of(name, action, asked, answers, view)
         return await self._with_undo(name, asked, someone, outcome)
 
     async def _with_undo(
         self, name: str, asked: list[actions.Form], someone: Person, outcome: actions.Outcome
     ) -> actions.Outcome:
-        """Offer to take back the deletion of one session, while its credentials are in the trash."""
+        """Offer to undo the deletion of one session while its credentials are in the trash."""
         if name != "delete" or len(asked) != 1 or outcome.state != "ok":
             return outcome
         trash = await internal_api.call(self._app, someone.caller, "GET", "/api/v1/trash")
@@ -199,9 +207,8 @@ class Dashboard:
         return replace(outcome, undo={"trash": mine[0]["id"]}) if mine else outcome
 
     async def _choose(self, request: Request) -> Response:
-        """Remember a language or a theme. It is a choice of this browser and needs no login."""
-        if not guard.came_from_here(request):
-            raise Refused("OTHER_ORIGIN", "This came from another site. Use the dashboard's own pages.", 403)
+        """Set the language or the theme of this browser. Needs no login."""
+        guard.require_same_origin(request)
         data = await request.form()
         back = str(data.get("back", "/"))
         response = RedirectResponse(back if back.startswith("/") and not back.startswith("//") else "/", 303)
@@ -210,62 +217,64 @@ class Dashboard:
                 response.set_cookie(name, str(data[name]), max_age=_YEAR_S, samesite="strict", path="/")
         return response
 
-    # -- in and out
+    # -- login and logout
 
     async def _login_page(self, request: Request) -> Response:
-        return await self._door(request, "login.html")
+        return await self._login_response(request, "login.html")
 
     async def _enter_page(self, request: Request) -> Response:
-        return await self._door(request, "enter.html")
+        return await self._login_response(request, "enter.html")
 
-    async def _door(self, request: Request, template: str, status: int = 200, **values: object) -> Response:
-        return compression.packed(request, doorway(self.desk, request, template, status=status, **values))
+    async def _login_response(self, request: Request, template: str, status: int = 200, **values: object) -> Response:
+        return compression.compressed(request, login_page(self.renderer, request, template, status=status, **values))
 
     async def _login(
         self, request: Request, password: Annotated[str, Form()] = "", name: Annotated[str, Form()] = ""
     ) -> Response:
-        if not guard.came_from_here(request):
-            raise Refused("OTHER_ORIGIN", "This came from another site. Use the dashboard's own pages.", 403)
+        guard.require_same_origin(request)
         address = request.client.host if request.client else "?"
-        outcome = await self.door.enter(password, name=name, address=address)
+        outcome = await self.auth.log_in(password, name=name, address=address)
         match outcome:
-            case Entered(token):
-                return self._let_in(token)
-            case Wrong(tries_left):
-                log_.warning("login.refused", address=address, tries_left=tries_left)
-                return await self._door(request, "login.html", 401, tries_left=tries_left, name=name)
-            case Shut(seconds):
-                response = await self._door(request, "login.html", 429, shut_s=seconds, name=name)
+            case LoggedIn(token):
+                return self._logged_in(token)
+            case WrongPassword(attempts_left):
+                log.warning("login.refused", address=address, attempts_left=attempts_left)
+                return await self._login_response(request, "login.html", 401, attempts_left=attempts_left, name=name)
+            case TooManyAttempts(seconds):
+                response = await self._login_response(request, "login.html", 429, locked_s=seconds, name=name)
                 response.headers["Retry-After"] = str(seconds)
                 return response
 
     async def _enter(self, request: Request, token: Annotated[str, Form()] = "") -> Response:
-        if not guard.came_from_here(request):
-            raise Refused("OTHER_ORIGIN", "This came from another site. Use the dashboard's own pages.", 403)
-        entered = await self.door.enter_by_link(token)
-        return self._let_in(entered.token) if entered else await self._door(request, "login.html", 401, used_link=True)
+        guard.require_same_origin(request)
+        entered = await self.auth.log_in_by_link(token)
+        return (
+            self._logged_in(entered.token)
+            if entered
+            else await self._login_response(request, "login.html", 401, used_link=True)
+        )
 
-    def _let_in(self, token: str) -> Response:
+    def _logged_in(self, token: str) -> Response:
         response = RedirectResponse("/", status_code=303)
         guard.set_cookie(response, self._context.settings, token)
-        guard.protect(response)
+        guard.add_security_headers(response)
         return response
 
     def _logout(self, person: Any) -> Callable[..., Awaitable[Response]]:
         async def logout(request: Request, someone: person, csrf: Annotated[str, Form()] = "") -> Response:
-            guard.require_meant(request, someone, csrf)
-            await self.door.leave(someone)
+            guard.require_csrf_token(request, someone, csrf)
+            await self.auth.log_out(someone)
             response = RedirectResponse("/login", status_code=303)
             response.delete_cookie(guard.cookie_name(self._context.settings), path="/")
-            guard.protect(response)
+            guard.add_security_headers(response)
             response.headers["Clear-Site-Data"] = '"cache"'
             return response
 
         return logout
 
 
-async def _until_left(texts: AsyncIterator[str]) -> AsyncIterator[str]:
-    """End a stream quietly when its person has logged out."""
+async def _until_logged_out(texts: AsyncIterator[str]) -> AsyncIterator[str]:
+    """End a stream without an error when the person has logged out."""
     try:
         async for text in texts:
             yield text
@@ -274,11 +283,11 @@ async def _until_left(texts: AsyncIterator[str]) -> AsyncIterator[str]:
 
 
 def install(app: FastAPI, context: Context) -> Dashboard:
-    """Give an app its dashboard. The result is a loop: run it beside the server."""
+    """Add the dashboard to an app. Run the result beside the server."""
     dashboard = Dashboard(app, context)
     context.recognize = internal_api.recognize
-    app.add_exception_handler(NotLoggedIn, guard.to_the_login)
+    app.add_exception_handler(NotLoggedIn, guard.redirect_to_login)
     app.include_router(dashboard.router())
-    app.include_router(json_api.router(context, dashboard.desk))
-    app.mount("/static", compression.KeptFiles(directory=HERE / "static"), name="static")
+    app.include_router(json_api.router(context, dashboard.renderer))
+    app.mount("/static", compression.CachedStaticFiles(directory=HERE / "static"), name="static")
     return dashboard

@@ -1,6 +1,6 @@
-"""Calls the product's own API from inside, as the person who pressed a button: its rules hold for people too.
+"""Calls the product's own API in process as the logged-in person, so that its rules apply to people too.
 
-The caller travels in the ASGI scope, which nobody outside the process can write to.
+The caller is passed in the ASGI scope, which nothing outside the process can write to.
 """
 
 from dataclasses import dataclass
@@ -12,20 +12,20 @@ from starlette.types import Receive, Scope, Send
 
 from wa_orchestrator.web.auth import Caller
 
-_MARK: Final = "wa_orchestrator.caller"
-_PATIENCE_S: Final = 60.0
+_CALLER: Final = "wa_orchestrator.caller"
+_TIMEOUT_S: Final = 60.0
 
 
 @dataclass(frozen=True, slots=True)
-class Answer:
-    """What the API said."""
+class ApiResponse:
+    """A response of the API."""
 
     status: int
     body: Any
 
     @property
     def ok(self) -> bool:
-        """Whether it did what was asked."""
+        """Whether the call succeeded."""
         return 200 <= self.status < 300
 
     @property
@@ -35,13 +35,13 @@ class Answer:
 
     @property
     def message(self) -> str:
-        """The sentence of an error; all of them where the request had several faults."""
+        """The message of an error; all of them if the request has several problems."""
         several = self._error.get("errors") or []
         return " ".join(str(each["message"]) for each in several) or str(self._error.get("message", ""))
 
     @property
     def paths(self) -> list[str]:
-        """Where the faults of a request are."""
+        """The paths of the invalid fields."""
         return [str(each.get("path", "")) for each in self._error.get("errors") or []]
 
     @property
@@ -49,20 +49,20 @@ class Answer:
         return self.body.get("error", {}) if isinstance(self.body, dict) else {}
 
 
-async def call(app: FastAPI, caller: Caller, method: str, path: str, json: Any = None) -> Answer:
-    """Ask the API of `app` for something on behalf of `caller`."""
+async def call(app: FastAPI, caller: Caller, method: str, path: str, json: Any = None) -> ApiResponse:
+    """Call the API of `app` on behalf of `caller`."""
 
-    async def marked(scope: Scope, receive: Receive, send: Send) -> None:
-        await app({**scope, _MARK: caller}, receive, send)
+    async def with_caller(scope: Scope, receive: Receive, send: Send) -> None:
+        await app({**scope, _CALLER: caller}, receive, send)
 
-    transport = httpx.ASGITransport(app=marked, raise_app_exceptions=False)
-    async with httpx.AsyncClient(transport=transport, base_url="http://inside", timeout=_PATIENCE_S) as client:
+    transport = httpx.ASGITransport(app=with_caller, raise_app_exceptions=False)
+    async with httpx.AsyncClient(transport=transport, base_url="http://inside", timeout=_TIMEOUT_S) as client:
         response = await client.request(method, path, json=json)
     kind = response.headers.get("content-type", "")
-    return Answer(response.status_code, response.json() if "json" in kind and response.content else None)
+    return ApiResponse(response.status_code, response.json() if "json" in kind and response.content else None)
 
 
 async def recognize(request: Request) -> Caller | None:
-    """Tell `web.auth` who is behind a call from inside. A cookie alone never opens the API."""
-    caller = request.scope.get(_MARK)
+    """Return the caller of an in-process call, for `web.auth`. A cookie alone never authorizes the API."""
+    caller = request.scope.get(_CALLER)
     return caller if isinstance(caller, Caller) else None

@@ -1,8 +1,8 @@
-"""Who sits in front of the dashboard: passwords, one-time links, and the sessions of people.
+"""Login to the dashboard: passwords, one-time links and login sessions.
 
-A person's session is a random token in a cookie; Redis knows its hash only. It ends when it is idle for too long, when
-it is too old, when the password of its role is changed, and at logout. A new one is made at every login, so a token
-that was planted before is worth nothing.
+A login session is a random token in a cookie; Redis has only its hash. It ends when it is idle for too long, when it is
+too old, when the password of its role changes, and at logout. Every login makes a new token, so a planted one is
+worthless (session fixation).
 """
 
 import asyncio
@@ -24,15 +24,15 @@ from wa_orchestrator.web.auth import Caller
 IDLE_S: Final = 12 * 3600
 ABSOLUTE_S: Final = 7 * 24 * 3600
 LINK_S: Final = 3600
-MOST_TRIES: Final = 5
-#: Several people may come from one address; who guesses under many names is stopped here.
-MOST_FROM_ADDRESS: Final = 20
-TRIES_S: Final = 15 * 60
-#: 16 MiB and about 50 ms a try: nothing for a person, much for somebody who guesses.
+MAX_ATTEMPTS: Final = 5
+#: Several people may share an address; this stops guesses under many names.
+MAX_ATTEMPTS_PER_ADDRESS: Final = 20
+ATTEMPTS_WINDOW_S: Final = 15 * 60
+#: 16 MiB and about 50 ms per attempt: nothing for a person, much for an attacker.
 _COST: Final = {"n": 2**14, "r": 8, "p": 1}
-_LONGEST_PASSWORD: Final = 1024
-_LONGEST_NAME: Final = 40
-#: Who tried a wrong password, as the audit log knows them.
+_MAX_PASSWORD_LENGTH: Final = 1024
+_MAX_NAME_LENGTH: Final = 40
+#: The audit log's actor for a wrong password.
 _NOBODY: Final = Caller("dashboard:nobody", frozenset())
 
 
@@ -40,7 +40,7 @@ class Role(StrEnum):
     """What a person may do."""
 
     ADMINISTRATOR = "administrator"
-    """Everything, and sees QR codes."""
+    """May do everything and sees QR codes."""
     VIEWER = "viewer"
     """Sees everything but QR codes and secrets; changes nothing."""
 
@@ -50,7 +50,7 @@ SCOPES: Final = {Role.ADMINISTRATOR: frozenset({Scope.ADMIN}), Role.VIEWER: froz
 
 @dataclass(frozen=True, slots=True)
 class Person:
-    """Somebody who has logged in."""
+    """A logged-in user."""
 
     role: Role
     name: str
@@ -64,14 +64,14 @@ class Person:
 
     @property
     def caller(self) -> Caller:
-        """The same person as the API and the audit log know them."""
+        """The caller for the API and the audit log."""
         return Caller(f"dashboard:{self.name}" if self.name else f"dashboard:{self.role}", SCOPES[self.role])
 
 
 class Passwords:
-    """The passwords of the settings, kept as scrypt hashes with a salt of this process.
+    """The configured passwords, as scrypt hashes with a per-process salt.
 
-    `marks` tell one password of a role from the next, for sessions that must not outlive it.
+    `marks` identify the current password of a role: a login session must not outlive it.
     """
 
     def __init__(self, settings: Settings) -> None:
@@ -83,103 +83,105 @@ class Passwords:
             if secret is not None and secret.get_secret_value()
         }
         self.marks = {
-            role: _mark(settings, secret.get_secret_value() if secret else "") for role, secret in given.items()
+            role: _password_mark(settings, secret.get_secret_value() if secret else "")
+            for role, secret in given.items()
         }
-        self._one_at_a_time = asyncio.Lock()
+        self._lock = asyncio.Lock()
 
     def _hash(self, password: str) -> bytes:
         return hashlib.scrypt(password.encode(), salt=self._salt, dklen=32, **_COST)
 
     async def role_of(self, password: str) -> Role | None:
-        """Say whose password this is, or None. All hashes are compared, so that time tells nothing."""
-        async with self._one_at_a_time:
-            hashed = await asyncio.to_thread(self._hash, password[:_LONGEST_PASSWORD])
+        """Return the role that has this password, or None. All hashes are compared, so timing reveals nothing."""
+        async with self._lock:
+            hashed = await asyncio.to_thread(self._hash, password[:_MAX_PASSWORD_LENGTH])
         same = [role for role, known in self._hashes.items() if hmac.compare_digest(known, hashed)]
         return same[0] if same else None
 
 
-def _mark(settings: Settings, password: str) -> str:
-    """Make a mark that tells nothing of the password to who has Redis, but not this installation's secret."""
+def _password_mark(settings: Settings, password: str) -> str:
+    """Return a mark of a password. It is keyed: Redis alone must not allow guessing the password offline."""
     root = settings.webhook_secret.get_secret_value().encode()
     return hmac.new(root, f"dashboard password {password}".encode(), hashlib.sha256).hexdigest()
 
 
 @dataclass(frozen=True, slots=True)
-class Entered:
-    """The way is open: this token goes into the cookie."""
+class LoggedIn:
+    """The token for the cookie."""
 
     token: str
 
 
 @dataclass(frozen=True, slots=True)
-class Wrong:
-    """That was not it; so many tries are left."""
+class WrongPassword:
+    """The password is wrong; this many attempts are left."""
 
-    tries_left: int
+    attempts_left: int
 
 
 @dataclass(frozen=True, slots=True)
-class Shut:
-    """Too many tries under this name or from this address; it opens again after this time."""
+class TooManyAttempts:
+    """Too many attempts with this name or from this address; retry after this time."""
 
     seconds: int
 
 
-class Door:
-    """Lets people in and out."""
+class Authenticator:
+    """Logs people in and out and recognizes their cookies."""
 
     def __init__(self, context: Context) -> None:
         self._context = context
         self._redis = context.redis
         self._passwords = Passwords(context.settings)
 
-    async def enter(self, password: str, *, name: str, address: str) -> Entered | Wrong | Shut:
-        """Try a password. A wrong one costs a try of this name, and one of this address."""
-        tries = _limits(_tidy(name), address)
-        left = [most - await self._count_try(key) for key, most in tries.items()]
+    async def log_in(self, password: str, *, name: str, address: str) -> LoggedIn | WrongPassword | TooManyAttempts:
+        """Check a password. A wrong one counts against this name and this address."""
+        limits = _attempt_limits(_clean_name(name), address)
+        left = [most - await self._count_attempt(key) for key, most in limits.items()]
         if min(left) < 0:
-            return Shut(max([1, *[int(await self._redis.ttl(key)) for key in tries]]))
+            return TooManyAttempts(max([1, *[int(await self._redis.ttl(key)) for key in limits]]))
         role = await self._passwords.role_of(password)
         if role is None:
             await audit.record(
-                self._context.scripts, _NOBODY.key_id, "dashboard.login_failed", address, name=_tidy(name)
+                self._context.scripts, _NOBODY.key_id, "dashboard.login_failed", address, name=_clean_name(name)
             )
-            return Wrong(min(left))
-        await self._give_back(tries, role)
-        return Entered(await self._begin(role, name, how=address))
+            return WrongPassword(min(left))
+        await self._refund(limits, role)
+        return LoggedIn(await self._start_session(role, name, via=address))
 
-    async def _give_back(self, tries: Mapping[str, int], role: Role) -> None:
-        """Forget the wrong tries of an administrator's name; a viewer could else guess the other password for ever.
+    async def _refund(self, limits: Mapping[str, int], role: Role) -> None:
+        """Reset the attempts of an administrator's name. A viewer's are not reset: a viewer could otherwise guess the
+        administrator's password without limit.
 
-        An address gets back this one try only: behind a reverse proxy, others come from it as well.
+        The address gets back this one attempt only: behind a reverse proxy others share it.
         """
-        of_name, of_address = tries
+        of_name, of_address = limits
         if role is Role.ADMINISTRATOR:
             await self._redis.delete(of_name)
         else:
             await self._redis.decr(of_name)
         await self._redis.decr(of_address)
 
-    async def _count_try(self, key: str) -> int:
-        """Count before looking, so that many tries at once cannot slip through."""
+    async def _count_attempt(self, key: str) -> int:
+        """Count before the check, so that concurrent attempts cannot exceed the limit."""
         async with self._redis.pipeline(transaction=True) as pipe:
             pipe.incr(key)
-            pipe.expire(key, TRIES_S, nx=True)
+            pipe.expire(key, ATTEMPTS_WINDOW_S, nx=True)
             made, _ = await pipe.execute()
         return int(made)
 
-    async def enter_by_link(self, token: str) -> Entered | None:
-        """Use a one-time link; None when it was used, is too old or never was."""
+    async def log_in_by_link(self, token: str) -> LoggedIn | None:
+        """Use a one-time link; None if it was used, expired or never existed."""
         role: Any = await self._redis.getdel(keys.login_link(digest(token)))
-        return Entered(await self._begin(Role(role), "", how="link")) if role else None
+        return LoggedIn(await self._start_session(Role(role), "", via="link")) if role else None
 
-    async def _begin(self, role: Role, name: str, *, how: str) -> str:
-        """Begin a person's session and write it down; `how` is the address they came from, or `link`."""
+    async def _start_session(self, role: Role, name: str, *, via: str) -> str:
+        """Create a login session and record it; `via` is the client's address, or `link`."""
         token = secrets.token_urlsafe(32)
         now = await self._context.scripts.now_ms()
         fields: dict[Any, Any] = {
             "role": str(role),
-            "name": _tidy(name),
+            "name": _clean_name(name),
             "csrf": secrets.token_urlsafe(24),
             "since": str(now),
             "mark": self._passwords.marks[role],
@@ -190,11 +192,11 @@ class Door:
             pipe.expire(key, IDLE_S)
             await pipe.execute()
         person = Person(role, fields["name"], fields["csrf"], digest(token))
-        await audit.record(self._context.scripts, person.caller.key_id, "dashboard.login", how)
+        await audit.record(self._context.scripts, person.caller.key_id, "dashboard.login", via)
         return token
 
     async def recognize(self, token: str | None) -> Person | None:
-        """Say who holds this token now, and keep their session from becoming idle."""
+        """Return the person with this token, and restart the idle timeout."""
         found = await self._find(token)
         if found is None:
             return None
@@ -202,12 +204,12 @@ class Door:
         await self._redis.expire(keys.person(person.token_hash), min(IDLE_S, left_s))
         return person
 
-    async def is_inside(self, token: str | None) -> bool:
-        """Say whether this token still opens the door. A page that is only left open does not keep a session alive."""
+    async def is_logged_in(self, token: str | None) -> bool:
+        """Whether this token is valid. Does not restart the idle timeout: an open page keeps no session alive."""
         return await self._find(token) is not None
 
     async def _find(self, token: str | None) -> tuple[Person, int] | None:
-        """Give whose token this is, and for how many seconds it can last at most."""
+        """Return the person with this token, and the seconds until its absolute end."""
         if not token or len(token) > 100:
             return None
         token_hash = digest(token)
@@ -222,34 +224,34 @@ class Door:
             return None
         return Person(Role(raw["role"]), raw["name"], raw["csrf"], token_hash), left_s
 
-    async def leave(self, person: Person) -> None:
-        """End a person's session everywhere its token is known."""
+    async def log_out(self, person: Person) -> None:
+        """End a login session."""
         await self._redis.delete(keys.person(person.token_hash))
         await audit.record(self._context.scripts, person.caller.key_id, "dashboard.logout", str(person.role))
 
 
-def _limits(name: str, address: str) -> dict[str, int]:
-    """Give what a try is counted under, and how many there may be: the name, from wherever; then the address.
+def _attempt_limits(name: str, address: str) -> dict[str, int]:
+    """Return the counters of an attempt and their limits: first the name, then the address.
 
-    Who gives no name has the address for one. People behind one reverse proxy have one address, but own names.
+    Without a name the address stands for it. People behind one reverse proxy share an address but have own names.
     """
     account = keys.login_tries(f"name {name.casefold()}" if name else f"nameless {address}")
-    return {account: MOST_TRIES, keys.login_tries(f"address {address}"): MOST_FROM_ADDRESS}
+    return {account: MAX_ATTEMPTS, keys.login_tries(f"address {address}"): MAX_ATTEMPTS_PER_ADDRESS}
 
 
-def _tidy(name: str) -> str:
-    """Make a name fit for an audit log: printable, one line, not too long."""
-    return " ".join("".join(each for each in name if each.isprintable()).split())[:_LONGEST_NAME]
+def _clean_name(name: str) -> str:
+    """Return a name for the audit log: printable, one line, limited length."""
+    return " ".join("".join(each for each in name if each.isprintable()).split())[:_MAX_NAME_LENGTH]
 
 
-async def first_link(context: Context, role: Role = Role.ADMINISTRATOR) -> str:
-    """Make a link that lets its first user in, once, within an hour. The token is behind `#`: no server logs it."""
+async def create_login_link(context: Context, role: Role = Role.ADMINISTRATOR) -> str:
+    """Create a login link: valid once, for an hour. The token is in the fragment, which servers never log."""
     token = secrets.token_urlsafe(32)
     await context.redis.set(keys.login_link(digest(token)), str(role), ex=LINK_S)
     return f"{context.settings.public_base_url}/enter#{token}"
 
 
-def administrators_only(person: Person) -> None:
+def require_administrator(person: Person) -> None:
     """Refuse viewers."""
     if not person.is_administrator:
-        raise Refused("VIEWERS_ONLY_LOOK", "You may look, and change nothing. Ask an administrator.", 403)
+        raise Refused("VIEWERS_ONLY_LOOK", "You have read-only access. Ask an administrator.", 403)

@@ -16,7 +16,7 @@ from fastapi import APIRouter, FastAPI
 from wa_orchestrator import context as contexts
 from wa_orchestrator.context import Context
 from wa_orchestrator.dashboard import app as dashboard
-from wa_orchestrator.dashboard.login import first_link
+from wa_orchestrator.dashboard.login import create_login_link
 from wa_orchestrator.dispatcher.dispatcher import Dispatcher
 from wa_orchestrator.domain import worker_events
 from wa_orchestrator.errors import Broken
@@ -210,5 +210,7 @@ async def _proxy_note(context: Context) -> str:
 
 async def _print_banner(server: Server, note: str) -> None:
     context = server.context
-    sys.stdout.write(banner.render(context.settings, await first_link(context), world=context.simulator, note=note))
+    sys.stdout.write(
+        banner.render(context.settings, await create_login_link(context), world=context.simulator, note=note)
+    )
     sys.stdout.flush()

@@ -1,7 +1,7 @@
-"""How a session's last day was: quarter hours for its strip, and for what share of the time it was connected.
+"""Availability of a session in the last 24 hours: quarter hours for its strip, and the share of time connected.
 
-Only what a session was meant to do counts. Being stopped, restarted or not yet linked is "off": neither good nor bad.
-From the start of its worker on, a session that is linked was meant to be connected.
+Only time in which a session should have been connected counts: a linked session, from the start of its worker on.
+Stopped, restarted or not yet linked is "off": neither good nor bad.
 """
 
 from collections import Counter
@@ -14,20 +14,25 @@ from wa_orchestrator.domain.session import Reason, State
 
 DAY_MS: Final = 86_400_000
 QUARTER_MS: Final = DAY_MS // QUARTERS
-#: What lasted no longer than this does not colour a quarter of an hour.
+#: A shorter interruption does not colour its quarter of an hour.
 BRIEF_MS: Final = 60_000
-#: Which of two beats tells more.
+#: The higher rank wins within a quarter of an hour.
 _RANK: Final = {"off": 0, "good": 1, "warn": 2, "bad": 3}
-_OF_STATE: Final = {State.CONNECTED: "good", State.DISCONNECTED: "warn", State.PENDING: "warn", State.FAILED: "bad"}
-#: On its way up: what it was before still tells how it is.
-_ON_THE_WAY: Final = frozenset({Reason.WAITING_FOR_TURN, Reason.STARTING, Reason.WAITING_FOR_PROXY})
-#: Asked for, or gone together with the server: it says nothing of the session.
-_NOT_ITS_OWN: Final = frozenset({Reason.RESTARTING, Reason.SERVER_STOPPED})
+_BEATS: Final = {
+    State.CONNECTED: "good",
+    State.DISCONNECTED: "warn",
+    State.PENDING: "warn",
+    State.FAILED: "bad",
+}
+#: Starting: the colour before still applies.
+_STARTING: Final = frozenset({Reason.WAITING_FOR_TURN, Reason.STARTING, Reason.WAITING_FOR_PROXY})
+#: Requested, or caused by the server: not the session's own failure.
+_NOT_COUNTED: Final = frozenset({Reason.RESTARTING, Reason.SERVER_STOPPED})
 
 
 @dataclass(frozen=True, slots=True)
 class Change:
-    """A session's state from this instant on, and why."""
+    """A session's state from this time on, and its reason."""
 
     at_ms: int
     state: State
@@ -36,14 +41,14 @@ class Change:
 
 @dataclass(frozen=True, slots=True)
 class Day:
-    """The last 24 hours of a session: 96 beats, and the share of the time it was connected; None if it never ran."""
+    """The last 24 hours of a session: 96 beats, and the share of time connected; None if it never ran."""
 
     beats: Sequence[str]
     share: float | None
 
 
 def day_of(changes: Sequence[Change], now_ms: int) -> Day:
-    """Look at the changes of a session, oldest first."""
+    """Compute the last 24 hours from a session's changes, oldest first."""
     begins = now_ms - DAY_MS
     quarters = [Counter[str]() for _ in range(QUARTERS)]
     last = "off"
@@ -52,7 +57,7 @@ def day_of(changes: Sequence[Change], now_ms: int) -> Day:
             from_ms = begins + number * QUARTER_MS
             quarters[number][last] += min(end, from_ms + QUARTER_MS) - max(start, from_ms)
     beats = [_worst(each) for each in quarters]
-    beats[-1] = max(beats[-1], last, key=_RANK.__getitem__)  # how it is now is shown however short it lasts
+    beats[-1] = max(beats[-1], last, key=_RANK.__getitem__)  # the current state is shown, however short
     total = sum(quarters, Counter[str]())
     meant = total["good"] + total["warn"] + total["bad"]
     return Day(beats, total["good"] / meant if meant else None)
@@ -63,7 +68,7 @@ def _worst(spent_ms: Counter[str]) -> str:
 
 
 def _spans(changes: Sequence[Change], begins: int, ends: int) -> Iterator[tuple[int, int, str]]:
-    """Give from when to when a session was how, within a time; what is not known was off."""
+    """Yield (start, end, beat) within a period; unknown time is off."""
     beat, since, linked = "off", begins, False
     for change in changes:
         at_ms = min(max(change.at_ms, begins), ends)
@@ -77,11 +82,11 @@ def _spans(changes: Sequence[Change], begins: int, ends: int) -> Iterator[tuple[
 
 
 def _beat(change: Change, before: str) -> str:
-    """Say how a change to a session that is linked to a phone is shown."""
-    if change.reason in _NOT_ITS_OWN:
+    """Return the beat of a change of a linked session."""
+    if change.reason in _NOT_COUNTED:
         return "off"
-    if change.state is State.PENDING and change.reason in _ON_THE_WAY:
+    if change.state is State.PENDING and change.reason in _STARTING:
         if change.reason == Reason.STARTING and before == "off":
-            return "warn"  # its worker runs: whatever it lacks now is its own
+            return "warn"  # its worker runs: from now on it should be connected
         return "off" if before == "good" else before
-    return _OF_STATE.get(change.state, "off")
+    return _BEATS.get(change.state, "off")

@@ -1,4 +1,4 @@
-"""Who sat on a proxy when it went bad: the server moves them away at once, so the proxy itself no longer tells."""
+"""Which sessions a proxy had when it became bad: the server moves them at once, so its record no longer shows them."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any, Final
@@ -10,31 +10,31 @@ from wa_orchestrator.store.records import Proxy
 
 #: A drain is over after this time.
 _WITHIN_MS: Final = 60_000
-_LOOKED_AT: Final = 1000
+_MAX_EVENTS: Final = 1000
 _LEFT: Final = frozenset({EventType.SESSION_MOVED, EventType.SESSION_SEATLESS})
 
 
-class Leavers:
-    """Finds drains in the stream of events; each is looked for until it is over, and then remembered."""
+class DisplacedSessions:
+    """Finds the sessions in the event stream. A drain is searched again until it is over, then cached."""
 
     def __init__(self, scripts: Scripts) -> None:
         self._scripts = scripts
         self._known: dict[tuple[str, int], Sequence[str]] = {}
 
     async def of(self, proxies: Sequence[Proxy], now_ms: int) -> Mapping[str, Sequence[str]]:
-        """Give the ids of the sessions that left, for every bad proxy of these."""
+        """Return the ids of the moved sessions by bad proxy."""
         bad = {(each.id, _since(each)): each for each in proxies if each.status != "OK"}
         self._known = {mark: left for mark, left in self._known.items() if mark in bad}
         found = dict(self._known)
         for mark in bad.keys() - found.keys():
-            found[mark] = await self._look(*mark)
+            found[mark] = await self._search(*mark)
             if now_ms > mark[1] + _WITHIN_MS:
                 self._known[mark] = found[mark]
         return {proxy_id: left for (proxy_id, _), left in found.items()}
 
-    async def _look(self, proxy_id: str, since_ms: int) -> Sequence[str]:
+    async def _search(self, proxy_id: str, since_ms: int) -> Sequence[str]:
         raw: Any = await self._scripts.redis.xrange(
-            keys.EVENTS, min=since_ms, max=since_ms + _WITHIN_MS, count=_LOOKED_AT
+            keys.EVENTS, min=since_ms, max=since_ms + _WITHIN_MS, count=_MAX_EVENTS
         )
         events = [fields for _, fields in raw if fields.get("type") in _LEFT and fields.get("from") == proxy_id]
         return list(dict.fromkeys(fields["session"] for fields in events))

@@ -1,4 +1,4 @@
-"""What happened to sessions and proxies over time: the strip of the last day, messages per hour, health of proxies."""
+"""History: availability of sessions, messages per hour, queue depth, checks of proxies."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any, Final
@@ -7,7 +7,7 @@ import structlog
 from redis.exceptions import WatchError
 
 from wa_orchestrator.context import Context
-from wa_orchestrator.dashboard.fleet.attention import GivenUp
+from wa_orchestrator.dashboard.fleet.attention import FailedMessages
 from wa_orchestrator.dashboard.fleet.availability import DAY_MS, QUARTER_MS, Change, Day, day_of
 from wa_orchestrator.dashboard.html.charts import QUARTERS
 from wa_orchestrator.domain.session import State
@@ -17,23 +17,23 @@ from wa_orchestrator.store import event_stream, keys, records
 from wa_orchestrator.store.engine.scripts import Scripts
 from wa_orchestrator.store.records import Session
 
-__all__ = ["DAY_MS", "HOUR_MS", "Historian", "days", "depths", "given_up", "health", "per_hour"]
+__all__ = ["DAY_MS", "HOUR_MS", "HistoryRecorder", "days", "depths", "failed_lately", "health", "per_hour"]
 HOUR_MS: Final = 3_600_000
 _MINUTE_MS: Final = 60_000
 HOURS_SHOWN: Final = 24
-_KEPT_HOURS: Final = 48
-_KEPT_CHECKS: Final = 120
+_KEEP_HOURS: Final = 48
+_KEEP_CHECKS: Final = 120
 _HEALTH_S: Final = 7 * 24 * 3600
 _BATCH: Final = 1000
 _ROUND_S: Final = 2.0
-#: What is counted per hour.
+#: Counted per hour.
 _COUNTED: Final = frozenset({EventType.MESSAGE_SENT, EventType.MESSAGE_FAILED})
 
 log = structlog.get_logger(__name__)
 
 
 async def days(scripts: Scripts, sessions: Sequence[Session], now_ms: int) -> dict[str, Day]:
-    """Give the last day of these sessions, from their own histories."""
+    """Return the last 24 hours of these sessions, from their event streams."""
     pipe = scripts.redis.pipeline(transaction=False)
     for session in sessions:
         pipe.xrange(keys.session_events(session.id), min="-", max="+", count=600)
@@ -53,7 +53,7 @@ def _changes(entries: Sequence[tuple[str, Mapping[str, str]]]) -> list[Change]:
 
 
 async def per_hour(scripts: Scripts, now_ms: int) -> tuple[list[int], list[int]]:
-    """Give how many messages were sent and failed in each of the last 24 hours, the running one last."""
+    """Return how many messages were sent and failed in each of the last 24 hours, the current hour last."""
     raw: Any = await scripts.redis.hgetall(keys.DASHBOARD_HOURS)
     last = now_ms // HOUR_MS
     hours = range(last - HOURS_SHOWN + 1, last + 1)
@@ -63,14 +63,14 @@ async def per_hour(scripts: Scripts, now_ms: int) -> tuple[list[int], list[int]]
     )
 
 
-async def given_up(scripts: Scripts, now_ms: int) -> GivenUp:
-    """Give how many messages failed since the hour before this one began."""
+async def failed_lately(scripts: Scripts, now_ms: int) -> FailedMessages:
+    """Return how many messages failed since the start of the previous hour."""
     _, failed = await per_hour(scripts, now_ms)
-    return GivenUp(sum(failed[-2:]), (now_ms // HOUR_MS - 1) * HOUR_MS)
+    return FailedMessages(sum(failed[-2:]), (now_ms // HOUR_MS - 1) * HOUR_MS)
 
 
 async def depths(scripts: Scripts, now_ms: int) -> list[int]:
-    """Give how many messages waited in each quarter of the last 24 hours, at most; -1 where nobody looked."""
+    """Return the deepest queue in each quarter hour of the last 24 hours; -1 where there is no sample."""
     lines: Any = await scripts.redis.lrange(keys.DASHBOARD_QUEUE, 0, -1)
     begins = now_ms - DAY_MS
     found = [-1] * QUARTERS
@@ -83,7 +83,7 @@ async def depths(scripts: Scripts, now_ms: int) -> list[int]:
 
 
 async def health(scripts: Scripts, proxy_ids: Sequence[str]) -> dict[str, list[int]]:
-    """Give the latencies of the last checks of these proxies, oldest first; -1 where a check failed."""
+    """Return the latencies of the last checks of these proxies, oldest first; -1 for a failed check."""
     pipe = scripts.redis.pipeline(transaction=False)
     for proxy_id in proxy_ids:
         pipe.lrange(keys.proxy_health(proxy_id), 0, -1)
@@ -94,10 +94,10 @@ async def health(scripts: Scripts, proxy_ids: Sequence[str]) -> dict[str, list[i
     }
 
 
-class Historian:
-    """Counts what the stream of events forgets after a while, and remembers the checks of proxies.
+class HistoryRecorder:
+    """Counts messages before their events are trimmed, and records queue depth and checks of proxies.
 
-    Any number may run: the count of a batch and the cursor behind it are written together, or not at all.
+    Any number may run: the counts of a batch and its cursor are written together or not at all.
     """
 
     def __init__(self, context: Context) -> None:
@@ -105,17 +105,17 @@ class Historian:
         self._scripts = context.scripts
 
     async def run(self) -> None:
-        """Go on until cancelled."""
-        await Loop("historian", self).run()
+        """Run until cancelled."""
+        await Loop("dashboard_history", self).run()
 
     async def step(self) -> float:
         """Count one batch of events and record the proxies' checks. Return the seconds until the next one."""
         counted = await self._count()
-        await self._remember_checks()
-        await self._remember_queue()
+        await self._record_checks()
+        await self._record_queue()
         return 0 if counted >= _BATCH else _ROUND_S
 
-    async def _remember_queue(self) -> None:
+    async def _record_queue(self) -> None:
         redis = self._scripts.redis
         now_ms = await self._scripts.now_ms()
         last: Any = await redis.lindex(keys.DASHBOARD_QUEUE, -1)
@@ -146,16 +146,16 @@ class Historian:
                 await pipe.execute()
             except WatchError:
                 return 0  # another process has counted them
-        await self._forget(int(entries[-1].cursor.partition("-")[0]))
+        await self._trim_hours(int(entries[-1].cursor.partition("-")[0]))
         return len(entries)
 
-    async def _forget(self, now_ms: int) -> None:
+    async def _trim_hours(self, now_ms: int) -> None:
         fields: Any = await self._scripts.redis.hkeys(keys.DASHBOARD_HOURS)
-        old = [field for field in fields if int(field.partition(":")[0]) < now_ms // HOUR_MS - _KEPT_HOURS]
+        old = [field for field in fields if int(field.partition(":")[0]) < now_ms // HOUR_MS - _KEEP_HOURS]
         if old:
             await self._scripts.redis.hdel(keys.DASHBOARD_HOURS, *old)
 
-    async def _remember_checks(self) -> None:
+    async def _record_checks(self) -> None:
         found = await records.proxies(self._scripts)
         pipe = self._scripts.redis.pipeline(transaction=False)
         for proxy in found:
@@ -168,6 +168,6 @@ class Historian:
             result = -1 if proxy.last_error else proxy.latency_ms or 0
             key = keys.proxy_health(proxy.id)
             pipe.rpush(key, f"{proxy.checked_at}:{result}")
-            pipe.ltrim(key, -_KEPT_CHECKS, -1)
+            pipe.ltrim(key, -_KEEP_CHECKS, -1)
             pipe.expire(key, _HEALTH_S)
         await pipe.execute()

@@ -1,4 +1,4 @@
-"""Sessions and proxies as the pages show them: values, made at one moment and never changed."""
+"""Sessions and proxies as the pages show them: immutable values of one moment."""
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
@@ -11,7 +11,7 @@ from wa_orchestrator.domain.pacing.limits import Pace, Trust
 from wa_orchestrator.domain.session import Reason, State, needs_person
 from wa_orchestrator.store.records import Proxy, Session
 
-#: What a person should see first.
+#: The order of states in tables: those that need a person first.
 ORDER: Final = {
     State.FAILED: 0,
     State.DISCONNECTED: 1,
@@ -44,7 +44,7 @@ class Row:
 
     @property
     def name(self) -> str:
-        """What people call it."""
+        """The label, else the id."""
         return self.session.label or self.session.id
 
     @property
@@ -52,27 +52,27 @@ class Row:
         """Its name and, kept left to right in any language, its phone; its id where it has none."""
         if self.name == self.id:
             return self.id
-        told = spelled_phone(self.session.phone) if self.session.phone else self.id
-        return f"{self.name} · \N{LEFT-TO-RIGHT ISOLATE}{told}\N{POP DIRECTIONAL ISOLATE}"
+        detail = spelled_phone(self.session.phone) if self.session.phone else self.id
+        return f"{self.name} · \N{LEFT-TO-RIGHT ISOLATE}{detail}\N{POP DIRECTIONAL ISOLATE}"
 
     @property
     def state(self) -> State:
-        """Where it is."""
+        """The session's state."""
         return self.session.status
 
     @property
     def needs_person(self) -> bool:
-        """Whether somebody has to do something."""
+        """Whether a person has to act."""
         return needs_person(self.state, self.session.reason)
 
     @property
     def is_banned(self) -> bool:
-        """Whether WhatsApp itself has stopped it."""
+        """Whether WhatsApp has banned the account, for a time or for good."""
         return self.session.reason in (Reason.BANNED, Reason.TEMPORARY_BAN)
 
     @property
     def left_today(self) -> int:
-        """How many messages its phone may still say today."""
+        """How many messages its phone may still send today."""
         return max(0, self.pace.per_day - self.sent_today)
 
     @property
@@ -104,7 +104,7 @@ class Row:
 
 @dataclass(frozen=True, slots=True)
 class Slot:
-    """One place on a proxy; empty when nobody sits there."""
+    """A slot of a proxy; free if it has no row."""
 
     row: Row | None
 
@@ -124,21 +124,21 @@ class Snapshot:
     namesakes: frozenset[str] = frozenset()
     """The names that several sessions have."""
     left: Mapping[str, Sequence[str]] = field(default_factory=dict)
-    """The ids of those who were moved away from a bad proxy, by its id."""
+    """The ids of sessions that were moved away from a bad proxy, by its id."""
 
     direct: bool = False
-    """Sessions may leave without a proxy."""
+    """Sessions may connect without a proxy."""
 
     def called(self, row: Row) -> str:
-        """What a session is called where it must not be taken for another: its name, in full if others have it too."""
+        """Return the name of a session; the full name if others have the same."""
         return row.full_name if row.name in self.namesakes else row.name
 
     def sorted_rows(self) -> list[Row]:
-        """All sessions, those that need somebody first."""
+        """Return all sessions, those that need a person first."""
         return sorted(self.rows.values(), key=lambda row: (ORDER[row.state], natural(row.name), row.id))
 
     def today(self, status: str) -> int:
-        """How many messages got this status today."""
+        """Return how many messages got this status today."""
         return sum(row.stats.get(status, 0) for row in self.rows.values())
 
     @property
@@ -148,26 +148,26 @@ class Snapshot:
 
     @property
     def healthy(self) -> list[Proxy]:
-        """The proxies that sessions may be put on."""
+        """The proxies that may take sessions."""
         return [proxy for proxy in self.proxies if proxy.status == "OK"]
 
     @property
     def bad(self) -> list[Proxy]:
-        """The proxies that failed; one that is being emptied on purpose is none of them."""
+        """The proxies that failed, without those that are being drained by an operator."""
         return [proxy for proxy in self.proxies if proxy.status != "OK" and not proxy.draining]
 
-    def who_sat(self, proxy: Proxy) -> frozenset[str]:
-        """The ids of those who sit on a proxy, and of those who were moved away when it went bad."""
+    def sessions_of(self, proxy: Proxy) -> frozenset[str]:
+        """Return the ids of the sessions of a proxy, and of those that were moved away when it became bad."""
         return proxy.sessions | frozenset(self.left.get(proxy.id, ()))
 
     @property
     def slots(self) -> int:
-        """Places on healthy proxies."""
+        """The number of slots of healthy proxies."""
         return self.slots_per_proxy * len(self.healthy)
 
     @property
     def free_slots(self) -> int:
-        """Places on healthy proxies that nobody has."""
+        """The number of free slots of healthy proxies."""
         return sum(max(0, self.slots_per_proxy - len(proxy.sessions)) for proxy in self.healthy)
 
     @property
@@ -176,14 +176,14 @@ class Snapshot:
         return "all" in self.holds
 
     def slots_of(self, proxy: Proxy) -> list[Slot]:
-        """The places of a proxy, taken ones first; always as many as there are."""
+        """Return the slots of a proxy, those in use first."""
         rows = sorted((self.rows[name] for name in proxy.sessions if name in self.rows), key=lambda row: row.id)
         return [Slot(row) for row in rows] + [Slot(None)] * (self.slots_per_proxy - len(rows))
 
 
 @lru_cache(maxsize=8192)
 def natural(name: str) -> tuple[Any, ...]:
-    """A sorting key in which worker_10 follows worker_9. Kept: a page sorts the same names several times."""
+    """Return a sort key by which worker_10 follows worker_9. Cached: a page sorts the same names several times."""
     parts: list[Any] = []
     digits = ""
     for each in f"{name.lower()} ":

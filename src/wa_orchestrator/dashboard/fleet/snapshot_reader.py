@@ -1,4 +1,4 @@
-"""The fleet at one moment, as the pages show it. Sessions that nothing happened to are not read again."""
+"""Reads snapshots of the fleet; only sessions that an event named are read again."""
 
 import asyncio
 import json
@@ -9,56 +9,56 @@ from datetime import datetime
 from typing import Any, Final
 
 from wa_orchestrator.context import Context
-from wa_orchestrator.dashboard.fleet.displaced_sessions import Leavers
+from wa_orchestrator.dashboard.fleet.displaced_sessions import DisplacedSessions
 from wa_orchestrator.dashboard.fleet.snapshot import Row, Snapshot
 from wa_orchestrator.domain.pacing.hours import day_bounds_ms
 from wa_orchestrator.session_pace import BAN_SIGNAL, hold_fields, override_of, pace_of, trust_of, zone_of
 from wa_orchestrator.store import keys, records
 from wa_orchestrator.store.records import Session
 
-#: A look at everything is repeated after this time even when no event asked for it: pings make no events.
+#: Every session is read again after this time even without an event: pings make none.
 FULL_S: Final = 10.0
 _FOLLOWED: Final = ("sent", "delivered", "read", "failed")
 
 
-class Fleet:
-    """Keeps the latest snapshot. Events say which sessions to read again; everything is read again now and then."""
+class SnapshotReader:
+    """Caches the rows of the last snapshot until an event or `FULL_S` makes them stale."""
 
     def __init__(self, context: Context) -> None:
         self._context = context
         self._rows: dict[str, Row] = {}
-        self._dirty: set[str] = set()
-        self._whole_at_s = float("-inf")
-        self._reading = asyncio.Lock()
-        self._leavers = Leavers(context.scripts)
+        self._stale: set[str] = set()
+        self._read_all_at_s = float("-inf")
+        self._lock = asyncio.Lock()
+        self._displaced = DisplacedSessions(context.scripts)
 
-    def touch(self, session_ids: Iterable[str]) -> None:
-        """Say that something happened to these sessions."""
-        self._dirty.update(each for each in session_ids if each)
+    def mark_changed(self, session_ids: Iterable[str]) -> None:
+        """Mark the rows of these sessions as stale."""
+        self._stale.update(each for each in session_ids if each)
 
-    def touch_all(self) -> None:
-        """Say that something happened that may concern every session."""
-        self._whole_at_s = float("-inf")
+    def mark_all_changed(self) -> None:
+        """Mark all rows as stale."""
+        self._read_all_at_s = float("-inf")
 
-    async def look(self) -> Snapshot:
-        """Give the fleet as it is now."""
+    async def read(self) -> Snapshot:
+        """Return the fleet as it is now."""
         now_ms = await self._context.scripts.now_ms()
         holds = await records.holds(self._context.scripts)
-        async with self._reading:  # who comes while another reads waits for it: the rows still are the old ones
-            await self._read_again(holds, now_ms)
+        async with self._lock:  # a concurrent reader waits: the rows are still the old ones
+            await self._refresh(holds, now_ms)
         return await self._snapshot(holds, now_ms)
 
-    async def _read_again(self, holds: Mapping[str, Any], now_ms: int) -> None:
-        whole = time.monotonic() - self._whole_at_s > FULL_S
-        if not whole and not self._dirty:
+    async def _refresh(self, holds: Mapping[str, Any], now_ms: int) -> None:
+        whole = time.monotonic() - self._read_all_at_s > FULL_S
+        if not whole and not self._stale:
             return
-        ids, self._dirty = self._dirty, set()  # before the reading: what happens during it is for the next one
-        self._whole_at_s = time.monotonic() if whole else self._whole_at_s
+        ids, self._stale = self._stale, set()  # before the read: a change during it is for the next one
+        self._read_all_at_s = time.monotonic() if whole else self._read_all_at_s
         try:
             found = await records.sessions(self._context.scripts, None if whole else ids)
             rows = {row.id: row for row in await self._read(found, holds, now_ms)}
         except BaseException:
-            self.touch_all()
+            self.mark_all_changed()
             raise
         kept = {} if whole else {name: row for name, row in self._rows.items() if name not in ids}
         self._rows = kept | rows
@@ -79,7 +79,7 @@ class Fleet:
             int(await redis.hlen(keys.OPT_OUTS)),
             Counter(row.state for row in rows.values()),
             frozenset(name for name, count in names.items() if count > 1),
-            await self._leavers.of(proxies, now_ms),
+            await self._displaced.of(proxies, now_ms),
             self._context.settings.allow_direct,
         )
 
@@ -119,14 +119,14 @@ class Fleet:
 
 
 def _hold_on(holds: Mapping[str, Any], session: Session, now_ms: int) -> Mapping[str, Any] | None:
-    """The hold that concerns a session, the gravest first, with the `field` by which it is lifted."""
+    """Return the hold on a session, a ban first, with the `field` that lifts it."""
     fields = [name for name in hold_fields(session) if name in holds and holds[name]["until_ms"] > now_ms]
     found = [{**holds[name], "field": name} for name in fields]
     return min(found, key=lambda hold: hold.get("why") != BAN_SIGNAL, default=None)
 
 
 async def opt_outs(context: Context, most: int = 200) -> list[tuple[str, dict[str, Any]]]:
-    """Give those who do not want to be written to, the latest first."""
+    """Return the opt-outs, the latest first."""
     raw: Any = await context.redis.hgetall(keys.OPT_OUTS)
     found = [(phone, json.loads(text)) for phone, text in raw.items()]
     return sorted(found, key=lambda pair: -int(pair[1].get("at_ms", 0)))[:most]

@@ -1,4 +1,4 @@
-"""Pictures as SVG, made on the server. They hold no text: labels are HTML, so that they can be read and turned."""
+"""Charts as SVG without text: labels are HTML, so that screen readers and right-to-left layout work."""
 
 from collections.abc import Sequence
 from typing import Final
@@ -7,12 +7,12 @@ from markupsafe import Markup
 
 QUARTERS: Final = 96
 """Quarter hours in a strip."""
-#: How a strip shows a state: class, top and height. Height repeats what colour says.
+#: Top and height of a beat: height repeats the colour, for those who cannot see it.
 _BEATS: Final = {"good": (0, 12), "warn": (5, 7), "bad": (3, 9), "off": (11, 1)}
 
 
 def strip(beats: Sequence[str], label: str, *, tall: bool = False) -> Markup:
-    """Draw the connection of the last 24 hours: one path per kind, runs joined."""
+    """Draw the connection of the last 24 hours: one path per kind, adjacent beats joined."""
     paths: dict[str, str] = {}
     start = 0
     for at in range(1, len(beats) + 1):
@@ -28,14 +28,14 @@ def strip(beats: Sequence[str], label: str, *, tall: bool = False) -> Markup:
 
 
 def top_of(sent: Sequence[int], failed: Sequence[int]) -> int:
-    """Give the number at the top of a chart of these: the next one that people count in."""
+    """Return the top of the scale: the next round number."""
     most = max([1, *(a + b for a, b in zip(sent, failed, strict=True))])
     size = int(10 ** (len(str(most)) - 1))
     return min(step * size for step in (1, 2, 4, 6, 8, 10) if step * size >= most)
 
 
 def bars(sent: Sequence[int], failed: Sequence[int], label: str) -> Markup:
-    """Draw messages per hour up to `top_of` them; the last column is the hour that is not over."""
+    """Draw messages per hour on a scale up to `top_of`; the last column is the current hour."""
     most = top_of(sent, failed)
     drawn = []
     for at, (good, bad) in enumerate(zip(sent, failed, strict=True)):
@@ -58,7 +58,7 @@ def _column(kind: str, at: int, top: float, height: float) -> Markup:
 
 
 def area(values: Sequence[int], label: str) -> Markup:
-    """Draw an amount over a day as a filled line; -1, where nobody looked, is a gap."""
+    """Draw a number over a day as a filled line; -1 (no sample) is a gap."""
     most = max([1, *values])
     drawn, start = "", 0
     for at in range(len(values) + 1):
@@ -75,7 +75,7 @@ def area(values: Sequence[int], label: str) -> Markup:
 
 
 def spark(values: Sequence[int], label: str, *, width: int = 72, height: int = 20) -> Markup:
-    """Draw values over time as a line; -1 is a failure and drawn as a mark at the bottom."""
+    """Draw values over time as a line; -1 is a failure, drawn as a mark at the bottom."""
     if len(values) < 2:
         return Markup('<svg class="spark" viewBox="0 0 72 20" role="img" aria-label="{}"></svg>').format(label)
     most = max([1, *values])

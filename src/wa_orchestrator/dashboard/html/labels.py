@@ -1,43 +1,40 @@
-"""Says in a person's language what records keep in words for programs: who did something, what, and why.
-
-What it does not know is shown as it stands: a new word is better than none. Tests look for those that are missing here.
-"""
+"""Texts for stored codes: actors, actions, causes, notes. An unknown code is shown as it is; tests find those."""
 
 from typing import Final
 
 from markupsafe import Markup
 
 from wa_orchestrator.dashboard.fleet.snapshot import Snapshot
-from wa_orchestrator.dashboard.html.locale import Tongue, bdi, ltr
+from wa_orchestrator.dashboard.html.locale import Locale, bdi, ltr
 from wa_orchestrator.domain.proxy import ProxyFailure
 from wa_orchestrator.domain.session_reasons import Reason
 from wa_orchestrator.texts import catalogue
 
-_DOERS: Final = ("configured", "server", "administrator", "viewer", "nobody")
+_ACTORS: Final = ("configured", "server", "administrator", "viewer", "nobody")
 
 
-def doer(view: Tongue, by: str) -> Markup:
-    """Say who did something: a person by name, a key, the server."""
+def actor(view: Locale, by: str) -> Markup:
+    """Return who did something: a person by name, a key, the server."""
     name = by.removeprefix("dashboard:")
-    if name in _DOERS:
-        return view.t(f"doer.{name}")
+    if name in _ACTORS:
+        return view.t(f"actor.{name}")
     if not by.startswith("dashboard:") and name.startswith("k_"):
-        return view.t("doer.key", id=ltr(name))
+        return view.t("actor.key", id=ltr(name))
     return bdi(name or "—")
 
 
-def deed(view: Tongue, action: str) -> Markup:
-    """Say what was done, for the audit log."""
-    return _or(view, f"deed.{action}", action)
+def action_name(view: Locale, action: str) -> Markup:
+    """Return what was done, for the audit log."""
+    return _text_or(view, f"action.{action}", action)
 
 
-def target(view: Tongue, snapshot: Snapshot, action: str, name: str) -> Markup:
-    """Say to what it was done: a session by its name."""
+def target(view: Locale, snapshot: Snapshot, action: str, name: str) -> Markup:
+    """Return what it was done to; a session by its name."""
     kind, colon, rest = name.partition(":")
     if action.startswith("hold.") and name == "all":
         return view.t("hold.everything")
     if action.startswith("dashboard."):
-        return _or(view, f"doer.{name}", name)
+        return _text_or(view, f"actor.{name}", name)
     row = snapshot.rows.get(rest if colon and kind == "session" else name)
     if row:
         return bdi(snapshot.called(row))
@@ -46,32 +43,32 @@ def target(view: Tongue, snapshot: Snapshot, action: str, name: str) -> Markup:
     return bdi(rest if colon and kind in ("session", "group", "phone") else name)
 
 
-def held_because(hold_why: str) -> str:
-    """What a person wrote about a hold; nothing where they wrote nothing."""
+def hold_reason(hold_why: str) -> str:
+    """Return the reason that a person gave for a hold, if any."""
     return "" if hold_why == "OPERATOR" else hold_why
 
 
-def circumstance(view: Tongue, code: str) -> str:
-    """Say why something happened to a session, its phone or its proxy; empty where there is nothing to say."""
+def cause(view: Locale, code: str) -> str:
+    """Return why something happened to a session, its phone or its proxy; empty for an unknown code."""
     if code in Reason.__members__:
         return view.reason(code)
-    if view.knows(f"circumstance.{code}"):
-        return str(view.t(f"circumstance.{code}").striptags())
+    if view.knows(f"cause.{code}"):
+        return str(view.t(f"cause.{code}").striptags())
     return catalogue.proxy_failure(view.language, code) if code.partition(":")[0] in ProxyFailure.__members__ else ""
 
 
-def proxy_failure(view: Tongue, stored: str) -> Markup:
+def proxy_failure(view: Locale, stored: str) -> Markup:
     """Return why a proxy is bad."""
     return bdi(catalogue.proxy_failure(view.language, stored) or "—")
 
 
-def message_note(view: Tongue, code: str) -> str:
-    """Say what happened to a message in one step of its story."""
+def message_note(view: Locale, code: str) -> str:
+    """Return the note of a step in a message's timeline."""
     return str(view.t(f"note.{code}").striptags()) if view.knows(f"note.{code}") else view.failure(code)
 
 
-def delivery_note(view: Tongue, note: str) -> Markup:
-    """Say why an event did not reach a webhook."""
+def delivery_note(view: Locale, note: str) -> Markup:
+    """Return why an event was not delivered to a webhook."""
     if note.startswith("HTTP_"):
         return view.t("delivery.answered", status=ltr(note.removeprefix("HTTP_")))
     if view.knows(f"error.{note}"):
@@ -83,5 +80,5 @@ def delivery_note(view: Tongue, note: str) -> Markup:
     return view.t("delivery.unreachable") if note.startswith("Connect") else view.t("delivery.broke_off")
 
 
-def _or(view: Tongue, name: str, otherwise: str) -> Markup:
+def _text_or(view: Locale, name: str, otherwise: str) -> Markup:
     return view.t(name) if view.knows(name) else bdi(otherwise)

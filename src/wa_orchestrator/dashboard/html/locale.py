@@ -1,7 +1,4 @@
-"""Says things to a person in their language and zone: texts, numbers, phones, times. What comes from outside is text.
-
-A text may hold tags; what is put into it is escaped.
-"""
+"""Texts, numbers, phones and times in a person's language and time zone. Texts may have tags; values are escaped."""
 
 import re
 from dataclasses import dataclass
@@ -18,17 +15,17 @@ _DAY_MS: Final = 86_400_000
 
 
 def ltr(value: object) -> Markup:
-    """Keep a run (a phone, an id, a time) left to right inside right-to-left text."""
+    """Isolate a left-to-right value (a phone, an id, a time) inside right-to-left text."""
     return Markup('<bdi class="ltr">{}</bdi>').format(value)
 
 
 def bdi(value: object) -> Markup:
-    """Keep a name's own direction from disturbing the sentence around it."""
+    """Isolate a name, so that its direction does not affect the sentence."""
     return Markup("<bdi>{}</bdi>").format(value)
 
 
 def spelled_phone(phone: str) -> str:
-    """Write a phone as people read it."""
+    """Format a phone number for people."""
     if len(phone) == 12 and phone.startswith("972"):
         return f"+972 {phone[3:5]}-{phone[5:8]}-{phone[8:]}"
     if len(phone) == 11 and phone.startswith("1"):
@@ -37,8 +34,8 @@ def spelled_phone(phone: str) -> str:
 
 
 @dataclass(frozen=True, slots=True)
-class Tongue:
-    """One person's language and zone at one moment."""
+class Locale:
+    """A person's language and time zone, and the current time."""
 
     language: str
     zone: ZoneInfo
@@ -46,62 +43,62 @@ class Tongue:
 
     @property
     def direction(self) -> str:
-        """The direction of the page."""
+        """The text direction of the page."""
         return text(self.language, "language.direction")
 
     @property
     def other_languages(self) -> dict[str, str]:
-        """The names of the languages that a person may choose instead, by code."""
+        """The names of the other languages, by code."""
         return {code: text(code, "language.name") for code in languages() if code != self.language}
 
     def knows(self, name: str) -> bool:
-        """Whether there is such a text."""
+        """Whether there is a text of this name."""
         return name in texts(self.language)
 
     def t(self, name: str, /, **values: object) -> Markup:
-        """Give a text with these values in it."""
+        """Return a text with these values."""
         return Markup(texts(self.language)[name]).format(**values)  # noqa: S704 (our own files; values are escaped)
 
     def n(self, name: str, count: int, /, **values: object) -> Markup:
-        """Give a text that depends on a count: `name.zero`, `.one`, `.two` where there is one, else `.other`."""
+        """Return a text that depends on a count: `name.zero`, `.one` or `.two` if it exists, else `.other`."""
         forms = {0: f"{name}.zero", 1: f"{name}.one", 2: f"{name}.two"}
         chosen = forms.get(count, f"{name}.other")
         return self.t(chosen if self.knows(chosen) else f"{name}.other", n=self.number(count), **values)
 
     def plain(self, name: str, /, **values: object) -> Markup:
-        """Give a text without tags, for attributes."""
+        """Return a text without tags, for attributes."""
         return Markup(escape(self.t(name, **values).striptags()))  # noqa: S704 (escaped just here)
 
     def number(self, value: float) -> str:
-        """Write a whole number."""
+        """Format a whole number."""
         return f"{int(value):,}"
 
     def percent(self, share: float) -> Markup:
-        """Write a share of one."""
+        """Format a ratio as a percentage."""
         return ltr(f"{share * 100:.1f}%")
 
     def phone(self, phone: str) -> Markup:
-        """Write a phone, left to right."""
+        """Format a phone number, left to right."""
         return ltr(spelled_phone(phone))
 
     def reason(self, code: str) -> str:
-        """Say why a session is where it is; empty where nothing needs saying."""
+        """Return the sentence of a session reason."""
         return text(self.language, f"session_reason.{code}") or code
 
-    def briefly(self, code: str) -> str:
-        """Say why a session is where it is in a few words, for a row of a table."""
+    def reason_short(self, code: str) -> str:
+        """Return a session reason in a few words, for a table."""
         return text(self.language, f"session_reason_short.{code}") or self.reason(code)
 
     def kind(self, name: str) -> str:
-        """Name a kind of message."""
+        """Return the name of a message kind."""
         return self.t(f"kind.{name}").striptags() if self.knows(f"kind.{name}") else name
 
-    def because(self, code: str) -> str:
-        """Say what a message waits for."""
+    def wait_reason(self, code: str) -> str:
+        """Return what a message waits for."""
         return text(self.language, f"wait_reason.{code}") or code
 
     def failure(self, code: str) -> str:
-        """Say why a message was not sent."""
+        """Return why a message was not sent."""
         return text(self.language, f"message_failure.{code}") or code
 
     # -- times
@@ -110,19 +107,19 @@ class Tongue:
         return datetime.fromtimestamp(at_ms / 1000, tz=UTC).astimezone(self.zone)
 
     def clock(self, at_ms: int) -> Markup:
-        """Write the time of day, HH:MM; with the day where it is another one."""
+        """Format a time as HH:MM, with the day unless it is today."""
         return self._with_day(at_ms, f"{self._local(at_ms):%H:%M}")
 
     def hour(self, at_ms: int) -> Markup:
-        """Write the time of day alone, for axes that say by themselves which day it is."""
+        """Format a time as HH:MM without the day, for axes."""
         return ltr(f"{self._local(at_ms):%H:%M}")
 
-    def exact(self, at_ms: int) -> Markup:
-        """Write the time of day with seconds; with the day where it is another one."""
+    def clock_s(self, at_ms: int) -> Markup:
+        """Format a time with seconds, with the day unless it is today."""
         return self._with_day(at_ms, f"{self._local(at_ms):%H:%M:%S}")
 
-    def to_the_ms(self, at_ms: int) -> Markup:
-        """Write the time of day with milliseconds."""
+    def clock_ms(self, at_ms: int) -> Markup:
+        """Format a time with milliseconds."""
         return self._with_day(at_ms, f"{self._local(at_ms):%H:%M:%S}.{at_ms % 1000:03d}")
 
     def _with_day(self, at_ms: int, clock: str) -> Markup:
@@ -137,21 +134,21 @@ class Tongue:
         return Markup("{} {}").format(self.date(at_ms), ltr(clock))
 
     def date(self, at_ms: int) -> Markup:
-        """Write a day with the month's name."""
+        """Format a date with the month's name."""
         then = self._local(at_ms)
         return self.t("time.date", day=then.day, month=self.t(f"month.{then.month}"))
 
     def ago(self, at_ms: int) -> Markup:
-        """Write how long ago something was; the page counts on by itself."""
+        """Format how long ago something was; the page's script keeps it current."""
         if not at_ms:
             return Markup("—")
-        exact = self.exact(at_ms).striptags()
+        exact = self.clock_s(at_ms).striptags()
         return Markup('<time datetime="{}" title="{}" data-ago>{}</time>').format(
             iso(at_ms), exact, self.span(max(0, self.now_ms - at_ms))
         )
 
     def span(self, length_ms: int) -> Markup:
-        """Write how long something lasts, in its largest unit."""
+        """Format a duration in its largest unit."""
         seconds = length_ms // 1000
         for unit, size in (("d", 86_400), ("h", 3600), ("min", 60)):
             if seconds >= size:
@@ -159,7 +156,7 @@ class Tongue:
         return self.t("unit.s", n=seconds)
 
     def for_scripts(self) -> dict[str, str]:
-        """Give the texts that the page's own script needs."""
+        """Return the texts that the page's script needs."""
         return {name.removeprefix("script."): text for name, text in texts(self.language).items() if _SCRIPT(name)}
 
 

@@ -1,4 +1,4 @@
-"""The human pace: limits by trust, what is held and why, who is near their limit, who opted out."""
+"""Anti-ban page: limits by trust, holds, sessions near their limit, opt-outs."""
 
 from collections import Counter
 from collections.abc import Mapping
@@ -8,21 +8,21 @@ from markupsafe import Markup
 
 from wa_orchestrator.dashboard.fleet.snapshot import Row
 from wa_orchestrator.dashboard.fleet.snapshot_reader import opt_outs
-from wa_orchestrator.dashboard.html.renderer import Desk, Shown, View
+from wa_orchestrator.dashboard.html.renderer import PageContent, Renderer, View
 from wa_orchestrator.domain.pacing.limits import PRESETS, Preset, Trust
 
 _NEAREST: Final = 12
 _OPT_OUTS_SHOWN: Final = 8
 
 
-async def show(desk: Desk, view: View, query: Mapping[str, str]) -> Shown:
-    """Show the preset's limits and what departs from them."""
-    settings = desk.context.settings
+async def show(renderer: Renderer, view: View, query: Mapping[str, str]) -> PageContent:
+    """Show the limits of the preset and the exceptions."""
+    settings = renderer.context.settings
     preset = query.get("preset", "")
     chosen = Preset(preset) if preset in tuple(Preset) else None
     paces = {trust: PRESETS[chosen][trust] if chosen else settings.pace(trust) for trust in Trust}
     rows = nearest(view, query.get("q", ""))
-    parts = await _parts(desk, view, rows, everyone="all" in query)
+    parts = await _parts(renderer, view, rows, everyone="all" in query)
     values = {
         "paces": paces,
         "preset": chosen or Preset(settings.pacing_preset),
@@ -33,20 +33,20 @@ async def show(desk: Desk, view: View, query: Mapping[str, str]) -> Shown:
         "presets": {row.id: settings.pace(row.trust) for row in rows},
     }
     watch = {"page": "anti-ban", "ids": ",".join(row.id for row in rows)} | ({"all": "1"} if "all" in query else {})
-    return Shown("anti-ban.html", parts, values, watch)
+    return PageContent("anti-ban.html", parts, values, watch)
 
 
-async def parts(desk: Desk, view: View, query: Mapping[str, str]) -> dict[str, Markup]:
-    """Render what changes by itself."""
+async def parts(renderer: Renderer, view: View, query: Mapping[str, str]) -> dict[str, Markup]:
+    """Render the live parts."""
     ids = [name for name in query.get("ids", "").split(",") if name]
     rows = [view.snapshot.rows[name] for name in ids if name in view.snapshot.rows]
-    return await _parts(desk, view, rows, everyone="all" in query)
+    return await _parts(renderer, view, rows, everyone="all" in query)
 
 
-async def _parts(desk: Desk, view: View, rows: list[Row], *, everyone: bool) -> dict[str, Markup]:
-    m = desk.macros
-    out = await opt_outs(desk.context)
-    made = desk.frame_parts(view) | {
+async def _parts(renderer: Renderer, view: View, rows: list[Row], *, everyone: bool) -> dict[str, Markup]:
+    m = renderer.macros
+    out = await opt_outs(renderer.context)
+    made = renderer.frame_parts(view) | {
         "holding": m.holding(view),
         "trust-counts": m.trust_counts(view, Counter(row.trust for row in view.snapshot.rows.values())),
         "held": m.held(view, held(view), labels(view)),
@@ -59,18 +59,18 @@ async def _parts(desk: Desk, view: View, rows: list[Row], *, everyone: bool) -> 
 
 
 def nearest(view: View, text: str) -> list[Row]:
-    """The sessions that have used most of their day; or those that a search finds."""
+    """Return the sessions nearest to their daily limit, of those that match a search."""
     rows = [row for row in view.snapshot.rows.values() if not text.strip() or row.matches(text)]
     return sorted(rows, key=lambda row: (-row.sent_today / row.pace.per_day, -row.queued, row.id))[:_NEAREST]
 
 
 def labels(view: View) -> list[str]:
-    """The names of groups: every label that a session has."""
+    """Return the names of groups: every label of a session."""
     return sorted({row.session.label for row in view.snapshot.rows.values() if row.session.label})
 
 
 def held(view: View) -> list[tuple[str, Row | None, Mapping[str, object]]]:
-    """What is held: everything, groups, phones, sessions; then sessions whose pauses are doubled after a burst."""
+    """Return the holds on all, groups, phones and sessions; then sessions with doubled pauses after a burst."""
     snapshot = view.snapshot
     named = {f"phone:{row.session.phone}": row for row in reversed(snapshot.sorted_rows())}
     named |= {f"session:{row.id}": row for row in snapshot.rows.values()}

@@ -1,4 +1,4 @@
-"""The fleet at a glance."""
+"""Fleet page: what needs a person, messages of today, proxies, all sessions."""
 
 from collections.abc import Mapping, Sequence
 from typing import Final
@@ -9,25 +9,25 @@ from wa_orchestrator.dashboard.fleet import attention, history
 from wa_orchestrator.dashboard.fleet.availability import Day
 from wa_orchestrator.dashboard.fleet.snapshot import Row, natural
 from wa_orchestrator.dashboard.html import charts
-from wa_orchestrator.dashboard.html.renderer import Desk, Shown, View
+from wa_orchestrator.dashboard.html.renderer import PageContent, Renderer, View
 from wa_orchestrator.domain.session import State
 
 PAGE_SIZE: Final = 50
-#: From so many sessions on the table is dense and a map is shown.
+#: From this many sessions on the table is dense and there is a map.
 MANY: Final = 100
 _LABEL_END: Final = 18
 
 
-async def show(desk: Desk, view: View, query: Mapping[str, str]) -> Shown:
-    """Show the sessions that the filter of the address names; three steps where there is none at all."""
+async def show(renderer: Renderer, view: View, query: Mapping[str, str]) -> PageContent:
+    """Show the sessions that match the filter; without any session, the first steps."""
     if not view.snapshot.rows:
-        parts = desk.frame_parts(view) | {"first-steps": desk.macros.first_steps(view)}
-        return Shown("first.html", parts, watch={"page": "first"})
+        parts = renderer.frame_parts(view) | {"first-steps": renderer.macros.first_steps(view)}
+        return PageContent("first.html", parts, watch={"page": "first"})
     found = filtered(view, query)
     page = max(0, min(_number(query.get("page", "0")), (len(found) - 1) // PAGE_SIZE))
     shown = found[page * PAGE_SIZE : (page + 1) * PAGE_SIZE]
-    days = await history.days(desk.context.scripts, [row.session for row in shown], view.now_ms)
-    parts = await _parts(desk, view, query, shown)
+    days = await history.days(renderer.context.scripts, [row.session for row in shown], view.now_ms)
+    parts = await _parts(renderer, view, query, shown)
     values = {
         "rows": shown,
         "strips": {name: draw(view, day) for name, day in days.items()},
@@ -40,34 +40,34 @@ async def show(desk: Desk, view: View, query: Mapping[str, str]) -> Shown:
         "states": list(State),
     }
     watch = {"page": "fleet", "ids": ",".join(row.id for row in shown), "state": query.get("state", "")}
-    return Shown("fleet.html", parts, values, watch | {"q": query.get("q", "")})
+    return PageContent("fleet.html", parts, values, watch | {"q": query.get("q", "")})
 
 
-async def parts(desk: Desk, view: View, query: Mapping[str, str]) -> dict[str, Markup]:
-    """Render what changes by itself: cells of the rows that are on the page, and everything above the table."""
+async def parts(renderer: Renderer, view: View, query: Mapping[str, str]) -> dict[str, Markup]:
+    """Render the live parts: cells of the rows on the page, and everything above the table."""
     ids = [name for name in query.get("ids", "").split(",") if name]
     rows = [view.snapshot.rows[name] for name in ids if name in view.snapshot.rows]
-    found = await _parts(desk, view, query, rows)
+    found = await _parts(renderer, view, query, rows)
     gone = {f"row-{name}": Markup("") for name in ids if name not in view.snapshot.rows}
     return found | gone
 
 
-async def _parts(desk: Desk, view: View, query: Mapping[str, str], rows: Sequence[Row]) -> dict[str, Markup]:
-    m = desk.macros
-    given_up = await history.given_up(desk.context.scripts, view.now_ms)
-    items = attention.items(view.snapshot, view, given_up)
-    sent, failed = await history.per_hour(desk.context.scripts, view.now_ms)
+async def _parts(renderer: Renderer, view: View, query: Mapping[str, str], rows: Sequence[Row]) -> dict[str, Markup]:
+    m = renderer.macros
+    failed_lately = await history.failed_lately(renderer.context.scripts, view.now_ms)
+    items = attention.items(view.snapshot, view, failed_lately)
+    sent, failed = await history.per_hour(renderer.context.scripts, view.now_ms)
     known = {row.id for row in rows}
     others = len(filtered(view, query)) - len([row for row in rows if _passes(row, query)])
     newer = others if len(known) < PAGE_SIZE and not query.get("page") else 0
     bars = charts.bars(sent, failed, view.plain("fleet.per_hour_label", most=max(sent)))
-    depths = await history.depths(desk.context.scripts, view.now_ms)
+    depths = await history.depths(renderer.context.scripts, view.now_ms)
     deepest = max(0, *depths)
     area = charts.area(depths, view.plain("fleet.queue_label", most=deepest))
-    made = desk.frame_parts(view) | {
+    made = renderer.frame_parts(view) | {
         "headline": m.headline(view),
         "holding": m.holding(view),
-        "attention": m.attention(view, items[: attention.MOST], len(items)),
+        "attention": m.attention(view, items[: attention.MAX_SHOWN], len(items)),
         "figures": m.figures(view),
         "per-hour": m.per_hour(view, bars, charts.top_of(sent, failed), area, deepest, hours_shown(view)),
         "pool": m.pool(view),
@@ -85,22 +85,22 @@ async def _parts(desk: Desk, view: View, query: Mapping[str, str], rows: Sequenc
 
 
 def hours_shown(view: View) -> list[int]:
-    """The instants that stand under the chart of a day."""
+    """Return the times under the chart of a day."""
     return [view.now_ms - hours * history.HOUR_MS for hours in (23, 17, 11, 5)]
 
 
 def draw(view: View, day: Day, *, tall: bool = False) -> Markup:
-    """Draw a strip with its percentage in words."""
+    """Draw a strip with its percentage as label."""
     return charts.strip(day.beats, view.plain("strip.label", share=share_of(view, day)), tall=tall)
 
 
 def share_of(view: View, day: Day) -> Markup:
-    """Say for what share of its time a session was connected."""
+    """Return the share of time that a session was connected."""
     return view.t("strip.never") if day.share is None else view.percent(day.share)
 
 
 def filtered(view: View, query: Mapping[str, str]) -> list[Row]:
-    """Give the rows that a filter lets through, sorted."""
+    """Return the rows that match a filter, sorted."""
     found = [row for row in view.snapshot.sorted_rows() if _passes(row, query)]
     if query.get("sort") == "name":
         return sorted(found, key=lambda row: natural(row.name))
@@ -115,7 +115,7 @@ def _passes(row: Row, query: Mapping[str, str]) -> bool:
 
 
 def groups(view: View) -> list[tuple[str, list[Row]]]:
-    """Sort sessions into groups for the map: by the words of their label before its number."""
+    """Group sessions for the map by their label without its number."""
     found: dict[str, list[Row]] = {}
     for row in sorted(view.snapshot.rows.values(), key=lambda row: natural(row.name)):
         name = row.session.label.rstrip("0123456789 #-_.")[:40]

@@ -1,4 +1,4 @@
-"""Events as they happen: one line each, the newest on top. No message's text, and of phones the last four digits."""
+"""Live log: one line per event, the newest first. No message texts; of phones only the last four digits."""
 
 import json
 from collections.abc import Mapping
@@ -10,7 +10,7 @@ from markupsafe import Markup
 from wa_orchestrator.dashboard.fleet.snapshot import Row, natural
 from wa_orchestrator.dashboard.html import labels
 from wa_orchestrator.dashboard.html.locale import bdi, ltr
-from wa_orchestrator.dashboard.html.renderer import Desk, Shown, View
+from wa_orchestrator.dashboard.html.renderer import PageContent, Renderer, View
 from wa_orchestrator.domain import stream_events
 from wa_orchestrator.domain.phone import last_four
 from wa_orchestrator.domain.session import State
@@ -19,7 +19,7 @@ from wa_orchestrator.store import event_stream
 from wa_orchestrator.store.records import Entry
 
 FIRST_LINES: Final = 100
-_LOOKED_AT: Final = 2000
+_SEARCHED: Final = 2000
 LEVELS: Final = (Level.ERROR, Level.WARNING, Level.INFO)
 _PHONES: Final = frozenset({"phone", "to", "from_phone", "recipient", "contact_phone"})
 _SECRET: Final = frozenset({"qr", "code", "text", "body"})
@@ -27,7 +27,7 @@ _SECRET: Final = frozenset({"qr", "code", "text", "body"})
 
 @dataclass(frozen=True, slots=True)
 class Line:
-    """One event as a line."""
+    """A line of the log."""
 
     cursor: str
     at_ms: int
@@ -36,14 +36,14 @@ class Line:
     session: str
     name: str
     tag: str
-    """What tells it from another of the same name."""
-    said: Markup
+    """Distinguishes sessions of the same name."""
+    text: Markup
     details: str
 
 
-async def show(desk: Desk, view: View, query: Mapping[str, str]) -> Shown:
-    """Show the latest events that the filter of the address lets through."""
-    lines = await latest(desk, view, query)
+async def show(renderer: Renderer, view: View, query: Mapping[str, str]) -> PageContent:
+    """Show the latest events that match the filter."""
+    lines = await latest(renderer, view, query)
     values = {
         "lines": lines,
         "query": query,
@@ -52,17 +52,17 @@ async def show(desk: Desk, view: View, query: Mapping[str, str]) -> Shown:
         "levels": levels_in(query),
     }
     watch = {"page": "live-log"} | {name: query[name] for name in ("session", "kind", "q", "levels") if query.get(name)}
-    return Shown("log.html", desk.frame_parts(view), values, watch)
+    return PageContent("log.html", renderer.frame_parts(view), values, watch)
 
 
-async def parts(desk: Desk, view: View, _query: Mapping[str, str]) -> dict[str, Markup]:
-    """Render the frame; lines come by a stream of their own."""
-    return desk.frame_parts(view)
+async def parts(renderer: Renderer, view: View, _query: Mapping[str, str]) -> dict[str, Markup]:
+    """Render the frame; lines are streamed separately."""
+    return renderer.frame_parts(view)
 
 
-async def latest(desk: Desk, view: View, query: Mapping[str, str]) -> list[Line]:
-    """Give the latest lines, the newest first."""
-    entries = await event_stream.latest(desk.context.scripts, most=_LOOKED_AT if _filters(query) else FIRST_LINES)
+async def latest(renderer: Renderer, view: View, query: Mapping[str, str]) -> list[Line]:
+    """Return the latest lines, the newest first."""
+    entries = await event_stream.latest(renderer.context.scripts, most=_SEARCHED if _filters(query) else FIRST_LINES)
     found = [line_of(view, entry) for entry in entries]
     return [line for line in found if passes(line, query)][:FIRST_LINES]
 
@@ -72,24 +72,24 @@ def _filters(query: Mapping[str, str]) -> bool:
 
 
 def levels_in(query: Mapping[str, str]) -> frozenset[str]:
-    """The levels that a filter lets through; all where it says nothing."""
-    said = query.get("levels", "")
-    return frozenset(said.split(",")) & set(LEVELS) if said else frozenset(LEVELS)
+    """Return the levels that a filter selects; all if it names none."""
+    levels = query.get("levels", "")
+    return frozenset(levels.split(",")) & set(LEVELS) if levels else frozenset(LEVELS)
 
 
 def passes(line: Line, query: Mapping[str, str]) -> bool:
-    """Whether a filter lets a line through."""
+    """Whether a line matches a filter."""
     text = query.get("q", "").strip().lower()
     return (
         line.level in levels_in(query)
         and (not query.get("session") or line.session == query["session"])
         and (not query.get("kind") or line.kind.startswith(query["kind"]))
-        and (not text or text in f"{line.kind} {line.name} {line.tag} {line.said.striptags()} {line.details}".lower())
+        and (not text or text in f"{line.kind} {line.name} {line.tag} {line.text.striptags()} {line.details}".lower())
     )
 
 
 def line_of(view: View, entry: Entry) -> Line:
-    """Turn an event into a line for a person."""
+    """Return an event as a line."""
     fields = entry.fields
     kind = fields.get("type", "?")
     session = fields.get("session", "")
@@ -102,8 +102,8 @@ def line_of(view: View, entry: Entry) -> Line:
         session,
         row.name if row else session or fields.get("proxy", ""),
         _tag(row) if row and row.name in view.snapshot.namesakes else "",
-        sentence(view, kind, fields),
-        json.dumps(_discreet(fields), ensure_ascii=False, indent=1),
+        explained_text(view, kind, fields),
+        json.dumps(_redacted(fields), ensure_ascii=False, indent=1),
     )
 
 
@@ -111,19 +111,19 @@ def _tag(row: Row) -> str:
     return f"••••{last_four(row.session.phone)}" if row.session.phone else row.id
 
 
-def sentence(view: View, kind: str, fields: Mapping[str, str]) -> Markup:
-    """Say what an event means, and why it happened."""
-    said = told(view, kind, fields)
+def explained_text(view: View, kind: str, fields: Mapping[str, str]) -> Markup:
+    """Return what happened and, if it is known, why."""
+    text = event_text(view, kind, fields)
     why = fields.get("reason") or (fields.get("note", "") if kind == EventType.MESSAGE_FAILED else "")
-    explained = (labels.message_note if kind.startswith("message.") else labels.circumstance)(view, why)
-    if not why or not explained or (kind.startswith("message.") and explained == why):  # a word for programs
-        return said
+    explained = (labels.message_note if kind.startswith("message.") else labels.cause)(view, why)
+    if not why or not explained or (kind.startswith("message.") and explained == why):  # no text for this code
+        return text
     states = kind.startswith("session.") and kind.removeprefix("session.") in tuple(State)
-    return Markup("{}").format(explained) if states else Markup("{}: {}").format(said, explained)
+    return Markup("{}").format(explained) if states else Markup("{}: {}").format(text, explained)
 
 
-def told(view: View, kind: str, fields: Mapping[str, str]) -> Markup:
-    """Say what happened."""
+def event_text(view: View, kind: str, fields: Mapping[str, str]) -> Markup:
+    """Return what happened."""
     name = f"event.{kind}"
     values = {
         "message": ltr(fields.get("message", "")),
@@ -136,14 +136,14 @@ def told(view: View, kind: str, fields: Mapping[str, str]) -> Markup:
         "kind": view.kind(fields.get("kind", "")),
         "word": bdi(fields["word"]) if fields.get("word") else "—",
         "note": fields.get("note", ""),
-        "by": labels.doer(view, fields.get("by", "")),
+        "by": labels.actor(view, fields.get("by", "")),
         "what": _held(view, fields) if kind.startswith("hold.") else "",
     }
     return view.t(name, **values) if view.knows(name) else Markup("{}").format(kind)
 
 
 def _held(view: View, fields: Mapping[str, str]) -> Markup:
-    """Whom a hold concerns."""
+    """Return what a hold applies to."""
     scope = fields.get("scope", "")
     name = fields.get(scope, "")
     if scope == "phone":
@@ -152,7 +152,7 @@ def _held(view: View, fields: Mapping[str, str]) -> Markup:
     return bdi(row.name if row else name) if name else view.t("hold.everything")
 
 
-def _discreet(fields: Mapping[str, str]) -> dict[str, str]:
+def _redacted(fields: Mapping[str, str]) -> dict[str, str]:
     return {
         name: f"••••{last_four(value)}" if name in _PHONES and value.isdigit() else "•••" if name in _SECRET else value
         for name, value in fields.items()

@@ -1,4 +1,4 @@
-"""Messages: search, and the story of one."""
+"""Messages page: search, and the details of one message."""
 
 import json
 from collections.abc import Mapping
@@ -8,7 +8,7 @@ from typing import Any, Final
 from markupsafe import Markup
 
 from wa_orchestrator.context import Context
-from wa_orchestrator.dashboard.html.renderer import Desk, Shown, View
+from wa_orchestrator.dashboard.html.renderer import PageContent, Renderer, View
 from wa_orchestrator.domain.message import WAITING, MessageStatus
 from wa_orchestrator.domain.pacing import Eta
 from wa_orchestrator.queue_forecast import facts_of, forecast_of, message_eta
@@ -16,8 +16,8 @@ from wa_orchestrator.store import keys, records
 from wa_orchestrator.store.records import Message
 
 PAGE_SIZE: Final = 25
-#: How many are looked through for a status before a page is shown as it is.
-_LOOKED_AT: Final = 500
+#: How many are searched for a status at most.
+_SEARCHED: Final = 500
 _GROUPS: Final[dict[str, frozenset[MessageStatus]]] = {
     "queued": frozenset({MessageStatus.QUEUED, MessageStatus.SCHEDULED}),
     "sending": frozenset({MessageStatus.SENDING}),
@@ -42,8 +42,8 @@ class Step:
 
 
 @dataclass(frozen=True, slots=True)
-class Story:
-    """Everything that is known of one message."""
+class MessageDetails:
+    """Everything about one message."""
 
     message: Message
     text: str
@@ -54,76 +54,80 @@ class Story:
 
     @property
     def can_cancel(self) -> bool:
-        """Whether no worker has it yet."""
+        """Whether no worker has claimed it yet."""
         return self.message.status in WAITING
 
     @property
     def can_retry(self) -> bool:
-        """Whether it was given up and may be tried again."""
+        """Whether it failed and may be retried."""
         return self.message.status == MessageStatus.FAILED
 
 
-async def show(desk: Desk, view: View, query: Mapping[str, str]) -> Shown:
-    """Show what a search finds, and one message of it."""
-    found, older = await search(desk, query)
-    picked = query.get("id", "") or (found[0].id if found else "")
-    story = await story_of(desk, picked) if picked else None
-    parts = _parts(desk, view, found, story, query)
+async def show(renderer: Renderer, view: View, query: Mapping[str, str]) -> PageContent:
+    """Show the results of a search, and one message."""
+    found, older = await search(renderer, query)
+    selected = query.get("id", "") or (found[0].id if found else "")
+    details = await details_of(renderer, selected) if selected else None
+    parts = _parts(renderer, view, found, details, query)
     values = {
         "found": found,
-        "story": story,
+        "details": details,
         "older": older,
         "query": query,
         "groups": list(_GROUPS),
         "add": query.get("add", ""),
     }
-    watch = {"page": "messages", "id": story.message.id if story else "", "ids": ",".join(each.id for each in found)}
+    watch = {
+        "page": "messages",
+        "id": details.message.id if details else "",
+        "ids": ",".join(each.id for each in found),
+    }
     newest = found[0].accepted_at if found and not query.get("before") else 0
-    return Shown("messages.html", parts, values, watch | {"newest": str(newest), "q": query.get("q", "")})
+    return PageContent("messages.html", parts, values, watch | {"newest": str(newest), "q": query.get("q", "")})
 
 
-async def parts(desk: Desk, view: View, query: Mapping[str, str]) -> dict[str, Markup]:
-    """Render the rows that are on the page and the story of the one that is open."""
+async def parts(renderer: Renderer, view: View, query: Mapping[str, str]) -> dict[str, Markup]:
+    """Render the rows on the page and the details of the open message."""
     ids = [name for name in query.get("ids", "").split(",") if name][:PAGE_SIZE]
-    found = await records.messages(desk.context.scripts, ids)
-    story = await story_of(desk, query["id"]) if query.get("id") else None
-    made = _parts(desk, view, found, story, query)
+    found = await records.messages(renderer.context.scripts, ids)
+    details = await details_of(renderer, query["id"]) if query.get("id") else None
+    made = _parts(renderer, view, found, details, query)
     newest = int(query.get("newest") or 0) if query.get("newest", "").isdigit() else 0
     newer = 0
     if (newest or not ids) and not query.get("q"):
-        newer = int(await desk.context.redis.zcount(keys.ALL_MESSAGES, f"({newest}", "+inf"))
-    return made | {"newer": desk.macros.newer(view, newer)}
+        newer = int(await renderer.context.redis.zcount(keys.ALL_MESSAGES, f"({newest}", "+inf"))
+    return made | {"newer": renderer.macros.newer(view, newer)}
 
 
 def _parts(
-    desk: Desk, view: View, found: list[Message], story: Story | None, query: Mapping[str, str]
+    renderer: Renderer, view: View, found: list[Message], details: MessageDetails | None, query: Mapping[str, str]
 ) -> dict[str, Markup]:
-    m = desk.macros
-    made = desk.frame_parts(view) | {
-        "story": m.story(view, story),
+    m = renderer.macros
+    made = renderer.frame_parts(view) | {
+        "message-details": m.message_details(view, details),
         "newer": m.newer(view, 0),
     }
     return made | {
-        f"msg-{each.id}": m.message_row(view, each, story.message.id if story else "", query.get("q", ""))
+        f"msg-{each.id}": m.message_row(view, each, details.message.id if details else "", query.get("q", ""))
         for each in found
     }
 
 
-async def search(desk: Desk, query: Mapping[str, str]) -> tuple[list[Message], str]:
-    """Find messages by recipient, id, reference, session and status. The second value leads to older ones."""
+async def search(renderer: Renderer, query: Mapping[str, str]) -> tuple[list[Message], str]:
+    """Find messages by recipient, id, reference, session and status. The second value is the cursor of older ones."""
     text, before = query.get("q", "").strip(), query.get("before", "")
     if text.startswith("m_"):
-        one = await records.message(desk.context.scripts, text)
+        one = await records.message(renderer.context.scripts, text)
         return ([one] if one else []), ""
     index = _index(text, query.get("session", ""))
     wanted = _GROUPS.get(query.get("status", ""))
     found: list[Message] = []
     top = f"({before}" if before.isdigit() else "+inf"
-    raw: Any = await desk.context.redis.zrevrangebyscore(
-        index, top, "-inf", start=0, num=_LOOKED_AT if wanted else PAGE_SIZE + 1
+    raw: Any = await renderer.context.redis.zrevrangebyscore(
+        index, top, "-inf", start=0, num=_SEARCHED if wanted else PAGE_SIZE + 1
     )
     for at in range(0, len(raw), PAGE_SIZE + 1):
-        chunk = await records.messages(desk.context.scripts, raw[at : at + PAGE_SIZE + 1])
+        chunk = await records.messages(renderer.context.scripts, raw[at : at + PAGE_SIZE + 1])
         found += [each for each in chunk if wanted is None or each.status in wanted]
         if len(found) > PAGE_SIZE:
             break
@@ -140,18 +144,18 @@ def _index(text: str, session: str) -> str:
     return keys.messages_of_session(session) if session else keys.ALL_MESSAGES
 
 
-async def story_of(desk: Desk, message_id: str) -> Story | None:
-    """Tell a message's story: what happened, and if it waits, for what and until when."""
-    message = await records.message(desk.context.scripts, message_id)
+async def details_of(renderer: Renderer, message_id: str) -> MessageDetails | None:
+    """Return a message with its timeline and, while it waits, what for and until when."""
+    message = await records.message(renderer.context.scripts, message_id)
     if message is None:
         return None
-    steps = _steps(await records.timeline(desk.context.scripts, message_id))
+    steps = _steps(await records.timeline(renderer.context.scripts, message_id))
     leaves, because = None, ""
-    eta = await _eta(desk.context, message)
+    eta = await _eta(renderer.context, message)
     if eta is not None:
         leaves, because = eta.at_ms, str(eta.because)
     text, kind = content(message)
-    return Story(message, text, kind, steps, leaves, because)
+    return MessageDetails(message, text, kind, steps, leaves, because)
 
 
 async def _eta(context: Context, message: Message) -> Eta | None:
@@ -174,7 +178,7 @@ def _steps(lines: list[tuple[int, str, str]]) -> list[Step]:
 
 
 def content(message: Message) -> tuple[str, str]:
-    """Give the text of a message, or of what goes with its file or place, and its kind."""
+    """Return the text of a message (or caption, file name, place) and its kind."""
     kind = message.kind or "text"
     raw = json.loads(message.body or "{}")
     if "text" in raw:

@@ -1,4 +1,4 @@
-"""Linking phones, one after another. Codes are shown to administrators only."""
+"""Scan page: links phones, one after another. Only administrators see codes."""
 
 import json
 from collections.abc import Mapping
@@ -9,7 +9,7 @@ import segno
 from markupsafe import Markup
 
 from wa_orchestrator.dashboard.fleet.snapshot import Row
-from wa_orchestrator.dashboard.html.renderer import Desk, Shown, View
+from wa_orchestrator.dashboard.html.renderer import PageContent, Renderer, View
 from wa_orchestrator.domain.session import State
 from wa_orchestrator.store import keys
 
@@ -17,13 +17,13 @@ _LINKED_SHOWN: Final = 6
 _DAY_MS: Final = 86_400_000
 _FIRST_LIFE_MS: Final = 60_000
 _WAITS: Final = (State.QR_READY, State.PENDING)
-#: It has its phone: there is nothing to scan or to enter.
+#: Linked: there is nothing to scan or to enter.
 _LINKED: Final = (State.CONNECTED, State.DISCONNECTED)
 
 
 @dataclass(frozen=True, slots=True, repr=False)
 class Code:
-    """What waits to be scanned or entered."""
+    """A code to scan or to enter."""
 
     picture: Markup
     pairing: str
@@ -32,36 +32,36 @@ class Code:
 
     @property
     def left_s(self) -> int:
-        """How long it is still good."""
+        """How long it is still valid."""
         return max(0, (self.life_ms - self.age_ms) // 1000)
 
 
-async def show(desk: Desk, view: View, query: Mapping[str, str]) -> Shown:
-    """Show who waits, and the code of the one that was picked."""
-    row = picked(view, query.get("id", ""))
+async def show(renderer: Renderer, view: View, query: Mapping[str, str]) -> PageContent:
+    """Show the waiting sessions, and the code of the selected one."""
+    row = selected(view, query.get("id", ""))
     phone = phone_in(query) or (row.session.phone if row else "")
-    parts = await _parts(desk, view, row, phone)
+    parts = await _parts(renderer, view, row, phone)
     watch = {"page": "scan", "id": row.id if row else "", "phone": phone}
-    return Shown("scan.html", parts, {"row": row, "add": query.get("add", ""), "phone": phone}, watch)
+    return PageContent("scan.html", parts, {"row": row, "add": query.get("add", ""), "phone": phone}, watch)
 
 
-async def parts(desk: Desk, view: View, query: Mapping[str, str]) -> dict[str, Markup]:
-    """Render the list and the card of the session that is being linked."""
-    return await _parts(desk, view, view.snapshot.rows.get(query.get("id", "")), phone_in(query))
+async def parts(renderer: Renderer, view: View, query: Mapping[str, str]) -> dict[str, Markup]:
+    """Render the list and the card of the selected session."""
+    return await _parts(renderer, view, view.snapshot.rows.get(query.get("id", "")), phone_in(query))
 
 
 def phone_in(query: Mapping[str, str]) -> str:
-    """The phone that a pairing code was asked for, as the address says."""
+    """Return the phone of a requested pairing code, from the query."""
     return "".join(each for each in query.get("phone", "") if each.isascii() and each.isdigit())[:15]
 
 
-async def _parts(desk: Desk, view: View, row: Row | None, phone: str) -> dict[str, Markup]:
+async def _parts(renderer: Renderer, view: View, row: Row | None, phone: str) -> dict[str, Markup]:
     waiting, linked = lists(view)
-    code = await code_of(desk, view, row)
+    code = await code_of(renderer, view, row)
     following = next((each for each in waiting if row is None or each.id != row.id), None)
     linked_now = row is not None and row.state in _LINKED
-    m = desk.macros
-    return desk.frame_parts(view) | {
+    m = renderer.macros
+    return renderer.frame_parts(view) | {
         "waiting": m.waiting(view, waiting, linked, row.id if row else ""),
         "link-head": m.link_head(view, row),
         "qr-card": m.qr_card(view, row, code, following.id if following else "", phone),
@@ -73,7 +73,7 @@ async def _parts(desk: Desk, view: View, row: Row | None, phone: str) -> dict[st
 
 
 def lists(view: View) -> tuple[list[Row], list[Row]]:
-    """Give those who wait to be linked, and those who were linked within a day."""
+    """Return the sessions that wait to be linked, and those that were linked within a day."""
     rows = view.snapshot.sorted_rows()
     waiting = [row for row in rows if row.state in _WAITS or (row.state is State.FAILED and not row.session.phone)]
     linked = [
@@ -83,8 +83,8 @@ def lists(view: View) -> tuple[list[Row], list[Row]]:
     return waiting, linked[:_LINKED_SHOWN]
 
 
-def picked(view: View, wanted: str) -> Row | None:
-    """The session that the address names, else the first that can be linked now."""
+def selected(view: View, wanted: str) -> Row | None:
+    """Return the session that the query names, else the first that can be linked now."""
     if wanted in view.snapshot.rows:
         return view.snapshot.rows[wanted]
     waiting, _ = lists(view)
@@ -92,11 +92,11 @@ def picked(view: View, wanted: str) -> Row | None:
     return next(iter([*ready, *waiting]), None)
 
 
-async def code_of(desk: Desk, view: View, row: Row | None) -> Code | None:
-    """Read the code that waits; None for viewers, whoever asks and however."""
+async def code_of(renderer: Renderer, view: View, row: Row | None) -> Code | None:
+    """Return the current code; always None for viewers."""
     if row is None or not view.may_change or row.state is not State.QR_READY:
         return None
-    text: Any = await desk.context.redis.get(keys.qr(row.id))
+    text: Any = await renderer.context.redis.get(keys.qr(row.id))
     if text is None:
         return None
     raw = json.loads(text)
@@ -107,6 +107,6 @@ async def code_of(desk: Desk, view: View, row: Row | None) -> Code | None:
 
 
 def draw(text: str) -> Markup:
-    """Draw a QR as SVG without any text in it."""
+    """Draw a QR code as SVG."""
     code = segno.make(text, error="l", micro=False)
     return Markup(code.svg_inline(border=2, svgclass="code", lineclass=None, omitsize=True))  # noqa: S704 (drawn here)

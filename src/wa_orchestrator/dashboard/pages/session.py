@@ -1,4 +1,4 @@
-"""One session: its state, what it may still say today, its queue, its history."""
+"""Session page: state, daily budget, queue, history."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -10,7 +10,7 @@ from markupsafe import Markup
 from wa_orchestrator.dashboard.fleet import history
 from wa_orchestrator.dashboard.fleet.snapshot import Row
 from wa_orchestrator.dashboard.html import labels
-from wa_orchestrator.dashboard.html.renderer import Desk, Shown, View
+from wa_orchestrator.dashboard.html.renderer import PageContent, Renderer, View
 from wa_orchestrator.dashboard.pages import live_log
 from wa_orchestrator.dashboard.pages.fleet import draw, share_of
 from wa_orchestrator.domain import stream_events
@@ -26,8 +26,8 @@ _HISTORY_SHOWN: Final = 12
 
 
 @dataclass(frozen=True, slots=True)
-class Waiting:
-    """One message of the queue, with when it leaves and why not earlier."""
+class QueuedMessage:
+    """A message of the queue, with when it will be sent and what it waits for."""
 
     message: Message
     position: int
@@ -36,8 +36,8 @@ class Waiting:
 
 
 @dataclass(frozen=True, slots=True)
-class Past:
-    """One thing that happened to a session, in words."""
+class HistoryEntry:
+    """An event of a session, as text."""
 
     at_ms: int
     state: str
@@ -45,43 +45,47 @@ class Past:
     why: str
 
 
-async def show(desk: Desk, view: View, query: Mapping[str, str]) -> Shown | None:
-    """Show one session; None when there is none."""
+async def show(renderer: Renderer, view: View, query: Mapping[str, str]) -> PageContent | None:
+    """Show one session; None if it does not exist."""
     row = view.snapshot.rows.get(query.get("id", ""))
     if row is None:
         return None
-    return Shown("session.html", await _parts(desk, view, row), {"row": row}, {"page": "session", "id": row.id})
+    return PageContent(
+        "session.html", await _parts(renderer, view, row), {"row": row}, {"page": "session", "id": row.id}
+    )
 
 
-async def parts(desk: Desk, view: View, query: Mapping[str, str]) -> dict[str, Markup]:
-    """Render what changes by itself."""
+async def parts(renderer: Renderer, view: View, query: Mapping[str, str]) -> dict[str, Markup]:
+    """Render the live parts."""
     row = view.snapshot.rows.get(query.get("id", ""))
-    return await _parts(desk, view, row) if row else {"session-head": desk.macros.session_gone(view)}
+    return await _parts(renderer, view, row) if row else {"session-head": renderer.macros.session_gone(view)}
 
 
-async def _parts(desk: Desk, view: View, row: Row) -> dict[str, Markup]:
-    scripts, m = desk.context.scripts, desk.macros
+async def _parts(renderer: Renderer, view: View, row: Row) -> dict[str, Markup]:
+    scripts, m = renderer.context.scripts, renderer.macros
     day = (await history.days(scripts, [row.session], view.now_ms))[row.id]
     proxy = next((each for each in view.snapshot.proxies if each.id == row.session.proxy), None)
-    waiting = await queue(desk, row)
-    recent = await latest_events(desk, row.id)
-    local = datetime.fromtimestamp(view.now_ms / 1000, tz=UTC).astimezone(zone_of(desk.context.settings, row.session))
-    return desk.frame_parts(view) | {
+    waiting = await queue(renderer, row)
+    recent = await latest_events(renderer, row.id)
+    local = datetime.fromtimestamp(view.now_ms / 1000, tz=UTC).astimezone(
+        zone_of(renderer.context.settings, row.session)
+    )
+    return renderer.frame_parts(view) | {
         "session-head": m.session_head(view, row),
         "session-why": m.session_why(view, row),
         "session-today": m.session_today(
-            view, row, ladder(row, view.now_ms), local.hour + local.minute / 60, str(local.tzinfo)
+            view, row, trust_progress(row, view.now_ms), local.hour + local.minute / 60, str(local.tzinfo)
         ),
         "session-queue": m.session_queue(view, row, waiting),
         "session-strip": m.session_strip(view, draw(view, day, tall=True), share_of(view, day)),
         "session-proxy": m.session_proxy(view, row, proxy),
-        "session-worker": m.session_worker(view, row, desk.context.settings.runner),
-        "session-history": m.session_history(view, row, [_past(view, entry) for entry in recent]),
+        "session-worker": m.session_worker(view, row, renderer.context.settings.runner),
+        "session-history": m.session_history(view, row, [_history_entry(view, entry) for entry in recent]),
     }
 
 
-def ladder(row: Row, now_ms: int) -> dict[str, Any]:
-    """Say how far a session has come on the way from cold to hot."""
+def trust_progress(row: Row, now_ms: int) -> dict[str, Any]:
+    """Return the progress of a session from cold to hot."""
     first = row.session.first_connected_at
     age = now_ms - first if first else 0
     bounds = {
@@ -105,29 +109,29 @@ def ladder(row: Row, now_ms: int) -> dict[str, Any]:
     }
 
 
-async def queue(desk: Desk, row: Row) -> list[Waiting]:
-    """Give the first messages of the queue with their etas."""
+async def queue(renderer: Renderer, row: Row) -> list[QueuedMessage]:
+    """Return the first messages of the queue with their ETAs."""
     if not row.session.phone:
         return []
-    scripts = desk.context.scripts
-    forecast = forecast_of(desk.context.settings, row.session, await facts_of(scripts, row.session))
+    scripts = renderer.context.scripts
+    forecast = forecast_of(renderer.context.settings, row.session, await facts_of(scripts, row.session))
     ids: Any = await scripts.redis.zrange(keys.queue(row.session.phone), 0, QUEUE_SHOWN - 1)
     found = []
     for at, message in enumerate(await records.messages(scripts, ids)):
         eta = forecast.eta(at + forecast.in_flight)
-        found.append(Waiting(message, at + 1, eta.at_ms, eta.because))
+        found.append(QueuedMessage(message, at + 1, eta.at_ms, eta.because))
     return found
 
 
-async def latest_events(desk: Desk, session_id: str) -> list[Entry]:
-    """Give what happened to a session, the newest first."""
-    return await event_stream.latest(desk.context.scripts, keys.session_events(session_id), most=_HISTORY_SHOWN)
+async def latest_events(renderer: Renderer, session_id: str) -> list[Entry]:
+    """Return the events of a session, the newest first."""
+    return await event_stream.latest(renderer.context.scripts, keys.session_events(session_id), most=_HISTORY_SHOWN)
 
 
-def _past(view: View, entry: Entry) -> Past:
+def _history_entry(view: View, entry: Entry) -> HistoryEntry:
     kind, fields = entry.fields.get("type", ""), entry.fields
     state = kind.removeprefix("session.")
-    what = view.t(f"state.{state}") if state in tuple(State) else live_log.told(view, kind, fields)
-    why = labels.circumstance(view, fields.get("reason", ""))
+    what = view.t(f"state.{state}") if state in tuple(State) else live_log.event_text(view, kind, fields)
+    why = labels.cause(view, fields.get("reason", ""))
     shown_as = state if state in tuple(State) else stream_events.level_of(kind)
-    return Past(int(float(fields.get("at", "0"))), shown_as, what, why)
+    return HistoryEntry(int(float(fields.get("at", "0"))), shown_as, what, why)

@@ -1,24 +1,25 @@
-"""Keys for programs, webhooks, a test of the alerts, and what people did."""
+"""Settings page: API keys, webhooks, alerts, audit log."""
 
 from collections.abc import Mapping
 from typing import Any
 
 from markupsafe import Markup
 
-from wa_orchestrator.dashboard.html.renderer import Desk, Shown, View
+from wa_orchestrator.dashboard.html.renderer import PageContent, Renderer, View
 from wa_orchestrator.store import api_keys, audit, webhooks
 
 _AUDIT_SHOWN = 30
 _DELIVERIES_SHOWN = 20
 
 
-async def show(desk: Desk, view: View, query: Mapping[str, str]) -> Shown:
-    """Show what administrators set; secrets are never part of it."""
-    settings = desk.context.settings
+async def show(renderer: Renderer, view: View, query: Mapping[str, str]) -> PageContent:
+    """Show the settings of administrators, without secrets."""
+    settings = renderer.context.settings
     values = {
-        "keys": await api_keys.every(desk.context.scripts),
+        "keys": await api_keys.every(renderer.context.scripts),
         "audit": [
-            _told(entry.fields) for entry in await audit.read(desk.context.scripts, before=None, most=_AUDIT_SHOWN)
+            _audit_entry(entry.fields)
+            for entry in await audit.read(renderer.context.scripts, before=None, most=_AUDIT_SHOWN)
         ],
         "scopes": list(api_keys.Scope),
         "alerts": {
@@ -32,17 +33,17 @@ async def show(desk: Desk, view: View, query: Mapping[str, str]) -> Shown:
         },
         "query": query,
     }
-    return Shown("settings.html", await parts(desk, view, query), values, {"page": "settings"})
+    return PageContent("settings.html", await parts(renderer, view, query), values, {"page": "settings"})
 
 
-async def parts(desk: Desk, view: View, _query: Mapping[str, str]) -> dict[str, Markup]:
-    """Render what changes by itself: how deliveries go."""
-    return desk.frame_parts(view) | {"webhooks": desk.macros.webhooks(view, await hooks(desk))}
+async def parts(renderer: Renderer, view: View, _query: Mapping[str, str]) -> dict[str, Markup]:
+    """Render the live parts: webhooks and their deliveries."""
+    return renderer.frame_parts(view) | {"webhooks": renderer.macros.webhooks(view, await hooks(renderer))}
 
 
-async def hooks(desk: Desk) -> list[dict[str, Any]]:
-    """The addresses that get events, without their secrets, and how the latest deliveries went."""
-    scripts = desk.context.scripts
+async def hooks(renderer: Renderer) -> list[dict[str, Any]]:
+    """Return the webhooks, without their secrets, with their latest deliveries."""
+    scripts = renderer.context.scripts
     found = []
     for hook in (await webhooks.every(scripts)).values():
         state = await webhooks.state(scripts, hook.id)
@@ -64,5 +65,5 @@ def _delivery(raw: Mapping[str, str]) -> dict[str, Any]:
     return {"number": raw["event"], "at_ms": at_ms} | {name: raw[name] for name in ("type", "status", "note")}
 
 
-def _told(fields: Mapping[str, str]) -> dict[str, Any]:
+def _audit_entry(fields: Mapping[str, str]) -> dict[str, Any]:
     return {**fields, "at": int(fields["at"])}

@@ -1,7 +1,7 @@
-"""What buttons do: each is one call of the product's own API, made as the person who pressed it.
+"""Actions of the pages: each is a call of the product's own API as the logged-in person.
 
-A form names its action; the table below says which call that is. The answer is a toast, and where it helps a place to
-go to or something to show. Several picked sessions are one call each, and the answer counts them.
+A form names its action, and `ACTIONS` maps it to a call. The result is a toast, and for some actions a page to go to or
+a secret to show. For several selected sessions there is one call each, and the toast counts them.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -13,8 +13,8 @@ from markupsafe import Markup
 from starlette.datastructures import FormData
 
 from wa_orchestrator.dashboard.html.labels import proxy_failure
-from wa_orchestrator.dashboard.html.locale import Tongue, bdi, ltr
-from wa_orchestrator.dashboard.internal_api import Answer
+from wa_orchestrator.dashboard.html.locale import Locale, bdi, ltr
+from wa_orchestrator.dashboard.internal_api import ApiResponse
 from wa_orchestrator.errors import Refused
 
 Form = Mapping[str, str]
@@ -31,12 +31,12 @@ class Call:
 
 @dataclass(frozen=True, slots=True)
 class Action:
-    """How a form becomes a call, and where a person goes after it."""
+    """Converts a form to a call; `go` is the page to open afterwards."""
 
     call: Callable[[Form], Call]
     go: Callable[[Form, Any], str] | None = None
     each: str = ""
-    """The name of the field that may come several times, one call for each."""
+    """The field that may occur several times: one call for each value."""
 
 
 def _path(template: str, form: Form, **names: str) -> str:
@@ -48,8 +48,8 @@ def _session(verb: str) -> Action:
 
 
 def _provision(form: Form) -> Call:
-    said = {"label": "label", "phone": "phone", "proxy": "proxy", "pairing": "pairing"}
-    return Call("POST", "/api/sessions/provision", {key: form[name] for name, key in said.items() if form.get(name)})
+    fields = {"label": "label", "phone": "phone", "proxy": "proxy", "pairing": "pairing"}
+    return Call("POST", "/api/sessions/provision", {key: form[name] for name, key in fields.items() if form.get(name)})
 
 
 def _delete(form: Form) -> Call:
@@ -63,13 +63,13 @@ def _pairing(form: Form) -> Call:
 
 
 def _to_the_code(form: Form, _body: Any) -> str:
-    """The card shows the code; the address says for which phone, which nothing else remembers."""
+    """Return the page with the code; the phone is in the address because nothing else stores it."""
     return f"/scan?{urlencode({'id': form.get('id', ''), 'phone': form.get('phone', '')})}"
 
 
 def _send(form: Form) -> Call:
-    said = {"to": "to", "message": "message", "session": "sessionId", "reference": "reference"}
-    body: dict[str, Any] = {key: form[name] for name, key in said.items() if form.get(name, "").strip()}
+    fields = {"to": "to", "message": "message", "session": "sessionId", "reference": "reference"}
+    body: dict[str, Any] = {key: form[name] for name, key in fields.items() if form.get(name, "").strip()}
     if form.get("defer"):
         body["onLimit"] = "defer"
     if form.get("key"):
@@ -153,54 +153,56 @@ ACTIONS: Final[dict[str, Action]] = {
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """What a person is told: a state for its colour, a sentence, further lines, and where to go."""
+    """The result of an action: a state for its colour, a sentence, further lines, and a page to go to."""
 
     state: str
     text: Markup
     lines: Sequence[Markup] = ()
     go: str = ""
     secret: str = ""
-    """Something that is shown this once: a key, a pairing code."""
+    """Shown only once: a key, a pairing code."""
     left: str | None = None
-    """Of a text that was typed, what was refused and may be corrected; None leaves it as it is."""
+    """The lines of a list that were refused, to be corrected; None leaves the field as it is."""
     undo: Mapping[str, str] = field(default_factory=dict)
 
 
 def find(name: str) -> Action:
-    """Give an action by its name, or refuse."""
+    """Return an action by its name, or raise `Refused`."""
     action = ACTIONS.get(name)
     if action is None:
-        raise Refused("NO_SUCH_ACTION", "There is no such button. Load the page again.", 404)
+        raise Refused("NO_SUCH_ACTION", "There is no such action. Reload the page.", 404)
     return action
 
 
 def forms(action: Action, data: FormData) -> list[Form]:
-    """Split what was sent into one form per call; fields that come several times are joined with commas."""
+    """Split form data into one form per call; fields that occur several times are joined with commas."""
     plain = {name: ",".join(str(each) for each in data.getlist(name)) for name in data}
     if not action.each or len(data.getlist(action.each)) < 2:
         return [plain]
     return [plain | {action.each: str(each)} for each in data.getlist(action.each)]
 
 
-def told(name: str, action: Action, asked: Sequence[Form], answers: Sequence[Answer], tongue: Tongue) -> Outcome:
-    """Say what came of it."""
-    if len(answers) > 1:
-        return _counted(name, asked, answers, tongue)
-    form, answer = asked[0], answers[0]
-    if not answer.ok:
-        return Outcome("error", complaint(answer, tongue, name))
-    body = answer.body or {}
+def outcome_of(
+    name: str, action: Action, forms_sent: Sequence[Form], responses: Sequence[ApiResponse], locale: Locale
+) -> Outcome:
+    """Return the result of an action."""
+    if len(responses) > 1:
+        return _bulk_outcome(name, forms_sent, responses, locale)
+    form, response = forms_sent[0], responses[0]
+    if not response.ok:
+        return Outcome("error", error_message(response, locale, name))
+    body = response.body or {}
     go = action.go(form, body) if action.go else ""
-    text = tongue.t(f"done.{name}", **_facts(form, body)) if tongue.knows(f"done.{name}") else tongue.t("done.done")
+    text = locale.t(f"done.{name}", **_values(form, body)) if locale.knows(f"done.{name}") else locale.t("done.done")
     if name == "proxy-import":
-        return _imported(form, body, tongue)
+        return _import_outcome(form, body, locale)
     if name == "proxy-check" and body.get("status") == "BAD":
-        why = proxy_failure(tongue, body.get("lastFailure") or "")
-        return Outcome("error", tongue.t("done.proxy-check-bad", why=why, id=ltr(form["id"])))
+        why = proxy_failure(locale, body.get("lastFailure") or "")
+        return Outcome("error", locale.t("done.proxy-check-bad", why=why, id=ltr(form["id"])))
     return Outcome("ok", text, go=go, secret=str(body.get("key") or body.get("code") or body.get("secret") or ""))
 
 
-def _facts(form: Form, body: Mapping[str, Any]) -> dict[str, object]:
+def _values(form: Form, body: Mapping[str, Any]) -> dict[str, object]:
     session = body.get("sessionId") or form.get("id", "")
     return {
         "id": ltr(session or body.get("id", "")),
@@ -211,52 +213,52 @@ def _facts(form: Form, body: Mapping[str, Any]) -> dict[str, object]:
     }
 
 
-def _counted(name: str, asked: Sequence[Form], answers: Sequence[Answer], tongue: Tongue) -> Outcome:
-    good = len([answer for answer in answers if answer.ok])
+def _bulk_outcome(name: str, forms_sent: Sequence[Form], responses: Sequence[ApiResponse], locale: Locale) -> Outcome:
+    good = len([response for response in responses if response.ok])
     lines = [
-        Markup("{}: {}").format(bdi(form.get("id", "")), complaint(answer, tongue, name))
-        for form, answer in zip(asked, answers, strict=True)
-        if not answer.ok
+        Markup("{}: {}").format(bdi(form.get("id", "")), error_message(response, locale, name))
+        for form, response in zip(forms_sent, responses, strict=True)
+        if not response.ok
     ]
-    text = tongue.n("done.many", good, what=tongue.t(f"many.{name}") if tongue.knows(f"many.{name}") else "")
+    text = locale.n("done.many", good, what=locale.t(f"many.{name}") if locale.knows(f"many.{name}") else "")
     return Outcome("error" if lines else "ok", text, lines)
 
 
-def _imported(form: Form, body: Mapping[str, Any], tongue: Tongue) -> Outcome:
-    """Count what was added; the refused lines stay, and are numbered as they stand then."""
+def _import_outcome(form: Form, body: Mapping[str, Any], locale: Locale) -> Outcome:
+    """Count what was added; refused lines stay in the field and are numbered as they stand there."""
     errors = body.get("errors") or []
     typed = form.get("text", "").splitlines()
     lines = [
-        tongue.t("proxies.line", n=number, why=translated(each["code"], each["message"], tongue))
+        locale.t("proxies.line", n=number, why=error_sentence(each["code"], each["message"], locale))
         for number, each in enumerate(errors, start=1)
     ]
-    text = tongue.n("done.proxy-import", len(body.get("added") or []))
+    text = locale.n("done.proxy-import", len(body.get("added") or []))
     if body.get("known"):
-        text = Markup("{} {}").format(text, tongue.n("proxies.known", len(body["known"])))
+        text = Markup("{} {}").format(text, locale.n("proxies.known", len(body["known"])))
     left = "\n".join(typed[each["line"] - 1] for each in errors)
     return Outcome("error" if errors else "ok", text, lines, left=left)
 
 
-def complaint(answer: Answer, tongue: Tongue, action: str = "") -> Markup:
-    """Say why the API did not do it, in the person's language where we have the sentence."""
-    if tongue.knows(f"error.{action}.{answer.code}"):  # the API's own sentence speaks of something else
-        return tongue.t(f"error.{action}.{answer.code}")
-    if answer.code == "VALIDATION_FAILED":
-        return _misshapen(answer, tongue)
-    return translated(answer.code, answer.message, tongue)
+def error_message(response: ApiResponse, locale: Locale, action: str = "") -> Markup:
+    """Return why a call failed, in the person's language where there is a text."""
+    if locale.knows(f"error.{action}.{response.code}"):  # the API's message does not fit this action
+        return locale.t(f"error.{action}.{response.code}")
+    if response.code == "VALIDATION_FAILED":
+        return _invalid_fields(response, locale)
+    return error_sentence(response.code, response.message, locale)
 
 
-def _misshapen(answer: Answer, tongue: Tongue) -> Markup:
-    """Name the fields that are wrong as the form names them; the API's words about them are English."""
-    names = dict.fromkeys(path.partition(".")[0] for path in answer.paths)
-    known = [tongue.t(f"field.{name}" if tongue.knows(f"field.{name}") else "field.something") for name in names]
-    said = tongue.t("error.VALIDATION_FAILED", fields=Markup(", ").join(known or [tongue.t("field.something")]))
-    return Markup("{} {}").format(said, answer.message) if tongue.language == "en" else said
+def _invalid_fields(response: ApiResponse, locale: Locale) -> Markup:
+    """Name the invalid fields as the form does; the API's messages about them are English."""
+    names = dict.fromkeys(path.partition(".")[0] for path in response.paths)
+    known = [locale.t(f"field.{name}" if locale.knows(f"field.{name}") else "field.something") for name in names]
+    text = locale.t("error.VALIDATION_FAILED", fields=Markup(", ").join(known or [locale.t("field.something")]))
+    return Markup("{} {}").format(text, response.message) if locale.language == "en" else text
 
 
-def translated(code: str, message: str, tongue: Tongue) -> Markup:
-    """Say a refusal in the person's language. English has the API's own sentence, which knows the particulars."""
+def error_sentence(code: str, message: str, locale: Locale) -> Markup:
+    """Return an error in the person's language. In English it is the API's message, which has the details."""
     name = f"error.{code}"
-    if tongue.language != "en" and tongue.knows(name):
-        return tongue.t(name, fields=tongue.t("field.something"))
-    return Markup("{}").format(message or tongue.t("error.unknown"))
+    if locale.language != "en" and locale.knows(name):
+        return locale.t(name, fields=locale.t("field.something"))
+    return Markup("{}").format(message or locale.t("error.unknown"))

@@ -1,4 +1,4 @@
-"""The figures of the pages as JSON, for scripts."""
+"""JSON API with the data of the pages."""
 
 from typing import Any, Literal
 
@@ -8,7 +8,7 @@ from pydantic import Field
 from wa_orchestrator.context import Context
 from wa_orchestrator.dashboard.fleet import attention, history
 from wa_orchestrator.dashboard.fleet.snapshot import Row, Snapshot
-from wa_orchestrator.dashboard.html.renderer import Desk, View
+from wa_orchestrator.dashboard.html.renderer import Renderer, View
 from wa_orchestrator.domain.pacing.limits import Trust
 from wa_orchestrator.domain.session import Reason, State
 from wa_orchestrator.domain.stream_events import AlertTest, EventType
@@ -100,10 +100,10 @@ class QueuedAlert(ResponseModel):
     queued: Literal[True] = True
 
 
-def router(context: Context, desk: Desk) -> APIRouter:
+def router(context: Context, renderer: Renderer) -> APIRouter:
     """Return the routes of the table and the figures."""
     routes = APIRouter(prefix="/api/v1/dashboard", tags=["dashboard"], responses=responses())
-    api = _Figures(context, desk)
+    api = _Figures(context, renderer)
     routes.get("/sessions")(api.list_dashboard_sessions)
     routes.get("/stats")(api.get_dashboard_stats)
     routes.post("/test-alert", status_code=202, responses=responses(NOBODY_GETS_ALERTS=409))(api.send_test_alert)
@@ -113,9 +113,9 @@ def router(context: Context, desk: Desk) -> APIRouter:
 class _Figures:
     """One method per route."""
 
-    def __init__(self, context: Context, desk: Desk) -> None:
+    def __init__(self, context: Context, renderer: Renderer) -> None:
         self._context = context
-        self._desk = desk
+        self._renderer = renderer
 
     async def list_dashboard_sessions(self, _caller: ReadCaller) -> DashboardSessions:
         """List all sessions as the dashboard's table shows them."""
@@ -127,10 +127,10 @@ class _Figures:
         """Get counts, messages of today, queue, proxies, and what needs attention."""
         view = await self._look()
         counts: Any = await self._context.redis.hgetall(keys.COUNTS)
-        given_up = await history.given_up(self._context.scripts, view.now_ms)
+        failed_lately = await history.failed_lately(self._context.scripts, view.now_ms)
         alerts = [
             AttentionItem(state=item.state, what=item.what.striptags(), do=item.do.striptags(), href=item.href)
-            for item in attention.items(view.snapshot, view, given_up)
+            for item in attention.items(view.snapshot, view, failed_lately)
         ]
         return _stats(view.snapshot, {name: int(count) for name, count in counts.items()}, alerts)
 
@@ -144,7 +144,7 @@ class _Figures:
         return QueuedAlert()
 
     async def _look(self) -> View:
-        return await self._desk.view_as(None, "", self._context.settings.language)
+        return await self._renderer.view_as(None, "", self._context.settings.language)
 
 
 def _row(row: Row, say: Any) -> DashboardSession:

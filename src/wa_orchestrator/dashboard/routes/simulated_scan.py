@@ -1,4 +1,4 @@
-"""The button "simulate a scan": lets a phone of the simulated world link the session, or enter its pairing code."""
+"""Action "simulate a scan": a simulated phone scans the QR code or enters the pairing code."""
 
 import json
 import secrets
@@ -7,30 +7,30 @@ from typing import Any, Final
 import httpx
 
 from wa_orchestrator.context import Context
-from wa_orchestrator.dashboard.html.locale import Tongue
+from wa_orchestrator.dashboard.html.locale import Locale
 from wa_orchestrator.dashboard.routes.actions import Outcome
 from wa_orchestrator.store import keys, records
 
 ACTION: Final = "simulate-scan"
-_PATIENCE_S: Final = 30.0
+_TIMEOUT_S: Final = 30.0
 
 
-async def scan(context: Context, session_id: str, asked_phone: str, tongue: Tongue) -> Outcome:
-    """Scan the code of a session with its simulated phone, or with a new one; a code asked for a phone goes there."""
+async def scan(context: Context, session_id: str, asked_phone: str, locale: Locale) -> Outcome:
+    """Scan with the session's simulated phone, else with the phone of the pairing code, else with a new one."""
     session = await records.session(context.scripts, session_id)
     text: Any = await context.redis.get(keys.qr(session_id)) if session else None
     if context.simulator is None or session is None or text is None:
-        return Outcome("error", tongue.t("scan.no_code_now"))
+        return Outcome("error", locale.t("scan.no_code_now"))
     raw = json.loads(text)
     phone = session.phone or asked_phone or f"97250{secrets.randbelow(10**7):07d}"
     verb, body = ("scan", {"qr": raw["qr"]}) if raw.get("qr") else ("enter-code", {"code": raw["code"]})
     try:
-        async with httpx.AsyncClient(timeout=_PATIENCE_S, trust_env=False) as client:
+        async with httpx.AsyncClient(timeout=_TIMEOUT_S, trust_env=False) as client:
             answer = await client.post(f"{context.simulator['control']}/phones/{phone}/{verb}", json=body)
     except httpx.HTTPError:
-        return Outcome("error", tongue.t("scan.simulator_away"))
+        return Outcome("error", locale.t("scan.simulator_away"))
     return (
-        Outcome("ok", tongue.t("done.simulate-scan"))
+        Outcome("ok", locale.t("done.simulate-scan"))
         if answer.is_success
-        else Outcome("error", tongue.t("scan.no_code_now"))
+        else Outcome("error", locale.t("scan.no_code_now"))
     )

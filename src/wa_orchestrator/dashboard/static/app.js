@@ -173,7 +173,7 @@ async function fetchList(url, { push = true } = {}) {
     'chips',
     'headline',
     'newer',
-    'story',
+    'message-details',
     'slots-headline',
     'slots-notice',
     'pool',
@@ -456,7 +456,7 @@ document.addEventListener('click', e => {
   if (chip && !e.metaKey && !e.ctrlKey && !e.shiftKey && $('#list')) {
     e.preventDefault()
     fetchList(chip.href).then(() => {
-      if (chip.id && innerWidth <= 1088) $('#story')?.scrollIntoView()
+      if (chip.id && innerWidth <= 1088) $('#message-details')?.scrollIntoView()
     })
   }
   if (at('[data-theme-button]')) {
