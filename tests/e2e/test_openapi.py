@@ -1,10 +1,12 @@
-"""The OpenAPI document of the whole server is true: whatever is made from it is answered as it says, never with a 5xx."""
+"""The OpenAPI document of the whole server is true: requests and clients generated from it work, without a 5xx."""
 
+import importlib
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+import httpx
 import pytest
 import schemathesis
 from hypothesis import HealthCheck, Phase, given, settings
@@ -20,6 +22,7 @@ from schemathesis.specs.openapi.checks import (
 )
 
 from tests.processes import whole_server
+from tests.web.clients import generate_client
 from wa_orchestrator.store import keys
 
 pytestmark = pytest.mark.slow
@@ -31,6 +34,7 @@ ENDLESS = "GET /api/v1/events/stream"
 #: They wait for a worker, which the session of this test has none of.
 WAIT_FOR_A_WORKER = ("POST /api/sessions/{session_id}/pairing-code", "DELETE /api/sessions/{session_id}")
 SESSION, PHONE = "w1", "972501234567"
+LINKED, LINKED_PHONE = "w2", "972501234568"
 
 
 @dataclass(frozen=True)
@@ -43,19 +47,20 @@ class Served:
 
 @pytest.fixture(scope="module")
 def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
-    """Everything in one process, as `up` runs it, with one session that is stopped and no proxy."""
+    """Everything in one process, as `up` runs it, with a stopped session, a linked one and no proxy."""
     home = tmp_path_factory.mktemp("openapi")
     settings = {"TIMEZONE": "UTC", "RATE_LIMIT_PER_MINUTE": "1000000", "CHECK_TIMEOUT_MS": "300"}
     with whole_server(home, **settings) as (url, key):
-        _stopped_session(home / "data")
+        _add_session(home / "data", SESSION, PHONE, status="stopped")
+        _add_session(home / "data", LINKED, LINKED_PHONE, status="connected", first_connected_at=1)
         yield Served(url, key)
 
 
-def _stopped_session(data: Path) -> None:
-    known = {"id": SESSION, "status": "stopped", "phone": PHONE, "wanted": "stopped", "version": 1, "timezone": "UTC"}
+def _add_session(data: Path, session_id: str, phone: str, **fields: str | int) -> None:
+    known = {"id": session_id, "phone": phone, "wanted": "stopped", "version": 1, "timezone": "UTC", **fields}
     with Redis(unix_socket_path=str(data / "redis" / "redis.sock")) as redis:
-        redis.hset(keys.session(SESSION), mapping=known)
-        redis.sadd(keys.SESSIONS_ALL, SESSION)
+        redis.hset(keys.session(session_id), mapping=known)
+        redis.sadd(keys.SESSIONS_ALL, session_id)
 
 
 def test_every_route_answers_as_the_document_says(served: Served) -> None:
@@ -102,3 +107,33 @@ def _try(operation: Any, mode: GenerationMode, served: Served, session: str | No
         case.call_and_validate(base_url=served.url, headers={"X-API-Key": served.key}, checks=list(CHECKS))
 
     holds()
+
+
+def test_a_generated_client_lists_sessions_sends_reads_and_gets_errors(
+    served: Served, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "openapi.json").write_text(httpx.get(f"{served.url}/openapi.json").text, "utf-8")
+    generate_client(tmp_path, "generated_client")
+    monkeypatch.syspath_prepend(tmp_path)
+    package = importlib.import_module("generated_client")
+    models = importlib.import_module("generated_client.models")
+
+    def call(tag: str, operation: str, **arguments: Any) -> Any:
+        module = importlib.import_module(f"generated_client.api.{tag}.{operation}")
+        return module.sync(client=client, **arguments)
+
+    with package.AuthenticatedClient(base_url=served.url, token=served.key, raise_on_unexpected_status=True) as client:
+        page = call("sessions", "list_sessions")
+        assert {SESSION, LINKED} <= {each.session_id for each in page.sessions}
+        body = models.SendBody(to="972500000001", message="Hello", session_id=LINKED)
+        sent = call("messages", "send_message", body=body)
+        assert (sent.queued, sent.session_id) == (True, LINKED)
+        message = call("messages", "get_message", message_id=sent.message_id)
+        assert (message.to, message.content["text"]) == ("972500000001", "Hello")
+        assert call("messages", "cancel_message", message_id=sent.message_id).status == "cancelled"
+        made = call("administration", "create_api_key", body=models.KeyBody(name="crm", scopes=[models.Scope.SEND]))
+        assert made.key.startswith("wao_")
+        missing = call("sessions", "get_session", session_id="nobody")
+        assert (type(missing).__name__, missing.error.code) == ("ErrorResponse", "NO_SUCH_SESSION")
+        wrong = call("messages", "send_message", body=models.SendBody(to="972500000001"))
+        assert [each.path for each in wrong.error.errors] == ["message"]

@@ -1,9 +1,9 @@
 """The OpenAPI documents: typed, described, stable, and accepted by a linter and a client generator."""
 
+import asyncio
 import json
 import os
 import subprocess
-import sys
 from collections.abc import Iterator
 from dataclasses import fields
 from pathlib import Path
@@ -15,6 +15,7 @@ from pydantic import SecretStr, TypeAdapter
 from redis.asyncio import Redis
 
 from tests.orchestrator.fakes import FakeRunner
+from tests.web.clients import generate_client
 from wa_orchestrator.context import Context, make_context
 from wa_orchestrator.domain.stream_events import INTERNAL, EventType, encode
 from wa_orchestrator.gateway.app import Gateway
@@ -50,14 +51,24 @@ def _app(name: str, home: Path) -> Any:
             return bootstrap.control_app(service.assemble(context, FakeRunner()), [Gateway(context).router()])[0]
 
 
-@pytest.fixture(params=SERVICES)
-async def document(request: pytest.FixtureRequest, tmp_path: Path) -> dict[str, Any]:
-    """The document of a service, as it is served; it is in `openapi.json` under `tmp_path` too."""
-    transport = httpx.ASGITransport(app=_app(request.param, tmp_path))
-    async with httpx.AsyncClient(transport=transport, base_url="http://service") as client:
-        text = (await client.get("/openapi.json")).text
-    (tmp_path / "openapi.json").write_text(text, "utf-8")
-    served: dict[str, Any] = json.loads(text)
+@pytest.fixture(scope="module", params=SERVICES)
+def home(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A directory with `openapi.json` of a service, as it is served."""
+    made = tmp_path_factory.mktemp(request.param)
+
+    async def fetch() -> str:
+        transport = httpx.ASGITransport(app=_app(request.param, made))
+        async with httpx.AsyncClient(transport=transport, base_url="http://service") as client:
+            return (await client.get("/openapi.json")).text
+
+    (made / "openapi.json").write_text(asyncio.run(fetch()), "utf-8")
+    return made
+
+
+@pytest.fixture
+def document(home: Path) -> dict[str, Any]:
+    """The document of a service."""
+    served: dict[str, Any] = json.loads((home / "openapi.json").read_text("utf-8"))
     return served
 
 
@@ -108,29 +119,20 @@ def test_operation_ids_stay(document: dict[str, Any]) -> None:
         assert served == kept
 
 
-def test_redocly_reports_no_error(document: dict[str, Any], tmp_path: Path) -> None:
-    assert document
+def test_redocly_reports_no_error(home: Path) -> None:
     assert REDOCLY.exists(), "redocly is missing: make web"
     env = {**os.environ, "REDOCLY_TELEMETRY": "off", "REDOCLY_SUPPRESS_UPDATE_NOTICE": "true"}
     command = (str(NODE), str(REDOCLY), "lint", "openapi.json", "--format=json", "--extends=recommended")
-    done = subprocess.run(command, cwd=tmp_path, env=env, capture_output=True, text=True, check=False, timeout=120)
+    done = subprocess.run(command, cwd=home, env=env, capture_output=True, text=True, check=False, timeout=120)
     report = json.loads(done.stdout)
     assert (done.returncode, report["totals"]["errors"]) == (0, 0), done.stdout
     # Probes have no client error.
     assert {problem["ruleId"] for problem in report["problems"]} <= {"operation-4xx-response"}, done.stdout
 
 
-def test_a_client_is_generated_without_a_warning_and_with_every_operation(
-    document: dict[str, Any], tmp_path: Path
-) -> None:
-    command = (sys.executable, "-m", "openapi_python_client", "generate", "--path", "openapi.json", "--meta", "none")
-    env = {**os.environ, "PATH": f"{ROOT / '.venv' / 'bin'}{os.pathsep}{os.environ['PATH']}"}  # it formats with ruff
-    done = subprocess.run(
-        (*command, "--output-path", "generated", "--fail-on-warning"),
-        cwd=tmp_path, env=env, capture_output=True, text=True, check=False, timeout=120,
-    )  # fmt: skip
-    assert done.returncode == 0, done.stdout + done.stderr
-    made = [each for each in (tmp_path / "generated" / "api").glob("*/*.py") if each.name != "__init__.py"]
+def test_a_client_is_generated_without_a_warning_and_with_every_operation(document: dict[str, Any], home: Path) -> None:
+    generate_client(home, "generated")
+    made = [each for each in (home / "generated" / "api").glob("*/*.py") if each.name != "__init__.py"]
     assert len(made) == len(list(_operations(document)))
 
 
