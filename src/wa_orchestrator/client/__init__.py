@@ -1,4 +1,4 @@
-"""A client of a running server, for the command line, tests and integrators: `Client`, and `AsyncClient` with the same.
+"""HTTP client of a running server, for the command line, tests and integrators: `Client` and `AsyncClient`.
 
 with Client("http://127.0.0.1:3001", "wao_…") as client:
     sent = client.send("972501234567", "Your order is ready.")

@@ -1,4 +1,4 @@
-"""Every call of the API, once: what is asked for, not how it travels."""
+"""Every call of the API, independent of the transport."""
 
 import secrets
 from abc import ABC, abstractmethod
@@ -13,7 +13,7 @@ R = TypeVar("R")
 
 @dataclass(frozen=True, slots=True)
 class Call:
-    """One request. `may_repeat` says that asking twice does no more than asking once."""
+    """One request. `may_repeat`: it is idempotent, so it may be sent again."""
 
     method: str
     path: str
@@ -45,11 +45,11 @@ def _in_path(name: str) -> str:
 
 
 class Calls(ABC, Generic[R]):
-    """The API. `R` is the answer's JSON object, or something to await that gives it."""
+    """The API. `R` is the response's JSON object, or an awaitable of it."""
 
     @abstractmethod
     def ask(self, call: Call) -> R:
-        """Make a call; raises `ApiError`."""
+        """Send a request and return the response; raise `ApiError`."""
 
     # -- messages
 
@@ -69,7 +69,7 @@ class Calls(ABC, Generic[R]):
         reference: str | None = None,
         idempotency_key: str | None = None,
     ) -> R:
-        """Send one message. It gets an idempotency key of its own, so that a repeat after a lost answer is safe."""
+        """Send one message. The idempotency key makes it safe to repeat after a lost response."""
         body = {
             "to": to,
             "message": message,
@@ -93,7 +93,7 @@ class Calls(ABC, Generic[R]):
         spread_minutes: float | None = None,
         idempotency_key: str | None = None,
     ) -> R:
-        """Send up to 1,000 messages; `items` of the answer says for each whether it was taken."""
+        """Send up to 1,000 messages; `items` of the response has the result of each."""
         body = _given({"messages": list(messages), "spreadMinutes": spread_minutes})
         headers = {"Idempotency-Key": idempotency_key or secrets.token_hex(16)}
         return self.ask(Call("POST", "/api/v1/send/batch", json=body, headers=headers, may_repeat=True))
@@ -104,7 +104,7 @@ class Calls(ABC, Generic[R]):
         return self.ask(Call("POST", "/api/v1/uploads", content=content, headers=headers))
 
     def message(self, message_id: str) -> R:
-        """One message with its timeline and what it waits for."""
+        """Return a message with its timeline and what it waits for."""
         return self.ask(_get(f"/api/v1/messages/{_in_path(message_id)}"))
 
     def messages(
@@ -119,7 +119,7 @@ class Calls(ABC, Generic[R]):
         cursor: str | None = None,
         limit: int | None = None,
     ) -> R:
-        """One page of a search; `next` of the answer is the `cursor` of the next page."""
+        """Return a page of a search; `next` of the response is the `cursor` of the next page."""
         query = {"to": to, "sessionId": session_id, "status": status, "reference": reference, "from": since}
         return self.ask(_get("/api/v1/messages", **query, until=until, cursor=cursor, limit=limit))
 
@@ -128,11 +128,11 @@ class Calls(ABC, Generic[R]):
         return self.ask(_delete(f"/api/v1/messages/{_in_path(message_id)}"))
 
     def retry(self, message_id: str) -> R:
-        """Give a failed message a new start."""
+        """Queue a failed message again."""
         return self.ask(_post(f"/api/v1/messages/{_in_path(message_id)}/retry"))
 
     def queue(self, session_id: str) -> R:
-        """What waits for a session."""
+        """Return what waits for a session."""
         return self.ask(_get(f"/api/v1/queue/{_in_path(session_id)}"))
 
     def empty_queue(self, session_id: str) -> R:
@@ -140,7 +140,7 @@ class Calls(ABC, Generic[R]):
         return self.ask(_delete(f"/api/v1/queue/{_in_path(session_id)}"))
 
     def stats(self, session_id: str, *, days: int | None = None) -> R:
-        """A session's messages by day."""
+        """Count a session's messages by day."""
         return self.ask(_get(f"/api/v1/stats/{_in_path(session_id)}", days=days))
 
     # -- sessions
@@ -154,29 +154,29 @@ class Calls(ABC, Generic[R]):
         label: str | None = None,
         pairing: str | None = None,
     ) -> R:
-        """Make a session; its worker starts when its turn comes."""
+        """Create a session and queue the start of its worker."""
         body = {"phone": phone, "proxy": proxy, "sessionId": session_id, "label": label, "pairing": pairing}
         return self.ask(_post("/api/sessions/provision", body))
 
     def sessions(self, **filters: str | int | None) -> R:
-        """All sessions, or those that fit `status`, `proxy`, `label`, `text`."""
+        """List all sessions, or those that match `status`, `proxy`, `label`, `text`."""
         return self.ask(_get("/api/sessions", **filters))
 
     def session(self, session_id: str) -> R:
-        """One session."""
+        """Return a session with its worker and its queue."""
         return self.ask(_get(f"/api/sessions/{_in_path(session_id)}"))
 
     def session_status(self, session_id: str) -> R:
-        """A session's status with its worker and its queue."""
+        """The same as `session`, by another route."""
         return self.ask(_get(f"/api/sessions/{_in_path(session_id)}/status"))
 
     def qr(self, session_id: str) -> R:
-        """The QR that waits to be scanned."""
+        """Return the QR code to scan."""
         path = f"/api/sessions/{_in_path(session_id)}/qr"
         return self.ask(Call("GET", path, headers={"Accept": "application/json"}, may_repeat=True))
 
     def pairing_code(self, session_id: str, *, phone: str | None = None) -> R:
-        """Ask for an 8-character code instead of a QR."""
+        """Request an 8-character code instead of a QR code."""
         return self.ask(_post(f"/api/sessions/{_in_path(session_id)}/pairing-code", {"phone": phone}))
 
     def session_act(self, session_id: str, act: str) -> R:
@@ -185,13 +185,13 @@ class Calls(ABC, Generic[R]):
 
     def delete_session(self, session_id: str, *, forget: bool | None = None, queued: str | None = None) -> R:
         """Delete a session; `queued` is `cancel` (default) or `reroute`."""
-        told = None if forget is None else str(forget).lower()
-        return self.ask(_delete(f"/api/sessions/{_in_path(session_id)}", forget=told, queued=queued))
+        flag = None if forget is None else str(forget).lower()
+        return self.ask(_delete(f"/api/sessions/{_in_path(session_id)}", forget=flag, queued=queued))
 
     # -- proxies
 
     def proxies(self, *, status: str | None = None, cursor: str | None = None, limit: int | None = None) -> R:
-        """One page of the proxies; `next` of the answer is the `cursor` of the next page."""
+        """Return a page of proxies; `next` of the response is the `cursor` of the next page."""
         return self.ask(_get("/api/v1/proxies", status=status, cursor=cursor, limit=limit))
 
     def add_proxy(self, url: str) -> R:
@@ -199,7 +199,7 @@ class Calls(ABC, Generic[R]):
         return self.ask(_post("/api/v1/proxies", {"url": url}))
 
     def import_proxies(self, text: str) -> R:
-        """Add a pasted list, one proxy per line; the answer has the errors by line."""
+        """Add a list, one proxy per line; the response has the errors by line."""
         return self.ask(_post("/api/v1/proxies/import", {"text": text}))
 
     def proxy_act(self, proxy_id: str, act: str) -> R:
@@ -207,22 +207,22 @@ class Calls(ABC, Generic[R]):
         return self.ask(_post(f"/api/v1/proxies/{_in_path(proxy_id)}/{_in_path(act)}"))
 
     def delete_proxy(self, proxy_id: str, *, drain: bool | None = None) -> R:
-        """Remove a proxy; with `drain` its sessions move away first."""
-        told = None if drain is None else str(drain).lower()
-        return self.ask(_delete(f"/api/v1/proxies/{_in_path(proxy_id)}", drain=told))
+        """Remove a proxy; with `drain`, move its sessions to others first."""
+        flag = None if drain is None else str(drain).lower()
+        return self.ask(_delete(f"/api/v1/proxies/{_in_path(proxy_id)}", drain=flag))
 
     # -- events, webhooks, opt-outs
 
     def events(self, *, after: str | None = None, types: str | None = None, limit: int | None = None) -> R:
-        """Events after a cursor; `next` of the answer goes on from there."""
+        """Return events after a cursor; `next` of the response is the cursor to go on from."""
         return self.ask(_get("/api/v1/events", after=after, types=types, limit=limit))
 
     def webhooks(self) -> R:
-        """All webhooks."""
+        """List webhooks."""
         return self.ask(_get("/api/v1/webhooks"))
 
     def add_webhook(self, url: str, events: Sequence[str] = ("*",)) -> R:
-        """Add a webhook; the answer holds its secret, once."""
+        """Add a webhook; only this response shows its secret."""
         return self.ask(_post("/api/v1/webhooks", {"url": url, "events": list(events)}))
 
     def delete_webhook(self, webhook_id: str) -> R:
@@ -230,5 +230,5 @@ class Calls(ABC, Generic[R]):
         return self.ask(_delete(f"/api/v1/webhooks/{_in_path(webhook_id)}"))
 
     def opt_outs(self) -> R:
-        """Who opted out."""
+        """List the recipients that opted out."""
         return self.ask(_get("/api/v1/opt-outs"))

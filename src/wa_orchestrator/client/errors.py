@@ -1,4 +1,4 @@
-"""What a server can answer instead of success, as exceptions with its stable code."""
+"""Error responses as exceptions with the server's stable code."""
 
 # ruff: noqa: N818 (the names say what happened, and read so in `except`)
 
@@ -9,7 +9,7 @@ import httpx
 
 
 class ApiError(Exception):
-    """The server refused, or could not. `code` is stable, the text is for people, `details` holds the rest."""
+    """The server refused or failed. `code` is stable, `text` is for people, `details` has the other fields."""
 
     def __init__(self, status: int, code: str, text: str, details: Mapping[str, Any]) -> None:
         super().__init__(f"{code}: {text}")
@@ -20,13 +20,13 @@ class ApiError(Exception):
 
     @property
     def retry_after_s(self) -> float | None:
-        """How long to wait before another try, if the server said so."""
+        """How long the server asks to wait before the next attempt."""
         seconds = self.details.get("retryAfterS")
         return float(seconds) if isinstance(seconds, int | float) else None
 
 
 class NotAllowed(ApiError):
-    """401 or 403: no key, an unknown one, or one that lacks a scope."""
+    """401 or 403: the key is missing, unknown or lacks a scope."""
 
 
 class NotFound(ApiError):
@@ -34,15 +34,15 @@ class NotFound(ApiError):
 
 
 class Conflict(ApiError):
-    """409: it cannot be done in this state."""
+    """409: the present state does not allow it."""
 
 
 class Invalid(ApiError):
-    """422: the request is not right. `errors` has all problems, each with its path."""
+    """422: the request is not valid. `errors` lists the fields to correct, each with its path."""
 
     @property
     def errors(self) -> list[dict[str, str]]:
-        """All problems of the request's shape; empty when it was refused for another reason."""
+        """The fields to correct; empty when the request was refused for another reason."""
         return list(self.details.get("errors", []))
 
 
@@ -51,14 +51,14 @@ class TooMany(ApiError):
 
 
 class Unavailable(ApiError):
-    """503: waiting may cure it. A send may be repeated with the same idempotency key."""
+    """503: try again later. A send may be repeated with the same idempotency key."""
 
 
 class NoAnswer(ApiError):
-    """The server cannot be reached, or did not answer in time. Whether it acted is not known."""
+    """The server cannot be reached or did not respond in time. Whether it acted is unknown."""
 
     def __init__(self, cause: Exception) -> None:
-        super().__init__(0, "NO_ANSWER", f"The server does not answer ({type(cause).__name__}).", {})
+        super().__init__(0, "NO_ANSWER", f"The server does not respond ({type(cause).__name__}).", {})
 
 
 _BY_STATUS: Mapping[int, type[ApiError]] = {
@@ -73,12 +73,12 @@ _BY_STATUS: Mapping[int, type[ApiError]] = {
 
 
 def error_in(response: httpx.Response) -> ApiError | None:
-    """Give the error that a response tells, or None for success."""
+    """Return the error in a response, or None for success."""
     if response.is_success:
         return None
     try:
-        told = dict(response.json()["error"])
-        code, text = str(told.pop("code")), str(told.pop("message"))
+        detail = dict(response.json()["error"])
+        code, text = str(detail.pop("code")), str(detail.pop("message"))
     except (ValueError, KeyError, TypeError):
-        code, text, told = f"HTTP_{response.status_code}", response.reason_phrase, {}
-    return _BY_STATUS.get(response.status_code, ApiError)(response.status_code, code, text, told)
+        code, text, detail = f"HTTP_{response.status_code}", response.reason_phrase, {}
+    return _BY_STATUS.get(response.status_code, ApiError)(response.status_code, code, text, detail)

@@ -1,4 +1,4 @@
-"""How calls travel: over httpx, blocking or not, repeated where a repeat is harmless."""
+"""Sends calls over httpx, blocking or async, and retries idempotent ones."""
 
 import asyncio
 import random
@@ -17,13 +17,13 @@ _LONGEST_PAUSE_S: Final = 10.0
 
 
 def _pause_s(attempt: int, error: ApiError) -> float:
-    """How long to wait before the next try; what the server asked for, or a little more each time."""
+    """Return the pause before the next attempt: what the server asks for, or exponential backoff with jitter."""
     asked = error.retry_after_s
     return asked if asked is not None else min(_LONGEST_PAUSE_S, 0.25 * 2**attempt) * (0.5 + random.random())  # noqa: S311
 
 
-def _is_worth_a_repeat(call: Call, error: ApiError) -> bool:
-    """Whether to ask again by ourselves: only what may be repeated, and what a short wait cures."""
+def _should_retry(call: Call, error: ApiError) -> bool:
+    """Whether to retry: the call is idempotent, and a short wait may cure the error."""
     if not call.may_repeat or not isinstance(error, NoAnswer | Unavailable | TooMany):
         return False
     return (error.retry_after_s or 0) <= _LONGEST_PAUSE_S
@@ -33,8 +33,8 @@ def _json(response: httpx.Response) -> Json:
     error = error_in(response)
     if error is not None:
         raise error
-    told: Any = response.json() if response.content else {}
-    return told if isinstance(told, dict) else {"items": told}
+    body: Any = response.json() if response.content else {}
+    return body if isinstance(body, dict) else {"items": body}
 
 
 def _request(call: Call) -> dict[str, Any]:
@@ -49,7 +49,7 @@ def _request(call: Call) -> dict[str, Any]:
 
 
 class Client(Calls[Json]):
-    """A client that waits for each answer. Close it, or use it in a `with` block."""
+    """A blocking client. Close it, or use it in a `with` block."""
 
     def __init__(
         self,
@@ -68,18 +68,18 @@ class Client(Calls[Json]):
         self._sleep = sleep
 
     def ask(self, call: Call) -> Json:
-        """Make a call; raises `ApiError`."""
+        """Send a request and return the response; raise `ApiError`."""
         for attempt in range(self._retries + 1):
             try:
                 return self._once(call)
             except ApiError as error:
-                if attempt == self._retries or not _is_worth_a_repeat(call, error):
+                if attempt == self._retries or not _should_retry(call, error):
                     raise
                 self._sleep(_pause_s(attempt, error))
         raise AssertionError("the last attempt returns or raises")
 
     def all_messages(self, **question: Any) -> Iterator[Json]:
-        """All answers of a search, page after page."""
+        """Yield all messages of a search, page after page."""
         cursor: str | None = None
         while True:
             page = self.messages(**question, cursor=cursor)
@@ -95,7 +95,7 @@ class Client(Calls[Json]):
             raise NoAnswer(error) from error
 
     def close(self) -> None:
-        """Let go of the connections."""
+        """Close the connections."""
         self._http.close()
 
     def __enter__(self) -> Self:
@@ -108,7 +108,7 @@ class Client(Calls[Json]):
 
 
 class AsyncClient(Calls[Awaitable[Json]]):
-    """The same for asyncio: every call is awaited."""
+    """The same for asyncio."""
 
     def __init__(
         self,
@@ -127,18 +127,18 @@ class AsyncClient(Calls[Awaitable[Json]]):
         self._sleep = sleep
 
     async def ask(self, call: Call) -> Json:
-        """Make a call; raises `ApiError`."""
+        """Send a request and return the response; raise `ApiError`."""
         for attempt in range(self._retries + 1):
             try:
                 return await self._once(call)
             except ApiError as error:
-                if attempt == self._retries or not _is_worth_a_repeat(call, error):
+                if attempt == self._retries or not _should_retry(call, error):
                     raise
                 await self._sleep(_pause_s(attempt, error))
         raise AssertionError("the last attempt returns or raises")
 
     async def all_messages(self, **question: Any) -> AsyncIterator[Json]:
-        """All answers of a search, page after page."""
+        """Yield all messages of a search, page after page."""
         cursor: str | None = None
         while True:
             page = await self.messages(**question, cursor=cursor)
@@ -155,7 +155,7 @@ class AsyncClient(Calls[Awaitable[Json]]):
             raise NoAnswer(error) from error
 
     async def close(self) -> None:
-        """Let go of the connections."""
+        """Close the connections."""
         await self._http.aclose()
 
     async def __aenter__(self) -> Self:
