@@ -9,14 +9,14 @@ from pydantic_core import from_json
 from wa_orchestrator.errors import Refused
 from wa_orchestrator.gateway.request_models import LONGEST_KEY, Problem, SendBody, cross_problems
 from wa_orchestrator.web import problems
-from wa_orchestrator.web.problems import Invalid
+from wa_orchestrator.web.problems import InvalidRequest
 
 _validate: Final = SendBody.__pydantic_validator__.validate_json
 _serialize: Final = SendBody.__pydantic_serializer__.to_json
 
 
 def parse(raw: bytes, now_ms: int) -> SendBody:
-    """Parse one message; raises `Invalid` with all of its problems."""
+    """Parse one message; raises `InvalidRequest` with all of its problems."""
     try:
         body: SendBody = _validate(raw)
     except ValidationError as error:
@@ -24,7 +24,7 @@ def parse(raw: bytes, now_ms: int) -> SendBody:
     if _needs_cross_check(body):
         found = list(cross_problems(from_json(raw), now_ms))
         if found:
-            raise Invalid(found)
+            raise InvalidRequest(found)
     return body
 
 
@@ -39,18 +39,18 @@ def idempotency_key(headers: Mapping[bytes, bytes], body: SendBody) -> str | Non
     if key is None:
         return body.idempotency_key
     if body.idempotency_key is not None and body.idempotency_key != key:
-        raise Invalid([_key_problem("The header Idempotency-Key and the field differ. Give one of them.")])
+        raise InvalidRequest([_key_problem("The header Idempotency-Key and the field differ. Give one of them.")])
     return key
 
 
 def header_key(headers: Mapping[bytes, bytes]) -> str | None:
-    """Return the header `Idempotency-Key`; raises `Invalid` for one of the wrong length."""
+    """Return the header `Idempotency-Key`; raises `InvalidRequest` for one of the wrong length."""
     raw = headers.get(b"idempotency-key")
     if raw is None:
         return None
     key = raw.decode("latin-1").strip()
     if not 1 <= len(key) <= LONGEST_KEY:
-        raise Invalid([_key_problem(f"An Idempotency-Key has 1 to {LONGEST_KEY} characters.")])
+        raise InvalidRequest([_key_problem(f"An Idempotency-Key has 1 to {LONGEST_KEY} characters.")])
     return key
 
 
@@ -64,14 +64,14 @@ def invalid(error: ValidationError) -> Refused:
 def _all_problems(error: ValidationError, raw: bytes, now_ms: int) -> Refused:
     """Return the problems of the fields and those between the fields."""
     found = invalid(error)
-    if not isinstance(found, Invalid):
+    if not isinstance(found, InvalidRequest):
         return found
     listed: list[Problem] = [*found.details["errors"]]  # type: ignore[misc]
     whole = from_json(raw)
     if isinstance(whole, dict):
         paths = {each["path"] for each in listed}
         listed += [each for each in cross_problems(whole, now_ms) if each["path"] not in paths]
-    return Invalid(listed)
+    return InvalidRequest(listed)
 
 
 def _needs_cross_check(body: SendBody) -> bool:

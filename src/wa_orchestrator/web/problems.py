@@ -63,7 +63,7 @@ class ErrorResponse(BaseModel):
     error: ErrorDetail
 
 
-class Invalid(Refused):
+class InvalidRequest(Refused):
     """The request has the wrong shape; `errors` lists all problems, each with its path."""
 
     def __init__(self, errors: Sequence[dict[str, str]]) -> None:
@@ -75,9 +75,9 @@ class Invalid(Refused):
         )
 
 
-def invalid(errors: Sequence[Any]) -> Invalid:
+def invalid(errors: Sequence[Any]) -> InvalidRequest:
     """Convert pydantic's errors (`error.errors()`). Values are not repeated: they may be secrets."""
-    return Invalid([_problem(each) for each in errors])
+    return InvalidRequest([_problem(each) for each in errors])
 
 
 def _problem(error: Any) -> dict[str, str]:

@@ -13,7 +13,7 @@ from wa_orchestrator.store.records import Session
 
 
 @dataclass(frozen=True, slots=True, repr=False)
-class Code:
+class LinkingCode:
     """The text of a QR code or a pairing code, when it expires, and since when it is shown."""
 
     qr: str
@@ -22,7 +22,7 @@ class Code:
     at_ms: int
 
 
-async def code_of(context: Context, session: Session) -> Code:
+async def code_of(context: Context, session: Session) -> LinkingCode:
     """Return the code to scan or to enter; raise `Refused` with the session's status when there is none."""
     text = await context.redis.get(keys.qr(session.id))
     if text is None or session.status != "qr_ready":
@@ -33,7 +33,7 @@ async def code_of(context: Context, session: Session) -> Code:
         refused.details.update(sessionId=session.id, status=session.status, reason=session.reason or None)
         raise refused
     raw = json.loads(text)
-    return Code(raw.get("qr", ""), raw.get("code", ""), raw["expires_at_ms"], raw.get("at_ms", 0))
+    return LinkingCode(raw.get("qr", ""), raw.get("code", ""), raw["expires_at_ms"], raw.get("at_ms", 0))
 
 
 def picture(text: str, kind: str) -> bytes:

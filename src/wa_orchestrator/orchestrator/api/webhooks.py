@@ -70,7 +70,7 @@ class DeletedWebhook(ResponseModel):
     deleted: Literal[True] = True
 
 
-class Delivery(ResponseModel):
+class DeliveryView(ResponseModel):
     """An event on its way to a webhook."""
 
     number: str = Field(description="The id of the event.")
@@ -86,7 +86,7 @@ class Delivery(ResponseModel):
 class DeliveriesResponse(ResponseModel):
     """The delivery log, the newest first."""
 
-    deliveries: list[Delivery]
+    deliveries: list[DeliveryView]
 
 
 class QueuedReplay(ResponseModel):
@@ -201,8 +201,8 @@ def view(hook: Webhook, state: State) -> WebhookView:
     )
 
 
-def _delivery(raw: dict[str, str]) -> Delivery:
-    return Delivery(
+def _delivery(raw: dict[str, str]) -> DeliveryView:
+    return DeliveryView(
         number=raw["event"],
         type=raw["type"],
         status=raw["status"],
