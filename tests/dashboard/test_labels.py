@@ -17,7 +17,8 @@ from wa_orchestrator.dashboard.html.locale import Locale
 from wa_orchestrator.dashboard.html.renderer import HERE, Renderer
 from wa_orchestrator.dashboard.pages import live_log, session
 from wa_orchestrator.domain.message_failures import Failure
-from wa_orchestrator.domain.proxy import ProxyFailure, ProxyReason
+from wa_orchestrator.domain.proxy import ProxyFailure
+from wa_orchestrator.domain.stream_events import ProxyReason
 from wa_orchestrator.settings import Settings
 from wa_orchestrator.store import holds, keys
 from wa_orchestrator.store.engine.scripts import LUA, Scripts
