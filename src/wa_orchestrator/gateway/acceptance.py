@@ -74,7 +74,7 @@ class Attempt:
         """Return the response for an accepted message; raises the error for any other outcome."""
         if isinstance(outcome, Accepted):
             return self._accepted(outcome)
-        self.choice.give_back()
+        self.choice.unreserve()
         match outcome:
             case OrchestratorError():
                 raise outcome
@@ -186,10 +186,10 @@ class Acceptor:
     async def _settle(self, attempt: Attempt, outcome: Outcome | OrchestratorError) -> SendReply | OrchestratorError:
         try:
             if isinstance(outcome, OrchestratorError):
-                attempt.choice.give_back()
+                attempt.choice.unreserve()
                 return outcome
             if isinstance(outcome, DayFull | QueueFull) and attempt.choice.why is Why.MOST_ROOM:
-                attempt.choice.give_back()
+                attempt.choice.unreserve()
                 return await self.accept(attempt.request)
             return await self._conclude(attempt, outcome)
         except OrchestratorError as error:
@@ -217,14 +217,14 @@ class Acceptor:
         attempt = await self._prepare(request, choice, snapshot)
         outcome = (await self._redis.admit(rate, [attempt.wanted]))[0]
         if isinstance(outcome, OrchestratorError):
-            choice.give_back()
+            choice.unreserve()
             raise outcome
         return attempt, outcome
 
     async def _conclude(self, attempt: Attempt, outcome: Outcome) -> SendReply:
         record = attempt.request.idempotency
         if record is not None and isinstance(outcome, Replayed):
-            attempt.choice.give_back()
+            attempt.choice.unreserve()
             return SendReply(await self.stored.replay(record, outcome), is_replay=True)
         response = attempt.response(outcome)
         if record is not None:

@@ -1,4 +1,4 @@
-"""Who sends a message: the wish, who last spoke with the recipient, who has the most room; and the refusals."""
+"""Chooses the sender of a new message: candidates from the pool, the decision by `domain.routing`, the refusals."""
 
 from wa_orchestrator.domain import routing
 from wa_orchestrator.domain.routing import Candidate, Chosen, NoSender, Pin, Why, Wish
@@ -7,20 +7,20 @@ from wa_orchestrator.gateway.request_models import SendBody
 from wa_orchestrator.gateway.sender_pool import Choice, PoolSnapshot, Sender
 
 
-def choose(fleet: PoolSnapshot, send: SendBody, affinity: str | None) -> Choice:
-    """Choose the sender by `domain.routing`. Only those that could be its answer are put before it.
+def choose(pool: PoolSnapshot, send: SendBody, affinity: str | None) -> Choice:
+    """Choose the sender by `domain.routing`, among those senders of the pool that could be its answer.
 
-    Raises `Refused` when nobody can send it.
+    Raises `Refused` when none can send it.
     """
     named = (send.session_id, send.phone)
-    known = fleet.choices.get(named)
+    known = pool.choices.get(named)
     if known is not None:
         return known
     wish = Wish(*named)
-    candidates = [_candidate(sender) for sender in _candidates(fleet, wish, affinity)]
+    candidates = [_candidate(sender) for sender in _candidates(pool, wish, affinity)]
     match routing.choose(wish, candidates, affinity=affinity):
         case Chosen(session_id, why):
-            sender = fleet.senders[session_id]
+            sender = pool.senders[session_id]
             if not sender.session.phone:
                 raise Refused(
                     "SESSION_NOT_LINKED",
@@ -29,27 +29,27 @@ def choose(fleet: PoolSnapshot, send: SendBody, affinity: str | None) -> Choice:
                     sessionId=session_id,
                 )
             choice = Choice(sender, why)
-            if not is_free(send):  # for one look at the fleet, a name has one answer
-                fleet.choices[named] = choice
+            if not is_free(send):  # within one snapshot a name has one answer
+                pool.choices[named] = choice
             return choice
         case NoSender(why):
             raise refusal(why, send)
 
 
 def is_free(send: SendBody) -> bool:
-    """Whether the client leaves the choice of the sender to us."""
+    """Whether the client leaves the choice of the sender to the server."""
     return send.session_id is None and send.phone is None
 
 
 def pin(send: SendBody) -> Pin:
-    """What of the sender the client has fixed."""
+    """Return how far the client has fixed the sender."""
     if send.session_id is not None:
         return Pin.SESSION
     return Pin.PHONE if send.phone is not None else Pin.NOTHING
 
 
 def refusal(why: Why, send: SendBody) -> Refused:
-    """Say why nobody can send it, and what to do."""
+    """Return the refusal that says why no session can send it, and what to do."""
     match why:
         case Why.UNKNOWN_SESSION:
             text = f"There is no session {send.session_id}. GET /api/sessions lists them."
@@ -59,18 +59,20 @@ def refusal(why: Why, send: SendBody) -> Refused:
         case Why.PHONE_DIFFERS:
             return Refused("PHONE_DIFFERS", "This session has another phone. Name the session or the phone.", 409)
         case _:
-            return Refused("NO_SENDER", "No session is connected. Connect one, or name the one that shall send.", 409)
+            return Refused(
+                "NO_SENDER", "No session is connected. Connect one, or name the session to use.", 409
+            )
 
 
-def _candidates(fleet: PoolSnapshot, wish: Wish, affinity: str | None) -> list[Sender]:
+def _candidates(pool: PoolSnapshot, wish: Wish, affinity: str | None) -> list[Sender]:
     if wish.session_id is not None:
-        return [fleet.senders[wish.session_id]] if wish.session_id in fleet.senders else []
+        return [pool.senders[wish.session_id]] if wish.session_id in pool.senders else []
     if wish.phone is not None:
-        return fleet.by_phone.get(wish.phone, [])
-    roomiest = fleet.roomiest.find()
+        return pool.by_phone.get(wish.phone, [])
+    roomiest = pool.room.top()
     found = [] if roomiest is None else [roomiest]
-    if affinity is not None and affinity in fleet.senders:
-        found.append(fleet.senders[affinity])
+    if affinity is not None and affinity in pool.senders:
+        found.append(pool.senders[affinity])
     return found
 
 

@@ -1,6 +1,6 @@
-"""The fleet as the gateway sees it: who can send, at what pace, with how much room; never older than a second.
+"""Cached snapshot of all sessions: readiness, pace and room of each; at most a second old.
 
-It serves choices and estimates only. Limits, opt-outs and idempotency are decided by `admit_messages.lua`.
+For choosing senders and estimating etas only. Limits, opt-outs and idempotency are decided by `admit_messages.lua`.
 """
 
 import asyncio
@@ -11,6 +11,7 @@ from heapq import heapify, heapreplace
 from time import monotonic
 from typing import Final, NamedTuple
 
+from wa_orchestrator.domain import pacing
 from wa_orchestrator.domain.ids import MessageId
 from wa_orchestrator.domain.pacing import Forecast, Pace, Wait, day_bounds_ms, hours_bounds_ms
 from wa_orchestrator.domain.routing import Readiness, Why
@@ -23,17 +24,17 @@ from wa_orchestrator.store import keys
 from wa_orchestrator.store.records import PhonePace, Session, session_from
 
 FRESH_S: Final = 1.0
-#: Before a request is refused for want of a sender, a look older than this is repeated.
+#: Before a request is refused for lack of a sender, a snapshot older than this is renewed.
 RECENT_S: Final = 0.05
-#: A forecast is kept while its facts stay the same, but time passes all the same.
+#: A forecast is reused while its facts stay the same, but not for longer than this.
 _FORECAST_S: Final = 5.0
-#: A session grows older and is trusted more; nobody notices it within a minute.
-_RULES_MS: Final = 60_000
+#: How long the limits of a session are reused: trust grows with its age, but slowly.
+_LIMITS_MS: Final = 60_000
 
 
 @dataclass(slots=True)
 class Sender:
-    """A session and the numbers of its phone. `room_today` goes down as messages are taken until the next look."""
+    """A session and the figures of its phone. `room_today` decreases with each message accepted since the snapshot."""
 
     session: Session
     pace: Pace
@@ -45,19 +46,19 @@ class Sender:
     waiting: int = 0
     sent_today: int = 0
     room_today: int = 0
-    forecast: "Forecast | None" = None
-    """The etas of its queue, once somebody asked."""
-    asking: "asyncio.Task[Forecast] | None" = None
-    """Finds them out; many who ask at once share it."""
+    forecast: Forecast | None = None
+    """The etas of its queue, once they were needed."""
+    computing: asyncio.Task[Forecast] | None = None
+    """Computes the forecast; concurrent requests share it."""
 
-    def asked(self, asking: "asyncio.Task[Forecast]") -> None:
-        """Note that it was found out; where it was not, the next one who wants to know asks anew."""
-        if asking.cancelled() or asking.exception() is not None:
-            self.asking = None
+    def computed(self, task: asyncio.Task[Forecast]) -> None:
+        """Let the next request try again if the forecast could not be computed."""
+        if task.cancelled() or task.exception() is not None:
+            self.computing = None
 
     @property
     def version(self) -> tuple[object, ...]:
-        """What the etas depend on, beside the time."""
+        """What the forecast depends on, besides the time."""
         return (self.pace, self.holds, self.session.status, self.sent_today, self.phone)
 
     @property
@@ -76,26 +77,26 @@ class Choice:
     why: Why
 
     def reserve(self) -> None:
-        """Count the message as taken at once, so that many who choose in the same moment do not all choose this one."""
+        """Count the message at once, so that concurrent requests do not all choose this sender."""
         self.sender.room_today -= 1
 
-    def give_back(self) -> None:
-        """It was not taken after all."""
+    def unreserve(self) -> None:
+        """Undo `reserve`: the message was not accepted."""
         self.sender.room_today += 1
 
 
-class Roomiest:
-    """Finds the sender with the most room. Room goes down one message at a time, so a heap is right but for its top."""
+class RoomHeap:
+    """Finds the sender with the most room. Room only decreases, so only the top of the heap needs to be checked."""
 
     def __init__(self, senders: Sequence[Sender]) -> None:
         self._heap = [(-sender.room_today, sender.session.id, sender) for sender in senders]
         heapify(self._heap)
 
-    def find(self) -> Sender | None:
-        """Give the sender with the most room; of equals the first by name."""
+    def top(self) -> Sender | None:
+        """Return the sender with the most room; ties go to the first id."""
         while self._heap:
-            noted, name, sender = self._heap[0]
-            if noted == -sender.room_today:
+            known, name, sender = self._heap[0]
+            if known == -sender.room_today:
                 return sender
             heapreplace(self._heap, (-sender.room_today, name, sender))
         return None
@@ -103,36 +104,36 @@ class Roomiest:
 
 @dataclass(slots=True)
 class PoolSnapshot:
-    """One look at all sessions."""
+    """All sessions as they were at one moment."""
 
     senders: dict[str, Sender]
     by_phone: dict[str, list[Sender]]
-    roomiest: Roomiest
+    room: RoomHeap
     holds: Holds
     taken_at_ms: int
     taken_at_s: float
     choices: dict[tuple[str | None, str | None], Choice] = field(default_factory=dict)
-    """What was chosen for the names that clients gave: a session, a phone."""
+    """The choices for each session and phone that clients named."""
 
     def now_ms(self) -> int:
-        """Redis' time, as well as it is known without asking."""
+        """Return Redis' time, estimated without a call."""
         return self.taken_at_ms + int((monotonic() - self.taken_at_s) * 1000)
 
 
 @dataclass(frozen=True, slots=True)
-class _Rules:
-    """What follows from a session's record alone, and for how long: its pace and its day."""
+class _Limits:
+    """What follows from a session's record alone, and until when it is valid."""
 
     raw: Mapping[str, str]
     session: Session
     pace: Pace
     day_ms: tuple[int, int]
     reopens_ms: int
-    good_until_ms: int
+    valid_until_ms: int
 
 
-class _Noted(NamedTuple):
-    """Etas that were worked out, from what and when."""
+class _CachedForecast(NamedTuple):
+    """A forecast, with when and from what it was computed."""
 
     version: tuple[object, ...]
     at_s: float
@@ -140,68 +141,68 @@ class _Noted(NamedTuple):
 
 
 class SenderPool:
-    """Keeps one look at the fleet and renews it when somebody asks and it is old."""
+    """Keeps one snapshot of the sessions and renews it on demand when it is old."""
 
     def __init__(self, redis: RedisAccess, settings: Settings) -> None:
         self._redis = redis
         self._settings = settings
-        self._fleet: PoolSnapshot | None = None
-        self._look: asyncio.Task[PoolSnapshot] | None = None
-        self._rules: dict[str, _Rules] = {}
-        self._forecasts: dict[str, _Noted] = {}
+        self._snapshot: PoolSnapshot | None = None
+        self._refresh: asyncio.Task[PoolSnapshot] | None = None
+        self._limits: dict[str, _Limits] = {}
+        self._forecasts: dict[str, _CachedForecast] = {}
 
     async def current(self, *, fresh_s: float = FRESH_S) -> PoolSnapshot:
-        """Give a look at the fleet that is at most this old. Many who ask at once share one look."""
-        fleet = self.at_hand(fresh_s)
-        if fleet is not None:
-            return fleet
-        if self._look is None:
-            self._look = asyncio.get_running_loop().create_task(self._take_look())
-            self._look.add_done_callback(self._looked)
-        return await asyncio.shield(self._look)
+        """Return a snapshot that is at most `fresh_s` old. Concurrent requests share one refresh."""
+        snapshot = self.cached(fresh_s)
+        if snapshot is not None:
+            return snapshot
+        if self._refresh is None:
+            self._refresh = asyncio.get_running_loop().create_task(self._read())
+            self._refresh.add_done_callback(self._refreshed)
+        return await asyncio.shield(self._refresh)
 
-    def at_hand(self, fresh_s: float = FRESH_S) -> PoolSnapshot | None:
-        """Give the last look at the fleet unless it is older than this."""
-        fleet = self._fleet
-        if fleet is None or monotonic() - fleet.taken_at_s >= fresh_s:
+    def cached(self, fresh_s: float = FRESH_S) -> PoolSnapshot | None:
+        """Return the last snapshot unless it is older than `fresh_s`."""
+        snapshot = self._snapshot
+        if snapshot is None or monotonic() - snapshot.taken_at_s >= fresh_s:
             return None
-        return fleet
+        return snapshot
 
-    async def forecast(self, fleet: PoolSnapshot, sender: Sender) -> Forecast:
-        """Give the etas of a sender's queue."""
-        known = self.forecast_at_hand(sender)
+    async def forecast(self, snapshot: PoolSnapshot, sender: Sender) -> Forecast:
+        """Return the forecast of a sender's queue."""
+        known = self.cached_forecast(sender)
         if known is not None:
             return known
-        if sender.asking is None:
-            sender.asking = asyncio.get_running_loop().create_task(self._work_out(fleet, sender))
-            sender.asking.add_done_callback(sender.asked)
-        return await asyncio.shield(sender.asking)
+        if sender.computing is None:
+            sender.computing = asyncio.get_running_loop().create_task(self._compute(snapshot, sender))
+            sender.computing.add_done_callback(sender.computed)
+        return await asyncio.shield(sender.computing)
 
-    def forecast_at_hand(self, sender: Sender) -> Forecast | None:
-        """Give the etas of a sender's queue if nothing needs to be asked for them."""
+    def cached_forecast(self, sender: Sender) -> Forecast | None:
+        """Return the forecast of a sender's queue if it needs no call to Redis."""
         if sender.forecast is None:
-            noted = self._forecasts.get(sender.session.id)
+            known = self._forecasts.get(sender.session.id)
             now_s = monotonic()
-            if noted is not None and now_s - noted.at_s < _FORECAST_S and noted.version == sender.version:
-                sender.forecast = noted.forecast
+            if known is not None and now_s - known.at_s < _FORECAST_S and known.version == sender.version:
+                sender.forecast = known.forecast
         return sender.forecast
 
-    async def _work_out(self, fleet: PoolSnapshot, sender: Sender) -> Forecast:
+    async def _compute(self, snapshot: PoolSnapshot, sender: Sender) -> Forecast:
         now_s = monotonic()
-        since_ms = min(sender.day_ms[0], fleet.taken_at_ms - 60_000)
+        since_ms = min(sender.day_ms[0], snapshot.taken_at_ms - pacing.MINUTE_MS)
         raw = await self._redis.call("ZRANGEBYSCORE", keys.sent(sender.session.phone), since_ms, "+inf", "WITHSCORES")
         phone = replace(sender.phone, sent=tuple(int(score) for _, score in raw))
-        facts = Facts(fleet.taken_at_ms, phone, fleet.holds)
+        facts = Facts(snapshot.taken_at_ms, phone, snapshot.holds)
         sender.forecast = forecast_of(self._settings, sender.session, facts)
-        self._forecasts[sender.session.id] = _Noted(sender.version, now_s, sender.forecast)
+        self._forecasts[sender.session.id] = _CachedForecast(sender.version, now_s, sender.forecast)
         return sender.forecast
 
-    def _looked(self, look: asyncio.Task[PoolSnapshot]) -> None:
-        self._look = None
-        if not look.cancelled() and look.exception() is None:
-            self._fleet = look.result()
+    def _refreshed(self, refresh: asyncio.Task[PoolSnapshot]) -> None:
+        self._refresh = None
+        if not refresh.cancelled() and refresh.exception() is None:
+            self._snapshot = refresh.result()
 
-    async def _take_look(self) -> PoolSnapshot:
+    async def _read(self) -> PoolSnapshot:
         clock = await self._redis.run("now", [], [])
         taken_at_s = monotonic()
         ids, raw_holds, raw_waiting = await self._redis.many(
@@ -210,9 +211,9 @@ class SenderPool:
         holds: Holds = {name: json.loads(text) for name, text in raw_holds.items()}
         raws = await self._redis.many([("HGETALL", keys.session(each)) for each in sorted(ids)])
         now_ms = int(clock[1])
-        rules = [self._rules_of(raw, now_ms) for raw in raws if raw]
-        self._rules = {each.session.id: each for each in rules}
-        senders = await self._senders(rules, holds, raw_waiting, now_ms)
+        limits = [self._limits_of(raw, now_ms) for raw in raws if raw]
+        self._limits = {each.session.id: each for each in limits}
+        senders = await self._read_senders(limits, holds, raw_waiting, now_ms)
         by_phone: dict[str, list[Sender]] = {}
         for sender in senders:
             by_phone.setdefault(sender.session.phone, []).append(sender)
@@ -220,29 +221,29 @@ class SenderPool:
         return PoolSnapshot(
             {sender.session.id: sender for sender in senders},
             by_phone,
-            Roomiest([sender for sender in senders if sender.readiness is Readiness.READY]),
+            RoomHeap([sender for sender in senders if sender.readiness is Readiness.READY]),
             holds,
             now_ms,
             taken_at_s,
         )
 
-    def _rules_of(self, raw: Mapping[str, str], now_ms: int) -> _Rules:
-        """Work out what follows from a session's record; most looks find the same record again."""
-        known = self._rules.get(raw["id"])
-        if known is not None and known.raw == raw and now_ms < known.good_until_ms:
+    def _limits_of(self, raw: Mapping[str, str], now_ms: int) -> _Limits:
+        """Return what follows from a session's record; it is computed again only if the record has changed."""
+        known = self._limits.get(raw["id"])
+        if known is not None and known.raw == raw and now_ms < known.valid_until_ms:
             return known
         session = session_from(raw)
         zone = zone_of(self._settings, session)
         pace, day = pace_of(self._settings, session, now_ms), day_bounds_ms(now_ms, zone)
         reopens_ms = hours_bounds_ms(pace, day[1], zone)[0]
-        return _Rules(raw, session, pace, day, reopens_ms, min(day[1], now_ms + _RULES_MS))
+        return _Limits(raw, session, pace, day, reopens_ms, min(day[1], now_ms + _LIMITS_MS))
 
-    async def _senders(
-        self, rules: Sequence[_Rules], holds: Holds, waiting: Mapping[str, str], now_ms: int
+    async def _read_senders(
+        self, limits: Sequence[_Limits], holds: Holds, waiting: Mapping[str, str], now_ms: int
     ) -> list[Sender]:
-        """Put what is known of the sessions and their phones together."""
+        """Read the figures of the sessions' phones."""
         commands: list[Command] = []
-        for each in rules:
+        for each in limits:
             phone = each.session.phone
             commands += [
                 ("HMGET", keys.pace(phone), *_PACE),
@@ -251,7 +252,7 @@ class SenderPool:
             ]
         answers = await self._redis.many(commands)
         senders = []
-        for at, each in enumerate(rules):
+        for at, each in enumerate(limits):
             raw_pace, queued, sent_today = answers[3 * at : 3 * at + 3]
             waits = int(queued) + int(waiting.get(each.session.phone, 0))
             senders.append(

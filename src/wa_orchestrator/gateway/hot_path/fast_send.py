@@ -33,7 +33,7 @@ class FastSend:
         for whatever is not cached, for files and idempotency keys, and for every refusal.
         """
         caller = auth.cached_caller(self._context, headers, Scope.SEND)
-        snapshot = self._pool.at_hand()
+        snapshot = self._pool.cached()
         if caller is None or snapshot is None or not self._redis.has_room:
             return False
         try:
@@ -44,7 +44,7 @@ class FastSend:
             choice = sender_choice.choose(snapshot, body, None)
         except Refused:
             return False
-        forecast = self._pool.forecast_at_hand(choice.sender)
+        forecast = self._pool.cached_forecast(choice.sender)
         if forecast is None:
             return False
         attempt = self._acceptor.attempt(SendRequest(body, content, caller.key_id), choice, snapshot, forecast)
