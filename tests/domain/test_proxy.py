@@ -15,7 +15,6 @@ from wa_orchestrator.domain.proxy import (
     ProxyUrl,
     Strike,
     after_check,
-    choose,
     judge,
     ranked,
 )
@@ -118,17 +117,17 @@ def test_spellings_of_one_proxy_share_an_id_and_other_passwords_do_not() -> None
 
 
 @pytest.mark.parametrize(
-    ("loads", "chosen"),
+    ("loads", "order"),
     [
-        ([], None),
-        ([Load("p_b", 1), Load("p_a", 2)], "p_b"),
-        ([Load("p_b", 1), Load("p_a", 1)], "p_a"),
-        ([Load("p_a", 0, healthy=False), Load("p_b", 3)], "p_b"),
-        ([Load("p_a", 4), Load("p_b", 5)], None),
+        ([], []),
+        ([Load("p_a", 2), Load("p_b", 1)], ["p_b", "p_a"]),
+        ([Load("p_b", 1), Load("p_a", 1)], ["p_a", "p_b"]),
+        ([Load("p_a", 0, healthy=False), Load("p_b", 3)], ["p_b"]),
+        ([Load("p_a", 4), Load("p_b", 5)], []),
     ],
 )
-def test_the_least_loaded_healthy_proxy_with_room_is_chosen(loads: list[Load], chosen: str | None) -> None:
-    assert choose(loads, 4) == chosen
+def test_the_least_loaded_healthy_proxy_with_room_comes_first(loads: list[Load], order: list[str]) -> None:
+    assert ranked(loads, 4) == order
 
 
 @quick
@@ -143,10 +142,9 @@ def test_the_least_loaded_healthy_proxy_with_room_is_chosen(loads: list[Load], c
 def test_no_proxy_is_ever_filled_above_its_limit(loads: list[Load], most: int, sessions: int) -> None:
     slots = {load.proxy_id: load for load in loads}
     for _ in range(sessions):
-        chosen = choose(slots.values(), most)
-        if chosen is None:
-            assert not ranked(slots.values(), most)
+        if not (with_room := ranked(slots.values(), most)):
             break
+        chosen = with_room[0]
         assert slots[chosen].healthy
         slots[chosen] = Load(chosen, slots[chosen].sessions + 1)
         assert slots[chosen].sessions <= most

@@ -1,6 +1,5 @@
 """The content of a message (a text, a file or a location), its limits and its stored form."""
 
-import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import StrEnum
@@ -11,7 +10,6 @@ from wa_orchestrator.errors import Broken
 LONGEST_TEXT = 4096
 LONGEST_CAPTION = 1024
 LONGEST_NAME = 255
-_MIMETYPE = re.compile(r"[\w.+-]+/[\w.+-]+(;.*)?")
 
 
 class MediaKind(StrEnum):
@@ -55,59 +53,8 @@ class Location:
 Content = Text | Media | Location
 
 
-@dataclass(frozen=True, slots=True)
-class Problem:
-    """One thing that is wrong with a content, and where."""
-
-    path: str
-    text: str
-
-
 class BadContent(Broken):
     """The stored content is of an unknown kind or incomplete."""
-
-
-def problems(content: Content) -> tuple[Problem, ...]:
-    """Return everything that is wrong with `content`; it may be sent if that is nothing."""
-    match content:
-        case Text(text):
-            return _text_problems(text)
-        case Media():
-            return tuple(_media_problems(content))
-        case Location():
-            return tuple(_location_problems(content))
-    assert_never(content)
-
-
-def _text_problems(text: str) -> tuple[Problem, ...]:
-    if 1 <= len(text) <= LONGEST_TEXT and text.strip():
-        return ()
-    return (Problem("message", f"A text has 1 to {LONGEST_TEXT} characters; this one has {len(text.strip())}."),)
-
-
-def _media_problems(media: Media) -> list[Problem]:
-    found = []
-    if (media.url is None) == (media.upload is None):
-        found.append(Problem("media", "Give either the address of the file or the id of an upload."))
-    if not _MIMETYPE.fullmatch(media.mimetype):
-        found.append(Problem("media.mimetype", "A kind of file is written like image/png."))
-    if media.filename is not None and not 1 <= len(media.filename) <= LONGEST_NAME:
-        found.append(Problem("media.filename", f"A file's name has 1 to {LONGEST_NAME} characters."))
-    if media.caption is not None and len(media.caption) > LONGEST_CAPTION:
-        found.append(Problem("media.caption", f"A caption has at most {LONGEST_CAPTION} characters."))
-    return found
-
-
-def _location_problems(place: Location) -> list[Problem]:
-    found = []
-    if not -90 <= place.latitude <= 90:
-        found.append(Problem("location.latitude", "A latitude is between -90 and 90."))
-    if not -180 <= place.longitude <= 180:
-        found.append(Problem("location.longitude", "A longitude is between -180 and 180."))
-    for path, text in (("location.name", place.name), ("location.address", place.address)):
-        if text is not None and len(text) > LONGEST_NAME:
-            found.append(Problem(path, f"It has at most {LONGEST_NAME} characters."))
-    return found
 
 
 def encode(content: Content) -> dict[str, object]:

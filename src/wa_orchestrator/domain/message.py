@@ -29,7 +29,6 @@ class MessageStatus(StrEnum):
 
 
 S = MessageStatus
-_RANK = {status: rank for rank, status in enumerate(MessageStatus)}
 
 #: Waits for its turn and may be cancelled.
 WAITING = frozenset({S.QUEUED, S.SCHEDULED})
@@ -58,14 +57,6 @@ BACK = frozenset({(S.SCHEDULED, S.QUEUED), (S.SENDING, S.QUEUED), (S.FAILED, S.Q
 def may_become(before: MessageStatus, after: MessageStatus) -> bool:
     """Whether a message may go from `before` to `after`."""
     return after in FORWARD[before] or (before, after) in BACK
-
-
-def join(one: MessageStatus, other: MessageStatus) -> MessageStatus:
-    """Return the true one of two reports about a message, in whatever order they arrive.
-
-    Success beats failure: a worker that was given up may have sent the message after all, and then it is sent.
-    """
-    return max(one, other, key=_RANK.__getitem__)
 
 
 _ID_PREFIX = "3EB0"

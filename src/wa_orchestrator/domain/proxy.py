@@ -20,7 +20,6 @@ __all__ = [
     "ProxyUrl",
     "Strike",
     "after_check",
-    "choose",
     "judge",
     "masked",
     "next_check_ms",
@@ -76,11 +75,6 @@ def ranked(candidates: Iterable[Load], max_per_proxy: int) -> list[str]:
     """Return the healthy proxies with room, the least loaded first; ties go to the first id."""
     with_room = [load for load in candidates if load.healthy and load.sessions < max_per_proxy]
     return [load.proxy_id for load in sorted(with_room, key=lambda load: (load.sessions, load.proxy_id))]
-
-
-def choose(candidates: Iterable[Load], max_per_proxy: int) -> str | None:
-    """Return the least loaded healthy proxy with room; None when there is none."""
-    return next(iter(ranked(candidates, max_per_proxy)), None)
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,12 +9,10 @@ from wa_orchestrator.domain.session_reasons import Reason
 
 __all__ = [
     "CAN_SEND",
-    "HAS_CODE",
     "IGNORED",
     "ILLEGAL",
     "NEEDS_PERSON",
     "NEEDS_PERSON_BECAUSE",
-    "RESUMES_BY_ITSELF",
     "TRANSITIONS",
     "WANTS_WORKER",
     "Event",
@@ -216,14 +214,10 @@ ILLEGAL: frozenset[tuple[State, Event]] = frozenset(
 WANTS_WORKER = frozenset({State.PENDING, State.QR_READY, State.CONNECTED, State.DISCONNECTED})
 #: Messages may be released to a session in these states.
 CAN_SEND = frozenset({State.CONNECTED})
-#: A QR or a pairing code is worth showing in these states.
-HAS_CODE = frozenset({State.QR_READY})
 #: Nothing continues in these states until a person acts.
 NEEDS_PERSON = frozenset({State.QR_READY, State.FAILED})
 #: Reasons that call for a person although the state alone does not.
 NEEDS_PERSON_BECAUSE = frozenset({Reason.WAITING_FOR_PROXY, Reason.LOGGED_OUT})
-#: A session stopped for one of these is started again by the server.
-RESUMES_BY_ITSELF = frozenset({Reason.BACKUP, Reason.RESTORE})
 
 
 def advance(state: State, event: Event) -> StateChange | Ignored:

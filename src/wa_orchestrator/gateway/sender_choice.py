@@ -59,9 +59,7 @@ def refusal(why: Why, send: SendBody) -> Refused:
         case Why.PHONE_DIFFERS:
             return Refused("PHONE_DIFFERS", "This session has another phone. Name the session or the phone.", 409)
         case _:
-            return Refused(
-                "NO_SENDER", "No session is connected. Connect one, or name the session to use.", 409
-            )
+            return Refused("NO_SENDER", "No session is connected. Connect one, or name the session to use.", 409)
 
 
 def _candidates(pool: PoolSnapshot, wish: Wish, affinity: str | None) -> list[Sender]:
