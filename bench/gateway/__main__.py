@@ -1,4 +1,7 @@
-"""Run the benchmark: `python -m bench.gateway`. Needs `wrk`; the peers are installed on the first run."""
+"""Run the benchmark: `python -m bench.gateway`. Needs `wrk`; the peers are installed on the first run.
+
+`OTHER=<checkout>` compares the gateway with that of another checkout of this repository instead of with its peers.
+"""
 
 import asyncio
 import contextlib
@@ -49,6 +52,14 @@ SERVERS: dict[str, tuple[list[str], dict[str, str]]] = {
     "fastify, bare Lua": (FASTIFY, BARE),
     "fastify, auto-pipelining": (FASTIFY, {**SAME, "AUTO_PIPELINING": "1"}),
 }
+LOADS = {"sender named": "1", "sender chosen": "0"}
+OTHER = os.environ.get("OTHER")
+if OTHER:
+    SERVERS = {
+        f"{which}, {load}": (PYTHON, {"NAMED": named, "PYTHONPATH": path})
+        for load, named in LOADS.items()
+        for which, path in (("this", f"{ROOT}/src:{ROOT}"), ("other", f"{OTHER}/src:{OTHER}"))
+    }
 Results = dict[str, list[dict[str, Any]]]
 """The turns of each server."""
 if chosen := os.environ.get("ONLY"):  # for a look at one of them; the report needs all
@@ -59,13 +70,14 @@ def main() -> None:
     """Measure all servers in turn, several rounds, and write the medians."""
     if shutil.which("wrk") is None:
         sys.exit("wrk is missing: apt-get install wrk")
-    install_peers()
+    if not OTHER:
+        install_peers()
     with tempfile.TemporaryDirectory(prefix="bench-gw-") as directory:
         results = asyncio.run(measure(Path(directory)))
     if os.environ.get("ONLY"):
         return
     report = summary(results)
-    target = ROOT / "bench/results/gateway.json"
+    target = ROOT / "bench/results" / ("gateway_before_after.json" if OTHER else "gateway.json")
     target.parent.mkdir(exist_ok=True)
     target.write_text(json.dumps(report, indent=2) + "\n")
     print(json.dumps(report, indent=2))
@@ -88,7 +100,10 @@ async def measure(directory: Path) -> dict[int, Results]:
         seed(path)
         with contextlib.ExitStack() as stack:
             running = {name: stack.enter_context(serving(name, path, directory)) for name in SERVERS}
-            for number, connections, name in product(range(-1, ROUNDS), CONNECTIONS, SERVERS):
+            # Every other round runs backwards, so that none always follows the same neighbour.
+            rounds = ((number, list(SERVERS)[:: 1 if number % 2 else -1]) for number in range(-1, ROUNDS))
+            turns = ((number, each, name) for number, names in rounds for each, name in product(CONNECTIONS, names))
+            for number, connections, name in turns:
                 seed(path)
                 figures = await asyncio.to_thread(one_turn, running[name], redis_pid, connections)
                 if number >= 0:  # the first turns only warm up
@@ -130,9 +145,8 @@ def serving(name: str, path: str, directory: Path) -> Iterator[Running]:
         probe.bind(("127.0.0.1", 0))
         port = probe.getsockname()[1]
     environment = {
-        **os.environ, **extra, "PORT": str(port), "REDIS_SOCKET": path, "API_KEY": API_KEY,
+        **os.environ, "PYTHONPATH": str(ROOT), **extra, "PORT": str(port), "REDIS_SOCKET": path, "API_KEY": API_KEY,
         "DATA_DIR": str(directory / "data"), "SESSIONS": str(SESSIONS), "NODE_ENV": "production",
-        "PYTHONPATH": str(ROOT),
     }  # fmt: skip
     if "ADMIT" in extra:
         script = directory / extra["ADMIT"]
@@ -192,12 +206,19 @@ def load(port: int, seconds: int, environment: dict[str, str], connections: int 
 def summary(results: dict[int, Results]) -> dict[str, Any]:
     """What was measured where, and the figures for each load."""
     return {
-        "command": "python -m bench.gateway",
+        "command": (f"OTHER=<checkout of {commit(Path(OTHER))}> " if OTHER else "") + "python -m bench.gateway",
+        "commit": commit(ROOT),
         "machine": f"{os.cpu_count()} cores, {platform.machine()}, load average before the run {LOAD_BEFORE:.1f}",
         "redis": f"{find_program().version}, appendonly yes, appendfsync always, Unix socket",
         "load": f"wrk, 1 thread, {ROUNDS} turns of {SECONDS} s each, {SESSIONS} sessions",
         "connections": {connections: compared(each) for connections, each in results.items()},
     }
+
+
+def commit(checkout: Path) -> str:
+    """Return the commit of a checkout."""
+    command = ["git", "rev-parse", "--short", "HEAD"]
+    return subprocess.run(command, cwd=checkout, capture_output=True, text=True, check=True).stdout.strip()
 
 
 def compared(results: Results) -> dict[str, Any]:
@@ -207,6 +228,8 @@ def compared(results: Results) -> dict[str, Any]:
         for name, rounds in results.items()
     }
     rates = {name: [each["per_second"] for each in rounds] for name, rounds in results.items()}
+    if OTHER:
+        return {"medians": medians, "this_to_other": {load: ratios(results, load) for load in LOADS}, "turns": rates}
     return {
         "medians": medians,
         "gateway_in_the_same_turn_as": {
@@ -217,6 +240,15 @@ def compared(results: Results) -> dict[str, Any]:
             if name != "gateway"
         },
         "turns": rates,
+    }
+
+
+def ratios(results: Results, load: str) -> dict[str, float]:
+    """Return the medians of this checkout's figures divided by the other's of the same round."""
+    pairs = list(zip(results[f"this, {load}"], results[f"other, {load}"], strict=True))
+    return {
+        figure: round(statistics.median(this[figure] / other[figure] for this, other in pairs), 3)
+        for figure in ("per_second", "p50_ms", "cpu_us_each", "redis_cpu_us_each")
     }
 
 

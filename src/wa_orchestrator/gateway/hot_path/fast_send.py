@@ -2,8 +2,6 @@
 
 from collections.abc import Callable, Mapping
 
-from starlette.responses import Response
-
 from wa_orchestrator.context import Context
 from wa_orchestrator.errors import OrchestratorError, Refused
 from wa_orchestrator.gateway import message_body, sender_choice
@@ -13,7 +11,7 @@ from wa_orchestrator.gateway.hot_path.admission_batch import BatchingRedis
 from wa_orchestrator.gateway.redis_access import Outcome
 from wa_orchestrator.gateway.sender_pool import SenderPool
 from wa_orchestrator.store.api_keys import Scope
-from wa_orchestrator.web import auth, problems
+from wa_orchestrator.web import auth
 
 
 class FastSend:
@@ -28,9 +26,11 @@ class FastSend:
         self._acceptor = acceptor
         self._contents = contents
 
-    def try_send(self, headers: Mapping[bytes, bytes], raw: bytes, respond: Callable[[Response], None]) -> bool:
-        """Accept a message and call `respond`, soon. False, with nothing done, where the ordinary handler must do it:
-        for whatever is not cached, for files and idempotency keys, and for every refusal.
+    def try_send(self, headers: Mapping[bytes, bytes], raw: bytes, respond: Callable[[str | Exception], None]) -> bool:
+        """Accept a message and call `respond`, soon, with the JSON of the 202 or with the error.
+
+        False, with nothing done, where the ordinary handler must do it: for whatever is not cached, for files and
+        idempotency keys, and for every refusal.
         """
         caller = auth.cached_caller(self._context, headers, Scope.SEND)
         snapshot = self._pool.cached()
@@ -51,9 +51,9 @@ class FastSend:
 
         def on_outcome(outcome: Outcome | OrchestratorError) -> None:
             try:
-                response = Response(attempt.response(outcome), 202, media_type="application/json")
+                response: str | Exception = attempt.response(outcome)
             except Exception as error:  # whatever it is, the client is waiting
-                response = problems.to_response(error)
+                response = error
             respond(response)
 
         self._redis.submit(self._acceptor.rate_of(caller.key_id), attempt.wanted, on_outcome)

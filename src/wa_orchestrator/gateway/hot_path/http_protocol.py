@@ -21,8 +21,10 @@ from wa_orchestrator.gateway.routes.raw_route import Handler
 from wa_orchestrator.web import problems
 from wa_orchestrator.web.app import API_HEADERS
 
-#: Accepts a request and calls back with the response; False, with nothing done, where the handler must do it.
-TrySend = Callable[[Mapping[bytes, bytes], bytes, Callable[[Response], None]], bool]
+OnAccepted = Callable[[str | Exception], None]
+"""Takes the JSON of a 202, or the error."""
+TrySend = Callable[[Mapping[bytes, bytes], bytes, OnAccepted], bool]
+"""Accepts a message, given headers and body, and calls back; False, with nothing done, where the handler must do it."""
 
 _STATUS: Final = {each.value: f"HTTP/1.1 {each.value} {each.phrase}\r\n".encode() for each in HTTPStatus}
 #: Longer bodies need uvicorn's flow control.
@@ -33,6 +35,9 @@ _MAX_HEADS: Final = 2000
 _LONGEST_HEAD: Final = 2048
 #: Heads with this header differ each time and are not kept.
 _UNIQUE: Final = b"idempotency-key"
+_JSON: Final = (b"content-type", b"application/json")
+#: Headers of a response that the protocol writes itself.
+_OWN: Final = frozenset({b"content-type", b"content-length"})
 
 
 class Shortcut(NamedTuple):
@@ -118,12 +123,14 @@ class SendProtocol(HttpToolsProtocol):
         else:
             super().timeout_keep_alive_handler()
 
-    def write_response(self, response: Response, *, keep_alive: bool) -> None:
+    def write_json(self, status: int, headers: Sequence[tuple[bytes, bytes]], body: bytes, *, keep_alive: bool) -> None:
         """Write a whole response, and go on with the next request if there is one."""
-        parts = [self._first_lines(response.status_code), *(b"%b: %b\r\n" % each for each in response.raw_headers)]
+        parts = [self._first_lines(status)]
+        parts += [b"%b: %b\r\n" % header for header in headers]
         if not keep_alive:
             parts.append(b"connection: close\r\n")
-        self.transport.write(b"".join([*parts, b"\r\n", bytes(response.body)]))
+        parts += [b"content-length: %d\r\n\r\n" % len(body), body]
+        self.transport.write(b"".join(parts))
         self._responded_at_s = self.loop.time()
         if not keep_alive:
             self.transport.close()
@@ -142,7 +149,7 @@ class SendProtocol(HttpToolsProtocol):
         cycle = _SendCycle(self, head.scope, keep_alive=True)
         cycle.body, cycle.more_body = body, False
         self.cycle = cycle  # type: ignore[assignment]
-        if not self.shortcut.try_send(head.headers, body, cycle.respond):
+        if not self.shortcut.try_send(head.headers, body, cycle.finish):
             own = {"client": self.client, "server": self.server, "state": self.app_state.copy()}
             cycle.scope = {**head.scope, **own}
             cycle.start()
@@ -160,7 +167,7 @@ class SendProtocol(HttpToolsProtocol):
         defaults = self.server_state.default_headers
         known_defaults, known_status, lines = SendProtocol._prefix
         if known_defaults is not defaults or known_status != status:
-            lines = _STATUS[status] + b"".join(b"%b: %b\r\n" % header for header in [*defaults, *API_HEADERS])
+            lines = _STATUS[status] + b"".join(b"%b: %b\r\n" % header for header in [*defaults, _JSON, *API_HEADERS])
             SendProtocol._prefix = (defaults, status, lines)
         return lines
 
@@ -221,20 +228,33 @@ class _SendCycle:
         """Return the body, as ASGI does."""
         return {"type": "http.request", "body": self.body, "more_body": False}
 
-    def respond(self, response: Response) -> None:
+    def finish(self, outcome: str | Exception) -> None:
+        """Write the response for what `try_send` found."""
+        if isinstance(outcome, str):
+            self._write(HTTPStatus.ACCEPTED, (), outcome.encode())
+        else:
+            self._respond(problems.to_response(outcome))
+
+    def _respond(self, response: Response) -> None:
+        headers = [header for header in response.raw_headers if header[0] not in _OWN]
+        self._write(response.status_code, headers, bytes(response.body))
+
+    def _write(self, status: int, headers: Sequence[tuple[bytes, bytes]], body: bytes) -> None:
         """Write the response unless the client has disconnected."""
         protocol = self._protocol
         if self.disconnected or protocol.transport.is_closing():
             return
         self.response_complete = True
-        if self.head is not None and response.status_code == HTTPStatus.ACCEPTED:
+        if self.head is not None and status == HTTPStatus.ACCEPTED:
             protocol.keep_head(*self.head)
-        protocol.write_response(response, keep_alive=self.keep_alive)
+        protocol.write_json(status, headers, body, keep_alive=self.keep_alive)
 
     async def _handle(self) -> None:
         protocol = self._protocol
+        request = Request(self.scope, self.receive)
+        request._body = self.body  # where Starlette keeps a body that was read
         try:
-            response = await protocol.shortcut.handler(Request(self.scope, self.receive))
+            response = await protocol.shortcut.handler(request)
         except asyncio.CancelledError:
             protocol.transport.close()
             raise
@@ -242,7 +262,7 @@ class _SendCycle:
             response = problems.to_response(error)
         if protocol.flow.write_paused and not self.disconnected:
             await protocol.flow.drain()
-        self.respond(response)
+        self._respond(response)
 
 
 def make_protocol(paths: Sequence[str], handler: Handler, try_send: TrySend) -> type[SendProtocol]:

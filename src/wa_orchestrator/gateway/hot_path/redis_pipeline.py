@@ -167,7 +167,7 @@ class PipelinedRedis:
 
     async def call(self, *command: Part) -> Any:
         """Run one command."""
-        return (await self.many([command]))[0]
+        return _shaped(command, checked((await self._replies([command]))[0]))
 
     async def many(self, commands: Sequence[Command]) -> list[Any]:
         """Run commands in their order, in one round trip."""

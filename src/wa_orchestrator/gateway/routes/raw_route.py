@@ -1,7 +1,6 @@
 """Routes that parse their request themselves, while FastAPI describes them in OpenAPI."""
 
-from collections.abc import Awaitable, Callable, Coroutine, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Awaitable, Callable, Coroutine, Sequence
 from typing import Annotated, Any
 
 import structlog
@@ -11,11 +10,13 @@ from redis.exceptions import RedisError
 from starlette.requests import Request
 from starlette.responses import Response
 
+from wa_orchestrator.errors import Unavailable
 from wa_orchestrator.gateway import replies
 from wa_orchestrator.store.api_keys import Scope
 from wa_orchestrator.web.auth import requires
 from wa_orchestrator.web.problems import responses
 
+OUTAGE = (RedisError, OSError, TimeoutError)
 Handler = Callable[[Request], Awaitable[Response]]
 IdempotencyKey = Annotated[str | None, Header(alias="Idempotency-Key", min_length=1, max_length=255)]
 _ERRORS = responses(
@@ -53,11 +54,7 @@ def router(paths: Sequence[str], handler: Handler, description: Any) -> APIRoute
     return routes
 
 
-@contextmanager
-def queue_errors() -> Iterator[None]:
-    """Raise `QUEUE_UNAVAILABLE` for an outage of Redis in whatever store function it occurs."""
-    try:
-        yield
-    except (RedisError, OSError, TimeoutError) as error:
-        log.warning("request.redis_unavailable", error=type(error).__name__)
-        raise replies.unavailable() from error
+def queue_error(error: Exception) -> Unavailable:
+    """Return the error of a send during an outage of Redis, whichever store function met it."""
+    log.warning("request.redis_unavailable", error=type(error).__name__)
+    return replies.unavailable()

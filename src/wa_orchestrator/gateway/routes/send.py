@@ -13,7 +13,7 @@ from wa_orchestrator.gateway.acceptance import Acceptor, SendReply, SendRequest
 from wa_orchestrator.gateway.content_loader import ContentLoader
 from wa_orchestrator.gateway.request_models import SendBody, TakenAnswer
 from wa_orchestrator.gateway.routes import raw_route
-from wa_orchestrator.gateway.routes.raw_route import IdempotencyKey, queue_errors
+from wa_orchestrator.gateway.routes.raw_route import OUTAGE, IdempotencyKey, queue_error
 from wa_orchestrator.gateway.sender_pool import SenderPool
 from wa_orchestrator.store.api_keys import Scope
 from wa_orchestrator.web import auth, request_body
@@ -35,17 +35,22 @@ class SendHandler:
 
     async def __call__(self, request: Request) -> Response:
         """Accept the message of a request."""
-        with queue_errors():
-            caller = await auth.authenticate(self._context, request, Scope.SEND)
-            try:
-                raw = await request_body.read(request, MAX_BYTES)
-                body = message_body.parse(raw, (await self._pool.current()).now_ms())
-                key = message_body.idempotency_key(dict(request.scope["headers"]), body)
-            except Refused:
-                await self._acceptor.count_call(caller.key_id)
-                raise
-            reply = await self._accept(caller.key_id, body, key)
+        try:
+            reply = await self._reply(request)
+        except OUTAGE as error:
+            raise queue_error(error) from error
         return Response(reply.json, 202, _REPLAYED if reply.is_replay else None, "application/json")
+
+    async def _reply(self, request: Request) -> SendReply:
+        caller = await auth.authenticate(self._context, request, Scope.SEND)
+        try:
+            raw = await request_body.read(request, MAX_BYTES)
+            body = message_body.parse(raw, (await self._pool.current()).now_ms())
+            key = message_body.idempotency_key(dict(request.scope["headers"]), body)
+        except Refused:
+            await self._acceptor.count_call(caller.key_id)
+            raise
+        return await self._accept(caller.key_id, body, key)
 
     async def _accept(self, api_key: str, body: SendBody, key: str | None) -> SendReply:
         record = None if key is None else idempotency.record_of(api_key, key, message_body.canonical(body))

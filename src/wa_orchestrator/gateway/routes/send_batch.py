@@ -16,7 +16,7 @@ from wa_orchestrator.gateway.acceptance import Acceptor, SendReply, SendRequest
 from wa_orchestrator.gateway.content_loader import Content, ContentLoader
 from wa_orchestrator.gateway.request_models import BatchAnswer, BatchBody, BatchEnvelope, SendBody
 from wa_orchestrator.gateway.routes import raw_route
-from wa_orchestrator.gateway.routes.raw_route import IdempotencyKey, queue_errors
+from wa_orchestrator.gateway.routes.raw_route import OUTAGE, IdempotencyKey, queue_error
 from wa_orchestrator.gateway.sender_pool import SenderPool
 from wa_orchestrator.store.admission import MOST_AT_ONCE
 from wa_orchestrator.store.api_keys import Scope
@@ -42,7 +42,7 @@ class BatchHandler:
 
     async def __call__(self, request: Request) -> Response:
         """Accept the messages of a batch."""
-        with queue_errors():
+        try:
             caller = await auth.authenticate(self._context, request, Scope.SEND)
             await self._acceptor.count_call(caller.key_id)
             batch = _parse(await request_body.read(request, MAX_BYTES))
@@ -50,6 +50,8 @@ class BatchHandler:
             key = message_body.header_key(dict(request.scope["headers"]))
             items = _Items(self._contents, caller.key_id, key, batch.spread_minutes)
             return _response(await self._accept(await items.requests(batch.messages, now_ms)))
+        except OUTAGE as error:
+            raise queue_error(error) from error
 
     async def _accept(self, items: list[SendRequest | OrchestratorError]) -> list[SendReply | OrchestratorError]:
         requests = [item for item in items if isinstance(item, SendRequest)]
