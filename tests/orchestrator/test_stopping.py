@@ -129,7 +129,7 @@ async def test_a_redis_that_hangs_keeps_no_worker_from_its_end(
         await settle(context, session_id, *wishes)
 
     monkeypatch.setattr(transitions, "apply", hangs)
-    monkeypatch.setattr(service, "LAST_WORD_S", 0.2)
+    monkeypatch.setattr(service, "RECORD_STOPS_S", 0.2)
     async with asyncio.timeout(PATIENCE_S):
         await control.stop_workers()
     assert runner.running == {}

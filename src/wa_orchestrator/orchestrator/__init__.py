@@ -1,5 +1,5 @@
-"""The control plane: sessions, proxies, workers and what they report.
+"""The control plane: sessions, proxies, workers and their events.
 
-Requests and events change records in Redis and ring `control:attend`; only the holder of the control lease starts,
-stops and watches workers. So any number of orchestrators may run, and one of them acts.
+Requests and worker events change records in Redis and push the session to `control:attend`. Only the holder of the
+leader lease starts, stops and watches workers, so any number of orchestrators may run and one of them acts.
 """

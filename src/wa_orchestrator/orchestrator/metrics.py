@@ -1,4 +1,4 @@
-"""The control plane's figures for Prometheus."""
+"""Prometheus metrics of the control plane."""
 
 from collections import Counter as Count
 
@@ -13,7 +13,7 @@ from wa_orchestrator.store import control_plane, records
 
 
 class OrchestratorMetrics:
-    """Gauges that are brought up to date when they are asked for."""
+    """Gauges that are refreshed when they are scraped."""
 
     def __init__(self, context: Context, lease: LeaderLease, pool: WorkerPool) -> None:
         self._context = context
@@ -24,13 +24,13 @@ class OrchestratorMetrics:
         self._slots = Gauge("wa_proxy_seats", "Slots of healthy proxies", ["state"], registry=registry)
         self._proxies = Gauge("wa_proxies", "Proxies by status", ["status"], registry=registry)
         self._waiting = Gauge("wa_sessions_waiting_for_proxy", "Sessions without a slot", registry=registry)
-        self._starting = Gauge("wa_provisioning_queue", "Sessions that wait for their turn to start", registry=registry)
-        self._workers = Gauge("wa_workers", "Workers this process looks after", registry=registry)
-        self._memory = Gauge("wa_workers_rss_bytes", "Memory of all workers, by their last pings", registry=registry)
-        self._leads = Gauge("wa_control_lease_held", "1 where this process acts for the fleet", registry=registry)
+        self._starting = Gauge("wa_provisioning_queue", "Sessions in the start queue", registry=registry)
+        self._workers = Gauge("wa_workers", "Workers that this process manages", registry=registry)
+        self._memory = Gauge("wa_workers_rss_bytes", "Memory of all workers, from their last pings", registry=registry)
+        self._leads = Gauge("wa_control_lease_held", "1 if this process is the leader", registry=registry)
 
     async def refresh(self) -> None:
-        """Read everything anew."""
+        """Refresh all gauges."""
         sessions = await records.sessions(self._context.scripts)
         counted = Count(session.status for session in sessions)
         for state in State:

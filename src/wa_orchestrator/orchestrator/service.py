@@ -1,4 +1,4 @@
-"""Puts the control plane together: its routes, its loops and what it does with workers' events."""
+"""Assembles the control plane: routes, loops and handlers of worker events."""
 
 import asyncio
 from collections.abc import Sequence
@@ -31,8 +31,8 @@ from wa_orchestrator.runner.contract import Runner
 from wa_orchestrator.store import proxies
 
 _PURGE_EVERY_S = 3600.0
-#: How long a server that stops tries to write down why its workers end.
-LAST_WORD_S = 3.0
+#: How long a stopping server tries to record why its workers end.
+RECORD_STOPS_S = 3.0
 
 log = structlog.get_logger(__name__)
 
@@ -51,7 +51,7 @@ class TrashPurger:
 
 @dataclass(frozen=True, slots=True)
 class Orchestrator:
-    """The control plane of one process. Others may add to `handlers` before the routers are used."""
+    """The control plane of one process. Handlers may be added before the routers are used."""
 
     context: Context
     lease: LeaderLease
@@ -62,7 +62,7 @@ class Orchestrator:
 
     @property
     def routers(self) -> list[APIRouter]:
-        """The routes of sessions, proxies, events and administration."""
+        """Return the routes of sessions, proxies, worker events and administration."""
         return [
             sessions.router(self.context),
             proxies_api.router(self.context, self.proxy_health),
@@ -71,39 +71,39 @@ class Orchestrator:
         ]
 
     async def stop_workers(self) -> None:
-        """End all workers that run, in parallel, because the server stops; what should run is left as it is, so that a
-        later start finds it. Nobody may lead any more.
+        """Stop all running workers in parallel, because the server stops. Which sessions should run stays recorded for
+        the next start. The lease must have been retired.
         """
         found = await self.pool.runner.survey()
-        # First, so that nothing is released to them any more, and their end reads as what it is.
+        # First, so that no message is released to them any more, and the recorded reason is right.
         await self._record_stops([each.session_id for each in found])
-        # All of them are told, whatever becomes of one: who outlives it is replaced by the next server.
+        # An error of one must not spare the others; the next server replaces a worker that survives.
         ends = await asyncio.gather(*(self.pool.runner.stop(each.handle) for each in found), return_exceptions=True)
         for each, error in zip(found, ends, strict=True):
             if isinstance(error, BaseException):
                 log.error("worker.not_stopped", session=each.session_id, exc_info=error)
 
     async def _record_stops(self, session_ids: Sequence[str]) -> None:
-        """Write why these workers end, for a moment: with a Redis that hangs, they must end all the same."""
-        saying = [asyncio.create_task(self._record_stop(each)) for each in session_ids]
-        if not saying:
+        """Record why these workers end, for a limited time: they must be stopped even if Redis hangs."""
+        tasks = [asyncio.create_task(self._record_stop(each)) for each in session_ids]
+        if not tasks:
             return
-        # Not cancelled and awaited: the Redis client may keep a cancellation to itself while it connects.
-        _, unsaid = await asyncio.wait(saying, timeout=LAST_WORD_S)
-        for task in unsaid:
+        # Not cancelled and awaited: redis-py may swallow a cancellation while it connects.
+        _, pending = await asyncio.wait(tasks, timeout=RECORD_STOPS_S)
+        for task in pending:
             task.cancel()
-        if unsaid:
-            log.warning("sessions.end_not_written", sessions=len(unsaid))
+        if pending:
+            log.warning("sessions.stop_not_recorded", sessions=len(pending))
 
     async def _record_stop(self, session_id: str) -> None:
         try:
             await transitions.apply(self.context, session_id, Event.SERVER_STOPPED)
         except (RedisError, OSError) as error:
-            log.warning("session.end_not_written", session=session_id, error=type(error).__name__)
+            log.warning("session.stop_not_recorded", session=session_id, error=type(error).__name__)
 
 
 def assemble(context: Context, runner: Runner, checker: ProxyCheck | None = None) -> Orchestrator:
-    """Put the parts together. `checker` stands in for the check of a proxy, in tests."""
+    """Assemble the control plane. Tests pass `checker` instead of the real proxy check."""
     lease = LeaderLease(context)
     pool = WorkerPool(context, lease, runner)
     proxy_health = ProxyHealth(context, checker)
@@ -129,7 +129,7 @@ def assemble(context: Context, runner: Runner, checker: ProxyCheck | None = None
 
 
 async def add_configured_proxies(context: Context) -> None:
-    """Let `PROXY_URL_1…n` join the pool; those that are there already stay as they are."""
+    """Add `PROXY_URL_1…n` to the pool; known proxies stay as they are."""
     for secret in context.settings.proxy_urls:
         url = proxy_url.parse(secret.get_secret_value())
         await proxies.add(context.scripts, url.id, url=url.url, masked=url.masked, origin="environment")

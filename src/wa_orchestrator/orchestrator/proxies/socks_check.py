@@ -1,4 +1,4 @@
-"""Whether a proxy carries a connection: a real SOCKS5 handshake with its credentials, and a CONNECT by name."""
+"""SOCKS5 proxy check: a real handshake with credentials, and a CONNECT by host name."""
 
 import asyncio
 import contextlib

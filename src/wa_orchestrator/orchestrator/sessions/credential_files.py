@@ -1,4 +1,4 @@
-"""Credentials on disk: one directory per session, and a trash from which they can be brought back for a week."""
+"""Credential files: one directory per session, and a trash from which they can be restored for TRASH_DAYS."""
 
 import asyncio
 import json
@@ -33,7 +33,7 @@ class TrashedCredentials:
 
 
 def directory(settings: Settings, session_id: str) -> Path:
-    """Where a session's credentials are."""
+    """Return the directory of a session's credentials."""
     return settings.sessions_dir.absolute() / session_id
 
 
@@ -42,7 +42,7 @@ def _trash(settings: Settings) -> Path:
 
 
 async def discard(settings: Settings, session_id: str, now_ms: int, *, phone: str, label: str, why: str) -> str | None:
-    """Move a session's credentials to the trash; None when it has none. Its worker must not run."""
+    """Move a session's credentials to the trash and return their trash id; None if it has none. Its worker must not run."""
     note = {"phone": phone, "label": label, "why": why}
     return await asyncio.to_thread(_discard, settings, session_id, now_ms, note)
 
@@ -60,14 +60,14 @@ def _discard(settings: Settings, session_id: str, now_ms: int, note: dict[str, s
 
 
 def list_trash(settings: Settings) -> list[TrashedCredentials]:
-    """List the trash, the newest first."""
+    """Return the contents of the trash, the newest first."""
     if not _trash(settings).is_dir():
         return []
-    found = [_described(path) for path in _trash(settings).iterdir()]
+    found = [_read_entry(path) for path in _trash(settings).iterdir()]
     return sorted((each for each in found if each), key=lambda each: -each.at_ms)
 
 
-def _described(path: Path) -> TrashedCredentials | None:
+def _read_entry(path: Path) -> TrashedCredentials | None:
     name = _NAME.fullmatch(path.name)
     if name is None or not path.is_dir():
         return None
@@ -86,15 +86,15 @@ def _described(path: Path) -> TrashedCredentials | None:
 
 
 def find(settings: Settings, trash_id: str) -> TrashedCredentials:
-    """Give what lies in the trash under this id, or raise `Refused`."""
+    """Return an entry of the trash, or raise `Refused`."""
     for each in list_trash(settings):
         if each.id == trash_id:
             return each
-    raise Refused("NOT_IN_TRASH", f"There is nothing in the trash under {trash_id}. GET /api/v1/trash lists it.", 404)
+    raise Refused("NOT_IN_TRASH", f"There is nothing in the trash with the id {trash_id}. GET /api/v1/trash lists it.", 404)
 
 
 def require_none(settings: Settings, session_id: str) -> None:
-    """Raise `Refused` when there are credentials in a session's place."""
+    """Raise `Refused` if a session has credentials."""
     place = directory(settings, session_id)
     if place.exists() and not (place.is_dir() and not any(place.iterdir())):
         raise Refused("HAS_CREDENTIALS", f"Session {session_id} has credentials. Log it out or delete it first.", 409)
@@ -102,10 +102,10 @@ def require_none(settings: Settings, session_id: str) -> None:
 
 async def restore(settings: Settings, trash_id: str, session_id: str) -> None:
     """Move credentials from the trash to a session that has none. Its worker must not run."""
-    await asyncio.to_thread(_bring_back, settings, trash_id, session_id)
+    await asyncio.to_thread(_restore, settings, trash_id, session_id)
 
 
-def _bring_back(settings: Settings, trash_id: str, session_id: str) -> None:
+def _restore(settings: Settings, trash_id: str, session_id: str) -> None:
     find(settings, trash_id)
     require_none(settings, session_id)
     target = directory(settings, session_id)
@@ -116,7 +116,7 @@ def _bring_back(settings: Settings, trash_id: str, session_id: str) -> None:
 
 
 async def purge(settings: Settings, now_ms: int) -> int:
-    """Remove for good what has lain in the trash for longer than TRASH_DAYS."""
+    """Delete what has been in the trash for longer than TRASH_DAYS. Return how many entries."""
     old = [each for each in list_trash(settings) if each.at_ms <= now_ms - settings.trash_days * _DAY_MS]
     for each in old:
         await asyncio.to_thread(shutil.rmtree, _trash(settings) / each.id, ignore_errors=True)

@@ -1,4 +1,4 @@
-"""What follows when a session is linked to another phone than before: what waits for it goes along."""
+"""Phone change: when a session is linked to another phone, the messages that wait for it move along."""
 
 import structlog
 
@@ -12,9 +12,9 @@ log = structlog.get_logger(__name__)
 
 
 async def finish_phone_change(context: Context, session_id: str) -> None:
-    """Take along what clients have tied to a session that has left its phone; the rest finds other senders.
+    """Move the messages that clients pinned to a session which has left its phone; the others find other senders.
 
-    The mark of it was written with the new phone and goes at the end: after a crash, CONNECTED is told again.
+    The mark was written with the new phone and is removed last: after a crash, CONNECTED is reported again.
     """
     session = await records.session(context.scripts, session_id)
     left = session.left_phone if session else ""

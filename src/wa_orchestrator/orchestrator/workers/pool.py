@@ -1,4 +1,4 @@
-"""The workers as the control plane knows them: starts, stops and replaces them, never two for one session."""
+"""Worker pool: starts, stops and replaces workers, never two for one session."""
 
 import asyncio
 from dataclasses import dataclass
@@ -20,10 +20,10 @@ from wa_orchestrator.store import control_plane, records, sessions, slots
 from wa_orchestrator.store.engine.compare_and_set import Changed, compare_and_set
 from wa_orchestrator.store.records import Session, SessionChanges
 
-#: At most so many restarts by the server's own decision within this time.
+#: At most this many restarts by the server's own decision within this time.
 MAX_RESTARTS = 3
 RESTART_WINDOW_MS = 15 * 60_000
-#: What a worker gets to finish what it holds. One that lost its proxy can finish nothing.
+#: Time for a worker to finish its message. One that lost its proxy can finish nothing.
 STOP_GRACE_S, SHORT_GRACE_S = 10.0, 1.0
 
 log = structlog.get_logger(__name__)
@@ -31,7 +31,7 @@ log = structlog.get_logger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class KnownWorker:
-    """A worker that runs, as far as we know; `proxy` is the one it was started with."""
+    """A worker that this process started or adopted; `proxy` is the one it was started with."""
 
     handle: str
     epoch: int
@@ -39,7 +39,7 @@ class KnownWorker:
 
 
 class WorkerPool:
-    """All workers of the installation. Only the holder of the control lease may call what changes anything."""
+    """All workers of the installation. Only the leader may call methods that change anything."""
 
     def __init__(self, context: Context, lease: LeaderLease, runner: Runner) -> None:
         self._context = context
@@ -49,11 +49,11 @@ class WorkerPool:
         self._locks: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
 
     def lock(self, session_id: str) -> asyncio.Lock:
-        """Give the lock of a session: one for all who hold or await it, and forgotten with the last of them."""
+        """Return the lock of a session. It is shared by all who hold or await it, and dropped with the last of them."""
         return self._locks.setdefault(session_id, asyncio.Lock())
 
     async def fence(self, session: Session) -> int | None:
-        """Raise the session's epoch, so that its present worker can do nothing more; None when we may not."""
+        """Raise the session's epoch, so that its current worker can do nothing more. None if we do not lead."""
 
         async def attempt() -> int | Changed | None:
             holding = self._lease.holding
@@ -78,7 +78,7 @@ class WorkerPool:
         await control_plane.enqueue_start(self._context.scripts, session_id, front=front)
 
     async def stop(self, session_id: str, grace_s: float) -> None:
-        """End the session's worker, if there is one. When it returns, none runs, and none keeps a slot elsewhere."""
+        """Stop the session's worker, if any. When it returns, none runs and none keeps a slot on another proxy."""
         known = self.workers.get(session_id)
         if known is not None:
             await self.runner.stop(known.handle, grace_s)
@@ -88,36 +88,38 @@ class WorkerPool:
         await slots.release(self._context.scripts, session_id)
 
     async def replace(self, session: Session, grace_s: float) -> None:
-        """Fence first, then end, then queue: the new worker starts when its turn comes."""
+        """Fence, stop and queue: the new worker starts when its turn comes."""
         if session.id in self.workers and await self.fence(session) is None:
             return
         await self.stop(session.id, grace_s)
         await self.enqueue(session.id)
 
     async def start(self, session_id: str) -> bool:
-        """Start the session's worker, if it should run and does not. True when a start was made."""
+        """Start the session's worker if it should run and does not. Return whether a start was attempted."""
         async with self.lock(session_id):
             session = await records.session(self._context.scripts, session_id)
             if session is None or not transitions.wants_worker(session) or self._runs(session):
                 return False
-            if transitions.exchange_pending(session):  # a worker may not see the credentials that are to go
+            if transitions.exchange_pending(
+                session
+            ):  # a worker must not read credentials that are about to be exchanged
                 await control_plane.request_attention(self._context.scripts, session_id)
                 return False
-            way_out = await self._way_out(session)
-            if way_out is None:
+            proxy_url = await self._proxy_url(session)
+            if proxy_url is None:
                 return False
             epoch = await self.fence(session)
             if epoch is None:
                 return False
             await self.stop(session_id, 0)
-            return await self._launch(session, epoch, way_out)
+            return await self._launch(session, epoch, proxy_url)
 
     def _runs(self, session: Session) -> bool:
         known = self.workers.get(session.id)
         return known is not None and known.epoch == session.epoch and not transitions.restart_pending(session)
 
-    async def _way_out(self, session: Session) -> str | None:
-        """Give the URL of the session's proxy ('' is direct), or None when it cannot start now and was seen to."""
+    async def _proxy_url(self, session: Session) -> str | None:
+        """Return the URL of the session's proxy ('' for direct); None if it cannot start now."""
         if not session.proxy:
             if session.direct and self._context.settings.allow_direct:
                 return ""
@@ -127,7 +129,7 @@ class WorkerPool:
         if proxy is None or proxy.status == ProxyStatus.BAD:
             await placement.assign_slot(self._context, session, ProxyReason.PROXY_FAILED)
             return None
-        # A worker that was moved away may not have ended yet: its place is free only when it has.
+        # The worker of a moved session may still run: its slot is free only when it has exited.
         using = [known for sid, known in self.workers.items() if known.proxy == proxy.id and sid != session.id]
         if len(using) >= self._context.settings.max_sessions_per_proxy:
             await self.enqueue(session.id, front=False)
@@ -135,39 +137,39 @@ class WorkerPool:
         return proxy.url
 
     async def _launch(self, session: Session, epoch: int, proxy_url: str) -> bool:
-        order = spec_for(self._context.settings, session, epoch, proxy_url)
+        spec = spec_for(self._context.settings, session, epoch, proxy_url)
         started = await transitions.apply(
             self._context, session.id, Event.WORKER_STARTED, SessionChanges(restart_epoch=None, missed_at=0)
         )
         if started is None or started.epoch != epoch or not transitions.wants_worker(started):
             return False
         try:
-            handle = await self.runner.start(order)
+            handle = await self.runner.start(spec)
         except AlreadyRunning:
-            log.error("worker.already_runs", session=session.id)
-            await self.end_unknown(session.id)
+            log.error("worker.already_running", session=session.id)
+            await self.stop_all(session.id)
             await self.enqueue(session.id)
             return False
         except (StartFailed, Unavailable) as error:
-            log.error("worker.not_started", session=session.id, error=error.text)
+            log.error("worker.start_failed", session=session.id, error=error.text)
             await self.restart_or_give_up(session.id, Event.WORKER_DIED, front=False)
             return True
         self.workers[session.id] = KnownWorker(handle, epoch, session.proxy)
         log.info("worker.started", session=session.id, epoch=epoch, proxy=session.proxy)
         return True
 
-    async def end_unknown(self, session_id: str) -> None:
-        """End every worker of a session that the runner knows, whether we do or not."""
+    async def stop_all(self, session_id: str) -> None:
+        """Stop every worker of a session that the runner finds, also those that this process does not know."""
         for found in await self.runner.survey():
             if found.session_id == session_id:
                 await self.runner.stop(found.handle, SHORT_GRACE_S)
         self.workers.pop(session_id, None)
 
     async def restart_or_give_up(self, session_id: str, event: Event, *, front: bool = True) -> None:
-        """Queue a worker that went wrong; after too many restarts the session has failed and nothing runs."""
+        """Queue a session whose worker failed. After too many restarts the session fails and nothing runs."""
         if await self._restarted_too_often(session_id):
             await transitions.apply(self._context, session_id, Event.RESTARTED_TOO_OFTEN)
-            log.error("session.given_up", session=session_id)
+            log.error("session.restart_limit_reached", session=session_id)
             await self.stop(session_id, 0)
             return
         await transitions.apply(self._context, session_id, event)

@@ -1,4 +1,4 @@
-"""Compares what should run with what runs, and notices at once when a worker ends."""
+"""Reconciler: compares the workers that should run with those that do; the exit watcher notices exits at once."""
 
 import structlog
 
@@ -19,43 +19,43 @@ log = structlog.get_logger(__name__)
 
 
 class Reconciler:
-    """Adopts, starts what is missing, stops strays: when this process begins to lead, and every interval."""
+    """Adopts running workers, starts missing ones and stops strays: when leadership begins and at every interval."""
 
     def __init__(self, context: Context, lease: LeaderLease, pool: WorkerPool) -> None:
         self._context = context
         self._lease = lease
         self._pool = pool
-        self._seen_under: Holding | None = None
-        """The lease under which a round was finished; before that, nobody saw how a missing worker ended."""
+        self._finished_under: Holding | None = None
+        """The lease of the last finished round. Before the first one, nobody knows how a missing worker ended."""
 
     async def step(self) -> float:
-        """Do one round. What runs is adopted as it is: a restart of the server restarts no worker."""
+        """Do one round. Running workers are adopted as they are: a restart of the server restarts none."""
         led_by = self._lease.holding
-        # Sessions first: a worker that starts meanwhile is younger than the grace of strays.
+        # Sessions before the survey: a worker that starts in between is younger than the grace period of strays.
         sessions = {session.id: session for session in await records.sessions(self._context.scripts)}
         for session in sessions.values():
-            await self._mend(session)
+            await self._resume(session)
         seen = await self._survey()
         wanted = [WantedWorker(each.id, each.epoch) for each in sessions.values() if _should_run(each)]
         adopted = frozenset(known.handle for known in self._pool.workers.values())
         now = await self._context.scripts.now_ms()
         for instruction in reconcile.plan(wanted, seen, now, adopted=adopted):
-            await self._obey(instruction, {one.handle: one for one in seen})
-        self._seen_under = led_by
+            await self._carry_out(instruction, {one.handle: one for one in seen})
+        self._finished_under = led_by
         return self._context.settings.monitor_interval_ms / 1000
 
     async def _survey(self) -> list[SeenWorker]:
         found = await self._pool.runner.survey()
         return [SeenWorker(each.session_id, each.epoch, each.handle, each.started_at_ms) for each in found]
 
-    async def _mend(self, session: Session) -> None:
-        """Attend to what a crash left half done."""
-        undone = session.removing or transitions.exchange_pending(session) or transitions.restart_pending(session)
-        unstopped = session.wanted == transitions.STOPPED and session.status in WANTS_WORKER
-        if undone or unstopped or (transitions.wants_worker(session) and not _should_run(session)):
+    async def _resume(self, session: Session) -> None:
+        """Request attention for what a crash left half done."""
+        unfinished = session.removing or transitions.exchange_pending(session) or transitions.restart_pending(session)
+        not_stopped = session.wanted == transitions.STOPPED and session.status in WANTS_WORKER
+        if unfinished or not_stopped or (transitions.wants_worker(session) and not _should_run(session)):
             await control_plane.request_attention(self._context.scripts, session.id)
 
-    async def _obey(self, instruction: reconcile.Instruction, seen: dict[str, SeenWorker]) -> None:
+    async def _carry_out(self, instruction: reconcile.Instruction, seen: dict[str, SeenWorker]) -> None:
         async with self._pool.lock(instruction.session_id):
             match instruction:
                 case Stop(handle, session_id):
@@ -71,25 +71,27 @@ class Reconciler:
     async def _adopt(self, session_id: str, worker: SeenWorker) -> None:
         session = await records.session(self._context.scripts, session_id)
         if session is None or session.epoch != worker.epoch:
-            return  # it was replaced after we looked; the next round sees by whom
+            return  # replaced after the survey; the next round finds its successor
         self._pool.workers[session_id] = KnownWorker(worker.handle, worker.epoch, session.proxy)
         log.info("worker.adopted", session=session_id, epoch=worker.epoch)
         if session.reason == Reason.SERVER_STOPPED:
-            # It outlived a stop that was broken off, and tells of its connection only when that opens the next time.
+            # It survived an interrupted stop, and reports its connection only when it connects the next time.
             await transitions.request_restart(self._context, session, Event.RESTART_ASKED)
 
     async def _start(self, session_id: str) -> None:
-        """Queue a session without a worker. What its record says of a connection is memory, and no evidence."""
+        """Queue a session without a worker. A recorded connection is no evidence that there is one now."""
         if session_id in self._pool.workers:
             return
         session = await records.session(self._context.scripts, session_id)
         if session is not None and session.status == State.CONNECTED:
-            unseen = self._seen_under != self._lease.holding
-            await transitions.apply(self._context, session_id, Event.SERVER_STOPPED if unseen else Event.WORKER_DIED)
+            first_round = self._finished_under != self._lease.holding
+            await transitions.apply(
+                self._context, session_id, Event.SERVER_STOPPED if first_round else Event.WORKER_DIED
+            )
         await self._pool.enqueue(session_id, front=False)
 
     async def _replace(self, session_id: str, worker: SeenWorker) -> None:
-        """Stop a worker of another epoch, unless the session has got that epoch since the plan was made."""
+        """Stop a worker of another epoch, unless the session has reached that epoch since the plan was made."""
         session = await records.session(self._context.scripts, session_id)
         if session is not None and session.epoch == worker.epoch:
             self._pool.workers[session_id] = KnownWorker(worker.handle, worker.epoch, session.proxy)
@@ -101,12 +103,12 @@ class Reconciler:
 
 
 def _should_run(session: Session) -> bool:
-    has_way_out = bool(session.proxy or session.direct)
-    return transitions.wants_worker(session) and has_way_out and not session.removing
+    has_exit = bool(session.proxy or session.direct)
+    return transitions.wants_worker(session) and has_exit and not session.removing
 
 
 class ExitWatcher:
-    """Asks every second whether each worker still runs; one that ended is replaced at once."""
+    """Polls each worker; one that exited is replaced at once."""
 
     def __init__(self, context: Context, lease: LeaderLease, pool: WorkerPool) -> None:
         self._context = context
@@ -114,23 +116,23 @@ class ExitWatcher:
         self._pool = pool
 
     async def step(self) -> float:
-        """Poll every worker we know."""
+        """Poll every known worker."""
         for session_id, known in list(self._pool.workers.items()):
             try:
                 state = await self._pool.runner.poll(known.handle)
             except Unavailable:
-                return 1.0  # no proof of an end
+                return 1.0  # no proof of an exit
             if isinstance(state, Exited):
-                await self._ended(session_id, known, state.code)
+                await self._exited(session_id, known, state.code)
         return 0.5
 
-    async def _ended(self, session_id: str, known: KnownWorker, code: int | None) -> None:
+    async def _exited(self, session_id: str, known: KnownWorker, code: int | None) -> None:
         async with self._pool.lock(session_id):
             if self._pool.workers.get(session_id) != known or not self._lease.is_leader:
-                return  # somebody else has seen to it, or it ends with this server
+                return  # already handled, or it ends with this server
             del self._pool.workers[session_id]
-            await self._pool.runner.stop(known.handle, 0)  # what it may have left behind
-            log.warning("worker.ended", session=session_id, epoch=known.epoch, code=code)
+            await self._pool.runner.stop(known.handle, 0)  # its child processes
+            log.warning("worker.exited", session=session_id, epoch=known.epoch, code=code)
             session = await records.session(self._context.scripts, session_id)
             if session is None or session.epoch != known.epoch or not transitions.wants_worker(session):
                 return

@@ -1,4 +1,4 @@
-"""Looks at one session whenever somebody asks for it: stops, replaces, queues or removes, as its record says."""
+"""Session controller: stops, replaces, queues or removes a worker as the session's record requires."""
 
 import asyncio
 
@@ -16,12 +16,12 @@ from wa_orchestrator.store.records import Session, SessionChanges
 
 log = structlog.get_logger(__name__)
 _WAIT_S = 1.0
-#: For these a worker gets its full time to end; in all others it can finish nothing.
-_POLITE = {Reason.RESTARTING, Reason.STOPPED_BY_OPERATOR, Reason.BACKUP, Reason.RESTORE, Reason.LOGGED_OUT}
+#: For these a worker gets the full grace period; for all others it can finish nothing.
+_GRACEFUL = {Reason.RESTARTING, Reason.STOPPED_BY_OPERATOR, Reason.BACKUP, Reason.RESTORE, Reason.LOGGED_OUT}
 
 
 class SessionController:
-    """Pops `control:attend` and sees to each session, many at once, each one by one."""
+    """Pops `control:attend` and handles each session: many concurrently, one session's requests one after another."""
 
     def __init__(self, context: Context, pool: WorkerPool) -> None:
         self._context = context
@@ -32,19 +32,19 @@ class SessionController:
         """Take the next request."""
         session_id = await control_plane.next_attention(self._context.scripts, _WAIT_S)
         if session_id is not None:
-            task = asyncio.create_task(self._safely(session_id))
+            task = asyncio.create_task(self._attend(session_id))
             self._busy.add(task)
             task.add_done_callback(self._busy.discard)
         return 0
 
-    async def _safely(self, session_id: str) -> None:
+    async def _attend(self, session_id: str) -> None:
         try:
             await self.attend(session_id)
-        except Exception as error:  # reconcile looks again
-            log.error("attend.failed", session=session_id, exc_info=error)
+        except Exception as error:  # the reconciler requests it again
+            log.error("session.attend_failed", session=session_id, exc_info=error)
 
     async def attend(self, session_id: str) -> None:
-        """Do what the session's record asks for now."""
+        """Do what the session's record requires now."""
         async with self._pool.lock(session_id):
             session = await records.session(self._context.scripts, session_id)
             if session is None:
@@ -52,7 +52,7 @@ class SessionController:
             if session.removing:
                 await self._remove(session)
             elif not transitions.wants_worker(session):
-                await self._rest(session)
+                await self._stop(session)
             elif transitions.exchange_pending(session):
                 await self._exchange(session)
             elif not session.proxy and not session.direct:
@@ -62,7 +62,7 @@ class SessionController:
             elif session_id not in self._pool.workers:
                 await self._pool.enqueue(session_id, front=False)
 
-    async def _rest(self, session: Session) -> None:
+    async def _stop(self, session: Session) -> None:
         if session.wanted == transitions.STOPPED and session.status in WANTS_WORKER:
             await transitions.apply(self._context, session.id, Event.STOP_ASKED)
         await control_plane.cancel_start(self._context.scripts, session.id)
@@ -75,13 +75,13 @@ class SessionController:
         await placement.assign_slot(self._context, session, ProxyReason.NO_PROXY)
 
     async def _exchange(self, session: Session) -> None:
-        """Move the session's credentials aside, put others from the trash in their place if asked, and start anew."""
+        """Move the session's credentials to the trash, restore others from there if requested, and start again."""
         if not await self._clear(session, SHORT_GRACE_S):
             return
         now = await self._context.scripts.now_ms()
         restore = session.restore
         settings = self._context.settings
-        # What is not in the trash any more was brought back before a crash, and must not be moved there again.
+        # Credentials that left the trash were restored before a crash, and must not be moved there again.
         pending = not restore or any(each.id == restore for each in credential_files.list_trash(settings))
         if pending:
             why = "replaced" if restore else "logged out"
@@ -90,19 +90,19 @@ class SessionController:
         if restore and pending:
             await credential_files.restore(settings, restore, session.id)
         elif not restore:
-            done["first_connected_at"] = 0  # trust starts again
+            done["first_connected_at"] = 0  # the warm-up starts again
         await sessions.note(self._context.scripts, session.id, done)
         await self._pool.enqueue(session.id)
 
     async def _clear(self, session: Session, grace_s: float) -> bool:
-        """Fence and end whatever runs for a session, before its credentials are touched; False when we may not.
+        """Fence and stop all workers of a session before its credentials are touched; False if we do not lead.
 
-        Also a worker that we do not know: a server that has just begun to lead may not have adopted it yet.
+        Also unknown workers: a new leader may not have adopted them yet.
         """
         if await self._pool.fence(session) is None:
             return False
         await self._pool.stop(session.id, grace_s)
-        await self._pool.end_unknown(session.id)
+        await self._pool.stop_all(session.id)
         return True
 
     async def _remove(self, session: Session) -> None:
@@ -131,4 +131,4 @@ class SessionController:
 
 
 def _grace(session: Session) -> float:
-    return STOP_GRACE_S if session.reason in _POLITE else SHORT_GRACE_S
+    return STOP_GRACE_S if session.reason in _GRACEFUL else SHORT_GRACE_S

@@ -1,6 +1,6 @@
-"""What a worker proves itself with: a token and a signing secret of its own, bound to its session and its epoch.
+"""Worker credentials: a token and a signing secret, bound to a session and an epoch.
 
-Both are derived from the installation's root secret, so nothing that Redis holds lets anyone speak as a worker.
+Both are derived from the installation's root secret, so read access to Redis does not let anyone act as a worker.
 """
 
 import base64
@@ -20,19 +20,19 @@ from wa_orchestrator.store.records import Session
 
 @dataclass(frozen=True, slots=True, repr=False)
 class WorkerCredentials:
-    """What one worker is given at its start."""
+    """The credentials that a worker is started with."""
 
     token: str
     webhook_secret: str
 
     @property
     def token_hash(self) -> str:
-        """What the session's record holds of the token."""
+        """The token's digest in the session's record."""
         return digest(self.token)
 
 
 def mint(settings: Settings, session_id: str, epoch: int) -> WorkerCredentials:
-    """Give the credentials of the worker of this session and epoch: always the same ones."""
+    """Return the credentials of the worker of this session and epoch; they are always the same."""
     token = _derive(settings, f"token {session_id} {epoch}").hex()
     secret = base64.b64encode(_derive(settings, f"events {session_id} {epoch}")).decode()
     return WorkerCredentials(f"wwt_{session_id}.{epoch}.{token}", f"whsec_{secret}")
@@ -44,20 +44,20 @@ def _derive(settings: Settings, purpose: str) -> bytes:
 
 
 def fenced(epoch: int) -> Refused:
-    """The refusal for a worker that a newer one has replaced; it ends itself when it hears this."""
-    return Refused("FENCED", "A newer worker runs this session. End yourself.", 409, epoch=epoch)
+    """Return the error for a worker that has been replaced; the worker exits when it receives this."""
+    return Refused("FENCED", "Superseded by a newer worker; exit.", 409, epoch=epoch)
 
 
 async def authenticate_worker(context: Context, request: Request, session_id: str) -> Session:
-    """Give the session for which this worker may speak now.
+    """Return the session that this worker may act for.
 
-    Raises 401 for no or a forged token, 403 for another session's, 409 FENCED for an older epoch's.
+    Raises 401 for a missing or forged token, 403 for another session's, 409 FENCED for an older epoch's.
     """
     scheme, _, token = request.headers.get("authorization", "").partition(" ")
     owner, epoch = _claims(token.strip()) if scheme.lower() == "bearer" else ("", 0)
     genuine = mint(context.settings, owner, epoch).token
     if not owner or not hmac.compare_digest(genuine.encode(), token.strip().encode()):
-        raise Refused("WORKER_TOKEN_WRONG", "This is no token of a worker of this server.", 401)
+        raise Refused("WORKER_TOKEN_WRONG", "Not a valid worker token of this server.", 401)
     if owner != session_id:
         raise Refused("OTHER_SESSION", "This token belongs to another session.", 403)
     session = await records.session(context.scripts, session_id)
@@ -68,7 +68,7 @@ async def authenticate_worker(context: Context, request: Request, session_id: st
 
 
 def _claims(token: str) -> tuple[str, int]:
-    """Read whose token this says to be; ("", 0) for what has another shape."""
+    """Return the session and epoch that a token claims; ("", 0) if it is malformed."""
     owner, _, rest = token.removeprefix("wwt_").partition(".")
     epoch, _, _ = rest.partition(".")
     ours = token.startswith("wwt_") and epoch.isascii() and epoch.isdigit() and len(epoch) < 10

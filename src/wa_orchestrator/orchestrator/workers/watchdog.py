@@ -1,4 +1,4 @@
-"""Replaces workers that went silent, in two steps: a miss marks and probes; the second fences, kills and starts."""
+"""Watchdog: replaces silent workers in two steps. The first miss marks the worker; the second one replaces it."""
 
 from dataclasses import dataclass
 from enum import Enum, auto
@@ -18,25 +18,25 @@ log = structlog.get_logger(__name__)
 
 
 class Liveness(Enum):
-    """What a look at a worker's last sign of life says."""
+    """What a worker's last sign of life means."""
 
     HEALTHY = auto()
     MISSED = auto()
-    """Silent for suspiciously long: mark it, look whether it runs, and look again in the next round."""
+    """Silent for suspiciously long: mark it, log whether it runs, and assess it again in the next round."""
     SILENT = auto()
-    """Marked before and silent for the whole time: replace it."""
+    """Marked before and silent ever since: replace it."""
 
 
 @dataclass(frozen=True, slots=True)
 class LifeSigns:
-    """What is known of a worker's life, in instants."""
+    """When a worker was last heard and last marked."""
 
     last_sign_ms: int
     missed_at_ms: int
 
 
 def assess(signs: LifeSigns, now_ms: int, timeout_ms: float, round_ms: float) -> Liveness:
-    """Decide about a worker. One round before the timeout it is marked, so that it can be replaced when it is due."""
+    """Assess a worker. It is marked one round before the timeout, so that it can be replaced right at it."""
     silent_ms = now_ms - signs.last_sign_ms
     if silent_ms < max(timeout_ms - round_ms, timeout_ms / 2):
         return Liveness.HEALTHY
@@ -45,7 +45,7 @@ def assess(signs: LifeSigns, now_ms: int, timeout_ms: float, round_ms: float) ->
 
 
 class Watchdog:
-    """Looks at the last sign of every worker that should run. After an absence of ours everyone gets fresh grace."""
+    """Assesses every worker that should run. After an absence of the server all get a new grace period."""
 
     def __init__(self, context: Context, lease: LeaderLease, pool: WorkerPool) -> None:
         self._context = context
@@ -57,15 +57,15 @@ class Watchdog:
         return self._context.settings.scaled(self._context.settings.watchdog_interval_ms)
 
     async def step(self) -> float:
-        """Look at every worker once."""
+        """Assess every worker once."""
         for session in await records.sessions(self._context.scripts, list(self._pool.workers)):
             if transitions.wants_worker(session):
-                await self._look(session)
+                await self._check(session)
         return self._round_ms / 1000
 
-    async def _look(self, session: Session) -> None:
+    async def _check(self, session: Session) -> None:
         now = await self._context.scripts.now_ms()
-        match self._verdict(session, now):
+        match self._liveness(session, now):
             case Liveness.HEALTHY:
                 return
             case Liveness.MISSED:
@@ -76,7 +76,7 @@ class Watchdog:
     def _last_sign_ms(self, session: Session) -> int:
         return max(session.last_ping_at, session.started_at, self._lease.grace_from_ms)
 
-    def _verdict(self, session: Session, now: int) -> Liveness:
+    def _liveness(self, session: Session, now: int) -> Liveness:
         signs = LifeSigns(self._last_sign_ms(session), session.missed_at)
         timeout_ms = self._context.settings.scaled(self._context.settings.ping_timeout_ms)
         return assess(signs, now, timeout_ms, self._round_ms)
@@ -89,12 +89,12 @@ class Watchdog:
 
     async def _replace(self, judged: Session) -> None:
         async with self._pool.lock(judged.id):
-            # Whoever had the lock may have replaced it, and it may have spoken meanwhile: only the silent one is meant.
+            # While we waited for the lock it may have been replaced or heard: only a silent worker is meant.
             session = await records.session(self._context.scripts, judged.id)
             now = await self._context.scripts.now_ms()
             if session is None or session.epoch != judged.epoch or not transitions.wants_worker(session):
                 return
-            if self._verdict(session, now) is not Liveness.SILENT:
+            if self._liveness(session, now) is not Liveness.SILENT:
                 return
             log.error("worker.silent", session=session.id, silent_ms=now - self._last_sign_ms(session))
             if await self._pool.fence(session) is None:

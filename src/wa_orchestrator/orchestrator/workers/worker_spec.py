@@ -1,4 +1,4 @@
-"""What a worker is started with."""
+"""The spec of a worker: its environment and secrets."""
 
 from wa_orchestrator.orchestrator.sessions import credential_files
 from wa_orchestrator.orchestrator.workers import tokens
@@ -7,15 +7,15 @@ from wa_orchestrator.settings import Settings
 from wa_orchestrator.store.records import Session
 
 PING_INTERVAL_MS = 15_000
-#: The longest that a worker shows "typing" before it sends.
+#: The longest time that a worker shows "typing" before it sends.
 TYPING_MAX_MS = 8_000
 _SHORTEST_PING_MS = 200
-#: The worker's words for how much is logged.
+#: The worker's names of log levels.
 _LEVELS = {"warning": "warn"}
 
 
 def spec_for(settings: Settings, session: Session, epoch: int, proxy_url: str) -> WorkerSpec:
-    """Put a worker's order together. '' as `proxy_url` means direct egress, which the settings must allow."""
+    """Return the spec of a session's worker. '' as `proxy_url` means direct, which the settings must allow."""
     minted = tokens.mint(settings, session.id, epoch)
     base = settings.worker_base_url
     environment = {
