@@ -215,7 +215,7 @@ async def test_fifteen_messages_in_a_minute_are_no_burst(stage: Stage) -> None:
 
 async def test_during_a_reachout_lock_new_contacts_wait_and_known_ones_do_not(stage: Stage, clock: Clock) -> None:
     await stage.connect("w1", A)
-    await contacts.lock(stage.scripts, A, session="w1", until_ms=NOON + 3_600_000, source="told")
+    await contacts.lock(stage.scripts, A, session="w1", until_ms=NOON + 3_600_000, source="reported")
     await stage.scripts.redis.sadd(keys.contacts(A), "97251000009")
     stranger = await stage.accept("w1", A, to="97251000001")
     friend = await stage.accept("w1", A, to="97251000009")
@@ -232,12 +232,12 @@ async def test_during_a_reachout_lock_new_contacts_wait_and_known_ones_do_not(st
 
 async def test_a_lock_without_an_end_is_over_when_whatsapp_says_so(stage: Stage) -> None:
     await stage.connect("w1", A)
-    await contacts.lock(stage.scripts, A, session="w1", until_ms=9_000_000_000_000_000, source="told")
+    await contacts.lock(stage.scripts, A, session="w1", until_ms=9_000_000_000_000_000, source="reported")
     message = await stage.accept("w1", A)
     dispatcher = stage.dispatcher()
     await settle(dispatcher)
     assert await stage.claim("w1", A) is None
-    await contacts.lock(stage.scripts, A, session="w1", until_ms=0, source="told")
+    await contacts.lock(stage.scripts, A, session="w1", until_ms=0, source="reported")
     await settle(dispatcher)
     assert await stage.claim("w1", A) == message
 

@@ -135,7 +135,7 @@ async def _(scene: Scene) -> None:
 @story("lock_guess")
 async def _(scene: Scene) -> None:
     told = scene.clock.now_ms + 90_000
-    await contacts.lock(scene.scripts, PHONE, session="w1", until_ms=told, source="told")
+    await contacts.lock(scene.scripts, PHONE, session="w1", until_ms=told, source="reported")
     await contacts.lock(scene.scripts, PHONE, session="w1", until_ms=told - 1000, source="guessed")
     assert await scene.scripts.redis.hget(keys.pace(PHONE), "lock_until") == str(told)
 
@@ -143,20 +143,20 @@ async def _(scene: Scene) -> None:
 @story("lock_order")
 async def _(scene: Scene) -> None:
     async def says(number: int, until_ms: int, source: str, epoch: int = 1) -> None:
-        word = contacts.Word(epoch, number)
-        await contacts.lock(scene.scripts, PHONE, session="w1", until_ms=until_ms, source=source, word=word)
+        report = contacts.ReportNumber(epoch, number)
+        await contacts.lock(scene.scripts, PHONE, session="w1", until_ms=until_ms, source=source, report=report)
 
     async def is_locked() -> bool:
         return int(await scene.scripts.redis.hget(keys.pace(PHONE), "lock_until") or 0) > scene.clock.now_ms
 
     later = scene.clock.now_ms + 90_000
-    await says(7, 0, "told")
+    await says(7, 0, "reported")
     await says(6, later, "guessed")  # what was refused before WhatsApp said that there is no lock
     assert not await is_locked()
     await says(8, later, "guessed")
-    await says(7, 0, "told")  # an older word, again
+    await says(7, 0, "reported")  # an older word, again
     assert await is_locked()
-    await says(9, 0, "told")
+    await says(9, 0, "reported")
     await says(1, later, "guessed", epoch=2)  # another worker's numbers begin anew
     assert await is_locked()
 
@@ -164,7 +164,7 @@ async def _(scene: Scene) -> None:
 @story("lock_news")
 async def _(scene: Scene) -> None:
     for _ in range(2):
-        await contacts.lock(scene.scripts, PHONE, session="w1", until_ms=scene.clock.now_ms + 90_000, source="told")
+        await contacts.lock(scene.scripts, PHONE, session="w1", until_ms=scene.clock.now_ms + 90_000, source="reported")
     assert await scene.scripts.redis.xlen(keys.EVENTS) == 1
 
 

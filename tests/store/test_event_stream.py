@@ -9,7 +9,7 @@ from redis.asyncio import Redis
 
 import wa_orchestrator
 from wa_orchestrator.domain.ids import Phone, SessionId
-from wa_orchestrator.domain.stream_events import AlertTest, EventType, ProxyReason, SessionRejected, fields_of, find
+from wa_orchestrator.domain.stream_events import AlertTest, EventType, ProxyReason, SessionChanged, fields_of, find
 from wa_orchestrator.errors import Broken
 from wa_orchestrator.store import event_stream, keys
 from wa_orchestrator.store.engine.scripts import LUA, Scripts
@@ -17,7 +17,7 @@ from wa_orchestrator.store.engine.scripts import LUA, Scripts
 _CALL = re.compile(r"(?<!function )\bemit(?:_and_keep)?\(")
 _LITERAL = re.compile(r"'([^']*)'")
 #: Statuses that complete a type in the scripts, by what stands before them.
-_COMPLETED = {"session.": "SessionChanged", "message.": "MessageChanged", "proxy.": "ProxyHealth"}
+_COMPLETED = {"session.": "SessionChanged", "message.": "MessageChanged", "proxy.": "ProxyPoolChanged"}
 
 
 def _arguments(text: str, start: int) -> list[str]:
@@ -109,7 +109,7 @@ def test_scripts_and_python_keep_the_same_number_of_events() -> None:
 
 
 async def test_an_event_goes_to_the_stream_and_to_the_session_history(redis: Redis, scripts: Scripts) -> None:
-    payload = SessionRejected(SessionId("worker_1"), "PHONE_FULL", Phone("972501234567"))
+    payload = SessionChanged(SessionId("worker_1"), "PHONE_FULL", phone=Phone("972501234567"))
     await event_stream.emit(scripts, EventType.SESSION_TURNED_AWAY, payload, history="worker_1")
     for stream in (keys.EVENTS, keys.session_events("worker_1")):
         [(_, fields)] = await redis.xrange(stream)
@@ -120,5 +120,5 @@ async def test_an_event_goes_to_the_stream_and_to_the_session_history(redis: Red
 
 
 async def test_a_payload_of_another_type_is_refused(scripts: Scripts) -> None:
-    with pytest.raises(Broken, match="SessionRejected"):
+    with pytest.raises(Broken, match="SessionChanged"):
         await event_stream.emit(scripts, EventType.SESSION_TURNED_AWAY, AlertTest("admin"))

@@ -76,15 +76,6 @@ class SessionRemoved(Payload):
 
 
 @dataclass(frozen=True, slots=True)
-class SessionRejected(Payload):
-    """A session was unlinked by the server."""
-
-    session: SessionId
-    reason: str
-    phone: Phone
-
-
-@dataclass(frozen=True, slots=True)
 class ProxyChanged(Payload):
     """A session or its phone has another proxy."""
 
@@ -174,18 +165,11 @@ class HoldChanged(Payload):
 
 
 @dataclass(frozen=True, slots=True)
-class ProxyPool(Payload):
-    """A proxy joined or left the pool."""
+class ProxyPoolChanged(Payload):
+    """A proxy joined or left the pool, or its health changed, with the reason."""
 
     proxy: ProxyId
-
-
-@dataclass(frozen=True, slots=True)
-class ProxyHealth(Payload):
-    """A proxy became healthy or unhealthy."""
-
-    proxy: ProxyId
-    reason: str
+    reason: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -242,7 +226,7 @@ class EventType(StrEnum):
         "session.seatless", ProxyLost, Level.WARNING, "The session lost its proxy and waits for a free slot.",
     )  # fmt: skip
     SESSION_TURNED_AWAY = (
-        "session.turned_away", SessionRejected, Level.WARNING,
+        "session.turned_away", SessionChanged, Level.WARNING,
         "The session was unlinked: its phone has too many sessions.", "🚫",
     )  # fmt: skip
     SESSION_BURST = (
@@ -270,10 +254,10 @@ class EventType(StrEnum):
     CONTACT_OPTED_OUT = "contact.opted_out", OptedOut, Level.WARNING, "A contact wants no more messages."
     HOLD_PLACED = "hold.placed", HoldChanged, Level.WARNING, "Sending was paused."
     HOLD_LIFTED = "hold.lifted", HoldChanged, Level.INFO, "Sending was resumed."
-    PROXY_ADDED = "proxy.added", ProxyPool, Level.INFO, "A proxy joined the pool."
-    PROXY_REMOVED = "proxy.removed", ProxyPool, Level.WARNING, "A proxy left the pool."
-    PROXY_OK = "proxy.ok", ProxyHealth, Level.INFO, "A proxy is healthy again.", "🌱"
-    PROXY_BAD = "proxy.bad", ProxyHealth, Level.ERROR, "A proxy failed.", "🔥"
+    PROXY_ADDED = "proxy.added", ProxyPoolChanged, Level.INFO, "A proxy joined the pool."
+    PROXY_REMOVED = "proxy.removed", ProxyPoolChanged, Level.WARNING, "A proxy left the pool."
+    PROXY_OK = "proxy.ok", ProxyPoolChanged, Level.INFO, "A proxy is healthy again.", "🌱"
+    PROXY_BAD = "proxy.bad", ProxyPoolChanged, Level.ERROR, "A proxy failed.", "🔥"
     PROXY_LOW_INVENTORY = "proxy.low_inventory", LowInventory, Level.WARNING, "Free proxy slots run low.", "📉"
     WEBHOOK_DISABLED = "webhook.disabled", WebhookDisabled, Level.WARNING, "A webhook was disabled after failing.", "🔌"
     ALERT_TEST = "alert.test", AlertTest, Level.INFO, "An operator asked for a test alert.", "🔔"

@@ -3,7 +3,7 @@
 from collections.abc import Callable, Sequence
 from typing import Any, Final
 
-from redis.exceptions import WatchError
+from redis.asyncio.client import Pipeline
 
 from wa_orchestrator.store import event_stream, keys
 from wa_orchestrator.store.engine.scripts import Scripts
@@ -14,28 +14,20 @@ MAX_WAITING: Final = 1_000
 _BATCH: Final = 200
 
 
-async def collect(scripts: Scripts, channels: Sequence[str], encode: Callable[[Entry], str | None]) -> bool:
+async def collect(scripts: Scripts, channels: Sequence[str], encode: Callable[[Entry], str | None]) -> None:
     """Queue the alerts of new events for every channel; `encode` returns None for an event without one.
 
-    Cursor and queues are written together, so each event becomes an alert once; False when another process did it.
     At the first start the cursor is the newest event: what happened before is not reported.
     """
-    transaction: Any = scripts.redis.pipeline(transaction=True)
-    async with transaction as pipe:
-        await pipe.watch(keys.ALERT_CURSOR)
-        cursor = str(await pipe.get(keys.ALERT_CURSOR) or await event_stream.last_cursor(scripts.redis))
-        entries = await event_stream.read(scripts, after=cursor, most=_BATCH)
+
+    def queue(pipe: Pipeline, entries: list[Entry]) -> None:
         found = [alert for entry in entries if (alert := encode(entry))]
-        pipe.multi()
-        pipe.set(keys.ALERT_CURSOR, entries[-1].cursor if entries else cursor)
         for channel in channels if found else ():
             pipe.rpush(keys.alerts(channel), *found)
             pipe.ltrim(keys.alerts(channel), -MAX_WAITING, -1)
-        try:
-            await pipe.execute()
-        except WatchError:
-            return False
-    return True
+
+    start = await event_stream.last_cursor(scripts.redis)
+    await event_stream.consume(scripts, keys.ALERT_CURSOR, queue, most=_BATCH, start=start)
 
 
 async def waiting(scripts: Scripts, channel: str, *, most: int) -> list[str]:

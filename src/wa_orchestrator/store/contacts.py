@@ -112,19 +112,19 @@ async def lid_of_phone(scripts: Scripts, phone: str) -> str:
 
 
 @dataclass(frozen=True, slots=True)
-class Word:
-    """Which of a worker's words it is: of two of one worker's, the one with the higher number is the newer truth."""
+class ReportNumber:
+    """The order of a worker's reports: of two with one epoch, the one with the higher number is newer."""
 
     epoch: int
     number: int
 
 
 async def lock(
-    scripts: Scripts, phone: str, *, session: str, until_ms: int, source: str, word: Word | None = None
+    scripts: Scripts, phone: str, *, session: str, until_ms: int, source: str, report: ReportNumber | None = None
 ) -> New | Known:
-    """Note until when this phone may not write to new contacts (0: it may). `source` is `told` or `guessed`."""
+    """Note until when this phone may not write to new contacts (0: it may). `source` is `reported` or `guessed`."""
     names = [keys.pace(phone), keys.DUE, keys.EVENTS]
-    who, number = (f"{session} {word.epoch}", word.number) if word else ("", 0)
+    who, number = (f"{session} {report.epoch}", report.number) if report else ("", 0)
     reply = await scripts.run("lock_reachout", names, [phone, session, until_ms, source, who, number])
     match reply:
         case ["locked", _] | ["open"]:

@@ -1,11 +1,12 @@
 """The stream of events: `emit` is its only writer in Python, as `lua/_event.lua` is in the scripts."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
 from redis.asyncio import Redis
 from redis.asyncio.client import Pipeline
+from redis.exceptions import WatchError
 
 from wa_orchestrator.domain import stream_events
 from wa_orchestrator.domain.stream_events import EventType, Payload
@@ -47,6 +48,30 @@ async def latest(scripts: Scripts, stream: str = keys.EVENTS, *, most: int) -> l
     """Return the newest entries of a stream, newest first."""
     raw: Any = await scripts.redis.xrevrange(stream, count=most)
     return [Entry(cursor, fields) for cursor, fields in raw]
+
+
+async def consume(
+    scripts: Scripts, cursor_key: str, add_writes: Callable[[Pipeline, list[Entry]], None], *, most: int, start: str
+) -> list[Entry]:
+    """Read the events after a stored cursor (`start` when there is none), and move it in one step with their writes.
+
+    Several processes may consume with one cursor: each event is written once. Returns what this one consumed.
+    """
+    async with scripts.redis.pipeline(transaction=True) as pipe:
+        await pipe.watch(cursor_key)
+        stored = await pipe.get(cursor_key)
+        cursor = str(stored or start)
+        entries = await read(scripts, after=cursor, most=most)
+        if stored and not entries:
+            return []
+        pipe.multi()  # type: ignore[no-untyped-call]
+        add_writes(pipe, entries)
+        pipe.set(cursor_key, entries[-1].cursor if entries else cursor)
+        try:
+            await pipe.execute()
+        except WatchError:
+            return []
+    return entries
 
 
 async def last_cursor(redis: Redis) -> str:

@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
 import structlog
-from redis.exceptions import WatchError
+from redis.asyncio.client import Pipeline
 
 from wa_orchestrator.context import Context
 from wa_orchestrator.dashboard.fleet.attention import FailedMessages
@@ -15,7 +15,7 @@ from wa_orchestrator.domain.stream_events import EventType
 from wa_orchestrator.loop import Loop
 from wa_orchestrator.store import event_stream, keys, records
 from wa_orchestrator.store.engine.scripts import Scripts
-from wa_orchestrator.store.records import Session
+from wa_orchestrator.store.records import Entry, Session
 
 __all__ = ["DAY_MS", "HOUR_MS", "HistoryRecorder", "days", "depths", "failed_lately", "health", "per_hour"]
 HOUR_MS: Final = 3_600_000
@@ -128,25 +128,9 @@ class HistoryRecorder:
         await pipe.execute()
 
     async def _count(self) -> int:
-        redis = self._scripts.redis
-        async with redis.pipeline(transaction=True) as pipe:
-            await pipe.watch(keys.DASHBOARD_CURSOR)
-            after = str(await pipe.get(keys.DASHBOARD_CURSOR) or "0")
-            entries = await event_stream.read(self._scripts, after=after, most=_BATCH)
-            if not entries:
-                return 0
-            pipe.multi()  # type: ignore[no-untyped-call]
-            for entry in entries:
-                kind = entry.fields.get("type", "")
-                if kind in _COUNTED:
-                    hour = int(float(entry.fields["at"])) // HOUR_MS
-                    pipe.hincrby(keys.DASHBOARD_HOURS, f"{hour}:{kind.removeprefix('message.')}", 1)
-            pipe.set(keys.DASHBOARD_CURSOR, entries[-1].cursor)
-            try:
-                await pipe.execute()
-            except WatchError:
-                return 0  # another process has counted them
-        await self._trim_hours(int(entries[-1].cursor.partition("-")[0]))
+        entries = await event_stream.consume(self._scripts, keys.DASHBOARD_CURSOR, _add_counts, most=_BATCH, start="0")
+        if entries:
+            await self._trim_hours(int(entries[-1].cursor.partition("-")[0]))
         return len(entries)
 
     async def _trim_hours(self, now_ms: int) -> None:
@@ -171,3 +155,11 @@ class HistoryRecorder:
             pipe.ltrim(key, -_KEEP_CHECKS, -1)
             pipe.expire(key, _HEALTH_S)
         await pipe.execute()
+
+
+def _add_counts(pipe: Pipeline, entries: Sequence[Entry]) -> None:
+    for entry in entries:
+        kind = entry.fields.get("type", "")
+        if kind in _COUNTED:
+            hour = int(float(entry.fields["at"])) // HOUR_MS
+            pipe.hincrby(keys.DASHBOARD_HOURS, f"{hour}:{kind.removeprefix('message.')}", 1)

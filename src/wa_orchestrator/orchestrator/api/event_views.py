@@ -16,7 +16,7 @@ from wa_orchestrator.timestamps import iso
 
 _UNDERSCORE = re.compile(r"_([a-z])")
 _NAMES = {"session": "sessionId", "message": "messageId", "webhook": "webhookId", "proxy": "proxyId"}
-#: Fields that stand at the top of an event, or in `contact`.
+#: Fields that are at the top of an event, or in `contact`.
 _ELSEWHERE = frozenset({"type", "at", "contact_phone", "contact_lid"})
 _INSTANTS = frozenset({"until"})
 

@@ -119,9 +119,9 @@ async def on_account_limits(context: Context, session: Session, event: WorkerEve
         return
     lock = limits.reachout_lock
     until_ms = (lock.ends_at_ms or FOREVER_MS) if lock.active else 0
-    word = reachout_lock.word_of(session, event)
+    report = reachout_lock.report_number(session, event)
     changed = await contacts.lock(
-        context.scripts, session.phone, session=session.id, until_ms=until_ms, source="told", word=word
+        context.scripts, session.phone, session=session.id, until_ms=until_ms, source="reported", report=report
     )
     if isinstance(changed, contacts.New):
         log.warning("session.reachout_lock_changed", session=session.id, active=lock.active, kind=lock.type)

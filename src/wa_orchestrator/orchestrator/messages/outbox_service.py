@@ -25,7 +25,7 @@ _dice = random.SystemRandom().random
 
 
 class OutboxService:
-    """Gives workers their messages and commands, and records the results they report."""
+    """Hands messages and commands to workers, and records the results they report."""
 
     def __init__(self, context: Context) -> None:
         """Serve from this context's store."""

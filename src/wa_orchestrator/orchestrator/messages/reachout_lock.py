@@ -7,22 +7,22 @@ refusal, which comes before that report; the nack, which has no place among the 
 from wa_orchestrator.context import Context
 from wa_orchestrator.domain.worker_events import WorkerEvent
 from wa_orchestrator.store import contacts, outbox
-from wa_orchestrator.store.contacts import Word
+from wa_orchestrator.store.contacts import ReportNumber
 from wa_orchestrator.store.records import Message, Session
 
 #: After a 463, new contacts wait this long unless WhatsApp reports an end: asking takes the worker a moment.
 GUESSED_LOCK_MS = 600_000
 
 
-def word_of(session: Session, event: WorkerEvent) -> Word | None:
+def report_number(session: Session, event: WorkerEvent) -> ReportNumber | None:
     """Return an event's place among the reports of its worker; None when the worker gave no sequence."""
-    return None if event.sequence is None else Word(event.epoch or session.epoch, event.sequence)
+    return None if event.sequence is None else ReportNumber(event.epoch or session.epoch, event.sequence)
 
 
 async def refused_by_event(context: Context, session: Session, message: Message, event: WorkerEvent) -> None:
     """Handle the event of a refusal (463)."""
     await outbox.note_refusal(context.scripts, message.id, message.attempts)
-    await _guess(context, session, word_of(session, event))
+    await _guess(context, session, report_number(session, event))
 
 
 async def refused_by_nack(context: Context, session: Session, message: Message) -> None:
@@ -31,8 +31,8 @@ async def refused_by_nack(context: Context, session: Session, message: Message) 
         await _guess(context, session, None)
 
 
-async def _guess(context: Context, session: Session, word: Word | None) -> None:
+async def _guess(context: Context, session: Session, report: ReportNumber | None) -> None:
     until_ms = await context.scripts.now_ms() + int(context.settings.scaled(GUESSED_LOCK_MS))
     await contacts.lock(
-        context.scripts, session.phone, session=session.id, until_ms=until_ms, source="guessed", word=word
+        context.scripts, session.phone, session=session.id, until_ms=until_ms, source="guessed", report=report
     )

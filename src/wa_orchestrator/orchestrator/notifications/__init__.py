@@ -1,1 +1,1 @@
-"""What the product tells the outside: operator alerts and customer webhooks."""
+"""Operator alerts and customer webhooks, both made from the stream of events."""

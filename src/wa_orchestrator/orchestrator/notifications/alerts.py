@@ -8,7 +8,6 @@ import time
 from collections.abc import Sequence
 
 import httpx
-import structlog
 
 from wa_orchestrator.context import Context
 from wa_orchestrator.loop import Loop
@@ -24,8 +23,6 @@ _MAX_BACKOFF_S = 300.0
 _ROUND_S = 0.5
 _NO_CHANNELS_S = 60.0
 _TIMEOUT_S = 10.0
-
-log = structlog.get_logger(__name__)
 
 
 class Alerts:
@@ -59,8 +56,7 @@ class Alerts:
 
     async def collect(self) -> None:
         """Queue the alerts of new events."""
-        if not await alert_queue.collect(self._scripts, [channel.name for channel in self._channels], _encoded):
-            log.debug("alerts.collected_elsewhere")
+        await alert_queue.collect(self._scripts, [channel.name for channel in self._channels], _encoded)
 
     async def _deliver(self, channel: AlertChannel) -> None:
         waiting = await alert_queue.waiting(self._scripts, channel.name, most=_MAX_PER_DELIVERY)

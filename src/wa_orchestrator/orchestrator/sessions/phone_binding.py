@@ -7,7 +7,7 @@ from wa_orchestrator.domain import phone as phones
 from wa_orchestrator.domain import session_standing as standings
 from wa_orchestrator.domain.ids import Phone
 from wa_orchestrator.domain.session import Event, State
-from wa_orchestrator.domain.stream_events import EventType, SessionRejected
+from wa_orchestrator.domain.stream_events import EventType, SessionChanged
 from wa_orchestrator.domain.worker_events import Connected, WorkerEvent
 from wa_orchestrator.errors import Broken
 from wa_orchestrator.orchestrator.proxies import placement
@@ -95,7 +95,7 @@ async def _follow(
 async def _reject(context: Context, session: Session, phone: str, count: int) -> None:
     """Log out a device that exceeds the sessions of its phone; the session then shows a new code."""
     log.warning("session.phone_full", session=session.id, phone=phone, sessions=count)
-    rejected = SessionRejected(session.id, "PHONE_FULL", Phone(phone))
+    rejected = SessionChanged(session.id, "PHONE_FULL", phone=Phone(phone))
     await event_stream.emit(context.scripts, EventType.SESSION_TURNED_AWAY, rejected, history=session.id)
     await commands.push(context.scripts, session.id, "logout")
 

@@ -3,7 +3,7 @@
 -- lock_reachout: record whether WhatsApp lets a phone write to new contacts, and make the phone due.
 -- Atomic because the event is written once, a guess must not shorten WhatsApp's own deadline, and a worker's later report wins.
 -- KEYS[1] pace hash  KEYS[2] due zset  KEYS[3] events stream
--- ARGV[1] phone  ARGV[2] session id  ARGV[3] until ms (0 = no lock)  ARGV[4] 'told' = reported by WhatsApp, 'guessed' = after an error
+-- ARGV[1] phone  ARGV[2] session id  ARGV[3] until ms (0 = no lock)  ARGV[4] 'reported' = by WhatsApp, 'guessed' = after an error
 -- ARGV[5] reporter: session and epoch ('' = a report without order)  ARGV[6] the number of the report
 -- returns {'locked', until ms} | {'open'} | {'same'}
 local PACE, DUE, EVENTS = KEYS[1], KEYS[2], KEYS[3]
