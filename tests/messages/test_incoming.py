@@ -9,9 +9,8 @@ from tests.dispatcher.stage import settle
 from tests.messages.conftest import PHONE, MessageApi
 from wa_orchestrator.domain import worker_events as events
 from wa_orchestrator.domain.worker_events import WorkerEvent
-from wa_orchestrator.orchestrator.api import holds
 from wa_orchestrator.orchestrator.api.worker_events import Handlers
-from wa_orchestrator.orchestrator.messages import incoming, receipts
+from wa_orchestrator.orchestrator.messages import ban_hold, incoming, receipts
 from wa_orchestrator.store import keys, open_messages, records
 
 FRIEND = "97251000001"
@@ -180,7 +179,7 @@ async def test_a_refusal_locks_unless_whatsapp_said_afterwards_that_there_is_no_
 async def test_a_ban_holds_the_phone_whichever_session_is_linked_to_it_later(api: MessageApi) -> None:
     session = await records.session(api.context.scripts, "w1")
     assert session is not None
-    await holds.hold_after_ban(api.context, session)
+    await ban_hold.place(api.context, session)
     await api.stage.connect("w2", PHONE)
     message = await api.stage.accept("w2", PHONE)
     await settle(api.stage.dispatcher())
@@ -201,7 +200,7 @@ async def test_holds_are_told_to_whoever_reads_the_events(api: MessageApi) -> No
     session = await records.session(api.context.scripts, "w1")
     assert session is not None
     for _ in range(2):
-        await holds.hold_after_ban(api.context, session)
+        await ban_hold.place(api.context, session)
     await api.client.delete(f"/api/anti-ban/holds/phone:{PHONE}")
     events = (await api.client.get("/api/v1/events")).json()["events"]
     told = [(each["type"], each["data"]) for each in events if each["type"].startswith("hold.")]
@@ -224,7 +223,7 @@ async def test_the_end_of_a_ban_does_not_end_what_a_person_has_paused(api: Messa
     await api.client.post("/api/anti-ban/holds", json={"sessionId": "w1", "why": "holiday"})
     session = await records.session(api.context.scripts, "w1")
     assert session is not None
-    await holds.hold_after_ban(api.context, session, until_ms=await api.context.scripts.now_ms() + 1000)
+    await ban_hold.place(api.context, session, until_ms=await api.context.scripts.now_ms() + 1000)
     found = (await api.client.get("/api/anti-ban/holds")).json()["holds"]
     assert [(each["id"], each["why"]) for each in found][1] == ("session:w1", "holiday")
 

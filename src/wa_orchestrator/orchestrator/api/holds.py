@@ -3,7 +3,6 @@
 import re
 from typing import Annotated, Any, Literal
 
-import structlog
 from fastapi import APIRouter, Path
 from pydantic import Field, model_validator
 
@@ -11,11 +10,11 @@ from wa_orchestrator.context import Context
 from wa_orchestrator.domain.pacing import PRESETS, Pace
 from wa_orchestrator.domain.pacing.limits import Preset, Trust
 from wa_orchestrator.errors import Refused
-from wa_orchestrator.session_pace import BAN_SIGNAL, hold_fields
+from wa_orchestrator.session_pace import hold_fields
 from wa_orchestrator.store import audit, queues, records
 from wa_orchestrator.store import holds as holding
+from wa_orchestrator.store.engine.scripts import Scripts
 from wa_orchestrator.store.holds import Hold
-from wa_orchestrator.store.records import Session
 from wa_orchestrator.timestamps import FOREVER_MS, iso
 from wa_orchestrator.web.auth import AdminCaller, ReadCaller
 from wa_orchestrator.web.models import RequestModel, ResponseModel, Timestamp
@@ -23,8 +22,6 @@ from wa_orchestrator.web.problems import responses
 
 HoldId = Annotated[str, Path(description="`id` of the hold.", examples=["session:worker_1"])]
 _TARGET = re.compile(r"all|(session|group|phone):(.{1,64})")
-
-log = structlog.get_logger(__name__)
 
 
 class HoldBody(RequestModel):
@@ -141,7 +138,7 @@ class _AntiBan:
         put = Hold(body.field, until_ms, body.why or "OPERATOR", caller.key_id)
         await holding.put(context.scripts, put)
         await audit.record(context.scripts, caller.key_id, "hold.add", body.field, until_ms=until_ms, why=body.why)
-        await wake_held(context, body.field)
+        await _wake(context.scripts, body.field)
         return _view(body.field, {"until_ms": put.until_ms, "why": put.why, "by": put.by})
 
     async def lift_hold(self, target: HoldId, caller: AdminCaller) -> LiftedHold:
@@ -152,7 +149,7 @@ class _AntiBan:
             text = f"There is no hold with this id ({names}). GET /api/anti-ban/holds lists them."
             raise Refused("NO_SUCH_HOLD", text, 404)
         await audit.record(context.scripts, caller.key_id, "hold.lift", target)
-        await wake_held(context, target)
+        await _wake(context.scripts, target)
         return LiftedHold()
 
 
@@ -185,18 +182,8 @@ def _view(field: str, hold: dict[str, Any]) -> HoldView:
     return HoldView(id=field, scope=scope, name=name or None, until=until, why=hold["why"], by=hold["by"])
 
 
-async def wake_held(context: Context, field: str) -> None:
+async def _wake(scripts: Scripts, field: str) -> None:
     """Wake the dispatcher for the phones that a hold affects."""
-    sessions = await records.sessions(context.scripts)
+    sessions = await records.sessions(scripts)
     phones = {session.phone for session in sessions if session.phone and field in hold_fields(session)}
-    await queues.wake(context.scripts, *sorted(phones))
-
-
-async def hold_after_ban(context: Context, session: Session, *, until_ms: int | None = None) -> None:
-    """Pause a phone that WhatsApp has banned, whichever session sends for it now or later. A person lifts the hold."""
-    if not session.phone:
-        return  # nothing can be queued for it
-    field = holding.of_phone(session.phone)
-    hold = Hold(field, until_ms or FOREVER_MS, BAN_SIGNAL, holding.SERVER, session.id)
-    if await holding.put(context.scripts, hold):
-        log.error("session.held_after_ban", session=session.id, until_ms=until_ms)
+    await queues.wake(scripts, *sorted(phones))

@@ -4,12 +4,10 @@ import asyncio
 import base64
 import json
 import time
-from collections.abc import Callable, Coroutine
 from typing import Annotated, Any, Literal
 
 from fastapi import APIRouter, Path, Request, Response
 from fastapi.responses import FileResponse, JSONResponse
-from fastapi.routing import APIRoute
 from pydantic import BaseModel, ConfigDict, Field
 
 from wa_orchestrator import uploads
@@ -20,6 +18,7 @@ from wa_orchestrator.orchestrator.messages.outbox_signal import OutboxSignals
 from wa_orchestrator.orchestrator.workers import tokens
 from wa_orchestrator.store import commands
 from wa_orchestrator.store.records import Session
+from wa_orchestrator.web.models import ResponseModel
 
 FENCED = "FENCED"
 BASE = "/api/worker/sessions/{session_id}"
@@ -59,31 +58,32 @@ class NackBody(WorkerBody):
     retryable: bool = True
 
 
-class WorkerRoute(APIRoute):
-    """A route of workers: the code FENCED is at the top of its response too, where every worker expects it."""
+class OutboxStatus(ResponseModel):
+    """The message's status after an ack or a nack."""
 
-    def get_route_handler(self) -> Callable[[Request], Coroutine[Any, Any, Response]]:
-        """Wrap the handler."""
-        handler = super().get_route_handler()
+    status: str
+    reason: str | None = None
 
-        async def with_code(request: Request) -> Response:
-            try:
-                return await handler(request)
-            except Refused as refusal:
-                if refusal.code != FENCED:
-                    raise
-                error = {"code": FENCED, "message": refusal.text, **refusal.details}
-                return JSONResponse({"code": FENCED, "error": error}, status_code=409)
 
-        return with_code
+class RenewedLease(ResponseModel):
+    """The lease of a claimed message."""
+
+    lease_ms: int
+    until: int
+
+
+class StoredResult(ResponseModel):
+    """The result of a command was stored."""
+
+    ok: Literal[True] = True
 
 
 def router(context: Context, signals: OutboxSignals | None = None) -> APIRouter:
     """Return the routes of the outbox, for workers."""
-    routes = APIRouter(prefix=BASE, tags=["workers"], include_in_schema=False, route_class=WorkerRoute)
+    routes = APIRouter(prefix=BASE, tags=["workers"], include_in_schema=False)
     api = _WorkerOutbox(context, signals or OutboxSignals(context.redis))
     routes.post("/outbox/claim")(api.claim)
-    routes.post("/outbox/{message_id}/ack")(api.ack)
+    routes.post("/outbox/{message_id}/ack", response_model_exclude_none=True)(api.ack)
     routes.post("/outbox/{message_id}/nack")(api.nack)
     routes.post("/outbox/{message_id}/renew")(api.renew)
     routes.post("/outbox/commands/{command_id}/result")(api.result)
@@ -115,14 +115,14 @@ class _WorkerOutbox:
                     async with self._slots:
                         found = await self._outbox.claim(session, wanted.accept)
                     if found is not None:
-                        return JSONResponse(found)
+                        return JSONResponse(found.model_dump(by_alias=True, exclude_none=True))
                     left_s = ends_at - time.monotonic()
                     if left_s <= 0 or not await _wait(signal, disconnect, min(left_s, _RECHECK_S)):
                         return Response(status_code=204)
             finally:
                 disconnect.cancel()
 
-    async def ack(self, request: Request, session_id: SessionId, message_id: str, body: AckBody) -> Response:
+    async def ack(self, request: Request, session_id: SessionId, message_id: str, body: AckBody) -> OutboxStatus:
         try:
             await self._authenticate(request, session_id)
         except Refused as refusal:
@@ -130,20 +130,20 @@ class _WorkerOutbox:
                 raise
         at_ms = body.timestamp
         status = await self._outbox.ack(session_id, message_id, whatsapp_id=body.whatsapp_id, at_ms=at_ms)
-        return JSONResponse({"status": status})
+        return OutboxStatus(status=status)
 
-    async def nack(self, request: Request, session_id: SessionId, message_id: str, body: NackBody) -> Response:
+    async def nack(self, request: Request, session_id: SessionId, message_id: str, body: NackBody) -> OutboxStatus:
         session = await self._authenticate(request, session_id)
-        return JSONResponse(await self._outbox.nack(session, message_id, str(body.code), retryable=body.retryable))
+        return OutboxStatus(**await self._outbox.nack(session, message_id, str(body.code), retryable=body.retryable))
 
-    async def renew(self, request: Request, session_id: SessionId, message_id: str) -> Response:
+    async def renew(self, request: Request, session_id: SessionId, message_id: str) -> RenewedLease:
         session = await self._authenticate(request, session_id)
-        return JSONResponse(await self._outbox.renew(session, message_id))
+        return RenewedLease.model_validate(await self._outbox.renew(session, message_id))
 
-    async def result(self, request: Request, session_id: SessionId, command_id: str) -> Response:
+    async def result(self, request: Request, session_id: SessionId, command_id: str) -> StoredResult:
         await self._authenticate(request, session_id)
         await commands.put_result(self._context.scripts, command_id, await _command_result(request))
-        return JSONResponse({"ok": True})
+        return StoredResult()
 
     async def media(self, request: Request, session_id: SessionId, upload_id: str) -> Response:
         await self._authenticate(request, session_id)

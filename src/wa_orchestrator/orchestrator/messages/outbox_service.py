@@ -12,16 +12,54 @@ from wa_orchestrator.context import Context
 from wa_orchestrator.domain import content
 from wa_orchestrator.domain.message_failures import Failure
 from wa_orchestrator.errors import Broken, Refused
-from wa_orchestrator.orchestrator.api import holds
-from wa_orchestrator.orchestrator.messages import reachout_lock, receipts, retry_policy
+from wa_orchestrator.orchestrator.messages import ban_hold, reachout_lock, receipts, retry_policy
 from wa_orchestrator.orchestrator.workers import tokens
 from wa_orchestrator.session_pace import day_of
 from wa_orchestrator.store import commands, outbox, records, sessions
 from wa_orchestrator.store.message_keys import Place
 from wa_orchestrator.store.records import Message, Session
+from wa_orchestrator.web.models import ResponseModel
 
 log = structlog.get_logger(__name__)
 _dice = random.SystemRandom().random
+
+
+class ClaimedLocation(ResponseModel):
+    """A place to send."""
+
+    latitude: float
+    longitude: float
+    name: str | None
+    address: str | None
+
+
+class ClaimedMedia(ResponseModel):
+    """A file to send."""
+
+    url: str | None
+    mimetype: str
+    filename: str | None
+    caption: str | None
+
+
+class ClaimedMessage(ResponseModel):
+    """A message for the worker that claimed it."""
+
+    message_id: str
+    whatsapp_id: str
+    to: str
+    attempt: int
+    lease_ms: int
+    kind: str
+    text: str | None = None
+    location: ClaimedLocation | None = None
+    media: ClaimedMedia | None = None
+
+
+class ClaimedCommand(ResponseModel):
+    """A command for the worker."""
+
+    command: dict[str, Any]
 
 
 class OutboxService:
@@ -37,15 +75,15 @@ class OutboxService:
     def _lease_ms(self) -> int:
         return int(self._settings.scaled(self._settings.lease_ms))
 
-    async def claim(self, session: Session, accept: Collection[str]) -> dict[str, Any] | None:
+    async def claim(self, session: Session, accept: Collection[str]) -> ClaimedMessage | ClaimedCommand | None:
         """Return the session's next command or message as its worker reads it; None when there is none."""
         if "commands" in accept:
             command = await commands.take(self._context.scripts, session.id)
             if command is not None:
-                return {"command": command}
+                return ClaimedCommand(command=command)
         return await self._claim_message(session) if "messages" in accept else None
 
-    async def _claim_message(self, session: Session) -> dict[str, Any] | None:
+    async def _claim_message(self, session: Session) -> ClaimedMessage | None:
         # Read each time: a session may get its phone, or another one, while its worker waits.
         phone = await sessions.current_phone(self._scripts, session.id)
         lease_ms = self._lease_ms
@@ -99,7 +137,7 @@ class OutboxService:
         place = Place(message_id, message.phone, session.id)
         day = day_of(self._settings, session, await self._scripts.now_ms())
         if failure is Failure.BANNED:  # first: once the message is back in its queue, a sibling could take it
-            await holds.hold_after_ban(self._context, session)
+            await ban_hold.place(self._context, session)
         match await outbox.nack(self._scripts, place, epoch=session.epoch, verdict=decided, day=day):
             case outbox.Became(status):
                 log.warning("message.not_sent", session=session.id, message=message_id, code=code, status=status)
@@ -117,31 +155,28 @@ class OutboxService:
             await reachout_lock.refused_by_nack(self._context, session, message)
 
 
-def worker_view(message: Message, session_id: str, *, attempt: int, lease_ms: int) -> dict[str, Any]:
+def worker_view(message: Message, session_id: str, *, attempt: int, lease_ms: int) -> ClaimedMessage:
     """Return a claimed message as its worker reads it."""
-    body = content.decode(json.loads(message.body))
-    fields: dict[str, Any] = {
-        "messageId": message.id,
-        "whatsappId": message.whatsapp_id,
-        "to": message.to,
-        "attempt": attempt,
-        "leaseMs": lease_ms,
-    }
-    match body:
+    part: dict[str, Any]
+    match content.decode(json.loads(message.body)):
         case content.Text(text):
-            return fields | {"kind": "text", "text": text}
+            part = {"kind": "text", "text": text}
         case content.Location(latitude, longitude, name, address):
-            place = {"latitude": latitude, "longitude": longitude, "name": name, "address": address}
-            return fields | {"kind": "location", "location": _without_none(place)}
+            place = ClaimedLocation(latitude=latitude, longitude=longitude, name=name, address=address)
+            part = {"kind": "location", "location": place}
         case content.Media(kind, mimetype, url, upload, filename, caption):
             # A worker reaches only its proxy and this server, so files come from here.
             source = f"/api/worker/sessions/{session_id}/media/{upload}" if upload else url
-            media = {"url": source, "mimetype": mimetype, "filename": filename, "caption": caption}
-            return fields | {"kind": kind.value, "media": _without_none(media)}
-
-
-def _without_none(fields: dict[str, Any]) -> dict[str, Any]:
-    return {name: value for name, value in fields.items() if value is not None}
+            media = ClaimedMedia(url=source, mimetype=mimetype, filename=filename, caption=caption)
+            part = {"kind": kind.value, "media": media}
+    return ClaimedMessage(
+        message_id=message.id,
+        whatsapp_id=message.whatsapp_id,
+        to=message.to,
+        attempt=attempt,
+        lease_ms=lease_ms,
+        **part,
+    )
 
 
 def _no_such_message(message_id: str) -> Refused:

@@ -6,7 +6,7 @@ from wa_orchestrator.context import Context
 from wa_orchestrator.domain import worker_events
 from wa_orchestrator.domain.session import Event, Reason, State
 from wa_orchestrator.domain.worker_events import Disconnected, PairingCodeShown, Ping, QrCode, WorkerEvent
-from wa_orchestrator.orchestrator.api import holds
+from wa_orchestrator.orchestrator.messages import ban_hold
 from wa_orchestrator.orchestrator.api.worker_events import Handlers
 from wa_orchestrator.orchestrator.proxies.health import ProxyHealth
 from wa_orchestrator.orchestrator.sessions import phone_binding, transitions
@@ -101,5 +101,5 @@ async def _hold(context: Context, session: Session, event: Event, told: WorkerEv
     if event is Event.TEMPORARILY_BANNED:
         ends = told.payload.expires_at_ms if isinstance(told.payload, Disconnected) else None
         until = ends or await context.scripts.now_ms() + _UNKNOWN_BAN_MS
-    await holds.hold_after_ban(context, session, until_ms=until)
+    await ban_hold.place(context, session, until_ms=until)
     await sessions.note(context.scripts, session.id, SessionChanges(ban_ends_at=until or 0))
