@@ -1,4 +1,4 @@
-"""Logs: lines, JSON or for people at a terminal, in which no planted secret can be found."""
+"""Logs: JSON or lines on a terminal, without planted secrets."""
 
 import io
 import json
@@ -27,7 +27,7 @@ CANARIES = {
 
 
 class Terminal(io.StringIO):
-    """What a person looks at."""
+    """A stream that is a terminal."""
 
     def isatty(self) -> bool:
         return True
@@ -61,7 +61,7 @@ def lines(stream: io.StringIO) -> list[dict[str, Any]]:
 
 
 @pytest.mark.parametrize("where", ["stream", "terminal"])
-def test_planted_secrets_occur_in_no_line_whoever_logs_and_however(where: str, request: pytest.FixtureRequest) -> None:
+def test_planted_secrets_occur_in_no_line_of_any_logger(where: str, request: pytest.FixtureRequest) -> None:
     stream: io.StringIO = request.getfixturevalue(where)
     proxy = f"socks5h://user:{CANARIES['proxy password']}@proxy.example.com:1080"
     log = structlog.get_logger("ours")
@@ -96,7 +96,7 @@ def test_a_phone_is_shown_by_its_last_four_digits(stream: io.StringIO) -> None:
     assert line["session"] == "worker_1"
 
 
-def test_a_change_of_state_is_not_taken_for_a_phone(stream: io.StringIO) -> None:
+def test_a_state_transition_is_not_redacted_as_a_phone(stream: io.StringIO) -> None:
     structlog.get_logger().info("session.changed", **{"from": "pending", "to": "qr_ready"}, waited_ms=1234567)
     (line,) = lines(stream)
     assert (line["from"], line["to"], line["waited_ms"]) == ("pending", "qr_ready", 1234567)
@@ -129,13 +129,13 @@ def test_a_password_within_an_address_never_survives(before: str, user: str, pas
     assert secret not in logs.redact_text(f"{before} socks5h://{user}:{secret}@proxy.example.com:1080")
 
 
-def test_a_terminal_gets_short_lines_for_people(terminal: io.StringIO) -> None:
+def test_a_terminal_gets_short_lines(terminal: io.StringIO) -> None:
     structlog.get_logger("ours").info("session.connected", session="support", phone="972501234567", waited_ms=12)
     (line,) = terminal.getvalue().splitlines()
     assert re.fullmatch(r"\d\d:\d\d:\d\d info    session\.connected +session=support phone=…4567 waited_ms=12", line)
 
 
-def test_what_was_logged_cannot_steer_a_terminal_or_forge_a_line(terminal: io.StringIO) -> None:
+def test_a_logged_value_cannot_control_a_terminal_or_forge_a_line(terminal: io.StringIO) -> None:
     structlog.get_logger().info("seen\x1b[2J", name="a\n12:00:00 error forged", other="\x9b2J\u202eb", kind=["x\r"])
     (line,) = terminal.getvalue().splitlines()
     assert line.isprintable()

@@ -1,4 +1,4 @@
-"""A whole server as a process, and the command line beside it."""
+"""A complete server as a process, and the command line on the same machine."""
 
 import io
 import json
@@ -21,7 +21,7 @@ PHONE = "972501234567"
 
 @dataclass
 class Running:
-    """A server that runs, and its directory."""
+    """A running server and its data directory."""
 
     url: str
     data_dir: Path
@@ -52,7 +52,7 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Running]:
 
 @dataclass(frozen=True)
 class Said:
-    """What a command printed, and how it ended."""
+    """Output and exit code of a command."""
 
     code: int
     out: str

@@ -1,4 +1,4 @@
-"""Commands against a running server: they find it, do what they say, and tell errors in one line."""
+"""Commands against a running server: they find it, work, and print errors in one line."""
 
 import json
 from collections.abc import Iterator
@@ -18,7 +18,7 @@ TO = "972521112233"
 
 
 def refused(said: Said, code: int, begins: str) -> None:
-    """It ended with this code and one line that begins so."""
+    """Assert that it ended with this code and one line that begins so."""
     assert said.code == code, said
     (line,) = said.err.splitlines()
     assert line.startswith(begins)
@@ -44,11 +44,11 @@ def test_a_remote_server_is_never_given_this_machines_key(wa: Run) -> None:
     refused(wa("sessions", "--url", "https://elsewhere.example.com"), 2, "The server at https://elsewhere.example.com")
 
 
-def test_without_a_directory_or_a_key_it_says_what_to_give(bare: Run) -> None:
+def test_without_a_directory_or_a_key_the_error_names_the_options(bare: Run) -> None:
     refused(bare("sessions"), 2, "There is no key in ")
 
 
-def test_a_server_that_is_not_there_is_told_with_its_address(bare: Run) -> None:
+def test_an_unreachable_server_is_reported_with_its_url(bare: Run) -> None:
     refused(
         bare("sessions", "--url", "http://127.0.0.1:9", "--api-key", "k"), 1, "NO_ANSWER: No server answers at http"
     )
@@ -65,31 +65,6 @@ def test_a_wrong_key_is_refused_and_not_repeated(bare: Run, server: Running) -> 
     assert said.code == 1
     assert "canary" not in said.err + said.out
     assert len(said.err.splitlines()) == 1
-
-
-@pytest.mark.parametrize(
-    ("host", "url"),
-    [
-        ("127.0.0.1", "http://127.0.0.1:3001"),
-        ("0.0.0.0", "http://127.0.0.1:3001"),
-        ("::", "http://[::1]:3001"),
-        ("::1", "http://[::1]:3001"),
-        ("wa.example.com", "http://wa.example.com:3001"),
-    ],
-)
-def test_a_server_is_reached_where_it_listens(host: str, url: str) -> None:
-    assert Settings(bind_host=host).local_url == url
-
-
-def test_a_newer_servers_address_stays_when_the_older_one_ends(tmp_path: Path) -> None:
-    first, second = (Settings(data_dir=tmp_path, orch_port=port) for port in (4001, 4002))
-    with address.published(first):
-        assert address.find(tmp_path) == "http://127.0.0.1:4001"
-        after = address.published(second)
-        after.__enter__()
-    assert address.find(tmp_path) == "http://127.0.0.1:4002"
-    after.__exit__(None, None, None)
-    assert address.find(tmp_path) is None
 
 
 # -- proxies and sessions ---------------------------------------------------------------------------------------------
@@ -120,7 +95,7 @@ def test_an_import_takes_the_good_lines_and_names_the_bad_ones(wa: Run, tmp_path
     refused(wa("proxies", "import", "missing.txt"), 2, "missing.txt: cannot be read")
 
 
-def test_a_session_without_room_is_refused_with_the_servers_words(wa: Run) -> None:
+def test_a_session_without_a_free_slot_is_refused_with_the_servers_error(wa: Run) -> None:
     refused(wa("sessions", "add", "--id", "one"), 1, "NO_PROXY_CAPACITY: ")
 
 
@@ -134,7 +109,7 @@ def test_a_session_is_shown_and_stopped(wa: Run, server: Running) -> None:
     refused(wa("sessions", "qr", "shown", "--wait"), 1, "shown is stopped: ")
 
 
-def test_nothing_is_deleted_without_a_yes(wa: Run, server: Running) -> None:
+def test_nothing_is_deleted_without_confirmation(wa: Run, server: Running) -> None:
     server.linked("kept", "972501110002")
     refused(wa("sessions", "delete", "kept"), 2, "Delete kept? ")
     refused(wa("sessions", "logout", "kept"), 2, "Log out kept? ")
@@ -209,13 +184,11 @@ def test_a_file_is_uploaded_under_its_name_and_sent_with_its_caption(wa: Run, se
         ((TO, "x", "--url", "nowhere"), "--url: must be the URL of a server. Example: "),
     ],
 )
-def test_what_is_typed_wrong_is_refused_before_anything_is_sent(
-    wa: Run, arguments: tuple[str, ...], begins: str
-) -> None:
+def test_invalid_options_are_refused_before_anything_is_sent(wa: Run, arguments: tuple[str, ...], begins: str) -> None:
     refused(wa("send", *arguments), 2, begins)
 
 
-def test_all_problems_of_a_message_are_told_in_one_line(wa: Run) -> None:
+def test_all_problems_of_a_message_are_reported_in_one_line(wa: Run) -> None:
     said = wa("send", "12", "x", "--phone", "34")
     refused(said, 1, "VALIDATION_FAILED: ")
     assert "to: " in said.err
@@ -263,9 +236,7 @@ def breaking_stream() -> Iterator[tuple[str, list[str | None]]]:
         http.shutdown()
 
 
-def test_a_stream_that_breaks_goes_on_after_the_last_event_that_came(
-    bare: Run, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_broken_stream_resumes_after_the_last_event(bare: Run, monkeypatch: pytest.MonkeyPatch) -> None:
     pauses: list[float] = []
 
     def pause(seconds: float) -> None:

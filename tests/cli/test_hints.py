@@ -69,7 +69,5 @@ def test_an_error_names_commands_and_options_where_there_are_any(
         (("proxies",), "There are no proxies. Add one: wa-orchestrator proxies add"),
     ],
 )
-def test_an_empty_list_says_whether_there_is_nothing_or_nothing_like_that(
-    wa: Run, arguments: tuple[str, ...], says: str
-) -> None:
+def test_an_empty_list_distinguishes_no_entries_from_no_matches(wa: Run, arguments: tuple[str, ...], says: str) -> None:
     assert wa(*arguments).out.startswith(says)

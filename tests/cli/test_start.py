@@ -1,4 +1,4 @@
-"""The real command line: refusals in one line, with exit code 2, and nothing half created."""
+"""Starting from the command line: errors in one line with exit code 2, and nothing half created."""
 
 import json
 import os
@@ -15,8 +15,8 @@ from tests.processes import bare_environment
 PROGRAM = Path(sys.executable).parent / "wa-orchestrator"
 
 
-#: Root may write everywhere, unless it gives that power away before the program begins.
-NO_POWER = ("setpriv", "--bounding-set=-dac_override,-dac_read_search") if os.geteuid() == 0 else ()
+#: Root may write everywhere, unless it drops that capability before the program starts.
+WITHOUT_CAPABILITIES = ("setpriv", "--bounding-set=-dac_override,-dac_read_search") if os.geteuid() == 0 else ()
 
 
 def run(directory: Path, *arguments: str, **variables: str) -> subprocess.CompletedProcess[str]:
@@ -61,7 +61,7 @@ def test_a_wrong_setting_refuses_the_start_and_creates_nothing(
     assert [each.name for each in tmp_path.iterdir()] == ["a-file"]
 
 
-def test_directories_within_one_that_cannot_be_written_are_not_told_again(tmp_path: Path) -> None:
+def test_directories_within_an_unwritable_one_are_not_reported_again(tmp_path: Path) -> None:
     refused = run(tmp_path, "up", "--port", "0", "--gateway-port", "0", "--data-dir", "/proc/wa-orchestrator")
     (line,) = refused.stderr.splitlines()
     assert line.startswith("DATA_DIR: ")
@@ -80,21 +80,21 @@ def test_a_port_in_use_refuses_the_start_and_creates_nothing(tmp_path: Path) -> 
 def test_a_data_directory_without_write_permission_refuses_the_start(tmp_path: Path) -> None:
     closed = tmp_path / "closed"
     closed.mkdir(mode=0o500)
-    command = [*NO_POWER, PROGRAM, "up", "--port", "0", "--gateway-port", "0"]
+    command = [*WITHOUT_CAPABILITIES, PROGRAM, "up", "--port", "0", "--gateway-port", "0"]
     refused = _run(tmp_path, command, {"DATA_DIR": str(closed)})
     assert refused.returncode == 2
     assert refused.stderr.startswith("DATA_DIR: ")
 
 
 @pytest.mark.parametrize("part", ["gateway", "dispatcher", "orchestrator"])
-def test_a_part_by_itself_needs_a_redis_to_share(tmp_path: Path, part: str) -> None:
+def test_a_single_service_needs_a_shared_redis(tmp_path: Path, part: str) -> None:
     refused = run(tmp_path, part)
     assert refused.returncode == 2
     assert refused.stderr.startswith("REDIS_URL: is required")
     assert list(tmp_path.iterdir()) == []
 
 
-def test_a_misspelled_setting_is_told_at_start_with_the_name_that_was_meant_and_without_its_value(
+def test_a_misspelled_setting_is_reported_at_start_with_the_right_name_and_without_its_value(
     tmp_path: Path,
 ) -> None:
     (tmp_path / ".env").write_text("API_KYE=canary-kZ8-vQ2_mN5xR7p\n")
@@ -108,7 +108,7 @@ def test_a_misspelled_setting_is_told_at_start_with_the_name_that_was_meant_and_
     assert (len(said), "canary" in refused.stderr) == (3, False)
 
 
-def test_doctor_masks_secrets_says_where_values_came_from_and_creates_nothing(tmp_path: Path) -> None:
+def test_doctor_masks_secrets_shows_origins_and_creates_nothing(tmp_path: Path) -> None:
     (tmp_path / ".env").write_text("MAX_ATTEMPTS=5\nMAX_SESSION_PER_PROXY=2\n")
     variables = {
         "API_KEY": "canary-kZ8-vQ2_mN5xR7p",
@@ -133,7 +133,7 @@ def test_doctor_masks_secrets_says_where_values_came_from_and_creates_nothing(tm
     assert [each.name for each in tmp_path.iterdir()] == [".env"]
 
 
-def test_secrets_are_shown_only_after_a_start_has_made_them(tmp_path: Path) -> None:
+def test_secrets_are_printed_only_after_a_start_has_generated_them(tmp_path: Path) -> None:
     before = run(tmp_path, "secrets")
     assert before.returncode == 2
     (tmp_path / "data").mkdir()
@@ -144,7 +144,7 @@ def test_secrets_are_shown_only_after_a_start_has_made_them(tmp_path: Path) -> N
     assert json.loads(after.stdout) == {"API_KEY": "a1", "WEBHOOK_SECRET": "b2", "DASHBOARD_PASSWORD": "c3"}
 
 
-def test_doctor_has_a_page_for_people_on_which_brackets_stay(tmp_path: Path) -> None:
+def test_doctor_prints_brackets_as_they_are(tmp_path: Path) -> None:
     page = run(tmp_path, "doctor", PROXY_URL_1="socks5h://u:canary@[2001:db8::1]:1080", COLUMNS="200")
     assert "socks5h://u:***@[2001:db8::1]:1080" in page.stdout
     assert "slots for 4 sessions" in page.stdout

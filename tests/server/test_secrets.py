@@ -16,7 +16,7 @@ def values(settings: Settings) -> dict[str, str]:
     return {name: getattr(settings, name).get_secret_value() for name in GENERATED}
 
 
-def test_missing_secrets_are_made_once_and_are_good_enough_to_be_given_by_hand(tmp_path: Path) -> None:
+def test_missing_secrets_are_generated_once_and_pass_validation(tmp_path: Path) -> None:
     first, made = secrets.ensure(Settings(data_dir=tmp_path / "new"))
     again, made_again = secrets.ensure(Settings(data_dir=tmp_path / "new"))
     assert made == GENERATED
@@ -26,14 +26,14 @@ def test_missing_secrets_are_made_once_and_are_good_enough_to_be_given_by_hand(t
     load({name.upper(): value for name, value in values(first).items()})
 
 
-def test_only_the_owner_can_read_them_and_no_draft_is_left(tmp_path: Path) -> None:
+def test_only_the_owner_can_read_them_and_no_temporary_file_is_left(tmp_path: Path) -> None:
     secrets.ensure(Settings(data_dir=tmp_path / "new"))
     (file,) = (tmp_path / "new").iterdir()
     assert file.stat().st_mode & 0o777 == 0o600
     assert file.parent.stat().st_mode & 0o777 == 0o700
 
 
-def test_a_given_secret_is_neither_replaced_nor_written_down(tmp_path: Path) -> None:
+def test_a_secret_that_was_set_is_neither_replaced_nor_stored(tmp_path: Path) -> None:
     given = SecretStr("kZ8-vQ2_mN5xR7pL0wJ4")
     settings, made = secrets.ensure(Settings(data_dir=tmp_path, api_key=given))
     assert settings.api_key == given

@@ -33,7 +33,7 @@ def test_nothing_set_is_a_working_installation_for_this_machine_only() -> None:
     assert not settings.allow_direct
 
 
-def test_settings_made_by_hand_read_neither_the_environment_nor_a_file(
+def test_settings_made_in_code_read_neither_the_environment_nor_a_file(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     monkeypatch.setenv("ORCH_PORT", "4001")
@@ -78,7 +78,7 @@ def test_the_command_line_wins_over_the_environment_and_that_over_the_file(tmp_p
         ("TIME_SCALE", "0", "more than 0"),
     ],
 )
-def test_a_wrong_value_is_told_in_one_line_that_names_it_and_gives_an_example(
+def test_a_wrong_value_is_reported_in_one_line_with_its_name_and_an_example(
     variable: str, value: str, problem: str
 ) -> None:
     (line,) = problems(**{variable: value})
@@ -89,17 +89,17 @@ def test_a_wrong_value_is_told_in_one_line_that_names_it_and_gives_an_example(
     assert "hunter2" not in line
 
 
-def test_all_problems_are_told_at_once() -> None:
+def test_all_problems_are_reported_at_once() -> None:
     lines = problems(API_KEY="", PROXY_URL_1="http://x", MAX_SESSIONS_PER_PROXY="0")
     assert [line.split(":")[0] for line in lines] == ["API_KEY", "PROXY_URL_1", "MAX_SESSIONS_PER_PROXY"]
 
 
-def test_one_half_of_telegram_names_the_missing_half() -> None:
+def test_an_incomplete_telegram_configuration_names_the_missing_setting() -> None:
     (line,) = problems(TELEGRAM_CHAT_ID="-100")
     assert line.startswith("TELEGRAM_BOT_TOKEN: is missing")
 
 
-def test_proxies_are_taken_in_the_order_of_their_numbers_with_gaps() -> None:
+def test_proxies_are_in_the_order_of_their_numbers_with_gaps() -> None:
     urls = {f"PROXY_URL_{n}": f"socks5h://u:p@proxy{n}.example.com:1080" for n in (10, 2, 1, 33)}
     hosts = [url.get_secret_value().split("@")[1] for url in load(urls).proxy_urls]
     assert hosts == [f"proxy{n}.example.com:1080" for n in (1, 2, 10, 33)]
@@ -112,7 +112,7 @@ def test_the_same_proxy_twice_is_refused_however_it_is_spelled() -> None:
     assert line.startswith("PROXY_URL_4: is the same as PROXY_URL_1")
 
 
-def test_a_secret_may_come_from_a_file_whose_last_line_end_is_no_part_of_it(tmp_path: Path) -> None:
+def test_a_secret_is_read_from_a_file_without_its_trailing_newline(tmp_path: Path) -> None:
     (tmp_path / "key").write_text(f"{GOOD_SECRET}\n")
     (tmp_path / "proxy").write_text("socks5h://u:p@proxy.example.com:1080\n")
     settings = load({"API_KEY_FILE": str(tmp_path / "key"), "PROXY_URL_1_FILE": str(tmp_path / "proxy")})
@@ -120,14 +120,14 @@ def test_a_secret_may_come_from_a_file_whose_last_line_end_is_no_part_of_it(tmp_
     assert len(settings.proxy_urls) == 1
 
 
-def test_a_secret_given_twice_or_unreadable_is_refused(tmp_path: Path) -> None:
+def test_a_secret_set_twice_or_unreadable_is_refused(tmp_path: Path) -> None:
     (twice,) = problems(API_KEY=GOOD_SECRET, API_KEY_FILE=str(tmp_path))
     assert "API_KEY is set too" in twice
     (unreadable,) = problems(API_KEY_FILE=str(tmp_path / "missing"))
     assert unreadable.startswith("API_KEY_FILE: the file cannot be read (No such file or directory). Example: ")
 
 
-def test_a_secret_in_the_place_of_its_file_is_not_repeated() -> None:
+def test_a_secret_instead_of_its_path_is_not_repeated() -> None:
     for name, secret in {
         "PROXY_URL_1_FILE": "socks5h://u:canary@proxy.example.com:1",
         "API_KEY_FILE": "canary",
@@ -137,7 +137,7 @@ def test_a_secret_in_the_place_of_its_file_is_not_repeated() -> None:
         assert "canary" not in problem
 
 
-def test_an_env_file_that_is_no_text_is_refused_in_one_line(tmp_path: Path) -> None:
+def test_an_env_file_that_is_not_utf8_is_refused_in_one_line(tmp_path: Path) -> None:
     (tmp_path / ".env").write_bytes(b"API_KEY=\xff\xfe\n")
     with pytest.raises(BadSettings) as bad:
         load({}, tmp_path / ".env")
@@ -164,7 +164,7 @@ def test_a_data_directory_that_was_set_holds_the_sessions_too(tmp_path: Path) ->
 @pytest.mark.parametrize(
     ("value", "language"), [("he_IL:en", "he"), ("de_DE:de", "en"), ("de_DE:he", "he"), ("HE", "he")]
 )
-def test_the_systems_own_language_variable_is_understood(value: str, language: str) -> None:
+def test_the_systems_own_language_variable_is_accepted(value: str, language: str) -> None:
     assert load({"LANGUAGE": value}).language == language
 
 
@@ -174,7 +174,7 @@ def test_settings_cannot_be_changed() -> None:
 
 
 @pytest.mark.parametrize("trust", Trust)
-def test_a_pace_is_the_presets_except_for_the_numbers_that_were_set(trust: Trust) -> None:
+def test_limits_are_the_presets_except_for_overrides(trust: Trust) -> None:
     assert load({}).pace(trust) == PRESETS[Preset.STANDARD][trust]
     own = {
         f"{trust.upper()}_{name}": value
@@ -186,7 +186,7 @@ def test_a_pace_is_the_presets_except_for_the_numbers_that_were_set(trust: Trust
 
 
 @given(st.text(st.characters(codec="utf-8", exclude_characters="\0"), max_size=15))
-def test_no_secret_under_sixteen_characters_is_ever_taken(secret: str) -> None:
+def test_no_secret_under_sixteen_characters_is_ever_accepted(secret: str) -> None:
     with pytest.raises(BadSettings):
         load({"WEBHOOK_SECRET": secret})
 

@@ -35,7 +35,7 @@ def test_a_misspelled_name_is_reported_in_the_file_and_in_the_environment(
     ["PATH", "HOME", "LANG", "LC_ALL", "TZ", "PS1", "EDITOR", "XDG_DATA_DIRS", "TIME_STYLE", "DOCKER_HOST", "REDIS_HOST",
      "MAX_JOBS", "http_proxy", "NO_PROXY", "DATABASE_URL", "API_URL", "LOG_DIR", "WA_URL", "WA_API_KEY", "PORT"],
 )  # fmt: skip
-def test_a_shells_own_variables_are_left_alone(name: str) -> None:
+def test_variables_of_other_programs_are_ignored(name: str) -> None:
     assert read({name: "x"}).unknown == ()
 
 

@@ -26,7 +26,6 @@ SLOTS = 4
 _HOME = "simulator"
 ALL_DAY = "00:00-00:00"
 _HOURS = ("cold_hours", "warm_hours", "hot_hours")
-_READY_S = 30.0
 _RUN = "from wa_orchestrator.cli.main import main; main()"
 log = structlog.get_logger(__name__)
 

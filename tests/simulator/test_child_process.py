@@ -1,4 +1,4 @@
-"""A rehearsal and the real thing do not share a data directory."""
+"""Simulated and real sessions do not share a data directory."""
 
 from pathlib import Path
 
@@ -19,7 +19,7 @@ from wa_orchestrator.simulator.child_process import check_data_dir
         (["redis", "simulator"], False, "REHEARSAL_DATA"),
     ],
 )
-def test_data_of_one_world_is_not_opened_in_the_other(
+def test_simulated_and_real_data_are_not_mixed(
     tmp_path: Path, used: list[str], simulate: bool, code: str | None
 ) -> None:
     for name in used:
