@@ -1,4 +1,4 @@
-"""A stage with a held clock for every test of dispatching."""
+"""Sessions and a held clock for every test of the dispatcher."""
 
 import pytest
 

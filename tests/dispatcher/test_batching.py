@@ -1,4 +1,4 @@
-"""Scripts in batches: the same answers, one trip, and a failure that is nobody else's."""
+"""Scripts in batches: the same replies, one round trip, and each failure to its own caller."""
 
 import asyncio
 
@@ -18,14 +18,14 @@ def batched(redis: Redis) -> Batched:
     return Batched(Scripts(redis, sources=sources))
 
 
-async def test_each_caller_gets_its_own_answer_although_all_scripts_were_forgotten(batched: Batched) -> None:
+async def test_each_caller_gets_its_own_reply_although_redis_lost_all_scripts(batched: Batched) -> None:
     for _ in range(2):
         answers = await asyncio.gather(*(batched.run("echo", [], [n]) for n in range(300)))
         assert answers == [["said", str(n)] for n in range(300)]
         await batched.redis.script_flush()  # as after a restart of Redis
 
 
-async def test_a_call_that_fails_takes_no_other_with_it(batched: Batched) -> None:
+async def test_a_call_that_fails_fails_alone(batched: Batched) -> None:
     good, bad, other = await asyncio.gather(
         batched.run("echo", [], [1]), batched.run("fail", []), batched.run("echo", [], [2]), return_exceptions=True
     )
@@ -33,7 +33,7 @@ async def test_a_call_that_fails_takes_no_other_with_it(batched: Batched) -> Non
     assert isinstance(bad, ResponseError)
 
 
-async def test_everybody_hears_that_redis_is_away() -> None:
+async def test_every_caller_gets_the_error_when_redis_is_unavailable() -> None:
     away = Redis.from_url("unix:///nowhere/redis.sock", decode_responses=True, retry=None)
     batched = Batched(Scripts(away))
     answers = await asyncio.gather(*(batched.now_ms() for _ in range(3)), return_exceptions=True)

@@ -1,4 +1,4 @@
-"""Whether an eta is honest: what was foretold when a message was accepted, and when it left."""
+"""Etas against reality: the eta at acceptance, and when the message left."""
 
 import random
 from typing import Any
@@ -13,7 +13,7 @@ from wa_orchestrator.store.engine.scripts import Scripts
 HOUR_MS = 3_600_000
 
 
-async def foretell(stage: Stage, session: str, phone: str, to: str) -> tuple[str, int]:
+async def accept_with_eta(stage: Stage, session: str, phone: str, to: str) -> tuple[str, int]:
     """Accept a message; its id, and when it is said to leave."""
     known = await records.session(stage.scripts, session)
     assert known is not None
@@ -25,58 +25,56 @@ async def foretell(stage: Stage, session: str, phone: str, to: str) -> tuple[str
     return message, eta.at_ms
 
 
-async def test_nine_of_ten_messages_leave_when_it_was_foretold(held: Scripts, clock: Clock) -> None:
+async def test_nine_of_ten_messages_leave_at_their_eta(held: Scripts, clock: Clock) -> None:
     await clock.set(NOON + 7 * HOUR_MS)  # 19:00: the evening's end and a full day both come in between
     stage = Stage(held, settings())
-    dice = random.Random(3)
+    rng = random.Random(3)
     fleet = {"w1": "972500000001", "w2": "972500000002", "w3": "972500000003"}
     born = {"w1": NOON, "w2": NOON - 5 * 24 * HOUR_MS, "w3": NOON - 30 * 24 * HOUR_MS}
     for session, phone in fleet.items():
         await stage.connect(session, phone, first_connected_at=born[session])
         await held.redis.hset(keys.pace(phone), "service_ms", 300)  # as measured on earlier days
     dispatcher = stage.dispatcher()
-    dispatcher.releaser._jitter = dice.random
-    foretold: dict[str, tuple[int, int]] = {}
+    dispatcher.releaser._jitter = rng.random
+    etas: dict[str, tuple[int, int]] = {}
     left: dict[str, int] = {}
     acks: list[tuple[int, str]] = []
     # A hot phone with a long queue, a warm one with one beyond its hours, a cold one with more than its day.
     for session, count in (("w1", 14), ("w2", 40), ("w3", 60)):
         for n in range(count):
-            message, at_ms = await foretell(stage, session, fleet[session], f"97251{n:06d}")
-            foretold[message] = (clock.now_ms, at_ms)
+            message, at_ms = await accept_with_eta(stage, session, fleet[session], f"97251{n:06d}")
+            etas[message] = (clock.now_ms, at_ms)
             await dispatcher.router.step()
-    while len(left) < len(foretold):
+    while len(left) < len(etas):
         await settle(dispatcher)
         for session, phone in fleet.items():
             claimed = await stage.claim(session, phone)
             if claimed is not None:
                 left[claimed] = clock.now_ms
-                acks.append((clock.now_ms + dice.randrange(100, 500), claimed))
+                acks.append((clock.now_ms + rng.randrange(100, 500), claimed))
         acks.sort()
         due: Any = await held.redis.zrange(keys.DUE, 0, 0, withscores=True)
         await clock.set(max(clock.now_ms, min([int(at) for _, at in due] + [at for at, _ in acks[:1]])))
         while acks and acks[0][0] <= clock.now_ms:
             await stage.ack(acks.pop(0)[1])
-    honest = [abs(left[name] - eta) <= max(10_000, 0.1 * (eta - asked)) for name, (asked, eta) in foretold.items()]
+    honest = [abs(left[name] - eta) <= max(10_000, 0.1 * (eta - asked)) for name, (asked, eta) in etas.items()]
     assert len(honest) == 114
     assert sum(honest) >= 0.9 * len(honest)
 
 
-async def test_what_is_foretold_in_the_last_minutes_of_the_hours_and_in_a_burst_is_what_happens(
-    held: Scripts, clock: Clock
-) -> None:
+async def test_etas_are_exact_in_the_last_minutes_of_the_hours_and_in_a_burst(held: Scripts, clock: Clock) -> None:
     await clock.set(NOON + 9 * HOUR_MS - 90_000)  # a cold session closes at 21:00
     stage = Stage(held, settings())
     await stage.connect("w1", "972500000001")
     await held.redis.hset(keys.pace("972500000001"), mapping={"service_ms": 300, "burst_until": clock.now_ms + 20_000})
     dispatcher = stage.dispatcher(jitter=0.5)
-    foretold = {}
+    etas = {}
     for _ in range(6):
-        message, at_ms = await foretell(stage, "w1", "972500000001", "97251000001")
-        foretold[message] = at_ms
+        message, at_ms = await accept_with_eta(stage, "w1", "972500000001", "97251000001")
+        etas[message] = at_ms
         await dispatcher.router.step()
     left: dict[str, int] = {}
-    while len(left) < len(foretold):
+    while len(left) < len(etas):
         await settle(dispatcher)
         claimed = await stage.claim("w1", "972500000001")
         if claimed is not None:
@@ -86,7 +84,7 @@ async def test_what_is_foretold_in_the_last_minutes_of_the_hours_and_in_a_burst_
         else:
             next_due: Any = await held.redis.zrange(keys.DUE, 0, 0, withscores=True)
             await clock.set(max(clock.now_ms + 1, int(next_due[0][1])))
-    assert left == foretold
+    assert left == etas
     assert len([at for at in left.values() if at < NOON + 9 * HOUR_MS]) == 3  # two long pauses fit in before 20:59
 
 

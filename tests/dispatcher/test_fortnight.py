@@ -1,4 +1,4 @@
-"""The pace as WhatsApp sees it, over a fortnight in which clocks are put back and workers die."""
+"""The pace as WhatsApp sees it, over two weeks with a clock change and dying workers."""
 
 import asyncio
 import random
@@ -51,7 +51,7 @@ class World:
 
     stage: Stage
     clock: Clock
-    dice: random.Random = field(default_factory=lambda: random.Random(7))
+    rng: random.Random = field(default_factory=lambda: random.Random(7))
     acks: list[tuple[int, str]] = field(default_factory=list)
     deaths: int = 0
 
@@ -61,17 +61,17 @@ class World:
             return
         pause: Any = await self.stage.scripts.redis.hget(keys.message(message), "pause_ms")
         pause_ms = int(pause)
-        arrival_ms = self.clock.now_ms + self.dice.randrange(100, 8_000)
+        arrival_ms = self.clock.now_ms + self.rng.randrange(100, 8_000)
         phone.arrivals.append((arrival_ms, message, pause_ms))
-        if self.dice.random() < 0.025:
+        if self.rng.random() < 0.025:
             self.deaths += 1
         else:
-            self.acks.append((arrival_ms + self.dice.randrange(1, 2_000), message))
+            self.acks.append((arrival_ms + self.rng.randrange(1, 2_000), message))
 
     async def feed(self, dispatcher: Dispatcher, phone: Phone) -> None:
         """Never let a queue run dry."""
         for _ in range(45):
-            await self.stage.accept(phone.session, phone.number, to=f"9725{self.dice.randrange(10**7):07d}")
+            await self.stage.accept(phone.session, phone.number, to=f"9725{self.rng.randrange(10**7):07d}")
         await dispatcher.router.step()
 
     async def act(self, dispatcher: Dispatcher) -> None:
@@ -108,7 +108,7 @@ async def test_not_one_message_of_a_fortnight_is_outside_limits_hours_or_pauses(
         await stage.connect(phone.session, phone.number, timezone=phone.zone, limits=limits)
     world = World(stage, clock)
     dispatcher = stage.dispatcher()
-    dispatcher.releaser._jitter = world.dice.random
+    dispatcher.releaser._jitter = world.rng.random
     for day in range(DAYS):
         for phone in FLEET:
             await world.feed(dispatcher, phone)

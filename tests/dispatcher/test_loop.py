@@ -1,4 +1,4 @@
-"""The loop itself: it sleeps until something is due, is woken at once, and outlives Redis."""
+"""The dispatcher's loop: it sleeps until something is due, wakes at once, and survives outages of Redis."""
 
 import asyncio
 import contextlib
@@ -58,7 +58,7 @@ async def test_a_sleeping_dispatcher_is_woken_by_an_acceptance(
         await until(released, "it is released, although the dispatcher would sleep on")
 
 
-async def test_a_dispatcher_ends_also_when_its_cancellation_was_kept_from_it(
+async def test_a_dispatcher_ends_although_a_library_swallowed_its_cancellation(
     scripts: Scripts, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(dispatcher, "LONGEST_SLEEP_S", 600.0)
@@ -79,7 +79,7 @@ async def test_a_dispatcher_ends_also_when_its_cancellation_was_kept_from_it(
     assert done
 
 
-async def test_an_idle_dispatcher_hardly_asks(scripts: Scripts) -> None:
+async def test_an_idle_dispatcher_makes_few_calls(scripts: Scripts) -> None:
     stage = Stage(scripts, settings())
     for n in range(50):
         await stage.connect(f"w{n}", f"9725000000{n:02d}", limits=ALL_DAY)
@@ -96,7 +96,7 @@ async def test_an_idle_dispatcher_hardly_asks(scripts: Scripts) -> None:
 
 
 @pytest.mark.parametrize("outage", ["killed", "read_only"])
-async def test_after_an_outage_of_redis_it_goes_on_by_itself_within_five_seconds(tmp_path: Path, outage: str) -> None:
+async def test_after_an_outage_of_redis_it_continues_within_five_seconds(tmp_path: Path, outage: str) -> None:
     server = EmbeddedRedis(tmp_path)
     await server.start()
     redis = Redis.from_url(server.url, decode_responses=True)

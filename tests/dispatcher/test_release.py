@@ -1,4 +1,4 @@
-"""When a message leaves: routing, pauses, holds, schedules, locks, expiry, and what is taken back."""
+"""When a message leaves: routing, pauses, holds, schedules, locks, expiry and reclaimed leases."""
 
 import asyncio
 import json
@@ -174,7 +174,7 @@ async def test_a_hold_keeps_a_group_silent_until_it_ends(stage: Stage, clock: Cl
     assert await stage.claim("w1", A) == held
 
 
-async def test_a_burst_is_seen_also_when_it_is_routed_late_and_with_younger_messages(
+async def test_a_burst_is_detected_although_it_is_routed_late_and_with_younger_messages(
     stage: Stage, clock: Clock
 ) -> None:
     await stage.connect("w1", A)
@@ -187,7 +187,7 @@ async def test_a_burst_is_seen_also_when_it_is_routed_late_and_with_younger_mess
     assert [event["session"] for event in await stage.events("session.burst")] == ["w1"]
 
 
-async def test_pauses_double_after_a_burst_and_it_is_told_once(stage: Stage, clock: Clock) -> None:
+async def test_pauses_double_after_a_burst_and_one_event_is_emitted(stage: Stage, clock: Clock) -> None:
     await stage.connect("w1", A)
     for _ in range(16):  # cold: 5 a minute, so 16 are more than three times as many
         await stage.accept("w1", A)
@@ -271,7 +271,7 @@ async def test_a_released_message_that_nobody_claims_is_given_to_a_sibling(stage
     assert await stage.claim("w2", A) == message
 
 
-async def test_who_opted_out_after_the_acceptance_is_not_written_to(stage: Stage) -> None:
+async def test_a_recipient_who_opted_out_after_the_acceptance_gets_no_message(stage: Stage) -> None:
     await stage.connect("w1", A)
     message = await stage.accept("w1", A, to="97251000001")
     await contacts.opt_out(stage.scripts, "97251000001", word="STOP", via="reply")

@@ -1,4 +1,4 @@
-"""The release script decides whether a message may leave; the forecast foretells exactly that, in random situations."""
+"""The release script decides whether a message may leave; in random situations the forecast names the same instant."""
 
 import asyncio
 import json
@@ -86,7 +86,7 @@ async def set_up(stage: Stage, clock: Clock, case: Case) -> str:
     return message
 
 
-async def foretold(stage: Stage, message: str) -> Eta:
+async def forecast_eta(stage: Stage, message: str) -> Eta:
     session, found = await records.session(stage.scripts, "w1"), await records.message(stage.scripts, message)
     assert session is not None
     assert found is not None
@@ -135,7 +135,7 @@ def hold_together(url: str, sources: dict[str, str], how: tries) -> None:
 
         async def agree(case: Case) -> None:
             message = await set_up(stage, clock, case)
-            eta = await foretold(stage, message)
+            eta = await forecast_eta(stage, message)
             leaves_ms = await released_at(stage, clock, message)
             assert eta.at_ms == leaves_ms
             assert (eta.because is Because.NOTHING) == (leaves_ms == case.now_ms)
@@ -154,7 +154,7 @@ def hold_together(url: str, sources: dict[str, str], how: tries) -> None:
 TRIES = tries(max_examples=200, deadline=None, derandomize=True, database=None, suppress_health_check=list(HealthCheck))
 
 
-def test_a_message_leaves_exactly_when_it_was_foretold(redis_url: str) -> None:
+def test_a_message_leaves_exactly_at_its_eta(redis_url: str) -> None:
     hold_together(redis_url, read_sources(), TRIES)
 
 

@@ -1,4 +1,4 @@
-"""What waits for a session that gets another phone: it goes along, waits, or has failed, and never leaves from elsewhere."""
+"""Messages of a session that gets another phone: they follow it, wait or fail, and never leave from a wrong phone."""
 
 import json
 
@@ -27,7 +27,7 @@ async def end_of(stage: Stage, message: str) -> tuple[str, str]:
 
 
 @pytest.mark.parametrize("routed", [True, False])
-async def test_what_nobody_tied_waits_for_its_session_while_that_moves_to_another_phone(
+async def test_an_unpinned_message_waits_for_its_session_while_that_moves_to_another_phone(
     stage: Stage, clock: Clock, routed: bool
 ) -> None:
     await stage.connect("w1", A)
@@ -46,7 +46,7 @@ async def test_what_nobody_tied_waits_for_its_session_while_that_moves_to_anothe
         await clock.pass_ms(10_000)
 
 
-async def test_what_nobody_tied_outlasts_a_hold_on_everything_when_its_session_gets_another_phone(stage: Stage) -> None:
+async def test_an_unpinned_message_outlasts_a_hold_on_all_when_its_session_gets_another_phone(stage: Stage) -> None:
     await stage.connect("w1", A)
     await stage.scripts.redis.hset(keys.HOLDS, "all", json.dumps({"until_ms": 9 * 10**15, "why": "", "by": "test"}))
     message = await stage.accept("w1", A)
@@ -60,7 +60,7 @@ async def test_what_nobody_tied_outlasts_a_hold_on_everything_when_its_session_g
     assert await stage.claim("w1", B) == message
 
 
-async def test_what_is_tied_to_a_phone_fails_once_no_session_has_that_phone(stage: Stage) -> None:
+async def test_a_message_pinned_to_a_phone_fails_once_no_session_has_that_phone(stage: Stage) -> None:
     await stage.connect("w1", A)
     await stage.put("w1", "disconnected", "RECONNECTING")
     message = await stage.accept("w1", A, fields={"pinned": "phone"})
@@ -124,7 +124,7 @@ async def retry(stage: Stage, message: str) -> None:
     await settle(stage.dispatcher())
 
 
-async def test_what_was_tried_says_that_it_may_have_arrived_when_its_session_has_another_phone(
+async def test_a_claimed_message_fails_as_perhaps_arrived_when_its_session_has_another_phone(
     stage: Stage, clock: Clock
 ) -> None:
     message = await tried(stage, clock)
@@ -137,7 +137,7 @@ async def test_what_was_tried_says_that_it_may_have_arrived_when_its_session_has
 
 
 @pytest.mark.parametrize("pinned", ["", "phone", "session"])
-async def test_what_was_tried_says_that_it_may_have_arrived_when_its_session_is_gone(
+async def test_a_claimed_message_fails_as_perhaps_arrived_when_its_session_is_gone(
     stage: Stage, clock: Clock, pinned: str
 ) -> None:
     message = await tried(stage, clock, pinned)
@@ -153,7 +153,7 @@ async def test_what_was_tried_says_that_it_may_have_arrived_when_its_session_is_
         assert await stage.claim("other", B) == message
 
 
-async def test_a_retry_of_what_was_tried_leaves_from_no_other_phone_before_a_person_was_told(
+async def test_a_retry_of_a_claimed_message_leaves_from_no_other_phone_unless_its_failure_said_so(
     stage: Stage, clock: Clock
 ) -> None:
     message = await tried(stage, clock)

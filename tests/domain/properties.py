@@ -1,4 +1,4 @@
-"""How properties are tried here: the same examples in every run, and few enough for a suite of seconds."""
+"""Hypothesis settings for the domain: the same examples in every run, and few enough for a suite of seconds."""
 
 from hypothesis import settings
 

@@ -62,9 +62,9 @@ class Phone:
                 self.now_ms = answer.at_ms
                 continue
             assert answer == SendNow()
-            dice = (len(self.left) * 0.618033988749895) % 1
+            jitter = (len(self.left) * 0.618033988749895) % 1
             self.left.append(self.now_ms)
-            self.pauses.append(draw_pause(self.pace, dice, factor))
+            self.pauses.append(draw_pause(self.pace, jitter, factor))
             silent_until_ms = self.now_ms + self.pauses[-1]
             self.now_ms += 1
 

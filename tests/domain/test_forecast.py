@@ -1,4 +1,4 @@
-"""The forecast of a queue: the rules of `decide`, message by message, at the price of an addition each."""
+"""The forecast of a queue gives the answers of `decide` for every message, with few decisions."""
 
 from dataclasses import replace
 from datetime import time
@@ -46,13 +46,13 @@ def test_a_forecast_says_when_each_message_would_leave_if_it_were_decided_one_by
 ) -> None:
     situation, now_ms = case
     forecast = Forecast(pace, situation, now_ms, service_ms=service_ms)
-    foretold = [forecast.eta(ahead).at_ms for ahead in range(20)]
-    assert foretold == decided_one_by_one(pace, situation, now_ms, service_ms, 20)
+    etas = [forecast.eta(ahead).at_ms for ahead in range(20)]
+    assert etas == decided_one_by_one(pace, situation, now_ms, service_ms, 20)
 
 
 @quick
 @given(paces, situations())
-def test_the_first_in_the_queue_is_named_as_it_is_decided(pace: Pace, case: tuple[Situation, int]) -> None:
+def test_the_eta_of_the_first_message_is_what_decide_answers(pace: Pace, case: tuple[Situation, int]) -> None:
     situation, now_ms = case
     first = Forecast(pace, situation, now_ms).eta(0)
     answer = decide(pace, situation, now_ms)

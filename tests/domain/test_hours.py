@@ -45,7 +45,7 @@ def test_a_day_has_as_many_hours_as_the_clock_gives_it(zone: str, noon: str, len
     assert start <= now_ms < end
 
 
-def test_a_day_that_a_country_left_out_is_no_day() -> None:
+def test_a_date_that_a_country_skipped_is_not_a_day() -> None:
     apia = ZoneInfo("Pacific/Apia")
     thursday = day_bounds_ms(at("2011-12-29T12:00", "Pacific/Apia"), apia)
     saturday = day_bounds_ms(at("2011-12-31T12:00", "Pacific/Apia"), apia)

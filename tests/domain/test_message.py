@@ -22,13 +22,13 @@ def test_success_beats_every_way_of_giving_up(had: MessageStatus, given_up: Mess
     assert not may_become(had, given_up)
 
 
-def test_a_message_steps_back_only_where_that_is_named() -> None:
+def test_only_the_named_transitions_lead_back() -> None:
     for before, after in product(MessageStatus, MessageStatus):
         if may_become(before, after) and (before, after) not in message.BACK:
             assert ORDER.index(after) > ORDER.index(before)
 
 
-def test_the_named_steps_back_all_lead_to_the_queue() -> None:
+def test_all_transitions_back_lead_to_the_queue() -> None:
     assert all(may_become(*step) and step[1] is MessageStatus.QUEUED for step in message.BACK)
     assert not may_become(MessageStatus.SENT, MessageStatus.QUEUED)
     assert not may_become(MessageStatus.CANCELLED, MessageStatus.QUEUED)

@@ -1,4 +1,4 @@
-"""A reply that is just a stop word is a wish; a word within a sentence is not."""
+"""A reply that is just a stop word is an opt-out; a word within a sentence is not."""
 
 import pytest
 from hypothesis import given
@@ -26,7 +26,7 @@ from wa_orchestrator.domain.opt_out import DEFAULT_WORDS, is_opt_out
         "ＳＴＯＰ",
     ],
 )
-def test_a_stop_word_is_heard_however_it_is_dressed_up(text: str) -> None:
+def test_a_stop_word_counts_in_any_case_and_with_any_punctuation(text: str) -> None:
     assert is_opt_out(text)
 
 
@@ -51,6 +51,6 @@ def test_an_operator_can_choose_the_words() -> None:
     st.text(" .,!?*_~\"'-\u200e\u200f\u2066\u2069\u05b8", max_size=6),
     st.text("abcאבג", min_size=1, max_size=4),
 )
-def test_dress_never_hides_a_stop_word_and_letters_always_do(word: str, dress: str, letters: str) -> None:
+def test_punctuation_never_hides_a_stop_word_and_letters_always_do(word: str, dress: str, letters: str) -> None:
     assert is_opt_out(dress + word + dress)
     assert not is_opt_out(f"{word} {letters}")

@@ -1,4 +1,4 @@
-"""One answer to when a phone may speak next: the limit that ends last, and it stays true."""
+"""Whether a phone may send now: the limit that ends last is the answer, and it is stable."""
 
 from dataclasses import replace
 from datetime import datetime, time
@@ -158,7 +158,7 @@ def test_at_the_promised_instant_the_message_leaves_and_not_a_millisecond_before
 
 @quick
 @given(paces, situations())
-def test_what_leaves_breaks_no_limit(pace: Pace, case: tuple[Situation, int]) -> None:
+def test_a_message_that_leaves_breaks_no_limit(pace: Pace, case: tuple[Situation, int]) -> None:
     situation, now_ms = case
     if decide(pace, situation, now_ms) != SendNow():
         return

@@ -1,4 +1,4 @@
-"""Limits by trust, presets and what an operator sets instead."""
+"""Limits by trust, presets and overrides of an operator."""
 
 from dataclasses import fields, replace
 from datetime import time
@@ -57,8 +57,8 @@ def test_the_presets_are_those_of_the_specification(
 
 @quick
 @given(st.floats(0, 1, exclude_max=True), st.sampled_from([1, 2]))
-def test_a_pause_is_never_shorter_than_its_base(dice: float, factor: int) -> None:
-    assert factor * 5_000 <= pacing.draw_pause(COLD, dice, factor) <= factor * 8_000
+def test_a_pause_is_never_shorter_than_its_base(jitter: float, factor: int) -> None:
+    assert factor * 5_000 <= pacing.draw_pause(COLD, jitter, factor) <= factor * 8_000
 
 
 def test_a_burst_is_more_than_three_times_the_minute() -> None:

@@ -1,4 +1,4 @@
-"""Phone numbers are read leniently and kept strictly."""
+"""Phone numbers are parsed leniently and stored strictly."""
 
 import pytest
 from hypothesis import given
@@ -18,7 +18,7 @@ from wa_orchestrator.domain import phone
         "\u200e+972\u00a050\u2011123\u20114567",
     ],
 )
-def test_ornaments_of_a_number_are_dropped(text: str) -> None:
+def test_separators_of_a_number_are_dropped(text: str) -> None:
     assert phone.parse(text) == "972501234567"
 
 
@@ -37,7 +37,7 @@ def test_ornaments_of_a_number_are_dropped(text: str) -> None:
         ("972501234567@s.whatsapp.net", "digits only"),
     ],
 )
-def test_what_is_no_number_is_refused_with_its_reason(text: str, says: str) -> None:
+def test_an_invalid_number_is_refused_with_its_reason(text: str, says: str) -> None:
     with pytest.raises(phone.BadPhone, match=says) as refusal:
         phone.parse(text)
     assert refusal.value.code == "BAD_PHONE"
@@ -45,7 +45,7 @@ def test_what_is_no_number_is_refused_with_its_reason(text: str, says: str) -> N
 
 @quick
 @given(st.text(alphabet="0123456789+-. ()", max_size=24))
-def test_whatever_is_accepted_is_8_to_15_digits_and_reads_as_itself(text: str) -> None:
+def test_an_accepted_number_has_8_to_15_digits_and_parses_as_itself(text: str) -> None:
     try:
         digits = phone.parse(text)
     except phone.BadPhone:

@@ -1,4 +1,4 @@
-"""Proxies are read strictly, chosen fairly and condemned on proof."""
+"""Proxy URLs are parsed strictly, proxies are chosen by load, and are bad after checks and strikes."""
 
 import pytest
 from hypothesis import given
@@ -34,7 +34,7 @@ from wa_orchestrator.domain.proxy import (
         ("socks5h://user:a:b@host", "host", 1080, "user", "a:b"),
     ],
 )
-def test_a_proxy_is_read_in_every_spelling(
+def test_a_proxy_url_is_parsed_in_every_spelling(
     text: str, host: str, port: int, user: str | None, password: str | None
 ) -> None:
     assert proxy.parse(text) == ProxyUrl(host, port, user, password)
@@ -87,7 +87,7 @@ addresses = st.builds(
 
 @quick
 @given(addresses)
-def test_a_proxy_reads_back_from_its_canonical_address(address: ProxyUrl) -> None:
+def test_a_canonical_url_parses_as_the_same_proxy(address: ProxyUrl) -> None:
     assert proxy.parse(address.url) == address
     assert proxy.proxy_id(address.url) == address.id
     assert len(address.id) == 12
@@ -101,13 +101,13 @@ def test_a_password_is_neither_shown_nor_printed(password: str) -> None:
     assert password not in repr(address)
 
 
-def test_signs_that_would_break_an_address_are_encoded_in_it() -> None:
+def test_characters_that_would_break_a_url_are_percent_encoded() -> None:
     address = ProxyUrl("host.test", 1080, "u@:", "p@/:#?%")
     assert address.url == "socks5h://u%40%3A:p%40%2F%3A%23%3F%25@host.test:1080"
     assert proxy.parse(address.url) == address
 
 
-def test_what_cannot_be_read_is_masked_wholly() -> None:
+def test_an_invalid_url_is_masked_completely() -> None:
     assert proxy.masked("socks5://user:canary@host") == "***"
 
 

@@ -1,4 +1,4 @@
-"""What should run does run, once, and a second look finds nothing to do."""
+"""The plan leads to one worker of the right epoch per wanted session, and a second plan is empty."""
 
 from dataclasses import replace
 
@@ -51,12 +51,12 @@ def test_the_plan_closes_the_gap_between_wanted_and_seen(
     assert plan(wanted, seen, NOW) == instructions
 
 
-def test_of_two_equal_workers_the_one_that_is_looked_after_stays() -> None:
+def test_of_two_equal_workers_the_adopted_one_stays() -> None:
     twins = [SeenWorker("a", 1, "h1", NOW), SeenWorker("a", 1, "h2", NOW)]
     assert plan([WantedWorker("a", 1)], twins, NOW, adopted=frozenset({"h2"})) == [Stop("h1", "a")]
 
 
-def test_a_worker_of_the_right_epoch_stays_although_an_older_one_is_looked_after() -> None:
+def test_a_worker_of_the_right_epoch_stays_although_an_older_one_is_adopted() -> None:
     both = [SeenWorker("a", 1, "old", NOW), SeenWorker("a", 2, "new", NOW)]
     assert plan([WantedWorker("a", 2)], both, NOW, adopted=frozenset({"old"})) == [Stop("old", "a"), Adopt("a", "new")]
 

@@ -1,4 +1,4 @@
-"""The table of a session is total, and says what support would say."""
+"""The table of session states is total, and its transitions are those that support expects."""
 
 from itertools import product
 
@@ -91,7 +91,7 @@ def test_what_cannot_happen_raises(state: State, event: Event) -> None:
         advance(state, event)
 
 
-def test_every_reason_is_reached_by_some_transition_or_by_birth() -> None:
+def test_every_reason_is_reached_by_some_transition_or_at_creation() -> None:
     reached = {moved.reason for moved in session.TRANSITIONS.values()}
     assert set(Reason) <= reached
 
@@ -111,7 +111,7 @@ def test_failed_always_says_why() -> None:
         (State.CONNECTED, None, False),
     ],
 )
-def test_a_person_is_called_only_when_one_can_help(state: State, reason: Reason | None, needed: bool) -> None:
+def test_a_person_is_needed_only_where_one_can_help(state: State, reason: Reason | None, needed: bool) -> None:
     assert session.needs_person(state, reason) is needed
 
 
@@ -120,7 +120,7 @@ FROM_WORKER = list(Event)[: list(Event).index(Event.WORKER_STARTED)]
 
 
 @pytest.mark.parametrize("event", FROM_WORKER)
-def test_nothing_that_a_worker_says_starts_a_stopped_session_again(event: Event) -> None:
+def test_no_report_of_a_worker_starts_a_stopped_session_again(event: Event) -> None:
     move = advance(State.STOPPED, event)
     if event in {Event.BANNED, Event.TEMPORARILY_BANNED}:
         assert isinstance(move, StateChange)
@@ -131,7 +131,7 @@ def test_nothing_that_a_worker_says_starts_a_stopped_session_again(event: Event)
 
 @quick
 @given(st.sampled_from(list(State)), st.lists(st.sampled_from(list(Event))))
-def test_a_session_sends_only_while_the_last_word_was_connected(state: State, events: list[Event]) -> None:
+def test_a_session_sends_only_while_its_last_event_was_connected(state: State, events: list[Event]) -> None:
     last: Event | None = None
     for event in events:
         if (state, event) in session.ILLEGAL:

@@ -28,35 +28,35 @@ reports = st.lists(
 
 @quick
 @given(reports, st.data())
-def test_any_shuffle_and_any_repetition_gives_the_same_standing(told: list[Report], data: st.DataObject) -> None:
-    repeated = told + data.draw(st.lists(st.sampled_from(told), max_size=6) if told else st.just([]))
+def test_any_shuffle_and_any_repetition_gives_the_same_standing(reports: list[Report], data: st.DataObject) -> None:
+    repeated = reports + data.draw(st.lists(st.sampled_from(reports), max_size=6) if reports else st.just([]))
     shuffled = data.draw(st.permutations(repeated))
-    assert fold(NEW, shuffled) == fold(NEW, told)
+    assert fold(NEW, shuffled) == fold(NEW, reports)
 
 
 @quick
 @given(reports)
-def test_an_older_epoch_never_changes_anything(told: list[Report]) -> None:
+def test_an_older_epoch_never_changes_anything(reports: list[Report]) -> None:
     fenced = decide(NEW, Event.RESTART_ASKED, 2_000, epoch=9)
-    assert fold(fenced, told) == fenced
+    assert fold(fenced, reports) == fenced
 
 
 @quick
 @given(reports, st.sampled_from(list(Event)))
-def test_a_standing_survives_being_written_and_read(told: list[Report], event: Event) -> None:
-    stood = fold(NEW, told)
+def test_a_standing_survives_encoding(reports: list[Report], event: Event) -> None:
+    standing = fold(NEW, reports)
     with suppress(IllegalTransition):
-        stood = decide(stood, event, 9_000)
-    assert session_standing.decode(session_standing.encode(stood)) == stood
+        standing = decide(standing, event, 9_000)
+    assert session_standing.decode(session_standing.encode(standing)) == standing
 
 
 @quick
 @given(reports)
-def test_a_standing_stays_small(told: list[Report]) -> None:
-    assert len(fold(NEW, told * 3).reports) <= len(FROM_WORKER)
+def test_a_standing_stays_small(reports: list[Report]) -> None:
+    assert len(fold(NEW, reports * 3).reports) <= len(FROM_WORKER)
 
 
-def test_a_code_that_arrives_after_the_connection_it_led_to_is_old_news() -> None:
+def test_a_code_that_arrives_after_its_connection_changes_nothing() -> None:
     linked = apply(NEW, Report(Event.CONNECTED, 1, 5_000))
     assert apply(linked, Report(Event.QR_SHOWN, 1, 4_000)).state is State.CONNECTED
 
@@ -66,7 +66,7 @@ def test_a_loss_that_overtakes_its_connection_still_counts() -> None:
     assert (lost.state, lost.reason, lost.at_ms) == (State.DISCONNECTED, Reason.RECONNECTING, 6_000)
 
 
-def test_sequence_tells_two_reports_of_one_millisecond_apart() -> None:
+def test_the_sequence_orders_two_reports_of_one_millisecond() -> None:
     lost = fold(NEW, [Report(Event.CONNECTION_LOST, 1, 5_000, 2), Report(Event.CONNECTED, 1, 5_000, 1)])
     assert lost.state is State.DISCONNECTED
 
@@ -82,13 +82,13 @@ def test_a_stop_outlives_a_worker_that_was_started_at_the_same_time() -> None:
     assert apply(stopped, Report(Event.QR_SHOWN, 2, 7_000)).state is State.STOPPED
 
 
-def test_a_new_worker_that_does_not_connect_leaves_its_session_where_the_server_put_it() -> None:
+def test_a_new_worker_that_does_not_connect_leaves_the_state_that_the_server_set() -> None:
     moved = decide(apply(NEW, Report(Event.CONNECTED, 1, 5_000)), Event.PROXY_LOST, 6_000)
     again = apply(moved, Report(Event.CONNECTION_LOST, 2, 7_000))
     assert (again.state, again.reason, again.epoch) == (State.DISCONNECTED, Reason.PROXY_FAILOVER, 2)
 
 
-def test_a_report_that_the_server_has_already_answered_is_not_heard_again() -> None:
+def test_a_report_that_the_server_has_already_answered_changes_nothing() -> None:
     moved = decide(apply(NEW, Report(Event.CONNECTED, 1, 5_000)), Event.PROXY_LOST, 6_000)
     assert apply(moved, Report(Event.CONNECTED, 1, 5_000)) == moved
     assert apply(moved, Report(Event.CONNECTED, 1, 6_500)).state is State.CONNECTED
@@ -111,7 +111,7 @@ def test_the_time_of_a_standing_is_when_it_changed_and_not_when_it_was_confirmed
     assert decide(stopped, Event.STOP_ASKED, 3_000).at_ms == 2_000
 
 
-def test_a_decision_that_cannot_be_raises() -> None:
+def test_an_illegal_decision_raises() -> None:
     with pytest.raises(IllegalTransition):
         decide(decide(NEW, Event.STOP_ASKED, 2_000), Event.GONE_SILENT, 3_000)
 

@@ -1,4 +1,4 @@
-"""What workers tell is read once, strictly where it matters and leniently where the future comes in."""
+"""Worker events are parsed strictly where it matters, and leniently for fields and types of newer workers."""
 
 import json
 from typing import Any
@@ -24,7 +24,7 @@ AT = 1_780_000_000_000
 ISO = "2026-05-28T20:26:40+00:00"
 
 
-def told(kind: str, data: object, **more: object) -> dict[str, Any]:
+def raw_event(kind: str, data: object, **more: object) -> dict[str, Any]:
     return {"sessionId": "worker_1", "type": kind, "timestamp": AT, "data": data, **more}
 
 
@@ -117,10 +117,10 @@ EVERY = [
 
 
 @pytest.mark.parametrize(("kind", "data", "payload", "means"), EVERY)
-def test_every_type_of_event_is_read_and_means_what_it_says(
+def test_every_type_of_event_is_parsed_and_mapped_to_its_session_event(
     kind: str, data: dict[str, Any], payload: Payload, means: Event | None
 ) -> None:
-    assert parse(told(kind, data)) == WorkerEvent("worker_1", kind, AT, payload)
+    assert parse(raw_event(kind, data)) == WorkerEvent("worker_1", kind, AT, payload)
     assert to_session_event(payload) is means
 
 
@@ -141,17 +141,17 @@ def test_every_type_of_event_is_read_and_means_what_it_says(
         (999, Event.CONNECTION_LOST),
     ],
 )
-def test_a_disconnection_means_what_its_number_says(code: int, event: Event) -> None:
+def test_a_disconnection_is_mapped_by_its_number(code: int, event: Event) -> None:
     assert to_session_event(worker_events.Disconnected("", code, will_reconnect=False)) is event
 
 
-def test_a_disconnection_by_a_known_word_means_the_word() -> None:
+def test_a_disconnection_with_a_known_reason_is_mapped_by_that() -> None:
     assert to_session_event(worker_events.Disconnected("QR_EXPIRED", 408, will_reconnect=False)) is Event.QR_RAN_OUT
 
 
 def test_the_end_of_a_temporary_ban_is_read() -> None:
     data = {"reason": "ban", "code": 402, "willReconnect": False, "expiresAt": ISO}
-    assert parse(told("DISCONNECTED", data)).payload == worker_events.Disconnected("ban", 402, False, AT)
+    assert parse(raw_event("DISCONNECTED", data)).payload == worker_events.Disconnected("ban", 402, False, AT)
 
 
 @pytest.mark.parametrize(
@@ -171,15 +171,15 @@ def test_a_worker_may_blame_its_proxy_in_three_ways(payload: Payload, blames: bo
     assert worker_events.mentions_proxy(payload) is blames
 
 
-def test_a_type_that_nobody_knows_yet_is_no_error() -> None:
+def test_an_unknown_type_is_not_an_error() -> None:
     event = parse({"sessionId": "worker_1", "type": "CALL", "timestamp": AT, "v": 2})
     assert event.payload == worker_events.UnknownEvent("CALL")
     assert event.version == 2
     assert to_session_event(event.payload) is None
 
 
-def test_sequence_and_epoch_are_read_and_fields_of_the_future_are_left_aside() -> None:
-    event = parse(told("AUTH_FAILURE", {"reason": "r", "later": 1}, sequence=7, epoch=3, v=1, later={}))
+def test_sequence_and_epoch_are_parsed_and_unknown_fields_are_ignored() -> None:
+    event = parse(raw_event("AUTH_FAILURE", {"reason": "r", "later": 1}, sequence=7, epoch=3, v=1, later={}))
     assert (event.sequence, event.epoch, event.version) == (7, 3, 1)
 
 
@@ -188,28 +188,32 @@ def test_sequence_and_epoch_are_read_and_fields_of_the_future_are_left_aside() -
     [
         ({}, "type", "is missing"),
         ({"type": "PING", "timestamp": AT}, "sessionId", "is missing"),
-        (told(5, {}), "type", "must be a string"),  # type: ignore[arg-type]
-        (told("PING", None), "data", "is missing"),
-        (told("PING", []), "data", "must be an object"),
-        (told("QR_CODE", {"qr": 1}), "data.qr", "must be a string"),
+        (raw_event(5, {}), "type", "must be a string"),  # type: ignore[arg-type]
+        (raw_event("PING", None), "data", "is missing"),
+        (raw_event("PING", []), "data", "must be an object"),
+        (raw_event("QR_CODE", {"qr": 1}), "data.qr", "must be a string"),
         (
-            told("QR_CODE", {"qr": "x", "expiresAt": "soon"}),
+            raw_event("QR_CODE", {"qr": "x", "expiresAt": "soon"}),
             "data.expiresAt",
             "must be an ISO 8601 date and time, or milliseconds since 1970",
         ),
-        (told("QR_CODE", {"qr": "x", "expiresAt": "2026-05-28T20:26:40"}), "data.expiresAt", "must have a UTC offset"),
-        (told("QR_CODE", {"qr": "x", "expiresAt": True}), "data.expiresAt", "must be a number"),
-        (told("QR_CODE", {"qr": "x", "expiresAt": float("nan")}), "data.expiresAt", "must be a number"),
-        (told("DISCONNECTED", {"code": 1, "willReconnect": "yes"}), "data.willReconnect", "must be true or false"),
         (
-            told("PROXY_ERROR", {"error": "x", "stage": "moon"}),
+            raw_event("QR_CODE", {"qr": "x", "expiresAt": "2026-05-28T20:26:40"}),
+            "data.expiresAt",
+            "must have a UTC offset",
+        ),
+        (raw_event("QR_CODE", {"qr": "x", "expiresAt": True}), "data.expiresAt", "must be a number"),
+        (raw_event("QR_CODE", {"qr": "x", "expiresAt": float("nan")}), "data.expiresAt", "must be a number"),
+        (raw_event("DISCONNECTED", {"code": 1, "willReconnect": "yes"}), "data.willReconnect", "must be true or false"),
+        (
+            raw_event("PROXY_ERROR", {"error": "x", "stage": "moon"}),
             "data.stage",
             "must be one of dns, connect, auth, tunnel, dropped",
         ),
-        (told("ACCOUNT_LIMITS", {"reachoutLock": {}}), "data.reachoutLock.active", "is missing"),
+        (raw_event("ACCOUNT_LIMITS", {"reachoutLock": {}}), "data.reachoutLock.active", "is missing"),
     ],
 )
-def test_a_wrong_event_is_refused_with_the_place_and_the_problem(raw: dict[str, Any], path: str, problem: str) -> None:
+def test_an_invalid_event_is_refused_with_its_path_and_problem(raw: dict[str, Any], path: str, problem: str) -> None:
     with pytest.raises(BadEvent) as refusal:
         parse(raw)
     assert (refusal.value.path, refusal.value.problem) == (path, problem)
@@ -224,14 +228,14 @@ values = st.recursive(
 
 @quick
 @given(st.sampled_from(EVERY), st.data())
-def test_whatever_stands_in_a_field_is_read_or_refused_and_never_worse(
+def test_any_value_of_a_field_is_parsed_or_refused_and_raises_nothing_else(
     case: tuple[Any, ...], data: st.DataObject
 ) -> None:
     kind, good, *_ = case
     broken = json.loads(json.dumps(good))
     broken[data.draw(st.sampled_from(sorted(good)))] = data.draw(values)
     try:
-        parse(told(kind, broken))
+        parse(raw_event(kind, broken))
         path = "data"
     except BadEvent as refusal:
         path = refusal.path
