@@ -3,12 +3,12 @@
 import pytest
 
 from tests.conftest import Clock
-from tests.dispatcher.stage import NOON, Stage, settings
+from tests.dispatcher.scenario import NOON, Scenario, settings
 from wa_orchestrator.store.engine.scripts import Scripts
 
 
 @pytest.fixture
-async def stage(held: Scripts, clock: Clock) -> Stage:
+async def scenario(held: Scripts, clock: Clock) -> Scenario:
     """An empty store at midday."""
     await clock.set(NOON)
-    return Stage(held, settings())
+    return Scenario(held, settings())

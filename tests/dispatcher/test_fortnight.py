@@ -9,7 +9,7 @@ from typing import Any
 from zoneinfo import ZoneInfo
 
 from tests.conftest import Clock
-from tests.dispatcher.stage import DAY_MS, Stage, settings
+from tests.dispatcher.scenario import DAY_MS, Scenario, settings
 from wa_orchestrator.dispatcher.dispatcher import Dispatcher
 from wa_orchestrator.domain.pacing import PRESETS, Pace, Preset, trust
 from wa_orchestrator.domain.pacing.limits import Override
@@ -49,17 +49,17 @@ FLEET = (
 class World:
     """Workers that take a while, and of which one in forty dies after WhatsApp has the message."""
 
-    stage: Stage
+    scenario: Scenario
     clock: Clock
     rng: random.Random = field(default_factory=lambda: random.Random(7))
     acks: list[tuple[int, str]] = field(default_factory=list)
     deaths: int = 0
 
     async def serve(self, phone: Phone) -> None:
-        message = await self.stage.claim(phone.session, phone.number)
+        message = await self.scenario.claim(phone.session, phone.number)
         if message is None:
             return
-        pause: Any = await self.stage.scripts.redis.hget(keys.message(message), "pause_ms")
+        pause: Any = await self.scenario.scripts.redis.hget(keys.message(message), "pause_ms")
         pause_ms = int(pause)
         arrival_ms = self.clock.now_ms + self.rng.randrange(100, 8_000)
         phone.arrivals.append((arrival_ms, message, pause_ms))
@@ -71,14 +71,14 @@ class World:
     async def feed(self, dispatcher: Dispatcher, phone: Phone) -> None:
         """Never let a queue run dry."""
         for _ in range(45):
-            await self.stage.accept(phone.session, phone.number, to=f"9725{self.rng.randrange(10**7):07d}")
+            await self.scenario.accept(phone.session, phone.number, to=f"9725{self.rng.randrange(10**7):07d}")
         await dispatcher.router.step()
 
     async def act(self, dispatcher: Dispatcher) -> None:
         """Everything that happens at this instant."""
         while (await dispatcher.releaser.step()).phones:
             pass
-        lengths = await asyncio.gather(*(self.stage.scripts.redis.llen(keys.outbox(each.session)) for each in FLEET))
+        lengths = await asyncio.gather(*(self.scenario.scripts.redis.llen(keys.outbox(each.session)) for each in FLEET))
         for phone, released in zip(FLEET, lengths, strict=True):
             if released:
                 await self.serve(phone)
@@ -87,7 +87,7 @@ class World:
         """Let time pass until something happens."""
         self.acks.sort()
         found: Any = await asyncio.gather(
-            *(self.stage.scripts.redis.zrange(name, 0, 0, withscores=True) for name in (keys.DUE, keys.LEASES))
+            *(self.scenario.scripts.redis.zrange(name, 0, 0, withscores=True) for name in (keys.DUE, keys.LEASES))
         )
         due, leases = found
         lease_ends = [int(score) for _, score in leases]
@@ -96,18 +96,18 @@ class World:
         if lease_ends and lease_ends[0] <= self.clock.now_ms:
             await dispatcher.sweeper.step()
         while self.acks and self.acks[0][0] <= self.clock.now_ms:
-            await self.stage.ack(self.acks.pop(0)[1])
+            await self.scenario.ack(self.acks.pop(0)[1])
 
 
 async def test_not_one_message_of_a_fortnight_is_outside_limits_hours_or_pauses(held: Scripts, clock: Clock) -> None:
     await clock.set(BEGIN_MS)
-    stage = Stage(held, settings(warm_per_day=WARM_PER_DAY, hot_per_day=WARM_PER_DAY))
+    scenario = Scenario(held, settings(warm_per_day=WARM_PER_DAY, hot_per_day=WARM_PER_DAY))
     for phone in FLEET:
         phone.arrivals.clear()
         limits = encode_override(phone.override)
-        await stage.connect(phone.session, phone.number, timezone=phone.zone, limits=limits)
-    world = World(stage, clock)
-    dispatcher = stage.dispatcher()
+        await scenario.connect(phone.session, phone.number, timezone=phone.zone, limits=limits)
+    world = World(scenario, clock)
+    dispatcher = scenario.dispatcher()
     dispatcher.releaser._jitter = world.rng.random
     for day in range(DAYS):
         for phone in FLEET:

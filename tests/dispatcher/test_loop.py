@@ -12,7 +12,7 @@ import pytest
 from redis.asyncio import Redis
 from redis.exceptions import RedisError
 
-from tests.dispatcher.stage import Stage, settings
+from tests.dispatcher.scenario import Scenario, settings
 from tests.waiting import promised, until
 from wa_orchestrator.dispatcher import dispatcher
 from wa_orchestrator.dispatcher.dispatcher import Dispatcher
@@ -25,9 +25,9 @@ ALL_DAY = '{"opens": "00:00", "closes": "00:00"}'
 
 
 @contextlib.asynccontextmanager
-async def running(stage: Stage) -> AsyncIterator[None]:
+async def running(scenario: Scenario) -> AsyncIterator[None]:
     """A dispatcher that runs."""
-    task = asyncio.create_task(Dispatcher(stage.context).run())
+    task = asyncio.create_task(Dispatcher(scenario.context).run())
     try:
         yield
     finally:
@@ -41,19 +41,19 @@ async def test_a_sleeping_dispatcher_is_woken_by_an_acceptance(
 ) -> None:
     monkeypatch.setattr(dispatcher, "LONGEST_SLEEP_S", 600.0)
     monkeypatch.setattr(dispatcher, "SWEEP_EVERY_S", 600.0)
-    stage = Stage(scripts, settings())
-    await stage.connect("w1", A, limits=ALL_DAY)
-    async with running(stage):
+    scenario = Scenario(scripts, settings())
+    await scenario.connect("w1", A, limits=ALL_DAY)
+    async with running(scenario):
 
         async def asleep() -> bool:
             heard: Any = await scripts.redis.pubsub_numsub(keys.WAKE)
             return bool(heard[0][1])
 
         await until(asleep, "the dispatcher sleeps")
-        message = await stage.accept("w1", A)
+        message = await scenario.accept("w1", A)
 
         async def released() -> bool:
-            return await stage.status(message) == "scheduled"
+            return await scenario.status(message) == "scheduled"
 
         await until(released, "it is released, although the dispatcher would sleep on")
 
@@ -63,7 +63,7 @@ async def test_a_dispatcher_ends_although_a_library_swallowed_its_cancellation(
 ) -> None:
     monkeypatch.setattr(dispatcher, "LONGEST_SLEEP_S", 600.0)
     monkeypatch.setattr(dispatcher, "SWEEP_EVERY_S", 600.0)
-    subject, entered = Dispatcher(Stage(scripts, settings()).context), asyncio.Event()
+    subject, entered = Dispatcher(Scenario(scripts, settings()).context), asyncio.Event()
 
     async def connects_again() -> int:  # as the Redis client does
         entered.set()
@@ -80,10 +80,10 @@ async def test_a_dispatcher_ends_although_a_library_swallowed_its_cancellation(
 
 
 async def test_an_idle_dispatcher_makes_few_calls(scripts: Scripts) -> None:
-    stage = Stage(scripts, settings())
+    scenario = Scenario(scripts, settings())
     for n in range(50):
-        await stage.connect(f"w{n}", f"9725000000{n:02d}", limits=ALL_DAY)
-    async with running(stage):
+        await scenario.connect(f"w{n}", f"9725000000{n:02d}", limits=ALL_DAY)
+    async with running(scenario):
 
         async def idle() -> bool:
             return not await scripts.redis.zcard(keys.DUE)
@@ -100,9 +100,9 @@ async def test_after_an_outage_of_redis_it_continues_within_five_seconds(tmp_pat
     server = EmbeddedRedis(tmp_path)
     await server.start()
     redis = Redis.from_url(server.url, decode_responses=True)
-    stage = Stage(Scripts(redis), settings())
-    await stage.connect("w1", A, limits=ALL_DAY)
-    async with running(stage):
+    scenario = Scenario(Scripts(redis), settings())
+    await scenario.connect("w1", A, limits=ALL_DAY)
+    async with running(scenario):
         if outage == "killed":
             found: Any = await redis.info("server")
             os.kill(int(found["process_id"]), signal.SIGKILL)
@@ -118,10 +118,10 @@ async def test_after_an_outage_of_redis_it_continues_within_five_seconds(tmp_pat
                 return False
 
         await until(answers, "Redis answers")
-        message = await stage.accept("w1", A)
+        message = await scenario.accept("w1", A)
 
         async def released() -> bool:
-            return await stage.status(message) == "scheduled"
+            return await scenario.status(message) == "scheduled"
 
         await until(released, "it goes on by itself", promised(5))
     await redis.aclose()

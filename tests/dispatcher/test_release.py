@@ -6,286 +6,290 @@ from datetime import datetime
 from zoneinfo import ZoneInfo
 
 from tests.conftest import Clock
-from tests.dispatcher.stage import DAY_MS, NOON, Stage, settle
+from tests.dispatcher.scenario import DAY_MS, NOON, Scenario, settle
 from wa_orchestrator.dispatcher import sweeper
 from wa_orchestrator.store import contacts, keys, sessions
 
 A, B = "972500000001", "972500000002"
 
 
-async def test_a_message_to_a_connected_session_is_released_at_once(stage: Stage) -> None:
-    await stage.connect("w1", A)
-    message = await stage.accept("w1", A)
-    await settle(stage.dispatcher())
-    assert await stage.claim("w1", A) == message
+async def test_a_message_to_a_connected_session_is_released_at_once(scenario: Scenario) -> None:
+    await scenario.connect("w1", A)
+    message = await scenario.accept("w1", A)
+    await settle(scenario.dispatcher())
+    assert await scenario.claim("w1", A) == message
 
 
-async def test_the_next_message_leaves_when_the_drawn_pause_is_over_and_not_before(stage: Stage, clock: Clock) -> None:
-    await stage.connect("w1", A)
-    first, second = await stage.accept("w1", A), await stage.accept("w1", A)
-    dispatcher = stage.dispatcher(jitter=0.5)
+async def test_the_next_message_leaves_when_the_drawn_pause_is_over_and_not_before(
+    scenario: Scenario, clock: Clock
+) -> None:
+    await scenario.connect("w1", A)
+    first, second = await scenario.accept("w1", A), await scenario.accept("w1", A)
+    dispatcher = scenario.dispatcher(jitter=0.5)
     await settle(dispatcher)
-    assert await stage.send("w1", A) == first
+    assert await scenario.send("w1", A) == first
     await clock.pass_ms(6_499)  # a cold session: 5 s and half of 3 s
     await settle(dispatcher)
-    assert await stage.claim("w1", A) is None
+    assert await scenario.claim("w1", A) is None
     await clock.pass_ms(1)
     await settle(dispatcher)
-    assert await stage.claim("w1", A) == second
+    assert await scenario.claim("w1", A) == second
 
 
-async def test_a_connected_sibling_sends_for_a_session_that_is_away(stage: Stage) -> None:
-    await stage.connect("w1", A)
-    await stage.connect("w2", A)
-    await stage.put("w1", "disconnected", "RECONNECTING")
-    message = await stage.accept("w1", A)
-    await settle(stage.dispatcher())
-    assert await stage.claim("w2", A) == message
+async def test_a_connected_sibling_sends_for_a_session_that_is_away(scenario: Scenario) -> None:
+    await scenario.connect("w1", A)
+    await scenario.connect("w2", A)
+    await scenario.put("w1", "disconnected", "RECONNECTING")
+    message = await scenario.accept("w1", A)
+    await settle(scenario.dispatcher())
+    assert await scenario.claim("w2", A) == message
 
 
-async def test_a_message_pinned_to_a_session_waits_for_that_session(stage: Stage) -> None:
-    await stage.connect("w1", A)
-    await stage.connect("w2", A)
-    await stage.put("w1", "disconnected", "RECONNECTING")
-    message = await stage.accept("w1", A, fields={"pinned": "session"})
-    dispatcher = stage.dispatcher()
+async def test_a_message_pinned_to_a_session_waits_for_that_session(scenario: Scenario) -> None:
+    await scenario.connect("w1", A)
+    await scenario.connect("w2", A)
+    await scenario.put("w1", "disconnected", "RECONNECTING")
+    message = await scenario.accept("w1", A, fields={"pinned": "session"})
+    dispatcher = scenario.dispatcher()
     await settle(dispatcher)
-    assert await stage.claim("w2", A) is None
-    await stage.put("w1", "connected")
+    assert await scenario.claim("w2", A) is None
+    await scenario.put("w1", "connected")
     await settle(dispatcher)
-    assert await stage.claim("w1", A) == message
+    assert await scenario.claim("w1", A) == message
 
 
-async def test_another_phone_takes_a_message_whose_session_has_given_up(stage: Stage) -> None:
-    await stage.connect("w1", A)
-    await stage.connect("w2", B)
-    await stage.put("w1", "failed", "BANNED")
-    message = await stage.accept("w1", A)
-    await settle(stage.dispatcher())
-    assert await stage.claim("w2", B) == message
-    assert await stage.scripts.redis.hget(keys.message(message), "phone") == B
-    assert await stage.scripts.redis.hgetall(keys.GATEWAY_WAITING) == {}
+async def test_another_phone_takes_a_message_whose_session_has_given_up(scenario: Scenario) -> None:
+    await scenario.connect("w1", A)
+    await scenario.connect("w2", B)
+    await scenario.put("w1", "failed", "BANNED")
+    message = await scenario.accept("w1", A)
+    await settle(scenario.dispatcher())
+    assert await scenario.claim("w2", B) == message
+    assert await scenario.scripts.redis.hget(keys.message(message), "phone") == B
+    assert await scenario.scripts.redis.hgetall(keys.GATEWAY_WAITING) == {}
 
 
-async def test_a_message_pinned_to_a_phone_is_not_given_to_another_phone(stage: Stage) -> None:
-    await stage.connect("w1", A)
-    await stage.connect("w2", B)
-    await stage.put("w1", "failed", "BANNED")
-    message = await stage.accept("w1", A, fields={"pinned": "phone"})
-    await settle(stage.dispatcher())
-    assert await stage.claim("w2", B) is None
-    assert await stage.status(message) == "queued"
+async def test_a_message_pinned_to_a_phone_is_not_given_to_another_phone(scenario: Scenario) -> None:
+    await scenario.connect("w1", A)
+    await scenario.connect("w2", B)
+    await scenario.put("w1", "failed", "BANNED")
+    message = await scenario.accept("w1", A, fields={"pinned": "phone"})
+    await settle(scenario.dispatcher())
+    assert await scenario.claim("w2", B) is None
+    assert await scenario.status(message) == "queued"
 
 
 async def test_a_message_without_any_sender_fails_and_says_so_and_counts_once_among_the_failed_of_the_day(
-    stage: Stage,
+    scenario: Scenario,
 ) -> None:
-    message = await stage.accept("nobody", A)
-    await asyncio.gather(stage.dispatcher().router.step(), stage.dispatcher().router.step())
-    await settle(stage.dispatcher())
-    assert (await stage.status(message), await stage.reason(message)) == ("failed", "NO_SENDER")
-    assert await stage.scripts.redis.hgetall(keys.stats_of_nobody("20250615")) == {"failed": "1"}
+    message = await scenario.accept("nobody", A)
+    await asyncio.gather(scenario.dispatcher().router.step(), scenario.dispatcher().router.step())
+    await settle(scenario.dispatcher())
+    assert (await scenario.status(message), await scenario.reason(message)) == ("failed", "NO_SENDER")
+    assert await scenario.scripts.redis.hgetall(keys.stats_of_nobody("20250615")) == {"failed": "1"}
 
 
-async def test_a_message_that_waits_for_a_deleted_session_goes_to_another(stage: Stage) -> None:
-    await stage.connect("w1", A)
-    await stage.connect("w2", B)
-    await stage.put("w1", "disconnected", "RECONNECTING")
-    message = await stage.accept("w1", A)
-    dispatcher = stage.dispatcher()
+async def test_a_message_that_waits_for_a_deleted_session_goes_to_another(scenario: Scenario) -> None:
+    await scenario.connect("w1", A)
+    await scenario.connect("w2", B)
+    await scenario.put("w1", "disconnected", "RECONNECTING")
+    message = await scenario.accept("w1", A)
+    dispatcher = scenario.dispatcher()
     await settle(dispatcher)
-    await sessions.remove(stage.scripts, "w1", proxy="p_w1", phone=A)
-    await stage.scripts.redis.zadd(keys.DUE, {A: 0})
+    await sessions.remove(scenario.scripts, "w1", proxy="p_w1", phone=A)
+    await scenario.scripts.redis.zadd(keys.DUE, {A: 0})
     await settle(dispatcher)
-    assert await stage.claim("w2", B) == message
+    assert await scenario.claim("w2", B) == message
 
 
-async def test_a_job_that_turns_out_to_have_arrived_leaves_the_list_and_is_not_sent(stage: Stage) -> None:
-    await stage.connect("w2", B)
-    message = await stage.accept("gone", A)
-    await stage.ack(message)
-    await settle(stage.dispatcher())
-    assert await stage.claim("w2", B) is None
-    assert await stage.scripts.redis.llen(keys.GATEWAY_JOBS) == 0
-    assert await stage.status(message) == "sent"
+async def test_a_job_that_turns_out_to_have_arrived_leaves_the_list_and_is_not_sent(scenario: Scenario) -> None:
+    await scenario.connect("w2", B)
+    message = await scenario.accept("gone", A)
+    await scenario.ack(message)
+    await settle(scenario.dispatcher())
+    assert await scenario.claim("w2", B) is None
+    assert await scenario.scripts.redis.llen(keys.GATEWAY_JOBS) == 0
+    assert await scenario.status(message) == "sent"
 
 
-async def test_a_scheduled_message_waits_for_its_time(stage: Stage, clock: Clock) -> None:
-    await stage.connect("w1", A)
-    message = await stage.accept("w1", A, due_ms=NOON + 60_000)
-    dispatcher = stage.dispatcher()
+async def test_a_scheduled_message_waits_for_its_time(scenario: Scenario, clock: Clock) -> None:
+    await scenario.connect("w1", A)
+    message = await scenario.accept("w1", A, due_ms=NOON + 60_000)
+    dispatcher = scenario.dispatcher()
     await settle(dispatcher)
-    assert await stage.claim("w1", A) is None
+    assert await scenario.claim("w1", A) is None
     await clock.pass_ms(60_000)
     await settle(dispatcher)
-    assert await stage.claim("w1", A) == message
+    assert await scenario.claim("w1", A) == message
 
 
-async def test_a_message_expires_in_the_queue(stage: Stage, clock: Clock) -> None:
-    await stage.connect("w1", A)
-    await stage.put("w1", "disconnected", "RECONNECTING")
-    message = await stage.accept("w1", A, expires_ms=NOON + 60_000)
-    dispatcher = stage.dispatcher()
+async def test_a_message_expires_in_the_queue(scenario: Scenario, clock: Clock) -> None:
+    await scenario.connect("w1", A)
+    await scenario.put("w1", "disconnected", "RECONNECTING")
+    message = await scenario.accept("w1", A, expires_ms=NOON + 60_000)
+    dispatcher = scenario.dispatcher()
     await settle(dispatcher)
     await clock.pass_ms(60_000)
     await settle(dispatcher)
-    assert await stage.status(message) == "expired"
+    assert await scenario.status(message) == "expired"
 
 
-async def test_a_message_that_kills_its_workers_is_counted_as_failed_on_its_day(stage: Stage, clock: Clock) -> None:
+async def test_a_message_that_kills_its_workers_is_counted_as_failed_on_its_day(
+    scenario: Scenario, clock: Clock
+) -> None:
     await clock.set(NOON + DAY_MS // 2 - 1)  # the next day already, where the session is
-    await stage.connect("w1", A, timezone="Asia/Tokyo", limits='{"opens": "00:00", "closes": "00:00"}')
-    message = await stage.accept("w1", A)
-    await settle(stage.dispatcher())
-    assert await stage.claim("w1", A) == message
-    await stage.scripts.redis.hset(keys.message(message), "crashes", sweeper.MOST_CRASHES - 1)
+    await scenario.connect("w1", A, timezone="Asia/Tokyo", limits='{"opens": "00:00", "closes": "00:00"}')
+    message = await scenario.accept("w1", A)
+    await settle(scenario.dispatcher())
+    assert await scenario.claim("w1", A) == message
+    await scenario.scripts.redis.hset(keys.message(message), "crashes", sweeper.MOST_CRASHES - 1)
     await clock.pass_ms(120_000)
-    await stage.dispatcher().sweeper.step()
-    assert await stage.status(message) == "failed"
+    await scenario.dispatcher().sweeper.step()
+    assert await scenario.status(message) == "failed"
     day = f"{datetime.fromtimestamp(clock.now_ms / 1000, ZoneInfo('Asia/Tokyo')):%Y%m%d}"
-    assert await stage.scripts.redis.hget(keys.stats("w1", day), "failed") == "1"
+    assert await scenario.scripts.redis.hget(keys.stats("w1", day), "failed") == "1"
 
 
-async def test_a_message_that_a_worker_holds_does_not_expire(stage: Stage, clock: Clock) -> None:
-    await stage.connect("w1", A)
-    message = await stage.accept("w1", A, expires_ms=NOON + 60_000)
-    dispatcher = stage.dispatcher()
+async def test_a_message_that_a_worker_holds_does_not_expire(scenario: Scenario, clock: Clock) -> None:
+    await scenario.connect("w1", A)
+    message = await scenario.accept("w1", A, expires_ms=NOON + 60_000)
+    dispatcher = scenario.dispatcher()
     await settle(dispatcher)
-    await stage.claim("w1", A)
+    await scenario.claim("w1", A)
     await clock.pass_ms(60_000)
     await settle(dispatcher)
-    assert await stage.status(message) == "sending"
-    await stage.ack(message)
-    assert await stage.status(message) == "sent"
+    assert await scenario.status(message) == "sending"
+    await scenario.ack(message)
+    assert await scenario.status(message) == "sent"
 
 
-async def test_a_hold_keeps_a_group_silent_until_it_ends(stage: Stage, clock: Clock) -> None:
-    await stage.connect("w1", A, label="haifa")
-    await stage.connect("w2", B, label="eilat")
+async def test_a_hold_keeps_a_group_silent_until_it_ends(scenario: Scenario, clock: Clock) -> None:
+    await scenario.connect("w1", A, label="haifa")
+    await scenario.connect("w2", B, label="eilat")
     hold = {"until_ms": NOON + 60_000, "why": "holiday", "by": "test"}
-    await stage.scripts.redis.hset(keys.HOLDS, "group:haifa", json.dumps(hold))
-    held, free = await stage.accept("w1", A), await stage.accept("w2", B)
-    dispatcher = stage.dispatcher()
+    await scenario.scripts.redis.hset(keys.HOLDS, "group:haifa", json.dumps(hold))
+    held, free = await scenario.accept("w1", A), await scenario.accept("w2", B)
+    dispatcher = scenario.dispatcher()
     await settle(dispatcher)
-    assert await stage.claim("w2", B) == free
-    assert await stage.claim("w1", A) is None
+    assert await scenario.claim("w2", B) == free
+    assert await scenario.claim("w1", A) is None
     await clock.pass_ms(60_000)
     await settle(dispatcher)
-    assert await stage.claim("w1", A) == held
+    assert await scenario.claim("w1", A) == held
 
 
 async def test_a_burst_is_detected_although_it_is_routed_late_and_with_younger_messages(
-    stage: Stage, clock: Clock
+    scenario: Scenario, clock: Clock
 ) -> None:
-    await stage.connect("w1", A)
-    await stage.connect("w2", B)
+    await scenario.connect("w1", A)
+    await scenario.connect("w2", B)
     for _ in range(16):
-        await stage.accept("w1", A)
+        await scenario.accept("w1", A)
     await clock.pass_ms(120_000)
-    await stage.accept("w2", B)
-    await settle(stage.dispatcher())
-    assert [event["session"] for event in await stage.events("session.burst")] == ["w1"]
+    await scenario.accept("w2", B)
+    await settle(scenario.dispatcher())
+    assert [event["session"] for event in await scenario.events("session.burst")] == ["w1"]
 
 
-async def test_pauses_double_after_a_burst_and_one_event_is_emitted(stage: Stage, clock: Clock) -> None:
-    await stage.connect("w1", A)
+async def test_pauses_double_after_a_burst_and_one_event_is_emitted(scenario: Scenario, clock: Clock) -> None:
+    await scenario.connect("w1", A)
     for _ in range(16):  # cold: 5 a minute, so 16 are more than three times as many
-        await stage.accept("w1", A)
-    dispatcher = stage.dispatcher(jitter=0.0)
+        await scenario.accept("w1", A)
+    dispatcher = scenario.dispatcher(jitter=0.0)
     await settle(dispatcher)
-    await stage.send("w1", A)
-    await stage.accept("w1", A)
+    await scenario.send("w1", A)
+    await scenario.accept("w1", A)
     await settle(dispatcher)
-    assert len(await stage.events("session.burst")) == 1
+    assert len(await scenario.events("session.burst")) == 1
     # The first was released before or after the mark; the second certainly after it.
     await clock.pass_ms(10_000)
     await settle(dispatcher)
-    second = await stage.send("w1", A)
+    second = await scenario.send("w1", A)
     assert second is not None
-    assert await stage.scripts.redis.hget(keys.message(second), "pause_ms") == "10000"
+    assert await scenario.scripts.redis.hget(keys.message(second), "pause_ms") == "10000"
 
 
-async def test_fifteen_messages_in_a_minute_are_no_burst(stage: Stage) -> None:
-    await stage.connect("w1", A)
+async def test_fifteen_messages_in_a_minute_are_no_burst(scenario: Scenario) -> None:
+    await scenario.connect("w1", A)
     for _ in range(15):
-        await stage.accept("w1", A)
-    await settle(stage.dispatcher())
-    assert await stage.events("session.burst") == []
+        await scenario.accept("w1", A)
+    await settle(scenario.dispatcher())
+    assert await scenario.events("session.burst") == []
 
 
-async def test_during_a_reachout_lock_new_contacts_wait_and_known_ones_do_not(stage: Stage, clock: Clock) -> None:
-    await stage.connect("w1", A)
-    await contacts.lock(stage.scripts, A, session="w1", until_ms=NOON + 3_600_000, source="reported")
-    await stage.scripts.redis.sadd(keys.contacts(A), "97251000009")
-    stranger = await stage.accept("w1", A, to="97251000001")
-    friend = await stage.accept("w1", A, to="97251000009")
-    dispatcher = stage.dispatcher()
+async def test_during_a_reachout_lock_new_contacts_wait_and_known_ones_do_not(scenario: Scenario, clock: Clock) -> None:
+    await scenario.connect("w1", A)
+    await contacts.lock(scenario.scripts, A, session="w1", until_ms=NOON + 3_600_000, source="reported")
+    await scenario.scripts.redis.sadd(keys.contacts(A), "97251000009")
+    stranger = await scenario.accept("w1", A, to="97251000001")
+    friend = await scenario.accept("w1", A, to="97251000009")
+    dispatcher = scenario.dispatcher()
     await settle(dispatcher)
-    assert await stage.send("w1", A) == friend
+    assert await scenario.send("w1", A) == friend
     await clock.pass_ms(3_599_999)
     await settle(dispatcher)
-    assert await stage.claim("w1", A) is None
+    assert await scenario.claim("w1", A) is None
     await clock.pass_ms(1)
     await settle(dispatcher)
-    assert await stage.claim("w1", A) == stranger
+    assert await scenario.claim("w1", A) == stranger
 
 
-async def test_a_lock_without_an_end_is_over_when_whatsapp_says_so(stage: Stage) -> None:
-    await stage.connect("w1", A)
-    await contacts.lock(stage.scripts, A, session="w1", until_ms=9_000_000_000_000_000, source="reported")
-    message = await stage.accept("w1", A)
-    dispatcher = stage.dispatcher()
+async def test_a_lock_without_an_end_is_over_when_whatsapp_says_so(scenario: Scenario) -> None:
+    await scenario.connect("w1", A)
+    await contacts.lock(scenario.scripts, A, session="w1", until_ms=9_000_000_000_000_000, source="reported")
+    message = await scenario.accept("w1", A)
+    dispatcher = scenario.dispatcher()
     await settle(dispatcher)
-    assert await stage.claim("w1", A) is None
-    await contacts.lock(stage.scripts, A, session="w1", until_ms=0, source="reported")
+    assert await scenario.claim("w1", A) is None
+    await contacts.lock(scenario.scripts, A, session="w1", until_ms=0, source="reported")
     await settle(dispatcher)
-    assert await stage.claim("w1", A) == message
+    assert await scenario.claim("w1", A) == message
 
 
-async def test_an_expired_lease_goes_to_the_front_and_the_pause_starts_again(stage: Stage, clock: Clock) -> None:
-    await stage.connect("w1", A)
-    first, _second = await stage.accept("w1", A), await stage.accept("w1", A)
-    dispatcher = stage.dispatcher(jitter=0.0)
+async def test_an_expired_lease_goes_to_the_front_and_the_pause_starts_again(scenario: Scenario, clock: Clock) -> None:
+    await scenario.connect("w1", A)
+    first, _second = await scenario.accept("w1", A), await scenario.accept("w1", A)
+    dispatcher = scenario.dispatcher(jitter=0.0)
     await settle(dispatcher)
-    assert await stage.claim("w1", A) == first
+    assert await scenario.claim("w1", A) == first
     await clock.pass_ms(120_000)
     await settle(dispatcher)
-    assert await stage.status(first) == "queued"
+    assert await scenario.status(first) == "queued"
     await clock.pass_ms(4_999)
     await settle(dispatcher)
-    assert await stage.claim("w1", A) is None
+    assert await scenario.claim("w1", A) is None
     await clock.pass_ms(1)
     await settle(dispatcher)
-    assert await stage.claim("w1", A) == first
+    assert await scenario.claim("w1", A) == first
 
 
-async def test_a_released_message_that_nobody_claims_is_given_to_a_sibling(stage: Stage, clock: Clock) -> None:
-    await stage.connect("w1", A)
-    await stage.connect("w2", A)
-    message = await stage.accept("w1", A)
-    dispatcher = stage.dispatcher()
+async def test_a_released_message_that_nobody_claims_is_given_to_a_sibling(scenario: Scenario, clock: Clock) -> None:
+    await scenario.connect("w1", A)
+    await scenario.connect("w2", A)
+    message = await scenario.accept("w1", A)
+    dispatcher = scenario.dispatcher()
     await settle(dispatcher)
-    await stage.put("w1", "disconnected", "WORKER_SILENT")
+    await scenario.put("w1", "disconnected", "WORKER_SILENT")
     await clock.pass_ms(30_000)
     await settle(dispatcher)
-    assert await stage.claim("w2", A) == message
+    assert await scenario.claim("w2", A) == message
 
 
-async def test_a_recipient_who_opted_out_after_the_acceptance_gets_no_message(stage: Stage) -> None:
-    await stage.connect("w1", A)
-    message = await stage.accept("w1", A, to="97251000001")
-    await contacts.opt_out(stage.scripts, "97251000001", word="STOP", via="reply")
-    await settle(stage.dispatcher())
-    assert (await stage.status(message), await stage.reason(message)) == ("cancelled", "OPTED_OUT")
+async def test_a_recipient_who_opted_out_after_the_acceptance_gets_no_message(scenario: Scenario) -> None:
+    await scenario.connect("w1", A)
+    message = await scenario.accept("w1", A, to="97251000001")
+    await contacts.opt_out(scenario.scripts, "97251000001", word="STOP", via="reply")
+    await settle(scenario.dispatcher())
+    assert (await scenario.status(message), await scenario.reason(message)) == ("cancelled", "OPTED_OUT")
 
 
-async def test_two_dispatchers_release_each_message_once(stage: Stage, clock: Clock) -> None:
+async def test_two_dispatchers_release_each_message_once(scenario: Scenario, clock: Clock) -> None:
     phones = [f"9725000001{n:02d}" for n in range(20)]
     for n, phone in enumerate(phones):
-        await stage.connect(f"w{n}", phone)
+        await scenario.connect(f"w{n}", phone)
         for _ in range(3):
-            await stage.accept(f"w{n}", phone)
-    one, other = stage.dispatcher(), stage.dispatcher()
+            await scenario.accept(f"w{n}", phone)
+    one, other = scenario.dispatcher(), scenario.dispatcher()
     for _ in range(3):
         for _ in range(4):
             await one.router.step()
@@ -293,29 +297,29 @@ async def test_two_dispatchers_release_each_message_once(stage: Stage, clock: Cl
             await one.releaser.step()
             await other.releaser.step()
         for n, phone in enumerate(phones):
-            assert await stage.send(f"w{n}", phone) is not None
-            assert await stage.send(f"w{n}", phone) is None
+            assert await scenario.send(f"w{n}", phone) is not None
+            assert await scenario.send(f"w{n}", phone) is None
         await clock.pass_ms(60_000)
-    counts = await stage.scripts.redis.hgetall(keys.COUNTS)
+    counts = await scenario.scripts.redis.hgetall(keys.COUNTS)
     assert (counts["accepted"], counts["sent"], counts["queued"]) == ("60", "60", "0")
 
 
-async def test_a_bad_record_stops_only_its_own_phone(stage: Stage) -> None:
-    await stage.connect("w1", A, timezone="Nowhere/Atlantis")
-    await stage.connect("w2", B)
-    await stage.accept("w1", A)
-    message = await stage.accept("w2", B)
-    dispatcher = stage.dispatcher()
+async def test_a_bad_record_stops_only_its_own_phone(scenario: Scenario) -> None:
+    await scenario.connect("w1", A, timezone="Nowhere/Atlantis")
+    await scenario.connect("w2", B)
+    await scenario.accept("w1", A)
+    message = await scenario.accept("w2", B)
+    dispatcher = scenario.dispatcher()
     await settle(dispatcher)
-    assert await stage.claim("w2", B) == message
+    assert await scenario.claim("w2", B) == message
 
 
-async def test_a_session_in_another_zone_keeps_its_own_hours(stage: Stage, clock: Clock) -> None:
-    await stage.connect("w1", A, timezone="Pacific/Auckland")  # 12:00 UTC is midnight there
-    message = await stage.accept("w1", A)
-    dispatcher = stage.dispatcher()
+async def test_a_session_in_another_zone_keeps_its_own_hours(scenario: Scenario, clock: Clock) -> None:
+    await scenario.connect("w1", A, timezone="Pacific/Auckland")  # 12:00 UTC is midnight there
+    message = await scenario.accept("w1", A)
+    dispatcher = scenario.dispatcher()
     await settle(dispatcher)
-    assert await stage.claim("w1", A) is None
+    assert await scenario.claim("w1", A) is None
     await clock.set(NOON + 9 * 3_600_000)
     await settle(dispatcher)
-    assert await stage.claim("w1", A) == message
+    assert await scenario.claim("w1", A) == message

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from redis.asyncio import Redis
 
 from tests.conftest import HELD_CLOCK, Clock
-from tests.dispatcher.stage import Stage, settings
+from tests.dispatcher.scenario import Scenario, settings
 from tests.store.mutants import mutants
 from wa_orchestrator.dispatcher.release_permit import permit
 from wa_orchestrator.domain.pacing import Because, Eta, Override
@@ -62,14 +62,14 @@ cases = st.builds(
 )  # fmt: skip
 
 
-async def set_up(stage: Stage, clock: Clock, case: Case) -> str:
+async def set_up(scenario: Scenario, clock: Clock, case: Case) -> str:
     """Write the case into Redis; the id of its message."""
-    redis = stage.scripts.redis
+    redis = scenario.scripts.redis
     await redis.flushall()
     await clock.set(case.now_ms)
-    await stage.connect("w1", PHONE, timezone=ZONE, limits=encode_override(case.limits))
-    message = await stage.accept("w1", PHONE, to=TO)
-    await queues.route(stage.scripts, Place(message, PHONE, "w1"), to=TO)
+    await scenario.connect("w1", PHONE, timezone=ZONE, limits=encode_override(case.limits))
+    message = await scenario.accept("w1", PHONE, to=TO)
+    await queues.route(scenario.scripts, Place(message, PHONE, "w1"), to=TO)
     instants = {"silent_until": case.silent_ms, "lock_until": case.lock_ms}
     await redis.hset(
         keys.pace(PHONE), mapping={name: min(case.now_ms + ms, FOREVER_MS) for name, ms in instants.items()}
@@ -82,38 +82,38 @@ async def set_up(stage: Stage, clock: Clock, case: Case) -> str:
     if case.is_known:
         await redis.sadd(keys.contacts(PHONE), TO)
     if not case.is_connected:
-        await stage.put("w1", "disconnected", "RECONNECTING")
+        await scenario.put("w1", "disconnected", "RECONNECTING")
     return message
 
 
-async def forecast_eta(stage: Stage, message: str) -> Eta:
-    session, found = await records.session(stage.scripts, "w1"), await records.message(stage.scripts, message)
+async def forecast_eta(scenario: Scenario, message: str) -> Eta:
+    session, found = await records.session(scenario.scripts, "w1"), await records.message(scenario.scripts, message)
     assert session is not None
     assert found is not None
-    facts = await facts_of(stage.scripts, session)
-    forecast = forecast_of(stage.settings, session, facts)
+    facts = await facts_of(scenario.scripts, session)
+    forecast = forecast_of(scenario.settings, session, facts)
     lock_until_ms = facts.phone.lock_until
-    eta = await message_eta(stage.scripts, forecast, found, lock_until_ms=lock_until_ms, now_ms=facts.now_ms)
+    eta = await message_eta(scenario.scripts, forecast, found, lock_until_ms=lock_until_ms, now_ms=facts.now_ms)
     assert eta is not None
     return eta
 
 
-async def released_at(stage: Stage, clock: Clock, message: str) -> int | None:
+async def released_at(scenario: Scenario, clock: Clock, message: str) -> int | None:
     """When the script lets the message go, if it is asked again at every instant that it names; None for never."""
-    session = await records.session(stage.scripts, "w1")
+    session = await records.session(scenario.scripts, "w1")
     assert session is not None
     for _ in range(20):
         now_ms = clock.now_ms
-        limits = permit(stage.settings, session, now_ms=now_ms, burst_until_ms=0, jitter=0.5)
-        match await queues.release(stage.scripts, Place(message, PHONE, "w1"), limits, to=TO):
+        limits = permit(scenario.settings, session, now_ms=now_ms, burst_until_ms=0, jitter=0.5)
+        match await queues.release(scenario.scripts, Place(message, PHONE, "w1"), limits, to=TO):
             case queues.Released(at_ms):
                 return at_ms
             case queues.Wait(until_ms):
                 again_ms = until_ms
             case queues.Held(by):
-                again_ms = int((await records.holds(stage.scripts))[by]["until_ms"])
+                again_ms = int((await records.holds(scenario.scripts))[by]["until_ms"])
             case queues.SetAside():
-                again_ms = (await records.phone_pace(stage.scripts, PHONE, since_ms=0)).lock_until
+                again_ms = (await records.phone_pace(scenario.scripts, PHONE, since_ms=0)).lock_until
             case queues.Offline():
                 return None
             case other:
@@ -122,7 +122,7 @@ async def released_at(stage: Stage, clock: Clock, message: str) -> int | None:
             return None
         assert again_ms > now_ms, "it would be asked for ever"
         await clock.set(again_ms)
-        await queues.restore_aside(stage.scripts, PHONE)
+        await queues.restore_aside(scenario.scripts, PHONE)
     raise AssertionError("it is never released")
 
 
@@ -131,12 +131,12 @@ def hold_together(url: str, sources: dict[str, str], how: tries) -> None:
     with asyncio.Runner() as runner:
         redis = Redis.from_url(url, decode_responses=True)
         clock = Clock(redis)
-        stage = Stage(Scripts(redis, clock=HELD_CLOCK, sources=sources), settings())
+        scenario = Scenario(Scripts(redis, clock=HELD_CLOCK, sources=sources), settings())
 
         async def agree(case: Case) -> None:
-            message = await set_up(stage, clock, case)
-            eta = await forecast_eta(stage, message)
-            leaves_ms = await released_at(stage, clock, message)
+            message = await set_up(scenario, clock, case)
+            eta = await forecast_eta(scenario, message)
+            leaves_ms = await released_at(scenario, clock, message)
             assert eta.at_ms == leaves_ms
             assert (eta.because is Because.NOTHING) == (leaves_ms == case.now_ms)
 

@@ -9,7 +9,7 @@ import httpx
 import pytest
 
 from tests.conftest import Clock
-from tests.dispatcher.stage import NOON, Stage, settings, settle
+from tests.dispatcher.scenario import NOON, Scenario, settings, settle
 from wa_orchestrator.context import Context
 from wa_orchestrator.orchestrator.api import events, holds, limits, optouts, webhooks, worker_outbox
 from wa_orchestrator.orchestrator.messages.outbox_signal import OutboxSignals
@@ -58,22 +58,22 @@ class Worker:
 
 @dataclass
 class MessageApi:
-    """An app with a stage behind it."""
+    """An app with a scenario behind it."""
 
-    stage: Stage
+    scenario: Scenario
     context: Context
     client: httpx.AsyncClient
     signals: OutboxSignals
 
     def worker(self, session: str = "w1", epoch: int | None = None) -> Worker:
-        known = self.stage.epochs.get(session, 1) if epoch is None else epoch
+        known = self.scenario.epochs.get(session, 1) if epoch is None else epoch
         return Worker(self.client, self.context.settings, session, known)
 
     async def released(self, session: str = "w1", phone: str = PHONE, **changes: Any) -> str:
         """A message that waits in the session's outbox; its id."""
-        message = await self.stage.accept(session, phone, **changes)
-        await settle(self.stage.dispatcher())
-        assert await self.stage.status(message) in ("scheduled", "sending")
+        message = await self.scenario.accept(session, phone, **changes)
+        await settle(self.scenario.dispatcher())
+        assert await self.scenario.status(message) in ("scheduled", "sending")
         return message
 
 
@@ -81,9 +81,9 @@ class MessageApi:
 async def api(held: Scripts, clock: Clock, tmp_path: Path) -> AsyncIterator[MessageApi]:
     """One connected session `w1` at midday, and an HTTP client with an administrator's key."""
     await clock.set(NOON)
-    stage = Stage(held, secured(data_dir=tmp_path, allow_private_urls=True))
-    await stage.connect("w1", PHONE)
-    context = stage.context
+    scenario = Scenario(held, secured(data_dir=tmp_path, allow_private_urls=True))
+    await scenario.connect("w1", PHONE)
+    context = scenario.context
     signals = OutboxSignals(held.redis)
     routers = [
         worker_outbox.router(context, signals),
@@ -96,5 +96,5 @@ async def api(held: Scripts, clock: Clock, tmp_path: Path) -> AsyncIterator[Mess
     transport = httpx.ASGITransport(app=make_app(context, routers))
     async with httpx.AsyncClient(transport=transport, base_url="http://test") as client:
         client.headers["X-API-Key"] = API_KEY
-        yield MessageApi(stage, context, client, signals)
+        yield MessageApi(scenario, context, client, signals)
     await signals.close()

@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from tests.conftest import Clock
-from tests.dispatcher.stage import settle
+from tests.dispatcher.scenario import settle
 from tests.messages.conftest import PHONE, MessageApi
 from wa_orchestrator.domain import worker_events as events
 from wa_orchestrator.domain.worker_events import WorkerEvent
@@ -46,11 +46,11 @@ async def test_receipts_lift_a_message_step_by_step_in_any_order(api: MessageApi
     await api.worker().claim()
     name = "3EB0" + message[2:].upper()
     await tell(api, "MESSAGE_STATUS", whatsappId=name, status="delivered", at=1)
-    assert await api.stage.status(message) == "delivered"
+    assert await api.scenario.status(message) == "delivered"
     await tell(api, "MESSAGE_SENT", messageId=message, whatsappId=name, to=FRIEND)
-    assert await api.stage.status(message) == "delivered"
+    assert await api.scenario.status(message) == "delivered"
     await tell(api, "MESSAGE_STATUS", whatsappId=name, status="played", at=1)
-    assert await api.stage.status(message) == "read"
+    assert await api.scenario.status(message) == "read"
     await tell(api, "MESSAGE_STATUS", whatsappId="ABCDEF", status="read", at=1)  # not one of ours
 
 
@@ -58,13 +58,13 @@ async def test_a_late_report_of_a_failure_does_not_end_the_next_attempt(api: Mes
     message = await api.released()
     await api.worker().claim()
     await tell(api, "MESSAGE_FAILED", messageId=message, code="408", error="late")
-    assert await api.stage.status(message) == "sending"
+    assert await api.scenario.status(message) == "sending"
 
 
 async def test_an_answer_makes_a_known_contact_and_the_session_its_partner(api: MessageApi) -> None:
     await says(api, "hello")
     await says(api, "hello")
-    assert len(await api.stage.events("message.received")) == 1
+    assert len(await api.scenario.events("message.received")) == 1
     assert await api.context.redis.sismember(keys.contacts(PHONE), FRIEND)
     assert await api.context.redis.get(keys.affinity(FRIEND)) == "w1"
 
@@ -72,15 +72,15 @@ async def test_an_answer_makes_a_known_contact_and_the_session_its_partner(api: 
 @pytest.mark.parametrize("text", ["STOP", " stop. ", "Unsubscribe!", "הסר", "הסירו", "עצור"])
 async def test_a_stop_word_opts_out_and_cancels_what_waits(api: MessageApi, text: str) -> None:
     first = await api.released(to=FRIEND)
-    second = await api.stage.accept("w1", PHONE, to=FRIEND)
-    other = await api.stage.accept("w1", PHONE, to="97251000002")
-    await settle(api.stage.dispatcher())
-    third = await api.stage.accept("w1", PHONE, to=FRIEND)  # not routed yet
+    second = await api.scenario.accept("w1", PHONE, to=FRIEND)
+    other = await api.scenario.accept("w1", PHONE, to="97251000002")
+    await settle(api.scenario.dispatcher())
+    third = await api.scenario.accept("w1", PHONE, to=FRIEND)  # not routed yet
     await says(api, text)
-    await settle(api.stage.dispatcher())
-    assert [await api.stage.status(each) for each in (first, second, third)] == ["cancelled"] * 3
-    assert await api.stage.status(other) != "cancelled"
-    [event] = await api.stage.events("contact.opted_out")
+    await settle(api.scenario.dispatcher())
+    assert [await api.scenario.status(each) for each in (first, second, third)] == ["cancelled"] * 3
+    assert await api.scenario.status(other) != "cancelled"
+    [event] = await api.scenario.events("contact.opted_out")
     assert event["contact_phone"] == FRIEND
     [listed] = (await api.client.get("/api/v1/opt-outs")).json()["optOuts"]
     assert (listed["phone"], listed["via"]) == (FRIEND, "reply")
@@ -104,15 +104,15 @@ async def test_an_opt_out_is_obeyed_wherever_and_however_far_behind_a_message_wa
 ) -> None:
     monkeypatch.setattr(open_messages, "PAGE", 4)
     monkeypatch.setattr(open_messages, "_OVERLAP", 2)
-    routed = [await api.stage.accept("w1", PHONE, to=FRIEND) for _ in range(6)]
-    await settle(api.stage.dispatcher())
-    first = await api.stage.accept("w1", PHONE, to=FRIEND)
-    others = [await api.stage.accept("w1", PHONE, to="97251000002") for _ in range(10)]
-    last = await api.stage.accept("w1", PHONE, to=FRIEND)
+    routed = [await api.scenario.accept("w1", PHONE, to=FRIEND) for _ in range(6)]
+    await settle(api.scenario.dispatcher())
+    first = await api.scenario.accept("w1", PHONE, to=FRIEND)
+    others = [await api.scenario.accept("w1", PHONE, to="97251000002") for _ in range(10)]
+    last = await api.scenario.accept("w1", PHONE, to=FRIEND)
     answer = await api.client.post("/api/v1/opt-outs", json={"phone": FRIEND})
     assert answer.json()["cancelled"] == 8
-    assert {await api.stage.status(each) for each in (*routed, first, last)} == {"cancelled"}
-    assert {await api.stage.status(each) for each in others} == {"queued"}
+    assert {await api.scenario.status(each) for each in (*routed, first, last)} == {"cancelled"}
+    assert {await api.scenario.status(each) for each in others} == {"queued"}
 
 
 @pytest.mark.parametrize("name", [FRIEND, "lid:77001"])
@@ -126,10 +126,10 @@ async def test_who_wants_to_hear_again_is_on_the_list_under_no_name(api: Message
 
 
 async def test_an_operator_adds_and_removes_an_opt_out(api: MessageApi) -> None:
-    message = await api.stage.accept("w1", PHONE, to=FRIEND)
+    message = await api.scenario.accept("w1", PHONE, to=FRIEND)
     answer = await api.client.post("/api/v1/opt-outs", json={"phone": f"+{FRIEND[:3]} {FRIEND[3:]}"})
     assert (answer.status_code, answer.json()["phone"], answer.json()["cancelled"]) == (201, FRIEND, 1)
-    assert await api.stage.status(message) == "cancelled"
+    assert await api.scenario.status(message) == "cancelled"
     assert (await api.client.delete(f"/api/v1/opt-outs/{FRIEND}")).status_code == 200
     assert (await api.client.delete(f"/api/v1/opt-outs/{FRIEND}")).status_code == 404
 
@@ -137,19 +137,19 @@ async def test_an_operator_adds_and_removes_an_opt_out(api: MessageApi) -> None:
 async def test_during_a_lock_whoever_writes_first_is_answered_at_once(api: MessageApi, clock: Clock) -> None:
     lock = {"active": True, "endsAt": clock.now_ms + 3_600_000, "type": "DEFAULT"}
     await tell(api, "ACCOUNT_LIMITS", reachoutLock=lock)
-    stranger = await api.stage.accept("w1", PHONE, to="97251000002")
-    friend = await api.stage.accept("w1", PHONE, to=FRIEND)
-    await settle(api.stage.dispatcher())
+    stranger = await api.scenario.accept("w1", PHONE, to="97251000002")
+    friend = await api.scenario.accept("w1", PHONE, to=FRIEND)
+    await settle(api.scenario.dispatcher())
     assert await api.worker().claim() is None
     await says(api, "hello?")
-    await settle(api.stage.dispatcher())
+    await settle(api.scenario.dispatcher())
     claimed = await api.worker().claim()
     assert claimed is not None
     assert claimed["messageId"] == friend
     await tell(api, "ACCOUNT_LIMITS", reachoutLock={"active": False, "type": "DEFAULT"})
     await api.worker().ack(claimed)
     await clock.pass_ms(60_000)
-    await settle(api.stage.dispatcher())
+    await settle(api.scenario.dispatcher())
     claimed = await api.worker().claim()
     assert claimed is not None
     assert claimed["messageId"] == stranger
@@ -170,9 +170,9 @@ async def test_a_refusal_locks_unless_whatsapp_said_afterwards_that_there_is_no_
     for sequence, (what, data) in sorted(told.items()):
         await tell(api, what, sequence=sequence, **data)
     await api.worker().nack(claimed, "REACHOUT_LOCKED", retryable=False)  # the nack comes last of all
-    await api.stage.accept("w1", PHONE, to="97251000002")
+    await api.scenario.accept("w1", PHONE, to="97251000002")
     await clock.pass_ms(60_000)
-    await settle(api.stage.dispatcher())
+    await settle(api.scenario.dispatcher())
     assert (await api.worker().claim() is not None) is stranger_leaves
 
 
@@ -180,9 +180,9 @@ async def test_a_ban_holds_the_phone_whichever_session_is_linked_to_it_later(api
     session = await records.session(api.context.scripts, "w1")
     assert session is not None
     await ban_hold.place(api.context, session)
-    await api.stage.connect("w2", PHONE)
-    message = await api.stage.accept("w2", PHONE)
-    await settle(api.stage.dispatcher())
+    await api.scenario.connect("w2", PHONE)
+    message = await api.scenario.accept("w2", PHONE)
+    await settle(api.scenario.dispatcher())
     assert await api.worker("w2").claim() is None
     (found,) = (await api.client.get("/api/anti-ban/holds")).json()["holds"]
     assert (found["id"], found["scope"], found["why"], found["until"]) == (
@@ -192,8 +192,8 @@ async def test_a_ban_holds_the_phone_whichever_session_is_linked_to_it_later(api
         None,
     )
     assert (await api.client.delete(f"/api/anti-ban/holds/phone:{PHONE}")).status_code == 200
-    await settle(api.stage.dispatcher())
-    assert await api.stage.status(message) == "scheduled"
+    await settle(api.scenario.dispatcher())
+    assert await api.scenario.status(message) == "scheduled"
 
 
 async def test_holds_are_told_to_whoever_reads_the_events(api: MessageApi) -> None:
@@ -231,12 +231,12 @@ async def test_the_end_of_a_ban_does_not_end_what_a_person_has_paused(api: Messa
 async def test_a_lifted_hold_lets_messages_go_at_once(api: MessageApi) -> None:
     held = await api.client.post("/api/anti-ban/holds", json={"all": True, "why": "holiday"})
     assert held.status_code == 201
-    message = await api.stage.accept("w1", PHONE)
-    await settle(api.stage.dispatcher())
-    assert await api.stage.status(message) == "queued"
+    message = await api.scenario.accept("w1", PHONE)
+    await settle(api.scenario.dispatcher())
+    assert await api.scenario.status(message) == "queued"
     assert (await api.client.delete("/api/anti-ban/holds/all")).status_code == 200
-    await settle(api.stage.dispatcher())
-    assert await api.stage.status(message) == "scheduled"
+    await settle(api.scenario.dispatcher())
+    assert await api.scenario.status(message) == "scheduled"
     nobody = await api.client.post("/api/anti-ban/holds", json={"group": "no such group"})
     assert (nobody.status_code, nobody.json()["error"]["code"]) == (404, "NO_SUCH_GROUP")
     both = await api.client.post("/api/anti-ban/holds", json={"all": True, "group": "haifa"})

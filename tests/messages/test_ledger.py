@@ -20,7 +20,7 @@ import httpx
 from redis.asyncio import BlockingConnectionPool, Redis
 from redis.exceptions import RedisError
 
-from tests.dispatcher.stage import Stage
+from tests.dispatcher.scenario import Scenario
 from tests.messages.conftest import secured
 from tests.waiting import until
 from wa_orchestrator.context import Context
@@ -56,7 +56,7 @@ class Arrival:
 class World:
     """The ledgers, and the dice that decide who dies."""
 
-    stage: Stage
+    scenario: Scenario
     client: httpx.AsyncClient
     dice: random.Random = field(default_factory=lambda: random.Random(11))
     told: dict[str, tuple[int, str]] = field(default_factory=dict)
@@ -68,14 +68,14 @@ class World:
     unbalanced: list[dict[str, str]] = field(default_factory=list)
 
     async def call(self, session: str, epoch: int, path: str, body: object) -> httpx.Response:
-        token = tokens.mint(self.stage.settings, session, epoch).token
+        token = tokens.mint(self.scenario.settings, session, epoch).token
         headers = {"Authorization": f"Bearer {token}", "X-Epoch": str(epoch)}
         return await self.client.post(f"/api/worker/sessions/{session}/outbox/{path}", json=body, headers=headers)
 
     async def worker(self, session: str, phone: str) -> None:
         """Workers of one session, one after another; each may die at any point."""
         while True:
-            epoch = self.stage.epochs[session]
+            epoch = self.scenario.epochs[session]
             answer = await self.call(session, epoch, "claim", {"waitMs": 1000})
             if answer.status_code == 200:
                 await self.handle(session, phone, epoch, answer.json())
@@ -88,7 +88,7 @@ class World:
             self.crashes += 1
             await self.restart(session, phone, epoch)
             return
-        lease_s = self.stage.settings.scaled(self.stage.settings.lease_ms) / 1000
+        lease_s = self.scenario.settings.scaled(self.scenario.settings.lease_ms) / 1000
         if fate < 0.09:  # sends in the last moment of its lease, and dies
             self.crashes += 1
             await asyncio.sleep(lease_s - 0.02)
@@ -112,7 +112,7 @@ class World:
     async def arrive(self, phone: str, message: dict[str, Any]) -> None:
         while True:
             with contextlib.suppress(RedisError):
-                pause: Any = await self.stage.scripts.redis.hget(keys.message(message["messageId"]), "pause_ms")
+                pause: Any = await self.scenario.scripts.redis.hget(keys.message(message["messageId"]), "pause_ms")
                 break
             await asyncio.sleep(0.02)
         at_ms = time.monotonic() * 1000
@@ -124,7 +124,7 @@ class World:
         """A new worker is started; the old one, if it still lives, gets nothing any more."""
         while True:
             with contextlib.suppress(RedisError, AssertionError):
-                await self.stage.register(session, phone)
+                await self.scenario.register(session, phone)
                 break
             await asyncio.sleep(0.02)
         self.zombies.append(asyncio.create_task(self.haunt(session, old)))
@@ -147,7 +147,7 @@ class World:
         answers: list[object] = []
         while len(answers) < 1 + twice:
             with contextlib.suppress(RedisError):
-                answers.append(await admission.accept(self.stage.scripts, new, admission.Room(10**6, 10**6, 0), key))
+                answers.append(await admission.accept(self.scenario.scripts, new, admission.Room(10**6, 10**6, 0), key))
                 continue
             await asyncio.sleep(0.02)
         self.told[name] = (number, to)
@@ -170,7 +170,7 @@ class World:
         """I12 at many instants: nothing is between two places."""
         while True:
             with contextlib.suppress(RedisError):
-                counts: Any = await self.stage.scripts.redis.hgetall(keys.COUNTS)
+                counts: Any = await self.scenario.scripts.redis.hgetall(keys.COUNTS)
                 places = sum(int(value) for name, value in counts.items() if name != "accepted")
                 if counts and places != int(counts["accepted"]):
                     self.unbalanced.append(counts)
@@ -178,7 +178,7 @@ class World:
 
     async def ended(self) -> bool:
         try:
-            counts = await self.stage.scripts.redis.hgetall(keys.COUNTS)
+            counts = await self.scenario.scripts.redis.hgetall(keys.COUNTS)
         except RedisError:
             return False
         return len(self.told) == PHONES * EACH == sum(int(counts.get(name, 0)) for name in ENDED)
@@ -191,14 +191,14 @@ async def test_whatever_dies_nothing_is_lost_doubled_reordered_or_hurried(tmp_pa
     redis = Redis(connection_pool=pool)
     # Ten times as fast: pauses of 200 to 400 ms, leases of 0.6 s.
     settings = secured(data_dir=tmp_path, time_scale=SCALE, lease_ms=6_000, ack_timeout_ms=5_000)
-    stage = Stage(Scripts(redis), settings)
-    context = stage.context
+    scenario = Scenario(Scripts(redis), settings)
+    context = scenario.context
     transport = httpx.ASGITransport(app=make_app(context, [worker_outbox.router(context)]))
     async with httpx.AsyncClient(transport=transport, base_url="http://test", timeout=30) as client:
-        world = World(stage, client)
+        world = World(scenario, client)
         fleet = {f"w{n}": f"972500000{n:03d}" for n in range(PHONES)}
         for session, phone in fleet.items():
-            await stage.connect(session, phone, limits=ALL_DAY, first_connected_at=1)
+            await scenario.connect(session, phone, limits=ALL_DAY, first_connected_at=1)
         tasks = [asyncio.create_task(world.worker(*each)) for each in fleet.items()]
         tasks += [asyncio.create_task(world.dispatchers(context)), asyncio.create_task(world.auditor())]
         tasks.append(asyncio.create_task(_kill_redis(redis, world)))
@@ -213,9 +213,9 @@ async def test_whatever_dies_nothing_is_lost_doubled_reordered_or_hurried(tmp_pa
                     task.cancel()
                 await asyncio.wait(tasks, timeout=0.1)
         await asyncio.gather(*world.zombies)
-        ended = await records.messages(stage.scripts, list(world.told))
+        ended = await records.messages(scenario.scripts, list(world.told))
         statuses: dict[str, str] = {each.id: each.status for each in ended}
-        stories = [await records.timeline(stage.scripts, name) for name in world.told]
+        stories = [await records.timeline(scenario.scripts, name) for name in world.told]
     await redis.aclose()
     await server.stop()
     expired = sum(note == "LEASE_EXPIRED" for story in stories for _, _, note in story)

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from tests.conftest import Clock
-from tests.dispatcher.stage import settle
+from tests.dispatcher.scenario import settle
 from tests.messages.conftest import PHONE, MessageApi
 from tests.waiting import until
 from wa_orchestrator import uploads
@@ -31,7 +31,7 @@ async def test_a_worker_claims_what_was_released_and_acknowledges_it(api: Messag
         "attempt": 1,
         "leaseMs": 120_000,
     }
-    assert await api.stage.status(message) == "sending"
+    assert await api.scenario.status(message) == "sending"
     assert (await worker.ack(claimed)).json() == {"status": "sent"}
     assert (await worker.ack(claimed)).json() == {"status": "sent"}
 
@@ -75,7 +75,7 @@ async def _someone_waits(api: MessageApi) -> None:
 async def test_a_hundred_waiting_workers_share_one_connection_and_each_gets_only_its_own(api: MessageApi) -> None:
     phones = {f"s{n}": f"97250001{n:04d}" for n in range(100)}
     for session, phone in phones.items():
-        await api.stage.connect(session, phone)
+        await api.scenario.connect(session, phone)
     waiting = {name: asyncio.create_task(api.worker(name).claim(wait_ms=20_000)) for name in phones}
 
     async def everybody_waits() -> bool:
@@ -85,8 +85,8 @@ async def test_a_hundred_waiting_workers_share_one_connection_and_each_gets_only
     await api.signals.ready()
     subscribed: Any = await api.context.redis.pubsub_numsub(keys.OUTBOX_SIGNAL)
     assert subscribed == [(keys.OUTBOX_SIGNAL, 1)]
-    sent = {name: await api.stage.accept(name, phone) for name, phone in phones.items()}
-    await settle(api.stage.dispatcher())
+    sent = {name: await api.scenario.accept(name, phone) for name, phone in phones.items()}
+    await settle(api.scenario.dispatcher())
     claimed = {name: await asyncio.wait_for(task, 10) for name, task in waiting.items()}
     assert {name: found["messageId"] for name, found in claimed.items() if found} == sent
 
@@ -94,7 +94,7 @@ async def test_a_hundred_waiting_workers_share_one_connection_and_each_gets_only
 async def test_a_second_worker_for_a_session_fences_the_first(api: MessageApi) -> None:
     await api.released()
     old = api.worker()
-    await api.stage.register("w1", PHONE)
+    await api.scenario.register("w1", PHONE)
     for path in ("claim", "m_000000000000000001/nack", "m_000000000000000001/renew"):
         body = {"code": "408", "error": "", "retryable": True} if path.endswith("nack") else {}
         answer = await old.call(path, body)
@@ -108,14 +108,14 @@ async def test_what_a_fenced_worker_has_sent_is_believed(api: MessageApi) -> Non
     old = api.worker()
     claimed = await old.claim()
     assert claimed is not None
-    await api.stage.register("w1", PHONE)
-    assert await api.stage.status(message) == "queued"
+    await api.scenario.register("w1", PHONE)
+    assert await api.scenario.status(message) == "queued"
     assert (await old.ack(claimed)).status_code == 200
-    assert await api.stage.status(message) == "sent"
+    assert await api.scenario.status(message) == "sent"
 
 
 async def test_another_sessions_token_is_refused(api: MessageApi) -> None:
-    await api.stage.connect("w2", "972500000002")
+    await api.scenario.connect("w2", "972500000002")
     await api.released()
     assert (await api.worker("w2").call("claim", to="w1")).status_code == 403
     assert await api.worker().claim() is not None
@@ -137,12 +137,12 @@ async def test_a_message_is_retried_with_backoff_and_dies_after_three_failures(a
         assert claimed is not None
         assert claimed["attempt"] == attempt
         assert (await worker.nack(claimed, "ACK_TIMEOUT")).json() == {"status": status, "reason": "NO_ACK"}
-        await settle(api.stage.dispatcher())
+        await settle(api.scenario.dispatcher())
         assert await worker.claim() is None  # the backoff
         await clock.pass_ms(30_000)
-        await settle(api.stage.dispatcher())
-    assert await api.stage.reason(message) == "NO_ACK"
-    assert [event["message"] for event in await api.stage.events("message.failed")] == [message]
+        await settle(api.scenario.dispatcher())
+    assert await api.scenario.reason(message) == "NO_ACK"
+    assert [event["message"] for event in await api.scenario.events("message.failed")] == [message]
     assert await api.context.redis.zrange(keys.DEAD, 0, -1) == [message]
 
 
@@ -154,7 +154,7 @@ async def test_attempts_that_were_handed_back_are_not_held_against_a_message(api
         assert claimed is not None
         assert (await worker.nack(claimed, "WORKER_STOPPING")).json()["status"] == "queued"
         await clock.pass_ms(30_000)
-        await settle(api.stage.dispatcher())
+        await settle(api.scenario.dispatcher())
     claimed = await worker.claim()
     assert claimed is not None
     assert (await worker.nack(claimed, "ACK_TIMEOUT")).json()["status"] == "queued"
@@ -178,7 +178,7 @@ async def test_what_a_code_means_for_the_message(api: MessageApi, code: str, sta
     claimed = await worker.claim()
     assert claimed is not None
     assert (await worker.nack(claimed, code)).json() == {"status": status, "reason": reason}
-    assert await api.stage.status(message) == status
+    assert await api.scenario.status(message) == status
 
 
 @pytest.mark.parametrize(("code", "minute_later"), [("WA_401", "scheduled"), ("WA_403", "queued")])
@@ -190,11 +190,11 @@ async def test_a_session_that_must_stop_is_given_nothing_and_a_banned_one_is_hel
     assert claimed is not None
     await api.worker().nack(claimed, code)
     await clock.pass_ms(59_000)
-    await settle(api.stage.dispatcher())
+    await settle(api.scenario.dispatcher())
     assert await api.worker().claim() is None
     await clock.pass_ms(1_000)
-    await settle(api.stage.dispatcher())
-    assert await api.stage.status(message) == minute_later
+    await settle(api.scenario.dispatcher())
+    assert await api.scenario.status(message) == minute_later
 
 
 async def test_a_banned_session_is_held_before_its_message_waits_again(
@@ -219,12 +219,12 @@ async def test_after_a_463_new_contacts_wait(api: MessageApi, clock: Clock) -> N
     claimed = await worker.claim()
     assert claimed is not None
     await worker.nack(claimed, "REACHOUT_LOCKED", retryable=False)
-    stranger = await api.stage.accept("w1", PHONE, to="97251000002")
+    stranger = await api.scenario.accept("w1", PHONE, to="97251000002")
     await clock.pass_ms(60_000)
-    await settle(api.stage.dispatcher())
+    await settle(api.scenario.dispatcher())
     assert await worker.claim() is None
     await clock.pass_ms(600_000)
-    await settle(api.stage.dispatcher())
+    await settle(api.scenario.dispatcher())
     found = await worker.claim()
     assert found is not None
     assert found["messageId"] == stranger
@@ -235,7 +235,7 @@ async def test_only_the_holder_may_say_that_it_failed(api: MessageApi) -> None:
     worker = api.worker()
     answer = await worker.nack({"messageId": message}, "408")
     assert (answer.status_code, answer.json()["error"]["code"]) == (409, "NOT_HOLDER")
-    assert await api.stage.status(message) == "scheduled"
+    assert await api.scenario.status(message) == "scheduled"
 
 
 async def test_a_renewed_lease_is_not_taken_back(api: MessageApi, clock: Clock) -> None:
@@ -245,8 +245,8 @@ async def test_a_renewed_lease_is_not_taken_back(api: MessageApi, clock: Clock) 
     await clock.pass_ms(100_000)
     assert (await worker.call(f"{message}/renew")).status_code == 200
     await clock.pass_ms(100_000)
-    await settle(api.stage.dispatcher())
-    assert await api.stage.status(message) == "sending"
+    await settle(api.scenario.dispatcher())
+    assert await api.scenario.status(message) == "sending"
 
 
 async def test_a_worker_that_hangs_up_takes_nothing(api: MessageApi) -> None:
@@ -255,7 +255,7 @@ async def test_a_worker_that_hangs_up_takes_nothing(api: MessageApi) -> None:
     waiting.cancel()
     await asyncio.gather(waiting, return_exceptions=True)
     message = await api.released()
-    assert await api.stage.status(message) == "scheduled"
+    assert await api.scenario.status(message) == "scheduled"
 
 
 async def test_a_location_and_a_file_reach_the_worker_as_it_reads_them(api: MessageApi, clock: Clock) -> None:

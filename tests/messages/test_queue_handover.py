@@ -3,7 +3,7 @@
 import pytest
 
 from tests.conftest import Clock
-from tests.dispatcher.stage import settle
+from tests.dispatcher.scenario import settle
 from tests.messages.conftest import PHONE, MessageApi
 from wa_orchestrator.orchestrator.sessions import queue_handover
 from wa_orchestrator.store import keys, open_messages, queues, records
@@ -16,12 +16,12 @@ async def delete(api: MessageApi, how: str, session: str = "w1") -> int:
     """Do to a session's messages what its deletion does, its worker being dead."""
     found = await records.session(api.context.scripts, session)
     assert found is not None
-    await api.stage.put(session, "stopped")
+    await api.scenario.put(session, "stopped")
     return await queue_handover.hand_over(api.context, found, how)
 
 
 async def end_of(api: MessageApi, message: str) -> tuple[str, str]:
-    return await api.stage.status(message), await api.stage.reason(message)
+    return await api.scenario.status(message), await api.scenario.reason(message)
 
 
 async def relink(api: MessageApi) -> None:
@@ -37,11 +37,11 @@ async def test_of_a_deleted_session_no_message_stays_open_wherever_it_was(
     monkeypatch.setattr(open_messages, "PAGE", 3)
     monkeypatch.setattr(open_messages, "_OVERLAP", 1)
     sending = await api.released()
-    assert await api.stage.claim("w1", PHONE) == sending
-    waiting = [await api.stage.accept("w1", PHONE) for _ in range(4)]
-    later = await api.stage.accept("w1", PHONE, due_ms=await api.context.scripts.now_ms() + 60_000)
-    await settle(api.stage.dispatcher())
-    jobs = [await api.stage.accept("w1", PHONE) for _ in range(7)]
+    assert await api.scenario.claim("w1", PHONE) == sending
+    waiting = [await api.scenario.accept("w1", PHONE) for _ in range(4)]
+    later = await api.scenario.accept("w1", PHONE, due_ms=await api.context.scripts.now_ms() + 60_000)
+    await settle(api.scenario.dispatcher())
+    jobs = [await api.scenario.accept("w1", PHONE) for _ in range(7)]
     every = [sending, *waiting, later, *jobs]
     assert await delete(api, how) == len(every)
     assert await end_of(api, sending) == ("cancelled", "SENDER_LOST")  # its recipient may have it
@@ -50,9 +50,9 @@ async def test_of_a_deleted_session_no_message_stays_open_wherever_it_was(
 
 
 async def test_another_account_inherits_only_what_nobody_tied_to_this_one(api: MessageApi) -> None:
-    await api.stage.connect("heir", OTHER, wanted="running")
+    await api.scenario.connect("heir", OTHER, wanted="running")
     free, to_phone, to_session = [
-        await api.stage.accept("w1", PHONE, fields={"pinned": pin}) for pin in ("", "phone", "session")
+        await api.scenario.accept("w1", PHONE, fields={"pinned": pin}) for pin in ("", "phone", "session")
     ]
     await delete(api, "reroute")
     raw = await api.context.redis.hmget(keys.message(free), ["status", "session", "phone"])
@@ -62,9 +62,9 @@ async def test_another_account_inherits_only_what_nobody_tied_to_this_one(api: M
 
 
 async def test_what_whatsapp_may_have_goes_on_only_from_the_same_phone(api: MessageApi) -> None:
-    await api.stage.connect("sibling", PHONE, wanted="running")
+    await api.scenario.connect("sibling", PHONE, wanted="running")
     sending = await api.released()
-    assert await api.stage.claim("w1", PHONE) == sending
+    assert await api.scenario.claim("w1", PHONE) == sending
     await delete(api, "reroute")
     raw = await api.context.redis.hmget(keys.message(sending), ["status", "session", "phone"])
     assert raw == ["queued", "sibling", PHONE]
@@ -80,11 +80,11 @@ async def test_what_was_tried_fails_when_its_session_gets_another_phone_and_a_re
     assert (await worker.nack(claimed, "NO_ACK")).status_code == 200
     await relink(api)
     await clock.pass_ms(60_000)
-    await settle(api.stage.dispatcher())
+    await settle(api.scenario.dispatcher())
     assert await end_of(api, tried) == ("failed", "SESSION_RELINKED")
     assert await api.context.redis.hget(keys.stats("w1", "20250615"), "failed") == "1"
     await queues.retry(api.context.scripts, Place(tried, PHONE, "w1"), to="97251000001")
-    await settle(api.stage.dispatcher())
+    await settle(api.scenario.dispatcher())
     raw = await api.context.redis.hmget(keys.message(tried), ["status", "session", "phone"])
     assert raw == ["scheduled", "w1", OTHER]
 
@@ -93,9 +93,9 @@ async def test_what_was_tried_fails_when_its_session_gets_another_phone_and_a_re
 async def test_what_waits_for_a_session_leaves_from_the_phone_it_has_now_and_not_from_its_old_one(
     api: MessageApi, pinned: str
 ) -> None:
-    message = await api.stage.accept("w1", PHONE, fields={"pinned": pinned})
-    await api.stage.dispatcher().router.step()
+    message = await api.scenario.accept("w1", PHONE, fields={"pinned": pinned})
+    await api.scenario.dispatcher().router.step()
     await relink(api)
-    await settle(api.stage.dispatcher())
+    await settle(api.scenario.dispatcher())
     phone, status = await api.context.redis.hmget(keys.message(message), ["phone", "status"])
     assert (phone, status) == (OTHER, "scheduled")

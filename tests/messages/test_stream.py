@@ -21,10 +21,10 @@ async def test_a_client_that_reconnects_misses_nothing(api: MessageApi) -> None:
     serving = asyncio.create_task(server.serve(sockets=[bound]))
     url = f"http://127.0.0.1:{bound.getsockname()[1]}/api/v1/events/stream?types=message.queued"
     async with httpx.AsyncClient(headers={"X-API-Key": API_KEY}, timeout=10) as client:
-        first = await api.stage.accept("w1", PHONE)
+        first = await api.scenario.accept("w1", PHONE)
         cursor, told = await _one(client, url, {"Last-Event-ID": "0"})
         assert first in told
-        second = await api.stage.accept("w1", PHONE)  # while the client is away
+        second = await api.scenario.accept("w1", PHONE)  # while the client is away
         cursor, told = await _one(client, url, {"Last-Event-ID": cursor})
         assert second in told
         assert (await client.get(url, headers={"X-API-Key": "wrong"})).status_code == 401
@@ -45,7 +45,7 @@ async def test_many_who_begin_to_follow_at_once_share_one_reader_and_none_is_lef
     await until(reads, "a reader of the stream")
     readers = [task for task in asyncio.all_tasks() if "Tail._read" in repr(task.get_coro())]
     assert len(readers) == 1
-    await api.stage.accept("w1", PHONE)
+    await api.scenario.accept("w1", PHONE)
     await asyncio.wait_for(asyncio.gather(*following), 10)
     await tail.close()
     assert all(task.done() for task in readers)

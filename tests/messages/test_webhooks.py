@@ -136,10 +136,10 @@ async def test_a_webhook_that_fails_for_three_days_is_disabled_and_that_is_an_ev
         await clock.pass_ms(DAY_MS // 4)
     [listed] = (await api.client.get("/api/v1/webhooks")).json()["webhooks"]
     assert (listed["enabled"], listed["why"]) == (False, "HTTP_500")
-    [event] = await api.stage.events("webhook.disabled")
+    [event] = await api.scenario.events("webhook.disabled")
     assert event["webhook"] == hook["id"]
     tried = len(receiver.got)
-    await api.stage.accept("w1", PHONE)
+    await api.scenario.accept("w1", PHONE)
     await deliver(deliverer)
     assert len(receiver.got) == tried
     await api.client.post(f"/api/v1/webhooks/{hook['id']}/enable")
@@ -153,13 +153,13 @@ async def test_a_dead_courier_loses_nothing_and_the_next_goes_on_from_the_cursor
 ) -> None:
     await add(api, receiver, "message.queued")
     dead = WebhookDeliverer(api.context)
-    await api.stage.accept("w1", PHONE)
+    await api.scenario.accept("w1", PHONE)
     await dead.step()  # queued, and taken: then the process ends
     for task in dead._tasks:
         task.cancel()
     await asyncio.gather(*dead._tasks, return_exceptions=True)
     before = len(receiver.got)
-    await api.stage.accept("w1", PHONE)
+    await api.scenario.accept("w1", PHONE)
     await clock.pass_ms(60_001)
     await deliver(WebhookDeliverer(api.context))
     ids = [headers["webhook-id"] for headers, _ in receiver.got]
@@ -170,7 +170,7 @@ async def test_a_dead_courier_loses_nothing_and_the_next_goes_on_from_the_cursor
 async def test_two_deliverers_deliver_each_event_once(api: MessageApi, receiver: Receiver, clock: Clock) -> None:
     await add(api, receiver, "message.queued")
     for _ in range(30):
-        await api.stage.accept("w1", PHONE)
+        await api.scenario.accept("w1", PHONE)
     one, other = WebhookDeliverer(api.context), WebhookDeliverer(api.context)
     for _ in range(10):
         await asyncio.gather(deliver(one), deliver(other))
@@ -181,7 +181,7 @@ async def test_two_deliverers_deliver_each_event_once(api: MessageApi, receiver:
 
 async def test_a_delivery_of_the_log_can_be_replayed(api: MessageApi, receiver: Receiver) -> None:
     hook = await add(api, receiver, "message.queued")
-    await api.stage.accept("w1", PHONE)
+    await api.scenario.accept("w1", PHONE)
     deliverer = WebhookDeliverer(api.context)
     await deliver(deliverer)
     log = (await api.client.get(f"/api/v1/webhooks/{hook['id']}/deliveries")).json()["deliveries"]
@@ -200,7 +200,7 @@ async def test_a_private_address_is_refused_unless_the_operator_allows_it(api: M
     api.context.settings = strict
     answer = await api.client.post("/api/v1/webhooks", json={"url": receiver.url})
     assert (answer.status_code, answer.json()["error"]["code"]) == (422, "URL_REFUSED")
-    await api.stage.accept("w1", PHONE)
+    await api.scenario.accept("w1", PHONE)
     await deliver(WebhookDeliverer(api.context))
     assert receiver.got == []
     log = (await api.client.get(f"/api/v1/webhooks/{hook['id']}/deliveries")).json()["deliveries"]
@@ -209,7 +209,7 @@ async def test_a_private_address_is_refused_unless_the_operator_allows_it(api: M
 
 async def test_events_come_in_pages_and_a_filter_loses_none(api: MessageApi) -> None:
     for _ in range(7):
-        await api.stage.accept("w1", PHONE)
+        await api.scenario.accept("w1", PHONE)
     seen: list[str] = []
     after = "0"
     for _ in range(20):
@@ -224,13 +224,13 @@ async def test_events_come_in_pages_and_a_filter_loses_none(api: MessageApi) -> 
 
 
 async def test_a_stream_resumes_after_the_last_event_and_shows_signs_of_life(api: MessageApi) -> None:
-    first = await api.stage.accept("w1", PHONE)
+    first = await api.scenario.accept("w1", PHONE)
     tail = Tail(api.context.redis)
     begin = await tail.last()
     lines = events_api.follow(api.context, tail, begin, ("message.*",), heartbeat_s=0.05)
     assert (await anext(lines)).startswith("retry:")
     assert await anext(lines) == ": still here\n\n"
-    second = await api.stage.accept("w1", PHONE)
+    second = await api.scenario.accept("w1", PHONE)
     told = await _next_event(lines)
     assert second in told
     resumed = events_api.follow(api.context, tail, "0", ("message.*",))
@@ -251,7 +251,7 @@ async def _next_event(lines: AsyncIterator[str]) -> str:
 async def test_a_contact_carries_its_phone_and_its_lid_wherever_it_is_told(api: MessageApi) -> None:
     said = contacts.Incoming("w1", PHONE, "3EB0AA", "text", "97251000001", "77001", {"text": "hello", "at": 1})
     await contacts.receive(api.context.scripts, said, keep_ms=60_000)
-    await api.stage.accept("w1", PHONE, to="97251000001")
+    await api.scenario.accept("w1", PHONE, to="97251000001")
     page = (await api.client.get("/api/v1/events", params={"types": "message.*"})).json()["events"]
     assert [event["data"]["contact"] for event in page] == [{"phone": "97251000001", "lid": "77001"}] * 2
     assert page[0]["data"]["text"] == "hello"

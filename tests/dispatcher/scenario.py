@@ -25,7 +25,7 @@ def settings(**changes: Any) -> Settings:
 
 
 @dataclass
-class Stage:
+class Scenario:
     """A store with sessions, and what a gateway and workers do with it."""
 
     scripts: Scripts
@@ -128,4 +128,4 @@ async def next_instant(scripts: Scripts) -> int | None:
     return min(found, default=None)
 
 
-__all__ = ["DAY_MS", "NOON", "Clock", "Stage", "next_instant", "settings", "settle"]
+__all__ = ["DAY_MS", "NOON", "Clock", "Scenario", "next_instant", "settings", "settle"]
