@@ -13,10 +13,12 @@ from standardwebhooks.webhooks import WebhookVerificationError
 from tests.conftest import Clock
 from tests.messages.conftest import PHONE, MessageApi
 from tests.waiting import PATIENCE_S
+from wa_orchestrator.domain.stream_events import AlertTest, EventType
 from wa_orchestrator.orchestrator.api import events as events_api
 from wa_orchestrator.orchestrator.notifications.webhooks import RETRIES_S, WebhookDeliverer
-from wa_orchestrator.store import contacts, keys
+from wa_orchestrator.store import contacts, event_stream, keys
 from wa_orchestrator.store.event_tail import Tail
+from wa_orchestrator.timestamps import iso
 
 DAY_MS = 86_400_000
 
@@ -64,12 +66,12 @@ async def add(api: MessageApi, receiver: Receiver, *events: str) -> dict[str, An
 
 
 async def deliver(deliverer: WebhookDeliverer) -> None:
-    """Everything that is due now, and no more."""
+    """Deliver everything that is due now."""
     for _ in range(50):
         if await deliverer.step() and not deliverer._tasks:
             return
         await deliverer.idle()
-    raise AssertionError("it goes round and round")
+    raise AssertionError("deliveries do not end")
 
 
 async def test_an_event_is_delivered_with_a_signature_that_the_standard_library_verifies(
@@ -207,6 +209,25 @@ async def test_a_private_address_is_refused_unless_the_operator_allows_it(api: M
     assert [each["note"] for each in log] == ["URL_REFUSED"]
 
 
+@pytest.mark.parametrize("pattern", ["message.recieved", "mesage.*", "phone.locked", "alert.test", "message"])
+async def test_a_pattern_that_selects_no_event_is_refused(api: MessageApi, receiver: Receiver, pattern: str) -> None:
+    answer = await api.client.post("/api/v1/webhooks", json={"url": receiver.url, "events": ["message.*", pattern]})
+    assert answer.status_code == 422
+    assert "/events/1" in answer.text or "events.1" in answer.text
+
+
+async def test_a_reachout_lock_is_delivered_and_a_test_alert_is_not(api: MessageApi, receiver: Receiver) -> None:
+    await add(api, receiver)
+    scripts = api.context.scripts
+    await event_stream.emit(scripts, EventType.ALERT_TEST, AlertTest("admin"))
+    until_ms = await scripts.now_ms() + 60_000
+    await contacts.lock(scripts, PHONE, session="w1", until_ms=until_ms, source="reported")
+    await deliver(WebhookDeliverer(api.context))
+    events = [json.loads(body) for _, body in receiver.got]
+    assert [event["type"] for event in events] == ["session.reachout_locked"]
+    assert events[0]["data"] == {"sessionId": "w1", "phone": PHONE, "until": iso(until_ms)}
+
+
 async def test_events_come_in_pages_and_a_filter_loses_none(api: MessageApi) -> None:
     for _ in range(7):
         await api.scenario.accept("w1", PHONE)
@@ -231,8 +252,7 @@ async def test_a_stream_resumes_after_the_last_event_and_shows_signs_of_life(api
     assert (await anext(lines)).startswith("retry:")
     assert await anext(lines) == ": still here\n\n"
     second = await api.scenario.accept("w1", PHONE)
-    told = await _next_event(lines)
-    assert second in told
+    assert second in await _next_event(lines)
     resumed = events_api.follow(api.context, tail, "0", ("message.*",))
     await anext(resumed)
     assert first in await anext(resumed)
@@ -248,9 +268,9 @@ async def _next_event(lines: AsyncIterator[str]) -> str:
     return line
 
 
-async def test_a_contact_carries_its_phone_and_its_lid_wherever_it_is_told(api: MessageApi) -> None:
-    said = contacts.Incoming("w1", PHONE, "3EB0AA", "text", "97251000001", "77001", {"text": "hello", "at": 1})
-    await contacts.receive(api.context.scripts, said, keep_ms=60_000)
+async def test_a_contact_has_its_phone_and_its_lid_in_every_event(api: MessageApi) -> None:
+    received = contacts.Incoming("w1", PHONE, "3EB0AA", "text", "97251000001", "77001", {"text": "hello", "at": 1})
+    await contacts.receive(api.context.scripts, received, keep_ms=60_000)
     await api.scenario.accept("w1", PHONE, to="97251000001")
     page = (await api.client.get("/api/v1/events", params={"types": "message.*"})).json()["events"]
     assert [event["data"]["contact"] for event in page] == [{"phone": "97251000001", "lid": "77001"}] * 2

@@ -1,11 +1,14 @@
 """Scripts and Python emit only events of the catalogue, with fields of their payloads."""
 
+import asyncio
 import re
 from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 
 import pytest
 from redis.asyncio import Redis
+from redis.asyncio.client import Pipeline
 
 import wa_orchestrator
 from wa_orchestrator.domain.ids import Phone, SessionId
@@ -13,6 +16,7 @@ from wa_orchestrator.domain.stream_events import AlertTest, EventType, ProxyReas
 from wa_orchestrator.errors import Broken
 from wa_orchestrator.store import event_stream, keys
 from wa_orchestrator.store.engine.scripts import LUA, Scripts
+from wa_orchestrator.store.records import Entry
 
 _CALL = re.compile(r"(?<!function )\bemit(?:_and_keep)?\(")
 _LITERAL = re.compile(r"'([^']*)'")
@@ -122,3 +126,15 @@ async def test_an_event_goes_to_the_stream_and_to_the_session_history(redis: Red
 async def test_a_payload_of_another_type_is_refused(scripts: Scripts) -> None:
     with pytest.raises(Broken, match="SessionChanged"):
         await event_stream.emit(scripts, EventType.SESSION_TURNED_AWAY, AlertTest("admin"))
+
+
+async def test_each_event_is_consumed_once_by_several_processes(redis: Redis, scripts: Scripts) -> None:
+    def count(pipe: Pipeline, entries: list[Entry]) -> None:
+        pipe.incrby("counted", len(entries))
+
+    for number in range(30):
+        await event_stream.emit(scripts, EventType.ALERT_TEST, AlertTest(str(number)))
+    consume = partial(event_stream.consume, scripts, "cursor", count, most=4, start="0")
+    batches = [await asyncio.gather(*(consume() for _ in range(3))) for _ in range(10)]
+    assert sum(len(entries) for batch in batches for entries in batch) == 30
+    assert await redis.get("counted") == "30"
