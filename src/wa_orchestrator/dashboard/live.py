@@ -21,7 +21,7 @@ from wa_orchestrator.dashboard.fleet.snapshot_reader import SnapshotReader
 from wa_orchestrator.dashboard.html.renderer import Renderer, View
 from wa_orchestrator.dashboard.pages import live_log as log_page
 from wa_orchestrator.loop import Loop
-from wa_orchestrator.store import keys
+from wa_orchestrator.store import event_stream
 from wa_orchestrator.store.records import Entry
 
 COALESCE_S: Final = 0.25
@@ -64,16 +64,14 @@ class Hub:
 
     async def _begin(self) -> None:
         with contextlib.suppress(RedisError, OSError):
-            newest: Any = await self._context.redis.xrevrange(keys.EVENTS, count=1)
-            if newest:
-                self._note(Entry(*newest[0]))
+            for newest in await event_stream.latest(self._context.scripts, most=1):
+                self._note(newest)
 
     async def step(self) -> float:
         """Wait for events and pass them to the open pages. Return 0: the next round is at once."""
-        found: Any = await self._context.redis.xread({keys.EVENTS: self.cursor}, count=500, block=_READ_BLOCK_MS)
-        if not found:
+        entries = await event_stream.wait(self._context.scripts, after=self.cursor, most=500, block_ms=_READ_BLOCK_MS)
+        if not entries:
             return 0
-        entries = [Entry(cursor, fields) for cursor, fields in found[0][1]]
         self._touch(entries)
         self._note(entries[-1])
         for open_page in list(self._pages):
@@ -117,8 +115,8 @@ class Hub:
         return None if after in ("", "0-0") else await self._since(after)
 
     async def _since(self, after: str) -> list[Entry] | None:
-        raw: Any = await self._context.redis.xrange(keys.EVENTS, min=f"({after}", max="+", count=_MAX_MISSED + 1)
-        return None if len(raw) > _MAX_MISSED else [Entry(cursor, fields) for cursor, fields in raw]
+        found = await event_stream.read(self._context.scripts, after=after, most=_MAX_MISSED + 1)
+        return None if len(found) > _MAX_MISSED else found
 
 
 @dataclass(eq=False, slots=True)

@@ -12,13 +12,14 @@ import secrets
 from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import Any, Final
+from typing import Final
 
 from wa_orchestrator.context import Context
 from wa_orchestrator.errors import Refused
 from wa_orchestrator.settings import Settings
-from wa_orchestrator.store import audit, keys
+from wa_orchestrator.store import audit, logins
 from wa_orchestrator.store.api_keys import Scope, digest
+from wa_orchestrator.store.logins import Login
 from wa_orchestrator.web.auth import Caller
 
 IDLE_S: Final = 12 * 3600
@@ -131,15 +132,17 @@ class Authenticator:
 
     def __init__(self, context: Context) -> None:
         self._context = context
-        self._redis = context.redis
+        self._scripts = context.scripts
         self._passwords = Passwords(context.settings)
 
     async def log_in(self, password: str, *, name: str, address: str) -> LoggedIn | WrongPassword | TooManyAttempts:
         """Check a password. A wrong one counts against this name and this address."""
         limits = _attempt_limits(_clean_name(name), address)
-        left = [most - await self._count_attempt(key) for key, most in limits.items()]
+        # Counted before the password is checked, so that concurrent attempts cannot exceed the limit.
+        made = [await logins.count_attempt(self._scripts, account, window_s=ATTEMPTS_WINDOW_S) for account in limits]
+        left = [most - count for most, count in zip(limits.values(), made, strict=True)]
         if min(left) < 0:
-            return TooManyAttempts(max([1, *[int(await self._redis.ttl(key)) for key in limits]]))
+            return TooManyAttempts(await logins.seconds_left(self._scripts, limits))
         role = await self._passwords.role_of(password)
         if role is None:
             await audit.record(
@@ -157,41 +160,23 @@ class Authenticator:
         """
         of_name, of_address = limits
         if role is Role.ADMINISTRATOR:
-            await self._redis.delete(of_name)
+            await logins.clear_attempts(self._scripts, of_name)
         else:
-            await self._redis.decr(of_name)
-        await self._redis.decr(of_address)
-
-    async def _count_attempt(self, key: str) -> int:
-        """Count before the check, so that concurrent attempts cannot exceed the limit."""
-        async with self._redis.pipeline(transaction=True) as pipe:
-            pipe.incr(key)
-            pipe.expire(key, ATTEMPTS_WINDOW_S, nx=True)
-            made, _ = await pipe.execute()
-        return int(made)
+            await logins.return_attempt(self._scripts, of_name)
+        await logins.return_attempt(self._scripts, of_address)
 
     async def log_in_by_link(self, token: str) -> LoggedIn | None:
         """Use a one-time link; None if it was used, expired or never existed."""
-        role: Any = await self._redis.getdel(keys.login_link(digest(token)))
+        role = await logins.use_link(self._scripts, digest(token))
         return LoggedIn(await self._start_session(Role(role), "", via="link")) if role else None
 
     async def _start_session(self, role: Role, name: str, *, via: str) -> str:
         """Create a login session and record it; `via` is the client's address, or `link`."""
         token = secrets.token_urlsafe(32)
         now = await self._context.scripts.now_ms()
-        fields: dict[Any, Any] = {
-            "role": str(role),
-            "name": _clean_name(name),
-            "csrf": secrets.token_urlsafe(24),
-            "since": str(now),
-            "mark": self._passwords.marks[role],
-        }
-        key = keys.person(digest(token))
-        async with self._redis.pipeline(transaction=True) as pipe:
-            pipe.hset(key, mapping=fields)
-            pipe.expire(key, IDLE_S)
-            await pipe.execute()
-        person = Person(role, fields["name"], fields["csrf"], digest(token))
+        login = Login(role, _clean_name(name), secrets.token_urlsafe(24), now, self._passwords.marks[role])
+        await logins.add(self._scripts, digest(token), login, ttl_s=IDLE_S)
+        person = Person(role, login.name, login.csrf, digest(token))
         await audit.record(self._context.scripts, person.caller.key_id, "dashboard.login", via)
         return token
 
@@ -201,7 +186,7 @@ class Authenticator:
         if found is None:
             return None
         person, left_s = found
-        await self._redis.expire(keys.person(person.token_hash), min(IDLE_S, left_s))
+        await logins.extend(self._scripts, person.token_hash, ttl_s=min(IDLE_S, left_s))
         return person
 
     async def is_logged_in(self, token: str | None) -> bool:
@@ -213,20 +198,19 @@ class Authenticator:
         if not token or len(token) > 100:
             return None
         token_hash = digest(token)
-        key = keys.person(token_hash)
-        raw: Any = await self._redis.hgetall(key)
-        if not raw:
+        login = await logins.find(self._scripts, token_hash)
+        if login is None:
             return None
-        now = await self._context.scripts.now_ms()
-        left_s = ABSOLUTE_S - (now - int(raw["since"])) // 1000
-        if left_s <= 0 or raw.get("mark") != self._passwords.marks[Role(raw["role"])]:
-            await self._redis.delete(key)
+        role = Role(login.role)
+        left_s = ABSOLUTE_S - (await self._scripts.now_ms() - login.since) // 1000
+        if left_s <= 0 or login.mark != self._passwords.marks[role]:
+            await logins.remove(self._scripts, token_hash)
             return None
-        return Person(Role(raw["role"]), raw["name"], raw["csrf"], token_hash), left_s
+        return Person(role, login.name, login.csrf, token_hash), left_s
 
     async def log_out(self, person: Person) -> None:
         """End a login session."""
-        await self._redis.delete(keys.person(person.token_hash))
+        await logins.remove(self._scripts, person.token_hash)
         await audit.record(self._context.scripts, person.caller.key_id, "dashboard.logout", str(person.role))
 
 
@@ -235,8 +219,8 @@ def _attempt_limits(name: str, address: str) -> dict[str, int]:
 
     Without a name the address stands for it. People behind one reverse proxy share an address but have own names.
     """
-    account = keys.login_tries(f"name {name.casefold()}" if name else f"nameless {address}")
-    return {account: MAX_ATTEMPTS, keys.login_tries(f"address {address}"): MAX_ATTEMPTS_PER_ADDRESS}
+    account = f"name {name.casefold()}" if name else f"nameless {address}"
+    return {account: MAX_ATTEMPTS, f"address {address}": MAX_ATTEMPTS_PER_ADDRESS}
 
 
 def _clean_name(name: str) -> str:
@@ -247,7 +231,7 @@ def _clean_name(name: str) -> str:
 async def create_login_link(context: Context, role: Role = Role.ADMINISTRATOR) -> str:
     """Create a login link: valid once, for an hour. The token is in the fragment, which servers never log."""
     token = secrets.token_urlsafe(32)
-    await context.redis.set(keys.login_link(digest(token)), str(role), ex=LINK_S)
+    await logins.add_link(context.scripts, digest(token), role, ttl_s=LINK_S)
     return f"{context.settings.public_base_url}/enter#{token}"
 
 

@@ -1,5 +1,6 @@
 """People on the other side: what they wrote, whether they want to be written to, and whether a phone may reach out."""
 
+import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -94,6 +95,17 @@ async def affinity(scripts: Scripts, recipient: str) -> str | None:
     """Return the session that last exchanged messages with a recipient."""
     found: Any = await scripts.redis.get(keys.affinity(recipient))
     return None if found is None else str(found)
+
+
+async def opt_outs(scripts: Scripts) -> dict[str, dict[str, Any]]:
+    """Return all opt-outs by recipient (a phone, or `lid:<n>`): `at_ms`, `word` and `via`."""
+    found: Any = await scripts.redis.hgetall(keys.OPT_OUTS)
+    return {recipient: json.loads(text) for recipient, text in found.items()}
+
+
+async def count_opt_outs(scripts: Scripts) -> int:
+    """Return how many recipients have opted out."""
+    return int(await scripts.redis.hlen(keys.OPT_OUTS))
 
 
 async def has_opted_out(scripts: Scripts, recipient: str) -> bool:

@@ -44,6 +44,18 @@ async def read(scripts: Scripts, stream: str = keys.EVENTS, *, after: str = "0",
     return [Entry(cursor, fields) for cursor, fields in raw]
 
 
+async def between(scripts: Scripts, from_ms: int, until_ms: int, *, most: int) -> list[Entry]:
+    """Return the events between two instants, oldest first."""
+    raw: Any = await scripts.redis.xrange(keys.EVENTS, min=from_ms, max=until_ms, count=most)
+    return [Entry(cursor, fields) for cursor, fields in raw]
+
+
+async def wait(scripts: Scripts, *, after: str, most: int, block_ms: int) -> list[Entry]:
+    """Wait for events after a cursor and return them; none when none came within `block_ms`."""
+    found: Any = await scripts.redis.xread({keys.EVENTS: after}, count=most, block=block_ms)
+    return [Entry(cursor, fields) for cursor, fields in found[0][1]] if found else []
+
+
 async def latest(scripts: Scripts, stream: str = keys.EVENTS, *, most: int) -> list[Entry]:
     """Return the newest entries of a stream, newest first."""
     raw: Any = await scripts.redis.xrevrange(stream, count=most)

@@ -1,10 +1,10 @@
 """Which sessions a proxy had when it became bad: the server moves them at once, so its record no longer shows them."""
 
 from collections.abc import Mapping, Sequence
-from typing import Any, Final
+from typing import Final
 
 from wa_orchestrator.domain.stream_events import EventType
-from wa_orchestrator.store import keys
+from wa_orchestrator.store import event_stream
 from wa_orchestrator.store.engine.scripts import Scripts
 from wa_orchestrator.store.records import Proxy
 
@@ -33,10 +33,10 @@ class DisplacedSessions:
         return {proxy_id: left for (proxy_id, _), left in found.items()}
 
     async def _search(self, proxy_id: str, since_ms: int) -> Sequence[str]:
-        raw: Any = await self._scripts.redis.xrange(
-            keys.EVENTS, min=since_ms, max=since_ms + _WITHIN_MS, count=_MAX_EVENTS
-        )
-        events = [fields for _, fields in raw if fields.get("type") in _LEFT and fields.get("from") == proxy_id]
+        found = await event_stream.between(self._scripts, since_ms, since_ms + _WITHIN_MS, most=_MAX_EVENTS)
+        events = [
+            each.fields for each in found if each.fields.get("type") in _LEFT and each.fields.get("from") == proxy_id
+        ]
         return list(dict.fromkeys(fields["session"] for fields in events))
 
 

@@ -1,7 +1,6 @@
 """Reads snapshots of the fleet; only sessions that an event named are read again."""
 
 import asyncio
-import json
 import time
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
@@ -13,12 +12,11 @@ from wa_orchestrator.dashboard.fleet.displaced_sessions import DisplacedSessions
 from wa_orchestrator.dashboard.fleet.snapshot import Row, Snapshot
 from wa_orchestrator.domain.pacing.hours import day_bounds_ms
 from wa_orchestrator.session_pace import BAN_SIGNAL, hold_fields, override_of, pace_of, trust_of, zone_of
-from wa_orchestrator.store import keys, records
+from wa_orchestrator.store import activity, contacts, records, slots
 from wa_orchestrator.store.records import Session
 
 #: Every session is read again after this time even without an event: pings make none.
 FULL_S: Final = 10.0
-_FOLLOWED: Final = ("sent", "delivered", "read", "failed")
 
 
 class SnapshotReader:
@@ -64,8 +62,7 @@ class SnapshotReader:
         self._rows = kept | rows
 
     async def _snapshot(self, holds: Mapping[str, Any], now_ms: int) -> Snapshot:
-        redis = self._context.redis
-        waiting: Any = await redis.smembers(keys.SESSIONS_WAITING)
+        waiting = await slots.waiting(self._context.scripts)
         rows = dict(self._rows)
         proxies = await records.proxies(self._context.scripts)
         names = Counter(row.name for row in rows.values())
@@ -76,7 +73,7 @@ class SnapshotReader:
             {name: hold for name, hold in holds.items() if hold["until_ms"] > now_ms},
             frozenset(waiting),
             self._context.settings.max_sessions_per_proxy,
-            int(await redis.hlen(keys.OPT_OUTS)),
+            await contacts.count_opt_outs(self._context.scripts),
             Counter(row.state for row in rows.values()),
             frozenset(name for name, count in names.items() if count > 1),
             await self._displaced.of(proxies, now_ms),
@@ -86,36 +83,29 @@ class SnapshotReader:
     async def _read(self, sessions: Sequence[Session], holds: Mapping[str, Any], now_ms: int) -> list[Row]:
         settings = self._context.settings
         sessions = [session for session in sessions if not session.removing]
-        pipe = self._context.redis.pipeline(transaction=False)
-        for session in sessions:
-            zone = zone_of(settings, session)
-            day_starts_ms, _ = day_bounds_ms(now_ms, zone)
-            day = datetime.fromtimestamp(now_ms / 1000, tz=zone).strftime("%Y%m%d")
-            pipe.zcount(keys.sent(session.phone), day_starts_ms, "+inf")
-            pipe.zcount(keys.sent(session.phone), now_ms - settings.scaled(60_000), "+inf")
-            pipe.zcard(keys.queue(session.phone))
-            pipe.hget(keys.GATEWAY_WAITING, session.phone)
-            pipe.hget(keys.pace(session.phone), "burst_until")
-            pipe.hmget(keys.stats(session.id, day), *_FOLLOWED)
-        replies: list[Any] = await pipe.execute() if sessions else []
-        rows = []
-        for at, session in enumerate(sessions):
-            sent, minute, queued, routed, burst, stats = replies[6 * at : 6 * at + 6]
-            rows.append(
-                Row(
-                    session,
-                    trust_of(session, now_ms),
-                    pace_of(settings, session, now_ms),
-                    int(sent) if session.phone else 0,
-                    int(minute) if session.phone else 0,
-                    int(queued) + int(routed or 0) if session.phone else 0,
-                    _hold_on(holds, session, now_ms),
-                    int(float(burst or 0)),
-                    {name: int(count or 0) for name, count in zip(_FOLLOWED, stats, strict=True)},
-                    own_limits=override_of(session) != type(override_of(session))(),
-                )
+        spans = [self._span(session, now_ms) for session in sessions]
+        return [
+            Row(
+                session,
+                trust_of(session, now_ms),
+                pace_of(settings, session, now_ms),
+                done.sent_today,
+                done.sent_in_minute,
+                done.waiting,
+                _hold_on(holds, session, now_ms),
+                done.burst_until,
+                done.counts,
+                own_limits=override_of(session) != type(override_of(session))(),
             )
-        return rows
+            for session, done in zip(sessions, await activity.of_sessions(self._context.scripts, spans), strict=True)
+        ]
+
+    def _span(self, session: Session, now_ms: int) -> activity.Span:
+        settings = self._context.settings
+        zone = zone_of(settings, session)
+        day_start_ms, _ = day_bounds_ms(now_ms, zone)
+        day = datetime.fromtimestamp(now_ms / 1000, tz=zone).strftime("%Y%m%d")
+        return activity.Span(session.id, session.phone, day_start_ms, now_ms - int(settings.scaled(60_000)), day)
 
 
 def _hold_on(holds: Mapping[str, Any], session: Session, now_ms: int) -> Mapping[str, Any] | None:
@@ -127,6 +117,5 @@ def _hold_on(holds: Mapping[str, Any], session: Session, now_ms: int) -> Mapping
 
 async def opt_outs(context: Context, most: int = 200) -> list[tuple[str, dict[str, Any]]]:
     """Return the opt-outs, the latest first."""
-    raw: Any = await context.redis.hgetall(keys.OPT_OUTS)
-    found = [(phone, json.loads(text)) for phone, text in raw.items()]
-    return sorted(found, key=lambda pair: -int(pair[1].get("at_ms", 0)))[:most]
+    found = await contacts.opt_outs(context.scripts)
+    return sorted(found.items(), key=lambda pair: -int(pair[1].get("at_ms", 0)))[:most]

@@ -3,7 +3,7 @@
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Final
 
 from markupsafe import Markup
 
@@ -12,7 +12,7 @@ from wa_orchestrator.dashboard.html.renderer import PageContent, Renderer, View
 from wa_orchestrator.domain.message import WAITING, MessageStatus
 from wa_orchestrator.domain.pacing import Eta
 from wa_orchestrator.queue_forecast import facts_of, forecast_of, message_eta
-from wa_orchestrator.store import keys, records
+from wa_orchestrator.store import keys, message_index, records
 from wa_orchestrator.store.records import Message
 
 PAGE_SIZE: Final = 25
@@ -95,7 +95,7 @@ async def parts(renderer: Renderer, view: View, query: Mapping[str, str]) -> dic
     newest = int(query.get("newest") or 0) if query.get("newest", "").isdigit() else 0
     newer = 0
     if (newest or not ids) and not query.get("q"):
-        newer = int(await renderer.context.redis.zcount(keys.ALL_MESSAGES, f"({newest}", "+inf"))
+        newer = await message_index.count_newer(renderer.context.scripts, newest)
     return made | {"newer": renderer.macros.newer(view, newer)}
 
 
@@ -122,12 +122,12 @@ async def search(renderer: Renderer, query: Mapping[str, str]) -> tuple[list[Mes
     index = _index(text, query.get("session", ""))
     wanted = _GROUPS.get(query.get("status", ""))
     found: list[Message] = []
-    top = f"({before}" if before.isdigit() else "+inf"
-    raw: Any = await renderer.context.redis.zrevrangebyscore(
-        index, top, "-inf", start=0, num=_SEARCHED if wanted else PAGE_SIZE + 1
-    )
-    for at in range(0, len(raw), PAGE_SIZE + 1):
-        chunk = await records.messages(renderer.context.scripts, raw[at : at + PAGE_SIZE + 1])
+    until_ms = int(before) - 1 if before.isdigit() else None
+    most = _SEARCHED if wanted else PAGE_SIZE + 1
+    entries = await message_index.page(renderer.context.scripts, index, until_ms=until_ms, most=most)
+    ids = [message_id for message_id, _ in entries]
+    for at in range(0, len(ids), PAGE_SIZE + 1):
+        chunk = await records.messages(renderer.context.scripts, ids[at : at + PAGE_SIZE + 1])
         found += [each for each in chunk if wanted is None or each.status in wanted]
         if len(found) > PAGE_SIZE:
             break

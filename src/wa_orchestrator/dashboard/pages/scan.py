@@ -1,9 +1,8 @@
 """Scan page: links phones, one after another. Only administrators see codes."""
 
-import json
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Final
 
 import segno
 from markupsafe import Markup
@@ -11,7 +10,7 @@ from markupsafe import Markup
 from wa_orchestrator.dashboard.fleet.snapshot import Row
 from wa_orchestrator.dashboard.html.renderer import PageContent, Renderer, View
 from wa_orchestrator.domain.session import State
-from wa_orchestrator.store import keys
+from wa_orchestrator.store import link_codes
 
 _LINKED_SHOWN: Final = 6
 _DAY_MS: Final = 86_400_000
@@ -96,14 +95,13 @@ async def code_of(renderer: Renderer, view: View, row: Row | None) -> Code | Non
     """Return the current code; always None for viewers."""
     if row is None or not view.may_change or row.state is not State.QR_READY:
         return None
-    text: Any = await renderer.context.redis.get(keys.qr(row.id))
-    if text is None:
+    shown = await link_codes.get(renderer.context.scripts, row.id)
+    if shown is None:
         return None
-    raw = json.loads(text)
-    ends = int(raw["expires_at_ms"])
-    began = int(raw.get("at_ms") or ends - _FIRST_LIFE_MS)
-    picture = draw(raw["qr"]) if raw.get("qr") else Markup("")
-    return Code(picture, raw.get("code", ""), max(1000, ends - began), max(0, view.now_ms - began))
+    ends = shown.expires_at_ms
+    began = shown.at_ms or ends - _FIRST_LIFE_MS
+    picture = draw(shown.qr) if shown.qr else Markup("")
+    return Code(picture, shown.code, max(1000, ends - began), max(0, view.now_ms - began))
 
 
 def draw(text: str) -> Markup:

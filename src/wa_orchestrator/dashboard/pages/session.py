@@ -18,7 +18,7 @@ from wa_orchestrator.domain.pacing.limits import DAY_MS, HOT_FROM_MS, WARM_FROM_
 from wa_orchestrator.domain.session import State
 from wa_orchestrator.queue_forecast import facts_of, forecast_of
 from wa_orchestrator.session_pace import zone_of
-from wa_orchestrator.store import event_stream, keys, records
+from wa_orchestrator.store import event_stream, keys, phone_queues, records
 from wa_orchestrator.store.records import Entry, Message
 
 QUEUE_SHOWN: Final = 20
@@ -115,9 +115,9 @@ async def queue(renderer: Renderer, row: Row) -> list[QueuedMessage]:
         return []
     scripts = renderer.context.scripts
     forecast = forecast_of(renderer.context.settings, row.session, await facts_of(scripts, row.session))
-    ids: Any = await scripts.redis.zrange(keys.queue(row.session.phone), 0, QUEUE_SHOWN - 1)
+    page = await phone_queues.page(scripts, row.session.phone, most=QUEUE_SHOWN)
     found = []
-    for at, message in enumerate(await records.messages(scripts, ids)):
+    for at, message in enumerate(await records.messages(scripts, page.queued)):
         eta = forecast.eta(at + forecast.in_flight)
         found.append(QueuedMessage(message, at + 1, eta.at_ms, eta.because))
     return found

@@ -13,7 +13,7 @@ from wa_orchestrator.domain.pacing.limits import Trust
 from wa_orchestrator.domain.session import Reason, State
 from wa_orchestrator.domain.stream_events import AlertTest, EventType
 from wa_orchestrator.errors import Refused
-from wa_orchestrator.store import audit, event_stream, keys
+from wa_orchestrator.store import audit, event_stream, message_counts
 from wa_orchestrator.timestamps import iso
 from wa_orchestrator.web.auth import AdminCaller, ReadCaller
 from wa_orchestrator.web.models import ResponseModel, Timestamp
@@ -126,13 +126,13 @@ class _Figures:
     async def get_dashboard_stats(self, _caller: ReadCaller) -> DashboardStats:
         """Get counts, messages of today, queue, proxies, and what needs attention."""
         view = await self._look()
-        counts: Any = await self._context.redis.hgetall(keys.COUNTS)
+        counts = await message_counts.by_status(self._context.scripts)
         failed_lately = await history.failed_lately(self._context.scripts, view.now_ms)
         alerts = [
             AttentionItem(state=item.state, what=item.what.striptags(), do=item.do.striptags(), href=item.href)
             for item in attention.items(view.snapshot, view, failed_lately)
         ]
-        return _stats(view.snapshot, {name: int(count) for name, count in counts.items()}, alerts)
+        return _stats(view.snapshot, counts, alerts)
 
     async def send_test_alert(self, caller: AdminCaller) -> QueuedAlert:
         """Send a test alert to everybody who gets alerts."""

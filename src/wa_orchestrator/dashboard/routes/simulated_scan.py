@@ -1,15 +1,14 @@
 """Action "simulate a scan": a simulated phone scans the QR code or enters the pairing code."""
 
-import json
 import secrets
-from typing import Any, Final
+from typing import Final
 
 import httpx
 
 from wa_orchestrator.context import Context
 from wa_orchestrator.dashboard.html.locale import Locale
 from wa_orchestrator.dashboard.routes.actions import Outcome
-from wa_orchestrator.store import keys, records
+from wa_orchestrator.store import link_codes, records
 
 ACTION: Final = "simulate-scan"
 _TIMEOUT_S: Final = 30.0
@@ -18,12 +17,11 @@ _TIMEOUT_S: Final = 30.0
 async def scan(context: Context, session_id: str, asked_phone: str, locale: Locale) -> Outcome:
     """Scan with the session's simulated phone, else with the phone of the pairing code, else with a new one."""
     session = await records.session(context.scripts, session_id)
-    text: Any = await context.redis.get(keys.qr(session_id)) if session else None
-    if context.simulator is None or session is None or text is None:
+    shown = await link_codes.get(context.scripts, session_id)
+    if context.simulator is None or session is None or shown is None:
         return Outcome("error", locale.t("scan.no_code_now"))
-    raw = json.loads(text)
     phone = session.phone or asked_phone or f"97250{secrets.randbelow(10**7):07d}"
-    verb, body = ("scan", {"qr": raw["qr"]}) if raw.get("qr") else ("enter-code", {"code": raw["code"]})
+    verb, body = ("scan", {"qr": shown.qr}) if shown.qr else ("enter-code", {"code": shown.code})
     try:
         async with httpx.AsyncClient(timeout=_TIMEOUT_S, trust_env=False) as client:
             answer = await client.post(f"{context.simulator['control']}/phones/{phone}/{verb}", json=body)

@@ -1,0 +1,149 @@
+"""What the dashboard shows over time: messages per hour, queue lengths, checks of proxies, activity of sessions."""
+
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Final
+
+from redis.asyncio.client import Pipeline
+
+from wa_orchestrator.store import event_stream, keys
+from wa_orchestrator.store.engine.scripts import Scripts
+from wa_orchestrator.store.message_counts import COUNTED
+from wa_orchestrator.store.records import Entry
+
+HOUR_MS: Final = 3_600_000
+_CHECKS_S: Final = 7 * 24 * 3600
+_SESSION_EVENTS: Final = 600
+
+
+async def session_histories(scripts: Scripts, sessions: Sequence[str]) -> list[list[Entry]]:
+    """Return the history of each of these sessions, oldest first, in one round trip."""
+    pipe = scripts.redis.pipeline(transaction=False)
+    for session_id in sessions:
+        pipe.xrange(keys.session_events(session_id), min="-", max="+", count=_SESSION_EVENTS)
+    replies: list[Any] = await pipe.execute() if sessions else []
+    return [[Entry(cursor, fields) for cursor, fields in entries] for entries in replies]
+
+
+async def hours(scripts: Scripts) -> dict[str, int]:
+    """Return the counts per hour: `<hour>:sent` and `<hour>:failed`, by the hour since 1970."""
+    raw: Any = await scripts.redis.hgetall(keys.DASHBOARD_HOURS)
+    return {name: int(count) for name, count in raw.items()}
+
+
+async def count_per_hour(scripts: Scripts, kinds: Collection[str], *, most: int) -> list[Entry]:
+    """Count events of these types (`message.<name>`) that were not counted yet, and return them.
+
+    Several processes may count: the counts and the cursor are written together, or not at all.
+    """
+
+    def add(pipe: Pipeline, entries: Sequence[Entry]) -> None:
+        for entry in entries:
+            kind = entry.fields.get("type", "")
+            if kind in kinds:
+                hour = int(float(entry.fields["at"])) // HOUR_MS
+                pipe.hincrby(keys.DASHBOARD_HOURS, f"{hour}:{kind.removeprefix('message.')}", 1)
+
+    return await event_stream.consume(scripts, keys.DASHBOARD_CURSOR, add, most=most, start="0")
+
+
+async def remove_hours_before(scripts: Scripts, hour: int) -> None:
+    """Delete the counts of earlier hours."""
+    names: Any = await scripts.redis.hkeys(keys.DASHBOARD_HOURS)
+    old = [name for name in names if int(name.partition(":")[0]) < hour]
+    if old:
+        await scripts.redis.hdel(keys.DASHBOARD_HOURS, *old)
+
+
+async def queue_lengths(scripts: Scripts) -> list[tuple[int, int]]:
+    """Return how many messages waited at which instants (ms), oldest first."""
+    lines: Any = await scripts.redis.lrange(keys.DASHBOARD_QUEUE, 0, -1)
+    return [(int(at), int(length)) for at, _, length in (line.partition(":") for line in lines)]
+
+
+async def add_queue_length(scripts: Scripts, *, interval_ms: int, most: int) -> None:
+    """Add how many messages wait now, unless the last entry is younger than `interval_ms`; keep the last `most`."""
+    now_ms = await scripts.now_ms()
+    last: Any = await scripts.redis.lindex(keys.DASHBOARD_QUEUE, -1)
+    if last and now_ms - int(last.partition(":")[0]) < interval_ms:
+        return
+    waiting: Any = await scripts.redis.hmget(keys.COUNTS, "queued", "scheduled", "sending")
+    async with scripts.redis.pipeline(transaction=True) as pipe:
+        pipe.rpush(keys.DASHBOARD_QUEUE, f"{now_ms}:{sum(int(each or 0) for each in waiting)}")
+        pipe.ltrim(keys.DASHBOARD_QUEUE, -most, -1)
+        await pipe.execute()
+
+
+async def proxy_checks(scripts: Scripts, proxies: Sequence[str]) -> list[list[tuple[int, int]]]:
+    """Return the last checks of each of these proxies, oldest first: when, and the latency (-1 = failed)."""
+    pipe = scripts.redis.pipeline(transaction=False)
+    for proxy_id in proxies:
+        pipe.lrange(keys.proxy_health(proxy_id), 0, -1)
+    replies: list[Any] = await pipe.execute() if proxies else []
+    return [[(int(at), int(latency)) for at, _, latency in map(_check, lines)] for lines in replies]
+
+
+def _check(line: str) -> tuple[str, str, str]:
+    return line.partition(":")
+
+
+async def add_proxy_checks(scripts: Scripts, checks: Mapping[str, tuple[int, int]], *, most: int) -> None:
+    """Add the last check of each of these proxies, unless it is known; keep the last `most` of each."""
+    pipe = scripts.redis.pipeline(transaction=False)
+    for proxy_id in checks:
+        pipe.lindex(keys.proxy_health(proxy_id), -1)
+    known: list[Any] = await pipe.execute() if checks else []
+    pipe = scripts.redis.pipeline(transaction=False)
+    for (proxy_id, (checked_at, latency_ms)), last in zip(checks.items(), known, strict=True):
+        if _check(str(last or ""))[0] == str(checked_at):
+            continue
+        key = keys.proxy_health(proxy_id)
+        pipe.rpush(key, f"{checked_at}:{latency_ms}")
+        pipe.ltrim(key, -most, -1)
+        pipe.expire(key, _CHECKS_S)
+    await pipe.execute()
+
+
+@dataclass(frozen=True, slots=True)
+class Span:
+    """A session and its phone, with the start of its day and of its minute, and the day's name (`20250131`)."""
+
+    session: str
+    phone: str
+    day_start_ms: int
+    minute_start_ms: int
+    day: str
+
+
+@dataclass(frozen=True, slots=True)
+class SessionActivity:
+    """What a session's phone sent and has waiting, and the counts of the session's day."""
+
+    sent_today: int
+    sent_in_minute: int
+    waiting: int
+    burst_until: int
+    counts: Mapping[str, int]
+
+
+async def of_sessions(scripts: Scripts, spans: Sequence[Span]) -> list[SessionActivity]:
+    """Return the activity of these sessions, in one round trip. A session without a phone has sent nothing."""
+    pipe = scripts.redis.pipeline(transaction=False)
+    for span in spans:
+        pipe.zcount(keys.sent(span.phone), span.day_start_ms, "+inf")
+        pipe.zcount(keys.sent(span.phone), span.minute_start_ms, "+inf")
+        pipe.zcard(keys.queue(span.phone))
+        pipe.hget(keys.GATEWAY_WAITING, span.phone)
+        pipe.hget(keys.pace(span.phone), "burst_until")
+        pipe.hmget(keys.stats(span.session, span.day), COUNTED)
+    replies: list[Any] = await pipe.execute() if spans else []
+    return [_activity(span, replies[6 * at : 6 * at + 6]) for at, span in enumerate(spans)]
+
+
+def _activity(span: Span, replies: Sequence[Any]) -> SessionActivity:
+    sent, minute, queued, unrouted, burst, counts = replies
+    by_name = {name: int(count or 0) for name, count in zip(COUNTED, counts, strict=True)}
+    until = int(float(burst or 0))
+    if not span.phone:
+        return SessionActivity(0, 0, 0, until, by_name)
+    return SessionActivity(int(sent), int(minute), int(queued) + int(unrouted or 0), until, by_name)
