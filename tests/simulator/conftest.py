@@ -1,4 +1,4 @@
-"""A simulated WhatsApp for tests that speak to it on the wire."""
+"""A simulated WhatsApp for tests with a protocol client."""
 
 from collections.abc import AsyncIterator
 

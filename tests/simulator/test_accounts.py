@@ -1,4 +1,4 @@
-"""Phones and their names."""
+"""Phones, numbers and LIDs."""
 
 import pytest
 from hypothesis import given
@@ -23,7 +23,7 @@ def test_two_numbers_never_share_a_lid(one: str, other: str) -> None:
     assert (lid_of(one) == lid_of(other)) == (one == other)
 
 
-def test_a_phone_has_the_same_keys_in_every_life_of_the_same_world() -> None:
+def test_a_phone_has_the_same_keys_after_a_restart() -> None:
     one, again, elsewhere = (Accounts(secret).phone("15550001111") for secret in (b"a", b"a", b"b"))
     assert one.identity == again.identity
     assert one.identity != elsewhere.identity
@@ -43,7 +43,7 @@ def test_a_number_that_is_not_on_whatsapp_is_not_found() -> None:
     assert accounts.find(jid.of_phone("15550001111")) is not None
 
 
-def test_what_is_no_number_makes_no_phone() -> None:
+def test_an_invalid_number_is_refused() -> None:
     for wrong in ("", "0123456", "12a45", "1" * 16, "１２３４５"):
         with pytest.raises(SimulatorError):
             Accounts(b"a").phone(wrong)

@@ -1,4 +1,4 @@
-"""App state: the push name as a patch that a careful client accepts."""
+"""App state: the patch with the push name, verified as clients do."""
 
 import hmac
 import struct

@@ -1,4 +1,4 @@
-"""Binary XML: the same bytes as real clients write, and nothing that breaks on other bytes."""
+"""Binary XML: the same bytes as real clients, and safe against any other bytes."""
 
 import zlib
 
@@ -46,7 +46,7 @@ def test_device_and_group_addresses_are_what_a_real_client_sends() -> None:
 
 @settings(max_examples=30)
 @given(nodes)
-def test_what_is_encoded_comes_back(root: Node) -> None:
+def test_decoding_reverses_encoding(root: Node) -> None:
     assert binary_xml.decode(binary_xml.encode(root)) == root
 
 
@@ -66,7 +66,7 @@ def test_any_bytes_are_a_stanza_or_a_protocol_error(payload: bytes) -> None:
 
 @settings(max_examples=30)
 @given(nodes, st.data())
-def test_a_stanza_that_is_cut_off_or_altered_breaks_nothing_else(root: Node, data: st.DataObject) -> None:
+def test_a_truncated_or_altered_stanza_is_a_stanza_or_a_protocol_error(root: Node, data: st.DataObject) -> None:
     whole = bytearray(binary_xml.encode(root))
     with pytest.raises(ProtocolError):
         binary_xml.decode(bytes(whole[: data.draw(st.integers(0, len(whole) - 1))]))

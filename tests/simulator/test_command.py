@@ -1,4 +1,4 @@
-"""`wa-orchestrator simulate` as a process: what it prints, and how it ends."""
+"""`wa-orchestrator simulate` as a process: its output and its exit."""
 
 import asyncio
 import contextlib
@@ -39,7 +39,7 @@ async def _line(process: asyncio.subprocess.Process) -> str:
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
-async def test_json_is_one_line_whatever_clients_do_and_a_signal_ends_it(number: signal.Signals) -> None:
+async def test_json_output_is_one_line_and_a_signal_stops_it(number: signal.Signals) -> None:
     async with _simulate("--json") as process:
         ready = json.loads(await _line(process))
         assert list(ready) == ["control", "caFile", "proxies", "telegram"]
@@ -50,7 +50,7 @@ async def test_json_is_one_line_whatever_clients_do_and_a_signal_ends_it(number:
 
 
 async def _misbehave(proxy_url: str, ca_file: str) -> None:
-    """Upgrade to a websocket and then send what is no WhatsApp at all; returns when the server hung up."""
+    """Upgrade to a WebSocket and send garbage; returns when the server has closed."""
     dialled = await Proxy.from_url(proxy_url.replace("socks5h", "socks5"), rdns=True).connect("web.whatsapp.com", 443)
     trust = ssl.create_default_context(cafile=ca_file)
     reader, writer = await asyncio.open_connection(sock=dialled, ssl=trust, server_hostname="web.whatsapp.com")
@@ -75,7 +75,7 @@ async def test_without_json_it_prints_lines_that_can_go_into_the_environment() -
         assert [line for line in seen if line.startswith("TELEGRAM_API_URL=http://127.0.0.1:")]
 
 
-async def test_a_taken_port_is_one_line_for_a_person(tmp_path: Path) -> None:
+async def test_a_port_in_use_is_reported_in_one_line(tmp_path: Path) -> None:
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = taken.getsockname()[1]
         async with _simulate("--json", "--control-port", str(port), "--data-dir", str(tmp_path)) as process:

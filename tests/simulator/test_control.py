@@ -1,4 +1,4 @@
-"""The control over HTTP: what it passes on, and whom it turns away."""
+"""The control API: forwarded calls and refused requests."""
 
 import asyncio
 import base64
@@ -16,7 +16,7 @@ from wa_orchestrator.simulator.telegram import Telegram
 
 
 class FakeWhatsApp:
-    """Writes down what it was asked."""
+    """Records its calls."""
 
     def __init__(self) -> None:
         self.asked: list[tuple[Any, ...]] = []
@@ -94,7 +94,7 @@ async def control(whatsapp: FakeWhatsApp, pool: SocksPool, telegram: Telegram) -
          ("fault", "drop", {"phone": None, "seconds": 3.0, "code": None})),
     ],
 )  # fmt: skip
-async def test_a_request_reaches_whatsapp_as_meant(
+async def test_a_request_calls_whatsapp_with_its_parameters(
     control: httpx.AsyncClient, whatsapp: FakeWhatsApp, path: str, body: dict[str, Any] | None, asked: tuple[Any, ...]
 ) -> None:
     answer = await control.post(path, json=body)
@@ -119,7 +119,7 @@ async def test_a_request_reaches_whatsapp_as_meant(
         ("/arrivals", {}, 405, "METHOD_NOT_ALLOWED"),
     ],
 )
-async def test_what_makes_no_sense_is_refused_in_json(
+async def test_an_invalid_request_is_refused_in_json(
     control: httpx.AsyncClient, whatsapp: FakeWhatsApp, path: str, body: dict[str, Any], status: int, code: str
 ) -> None:
     answer = await control.post(path, json=body)
@@ -131,7 +131,7 @@ async def test_what_makes_no_sense_is_refused_in_json(
 @pytest.mark.parametrize(
     "headers", [{"Origin": "http://127.0.0.1:1"}, {"Origin": "null"}, {"Host": "evil.example.com"}, {"Host": "0.0.0.0"}]
 )
-async def test_what_a_web_page_could_send_is_refused(
+async def test_a_request_of_a_web_page_is_refused(
     control: httpx.AsyncClient, whatsapp: FakeWhatsApp, headers: dict[str, str]
 ) -> None:
     answer = await control.post("/phones/972501234567/read", headers=headers)
@@ -176,7 +176,7 @@ async def test_the_proxies_can_be_shown_without_their_logs(control: httpx.AsyncC
     assert short == {**whole, "connections": []}
 
 
-async def test_one_more_proxy_can_be_had(control: httpx.AsyncClient, pool: SocksPool) -> None:
+async def test_a_proxy_can_be_added(control: httpx.AsyncClient, pool: SocksPool) -> None:
     answer = await control.post("/proxies")
     assert answer.status_code == 201
     assert [proxy.account.url for proxy in pool][1] == answer.json()["url"]
@@ -188,13 +188,13 @@ async def test_the_front_page_lists_every_path(control: httpx.AsyncClient) -> No
         assert path in page
 
 
-async def test_a_file_that_a_phone_shows_can_be_had_and_one_that_is_not_there_is_not_found(
+async def test_the_file_of_a_message_is_returned_and_a_missing_one_is_not_found(
     control: httpx.AsyncClient,
 ) -> None:
     assert (await control.get("/phones/972501234567/inbox/3EB0/media")).content == b"picture"
     assert (await control.get("/phones/972501234567/inbox/nothing/media")).status_code == 404
 
 
-async def test_the_page_of_its_routes_loads_nothing_from_elsewhere(control: httpx.AsyncClient) -> None:
+async def test_the_docs_page_loads_nothing_from_other_hosts(control: httpx.AsyncClient) -> None:
     page = await control.get("/docs")
     assert (page.status_code, re.findall(r"https?://|[\"'(]//", page.text)) == (200, [])

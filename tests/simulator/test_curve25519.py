@@ -74,7 +74,7 @@ def _sign_bit(private: bytes) -> int:
     return curve25519._compress(curve25519._times_base(curve25519._clamped(private)))[31] & 0x80
 
 
-def test_what_has_the_wrong_length_is_no_signature() -> None:
+def test_a_signature_of_the_wrong_length_is_refused() -> None:
     assert not curve25519.verify(bytes(31), b"", bytes(64))
     assert not curve25519.verify(KeyPair.generate().public, b"", bytes(63))
     assert not curve25519.verify((2**255 - 20).to_bytes(32, "little"), b"", bytes(64))

@@ -1,4 +1,4 @@
-"""Faults: for whom, how long, how often."""
+"""Faults: phone, duration, number of uses."""
 
 import pytest
 
@@ -22,7 +22,7 @@ def test_a_fault_ends_with_its_time() -> None:
     assert faults.active("silence", "1") is None
 
 
-def test_a_fault_of_one_phone_goes_before_that_of_all_and_touches_no_other() -> None:
+def test_a_fault_of_one_phone_takes_precedence_and_affects_no_other() -> None:
     faults = Faults(Clock())
     faults.add("ack_error", None, None, 500, {})
     faults.add("ack_error", "1", None, 463, {})
@@ -31,7 +31,7 @@ def test_a_fault_of_one_phone_goes_before_that_of_all_and_touches_no_other() -> 
     assert faults.active("ban", "1") is None
 
 
-def test_a_fault_that_holds_twice_holds_twice() -> None:
+def test_a_fault_limited_to_two_uses_ends_after_two() -> None:
     faults = Faults(Clock())
     faults.add("ack_error", "1", None, 500, {"times": 2})
     uses = 0
@@ -41,7 +41,7 @@ def test_a_fault_that_holds_twice_holds_twice() -> None:
     assert uses == 2
 
 
-def test_the_delay_of_an_acknowledgement_is_no_time_limit() -> None:
+def test_the_seconds_of_an_ack_delay_are_not_its_duration() -> None:
     clock = Clock()
     faults = Faults(clock)
     faults.add("ack_delay", "1", 3, None, {})

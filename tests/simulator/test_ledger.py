@@ -1,4 +1,4 @@
-"""The books of the outside world."""
+"""The ledger of messages."""
 
 from typing import Any
 
@@ -22,7 +22,7 @@ def test_the_same_id_in_the_same_chat_is_a_repeat_and_another_chat_is_not() -> N
     assert [one["n"] for one in ledger.arrivals(after=3)] == [4]
 
 
-def test_what_a_message_says_is_filled_in_once() -> None:
+def test_the_content_of_a_message_is_recorded_once() -> None:
     ledger = Ledger()
     arrive(ledger, "a")
     ledger.describe("1", "2", "a", Content("text", "first"))
@@ -30,7 +30,7 @@ def test_what_a_message_says_is_filled_in_once() -> None:
     assert ledger.arrivals()[0]["text"] == "first"
 
 
-def test_a_phone_shows_a_message_once_however_often_it_comes() -> None:
+def test_a_repeated_message_is_in_the_inbox_once() -> None:
     ledger = Ledger()
     assert ledger.add_to_inbox("2", "1", entry("a"))
     assert not ledger.add_to_inbox("2", "1", entry("a"))
@@ -38,7 +38,7 @@ def test_a_phone_shows_a_message_once_however_often_it_comes() -> None:
     assert (shown["shown"], shown["copies"]) == (1, 2)
 
 
-def test_reading_takes_what_is_unread_of_one_person_only() -> None:
+def test_reading_returns_unread_messages_of_one_sender_only() -> None:
     ledger = Ledger()
     ledger.add_to_inbox("2", "1", entry("a"))
     ledger.add_to_inbox("2", "3", entry("b", "3"))

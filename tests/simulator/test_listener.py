@@ -1,4 +1,4 @@
-"""The front door: plain HTTP beside WebSocket."""
+"""The listener: plain HTTP beside WebSocket."""
 
 import json
 from collections.abc import AsyncIterator
@@ -31,11 +31,11 @@ async def test_a_file_may_come_in_chunks(http: httpx.AsyncClient) -> None:
     assert (await http.get(answer["direct_path"])).content == b"one two"
 
 
-async def test_the_version_look_up_finds_a_revision(http: httpx.AsyncClient) -> None:
+async def test_the_version_check_returns_a_revision(http: httpx.AsyncClient) -> None:
     for path in ("/sw.js", "/"):
         assert json.loads((await http.get(path)).text)["client_revision"] > 10**9
 
 
-async def test_what_is_not_there_is_404(http: httpx.AsyncClient) -> None:
+async def test_an_unknown_path_is_404(http: httpx.AsyncClient) -> None:
     assert (await http.get("/v/t62/missing.enc?ccb=1")).status_code == 404
     assert (await http.delete("/sw.js")).status_code == 404

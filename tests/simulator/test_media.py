@@ -1,4 +1,4 @@
-"""Files: sealed by the sender, opened by who has the key."""
+"""Encryption and storage of media."""
 
 import hashlib
 
@@ -11,7 +11,7 @@ from wa_orchestrator.simulator.whatsapp import media
 
 
 @given(st.binary(max_size=500), st.sampled_from(sorted(media.PURPOSES)))
-def test_a_sealed_file_opens_with_its_key(plain: bytes, kind: str) -> None:
+def test_an_encrypted_file_decrypts_with_its_key(plain: bytes, kind: str) -> None:
     sealed = media.encrypt(plain, kind)
     assert media.decrypt(sealed.blob, kind, sealed.media_key, hashlib.sha256(plain).digest()) == plain
 
@@ -30,7 +30,7 @@ def test_an_altered_file_another_key_and_another_kind_are_refused() -> None:
         media.decrypt(sealed.blob, "image", sealed.media_key, bytes(32))
 
 
-def test_the_shelf_finds_a_blob_by_its_path_and_forgets_the_oldest() -> None:
+def test_a_blob_is_found_by_its_path_and_the_oldest_are_dropped() -> None:
     shelf = media.MediaStore(limit_bytes=25)
     first, second = shelf.put(b"a" * 10), shelf.put(b"b" * 10)
     assert "?" in first

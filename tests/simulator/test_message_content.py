@@ -1,4 +1,4 @@
-"""What messages say."""
+"""Message content."""
 
 import struct
 
@@ -10,7 +10,7 @@ def read(raw: bytes) -> message_content.Content:
     return message_content.read(protobuf.decode(raw))
 
 
-def test_a_text_is_read_in_each_of_its_wrappings() -> None:
+def test_a_text_is_decoded_in_every_wrapper() -> None:
     plain = message_content.text("words")
     assert read(plain) == message_content.Content("text", "words")
     assert read(message_content.text("soon gone", 86_400)) == message_content.Content(
@@ -21,7 +21,7 @@ def test_a_text_is_read_in_each_of_its_wrappings() -> None:
     assert (chat, message_content.read(inner).text) == ("1@s.whatsapp.net", "words")
 
 
-def test_a_file_is_read_as_it_was_written_for_every_kind() -> None:
+def test_media_of_every_kind_is_decoded_as_encoded() -> None:
     for kind in ("image", "video", "audio", "document", "sticker"):
         sealed = media.encrypt(b"data", kind)
         raw = message_content.file(sealed, "/v/x?ccb=1", kind, "a/b", caption="see", name="file.pdf", now=1)
@@ -38,7 +38,7 @@ def test_a_file_is_read_as_it_was_written_for_every_kind() -> None:
         assert got.file.name == ("file.pdf" if kind == "document" else None)
 
 
-def test_places_reactions_and_unknown_things_are_told_apart() -> None:
+def test_locations_reactions_and_unknown_messages_are_distinguished() -> None:
     place = bytes([0x2A, 18, 0x09]) + struct.pack("<d", 32.5) + b"\x11" + struct.pack("<d", 34.75)
     assert read(place) == message_content.Content("location", "32.5,34.75")
     assert read(protobuf.encode({46: {2: "👍"}})) == message_content.Content("reaction", "👍")

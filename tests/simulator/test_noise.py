@@ -1,4 +1,4 @@
-"""The handshake, from both sides, and the cutting of frames."""
+"""The Noise handshake from both sides, and framing."""
 
 import contextlib
 
@@ -14,7 +14,7 @@ from wa_orchestrator.simulator.protocol.noise import FrameReader, Initiator, Res
 AUTHORITY = ServerIdentity.issue(KeyPair.generate(), not_before=0, not_after=2**31)
 
 
-def test_after_the_handshake_both_sides_understand_each_other() -> None:
+def test_after_the_handshake_both_sides_decrypt_each_other() -> None:
     client_key = KeyPair.generate()
     responder, initiator = Responder(AUTHORITY), Initiator(client_key, AUTHORITY.root_public)
     finish, send, receive = initiator.finish(responder.hello(initiator.hello()), b"payload")
@@ -62,7 +62,7 @@ def test_a_public_key_of_small_order_is_refused() -> None:
 
 
 @given(st.lists(st.binary(max_size=60), max_size=6), st.binary(max_size=40), st.integers(1, 30), st.booleans())
-def test_frames_survive_any_cutting_of_the_stream(
+def test_frames_are_read_from_any_chunks_of_the_stream(
     bodies: list[bytes], routing: bytes, step: int, has_routing: bool
 ) -> None:
     intro = b"ED\x00\x01" + len(routing).to_bytes(3, "big") + routing if has_routing else b""

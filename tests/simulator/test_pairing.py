@@ -1,4 +1,4 @@
-"""Linking by a code typed on the phone."""
+"""Linking by pairing code."""
 
 import asyncio
 import hashlib
@@ -26,7 +26,7 @@ def wrapped(key: bytes, salt: bytes, iv: bytes) -> bytes:
 
 
 async def announce(client: WireClient, display: str = "Chrome (Ubuntu)") -> KeyPair:
-    """Say that a code will be typed on Dana's phone."""
+    """Send `companion_hello` for Dana's phone."""
     await client.register()
     ephemeral, salt, iv = KeyPair.generate(), secrets.token_bytes(32), secrets.token_bytes(16)
     body = salt + iv + wrapped(ephemeral.public, salt, iv)
@@ -43,7 +43,7 @@ async def announce(client: WireClient, display: str = "Chrome (Ubuntu)") -> KeyP
 
 
 async def prove(client: WireClient, ephemeral: KeyPair) -> None:
-    """Answer the phone that typed the code."""
+    """Send `companion_finish`."""
     hello = (await client.until("notification")).require("link_code_companion_reg")
     body = hello.child_bytes("link_code_pairing_wrapped_primary_ephemeral_pub")
     primary = hello.child_bytes("primary_identity_pub")
@@ -70,7 +70,7 @@ async def test_the_right_code_links_the_device() -> None:
         assert (await client.login()).tag == "success"
 
 
-async def test_a_device_that_calls_itself_by_a_brand_gets_no_code() -> None:
+async def test_a_device_with_a_custom_platform_name_gets_no_code() -> None:
     async with World() as world:
         with pytest.raises(PermissionError, match="400"):
             await announce(WireClient(world), "Chrome (My Brand)")
@@ -88,7 +88,7 @@ async def test_a_wrong_code_links_nothing() -> None:
         assert world.whatsapp.devices(DANA) == []
 
 
-async def test_a_code_typed_before_the_device_has_asked_is_waited_for() -> None:
+async def test_a_code_entered_before_companion_hello_waits_for_it() -> None:
     async with World() as world:
         client = WireClient(world)
         typed = asyncio.create_task(world.whatsapp.enter_code(DANA, CODE))

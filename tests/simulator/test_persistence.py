@@ -1,4 +1,4 @@
-"""Linked devices outlive the simulator."""
+"""Linked devices survive a restart of the simulator."""
 
 from pathlib import Path
 
@@ -26,7 +26,7 @@ async def test_a_device_logs_in_again_after_the_simulator_was_restarted(tmp_path
         assert metadata.require("group").attr("subject") == "Friends"
 
 
-async def test_what_waits_for_a_device_outlives_the_simulator(tmp_path: Path) -> None:
+async def test_pending_stanzas_survive_a_restart(tmp_path: Path) -> None:
     async with World(tmp_path) as world:
         client = await world.online(DANA)
         await client.close()
@@ -46,7 +46,7 @@ async def test_a_device_that_was_unlinked_stays_unlinked(tmp_path: Path) -> None
         assert (await client.login()).attr("reason") == "401"
 
 
-async def test_another_world_knows_nobody(tmp_path: Path) -> None:
+async def test_another_state_directory_has_no_devices(tmp_path: Path) -> None:
     async with World(tmp_path / "one") as world:
         client = await world.online(DANA)
     async with World(tmp_path / "two") as world:

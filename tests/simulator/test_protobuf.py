@@ -21,7 +21,7 @@ def test_the_bytes_are_those_of_the_specification() -> None:
 
 
 @given(fields)
-def test_what_is_encoded_comes_back(layout: dict[int, int | bytes]) -> None:
+def test_decoding_reverses_encoding(layout: dict[int, int | bytes]) -> None:
     decoded = protobuf.decode(protobuf.encode(layout))
     assert set(decoded) == set(layout)
     for number, value in layout.items():
@@ -37,7 +37,7 @@ def test_any_bytes_are_a_message_or_a_protocol_error(payload: bytes) -> None:
 
 
 @given(fields.filter(bool), st.data())
-def test_a_message_that_is_cut_off_never_reads_as_the_whole(
+def test_a_truncated_message_never_decodes_as_the_complete_one(
     layout: dict[int, int | bytes], data: st.DataObject
 ) -> None:
     whole = protobuf.encode(layout)

@@ -1,4 +1,4 @@
-"""Sender keys: one encryption for a whole group."""
+"""Sender keys of groups."""
 
 import pytest
 
@@ -6,7 +6,7 @@ from wa_orchestrator.simulator.protocol.sender_keys import SenderKey
 from wa_orchestrator.simulator.protocol.signal import UndecryptableError
 
 
-def test_who_was_handed_the_key_reads_from_then_on_in_any_order() -> None:
+def test_a_distributed_sender_key_decrypts_later_messages_in_any_order() -> None:
     sender = SenderKey.generate()
     before = sender.encrypt(b"before")
     reader = SenderKey.read(sender.distribution())

@@ -1,4 +1,4 @@
-"""Messages on the simulated WhatsApp, seen from the wire by a client that can misbehave."""
+"""Messages on the simulated WhatsApp, with a protocol client that can misbehave."""
 
 from tests.simulator.wireclient import World
 from tests.waiting import until
@@ -39,7 +39,7 @@ async def test_the_same_id_again_is_a_repeat_and_shown_once(world: World) -> Non
     assert (entry["shown"], entry["copies"]) == (1, 2)
 
 
-async def test_what_was_said_to_a_device_that_is_away_arrives_when_it_is_back(world: World) -> None:
+async def test_messages_to_an_offline_device_arrive_at_its_next_login(world: World) -> None:
     client = await world.link(DANA)
     await client.come_online()
     await client.close()
@@ -84,7 +84,7 @@ async def test_no_receipts_means_an_ack_and_nothing_more(world: World) -> None:
     assert not _pending(world, DANA, "receipt")
 
 
-async def test_all_devices_of_an_account_hear_what_is_said_to_it_and_what_it_says(world: World) -> None:
+async def test_all_devices_of_an_account_receive_its_incoming_and_outgoing_messages(world: World) -> None:
     one, other = await world.online(DANA), await world.online(DANA)
     await world.whatsapp.send_text(NOA, DANA, "to all")
     assert [await device.next_text() for device in (one, other)] == ["to all", "to all"]
@@ -94,7 +94,7 @@ async def test_all_devices_of_an_account_hear_what_is_said_to_it_and_what_it_say
         assert device.decrypt(stanza).message(31).message(2).text(1) == "from my phone"
 
 
-async def test_a_new_device_is_announced_to_who_knows_the_account(world: World) -> None:
+async def test_a_new_device_is_announced_to_contacts(world: World) -> None:
     dana = await world.online(DANA)
     await world.whatsapp.send_text(NOA, DANA, "we know each other")
     noa = await world.online(NOA)
@@ -104,7 +104,7 @@ async def test_a_new_device_is_announced_to_who_knows_the_account(world: World) 
     assert (await dana.until("notification", type="devices")).child("remove")
 
 
-async def test_a_copy_for_another_linked_device_is_passed_on_unread(world: World) -> None:
+async def test_a_copy_for_another_linked_device_is_relayed_unchanged(world: World) -> None:
     dana, noa = await world.online(DANA), await world.online(NOA)
     enc = node("enc", {"v": "2", "type": "msg"}, b"only Noa's device can read this")
     copies = [node("to", {"jid": f"{NOA}:{noa.device}@s.whatsapp.net"}, [enc])]
@@ -117,7 +117,7 @@ async def test_a_copy_for_another_linked_device_is_passed_on_unread(world: World
     assert (await dana.until("receipt", type="read")).attr("from") == f"{NOA}@s.whatsapp.net"
 
 
-async def test_a_phone_that_cannot_read_asks_again_and_the_answer_is_no_repeat(world: World) -> None:
+async def test_a_phone_that_cannot_decrypt_sends_a_retry_receipt_and_the_retry_is_not_a_repeat(world: World) -> None:
     client = await world.online(DANA)
     session = await client.session(NOA)
     session.sending = type(session.sending)(bytes(32))  # type: ignore[misc]
@@ -134,7 +134,7 @@ async def test_a_phone_that_cannot_read_asks_again_and_the_answer_is_no_repeat(w
     assert "type" not in (await client.until("receipt", id="3EB001")).attrs
 
 
-async def test_a_device_that_cannot_read_gets_the_message_encrypted_anew(world: World) -> None:
+async def test_a_device_that_cannot_decrypt_gets_the_message_encrypted_again(world: World) -> None:
     client = await world.online(DANA)
     message_id = await world.whatsapp.send_text(NOA, DANA, "again please")
     first = await client.until("message", id=message_id)
@@ -147,7 +147,7 @@ async def test_a_device_that_cannot_read_gets_the_message_encrypted_anew(world: 
     assert client.decrypt(second).text(1) == "again please"
 
 
-async def test_an_ack_that_is_delayed_comes_after_the_arrival(world: World) -> None:
+async def test_a_delayed_ack_comes_after_the_arrival(world: World) -> None:
     client = await world.online(DANA)
     await client.session(NOA)
     await world.whatsapp.fault("ack_delay", phone=DANA, seconds=0.2)
@@ -157,7 +157,7 @@ async def test_an_ack_that_is_delayed_comes_after_the_arrival(world: World) -> N
     assert (await client.until("ack")).attr("id") == "3EB001"
 
 
-async def test_typing_is_noted_and_seen_by_the_other_side(world: World) -> None:
+async def test_typing_is_recorded_and_forwarded(world: World) -> None:
     dana, noa = await world.online(DANA), await world.online(NOA)
     await dana.send(node("chatstate", {"to": f"{NOA}@s.whatsapp.net"}, [node("composing")]))
     assert (await noa.until("chatstate")).attr("from") == f"{DANA}@s.whatsapp.net"

@@ -1,4 +1,4 @@
-"""What is malformed harms nobody but its own connection."""
+"""Malformed data affects only its own connection."""
 
 import asyncio
 import contextlib
@@ -40,7 +40,7 @@ MALFORMED = [
 
 
 @pytest.mark.parametrize("payload", MALFORMED, ids=lambda payload: payload[:12].hex())
-async def test_a_malformed_stanza_harms_nobody_else(world: World, payload: bytes) -> None:
+async def test_a_malformed_stanza_affects_no_other_connection(world: World, payload: bytes) -> None:
     bystander = await world.online(NOA)
     client = await world.online(DANA)
     await client.send_plain(payload)
@@ -61,7 +61,7 @@ async def test_a_malformed_stanza_harms_nobody_else(world: World, payload: bytes
     ],
     ids=["nothing", "tls", "http9", "negative", "blank"],
 )
-async def test_a_malformed_request_harms_nobody_else(world: World, opening: bytes) -> None:
+async def test_a_malformed_request_affects_no_other_connection(world: World, opening: bytes) -> None:
     bystander = await world.online(NOA)
     reader, writer = await asyncio.open_connection("127.0.0.1", world.port)
     writer.write(opening)
@@ -177,7 +177,7 @@ _WRONG_VALUES = [
 
 
 def _spoil(dice: random.Random, stanza: Node) -> None:
-    """Spoil one part, anywhere in the stanza."""
+    """Corrupt one random part of the stanza."""
     children = stanza.children()
     if children and dice.random() < 0.6:
         _spoil(dice, dice.choice(children))
@@ -192,7 +192,7 @@ def _spoil(dice: random.Random, stanza: Node) -> None:
         )
 
 
-async def test_frames_of_noise_close_their_own_connection_only(world: World) -> None:
+async def test_random_frames_close_their_own_connection_only(world: World) -> None:
     bystander = await world.online(NOA)
     client = await world.online(DANA)
     assert client.socket

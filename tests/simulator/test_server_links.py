@@ -1,4 +1,4 @@
-"""Who may connect to the simulated WhatsApp, and how devices are linked, refused and thrown out."""
+"""Logins to the simulated WhatsApp: linked, refused and unlinked devices."""
 
 import asyncio
 import base64
@@ -46,7 +46,7 @@ async def test_a_login_with_another_key_is_refused(world: World) -> None:
     assert (await client.login()).attr("reason") == "401"
 
 
-async def test_a_device_that_the_phone_removed_is_told_and_cannot_come_back(world: World) -> None:
+async def test_an_unlinked_device_is_notified_and_cannot_log_in_again(world: World) -> None:
     client = await world.online(DANA)
     await world.whatsapp.unlink(DANA)
     ending = await client.until("stream:error")
@@ -56,7 +56,7 @@ async def test_a_device_that_the_phone_removed_is_told_and_cannot_come_back(worl
         await world.whatsapp.unlink(DANA)
 
 
-async def test_a_silent_server_neither_answers_nor_hears(world: World) -> None:
+async def test_a_silent_server_neither_answers_nor_processes(world: World) -> None:
     client = await world.online(DANA)
     await world.whatsapp.fault("silence", phone=DANA)
     await client.say_blindly(NOA)
@@ -67,7 +67,7 @@ async def test_a_silent_server_neither_answers_nor_hears(world: World) -> None:
     assert world.whatsapp.arrivals() == []
 
 
-async def test_a_dropped_connection_breaks_without_a_word(world: World) -> None:
+async def test_a_dropped_connection_is_reset_without_a_stanza(world: World) -> None:
     client = await world.online(DANA)
     await world.whatsapp.fault("drop", phone=DANA)
     with pytest.raises(ConnectionClosed):
@@ -75,7 +75,7 @@ async def test_a_dropped_connection_breaks_without_a_word(world: World) -> None:
     await until(lambda: world.whatsapp.connections() == [], "nobody is connected")
 
 
-async def test_a_qr_that_nobody_shows_any_more_is_refused(world: World) -> None:
+async def test_an_expired_qr_is_refused(world: World) -> None:
     client = WireClient(world)
     qr = await client.register()
     await client.close()
@@ -97,7 +97,7 @@ async def test_a_fifth_device_is_refused(world: World) -> None:
     assert refused.value.code == "TOO_MANY_DEVICES"
 
 
-async def test_a_retired_qr_is_refused_until_the_device_acknowledged(world: World) -> None:
+async def test_a_qr_with_an_old_secret_is_refused_until_the_device_has_acked(world: World) -> None:
     client = WireClient(world)
     qr = await client.register()
     await world.whatsapp.fault("companion_reg_refresh", qr=qr)
@@ -119,7 +119,7 @@ def _with_adv(qr: str, old: bytes, new: bytes) -> str:
     return qr.replace(base64.b64encode(old).decode(), base64.b64encode(new).decode())
 
 
-async def test_what_the_pool_of_proxies_says_is_booked() -> None:
+async def test_the_proxy_of_a_message_is_recorded() -> None:
     async with World(proxy_of=lambda port: f"proxy-of-{port > 0}") as world:
         client = await world.online(DANA)
         await client.say(NOA, "through it", "3EB001")
@@ -128,7 +128,7 @@ async def test_what_the_pool_of_proxies_says_is_booked() -> None:
         assert world.whatsapp.connections()[0]["proxy"] == "proxy-of-True"
 
 
-async def test_a_passkey_is_asked_for_instead_of_completing_the_link(world: World) -> None:
+async def test_a_passkey_is_requested_instead_of_completing_the_link(world: World) -> None:
     client = WireClient(world)
     qr = await client.register()
     await world.whatsapp.fault("passkey", phone=DANA, times=1)
@@ -138,7 +138,7 @@ async def test_a_passkey_is_asked_for_instead_of_completing_the_link(world: Worl
     assert world.whatsapp.devices(DANA) == []
 
 
-async def test_a_device_that_hangs_up_while_it_is_linked_is_an_error_at_once(world: World) -> None:
+async def test_a_device_that_disconnects_while_linking_is_an_error_at_once(world: World) -> None:
     client = WireClient(world)
     scan = asyncio.create_task(world.whatsapp.scan(DANA, await client.register()))
     await client.until("iq", type="set")

@@ -1,4 +1,4 @@
-"""Signal sessions: they survive disorder, and refuse what is forged or repeated."""
+"""Signal sessions: any order is accepted; forged and repeated messages are refused."""
 
 import pytest
 from hypothesis import given, settings
@@ -32,7 +32,7 @@ def begun(bundle: PreKeyBundle = BUNDLE) -> tuple[SignalSession, SignalSession]:
     return alice, bob
 
 
-def test_the_greeting_says_which_keys_were_used_until_the_answer_came() -> None:
+def test_messages_are_prekey_messages_until_the_peer_answers() -> None:
     alice, bob = begun()
     kind, second = alice.encrypt(b"still no answer")
     assert kind == "pkmsg"
@@ -51,7 +51,7 @@ def test_a_session_begins_without_a_one_time_key_too() -> None:
 
 @settings(max_examples=25)
 @given(st.lists(st.tuples(st.booleans(), st.integers(1, 5)), min_size=1, max_size=8), st.randoms(use_true_random=False))
-def test_every_message_decrypts_once_in_whatever_order_they_arrive(turns: list[tuple[bool, int]], dice: object) -> None:
+def test_every_message_decrypts_once_in_any_order(turns: list[tuple[bool, int]], dice: object) -> None:
     alice, bob = begun()
     sides = {True: (alice, bob), False: (bob, alice)}
     late: dict[bool, list[tuple[bytes, bytes]]] = {True: [], False: []}
@@ -86,7 +86,7 @@ def test_a_forged_message_changes_nothing(position: int, flip: int) -> None:
     assert bob.decrypt(_body(alice.encrypt(b"the next"))) == b"the next"
 
 
-def test_a_leap_into_the_far_future_is_refused() -> None:
+def test_too_many_skipped_messages_are_refused() -> None:
     alice, bob = begun()
     for _ in range(2100):
         last = _body(alice.encrypt(b""))
@@ -95,10 +95,10 @@ def test_a_leap_into_the_far_future_is_refused() -> None:
 
 
 @given(st.binary(max_size=100), st.integers(1, 16))
-def test_padding_comes_off_again(plain: bytes, count: int) -> None:
+def test_unpadding_reverses_padding(plain: bytes, count: int) -> None:
     assert signal.unpad(signal.pad(plain, count)) == plain
 
 
-def test_a_bundle_is_genuine_only_if_its_identity_signed_it() -> None:
+def test_a_bundle_is_valid_only_if_its_identity_signed_it() -> None:
     assert BUNDLE.has_valid_signature
     assert not PreKeyBundle(77, ALICE.public, 5, SIGNED.public, BUNDLE.signature).has_valid_signature

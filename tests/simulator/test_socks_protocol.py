@@ -19,7 +19,7 @@ WEB = "web.whatsapp.com"
 
 
 class Upstream:
-    """Stands for WhatsApp: says which proxy a connection came through, then echoes."""
+    """A fake WhatsApp that sends the id of the proxy, then echoes."""
 
     def __init__(self, pool: SocksPool) -> None:
         self.pool = pool
@@ -77,7 +77,7 @@ class Tunnel:
         self.writer.close()
 
 
-async def test_whatsapps_names_lead_to_the_simulator_and_it_can_ask_at_once_through_which_proxy() -> None:
+async def test_whatsapps_names_connect_to_the_simulator_which_knows_the_proxy_at_once() -> None:
     async with _world() as (pool, _):
         proxies = [await pool.add() for _ in range(3)]
         for proxy in proxies:
@@ -93,7 +93,7 @@ async def test_whatsapps_names_lead_to_the_simulator_and_it_can_ask_at_once_thro
         assert proxies[0].describe()["bytesDown"] == len("proxy-1\nhello\n")
 
 
-async def test_a_connection_that_did_not_come_through_a_proxy_has_none() -> None:
+async def test_a_direct_connection_has_no_proxy() -> None:
     async with _world() as (pool, _):
         await pool.add()
         assert pool.route.target is not None
@@ -117,7 +117,7 @@ async def test_everything_else_is_refused_and_logged(host: str, port: int) -> No
 
 
 @pytest.mark.parametrize("credentials", ["proxy-1:wrong@", "other:{password}@", ""])
-async def test_only_the_right_user_and_password_get_through(credentials: str) -> None:
+async def test_only_the_right_user_and_password_are_accepted(credentials: str) -> None:
     async with _world() as (pool, _):
         account = (await pool.add()).account
         url = f"socks5h://{credentials.format(password=account.password)}127.0.0.1:{account.port}"
@@ -127,7 +127,7 @@ async def test_only_the_right_user_and_password_get_through(credentials: str) ->
         assert entry["outcome"] == ("wrong_credentials" if credentials else "no_credentials")
 
 
-async def test_only_what_whatsapp_calls_a_session_counts_and_a_device_counts_once() -> None:
+async def test_only_sessions_are_counted_and_each_device_once() -> None:
     async with _world() as (pool, upstream):
         proxy = await pool.add()
         tunnels = [await Tunnel.open(proxy.account.url) for _ in range(4)]
@@ -145,7 +145,7 @@ async def test_only_what_whatsapp_calls_a_session_counts_and_a_device_counts_onc
         assert (proxy.describe()["live"], proxy.describe()["highWater"]) == (0, 2)
 
 
-async def test_when_the_client_goes_away_whatsapp_sees_it_and_the_reverse() -> None:
+async def test_closing_one_side_closes_the_other() -> None:
     async with _world() as (pool, upstream):
         proxy = await pool.add()
         tunnel = await Tunnel.open(proxy.account.url)
@@ -155,7 +155,7 @@ async def test_when_the_client_goes_away_whatsapp_sees_it_and_the_reverse() -> N
         assert pool.proxy_of(upstream.ports[0]) is None
 
 
-async def test_a_proxy_without_a_whatsapp_behind_it_says_that_the_host_is_away() -> None:
+async def test_a_proxy_without_an_upstream_replies_host_unreachable() -> None:
     async with _world() as (pool, _):
         proxy = await pool.add()
         pool.route.target = None
@@ -163,7 +163,7 @@ async def test_a_proxy_without_a_whatsapp_behind_it_says_that_the_host_is_away()
             await Tunnel.open(proxy.account.url)
 
 
-async def test_refuse_closes_the_door_keeps_what_lives_and_comes_back_on_the_same_port() -> None:
+async def test_refuse_stops_listening_keeps_open_tunnels_and_returns_on_the_same_port() -> None:
     async with _world() as (pool, _):
         proxy = await pool.add()
         living = await Tunnel.open(proxy.account.url)
@@ -177,7 +177,7 @@ async def test_refuse_closes_the_door_keeps_what_lives_and_comes_back_on_the_sam
         assert await again.line() == proxy.account.id
 
 
-async def test_wrong_auth_turns_the_right_password_away() -> None:
+async def test_wrong_auth_refuses_the_right_password() -> None:
     async with _world() as (pool, _):
         proxy = await pool.add()
         await proxy.fault("wrong_auth")
@@ -187,7 +187,7 @@ async def test_wrong_auth_turns_the_right_password_away() -> None:
         (await Tunnel.open(proxy.account.url)).close()
 
 
-async def test_blackhole_hangs_the_new_and_stops_the_living_and_both_go_on_afterwards() -> None:
+async def test_blackhole_stalls_new_and_open_tunnels_which_continue_afterwards() -> None:
     async with _world() as (pool, _):
         proxy = await pool.add()
         living = await Tunnel.open(proxy.account.url)
@@ -202,7 +202,7 @@ async def test_blackhole_hangs_the_new_and_stops_the_living_and_both_go_on_after
         assert await echo == "held up"
 
 
-async def test_slow_delays_every_piece() -> None:
+async def test_slow_delays_every_chunk() -> None:
     async with _world() as (pool, _):
         proxy = await pool.add()
         tunnel = await Tunnel.open(proxy.account.url)
@@ -214,7 +214,7 @@ async def test_slow_delays_every_piece() -> None:
         assert loop.time() - start >= 0.12
 
 
-async def test_drop_cuts_what_lives_once() -> None:
+async def test_drop_resets_open_tunnels_once() -> None:
     async with _world() as (pool, upstream):
         proxy = await pool.add()
         tunnel = await Tunnel.open(proxy.account.url)
@@ -249,14 +249,14 @@ async def test_a_proxy_is_found_by_id_url_or_port_and_an_unknown_fault_or_proxy_
             await proxy.fault("explode")
 
 
-async def test_a_port_that_another_program_has_is_said_so() -> None:
+async def test_a_port_in_use_is_reported() -> None:
     async with _world() as (pool, _):
         taken: SocksServer = await pool.add()
         with pytest.raises(SimulatorError, match=str(taken.account.port)):
             await pool.add(ProxyAccount("proxy-2", "password", taken.account.port))
 
 
-async def test_what_is_allowed_beside_whatsapp_is_dialled() -> None:
+async def test_other_allowed_destinations_are_connected() -> None:
     async with _world() as (outer, _):
         target = outer.route.target
         assert target is not None
@@ -269,7 +269,7 @@ async def test_what_is_allowed_beside_whatsapp_is_dialled() -> None:
 
 
 @pytest.mark.parametrize("kind", ["blackhole", "slow", "refuse"])
-async def test_a_world_ends_at_once_whatever_goes_wrong_in_it(kind: str) -> None:
+async def test_the_pool_closes_at_once_during_any_fault(kind: str) -> None:
     async with _world() as (pool, upstream):
         proxy = await pool.add()
         tunnel = await Tunnel.open(proxy.account.url)

@@ -25,7 +25,7 @@ async def bot(telegram: Telegram) -> AsyncIterator[httpx.AsyncClient]:
 
 
 @pytest.mark.parametrize("way", ["json", "data", "params"])
-async def test_a_message_is_taken_as_json_form_or_query_and_answered_as_telegram_does(
+async def test_a_message_is_accepted_as_json_form_or_query_and_answered_as_telegram_does(
     telegram: Telegram, bot: httpx.AsyncClient, way: str
 ) -> None:
     message: dict[str, Any] = {"chat_id": "-100200", "text": "✅ connected", "parse_mode": "HTML"}
@@ -58,7 +58,7 @@ async def test_what_telegram_refuses_is_refused(
     assert telegram.received() == []
 
 
-async def test_it_can_be_told_to_fail_and_to_stop_failing(telegram: Telegram, bot: httpx.AsyncClient) -> None:
+async def test_faults_can_be_activated_and_cleared(telegram: Telegram, bot: httpx.AsyncClient) -> None:
     message = {"chat_id": 1, "text": "x"}
     telegram.fault("rate_limit", code=17)
     limited = await bot.post("sendMessage", json=message)
@@ -71,13 +71,15 @@ async def test_it_can_be_told_to_fail_and_to_stop_failing(telegram: Telegram, bo
     assert (telegram.refused, len(telegram.received(after=0)), telegram.received(after=1)) == (2, 1, [])
 
 
-async def test_silence_ends_by_itself_and_what_waited_arrives(telegram: Telegram, bot: httpx.AsyncClient) -> None:
+async def test_silence_ends_by_itself_and_pending_requests_are_answered(
+    telegram: Telegram, bot: httpx.AsyncClient
+) -> None:
     telegram.fault("silence", seconds=0.05)
     async with asyncio.timeout(PATIENCE_S):
         assert (await bot.post("sendMessage", json={"chat_id": 1, "text": "x"})).status_code == 200
 
 
-async def test_an_unknown_method_or_fault_is_said_so(telegram: Telegram, bot: httpx.AsyncClient) -> None:
+async def test_an_unknown_method_or_fault_is_an_error(telegram: Telegram, bot: httpx.AsyncClient) -> None:
     assert (await bot.post("sendRocket")).status_code == 404
     with pytest.raises(SimulatorError, match="rate_limit"):
         telegram.fault("explode")

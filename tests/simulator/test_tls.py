@@ -1,4 +1,4 @@
-"""The throw-away authority: clients that trust it, and only they, take the simulator for WhatsApp."""
+"""The throw-away authority: only clients that trust it accept the simulator as WhatsApp."""
 
 import asyncio
 import ssl
@@ -22,7 +22,7 @@ async def _shake_hands(identity: tls.TlsIdentity, name: str, client: ssl.SSLCont
 @pytest.mark.parametrize(
     "name", ["web.whatsapp.com", "mmg.whatsapp.net", "media-lhr8-1.cdn.whatsapp.net", "g.whatsapp.net", "127.0.0.1"]
 )
-async def test_a_client_that_trusts_the_authority_takes_it_for_whatsapp(tmp_path: Path, name: str) -> None:
+async def test_a_client_that_trusts_the_authority_accepts_the_server_as_whatsapp(tmp_path: Path, name: str) -> None:
     identity = tls.prepare(tmp_path)
     trusting = ssl.create_default_context(cafile=str(identity.ca_file))
     if name.count(".") == 3 and not name[0].isdigit():  # a star covers one label, as in real certificates
@@ -32,7 +32,7 @@ async def test_a_client_that_trusts_the_authority_takes_it_for_whatsapp(tmp_path
         await _shake_hands(identity, name, trusting)
 
 
-async def test_it_is_good_for_no_other_name_and_for_nobody_who_does_not_trust_it(tmp_path: Path) -> None:
+async def test_the_certificate_is_refused_for_other_names_and_without_the_authority(tmp_path: Path) -> None:
     identity = tls.prepare(tmp_path)
     trusting = ssl.create_default_context(cafile=str(identity.ca_file))
     with pytest.raises(ssl.SSLCertVerificationError):
@@ -52,7 +52,7 @@ def test_a_restart_finds_the_same_authority_and_private_keys_are_private(tmp_pat
 
 
 @pytest.mark.parametrize("damage", ["expired", "torn", "missing", "foreign"])
-def test_what_cannot_be_used_any_more_is_made_anew(tmp_path: Path, damage: str) -> None:
+def test_unusable_files_are_created_again(tmp_path: Path, damage: str) -> None:
     tls.prepare(tmp_path / "a")
     before = (tmp_path / "a" / "ca.pem").read_bytes()
     now = datetime.now(UTC)

@@ -1,4 +1,4 @@
-"""The whole world in one process, met by a client that needs no Node."""
+"""The complete simulator in one process, with a device client without Node."""
 
 import asyncio
 import json
@@ -30,7 +30,7 @@ async def _linked(world: World, phone: str = PHONE, proxy: int = 0) -> DeviceCli
     return client
 
 
-async def test_a_world_says_where_everything_is() -> None:
+async def test_ready_has_every_url_and_path() -> None:
     async with World(proxies=2) as world:
         assert list(world.ready) == ["control", "caFile", "proxies", "telegram"]
         assert json.loads(json.dumps(world.ready)) == world.ready
@@ -44,7 +44,7 @@ async def test_a_world_says_where_everything_is() -> None:
     assert not world.ca_file.exists(), "a world that nobody keeps leaves nothing behind"
 
 
-async def test_a_device_is_linked_talks_and_is_seen_in_every_book() -> None:
+async def test_a_device_is_linked_sends_and_is_recorded_everywhere() -> None:
     async with World(proxies=2) as world:
         client = await _linked(world, proxy=1)
         assert await client.send(FRIEND, "hello there", "3EB0" + "C3" * 9) is None
@@ -76,7 +76,7 @@ async def test_the_newest_connection_of_a_device_wins() -> None:
         await older.close()
 
 
-async def test_a_device_with_other_keys_is_not_let_in() -> None:
+async def test_a_device_with_other_keys_is_refused() -> None:
     async with World(proxies=1) as world:
         client = await _linked(world)
         await client.close()
@@ -88,7 +88,7 @@ async def test_a_device_with_other_keys_is_not_let_in() -> None:
         assert next(iter(world.pool)).describe()["highWater"] == 1, "who is refused was never a session"
 
 
-async def test_a_kept_world_is_the_same_after_a_restart(tmp_path: Path) -> None:
+async def test_a_state_directory_keeps_everything_over_a_restart(tmp_path: Path) -> None:
     async with World(proxies=1, state_dir=tmp_path) as before:
         client = await _linked(before)
         await before.add_proxy()
@@ -102,14 +102,14 @@ async def test_a_kept_world_is_the_same_after_a_restart(tmp_path: Path) -> None:
         await again.close()
 
 
-async def test_a_torn_book_stops_the_start_and_names_the_file(tmp_path: Path) -> None:
+async def test_a_damaged_state_file_prevents_the_start_and_is_named(tmp_path: Path) -> None:
     (tmp_path / "world.json").write_text("{")
     with pytest.raises(SimulatorError, match=r"world\.json"):
         async with World(state_dir=tmp_path):
             pass
 
 
-async def test_a_taken_control_port_stops_the_start_and_frees_everything_else(tmp_path: Path) -> None:
+async def test_a_control_port_in_use_prevents_the_start_and_frees_everything_else(tmp_path: Path) -> None:
     async with World(proxies=1) as world:
         port = int(world.control.rpartition(":")[2])
         with pytest.raises(SimulatorError, match=str(port)):

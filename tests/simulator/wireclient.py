@@ -1,4 +1,4 @@
-"""A small WhatsApp client in Python: enough to link, log in and speak, and free to misbehave."""
+"""A small WhatsApp client in Python that can link, log in, send, and misbehave."""
 
 import asyncio
 import base64
@@ -213,7 +213,7 @@ def _bundle(user: Node) -> PreKeyBundle:
 
 
 class World:
-    """A WhatsApp that a test runs."""
+    """A simulated WhatsApp for one test."""
 
     def __init__(self, state_dir: Path | None = None, **options: Any) -> None:
         self.whatsapp = WhatsApp(state_dir=state_dir, **options)

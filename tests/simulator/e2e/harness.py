@@ -1,4 +1,4 @@
-"""What these tests stand on: the simulator as its own process, and Baileys clients as theirs."""
+"""Harness: the simulator and Baileys clients as processes."""
 
 from __future__ import annotations
 
@@ -102,7 +102,7 @@ def first(entries: list[dict[str, Any]], fields: dict[str, Any]) -> dict[str, An
 
 
 class Baileys:
-    """One Baileys process: what it said, and a way to tell it things."""
+    """One Baileys process: its events and its commands."""
 
     def __init__(self, process: asyncio.subprocess.Process, reader: asyncio.StreamReader) -> None:
         self.events: list[Event] = []
@@ -145,14 +145,14 @@ class Baileys:
             await self._news.wait_for(reached)
 
     async def ask(self, what: str, **fields: Any) -> Event:
-        """Give a command and wait for its answer, good or bad."""
+        """Send a command and wait for its result, success or failure."""
         number = next(self._numbers)
         assert self._process.stdin is not None
         self._process.stdin.write(json.dumps({"do": what, "n": number, **fields}).encode() + b"\n")
         return await self.wait("done", n=number)
 
     async def do(self, what: str, **fields: Any) -> Event:
-        """Give a command that must succeed."""
+        """Send a command that must succeed."""
         answer = await self.ask(what, **fields)
         assert "error" not in answer, answer
         return answer

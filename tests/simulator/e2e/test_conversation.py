@@ -19,7 +19,7 @@ PIXEL = base64.b64decode(
 )
 
 
-async def test_a_linked_client_and_a_contact_talk_and_it_comes_back_after_a_restart(
+async def test_a_linked_client_and_a_contact_exchange_messages_also_after_a_restart(
     world: Outside, tmp_path: Path
 ) -> None:
     phone, friend = new_phone(), new_phone()
@@ -60,9 +60,7 @@ async def test_a_linked_client_and_a_contact_talk_and_it_comes_back_after_a_rest
         assert not [event for event in again.events if event["event"] == "qr"]
 
 
-async def test_the_ledger_says_who_sent_what_through_which_proxy_and_knows_a_repeat(
-    world: Outside, tmp_path: Path
-) -> None:
+async def test_the_ledger_has_sender_content_proxy_and_repeats(world: Outside, tmp_path: Path) -> None:
     phone, friend = new_phone(), new_phone()
     async with linked(world, tmp_path, phone, proxy=1) as client:
         same = "3EB0" + "B2" * 9
@@ -96,7 +94,7 @@ async def test_a_pairing_code_links_and_a_wrong_one_does_not(world: Outside, tmp
         assert (await client.wait("open"))["id"].startswith(f"{phone}:")
 
 
-async def test_a_stale_qr_is_refused_in_words(world: Outside, tmp_path: Path) -> None:
+async def test_an_expired_qr_is_refused_with_a_text(world: Outside, tmp_path: Path) -> None:
     async with baileys(world, tmp_path) as client:
         qr = (await client.wait("qr"))["qr"]
     phone = new_phone()
@@ -109,7 +107,7 @@ async def test_a_stale_qr_is_refused_in_words(world: Outside, tmp_path: Path) ->
     assert set(answer.json()) == {"code", "error"}
 
 
-async def test_two_real_clients_talk_to_each_other(world: Outside, tmp_path: Path) -> None:
+async def test_two_real_clients_exchange_messages(world: Outside, tmp_path: Path) -> None:
     anna, ben = new_phone(), new_phone()
     async with (
         linked(world, tmp_path / "anna", anna) as anna_client,
@@ -125,7 +123,7 @@ async def test_two_real_clients_talk_to_each_other(world: Outside, tmp_path: Pat
         assert (await anna_client.wait("message", id=answer["id"]))["text"] == "I am"
 
 
-async def test_pictures_travel_both_ways_through_the_proxy_alone(world: Outside, tmp_path: Path) -> None:
+async def test_images_are_sent_in_both_directions_through_the_proxy_only(world: Outside, tmp_path: Path) -> None:
     phone, friend = new_phone(), new_phone()
     async with linked(world, tmp_path, phone, proxy=2) as client:
         await client.do("image", to=jid(friend), data=base64.b64encode(PIXEL).decode(), caption="one pixel")
@@ -157,7 +155,7 @@ async def test_pictures_travel_both_ways_through_the_proxy_alone(world: Outside,
     assert {entry["user"] for entry in proxy["connections"]} == {proxy["id"]}
 
 
-async def test_a_group_hears_a_client_and_a_client_hears_a_group(world: Outside, tmp_path: Path) -> None:
+async def test_a_client_sends_to_a_group_and_receives_from_it(world: Outside, tmp_path: Path) -> None:
     phone, friend, other = new_phone(), new_phone(), new_phone()
     async with linked(world, tmp_path, phone) as client:
         group = (await world.post("/groups", phone=friend, subject="Family", members=[phone, other]))["jid"]
@@ -169,7 +167,7 @@ async def test_a_group_hears_a_client_and_a_client_hears_a_group(world: Outside,
         assert (heard["text"], heard["from"]) == ("hello you", group)
 
 
-async def test_a_number_that_left_whatsapp_is_not_found(world: Outside, tmp_path: Path) -> None:
+async def test_an_unregistered_number_is_not_found(world: Outside, tmp_path: Path) -> None:
     phone, friend, gone = new_phone(), new_phone(), new_phone()
     await world.post(f"/phones/{gone}/unregister")
     async with linked(world, tmp_path, phone) as client:
@@ -178,7 +176,7 @@ async def test_a_number_that_left_whatsapp_is_not_found(world: Outside, tmp_path
         assert not [one for one in (await client.do("lookup", phone=gone))["found"] if one["exists"]]
 
 
-async def test_a_kept_world_comes_back_with_its_ports_passwords_and_linked_devices(tmp_path: Path) -> None:
+async def test_a_restart_keeps_ports_passwords_and_linked_devices(tmp_path: Path) -> None:
     phone = new_phone()
     async with (
         outside("--data-dir", str(tmp_path / "world"), "--proxies", "1") as before,

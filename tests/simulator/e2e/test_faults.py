@@ -1,4 +1,4 @@
-"""Every fault of the simulated world, and what unmodified Baileys makes of it."""
+"""Every fault of the simulator, with unmodified Baileys."""
 
 import asyncio
 import contextlib
@@ -77,7 +77,7 @@ async def test_a_refused_login_is_reported_with_its_code(
     await veteran.be_open()
 
 
-async def test_a_fault_of_one_phone_leaves_the_others_alone(world: Outside, veteran: Veteran) -> None:
+async def test_a_fault_of_one_phone_does_not_affect_others(world: Outside, veteran: Veteran) -> None:
     now = await veteran.be_open()
     await world.fault("drop", target={"phone": new_phone()})
     await veteran.client.do("send", to=jid(new_phone()), text="nothing happened here")
@@ -86,9 +86,7 @@ async def test_a_fault_of_one_phone_leaves_the_others_alone(world: Outside, vete
 
 
 @pytest.mark.parametrize("how", ["fault", "unlink"])
-async def test_a_device_that_is_logged_out_hears_401_and_must_link_again(
-    world: Outside, tmp_path: Path, how: str
-) -> None:
+async def test_a_logged_out_device_gets_401_and_must_link_again(world: Outside, tmp_path: Path, how: str) -> None:
     phone = new_phone()
     async with linked(world, tmp_path, phone) as client:
         now = len(client.events)
@@ -126,7 +124,7 @@ async def test_ack_error_reaches_the_client_and_the_message_does_not_arrive(worl
     assert not first(await world.get(f"/phones/{friend}/inbox"), {"id": sent["id"]})
 
 
-async def test_a_reach_out_lock_refuses_strangers_and_lets_replies_pass(world: Outside, veteran: Veteran) -> None:
+async def test_a_reach_out_lock_refuses_new_contacts_and_allows_replies(world: Outside, veteran: Veteran) -> None:
     friend, stranger = new_phone(), new_phone()
     await world.post(f"/phones/{friend}/say", to=veteran.phone, text="write to me")
     await veteran.client.wait("message", text="write to me")
@@ -170,7 +168,7 @@ async def test_no_receipts_keeps_a_message_at_sent(world: Outside, veteran: Vete
         ("blackhole", 408, "timed out"),
     ],
 )
-async def test_a_proxy_that_fails_keeps_the_client_off_and_is_reported(
+async def test_a_failing_proxy_keeps_the_client_offline_and_is_reported(
     world: Outside, veteran: Veteran, kind: str, code: int, words: str
 ) -> None:
     now = await veteran.be_open()
