@@ -97,10 +97,31 @@ async def affinity(scripts: Scripts, recipient: str) -> str | None:
     return None if found is None else str(found)
 
 
-async def opt_outs(scripts: Scripts) -> dict[str, dict[str, Any]]:
-    """Return all opt-outs by recipient (a phone, or `lid:<n>`): `at_ms`, `word` and `via`."""
-    found: Any = await scripts.redis.hgetall(keys.OPT_OUTS)
-    return {recipient: json.loads(text) for recipient, text in found.items()}
+@dataclass(frozen=True, slots=True)
+class OptOutRecord:
+    """A recipient (a phone, or `lid:…`) that opted out: when, with which word, and how."""
+
+    recipient: str
+    at_ms: int
+    word: str
+    via: str
+
+
+async def opt_outs(scripts: Scripts) -> list[OptOutRecord]:
+    """Return all opt-outs, by recipient."""
+    stored: Any = await scripts.redis.hgetall(keys.OPT_OUTS)
+    return [_opt_out_record(recipient, text) for recipient, text in sorted(stored.items())]
+
+
+async def opt_out_of(scripts: Scripts, recipient: str) -> OptOutRecord | None:
+    """Return the opt-out of a recipient."""
+    text: Any = await scripts.redis.hget(keys.OPT_OUTS, recipient)
+    return None if text is None else _opt_out_record(recipient, text)
+
+
+def _opt_out_record(recipient: str, text: str) -> OptOutRecord:
+    raw = json.loads(text)
+    return OptOutRecord(recipient, int(raw.get("at_ms", 0)), raw.get("word") or "", raw.get("via") or "")
 
 
 async def count_opt_outs(scripts: Scripts) -> int:

@@ -81,6 +81,15 @@ async def page(scripts: Scripts, phone: str, *, most: int) -> QueuePage:
         return QueuePage(*await pipe.execute())
 
 
+async def depth(scripts: Scripts, phone: str) -> tuple[int, str]:
+    """Return how many messages wait for a phone, and the one in flight ('' for none)."""
+    async with scripts.redis.pipeline(transaction=False) as pipe:
+        pipe.zcard(keys.queue(phone))
+        pipe.hget(keys.pace(phone), "in_flight")
+        waiting, in_flight = await pipe.execute()
+    return int(waiting), in_flight or ""
+
+
 async def remove(scripts: Scripts, phone: str, message_id: str) -> None:
     """Remove the queue entry of a message that does not exist any more."""
     await scripts.redis.zrem(keys.queue(phone), message_id)

@@ -205,6 +205,11 @@ async def note(scripts: Scripts, session_id: str, fields: SessionChanges) -> Not
             raise unexpected("update_session", reply)
 
 
+async def clear_limits(scripts: Scripts, session_id: str) -> None:
+    """Delete a session's own limits: the preset applies."""
+    await scripts.redis.hdel(keys.session(session_id), "limits")
+
+
 async def next_number(scripts: Scripts) -> int:
     """Return a number that no session was named with before."""
     return int(await scripts.redis.incr(keys.SESSION_NUMBER))

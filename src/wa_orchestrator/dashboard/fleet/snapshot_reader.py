@@ -115,7 +115,6 @@ def _hold_on(holds: Mapping[str, Any], session: Session, now_ms: int) -> Mapping
     return min(found, key=lambda hold: hold.get("why") != BAN_SIGNAL, default=None)
 
 
-async def opt_outs(context: Context, most: int = 200) -> list[tuple[str, dict[str, Any]]]:
+async def opt_outs(context: Context, most: int = 200) -> list[contacts.OptOutRecord]:
     """Return the opt-outs, the latest first."""
-    found = await contacts.opt_outs(context.scripts)
-    return sorted(found.items(), key=lambda pair: -int(pair[1].get("at_ms", 0)))[:most]
+    return sorted(await contacts.opt_outs(context.scripts), key=lambda each: -each.at_ms)[:most]

@@ -13,7 +13,7 @@ from wa_orchestrator.errors import Refused
 from wa_orchestrator.orchestrator.api.holds import LimitsView, limits_view
 from wa_orchestrator.orchestrator.api.session_reads import find
 from wa_orchestrator.session_pace import encode_override, override_of, pace_of, trust_of
-from wa_orchestrator.store import audit, keys, queues, sessions
+from wa_orchestrator.store import audit, queues, sessions
 from wa_orchestrator.store.records import Session, SessionChanges
 from wa_orchestrator.web.auth import AdminCaller, ReadCaller
 from wa_orchestrator.web.models import RequestModel, ResponseModel
@@ -123,7 +123,7 @@ class _Limits:
     async def reset_limits(self, session_id: str, caller: AdminCaller) -> SessionLimits:
         """Delete the own limits of a session: the preset is in force again."""
         await find(self._context, session_id)
-        await self._context.redis.hdel(keys.session(session_id), "limits")
+        await sessions.clear_limits(self._context.scripts, session_id)
         await audit.record(self._context.scripts, caller.key_id, "limits.delete", session_id)
         return await _changed(self._context, session_id)
 

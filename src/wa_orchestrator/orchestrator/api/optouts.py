@@ -1,7 +1,6 @@
 """Routes of the opt-out list: recipients that get no more messages."""
 
-import json
-from typing import Annotated, Any, Literal
+from typing import Annotated, Literal
 
 from fastapi import APIRouter, Path, Query
 from pydantic import Field
@@ -10,7 +9,7 @@ from wa_orchestrator.context import Context
 from wa_orchestrator.domain import phone
 from wa_orchestrator.errors import Refused
 from wa_orchestrator.orchestrator.messages import incoming
-from wa_orchestrator.store import audit, contacts, keys
+from wa_orchestrator.store import audit, contacts
 from wa_orchestrator.timestamps import iso
 from wa_orchestrator.web import paging
 from wa_orchestrator.web.auth import AdminCaller, ReadCaller
@@ -76,9 +75,9 @@ class _OptOuts:
         self, _caller: ReadCaller, cursor: str | None = None, limit: Annotated[int, Query(ge=1, le=500)] = 100
     ) -> OptOutPage:
         """List the recipients that opted out."""
-        stored: Any = await self._context.redis.hgetall(keys.OPT_OUTS)
-        found, after = paging.page(sorted(stored.items()), cursor, limit, lambda each: str(each[0]))
-        return OptOutPage(opt_outs=[_view(name, text) for name, text in found], next=after)
+        stored = await contacts.opt_outs(self._context.scripts)
+        found, after = paging.page(stored, cursor, limit, lambda each: each.recipient)
+        return OptOutPage(opt_outs=[_view(each) for each in found], next=after)
 
     async def add_opt_out(self, body: OptOutBody, caller: AdminCaller) -> AddedOptOut:
         """Add a recipient to the list and cancel what waits for them."""
@@ -86,8 +85,10 @@ class _OptOuts:
         await contacts.opt_out(self._context.scripts, recipient, word="", via="api")
         cancelled = await incoming.cancel_for(self._context.scripts, recipient)
         await audit.record(self._context.scripts, caller.key_id, "opt_out.add", recipient[-4:], cancelled=cancelled)
-        stored: Any = await self._context.redis.hget(keys.OPT_OUTS, recipient)
-        return AddedOptOut(**dict(_view(recipient, stored)), cancelled=cancelled)
+        stored = await contacts.opt_out_of(self._context.scripts, recipient)
+        if stored is None:  # taken off the list at the same moment
+            stored = contacts.OptOutRecord(recipient, await self._context.scripts.now_ms(), "", "api")
+        return AddedOptOut(**dict(_view(stored)), cancelled=cancelled)
 
     async def delete_opt_out(self, recipient: Recipient, caller: AdminCaller) -> DeletedOptOut:
         """Take a recipient off the list."""
@@ -98,13 +99,13 @@ class _OptOuts:
         return DeletedOptOut()
 
 
-def _view(name: str, text: str) -> OptOut:
-    raw = json.loads(text)
+def _view(stored: contacts.OptOutRecord) -> OptOut:
+    name = stored.recipient
     lid = name.removeprefix("lid:") if name.startswith("lid:") else None
     return OptOut(
         phone=None if lid else name,
         lid=lid,
-        at=iso(int(raw.get("at_ms", 0))),
-        word=raw.get("word") or None,
-        via=raw.get("via"),
+        at=iso(stored.at_ms),
+        word=stored.word or None,
+        via=stored.via or None,
     )

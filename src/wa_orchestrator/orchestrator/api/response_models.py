@@ -7,7 +7,7 @@ from wa_orchestrator.domain.pacing import limits
 from wa_orchestrator.domain.pacing.limits import Trust
 from wa_orchestrator.domain.proxy import ProxyStatus
 from wa_orchestrator.domain.session import Reason, State, needs_person
-from wa_orchestrator.store import keys, records
+from wa_orchestrator.store import phone_queues, records
 from wa_orchestrator.store.records import Proxy, Session
 from wa_orchestrator.texts import catalogue
 from wa_orchestrator.timestamps import iso
@@ -160,11 +160,8 @@ def _worker(session: Session) -> WorkerView:
 
 
 async def _queue(context: Context, session: Session) -> QueueView:
-    async with context.redis.pipeline(transaction=False) as pipe:
-        pipe.zcard(keys.queue(session.phone))
-        pipe.hget(keys.pace(session.phone), "in_flight")
-        waiting, in_flight = await pipe.execute()
-    return QueueView(waiting=int(waiting), in_flight=in_flight or None)
+    waiting, in_flight = await phone_queues.depth(context.scripts, session.phone)
+    return QueueView(waiting=waiting, in_flight=in_flight or None)
 
 
 def proxy_view(proxy: Proxy, max_sessions: int) -> ProxyView:

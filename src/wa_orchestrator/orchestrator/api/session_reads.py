@@ -12,8 +12,8 @@ from wa_orchestrator.domain.session import State
 from wa_orchestrator.errors import Refused
 from wa_orchestrator.orchestrator.api import qr
 from wa_orchestrator.orchestrator.api.response_models import SessionDetail, SessionPage, session_detail, session_view
-from wa_orchestrator.store import keys, records
-from wa_orchestrator.store.records import Session
+from wa_orchestrator.store import event_stream, keys, records
+from wa_orchestrator.store.records import Entry, Session
 from wa_orchestrator.timestamps import iso
 from wa_orchestrator.web import paging
 from wa_orchestrator.web.auth import AdminCaller, ReadCaller
@@ -102,11 +102,8 @@ class SessionReads:
     ) -> SessionHistory:
         """Get what happened to a session, the newest first."""
         await find(self._context, session_id)
-        raw: Any = await self._context.redis.xrevrange(keys.session_events(session_id), count=limit)
-        events = [
-            SessionHistoryEntry(**{"cursor": cursor, **fields, "at": iso(int(fields.get("at") or 0))})
-            for cursor, fields in raw
-        ]
+        entries = await event_stream.latest(self._context.scripts, keys.session_events(session_id), most=limit)
+        events = [_history_entry(each) for each in entries]
         return SessionHistory(session_id=session_id, events=events)
 
     async def get_session_qr(self, session_id: SessionId, request: Request, _caller: AdminCaller) -> Response:
@@ -128,6 +125,11 @@ class SessionReads:
         else:
             shown |= {"code": code.code}
         return JSONResponse(LinkCode(**shown).model_dump(by_alias=True, exclude_unset=True), headers=no_store)
+
+
+def _history_entry(entry: Entry) -> SessionHistoryEntry:
+    fields: dict[str, Any] = {**entry.fields, "cursor": entry.cursor, "at": iso(int(entry.fields.get("at") or 0))}
+    return SessionHistoryEntry(**fields)
 
 
 def _matches(session: Session, *, status: State | None, proxy: str | None, label: str | None, text: str | None) -> bool:

@@ -12,12 +12,12 @@ from wa_orchestrator.domain import phone as phones
 from wa_orchestrator.domain import proxy_url
 from wa_orchestrator.domain.session import Event, Reason, State
 from wa_orchestrator.errors import Refused, Unavailable
-from wa_orchestrator.orchestrator.api import qr
 from wa_orchestrator.orchestrator.api.session_reads import ID, LinkCode, SessionId, SessionReads, find
 from wa_orchestrator.orchestrator.sessions import credential_files, transitions
 from wa_orchestrator.orchestrator.sessions import provision as provisioning
 from wa_orchestrator.orchestrator.workers import command_calls
-from wa_orchestrator.store import audit, control_plane, keys, records
+from wa_orchestrator.store import audit, control_plane, link_codes, records
+from wa_orchestrator.store.link_codes import StoredLinkCode
 from wa_orchestrator.store.records import Session, SessionChanges
 from wa_orchestrator.timestamps import iso
 from wa_orchestrator.web.auth import AdminCaller, Caller
@@ -158,25 +158,23 @@ class _SessionChanges:
         if session.status == State.CONNECTED:
             raise Refused("ALREADY_LINKED", f"Session {session_id} is linked already. Log it out first.", 409)
         await audit.record(self._context.scripts, caller.key_id, "session.pairing_code", session_id)
-        before = await self._context.redis.get(keys.qr(session_id))
+        before = await link_codes.get(self._context.scripts, session_id)
         await command_calls.call(self._context, session_id, "pairing_code", timeout_s=_CODE_WITHIN_S, phone=phone)
         return await self._next_code(session_id, before)
 
-    async def _next_code(self, session_id: str, before: object) -> PairingCode:
+    async def _next_code(self, session_id: str, before: StoredLinkCode | None) -> PairingCode:
         deadline = time.monotonic() + _CODE_WITHIN_S
         while time.monotonic() < deadline:
-            text = await self._context.redis.get(keys.qr(session_id))
-            if text is not None and text != before:
-                code = await qr.code_of(self._context, await find(self._context, session_id))
-                if code.code:
-                    return PairingCode(session_id=session_id, code=code.code, expires_at=iso(code.expires_at_ms))
+            code = await link_codes.get(self._context.scripts, session_id)
+            if code is not None and code.code and code != before:
+                return PairingCode(session_id=session_id, code=code.code, expires_at=iso(code.expires_at_ms))
             await asyncio.sleep(0.1)
         raise Unavailable("NO_CODE_YET", "WhatsApp has not sent a code yet. Try again in a moment.", retryAfterS=5)
 
     async def restart_session(self, session_id: SessionId, caller: AdminCaller) -> ChangedSession:
         """Replace the worker of a session; its credentials stay."""
         session = await find(self._context, session_id)
-        await self._context.redis.delete(keys.restarts(session_id))
+        await control_plane.forget_restarts(self._context.scripts, session_id)
         await transitions.request_restart(
             self._context, session, Event.RESTART_ASKED, SessionChanges(wanted=transitions.RUNNING)
         )
@@ -185,7 +183,7 @@ class _SessionChanges:
     async def start_session(self, session_id: SessionId, caller: AdminCaller) -> ChangedSession:
         """Start a stopped session."""
         await find(self._context, session_id)
-        await self._context.redis.delete(keys.restarts(session_id))
+        await control_plane.forget_restarts(self._context.scripts, session_id)
         await transitions.apply(
             self._context, session_id, Event.START_ASKED, SessionChanges(wanted=transitions.RUNNING)
         )
@@ -248,7 +246,7 @@ class _SessionChanges:
     async def _gone(self, session_id: str) -> bool:
         deadline = time.monotonic() + _REMOVED_WITHIN_S
         while time.monotonic() < deadline:
-            if not await self._context.redis.exists(keys.session(session_id)):
+            if await records.session(self._context.scripts, session_id) is None:
                 return True
             await asyncio.sleep(0.05)
         return False

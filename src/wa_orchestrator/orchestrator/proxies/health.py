@@ -26,7 +26,7 @@ log = structlog.get_logger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
-class Mark:
+class ProxyMark:
     """A proxy's new status, why, and the fields that change with it."""
 
     status: ProxyStatus
@@ -35,14 +35,14 @@ class Mark:
 
 
 async def mark_proxy(
-    context: Context, proxy_id: str, decide: Callable[[Proxy, int], Mark | None]
-) -> tuple[Proxy, Mark] | None:
+    context: Context, proxy_id: str, decide: Callable[[Proxy, int], ProxyMark | None]
+) -> tuple[Proxy, ProxyMark] | None:
     """Write what `decide` makes of a proxy at this time; return the proxy as it was and the mark.
 
     None if there is no such proxy, or if `decide` returned None.
     """
 
-    async def attempt() -> tuple[Proxy, Mark] | Changed | None:
+    async def attempt() -> tuple[Proxy, ProxyMark] | Changed | None:
         proxy = await records.proxy(context.scripts, proxy_id)
         mark = decide(proxy, await context.scripts.now_ms()) if proxy is not None else None
         if proxy is None or mark is None:
@@ -70,7 +70,7 @@ async def mark_by_operator(
     context: Context, proxy_id: str, status: ProxyStatus, reason: str, fields: ProxyChanges
 ) -> bool:
     """Write an operator's decision about a proxy; False if there is no such proxy."""
-    return await mark_proxy(context, proxy_id, lambda _proxy, _now: Mark(status, reason, fields)) is not None
+    return await mark_proxy(context, proxy_id, lambda _proxy, _now: ProxyMark(status, reason, fields)) is not None
 
 
 class ProxyHealth:
@@ -103,12 +103,12 @@ class ProxyHealth:
             await placement.drain(self._context, proxy_id, ProxyReason.CHECK_FAILED)
         return result
 
-    def _after_check(self, proxy: Proxy, result: CheckPassed | CheckFailed, now: int) -> Mark:
+    def _after_check(self, proxy: Proxy, result: CheckPassed | CheckFailed, now: int) -> ProxyMark:
         before = Health(proxy.status, proxy.good_in_a_row, proxy.bad_in_a_row)
         after = domain.after_check(before, passed=isinstance(result, CheckPassed))
         fields = _checked(result, now) | self._next_check(now, after.bad_in_a_row)
         fields |= ProxyChanges(good_in_a_row=after.good_in_a_row, bad_in_a_row=after.bad_in_a_row)
-        return Mark(ProxyStatus.BAD if proxy.draining else after.status, _described(result), fields)
+        return ProxyMark(ProxyStatus.BAD if proxy.draining else after.status, _described(result), fields)
 
     def report_failure(self, proxy_id: str, session_id: str, epoch: int) -> asyncio.Task[None]:
         """Handle a worker's report that its proxy fails. The check runs in the background."""
@@ -139,7 +139,7 @@ class ProxyHealth:
         if mark.status is ProxyStatus.BAD:
             await placement.drain(self._context, proxy_id, ProxyReason.PROXY_FAILED)
 
-    def _after_report(self, proxy: Proxy, result: CheckPassed | CheckFailed, now: int) -> Mark | None:
+    def _after_report(self, proxy: Proxy, result: CheckPassed | CheckFailed, now: int) -> ProxyMark | None:
         passed, strikes = isinstance(result, CheckPassed), proxy.strikes
         if proxy.status == ProxyStatus.BAD:
             return None
@@ -149,10 +149,10 @@ class ProxyHealth:
         match domain.judge(check_passed=passed, strikes_at_ms=strikes, now_ms=now):
             case MarkBad(why):
                 fields |= ProxyChanges(strikes=(), good_in_a_row=0, bad_in_a_row=1, bad_because=why)
-                return Mark(ProxyStatus.BAD, str(why), fields | self._next_check(now, 1))
+                return ProxyMark(ProxyStatus.BAD, str(why), fields | self._next_check(now, 1))
             case Strike(struck):
                 fields |= ProxyChanges(strikes=struck)
-                return Mark(ProxyStatus.OK, "STRIKE", fields | self._next_check(now, 0))
+                return ProxyMark(ProxyStatus.OK, "STRIKE", fields | self._next_check(now, 0))
 
     async def _follow_up(self, inquiry: asyncio.Task[None], proxy_id: str, session_id: str, epoch: int) -> None:
         """If the proxy stays healthy, restart the reporting session on it."""
