@@ -1,4 +1,4 @@
-"""What people and WhatsApp say: receipts, answers, stop words, locks, and the lists an operator keeps."""
+"""Receipts, incoming messages, opt-outs, reach-out locks, holds and limits."""
 
 from typing import Any
 
@@ -24,7 +24,7 @@ HANDLERS: Handlers = {
 
 
 async def tell(api: MessageApi, what: str, *, sequence: int | None = None, **data: object) -> WorkerEvent:
-    """A worker's event reaches its handler."""
+    """Pass a worker's event to its handler."""
     raw = {"sessionId": "w1", "type": what, "timestamp": 1_750_000_000_000, "epoch": 1, "data": data}
     if sequence is not None:
         raw["sequence"] = sequence
@@ -87,21 +87,19 @@ async def test_a_stop_word_opts_out_and_cancels_what_waits(api: MessageApi, text
 
 
 @pytest.mark.parametrize("text", ["please stop by on Monday", "STOPPED", "אל תעצור", ""])
-async def test_a_sentence_with_a_stop_word_is_no_wish(api: MessageApi, text: str) -> None:
+async def test_a_sentence_with_a_stop_word_is_no_opt_out(api: MessageApi, text: str) -> None:
     await says(api, text)
     assert (await api.client.get("/api/v1/opt-outs")).json()["optOuts"] == []
 
 
-async def test_a_wish_under_a_lid_counts_as_soon_as_the_phone_is_known(api: MessageApi) -> None:
+async def test_an_opt_out_under_a_lid_applies_as_soon_as_the_phone_is_known(api: MessageApi) -> None:
     await says(api, "STOP", phone=None, **{"from": "77001@lid"})
     assert (await api.client.get("/api/v1/opt-outs")).json()["optOuts"][0]["lid"] == "77001"
     await says(api, "hello again", name="DEF")
     assert await api.context.redis.hexists(keys.OPT_OUTS, FRIEND)
 
 
-async def test_an_opt_out_is_obeyed_wherever_and_however_far_behind_a_message_waits(
-    api: MessageApi, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_an_opt_out_cancels_messages_wherever_they_wait(api: MessageApi, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(open_messages, "PAGE", 4)
     monkeypatch.setattr(open_messages, "_OVERLAP", 2)
     routed = [await api.scenario.accept("w1", PHONE, to=FRIEND) for _ in range(6)]
@@ -116,7 +114,7 @@ async def test_an_opt_out_is_obeyed_wherever_and_however_far_behind_a_message_wa
 
 
 @pytest.mark.parametrize("name", [FRIEND, "lid:77001"])
-async def test_who_wants_to_hear_again_is_on_the_list_under_no_name(api: MessageApi, name: str) -> None:
+async def test_an_opt_in_removes_the_phone_and_the_lid_from_the_list(api: MessageApi, name: str) -> None:
     await says(api, "STOP", phone=None, **{"from": "77001@lid"})
     await says(api, "hello again", name="DEF", lid="77001@lid")
     assert await api.context.redis.hlen(keys.OPT_OUTS) == 2
@@ -134,7 +132,7 @@ async def test_an_operator_adds_and_removes_an_opt_out(api: MessageApi) -> None:
     assert (await api.client.delete(f"/api/v1/opt-outs/{FRIEND}")).status_code == 404
 
 
-async def test_during_a_lock_whoever_writes_first_is_answered_at_once(api: MessageApi, clock: Clock) -> None:
+async def test_during_a_lock_messages_to_a_contact_that_wrote_first_are_sent(api: MessageApi, clock: Clock) -> None:
     lock = {"active": True, "endsAt": clock.now_ms + 3_600_000, "type": "DEFAULT"}
     await tell(api, "ACCOUNT_LIMITS", reachoutLock=lock)
     stranger = await api.scenario.accept("w1", PHONE, to="97251000002")
@@ -156,7 +154,7 @@ async def test_during_a_lock_whoever_writes_first_is_answered_at_once(api: Messa
 
 
 @pytest.mark.parametrize(("no_lock", "stranger_leaves"), [(4, False), (6, True)])
-async def test_a_refusal_locks_unless_whatsapp_said_afterwards_that_there_is_no_lock(
+async def test_a_refusal_locks_unless_whatsapp_reported_no_lock_afterwards(
     api: MessageApi, clock: Clock, no_lock: int, stranger_leaves: bool
 ) -> None:
     message = await api.released()
@@ -196,7 +194,7 @@ async def test_a_ban_holds_the_phone_whichever_session_is_linked_to_it_later(api
     assert await api.scenario.status(message) == "scheduled"
 
 
-async def test_holds_are_told_to_whoever_reads_the_events(api: MessageApi) -> None:
+async def test_holds_are_events(api: MessageApi) -> None:
     session = await records.session(api.context.scripts, "w1")
     assert session is not None
     for _ in range(2):
@@ -211,7 +209,7 @@ async def test_holds_are_told_to_whoever_reads_the_events(api: MessageApi) -> No
     assert (told[0][1]["sessionId"], told[0][1]["why"]) == ("w1", "BAN_SIGNAL")
 
 
-async def test_a_lock_without_an_end_does_not_stop_those_who_read_the_events(api: MessageApi) -> None:
+async def test_a_lock_without_an_end_does_not_break_the_events_api(api: MessageApi) -> None:
     await tell(api, "ACCOUNT_LIMITS", reachoutLock={"active": True, "type": "DEFAULT"})
     answer = await api.client.get("/api/v1/events")
     assert answer.status_code == 200
@@ -219,7 +217,7 @@ async def test_a_lock_without_an_end_does_not_stop_those_who_read_the_events(api
     assert not locked["data"]["until"]
 
 
-async def test_the_end_of_a_ban_does_not_end_what_a_person_has_paused(api: MessageApi) -> None:
+async def test_the_end_of_a_ban_does_not_lift_a_hold_of_a_person(api: MessageApi) -> None:
     await api.client.post("/api/anti-ban/holds", json={"sessionId": "w1", "why": "holiday"})
     session = await records.session(api.context.scripts, "w1")
     assert session is not None
@@ -228,7 +226,7 @@ async def test_the_end_of_a_ban_does_not_end_what_a_person_has_paused(api: Messa
     assert [(each["id"], each["why"]) for each in found][1] == ("session:w1", "holiday")
 
 
-async def test_a_lifted_hold_lets_messages_go_at_once(api: MessageApi) -> None:
+async def test_a_lifted_hold_releases_messages_at_once(api: MessageApi) -> None:
     held = await api.client.post("/api/anti-ban/holds", json={"all": True, "why": "holiday"})
     assert held.status_code == 201
     message = await api.scenario.accept("w1", PHONE)
@@ -243,7 +241,7 @@ async def test_a_lifted_hold_lets_messages_go_at_once(api: MessageApi) -> None:
     assert both.status_code == 422
 
 
-async def test_to_raise_a_limit_needs_somebody_who_takes_the_risk_and_is_audited(api: MessageApi) -> None:
+async def test_raising_a_limit_needs_an_acknowledgement_and_is_audited(api: MessageApi) -> None:
     address = "/api/anti-ban/sessions/w1/limits"
     assert (await api.client.get(address)).json()["limits"]["perDay"] == 20
     refused = await api.client.put(address, json={"perDay": 200})

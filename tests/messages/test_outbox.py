@@ -1,4 +1,4 @@
-"""The workers' endpoints: who may claim, what failure means, and that a waiting worker is woken at once."""
+"""Worker outbox: claim, renew, ack, nack, long polling, commands and media."""
 
 import asyncio
 import json
@@ -36,7 +36,7 @@ async def test_a_worker_claims_what_was_released_and_acknowledges_it(api: Messag
     assert (await worker.ack(claimed)).json() == {"status": "sent"}
 
 
-async def test_nothing_to_do_is_a_204(api: MessageApi) -> None:
+async def test_an_empty_outbox_is_a_204(api: MessageApi) -> None:
     assert (await api.worker().call("claim", {"waitMs": 0})).status_code == 204
 
 
@@ -103,7 +103,7 @@ async def test_a_second_worker_for_a_session_fences_the_first(api: MessageApi) -
     assert await api.worker().claim() is not None
 
 
-async def test_what_a_fenced_worker_has_sent_is_believed(api: MessageApi) -> None:
+async def test_an_ack_of_a_fenced_worker_counts(api: MessageApi) -> None:
     message = await api.released()
     old = api.worker()
     claimed = await old.claim()
@@ -121,7 +121,7 @@ async def test_another_sessions_token_is_refused(api: MessageApi) -> None:
     assert await api.worker().claim() is not None
 
 
-async def test_without_a_genuine_token_nobody_claims(api: MessageApi) -> None:
+async def test_a_claim_without_a_valid_token_is_refused(api: MessageApi) -> None:
     await api.released()
     address = "/api/worker/sessions/w1/outbox/claim"
     for token in ("", "wwt_w1.1.00", "nonsense"):
@@ -129,7 +129,7 @@ async def test_without_a_genuine_token_nobody_claims(api: MessageApi) -> None:
         assert answer.status_code == 401
 
 
-async def test_a_message_is_retried_with_backoff_and_dies_after_three_failures(api: MessageApi, clock: Clock) -> None:
+async def test_a_message_is_retried_with_backoff_and_fails_after_three_attempts(api: MessageApi, clock: Clock) -> None:
     message = await api.released()
     worker = api.worker()
     for attempt, status in ((1, "queued"), (2, "queued"), (3, "failed")):
@@ -146,7 +146,7 @@ async def test_a_message_is_retried_with_backoff_and_dies_after_three_failures(a
     assert await api.context.redis.zrange(keys.DEAD, 0, -1) == [message]
 
 
-async def test_attempts_that_were_handed_back_are_not_held_against_a_message(api: MessageApi, clock: Clock) -> None:
+async def test_attempts_that_were_handed_back_do_not_count(api: MessageApi, clock: Clock) -> None:
     await api.released()
     worker = api.worker()
     for _ in range(5):
@@ -182,7 +182,7 @@ async def test_what_a_code_means_for_the_message(api: MessageApi, code: str, sta
 
 
 @pytest.mark.parametrize(("code", "minute_later"), [("WA_401", "scheduled"), ("WA_403", "queued")])
-async def test_a_session_that_must_stop_is_given_nothing_and_a_banned_one_is_held(
+async def test_a_session_that_must_stop_gets_no_messages_and_a_banned_one_is_held(
     api: MessageApi, clock: Clock, code: str, minute_later: str
 ) -> None:
     message = await api.released()
@@ -230,7 +230,7 @@ async def test_after_a_463_new_contacts_wait(api: MessageApi, clock: Clock) -> N
     assert found["messageId"] == stranger
 
 
-async def test_only_the_holder_may_say_that_it_failed(api: MessageApi) -> None:
+async def test_only_the_holder_may_nack(api: MessageApi) -> None:
     message = await api.released()
     worker = api.worker()
     answer = await worker.nack({"messageId": message}, "408")
@@ -238,7 +238,7 @@ async def test_only_the_holder_may_say_that_it_failed(api: MessageApi) -> None:
     assert await api.scenario.status(message) == "scheduled"
 
 
-async def test_a_renewed_lease_is_not_taken_back(api: MessageApi, clock: Clock) -> None:
+async def test_a_renewed_lease_is_not_reclaimed(api: MessageApi, clock: Clock) -> None:
     message = await api.released()
     worker = api.worker()
     await worker.claim()
@@ -249,7 +249,7 @@ async def test_a_renewed_lease_is_not_taken_back(api: MessageApi, clock: Clock) 
     assert await api.scenario.status(message) == "sending"
 
 
-async def test_a_worker_that_hangs_up_takes_nothing(api: MessageApi) -> None:
+async def test_a_worker_that_hangs_up_claims_nothing(api: MessageApi) -> None:
     waiting = asyncio.create_task(api.worker().claim(wait_ms=20_000))
     await asyncio.wait_for(_someone_waits(api), 5)
     waiting.cancel()
@@ -287,7 +287,7 @@ async def test_a_command_reaches_a_waiting_worker_and_its_answer_the_asker(api: 
     assert (await asked).fields == {"code": "ABCD1234"}
 
 
-async def test_a_worker_that_will_not_is_quoted_and_one_that_is_silent_is_not_waited_for(api: MessageApi) -> None:
+async def test_a_command_that_fails_reports_the_workers_error_and_a_silent_worker_times_out(api: MessageApi) -> None:
     with pytest.raises(Unavailable):
         await command_calls.call(api.context, "w1", "logout", timeout_s=0.05)
     assert await api.context.redis.llen(keys.commands("w1")) == 0

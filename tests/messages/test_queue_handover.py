@@ -1,4 +1,4 @@
-"""What becomes of the messages of a session that is deleted: none is left, and none leaves from another account."""
+"""Messages of a deleted or relinked session: all are ended or rerouted, none is sent from a wrong account."""
 
 import pytest
 
@@ -31,7 +31,7 @@ async def relink(api: MessageApi) -> None:
 
 
 @pytest.mark.parametrize("how", ["cancel", "reroute"])
-async def test_of_a_deleted_session_no_message_stays_open_wherever_it_was(
+async def test_no_message_of_a_deleted_session_stays_open(
     api: MessageApi, how: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(open_messages, "PAGE", 3)
@@ -49,7 +49,7 @@ async def test_of_a_deleted_session_no_message_stays_open_wherever_it_was(
     assert await api.context.redis.llen(keys.GATEWAY_JOBS) == 0
 
 
-async def test_another_account_inherits_only_what_nobody_tied_to_this_one(api: MessageApi) -> None:
+async def test_another_account_takes_over_only_messages_that_are_not_pinned(api: MessageApi) -> None:
     await api.scenario.connect("heir", OTHER, wanted="running")
     free, to_phone, to_session = [
         await api.scenario.accept("w1", PHONE, fields={"pinned": pin}) for pin in ("", "phone", "session")
@@ -61,7 +61,7 @@ async def test_another_account_inherits_only_what_nobody_tied_to_this_one(api: M
     assert await end_of(api, to_session) == ("cancelled", "SESSION_DELETED")
 
 
-async def test_what_whatsapp_may_have_goes_on_only_from_the_same_phone(api: MessageApi) -> None:
+async def test_a_message_that_whatsapp_may_have_is_resent_only_from_the_same_phone(api: MessageApi) -> None:
     await api.scenario.connect("sibling", PHONE, wanted="running")
     sending = await api.released()
     assert await api.scenario.claim("w1", PHONE) == sending
@@ -70,7 +70,7 @@ async def test_what_whatsapp_may_have_goes_on_only_from_the_same_phone(api: Mess
     assert raw == ["queued", "sibling", PHONE]
 
 
-async def test_what_was_tried_fails_when_its_session_gets_another_phone_and_a_retry_leaves_from_that(
+async def test_an_attempted_message_fails_when_its_session_gets_another_phone_and_a_retry_uses_that(
     api: MessageApi, clock: Clock
 ) -> None:
     tried = await api.released(fields={"pinned": "session"})
@@ -90,9 +90,7 @@ async def test_what_was_tried_fails_when_its_session_gets_another_phone_and_a_re
 
 
 @pytest.mark.parametrize("pinned", ["", "session"])
-async def test_what_waits_for_a_session_leaves_from_the_phone_it_has_now_and_not_from_its_old_one(
-    api: MessageApi, pinned: str
-) -> None:
+async def test_messages_of_a_session_are_sent_from_its_current_phone(api: MessageApi, pinned: str) -> None:
     message = await api.scenario.accept("w1", PHONE, fields={"pinned": pinned})
     await api.scenario.dispatcher().router.step()
     await relink(api)

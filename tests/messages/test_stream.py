@@ -1,4 +1,4 @@
-"""The stream over a real server: it begins where the client stopped, and tells what happens at once."""
+"""Server-sent events over a real server: resumption and prompt delivery."""
 
 import asyncio
 import socket
@@ -34,7 +34,7 @@ async def test_a_client_that_reconnects_misses_nothing(api: MessageApi) -> None:
     await tail.close()
 
 
-async def test_many_who_begin_to_follow_at_once_share_one_reader_and_none_is_left_behind(api: MessageApi) -> None:
+async def test_many_concurrent_followers_share_one_reader_and_all_are_woken(api: MessageApi) -> None:
     tail = Tail(api.context.redis)
     begin = await tail.last()
     following = [asyncio.create_task(tail.after(begin)) for _ in range(3)]

@@ -1,4 +1,4 @@
-"""What the operator's systems hear: signed, at least once, again after failures, and from where it stopped."""
+"""Webhook delivery (signed, at least once, retried) and the events API."""
 
 import asyncio
 import json
@@ -25,7 +25,7 @@ DAY_MS = 86_400_000
 
 @dataclass
 class Receiver:
-    """A system of the operator: answers as it is told and remembers what it got."""
+    """An HTTP server that answers as configured and keeps what it received."""
 
     url: str = ""
     answer: int = 200
@@ -50,7 +50,7 @@ class Receiver:
 
 @pytest.fixture
 async def receiver() -> AsyncIterator[Receiver]:
-    """A listening system."""
+    """A running receiver."""
     made = Receiver()
     server = await asyncio.start_server(made.serve, "127.0.0.1", 0)
     made.url = f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}/hook"
@@ -150,7 +150,7 @@ async def test_a_webhook_that_fails_for_three_days_is_disabled_and_that_is_an_ev
     assert len(receiver.got) == tried + 1
 
 
-async def test_a_dead_courier_loses_nothing_and_the_next_goes_on_from_the_cursor(
+async def test_a_killed_deliverer_loses_nothing_and_the_next_continues_from_the_cursor(
     api: MessageApi, receiver: Receiver, clock: Clock
 ) -> None:
     await add(api, receiver, "message.queued")
@@ -244,7 +244,7 @@ async def test_events_come_in_pages_and_a_filter_loses_none(api: MessageApi) -> 
     assert (await api.client.get("/api/v1/events", params={"after": "yesterday"})).status_code == 422
 
 
-async def test_a_stream_resumes_after_the_last_event_and_shows_signs_of_life(api: MessageApi) -> None:
+async def test_a_stream_resumes_after_the_last_event_and_sends_heartbeats(api: MessageApi) -> None:
     first = await api.scenario.accept("w1", PHONE)
     tail = Tail(api.context.redis)
     begin = await tail.last()
