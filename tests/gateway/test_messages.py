@@ -196,7 +196,7 @@ async def test_one_page_looks_at_a_bounded_number_of_messages(
 ) -> None:
     from wa_orchestrator.gateway import message_search
 
-    monkeypatch.setattr(message_search, "MOST_LOOKED_AT", 4)
+    monkeypatch.setattr(message_search, "MAX_EXAMINED", 4)
     monkeypatch.setattr(message_search, "_CHUNK", 2)
     wanted = await _send(gate, to="972522222222")
     await clock.pass_ms(1)

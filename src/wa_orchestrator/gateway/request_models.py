@@ -1,4 +1,4 @@
-"""What a client may ask for and what it is answered, as pydantic checks and OpenAPI shows it."""
+"""Request bodies of the gateway, and the checks between the fields of a message."""
 
 import re
 from collections.abc import Iterator
@@ -11,13 +11,12 @@ from pydantic_core import PydanticCustomError
 
 from wa_orchestrator.domain import phone
 from wa_orchestrator.domain.content import LONGEST_CAPTION, LONGEST_NAME, LONGEST_TEXT, MediaKind
-from wa_orchestrator.web.models import RequestModel, ResponseModel
-from wa_orchestrator.web.problems import ErrorDetail
+from wa_orchestrator.web.models import RequestModel
 
-MOST_IN_BATCH: Final = 1000
+MAX_BATCH: Final = 1000
 LONGEST_KEY: Final = 255
 LONGEST_REFERENCE: Final = 200
-#: One that is in order: what all fields together would make is not.
+#: Valid, unlike the one that OpenAPI tools would make of the examples of all fields.
 EXAMPLE: Final[JsonDict] = {"to": "972501234567", "message": "Your order is ready.", "reference": "order-1001"}
 _LAST_MS: Final = 4_102_444_800_000
 _MIMETYPE = r"^[A-Za-z0-9][\w.+-]*/[A-Za-z0-9][\w.+-]*(;[ -~]*)?$"
@@ -32,12 +31,12 @@ def _phone(text: str) -> str:
 
 
 def _instant_ms(value: object) -> object:
-    """Read an instant: an ISO date and time with its offset, or milliseconds since 1970."""
+    """Parse an instant: an ISO date and time with its offset, or milliseconds since 1970."""
     if isinstance(value, int) and not isinstance(value, bool):
         return value
     if not isinstance(value, str):
-        raise _no_instant()
-    if value.isascii() and value.isdigit() and len(value) <= 15:  # as a query says it
+        raise _bad_instant()
+    if value.isascii() and value.isdigit() and len(value) <= 15:  # a query has strings only
         return int(value)
     try:
         moment = datetime.fromisoformat(value)
@@ -45,24 +44,24 @@ def _instant_ms(value: object) -> object:
             return int(moment.timestamp() * 1000)
     except (ValueError, OverflowError):
         pass
-    raise _no_instant()
+    raise _bad_instant()
 
 
-def _no_instant() -> PydanticCustomError:
+def _bad_instant() -> PydanticCustomError:
     return PydanticCustomError(
-        "instant", "Write a date and time with its offset, such as 2026-01-31T09:00:00+02:00, or milliseconds."
+        "instant", "Must be a date and time with its offset, such as 2026-01-31T09:00:00+02:00, or milliseconds."
     )
 
 
 def _one_line(text: str) -> str:
     if not _WITHOUT_CONTROLS.fullmatch(text):
-        raise PydanticCustomError("one_line", "It may not hold line breaks or other control characters.")
+        raise PydanticCustomError("one_line", "Must not contain line breaks or other control characters.")
     return text
 
 
 def _not_blank(text: str) -> str:
     if not text.strip():
-        raise PydanticCustomError("blank", "A text has at least one character that can be seen.")
+        raise PydanticCustomError("blank", "Must contain a visible character.")
     return text
 
 
@@ -88,16 +87,16 @@ Line = Annotated[str, AfterValidator(_one_line)]
 
 
 class MediaBody(RequestModel):
-    """A file: by its https address, which the server reads at once, or by the id of an upload."""
+    """A file: an https URL, which the server fetches at once, or the id of an upload."""
 
     url: Annotated[str, Field(min_length=1, max_length=2048)] | None = Field(
         None, examples=["https://example.com/menu.pdf"]
     )
     upload: Annotated[str, Field(pattern=r"^u_[0-9a-f]{32}$")] | None = Field(
-        None, description="The `uploadId` that POST /api/v1/uploads gave."
+        None, description="The `uploadId` from POST /api/v1/uploads."
     )
     mimetype: Annotated[str, Field(pattern=_MIMETYPE, max_length=120)] | None = Field(
-        None, description="Default: what the address or the upload says.", examples=["application/pdf"]
+        None, description="Default: that of the URL or the upload.", examples=["application/pdf"]
     )
     filename: Annotated[Line, Field(min_length=1, max_length=LONGEST_NAME)] | None = Field(None, examples=["menu.pdf"])
     caption: Annotated[str, Field(max_length=LONGEST_CAPTION)] | None = None
@@ -105,7 +104,7 @@ class MediaBody(RequestModel):
 
 
 class LocationBody(RequestModel):
-    """A place on the map."""
+    """A location on the map."""
 
     latitude: Annotated[float, Field(ge=-90, le=90, allow_inf_nan=False)]
     longitude: Annotated[float, Field(ge=-180, le=180, allow_inf_nan=False)]
@@ -114,7 +113,7 @@ class LocationBody(RequestModel):
 
 
 class SendBody(RequestModel):
-    """One message. Exactly one of `message` (or `text`), `media` and `location` says what is sent."""
+    """One message, with exactly one of `message` (or `text`), `media` and `location`."""
 
     model_config = ConfigDict(json_schema_extra={"examples": [EXAMPLE]})
 
@@ -125,67 +124,41 @@ class SendBody(RequestModel):
     location: LocationBody | None = None
     session_id: SessionId | None = Field(None, description="The session that sends it.")
     phone: Phone | None = Field(None, description="The phone that sends it.")
-    priority: Literal[1, 2, 3] = Field(2, description="1 goes first.")
+    priority: Literal[1, 2, 3] = Field(2, description="1 is sent first.")
     send_at: Instant | None = Field(None, description="Not before this instant.")
     expires_at: Instant | None = Field(None, description="Not after this instant.")
     on_limit: Literal["reject", "defer"] = Field(
-        "reject", description="What to do when the phone's day is full: refuse it, or take it for the next day."
+        "reject", description="When the phone's daily limit is reached: refuse the message, or send it the next day."
     )
     reference: Annotated[Line, Field(min_length=1, max_length=LONGEST_REFERENCE)] | None = Field(
-        None, description="Your own name for it; messages can be found by it.", examples=["order-1001"]
+        None, description="Your own id for the message; searchable.", examples=["order-1001"]
     )
     idempotency_key: Annotated[str, Field(min_length=1, max_length=LONGEST_KEY)] | None = Field(
-        None, description="Stands for the header `Idempotency-Key`."
+        None, description="Same as the header `Idempotency-Key`."
     )
 
 
 class BatchBody(RequestModel):
-    """Up to 1,000 messages. Each is checked and answered by itself."""
+    """Up to 1,000 messages, each validated and answered on its own."""
 
-    messages: Annotated[list[SendBody], Field(min_length=1, max_length=MOST_IN_BATCH)]
+    messages: Annotated[list[SendBody], Field(min_length=1, max_length=MAX_BATCH)]
     spread_minutes: Annotated[float, Field(ge=0, le=7 * 24 * 60, allow_inf_nan=False)] = Field(
-        0, description="Spread them evenly over so many minutes."
+        0, description="Spread the messages evenly over this many minutes."
     )
 
 
 class BatchEnvelope(RequestModel):
-    """A batch before its items are looked at."""
+    """A batch before its messages are validated."""
 
-    messages: Annotated[list[Any], Field(min_length=1, max_length=MOST_IN_BATCH)]
+    messages: Annotated[list[Any], Field(min_length=1, max_length=MAX_BATCH)]
     spread_minutes: Annotated[float, Field(ge=0, le=7 * 24 * 60, allow_inf_nan=False)] = 0
-
-
-class TakenAnswer(ResponseModel):
-    """The message is in the queue, durably."""
-
-    queued: Literal[True] = True
-    message_id: str = Field(examples=["m_0a1b2c3d4e5f607182"])
-    session_id: str = Field(examples=["worker_1"])
-    position: int = Field(description="1 is the next one.")
-    eta: str | None = Field(description="When it will leave, as far as anyone can know.")
-    because: str = Field(description="What it waits for.", examples=["OUTSIDE_HOURS"])
-
-
-class RefusedItem(ResponseModel):
-    """This item of a batch was not taken."""
-
-    queued: Literal[False] = False
-    error: ErrorDetail
-
-
-class BatchAnswer(ResponseModel):
-    """What became of each item, in their order."""
-
-    accepted: int
-    refused: int
-    items: list[TakenAnswer | RefusedItem]
 
 
 Problem = dict[str, str]
 
 
 def cross_problems(raw: dict[str, Any], now_ms: int) -> Iterator[Problem]:
-    """List what is wrong between the fields of one message; `raw` has the names that the client wrote."""
+    """Yield the problems between the fields of one message; `raw` is the JSON object of the client."""
     given = [name for name in ("message", "text", "media", "location") if raw.get(name) is not None]
     if not given:
         yield _problem("message", "missing", "Give a text in `message`, or `media`, or `location`.")
@@ -201,11 +174,11 @@ def cross_problems(raw: dict[str, Any], now_ms: int) -> Iterator[Problem]:
 def _time_problems(send_at: object, expires_at: object, now_ms: int) -> Iterator[Problem]:
     starts, ends = (_or_none(value) for value in (send_at, expires_at))
     if ends is not None and ends <= now_ms:
-        yield _problem("expiresAt", "past", "This instant has passed. Give a later one, or none.")
+        yield _problem("expiresAt", "past", "Must be in the future.")
     elif starts is not None and ends is not None and ends <= starts:
-        yield _problem("expiresAt", "order", "It must be later than `sendAt`.")
+        yield _problem("expiresAt", "order", "Must be later than `sendAt`.")
     if starts is not None and starts > now_ms + 366 * 86_400_000:
-        yield _problem("sendAt", "too_far", "A message waits for a year at most.")
+        yield _problem("sendAt", "too_far", "Must be within a year.")
 
 
 def _or_none(value: object) -> int | None:

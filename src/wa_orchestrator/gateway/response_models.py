@@ -1,7 +1,7 @@
-"""How messages look to a client: their status, their timeline, and what they wait for."""
+"""Responses of the gateway, as pydantic serializes them and OpenAPI shows them."""
 
 import json
-from typing import Any
+from typing import Any, Literal
 
 from pydantic import Field
 
@@ -10,18 +10,45 @@ from wa_orchestrator.store.records import Message
 from wa_orchestrator.texts.catalogue import text
 from wa_orchestrator.timestamps import iso
 from wa_orchestrator.web.models import ResponseModel
+from wa_orchestrator.web.problems import ErrorDetail
+
+
+class AcceptedMessage(ResponseModel):
+    """The message is in the queue, durably."""
+
+    queued: Literal[True] = True
+    message_id: str = Field(examples=["m_0a1b2c3d4e5f607182"])
+    session_id: str = Field(examples=["worker_1"])
+    position: int = Field(description="Position in the queue; 1 is next.")
+    eta: str | None = Field(description="Estimated time of sending; null if it depends on a person or on WhatsApp.")
+    because: str = Field(description="What it waits for.", examples=["OUTSIDE_HOURS"])
+
+
+class RefusedMessage(ResponseModel):
+    """This message of a batch was refused."""
+
+    queued: Literal[False] = False
+    error: ErrorDetail
+
+
+class BatchResponse(ResponseModel):
+    """The outcome of each message, in their order."""
+
+    accepted: int
+    refused: int
+    items: list[AcceptedMessage | RefusedMessage]
 
 
 class Waiting(ResponseModel):
     """What a message waits for."""
 
     because: str = Field(examples=["OUTSIDE_HOURS"])
-    text: str = Field(description="One sentence for a person.")
-    eta: str | None = Field(description="When it will leave; null when that depends on somebody's act.")
+    text: str = Field(description="The reason as a sentence.")
+    eta: str | None = Field(description="Estimated time of sending; null if it depends on a person or on WhatsApp.")
 
 
-class Moment(ResponseModel):
-    """One step of a message's life."""
+class TimelineEntry(ResponseModel):
+    """One change of a message's status."""
 
     at: str | None
     status: str
@@ -29,17 +56,17 @@ class Moment(ResponseModel):
 
 
 class MessageView(ResponseModel):
-    """A message as lists show it."""
+    """A message in a list."""
 
     message_id: str
     session_id: str
     phone: str
     to: str
     status: str
-    reason: str = Field(description="Why it failed, ended or was taken back; empty otherwise.")
+    reason: str = Field(description="Why it failed, expired or was cancelled; empty otherwise.")
     reason_text: str
     kind: str
-    content: dict[str, Any] | None = Field(description="What it carries; null when its text was erased.")
+    content: dict[str, Any] | None = Field(description="Null when it was erased after BODY_RETENTION_DAYS.")
     reference: str
     priority: int
     attempts: int
@@ -56,7 +83,7 @@ class MessageView(ResponseModel):
 class MessageDetail(MessageView):
     """A message with its timeline and, while it waits, what it waits for."""
 
-    timeline: list[Moment]
+    timeline: list[TimelineEntry]
     waiting: Waiting | None = None
 
 
@@ -75,23 +102,23 @@ class QueueItem(MessageView):
     because: str
 
 
-class QueueAnswer(ResponseModel):
-    """What waits for a session, in the order in which it leaves."""
+class QueueResponse(ResponseModel):
+    """The queue of a session, in sending order."""
 
     session_id: str
     phone: str
-    total: int = Field(description="How many wait for the phone, those of its other sessions among them.")
+    total: int = Field(description="Messages queued for the phone, including those of its other sessions.")
     messages: list[QueueItem]
 
 
-class EmptiedAnswer(ResponseModel):
-    """How many messages were cancelled, and how many had left already."""
+class EmptiedQueue(ResponseModel):
+    """How many messages were cancelled, and how many a worker had claimed already."""
 
     cancelled: int
     too_late: int
 
 
-class Day(ResponseModel):
+class DayStats(ResponseModel):
     """One day of a session, in its own time zone."""
 
     date: str
@@ -101,28 +128,28 @@ class Day(ResponseModel):
     failed: int
 
 
-class StatsAnswer(ResponseModel):
+class SessionStats(ResponseModel):
     """A session's messages by day, the latest first."""
 
     session_id: str
-    total: Day
-    days: list[Day]
+    total: DayStats
+    days: list[DayStats]
 
 
-class FleetDay(Day):
-    """One day of all sessions together. `failed` contains `failedWithoutSender`, which no session counts."""
+class TotalDayStats(DayStats):
+    """One day of all sessions. `failed` includes `failedWithoutSender`, which no session counts."""
 
     failed_without_sender: int
 
 
-class FleetStatsAnswer(ResponseModel):
-    """The messages of all sessions that exist by day, the latest first; with those that found none to send them."""
+class TotalStats(ResponseModel):
+    """The messages of all existing sessions by day, the latest first, and those that no session could send."""
 
-    total: FleetDay
-    days: list[FleetDay]
+    total: TotalDayStats
+    days: list[TotalDayStats]
 
 
-class UploadAnswer(ResponseModel):
+class StoredUpload(ResponseModel):
     """A stored file. `uploadId` goes into `media.upload`."""
 
     upload_id: str
@@ -134,7 +161,7 @@ class UploadAnswer(ResponseModel):
 
 
 def view(message: Message, language: str) -> dict[str, Any]:
-    """Give the fields of a `MessageView`."""
+    """Return the fields of a `MessageView`."""
     return {
         "message_id": message.id,
         "session_id": message.session,
@@ -160,7 +187,7 @@ def view(message: Message, language: str) -> dict[str, Any]:
 
 
 def waiting(eta: Eta, language: str) -> Waiting:
-    """Say what a message waits for."""
+    """Return what a message waits for."""
     at = None if eta.at_ms is None else iso(eta.at_ms)
     return Waiting(because=eta.because, text=text(language, f"wait_reason.{eta.because}"), eta=at)
 

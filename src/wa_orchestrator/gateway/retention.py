@@ -1,4 +1,4 @@
-"""Forgets what is old: the texts of ended messages first, then the messages, and files that nobody needs."""
+"""Erases old data: the texts of ended messages first, then the messages, and unused files."""
 
 import asyncio
 from typing import Final
@@ -12,7 +12,7 @@ from wa_orchestrator.store import retention
 from wa_orchestrator.store.engine.scripts import Scripts
 
 _DAY_MS: Final = 86_400_000
-#: Messages per step; the rest waits for the next one, which comes at once.
+#: Messages per step; the next step follows at once while there are more.
 BATCH: Final = 200
 _IDLE_S: Final = 300.0
 _BUSY_S: Final = 0.2
@@ -21,22 +21,22 @@ log = structlog.get_logger(__name__)
 
 
 class Retention:
-    """Any number may run: every step is harmless when repeated."""
+    """Erases in small steps. Any number may run: every step is idempotent."""
 
     def __init__(self, settings: Settings, scripts: Scripts) -> None:
         self._settings = settings
         self._scripts = scripts
 
     async def run(self) -> None:
-        """Forget until cancelled."""
+        """Run until cancelled."""
         await Loop("retention", self).run()
 
     async def step(self) -> float:
-        """Forget one batch. Return the seconds until the next one."""
+        """Erase one batch. Return the seconds until the next one."""
         return _BUSY_S if await self.erase() else _IDLE_S
 
     async def erase(self) -> int:
-        """Forget one batch of each kind. Says how much there was."""
+        """Erase one batch of each kind. Return how much was erased."""
         now_ms = await self._scripts.now_ms()
         bodies_until_ms = now_ms - self._settings.body_retention_days * _DAY_MS
         until_ms = now_ms - self._settings.message_retention_days * _DAY_MS

@@ -1,4 +1,4 @@
-"""What became of a message: look, search, cancel, retry."""
+"""Messages: get, search, cancel, retry."""
 
 from typing import Annotated
 
@@ -10,9 +10,9 @@ from wa_orchestrator.domain.message import MessageStatus
 from wa_orchestrator.domain.pacing import Eta
 from wa_orchestrator.errors import Refused
 from wa_orchestrator.gateway import message_search, response_models
-from wa_orchestrator.gateway.message_search import Question
+from wa_orchestrator.gateway.message_search import Filters
 from wa_orchestrator.gateway.request_models import LONGEST_REFERENCE, Instant, Phone, SessionId
-from wa_orchestrator.gateway.response_models import MessageDetail, MessagePage, MessageView, Moment
+from wa_orchestrator.gateway.response_models import MessageDetail, MessagePage, MessageView, TimelineEntry
 from wa_orchestrator.gateway.sender_pool import RECENT_S, SenderPool
 from wa_orchestrator.queue_forecast import message_eta
 from wa_orchestrator.store import audit, queues, records
@@ -27,14 +27,13 @@ from wa_orchestrator.web.models import RequestModel
 from wa_orchestrator.web.problems import responses
 
 MessageId = Annotated[str, Path(pattern=r"^m_[0-9a-f]{18}$", examples=["m_0a1b2c3d4e5f607182"])]
-_LOOK = responses(NO_SUCH_MESSAGE=404)
-_FIND = responses(BAD_CURSOR=400)
-#: Two changes of the sender between a look and a step are rare; more often in a row nobody meets.
-_CHANGE = {**_LOOK, **responses(TOO_LATE=409, OPTED_OUT=422)}
+_GET_ERRORS = responses(NO_SUCH_MESSAGE=404)
+_SEARCH_ERRORS = responses(BAD_CURSOR=400)
+_CHANGE_ERRORS = {**_GET_ERRORS, **responses(TOO_LATE=409, OPTED_OUT=422)}
 
 
 class Search(RequestModel):
-    """What is searched for. `recipient` and `session` are other names for `to` and `sessionId`."""
+    """Search filters. `recipient` and `session` are other names for `to` and `sessionId`."""
 
     to: Phone | None = None
     recipient: Phone | None = None
@@ -47,9 +46,9 @@ class Search(RequestModel):
     cursor: Annotated[str, Field(max_length=200)] | None = None
     limit: Annotated[int, Field(ge=1, le=paging.MOST)] = 50
 
-    def question(self) -> Question:
-        """Give what the search needs."""
-        return Question(
+    def filters(self) -> Filters:
+        """Return the filters without their other names."""
+        return Filters(
             self.to or self.recipient,
             self.session_id or self.session,
             self.status,
@@ -59,32 +58,32 @@ class Search(RequestModel):
         )
 
 
-def router(context: Context, view: SenderPool) -> APIRouter:
-    """Offer the routes about single messages and the search."""
+def router(context: Context, pool: SenderPool) -> APIRouter:
+    """Return the routes of messages."""
     routes = APIRouter(prefix="/api/v1/messages", tags=["messages"])
-    api = _Messages(context, view)
+    api = _Messages(context, pool)
     one = "/{message_id}"
-    routes.get("", responses=_FIND)(api.search_messages)
-    routes.get(f"{one}/status", name="get_message_status", responses=_LOOK)(api.get_message)
-    routes.get(one, responses=_LOOK)(api.get_message)
-    routes.delete(one, responses=_CHANGE)(api.cancel_message)
-    routes.post(f"{one}/retry", responses=_CHANGE)(api.retry_message)
+    routes.get("", responses=_SEARCH_ERRORS)(api.search_messages)
+    routes.get(f"{one}/status", name="get_message_status", responses=_GET_ERRORS)(api.get_message)
+    routes.get(one, responses=_GET_ERRORS)(api.get_message)
+    routes.delete(one, responses=_CHANGE_ERRORS)(api.cancel_message)
+    routes.post(f"{one}/retry", responses=_CHANGE_ERRORS)(api.retry_message)
     return routes
 
 
 class _Messages:
     """One method per route."""
 
-    def __init__(self, context: Context, view: SenderPool) -> None:
+    def __init__(self, context: Context, pool: SenderPool) -> None:
         self._context = context
         self._scripts = context.scripts
         self._language = context.settings.language
-        self._view = view
+        self._pool = pool
 
-    async def search_messages(self, _caller: ReadCaller, asked: Annotated[Search, Query()]) -> MessagePage:
+    async def search_messages(self, _caller: ReadCaller, search: Annotated[Search, Query()]) -> MessagePage:
         """Search messages."""
         found, following = await message_search.search(
-            self._scripts, asked.question(), cursor=asked.cursor, limit=asked.limit
+            self._scripts, search.filters(), cursor=search.cursor, limit=search.limit
         )
         shown = [MessageView(**response_models.view(message, self._language)) for message in found]
         return MessagePage(messages=shown, next=following)
@@ -99,7 +98,7 @@ class _Messages:
             case TooLate(status) if status != MessageStatus.CANCELLED:
                 raise _too_late(
                     "TOO_LATE",
-                    f"It is {status} already and cannot be taken back. Only what no worker has claimed can.",
+                    f"The message is {status}. Only a message that no worker has claimed can be cancelled.",
                     status,
                 )
             case Ended():
@@ -109,7 +108,7 @@ class _Messages:
         return await self._detail(message_id)
 
     async def _cancel(self, message_id: str) -> Ended | TooLate:
-        """Cancel a message where it stands; where it was given to another sender meanwhile, look again."""
+        """Cancel a message; retried when it moves to another sender at the same time."""
 
         async def attempt() -> Ended | TooLate | Changed:
             message = await self._found(message_id)
@@ -122,15 +121,15 @@ class _Messages:
         """Queue a failed message again, with the same WhatsApp id."""
         message = await self._found(message_id)
         if not message.body:
-            raise Refused("TEXT_ERASED", "Its text was erased after a while. Send a new message.", 409)
+            raise Refused("TEXT_ERASED", "Its text was erased after BODY_RETENTION_DAYS. Send a new message.", 409)
         outcome = await queues.retry(self._scripts, _place(message), to=message.to)
         match outcome:
             case TooLate(status):
-                raise _too_late("NOT_FAILED", f"It is {status}; only a failed message is retried.", status)
+                raise _too_late("NOT_FAILED", f"The message is {status}. Only a failed message can be retried.", status)
             case OptedOut():
                 raise Refused(
                     "OPTED_OUT",
-                    "The recipient opted out. Retry it only when they are off that list: /api/v1/opt-outs.",
+                    "The recipient opted out. Remove the opt-out first: /api/v1/opt-outs.",
                     422,
                 )
             case Queued():
@@ -142,7 +141,7 @@ class _Messages:
         if message is None:
             raise Refused(
                 "NO_SUCH_MESSAGE",
-                "There is no such message; it may have been erased. GET /api/v1/messages finds those that are kept.",
+                "There is no such message; it may have been erased. GET /api/v1/messages lists those that are kept.",
                 404,
                 messageId=message_id,
             )
@@ -150,25 +149,27 @@ class _Messages:
 
     async def _detail(self, message_id: str) -> MessageDetail:
         message = await self._found(message_id)
-        story = await records.timeline(self._scripts, message_id)
+        timeline = await records.timeline(self._scripts, message_id)
         eta = await self._eta(message)
         return MessageDetail(
             **response_models.view(message, self._language),
-            timeline=[Moment(at=iso(at), status=status, note=note) for at, status, note in story],
+            timeline=[TimelineEntry(at=iso(at), status=status, note=note) for at, status, note in timeline],
             waiting=None if eta is None else response_models.waiting(eta, self._language),
         )
 
     async def _eta(self, message: Message) -> Eta | None:
-        fleet = await self._view.current(fresh_s=RECENT_S)
-        sender = fleet.senders.get(message.session)
-        forecast = None if sender is None else await self._view.forecast(fleet, sender)
+        snapshot = await self._pool.current(fresh_s=RECENT_S)
+        sender = snapshot.senders.get(message.session)
+        forecast = None if sender is None else await self._pool.forecast(snapshot, sender)
         lock_until_ms = 0 if sender is None else sender.phone.lock_until
-        return await message_eta(self._scripts, forecast, message, lock_until_ms=lock_until_ms, now_ms=fleet.now_ms())
+        return await message_eta(
+            self._scripts, forecast, message, lock_until_ms=lock_until_ms, now_ms=snapshot.now_ms()
+        )
 
 
 def _too_late(code: str, text: str, status: str) -> Refused:
     refused = Refused(code, text, 409)
-    refused.details["status"] = status
+    refused.details["status"] = status  # as a keyword it would be the HTTP status
     return refused
 
 

@@ -1,4 +1,4 @@
-"""What waits for a session, and what it has sent by day."""
+"""Queues of sessions, and counts of messages by day."""
 
 from typing import Annotated, Final
 from zoneinfo import ZoneInfo
@@ -9,7 +9,7 @@ from wa_orchestrator import queue_forecast
 from wa_orchestrator.context import Context
 from wa_orchestrator.errors import Refused
 from wa_orchestrator.gateway import response_models, statistics
-from wa_orchestrator.gateway.response_models import EmptiedAnswer, FleetStatsAnswer, QueueAnswer, QueueItem, StatsAnswer
+from wa_orchestrator.gateway.response_models import EmptiedQueue, QueueItem, QueueResponse, SessionStats, TotalStats
 from wa_orchestrator.gateway.sender_pool import RECENT_S, PoolSnapshot, Sender, SenderPool
 from wa_orchestrator.session_pace import zone_of
 from wa_orchestrator.store import audit, open_messages, queues
@@ -23,10 +23,10 @@ _MOST: Final = 1000
 _ERRORS = responses(NO_SUCH_SESSION=404)
 
 
-def router(context: Context, view: SenderPool) -> APIRouter:
-    """Offer a session's queue and its figures."""
+def router(context: Context, pool: SenderPool) -> APIRouter:
+    """Return the routes of queues and counts."""
     routes = APIRouter(prefix="/api/v1", tags=["messages"])
-    api = _Queues(context, view)
+    api = _Queues(context, pool)
     queue = "/queue/{session_id}"
     routes.get(queue, responses=_ERRORS)(api.get_queue)
     routes.delete(queue, responses=_ERRORS)(api.empty_queue)
@@ -38,18 +38,21 @@ def router(context: Context, view: SenderPool) -> APIRouter:
 class _Queues:
     """One method per route."""
 
-    def __init__(self, context: Context, view: SenderPool) -> None:
+    def __init__(self, context: Context, pool: SenderPool) -> None:
         self._context = context
         self._scripts = context.scripts
-        self._view = view
+        self._pool = pool
 
     async def get_queue(
-        self, session_id: SessionPath, _caller: ReadCaller, limit: Annotated[int, Query(ge=1, le=_MOST)] = _MOST
-    ) -> QueueAnswer:
-        """List what waits for a session, in the order in which it leaves."""
-        fleet, sender = await self._found(session_id)
+        self,
+        session_id: SessionPath,
+        _caller: ReadCaller,
+        limit: Annotated[int, Query(ge=1, le=_MOST)] = _MOST,
+    ) -> QueueResponse:
+        """List the queue of a session, in sending order."""
+        snapshot, sender = await self._found(session_id)
         phone = sender.session.phone
-        forecast = await self._view.forecast(fleet, sender)
+        forecast = await self._pool.forecast(snapshot, sender)
         lock_until_ms = sender.phone.lock_until
         total, queued = await queue_forecast.queue(
             self._scripts, phone, forecast, lock_until_ms=lock_until_ms, most=limit
@@ -64,39 +67,39 @@ class _Queues:
             for each in queued
             if each.message.session == session_id
         ]
-        return QueueAnswer(session_id=session_id, phone=phone, total=total, messages=items)
+        return QueueResponse(session_id=session_id, phone=phone, total=total, messages=items)
 
-    async def empty_queue(self, session_id: SessionPath, caller: SendCaller) -> EmptiedAnswer:
-        """Cancel everything that waits for a session."""
+    async def empty_queue(self, session_id: SessionPath, caller: SendCaller) -> EmptiedQueue:
+        """Cancel all messages in the queue of a session."""
         _, sender = await self._found(session_id)
-        ended = too_late = 0
-        # All are found before the first is ended. Each end is a step of its own: who asks again goes on after a crash.
+        cancelled = too_late = 0
+        # All are found before the first is cancelled. Each is a step of its own: after a crash, a repeat does the rest.
         for place in await open_messages.waiting(self._scripts, session_id, sender.session.phone):
             outcome = await queues.cancel(self._scripts, place, reason="CANCELLED")
-            ended += isinstance(outcome, Ended)
+            cancelled += isinstance(outcome, Ended)
             too_late += isinstance(outcome, TooLate)
-        await audit.record(self._context.scripts, caller.key_id, "queue.empty", session_id, cancelled=ended)
-        return EmptiedAnswer(cancelled=ended, too_late=too_late)
+        await audit.record(self._context.scripts, caller.key_id, "queue.empty", session_id, cancelled=cancelled)
+        return EmptiedQueue(cancelled=cancelled, too_late=too_late)
 
     async def get_session_stats(
         self, session_id: SessionPath, _caller: ReadCaller, days: Annotated[int, Query(ge=1, le=400)] = 30
-    ) -> StatsAnswer:
+    ) -> SessionStats:
         """Count the messages of a session by day: sent, delivered, read and failed."""
-        fleet, sender = await self._found(session_id)
-        dates = statistics.dates(fleet.now_ms(), zone_of(self._context.settings, sender.session), days)
+        snapshot, sender = await self._found(session_id)
+        dates = statistics.dates(snapshot.now_ms(), zone_of(self._context.settings, sender.session), days)
         return await statistics.of_session(self._scripts, session_id, dates)
 
     async def get_stats(
-        self, _caller: ReadCaller, days: Annotated[int, Query(ge=1, le=statistics.MOST_DAYS_OF_ALL)] = 30
-    ) -> FleetStatsAnswer:
-        """Count the messages of all sessions by day, with those that found no session."""
-        fleet = await self._view.current(fresh_s=RECENT_S)
-        dates = statistics.dates(fleet.now_ms(), ZoneInfo(self._context.settings.timezone), days)
-        return await statistics.of_all(self._scripts, list(fleet.senders), dates)
+        self, _caller: ReadCaller, days: Annotated[int, Query(ge=1, le=statistics.MAX_DAYS_OF_ALL)] = 30
+    ) -> TotalStats:
+        """Count the messages of all sessions by day, and those that no session could send."""
+        snapshot = await self._pool.current(fresh_s=RECENT_S)
+        dates = statistics.dates(snapshot.now_ms(), ZoneInfo(self._context.settings.timezone), days)
+        return await statistics.of_all(self._scripts, list(snapshot.senders), dates)
 
     async def _found(self, session_id: str) -> tuple[PoolSnapshot, Sender]:
-        fleet = await self._view.current(fresh_s=RECENT_S)
-        if session_id not in fleet.senders:
+        snapshot = await self._pool.current(fresh_s=RECENT_S)
+        if session_id not in snapshot.senders:
             text = f"There is no session {session_id}. GET /api/sessions lists them."
             raise Refused("NO_SUCH_SESSION", text, 404, sessionId=session_id)
-        return fleet, fleet.senders[session_id]
+        return snapshot, snapshot.senders[session_id]

@@ -11,7 +11,8 @@ from wa_orchestrator.errors import Refused
 from wa_orchestrator.gateway import idempotency, message_body
 from wa_orchestrator.gateway.acceptance import Acceptor, SendReply, SendRequest
 from wa_orchestrator.gateway.content_loader import ContentLoader
-from wa_orchestrator.gateway.request_models import SendBody, TakenAnswer
+from wa_orchestrator.gateway.request_models import SendBody
+from wa_orchestrator.gateway.response_models import AcceptedMessage
 from wa_orchestrator.gateway.routes import raw_route
 from wa_orchestrator.gateway.routes.raw_route import OUTAGE, IdempotencyKey, queue_error
 from wa_orchestrator.gateway.sender_pool import SenderPool
@@ -70,7 +71,7 @@ class SendHandler:
 def router(handler: SendHandler) -> APIRouter:
     """Return the routes that send one message."""
 
-    async def send_message(body: SendBody, idempotency_key: IdempotencyKey = None) -> TakenAnswer:
+    async def send_message(body: SendBody, idempotency_key: IdempotencyKey = None) -> AcceptedMessage:
         """Send one message."""
         raise AssertionError((body, idempotency_key))
 

@@ -14,7 +14,8 @@ from wa_orchestrator.errors import OrchestratorError, Refused, Unavailable
 from wa_orchestrator.gateway import idempotency, message_body, replies
 from wa_orchestrator.gateway.acceptance import Acceptor, SendReply, SendRequest
 from wa_orchestrator.gateway.content_loader import Content, ContentLoader
-from wa_orchestrator.gateway.request_models import BatchAnswer, BatchBody, BatchEnvelope, SendBody
+from wa_orchestrator.gateway.request_models import BatchBody, BatchEnvelope, SendBody
+from wa_orchestrator.gateway.response_models import BatchResponse
 from wa_orchestrator.gateway.routes import raw_route
 from wa_orchestrator.gateway.routes.raw_route import OUTAGE, IdempotencyKey, queue_error
 from wa_orchestrator.gateway.sender_pool import SenderPool
@@ -141,7 +142,7 @@ def _item(outcome: SendReply | OrchestratorError) -> str:
 def router(handler: BatchHandler) -> APIRouter:
     """Return the route that sends a batch."""
 
-    async def send_batch(body: BatchBody, idempotency_key: IdempotencyKey = None) -> BatchAnswer:
+    async def send_batch(body: BatchBody, idempotency_key: IdempotencyKey = None) -> BatchResponse:
         """Send up to 1,000 messages."""
         raise AssertionError((body, idempotency_key))
 

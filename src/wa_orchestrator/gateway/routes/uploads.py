@@ -1,4 +1,4 @@
-"""`POST /api/v1/uploads`: a file for a message, as it is or in a form."""
+"""`POST /api/v1/uploads`: stores a file for a message, sent as the body or in a form."""
 
 import re
 import time
@@ -14,7 +14,7 @@ from wa_orchestrator import uploads
 from wa_orchestrator.context import Context
 from wa_orchestrator.errors import Refused
 from wa_orchestrator.gateway.acceptance import Acceptor
-from wa_orchestrator.gateway.response_models import UploadAnswer
+from wa_orchestrator.gateway.response_models import StoredUpload
 from wa_orchestrator.timestamps import iso
 from wa_orchestrator.uploads import LARGEST_BYTES, UNUSED_S, Upload
 from wa_orchestrator.web import request_body
@@ -24,7 +24,7 @@ from wa_orchestrator.web.problems import responses
 _MIMETYPE = re.compile(r"[A-Za-z0-9][\w.+-]*/[A-Za-z0-9][\w.+-]*(;[ -~]*)?")
 _FORM: Final = "multipart/form-data"
 _CHUNK: Final = 65536
-#: A form's own lines around the file.
+#: What a form adds to the file.
 _FORM_BYTES: Final = 64 * 1024
 _ERRORS = responses(
     BAD_FORM=400, FILE_TOO_LARGE=413, UNSUPPORTED_TYPE=415, FILE_EMPTY=422,
@@ -49,7 +49,7 @@ _BODY = {
 
 
 def router(context: Context, acceptor: Acceptor) -> APIRouter:
-    """Offer the upload."""
+    """Return the upload route."""
     routes = APIRouter(prefix="/api/v1", tags=["messages"])
 
     @routes.post("/uploads", status_code=201, responses=_ERRORS, openapi_extra=_BODY)
@@ -57,7 +57,7 @@ def router(context: Context, acceptor: Acceptor) -> APIRouter:
         request: Request,
         caller: SendCaller,
         x_filename: Annotated[str, Header(max_length=255)] = "",
-    ) -> UploadAnswer:
+    ) -> StoredUpload:
         """Store a file for a message.
 
         Send a form with the field `file`, or the bytes themselves with their own Content-Type (`image/png`, …).
@@ -72,7 +72,7 @@ def router(context: Context, acceptor: Acceptor) -> APIRouter:
             stored = await uploads.save(
                 context.settings, request.stream(), mimetype=_type(declared), filename=_clean(x_filename)
             )
-        return UploadAnswer(
+        return StoredUpload(
             upload_id=stored.id,
             mimetype=stored.mimetype,
             filename=stored.filename,
@@ -85,18 +85,18 @@ def router(context: Context, acceptor: Acceptor) -> APIRouter:
 
 
 async def _from_form(context: Context, request: Request) -> Upload:
-    # A form is written to disk before its file is looked at, so its length is counted here.
+    # Starlette writes a form to disk before this code sees the file, so its size is limited here.
     receive = request_body.limited(request.receive, LARGEST_BYTES + _FORM_BYTES, _too_large())
     try:
         async with Request(request.scope, receive).form(max_files=1, max_fields=10) as form:
             file = form.get("file")
             if not isinstance(file, UploadFile):
-                raise Refused("BAD_FORM", "The form has no field `file` with a file in it.")
+                raise Refused("BAD_FORM", "The form has no file in the field `file`.")
             return await uploads.save(
                 context.settings, _chunks(file), mimetype=_type(file.content_type or ""), filename=_clean(file.filename)
             )
     except (MultiPartException, HTTPException) as error:
-        raise Refused("BAD_FORM", "The form cannot be read. Send one file in the field `file`.") from error
+        raise Refused("BAD_FORM", "The form cannot be parsed. Send one file in the field `file`.") from error
 
 
 def _too_large() -> Refused:
@@ -112,7 +112,7 @@ def _type(declared: str) -> str:
     if not declared:
         return "application/octet-stream"
     if not _MIMETYPE.fullmatch(declared) or len(declared) > 120:
-        raise Refused("UNSUPPORTED_TYPE", "A type is written like image/png. Set Content-Type.", 415)
+        raise Refused("UNSUPPORTED_TYPE", "Content-Type must be a media type such as image/png.", 415)
     return declared
 
 
