@@ -31,7 +31,7 @@ async def test_what_needs_a_person_comes_worst_first_with_its_sentence(redis: Re
     found = attention.items(snapshot, ENGLISH)
     assert [item.state for item in found] == ["failed", "bad", "qr_ready", "warn"]
     assert "Clinic Ashdod" in found[0].what
-    assert "Ask for a review" in found[0].do
+    assert "Request a review" in found[0].do
     assert found[0].href == "/sessions/worker_16"
     hebrew = attention.items(snapshot, HEBREW)
     assert "חסמה" in hebrew[0].what
@@ -81,9 +81,9 @@ async def test_slots_are_told_of_before_somebody_waits_for_one(redis: Redis, scr
     assert await said() == []
     for number in range(1, 5):
         await stage.connected(f"w{number}", f"W {number}", f"97250000000{number}", only)
-    assert await said() == ["All 4 proxy slots are taken"]
+    assert await said() == ["All 4 proxy slots are in use"]
     await stage.put("w4", "disconnected", "WAITING_FOR_PROXY")
-    assert await said() == ["W 4 waits for a proxy slot: all 4 are taken"]
+    assert await said() == ["W 4 waits for a proxy slot: all 4 are in use"]
     await redis.hset(keys.proxy(only[0]), "status", "BAD")
     assert (await said())[0] == "W 4 waits for a proxy: none works"
 
@@ -95,7 +95,7 @@ async def test_messages_that_were_given_up_lately_need_somebody(redis: Redis, sc
     await redis.hset(keys.DASHBOARD_HOURS, mapping=counted)
     given_up = await history.failed_lately(scripts, now)
     item = attention.items(await look(redis, allow_direct=True), ENGLISH, given_up)[0]
-    assert item.what.startswith("3 messages were given up since")
+    assert item.what.startswith("3 messages failed since")
     assert item.href == "/messages?status=failed"
 
 

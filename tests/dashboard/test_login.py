@@ -102,7 +102,7 @@ async def test_after_five_wrong_passwords_the_right_one_is_refused_too(browser: 
     for left in (4, 3, 2, 1, 0):
         answer = await browser.post("/login", data={"password": "wrong"})
         assert answer.status_code == 401
-        assert (f"{left} tries" in answer.text) or left == 1
+        assert (f"{left} attempts" in answer.text) or left == 1
     answer = await browser.post("/login", data={"password": PASSWORD})
     assert answer.status_code == 429
     assert int(answer.headers["retry-after"]) > 0

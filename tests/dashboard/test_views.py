@@ -317,7 +317,7 @@ def test_a_refused_form_names_the_fields_that_are_wrong() -> None:
     answer = ApiResponse(422, {"error": {"code": "VALIDATION_FAILED", "message": "x", "errors": errors}})
     assert actions.error_message(answer, HEBREW) == "חסר או לא תקין: מספר הנמען, הטקסט."
     assert actions.error_message(answer, ENGLISH).startswith(
-        "Missing or not right: the recipient’s number, the text. Field"
+        "Missing or invalid: the recipient’s number, the text. Field"
     )
 
 
@@ -405,7 +405,7 @@ async def test_a_page_without_messages_says_whether_a_filter_hides_them(
     assert told == {said}
 
 
-@pytest.mark.parametrize(("bad", "said"), [(0, "No proxy yet"), (1, "No proxy works")])
+@pytest.mark.parametrize(("bad", "said"), [(0, "No proxy yet"), (1, "No working proxy")])
 async def test_where_no_proxy_works_nothing_says_that_all_slots_are_taken(
     redis: Redis, scripts: Scripts, bad: int, said: str
 ) -> None:
@@ -415,8 +415,8 @@ async def test_where_no_proxy_works_nothing_says_that_all_slots_are_taken(
     renderer = Renderer(context, SnapshotReader(context))
     view = await renderer.view_as(None, "proxies", "en")
     assert said in renderer.macros.slots_headline(view)
-    assert "taken" not in view.reason("WAITING_FOR_PROXY")
-    assert "there is none that works" in view.reason("WAITING_FOR_PROXY")
+    assert "in use" not in view.reason("WAITING_FOR_PROXY")
+    assert "none works" in view.reason("WAITING_FOR_PROXY")
 
 
 async def test_the_first_call_that_a_page_shows_is_one_that_the_api_takes(redis: Redis) -> None:

@@ -122,7 +122,7 @@ def test_a_text_says_what_to_do_in_the_operators_language_and_counts_the_rest() 
     english = alert_texts.text_of(alerts, "en")
     assert english.startswith("⛔ Session failed: s0, s1")
     assert "+2" in english
-    assert "Ask for a review" in english
+    assert "Request a review" in english
     assert alert_texts.text_of(alerts, "he") != english
 
 
