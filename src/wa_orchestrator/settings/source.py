@@ -10,7 +10,7 @@ from pydantic_settings import BaseSettings, DotEnvSettingsSource, EnvSettingsSou
 from wa_orchestrator.settings import unknown_variables
 from wa_orchestrator.settings.unknown_variables import UnknownVariable
 
-_PROXY = re.compile(r"proxy_url_(\d+)")
+_PROXY = re.compile(r"proxy_url_\d+")
 
 
 class OperatorSource(EnvSettingsSource):
@@ -27,20 +27,17 @@ class OperatorSource(EnvSettingsSource):
     def __init__(self, settings_cls: type[BaseSettings], secrets: Collection[str], env_file: Path | None) -> None:
         super().__init__(settings_cls)
         self.problems = []
+        self._secrets = secrets
         environment, lines = self.env_vars, self._lines(env_file)
         self._origins = {name.lower(): str(env_file) for name in lines} | dict.fromkeys(environment, "environment")
         self._values = {name.lower(): value for name, value in lines.items()} | dict(environment)
         self.env_vars = self._values
-        self._secrets = secrets
         known = {*settings_cls.model_fields, *(f"{name}_file" for name in secrets), "proxy_url_1"} - {"proxy_urls"}
-        unread = {name for name in self._values if name not in known and not self._is_proxy(name)}
+        unknown = {name for name in self._values if name not in known and not self._is_proxy(name)}
+        unknown_lines = {name: value for name, value in lines.items() if value is None or name.lower() in unknown}
         self.unknown = (
-            *unknown_variables.in_file(
-                {name: value for name, value in lines.items() if value is None or name.lower() in unread},
-                known,
-                str(env_file),
-            ),
-            *unknown_variables.in_environment(unread - {name.lower() for name in lines}, known),
+            *unknown_variables.in_file(unknown_lines, known, str(env_file)),
+            *unknown_variables.in_environment(unknown - {name.lower() for name in lines}, known),
         )
         for name in [name for name in self._values if name.endswith("_file")]:
             self._read_file(name)
@@ -48,8 +45,8 @@ class OperatorSource(EnvSettingsSource):
     @property
     def proxies(self) -> list[str]:
         """Return the names `proxy_url_n` that are set, in the order of their numbers; gaps are allowed."""
-        numbers = {name: match for name, value in self._values.items() if value and (match := _PROXY.fullmatch(name))}
-        return sorted(numbers, key=lambda name: (int(numbers[name][1]), name))
+        names = [name for name, value in self._values.items() if _PROXY.fullmatch(name) and value and value.strip()]
+        return sorted(names, key=lambda name: (int(name.removeprefix("proxy_url_")), name))
 
     def origin(self, name: str) -> str | None:
         """Return where a value came from: `environment`, the path of a file, or None where it is not set."""
