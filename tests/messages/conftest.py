@@ -84,7 +84,7 @@ async def api(held: Scripts, clock: Clock, tmp_path: Path) -> AsyncIterator[Mess
     scenario = Scenario(held, secured(data_dir=tmp_path, allow_private_urls=True))
     await scenario.connect("w1", PHONE)
     context = scenario.context
-    signals = OutboxSignals(held.redis)
+    signals = OutboxSignals(held)
     routers = [
         worker_outbox.router(context, signals),
         events.router(context),

@@ -15,7 +15,7 @@ from wa_orchestrator.web.app import make_app
 
 async def test_a_client_that_reconnects_misses_nothing(api: MessageApi) -> None:
     bound = socket.create_server(("127.0.0.1", 0))
-    tail = Tail(api.context.redis)
+    tail = Tail(api.context.scripts)
     app = make_app(api.context, [events.router(api.context, tail)])
     server = uvicorn.Server(uvicorn.Config(app, log_level="error", timeout_graceful_shutdown=1, lifespan="off"))
     serving = asyncio.create_task(server.serve(sockets=[bound]))
@@ -35,7 +35,7 @@ async def test_a_client_that_reconnects_misses_nothing(api: MessageApi) -> None:
 
 
 async def test_many_concurrent_followers_share_one_reader_and_all_are_woken(api: MessageApi) -> None:
-    tail = Tail(api.context.redis)
+    tail = Tail(api.context.scripts)
     begin = await tail.last()
     following = [asyncio.create_task(tail.after(begin)) for _ in range(3)]
 

@@ -246,7 +246,7 @@ async def test_events_come_in_pages_and_a_filter_loses_none(api: MessageApi) -> 
 
 async def test_a_stream_resumes_after_the_last_event_and_sends_heartbeats(api: MessageApi) -> None:
     first = await api.scenario.accept("w1", PHONE)
-    tail = Tail(api.context.redis)
+    tail = Tail(api.context.scripts)
     begin = await tail.last()
     lines = events_api.follow(api.context, tail, begin, ("message.*",), heartbeat_s=0.05)
     assert (await anext(lines)).startswith("retry:")

@@ -14,7 +14,6 @@ from typing import Any, Final
 
 import structlog
 from markupsafe import Markup
-from redis.exceptions import RedisError
 
 from wa_orchestrator.context import Context
 from wa_orchestrator.dashboard.fleet.snapshot_reader import SnapshotReader
@@ -22,6 +21,7 @@ from wa_orchestrator.dashboard.html.renderer import Renderer, View
 from wa_orchestrator.dashboard.pages import live_log as log_page
 from wa_orchestrator.loop import Loop
 from wa_orchestrator.store import event_stream
+from wa_orchestrator.store.errors import RedisError
 from wa_orchestrator.store.records import Entry
 
 COALESCE_S: Final = 0.25

@@ -24,9 +24,8 @@ class Dispatcher:
 
     def __init__(self, context: Context, *, jitter: Callable[[], float] | None = None) -> None:
         """Work on this context's store; `jitter` draws the pauses."""
-        self._redis = context.redis
         self._settings = context.settings
-        scripts = Batched(context.scripts)
+        self._scripts = scripts = Batched(context.scripts)
         self.router = Router(scripts, context.settings)
         self.sweeper = Sweeper(scripts, context.settings)
         self.releaser = (
@@ -39,7 +38,7 @@ class Dispatcher:
 
     async def run(self) -> None:
         """Dispatch until cancelled, through every outage of Redis."""
-        listener = Listener(self._redis, {keys.WAKE: lambda _: self._woken.set()})
+        listener = Listener(self._scripts, {keys.WAKE: lambda _: self._woken.set()})
         async with asyncio.TaskGroup() as tasks:
             tasks.create_task(listener.run())
             tasks.create_task(Loop("dispatcher", self, wake=self._woken).run())

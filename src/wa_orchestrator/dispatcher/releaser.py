@@ -6,7 +6,6 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 import structlog
-from redis.exceptions import RedisError
 
 from wa_orchestrator.dispatcher import due_phones
 from wa_orchestrator.dispatcher.due_phones import DuePhone
@@ -17,6 +16,7 @@ from wa_orchestrator.settings import Settings
 from wa_orchestrator.store import phone_queues, queues
 from wa_orchestrator.store.engine.compare_and_set import Changed
 from wa_orchestrator.store.engine.scripts import Scripts
+from wa_orchestrator.store.errors import RedisError
 from wa_orchestrator.store.message_keys import Place
 from wa_orchestrator.store.records import Message, Session
 from wa_orchestrator.timestamps import FOREVER_MS

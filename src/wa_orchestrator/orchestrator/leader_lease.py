@@ -6,11 +6,11 @@ import secrets
 import socket
 
 import structlog
-from redis.exceptions import RedisError
 
 from wa_orchestrator.context import Context
 from wa_orchestrator.loop import Loop
 from wa_orchestrator.store import control_plane, leases
+from wa_orchestrator.store.errors import RedisError
 from wa_orchestrator.store.leases import Holding
 from wa_orchestrator.store.sessions import CONTROL_LEASE
 

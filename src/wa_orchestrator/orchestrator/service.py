@@ -6,7 +6,6 @@ from dataclasses import dataclass
 
 import structlog
 from fastapi import APIRouter
-from redis.exceptions import RedisError
 
 from wa_orchestrator.context import Context
 from wa_orchestrator.domain import proxy_url
@@ -29,6 +28,7 @@ from wa_orchestrator.orchestrator.workers.start_queue import StartQueue
 from wa_orchestrator.orchestrator.workers.watchdog import Watchdog
 from wa_orchestrator.runner.contract import Runner
 from wa_orchestrator.store import proxies
+from wa_orchestrator.store.errors import RedisError
 
 _PURGE_EVERY_S = 3600.0
 #: How long a stopping server tries to record why its workers end.

@@ -155,7 +155,7 @@ def control_app(control: Orchestrator, routers: Sequence[APIRouter] = ()) -> tup
             worker_events.AccountLimits: incoming.on_account_limits,
         }
     )
-    signals = OutboxSignals(context.redis)
+    signals = OutboxSignals(context.scripts)
     parts = [
         *control.routers,
         worker_outbox.router(context, signals),

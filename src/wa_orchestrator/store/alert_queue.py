@@ -26,7 +26,7 @@ async def collect(scripts: Scripts, channels: Sequence[str], encode: Callable[[E
             pipe.rpush(keys.alerts(channel), *found)
             pipe.ltrim(keys.alerts(channel), -MAX_WAITING, -1)
 
-    start = await event_stream.last_cursor(scripts.redis)
+    start = await event_stream.last_cursor(scripts)
     await event_stream.consume(scripts, keys.ALERT_CURSOR, queue, most=_BATCH, start=start)
 
 

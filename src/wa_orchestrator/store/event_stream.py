@@ -4,7 +4,6 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
-from redis.asyncio import Redis
 from redis.asyncio.client import Pipeline
 from redis.exceptions import WatchError
 
@@ -86,9 +85,9 @@ async def consume(
     return entries
 
 
-async def last_cursor(redis: Redis) -> str:
+async def last_cursor(scripts: Scripts) -> str:
     """Return the cursor of the newest event, `0` when there is none."""
-    found: Any = await redis.xrevrange(keys.EVENTS, count=1)
+    found: Any = await scripts.redis.xrevrange(keys.EVENTS, count=1)
     return str(found[0][0]) if found else "0"
 
 

@@ -4,11 +4,11 @@ import asyncio
 from typing import Any
 
 import structlog
-from redis.asyncio import Redis
 from redis.exceptions import RedisError
 
 from wa_orchestrator.store import keys
 from wa_orchestrator.store.engine.pubsub import end_if_cancelled
+from wa_orchestrator.store.engine.scripts import Scripts
 from wa_orchestrator.store.event_stream import cursor_order, last_cursor
 
 _BLOCK_MS = 5_000
@@ -20,9 +20,9 @@ log = structlog.get_logger(__name__)
 class Tail:
     """Knows the newest event. It reads only while somebody follows."""
 
-    def __init__(self, redis: Redis) -> None:
+    def __init__(self, scripts: Scripts) -> None:
         """Follow the events of this Redis."""
-        self._redis = redis
+        self._scripts = scripts
         self._newest = "0"
         self._news = asyncio.Event()
         self._followers = 0
@@ -30,7 +30,7 @@ class Tail:
 
     async def last(self) -> str:
         """The cursor of the newest event, `0` when there is none."""
-        return await last_cursor(self._redis)
+        return await last_cursor(self._scripts)
 
     async def after(self, cursor: str) -> None:
         """Return when there is an event after this cursor."""
@@ -57,7 +57,7 @@ class Tail:
                 if not begun:
                     self._tell(await self.last())
                     begun = True
-                found: Any = await self._redis.xread({keys.EVENTS: self._newest}, count=1000, block=_BLOCK_MS)
+                found: Any = await self._scripts.redis.xread({keys.EVENTS: self._newest}, count=1000, block=_BLOCK_MS)
             except (RedisError, OSError) as error:
                 end_if_cancelled()
                 log.warning("tail.lost", error=str(error))

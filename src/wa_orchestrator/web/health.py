@@ -7,10 +7,10 @@ from typing import Literal
 from fastapi import APIRouter, Response
 from fastapi.responses import PlainTextResponse
 from prometheus_client import CONTENT_TYPE_LATEST, generate_latest
-from redis.exceptions import RedisError
 
 from wa_orchestrator.context import Context
 from wa_orchestrator.errors import Unavailable
+from wa_orchestrator.store.errors import RedisError
 from wa_orchestrator.web.models import ResponseModel
 
 _ANSWER_S = 2.0
@@ -43,7 +43,7 @@ def router(context: Context) -> APIRouter:
         """Check that the service can work: Redis responds."""
         try:
             async with asyncio.timeout(_ANSWER_S):
-                await context.redis.ping()
+                await context.scripts.ping()
         except (RedisError, OSError, TimeoutError) as error:
             raise Unavailable("STORE_UNAVAILABLE", "Redis does not respond. Try again.", retryAfterS=2) from error
         return ReadyResponse()

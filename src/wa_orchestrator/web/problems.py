@@ -8,12 +8,12 @@ from fastapi import FastAPI, Request
 from fastapi.exceptions import RequestValidationError
 from fastapi.responses import JSONResponse
 from pydantic import BaseModel, ConfigDict, Field
-from redis.exceptions import RedisError
 from starlette.exceptions import HTTPException
 
 from wa_orchestrator.errors import Broken, OrchestratorError, Refused, Unavailable
 from wa_orchestrator.logs import redact_text
 from wa_orchestrator.settings import validation_messages
+from wa_orchestrator.store.errors import RedisError
 
 log = structlog.get_logger(__name__)
 

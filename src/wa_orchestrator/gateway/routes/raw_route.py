@@ -6,13 +6,13 @@ from typing import Annotated, Any
 import structlog
 from fastapi import APIRouter, Depends, Header
 from fastapi.routing import APIRoute
-from redis.exceptions import RedisError
 from starlette.requests import Request
 from starlette.responses import Response
 
 from wa_orchestrator.errors import Unavailable
 from wa_orchestrator.gateway import replies
 from wa_orchestrator.store.api_keys import Scope
+from wa_orchestrator.store.errors import RedisError
 from wa_orchestrator.web.auth import requires
 from wa_orchestrator.web.problems import responses
 

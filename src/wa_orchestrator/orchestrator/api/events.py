@@ -33,7 +33,7 @@ class EventStreamResponse(StreamingResponse):
 def router(context: Context, tail: Tail | None = None) -> APIRouter:
     """Return the routes `/api/v1/events` and `/api/v1/events/stream`."""
     routes = APIRouter(prefix="/api/v1/events", tags=["events"])
-    tail = tail or Tail(context.redis)
+    tail = tail or Tail(context.scripts)
 
     @routes.get("")
     async def list_events(

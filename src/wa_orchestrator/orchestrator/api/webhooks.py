@@ -177,7 +177,7 @@ class _Webhooks:
 
 
 async def _new(context: Context, body: WebhookBody) -> Webhook:
-    since = await event_stream.last_cursor(context.redis)
+    since = await event_stream.last_cursor(context.scripts)
     secret = "whsec_" + base64.b64encode(secrets.token_bytes(32)).decode()
     name = f"wh_{secrets.token_hex(6)}"
     return Webhook(name, body.url, tuple(body.events), secret, since, await context.scripts.now_ms())

@@ -81,7 +81,7 @@ class StoredResult(ResponseModel):
 def router(context: Context, signals: OutboxSignals | None = None) -> APIRouter:
     """Return the routes of the outbox, for workers."""
     routes = APIRouter(prefix=BASE, tags=["workers"], include_in_schema=False)
-    api = _WorkerOutbox(context, signals or OutboxSignals(context.redis))
+    api = _WorkerOutbox(context, signals or OutboxSignals(context.scripts))
     routes.post("/outbox/claim")(api.claim)
     routes.post("/outbox/{message_id}/ack", response_model_exclude_none=True)(api.ack)
     routes.post("/outbox/{message_id}/nack")(api.nack)

@@ -5,18 +5,17 @@ from collections import defaultdict
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from redis.asyncio import Redis
-
 from wa_orchestrator.store import keys
 from wa_orchestrator.store.engine.pubsub import Listener
+from wa_orchestrator.store.engine.scripts import Scripts
 
 
 class OutboxSignals:
     """Signals per session, for the workers that wait in this process. It begins to listen with the first of them."""
 
-    def __init__(self, redis: Redis) -> None:
+    def __init__(self, scripts: Scripts) -> None:
         """Listen on this Redis."""
-        self._listener = Listener(redis, {keys.OUTBOX_SIGNAL: self._signal})
+        self._listener = Listener(scripts, {keys.OUTBOX_SIGNAL: self._signal})
         self._waiting: defaultdict[str, set[asyncio.Event]] = defaultdict(set)
         self._task: asyncio.Task[None] | None = None
 

@@ -57,6 +57,10 @@ class Scripts:
         reply = await self.run("now", [])
         return int(reply[1])
 
+    async def ping(self) -> None:
+        """Return when Redis answers."""
+        await self.redis.ping()
+
     async def load(self) -> None:
         """Send all scripts at once, so that pipelines may rely on them."""
         for text in self._text.values():

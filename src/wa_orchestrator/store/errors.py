@@ -1,0 +1,5 @@
+"""The error of a Redis that does not answer or rejects a command; no other room imports the client."""
+
+from redis.exceptions import RedisError
+
+__all__ = ["RedisError"]
