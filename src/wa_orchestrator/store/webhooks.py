@@ -1,8 +1,8 @@
-"""The operator's own systems: where they listen, and the durable queue of what they are told."""
+"""Webhooks and the durable queue of their deliveries."""
 
 import json
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from typing import Any
 
 from wa_orchestrator.domain.stream_events import EventType, WebhookDisabled
@@ -12,7 +12,7 @@ from wa_orchestrator.store.engine.scripts import Scripts, unexpected
 
 @dataclass(frozen=True, slots=True, repr=False)
 class Webhook:
-    """An address that wants events. `since` is the cursor after which it wants them; the secret signs them."""
+    """A URL that gets events after the cursor `since`, signed with the secret."""
 
     id: str
     url: str
@@ -24,7 +24,7 @@ class Webhook:
 
 @dataclass(frozen=True, slots=True)
 class Delivery:
-    """An event for one webhook, written out."""
+    """An event for one webhook, as JSON."""
 
     webhook: str
     event: str
@@ -34,7 +34,7 @@ class Delivery:
 
 @dataclass(frozen=True, slots=True)
 class State:
-    """How a webhook fares; 0 for never."""
+    """The health of a webhook; 0 = never."""
 
     failing_since_ms: int
     disabled_at_ms: int
@@ -42,41 +42,22 @@ class State:
 
 
 @dataclass(frozen=True, slots=True)
-class Made:
-    """So many deliveries are in the queue."""
-
-    count: int
-
-
-@dataclass(frozen=True, slots=True)
-class Moved:
-    """Another has done it; go on from its cursor."""
-
-    cursor: str
-
-
-@dataclass(frozen=True, slots=True)
 class Taken:
-    """These deliveries (webhook, event) are due; `mark` goes back when they are settled."""
+    """Deliveries (webhook, event) that are due; `mark` identifies this attempt when they are settled."""
 
     mark: str
     members: tuple[tuple[str, str], ...]
 
 
 async def put(scripts: Scripts, webhook: Webhook) -> None:
-    """Record a webhook."""
-    record = {
-        "url": webhook.url,
-        "types": webhook.types,
-        "secret": webhook.secret,
-        "since": webhook.since,
-        "created_at_ms": webhook.created_at_ms,
-    }
+    """Store a webhook."""
+    record = asdict(webhook)
+    del record["id"]
     await scripts.redis.hset(keys.WEBHOOKS, webhook.id, json.dumps(record))
 
 
 async def every(scripts: Scripts) -> dict[str, Webhook]:
-    """All webhooks by id, the oldest first."""
+    """Return all webhooks by id, oldest first."""
     raw: Any = await scripts.redis.hgetall(keys.WEBHOOKS)
     found = [_webhook(name, json.loads(text)) for name, text in raw.items()]
     return {each.id: each for each in sorted(found, key=lambda each: (each.created_at_ms, each.id))}
@@ -87,7 +68,7 @@ def _webhook(name: str, raw: dict[str, Any]) -> Webhook:
 
 
 async def remove(scripts: Scripts, webhook_id: str) -> bool:
-    """Forget a webhook with its log; what waits for it is dropped when it is due. False when there is none."""
+    """Delete a webhook and its log; its queued deliveries are dropped when due. False when there is none."""
     gone = bool(await scripts.redis.hdel(keys.WEBHOOKS, webhook_id))
     events: Any = await scripts.redis.zrange(keys.delivery_log(webhook_id), 0, -1)
     names = [keys.delivery(webhook_id, event) for event in events]
@@ -96,7 +77,7 @@ async def remove(scripts: Scripts, webhook_id: str) -> bool:
 
 
 async def state(scripts: Scripts, webhook_id: str) -> State:
-    """How a webhook fares."""
+    """Return the health of a webhook."""
     raw: Any = await scripts.redis.hgetall(keys.webhook_state(webhook_id))
     return State(int(raw.get("failing_since", 0)), int(raw.get("disabled_at", 0)), raw.get("why", ""))
 
@@ -131,12 +112,12 @@ async def disable(scripts: Scripts, webhook_id: str, why: str) -> None:
 
 
 async def enable(scripts: Scripts, webhook_id: str) -> None:
-    """Let a disabled webhook be told again."""
+    """Resume delivery to a disabled webhook."""
     await scripts.redis.delete(keys.webhook_state(webhook_id))
 
 
-async def fan_out(scripts: Scripts, *, after: str, until: str, deliveries: Sequence[Delivery]) -> Made | Moved:
-    """Put deliveries into the queue and note that the events up to `until` are done, unless another has."""
+async def fan_out(scripts: Scripts, *, after: str, until: str, deliveries: Sequence[Delivery]) -> bool:
+    """Queue the deliveries of the events from cursor to cursor; False when another process has done it."""
     names = [keys.WEBHOOK_CURSOR, keys.WEBHOOK_DUE]
     args: list[str | int | float] = [after, until]
     for each in deliveries:
@@ -144,16 +125,16 @@ async def fan_out(scripts: Scripts, *, after: str, until: str, deliveries: Seque
         args += [each.webhook, each.event, each.type, each.body]
     reply = await scripts.run("queue_deliveries", names, args)
     match reply:
-        case ["made", count]:
-            return Made(int(count))
-        case ["moved", cursor]:
-            return Moved(str(cursor))
+        case ["made", _]:
+            return True
+        case ["moved", _]:
+            return False
         case _:
             raise unexpected("queue_deliveries", reply)
 
 
 async def take(scripts: Scripts, *, most: int, away_ms: int) -> Taken:
-    """Take deliveries that are due; if the taker dies they are due again after `away_ms`."""
+    """Take due deliveries; if this process dies they are due again after `away_ms`."""
     reply = await scripts.run("take_due_items", [keys.WEBHOOK_DUE, keys.WEBHOOK_MARK], [most, away_ms])
     match reply:
         case ["taken", _, mark, *members]:
@@ -165,7 +146,7 @@ async def take(scripts: Scripts, *, most: int, away_ms: int) -> Taken:
 
 
 async def put_off(scripts: Scripts, member: tuple[str, str], mark: str, *, next_ms: int | None) -> None:
-    """Look at a delivery again then (None: never), without having tried."""
+    """Postpone a delivery without an attempt; None drops it."""
     args: list[str | int | float] = ["/".join(member), mark, -1 if next_ms is None else next_ms]
     await scripts.run("settle_due_item", [keys.WEBHOOK_DUE], args)
 
@@ -173,7 +154,7 @@ async def put_off(scripts: Scripts, member: tuple[str, str], mark: str, *, next_
 async def settle(
     scripts: Scripts, member: tuple[str, str], mark: str, *, outcome: str, next_ms: int, note: str, disable_ms: int
 ) -> str:
-    """Write down what came of an attempt; `settled`, `disabled` (the webhook, just now) or `taken_over`."""
+    """Record the outcome of an attempt; returns `settled`, `disabled` (the webhook, just now) or `taken_over`."""
     webhook_id, event = member
     names = [keys.WEBHOOK_DUE, keys.delivery(webhook_id, event), keys.webhook_state(webhook_id), keys.EVENTS]
     args: list[str | int | float] = [webhook_id, event, mark, outcome, next_ms, note, disable_ms]
@@ -184,13 +165,13 @@ async def settle(
 
 
 async def delivery(scripts: Scripts, webhook_id: str, event: str) -> dict[str, str] | None:
-    """One delivery as it is recorded, or None."""
+    """Return the record of a delivery, or None."""
     raw: Any = await scripts.redis.hgetall(keys.delivery(webhook_id, event))
     return raw or None
 
 
 async def log(scripts: Scripts, webhook_id: str, *, most: int) -> list[dict[str, str]]:
-    """The newest deliveries of a webhook, the newest first."""
+    """Return the newest deliveries of a webhook, newest first."""
     events: Any = await scripts.redis.zrange(keys.delivery_log(webhook_id), 0, most - 1, desc=True)
     pipe = scripts.redis.pipeline(transaction=False)
     for event in events:
@@ -200,15 +181,15 @@ async def log(scripts: Scripts, webhook_id: str, *, most: int) -> list[dict[str,
 
 
 async def replay(scripts: Scripts, webhook_id: str, event: str) -> None:
-    """Deliver an event of the log again, at once."""
+    """Deliver an event of the log again now."""
     async with scripts.redis.pipeline(transaction=True) as pipe:
         pipe.hset(keys.delivery(webhook_id, event), mapping={"status": "waiting", "attempts": 0, "note": "REPLAYED"})
         pipe.zadd(keys.WEBHOOK_DUE, {f"{webhook_id}/{event}": 0})
         await pipe.execute()
 
 
-async def trim(scripts: Scripts, webhook_id: str, *, keep: int) -> int:
-    """Forget the oldest deliveries that are over, so that about `keep` stay; how many went."""
+async def trim(scripts: Scripts, webhook_id: str, *, keep: int) -> None:
+    """Delete the oldest finished deliveries, so that about `keep` remain."""
     oldest: Any = await scripts.redis.zrange(keys.delivery_log(webhook_id), 0, -keep - 1)
     pipe = scripts.redis.pipeline(transaction=False)
     for event in oldest:
@@ -218,4 +199,3 @@ async def trim(scripts: Scripts, webhook_id: str, *, keep: int) -> int:
     if over:
         await scripts.redis.zrem(keys.delivery_log(webhook_id), *over)
         await scripts.redis.delete(*(keys.delivery(webhook_id, event) for event in over))
-    return len(over)
