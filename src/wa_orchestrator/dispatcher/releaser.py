@@ -18,6 +18,7 @@ from wa_orchestrator.store.engine.compare_and_set import Changed
 from wa_orchestrator.store.engine.scripts import Scripts
 from wa_orchestrator.store.errors import RedisError
 from wa_orchestrator.store.message_keys import Place
+from wa_orchestrator.store.phone_queues import QueueHead
 from wa_orchestrator.store.records import Message, Session
 from wa_orchestrator.timestamps import FOREVER_MS
 
@@ -68,42 +69,46 @@ class Releaser:
         except (RedisError, OSError):
             raise
         except Exception:
-            log.exception("phone.serve_failed", phone=due.phone)  # one bad record must not stop the other phones
+            log.exception("phone.serve_failed", phone=due.queue.phone)  # one bad record must not stop the other phones
             next_ms = taken.now_ms + _TROUBLE_MS
-        await queues.settle_due(self._scripts, due.phone, taken.mark, next_ms)
+        await queues.settle_due(self._scripts, due.queue.phone, taken.mark, next_ms)
 
     async def _serve(self, due: DuePhone, holds: Holds, now_ms: int) -> int | None:
         """Do what can be done for a phone now. Return when it is due again; None where a script will wake it."""
-        if due.set_aside and due.lock_until_ms <= now_ms:
-            await queues.restore_aside(self._scripts, due.phone)
+        queue, pace = due.queue, due.queue.pace
+        if queue.set_aside and pace.lock_until <= now_ms:
+            await queues.restore_aside(self._scripts, queue.phone)
             return now_ms
-        if due.in_flight:
+        if pace.in_flight:
             return None
-        if not due.head:
-            return due.lock_until_ms if due.set_aside and due.lock_until_ms < FOREVER_MS else None
-        if due.silent_until_ms > now_ms:
-            return due.silent_until_ms
+        if not queue.first:
+            return pace.lock_until if queue.set_aside and pace.lock_until < FOREVER_MS else None
+        if pace.silent_until > now_ms:
+            return pace.silent_until
         if due.message is None:
-            return await self._forget(due, now_ms)
+            return await self._forget(queue, now_ms)
         sender = due.sender_of(due.message, holds, now_ms)
         if sender is None:
             waits = await self._router.find_sender(due.message)
             return now_ms + _TROUBLE_MS if waits else now_ms
-        return await self._release(due, due.message, sender, holds, now_ms)
+        return await self._release(queue, due.message, sender, holds, now_ms)
 
-    async def _forget(self, due: DuePhone, now_ms: int) -> int:
+    async def _forget(self, queue: QueueHead, now_ms: int) -> int:
         """Remove a queue entry without a message; it would block those behind it."""
-        await phone_queues.remove(self._scripts, due.phone, due.head)
-        log.error("message.missing", message=due.head, phone=due.phone)
+        await phone_queues.remove(self._scripts, queue.phone, queue.first)
+        log.error("message.missing", message=queue.first, phone=queue.phone)
         return now_ms
 
-    async def _release(self, due: DuePhone, message: Message, sender: Session, holds: Holds, now_ms: int) -> int | None:
-        place = Place(message.id, due.phone, sender.id)
-        limits = permit(self._settings, sender, now_ms=now_ms, burst_until_ms=due.burst_until_ms, jitter=self._jitter())
+    async def _release(
+        self, queue: QueueHead, message: Message, sender: Session, holds: Holds, now_ms: int
+    ) -> int | None:
+        place = Place(message.id, queue.phone, sender.id)
+        burst_until_ms = queue.pace.burst_until
+        limits = permit(self._settings, sender, now_ms=now_ms, burst_until_ms=burst_until_ms, jitter=self._jitter())
         released = await queues.release(self._scripts, place, limits, to=message.to)
         match released:
             case queues.Released(at_ms):
-                waited_ms = at_ms - max(message.accepted_at, due.silent_until_ms)
+                waited_ms = at_ms - max(message.accepted_at, queue.pace.silent_until)
                 log.info("message.released", session=sender.id, message=message.id, waited_ms=waited_ms)
                 return None
             case queues.Wait(until_ms):
@@ -112,7 +117,7 @@ class Releaser:
                 return _end_of(holds, by, now_ms)
             case queues.MustEnd(reason):
                 status = "expired" if reason == "EXPIRED" else "cancelled"
-                recorded = Place(message.id, due.phone, message.session)
+                recorded = Place(message.id, queue.phone, message.session)
                 await queues.cancel(self._scripts, recorded, status=status, reason=reason)
                 return now_ms
             case Changed() | queues.SetAside():
