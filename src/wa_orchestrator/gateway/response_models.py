@@ -5,11 +5,12 @@ from typing import Any, Literal
 
 from pydantic import Field
 
+from wa_orchestrator.domain.message import MessageStatus
 from wa_orchestrator.domain.pacing import Eta
 from wa_orchestrator.store.records import Message
 from wa_orchestrator.texts.catalogue import text
 from wa_orchestrator.timestamps import iso
-from wa_orchestrator.web.models import ResponseModel
+from wa_orchestrator.web.models import NextCursor, ResponseModel, Timestamp
 from wa_orchestrator.web.problems import ErrorDetail
 
 
@@ -20,7 +21,9 @@ class AcceptedMessage(ResponseModel):
     message_id: str = Field(examples=["m_0a1b2c3d4e5f607182"])
     session_id: str = Field(examples=["worker_1"])
     position: int = Field(description="Position in the queue; 1 is next.")
-    eta: str | None = Field(description="Estimated time of sending; null if it depends on a person or on WhatsApp.")
+    eta: Timestamp | None = Field(
+        description="Estimated time of sending; null if it depends on a person or on WhatsApp."
+    )
     because: str = Field(description="What it waits for.", examples=["OUTSIDE_HOURS"])
 
 
@@ -44,13 +47,15 @@ class Waiting(ResponseModel):
 
     because: str = Field(examples=["OUTSIDE_HOURS"])
     text: str = Field(description="The reason as a sentence.")
-    eta: str | None = Field(description="Estimated time of sending; null if it depends on a person or on WhatsApp.")
+    eta: Timestamp | None = Field(
+        description="Estimated time of sending; null if it depends on a person or on WhatsApp."
+    )
 
 
 class TimelineEntry(ResponseModel):
     """One change of a message's status."""
 
-    at: str | None
+    at: Timestamp | None
     status: str
     note: str
 
@@ -58,26 +63,26 @@ class TimelineEntry(ResponseModel):
 class MessageView(ResponseModel):
     """A message in a list."""
 
-    message_id: str
-    session_id: str
-    phone: str
-    to: str
-    status: str
+    message_id: str = Field(examples=["m_0a1b2c3d4e5f607182"])
+    session_id: str = Field(description="The session that sends it; empty while there is none.")
+    phone: str = Field(description="The phone that sends it.")
+    to: str = Field(description="The recipient.", examples=["972501234567"])
+    status: MessageStatus
     reason: str = Field(description="Why it failed, expired or was cancelled; empty otherwise.")
-    reason_text: str
-    kind: str
+    reason_text: str = Field(description="The reason as a sentence.")
+    kind: str = Field(description="`text`, `location`, or how WhatsApp shows the file.", examples=["text", "image"])
     content: dict[str, Any] | None = Field(description="Null when it was erased after BODY_RETENTION_DAYS.")
-    reference: str
-    priority: int
+    reference: str = Field(description="Your own name for it.")
+    priority: int = Field(description="1 goes first.")
     attempts: int
-    whatsapp_id: str
-    chosen_because: str
-    accepted_at: str | None
-    send_at: str | None
-    expires_at: str | None
-    sent_at: str | None
-    delivered_at: str | None
-    read_at: str | None
+    whatsapp_id: str = Field(description="Its id at WhatsApp, the same for every attempt.")
+    chosen_because: str = Field(description="Why this session sends it, as a code.")
+    accepted_at: Timestamp | None
+    send_at: Timestamp | None
+    expires_at: Timestamp | None
+    sent_at: Timestamp | None
+    delivered_at: Timestamp | None
+    read_at: Timestamp | None
 
 
 class MessageDetail(MessageView):
@@ -91,14 +96,14 @@ class MessagePage(ResponseModel):
     """A page of messages, the newest first. A page may be short or empty and still have a `next`."""
 
     messages: list[MessageView]
-    next: str | None = Field(description="The cursor of the next page; null at the end.")
+    next: NextCursor
 
 
 class QueueItem(MessageView):
     """A message that waits in a queue."""
 
     position: int
-    eta: str | None
+    eta: Timestamp | None
     because: str
 
 
@@ -121,7 +126,7 @@ class EmptiedQueue(ResponseModel):
 class DayStats(ResponseModel):
     """One day of a session, in its own time zone."""
 
-    date: str
+    date: str = Field(description="`total` for all days together.", examples=["2026-01-31"])
     sent: int
     delivered: int
     read: int
@@ -157,7 +162,7 @@ class StoredUpload(ResponseModel):
     filename: str
     size: int
     kind: str
-    expires_at: str | None
+    expires_at: Timestamp | None
 
 
 def view(message: Message, language: str) -> dict[str, Any]:
