@@ -43,10 +43,10 @@ worker/dist/worker.cjs: worker/node_modules/.done $(WORKER_SOURCES)
 worker: worker/dist/worker.cjs  ## build the worker's bundle
 
 frontend/node_modules/.done: frontend/package.json frontend/package-lock.json $(VENV)/.python
-	@echo "Installing what tests of the pages need"
+	@echo "Installing packages for tests of the pages and of OpenAPI"
 	@cd frontend && $(NPM_CI) > /dev/null
 	@touch $@
-web: frontend/node_modules/.done  ## install what the tests of the pages need; the pages themselves use no library
+web: frontend/node_modules/.done  ## install packages for tests of the pages and of OpenAPI; the pages use no library
 
 screenshots: setup  ## take a picture of every page, language, theme and width into .cache/screenshots
 	$(PY) -m tests.dashboard.screenshots .cache/screenshots
