@@ -34,7 +34,7 @@ class HotPath:
     ) -> type[HttpToolsProtocol]:
         """Return the protocol class for `uvicorn.Config(http=…)`."""
         fast = FastSend(self._context, self.redis, pool, acceptor, contents)
-        return make_protocol(PATHS, handler, fast.try_send)
+        return make_protocol(PATHS, handler.reply, fast.try_send)
 
     def tune_gc(self) -> None:
         """Exempt what exists from garbage collection: it lives as long as the process."""

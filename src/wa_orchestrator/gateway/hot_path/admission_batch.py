@@ -12,7 +12,7 @@ from typing import Any, Final
 import structlog
 
 from wa_orchestrator.errors import Broken, OrchestratorError
-from wa_orchestrator.gateway.hot_path.redis_pipeline import PipelinedRedis, Replies, checked, is_unknown_script
+from wa_orchestrator.gateway.hot_path.redis_pipeline import PipelinedRedis, checked, is_unknown_script
 from wa_orchestrator.gateway.redis_access import ADMIT, RESPONSE_S, Outcome, read_outcome
 from wa_orchestrator.store.admission import MOST_AT_ONCE, Call, Rate, Wanted, admit_call
 from wa_orchestrator.store.engine.scripts import Scripts
@@ -66,24 +66,21 @@ class BatchingRedis(PipelinedRedis):
                 call = admit_call(rate, [message for message, _ in batch])
                 callbacks = [on_outcome for _, on_outcome in batch]
                 self._calls += 1
-                replies = self.send([self.script_command(ADMIT, *call)])
-                replies.add_done_callback(partial(self._received, call, callbacks))
+                self.send([self.script_command(ADMIT, *call)], partial(self._received, call, callbacks))
 
-    def _received(self, call: Call, callbacks: Sequence[OnOutcome], replies: Replies) -> None:
-        error = replies.exception()
-        if error is not None:
-            self._report(error, callbacks)
-        elif is_unknown_script(replies.result()[0]):  # Redis was restarted; nothing was done
+    def _received(self, call: Call, callbacks: Sequence[OnOutcome], replies: list[Any] | OrchestratorError) -> None:
+        reply = replies[0] if isinstance(replies, list) else replies
+        if is_unknown_script(reply):  # Redis was restarted; nothing was done
             task = asyncio.get_running_loop().create_task(self._send_again(call, callbacks))
             self._retries.add(task)
             task.add_done_callback(self._retries.discard)
         else:
-            self._report(replies.result()[0], callbacks)
+            self._report(reply, callbacks)
 
     async def _send_again(self, call: Call, callbacks: Sequence[OnOutcome]) -> None:
         try:
             await self.load()
-            reply = (await self.send([self.script_command(ADMIT, *call)]))[0]
+            reply: Any = (await self.replies([self.script_command(ADMIT, *call)]))[0]
         except OrchestratorError as error:
             reply = error
         self._report(reply, callbacks)

@@ -8,21 +8,23 @@ parsed once is recognised by its bytes, and a complete request with a known head
 """
 
 import asyncio
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from http import HTTPStatus
 from typing import Any, ClassVar, Final, NamedTuple
 
 from starlette.requests import Request
-from starlette.responses import Response
-from starlette.types import Message, Scope
+from starlette.types import Scope
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
-from wa_orchestrator.gateway.routes.raw_route import Handler
+from wa_orchestrator.gateway.acceptance import SendReply
+from wa_orchestrator.gateway.routes.send import REPLAYED
 from wa_orchestrator.web import problems
 from wa_orchestrator.web.app import API_HEADERS
 
 OnAccepted = Callable[[str | Exception], None]
 """Takes the JSON of a 202, or the error."""
+Handler = Callable[[Request, bytes], Awaitable[SendReply]]
+"""Accepts the message of a request with this body; raises the error for the client."""
 TrySend = Callable[[Mapping[bytes, bytes], bytes, OnAccepted], bool]
 """Accepts a message, given headers and body, and calls back; False, with nothing done, where the handler must do it."""
 
@@ -35,6 +37,7 @@ _MAX_HEADS: Final = 2000
 _LONGEST_HEAD: Final = 2048
 #: Heads with this header differ each time and are not kept.
 _UNIQUE: Final = b"idempotency-key"
+_REPLAYED: Final = tuple((name.encode(), value.encode()) for name, value in REPLAYED)
 _JSON: Final = (b"content-type", b"application/json")
 #: Headers of a response that the protocol writes itself.
 _OWN: Final = frozenset({b"content-type", b"content-length"})
@@ -224,18 +227,12 @@ class _SendCycle:
             protocol.tasks.add(task)
             task.add_done_callback(protocol.tasks.discard)
 
-    async def receive(self) -> Message:
-        """Return the body, as ASGI does."""
-        return {"type": "http.request", "body": self.body, "more_body": False}
-
-    def finish(self, outcome: str | Exception) -> None:
-        """Write the response for what `try_send` found."""
+    def finish(self, outcome: str | Exception, headers: Sequence[tuple[bytes, bytes]] = ()) -> None:
+        """Write the response: 202 with this JSON and these headers, or the error."""
         if isinstance(outcome, str):
-            self._write(HTTPStatus.ACCEPTED, (), outcome.encode())
-        else:
-            self._respond(problems.to_response(outcome))
-
-    def _respond(self, response: Response) -> None:
+            self._write(HTTPStatus.ACCEPTED, headers, outcome.encode())
+            return
+        response = problems.to_response(outcome)
         headers = [header for header in response.raw_headers if header[0] not in _OWN]
         self._write(response.status_code, headers, bytes(response.body))
 
@@ -251,18 +248,19 @@ class _SendCycle:
 
     async def _handle(self) -> None:
         protocol = self._protocol
-        request = Request(self.scope, self.receive)
-        request._body = self.body  # where Starlette keeps a body that was read
+        outcome: str | Exception
+        headers: Sequence[tuple[bytes, bytes]] = ()
         try:
-            response = await protocol.shortcut.handler(request)
+            reply = await protocol.shortcut.handler(Request(self.scope), bytes(self.body))
+            outcome, headers = reply.json, _REPLAYED if reply.is_replay else ()
         except asyncio.CancelledError:
             protocol.transport.close()
             raise
         except Exception as error:
-            response = problems.to_response(error)
+            outcome = error
         if protocol.flow.write_paused and not self.disconnected:
             await protocol.flow.drain()
-        self._respond(response)
+        self.finish(outcome, headers)
 
 
 def make_protocol(paths: Sequence[str], handler: Handler, try_send: TrySend) -> type[SendProtocol]:

@@ -3,12 +3,12 @@
 No batch waits for the one before it, so Redis always has work and shares each fsync among all waiting commands. (With
 one batch at a time per connection, both sides took turns at waiting and this process was idle most of the time.) There
 are a few connections because Redis reads only 16 KB of each before it syncs. redis-py opens them (TLS, passwords,
-sockets) and hiredis parses the replies; in between there is nothing per command but a tuple and a future.
+sockets) and hiredis parses the replies; in between there is nothing per command but a tuple and a callback.
 """
 
 import asyncio
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, Final, NamedTuple
 
 import hiredis
@@ -16,7 +16,7 @@ import structlog
 from redis.asyncio import Redis
 from redis.exceptions import RedisError
 
-from wa_orchestrator.errors import Broken
+from wa_orchestrator.errors import Broken, OrchestratorError
 from wa_orchestrator.gateway import replies
 from wa_orchestrator.gateway.redis_access import RESPONSE_S, Command, Part, redis_error
 from wa_orchestrator.store.engine.scripts import Reply, Scripts
@@ -26,9 +26,9 @@ CONNECTIONS: Final = 4
 MAX_WAITING: Final = 20_000
 _CHUNK: Final = 1 << 16
 
-Replies = asyncio.Future[list[Any]]
-_Request = tuple[Sequence[Command], Replies]
-"""Commands that stay together, and the future of their replies."""
+OnReplies = Callable[[list[Any] | OrchestratorError], None]
+"""Takes the replies to commands that were sent together, error replies among them, or the error of the connection."""
+_Request = tuple[Sequence[Command], OnReplies]
 
 #: Its stub asks for a tuple of one; it takes any.
 _pack: Any = hiredis.pack_command
@@ -40,7 +40,7 @@ class _Pending(NamedTuple):
     """Commands that were sent together, and the replies so far."""
 
     size: int
-    future: Replies
+    on_replies: OnReplies
     deadline_s: float
     replies: list[Any]
 
@@ -82,9 +82,9 @@ class PipelinedConnection:
         loop = asyncio.get_running_loop()
         deadline_s = loop.time() + self._response_s
         packed = []
-        for commands, future in batch:
+        for commands, on_replies in batch:
             packed += [_pack(command) for command in commands]
-            self._pending.append(_Pending(len(commands), future, deadline_s, []))
+            self._pending.append(_Pending(len(commands), on_replies, deadline_s, []))
         self._connection._writer.write(b"".join(packed))
         if self._timer is None:
             self._timer = loop.call_later(self._response_s, self._check_deadline)
@@ -127,25 +127,27 @@ class PipelinedConnection:
         while chunk := await self._connection._reader.read(_CHUNK):
             reader.feed(chunk)
             while (reply := reader.gets()) is not False:
-                oldest = self._pending[0]
-                oldest.replies.append(reply)
-                if len(oldest.replies) == oldest.size:
-                    self._pending.popleft()
-                    if not oldest.future.done():
-                        oldest.future.set_result(oldest.replies)
+                self._receive(reply)
         raise ConnectionResetError("Redis closed the connection")
 
+    def _receive(self, reply: Any) -> None:
+        """Add a reply to the oldest request. Not part of `_read`, whose variables would keep its callback alive."""
+        oldest = self._pending[0]
+        oldest.replies.append(reply)
+        if len(oldest.replies) == oldest.size:
+            self._pending.popleft()
+            oldest.on_replies(oldest.replies)
+
     def _fail(self, error: BaseException) -> None:
-        futures = [*(each.future for each in self._pending), *(future for _, future in self._backlog)]
+        callbacks = [*(each.on_replies for each in self._pending), *(on_replies for _, on_replies in self._backlog)]
         self._pending.clear()
         self._backlog = []
-        if futures:
-            log.warning("queue.unavailable", calls=len(futures), error=type(error).__name__)
-        for future in futures:
-            if not future.done():
-                failure = replies.uncertain()
-                failure.__cause__ = error
-                future.set_exception(failure)
+        if callbacks:
+            log.warning("queue.unavailable", calls=len(callbacks), error=type(error).__name__)
+        for on_replies in callbacks:
+            failure = replies.uncertain()
+            failure.__cause__ = error
+            on_replies(failure)
 
 
 class PipelinedRedis:
@@ -167,22 +169,22 @@ class PipelinedRedis:
 
     async def call(self, *command: Part) -> Any:
         """Run one command."""
-        return _shaped(command, checked((await self._replies([command]))[0]))
+        return _shaped(command, checked((await self.replies([command]))[0]))
 
     async def many(self, commands: Sequence[Command]) -> list[Any]:
         """Run commands in their order, in one round trip."""
         if not commands:
             return []
-        found = await self._replies(commands)
+        found = await self.replies(commands)
         return [_shaped(command, checked(reply)) for command, reply in zip(commands, found, strict=True)]
 
     async def run(self, name: str, keys: Sequence[str], args: Sequence[Part] = ()) -> Reply:
         """Run a script."""
         command = self.script_command(name, keys, args)
-        reply = (await self._replies([command]))[0]
+        reply = (await self.replies([command]))[0]
         if is_unknown_script(reply):  # a restart of Redis forgets scripts
             await self.load()
-            reply = (await self._replies([command]))[0]
+            reply = (await self.replies([command]))[0]
         found = checked(reply)
         if not isinstance(found, list) or not found:
             raise Broken(f"script {name} returned {found!r}")
@@ -192,14 +194,11 @@ class PipelinedRedis:
         """Return the command that runs a loaded script."""
         return ("EVALSHA", self.scripts.digest(name), len(keys), *keys, *args)
 
-    def send(self, commands: Sequence[Command]) -> Replies:
-        """Send commands with all others of this turn of the loop. Error replies are in the result, not raised."""
-        loop = asyncio.get_running_loop()
+    def send(self, commands: Sequence[Command], on_replies: OnReplies) -> None:
+        """Send commands with all others of this turn of the loop."""
         if not self._batch:
-            loop.call_soon(self._flush)
-        future: Replies = loop.create_future()
-        self._batch.append((commands, future))
-        return future
+            asyncio.get_running_loop().call_soon(self._flush)
+        self._batch.append((commands, on_replies))
 
     async def load(self) -> None:
         """Load all scripts. Callers at the same time share one load and go on in their order."""
@@ -231,10 +230,22 @@ class PipelinedRedis:
         finally:
             self._loading = None
 
-    async def _replies(self, commands: Sequence[Command]) -> list[Any]:
+    async def replies(self, commands: Sequence[Command]) -> list[Any]:
+        """Send commands and return their replies, error replies among them."""
+        future: asyncio.Future[list[Any]] = asyncio.get_running_loop().create_future()
+
+        def on_replies(received: list[Any] | OrchestratorError) -> None:
+            if future.done():  # its request was cancelled
+                return
+            if isinstance(received, list):
+                future.set_result(received)
+            else:
+                future.set_exception(received)
+
         self.enter(1)
         try:
-            return await self.send(commands)
+            self.send(commands, on_replies)
+            return await future
         finally:
             self.leave(1)
 

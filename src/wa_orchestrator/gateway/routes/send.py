@@ -22,11 +22,11 @@ from wa_orchestrator.web import auth, request_body
 PATHS: Final = ("/api/v1/send", "/api/send")
 #: 4,096 characters, each written as two \\u escapes, and the rest.
 MAX_BYTES: Final = 256 * 1024
-_REPLAYED: Final = {"Idempotent-Replayed": "true"}
+REPLAYED: Final = (("idempotent-replayed", "true"),)
 
 
 class SendHandler:
-    """Answers one request. The hot path calls it too, for requests that need more than one question to Redis."""
+    """Answers one request. The hot path calls `reply`, for requests that need more than one question to Redis."""
 
     def __init__(self, context: Context, acceptor: Acceptor, pool: SenderPool, contents: ContentLoader) -> None:
         self._context = context
@@ -36,16 +36,21 @@ class SendHandler:
 
     async def __call__(self, request: Request) -> Response:
         """Accept the message of a request."""
+        reply = await self.reply(request)
+        return Response(reply.json, 202, dict(REPLAYED) if reply.is_replay else None, "application/json")
+
+    async def reply(self, request: Request, raw: bytes | None = None) -> SendReply:
+        """Accept the message of a request. `raw` is its body where that is read already."""
         try:
-            reply = await self._reply(request)
+            return await self._reply(request, raw)
         except OUTAGE as error:
             raise queue_error(error) from error
-        return Response(reply.json, 202, _REPLAYED if reply.is_replay else None, "application/json")
 
-    async def _reply(self, request: Request) -> SendReply:
+    async def _reply(self, request: Request, raw: bytes | None) -> SendReply:
         caller = await auth.authenticate(self._context, request, Scope.SEND)
         try:
-            raw = await request_body.read(request, MAX_BYTES)
+            if raw is None:
+                raw = await request_body.read(request, MAX_BYTES)
             body = message_body.parse(raw, (await self._pool.current()).now_ms())
             key = message_body.idempotency_key(dict(request.scope["headers"]), body)
         except Refused:
