@@ -155,7 +155,7 @@ def test_a_terminal_shows_problems_in_colour(monkeypatch: pytest.MonkeyPatch) ->
     monkeypatch.delenv("NO_COLOR", raising=False)
     monkeypatch.setenv("TERM", "xterm")
     with logging_to(Terminal()) as written:
-        structlog.get_logger().warning("tail.lost")
+        structlog.get_logger().warning("event_tail.disconnected")
         structlog.get_logger().info("tail.found")
     coloured, plain = written.getvalue().splitlines()
     assert coloured.startswith("\x1b[33m")

@@ -51,7 +51,9 @@ def rehearse(home: Path, fleet: int, within_s: float) -> None:
         until_blocking(lambda: len(httpx.get(f"{world['control']}/arrivals").json()) >= fleet, "a message of each")
         demo.said(f"{fleet} of {fleet} simulated phones are linked, and {fleet} of their messages were read")
         # A busy machine may make it warn of what is slow; nothing may break, and no reader may lose the stream.
-        worries = [line for line in demo.lines if re.search(r'"level": "error"|"event": "tail.lost"', line)]
+        worries = [
+            line for line in demo.lines if re.search(r'"level": "error"|"event": "event_tail.disconnected"', line)
+        ]
         assert worries == []
         listed = httpx.get(f"{url}/api/sessions", headers=headers).json()["sessions"]
         assert len({session["label"] for session in listed}) == fleet

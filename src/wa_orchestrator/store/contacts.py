@@ -1,4 +1,4 @@
-"""People on the other side: what they wrote, whether they want to be written to, and whether a phone may reach out."""
+"""Contacts: incoming messages, opt-outs, phones and LIDs, and the reach-out lock."""
 
 import json
 from collections.abc import Mapping, Sequence
@@ -13,7 +13,7 @@ from wa_orchestrator.store.records import Message
 
 @dataclass(frozen=True, slots=True)
 class Incoming:
-    """A message that somebody wrote to one of our phones. `fields` are kept with it and stay out of the stream."""
+    """A message to one of our phones. `fields` are stored with it and stay out of the stream."""
 
     session: str
     phone: str
@@ -24,18 +24,8 @@ class Incoming:
     fields: Mapping[str, str | int] = field(default_factory=dict)
 
 
-@dataclass(frozen=True, slots=True)
-class New:
-    """It happened now, and the news is in the stream."""
-
-
-@dataclass(frozen=True, slots=True)
-class Known:
-    """That was known already; nothing changed."""
-
-
-async def receive(scripts: Scripts, message: Incoming, *, keep_ms: int) -> New | Known:
-    """Take in what somebody wrote, once."""
+async def receive(scripts: Scripts, message: Incoming, *, keep_ms: int) -> bool:
+    """Store an incoming message and emit its event, once; False when it was stored before."""
     names = [
         keys.incoming(message.session, message.whatsapp_id),
         keys.contacts(message.phone),
@@ -57,31 +47,29 @@ async def receive(scripts: Scripts, message: Incoming, *, keep_ms: int) -> New |
     reply = await scripts.run("receive_message", names, args)
     match reply:
         case ["received"]:
-            return New()
+            return True
         case ["already"]:
-            return Known()
+            return False
         case _:
             raise unexpected("receive_message", reply)
 
 
-async def opt_out(
-    scripts: Scripts, recipient: str, *, word: str, via: str, session: str = "", phone: str = ""
-) -> New | Known:
-    """Write to this recipient never again, by any path. What waits for them is the caller's to cancel."""
+async def opt_out(scripts: Scripts, recipient: str, *, word: str, via: str, session: str = "", phone: str = "") -> bool:
+    """Put a recipient on the list; False when they are on it. The caller cancels waiting messages to them."""
     reply = await scripts.run("add_opt_out", [keys.OPT_OUTS, keys.EVENTS], [recipient, word, via, session, phone])
     match reply:
         case ["added"]:
-            return New()
+            return True
         case ["already"]:
-            return Known()
+            return False
         case _:
             raise unexpected("add_opt_out", reply)
 
 
 async def opt_in(scripts: Scripts, recipient: str) -> bool:
-    """Let a recipient be written to again; False when they were not on the list.
+    """Take a recipient off the list; False when they were not on it.
 
-    A person may stand there by phone and by LID (`lid:<n>`); the wish under the other name would else come back.
+    They may be listed by phone and by LID (`lid:<n>`); the entry under the other name would else bring it back.
     """
     lid = recipient.removeprefix("lid:")
     if lid != recipient:
@@ -154,16 +142,19 @@ class ReportNumber:
 
 async def lock(
     scripts: Scripts, phone: str, *, session: str, until_ms: int, source: str, report: ReportNumber | None = None
-) -> New | Known:
-    """Note until when this phone may not write to new contacts (0: it may). `source` is `reported` or `guessed`."""
+) -> bool:
+    """Record until when a phone may not write to new contacts (0: it may); False when nothing changed.
+
+    `source` is `reported` or `guessed`.
+    """
     names = [keys.pace(phone), keys.DUE, keys.EVENTS]
     who, number = (f"{session} {report.epoch}", report.number) if report else ("", 0)
     reply = await scripts.run("lock_reachout", names, [phone, session, until_ms, source, who, number])
     match reply:
         case ["locked", _] | ["open"]:
-            return New()
+            return True
         case ["same"]:
-            return Known()
+            return False
         case _:
             raise unexpected("lock_reachout", reply)
 
@@ -175,7 +166,7 @@ async def messages_set_aside(scripts: Scripts, phone: str) -> list[Message]:
 
 
 async def reopen(scripts: Scripts, phone: str, messages: Sequence[str]) -> int:
-    """Put these set-aside messages back in their place: their recipient wrote first. Gives how many."""
+    """Put set-aside messages back into the queue, because their recipient wrote first; returns how many."""
     if not messages:
         return 0
     names = [keys.set_aside(phone), keys.queue(phone), keys.DUE]

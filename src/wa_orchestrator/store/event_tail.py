@@ -1,4 +1,4 @@
-"""The end of the stream of events: one blocking read per process wakes everybody who follows it."""
+"""Tail of the stream of events: one blocking read per process wakes all its followers."""
 
 import asyncio
 from typing import Any
@@ -18,29 +18,29 @@ log = structlog.get_logger(__name__)
 
 
 class Tail:
-    """Knows the newest event. It reads only while somebody follows."""
+    """Waits for new events. It reads only while it has followers."""
 
     def __init__(self, scripts: Scripts) -> None:
         """Follow the events of this Redis."""
         self._scripts = scripts
         self._newest = "0"
-        self._news = asyncio.Event()
+        self._changed = asyncio.Event()
         self._followers = 0
         self._task: asyncio.Task[None] | None = None
 
     async def last(self) -> str:
-        """The cursor of the newest event, `0` when there is none."""
+        """Return the cursor of the newest event, `0` when there is none."""
         return await last_cursor(self._scripts)
 
     async def after(self, cursor: str) -> None:
         """Return when there is an event after this cursor."""
         self._followers += 1
         try:
-            # At once, and the reader itself finds the newest: of many who come together one begins it.
+            # Without an await before it: of many followers that come together, one starts the reader.
             if self._task is None or self._task.done():
                 self._task = asyncio.get_running_loop().create_task(self._read())
             while cursor_order(self._newest) <= cursor_order(cursor):
-                await self._news.wait()
+                await self._changed.wait()
         finally:
             self._followers -= 1
 
@@ -55,19 +55,19 @@ class Tail:
         while self._followers:
             try:
                 if not begun:
-                    self._tell(await self.last())
+                    self._notify(await self.last())
                     begun = True
                 found: Any = await self._scripts.redis.xread({keys.EVENTS: self._newest}, count=1000, block=_BLOCK_MS)
             except (RedisError, OSError) as error:
                 end_if_cancelled()
-                log.warning("tail.lost", error=str(error))
+                log.warning("event_tail.disconnected", error=str(error))
                 await asyncio.sleep(_RETRY_S)
                 continue
             if found:
                 entries = found[0][1] if isinstance(found, list) else next(iter(found.values()))[0]
-                self._tell(str(entries[-1][0]))
+                self._notify(str(entries[-1][0]))
 
-    def _tell(self, newest: str) -> None:
+    def _notify(self, newest: str) -> None:
         self._newest = newest
-        news, self._news = self._news, asyncio.Event()
-        news.set()
+        changed, self._changed = self._changed, asyncio.Event()
+        changed.set()

@@ -33,7 +33,7 @@ async def on_message_received(context: Context, session: Session, event: WorkerE
         session.id, session.phone, received.whatsapp_id, received.kind, phone, lid, _fields(received)
     )
     keep_ms = context.settings.body_retention_days * DAY_MS
-    if isinstance(await contacts.receive(scripts, message, keep_ms=keep_ms), contacts.New):
+    if await contacts.receive(scripts, message, keep_ms=keep_ms):
         log.info("message.received", session=session.id, kind=received.kind)
     if received.group is not None:
         return  # a stop word in a group is not meant for us
@@ -123,5 +123,5 @@ async def on_account_limits(context: Context, session: Session, event: WorkerEve
     changed = await contacts.lock(
         context.scripts, session.phone, session=session.id, until_ms=until_ms, source="reported", report=report
     )
-    if isinstance(changed, contacts.New):
+    if changed:
         log.warning("session.reachout_lock_changed", session=session.id, active=lock.active, kind=lock.type)
