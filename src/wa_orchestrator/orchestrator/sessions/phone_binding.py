@@ -20,27 +20,27 @@ from wa_orchestrator.store.records import Session, SessionChanges
 log = structlog.get_logger(__name__)
 
 
-async def connected(context: Context, session: Session, told: WorkerEvent) -> None:
+async def connected(context: Context, session: Session, report: WorkerEvent) -> None:
     """Handle CONNECTED. The session's temporary proxy becomes the phone's own, or the session moves to that one."""
-    payload = told.payload
+    payload = report.payload
     if not isinstance(payload, Connected):
         raise Broken("this handler is for CONNECTED only")
 
     async def attempt() -> bool | Changed:
-        return await _bind(context, session, told, payload)
+        return await _bind(context, session, report, payload)
 
     await compare_and_set(f"Session {session.id}", attempt)
     await phone_change.finish_phone_change(context, session.id)
 
 
-async def _bind(context: Context, reporter: Session, told: WorkerEvent, payload: Connected) -> bool | Changed:
+async def _bind(context: Context, reporter: Session, report: WorkerEvent, payload: Connected) -> bool | Changed:
     session = await records.session(context.scripts, reporter.id)
     if session is None or session.epoch != reporter.epoch:
         raise tokens.fenced(session.epoch if session else 0)
     phone = phones.parse(payload.phone_number)
-    after = transitions.after_report(transitions.standing_of(session), Event.CONNECTED, told, session.epoch)
+    after = transitions.after_report(transitions.standing_of(session), Event.CONNECTED, report, session.epoch)
     if after.state is not State.CONNECTED and session.phone == phone:
-        await transitions.apply_report(context, session, Event.CONNECTED, told)
+        await transitions.apply_report(context, session, Event.CONNECTED, report)
         return True
     binding = await _binding(context, session, phone, payload, standings.encode(after))
     outcome = await slots.bind(

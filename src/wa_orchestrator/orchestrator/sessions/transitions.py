@@ -65,7 +65,7 @@ def _decide(before: Standing, event: Event, now_ms: int, epoch: int) -> Standing
 
 
 async def apply_report(
-    context: Context, session: Session, event: Event, told: WorkerEvent, fields: SessionChanges | None = None
+    context: Context, session: Session, event: Event, report: WorkerEvent, fields: SessionChanges | None = None
 ) -> Session | None:
     """Apply an event that the session's worker reported. The result does not depend on the order of the reports.
 
@@ -76,15 +76,15 @@ async def apply_report(
         current = await records.session(context.scripts, session.id)
         if current is None:
             return None
-        after = after_report(standing_of(current), event, told, session.epoch)
+        after = after_report(standing_of(current), event, report, session.epoch)
         return await _write(context, current, after, event, fields, epoch=session.epoch)
 
     return await compare_and_set(f"Session {session.id}", attempt)
 
 
-def after_report(before: Standing, event: Event, told: WorkerEvent, epoch: int) -> Standing:
+def after_report(before: Standing, event: Event, report: WorkerEvent, epoch: int) -> Standing:
     """Return the standing after a report of the worker of `epoch`."""
-    return standings.apply(before, Report(event, epoch, told.at_ms, told.sequence or 0))
+    return standings.apply(before, Report(event, epoch, report.at_ms, report.sequence or 0))
 
 
 async def _write(

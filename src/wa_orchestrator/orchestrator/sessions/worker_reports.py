@@ -35,23 +35,23 @@ def handlers(proxy_health: ProxyHealth) -> Handlers:
     }
 
 
-async def _code_shown(context: Context, session: Session, told: WorkerEvent) -> None:
-    match told.payload:
+async def _code_shown(context: Context, session: Session, report: WorkerEvent) -> None:
+    match report.payload:
         case QrCode(qr, expires_at_ms):
-            code, event = StoredLinkCode(qr, "", expires_at_ms, told.at_ms), Event.QR_SHOWN
+            code, event = StoredLinkCode(qr, "", expires_at_ms, report.at_ms), Event.QR_SHOWN
         case PairingCodeShown(text, expires_at_ms):
-            code, event = StoredLinkCode("", text, expires_at_ms, told.at_ms), Event.CODE_SHOWN
+            code, event = StoredLinkCode("", text, expires_at_ms, report.at_ms), Event.CODE_SHOWN
         case _:
             return
-    after = await transitions.apply_report(context, session, event, told)
+    after = await transitions.apply_report(context, session, event, report)
     stored = await link_codes.get(context.scripts, session.id)
     newer = stored is None or stored.expires_at_ms < code.expires_at_ms
     if after is not None and after.status == State.QR_READY and newer:
         await link_codes.put(context.scripts, session.id, code)
 
 
-async def _pinged(context: Context, session: Session, told: WorkerEvent) -> None:
-    match told.payload:
+async def _pinged(context: Context, session: Session, report: WorkerEvent) -> None:
+    match report.payload:
         case Ping(_, socket, lag_ms, rss_bytes, last_traffic_at_ms):
             fields = SessionChanges(
                 last_ping_at=await context.scripts.now_ms(),
@@ -67,39 +67,39 @@ class _Reports:
     def __init__(self, proxy_health: ProxyHealth) -> None:
         self._proxy_health = proxy_health
 
-    async def changed(self, context: Context, session: Session, told: WorkerEvent) -> None:
-        blames_proxy = worker_events.mentions_proxy(told.payload)
-        event = worker_events.to_session_event(told.payload)
+    async def changed(self, context: Context, session: Session, report: WorkerEvent) -> None:
+        blames_proxy = worker_events.mentions_proxy(report.payload)
+        event = worker_events.to_session_event(report.payload)
         if event is not None:
-            if event in _BANS and _would_fail(session, event, told):
+            if event in _BANS and _would_fail(session, event, report):
                 # Before the session fails: then its worker is stopped, and could not report it again after a crash.
-                await _hold(context, session, event, told)
-            after = await transitions.apply_report(context, session, event, told)
+                await _hold(context, session, event, report)
+            after = await transitions.apply_report(context, session, event, report)
             if after is not None:
-                await _follow(context, after, event, told)
+                await _follow(context, after, event, report)
         if blames_proxy and session.proxy and transitions.wants_worker(session):
-            log.info("proxy.failure_reported", session=session.id, proxy=session.proxy, type=told.type)
+            log.info("proxy.failure_reported", session=session.id, proxy=session.proxy, type=report.type)
             self._proxy_health.report_failure(session.proxy, session.id, session.epoch)
 
 
-async def _follow(context: Context, after: Session, event: Event, told: WorkerEvent) -> None:
+async def _follow(context: Context, after: Session, event: Event, report: WorkerEvent) -> None:
     """Do what a logout or a ban requires. Each step may be repeated."""
     if event is Event.LOGGED_OUT and after.reason == Reason.LOGGED_OUT:
         await sessions.note(context.scripts, after.id, SessionChanges(discard=True, restart_epoch=after.epoch))
         await control_plane.request_attention(context.scripts, after.id)
     if event in _BANS and after.status == State.FAILED:
-        await _hold(context, after, event, told)
+        await _hold(context, after, event, report)
 
 
-def _would_fail(session: Session, event: Event, told: WorkerEvent) -> bool:
-    return transitions.after_report(transitions.standing_of(session), event, told, session.epoch).state is State.FAILED
+def _would_fail(session: Session, event: Event, report: WorkerEvent) -> bool:
+    return transitions.after_report(transitions.standing_of(session), event, report, session.epoch).state is State.FAILED
 
 
-async def _hold(context: Context, session: Session, event: Event, told: WorkerEvent) -> None:
+async def _hold(context: Context, session: Session, event: Event, report: WorkerEvent) -> None:
     """Hold a banned phone's messages until the ban ends; a permanent ban has no end."""
     until = None
     if event is Event.TEMPORARILY_BANNED:
-        ends = told.payload.expires_at_ms if isinstance(told.payload, Disconnected) else None
+        ends = report.payload.expires_at_ms if isinstance(report.payload, Disconnected) else None
         until = ends or await context.scripts.now_ms() + _UNKNOWN_BAN_MS
     await ban_hold.place(context, session, until_ms=until)
     await sessions.note(context.scripts, session.id, SessionChanges(ban_ends_at=until or 0))
