@@ -38,7 +38,7 @@ class FaultyRunner:
     async def poll(self, handle: str) -> Running | Exited:
         """Poll, or raise `Unavailable`."""
         if RunnerFault.POLL_UNAVAILABLE in self.faults:
-            raise Unavailable("ENGINE_UNAVAILABLE", "the engine does not respond")
+            raise Unavailable("ENGINE_AWAY", "the engine does not respond")
         return await self.inner.poll(handle)
 
     async def stop(self, handle: str, grace_s: float = 10.0) -> None:
@@ -49,5 +49,5 @@ class FaultyRunner:
     async def survey(self) -> Sequence[FoundWorker]:
         """Survey, or raise `Unavailable`, or return nothing."""
         if RunnerFault.SURVEY_UNAVAILABLE in self.faults:
-            raise Unavailable("ENGINE_UNAVAILABLE", "the engine does not respond")
+            raise Unavailable("ENGINE_AWAY", "the engine does not respond")
         return [] if RunnerFault.SURVEY_EMPTY in self.faults else await self.inner.survey()
