@@ -5,19 +5,18 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.domain.properties import quick
-from wa_orchestrator.domain import proxy
+from wa_orchestrator.domain import proxy, proxy_url
 from wa_orchestrator.domain.proxy import (
-    BadProxyUrl,
     Health,
     Load,
     MarkBad,
     ProxyStatus,
-    ProxyUrl,
     Strike,
     after_check,
     judge,
     ranked,
 )
+from wa_orchestrator.domain.proxy_url import BadProxyUrl, ProxyUrl
 
 
 @pytest.mark.parametrize(
@@ -37,7 +36,7 @@ from wa_orchestrator.domain.proxy import (
 def test_a_proxy_url_is_parsed_in_every_spelling(
     text: str, host: str, port: int, user: str | None, password: str | None
 ) -> None:
-    assert proxy.parse(text) == ProxyUrl(host, port, user, password)
+    assert proxy_url.parse(text) == ProxyUrl(host, port, user, password)
 
 
 @pytest.mark.parametrize(
@@ -69,7 +68,7 @@ def test_a_proxy_url_is_parsed_in_every_spelling(
 )
 def test_a_proxy_that_may_not_be_used_is_refused_with_its_reason_and_without_its_password(text: str, says: str) -> None:
     with pytest.raises(BadProxyUrl) as refusal:
-        proxy.parse(text)
+        proxy_url.parse(text)
     assert says in str(refusal.value)
     assert "canary" not in str(refusal.value)
     assert refusal.value.code == "BAD_PROXY_URL"
@@ -88,8 +87,8 @@ addresses = st.builds(
 @quick
 @given(addresses)
 def test_a_canonical_url_parses_as_the_same_proxy(address: ProxyUrl) -> None:
-    assert proxy.parse(address.url) == address
-    assert proxy.proxy_id(address.url) == address.id
+    assert proxy_url.parse(address.url) == address
+    assert proxy_url.proxy_id(address.url) == address.id
     assert len(address.id) == 12
 
 
@@ -97,23 +96,23 @@ def test_a_canonical_url_parses_as_the_same_proxy(address: ProxyUrl) -> None:
 @given(st.text(alphabet="abcdefghij", min_size=8, max_size=20))
 def test_a_password_is_neither_shown_nor_printed(password: str) -> None:
     address = ProxyUrl("host.test", 1080, "user", password)
-    assert address.masked == proxy.masked(address.url) == "socks5h://user:***@host.test:1080"
+    assert address.masked == proxy_url.masked(address.url) == "socks5h://user:***@host.test:1080"
     assert password not in repr(address)
 
 
 def test_characters_that_would_break_a_url_are_percent_encoded() -> None:
     address = ProxyUrl("host.test", 1080, "u@:", "p@/:#?%")
     assert address.url == "socks5h://u%40%3A:p%40%2F%3A%23%3F%25@host.test:1080"
-    assert proxy.parse(address.url) == address
+    assert proxy_url.parse(address.url) == address
 
 
 def test_an_invalid_url_is_masked_completely() -> None:
-    assert proxy.masked("socks5://user:canary@host") == "***"
+    assert proxy_url.masked("socks5://user:canary@host") == "***"
 
 
 def test_spellings_of_one_proxy_share_an_id_and_other_passwords_do_not() -> None:
-    assert proxy.proxy_id("socks5h://u:p@Host.test") == proxy.proxy_id("socks5h://u:%70@host.test:1080/")
-    assert proxy.proxy_id("socks5h://u:p@host.test") != proxy.proxy_id("socks5h://u:q@host.test")
+    assert proxy_url.proxy_id("socks5h://u:p@Host.test") == proxy_url.proxy_id("socks5h://u:%70@host.test:1080/")
+    assert proxy_url.proxy_id("socks5h://u:p@host.test") != proxy_url.proxy_id("socks5h://u:q@host.test")
 
 
 @pytest.mark.parametrize(

@@ -4,30 +4,6 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 
-from wa_orchestrator.domain.proxy_url import DEFAULT_PORT, SCHEME, BadProxyUrl, ProxyUrl, masked, parse, proxy_id
-
-__all__ = [
-    "DEFAULT_PORT",
-    "GOOD_CHECKS_TO_RECOVER",
-    "SCHEME",
-    "STRIKE_WINDOW_MS",
-    "BadProxyUrl",
-    "Health",
-    "Load",
-    "MarkBad",
-    "ProxyFailure",
-    "ProxyStatus",
-    "ProxyUrl",
-    "Strike",
-    "after_check",
-    "judge",
-    "masked",
-    "next_check_ms",
-    "parse",
-    "proxy_id",
-    "ranked",
-]
-
 #: A second strike within this time means that the proxy is bad although it passes our check.
 STRIKE_WINDOW_MS = 5 * 60_000
 GOOD_CHECKS_TO_RECOVER = 3

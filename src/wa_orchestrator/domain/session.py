@@ -5,26 +5,6 @@ from dataclasses import dataclass
 from enum import StrEnum
 from types import MappingProxyType
 
-from wa_orchestrator.domain.session_reasons import Reason
-
-__all__ = [
-    "CAN_SEND",
-    "IGNORED",
-    "ILLEGAL",
-    "NEEDS_PERSON",
-    "NEEDS_PERSON_BECAUSE",
-    "TRANSITIONS",
-    "WANTS_WORKER",
-    "Event",
-    "Ignored",
-    "IllegalTransition",
-    "Reason",
-    "State",
-    "StateChange",
-    "advance",
-    "needs_person",
-]
-
 
 class State(StrEnum):
     """The state of a session. `Reason` says why; its sentence says what a person can do."""
@@ -41,6 +21,39 @@ class State(StrEnum):
     """Gave up. A person is needed; the reason says for what."""
     STOPPED = "stopped"
     """Stopped by the operator, or for a backup or a restore. Press Start if it was the operator."""
+
+
+class Reason(StrEnum):
+    """Why a session has its state; its sentence is `session_reason.<code>` in `texts`.
+
+    What changes (an end time, a count) is shown beside the sentence, not in it.
+    """
+
+    WAITING_FOR_TURN = "WAITING_FOR_TURN"
+    STARTING = "STARTING"
+    SCAN_THE_CODE = "SCAN_THE_CODE"
+    ENTER_THE_CODE = "ENTER_THE_CODE"
+    WAITING_FOR_PROXY = "WAITING_FOR_PROXY"
+    PROXY_FAILOVER = "PROXY_FAILOVER"
+    PROXY_RETRY = "PROXY_RETRY"
+    MOVING_TO_STICKY_PROXY = "MOVING_TO_STICKY_PROXY"
+    RECONNECTING = "RECONNECTING"
+    RESTARTING = "RESTARTING"
+    WORKER_SILENT = "WORKER_SILENT"
+    WORKER_CRASHED = "WORKER_CRASHED"
+    SERVER_STOPPED = "SERVER_STOPPED"
+    LOGGED_OUT = "LOGGED_OUT"
+    REPLACED_ELSEWHERE = "REPLACED_ELSEWHERE"
+    BANNED = "BANNED"
+    TEMPORARY_BAN = "TEMPORARY_BAN"
+    PASSKEY_REQUIRED = "PASSKEY_REQUIRED"
+    CLIENT_OUTDATED = "CLIENT_OUTDATED"
+    AUTH_FAILURE = "AUTH_FAILURE"
+    TOO_MANY_RESTARTS = "TOO_MANY_RESTARTS"
+    QR_EXPIRED = "QR_EXPIRED"
+    STOPPED_BY_OPERATOR = "STOPPED_BY_OPERATOR"
+    BACKUP = "BACKUP"
+    RESTORE = "RESTORE"
 
 
 class Event(StrEnum):

@@ -7,7 +7,7 @@ from markupsafe import Markup
 from wa_orchestrator.dashboard.fleet.snapshot import Snapshot
 from wa_orchestrator.dashboard.html.locale import Locale, bdi, ltr
 from wa_orchestrator.domain.proxy import ProxyFailure
-from wa_orchestrator.domain.session_reasons import Reason
+from wa_orchestrator.domain.session import Reason
 from wa_orchestrator.texts import catalogue
 
 _ACTORS: Final = ("configured", "server", "administrator", "viewer", "nobody")

@@ -20,7 +20,7 @@ from wa_orchestrator.dashboard.fleet.snapshot_reader import SnapshotReader
 from wa_orchestrator.dashboard.html import labels
 from wa_orchestrator.dashboard.html.locale import Locale, bdi, ltr
 from wa_orchestrator.dashboard.login import Person
-from wa_orchestrator.domain.session_reasons import Reason
+from wa_orchestrator.domain.session import Reason
 from wa_orchestrator.texts.catalogue import languages
 from wa_orchestrator.timestamps import iso
 
