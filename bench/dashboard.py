@@ -18,7 +18,7 @@ from playwright.sync_api import Page, sync_playwright
 from redis.asyncio import Redis
 from tests.dashboard import serving
 from tests.dashboard.browsing import CHROMIUM, FLAGS, log_in, visit
-from tests.dashboard.stage import furnish_many
+from tests.dashboard.sample_fleet import fill_large
 
 from wa_orchestrator.store import keys
 from wa_orchestrator.store.engine.embedded_redis import EmbeddedRedis
@@ -31,9 +31,9 @@ RESULT = Path(__file__).parent / "results" / "dashboard.json"
 LIMITS = {"scriptMsPerEvent": 16.0, "kBytesPerS": 100.0, "firstPaintMs": 500.0, "nodes": 3000.0, "kBytesGzip": 15.0}
 
 
-async def _furnish(redis_url: str) -> None:
+async def _fill(redis_url: str) -> None:
     redis = Redis.from_url(redis_url, decode_responses=True)
-    await furnish_many(Scripts(redis), sessions=SESSIONS)
+    await fill_large(Scripts(redis), sessions=SESSIONS)
     await redis.aclose()
 
 
@@ -101,7 +101,7 @@ def main() -> int:
         embedded = EmbeddedRedis(Path(home))
         redis_url = helper.do(embedded.__aenter__()).url
         try:
-            helper.do(_furnish(redis_url), timeout=300)
+            helper.do(_fill(redis_url), timeout=300)
             with serving.in_thread(redis_url) as (address, thread), sync_playwright() as playwright:
                 browser = playwright.chromium.launch(executable_path=CHROMIUM, args=FLAGS)
                 page = log_in(visit(browser, address, width=1440), address, serving.PASSWORD)

@@ -12,7 +12,7 @@ from typing import Any
 from playwright.sync_api import Browser, Page, sync_playwright
 from redis.asyncio import Redis
 
-from tests.dashboard import serving, stage
+from tests.dashboard import sample_fleet, serving
 from tests.dashboard.browsing import CHROMIUM, FLAGS, log_in, visit
 from wa_orchestrator.store import keys
 from wa_orchestrator.store.engine.embedded_redis import EmbeddedRedis
@@ -39,7 +39,7 @@ def afternoon() -> str:
     return f"Etc/GMT{-ahead:+d}" if ahead else "UTC"
 
 
-Furnish = Callable[[Scripts, str], Awaitable[object]]
+Fill = Callable[[Scripts, str], Awaitable[object]]
 
 
 async def _nothing(_scripts: Scripts, _zone: str) -> None:
@@ -48,10 +48,10 @@ async def _nothing(_scripts: Scripts, _zone: str) -> None:
 
 @dataclass(frozen=True)
 class Scene:
-    """A world to take pictures of: what is on the stage, who looks, and at which pages."""
+    """What to take pictures of: the data, the user and the pages."""
 
     pages: Mapping[str, str]
-    furnish: Furnish = stage.furnish
+    fill: Fill = sample_fleet.fill
     password: str = serving.PASSWORD
     simulator: dict[str, Any] | None = None
 
@@ -60,15 +60,15 @@ SCENES = (
     Scene(PAGES),
     Scene({"simulated": "/scan?id=worker_18"}, simulator={"control": "http://127.0.0.1:9"}),
     Scene({"viewer": "/", "viewer-refused": "/settings"}, password=serving.VIEWER_PASSWORD),
-    Scene({"fleet-500": "/"}, furnish=stage.furnish_many),
-    Scene({"first-run": "/"}, furnish=_nothing),
+    Scene({"fleet-500": "/"}, fill=sample_fleet.fill_large),
+    Scene({"first-run": "/"}, fill=_nothing),
 )
 
 
-async def _furnish(redis_url: str, furnish: Furnish) -> None:
+async def _fill(redis_url: str, fill: Fill) -> None:
     redis = Redis.from_url(redis_url, decode_responses=True)
     await redis.flushall()
-    await furnish(Scripts(redis), afternoon())
+    await fill(Scripts(redis), afternoon())
     await redis.aclose()
 
 
@@ -76,7 +76,7 @@ async def _fresh_code(redis_url: str) -> None:
     """A code lives for a minute, and a round of pictures takes longer."""
     redis = Redis.from_url(redis_url, decode_responses=True)
     if await redis.hget(keys.session("worker_18"), "status") == "qr_ready":
-        await stage.Stage(Scripts(redis), afternoon()).code("worker_18")
+        await sample_fleet.FleetBuilder(Scripts(redis), afternoon()).code("worker_18")
     await redis.aclose()
 
 
@@ -160,7 +160,7 @@ def main(folder: str, only: str = "") -> None:
 
 def _take(scene: Scene, redis_url: str, browser: Browser, into: Path, only: str) -> None:
     with serving.in_thread(redis_url, timezone=afternoon(), simulator=scene.simulator) as (address, loop):
-        loop.do(_furnish(redis_url, scene.furnish), timeout=300)
+        loop.do(_fill(redis_url, scene.fill), timeout=300)
         if only == "documents":
             _documents(browser, address, into)
         else:

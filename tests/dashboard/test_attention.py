@@ -4,8 +4,8 @@ from zoneinfo import ZoneInfo
 
 from redis.asyncio import Redis
 
+from tests.dashboard.sample_fleet import FleetBuilder, fill
 from tests.dashboard.serving import settings
-from tests.dashboard.stage import Stage, furnish
 from wa_orchestrator.context import make_context
 from wa_orchestrator.dashboard.fleet import attention, history
 from wa_orchestrator.dashboard.fleet.history import HOUR_MS
@@ -26,7 +26,7 @@ ADMINISTRATOR = Person(Role.ADMINISTRATOR, "Dana", "token", "hash")
 
 
 async def test_what_needs_a_person_comes_worst_first_with_its_sentence(redis: Redis, scripts: Scripts) -> None:
-    await furnish(scripts)
+    await fill(scripts)
     snapshot = await SnapshotReader(make_context(settings(), redis)).read()
     found = attention.items(snapshot, ENGLISH)
     assert [item.state for item in found] == ["failed", "bad", "qr_ready", "warn"]
@@ -43,10 +43,10 @@ async def look(redis: Redis, **changes: object) -> Snapshot:
 
 
 async def test_a_bad_proxy_is_told_with_why_and_who_sat_on_it(redis: Redis, scripts: Scripts) -> None:
-    stage = Stage(scripts)
-    bad, good = await stage.proxy(1), await stage.proxy(2)
+    builder = FleetBuilder(scripts)
+    bad, good = await builder.proxy(1), await builder.proxy(2)
     for number, name in enumerate(("Sales", "Sales", "Clinic"), start=1):
-        await stage.connected(f"w{number}", name, f"97250000000{number}", [bad])
+        await builder.connected(f"w{number}", name, f"97250000000{number}", [bad])
     error = {"last_error": "NO_ANSWER:5"}
     assert isinstance(
         await proxies.mark(scripts, bad, version=1, status="BAD", reason="x", fields=error), proxies.Marked
@@ -63,9 +63,9 @@ async def test_a_bad_proxy_is_told_with_why_and_who_sat_on_it(redis: Redis, scri
 
 
 async def test_several_bad_proxies_are_one_line_and_one_that_is_emptied_is_none(redis: Redis, scripts: Scripts) -> None:
-    stage = Stage(scripts)
+    builder = FleetBuilder(scripts)
     for number, fields in ((1, {}), (2, {}), (3, {"draining": "1"})):
-        name = await stage.proxy(number)
+        name = await builder.proxy(number)
         await proxies.mark(scripts, name, version=1, status="BAD", reason="x", fields=fields)
     assert [item.what for item in attention.items(await look(redis), ENGLISH)] == ["2 proxies are bad"]
 
@@ -74,15 +74,15 @@ async def test_slots_are_told_of_before_somebody_waits_for_one(redis: Redis, scr
     async def said(**changes: object) -> list[str]:
         return [item.what.striptags() for item in attention.items(await look(redis, **changes), ENGLISH)]
 
-    stage = Stage(scripts)
+    builder = FleetBuilder(scripts)
     assert await said() == ["There is no proxy"]
     assert await said(allow_direct=True) == []
-    only = [await stage.proxy(1)]
+    only = [await builder.proxy(1)]
     assert await said() == []
     for number in range(1, 5):
-        await stage.connected(f"w{number}", f"W {number}", f"97250000000{number}", only)
+        await builder.connected(f"w{number}", f"W {number}", f"97250000000{number}", only)
     assert await said() == ["All 4 proxy slots are in use"]
-    await stage.put("w4", "disconnected", "WAITING_FOR_PROXY")
+    await builder.put("w4", "disconnected", "WAITING_FOR_PROXY")
     assert await said() == ["W 4 waits for a proxy slot: all 4 are in use"]
     await redis.hset(keys.proxy(only[0]), "status", "BAD")
     assert (await said())[0] == "W 4 waits for a proxy: none works"
@@ -100,12 +100,12 @@ async def test_messages_that_were_given_up_lately_need_somebody(redis: Redis, sc
 
 
 async def test_sessions_with_the_same_name_are_told_apart_wherever_one_is_shown(redis: Redis, scripts: Scripts) -> None:
-    stage = Stage(scripts)
-    pool = [await stage.proxy(1)]
-    await stage.connected("w1", "Sales", "972500000001", pool)
-    await stage.connected("w2", "Sales", "972500000002", pool)
-    await stage.session("w3", "Sales", pool)
-    await stage.session("w4", "Clinic", pool)
+    builder = FleetBuilder(scripts)
+    pool = [await builder.proxy(1)]
+    await builder.connected("w1", "Sales", "972500000001", pool)
+    await builder.connected("w2", "Sales", "972500000002", pool)
+    await builder.session("w3", "Sales", pool)
+    await builder.session("w4", "Clinic", pool)
     context = make_context(settings(), redis)
     renderer = Renderer(context, SnapshotReader(context))
     view = await renderer.view_as(ADMINISTRATOR, "x", "he")

@@ -7,7 +7,7 @@ import pytest
 from playwright.sync_api import Browser, BrowserContext, Locator, Page, expect
 
 from tests.dashboard.browsing import log_in, visit
-from tests.dashboard.scenes import Scene, staged
+from tests.dashboard.served_fleet import ServedFleet, serve_fleet
 from tests.dashboard.serving import PASSWORD, VIEWER_PASSWORD
 from wa_orchestrator.store import holds, keys
 from wa_orchestrator.texts.catalogue import languages, texts
@@ -19,21 +19,21 @@ Enter = Callable[[str], Page]
 
 
 @pytest.fixture
-def scene(redis_url: str, chromium: Browser) -> Iterator[Scene]:
-    """A fresh stage with the whole API, on a machine whose own addresses may be told things."""
+def served(redis_url: str, chromium: Browser) -> Iterator[ServedFleet]:
+    """A sample fleet with the whole API; private addresses are allowed."""
     assert chromium.is_connected()
-    with staged(redis_url, allow_private_urls=True) as made:
+    with serve_fleet(redis_url, allow_private_urls=True) as made:
         yield made
 
 
 @pytest.fixture
-def enter(scene: Scene, chromium: Browser) -> Iterator[Enter]:
+def enter(served: ServedFleet, chromium: Browser) -> Iterator[Enter]:
     """Comes in as an administrator who reads a language."""
     contexts: list[BrowserContext] = []
 
     def entered(language: str) -> Page:
-        contexts.append(visit(chromium, scene.address, language=language))
-        return log_in(contexts[-1], scene.address, PASSWORD)
+        contexts.append(visit(chromium, served.address, language=language))
+        return log_in(contexts[-1], served.address, PASSWORD)
 
     yield entered
     for context in contexts:
@@ -57,27 +57,29 @@ def toast(page: Page, language: str, name: str) -> Locator:
     return page.locator(".toast", has_text=said(language, name))
 
 
-def test_a_banned_phone_is_let_go_from_its_sessions_page_and_all_sending_is_not(scene: Scene, enter: Enter) -> None:
+def test_a_banned_phone_is_let_go_from_its_sessions_page_and_all_sending_is_not(
+    served: ServedFleet, enter: Enter
+) -> None:
     ban = holds.Hold(holds.of_phone(PHONE), 9 * 10**15, "BAN_SIGNAL", holds.SERVER, SENDER)
-    scene.do(lambda on: holds.put(on.scripts, ban))
+    served.do(lambda on: holds.put(on.scripts, ban))
     page = enter("en")
-    page.goto(scene.address + "/anti-ban")
+    page.goto(served.address + "/anti-ban")
     expect(page.locator("#held li", has_text="Sales North")).to_contain_text("Only you can lift this hold")
-    page.goto(scene.address + f"/sessions/{SENDER}")
+    page.goto(served.address + f"/sessions/{SENDER}")
     page.locator("#session-head form[action='/do/resume'] button").click()
     expect(page.locator("#session-head form[action='/do/hold'] button")).to_be_visible()
-    assert holds.of_phone(PHONE) not in scene.do(lambda on: on.redis.hkeys(keys.HOLDS))
+    assert holds.of_phone(PHONE) not in served.do(lambda on: on.redis.hkeys(keys.HOLDS))
 
-    scene.do(lambda on: holds.put(on.scripts, holds.Hold("all", 9 * 10**15, "", "Dana")))
+    served.do(lambda on: holds.put(on.scripts, holds.Hold("all", 9 * 10**15, "", "Dana")))
     expect(page.locator("#session-head a[href='/anti-ban']")).to_be_visible()
-    page.goto(scene.address + "/live-log?kind=hold.")
+    page.goto(served.address + "/live-log?kind=hold.")
     expect(page.locator("main")).to_contain_text("everything: paused by Dana", ignore_case=True)
 
 
 @pytest.mark.parametrize("language", languages())
-def test_a_group_and_then_everything_is_held_and_let_go(scene: Scene, enter: Enter, language: str) -> None:
+def test_a_group_and_then_everything_is_held_and_let_go(served: ServedFleet, enter: Enter, language: str) -> None:
     page = enter(language)
-    page.goto(scene.address + "/anti-ban")
+    page.goto(served.address + "/anti-ban")
     page.fill("#hold-group", "Sales North")
     page.locator("#held form[action='/do/hold'] button").click()
     mine = page.locator("#held li", has_text="Sales North")
@@ -85,22 +87,24 @@ def test_a_group_and_then_everything_is_held_and_let_go(scene: Scene, enter: Ent
     mine.locator("button").click()
     expect(mine).to_have_count(0)
 
-    page.goto(scene.address + "/")
+    page.goto(served.address + "/")
     page.locator("[data-open=hold-all]").click()
     assert page.evaluate("document.activeElement.matches('[data-cancel]')"), "the harmless button has the focus"
     page.fill("#hold-all [name=why]", "ban wave")
     page.locator("#hold-all .primary").click()
     expect(page.locator("#holding .pill")).to_have_text(said(language, "hold.all_held"))
-    assert "all" in scene.do(lambda on: on.redis.hkeys(keys.HOLDS))
+    assert "all" in served.do(lambda on: on.redis.hkeys(keys.HOLDS))
     page.locator("#holding form[action='/do/resume'] button").click()
     expect(page.locator("[data-open=hold-all]")).to_be_visible()
-    assert "all" not in scene.do(lambda on: on.redis.hkeys(keys.HOLDS))
+    assert "all" not in served.do(lambda on: on.redis.hkeys(keys.HOLDS))
 
 
 @pytest.mark.parametrize("language", languages())
-def test_limits_above_the_preset_need_a_tick_and_can_be_taken_back(scene: Scene, enter: Enter, language: str) -> None:
+def test_limits_above_the_preset_need_a_tick_and_can_be_taken_back(
+    served: ServedFleet, enter: Enter, language: str
+) -> None:
     page = enter(language)
-    page.goto(scene.address + "/anti-ban?q=" + SENDER)
+    page.goto(served.address + "/anti-ban?q=" + SENDER)
     row = page.locator(".near tbody tr", has_text="Sales North")
     row.locator("[data-open=limits]").click()
     dialog = page.locator("#limits")
@@ -119,9 +123,11 @@ def test_limits_above_the_preset_need_a_tick_and_can_be_taken_back(scene: Scene,
 
 
 @pytest.mark.parametrize("language", languages())
-def test_a_webhook_shows_its_secret_once_and_sends_a_delivery_again(scene: Scene, enter: Enter, language: str) -> None:
+def test_a_webhook_shows_its_secret_once_and_sends_a_delivery_again(
+    served: ServedFleet, enter: Enter, language: str
+) -> None:
     page = enter(language)
-    page.goto(scene.address + "/settings")
+    page.goto(served.address + "/settings")
     page.fill("form[action='/do/webhook-add'] [name=url]", "http://127.0.0.1:9/hook")
     page.fill("form[action='/do/webhook-add'] [name=types]", "message.*")
     page.locator("form[action='/do/webhook-add'] button").click()
@@ -148,7 +154,7 @@ def test_a_webhook_shows_its_secret_once_and_sends_a_delivery_again(scene: Scene
     expect(toast(page, language, "done.webhook-replay")).to_be_visible()
     expect(page.locator("#wd-wh_1 li", has_text=said(language, "delivery.waiting"))).to_be_visible()
     expect(page.locator("#wd-wh_1")).to_have_attribute("open", "")
-    assert [each for each in scene.do(lambda on: on.redis.zrange(keys.WEBHOOK_DUE, 0, -1)) if each.startswith("wh_1/")]
+    assert [each for each in served.do(lambda on: on.redis.zrange(keys.WEBHOOK_DUE, 0, -1)) if each.startswith("wh_1/")]
 
     page.locator("#wm-wh_1 summary").click()
     page.locator("#wm-wh_1 form[action='/do/webhook-remove'] button").click()
@@ -157,29 +163,31 @@ def test_a_webhook_shows_its_secret_once_and_sends_a_delivery_again(scene: Scene
 
 
 @pytest.mark.parametrize("language", languages())
-def test_a_queue_is_emptied_only_after_its_question(scene: Scene, enter: Enter, language: str) -> None:
+def test_a_queue_is_emptied_only_after_its_question(served: ServedFleet, enter: Enter, language: str) -> None:
     page = enter(language)
-    page.goto(f"{scene.address}/sessions/{SENDER}")
+    page.goto(f"{served.address}/sessions/{SENDER}")
     empty = page.locator("form[action='/do/empty-queue'] button")
     empty.click()
     expect(page.locator("#confirm h2")).to_have_text(said(language, "session.empty_ask"))
     expect(page.locator("#confirm h2")).to_contain_text("8")
     page.keyboard.press("Escape")
     expect(page.locator("#confirm")).to_be_hidden()
-    assert scene.do(lambda on: on.redis.zcard(keys.queue(PHONE))) == 8
+    assert served.do(lambda on: on.redis.zcard(keys.queue(PHONE))) == 8
     empty.click()
     confirm(page)
     expect(toast(page, language, "done.empty-queue")).to_contain_text("8")
     expect(page.locator("#session-queue")).to_contain_text(said(language, "session.queue_empty"))
-    assert scene.do(lambda on: on.redis.zcard(keys.queue(PHONE))) == 0
+    assert served.do(lambda on: on.redis.zcard(keys.queue(PHONE))) == 0
 
 
 @pytest.mark.parametrize("language", languages())
-def test_the_answer_to_several_says_which_one_was_refused_and_why(scene: Scene, enter: Enter, language: str) -> None:
+def test_the_answer_to_several_says_which_one_was_refused_and_why(
+    served: ServedFleet, enter: Enter, language: str
+) -> None:
     page = enter(language)
     for name in ("worker_1", "worker_2"):
         page.locator(f"#row-{name} .pick").check()
-    scene.do(lambda on: on.redis.delete(keys.session("worker_2")))
+    served.do(lambda on: on.redis.delete(keys.session("worker_2")))
     page.locator(".bulk form[action='/do/hold'] button").click()
     expect(page.locator("#confirm h2")).to_contain_text("(2)")
     expect(page.locator("#confirm [data-names] li")).to_have_text(["Support Haifa", "Support Tel Aviv"])
@@ -188,10 +196,10 @@ def test_the_answer_to_several_says_which_one_was_refused_and_why(scene: Scene, 
     expect(answer).to_contain_text("worker_2")
     if language == "he":
         expect(answer).to_contain_text(said("he", "error.NO_SUCH_SESSION"))
-    assert "session:worker_1" in scene.do(lambda on: on.redis.hkeys(keys.HOLDS))
+    assert "session:worker_1" in served.do(lambda on: on.redis.hkeys(keys.HOLDS))
 
 
-def test_keys_walk_the_fleet_pick_rows_and_go_to_pages(scene: Scene, enter: Enter) -> None:
+def test_keys_walk_the_fleet_pick_rows_and_go_to_pages(served: ServedFleet, enter: Enter) -> None:
     page = enter("en")
     names = page.locator(".fleet tbody .name").all_inner_texts()
     focused = "document.activeElement.innerText"
@@ -210,26 +218,26 @@ def test_keys_walk_the_fleet_pick_rows_and_go_to_pages(scene: Scene, enter: Ente
     expect(page.locator("#keys")).to_be_hidden()
     page.keyboard.press("g")
     page.keyboard.press("m")
-    page.wait_for_url(scene.address + "/messages")
+    page.wait_for_url(served.address + "/messages")
 
 
 @pytest.mark.parametrize("language", languages())
-def test_a_viewer_is_refused_in_their_language(scene: Scene, chromium: Browser, language: str) -> None:
-    context = visit(chromium, scene.address, language=language)
-    page = log_in(context, scene.address, VIEWER_PASSWORD, "Guest")
-    page.goto(scene.address + "/settings")
+def test_a_viewer_is_refused_in_their_language(served: ServedFleet, chromium: Browser, language: str) -> None:
+    context = visit(chromium, served.address, language=language)
+    page = log_in(context, served.address, VIEWER_PASSWORD, "Guest")
+    page.goto(served.address + "/settings")
     expect(page.locator("h1")).to_have_text(said(language, "viewer.title"))
-    page.goto(scene.address + "/anti-ban")
+    page.goto(served.address + "/anti-ban")
     page.locator("#held form button").evaluate_all("buttons => buttons.forEach(each => each.disabled = false)")
     page.locator("#held form[action='/do/resume'] button").first.click()
     expect(toast(page, language, "error.VIEWERS_ONLY_LOOK")).to_be_visible()
     context.close()
 
 
-def test_a_message_that_is_picked_on_a_phone_comes_into_sight(scene: Scene, chromium: Browser) -> None:
-    context = visit(chromium, scene.address, width=390)
-    page = log_in(context, scene.address, PASSWORD)
-    page.goto(scene.address + "/messages")
+def test_a_message_that_is_picked_on_a_phone_comes_into_sight(served: ServedFleet, chromium: Browser) -> None:
+    context = visit(chromium, served.address, width=390)
+    page = log_in(context, served.address, PASSWORD)
+    page.goto(served.address + "/messages")
     page.locator("#list .picks a").first.click()
     expect(page.locator("#message-details")).to_be_in_viewport(ratio=0.3)
     context.close()

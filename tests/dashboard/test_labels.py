@@ -8,8 +8,8 @@ from zoneinfo import ZoneInfo
 import pytest
 from redis.asyncio import Redis
 
+from tests.dashboard.sample_fleet import fill
 from tests.dashboard.serving import settings
-from tests.dashboard.stage import furnish
 from wa_orchestrator.context import make_context
 from wa_orchestrator.dashboard.fleet.snapshot_reader import SnapshotReader
 from wa_orchestrator.dashboard.html import labels
@@ -103,7 +103,7 @@ def test_who_did_something_is_named_as_people_would(by: str, said: str) -> None:
 
 @pytest.mark.parametrize("language", languages())
 async def test_no_page_shows_a_code_where_a_word_belongs(redis: Redis, scripts: Scripts, language: str) -> None:
-    await furnish(scripts)
+    await fill(scripts)
     hold = holds.Hold("session:worker_4", 9 * 10**15, "OPERATOR", auth.CONFIGURED)
     await holds.put(scripts, hold)
     for kind, reason in (

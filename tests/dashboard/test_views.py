@@ -14,8 +14,8 @@ from redis.asyncio import Redis
 from redis.exceptions import ResponseError
 from starlette.datastructures import FormData
 
+from tests.dashboard.sample_fleet import FleetBuilder, fill
 from tests.dashboard.serving import settings
-from tests.dashboard.stage import Stage, furnish
 from wa_orchestrator.context import make_context
 from wa_orchestrator.dashboard.fleet import history
 from wa_orchestrator.dashboard.fleet.availability import Change, day_of
@@ -146,10 +146,10 @@ async def test_the_depth_of_the_queue_is_noted_once_a_minute(scripts: Scripts) -
 
 
 async def test_a_session_that_nothing_happened_to_is_not_read_again(redis: Redis, scripts: Scripts) -> None:
-    stage = Stage(scripts)
-    pool = [await stage.proxy(1)]
-    await stage.session("w1", "One", pool)
-    await stage.session("w2", "Two", pool)
+    builder = FleetBuilder(scripts)
+    pool = [await builder.proxy(1)]
+    await builder.session("w1", "One", pool)
+    await builder.session("w2", "Two", pool)
     fleet = SnapshotReader(make_context(settings(), redis))
     await fleet.read()
     await redis.hset(keys.session("w1"), "label", "Uno")
@@ -162,22 +162,22 @@ async def test_a_session_that_nothing_happened_to_is_not_read_again(redis: Redis
 
 
 async def test_who_looks_while_another_reads_sees_no_less(redis: Redis, scripts: Scripts) -> None:
-    stage = Stage(scripts)
+    builder = FleetBuilder(scripts)
     fleet = SnapshotReader(make_context(settings(), redis))
     await fleet.read()
-    await stage.session("w1", "One", [await stage.proxy(1)])
+    await builder.session("w1", "One", [await builder.proxy(1)])
     fleet.mark_changed(["w1"])
     assert [list(each.rows) for each in await asyncio.gather(*[fleet.read() for _ in range(5)])] == [["w1"]] * 5
-    await stage.session("w2", "Two", [await stage.proxy(2)])
+    await builder.session("w2", "Two", [await builder.proxy(2)])
     fleet.mark_all_changed()
     assert [list(each.rows) for each in await asyncio.gather(*[fleet.read() for _ in range(5)])] == [["w1", "w2"]] * 5
 
 
 async def test_what_could_not_be_read_is_read_the_next_time(redis: Redis, scripts: Scripts) -> None:
-    stage = Stage(scripts)
+    builder = FleetBuilder(scripts)
     fleet = SnapshotReader(make_context(settings(), redis))
     await fleet.read()
-    await stage.session("w1", "One", [await stage.proxy(1)])
+    await builder.session("w1", "One", [await builder.proxy(1)])
     fleet.mark_changed(["w1"])
     kept = await redis.hgetall(keys.session("w1"))
     await redis.set(keys.session("w1"), "damaged")
@@ -191,19 +191,19 @@ async def test_what_could_not_be_read_is_read_the_next_time(redis: Redis, script
 async def test_a_page_knows_what_happened_a_moment_before_it_was_asked_for(redis: Redis, scripts: Scripts) -> None:
     fleet = SnapshotReader(make_context(settings(), redis))
     hub = Hub(make_context(settings(), redis), fleet)
-    stage = Stage(scripts)
-    pool = [await stage.proxy(1)]
-    await stage.session("w1", "One", pool)
+    builder = FleetBuilder(scripts)
+    pool = [await builder.proxy(1)]
+    await builder.session("w1", "One", pool)
     hub.cursor = str((await redis.xrevrange(keys.EVENTS, count=1))[0][0])
     await fleet.read()
-    await stage.session("w2", "Two", pool)
+    await builder.session("w2", "Two", pool)
     await hub.catch_up()
     assert list((await fleet.read()).rows) == ["w1", "w2"]
 
 
 async def test_a_page_reads_nothing_again_where_nothing_ever_happened(redis: Redis, scripts: Scripts) -> None:
-    stage = Stage(scripts)
-    await stage.session("w1", "One", [await stage.proxy(1)])
+    builder = FleetBuilder(scripts)
+    await builder.session("w1", "One", [await builder.proxy(1)])
     await redis.delete(keys.EVENTS)
     fleet = SnapshotReader(make_context(settings(), redis))
     await fleet.read()
@@ -213,7 +213,7 @@ async def test_a_page_reads_nothing_again_where_nothing_ever_happened(redis: Red
 
 
 async def test_a_waiting_message_says_why_and_when_it_leaves(redis: Redis, scripts: Scripts) -> None:
-    await furnish(scripts)
+    await fill(scripts)
     renderer = Renderer(make_context(settings(), redis), SnapshotReader(make_context(settings(), redis)))
     details = await messages.details_of(renderer, f"m_{10:018x}")
     assert details is not None
@@ -227,7 +227,7 @@ async def test_a_waiting_message_says_why_and_when_it_leaves(redis: Redis, scrip
 
 
 async def test_messages_are_found_by_recipient_reference_id_session_and_status(redis: Redis, scripts: Scripts) -> None:
-    await furnish(scripts)
+    await fill(scripts)
     renderer = Renderer(make_context(settings(), redis), SnapshotReader(make_context(settings(), redis)))
 
     async def ids(**query: str) -> list[str]:
@@ -242,10 +242,10 @@ async def test_messages_are_found_by_recipient_reference_id_session_and_status(r
 
 
 async def test_the_log_tells_two_of_one_name_apart_without_a_whole_phone(redis: Redis, scripts: Scripts) -> None:
-    stage = Stage(scripts)
-    pool = [await stage.proxy(1)]
+    builder = FleetBuilder(scripts)
+    pool = [await builder.proxy(1)]
     for number in (1, 2):
-        await stage.connected(f"w{number}", "Sales", f"97250000000{number}", pool)
+        await builder.connected(f"w{number}", "Sales", f"97250000000{number}", pool)
     context = make_context(settings(), redis)
     view = await Renderer(context, SnapshotReader(context)).view_as(None, "live-log", "en")
     tags = [
@@ -256,7 +256,7 @@ async def test_the_log_tells_two_of_one_name_apart_without_a_whole_phone(redis: 
 
 
 async def test_the_log_tells_no_text_no_code_and_no_whole_phone(redis: Redis, scripts: Scripts) -> None:
-    await furnish(scripts)
+    await fill(scripts)
     context = make_context(settings(), redis)
     view = await Renderer(context, SnapshotReader(context)).view_as(None, "live-log", "en")
     fields = {
@@ -336,7 +336,7 @@ def test_names_are_sorted_as_people_count() -> None:
 
 @pytest.mark.parametrize(("role", "shown"), [(Role.ADMINISTRATOR, True), (Role.VIEWER, False)])
 async def test_a_code_is_shown_to_administrators_only(redis: Redis, scripts: Scripts, role: Role, shown: bool) -> None:
-    await furnish(scripts)
+    await fill(scripts)
     context = make_context(settings(), redis)
     renderer = Renderer(context, SnapshotReader(context))
     view = await renderer.view_as(Person(role, "Dana", "token", "hash"), "scan", "en")
@@ -350,7 +350,7 @@ async def test_a_code_is_shown_to_administrators_only(redis: Redis, scripts: Scr
 async def test_a_session_that_is_linked_shows_the_way_on_and_no_tools_for_linking(
     redis: Redis, scripts: Scripts, name: str
 ) -> None:
-    await furnish(scripts)
+    await fill(scripts)
     context = make_context(settings(), redis)
     context.simulator = {"control": "http://127.0.0.1:9"}
     renderer = Renderer(context, SnapshotReader(context))
@@ -410,7 +410,7 @@ async def test_where_no_proxy_works_nothing_says_that_all_slots_are_taken(
     redis: Redis, scripts: Scripts, bad: int, said: str
 ) -> None:
     for number in range(bad):
-        await redis.hset(keys.proxy(await Stage(scripts).proxy(number)), "status", "BAD")
+        await redis.hset(keys.proxy(await FleetBuilder(scripts).proxy(number)), "status", "BAD")
     context = make_context(settings(), redis)
     renderer = Renderer(context, SnapshotReader(context))
     view = await renderer.view_as(None, "proxies", "en")

@@ -58,11 +58,11 @@ def add_security_headers(response: Response) -> None:
 
 def is_same_origin(request: Request) -> bool:
     """Whether one of our pages made the request, by headers that scripts cannot change."""
-    said = request.headers.get("origin")
-    if said is None or said == "null":
+    origin = request.headers.get("origin")
+    if origin is None or origin == "null":
         return request.headers.get("sec-fetch-site") == "same-origin"
     public = urlsplit(context_of(request).settings.public_base_url).netloc
-    return urlsplit(said).netloc in (request.headers.get("host", ""), public)
+    return urlsplit(origin).netloc in (request.headers.get("host", ""), public)
 
 
 def masked(token: str) -> str:

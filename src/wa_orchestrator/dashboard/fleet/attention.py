@@ -97,8 +97,8 @@ def _bad_proxies(snapshot: Snapshot, locale: Locale) -> list[Item]:
     rows = [row for row in snapshot.sorted_rows() if row.id in affected]
     why = bad[0].last_error or bad[0].bad_because or ""
     failed = locale.t("attention.proxy_failed", why=labels.proxy_failure(locale, why))
-    do = Markup("{} {}").format(failed, locale.n("attention.sat", len(rows), names=named(rows, snapshot, locale)))
-    return [Item("bad", "i-proxy", what, do, locale.t("do.look"), f"/proxies#px-{bad[0].id}")]
+    do = Markup("{} {}").format(failed, locale.n("attention.affected", len(rows), names=named(rows, snapshot, locale)))
+    return [Item("bad", "i-proxy", what, do, locale.t("do.details"), f"/proxies#px-{bad[0].id}")]
 
 
 def _full(snapshot: Snapshot, locale: Locale) -> list[Item]:
@@ -119,9 +119,9 @@ def _full(snapshot: Snapshot, locale: Locale) -> list[Item]:
 def _failed_messages(failed: FailedMessages, locale: Locale) -> list[Item]:
     if not failed.count:
         return []
-    what = locale.n("attention.given_up", failed.count, since=locale.hour(failed.since_ms))
-    do = locale.t("attention.given_up_do")
-    return [Item("warn", "i-msg", what, do, locale.t("do.look"), "/messages?status=failed")]
+    what = locale.n("attention.failed_messages", failed.count, since=locale.hour(failed.since_ms))
+    do = locale.t("attention.failed_messages_do")
+    return [Item("warn", "i-msg", what, do, locale.t("do.details"), "/messages?status=failed")]
 
 
 def named(rows: Sequence[Row], snapshot: Snapshot, locale: Locale) -> Markup:
@@ -148,4 +148,4 @@ def _bursts(snapshot: Snapshot, locale: Locale) -> list[Item]:
         return []
     what = locale.n("attention.burst", len(rows), name=bdi(snapshot.called(rows[0])))
     do = locale.t("attention.burst_do", until=locale.clock(max(row.burst_until for row in rows)))
-    return [Item("warn", "i-pace", what, do, locale.t("do.look"), "/anti-ban")]
+    return [Item("warn", "i-pace", what, do, locale.t("do.details"), "/anti-ban")]

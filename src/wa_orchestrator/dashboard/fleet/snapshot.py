@@ -77,7 +77,7 @@ class Row:
 
     @property
     def budget(self) -> str:
-        """How its budget stands: held, full, warn or ok."""
+        """The state of its budget: held, full, warn or ok."""
         if self.hold is not None:
             return "held"
         if self.sent_today >= self.pace.per_day:

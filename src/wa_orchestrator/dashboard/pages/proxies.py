@@ -48,7 +48,11 @@ async def _parts(renderer: Renderer, view: View, proxies: list[Proxy]) -> dict[s
 def moved_sessions(view: View, proxy: Proxy) -> Markup:
     """Return which sessions were on a proxy when it became bad, if that is known."""
     rows = [row for row in view.snapshot.sorted_rows() if row.id in view.snapshot.left.get(proxy.id, ())]
-    return view.n("attention.sat", len(rows), names=attention.named(rows, view.snapshot, view)) if rows else Markup("")
+    return (
+        view.n("attention.affected", len(rows), names=attention.named(rows, view.snapshot, view))
+        if rows
+        else Markup("")
+    )
 
 
 def in_order(view: View) -> list[Proxy]:

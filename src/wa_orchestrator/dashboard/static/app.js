@@ -1,5 +1,5 @@
-// What a page does in the browser: keeps itself live, sends forms, listens to keys. Texts come with the page.
-// Nothing here makes HTML of its own: parts arrive rendered and escaped from the server.
+// The page's script: live updates, forms, keyboard shortcuts. Texts come with the page.
+// It creates no HTML: parts arrive rendered and escaped from the server.
 const $ = (selector, root = document) => root.querySelector(selector)
 const $$ = (selector, root = document) => [...root.querySelectorAll(selector)]
 const body = document.body
@@ -7,7 +7,7 @@ const texts = JSON.parse(body.dataset.texts || '{}')
 const say = (name, values = {}) => (texts[name] || '').replace(/\{(\w+)\}/g, (_, key) => values[key] ?? '')
 const page = body.dataset.page
 
-// -- time: "9 s ago" is counted here, from the instant that the server wrote into the element
+// -- time: "9 s ago" is updated here, from the time in the element
 const skew = Number(body.dataset.now || Date.now()) - Date.now()
 const now = () => Date.now() + skew
 function span(ms) {
@@ -35,7 +35,7 @@ function tick() {
   mark()
 }
 
-// -- the live mark: says when the last event came, not that a timer runs
+// -- live indicator: the time of the last event
 const live = { heard: performance.now(), event: 0, open: false, ever: false }
 const STALE_MS = 30000
 function mark() {
@@ -56,9 +56,9 @@ function mark() {
   if (holder.textContent !== text) holder.textContent = text
 }
 
-// -- parts: replaced one by one, never under somebody's hands
+// -- parts: replaced one by one, but not while in use
 const held = new Map()
-// Only something half typed or an open menu holds a part; a button in it is found again and keeps the focus.
+// Typed text or an open menu delays a part; a focused button keeps the focus.
 const typed = element =>
   (element.matches('input, textarea') && element.value !== element.defaultValue) || element.matches('select')
 const inHands = element =>
@@ -104,7 +104,7 @@ function after(id, fresh, old) {
     fresh.querySelector('[aria-current]')?.scrollIntoView?.({ block: 'nearest', inline: 'nearest' })
 }
 
-// -- the stream: one per page; a hidden tab lets go of it and asks for everything it missed when it is back
+// -- event stream: one per page; a hidden tab disconnects and catches up when it is visible again
 let source = null,
   cursor = body.dataset.cursor
 const spent = (window.spent = { events: 0, ms: 0, longest: 0, bytes: 0 })
@@ -157,7 +157,7 @@ document.addEventListener('visibilitychange', () => {
 })
 addEventListener('pagehide', unwatch)
 
-// -- lists: a filter or a search fetches the page and takes its list; the address says what is shown
+// -- lists: a filter or a search fetches the page and replaces the list; the address has the query
 let asked = 0
 async function fetchList(url, { push = true } = {}) {
   const mine = ++asked
@@ -223,7 +223,7 @@ function filter(form) {
   else fetchList(url)
 }
 
-// -- forms: sent with the token that proves they were meant; the answer is a toast
+// -- forms: sent with the CSRF token; the response is a toast
 async function send(form, button) {
   const data = new FormData(form)
   if (form.matches('[data-bulk]')) for (const id of picked()) data.append('id', id)
@@ -372,7 +372,7 @@ document.addEventListener('submit', async e => {
   send(form, button)
 })
 
-// -- picking rows
+// -- selecting rows
 const picked = () => $$('.pick:checked').map(box => box.value)
 const pickedNames = () => $$('.pick:checked').map(box => box.getAttribute('aria-label'))
 function countPicks() {
@@ -472,7 +472,7 @@ document.addEventListener('click', e => {
   for (const menu of $$('details.menu[open]')) if (!menu.contains(e.target)) menu.open = false
 })
 
-// -- scanning: success is seen, heard and said, and the next one follows
+// -- scanning: success is shown, played and announced; then the next session follows
 let audio
 function beep() {
   if (!$('#sound')?.checked) return
@@ -512,7 +512,7 @@ function nextToLink() {
   links[(at + 1) % links.length]?.click()
 }
 
-// -- the log: reading is not disturbed; what comes meanwhile is counted and kept
+// -- live log: while it is paused, new lines are counted and kept
 const MOST_LINES = 500
 let paused = false,
   waitingLines = [],
@@ -566,7 +566,7 @@ if (page === 'live-log') {
   )
 }
 
-// -- keys: none while somebody types
+// -- keyboard shortcuts: none while typing
 let going = 0
 const PAGES = { f: '/', s: '/scan', m: '/messages', p: '/proxies', a: '/anti-ban', l: '/live-log' }
 addEventListener('keydown', e => {
@@ -605,7 +605,7 @@ addEventListener('keydown', e => {
     nextToLink()
 })
 
-// -- begin
+// -- start
 if (page === 'enter') {
   const token = location.hash.slice(1)
   history.replaceState(null, '', '/enter')

@@ -1,4 +1,4 @@
-"""A fleet to look at: sessions in every state, proxies, messages with stories, holds, opt-outs. No worker runs.
+"""Sample fleet: sessions in every state, proxies, messages with timelines, holds, opt-outs. No worker runs.
 
 States and ages are written as the scripts would have left them; everything else goes through the scripts themselves.
 """
@@ -29,15 +29,15 @@ QR = "2@" + "aB3/xY9+" * 24 + ",zQ7w,kLm4,Pq8="
 
 
 @dataclass
-class Stage:
-    """Verbs that put things on the stage."""
+class FleetBuilder:
+    """Creates sessions, proxies and messages."""
 
     scripts: Scripts
     zone: str = "UTC"
 
     @property
     def redis(self) -> Redis:
-        """The Redis of the stage."""
+        """The Redis of the fleet."""
         return self.scripts.redis
 
     async def proxy(self, number: int, *, latency: int = 84) -> str:
@@ -60,7 +60,7 @@ class Stage:
             per_phone=4,
         )
         assert isinstance(made, sessions.Created), made
-        await self.redis.hset(keys.session(session_id), "device_name", "Chrome (Renderer)")
+        await self.redis.hset(keys.session(session_id), "device_name", "Chrome (Desk)")
         return made.proxy
 
     async def connected(
@@ -68,7 +68,7 @@ class Stage:
     ) -> None:
         """A session that has been connected for so many days."""
         proxy = await self.session(session_id, label, candidates)
-        held = await leases.acquire_lease(self.scripts, "control", owner="stage", lease_ms=600_000)
+        held = await leases.acquire_lease(self.scripts, "control", owner="builder", lease_ms=600_000)
         assert isinstance(held, leases.Holding)
         await sessions.register(self.scripts, session_id, phone="", lease=held.value, fields={})
         binding = slots.Binding(1, phone, "", proxy)
@@ -197,63 +197,63 @@ class Stage:
             await self.redis.set(keys.DASHBOARD_CURSOR, newest[0][0])
 
 
-async def furnish(scripts: Scripts, zone: str = "UTC") -> Stage:
-    """Put a fleet of 21 sessions on the stage, with everything that a page can show."""
-    stage = Stage(scripts, zone)
-    pool = [await stage.proxy(number, latency=70 + number * 7) for number in range(1, 7)]
+async def fill(scripts: Scripts, zone: str = "UTC") -> FleetBuilder:
+    """Create 21 sessions with everything that a page can show."""
+    builder = FleetBuilder(scripts, zone)
+    pool = [await builder.proxy(number, latency=70 + number * 7) for number in range(1, 7)]
     for number, name in enumerate(NAMES[:14] + NAMES[20:], start=1):
         phone = f"97250{1234567 + number * 991:07d}"
         days = 20 if number % 3 else 9 if number % 2 else 1
-        await stage.connected(f"worker_{number}", name, phone, pool[:5], days=days)
-        await stage.busy_day(
+        await builder.connected(f"worker_{number}", name, phone, pool[:5], days=days)
+        await builder.busy_day(
             f"worker_{number}", phone, (number * 61) % (480 if days == 20 else 95 if days == 9 else 19)
         )
-    await stage.busy_day("worker_9", f"97250{1234567 + 9 * 991:07d}", 100)
+    await builder.busy_day("worker_9", f"97250{1234567 + 9 * 991:07d}", 100)
     for number, name in enumerate(NAMES[14:20], start=16):
         if number in (16, 17, 20):
-            await stage.connected(
+            await builder.connected(
                 f"worker_{number}", name, f"97252{2000000 + number * 7919:07d}", [pool[5], pool[4], pool[3]], days=6
             )
         else:
-            await stage.session(f"worker_{number}", name, [pool[5], pool[4], pool[3]])
-    await stage.put("worker_16", "failed", "BANNED")
-    await stage.put("worker_17", "disconnected", "RECONNECTING")
-    await stage.put("worker_20", "stopped", "STOPPED_BY_OPERATOR")
+            await builder.session(f"worker_{number}", name, [pool[5], pool[4], pool[3]])
+    await builder.put("worker_16", "failed", "BANNED")
+    await builder.put("worker_17", "disconnected", "RECONNECTING")
+    await builder.put("worker_20", "stopped", "STOPPED_BY_OPERATOR")
     for name in ("worker_18", "worker_19"):
         if await scripts.redis.exists(keys.session(name)):
-            await stage.qr(name)
-    await _messages(stage)
-    await _incidents(stage, pool)
-    await _settings(stage)
-    await stage.hours()
-    return stage
+            await builder.qr(name)
+    await _messages(builder)
+    await _incidents(builder, pool)
+    await _settings(builder)
+    await builder.hours()
+    return builder
 
 
-async def furnish_many(scripts: Scripts, zone: str = "UTC", sessions: int = 500) -> Stage:
-    """Put a large fleet on the stage: connected sessions on full proxies, every twentieth reconnecting."""
-    stage = Stage(scripts, zone)
-    pool = [await stage.proxy(number) for number in range(1, sessions // 4 + 2)]
+async def fill_large(scripts: Scripts, zone: str = "UTC", sessions: int = 500) -> FleetBuilder:
+    """Create a large fleet: connected sessions on full proxies, every twentieth reconnecting."""
+    builder = FleetBuilder(scripts, zone)
+    pool = [await builder.proxy(number) for number in range(1, sessions // 4 + 2)]
     for number in range(1, sessions + 1):
         phone = f"97250{number:07d}"
         label = f"{GROUPS[number % len(GROUPS)]} {number:03d}"
-        await stage.connected(f"worker_{number}", label, phone, [pool[(number - 1) // 4]])
-        await stage.busy_day(f"worker_{number}", phone, number % 400 + 1)
+        await builder.connected(f"worker_{number}", label, phone, [pool[(number - 1) // 4]])
+        await builder.busy_day(f"worker_{number}", phone, number % 400 + 1)
     for number in range(20, sessions + 1, 20):
-        await stage.put(f"worker_{number}", "disconnected", "RECONNECTING")
-    await stage.hours()
-    return stage
+        await builder.put(f"worker_{number}", "disconnected", "RECONNECTING")
+    await builder.hours()
+    return builder
 
 
-async def _settings(stage: Stage) -> None:
+async def _settings(builder: FleetBuilder) -> None:
     """What administrators have made: keys, webhooks with a log, a trail."""
-    now = await stage.scripts.now_ms()
+    now = await builder.scripts.now_ms()
     for name, url, types in (
         ("wh_1", "https://crm.example.com/hooks/whatsapp", ("message.*",)),
         ("wh_2", "https://billing.example.com/a/rather/long/path/that/does/not/fit/on/one/line", ("*",)),
     ):
         hook = webhooks.Webhook(name, url, types, "whsec_c3RhZ2Utb25seS1ub3QtcmVhbC0xMjM0NTY=", "0-0", now)
-        await webhooks.put(stage.scripts, hook)
-    await stage.redis.hset(keys.webhook_state("wh_2"), mapping={"failing_since": now - 3 * HOUR_MS})
+        await webhooks.put(builder.scripts, hook)
+    await builder.redis.hset(keys.webhook_state("wh_2"), mapping={"failing_since": now - 3 * HOUR_MS})
     for number, (status, note) in enumerate((("delivered", "OK"), ("delivered", "OK"), ("failed", "HTTP_503")), 1):
         event = f"{now - number * 60_000}-0"
         record = {
@@ -265,16 +265,16 @@ async def _settings(stage: Stage) -> None:
             "made_at": now - number * 60_000,
             "body": "{}",
         }
-        await stage.redis.hset(keys.delivery("wh_1", event), mapping=record)
-        await stage.redis.zadd(keys.delivery_log("wh_1"), {event: now - number * 60_000})
+        await builder.redis.hset(keys.delivery("wh_1", event), mapping=record)
+        await builder.redis.zadd(keys.delivery_log("wh_1"), {event: now - number * 60_000})
     for number, (action, target) in enumerate(
         (("session.restart", "worker_4"), ("hold.add", "session:worker_12"), ("webhook.add", "wh_1")), 1
     ):
         entry = {"at": now - (4 - number) * 90_000, "by": "dashboard:Dana", "action": action, "target": target}
-        await stage.redis.xadd(keys.AUDIT, entry)
+        await builder.redis.xadd(keys.AUDIT, entry)
 
 
-async def _messages(stage: Stage) -> None:
+async def _messages(builder: FleetBuilder) -> None:
     sender, phone = "worker_4", f"97250{1234567 + 4 * 991:07d}"
     story = (
         ("read", "A technician will come today, 11:00–13:00"),
@@ -284,16 +284,16 @@ async def _messages(stage: Stage) -> None:
         ("sent", "Your order 20714 is on its way"),
     )
     for number, (until, text) in enumerate(story, start=1):
-        await stage.message(
+        await builder.message(
             number, sender, phone, f"97252440{8810 + number}", text, until=until, reference=f"order-{20710 + number}"
         )
     for number in range(6, 14):
-        await stage.message(number, sender, phone, f"97254331{9000 + number}", "Reminder: a visit tomorrow at 10:30")
+        await builder.message(number, sender, phone, f"97254331{9000 + number}", "Reminder: a visit tomorrow at 10:30")
 
 
-async def _incidents(stage: Stage, pool: list[str]) -> None:
-    now = await stage.scripts.now_ms()
-    spare = await stage.proxy(7)
+async def _incidents(builder: FleetBuilder, pool: list[str]) -> None:
+    now = await builder.scripts.now_ms()
+    spare = await builder.proxy(7)
     record = {
         "status": "BAD",
         "last_error": "NO_ANSWER:5",
@@ -302,11 +302,11 @@ async def _incidents(stage: Stage, pool: list[str]) -> None:
         "bad_in_a_row": 5,
         "good_in_a_row": 0,
     }
-    await stage.redis.hset(keys.proxy(spare), mapping=record)
-    await stage.redis.rpush(keys.proxy_health(spare), *[f"{now - each}:-1" for each in range(6)])
-    await stage.redis.hset(keys.pace(f"97250{1234567 + 13 * 991:07d}"), "burst_until", now + 420_000)
+    await builder.redis.hset(keys.proxy(spare), mapping=record)
+    await builder.redis.rpush(keys.proxy_health(spare), *[f"{now - each}:-1" for each in range(6)])
+    await builder.redis.hset(keys.pace(f"97250{1234567 + 13 * 991:07d}"), "burst_until", now + 420_000)
     hold = {"until_ms": 9_000_000_000_000_000, "why": "wrong price list", "by": "Dana"}
-    await stage.redis.hset(keys.HOLDS, "session:worker_12", json.dumps(hold))
-    await stage.redis.hset(keys.HOLDS, "session:worker_16", json.dumps({**hold, "why": "BAN_SIGNAL", "by": "server"}))
+    await builder.redis.hset(keys.HOLDS, "session:worker_12", json.dumps(hold))
+    await builder.redis.hset(keys.HOLDS, "session:worker_16", json.dumps({**hold, "why": "BAN_SIGNAL", "by": "server"}))
     for recipient, word in (("972521184406", "הסר"), ("972549073321", "STOP"), ("972582401195", "UNSUBSCRIBE")):
-        await contacts.opt_out(stage.scripts, recipient, word=word, via="reply", session="worker_4")
+        await contacts.opt_out(builder.scripts, recipient, word=word, via="reply", session="worker_4")
