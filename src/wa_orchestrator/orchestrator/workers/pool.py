@@ -100,9 +100,8 @@ class WorkerPool:
             session = await records.session(self._context.scripts, session_id)
             if session is None or not transitions.wants_worker(session) or self._runs(session):
                 return False
-            if transitions.exchange_pending(
-                session
-            ):  # a worker must not read credentials that are about to be exchanged
+            if transitions.exchange_pending(session):
+                # A worker must not read credentials that are about to be exchanged.
                 await control_plane.request_attention(self._context.scripts, session_id)
                 return False
             proxy_url = await self._proxy_url(session)
@@ -177,8 +176,8 @@ class WorkerPool:
 
     async def _restarted_too_often(self, session_id: str) -> bool:
         """Count this restart. Return whether there were too many before it."""
-        scripts, window_ms = self._context.scripts, round(self._context.settings.scaled(RESTART_WINDOW_MS))
-        before = await control_plane.count_restart(
-            scripts, session_id, now_ms=await scripts.now_ms(), window_ms=window_ms
+        scripts = self._context.scripts
+        now_ms, window_ms = await scripts.now_ms(), round(self._context.settings.scaled(RESTART_WINDOW_MS))
+        return (
+            await control_plane.count_restart(scripts, session_id, now_ms=now_ms, window_ms=window_ms) >= MAX_RESTARTS
         )
-        return before >= MAX_RESTARTS
