@@ -8,14 +8,14 @@ HERE = Path(__file__).parent
 
 
 def names() -> list[str]:
-    """Every module and package beside this one that can be run."""
+    """Return every runnable module and package of this folder."""
     modules = [path.stem for path in HERE.glob("*.py") if not path.stem.startswith("_")]
     packages = [path.parent.name for path in HERE.glob("*/__main__.py")]
     return sorted(modules + packages)
 
 
 def main() -> int:
-    """Run each in a process of its own, so that none measures what another left behind."""
+    """Run each in its own process, so that none measures the leftovers of another."""
     failed = [
         name for name in names() if subprocess.run([sys.executable, "-m", f"bench.{name}"], check=False).returncode
     ]

@@ -1,4 +1,4 @@
-"""What the fleet page costs with 500 sessions and 50 events a second: script time per batch, bytes, first paint.
+"""Cost of the fleet page with 500 sessions and 50 events a second: script time per batch, bytes, first paint.
 
 Run as `python -m bench.dashboard`; the result goes to `bench/results/dashboard.json`.
 """
@@ -38,7 +38,7 @@ async def _fill(redis_url: str) -> None:
 
 
 async def _events(redis_url: str) -> int:
-    """Let things happen at an even pace: states that change, messages that come and go."""
+    """Emit events at an even pace: session states and messages."""
     redis = Redis.from_url(redis_url, decode_responses=True)
     begun, made = time.monotonic(), 0
     while time.monotonic() - begun < SECONDS:
@@ -95,7 +95,7 @@ def _measure(page: Page, address: str, redis_url: str, thread: serving.Thread) -
 
 
 def main() -> int:
-    """Measure, write the result, and fail when a limit is broken."""
+    """Measure, write the result, and fail when a limit is exceeded."""
     helper = serving.Thread()
     with tempfile.TemporaryDirectory() as home:
         embedded = EmbeddedRedis(Path(home))

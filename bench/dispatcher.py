@@ -1,4 +1,4 @@
-"""How late a dispatcher is with a thousand full queues, and whether a release costs more when there are more sessions.
+"""Lateness of a dispatcher with a thousand full queues, and the cost of a release by the number of sessions.
 
 `python -m bench.dispatcher` runs one dispatcher in a process of its own on one core, at about 300 releases a second,
 once with 100 sessions and once with 1,000. Workers are simulated here: they take and acknowledge at once, so that the
@@ -36,7 +36,7 @@ MEASURED_S = 15.0
 
 
 def limits(sessions: int) -> str:
-    """Pauses with which so many sessions make about 300 releases a second."""
+    """Return pauses with which this many sessions make about 300 releases a second."""
     mean_ms = sessions * 1000 // PER_SECOND
     return json.dumps(
         {
@@ -51,7 +51,7 @@ def limits(sessions: int) -> str:
 
 
 async def fill(scripts: Scripts, sessions: int, each: int) -> None:
-    """Connected sessions with full queues, due at scattered instants."""
+    """Create connected sessions with full queues, due at scattered instants."""
     pipe = scripts.redis.pipeline(transaction=False)
     for n in range(sessions):
         name, phone = f"w{n}", f"97250{n:07d}"
@@ -84,7 +84,7 @@ async def _put(scripts: Scripts, n: int, number: int) -> None:
 
 
 class Workers:
-    """Everybody's worker: takes what is released, acknowledges it, and notes how late it was."""
+    """The workers of all sessions: claim released messages, acknowledge them, and record how late they were."""
 
     def __init__(self, scripts: Scripts) -> None:
         self._scripts = Batched(scripts)
@@ -173,7 +173,7 @@ async def _cpu(child: asyncio.subprocess.Process) -> float:
 
 
 async def serve(url: str) -> None:
-    """One dispatcher on one core, which tells its CPU time whenever it is asked."""
+    """Run one dispatcher on one core; it prints its CPU time on request."""
     from wa_orchestrator.context import make_context
     from wa_orchestrator.dispatcher.dispatcher import Dispatcher
     from wa_orchestrator.logs import configure
@@ -190,7 +190,7 @@ async def serve(url: str) -> None:
 
 
 async def main() -> None:
-    """Both runs, and the result as JSON."""
+    """Run both, and write the result as JSON."""
     runs = [await measure(sessions) for sessions in (100, 1000)]
     few, many = runs
     result = {

@@ -1,4 +1,4 @@
-"""How much one simulator on one core can carry: `python -m bench.simulator [--clients N] [--rate N] [--seconds N]`."""
+"""Capacity of one simulator on one core: `python -m bench.simulator [--clients N] [--rate N] [--seconds N]`."""
 
 from __future__ import annotations
 
@@ -67,19 +67,19 @@ async def link_all(clients: list[DeviceClient], control: httpx.AsyncClient) -> N
 
 
 def to_friend(number: int, count: int) -> str:
-    """A client's one friend: devices, keys and a session are there after the first message."""
+    """One contact per client: devices, keys and session exist after the first message."""
     return f"97254{number % count:07d}"
 
 
 def to_stranger(number: int, _count: int) -> str:
-    """Somebody new every time: look-up, keys and a new session for each message."""
+    """A new contact each time: look-up, keys and a new session for each message."""
     return f"97252{number:07d}"
 
 
 async def send_at_rate(
     clients: list[DeviceClient], rate: float, seconds: float, recipient: Callable[[int, int], str]
 ) -> list[float]:
-    """Send on a timetable that does not wait for answers; returns the time from due to acknowledged, per message."""
+    """Send on a fixed schedule, not waiting for acknowledgements; return the time from due to acknowledged, per message."""
     waits: list[float] = []
     sending: set[asyncio.Task[None]] = set()
     loop = asyncio.get_running_loop()
@@ -102,7 +102,7 @@ async def send_at_rate(
 
 
 class Run:
-    """One simulator with its linked clients, measured from outside."""
+    """Measure one simulator with its linked clients from outside."""
 
     def __init__(self, server: Server, clients: list[DeviceClient], control: httpx.AsyncClient) -> None:
         self._server = server

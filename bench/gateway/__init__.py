@@ -1,1 +1,1 @@
-"""How many messages a second the gateway takes in durably, beside a bare Express and a bare Fastify."""
+"""Messages per second that the gateway accepts durably, compared with a bare Express and a bare Fastify."""

@@ -32,16 +32,16 @@ NODE = ROOT / ".venv/node/bin/node"
 NPM = ROOT / ".venv/node/lib/node_modules/npm/bin/npm-cli.js"
 API_KEY = "wao_bench-key-3f9a7c21d8e64b05"
 SESSIONS = 200
-#: What else the machine was doing; above 1 the rates are too low and only their ratios mean something.
+#: Load by other processes; above 1 the rates are too low and only their ratios are meaningful.
 LOAD_BEFORE = os.getloadavg()[0]
 ROUNDS = int(os.environ.get("ROUNDS", "8"))
 SECONDS = int(os.environ.get("SECONDS_EACH", "2"))
-#: With few connections everybody waits for the disk most of the time; with many the processor is what counts.
+#: With few connections all servers wait for the disk most of the time; with many the CPU is the limit.
 CONNECTIONS = [int(each) for each in os.environ.get("CONNECTIONS", "64,256").split(",")]
 PYTHON = [sys.executable, "-m", "bench.gateway.serve"]
 EXPRESS, FASTIFY = [str(NODE), "express.mjs"], [str(NODE), "fastify.mjs"]
 SAME, BARE = {"NAMED": "1", "ADMIT": "admit_messages.lua"}, {"NAMED": "1"}
-#: The peers with the same Lua call as ours (Redis then does the same for all), and with the least one thinkable.
+#: The peers with the same Lua call as ours (Redis then does the same for all), and with a minimal one.
 SERVERS: dict[str, tuple[list[str], dict[str, str]]] = {
     "gateway": (PYTHON, {"NAMED": "1"}),
     "express": (EXPRESS, SAME),
@@ -61,8 +61,8 @@ if OTHER:
         for which, path in (("this", f"{ROOT}/src:{ROOT}"), ("other", f"{OTHER}/src:{OTHER}"))
     }
 Results = dict[str, list[dict[str, Any]]]
-"""The turns of each server."""
-if chosen := os.environ.get("ONLY"):  # for a look at one of them; the report needs all
+"""The figures of each server, one entry per turn."""
+if chosen := os.environ.get("ONLY"):  # to try some of them; the report needs all
     SERVERS = {name: each for name, each in SERVERS.items() if name in chosen.split(";")}
 
 
@@ -93,7 +93,7 @@ def install_peers() -> None:
 
 
 async def measure(directory: Path) -> dict[int, Results]:
-    """Load the servers in short turns over one durable Redis, so that a slow minute of the machine hits all of them."""
+    """Load the servers in short turns over one durable Redis, so that a slow minute of the machine affects all of them."""
     results: dict[int, Results] = {connections: {name: [] for name in SERVERS} for connections in CONNECTIONS}
     async with EmbeddedRedis(directory) as redis:
         path, redis_pid = redis.url.removeprefix("unix://"), await redis.pid()
@@ -106,14 +106,14 @@ async def measure(directory: Path) -> dict[int, Results]:
             for number, connections, name in turns:
                 seed(path)
                 figures = await asyncio.to_thread(one_turn, running[name], redis_pid, connections)
-                if number >= 0:  # the first turns only warm up
+                if number >= 0:  # the first round is a warm-up
                     results[connections][name].append(figures)
                     print(f"{connections} connections, {name}: {figures}", file=sys.stderr)
     return results
 
 
 def seed(path: str) -> None:
-    """Empty Redis and record the sessions."""
+    """Empty Redis and create the sessions."""
     redis = Redis(unix_socket_path=path, decode_responses=True)
     redis.flushall()
     now_ms = int(time.time() * 1000)
@@ -157,7 +157,7 @@ def serving(name: str, path: str, directory: Path) -> Iterator[Running]:
         deadline = time.monotonic() + 30
         while not listens(port):
             if time.monotonic() > deadline or server.poll() is not None:
-                raise RuntimeError(f"{name} does not listen")
+                raise RuntimeError(f"{name} does not accept connections")
             time.sleep(0.05)
         yield Running(server.pid, port, environment)
     finally:
@@ -166,13 +166,13 @@ def serving(name: str, path: str, directory: Path) -> Iterator[Running]:
 
 
 def listens(port: int) -> bool:
-    """Whether somebody answers there."""
+    """Whether the port accepts connections."""
     with socket.socket() as probe:
         return probe.connect_ex(("127.0.0.1", port)) == 0
 
 
 def one_turn(server: Running, redis_pid: int, connections: int) -> dict[str, Any]:
-    """Load a server for a moment; what it took in, how long that took, and what it cost."""
+    """Load a server for one turn; return throughput, latencies and CPU time."""
     before_s, redis_before_s = cpu_s(server.pid), cpu_s(redis_pid)
     figures = load(server.port, SECONDS, server.environment, connections)
     figures["cpu_us_each"] = round((cpu_s(server.pid) - before_s) / figures["requests"] * 1e6)
@@ -181,13 +181,13 @@ def one_turn(server: Running, redis_pid: int, connections: int) -> dict[str, Any
 
 
 def cpu_s(pid: int) -> float:
-    """The processor time that a process has used; unlike the rate it depends little on what else runs here."""
+    """Return the CPU time of a process; unlike the rate it depends little on what else the machine does."""
     fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
     return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
 
 
 def load(port: int, seconds: int, environment: dict[str, str], connections: int = 64) -> dict[str, Any]:
-    """Load a server with wrk and give its figures."""
+    """Load a server with wrk and return its figures."""
     command = ["wrk", "-t1", f"-c{connections}", f"-d{seconds}s", "--timeout", "20s", "-s", str(HERE / "load.lua")]
     said = subprocess.run(
         [*command, f"http://127.0.0.1:{port}"], env=environment, capture_output=True, text=True, check=True
@@ -204,7 +204,7 @@ def load(port: int, seconds: int, environment: dict[str, str], connections: int 
 
 
 def summary(results: dict[int, Results]) -> dict[str, Any]:
-    """What was measured where, and the figures for each load."""
+    """Return the machine, the command, and the figures for each load."""
     return {
         "command": (f"OTHER=<checkout of {commit(Path(OTHER))}> " if OTHER else "") + "python -m bench.gateway",
         "commit": commit(ROOT),
@@ -222,7 +222,7 @@ def commit(checkout: Path) -> str:
 
 
 def compared(results: Results) -> dict[str, Any]:
-    """Medians over the rounds, and the ratios that count."""
+    """Return medians over the rounds, and ratios within the rounds."""
     medians = {
         name: {figure: statistics.median(each[figure] for each in rounds) for figure in rounds[0]}
         for name, rounds in results.items()

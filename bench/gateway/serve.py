@@ -1,4 +1,4 @@
-"""The gateway as a service of its own: one process, uvicorn with uvloop and httptools."""
+"""Serves the gateway alone: one process, uvicorn with uvloop and httptools."""
 
 import os
 from pathlib import Path
@@ -11,7 +11,7 @@ from wa_orchestrator.settings import Settings
 
 
 async def serve() -> None:
-    """Serve until killed. The limits are raised so that the load meets the path of a message, not its refusals."""
+    """Serve until killed. The limits are raised so that the load is accepted and not refused."""
     settings = Settings(
         api_key=os.environ["API_KEY"],
         data_dir=Path(os.environ["DATA_DIR"]),

@@ -1,1 +1,1 @@
-"""What a worker costs in memory and CPU, beside a plain Baileys process in the same run: `python -m bench.worker`."""
+"""Memory and CPU of a worker, compared with a plain Baileys process in the same run: `python -m bench.worker`."""

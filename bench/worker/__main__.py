@@ -1,4 +1,4 @@
-"""Measures workers beside plain Baileys processes: `python -m bench.worker [--workers N] [--idle S] [--sent N]`."""
+"""Compares workers with plain Baileys processes: `python -m bench.worker [--workers N] [--idle S] [--sent N]`."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ MOST = {
 
 
 async def measure_kind(kind: Kind, world: World, directory: Path, asked: argparse.Namespace) -> dict[str, Any]:
-    """A fleet just linked, the same restarted, and one alone."""
+    """Measure a fleet just linked, the same restarted, and one process alone."""
     fleet = Fleet(kind, world, directory / kind.name)
     linked = await fleet.link(asked.workers)
     linked |= await fleet.idle(SETTLE_S, asked.idle)
@@ -83,7 +83,7 @@ async def measure(asked: argparse.Namespace) -> dict[str, Any]:
 
 
 def setting(asked: argparse.Namespace) -> dict[str, Any]:
-    """Where and how it was measured."""
+    """Return the machine and the parameters."""
     node, *rest = worker_command(None, MEMORY_MB)
     version = subprocess.run([node_binary(), "--version"], check=True, capture_output=True, text=True).stdout.strip()
     return {

@@ -1,4 +1,4 @@
-"""What the kernel says about a process: its share of memory and the CPU it has used."""
+"""Memory and CPU time of a process, from the kernel."""
 
 from __future__ import annotations
 
@@ -9,12 +9,12 @@ TICKS = os.sysconf("SC_CLK_TCK")
 
 
 def pss_mb(pid: int) -> float:
-    """Proportional set size: pages of its own, and its share of those that it shares."""
+    """Return the proportional set size: private pages, and its part of shared ones."""
     return _rollup(pid)["Pss"] / 1024
 
 
 def private_mb(pid: int) -> float:
-    """What would come back if this process ended, without what the kernel can drop anyway."""
+    """Return the memory that the end of this process would free, without what the kernel can drop anyway."""
     return _rollup(pid)["Private_Dirty"] / 1024
 
 
@@ -24,7 +24,7 @@ def _rollup(pid: int) -> dict[str, int]:
 
 
 def cpu_s(pid: int) -> float:
-    """User and system time of all its threads since it was started."""
+    """Return user and system time of all its threads since its start."""
     fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
     return (int(fields[11]) + int(fields[12])) / TICKS
 

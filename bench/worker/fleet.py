@@ -1,4 +1,4 @@
-"""A fleet of one kind: linked, looked at, restarted, looked at again."""
+"""A fleet of one kind: linked, measured, restarted, measured again."""
 
 from __future__ import annotations
 
@@ -78,7 +78,7 @@ class Fleet:
         return round(mean(list(await asyncio.gather(*(one(place) for place in places)))), 3)
 
     async def idle(self, settle_s: float, watch_s: float) -> dict[str, Any]:
-        """Leave the fleet alone, then watch it, and look at its memory at the end."""
+        """Let the fleet settle, then measure its CPU, and its memory at the end."""
         await asyncio.sleep(settle_s)
         pids = [run.pid for run in self._runs.values()]
         began, used = time.perf_counter(), sum(map(cpu_s, pids))
@@ -95,7 +95,7 @@ class Fleet:
         self._runs = {}
 
     async def alone(self) -> dict[str, Any]:
-        """One process with nothing else running: the best of a few, because other people use this machine too."""
+        """Measure one process with nothing else running: the best of a few, because the machine may be shared."""
         [place, *_] = self.places
         opens, cpus, qrs = [], [], []
         for _ in range(ALONE_RUNS):

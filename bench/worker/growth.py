@@ -1,4 +1,4 @@
-"""How far a worker grows with use: thousands of messages, and then half as many again."""
+"""Memory growth of a worker: thousands of messages, and then half as many again."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ REST_S = 60.0
 
 @dataclass
 class Growth:
-    """One worker under load, looked at when it rests."""
+    """One worker under load, measured when it is idle."""
 
     world: World
     server: StandIn
@@ -30,7 +30,7 @@ class Growth:
     place: Place
 
     async def measure(self, sent: int, received: int) -> dict[str, Any]:
-        """Look at it fresh, after the whole load, and after half of it again."""
+        """Measure it fresh, after the whole load, and after half of it again."""
         steps = [await self._rested(0.0)]
         for part in (1, 2):
             cpu = await self._load(sent // part, received // part)

@@ -23,7 +23,7 @@ PLAIN = Path(__file__).with_name("plain.mjs")
 
 @dataclass
 class Place:
-    """Where one account lives: what outlives its process."""
+    """The state of one account that outlives its process."""
 
     session_id: str
     phone: str
@@ -66,7 +66,7 @@ async def _end(process: asyncio.subprocess.Process) -> None:
 
 
 class PlainRun:
-    """Told by its standard output, which is read on: a full pipe would stop it, and hide its end."""
+    """Follows its standard output, and keeps reading it: a full pipe would block the process and hide its end."""
 
     def __init__(self, process: asyncio.subprocess.Process) -> None:
         self._process = process
@@ -99,7 +99,7 @@ class PlainRun:
 
 
 class Plain:
-    """Baileys without anything of ours."""
+    """Plain Baileys, without the product."""
 
     name = "plain"
 
@@ -111,7 +111,7 @@ class Plain:
 
 
 class WorkerRun:
-    """Told by the events that the stand-in for the orchestrator receives."""
+    """Follows the events that a stub of the orchestrator receives."""
 
     def __init__(self, process: asyncio.subprocess.Process, server: StandIn, place: Place) -> None:
         self._process = process
@@ -132,7 +132,7 @@ class WorkerRun:
 
 
 class Worker:
-    """The worker as the product starts it, with some settings of its own."""
+    """The worker as the product starts it, with some settings overridden."""
 
     def __init__(self, server: StandIn, name: str = "worker", **settings: str) -> None:
         self.name = name
