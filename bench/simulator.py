@@ -79,7 +79,7 @@ def to_stranger(number: int, _count: int) -> str:
 async def send_at_rate(
     clients: list[DeviceClient], rate: float, seconds: float, recipient: Callable[[int, int], str]
 ) -> list[float]:
-    """Send on a fixed schedule, not waiting for acknowledgements; return the time from due to acknowledged, per message."""
+    """Send on a fixed schedule, not waiting for acknowledgements; return each time from due to acknowledged."""
     waits: list[float] = []
     sending: set[asyncio.Task[None]] = set()
     loop = asyncio.get_running_loop()

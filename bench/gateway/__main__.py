@@ -93,7 +93,7 @@ def install_peers() -> None:
 
 
 async def measure(directory: Path) -> dict[int, Results]:
-    """Load the servers in short turns over one durable Redis, so that a slow minute of the machine affects all of them."""
+    """Load the servers in short turns over one durable Redis, so that a slow minute affects all of them."""
     results: dict[int, Results] = {connections: {name: [] for name in SERVERS} for connections in CONNECTIONS}
     async with EmbeddedRedis(directory) as redis:
         path, redis_pid = redis.url.removeprefix("unix://"), await redis.pid()
