@@ -5,77 +5,46 @@ from typing import Any, Final, get_args
 
 from pydantic_core.core_schema import ErrorType
 
-_TEXT: Final = "must be a string"
-_INTEGER: Final = "must be a whole number"
-_NUMBER: Final = "must be a number"
-_BOOLEAN: Final = "must be true or false"
-_LIST: Final = "must be a list"
-_OBJECT: Final = "must be an object"
-_TIMESTAMP: Final = "must be a date and time with an offset, such as 2030-01-31T09:00:00+02:00"
-_DATE: Final = "must be a date, such as 2030-01-31"
-_TIME: Final = "must be a time of day, such as 09:00"
-_URL: Final = "must be a URL, such as https://example.com/file.pdf"
 _OTHER: Final = "is invalid; see the description of this field"
-
-#: By pydantic's error type; placeholders are filled from its context. The name of the field stands before it.
-SENTENCES: Final[Mapping[str, str]] = {
-    "missing": "is required",
-    "extra_forbidden": "is unknown; remove it, or check its spelling",
-    "none_required": "must be null or omitted",
-    "json_invalid": "must be JSON",
-    "json_type": "must be JSON",
-    "string_type": _TEXT,
-    "string_unicode": "must be UTF-8 text",
-    "string_too_short": "is too short; the minimum is {min_length} characters",
-    "string_too_long": "is too long; the maximum is {max_length} characters",
-    "string_pattern_mismatch": "must match {pattern}",
-    "bool_type": _BOOLEAN,
-    "bool_parsing": _BOOLEAN,
-    "int_type": _INTEGER,
-    "int_parsing": _INTEGER,
-    "int_parsing_size": "is too large",
-    "int_from_float": _INTEGER,
-    "float_type": _NUMBER,
-    "float_parsing": _NUMBER,
-    "finite_number": _NUMBER,
-    "greater_than": "must be more than {gt}",
-    "greater_than_equal": "must be {ge} or more",
-    "less_than": "must be less than {lt}",
-    "less_than_equal": "must be {le} or less",
-    "multiple_of": "must be a multiple of {multiple_of}",
-    "literal_error": "must be {expected}",
-    "enum": "must be {expected}",
-    "list_type": _LIST,
-    "tuple_type": _LIST,
-    "set_type": _LIST,
-    "frozen_set_type": _LIST,
-    "too_short": "has too few items; the minimum is {min_length}",
-    "too_long": "has too many items; the maximum is {max_length}",
-    "dict_type": _OBJECT,
-    "mapping_type": _OBJECT,
-    "model_type": _OBJECT,
-    "model_attributes_type": _OBJECT,
-    "dataclass_type": _OBJECT,
-    "invalid_key": "must have strings as keys",
-    "datetime_type": _TIMESTAMP,
-    "datetime_parsing": _TIMESTAMP,
-    "datetime_object_invalid": _TIMESTAMP,
-    "datetime_from_date_parsing": _TIMESTAMP,
-    "timezone_aware": _TIMESTAMP,
-    "datetime_past": "must be in the past",
-    "datetime_future": "must be in the future",
-    "date_type": _DATE,
-    "date_parsing": _DATE,
-    "date_from_datetime_parsing": _DATE,
-    "date_from_datetime_inexact": _DATE,
-    "time_type": _TIME,
-    "time_parsing": _TIME,
-    "url_type": _URL,
-    "url_parsing": _URL,
-    "url_syntax_violation": _URL,
-    "url_scheme": "must be a URL that begins with {expected_schemes}",
-    "url_too_long": "is too long; the maximum is {max_length} characters",
+#: Text → pydantic's error types; placeholders are filled from the error's context. The field's name stands before it.
+_TYPES: Final = {
+    "is required": "missing",
+    "is unknown; remove it, or check its spelling": "extra_forbidden",
+    "must be null or omitted": "none_required",
+    "must be JSON": "json_invalid json_type",
+    "must be a string": "string_type",
+    "must be UTF-8 text": "string_unicode",
+    "is too short; the minimum is {min_length} characters": "string_too_short",
+    "is too long; the maximum is {max_length} characters": "string_too_long url_too_long",
+    "must match {pattern}": "string_pattern_mismatch",
+    "must be true or false": "bool_type bool_parsing",
+    "must be a whole number": "int_type int_parsing int_from_float",
+    "is too large": "int_parsing_size",
+    "must be a number": "float_type float_parsing finite_number",
+    "must be more than {gt}": "greater_than",
+    "must be {ge} or more": "greater_than_equal",
+    "must be less than {lt}": "less_than",
+    "must be {le} or less": "less_than_equal",
+    "must be a multiple of {multiple_of}": "multiple_of",
+    "must be {expected}": "literal_error enum",
+    "must be a list": "list_type tuple_type set_type frozen_set_type",
+    "has too few items; the minimum is {min_length}": "too_short",
+    "has too many items; the maximum is {max_length}": "too_long",
+    "must be an object": "dict_type mapping_type model_type model_attributes_type dataclass_type",
+    "must have strings as keys": "invalid_key",
+    "must be a date and time with an offset, such as 2030-01-31T09:00:00+02:00": (
+        "datetime_type datetime_parsing datetime_object_invalid datetime_from_date_parsing timezone_aware"
+    ),
+    "must be in the past": "datetime_past",
+    "must be in the future": "datetime_future",
+    "must be a date, such as 2030-01-31": (
+        "date_type date_parsing date_from_datetime_parsing date_from_datetime_inexact"
+    ),
+    "must be a time of day, such as 09:00": "time_type time_parsing",
+    "must be a URL, such as https://example.com/file.pdf": "url_type url_parsing url_syntax_violation",
+    "must be a URL that begins with {expected_schemes}": "url_scheme",
 }
+SENTENCES: Final[Mapping[str, str]] = {kind: text for text, kinds in _TYPES.items() for kind in kinds.split()}
 #: Raised by our own validators, with our own text.
 _OWN: Final = {"value_error": "Value error, ", "assertion_error": "Assertion failed, "}
 _PYDANTIC: Final = frozenset(get_args(ErrorType))
