@@ -9,8 +9,10 @@ from fastapi import APIRouter
 from pydantic import AwareDatetime, Field, HttpUrl, model_validator
 from pydantic_core import PydanticKnownError
 from pydantic_core.core_schema import ErrorType
+from redis.asyncio import Redis
 
-from wa_orchestrator.settings import validation_messages
+from wa_orchestrator.context import make_context
+from wa_orchestrator.settings import Settings, validation_messages
 from wa_orchestrator.web.app import make_app
 from wa_orchestrator.web.models import RequestModel
 
@@ -52,7 +54,7 @@ async def told(body: Any, query: str = "") -> list[dict[str, str]]:
     async def wish(wish: Wish, limit: Annotated[int, Field(ge=1)] = 1) -> None:
         raise AssertionError(wish, limit)
 
-    app = make_app(None, [routes])  # type: ignore[arg-type]  # no route of it looks at its context
+    app = make_app(make_context(Settings(), Redis()), [routes])  # no route of it uses Redis
     async with httpx.AsyncClient(transport=httpx.ASGITransport(app), base_url="http://server") as client:
         answer = await client.post(f"/wish{query}", json=body)
     assert (answer.status_code, answer.json()["error"]["code"]) == (422, "VALIDATION_FAILED")
