@@ -178,6 +178,37 @@ async def test_a_hold_keeps_a_group_silent_until_it_ends(scenario: Scenario, clo
     assert await scenario.claim("w1", A) == held
 
 
+async def hold(scenario: Scenario, field: str, until_ms: int) -> None:
+    value = {"until_ms": until_ms, "why": "", "by": "test"}
+    await scenario.scripts.redis.hset(keys.HOLDS, field, json.dumps(value))
+
+
+async def test_a_sibling_sends_for_a_session_on_hold(scenario: Scenario) -> None:
+    await scenario.connect("w1", A)
+    await scenario.connect("w2", A)
+    await hold(scenario, "session:w1", NOON + 60_000)
+    free, pinned = [await scenario.accept("w1", A, fields={"pinned": pin}) for pin in ("", "session")]
+    await settle(scenario.dispatcher())
+    assert await scenario.claim("w2", A) == free
+    assert await scenario.status(pinned) == "queued"
+
+
+async def test_a_message_leaves_when_the_hold_on_its_only_connected_sibling_ends(
+    scenario: Scenario, clock: Clock
+) -> None:
+    await scenario.connect("w1", A)
+    await scenario.connect("w2", A)
+    await scenario.put("w1", "disconnected", "RECONNECTING")
+    await hold(scenario, "session:w2", NOON + 60_000)
+    message = await scenario.accept("w1", A)
+    dispatcher = scenario.dispatcher()
+    await settle(dispatcher)
+    assert await scenario.status(message) == "queued"
+    await clock.pass_ms(60_000)
+    await settle(dispatcher)
+    assert await scenario.claim("w2", A) == message
+
+
 async def test_a_burst_is_detected_although_it_is_routed_late_and_with_younger_messages(
     scenario: Scenario, clock: Clock
 ) -> None:
