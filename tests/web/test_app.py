@@ -1,4 +1,4 @@
-"""What every HTTP service shares: forms of errors, headers, health, and what workers prove themselves with."""
+"""What every HTTP service shares: error responses, headers, health, worker tokens, paging."""
 
 import logging
 from collections.abc import AsyncIterator, Iterator
@@ -84,7 +84,7 @@ async def client(context: Context) -> AsyncIterator[httpx.AsyncClient]:
         ("other", 500, "BROKEN"),
     ],
 )
-async def test_every_error_has_one_form_and_tells_no_inside(
+async def test_every_error_has_one_form_and_reveals_no_internals(
     client: httpx.AsyncClient, how: str, status: int, code: str
 ) -> None:
     answer = await client.get(f"/api/fails/{how}")
@@ -92,29 +92,29 @@ async def test_every_error_has_one_form_and_tells_no_inside(
     assert "canary" not in answer.text
 
 
-async def test_details_and_the_time_to_wait_come_along(client: httpx.AsyncClient) -> None:
+async def test_an_error_carries_its_details_and_retry_after(client: httpx.AsyncClient) -> None:
     assert (await client.get("/api/fails/refused")).json()["error"]["left"] == 0
     assert (await client.get("/api/fails/unavailable")).headers["retry-after"] == "7"
 
 
-async def test_unknown_addresses_and_methods_are_told_in_the_same_form(client: httpx.AsyncClient) -> None:
+async def test_unknown_routes_and_methods_get_the_same_form(client: httpx.AsyncClient) -> None:
     assert (await client.get("/nowhere")).json()["error"]["code"] == "NOT_FOUND"
     assert (await client.put("/health")).json()["error"]["code"] == "METHOD_NOT_ALLOWED"
 
 
-async def test_answers_are_protected_and_not_kept(client: httpx.AsyncClient) -> None:
+async def test_responses_have_security_headers_and_are_not_cached(client: httpx.AsyncClient) -> None:
     headers = (await client.get("/api/fails/refused")).headers
     assert headers["x-content-type-options"] == "nosniff"
     assert "frame-ancestors 'none'" in headers["content-security-policy"]
     assert headers["cache-control"] == "no-store"
 
 
-async def test_a_body_that_says_it_is_too_long_is_not_read(client: httpx.AsyncClient) -> None:
+async def test_a_body_with_a_too_large_content_length_is_not_read(client: httpx.AsyncClient) -> None:
     answer = await client.post("/api/x", content=b"", headers={"Content-Length": str(64 << 20)})
     assert (answer.status_code, answer.json()["error"]["code"]) == (413, "BODY_TOO_LONG")
 
 
-async def test_a_body_that_hides_its_length_is_not_read_to_its_end(
+async def test_a_body_without_content_length_is_cut_at_the_limit(
     context: Context, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(web_app, "MOST_BODY_BYTES", 1000)
@@ -145,7 +145,7 @@ async def test_a_body_that_hides_its_length_is_not_read_to_its_end(
             assert given <= 1200
 
 
-async def test_nobody_waits_in_redis_for_longer_than_an_answer_may_take(context: Context, redis_url: str) -> None:
+async def test_no_blocking_redis_call_is_longer_than_the_socket_timeout(context: Context, redis_url: str) -> None:
     async with contexts.opened(context.settings, redis_url) as opened:
         limit_s = opened.redis.connection_pool.connection_kwargs["socket_timeout"]
     waits_s = {
@@ -156,7 +156,7 @@ async def test_nobody_waits_in_redis_for_longer_than_an_answer_may_take(context:
     assert {name: wait_s for name, wait_s in waits_s.items() if wait_s >= limit_s} == {}
 
 
-async def test_without_redis_it_lives_and_is_not_ready(context: Context) -> None:
+async def test_without_redis_a_service_is_healthy_but_not_ready(context: Context) -> None:
     context.redis = Redis(host="127.0.0.1", port=1)
     app = make_app(context, [health.router(context)])
     async with httpx.AsyncClient(transport=httpx.ASGITransport(app), base_url="http://server") as client:
@@ -180,7 +180,7 @@ async def record(context: Context, session_id: str, epoch: int) -> None:
         ("gone", 3, "", 403, "OTHER_SESSION"),
     ],
 )
-async def test_a_workers_token_is_good_for_its_session_and_epoch_only(
+async def test_a_worker_token_is_valid_for_its_session_and_epoch_only(
     context: Context, client: httpx.AsyncClient, owner: str, epoch: int, spoil: str, status: int, code: str
 ) -> None:
     await record(context, "s1", 3)

@@ -1,4 +1,4 @@
-"""`/docs` of both services: everything comes from the machine itself, and a real browser shows the operations."""
+"""`/docs` of both services: everything is served locally, and a real browser shows the operations."""
 
 import re
 from collections.abc import Iterator
@@ -18,13 +18,13 @@ __all__ = ["chromium"]
 
 @pytest.fixture(scope="module")
 def services(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[str, str]]:
-    """A whole server; the addresses of its two doors."""
-    door = free_port()
+    """A whole server; the URLs of its two ports."""
+    port = free_port()
     home: Path = tmp_path_factory.mktemp("docs")
-    command = (*PRODUCT, "up", "--data-dir", str(home / "data"), "--port", "0", "--gateway-port", str(door))
+    command = (*PRODUCT, "up", "--data-dir", str(home / "data"), "--port", "0", "--gateway-port", str(port))
     program = Program(command, log=home / "log", env=bare_environment(), cwd=home)
     try:
-        yield program.said(r"is ready: (http://\S+)")[1], f"http://127.0.0.1:{door}"
+        yield program.said(r"is ready: (http://\S+)")[1], f"http://127.0.0.1:{port}"
     finally:
         program.end()
 
@@ -41,29 +41,29 @@ class Named(HTMLParser):
         self.addresses += [value or "" for name, value in attrs if name in ("src", "href", "data-description")]
 
 
-@pytest.mark.parametrize("door", [0, 1], ids=["orchestrator", "gateway"])
-def test_the_page_and_everything_it_names_come_from_the_service_itself(services: tuple[str, str], door: int) -> None:
-    page = httpx.get(f"{services[door]}/docs")
+@pytest.mark.parametrize("port", [0, 1], ids=["orchestrator", "gateway"])
+def test_the_page_and_everything_it_names_come_from_the_service_itself(services: tuple[str, str], port: int) -> None:
+    page = httpx.get(f"{services[port]}/docs")
     assert (page.status_code, re.findall(r"https?://|[\"'(]//", page.text)) == (200, [])
     named = [urljoin(str(page.url), each) for each in Named(page.text).addresses if not each.startswith("data:")]
     assert len(set(named)) == 4, "a style sheet, two scripts, the description"
     for address in named:
-        assert address.startswith(services[door])
+        assert address.startswith(services[port])
         assert httpx.get(address).status_code == 200, address
 
 
-@pytest.mark.parametrize("door", [0, 1], ids=["orchestrator", "gateway"])
-def test_no_script_or_style_within_the_page_is_allowed(services: tuple[str, str], door: int) -> None:
-    policy = httpx.get(f"{services[door]}/docs").headers["content-security-policy"]
+@pytest.mark.parametrize("port", [0, 1], ids=["orchestrator", "gateway"])
+def test_no_script_or_style_within_the_page_is_allowed(services: tuple[str, str], port: int) -> None:
+    policy = httpx.get(f"{services[port]}/docs").headers["content-security-policy"]
     assert "default-src 'none'" in policy
     assert "unsafe" not in policy
-    assert httpx.get(f"{services[door]}/redoc").status_code == 404
+    assert httpx.get(f"{services[port]}/redoc").status_code == 404
 
 
 @pytest.mark.browser
-@pytest.mark.parametrize("door", [0, 1], ids=["orchestrator", "gateway"])
+@pytest.mark.parametrize("port", [0, 1], ids=["orchestrator", "gateway"])
 def test_a_browser_shows_the_operations_and_asks_nobody_else(
-    services: tuple[str, str], door: int, chromium: Browser
+    services: tuple[str, str], port: int, chromium: Browser
 ) -> None:
     context = chromium.new_context(viewport={"width": 1280, "height": 900})
     page = context.new_page()
@@ -72,7 +72,7 @@ def test_a_browser_shows_the_operations_and_asks_nobody_else(
     page.on("request", lambda request: asked.append(request.url))
     page.on("console", lambda message: said.append(message.text))
     page.on("pageerror", lambda error: said.append(str(error)))
-    page.goto(f"{services[door]}/docs")
+    page.goto(f"{services[port]}/docs")
     operation = page.locator(".opblock", has_text="/api/v1/send").first
     operation.wait_for()
     operation.click()
@@ -81,6 +81,6 @@ def test_a_browser_shows_the_operations_and_asks_nobody_else(
     page.get_by_role("button", name="Execute").click()
     page.locator(".live-responses-table .response-col_status", has_text="401").wait_for()
     hosts = {urlsplit(url).netloc for url in asked if not url.startswith("data:")}
-    assert hosts == {urlsplit(services[door]).netloc}
+    assert hosts == {urlsplit(services[port]).netloc}
     assert [text for text in said if "401" not in text] == []
     context.close()
