@@ -12,7 +12,7 @@ R = TypeVar("R")
 
 
 @dataclass(frozen=True, slots=True)
-class Call:
+class ApiCall:
     """One request. `may_repeat`: it is idempotent, so it may be sent again."""
 
     method: str
@@ -24,16 +24,16 @@ class Call:
     may_repeat: bool = False
 
 
-def _get(path: str, **query: Any) -> Call:
-    return Call("GET", path, query=_given(query), may_repeat=True)
+def _get(path: str, **query: Any) -> ApiCall:
+    return ApiCall("GET", path, query=_given(query), may_repeat=True)
 
 
-def _delete(path: str, **query: Any) -> Call:
-    return Call("DELETE", path, query=_given(query), may_repeat=True)
+def _delete(path: str, **query: Any) -> ApiCall:
+    return ApiCall("DELETE", path, query=_given(query), may_repeat=True)
 
 
-def _post(path: str, body: Mapping[str, Any] | None = None) -> Call:
-    return Call("POST", path, json=None if body is None else _given(body))
+def _post(path: str, body: Mapping[str, Any] | None = None) -> ApiCall:
+    return ApiCall("POST", path, json=None if body is None else _given(body))
 
 
 def _given(fields: Mapping[str, Any]) -> dict[str, Any]:
@@ -48,7 +48,7 @@ class Calls(ABC, Generic[R]):
     """The API. `R` is the response's JSON object, or an awaitable of it."""
 
     @abstractmethod
-    def ask(self, call: Call) -> R:
+    def ask(self, call: ApiCall) -> R:
         """Send a request and return the response; raise `ApiError`."""
 
     # -- messages
@@ -84,7 +84,7 @@ class Calls(ABC, Generic[R]):
             "reference": reference,
         }
         headers = {"Idempotency-Key": idempotency_key or secrets.token_hex(16)}
-        return self.ask(Call("POST", "/api/v1/send", json=_given(body), headers=headers, may_repeat=True))
+        return self.ask(ApiCall("POST", "/api/v1/send", json=_given(body), headers=headers, may_repeat=True))
 
     def send_batch(
         self,
@@ -96,12 +96,12 @@ class Calls(ABC, Generic[R]):
         """Send up to 1,000 messages; `items` of the response has the result of each."""
         body = _given({"messages": list(messages), "spreadMinutes": spread_minutes})
         headers = {"Idempotency-Key": idempotency_key or secrets.token_hex(16)}
-        return self.ask(Call("POST", "/api/v1/send/batch", json=body, headers=headers, may_repeat=True))
+        return self.ask(ApiCall("POST", "/api/v1/send/batch", json=body, headers=headers, may_repeat=True))
 
     def upload(self, content: bytes, *, mimetype: str, filename: str = "") -> R:
         """Store a file for `media={"upload": …}`."""
         headers = {"Content-Type": mimetype, "X-Filename": filename.encode("ascii", "replace").decode()}
-        return self.ask(Call("POST", "/api/v1/uploads", content=content, headers=headers))
+        return self.ask(ApiCall("POST", "/api/v1/uploads", content=content, headers=headers))
 
     def message(self, message_id: str) -> R:
         """Return a message with its timeline and what it waits for."""
@@ -173,7 +173,7 @@ class Calls(ABC, Generic[R]):
     def qr(self, session_id: str) -> R:
         """Return the QR code to scan."""
         path = f"/api/sessions/{_in_path(session_id)}/qr"
-        return self.ask(Call("GET", path, headers={"Accept": "application/json"}, may_repeat=True))
+        return self.ask(ApiCall("GET", path, headers={"Accept": "application/json"}, may_repeat=True))
 
     def pairing_code(self, session_id: str, *, phone: str | None = None) -> R:
         """Request an 8-character code instead of a QR code."""

@@ -9,7 +9,7 @@ from typing import Any, Final, Self
 
 import httpx
 
-from wa_orchestrator.client.calls import Call, Calls, Json
+from wa_orchestrator.client.calls import ApiCall, Calls, Json
 from wa_orchestrator.client.errors import ApiError, NoAnswer, TooMany, Unavailable, error_in
 
 TIMEOUT_S: Final = 30.0
@@ -22,7 +22,7 @@ def _pause_s(attempt: int, error: ApiError) -> float:
     return asked if asked is not None else min(_LONGEST_PAUSE_S, 0.25 * 2**attempt) * (0.5 + random.random())  # noqa: S311
 
 
-def _should_retry(call: Call, error: ApiError) -> bool:
+def _should_retry(call: ApiCall, error: ApiError) -> bool:
     """Whether to retry: the call is idempotent, and a short wait may cure the error."""
     if not call.may_repeat or not isinstance(error, NoAnswer | Unavailable | TooMany):
         return False
@@ -37,7 +37,7 @@ def _json(response: httpx.Response) -> Json:
     return body if isinstance(body, dict) else {"items": body}
 
 
-def _request(call: Call) -> dict[str, Any]:
+def _request(call: ApiCall) -> dict[str, Any]:
     return {
         "method": call.method,
         "url": call.path,
@@ -67,7 +67,7 @@ class Client(Calls[Json]):
         self._retries = retries
         self._sleep = sleep
 
-    def ask(self, call: Call) -> Json:
+    def ask(self, call: ApiCall) -> Json:
         """Send a request and return the response; raise `ApiError`."""
         for attempt in range(self._retries + 1):
             try:
@@ -88,7 +88,7 @@ class Client(Calls[Json]):
             if cursor is None:
                 return
 
-    def _once(self, call: Call) -> Json:
+    def _once(self, call: ApiCall) -> Json:
         try:
             return _json(self._http.request(**_request(call)))
         except httpx.HTTPError as error:
@@ -126,7 +126,7 @@ class AsyncClient(Calls[Awaitable[Json]]):
         self._retries = retries
         self._sleep = sleep
 
-    async def ask(self, call: Call) -> Json:
+    async def ask(self, call: ApiCall) -> Json:
         """Send a request and return the response; raise `ApiError`."""
         for attempt in range(self._retries + 1):
             try:
@@ -148,7 +148,7 @@ class AsyncClient(Calls[Awaitable[Json]]):
             if cursor is None:
                 return
 
-    async def _once(self, call: Call) -> Json:
+    async def _once(self, call: ApiCall) -> Json:
         try:
             return _json(await self._http.request(**_request(call)))
         except httpx.HTTPError as error:

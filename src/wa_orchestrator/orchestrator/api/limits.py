@@ -81,7 +81,7 @@ class SessionLimits(ResponseModel):
 def router(context: Context) -> APIRouter:
     """Return the routes `/api/anti-ban/sessions/{id}/limits`."""
     routes = APIRouter(prefix="/api/anti-ban/sessions", tags=["anti-ban"])
-    api, path, missing = _Limits(context), "/{session_id}/limits", responses(NO_SUCH_SESSION=404)
+    api, path, missing = _SessionLimits(context), "/{session_id}/limits", responses(NO_SUCH_SESSION=404)
     routes.get(path, responses=missing, response_model_exclude_none=True)(api.get_limits)
     routes.put(path, responses=responses(NO_SUCH_SESSION=404, RISK=409), response_model_exclude_none=True)(
         api.set_limits
@@ -90,7 +90,7 @@ def router(context: Context) -> APIRouter:
     return routes
 
 
-class _Limits:
+class _SessionLimits:
     """One method per route."""
 
     def __init__(self, context: Context) -> None:
