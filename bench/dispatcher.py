@@ -24,7 +24,7 @@ from redis.asyncio import BlockingConnectionPool, Redis
 from wa_orchestrator.settings import Settings
 from wa_orchestrator.store import admission, keys, outbox, queues
 from wa_orchestrator.store.engine.embedded_redis import EmbeddedRedis
-from wa_orchestrator.store.engine.pipelined_scripts import Batched
+from wa_orchestrator.store.engine.pipelined_scripts import PipelinedScripts
 from wa_orchestrator.store.engine.scripts import Scripts
 from wa_orchestrator.store.message_keys import Place
 from wa_orchestrator.store.records import MessageChanges
@@ -64,7 +64,7 @@ async def fill(scripts: Scripts, sessions: int, each: int) -> None:
         pipe.sadd(keys.SESSIONS_ACTIVE, name)
         pipe.sadd(keys.sessions_of_phone(phone), name)
     await pipe.execute()
-    batched = Batched(scripts)
+    batched = PipelinedScripts(scripts)
     for number in range(each):
         await asyncio.gather(*(_put(batched, n, number) for n in range(sessions)))
     now_ms = await scripts.now_ms()
@@ -87,7 +87,7 @@ class Workers:
     """The workers of all sessions: claim released messages, acknowledge them, and record how late they were."""
 
     def __init__(self, scripts: Scripts) -> None:
-        self._scripts = Batched(scripts)
+        self._scripts = PipelinedScripts(scripts)
         self._due: dict[str, int] = {}
         self.late_ms: list[int] = []
         self.measuring = False

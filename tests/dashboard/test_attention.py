@@ -52,8 +52,8 @@ async def test_a_bad_proxy_is_told_with_why_and_who_sat_on_it(redis: Redis, scri
         await proxies.mark(scripts, bad, version=1, status="BAD", reason="x", fields=error), proxies.Marked
     )
     for name in ("w1", "w2"):
-        flight = slots.Flight(name, bad, f"97250000000{name[1]}", ProxyReason.CHECK_FAILED, [good])
-        await slots.fail_over(scripts, flight, per_proxy=4)
+        flight = slots.Move(name, bad, f"97250000000{name[1]}", ProxyReason.CHECK_FAILED, [good])
+        await slots.move(scripts, flight, per_proxy=4)
     item = next(item for item in attention.items(await look(redis), HEBREW) if item.state == "bad")
     assert bad in item.what
     assert item.href == f"/proxies#px-{bad}"

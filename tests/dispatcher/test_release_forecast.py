@@ -122,7 +122,7 @@ async def released_at(scenario: Scenario, clock: Clock, message: str) -> int | N
             return None
         assert again_ms > now_ms, "it would be asked for ever"
         await clock.set(again_ms)
-        await queues.restore_aside(scenario.scripts, PHONE)
+        await queues.restore_set_aside(scenario.scripts, PHONE)
     raise AssertionError("it is never released")
 
 

@@ -217,9 +217,9 @@ async def _(scene: Scene) -> None:
     await scene.scripts.redis.hset(keys.pace(PHONE), "lock_until", scene.clock.now_ms + 1000)
     stranger, later = await scene.queued("97251"), await scene.queued("97252")
     assert await scene.release(stranger) == queues.SetAside()
-    assert await queues.restore_aside(scene.scripts, PHONE) is None
+    assert await queues.restore_set_aside(scene.scripts, PHONE) is None
     await scene.clock.pass_ms(1000)
-    assert await queues.restore_aside(scene.scripts, PHONE) == 1
+    assert await queues.restore_set_aside(scene.scripts, PHONE) == 1
     assert await scene.scripts.redis.zrange(keys.queue(PHONE), 0, -1) == [stranger, later]
 
 
@@ -484,7 +484,7 @@ async def _(scene: Scene) -> None:
 async def _(scene: Scene) -> None:
     await scene.connected()
     await sessions.remove(scene.scripts, "w1", proxy="p1", phone=PHONE)
-    assert await sessions.note(scene.scripts, "w1", {"last_ping_at": 1}) == sessions.Unknown()
+    assert await sessions.update(scene.scripts, "w1", {"last_ping_at": 1}) == sessions.Unknown()
     assert not await scene.scripts.redis.exists(keys.session("w1"))
 
 
@@ -536,9 +536,9 @@ async def _(scene: Scene) -> None:
     await scene.connected("w1")
     await _relinked(scene, "97252", was=PHONE)
     await _relinked(scene, "97253", was="97252")
-    await slots.taken_along(scene.scripts, "w1", PHONE)
+    await slots.clear_left_phone(scene.scripts, "w1", PHONE)
     assert await _left(scene) == f"{PHONE} 97252"
-    await slots.taken_along(scene.scripts, "w1", f"{PHONE} 97252")
+    await slots.clear_left_phone(scene.scripts, "w1", f"{PHONE} 97252")
     assert await _left(scene) == ""
 
 
@@ -571,8 +571,8 @@ async def _(scene: Scene) -> None:
 @story("release_slot_back")
 async def _(scene: Scene) -> None:
     await _moved(scene)
-    back = slots.Flight("w1", "p2", PHONE, ProxyReason.PROXY_FAILED, ["p1"])
-    assert await slots.fail_over(scene.scripts, back, per_proxy=4) == slots.Moved("p1")
+    back = slots.Move("w1", "p2", PHONE, ProxyReason.PROXY_FAILED, ["p1"])
+    assert await slots.move(scene.scripts, back, per_proxy=4) == slots.Moved("p1")
     await slots.release(scene.scripts, "w1")
     assert await _assigned(scene) == {"p1": {"w1"}, "p2": set()}
 
@@ -581,8 +581,8 @@ async def _(scene: Scene) -> None:
 async def _(scene: Scene) -> None:
     await scene.connected("w1", proxy="p1")
     await scene.proxy("p2")
-    stale = slots.Flight("w1", "p9", PHONE, ProxyReason.PROXY_FAILED, ["p2"])
-    assert await slots.fail_over(scene.scripts, stale, per_proxy=4) == sessions.Changed()
+    stale = slots.Move("w1", "p9", PHONE, ProxyReason.PROXY_FAILED, ["p2"])
+    assert await slots.move(scene.scripts, stale, per_proxy=4) == sessions.Changed()
 
 
 @story("remove_seen")

@@ -25,7 +25,7 @@ async def test_one_that_stumbles_is_not_in_and_takes_no_neighbour_along(held: Sc
     wanted = [admission.wanted(each, scene.room(), None) for each in three]
     replies = await held.run("admit_messages", *admission.admit_call(admission.UNCOUNTED, wanted))
     outcomes = [admission.read_admission(reply) for reply in replies]
-    assert [type(each) for each in outcomes] == [admission.Accepted, admission.Stumbled, admission.Accepted]
+    assert [type(each) for each in outcomes] == [admission.Accepted, admission.Errored, admission.Accepted]
     assert await held.redis.lrange(keys.GATEWAY_JOBS, 0, -1) == [three[0].id, three[2].id]
     assert await held.redis.hgetall(keys.COUNTS) == {"accepted": "2", "queued": "2"}
     assert not await held.redis.exists(keys.message(three[1].id))

@@ -255,8 +255,8 @@ class Messages(RuleBasedStateMachine):
         await proxies.mark(self.scene.scripts, bad, version=proxy.version, status=status, reason="CHECK", fields={})
         current = str(await self.redis.hget(keys.session(session), "proxy") or "")
         others = [name for name in PROXIES if name != current]
-        flight = slots.Flight(session, current, PHONES[session], ProxyReason.PROXY_FAILED, others)
-        moved = await slots.fail_over(self.scene.scripts, flight, per_proxy=SLOTS)
+        flight = slots.Move(session, current, PHONES[session], ProxyReason.PROXY_FAILED, others)
+        moved = await slots.move(self.scene.scripts, flight, per_proxy=SLOTS)
         if isinstance(moved, slots.Moved):
             assert await self.redis.get(keys.sticky(PHONES[session])) == moved.proxy
             chosen = await records.proxy(self.scene.scripts, moved.proxy)

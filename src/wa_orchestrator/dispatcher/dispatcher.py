@@ -10,7 +10,7 @@ from wa_orchestrator.dispatcher.router import Router
 from wa_orchestrator.dispatcher.sweeper import Sweeper
 from wa_orchestrator.loop import Loop
 from wa_orchestrator.store import keys
-from wa_orchestrator.store.engine.pipelined_scripts import Batched
+from wa_orchestrator.store.engine.pipelined_scripts import PipelinedScripts
 from wa_orchestrator.store.engine.pubsub import Listener
 
 #: The longest sleep: work that another dispatcher dropped when it died is found after this time.
@@ -25,7 +25,7 @@ class Dispatcher:
     def __init__(self, context: Context, *, jitter: Callable[[], float] | None = None) -> None:
         """Work on this context's store; `jitter` draws the pauses."""
         self._settings = context.settings
-        self._scripts = scripts = Batched(context.scripts)
+        self._scripts = scripts = PipelinedScripts(context.scripts)
         self.router = Router(scripts, context.settings)
         self.sweeper = Sweeper(scripts, context.settings)
         self.releaser = (

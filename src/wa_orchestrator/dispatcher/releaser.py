@@ -77,7 +77,7 @@ class Releaser:
         """Do what can be done for a phone now. Return when it is due again; None where a script will wake it."""
         queue, pace = due.queue, due.queue.pace
         if queue.set_aside and pace.lock_until <= now_ms:
-            await queues.restore_aside(self._scripts, queue.phone)
+            await queues.restore_set_aside(self._scripts, queue.phone)
             return now_ms
         if pace.in_flight:
             return None

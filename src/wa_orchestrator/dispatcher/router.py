@@ -109,7 +109,7 @@ class Router:
     async def _follow(self, message: Message, session: Session) -> None:
         """Move a message to the phone that its session has now; it fails if the recipient may already have it."""
         day = day_of(self._settings, session, await self._scripts.now_ms())
-        outcome = await reroutes.take_along(self._scripts, message, session, day=day)
+        outcome = await reroutes.follow_session(self._scripts, message, session, day=day)
         log.info("message.followed_session", message=message.id, session=session.id, outcome=type(outcome).__name__)
 
     async def _detect_bursts(self, messages: dict[str, Message], sessions: dict[str, Session]) -> None:

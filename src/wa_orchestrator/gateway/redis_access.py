@@ -17,7 +17,7 @@ from redis.exceptions import BusyLoadingError, OutOfMemoryError, ReadOnlyError, 
 
 from wa_orchestrator.errors import Broken, OrchestratorError, Unavailable
 from wa_orchestrator.gateway import replies
-from wa_orchestrator.store.admission import MOST_AT_ONCE, Acceptance, Rate, Stumbled, Wanted, admit_call, read_admission
+from wa_orchestrator.store.admission import MOST_AT_ONCE, Acceptance, Errored, Rate, Wanted, admit_call, read_admission
 from wa_orchestrator.store.engine.scripts import Reply, Scripts
 from wa_orchestrator.store.leases import Limited
 
@@ -108,7 +108,7 @@ class PooledRedis:
 def read_outcome(reply: Reply) -> Outcome | OrchestratorError:
     """Return the outcome of one message of an admission."""
     read = read_admission(reply)
-    return redis_error(read.error) if isinstance(read, Stumbled) else read
+    return redis_error(read.error) if isinstance(read, Errored) else read
 
 
 def redis_error(text: str) -> Unavailable | Broken:

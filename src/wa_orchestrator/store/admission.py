@@ -1,4 +1,4 @@
-"""Taking messages in: each once, within the limits, or with a reason why not."""
+"""Admission of messages: each is accepted once and within the limits, or rejected with a reason."""
 
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -14,7 +14,7 @@ from wa_orchestrator.store.leases import Limited
 from wa_orchestrator.store.records import MessageChanges
 
 IDEMPOTENCY_MS: Final = 24 * 3600 * 1000
-#: Messages that one call of the script may take in; others get their turn in between.
+#: Messages per call of the script; Redis serves others between two calls.
 MOST_AT_ONCE: Final = 50
 _SHARED: Final = (
     keys.GATEWAY_JOBS, keys.GATEWAY_WAITING, keys.COUNTS, keys.OPT_OUTS, keys.SEQUENCE, keys.EXPIRING, keys.EVENTS,
@@ -26,7 +26,7 @@ Call = tuple[list[str], list[Part]]
 
 
 class NewMessage(NamedTuple):
-    """A message as the gateway wants it accepted. `fields` are stored with it as they are."""
+    """A message to be accepted. `fields` are stored with it as they are."""
 
     id: str
     whatsapp_id: str
@@ -40,7 +40,7 @@ class NewMessage(NamedTuple):
 
 
 class Room(NamedTuple):
-    """The limits an acceptance is checked against. `defer_to_ms` 0 refuses when the day is full."""
+    """The limits of an admission. `defer_to_ms` 0 rejects a message when the day is full."""
 
     queue_limit: int
     per_day: int
@@ -58,7 +58,7 @@ class Idempotency:
 
 
 class Rate(NamedTuple):
-    """How often an API key may call: one call every `gap_ms`, and `burst` of them at once."""
+    """The rate of an API key: one call every `gap_ms`, and `burst` of them at once."""
 
     api_key_id: str
     gap_ms: float
@@ -70,14 +70,14 @@ UNCOUNTED: Final = Rate("", 0, 0)
 
 
 class Wanted(NamedTuple):
-    """A message that shall be taken in: the keys and, as JSON, the words that the script wants of it."""
+    """A message as the script takes it: its keys, and its arguments as JSON."""
 
     names: tuple[str, ...]
     words: bytes
 
 
 class Accepted(NamedTuple):
-    """It is in, durably. `ahead` messages of its phone go first; `due_ms` is not 0 when it waits for its time."""
+    """It is stored durably. `ahead` messages of its phone go first; `due_ms` is not 0 when it is scheduled."""
 
     ahead: int
     now_ms: int
@@ -86,7 +86,7 @@ class Accepted(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Replayed:
-    """The same request came before; its message, and its answer ('' if the server died before it answered)."""
+    """The request was accepted before: its message, and its response ('' if the server died before it responded)."""
 
     message_id: str
     answer: str
@@ -99,12 +99,12 @@ class Conflict:
 
 @dataclass(frozen=True, slots=True)
 class OptedOut:
-    """The recipient does not want to hear from us."""
+    """The recipient has opted out."""
 
 
 @dataclass(frozen=True, slots=True)
 class DayFull:
-    """The phone's day is full with what was sent and what waits."""
+    """What the phone sent today and what waits reach its limit per day."""
 
     count: int
 
@@ -117,8 +117,8 @@ class QueueFull:
 
 
 @dataclass(frozen=True, slots=True)
-class Stumbled:
-    """Redis refused one of its steps: it is not in, and those that came with it are untouched."""
+class Errored:
+    """A command of the script failed: this message is not accepted; the others of the batch are not affected."""
 
     error: str
 
@@ -129,16 +129,16 @@ Acceptance = Accepted | Replayed | Conflict | OptedOut | DayFull | QueueFull
 async def accept(
     scripts: Scripts, message: NewMessage, room: Room, idempotency: Idempotency | None = None
 ) -> Acceptance | Limited:
-    """Take a message in, or say why not. When it returns `Accepted`, the message survives whatever dies next."""
+    """Accept a message, or return why not. A message that is `Accepted` survives any crash."""
     reply = await scripts.run("admit_messages", *admit_call(UNCOUNTED, [wanted(message, room, idempotency)]))
     outcome = read_admission(reply[0])
-    if isinstance(outcome, Stumbled):
+    if isinstance(outcome, Errored):
         raise Broken(f"Redis answered {outcome.error}")
     return outcome
 
 
 def wanted(message: NewMessage, room: Room, idempotency: Idempotency | None) -> Wanted:
-    """Put into the script's order what it must know of a message."""
+    """Return a message's keys and arguments in the order of the script."""
     fingerprint, record = "", keys.idempotency("", "")
     if idempotency is not None:
         fingerprint, record = idempotency.fingerprint, keys.idempotency(idempotency.api_key_id, idempotency.key_hash)
@@ -159,7 +159,7 @@ def _of_phone(phone: str) -> tuple[str, str, str]:
 
 
 def admit_call(rate: Rate, messages: Iterable[Wanted]) -> Call:
-    """The keys and arguments of the script for messages that came by one API key, `MOST_AT_ONCE` of them at most."""
+    """Return the keys and arguments of the script for at most `MOST_AT_ONCE` messages of one API key."""
     names = [keys.rate(rate.api_key_id), *_SHARED]
     words: list[Part] = [rate.gap_ms, rate.burst, IDEMPOTENCY_MS]
     for message in messages:
@@ -168,8 +168,8 @@ def admit_call(rate: Rate, messages: Iterable[Wanted]) -> Call:
     return names, words
 
 
-def read_admission(reply: Reply) -> Acceptance | Limited | Stumbled:
-    """The script's words about one message as a value."""
+def read_admission(reply: Reply) -> Acceptance | Limited | Errored:
+    """Return the script's reply about one message as a value."""
     match reply:
         case ["accepted", ahead, now, due]:
             return Accepted(int(ahead), int(now), int(due))
@@ -186,6 +186,6 @@ def read_admission(reply: Reply) -> Acceptance | Limited | Stumbled:
         case ["limited", retry_after_ms]:
             return Limited(int(retry_after_ms))
         case ["error", text]:
-            return Stumbled(str(text))
+            return Errored(str(text))
         case _:
             raise unexpected("admit_messages", reply)

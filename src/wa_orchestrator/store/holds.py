@@ -1,4 +1,4 @@
-"""Holds: sending is paused for everything, a group, a session or a phone, and the news is told."""
+"""Holds: sending is paused for everything, a group, a session or a phone."""
 
 import json
 from dataclasses import dataclass
@@ -10,12 +10,12 @@ from wa_orchestrator.store.engine.scripts import Scripts, unexpected
 from wa_orchestrator.store.record_codec import flat
 
 SERVER = "server"
-"""Who holds after a ban signal."""
+"""The author of holds after a ban signal."""
 
 
 @dataclass(frozen=True, slots=True)
 class Hold:
-    """What is paused (a field of the holds), until when, why and by whom. `session` is the one that gave the signal."""
+    """What is paused (a field of the holds), until when, why and by whom. `session` is the one with the ban signal."""
 
     field: str
     until_ms: int
@@ -25,12 +25,12 @@ class Hold:
 
 
 def of_phone(phone: str) -> str:
-    """The field under which a phone is held, whichever of its sessions would send."""
+    """Return the field of a hold on a phone, whichever of its sessions would send."""
     return f"phone:{phone}"
 
 
 async def put(scripts: Scripts, hold: Hold) -> bool:
-    """Pause. A person's word replaces what was; a signal only lengthens it. Says whether anything changed."""
+    """Place a hold. A person's hold replaces any other, a signal only extends it. Return whether anything changed."""
     record = json.dumps({"until_ms": hold.until_ms, "why": hold.why, "by": hold.by})
     who = "signal" if hold.by == SERVER else "person"
     event = _event(hold.field, by=hold.by, session=hold.session, why=hold.why)
@@ -46,7 +46,7 @@ async def put(scripts: Scripts, hold: Hold) -> bool:
 
 
 async def lift(scripts: Scripts, field: str, *, by: str) -> bool:
-    """Go on; False when nothing was paused under this name."""
+    """Lift a hold; False when there was none."""
     reply = await scripts.run("lift_hold", [keys.HOLDS, keys.EVENTS], [field, *flat(encode(_event(field, by=by)))])
     match reply:
         case ["lifted"]:

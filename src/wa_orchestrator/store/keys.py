@@ -1,4 +1,4 @@
-"""The map of all keys: what each holds, who writes it, when it ends.
+"""The map of all keys: what each contains, which script or module writes it, when it ends.
 
 A key's name is spelled here and nowhere else. Names that outside tools rely on (`gateway:jobs`,
 `queue:session:<phone>`, `session:outbox:<id>`, `sessions:active`, `session:<id>`, `session:temp:<id>`,
@@ -12,7 +12,7 @@ from typing import Final
 # -- messages -----------------------------------------------------------------------------------------------------
 
 GATEWAY_JOBS: Final = "gateway:jobs"
-"""list of message ids, oldest first · admit pushes, route and cancel remove · lives for ever, usually empty"""
+"""list of message ids, oldest first · admit pushes, route and cancel remove · never expires, usually empty"""
 
 GATEWAY_WAITING: Final = "gateway:waiting"
 """hash phone → how many of its messages are in `gateway:jobs` · admit, route, cancel · a field ends at 0"""
@@ -24,7 +24,7 @@ COUNTS: Final = "messages:counts"
 """hash status → how many messages have it, and `accepted` → all of them · every message script · for ever"""
 
 SCHEDULED: Final = "messages:scheduled"
-"""zset id by due instant; accepted, but not before its time · route adds, promote and cancel remove"""
+"""zset id by due instant; accepted, but not due yet · route adds, promote and cancel remove"""
 
 EXPIRING: Final = "messages:expiring"
 """zset id by expiry instant · admit adds, every end removes"""
@@ -42,10 +42,10 @@ BODIES_ERASED: Final = "messages:bodies-erased"
 """string: the texts of messages that ended up to this instant are erased · retention · for ever"""
 
 DUE: Final = "dispatch:due"
-"""zset phone by the instant a dispatcher should look at it next · wake, take_due_items, settle_due_item"""
+"""zset phone by the instant it is due next · wake, take_due_items, settle_due_item"""
 
 DUE_MARK: Final = "dispatch:mark"
-"""counter that makes each look at `dispatch:due` unique · take_due_items · for ever"""
+"""counter that makes each take from `dispatch:due` unique · take_due_items · for ever"""
 
 WAKE: Final = "dispatch:wake"
 """channel: something in `dispatch:due` became earlier"""
@@ -65,7 +65,7 @@ ALL_MESSAGES: Final = "messages:index"
 
 
 def message(message_id: str) -> str:
-    """Hash, one message with everything known of it · every message script · removed by erase after retention."""
+    """Hash, one message (`records.Message`) · every message script · removed by erase after retention."""
     return f"message:{message_id}"
 
 
@@ -75,7 +75,7 @@ def timeline(message_id: str) -> str:
 
 
 def queue(phone: str) -> str:
-    """Zset of message ids that wait for their turn, by (priority, sequence) · route, release, nack, reclaim, cancel."""
+    """Zset of waiting message ids, by (priority, sequence) · route, release, nack, reclaim, cancel."""
     return f"queue:session:{phone}"
 
 
@@ -110,7 +110,7 @@ def contacts(phone: str) -> str:
 
 
 def affinity(recipient: str) -> str:
-    """String: the session that last spoke with this recipient · ack and incoming messages · 90 days."""
+    """String: the session that last exchanged messages with this recipient · ack and incoming messages · 90 days."""
     return f"contact:session:{recipient}"
 
 
@@ -164,11 +164,11 @@ EPOCH_FLOOR: Final = "sessions:epoch_floor"
 """string: the highest epoch of any removed session; new ones begin there, so that no id's epoch goes back · remove"""
 
 PROVISIONING: Final = "sessions:provisioning"
-"""list of session ids that wait for their turn to start · provision, starter"""
+"""list of session ids that wait to be started · provision, starter"""
 
 
 def session(session_id: str) -> str:
-    """Hash, one session · create, register_worker, advance, bind_phone, move · until removed."""
+    """Hash, one session (`records.Session`) · create, register_worker, advance, bind_phone, move · until removed."""
     return f"session:{session_id}"
 
 
@@ -221,7 +221,7 @@ def sessions_of_proxy(proxy_id: str) -> str:
 
 
 def sticky(phone: str) -> str:
-    """String: the proxy id this phone always leaves through · bind_phone, move_session · outlives the session."""
+    """String: the sticky proxy of this phone · bind_phone, move_session · outlives the session."""
     return f"phone:proxy:{phone}"
 
 
@@ -243,7 +243,7 @@ def fence(name: str) -> str:
     return f"fence:{name}"
 
 
-# -- who may call, and what people did -----------------------------------------------------------------------------
+# -- API keys and audit -----------------------------------------------------------------------------
 
 API_KEYS: Final = "api:keys"
 """hash key id → JSON {name, scopes, prefix, digest, created_at_ms} · API keys · a field ends at revocation"""
@@ -252,15 +252,15 @@ API_KEY_DIGESTS: Final = "api:keys:digests"
 """hash SHA-256 of a key → key id · API keys · a field ends at revocation"""
 
 AUDIT: Final = "audit"
-"""stream of what operators did, about 100,000 entries · every operator's act · only ever appended to"""
+"""stream of what operators did, about 100,000 entries · audit · append-only"""
 
-# -- the control plane's memory ------------------------------------------------------------------------------------
+# -- the control plane ------------------------------------------------------------------------------------
 
 CONTROL_PULSE: Final = "control:pulse"
-"""string: the instant at which a control plane last did its round · reconcile · tells how long nobody watched"""
+"""string: the instant at which a leader was last active · leader_lease · shows how long there was none"""
 
 CONTROL_ATTEND: Final = "control:attend"
-"""list of session ids that the control plane should look at now · API, intake push; the leader pops"""
+"""list of session ids that the leader should check now · API, intake push; the leader pops"""
 
 SESSIONS_WAITING: Final = "sessions:waiting"
 """set of session ids that wait for a slot on a proxy · move_session adds and removes"""
@@ -282,7 +282,7 @@ def heard(session_id: str, webhook_id: str) -> str:
     return f"session:heard:{session_id}:{webhook_id}"
 
 
-# -- contacts, and what goes out to the operator's own systems ----------------------------------------------------
+# -- contacts, webhooks ----------------------------------------------------
 
 
 def lid_of(phone: str) -> str:
@@ -291,7 +291,7 @@ def lid_of(phone: str) -> str:
 
 
 def phone_of(lid: str) -> str:
-    """String: the phone behind a LID, where a worker has told it · receive · 400 days after it was last seen."""
+    """String: the phone behind a LID, as a worker reported it · receive · 400 days after it was last seen."""
     return f"contact:phone:{lid}"
 
 
@@ -316,7 +316,7 @@ WEBHOOK_DUE: Final = "webhooks:due"
 settle_delivery, replay"""
 
 WEBHOOK_MARK: Final = "webhooks:mark"
-"""counter that makes each look at `webhooks:due` unique · take_due_items · for ever"""
+"""counter that makes each take from `webhooks:due` unique · take_due_items · for ever"""
 
 
 def webhook_state(webhook_id: str) -> str:

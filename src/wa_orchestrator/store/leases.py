@@ -1,4 +1,4 @@
-"""How often a key may call, and who may do a job that only one may do."""
+"""Rate limits of API keys, and leases for jobs that one process does at a time."""
 
 from dataclasses import dataclass
 
@@ -8,14 +8,14 @@ from wa_orchestrator.store.engine.scripts import Reply, Scripts, unexpected
 
 @dataclass(frozen=True, slots=True)
 class Allowed:
-    """The call may go on."""
+    """The call is within the rate."""
 
     left: int
 
 
 @dataclass(frozen=True, slots=True)
 class Limited:
-    """Too many calls; the next one may come after this time."""
+    """Too many calls; retry after this time."""
 
     retry_after_ms: int
 
@@ -26,7 +26,7 @@ async def rate(scripts: Scripts, api_key_id: str, *, gap_ms: float, burst: int, 
 
 
 def read_rate(reply: Reply) -> Allowed | Limited:
-    """The script's words as a value."""
+    """Return the script's reply as a value."""
     match reply:
         case ["allowed", left]:
             return Allowed(int(left))
@@ -38,21 +38,21 @@ def read_rate(reply: Reply) -> Allowed | Limited:
 
 @dataclass(frozen=True, slots=True)
 class Holding:
-    """The caller has the job. `value` proves it to other scripts and holds the fencing number."""
+    """The caller holds the lease. `value` proves it to other scripts and contains the fencing number."""
 
     value: str
 
 
 @dataclass(frozen=True, slots=True)
 class Taken:
-    """Another has the job for so long at least."""
+    """Another process holds the lease, for at least this long."""
 
     value: str
     left_ms: int
 
 
 async def acquire_lease(scripts: Scripts, name: str, *, owner: str, lease_ms: int) -> Holding | Taken:
-    """Take a job, or keep it. `owner` holds no space and is unique to a process."""
+    """Acquire or renew a lease. `owner` contains no space and is unique to a process."""
     reply = await scripts.run("acquire_lease", [keys.lease(name), keys.fence(name)], [owner, lease_ms])
     match reply:
         case ["held", value]:
@@ -64,7 +64,7 @@ async def acquire_lease(scripts: Scripts, name: str, *, owner: str, lease_ms: in
 
 
 async def release_lease(scripts: Scripts, name: str, holding: Holding) -> None:
-    """Give a job back; nothing happens if it is lost already."""
+    """Release a lease; nothing happens if it was lost already."""
     reply = await scripts.run("release_lease", [keys.lease(name)], [holding.value])
     if reply[0] not in ("released", "not_held"):
         raise unexpected("release_lease", reply)

@@ -1,4 +1,4 @@
-"""Where a message stands, and the keys every message script takes in one order."""
+"""The place of a message, and the keys that every message script takes in one order."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -8,7 +8,7 @@ from wa_orchestrator.store import keys
 from wa_orchestrator.store.engine.scripts import Scripts
 
 ALONE = 15
-"""How many keys the message layout has; a script's own keys follow."""
+"""The number of keys of the message layout; a script's own keys follow."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -21,13 +21,13 @@ class Place:
 
 
 async def locate(scripts: Scripts, message_id: str) -> Place | None:
-    """Find a message's place, or None if there is no such message."""
+    """Return a message's place, or None."""
     phone, session = await scripts.redis.hmget(keys.message(message_id), ["phone", "session"])
     return Place(message_id, str(phone), str(session)) if phone is not None and session is not None else None
 
 
 async def locate_all(scripts: Scripts, ids: Sequence[str]) -> list[Place]:
-    """Find the places of these messages in one round trip; those that are gone are left out."""
+    """Return the places of these messages in one round trip, without those that are gone."""
     async with scripts.redis.pipeline(transaction=False) as pipe:
         for message_id in ids:
             pipe.hmget(keys.message(message_id), ["phone", "session"])
@@ -36,7 +36,7 @@ async def locate_all(scripts: Scripts, ids: Sequence[str]) -> list[Place]:
 
 
 def layout(place: Place) -> list[str]:
-    """The keys of the message layout (see `lua/_message.lua`), in its order."""
+    """Return the keys of the message layout (see `lua/_message.lua`), in its order."""
     return [
         keys.message(place.message),
         keys.timeline(place.message),
@@ -57,5 +57,5 @@ def layout(place: Place) -> list[str]:
 
 
 def head(place: Place) -> list[str | int | float]:
-    """The first three arguments of every message script."""
+    """Return the first three arguments of every message script."""
     return [place.message, place.phone, place.session]

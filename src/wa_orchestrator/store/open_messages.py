@@ -1,4 +1,4 @@
-"""Messages that have not ended, found whole in bounded steps: those not routed yet, then those of an index."""
+"""Finds all messages that have not ended, in bounded steps: jobs first, then those of an index."""
 
 from collections.abc import AsyncIterator
 from typing import Any, Final
@@ -9,14 +9,14 @@ from wa_orchestrator.store.message_keys import Place, locate_all
 from wa_orchestrator.store.records import Message
 
 PAGE: Final = 1_000
-#: So many jobs may leave the list between two looks without one slipping past: more than routers take at once.
+#: Jobs that may leave the list between two reads without one being missed: more than routers take at once.
 _OVERLAP: Final = 400
 OPEN: Final = frozenset({"queued", "scheduled", "sending"})
 """The statuses of messages that have not ended."""
 
 
 async def unended(scripts: Scripts, index: str) -> AsyncIterator[Message]:
-    """Every job and every message of this index that has not ended; some twice. Collect them before you end them.
+    """Yield every job and every message of this index that has not ended; some twice. Collect them before you end them.
 
     Jobs come first: one that is routed meanwhile is in the index by then.
     """
@@ -31,7 +31,7 @@ async def unended(scripts: Scripts, index: str) -> AsyncIterator[Message]:
 
 
 async def waiting(scripts: Scripts, session_id: str, phone: str) -> list[Place]:
-    """Where every message stands that waits for a session: not routed yet, in its phone's queue, or set aside.
+    """Return the places of all messages that wait for a session: not routed yet, in its phone's queue, or set aside.
 
     Jobs come first here too. What waits for a later day, or is in an outbox, is not among them.
     """
@@ -50,7 +50,7 @@ async def waiting(scripts: Scripts, session_id: str, phone: str) -> list[Place]:
 
 
 async def _jobs(scripts: Scripts) -> AsyncIterator[list[str]]:
-    """From the newest to the oldest, counted from the end: routers take the oldest, so that places do not shift."""
+    """Yield pages from the newest to the oldest, counted from the end: routers take the oldest, no place shifts."""
     last = -1
     while True:
         page: Any = await scripts.redis.lrange(keys.GATEWAY_JOBS, last - PAGE + 1, last)
@@ -61,7 +61,7 @@ async def _jobs(scripts: Scripts) -> AsyncIterator[list[str]]:
 
 
 async def _indexed(scripts: Scripts, index: str) -> AsyncIterator[list[str]]:
-    """The newest first: what is added meanwhile makes some come twice, and none be left out."""
+    """Yield pages, the newest first: what is added meanwhile makes some come twice, but none is missed."""
     first = 0
     while page := await scripts.redis.zrange(index, first, first + PAGE - 1, desc=True):
         yield [str(each) for each in page]

@@ -1,4 +1,4 @@
-"""What workers do with a released message: claim it, renew the lease, say that it was sent or that it was not."""
+"""A worker's operations on a released message: claim, renew, ack, nack; and reclaim when its lease expires."""
 
 from dataclasses import dataclass
 
@@ -17,7 +17,7 @@ class Claimed:
 
 @dataclass(frozen=True, slots=True)
 class Fenced:
-    """The caller's epoch is over: a newer worker has been started for this session."""
+    """The caller is superseded: a newer worker was started for this session."""
 
     epoch: int
 
@@ -36,7 +36,7 @@ class Renewed:
 
 @dataclass(frozen=True, slots=True)
 class NotHolder:
-    """The caller does not hold this message (any more); this is its status."""
+    """The caller does not hold this message; this is its status."""
 
     status: str
 
@@ -50,7 +50,7 @@ class Became:
 
 @dataclass(frozen=True, slots=True)
 class Already:
-    """That was known; the status is this or later."""
+    """The message had this status, or a later one, already."""
 
     status: str
 
@@ -62,14 +62,14 @@ class Unknown:
 
 @dataclass(frozen=True, slots=True)
 class Mismatch:
-    """The message goes by another WhatsApp id."""
+    """The message has another WhatsApp id."""
 
     whatsapp_id: str
 
 
 @dataclass(frozen=True, slots=True)
 class Alive:
-    """The lease is not over."""
+    """The lease has not expired."""
 
     until_ms: int
 
@@ -77,7 +77,7 @@ class Alive:
 async def claim(
     scripts: Scripts, session: str, *, phone: str, epoch: int, lease_ms: int
 ) -> tuple[Place, Claimed] | Fenced | Empty:
-    """Take the released message of a session. A fenced caller learns so even when there is nothing to take."""
+    """Claim the released message of a session. A fenced caller gets `Fenced` even when there is nothing to claim."""
     waiting = await scripts.redis.lindex(keys.outbox(session), 0)
     place = Place(str(waiting or ""), phone, session)
     reply = await scripts.run("claim_message", layout(place), [*head(place), epoch, lease_ms])
@@ -109,7 +109,7 @@ async def renew(scripts: Scripts, place: Place, *, epoch: int, lease_ms: int) ->
 async def ack(
     scripts: Scripts, place: Place, *, status: str, whatsapp_id: str, at_ms: int, day: str
 ) -> Became | Already | Unknown | Mismatch:
-    """WhatsApp has it (`sent`), or its recipient has (`delivered`, `read`). True whoever says it."""
+    """Record that WhatsApp has it (`sent`), or its recipient (`delivered`, `read`). Any worker may report it."""
     to = await scripts.redis.hget(keys.message(place.message), "to")
     names = [*layout(place), keys.stats(place.session, day), keys.contacts(place.phone), keys.affinity(str(to or ""))]
     reply = await scripts.run("ack_message", names, [*head(place), status, whatsapp_id, at_ms])
@@ -128,7 +128,7 @@ async def ack(
 
 @dataclass(frozen=True, slots=True)
 class Verdict:
-    """What the server decided about a failed attempt. `backoff_ms` None means that it has failed for good."""
+    """The decision about a failed attempt. `backoff_ms` None means that the message has failed."""
 
     attempts: int
     reason: str
@@ -138,7 +138,7 @@ class Verdict:
 async def nack(
     scripts: Scripts, place: Place, *, epoch: int, verdict: Verdict, day: str
 ) -> Became | Fenced | NotHolder:
-    """The holder could not send it: back to the front after a while, or failed."""
+    """Return a message that its holder could not send to the front of the queue, or let it fail."""
     word = "fail" if verdict.backoff_ms is None else "retry"
     args = [*head(place), epoch, word, verdict.backoff_ms or 0, verdict.reason, verdict.attempts]
     reply = await scripts.run("nack_message", [*layout(place), keys.stats(place.session, day)], args)
@@ -159,7 +159,7 @@ async def expire_lease(scripts: Scripts, message_id: str, *, now_ms: int) -> Non
 
 
 async def reclaim(scripts: Scripts, place: Place, *, most_crashes: int, day: str) -> Became | Alive | Unknown:
-    """Take a message back whose lease has run out."""
+    """Take back a message whose lease has expired."""
     reply = await scripts.run(
         "reclaim_message", [*layout(place), keys.stats(place.session, day)], [*head(place), most_crashes]
     )

@@ -1,4 +1,4 @@
-"""The pool of proxies: who joins, what the checks say, who leaves."""
+"""The pool of proxies: add, mark, remove."""
 
 from dataclasses import dataclass
 
@@ -16,7 +16,7 @@ class Added:
 
 @dataclass(frozen=True, slots=True)
 class Known:
-    """It was in the pool already, with this status."""
+    """It was in the pool before, with this status."""
 
     status: str
 
@@ -35,18 +35,18 @@ class Unknown:
 
 @dataclass(frozen=True, slots=True)
 class Removed:
-    """It left the pool."""
+    """It was removed."""
 
 
 @dataclass(frozen=True, slots=True)
 class InUse:
-    """So many sessions sit on it."""
+    """This many sessions use it."""
 
     count: int
 
 
 async def add(scripts: Scripts, proxy_id: str, *, url: str, masked: str, origin: str) -> Added | Known:
-    """Let a proxy join the pool."""
+    """Add a proxy to the pool."""
     names = [keys.proxy(proxy_id), keys.PROXIES_ALL, keys.PROXIES_AVAILABLE, keys.EVENTS]
     reply = await scripts.run("add_proxy", names, [proxy_id, url, masked, origin])
     match reply:
@@ -61,7 +61,7 @@ async def add(scripts: Scripts, proxy_id: str, *, url: str, masked: str, origin:
 async def mark(
     scripts: Scripts, proxy_id: str, *, version: int, status: str, reason: str, fields: ProxyChanges
 ) -> Marked | Changed | Unknown:
-    """Write what a check or a strike said, if nobody else wrote meanwhile."""
+    """Write the result of a check or a strike, if the proxy was not written meanwhile."""
     names = [keys.proxy(proxy_id), keys.PROXIES_AVAILABLE, keys.EVENTS]
     reply = await scripts.run("mark_proxy", names, [proxy_id, version, status, reason, *flat(fields)])
     match reply:
@@ -76,7 +76,7 @@ async def mark(
 
 
 async def remove(scripts: Scripts, proxy_id: str) -> Removed | InUse | Unknown:
-    """Let a proxy leave the pool, if nobody sits on it."""
+    """Remove a proxy from the pool, if no session uses it."""
     names = [
         keys.proxy(proxy_id),
         keys.PROXIES_ALL,

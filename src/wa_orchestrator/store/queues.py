@@ -1,4 +1,4 @@
-"""From the gateway's jobs to a session's outbox: route, schedule, release when it may go, or end without sending."""
+"""The way of a message from the gateway's jobs to a session's outbox: route, schedule, release, cancel, retry."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -18,24 +18,24 @@ class Queued:
 
 @dataclass(frozen=True, slots=True)
 class Scheduled:
-    """It waits for its time."""
+    """It is scheduled for this instant."""
 
     due_ms: int
 
 
 @dataclass(frozen=True, slots=True)
 class Gone:
-    """Somebody else has moved or ended it already; there is nothing to do."""
+    """It was moved or ended meanwhile; there is nothing to do."""
 
 
 @dataclass(frozen=True, slots=True)
 class NoSession:
-    """The session it was meant for does not exist any more."""
+    """Its session does not exist any more."""
 
 
 @dataclass(frozen=True, slots=True)
 class Early:
-    """Its time has not come."""
+    """It is not due yet."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,7 +47,7 @@ class Released:
 
 @dataclass(frozen=True, slots=True)
 class Wait:
-    """The phone may not speak before this instant. `because` is a name of `domain.pacing.Because`."""
+    """The phone may not send before this instant. `because` is a name of `domain.pacing.Because`."""
 
     until_ms: int
     because: str
@@ -100,12 +100,12 @@ class TooLate:
 
 @dataclass(frozen=True, slots=True)
 class OptedOut:
-    """Its recipient does not want to hear from us."""
+    """Its recipient has opted out."""
 
 
 @dataclass(frozen=True, slots=True)
 class Permit:
-    """What a release is checked against, worked out by `domain.pacing` for this message at this time."""
+    """The limits of a release, computed by `domain.pacing` for this message at this time."""
 
     pause_ms: int
     per_minute: int
@@ -166,7 +166,7 @@ async def route(
 
 
 async def promote(scripts: Scripts, place: Place) -> Queued | Early | Gone:
-    """Let a scheduled message join the queue, if its time has come."""
+    """Move a scheduled message to its queue, if it is due."""
     names = [keys.SCHEDULED, keys.message(place.message), keys.queue(place.phone), keys.DUE, keys.SEQUENCE]
     reply = await scripts.run("promote_message", names, [place.message, place.phone])
     match reply:
@@ -181,7 +181,7 @@ async def promote(scripts: Scripts, place: Place) -> Queued | Early | Gone:
 
 
 async def release(scripts: Scripts, place: Place, permit: Permit, *, to: str) -> Release:
-    """Move the first message of the phone to the session's outbox, if the phone may speak now."""
+    """Move the first message of the phone to the session's outbox, if the phone may send now."""
     names = [*layout(place), keys.HOLDS, keys.contacts(place.phone), keys.OPT_OUTS]
     args = [
         *head(place),
@@ -222,8 +222,8 @@ def _read_release(reply: Reply) -> Release:
             raise unexpected("release_message", reply)
 
 
-async def restore_aside(scripts: Scripts, phone: str) -> int | None:
-    """Put what was set aside back in its place; how many, or None while the lock is on."""
+async def restore_set_aside(scripts: Scripts, phone: str) -> int | None:
+    """Return all messages that were set aside to the queue: how many, or None while the lock lasts."""
     names = [keys.pace(phone), keys.set_aside(phone), keys.queue(phone), keys.DUE]
     reply = await scripts.run("restore_queue", names, [phone])
     match reply:
@@ -243,12 +243,12 @@ async def cancel(
 
 
 async def fail(scripts: Scripts, place: Place, *, reason: str, counted: str) -> Ended | TooLate | Gone:
-    """End a message that nobody may send (any more); `counted` is the key of the day's figures it counts under."""
+    """Fail a message that no session can send; `counted` is the key of the day's counts."""
     return await _end(scripts, place, "failed", reason, counted=counted)
 
 
 async def expire(scripts: Scripts, place: Place) -> Ended | TooLate | Gone:
-    """End a message whose expiry has passed by Redis' clock; `Gone` also when it has not, or stands elsewhere now."""
+    """End a message whose expiry has passed by Redis' clock; `Gone` also if it has not, or if it was rerouted."""
     return await _end(scripts, place, "expired", "EXPIRED", when="due")
 
 
@@ -269,7 +269,7 @@ async def _end(
 
 
 async def retry(scripts: Scripts, place: Place, *, to: str) -> Queued | TooLate | OptedOut:
-    """Give a dead letter a new start, with the same WhatsApp id; from another phone only where its reason told so."""
+    """Queue a dead letter again, with the same WhatsApp id; from another phone only if its failure allows it."""
     args = [*head(place), to, *sorted(FREEING)]
     reply = await scripts.run("retry_message", [*layout(place), keys.SEQUENCE, keys.OPT_OUTS], args)
     match reply:
@@ -285,7 +285,7 @@ async def retry(scripts: Scripts, place: Place, *, to: str) -> Queued | TooLate 
 
 @dataclass(frozen=True, slots=True)
 class Taken:
-    """These phones are due; `mark` goes back with `settle_due`."""
+    """These phones are due; `settle_due` takes the `mark`."""
 
     now_ms: int
     mark: str
@@ -294,7 +294,7 @@ class Taken:
 
 @dataclass(frozen=True, slots=True)
 class Nothing:
-    """No phone is due; the next one is at `next_ms`, or never as far as is known."""
+    """No phone is due; the next one is due at `next_ms`, None if there is none."""
 
     now_ms: int
     next_ms: int | None
@@ -313,14 +313,14 @@ async def take_due(scripts: Scripts, *, most: int, away_ms: int) -> Taken | Noth
 
 
 async def settle_due(scripts: Scripts, phone: str, mark: str, next_ms: int | None) -> None:
-    """Say when to look at a phone again (None: nothing waits there), unless it was woken meanwhile."""
+    """Set when a phone is due next (None: nothing waits), unless it was woken meanwhile."""
     reply = await scripts.run("settle_due_item", [keys.DUE], [phone, mark, -1 if next_ms is None else next_ms])
     if reply[0] not in ("settled", "woken"):
         raise unexpected("settle_due_item", reply)
 
 
 async def wake(scripts: Scripts, *phones: str) -> None:
-    """Let a dispatcher look at these phones now: a hold was lifted, a limit changed, a session came back."""
+    """Make these phones due now: a hold was lifted, a limit changed, a session reconnected."""
     if phones:
         await scripts.redis.zadd(keys.DUE, dict.fromkeys(phones, await scripts.now_ms()), lt=True)
         await scripts.redis.publish(keys.WAKE, phones[0])

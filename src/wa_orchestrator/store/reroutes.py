@@ -1,4 +1,4 @@
-"""Another sender for a message that waits, and the mark of a phone that was given too much at once."""
+"""Rerouting of waiting messages, and the mark of phones that were given too many messages at once."""
 
 from dataclasses import dataclass
 
@@ -16,7 +16,7 @@ class Rerouted:
 
 
 async def reroute(scripts: Scripts, place: Place, *, phone: str, session: str) -> Rerouted | TooLate | Gone:
-    """Give a waiting message another sender. `place` is where it stands now; it keeps its order of acceptance."""
+    """Assign a waiting message to another sender. It keeps its order of acceptance."""
     names = [*layout(place), keys.GATEWAY_JOBS, keys.GATEWAY_WAITING, keys.SCHEDULED]
     reply = await scripts.run("reroute_message", names, [*head(place), phone, session])
     match reply:
@@ -30,10 +30,10 @@ async def reroute(scripts: Scripts, place: Place, *, phone: str, session: str) -
             raise unexpected("reroute_message", reply)
 
 
-async def take_along(
+async def follow_session(
     scripts: Scripts, message: Message, session: Session, *, day: str
 ) -> Rerouted | Ended | TooLate | Gone:
-    """Let a message follow its session to the phone which that has now.
+    """Move a message to the phone that its session has now.
 
     One that was tried stays behind and has failed: its recipient may have it, and would read it twice.
     """
@@ -46,20 +46,20 @@ async def take_along(
 
 @dataclass(frozen=True, slots=True)
 class Burst:
-    """The phone was marked just now; its pauses are doubled until then."""
+    """The phone is marked now; its pauses are doubled until then."""
 
     until_ms: int
 
 
 @dataclass(frozen=True, slots=True)
 class MarkedBefore:
-    """It was marked already, and nobody needs to hear of it again."""
+    """The phone was marked before; no event was emitted."""
 
 
 async def mark_burst(
     scripts: Scripts, phone: str, *, session: str, submitted: int, burst_ms: int
 ) -> Burst | MarkedBefore:
-    """Mark a phone to which far too much was submitted within a minute."""
+    """Mark a phone that was given too many messages within a minute."""
     reply = await scripts.run("mark_burst", [keys.pace(phone), keys.EVENTS], [phone, session, submitted, burst_ms])
     match reply:
         case ["burst", until]:

@@ -1,4 +1,4 @@
-"""Forgetting: texts first, whole messages later. Bounded steps, so that nothing waits for it."""
+"""Retention: bodies are erased first, whole messages later, in bounded steps."""
 
 from typing import Any
 
@@ -7,13 +7,13 @@ from wa_orchestrator.store.engine.scripts import Scripts, unexpected
 
 
 async def ended_until(scripts: Scripts, until_ms: int, *, most: int) -> list[str]:
-    """The messages that ended first, at `until_ms` at the latest."""
+    """Return the messages that ended first, at `until_ms` at the latest."""
     found: Any = await scripts.redis.zrangebyscore(keys.ENDED, "-inf", until_ms, start=0, num=most)
     return [str(message_id) for message_id in found]
 
 
 async def erase(scripts: Scripts, message_id: str, *, until_ms: int) -> bool:
-    """Forget a message, unless it is not over or ended later than `until_ms`. Says whether it is gone."""
+    """Erase a message that ended at `until_ms` at the latest. Return whether it was erased."""
     known: Any = await scripts.redis.hmget(keys.message(message_id), ["session", "to", "reference"])
     session, recipient, reference = (str(value or "") for value in known)
     names = [
@@ -37,7 +37,7 @@ async def erase(scripts: Scripts, message_id: str, *, until_ms: int) -> bool:
 
 
 async def erase_bodies(scripts: Scripts, until_ms: int, *, most: int) -> int:
-    """Erase the texts of messages that ended at `until_ms` at the latest; the rest of each stays. Says how many
+    """Erase the texts of messages that ended at `until_ms` at the latest; the rest of each stays. Return how many
     messages were looked at.
 
     A mark remembers how far it came, so that no text is looked at twice.
@@ -47,7 +47,7 @@ async def erase_bodies(scripts: Scripts, until_ms: int, *, most: int) -> int:
     if not found:
         return 0
     last = int(found[-1][1])
-    # The last millisecond is taken whole, so that the mark may stand behind it.
+    # All messages of the last millisecond are included, so that the cursor can be set after it.
     whole: Any = await scripts.redis.zrangebyscore(keys.ENDED, last, last)
     ids = {str(message_id) for message_id, _ in found} | {str(message_id) for message_id in whole}
     pipe = scripts.redis.pipeline(transaction=False)

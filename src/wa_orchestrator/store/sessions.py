@@ -1,4 +1,4 @@
-"""Sessions: how they begin, their state, their epoch, and how they end. Where they sit is in `slots`."""
+"""Sessions: create, advance, update, register a worker, remove. Their slots are in `slots`."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -28,7 +28,7 @@ class Exists:
 
 @dataclass(frozen=True, slots=True)
 class PhoneFull:
-    """The phone has as many sessions as it may have."""
+    """The phone has reached its limit of sessions."""
 
     count: int
 
@@ -76,7 +76,7 @@ class Removed:
 
 @dataclass(frozen=True, slots=True)
 class InFlight:
-    """A message waits in its outbox; take that back first."""
+    """A message is in its outbox; reclaim it first."""
 
     message: str
 
@@ -93,7 +93,7 @@ class NewSession:
 
 
 def slot_keys(candidates: Sequence[str]) -> list[str]:
-    """The keys of candidate proxies as scripts take them: the hash and the slots of each in turn."""
+    """Return the keys of candidate proxies as scripts take them: hash and sessions of each in turn."""
     return [name for proxy in candidates for name in (keys.proxy(proxy), keys.sessions_of_proxy(proxy))]
 
 
@@ -151,7 +151,7 @@ async def create(
 
 @dataclass(frozen=True, slots=True)
 class Step:
-    """A decided step of the session's machine. `epoch` None means that the server itself, not a worker, speaks."""
+    """A decided transition of a session. `epoch` None means that the server, not a worker, reports it."""
 
     version: int
     status: str
@@ -162,7 +162,7 @@ class Step:
 
 
 async def advance(scripts: Scripts, session_id: str, step: Step) -> Advanced | Changed | Fenced | Unknown:
-    """Write a session's next state, if the session is still what the decision saw."""
+    """Write a session's next state, if the session did not change since the decision."""
     names = [keys.session(session_id), keys.session_events(session_id), keys.EVENTS, keys.SESSIONS_ACTIVE, keys.DUE]
     epoch = "" if step.epoch is None else step.epoch
     args: list[str | int | float] = [
@@ -189,16 +189,16 @@ async def advance(scripts: Scripts, session_id: str, step: Step) -> Advanced | C
 
 
 @dataclass(frozen=True, slots=True)
-class Noted:
+class Updated:
     """It is written."""
 
 
-async def note(scripts: Scripts, session_id: str, fields: SessionChanges) -> Noted | Unknown:
-    """Write down what changes no state: a ping, a mark, limits. A session that is gone stays gone."""
+async def update(scripts: Scripts, session_id: str, fields: SessionChanges) -> Updated | Unknown:
+    """Write fields that change no state: a ping, a mark, limits. A removed session stays removed."""
     reply = await scripts.run("update_session", [keys.session(session_id)], flat(fields))
     match reply:
         case ["noted"]:
-            return Noted()
+            return Updated()
         case ["unknown"]:
             return Unknown()
         case _:
@@ -244,7 +244,7 @@ async def register(
 async def remove(
     scripts: Scripts, session_id: str, *, proxy: str, phone: str, forget: str = ""
 ) -> Removed | Unknown | Changed | InFlight:
-    """Forget a session and free its slot; `forget="forget"` drops the phone's sticky proxy too."""
+    """Remove a session and free its slot; `forget="forget"` drops the phone's sticky proxy too."""
     names = [
         keys.session(session_id),
         keys.SESSIONS_ALL,

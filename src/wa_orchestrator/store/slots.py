@@ -1,4 +1,4 @@
-"""Where a session sits: its phone and its proxy are tied together, it moves to another proxy, it leaves an old slot."""
+"""Slots on proxies: a phone is bound to a proxy, a session moves to another one, an old slot is released."""
 
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field
@@ -15,21 +15,21 @@ from wa_orchestrator.store.sessions import Fenced, NoRoom, PhoneFull, slot_keys
 
 @dataclass(frozen=True, slots=True)
 class Bound:
-    """Phone, proxy and session belong together now. `how`: first, same, given, sticky_bad, sticky_full."""
+    """Phone, proxy and session are bound. `how`: first, same, given, sticky_bad, sticky_full."""
 
     how: str
 
 
 @dataclass(frozen=True, slots=True)
 class Moved:
-    """The session has its slot on this proxy now; its worker must be started anew."""
+    """The session has its slot on this proxy now; its worker must be replaced."""
 
     proxy: str
 
 
 @dataclass(frozen=True, slots=True)
 class Binding:
-    """What a CONNECTED report says and what the server saw when it read the session; `was` is the phone it had then."""
+    """A CONNECTED report and the session as the server read it; `was` is the phone it had then."""
 
     epoch: int
     phone: str
@@ -43,7 +43,7 @@ class Binding:
 async def bind(
     scripts: Scripts, session_id: str, binding: Binding, *, per_proxy: int, per_phone: int
 ) -> Bound | Moved | PhoneFull | Changed | Fenced:
-    """Tie phone, proxy and session together at CONNECTED, or move the session to the phone's own proxy."""
+    """Bind phone, proxy and session at CONNECTED, or move the session to the phone's sticky proxy."""
     names = [
         keys.session(session_id),
         keys.temporary_binding(session_id),
@@ -86,7 +86,7 @@ async def bind(
 
 
 @dataclass(frozen=True, slots=True)
-class Flight:
+class Move:
     """A session that must leave its proxy (or waits without one), and where it may go."""
 
     session: str
@@ -96,27 +96,27 @@ class Flight:
     candidates: Sequence[str]
 
 
-async def fail_over(scripts: Scripts, flight: Flight, *, per_proxy: int) -> Moved | NoRoom | Changed:
-    """Free the old slot and take one of the candidates', in one step; the phone's binding goes along."""
+async def move(scripts: Scripts, wanted: Move, *, per_proxy: int) -> Moved | NoRoom | Changed:
+    """Free the old slot and take one of the candidates', in one step; the phone's binding moves too."""
     names = [
-        keys.session(flight.session),
-        keys.sessions_of_proxy(flight.proxy),
-        keys.sticky(flight.phone),
-        keys.sticky_history(flight.phone),
-        keys.session_events(flight.session),
+        keys.session(wanted.session),
+        keys.sessions_of_proxy(wanted.proxy),
+        keys.sticky(wanted.phone),
+        keys.sticky_history(wanted.phone),
+        keys.session_events(wanted.session),
         keys.EVENTS,
-        keys.temporary_binding(flight.session),
-        *slot_keys(flight.candidates),
+        keys.temporary_binding(wanted.session),
+        *slot_keys(wanted.candidates),
     ]
     args: list[str | int | float] = [
-        flight.session,
-        flight.proxy,
+        wanted.session,
+        wanted.proxy,
         per_proxy,
-        flight.phone,
-        flight.reason,
-        len(flight.candidates),
+        wanted.phone,
+        wanted.reason,
+        len(wanted.candidates),
     ]
-    reply = await scripts.run("move_session", names, [*args, *flight.candidates])
+    reply = await scripts.run("move_session", names, [*args, *wanted.candidates])
     match reply:
         case ["moved", proxy]:
             return Moved(str(proxy))
@@ -129,7 +129,7 @@ async def fail_over(scripts: Scripts, flight: Flight, *, per_proxy: int) -> Move
 
 
 async def release(scripts: Scripts, session_id: str) -> None:
-    """Free the slot that a session's worker kept on the proxy it has left; no worker of it may run."""
+    """Release the slot on the proxy that a session has left; none of its workers may run."""
     leaving = str(await scripts.redis.hget(keys.session(session_id), "leaving") or "")
     if not leaving:
         return
@@ -139,7 +139,7 @@ async def release(scripts: Scripts, session_id: str) -> None:
         raise unexpected("release_slot", reply)
 
 
-async def taken_along(scripts: Scripts, session_id: str, left: str) -> None:
+async def clear_left_phone(scripts: Scripts, session_id: str, left: str) -> None:
     """Forget which phones a session has left, unless it has left another one since `left` was read."""
     reply = await scripts.run("clear_left_phone", [keys.session(session_id)], [left])
     if reply[0] not in ("cleared", "kept"):

@@ -113,7 +113,7 @@ class _SessionLimits:
                 409,
                 riskier=list(riskier),
             )
-        await sessions.note(context.scripts, session_id, SessionChanges(limits=encode_override(body.override())))
+        await sessions.update(context.scripts, session_id, SessionChanges(limits=encode_override(body.override())))
         wanted = body.model_dump(exclude_none=True, exclude={"acknowledge_risk"})
         await audit.record(
             context.scripts, caller.key_id, "limits.set", session_id, limits=wanted, riskier=list(riskier)

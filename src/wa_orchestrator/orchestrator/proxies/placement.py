@@ -76,8 +76,8 @@ async def assign_slot(context: Context, session: Session, reason: ProxyReason) -
 
 
 async def _move(context: Context, session: Session, reason: ProxyReason, candidates: Sequence[str]) -> bool | Changed:
-    flight = slots.Flight(session.id, session.proxy, session.phone, reason, candidates)
-    outcome = await slots.fail_over(context.scripts, flight, per_proxy=context.settings.max_sessions_per_proxy)
+    flight = slots.Move(session.id, session.proxy, session.phone, reason, candidates)
+    outcome = await slots.move(context.scripts, flight, per_proxy=context.settings.max_sessions_per_proxy)
     match outcome:
         case Changed():
             return outcome

@@ -23,10 +23,10 @@ async def finish_phone_change(context: Context, session_id: str) -> None:
     day = day_of(context.settings, session, await context.scripts.now_ms())
     behind = await _left_behind(context, session)
     for message in behind:
-        await reroutes.take_along(context.scripts, message, session, day=day)
+        await reroutes.follow_session(context.scripts, message, session, day=day)
     for phone in left.split():
         await queues.wake(context.scripts, phone)
-    await slots.taken_along(context.scripts, session.id, left)
+    await slots.clear_left_phone(context.scripts, session.id, left)
     log.warning("session.relinked", session=session.id, messages=len(behind))
 
 

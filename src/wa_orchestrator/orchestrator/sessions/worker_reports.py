@@ -60,7 +60,7 @@ async def _pinged(context: Context, session: Session, report: WorkerEvent) -> No
                 ping_rss_bytes=rss_bytes,
                 last_traffic_at=last_traffic_at_ms or 0,
             )
-            await sessions.note(context.scripts, session.id, fields)
+            await sessions.update(context.scripts, session.id, fields)
 
 
 class _Reports:
@@ -85,7 +85,7 @@ class _Reports:
 async def _follow(context: Context, after: Session, event: Event, report: WorkerEvent) -> None:
     """Do what a logout or a ban requires. Each step may be repeated."""
     if event is Event.LOGGED_OUT and after.reason == Reason.LOGGED_OUT:
-        await sessions.note(context.scripts, after.id, SessionChanges(discard=True, restart_epoch=after.epoch))
+        await sessions.update(context.scripts, after.id, SessionChanges(discard=True, restart_epoch=after.epoch))
         await control_plane.request_attention(context.scripts, after.id)
     if event in _BANS and after.status == State.FAILED:
         await _hold(context, after, event, report)
@@ -102,4 +102,4 @@ async def _hold(context: Context, session: Session, event: Event, report: Worker
         ends = report.payload.expires_at_ms if isinstance(report.payload, Disconnected) else None
         until = ends or await context.scripts.now_ms() + _UNKNOWN_BAN_MS
     await ban_hold.place(context, session, until_ms=until)
-    await sessions.note(context.scripts, session.id, SessionChanges(ban_ends_at=until or 0))
+    await sessions.update(context.scripts, session.id, SessionChanges(ban_ends_at=until or 0))

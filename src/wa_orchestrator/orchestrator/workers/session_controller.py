@@ -91,7 +91,7 @@ class SessionController:
             await credential_files.restore(settings, restore, session.id)
         elif not restore:
             done["first_connected_at"] = 0  # the warm-up starts again
-        await sessions.note(self._context.scripts, session.id, done)
+        await sessions.update(self._context.scripts, session.id, done)
         await self._pool.enqueue(session.id)
 
     async def _clear(self, session: Session, grace_s: float) -> bool:

@@ -82,7 +82,7 @@ class Watchdog:
         return assess(signs, now, timeout_ms, self._round_ms)
 
     async def _mark(self, session: Session, now: int) -> None:
-        await sessions.note(self._context.scripts, session.id, SessionChanges(missed_at=now))
+        await sessions.update(self._context.scripts, session.id, SessionChanges(missed_at=now))
         known = self._pool.workers.get(session.id)
         runs = known is not None and not isinstance(await self._pool.runner.poll(known.handle), Exited)
         log.warning("worker.missed", session=session.id, silent_ms=now - self._last_sign_ms(session), runs=runs)

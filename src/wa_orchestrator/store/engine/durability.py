@@ -1,4 +1,4 @@
-"""Checks whether a Redis that the operator brought keeps what it acknowledges."""
+"""Checks that an operator's own Redis is durable: that it keeps what it acknowledges."""
 
 import contextlib
 from dataclasses import dataclass
@@ -13,14 +13,14 @@ MIN_MAJOR_VERSION = 7
 
 @dataclass(frozen=True, slots=True)
 class Verdict:
-    """What an external Redis is, and what could cost the operator messages."""
+    """The version of an external Redis, and what in its configuration could lose messages."""
 
     version: str
     warnings: tuple[str, ...]
 
 
 async def check(url: str) -> Verdict:
-    """Look at the Redis at `url`. Raises Refused when it is too old and Unavailable when it does not answer."""
+    """Check the Redis at `url`. Raises Refused when it is too old and Unavailable when it does not answer."""
     redis = Redis.from_url(url, socket_timeout=5, socket_connect_timeout=5, decode_responses=True)
     try:
         facts = await redis.info()
@@ -38,7 +38,7 @@ async def check(url: str) -> Verdict:
 
 
 def judge(facts: dict[str, object], appendfsync: str | None) -> tuple[str, ...]:
-    """Say in sentences what in the configuration can lose or refuse what was accepted."""
+    """Return a sentence for each setting that can lose or reject accepted messages."""
     warnings = []
     if not facts.get("aof_enabled"):
         warnings.append("appendonly is off: a crash of Redis loses accepted messages. Set `appendonly yes`.")

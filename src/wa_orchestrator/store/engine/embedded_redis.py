@@ -1,13 +1,13 @@
-"""A Redis of our own for installations that bring none: durable, on a private Unix socket, one per data directory.
+"""Embedded Redis for installations without their own: durable, on a private Unix socket, one per data directory.
 
-Who may run is decided by two file locks, which the kernel frees when their holder dies, however it dies:
+Two file locks, which the kernel frees whenever their holder dies, allow one server and one Redis per directory:
 
 * `<data dir>/lock` is held by our server. A second server on the same directory is refused.
-* `<data dir>/redis/lock` is inherited and held by Redis itself. While it is held, nobody starts another.
+* `<data dir>/redis/lock` is inherited and held by Redis itself. While it is held, no other Redis is started.
 
-So a Redis that outlived a crashed server is found by its lock and adopted: it has everything in memory, and no moment
-exists in which two of them write one directory. (A pid file with a start time was the other way; it leaves a gap
-between the start of the process and the writing of the file.)
+So a Redis that outlived a crashed server is found by its lock and adopted, and two of them never write to one
+directory. (A pid file with a start time was tried; it leaves a gap between the start of the process and the writing of
+the file.)
 """
 
 import asyncio
@@ -86,7 +86,7 @@ def _probe(path: Path) -> Program | None:
 
 @contextlib.contextmanager
 def sole_server(data_dir: Path) -> Iterator[None]:
-    """Hold the data directory. Raises Refused when another server holds it; a dead one holds nothing."""
+    """Lock the data directory. Raises Refused when another server has it; a dead one has no lock."""
     data_dir.mkdir(mode=0o700, parents=True, exist_ok=True)
     handle = _try_lock(data_dir / "lock")
     if handle is None:
@@ -102,7 +102,7 @@ def sole_server(data_dir: Path) -> Iterator[None]:
 
 
 def _try_lock(path: Path) -> int | None:
-    """Take the lock, or give None when somebody has it. It is held until the last copy of the handle is closed."""
+    """Take the lock, or return None when it is taken. It is held until the last copy of the handle is closed."""
     handle = os.open(path, os.O_RDWR | os.O_CREAT, 0o600)
     try:
         fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -113,7 +113,7 @@ def _try_lock(path: Path) -> int | None:
 
 
 class EmbeddedRedis:
-    """One durable Redis in `data_dir`. It is started, watched (a dead one is started again), and stopped last."""
+    """One durable Redis in `data_dir`. It is started, restarted when it dies, and stopped last."""
 
     def __init__(self, data_dir: Path, program: Program | None = None) -> None:
         self._data_dir = data_dir
@@ -127,18 +127,18 @@ class EmbeddedRedis:
 
     @property
     def url(self) -> str:
-        """The address, for any Redis client. It stays the same when Redis is started again."""
+        """The URL, for any Redis client. It stays the same when Redis is restarted."""
         return f"unix://{quote(str(self._socket))}"
 
     async def start(self) -> str:
-        """Give the address of a Redis that answers and has loaded everything. Adopts one that is running already."""
+        """Start Redis, or adopt one that runs, and return its URL when it responds and has loaded its data."""
         self._held.enter_context(sole_server(self._data_dir))
         try:
             self._home.mkdir(mode=0o700, exist_ok=True)
             self._program = self._program or find_program()
             self._socket = _socket_path(self._home)
             self.adopted = not self._run()
-            await self._answers()
+            await self._wait_until_ready()
         except BaseException:
             if self._process:
                 self._process.terminate()
@@ -150,7 +150,7 @@ class EmbeddedRedis:
         return self.url
 
     async def stop(self) -> None:
-        """End Redis after its last write reached the disk, and let go of the data directory. May be called twice."""
+        """Stop Redis after its last write reached the disk, and unlock the data directory. May be called twice."""
         if self._watch is None:
             return
         self._watch.cancel()
@@ -162,7 +162,7 @@ class EmbeddedRedis:
                 # The server closes the connection as its answer; `nosave` is about snapshots, the AOF is synced.
                 with contextlib.suppress(RedisError, OSError):
                     await redis.shutdown(nosave=True, now=True)
-            await self._ended()
+            await self._wait_until_ended()
             if self._process:
                 self._process.wait()
         finally:
@@ -178,36 +178,36 @@ class EmbeddedRedis:
         await self.stop()
 
     async def pid(self) -> int:
-        """Say which process it is."""
+        """Return the process id."""
         async with _client(self.url) as redis:
             return int((await redis.info("server"))["process_id"])
 
     def _run(self) -> bool:
-        """Start Redis unless one lives on this directory. Says whether it did."""
+        """Start Redis unless one runs in this directory. Return whether it was started."""
         lock = _try_lock(self._home / "lock")
         if lock is None:
             return False
         if self._process:
-            self._process.wait()  # it has let go of the lock, so it is dead: no zombie stays
+            self._process.wait()  # its lock is free, so it is dead: no zombie stays
         try:
             self._process = self._spawn(lock)
         finally:
-            os.close(lock)  # Redis has its own copy now, and ours must not keep the lock alive after its death
+            os.close(lock)  # Redis has its own copy now; ours must not hold the lock after its death
         return True
 
     def _spawn(self, lock: int) -> subprocess.Popen[bytes]:
         assert self._program is not None  # noqa: S101 (start() has set it)
         self._socket.unlink(missing_ok=True)
         with _log_file(self._home / "redis.log") as output:
-            # Not asyncio's subprocess: that one kills its child when the loop forgets it, and this one may outlive us.
+            # Not asyncio's subprocess, which kills its child with the loop: this one may outlive the server.
             return subprocess.Popen(
                 [self._program.path, *DURABLE, "--dir", str(self._home), "--unixsocket", str(self._socket)],
                 stdin=subprocess.DEVNULL, stdout=output, stderr=output,
-                pass_fds=(lock,), start_new_session=True,  # Ctrl-C in the terminal is for us: Redis ends last
+                pass_fds=(lock,), start_new_session=True,  # Ctrl-C in the terminal must not reach Redis: it ends last
             )  # fmt: skip
 
-    async def _answers(self) -> None:
-        """Wait until PING is answered. Loading takes as long as it takes; silence ends the wait."""
+    async def _wait_until_ready(self) -> None:
+        """Wait until Redis responds. Loading may take any time; without a response the wait ends."""
         silent_since = asyncio.get_running_loop().time()
         async with _client(self.url) as redis:
             while True:
@@ -218,12 +218,12 @@ class EmbeddedRedis:
                     silent_since = asyncio.get_running_loop().time()
                 except (RedisError, OSError):
                     if self._is_gone() or asyncio.get_running_loop().time() - silent_since > _ANSWER_S:
-                        raise Unavailable("REDIS_DID_NOT_START", self._obituary()) from None
+                        raise Unavailable("REDIS_DID_NOT_START", self._log_end()) from None
                 await asyncio.sleep(_POLL_S)
 
-    def _obituary(self) -> str:
-        lines = (self._home / "redis.log").read_text("utf-8", "replace").splitlines() or ["(it said nothing)"]
-        return f"Redis in {self._home} does not answer. The end of its log: {' / '.join(lines[-3:])}"
+    def _log_end(self) -> str:
+        lines = (self._home / "redis.log").read_text("utf-8", "replace").splitlines() or ["(empty)"]
+        return f"Redis in {self._home} does not respond. The end of its log: {' / '.join(lines[-3:])}"
 
     def _is_gone(self) -> bool:
         handle = _try_lock(self._home / "lock")
@@ -231,19 +231,19 @@ class EmbeddedRedis:
             os.close(handle)
         return handle is not None
 
-    async def _ended(self) -> None:
+    async def _wait_until_ended(self) -> None:
         async with asyncio.timeout(_ANSWER_S):
-            while not self._is_gone():  # noqa: ASYNC110 (another process lets go of a file lock)
+            while not self._is_gone():  # noqa: ASYNC110 (another process frees a file lock)
                 await asyncio.sleep(_POLL_S)
 
     async def _keep_running(self) -> None:
-        """Start Redis again whenever it died; all that it acknowledged is on disk."""
+        """Restart Redis whenever it dies; all that it acknowledged is on disk."""
         while True:
             await asyncio.sleep(_WATCH_S)
             try:
                 if self._run():
                     log.error("redis.died")
-                    await self._answers()
+                    await self._wait_until_ready()
                     log.info("redis.restarted")
             except (Unavailable, OSError) as error:
                 log.error("redis.start_failed", error=str(error))
@@ -270,7 +270,7 @@ def _log_file(path: Path) -> Iterator[int]:
 
 
 def _socket_path(home: Path) -> Path:
-    """Choose where the socket is: in `home`, or, where that path is too long for one, in a private temporary directory.
+    """Return the path of the socket: in `home`, or in a private temporary directory if that path is too long.
 
     The choice is written to `home/socket`, so that a later start finds a Redis to adopt even if TMPDIR changed.
     """
@@ -281,19 +281,19 @@ def _socket_path(home: Path) -> Path:
     pointer = home / "socket"
     with contextlib.suppress(FileNotFoundError):
         remembered = Path(pointer.read_text("utf-8"))
-        # A copy of a data directory has the original's pointer: the name tells whose it is.
+        # A copy of a data directory has the original's pointer: the name shows whose it is.
         if remembered.parent.name == name and _private(remembered.parent):
             return remembered
     directory = Path(tempfile.gettempdir(), name)
     directory.mkdir(mode=0o700, exist_ok=True)
     if not _private(directory):
-        raise Refused("UNSAFE_TEMP_DIR", f"{directory} belongs to somebody else: set DATA_DIR to a shorter path.")
+        raise Refused("UNSAFE_TEMP_DIR", f"{directory} belongs to another user; set DATA_DIR to a shorter path.")
     pointer.write_text(str(directory / "redis.sock"), "utf-8")
     return directory / "redis.sock"
 
 
 def _private(directory: Path) -> bool:
-    """Is this a real directory of ours that nobody else may enter?"""
+    """Whether this is a real directory of ours that no other user may enter."""
     try:
         found = directory.lstat()
     except OSError:

@@ -1,6 +1,6 @@
-"""Scripts whose calls of one turn of the event loop travel to Redis together.
+"""Pipelines the script calls of one turn of the event loop.
 
-A hundred releases at once then cost one round trip and one connection, while each caller still sees its own answer.
+A hundred releases at once cost one round trip and one connection, and each caller still gets its own reply.
 """
 
 import asyncio
@@ -15,8 +15,8 @@ from wa_orchestrator.store.engine.scripts import Reply, Scripts
 _Call = tuple[str, Sequence[str], Sequence[str | int | float | bytes], "asyncio.Future[Reply]"]
 
 
-class Batched(Scripts):
-    """The same scripts, in pipelines. A call that fails takes no other with it, unless Redis itself went away."""
+class PipelinedScripts(Scripts):
+    """Scripts whose calls are pipelined. A call that fails affects no other, unless Redis is unavailable."""
 
     def __init__(self, scripts: Scripts) -> None:
         """Share the texts and the client of `scripts`."""

@@ -1,4 +1,4 @@
-"""Loads the Lua scripts and runs them by their digest; the only place that knows how a script is put together."""
+"""Loads the Lua scripts and runs them by their digest; the only place that assembles a script."""
 
 import hashlib
 import re
@@ -19,7 +19,7 @@ Reply = list[Any]
 
 
 def read_sources() -> dict[str, str]:
-    """Read every script, with what it uses in front of it; the clock is added when a `Scripts` is made."""
+    """Read every script, with what it uses in front of it; the clock is added by `Scripts`."""
     parts = {path.stem: path.read_text(encoding="utf-8") for path in sorted(LUA.glob("*.lua"))}
     whole = {name: _with_used(text, parts) for name, text in parts.items() if not name.startswith("_")}
     return whole | {"now": _NOW}
@@ -35,17 +35,17 @@ def redis_clock() -> str:
 
 
 class Scripts:
-    """The scripts on one Redis. `clock` replaces the clock of Redis, so that a test can hold the time still."""
+    """The scripts on one Redis. `clock` replaces the clock of Redis, so that a test can stop the time."""
 
     def __init__(self, redis: Redis, *, clock: str | None = None, sources: Mapping[str, str] | None = None) -> None:
-        """Put every script together; nothing is sent to Redis before the first call."""
+        """Assemble every script; nothing is sent to Redis before the first call."""
         self.redis = redis
         head = redis_clock() if clock is None else clock
         self._text = {name: f"{head}\n{text}" for name, text in (sources or read_sources()).items()}
         self._digest = {name: _digest(text) for name, text in self._text.items()}
 
     async def run(self, name: str, keys: Sequence[str], args: Sequence[str | int | float | bytes] = ()) -> Reply:
-        """Run one script; its answer is a list whose first element is a word."""
+        """Run a script; its reply is a list whose first element is a word."""
         try:
             return await self._evaluate(name, keys, args)
         except NoScriptError:
@@ -53,21 +53,21 @@ class Scripts:
             return await self._evaluate(name, keys, args)
 
     async def now_ms(self) -> int:
-        """Redis' own time, which is the time of every lease and pause."""
+        """Return Redis' own time, which is the time of every lease and pause."""
         reply = await self.run("now", [])
         return int(reply[1])
 
     async def ping(self) -> None:
-        """Return when Redis answers."""
+        """Return when Redis responds."""
         await self.redis.ping()
 
     async def load(self) -> None:
-        """Send all scripts at once, so that pipelines may rely on them."""
+        """Load all scripts, so that pipelines can call them by digest."""
         for text in self._text.values():
             await self.redis.script_load(text)
 
     def digest(self, name: str) -> str:
-        """The name under which Redis knows a loaded script, for callers that batch their calls."""
+        """Return the digest of a script, for callers that batch their calls."""
         return self._digest[name]
 
     async def _evaluate(self, name: str, keys: Sequence[str], args: Sequence[str | int | float | bytes]) -> Reply:
@@ -78,10 +78,10 @@ class Scripts:
 
 
 def _digest(text: str) -> str:
-    """The digest Redis computes itself; it is an address, not a protection."""
+    """Return the digest that Redis computes itself; it is an address, not a protection."""
     return hashlib.sha1(text.encode(), usedforsecurity=False).hexdigest()
 
 
 def unexpected(name: str, reply: Reply) -> Broken:
-    """A script answered a word that its wrapper does not know: one of the two was changed alone."""
+    """Return the error for a reply that the wrapper does not know: script and wrapper do not match."""
     return Broken(f"script {name} answered {reply!r}, which its wrapper does not know")
