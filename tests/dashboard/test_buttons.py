@@ -64,7 +64,7 @@ def test_a_banned_phone_is_let_go_from_its_sessions_page_and_all_sending_is_not(
     served.do(lambda on: holds.put(on.scripts, ban))
     page = enter("en")
     page.goto(served.address + "/anti-ban")
-    expect(page.locator("#held li", has_text="Sales North")).to_contain_text("Only you can lift this hold")
+    expect(page.locator("#held li", has_text="Sales North")).to_contain_text("Only an administrator can end this pause")
     page.goto(served.address + f"/sessions/{SENDER}")
     page.locator("#session-head form[action='/do/resume'] button").click()
     expect(page.locator("#session-head form[action='/do/hold'] button")).to_be_visible()
