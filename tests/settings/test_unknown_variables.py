@@ -61,6 +61,13 @@ def test_a_line_without_a_name_may_be_a_secret_and_is_not_repeated(tmp_path: Pat
         assert "canary" not in found.text.lower()
 
 
+def test_a_line_without_a_value_is_reported_and_sets_nothing(tmp_path: Path) -> None:
+    (tmp_path / ".env").write_text("API_KEY\n")
+    source = read({}, tmp_path / ".env")
+    assert [each.name for each in source.unknown] == ["A line that is not NAME=value"]
+    assert ("api_key" in source(), source.origin("api_key")) == (False, None)
+
+
 def test_a_name_in_both_places_is_reported_once(tmp_path: Path) -> None:
     (tmp_path / ".env").write_text("REDIS_URI=a\n")
     assert [each.where for each in read({"REDIS_URI": "b"}, tmp_path / ".env").unknown] == [str(tmp_path / ".env")]

@@ -28,9 +28,11 @@ class OperatorSource(EnvSettingsSource):
         super().__init__(settings_cls)
         self.problems = []
         self._secrets = secrets
-        environment, lines = self.env_vars, self._lines(env_file)
-        self._origins = {name.lower(): str(env_file) for name in lines} | dict.fromkeys(environment, "environment")
-        self._values = {name.lower(): value for name, value in lines.items()} | dict(environment)
+        lines = self._lines(env_file)
+        filed = {name.lower(): value for name, value in lines.items() if value is not None}
+        environment = {name: value for name, value in self.env_vars.items() if value is not None}
+        self._origins = dict.fromkeys(filed, str(env_file)) | dict.fromkeys(environment, "environment")
+        self._values = filed | environment
         self.env_vars = self._values
         known = {*settings_cls.model_fields, *(f"{name}_file" for name in secrets), "proxy_url_1"} - {"proxy_urls"}
         unknown = {name for name in self._values if name not in known and not self._is_proxy(name)}
