@@ -5,8 +5,8 @@ from collections.abc import Sequence
 import httpx
 import pytest
 
-from tests.orchestrator.acting import PHONE, linked, now
 from tests.orchestrator.fakes import Teller, drive
+from tests.orchestrator.session_steps import PHONE, linked, now
 from wa_orchestrator.orchestrator.notifications import alert_texts
 from wa_orchestrator.orchestrator.notifications.alert_channels import TelegramChannel, WebhookChannel
 from wa_orchestrator.orchestrator.notifications.alert_texts import Alert

@@ -6,9 +6,21 @@ from unittest.mock import AsyncMock
 import httpx
 import pytest
 
-from tests.orchestrator.acting import GIVEN, OTHER, PHONE, THIRD, code_of, delete, fill, linked, now, provision, started
 from tests.orchestrator.conftest import PROXIES
 from tests.orchestrator.fakes import FakeRunner, Teller, drive
+from tests.orchestrator.session_steps import (
+    GIVEN,
+    OTHER,
+    PHONE,
+    THIRD,
+    code_of,
+    delete,
+    fill,
+    linked,
+    now,
+    provision,
+    started,
+)
 from wa_orchestrator.domain import proxy_url
 from wa_orchestrator.domain.routing import Pin
 from wa_orchestrator.orchestrator.service import Orchestrator

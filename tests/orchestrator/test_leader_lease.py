@@ -8,8 +8,8 @@ from typing import Any
 import httpx
 import pytest
 
-from tests.orchestrator.acting import PHONE, another, linked, now, started
 from tests.orchestrator.fakes import FakeRunner, Teller, drive, part
+from tests.orchestrator.session_steps import PHONE, another, linked, now, started
 from wa_orchestrator.context import Context
 from wa_orchestrator.errors import Unavailable
 from wa_orchestrator.orchestrator.service import Orchestrator

@@ -6,15 +6,15 @@ from typing import Any
 import httpx
 import pytest
 
-from tests.orchestrator.acting import (
+from tests.orchestrator.conftest import PROXIES
+from tests.orchestrator.fakes import FakeRunner, drive
+from tests.orchestrator.session_steps import (
     GIVEN,
     IDS,
     PHONE,
     code_of,
     provision,
 )
-from tests.orchestrator.conftest import PROXIES
-from tests.orchestrator.fakes import FakeRunner, drive
 from wa_orchestrator.domain import proxy_url
 from wa_orchestrator.orchestrator.service import Orchestrator
 from wa_orchestrator.store import event_stream, keys, records, sessions

@@ -9,9 +9,9 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from tests.orchestrator.acting import IDS, PHONE, code_of, linked, now, started
 from tests.orchestrator.conftest import PROXIES
 from tests.orchestrator.fakes import FakeCheck, FakeRunner, Teller, drive, part
+from tests.orchestrator.session_steps import IDS, PHONE, code_of, linked, now, started
 from wa_orchestrator.domain import proxy_url
 from wa_orchestrator.domain.proxy import ProxyFailure
 from wa_orchestrator.domain.session import Event, Reason

@@ -8,7 +8,8 @@ from typing import Any
 import httpx
 import pytest
 
-from tests.orchestrator.acting import (
+from tests.orchestrator.fakes import ADMIN, FakeRunner, Teller, drive
+from tests.orchestrator.session_steps import (
     IDS,
     OTHER,
     PHONE,
@@ -23,7 +24,6 @@ from tests.orchestrator.acting import (
     started,
     with_credentials,
 )
-from tests.orchestrator.fakes import ADMIN, FakeRunner, Teller, drive
 from wa_orchestrator.orchestrator.api import sessions
 from wa_orchestrator.orchestrator.service import Orchestrator
 from wa_orchestrator.store import api_keys, control_plane, keys

@@ -6,8 +6,8 @@ from typing import Any
 import httpx
 import pytest
 
-from tests.orchestrator.acting import OTHER, PHONE, THIRD, another, linked, now, started, with_credentials
 from tests.orchestrator.fakes import FakeRunner, Teller, drive, part
+from tests.orchestrator.session_steps import OTHER, PHONE, THIRD, another, linked, now, started, with_credentials
 from tests.waiting import PATIENCE_S
 from wa_orchestrator.domain.session import Event
 from wa_orchestrator.errors import Unavailable

@@ -11,8 +11,8 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from redis.asyncio import Redis
 
-from tests.orchestrator.acting import PHONE, now, started, with_credentials
 from tests.orchestrator.fakes import FakeRunner, Teller, drive, part
+from tests.orchestrator.session_steps import PHONE, now, started, with_credentials
 from wa_orchestrator.orchestrator.service import Orchestrator
 from wa_orchestrator.orchestrator.sessions import transitions
 from wa_orchestrator.orchestrator.workers.reconciler import ExitWatcher, Reconciler

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.orchestrator.stage import Stage, staged
+from tests.orchestrator.product import Product, running_product
 from tests.waiting import promised
 from wa_orchestrator.orchestrator.workers.pool import MAX_RESTARTS
 from wa_orchestrator.runner import process_identity
@@ -22,24 +22,24 @@ FENCED = 22
 QUICK = {"time_scale": 10, "ping_timeout_ms": 60_000, "watchdog_interval_ms": 20_000, "provisioning_interval_ms": 500}
 
 
-def homes(stage: Stage) -> dict[str, str]:
+def homes(product: Product) -> dict[str, str]:
     """Phone → proxy, by WhatsApp's own list of connections."""
-    return {each["phone"]: each["proxy"] for each in stage.connections()}
+    return {each["phone"]: each["proxy"] for each in product.connections()}
 
 
-def phones(stage: Stage, *ids: str) -> list[str]:
-    now = stage.sessions()
+def phones(product: Product, *ids: str) -> list[str]:
+    now = product.sessions()
     return [str(now[session_id]["phone"]) for session_id in ids]
 
 
-def replaced(stage: Stage, session_id: str, pid: int) -> bool:
-    worker = stage.workers().get(session_id)
-    return worker is not None and worker["pid"] != pid and stage.connected(session_id)
+def replaced(product: Product, session_id: str, pid: int) -> bool:
+    worker = product.workers().get(session_id)
+    return worker is not None and worker["pid"] != pid and product.connected(session_id)
 
 
-def clone_of(stage: Stage, session_id: str, place: Path) -> tuple[list[str], dict[str, str]]:
+def clone_of(product: Product, session_id: str, place: Path) -> tuple[list[str], dict[str, str]]:
     """Everything a worker has, as it would lie on another machine that was cut off."""
-    environment = process_identity.environment(stage.workers()[session_id]["pid"]) or {}
+    environment = process_identity.environment(product.workers()[session_id]["pid"]) or {}
     auth, secrets = Path(environment["AUTH_DIR"]), Path(environment["WORKER_TOKEN_FILE"]).parent
     shutil.copytree(auth, place / "auth")
     shutil.copytree(secrets, place / "secrets")
@@ -52,76 +52,78 @@ def clone_of(stage: Stage, session_id: str, place: Path) -> tuple[list[str], dic
 
 
 def test_dead_frozen_and_cut_off_workers_are_replaced_and_a_dead_server_is_not_missed(tmp_path: Path) -> None:
-    with staged(tmp_path, proxies=3, **QUICK) as stage:
-        stage.link("a", "b", "c")
+    with running_product(tmp_path, proxies=3, **QUICK) as product:
+        product.link("a", "b", "c")
 
         # kill -9: connected again within ten seconds, and what it left behind on another machine is fenced.
-        command, environment = clone_of(stage, "a", tmp_path / "clone")
-        victim = stage.workers()["a"]["pid"]
+        command, environment = clone_of(product, "a", tmp_path / "clone")
+        victim = product.workers()["a"]["pid"]
         began = time.monotonic()
         os.kill(victim, signal.SIGKILL)
-        stage.until(lambda: replaced(stage, "a", victim), "a new worker after kill -9", promised(10))
+        product.until(lambda: replaced(product, "a", victim), "a new worker after kill -9", promised(10))
         killed_s = time.monotonic() - began
         log = (tmp_path / "clone.log").open("wb")
         revenant = subprocess.run(
             command, env=environment, cwd=tmp_path, stdout=log, stderr=log, timeout=60, check=False
         )
         assert revenant.returncode == FENCED, (tmp_path / "clone.log").read_text()
-        stage.until(lambda: stage.connected("a"), "the real worker to be connected", promised(10))
+        product.until(lambda: product.connected("a"), "the real worker to be connected", promised(10))
 
         # Frozen: replaced within the ping timeout and one round of the watchdog, with a second for the start.
-        victim = stage.workers()["b"]["pid"]
+        victim = product.workers()["b"]["pid"]
         began = time.monotonic()
         os.kill(victim, signal.SIGSTOP)
-        stage.until(
-            lambda: stage.workers().get("b", {}).get("pid") not in (None, victim),
+        product.until(
+            lambda: product.workers().get("b", {}).get("pid") not in (None, victim),
             "a frozen worker's successor",
             promised(6 + 2 + 2),
         )
         frozen_s = time.monotonic() - began
         assert process_identity.start_time(victim) is None
-        stage.until(lambda: stage.connected("b"), "the successor to be connected", promised(10))
+        product.until(lambda: product.connected("b"), "the successor to be connected", promised(10))
 
         # The proxy dies: connected again through another within fifteen seconds, by one change of the binding.
-        ids = [name for name, each in stage.sessions().items() if each["proxyId"] == stage.sessions()["c"]["proxyId"]]
-        dead = homes(stage)[phones(stage, "c")[0]]
+        ids = [
+            name for name, each in product.sessions().items() if each["proxyId"] == product.sessions()["c"]["proxyId"]
+        ]
+        dead = homes(product)[phones(product, "c")[0]]
         began = time.monotonic()
-        stage.fault({"proxy": dead}, "refuse")
-        stage.fault({"proxy": dead}, "drop")
-        stage.until(
-            lambda: stage.connected(*ids) and dead not in {homes(stage)[phone] for phone in phones(stage, *ids)},
+        product.fault({"proxy": dead}, "refuse")
+        product.fault({"proxy": dead}, "drop")
+        product.until(
+            lambda: product.connected(*ids) and dead not in {homes(product)[phone] for phone in phones(product, *ids)},
             "another proxy",
             promised(15),
         )
         moved_s = time.monotonic() - began
 
         # kill -9 of the server: nobody is restarted, everybody is adopted.
-        before = stage.workers()
-        stage.end(signal.SIGKILL)
+        before = product.workers()
+        product.end(signal.SIGKILL)
         began = time.monotonic()
-        stage.start()
-        stage.until(
-            lambda: "wa_workers 3.0" in stage.api.get("/metrics").text, "all workers to be adopted", promised(5)
+        product.start()
+        product.until(
+            lambda: "wa_workers 3.0" in product.api.get("/metrics").text, "all workers to be adopted", promised(5)
         )
         adopted_s = time.monotonic() - began
-        assert stage.workers() == before
-        assert stage.connected("a", "b", "c")
-        assert all(each["highWater"] <= 4 for each in stage.proxies().values())
+        assert product.workers() == before
+        assert product.connected("a", "b", "c")
+        assert all(each["highWater"] <= 4 for each in product.proxies().values())
         print(f"kill -9 {killed_s:.1f} s, frozen {frozen_s:.1f} s, proxy {moved_s:.1f} s, adopted {adopted_s:.1f} s")
 
 
-def shake(stage: Stage, ids: list[str], times: int, dice: random.Random) -> None:
+def shake(product: Product, ids: list[str], times: int, dice: random.Random) -> None:
     """Restart workers and the server at random; after each, everybody is connected as before.
 
     Nobody is killed more often than the server forgives: on a fast machine that would be within its quarter of an hour.
     """
     killed = Counter[str]()
     for name in ids:
-        stage.api.post(f"/api/sessions/{name}/start")  # forgives what was before
+        product.api.post(f"/api/sessions/{name}/start")  # forgives what was before
     for _ in range(times):
         match dice.choice(["kill", "kill", "restart", "restart", "server term", "server kill"]):
             case "kill":
-                workers = {name: each for name, each in stage.workers().items() if killed[name] < MAX_RESTARTS}
+                workers = {name: each for name, each in product.workers().items() if killed[name] < MAX_RESTARTS}
                 if workers:
                     victim = dice.choice(sorted(workers))
                     killed[victim] += 1
@@ -129,38 +131,38 @@ def shake(stage: Stage, ids: list[str], times: int, dice: random.Random) -> None
             case "restart":
                 name = dice.choice(ids)
                 killed[name] = 0
-                stage.api.post(f"/api/sessions/{name}/restart")
+                product.api.post(f"/api/sessions/{name}/restart")
             case "server term":
-                stage.end(signal.SIGTERM)
-                stage.start()
+                product.end(signal.SIGTERM)
+                product.start()
             case "server kill":
-                stage.end(signal.SIGKILL)
-                stage.start()
-        stage.until(lambda: len(stage.workers()) == len(ids) and stage.connected(*ids), "everybody", promised(40))
+                product.end(signal.SIGKILL)
+                product.start()
+        product.until(lambda: len(product.workers()) == len(ids) and product.connected(*ids), "everybody", promised(40))
 
 
 def restarts_change_no_proxy(home: Path, sessions: int, times: int) -> None:
     """Phone → proxy stays through restarts and changes once when a proxy dies."""
     # Pings wait with growing pauses for a server that dies again and again, and those pauses know no time scale.
     patient = {"ping_timeout_ms": 1_800_000, "time_scale": 10}
-    with staged(home, proxies=3, provisioning_interval_ms=200, **patient) as stage:
+    with running_product(home, proxies=3, provisioning_interval_ms=200, **patient) as product:
         ids = [f"s{number}" for number in range(sessions)]
-        stage.link(*ids)
-        before = homes(stage)
-        shake(stage, ids, times, random.Random(7))
-        assert homes(stage) == before
-        dead = before[phones(stage, "s0")[0]]
-        stage.fault({"proxy": dead}, "refuse")
-        stage.fault({"proxy": dead}, "drop")
-        stage.until(lambda: stage.connected(*ids) and dead not in homes(stage).values(), "failover", promised(40))
-        after = homes(stage)
-        stage.heal()
-        shake(stage, ids, max(2, times // 10), random.Random(8))
-        assert homes(stage) == after
+        product.link(*ids)
+        before = homes(product)
+        shake(product, ids, times, random.Random(7))
+        assert homes(product) == before
+        dead = before[phones(product, "s0")[0]]
+        product.fault({"proxy": dead}, "refuse")
+        product.fault({"proxy": dead}, "drop")
+        product.until(lambda: product.connected(*ids) and dead not in homes(product).values(), "failover", promised(40))
+        after = homes(product)
+        product.heal()
+        shake(product, ids, max(2, times // 10), random.Random(8))
+        assert homes(product) == after
         assert {phone for phone in before if before[phone] != after[phone]} == {
             phone for phone in before if before[phone] == dead
         }
-        assert all(each["highWater"] <= 4 for each in stage.proxies().values())
+        assert all(each["highWater"] <= 4 for each in product.proxies().values())
 
 
 def test_restarts_change_no_proxy_and_a_dead_proxy_changes_it_once(tmp_path: Path) -> None:
@@ -175,37 +177,39 @@ def test_fifty_restarts_change_no_proxy_and_a_dead_proxy_changes_it_once(tmp_pat
 
 @pytest.mark.slow
 def test_with_a_full_pool_and_half_of_it_dying_nobody_is_a_fifth_and_all_come_back(tmp_path: Path) -> None:
-    with staged(tmp_path, proxies=4, time_scale=10, provisioning_interval_ms=300, monitor_interval_ms=2000) as stage:
+    with running_product(
+        tmp_path, proxies=4, time_scale=10, provisioning_interval_ms=300, monitor_interval_ms=2000
+    ) as product:
         ids = [f"s{number:02}" for number in range(16)]
-        stage.link(*ids)
-        dead = sorted({*homes(stage).values()})[:2]
+        product.link(*ids)
+        dead = sorted({*homes(product).values()})[:2]
         for proxy in dead:
-            stage.fault({"proxy": proxy}, "refuse")
-            stage.fault({"proxy": proxy}, "drop")
+            product.fault({"proxy": proxy}, "refuse")
+            product.fault({"proxy": proxy}, "drop")
 
         def waiting() -> list[str]:
-            return [name for name, each in stage.sessions().items() if each["reason"] == "WAITING_FOR_PROXY"]
+            return [name for name, each in product.sessions().items() if each["reason"] == "WAITING_FOR_PROXY"]
 
-        stage.until(lambda: len(waiting()) == 8, "eight to wait", promised(60))
-        new = stage.world.post("/proxies").json()
-        stage.api.post("/api/v1/proxies", json={"url": new["url"]})
-        stage.until(lambda: len(waiting()) == 4 and len(homes(stage)) == 12, "four to go on", promised(60))
-        stage.heal()
-        stage.until(lambda: stage.connected(*ids), "all to come back", promised(120))
-        counted = {name: each["highWater"] for name, each in stage.proxies().items()}
+        product.until(lambda: len(waiting()) == 8, "eight to wait", promised(60))
+        new = product.world.post("/proxies").json()
+        product.api.post("/api/v1/proxies", json={"url": new["url"]})
+        product.until(lambda: len(waiting()) == 4 and len(homes(product)) == 12, "four to go on", promised(60))
+        product.heal()
+        product.until(lambda: product.connected(*ids), "all to come back", promised(120))
+        counted = {name: each["highWater"] for name, each in product.proxies().items()}
         assert max(counted.values()) <= 4, counted
 
 
 @pytest.mark.slow
 def test_twenty_workers_outlive_a_killed_server_and_are_adopted_within_five_seconds(tmp_path: Path) -> None:
-    with staged(tmp_path, proxies=5, provisioning_interval_ms=500) as stage:
+    with running_product(tmp_path, proxies=5, provisioning_interval_ms=500) as product:
         ids = [f"s{number:02}" for number in range(20)]
-        stage.link(*ids)
-        before = stage.workers()
-        stage.end(signal.SIGKILL)
-        stage.start()
+        product.link(*ids)
+        before = product.workers()
+        product.end(signal.SIGKILL)
+        product.start()
         began = time.monotonic()
-        stage.until(lambda: "wa_workers 20.0" in stage.api.get("/metrics").text, "all twenty", promised(5))
-        assert stage.workers() == before
+        product.until(lambda: "wa_workers 20.0" in product.api.get("/metrics").text, "all twenty", promised(5))
+        assert product.workers() == before
         assert len(before) == 20
         print(f"twenty adopted {time.monotonic() - began:.1f} s after the server answered")

@@ -19,7 +19,7 @@ API_KEY = "wao_5vR8kq2LxZt7mB1nWd9s"
 T = TypeVar("T")
 
 
-class Stage:
+class Product:
     """One installation with its outside world."""
 
     def __init__(self, home: Path, proxies: int, **settings: object) -> None:
@@ -32,7 +32,7 @@ class Stage:
         self.ready: dict[str, Any] = {}
         self.api = httpx.Client(base_url=f"http://127.0.0.1:{self._port}", headers={"X-API-Key": API_KEY}, timeout=30)
 
-    def __enter__(self) -> "Stage":
+    def __enter__(self) -> "Product":
         world = ("simulate", "--json", "--data-dir", str(self.home / "world"), "--proxies", str(self._proxies))
         self._outside = Program((*PRODUCT, *world), log=self.home / "world.log")
         self.ready = json.loads(self._outside.said(r'^{"control".*')[0])
@@ -152,7 +152,7 @@ class Stage:
 
 
 @contextlib.contextmanager
-def staged(home: Path, proxies: int, **settings: object) -> Iterator[Stage]:
-    """A stage that cleans up after itself."""
-    with Stage(home, proxies, **settings) as stage:
-        yield stage
+def running_product(home: Path, proxies: int, **settings: object) -> Iterator[Product]:
+    """A product that cleans up after itself."""
+    with Product(home, proxies, **settings) as product:
+        yield product
