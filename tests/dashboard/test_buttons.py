@@ -73,7 +73,7 @@ def test_a_banned_phone_is_let_go_from_its_sessions_page_and_all_sending_is_not(
     served.do(lambda on: holds.put(on.scripts, holds.Hold("all", 9 * 10**15, "", "Dana")))
     expect(page.locator("#session-head a[href='/anti-ban']")).to_be_visible()
     page.goto(served.address + "/live-log?kind=hold.")
-    expect(page.locator("main")).to_contain_text("everything: paused by Dana", ignore_case=True)
+    expect(page.locator("main")).to_contain_text("all sessions: paused by Dana", ignore_case=True)
 
 
 @pytest.mark.parametrize("language", languages())
