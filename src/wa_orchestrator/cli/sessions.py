@@ -16,7 +16,7 @@ Yes = Annotated[bool, typer.Option("--yes", "-y", help="Do not ask for confirmat
 Wait = Annotated[bool, typer.Option("--wait", help="Show every new code until the session is connected.")]
 
 
-class Queued(StrEnum):
+class QueuedAction(StrEnum):
     """What happens to the queued messages of a deleted session."""
 
     CANCEL = "cancel"
@@ -194,7 +194,7 @@ def delete(
     session_id: SessionId,
     *,
     forget: Annotated[bool, typer.Option("--forget", help="Also forget the phone's own proxy.")] = False,
-    queued: Annotated[Queued, typer.Option(help="What happens to its queued messages.")] = Queued.CANCEL,
+    queued: Annotated[QueuedAction, typer.Option(help="What happens to its queued messages.")] = QueuedAction.CANCEL,
     yes: Yes = False,
 ) -> None:
     """Delete a session; its credentials stay in the trash for TRASH_DAYS."""

@@ -108,7 +108,7 @@ class WebSocket:
                 self._writer.close()
 
 
-class Listener:
+class HttpListener:
     """Passes WebSocket upgrades to `on_socket` and other requests to `on_request`."""
 
     def __init__(

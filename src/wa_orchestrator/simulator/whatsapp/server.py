@@ -29,7 +29,7 @@ from wa_orchestrator.simulator.whatsapp import (
 from wa_orchestrator.simulator.whatsapp.accounts import Accounts, number_of
 from wa_orchestrator.simulator.whatsapp.connection import Connection
 from wa_orchestrator.simulator.whatsapp.faults import Faults
-from wa_orchestrator.simulator.whatsapp.listener import HttpRequest, HttpResponse, Listener, WebSocket
+from wa_orchestrator.simulator.whatsapp.listener import HttpListener, HttpRequest, HttpResponse, WebSocket
 from wa_orchestrator.simulator.whatsapp.persistence import DeviceStore
 from wa_orchestrator.simulator.whatsapp.state import ServerState
 
@@ -73,7 +73,7 @@ class WhatsApp:
         self._identity = noise.ServerIdentity.issue(
             KeyPair.generate(), not_before=now - _YEAR_S, not_after=now + _YEAR_S
         )
-        self._listener = Listener(self._serve_socket, self._answer_http)
+        self._listener = HttpListener(self._serve_socket, self._answer_http)
         self._server: asyncio.Server | None = None
         self._saver: asyncio.Task[None] | None = None
 
