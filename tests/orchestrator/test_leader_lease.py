@@ -10,6 +10,7 @@ import pytest
 
 from tests.orchestrator.fakes import FakeRunner, Teller, drive, part
 from tests.orchestrator.session_steps import PHONE, another, linked, now, started
+from tests.runner.faulty_runner import FaultyRunner, RunnerFault
 from wa_orchestrator.context import Context
 from wa_orchestrator.errors import Unavailable
 from wa_orchestrator.orchestrator.service import Orchestrator
@@ -19,7 +20,6 @@ from wa_orchestrator.orchestrator.workers.reconciler import ExitWatcher, Reconci
 from wa_orchestrator.orchestrator.workers.start_queue import StartQueue
 from wa_orchestrator.orchestrator.workers.watchdog import LifeSigns, Liveness, Watchdog, assess
 from wa_orchestrator.runner.contract import FoundWorker
-from wa_orchestrator.runner.mock import FaultyRunner, RunnerFault
 from wa_orchestrator.store import commands, keys, records, sessions
 from wa_orchestrator.store.sessions import CONTROL_LEASE
 

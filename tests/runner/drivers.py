@@ -15,13 +15,13 @@ import pytest
 from aiodocker import Docker
 from aiodocker.exceptions import DockerError
 
+from tests.runner.faulty_runner import FaultyRunner
 from tests.runner.images import empty_directories, imported
 from tests.waiting import until
 from wa_orchestrator.runner.container_spec import LABEL_HOME, ContainerSpec
 from wa_orchestrator.runner.contract import Exited, Runner, WorkerSpec
 from wa_orchestrator.runner.docker import DockerRunner
 from wa_orchestrator.runner.docker_relays import LABEL_RELAY_HOME
-from wa_orchestrator.runner.mock import FaultyRunner
 from wa_orchestrator.runner.process import ProcessRunner
 
 #: Container names are the engine's, and test processes share one engine.
