@@ -22,6 +22,7 @@ from schemathesis.specs.openapi.checks import (
 )
 
 from tests.processes import whole_server
+from tests.waiting import PATIENCE_S
 from tests.web.clients import generate_client
 from wa_orchestrator.store import keys
 
@@ -112,7 +113,7 @@ def _try(operation: Any, mode: GenerationMode, served: Served, session: str | No
 def test_a_generated_client_lists_sessions_sends_reads_and_gets_errors(
     served: Served, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    (tmp_path / "openapi.json").write_text(httpx.get(f"{served.url}/openapi.json").text, "utf-8")
+    (tmp_path / "openapi.json").write_text(httpx.get(f"{served.url}/openapi.json", timeout=PATIENCE_S).text, "utf-8")
     generate_client(tmp_path, "generated_client")
     monkeypatch.syspath_prepend(tmp_path)
     package = importlib.import_module("generated_client")

@@ -157,8 +157,8 @@ async def test_no_blocking_redis_call_is_longer_than_the_socket_timeout(context:
 
 
 async def test_without_redis_a_service_is_healthy_but_not_ready(context: Context) -> None:
-    context.redis = Redis(host="127.0.0.1", port=1)
-    app = make_app(context, [health.router(context)])
+    without_redis = make_context(context.settings, Redis(host="127.0.0.1", port=1))
+    app = make_app(without_redis, [health.router(without_redis)])
     async with httpx.AsyncClient(transport=httpx.ASGITransport(app), base_url="http://server") as client:
         assert (await client.get("/health")).status_code == 200
         answer = await client.get("/ready")

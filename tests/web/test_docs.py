@@ -12,6 +12,7 @@ from playwright.sync_api import Browser
 
 from tests.dashboard.browsing import chromium
 from tests.processes import PRODUCT, Program, bare_environment, free_port
+from tests.waiting import PATIENCE_S
 
 __all__ = ["chromium"]
 
@@ -29,6 +30,11 @@ def services(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[str, st
         program.end()
 
 
+def fetch(url: str) -> httpx.Response:
+    """Get a page with patience: on a busy machine the first OpenAPI document takes seconds."""
+    return httpx.get(url, timeout=PATIENCE_S)
+
+
 class Named(HTMLParser):
     """Every address that a page names."""
 
@@ -43,21 +49,21 @@ class Named(HTMLParser):
 
 @pytest.mark.parametrize("port", [0, 1], ids=["orchestrator", "gateway"])
 def test_the_page_and_everything_it_names_come_from_the_service_itself(services: tuple[str, str], port: int) -> None:
-    page = httpx.get(f"{services[port]}/docs")
+    page = fetch(f"{services[port]}/docs")
     assert (page.status_code, re.findall(r"https?://|[\"'(]//", page.text)) == (200, [])
     named = [urljoin(str(page.url), each) for each in Named(page.text).addresses if not each.startswith("data:")]
     assert len(set(named)) == 4, "a style sheet, two scripts, the description"
     for address in named:
         assert address.startswith(services[port])
-        assert httpx.get(address).status_code == 200, address
+        assert fetch(address).status_code == 200, address
 
 
 @pytest.mark.parametrize("port", [0, 1], ids=["orchestrator", "gateway"])
 def test_no_script_or_style_within_the_page_is_allowed(services: tuple[str, str], port: int) -> None:
-    policy = httpx.get(f"{services[port]}/docs").headers["content-security-policy"]
+    policy = fetch(f"{services[port]}/docs").headers["content-security-policy"]
     assert "default-src 'none'" in policy
     assert "unsafe" not in policy
-    assert httpx.get(f"{services[port]}/redoc").status_code == 404
+    assert fetch(f"{services[port]}/redoc").status_code == 404
 
 
 @pytest.mark.browser
