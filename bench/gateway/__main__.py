@@ -52,6 +52,8 @@ SERVERS: dict[str, tuple[list[str], dict[str, str]]] = {
     "fastify, bare Lua": (FASTIFY, BARE),
     "fastify, auto-pipelining": (FASTIFY, {**SAME, "AUTO_PIPELINING": "1"}),
 }
+#: The settings in it change the load.
+RAN = f"ROUNDS={ROUNDS} SECONDS_EACH={SECONDS} python -m bench.gateway"
 LOADS = {"sender named": "1", "sender chosen": "0"}
 OTHER = os.environ.get("OTHER")
 if OTHER:
@@ -206,7 +208,7 @@ def load(port: int, seconds: int, environment: dict[str, str], connections: int 
 def summary(results: dict[int, Results]) -> dict[str, Any]:
     """Return the machine, the command, and the figures for each load."""
     return {
-        "command": (f"OTHER=<checkout of {commit(Path(OTHER))}> " if OTHER else "") + "python -m bench.gateway",
+        "command": (f"OTHER=<checkout of {commit(Path(OTHER))}> " if OTHER else "") + RAN,
         "commit": commit(ROOT),
         "machine": f"{os.cpu_count()} cores, {platform.machine()}, load average before the run {LOAD_BEFORE:.1f}",
         "redis": f"{find_program().version}, appendonly yes, appendfsync always, Unix socket",
