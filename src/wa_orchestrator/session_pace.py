@@ -16,6 +16,7 @@ from wa_orchestrator.domain.routing import Readiness
 from wa_orchestrator.domain.session import CAN_SEND
 from wa_orchestrator.settings import Settings
 from wa_orchestrator.store import holds as holding
+from wa_orchestrator.store.holds import Hold
 from wa_orchestrator.store.records import Session
 from wa_orchestrator.timestamps import FOREVER_MS
 
@@ -23,7 +24,7 @@ from wa_orchestrator.timestamps import FOREVER_MS
 BAN_SIGNAL = "BAN_SIGNAL"
 _HOURS = frozenset({"opens", "closes"})
 
-Holds = Mapping[str, Mapping[str, Any]]
+Holds = Mapping[str, Hold]
 
 
 def trust_of(session: Session, now_ms: int) -> Trust:
@@ -89,9 +90,9 @@ def holds_on(holds: Holds, session: Session, now_ms: int) -> tuple[Wait, ...]:
     """Return the holds that concern a session and are not over, as waits of its messages."""
     found = [holds[field] for field in hold_fields(session) if field in holds]
     return tuple(
-        wait_until(int(hold["until_ms"]), Because.BANNED_HOLD if hold.get("why") == BAN_SIGNAL else Because.HELD)
+        wait_until(hold.until_ms, Because.BANNED_HOLD if hold.why == BAN_SIGNAL else Because.HELD)
         for hold in found
-        if hold["until_ms"] > now_ms
+        if hold.until_ms > now_ms
     )
 
 

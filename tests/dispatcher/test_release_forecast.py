@@ -111,7 +111,7 @@ async def released_at(scenario: Scenario, clock: Clock, message: str) -> int | N
             case queues.Wait(until_ms):
                 again_ms = until_ms
             case queues.Held(by):
-                again_ms = int((await records.holds(scenario.scripts))[by]["until_ms"])
+                again_ms = (await records.holds(scenario.scripts))[by].until_ms
             case queues.SetAside():
                 again_ms = (await records.phone_pace(scenario.scripts, PHONE, since_ms=0)).lock_until
             case queues.Offline():

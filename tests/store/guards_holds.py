@@ -20,7 +20,7 @@ async def _(scene: Scene) -> None:
 async def _(scene: Scene) -> None:
     for until_ms in (scene.clock.now_ms + 9000, scene.clock.now_ms + 9000, scene.clock.now_ms + 1000):
         await holds.put(scene.scripts, Hold("phone:1", until_ms, "BAN_SIGNAL", SERVER))
-    assert (await records.holds(scene.scripts))["phone:1"]["until_ms"] == scene.clock.now_ms + 9000
+    assert (await records.holds(scene.scripts))["phone:1"].until_ms == scene.clock.now_ms + 9000
     assert await scene.scripts.redis.xlen(keys.EVENTS) == 1
 
 

@@ -131,4 +131,4 @@ def _end_of(holds: Holds, by: str, now_ms: int) -> int | None:
     hold = holds.get(by)
     if hold is None:
         return now_ms  # it was placed after `holds` was read
-    return int(hold["until_ms"]) if hold["until_ms"] < FOREVER_MS else None
+    return hold.until_ms if hold.until_ms < FOREVER_MS else None

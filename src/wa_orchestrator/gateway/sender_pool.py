@@ -4,7 +4,6 @@ For choosing senders and estimating etas only. Limits, opt-outs and idempotency 
 """
 
 import asyncio
-import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from heapq import heapify, heapreplace
@@ -21,6 +20,7 @@ from wa_orchestrator.queue_forecast import Facts, forecast_of
 from wa_orchestrator.session_pace import Holds, holds_on, pace_of, zone_of
 from wa_orchestrator.settings import Settings
 from wa_orchestrator.store import keys
+from wa_orchestrator.store.holds import hold_from
 from wa_orchestrator.store.records import PhonePace, Session, session_from
 
 FRESH_S: Final = 1.0
@@ -208,7 +208,7 @@ class SenderPool:
         ids, raw_holds, raw_waiting = await self._redis.many(
             [("SMEMBERS", keys.SESSIONS_ALL), ("HGETALL", keys.HOLDS), ("HGETALL", keys.GATEWAY_WAITING)]
         )
-        holds: Holds = {name: json.loads(text) for name, text in raw_holds.items()}
+        holds: Holds = {field: hold_from(field, text) for field, text in raw_holds.items()}
         raws = await self._redis.many([("HGETALL", keys.session(each)) for each in sorted(ids)])
         now_ms = int(clock[1])
         limits = [self._limits_of(raw, now_ms) for raw in raws if raw]

@@ -24,6 +24,12 @@ class Hold:
     session: str = ""
 
 
+def hold_from(field: str, text: str) -> Hold:
+    """Return a stored hold."""
+    raw = json.loads(text)
+    return Hold(field, int(raw["until_ms"]), raw.get("why", ""), raw.get("by", ""))
+
+
 def of_phone(phone: str) -> str:
     """Return the field of a hold on a phone, whichever of its sessions would send."""
     return f"phone:{phone}"

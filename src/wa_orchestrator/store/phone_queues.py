@@ -1,6 +1,5 @@
 """Reads the queues of phones: their first messages, their lengths, and a message's position."""
 
-import json
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -8,6 +7,7 @@ from typing import Any
 from wa_orchestrator.domain.ids import MessageId
 from wa_orchestrator.store import keys
 from wa_orchestrator.store.engine.scripts import Scripts
+from wa_orchestrator.store.holds import Hold, hold_from
 from wa_orchestrator.store.record_codec import decode
 from wa_orchestrator.store.records import Message, PhonePace
 
@@ -23,7 +23,7 @@ class QueueHead:
     """How many of its messages a reach-out lock keeps out of the queue."""
 
 
-async def heads(scripts: Scripts, phones: Sequence[str]) -> tuple[dict[str, dict[str, Any]], list[QueueHead]]:
+async def heads(scripts: Scripts, phones: Sequence[str]) -> tuple[dict[str, Hold], list[QueueHead]]:
     """Return the holds and the heads of these phones' queues, in one round trip."""
     async with scripts.redis.pipeline(transaction=False) as pipe:
         for phone in phones:
@@ -32,7 +32,7 @@ async def heads(scripts: Scripts, phones: Sequence[str]) -> tuple[dict[str, dict
             pipe.zcard(keys.set_aside(phone))
         pipe.hgetall(keys.HOLDS)
         replies: list[Any] = await pipe.execute()
-    holds = {name: json.loads(text) for name, text in replies.pop().items()}
+    holds = {field: hold_from(field, text) for field, text in replies.pop().items()}
     found = zip(phones, replies[::3], replies[1::3], replies[2::3], strict=True)
     return holds, [
         QueueHead(phone, decode(PhonePace, pace, sent=()), MessageId(first[0] if first else ""), int(set_aside))

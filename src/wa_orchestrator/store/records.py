@@ -3,7 +3,6 @@
 `<Record>Changes` are the fields that Python writes; mypy rejects a field that is not among them.
 """
 
-import json
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, TypedDict
@@ -15,6 +14,7 @@ from wa_orchestrator.domain.routing import Pin
 from wa_orchestrator.domain.session import Reason, State
 from wa_orchestrator.store import keys
 from wa_orchestrator.store.engine.scripts import Scripts
+from wa_orchestrator.store.holds import Hold, hold_from
 from wa_orchestrator.store.record_codec import decode
 
 
@@ -310,10 +310,10 @@ async def phone_pace(scripts: Scripts, phone: str, *, since_ms: int) -> PhonePac
     return decode(PhonePace, raw, sent=tuple(int(score) for _, score in sent))
 
 
-async def holds(scripts: Scripts) -> dict[str, dict[str, Any]]:
+async def holds(scripts: Scripts) -> dict[str, Hold]:
     """Return all holds by their field."""
     raw: Any = await scripts.redis.hgetall(keys.HOLDS)
-    return {name: json.loads(value) for name, value in raw.items()}
+    return {field: hold_from(field, text) for field, text in raw.items()}
 
 
 async def _hashes(scripts: Scripts, names: Sequence[str]) -> list[dict[str, str]]:

@@ -9,6 +9,7 @@ from typing import Any, Final
 from wa_orchestrator.dashboard.html.locale import spelled_phone
 from wa_orchestrator.domain.pacing.limits import Pace, Trust
 from wa_orchestrator.domain.session import Reason, State, needs_person
+from wa_orchestrator.store.holds import Hold
 from wa_orchestrator.store.records import Proxy, Session
 
 #: The order of states in tables: those that need a person first.
@@ -32,7 +33,7 @@ class Row:
     sent_today: int
     sent_minute: int
     queued: int
-    hold: Mapping[str, Any] | None
+    hold: Hold | None
     burst_until: int
     stats: Mapping[str, int]
     own_limits: bool
@@ -116,7 +117,7 @@ class Snapshot:
     now_ms: int
     rows: Mapping[str, Row]
     proxies: Sequence[Proxy]
-    holds: Mapping[str, Mapping[str, Any]]
+    holds: Mapping[str, Hold]
     waiting_for_slot: frozenset[str]
     slots_per_proxy: int
     opted_out: int

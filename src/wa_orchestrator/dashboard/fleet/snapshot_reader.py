@@ -3,16 +3,17 @@
 import asyncio
 import time
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from datetime import datetime
-from typing import Any, Final
+from typing import Final
 
 from wa_orchestrator.context import Context
 from wa_orchestrator.dashboard.fleet.displaced_sessions import DisplacedSessions
 from wa_orchestrator.dashboard.fleet.snapshot import Row, Snapshot
 from wa_orchestrator.domain.pacing.hours import day_bounds_ms
-from wa_orchestrator.session_pace import BAN_SIGNAL, hold_fields, override_of, pace_of, trust_of, zone_of
+from wa_orchestrator.session_pace import BAN_SIGNAL, Holds, hold_fields, override_of, pace_of, trust_of, zone_of
 from wa_orchestrator.store import activity, contacts, records, slots
+from wa_orchestrator.store.holds import Hold
 from wa_orchestrator.store.records import Session
 
 #: Every session is read again after this time even without an event: pings make none.
@@ -46,7 +47,7 @@ class SnapshotReader:
             await self._refresh(holds, now_ms)
         return await self._snapshot(holds, now_ms)
 
-    async def _refresh(self, holds: Mapping[str, Any], now_ms: int) -> None:
+    async def _refresh(self, holds: Holds, now_ms: int) -> None:
         whole = time.monotonic() - self._read_all_at_s > FULL_S
         if not whole and not self._stale:
             return
@@ -61,7 +62,7 @@ class SnapshotReader:
         kept = {} if whole else {name: row for name, row in self._rows.items() if name not in ids}
         self._rows = kept | rows
 
-    async def _snapshot(self, holds: Mapping[str, Any], now_ms: int) -> Snapshot:
+    async def _snapshot(self, holds: Holds, now_ms: int) -> Snapshot:
         waiting = await slots.waiting(self._context.scripts)
         rows = dict(self._rows)
         proxies = await records.proxies(self._context.scripts)
@@ -70,7 +71,7 @@ class SnapshotReader:
             now_ms,
             rows,
             proxies,
-            {name: hold for name, hold in holds.items() if hold["until_ms"] > now_ms},
+            {name: hold for name, hold in holds.items() if hold.until_ms > now_ms},
             frozenset(waiting),
             self._context.settings.max_sessions_per_proxy,
             await contacts.count_opt_outs(self._context.scripts),
@@ -80,7 +81,7 @@ class SnapshotReader:
             self._context.settings.allow_direct,
         )
 
-    async def _read(self, sessions: Sequence[Session], holds: Mapping[str, Any], now_ms: int) -> list[Row]:
+    async def _read(self, sessions: Sequence[Session], holds: Holds, now_ms: int) -> list[Row]:
         settings = self._context.settings
         sessions = [session for session in sessions if not session.removing]
         spans = [self._span(session, now_ms) for session in sessions]
@@ -108,11 +109,10 @@ class SnapshotReader:
         return activity.Span(session.id, session.phone, day_start_ms, now_ms - int(settings.scaled(60_000)), day)
 
 
-def _hold_on(holds: Mapping[str, Any], session: Session, now_ms: int) -> Mapping[str, Any] | None:
+def _hold_on(holds: Holds, session: Session, now_ms: int) -> Hold | None:
     """Return the hold on a session, a ban first, with the `field` that lifts it."""
-    fields = [name for name in hold_fields(session) if name in holds and holds[name]["until_ms"] > now_ms]
-    found = [{**holds[name], "field": name} for name in fields]
-    return min(found, key=lambda hold: hold.get("why") != BAN_SIGNAL, default=None)
+    found = [holds[name] for name in hold_fields(session) if name in holds and holds[name].until_ms > now_ms]
+    return min(found, key=lambda hold: hold.why != BAN_SIGNAL, default=None)
 
 
 async def opt_outs(context: Context, most: int = 200) -> list[contacts.OptOutRecord]:

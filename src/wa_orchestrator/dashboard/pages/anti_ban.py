@@ -10,6 +10,7 @@ from wa_orchestrator.dashboard.fleet.snapshot import Row
 from wa_orchestrator.dashboard.fleet.snapshot_reader import opt_outs
 from wa_orchestrator.dashboard.html.renderer import PageContent, Renderer, View
 from wa_orchestrator.domain.pacing.limits import PRESETS, Preset, Trust
+from wa_orchestrator.store.holds import Hold
 
 _NEAREST: Final = 12
 _OPT_OUTS_SHOWN: Final = 8
@@ -69,16 +70,16 @@ def labels(view: View) -> list[str]:
     return sorted({row.session.label for row in view.snapshot.rows.values() if row.session.label})
 
 
-def held(view: View) -> list[tuple[str, Row | None, Mapping[str, object]]]:
+def held(view: View) -> list[tuple[str, Row | None, Hold]]:
     """Return the holds on all, groups, phones and sessions; then sessions with doubled pauses after a burst."""
     snapshot = view.snapshot
     named = {f"phone:{row.session.phone}": row for row in reversed(snapshot.sorted_rows())}
     named |= {f"session:{row.id}": row for row in snapshot.rows.values()}
-    found: list[tuple[str, Row | None, Mapping[str, object]]] = []
+    found: list[tuple[str, Row | None, Hold]] = []
     for name, hold in sorted(snapshot.holds.items(), key=lambda pair: (pair[0] != "all", pair[0])):
         found.append((name, named.get(name), hold))
     found += [
-        (f"burst:{row.id}", row, {"until_ms": row.burst_until})
+        (f"burst:{row.id}", row, Hold(f"burst:{row.id}", row.burst_until, "", ""))
         for row in snapshot.sorted_rows()
         if row.burst_until > view.now_ms
     ]

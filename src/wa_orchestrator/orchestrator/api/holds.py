@@ -1,7 +1,7 @@
 """Routes of holds (sending paused for a session, a group, a phone or everything) and of the presets of limits."""
 
 import re
-from typing import Annotated, Any, Literal
+from typing import Annotated, Literal
 
 from fastapi import APIRouter, Path
 from pydantic import Field, model_validator
@@ -124,9 +124,7 @@ class _AntiBan:
         """List what is paused, why and until when."""
         now_ms = await self._context.scripts.now_ms()
         found = await records.holds(self._context.scripts)
-        return HoldsResponse(
-            holds=[_view(field, hold) for field, hold in sorted(found.items()) if hold["until_ms"] > now_ms]
-        )
+        return HoldsResponse(holds=[_view(found[field]) for field in sorted(found) if found[field].until_ms > now_ms])
 
     async def place_hold(self, body: HoldBody, caller: AdminCaller) -> HoldView:
         """Pause sending."""
@@ -139,7 +137,7 @@ class _AntiBan:
         await holding.put(context.scripts, put)
         await audit.record(context.scripts, caller.key_id, "hold.add", body.field, until_ms=until_ms, why=body.why)
         await _wake(context.scripts, body.field)
-        return _view(body.field, {"until_ms": put.until_ms, "why": put.why, "by": put.by})
+        return _view(put)
 
     async def lift_hold(self, target: HoldId, caller: AdminCaller) -> LiftedHold:
         """Resume sending."""
@@ -176,10 +174,9 @@ def limits_view(pace: Pace) -> LimitsView:
     )
 
 
-def _view(field: str, hold: dict[str, Any]) -> HoldView:
-    scope, _, name = field.partition(":")
-    until = iso(int(hold["until_ms"]))
-    return HoldView(id=field, scope=scope, name=name or None, until=until, why=hold["why"], by=hold["by"])
+def _view(hold: Hold) -> HoldView:
+    scope, _, name = hold.field.partition(":")
+    return HoldView(id=hold.field, scope=scope, name=name or None, until=iso(hold.until_ms), why=hold.why, by=hold.by)
 
 
 async def _wake(scripts: Scripts, field: str) -> None:
