@@ -1,4 +1,4 @@
-"""One short story per guard of the scripts: true with the guard, false without it."""
+"""One case per guard of the scripts: it passes with the guard and fails without it."""
 
 from collections.abc import Awaitable, Callable
 from typing import Final
@@ -8,19 +8,19 @@ from wa_orchestrator.domain.stream_events import ProxyReason
 from wa_orchestrator.store import admission, keys, leases, outbox, proxies, queues, records, sessions, slots
 from wa_orchestrator.store.message_keys import Place, head, layout
 
-Story = Callable[[Scene], Awaitable[None]]
-STORIES: Final[dict[str, Story]] = {}
+Case = Callable[[Scene], Awaitable[None]]
+CASES: Final[dict[str, Case]] = {}
 
 
-def story(guard: str) -> Callable[[Story], Story]:
-    """Say which guard a story is about."""
+def case(guard: str) -> Callable[[Case], Case]:
+    """Register the case of a guard."""
 
-    def keep(told: Story) -> Story:
-        assert guard not in STORIES
-        STORIES[guard] = told
-        return told
+    def register(function: Case) -> Case:
+        assert guard not in CASES
+        CASES[guard] = function
+        return function
 
-    return keep
+    return register
 
 
 # -- accept -------------------------------------------------------------------------------------------------------
@@ -28,14 +28,14 @@ def story(guard: str) -> Callable[[Story], Story]:
 KEY = admission.Idempotency("key", "hash", "fingerprint")
 
 
-@story("conflict")
+@case("conflict")
 async def _(scene: Scene) -> None:
     await admission.accept(scene.scripts, scene.message(), scene.room(), KEY)
     other = admission.Idempotency("key", "hash", "another body")
     assert await admission.accept(scene.scripts, scene.message(), scene.room(), other) == admission.Conflict()
 
 
-@story("replay")
+@case("replay")
 async def _(scene: Scene) -> None:
     first = scene.message()
     await admission.accept(scene.scripts, first, scene.room(), KEY)
@@ -43,20 +43,20 @@ async def _(scene: Scene) -> None:
     assert again == admission.Replayed(first.id, "")
 
 
-@story("opt_out")
+@case("opt_out")
 async def _(scene: Scene) -> None:
     await scene.scripts.redis.hset(keys.OPT_OUTS, "97251", "{}")
     assert await admission.accept(scene.scripts, scene.message("97251"), scene.room()) == admission.OptedOut()
 
 
-@story("queue_limit")
+@case("queue_limit")
 async def _(scene: Scene) -> None:
     await scene.accept()
     full = await admission.accept(scene.scripts, scene.message(), scene.room(queue_limit=1))
     assert full == admission.QueueFull(1)
 
 
-@story("day_limit")
+@case("day_limit")
 async def _(scene: Scene) -> None:
     await scene.accept()
     assert await admission.accept(scene.scripts, scene.message(), scene.room(per_day=1)) == admission.DayFull(1)
@@ -65,28 +65,28 @@ async def _(scene: Scene) -> None:
 # -- route, promote -----------------------------------------------------------------------------------------------
 
 
-@story("session_exists")
+@case("session_exists")
 async def _(scene: Scene) -> None:
     message = await scene.accept()
     assert await scene.route(message) == queues.NoSession()
     assert await scene.scripts.redis.lrange(keys.GATEWAY_JOBS, 0, -1) == [message]
 
 
-@story("one_router")
+@case("one_router")
 async def _(scene: Scene) -> None:
     await scene.connected()
     message = await scene.queued()
     assert await scene.route(message) == queues.Gone()
 
 
-@story("still_scheduled")
+@case("still_scheduled")
 async def _(scene: Scene) -> None:
     await scene.connected()
     message = await scene.queued()
     assert await queues.promote(scene.scripts, scene.places[message]) == queues.Gone()
 
 
-@story("not_early")
+@case("not_early")
 async def _(scene: Scene) -> None:
     await scene.connected()
     message = await scene.accept(due_ms=scene.clock.now_ms + 1000)
@@ -97,7 +97,7 @@ async def _(scene: Scene) -> None:
 # -- release ------------------------------------------------------------------------------------------------------
 
 
-@story("one_in_flight")
+@case("one_in_flight")
 async def _(scene: Scene) -> None:
     await scene.connected()
     first, second = await scene.queued(), await scene.queued()
@@ -105,7 +105,7 @@ async def _(scene: Scene) -> None:
     assert await scene.release(second) == queues.Busy(first)
 
 
-@story("head")
+@case("head")
 async def _(scene: Scene) -> None:
     await scene.connected()
     await scene.queued()
@@ -113,7 +113,7 @@ async def _(scene: Scene) -> None:
     assert await scene.release(second) == queues.Changed()
 
 
-@story("release_opt_out")
+@case("release_opt_out")
 async def _(scene: Scene) -> None:
     await scene.connected()
     message = await scene.queued("97251")
@@ -121,7 +121,7 @@ async def _(scene: Scene) -> None:
     assert await scene.release(message) == queues.MustEnd("OPTED_OUT")
 
 
-@story("release_expired")
+@case("release_expired")
 async def _(scene: Scene) -> None:
     await scene.connected()
     message = await scene.queued(expires_ms=scene.clock.now_ms + 10)
@@ -129,7 +129,7 @@ async def _(scene: Scene) -> None:
     assert await scene.release(message) == queues.MustEnd("EXPIRED")
 
 
-@story("connected")
+@case("connected")
 async def _(scene: Scene) -> None:
     await scene.connected()
     message = await scene.queued()
@@ -137,7 +137,7 @@ async def _(scene: Scene) -> None:
     assert await scene.release(message) == queues.Offline("disconnected")
 
 
-@story("own_phone")
+@case("own_phone")
 async def _(scene: Scene) -> None:
     await scene.connected()
     message = await scene.queued()
@@ -145,7 +145,7 @@ async def _(scene: Scene) -> None:
     assert await scene.release(message) == queues.Offline("other_phone")
 
 
-@story("hold")
+@case("hold")
 async def _(scene: Scene) -> None:
     await scene.connected()
     message = await scene.queued()
@@ -153,7 +153,7 @@ async def _(scene: Scene) -> None:
     assert await scene.release(message) == queues.Held("all")
 
 
-@story("hours")
+@case("hours")
 async def _(scene: Scene) -> None:
     await scene.connected()
     message, opens = await scene.queued(), scene.clock.now_ms + 1000
@@ -161,14 +161,14 @@ async def _(scene: Scene) -> None:
     assert isinstance(await scene.release(message, open_until_ms=scene.clock.now_ms), queues.Wait)
 
 
-@story("right_day")
+@case("right_day")
 async def _(scene: Scene) -> None:
     await scene.connected()
     message = await scene.queued()
     assert await scene.release(message, day_end_ms=scene.clock.now_ms) == queues.Changed()
 
 
-@story("pause")
+@case("pause")
 async def _(scene: Scene) -> None:
     await scene.connected()
     await scene.ack(await scene.sending())
@@ -179,7 +179,7 @@ async def _(scene: Scene) -> None:
     assert isinstance(await scene.release(second), queues.Released)
 
 
-@story("minute")
+@case("minute")
 async def _(scene: Scene) -> None:
     await scene.connected()
     first_at = scene.clock.now_ms
@@ -191,7 +191,7 @@ async def _(scene: Scene) -> None:
     assert isinstance(await scene.release(second, per_minute=1), queues.Released)
 
 
-@story("day")
+@case("day")
 async def _(scene: Scene) -> None:
     await scene.connected()
     await scene.ack(await scene.sending())
@@ -201,7 +201,7 @@ async def _(scene: Scene) -> None:
     assert full == queues.Wait(tomorrow, "DAY_IS_FULL")
 
 
-@story("reachout_lock")
+@case("reachout_lock")
 async def _(scene: Scene) -> None:
     await scene.connected()
     await scene.scripts.redis.sadd(keys.contacts(PHONE), "97252")
@@ -211,7 +211,7 @@ async def _(scene: Scene) -> None:
     assert isinstance(await scene.release(friend), queues.Released)
 
 
-@story("lock_over")
+@case("lock_over")
 async def _(scene: Scene) -> None:
     await scene.connected()
     await scene.scripts.redis.hset(keys.pace(PHONE), "lock_until", scene.clock.now_ms + 1000)
@@ -226,7 +226,7 @@ async def _(scene: Scene) -> None:
 # -- claim, renew, ack, nack, reclaim -----------------------------------------------------------------------------
 
 
-@story("claim_epoch")
+@case("claim_epoch")
 async def _(scene: Scene) -> None:
     await scene.connected()
     message = await scene.queued()
@@ -236,7 +236,7 @@ async def _(scene: Scene) -> None:
     assert isinstance(await scene.claim(epoch=2), tuple)
 
 
-@story("claim_head")
+@case("claim_head")
 async def _(scene: Scene) -> None:
     # Two calls of a worker have both seen the same message in the outbox.
     await scene.connected()
@@ -244,7 +244,7 @@ async def _(scene: Scene) -> None:
     assert await scene.scripts.run("claim_message", layout(place), [*head(place), 1, LEASE_MS]) == ["empty"]
 
 
-@story("renew_epoch")
+@case("renew_epoch")
 async def _(scene: Scene) -> None:
     await scene.connected()
     message = await scene.sending()
@@ -253,7 +253,7 @@ async def _(scene: Scene) -> None:
     assert renewed == outbox.Fenced(2)
 
 
-@story("renew_holder")
+@case("renew_holder")
 async def _(scene: Scene) -> None:
     await scene.connected()
     await scene.connected("w2")  # a sibling whose epoch is the same
@@ -265,14 +265,14 @@ async def _(scene: Scene) -> None:
     assert renewed == outbox.NotHolder("sent")
 
 
-@story("ack_id")
+@case("ack_id")
 async def _(scene: Scene) -> None:
     await scene.connected()
     message = await scene.sending()
     assert isinstance(await scene.ack(message, whatsapp_id="3EB0FF"), outbox.Mismatch)
 
 
-@story("ack_monotone")
+@case("ack_monotone")
 async def _(scene: Scene) -> None:
     await scene.connected()
     message = await scene.sending()
@@ -281,7 +281,7 @@ async def _(scene: Scene) -> None:
     assert await scene.status(message) == "read"
 
 
-@story("nack_epoch")
+@case("nack_epoch")
 async def _(scene: Scene) -> None:
     await scene.connected()
     message = await scene.queued()
@@ -291,7 +291,7 @@ async def _(scene: Scene) -> None:
     assert await scene.nack(message, epoch=1) == outbox.Fenced(2)
 
 
-@story("nack_holder")
+@case("nack_holder")
 async def _(scene: Scene) -> None:
     await scene.connected()
     await scene.connected("w2")  # a sibling whose epoch is the same
@@ -304,7 +304,7 @@ async def _(scene: Scene) -> None:
     assert await scene.status(message) == "sent"
 
 
-@story("leased")
+@case("leased")
 async def _(scene: Scene) -> None:
     await scene.connected()
     message = await scene.sending()
@@ -312,7 +312,7 @@ async def _(scene: Scene) -> None:
     assert await scene.reclaim(message) == outbox.Unknown()
 
 
-@story("lease_over")
+@case("lease_over")
 async def _(scene: Scene) -> None:
     await scene.connected()
     message = await scene.sending()
@@ -320,7 +320,7 @@ async def _(scene: Scene) -> None:
     assert await scene.reclaim(message) == outbox.Alive(scene.clock.now_ms + 1)
 
 
-@story("rearm: reclaim")
+@case("rearm: reclaim")
 async def _(scene: Scene) -> None:
     await scene.connected()
     message = await scene.sending()
@@ -329,7 +329,7 @@ async def _(scene: Scene) -> None:
     assert await scene.release(message) == queues.Wait(scene.clock.now_ms + PAUSE_MS, "PAUSE")
 
 
-@story("rearm: register")
+@case("rearm: register")
 async def _(scene: Scene) -> None:
     await scene.connected()
     message = await scene.sending()
@@ -340,14 +340,14 @@ async def _(scene: Scene) -> None:
 # -- cancel, retry ------------------------------------------------------------------------------------------------
 
 
-@story("not_claimed")
+@case("not_claimed")
 async def _(scene: Scene) -> None:
     await scene.connected()
     message = await scene.sending()
     assert await queues.cancel(scene.scripts, scene.places[message]) == queues.TooLate("sending")
 
 
-@story("expired")
+@case("expired")
 async def _(scene: Scene) -> None:
     await scene.connected()
     message = await scene.queued(expires_ms=scene.clock.now_ms + 10)
@@ -355,7 +355,7 @@ async def _(scene: Scene) -> None:
     assert await scene.status(message) == "queued"
 
 
-@story("dead")
+@case("dead")
 async def _(scene: Scene) -> None:
     await scene.connected()
     message = await scene.sending()
@@ -364,7 +364,7 @@ async def _(scene: Scene) -> None:
     assert again == queues.TooLate("sent")
 
 
-@story("retry_opt_out")
+@case("retry_opt_out")
 async def _(scene: Scene) -> None:
     await scene.connected()
     message = await scene.sending("97251")
@@ -373,7 +373,7 @@ async def _(scene: Scene) -> None:
     assert await queues.retry(scene.scripts, scene.places[message], to="97251") == queues.OptedOut()
 
 
-@story("mark")
+@case("mark")
 async def _(scene: Scene) -> None:
     await scene.connected()
     taken = await queues.take_due(scene.scripts, most=10, away_ms=1000)
@@ -386,34 +386,34 @@ async def _(scene: Scene) -> None:
 # -- sessions -----------------------------------------------------------------------------------------------------
 
 
-@story("new")
+@case("new")
 async def _(scene: Scene) -> None:
     await scene.connected("w1")
     again = await sessions.create(scene.scripts, sessions.NewSession("w1", candidates=["p1"]), per_proxy=4, per_phone=4)
     assert again == sessions.Exists()
 
 
-@story("phone_limit")
+@case("phone_limit")
 async def _(scene: Scene) -> None:
     await scene.connected("w1")
     second = sessions.NewSession("w2", phone=PHONE, candidates=["p1"])
     assert await sessions.create(scene.scripts, second, per_proxy=4, per_phone=1) == sessions.PhoneFull(1)
 
 
-@story("room")
+@case("room")
 async def _(scene: Scene) -> None:
     made = await sessions.create(scene.scripts, sessions.NewSession("w1"), per_proxy=4, per_phone=4)
     assert made == sessions.NoRoom()
 
 
-@story("slot")
+@case("slot")
 async def _(scene: Scene) -> None:
     await scene.connected("w1")
     second = sessions.NewSession("w2", candidates=["p1"])
     assert await sessions.create(scene.scripts, second, per_proxy=1, per_phone=4) == sessions.NoRoom()
 
 
-@story("slot_healthy")
+@case("slot_healthy")
 async def _(scene: Scene) -> None:
     await scene.proxy("p1")
     await proxies.mark(scene.scripts, "p1", version=1, status="BAD", reason="CHECK_FAILED", fields={})
@@ -421,7 +421,7 @@ async def _(scene: Scene) -> None:
     assert await sessions.create(scene.scripts, first, per_proxy=4, per_phone=4) == sessions.NoRoom()
 
 
-@story("advance_epoch")
+@case("advance_epoch")
 async def _(scene: Scene) -> None:
     await scene.connected()
     version = int(await scene.scripts.redis.hget(keys.session("w1"), "version") or 0)
@@ -430,21 +430,21 @@ async def _(scene: Scene) -> None:
     assert await sessions.advance(scene.scripts, "w1", step) == sessions.Fenced(2)
 
 
-@story("version")
+@case("version")
 async def _(scene: Scene) -> None:
     await scene.connected()
     stale = sessions.Step(0, "failed", "BANNED", "BANNED")
     assert await sessions.advance(scene.scripts, "w1", stale) == sessions.Changed()
 
 
-@story("leader")
+@case("leader")
 async def _(scene: Scene) -> None:
     await scene.connected()
     other = await sessions.register(scene.scripts, "w1", phone=PHONE, lease="other 7", fields={})
     assert other == sessions.NotLeader()
 
 
-@story("register_seen")
+@case("register_seen")
 async def _(scene: Scene) -> None:
     await scene.connected()
     await scene.sending()
@@ -464,7 +464,7 @@ def _layout_of_nobody() -> list[str]:
     return layout(Place("", "", "w1"))
 
 
-@story("take_back")
+@case("take_back")
 async def _(scene: Scene) -> None:
     await scene.connected()
     message = await scene.sending()
@@ -473,14 +473,14 @@ async def _(scene: Scene) -> None:
     assert await scene.scripts.redis.zrange(keys.queue(PHONE), 0, 0) == [message]
 
 
-@story("bind_epoch")
+@case("bind_epoch")
 async def _(scene: Scene) -> None:
     await scene.connected()
     late = slots.Binding(0, PHONE, "p1", "p1")
     assert await slots.bind(scene.scripts, "w1", late, per_proxy=4, per_phone=4) == sessions.Fenced(1)
 
 
-@story("note_exists")
+@case("note_exists")
 async def _(scene: Scene) -> None:
     await scene.connected()
     await sessions.remove(scene.scripts, "w1", proxy="p1", phone=PHONE)
@@ -488,14 +488,14 @@ async def _(scene: Scene) -> None:
     assert not await scene.scripts.redis.exists(keys.session("w1"))
 
 
-@story("bind_seen")
+@case("bind_seen")
 async def _(scene: Scene) -> None:
     await scene.connected()
     blind = slots.Binding(1, PHONE, "", "p1")
     assert await slots.bind(scene.scripts, "w1", blind, per_proxy=4, per_phone=4) == sessions.Changed()
 
 
-@story("bind_phone_limit")
+@case("bind_phone_limit")
 async def _(scene: Scene) -> None:
     await scene.connected("w1")
     await sessions.create(scene.scripts, sessions.NewSession("w2", candidates=["p1"]), per_proxy=4, per_phone=4)
@@ -514,14 +514,14 @@ async def _left(scene: Scene) -> str:
     return str(await scene.scripts.redis.hget(keys.session("w1"), "left_phone") or "")
 
 
-@story("bind_was")
+@case("bind_was")
 async def _(scene: Scene) -> None:
     await scene.connected("w1")
     assert await _relinked(scene, "97252", was="97253") == sessions.Changed()
     assert await scene.scripts.redis.smembers(keys.sessions_of_phone(PHONE)) == {"w1"}
 
 
-@story("bind_leaves")
+@case("bind_leaves")
 async def _(scene: Scene) -> None:
     await scene.connected("w1")
     assert await _relinked(scene, "97252", was=PHONE) == slots.Bound("first")
@@ -531,7 +531,7 @@ async def _(scene: Scene) -> None:
     assert await _left(scene) == f"{PHONE} 97252"
 
 
-@story("left_phone_seen")
+@case("left_phone_seen")
 async def _(scene: Scene) -> None:
     await scene.connected("w1")
     await _relinked(scene, "97252", was=PHONE)
@@ -559,7 +559,7 @@ async def _assigned(scene: Scene) -> dict[str, set[str]]:
     return {proxy.id: set(proxy.sessions) for proxy in await records.proxies(scene.scripts)}
 
 
-@story("release_slot_seen")
+@case("release_slot_seen")
 async def _(scene: Scene) -> None:
     await _moved(scene)
     await scene.scripts.run("release_slot", [keys.session("w1"), keys.sessions_of_proxy("p2")], ["w1", "p2"])
@@ -568,7 +568,7 @@ async def _(scene: Scene) -> None:
     assert await _assigned(scene) == {"p1": set(), "p2": {"w1"}}
 
 
-@story("release_slot_back")
+@case("release_slot_back")
 async def _(scene: Scene) -> None:
     await _moved(scene)
     back = slots.Move("w1", "p2", PHONE, ProxyReason.PROXY_FAILED, ["p1"])
@@ -577,7 +577,7 @@ async def _(scene: Scene) -> None:
     assert await _assigned(scene) == {"p1": {"w1"}, "p2": set()}
 
 
-@story("failover_seen")
+@case("failover_seen")
 async def _(scene: Scene) -> None:
     await scene.connected("w1", proxy="p1")
     await scene.proxy("p2")
@@ -585,13 +585,13 @@ async def _(scene: Scene) -> None:
     assert await slots.move(scene.scripts, stale, per_proxy=4) == sessions.Changed()
 
 
-@story("remove_seen")
+@case("remove_seen")
 async def _(scene: Scene) -> None:
     await scene.connected("w1")
     assert await sessions.remove(scene.scripts, "w1", proxy="p9", phone=PHONE) == sessions.Changed()
 
 
-@story("outbox_empty")
+@case("outbox_empty")
 async def _(scene: Scene) -> None:
     await scene.connected("w1")
     message = await scene.queued()
@@ -599,7 +599,7 @@ async def _(scene: Scene) -> None:
     assert await sessions.remove(scene.scripts, "w1", proxy="p1", phone=PHONE) == sessions.InFlight(message)
 
 
-@story("epoch_floor")
+@case("epoch_floor")
 async def _(scene: Scene) -> None:
     await scene.connected("w1")
     await scene.register("w1")
@@ -616,7 +616,7 @@ async def _(scene: Scene) -> None:
 # -- proxies, limits ----------------------------------------------------------------------------------------------
 
 
-@story("known_proxy")
+@case("known_proxy")
 async def _(scene: Scene) -> None:
     await scene.proxy("p1")
     await proxies.mark(scene.scripts, "p1", version=1, status="BAD", reason="CHECK_FAILED", fields={})
@@ -624,20 +624,20 @@ async def _(scene: Scene) -> None:
     assert again == proxies.Known("BAD")
 
 
-@story("proxy_version")
+@case("proxy_version")
 async def _(scene: Scene) -> None:
     await scene.proxy("p1")
     stale = await proxies.mark(scene.scripts, "p1", version=7, status="BAD", reason="CHECK_FAILED", fields={})
     assert stale == proxies.Changed()
 
 
-@story("proxy_empty")
+@case("proxy_empty")
 async def _(scene: Scene) -> None:
     await scene.connected("w1")
     assert await proxies.remove(scene.scripts, "p1") == proxies.InUse(1)
 
 
-@story("rate")
+@case("rate")
 async def _(scene: Scene) -> None:
     async def call() -> leases.Allowed | leases.Limited:
         return await leases.rate(scene.scripts, "key", gap_ms=100, burst=2)
@@ -647,13 +647,13 @@ async def _(scene: Scene) -> None:
     assert await call() == leases.Allowed(0)
 
 
-@story("lease_free")
+@case("lease_free")
 async def _(scene: Scene) -> None:
     await leases.acquire_lease(scene.scripts, "job", owner="one", lease_ms=60_000)
     assert isinstance(await leases.acquire_lease(scene.scripts, "job", owner="two", lease_ms=60_000), leases.Taken)
 
 
-@story("lease_owner")
+@case("lease_owner")
 async def _(scene: Scene) -> None:
     first = await leases.acquire_lease(scene.scripts, "job", owner="one", lease_ms=60_000)
     await leases.release_lease(scene.scripts, "job", leases.Holding("two 9"))

@@ -1,6 +1,6 @@
-"""The stories of the guards around contacts, bursts, locks and another sender. Importing this adds them."""
+"""The cases of the guards around contacts, bursts, locks and another sender. Importing this adds them."""
 
-from tests.store.guards import story
+from tests.store.guards import case
 from tests.store.scene import PHONE, Scene
 from wa_orchestrator.store import contacts, keys, outbox, queues, reroutes, webhooks
 from wa_orchestrator.store.message_keys import Place
@@ -9,7 +9,7 @@ from wa_orchestrator.store.reroutes import Rerouted
 OTHER = "972500000002"
 
 
-@story("reroute_waiting")
+@case("reroute_waiting")
 async def _(scene: Scene) -> None:
     await scene.connected()
     message = await scene.sending()
@@ -18,7 +18,7 @@ async def _(scene: Scene) -> None:
     assert await scene.scripts.redis.llen(keys.GATEWAY_JOBS) == 0
 
 
-@story("route_waiting")
+@case("route_waiting")
 async def _(scene: Scene) -> None:
     await scene.connected()
     message = await scene.sending()
@@ -31,7 +31,7 @@ async def _(scene: Scene) -> None:
     assert await scene.status(message) == "sent"
 
 
-@story("reroute_untried")
+@case("reroute_untried")
 async def _(scene: Scene) -> None:
     await scene.connected()
     message = await scene.sending()
@@ -49,7 +49,7 @@ async def _retried(scene: Scene, message: str, reason: str) -> object:
     return await reroutes.reroute(scene.scripts, place, phone=OTHER, session="w2")
 
 
-@story("retry_told")
+@case("retry_told")
 async def _(scene: Scene) -> None:
     await scene.connected()
     await scene.connected("w2", OTHER, "p2")
@@ -76,21 +76,21 @@ async def _moved_on(scene: Scene) -> str:
     return message
 
 
-@story("reroute_place")
+@case("reroute_place")
 async def _(scene: Scene) -> None:
     message = await _moved_on(scene)
     assert await reroutes.reroute(scene.scripts, scene.places[message], phone=PHONE, session="w1") == queues.Gone()
     assert await scene.scripts.redis.hgetall(keys.GATEWAY_WAITING) == {OTHER: "1"}
 
 
-@story("route_place")
+@case("route_place")
 async def _(scene: Scene) -> None:
     message = await _moved_on(scene)
     assert await scene.route(message) == queues.Gone()
     assert await scene.scripts.redis.lrange(keys.GATEWAY_JOBS, 0, -1) == [message]
 
 
-@story("cancel_place")
+@case("cancel_place")
 async def _(scene: Scene) -> None:
     message = await _moved_on(scene)
     stale, scene.places[message] = scene.places[message], Place(message, OTHER, "w2")
@@ -99,7 +99,7 @@ async def _(scene: Scene) -> None:
     assert await scene.status(message) == "queued"
 
 
-@story("promote_place")
+@case("promote_place")
 async def _(scene: Scene) -> None:
     await scene.connected()
     await scene.connected("w2", OTHER, "p2")
@@ -114,7 +114,7 @@ async def _(scene: Scene) -> None:
     assert await scene.scripts.redis.zcard(keys.queue(PHONE)) == 0
 
 
-@story("claim_phone")
+@case("claim_phone")
 async def _(scene: Scene) -> None:
     await scene.connected()
     message = await scene.queued()
@@ -125,14 +125,14 @@ async def _(scene: Scene) -> None:
     assert await scene.status(message) == "scheduled"
 
 
-@story("burst_once")
+@case("burst_once")
 async def _(scene: Scene) -> None:
     for _ in range(2):
         await reroutes.mark_burst(scene.scripts, PHONE, session="w1", submitted=99, burst_ms=1000)
     assert await scene.scripts.redis.xlen(keys.EVENTS) == 1
 
 
-@story("lock_guess")
+@case("lock_guess")
 async def _(scene: Scene) -> None:
     told = scene.clock.now_ms + 90_000
     await contacts.lock(scene.scripts, PHONE, session="w1", until_ms=told, source="reported")
@@ -140,7 +140,7 @@ async def _(scene: Scene) -> None:
     assert await scene.scripts.redis.hget(keys.pace(PHONE), "lock_until") == str(told)
 
 
-@story("lock_order")
+@case("lock_order")
 async def _(scene: Scene) -> None:
     async def says(number: int, until_ms: int, source: str, epoch: int = 1) -> None:
         report = contacts.ReportNumber(epoch, number)
@@ -161,14 +161,14 @@ async def _(scene: Scene) -> None:
     assert await is_locked()
 
 
-@story("lock_news")
+@case("lock_news")
 async def _(scene: Scene) -> None:
     for _ in range(2):
         await contacts.lock(scene.scripts, PHONE, session="w1", until_ms=scene.clock.now_ms + 90_000, source="reported")
     assert await scene.scripts.redis.xlen(keys.EVENTS) == 1
 
 
-@story("still_aside")
+@case("still_aside")
 async def _(scene: Scene) -> None:
     await scene.connected()
     message = await scene.queued()
@@ -178,21 +178,21 @@ async def _(scene: Scene) -> None:
     assert await scene.scripts.redis.zrange(keys.queue(PHONE), 0, -1) == [message]
 
 
-@story("receive_once")
+@case("receive_once")
 async def _(scene: Scene) -> None:
     said = contacts.Incoming("w1", PHONE, "3EB0AA", "text", "97251", "123", {"text": "hello"})
     assert await contacts.receive(scene.scripts, said, keep_ms=1000)
     assert not await contacts.receive(scene.scripts, said, keep_ms=1000)
 
 
-@story("opt_out_once")
+@case("opt_out_once")
 async def _(scene: Scene) -> None:
     assert await contacts.opt_out(scene.scripts, "97251", word="STOP", via="reply")
     assert not await contacts.opt_out(scene.scripts, "97251", word="STOP", via="reply")
     assert await scene.scripts.redis.xlen(keys.EVENTS) == 1
 
 
-@story("fan_out_once")
+@case("fan_out_once")
 async def _(scene: Scene) -> None:
     one = webhooks.Delivery("wh_1", "5-0", "message.sent", "{}")
     assert await webhooks.fan_out(scene.scripts, after="", until="5-0", deliveries=[one])
@@ -205,7 +205,7 @@ async def _failed(scene: Scene, mark: str) -> str:
     )
 
 
-@story("delivery_mark")
+@case("delivery_mark")
 async def _(scene: Scene) -> None:
     one = webhooks.Delivery("wh_1", "5-0", "message.sent", "{}")
     await webhooks.fan_out(scene.scripts, after="", until="5-0", deliveries=[one])
@@ -215,7 +215,7 @@ async def _(scene: Scene) -> None:
     assert await _failed(scene, first.mark) == "taken_over"
 
 
-@story("disable_late")
+@case("disable_late")
 async def _(scene: Scene) -> None:
     one = webhooks.Delivery("wh_1", "5-0", "message.sent", "{}")
     await webhooks.fan_out(scene.scripts, after="", until="5-0", deliveries=[one])

@@ -1,12 +1,12 @@
-"""The stories of the guards around admission and forgetting. Importing this adds them."""
+"""The cases of the guards around admission and forgetting. Importing this adds them."""
 
-from tests.store.guards import story
+from tests.store.guards import case
 from tests.store.scene import Scene
 from wa_orchestrator.store import admission, keys, retention
 from wa_orchestrator.store.leases import Limited
 
 
-@story("admitted")
+@case("admitted")
 async def _(scene: Scene) -> None:
     rate = admission.Rate("key", gap_ms=100, burst=1)
     two = [admission.wanted(scene.message(), scene.room(), None) for _ in range(2)]
@@ -15,7 +15,7 @@ async def _(scene: Scene) -> None:
     assert await scene.scripts.redis.llen(keys.GATEWAY_JOBS) == 1
 
 
-@story("ended_long_ago")
+@case("ended_long_ago")
 async def _(scene: Scene) -> None:
     await scene.connected()
     message = await scene.sending()

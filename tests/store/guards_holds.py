@@ -1,12 +1,12 @@
-"""The stories of the guards around holds. Importing this adds them."""
+"""The cases of the guards around holds. Importing this adds them."""
 
-from tests.store.guards import story
+from tests.store.guards import case
 from tests.store.scene import PHONE, Scene
 from wa_orchestrator.store import holds, keys, queues, records
 from wa_orchestrator.store.holds import SERVER, Hold
 
 
-@story("phone_hold")
+@case("phone_hold")
 async def _(scene: Scene) -> None:
     await scene.connected()
     message = await scene.queued()
@@ -16,7 +16,7 @@ async def _(scene: Scene) -> None:
     assert isinstance(await scene.release(message, holds=()), queues.Released)
 
 
-@story("longer_hold")
+@case("longer_hold")
 async def _(scene: Scene) -> None:
     for until_ms in (scene.clock.now_ms + 9000, scene.clock.now_ms + 9000, scene.clock.now_ms + 1000):
         await holds.put(scene.scripts, Hold("phone:1", until_ms, "BAN_SIGNAL", SERVER))
@@ -24,7 +24,7 @@ async def _(scene: Scene) -> None:
     assert await scene.scripts.redis.xlen(keys.EVENTS) == 1
 
 
-@story("hold_over")
+@case("hold_over")
 async def _(scene: Scene) -> None:
     await holds.put(scene.scripts, Hold("group:one", scene.clock.now_ms + 1000, "lunch", "me"))
     await scene.clock.pass_ms(1000)
@@ -32,7 +32,7 @@ async def _(scene: Scene) -> None:
     assert list(await records.holds(scene.scripts)) == ["group:two"]
 
 
-@story("lift_once")
+@case("lift_once")
 async def _(scene: Scene) -> None:
     await holds.put(scene.scripts, Hold("all", scene.clock.now_ms + 1000, "lunch", "me"))
     assert [await holds.lift(scene.scripts, "all", by="me") for _ in range(2)] == [True, False]

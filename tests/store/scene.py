@@ -16,7 +16,7 @@ PAUSE_MS = 5_000
 
 @dataclass
 class Scene:
-    """Scripts with a held clock, and the verbs of a story."""
+    """Scripts with a stopped clock, and the operations of a case."""
 
     scripts: Scripts
     clock: Clock

@@ -1,4 +1,4 @@
-"""Receipts come in any order and by a clock of whole seconds; a message's story is in order all the same."""
+"""Receipts come in any order and by a clock of whole seconds; a message's timeline is in order all the same."""
 
 from tests.conftest import Clock
 from tests.store.scene import Scene
@@ -12,8 +12,8 @@ async def test_a_receipt_that_overtakes_the_acknowledgement_means_sent_too(held:
     message = await scene.sending()
     assert await scene.ack(message, "delivered") == outbox.Became("delivered")
     assert await scene.ack(message, "sent") == outbox.Already("delivered")
-    story = [status for _, status, _ in await records.timeline(held, message)]
-    assert story[-2:] == ["sent", "delivered"]
+    statuses = [status for _, status, _ in await records.timeline(held, message)]
+    assert statuses[-2:] == ["sent", "delivered"]
     told = await records.message(held, message)
     assert told is not None
     assert told.sent_at == told.delivered_at == clock.now_ms

@@ -12,7 +12,7 @@ if not status then return { 'unknown' } end
 if status ~= 'queued' then return { 'too_late', status } end -- guard: reroute_waiting
 if has_moved() then return { 'moved' } end -- guard: reroute_place
 -- WhatsApp may have what a worker ever held; from another phone the recipient would get a second message. The attempts cannot
--- be used for this: a retry resets them. See domain/trials.py.
+-- be used for this: a retry resets them. See `is_tied_to_its_phone` in domain/routing.py.
 local claimed_at, freed = unpack(redis.call('HMGET', MESSAGE, 'claimed_at', 'freed'))
 local tried = (claimed_at or '') ~= '' and (freed or '') == ''
 if tried and new_phone ~= PHONE then return { 'too_late', 'tried' } end -- guard: reroute_untried
