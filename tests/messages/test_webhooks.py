@@ -6,19 +6,25 @@ from collections.abc import AsyncIterator
 from dataclasses import dataclass, field
 from typing import Any
 
+import httpx
 import pytest
 from standardwebhooks.webhooks import Webhook as Verifier
 from standardwebhooks.webhooks import WebhookVerificationError
 
 from tests.conftest import Clock
 from tests.messages.conftest import PHONE, MessageApi
+from tests.orchestrator.fakes import Teller
 from tests.waiting import PATIENCE_S
 from wa_orchestrator.domain.stream_events import AlertTest, EventType
+from wa_orchestrator.domain.worker_events import IncomingMessage
 from wa_orchestrator.orchestrator.api import events as events_api
+from wa_orchestrator.orchestrator.api import worker_events
+from wa_orchestrator.orchestrator.messages import incoming
 from wa_orchestrator.orchestrator.notifications.webhooks import RETRIES_S, WebhookDeliverer
 from wa_orchestrator.store import contacts, event_stream, keys
 from wa_orchestrator.store.event_tail import Tail
 from wa_orchestrator.timestamps import iso
+from wa_orchestrator.web.app import make_app
 
 DAY_MS = 86_400_000
 
@@ -269,7 +275,9 @@ async def _next_event(lines: AsyncIterator[str]) -> str:
 
 
 async def test_a_contact_has_its_phone_and_its_lid_in_every_event(api: MessageApi) -> None:
-    received = contacts.Incoming("w1", PHONE, "3EB0AA", "text", "97251000001", "77001", {"text": "hello", "at": 1})
+    received = contacts.Incoming(
+        "w1", PHONE, "3EB0AA", "text", "97251000001", "77001", fields={"text": "hello", "at": 1}
+    )
     await contacts.receive(api.context.scripts, received, keep_ms=60_000)
     await api.scenario.accept("w1", PHONE, to="97251000001")
     page = (await api.client.get("/api/v1/events", params={"types": "message.*"})).json()["events"]
@@ -277,3 +285,33 @@ async def test_a_contact_has_its_phone_and_its_lid_in_every_event(api: MessageAp
     assert page[0]["data"]["text"] == "hello"
     stored = await api.context.redis.xrange(keys.EVENTS)
     assert "hello" not in str(stored)  # pages and logs read the stream; texts are not in it
+
+
+async def _reported(api: MessageApi, receiver: Receiver, **content: object) -> dict[str, Any]:
+    """A worker reports a message, signed as a worker signs; the data that the webhook gets."""
+    await add(api, receiver, "message.received")
+    app = make_app(api.context, [worker_events.router(api.context, {IncomingMessage: incoming.on_message_received})])
+    async with httpx.AsyncClient(transport=httpx.ASGITransport(app=app), base_url="http://test") as client:
+        person = {"from": "77001@lid", "phone": "97251000001", "lid": "77001@lid"}
+        data = {"whatsappId": "3EB0AA", **person, "at": 1_750_000_000_000, **content}
+        answer = await Teller(api.context, client).tell("w1", "MESSAGE_RECEIVED", data)
+        assert answer.status_code == 200, answer.text
+    await deliver(WebhookDeliverer(api.context))
+    [event] = receiver.events()
+    reported: dict[str, Any] = event["data"]
+    return reported
+
+
+async def test_a_message_in_a_group_is_reported_with_its_group(api: MessageApi, receiver: Receiver) -> None:
+    data = await _reported(api, receiver, kind="text", text="Hi all", group="120363001@g.us")
+    assert (data["group"], data["text"]) == ("120363001@g.us", "Hi all")
+    assert data["contact"] == {"phone": "97251000001", "lid": "77001"}
+
+
+async def test_a_private_message_is_reported_without_a_group(api: MessageApi, receiver: Receiver) -> None:
+    assert "group" not in await _reported(api, receiver, kind="text", text="Hi")
+
+
+async def test_a_location_is_reported_with_its_coordinates(api: MessageApi, receiver: Receiver) -> None:
+    place = {"latitude": 32.0853, "longitude": 34.7818, "name": "Office"}
+    assert (await _reported(api, receiver, kind="location", location=place))["location"] == place

@@ -180,9 +180,16 @@ async def _(scene: Scene) -> None:
 
 @case("receive_once")
 async def _(scene: Scene) -> None:
-    said = contacts.Incoming("w1", PHONE, "3EB0AA", "text", "97251", "123", {"text": "hello"})
+    said = contacts.Incoming("w1", PHONE, "3EB0AA", "text", "97251", "123", fields={"text": "hello"})
     assert await contacts.receive(scene.scripts, said, keep_ms=1000)
     assert not await contacts.receive(scene.scripts, said, keep_ms=1000)
+
+
+@case("private_chat")
+async def _(scene: Scene) -> None:
+    said = contacts.Incoming("w1", PHONE, "3EB0AA", "text", "97251", "123", "1203@g.us")
+    assert await contacts.receive(scene.scripts, said, keep_ms=1000)
+    assert not await scene.scripts.redis.exists(keys.contacts(PHONE), keys.affinity("97251"))
 
 
 @case("opt_out_once")

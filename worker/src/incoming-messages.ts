@@ -68,6 +68,16 @@ function mediaOf(part: MediaPart): object {
   }
 }
 
+function locationOf(place: proto.Message.ILocationMessage | proto.Message.ILiveLocationMessage): object {
+  const { name, address } = place as proto.Message.ILocationMessage
+  return {
+    latitude: place.degreesLatitude,
+    longitude: place.degreesLongitude,
+    ...(name ? { name } : {}),
+    ...(address ? { address } : {}),
+  }
+}
+
 /** What kind of message it is, and what can be told of it; undefined for housekeeping. */
 export function read(message: proto.IMessage | null | undefined): Content | undefined {
   const content = extractMessageContent(message)
@@ -76,8 +86,8 @@ export function read(message: proto.IMessage | null | undefined): Content | unde
   const kind = KINDS[type] ?? 'other'
   if (kind === 'text') return { kind, text: content.conversation ?? content.extendedTextMessage?.text ?? '' }
   if (kind === 'reaction') return { kind, text: content.reactionMessage?.text ?? '' }
-  const location = content.locationMessage ?? content.liveLocationMessage
-  if (location) return { kind, location: { latitude: location.degreesLatitude, longitude: location.degreesLongitude } }
+  const place = content.locationMessage ?? content.liveLocationMessage
+  if (place) return { kind, location: locationOf(place) }
   const part = content[type] as MediaPart | undefined
   if (!['image', 'video', 'audio', 'document', 'sticker'].includes(kind) || !part) return { kind }
   return { kind, ...(part.caption ? { text: part.caption } : {}), media: mediaOf(part) }

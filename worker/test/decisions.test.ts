@@ -144,6 +144,10 @@ test('messages are read by kind, and housekeeping is not a message', () => {
     kind: 'text',
     text: 'hi',
   })
+  assert.deepEqual(read({ locationMessage: { degreesLatitude: 32.1, degreesLongitude: 34.8, name: 'Office' } }), {
+    kind: 'location',
+    location: { latitude: 32.1, longitude: 34.8, name: 'Office' },
+  })
   assert.equal(read({ protocolMessage: {} }), undefined)
   assert.equal(read(undefined), undefined)
   assert.equal(read({ stickerMessage: { mimetype: 'image/webp' } })?.kind, 'sticker')

@@ -127,7 +127,10 @@ class MessageChanged(Payload):
 
 @dataclass(frozen=True, slots=True)
 class MessageReceived(Payload):
-    """Somebody wrote to one of our phones. The text is not in the stream; the API adds it."""
+    """Somebody wrote to one of our phones, in private or in a `group`.
+
+    Texts, files and locations are not in the stream; the API adds them.
+    """
 
     session: SessionId
     phone: Phone
@@ -135,6 +138,7 @@ class MessageReceived(Payload):
     kind: str
     contact_phone: Phone
     contact_lid: str
+    group: str | None = None
 
 
 @dataclass(frozen=True, slots=True)

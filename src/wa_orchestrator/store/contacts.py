@@ -21,6 +21,7 @@ class Incoming:
     kind: str
     contact_phone: str = ""
     contact_lid: str = ""
+    group: str = ""
     fields: Mapping[str, str | int] = field(default_factory=dict)
 
 
@@ -42,6 +43,7 @@ async def receive(scripts: Scripts, message: Incoming, *, keep_ms: int) -> bool:
         keep_ms,
         message.whatsapp_id,
         message.kind,
+        message.group,
         *flat(message.fields),
     ]
     reply = await scripts.run("receive_message", names, args)

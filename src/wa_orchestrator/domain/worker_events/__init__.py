@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from types import MappingProxyType
 from typing import assert_never
 
+from wa_orchestrator.domain.content import Location
 from wa_orchestrator.domain.session import Event
 from wa_orchestrator.domain.worker_events.json_fields import BadEvent, JsonFields
 from wa_orchestrator.domain.worker_events.types import (
@@ -129,6 +130,16 @@ def _message_received(data: JsonFields) -> IncomingMessage:
         media=data.within("media").raw if data.has("media") else None,
         at_ms=data.instant_ms("at"),
         group=data.optional_text("group"),
+        location=_location(data.within("location")) if data.has("location") else None,
+    )
+
+
+def _location(place: JsonFields) -> Location | None:
+    """Return a location; None for one without coordinates, which somebody's phone may send."""
+    if not place.has("latitude") or not place.has("longitude"):
+        return None
+    return Location(
+        place.number("latitude"), place.number("longitude"), place.optional_text("name"), place.optional_text("address")
     )
 
 

@@ -46,11 +46,14 @@ class JsonFields:
     def optional_text(self, name: str) -> str | None:
         return self.text(name) if self.has(name) else None
 
-    def whole(self, name: str) -> int:
+    def number(self, name: str) -> float:
         value = self._given(name)
         if isinstance(value, bool) or not isinstance(value, int | float) or not math.isfinite(value):
             raise BadEvent(self.at(name), "must be a number")
-        return int(value)
+        return value
+
+    def whole(self, name: str) -> int:
+        return int(self.number(name))
 
     def optional_whole(self, name: str) -> int | None:
         return self.whole(name) if self.has(name) else None

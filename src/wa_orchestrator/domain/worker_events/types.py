@@ -4,6 +4,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import StrEnum
 
+from wa_orchestrator.domain.content import Location
+
 
 @dataclass(frozen=True, slots=True)
 class QrCode:
@@ -111,6 +113,7 @@ class IncomingMessage:
     at_ms: int
     group: str | None = None
     """The group in which it was sent; None for a direct message."""
+    location: Location | None = None
 
 
 class ProxyStage(StrEnum):

@@ -43,6 +43,15 @@ class EventContact(ResponseModel):
     lid: str | None = Field(description="WhatsApp's id of the contact.")
 
 
+class EventLocation(ResponseModel):
+    """A location that somebody sent."""
+
+    latitude: float
+    longitude: float
+    name: str | None = None
+    address: str | None = None
+
+
 #: What `event_views` adds to the payload from the message itself.
 _ADDED: Final[dict[type[Payload], dict[str, Any]]] = {
     MessageChanged: {
@@ -53,6 +62,7 @@ _ADDED: Final[dict[type[Payload], dict[str, Any]]] = {
         "from": _Missing, "pushName": _Missing, "text": _Missing,
         "sentAt": Annotated[Timestamp | None, Field(default=None)],
         "media": Annotated[dict[str, Any] | None, Field(default=None, description="The file that came with it.")],
+        "location": Annotated[EventLocation | None, Field(default=None)],
     },
 }  # fmt: skip
 

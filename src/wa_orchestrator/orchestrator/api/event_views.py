@@ -36,7 +36,9 @@ async def views(scripts: Scripts, entries: Sequence[Entry]) -> list[dict[str, An
 def _view(entry: Entry, details: Details) -> dict[str, Any]:
     fields = entry.fields
     data: dict[str, Any] = {
-        public_name(name): _value(name, value) for name, value in fields.items() if name not in _ELSEWHERE
+        public_name(name): _value(name, value)
+        for name, value in fields.items()
+        if name not in _ELSEWHERE and (value or name != "group")
     }
     if fields["type"] == EventType.PROXY_BAD:
         data["reason"] = catalogue.proxy_failure(catalogue.DEFAULT, fields.get("reason", ""))
@@ -53,8 +55,7 @@ def _incoming(raw: Mapping[str, str]) -> dict[str, Any]:
     data: dict[str, Any] = {"from": raw.get("from"), "pushName": raw.get("push_name"), "text": raw.get("text")}
     if "at" in raw:
         data["sentAt"] = iso(int(float(raw["at"])))
-    if "media" in raw:
-        data["media"] = json.loads(raw["media"])
+    data |= {name: json.loads(raw[name]) for name in ("media", "location") if name in raw}
     return {name: value for name, value in data.items() if value is not None}
 
 

@@ -5,7 +5,7 @@ import json
 import structlog
 
 from wa_orchestrator.context import Context
-from wa_orchestrator.domain import opt_out
+from wa_orchestrator.domain import content, opt_out
 from wa_orchestrator.domain.pacing import DAY_MS
 from wa_orchestrator.domain.worker_events import AccountLimits, IncomingMessage, WorkerEvent
 from wa_orchestrator.orchestrator.messages import reachout_lock
@@ -30,7 +30,14 @@ async def on_message_received(context: Context, session: Session, event: WorkerE
     scripts = context.scripts
     phone, lid = await _names(scripts, received)
     message = contacts.Incoming(
-        session.id, session.phone, received.whatsapp_id, received.kind, phone, lid, _fields(received)
+        session.id,
+        session.phone,
+        received.whatsapp_id,
+        received.kind,
+        phone,
+        lid,
+        received.group or "",
+        _fields(received),
     )
     keep_ms = context.settings.body_retention_days * DAY_MS
     if await contacts.receive(scripts, message, keep_ms=keep_ms):
@@ -64,14 +71,14 @@ def _user(jid: str) -> str:
 
 def _fields(received: IncomingMessage) -> dict[str, str | int]:
     fields: dict[str, str | int] = {"from": received.sender, "at": received.at_ms}
-    if received.group is not None:
-        fields["group"] = received.group
     if received.push_name:
         fields["push_name"] = received.push_name
     if received.text is not None:
         fields["text"] = received.text
     if received.media is not None:
         fields["media"] = json.dumps(received.media)
+    if received.location is not None:
+        fields["location"] = json.dumps(content.encode(received.location)["location"])
     return fields
 
 
