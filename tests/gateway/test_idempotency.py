@@ -56,7 +56,7 @@ async def test_the_first_answer_comes_again_after_23_hours(gate: Gate, clock: Cl
     assert first.json()["position"] == 3  # an answer that is made anew would not know this
     await gate.send()
     await clock.pass_ms(23 * HOUR_MS)
-    gate.gateway.pool._fleet = None
+    gate.gateway.pool._snapshot = None
     again = await gate.send(headers={"Idempotency-Key": "k"})
     assert again.content == first.content
     names = await gate.redis.keys(keys.idempotency("configured", "*"))

@@ -277,5 +277,5 @@ async def test_a_message_of_a_deleted_session_waits_for_a_sender(gates: OpenGate
     await sessions.remove(gate.scripts, "w1", proxy="direct", phone=PHONE)
     await gate.redis.delete(keys.session("w1"))
     await gate.redis.srem(keys.SESSIONS_ALL, "w1")
-    gate.gateway.pool._fleet = None
+    gate.gateway.pool._snapshot = None
     assert (await _look(gate, message_id))["waiting"]["because"] == "NO_SENDER"

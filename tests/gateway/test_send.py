@@ -340,7 +340,7 @@ async def test_an_eta_reckons_with_the_queue_and_the_pause(gate: Gate) -> None:
 
 async def test_at_night_a_message_waits_for_the_morning(gate: Gate, clock: Clock) -> None:
     await clock.set(NOON_MS + 13 * 3_600_000)
-    gate.gateway.pool._fleet = None
+    gate.gateway.pool._snapshot = None
     told = (await gate.send()).json()
     assert (told["because"], told["eta"]) == ("OUTSIDE_HOURS", "2025-06-16T07:00:00.000Z")
 
