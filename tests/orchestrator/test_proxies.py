@@ -184,6 +184,7 @@ async def test_four_sessions_that_blame_one_proxy_at_once_share_one_check_and_on
     for number in range(4):
         await started(control, api, f"s{number}", proxy=PROXIES[0])
         await teller.connected(f"s{number}", f"97250000000{number}")
+    check.checked.clear()
     await asyncio.gather(*(blame(teller, f"s{number}") for number in range(4)))
     await judged(control)
     assert len(check.checked) == 1

@@ -585,6 +585,18 @@ async def _(scene: Scene) -> None:
     assert await slots.move(scene.scripts, stale, per_proxy=4) == sessions.Changed()
 
 
+@case("move_not_given")
+async def _(scene: Scene) -> None:
+    await scene.proxy("p1")
+    await scene.proxy("p2")
+    given = sessions.NewSession("w1", candidates=["p1"], fields=records.SessionChanges(proxy_given="given"))
+    await sessions.create(scene.scripts, given, per_proxy=4, per_phone=4)
+    await slots.move(scene.scripts, slots.Move("w1", "p1", "", ProxyReason.DRAINED, ["p2"]), per_proxy=4)
+    moved = await records.session(scene.scripts, "w1")
+    assert moved is not None
+    assert (moved.proxy, moved.proxy_given) == ("p2", "")
+
+
 @case("remove_seen")
 async def _(scene: Scene) -> None:
     await scene.connected("w1")

@@ -36,6 +36,7 @@ class Reason(StrEnum):
     WAITING_FOR_PROXY = "WAITING_FOR_PROXY"
     PROXY_FAILOVER = "PROXY_FAILOVER"
     PROXY_RETRY = "PROXY_RETRY"
+    GIVEN_PROXY_BAD = "GIVEN_PROXY_BAD"
     MOVING_TO_STICKY_PROXY = "MOVING_TO_STICKY_PROXY"
     RECONNECTING = "RECONNECTING"
     RESTARTING = "RESTARTING"
@@ -76,6 +77,7 @@ class Event(StrEnum):
     WORKER_STARTED = "WORKER_STARTED"
     PROXY_STRUCK = "PROXY_STRUCK"
     PROXY_LOST = "PROXY_LOST"
+    GIVEN_PROXY_LOST = "GIVEN_PROXY_LOST"
     NO_CAPACITY = "NO_CAPACITY"
     FAILED_OVER = "FAILED_OVER"
     STICKY_PROXY_FOUND = "STICKY_PROXY_FOUND"
@@ -187,6 +189,8 @@ _TABLE: Mapping[Event, _Row] = {
     _E.WORKER_STARTED: (_pend(_R.STARTING), _, _, _drop(_R.RECONNECTING), _X, _X),
     _E.PROXY_STRUCK: _down(_R.PROXY_RETRY),
     _E.PROXY_LOST: _down(_R.PROXY_FAILOVER),
+    # The operator chose the proxy, and nobody has scanned yet: it waits for that one.
+    _E.GIVEN_PROXY_LOST: _down(_R.GIVEN_PROXY_BAD),
     _E.NO_CAPACITY: _down(_R.WAITING_FOR_PROXY),
     _E.FAILED_OVER: _down(_R.PROXY_FAILOVER),
     _E.STICKY_PROXY_FOUND: _down(_R.MOVING_TO_STICKY_PROXY),
@@ -230,7 +234,7 @@ CAN_SEND = frozenset({State.CONNECTED})
 #: Nothing continues in these states until a person acts.
 NEEDS_PERSON = frozenset({State.QR_READY, State.FAILED})
 #: Reasons that call for a person although the state alone does not.
-NEEDS_PERSON_BECAUSE = frozenset({Reason.WAITING_FOR_PROXY, Reason.LOGGED_OUT})
+NEEDS_PERSON_BECAUSE = frozenset({Reason.WAITING_FOR_PROXY, Reason.GIVEN_PROXY_BAD, Reason.LOGGED_OUT})
 
 
 def advance(state: State, event: Event) -> StateChange | Ignored:

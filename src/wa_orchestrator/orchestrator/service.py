@@ -64,7 +64,7 @@ class Orchestrator:
     def routers(self) -> list[APIRouter]:
         """Return the routes of sessions, proxies, worker events and administration."""
         return [
-            sessions.router(self.context),
+            sessions.router(self.context, self.proxy_health),
             proxies_api.router(self.context, self.proxy_health),
             admin.router(self.context),
             worker_events.router(self.context, self.handlers),

@@ -13,6 +13,7 @@ from wa_orchestrator.domain import proxy_url
 from wa_orchestrator.domain.session import Event, Reason, State
 from wa_orchestrator.errors import Refused, Unavailable
 from wa_orchestrator.orchestrator.api.session_reads import ID, LinkCode, SessionId, SessionReads, find
+from wa_orchestrator.orchestrator.proxies.health import ProxyHealth
 from wa_orchestrator.orchestrator.sessions import credential_files, transitions
 from wa_orchestrator.orchestrator.sessions import provision as provisioning
 from wa_orchestrator.orchestrator.workers import command_calls
@@ -91,7 +92,7 @@ class DeletedSession(ResponseModel):
 _MISSING = responses(NO_SUCH_SESSION=404)
 _PROVISION = responses(
     BAD_PHONE=400, BAD_PROXY_URL=400, SESSION_EXISTS=409, PHONE_FULL=409, PROXY_FULL=409, PROXY_BAD=409,
-    STICKY_PROXY_FULL=409, NO_PROXY_CAPACITY=409, PHONE_NEEDED_FOR_CODE=422,
+    PROXY_UNREACHABLE=409, STICKY_PROXY_FULL=409, NO_PROXY_CAPACITY=409, PHONE_NEEDED_FOR_CODE=422,
 )  # fmt: skip
 _PAIRING = responses(NO_SUCH_SESSION=404, ALREADY_LINKED=409, PHONE_NEEDED_FOR_CODE=422, NO_CODE_YET=503)
 _PICTURE = {"schema": {"type": "string", "format": "binary"}}
@@ -101,10 +102,10 @@ _QR: dict[int | str, dict[str, Any]] = {
 }
 
 
-def router(context: Context) -> APIRouter:
+def router(context: Context, proxy_health: ProxyHealth) -> APIRouter:
     """Return the routes of sessions."""
     routes = APIRouter(prefix="/api/sessions", tags=["sessions"])
-    reads, changes = SessionReads(context), _SessionChanges(context)
+    reads, changes = SessionReads(context), _SessionChanges(context, proxy_health)
     one = "/{session_id}"
     routes.get("", responses=responses(BAD_CURSOR=400))(reads.list_sessions)
     routes.post("/provision", status_code=201, responses=_PROVISION)(changes.provision_session)
@@ -127,8 +128,9 @@ def router(context: Context) -> APIRouter:
 class _SessionChanges:
     """One method per route."""
 
-    def __init__(self, context: Context) -> None:
+    def __init__(self, context: Context, proxy_health: ProxyHealth) -> None:
         self._context = context
+        self._proxy_health = proxy_health
 
     async def provision_session(self, body: ProvisionBody, caller: AdminCaller) -> ProvisionedSession:
         """Create a session and queue its start."""
@@ -141,6 +143,8 @@ class _SessionChanges:
         )
         if wanted.pairing == "code" and not wanted.phone:
             raise _phone_needed()
+        if wanted.proxy is not None:
+            await provisioning.require_reachable(self._context, wanted.proxy, self._proxy_health.probe)
         session = await provisioning.provision(self._context, wanted)
         await audit.record(self._context.scripts, caller.key_id, "session.provision", session.id, label=wanted.label)
         proxy = await records.proxy(self._context.scripts, session.proxy)

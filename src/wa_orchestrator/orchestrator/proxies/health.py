@@ -86,6 +86,10 @@ class ProxyHealth:
         settings = self._context.settings
         return await check(url, settings.check_target, settings.check_timeout_ms)
 
+    async def probe(self, url: str) -> CheckPassed | CheckFailed:
+        """Check a proxy that need not be in the pool; nothing is recorded."""
+        return await self._check(url)
+
     async def check(self, proxy_id: str) -> CheckPassed | CheckFailed | None:
         """Check a proxy as the monitor does, and drain it if it is bad; None if there is no such proxy."""
         proxy = await records.proxy(self._context.scripts, proxy_id)

@@ -18,6 +18,9 @@ from wa_orchestrator.store import event_stream, records, sessions, slots
 from wa_orchestrator.store.engine.compare_and_set import Changed, compare_and_set
 from wa_orchestrator.store.records import Proxy, Session
 
+#: A session that moves for one of these follows its phone; nothing is wrong with the proxy it leaves.
+_TO_THE_PHONES_PROXY = frozenset({ProxyReason.PROXY_GIVEN})
+
 log = structlog.get_logger(__name__)
 
 
@@ -54,13 +57,19 @@ async def drain(context: Context, proxy_id: str, reason: ProxyReason) -> list[st
     log.warning("proxy.drained", proxy=proxy_id, sessions=len(leaving), reason=reason)
     for session in leaving:
         if session.proxy == proxy_id:
-            await transitions.apply(context, session.id, Event.PROXY_LOST)
+            if not _keeps_given_proxy(session, proxy):
+                await transitions.apply(context, session.id, Event.PROXY_LOST)
             await assign_slot(context, session, reason)
     return [session.id for session in leaving]
 
 
+def _keeps_given_proxy(session: Session, proxy: Proxy | None) -> bool:
+    """Whether a session stays on a bad proxy: the operator chose it, and has not drained it since."""
+    return bool(session.proxy_given) and proxy is not None and not proxy.draining
+
+
 async def assign_slot(context: Context, session: Session, reason: ProxyReason) -> bool:
-    """Move a session that lost its slot to another proxy. Return False if there is no room; then it waits."""
+    """Move a session that lost its slot to another proxy; False if it must wait, for room or for its given proxy."""
     per_proxy = context.settings.max_sessions_per_proxy
 
     async def attempt() -> bool | Changed:
@@ -68,6 +77,8 @@ async def assign_slot(context: Context, session: Session, reason: ProxyReason) -
         if current is None or current.proxy not in ("", session.proxy):
             return current is not None  # deleted, or moved by another call
         proxies = await records.proxies(context.scripts)
+        if _keeps_given_proxy(current, next((each for each in proxies if each.id == current.proxy), None)):
+            return await _wait_for_given_proxy(context, current)
         sticky = await slots.sticky_proxy(context.scripts, current.phone)
         candidates = eligible_proxies(proxies, await _siblings(context, current), per_proxy, sticky)
         return await _move(context, current, reason, candidates)
@@ -82,7 +93,7 @@ async def _move(context: Context, session: Session, reason: ProxyReason, candida
         case Changed():
             return outcome
         case slots.Moved(proxy_id):
-            await _slot_assigned(context, session, proxy_id)
+            await _slot_assigned(context, session, proxy_id, reason)
             return True
         case sessions.NoRoom():
             await _wait_for_slot(context, session)
@@ -95,12 +106,20 @@ async def _siblings(context: Context, session: Session) -> list[Session]:
     return [session, *(each for each in others if transitions.wants_worker(each))]
 
 
-async def _slot_assigned(context: Context, session: Session, proxy_id: str) -> None:
+async def _wait_for_given_proxy(context: Context, session: Session) -> bool:
+    if session.reason != Reason.GIVEN_PROXY_BAD:
+        log.warning("session.given_proxy_bad", session=session.id, proxy=session.proxy)
+        await transitions.request_restart(context, session, Event.GIVEN_PROXY_LOST)
+    return False
+
+
+async def _slot_assigned(context: Context, session: Session, proxy_id: str, reason: ProxyReason) -> None:
     await slots.remove_waiting(context.scripts, [session.id])
     log.info("session.moved", session=session.id, proxy=proxy_id)
     current = await records.session(context.scripts, session.id)
     if current is not None:
-        await transitions.request_restart(context, current, Event.FAILED_OVER)
+        event = Event.STICKY_PROXY_FOUND if reason in _TO_THE_PHONES_PROXY else Event.FAILED_OVER
+        await transitions.request_restart(context, current, event)
 
 
 async def _wait_for_slot(context: Context, session: Session) -> None:

@@ -85,8 +85,7 @@ async def _follow(
                 await transitions.request_restart(context, current, Event.STICKY_PROXY_FOUND)
         case slots.Bound(how):
             log.info("session.connected", session=session.id, phone=phone, binding=how)
-            # An operator's choice of proxy applies once; from now on the proxy is the phone's own.
-            await sessions.update(context.scripts, session.id, SessionChanges(proxy_given="", missed_at=0))
+            await sessions.update(context.scripts, session.id, SessionChanges(missed_at=0))
             await link_codes.delete(context.scripts, session.id)
             if how == "given":
                 await placement.move_phone_sessions(context, phone, session.proxy)

@@ -10,6 +10,7 @@ from wa_orchestrator.domain.proxy import ProxyStatus
 from wa_orchestrator.domain.proxy_url import ProxyUrl
 from wa_orchestrator.errors import Refused
 from wa_orchestrator.orchestrator.proxies import placement
+from wa_orchestrator.orchestrator.proxies.socks_check import CheckFailed, ProxyCheck
 from wa_orchestrator.orchestrator.sessions import transitions
 from wa_orchestrator.store import proxies, records, sessions, slots
 from wa_orchestrator.store.records import Session, SessionChanges
@@ -31,6 +32,17 @@ class SessionRequest:
     pairing: str = "qr"
     restore: str = ""
     """Trash id of the credentials to restore."""
+
+
+async def require_reachable(context: Context, proxy: ProxyUrl, check: ProxyCheck) -> None:
+    """Raise `Refused` if a given proxy fails its check. One that is known to be bad is refused by `provision`."""
+    known = await records.proxy(context.scripts, proxy.id)
+    if known is not None and known.status == ProxyStatus.BAD:
+        return
+    result = await check(proxy.url)
+    if isinstance(result, CheckFailed):
+        text = f"This proxy failed our check ({result}). Nothing was created. Check its address and login."
+        raise Refused("PROXY_UNREACHABLE", text, 409, failure=str(result.why))
 
 
 async def provision(context: Context, request: SessionRequest) -> Session:

@@ -14,6 +14,7 @@ if current ~= old then return { 'changed', current } end -- guard: failover_seen
 local proxy, slots = pick_slot(8, 7, candidates, per_proxy)
 redis.call('SREM', OF_OLD_PROXY, id)
 redis.call('HINCRBY', SESSION, 'version', 1)
+if redis.call('HGET', SESSION, 'proxy_given') == 'given' then redis.call('HSET', SESSION, 'proxy_given', '') end -- guard: move_not_given
 if not proxy then
   redis.call('HSET', SESSION, 'proxy', '')
   if old ~= '' then emit_and_keep(HISTORY, EVENTS, 'session.seatless', now, 'session', id, 'reason', reason, 'from', old, 'phone', phone) end
