@@ -34,11 +34,6 @@ def test_all_transitions_back_lead_to_the_queue() -> None:
     assert not may_become(MessageStatus.CANCELLED, MessageStatus.QUEUED)
 
 
-def test_what_a_worker_holds_can_neither_be_cancelled_nor_expire() -> None:
-    assert not may_become(MessageStatus.SENDING, MessageStatus.CANCELLED)
-    assert not may_become(MessageStatus.SENDING, MessageStatus.EXPIRED)
-
-
 @quick
 @given(st.binary(min_size=9, max_size=9))
 def test_a_whatsapp_id_has_the_format_that_baileys_uses(random: bytes) -> None:

@@ -103,6 +103,47 @@ async def test_a_second_worker_for_a_session_fences_the_first(api: MessageApi) -
     assert await api.worker().claim() is not None
 
 
+async def test_a_worker_that_is_about_to_write_is_told_that_its_recipient_opted_out_meanwhile(api: MessageApi) -> None:
+    message, worker = await api.released(to="97251000001"), api.worker()
+    assert await worker.claim()
+    added = await api.client.post("/api/v1/opt-outs", json={"phone": "97251000001"})
+    assert added.is_success, added.text
+    refused = await worker.call(f"{message}/renew", {"beforeWrite": True})
+    assert (refused.status_code, refused.json()["error"]["code"]) == (409, "WRITE_REFUSED")
+    assert await api.scenario.status(message) == "cancelled"
+
+
+@pytest.mark.parametrize("hold", [{"all": True}, {"sessionId": "w1"}, {"group": "north"}])
+async def test_a_hold_keeps_back_what_a_worker_is_about_to_write_and_does_not_disturb_what_it_wrote(
+    api: MessageApi, hold: dict[str, Any]
+) -> None:
+    await api.context.redis.hset(keys.session("w1"), "label", "north")
+    message, worker = await api.released(), api.worker()
+    assert await worker.claim()
+    assert (await worker.call(f"{message}/renew", {"beforeWrite": True})).status_code == 200
+    held = await api.client.post("/api/anti-ban/holds", json=hold)
+    assert held.status_code == 201, held.text
+    assert (await worker.call(f"{message}/renew")).status_code == 200  # it waits for WhatsApp's ack
+    assert (await worker.call(f"{message}/renew", {"beforeWrite": True})).status_code == 409
+    await settle(api.scenario.dispatcher())
+    assert await api.scenario.status(message) == "queued"
+    await api.client.delete(f"/api/anti-ban/holds/{held.json()['id']}")
+    await settle(api.scenario.dispatcher())
+    assert await worker.claim()
+
+
+async def test_nothing_is_written_after_closing_time_although_it_was_claimed_before(
+    api: MessageApi, clock: Clock
+) -> None:
+    message, worker = await api.released(), api.worker()
+    assert await worker.claim()
+    limits = await api.client.put("/api/anti-ban/sessions/w1/limits", json={"opens": "09:00", "closes": "12:00"})
+    assert limits.is_success, limits.text
+    assert (await worker.call(f"{message}/renew", {"beforeWrite": True})).json()["error"]["reason"] == "OUTSIDE_HOURS"
+    await settle(api.scenario.dispatcher())
+    assert await api.scenario.status(message) == "queued"
+
+
 async def test_an_ack_of_a_fenced_worker_counts(api: MessageApi) -> None:
     message = await api.released()
     old = api.worker()

@@ -112,12 +112,24 @@ class Scene:
         """A worker asks for work."""
         return await outbox.claim(self.scripts, session, phone=phone, epoch=epoch, lease_ms=LEASE_MS)
 
-    async def sending(self, to: str = "97251") -> str:
+    async def sending(self, to: str = "97251", **changes: object) -> str:
         """A message that a worker of epoch 1 holds; its id."""
-        message = await self.queued(to)
+        message = await self.queued(to, **changes)
         assert isinstance(await self.release(message), queues.Released)
         assert isinstance(await self.claim(), tuple)
         return message
+
+    async def confirm_write(self, message: str, epoch: int = 1, session: str = "w1", **changes: object) -> object:
+        """A worker is about to write its message."""
+        now = self.clock.now_ms
+        permit = outbox.WritePermit(self.recipients[message], now - 1000, now + DAY_MS, ("all", "session:w1"))
+        return await outbox.confirm_write(
+            self.scripts,
+            replace(self.places[message], session=session),
+            replace(permit, **changes),  # type: ignore[arg-type]
+            epoch=epoch,
+            lease_ms=LEASE_MS,
+        )
 
     async def ack(self, message: str, status: str = "sent", whatsapp_id: str = "") -> object:
         """Somebody says that WhatsApp has it."""

@@ -8,7 +8,7 @@ from redis.asyncio import Redis
 from tests.conftest import Clock
 from tests.store.scene import LEASE_MS, Scene
 from wa_orchestrator.domain.message import MessageStatus, may_become
-from wa_orchestrator.store import queues
+from wa_orchestrator.store import keys, queues
 from wa_orchestrator.store.engine.scripts import Scripts
 
 S = MessageStatus
@@ -45,6 +45,16 @@ async def _reclaim(scene: Scene, message: str, most_crashes: int) -> None:
     await scene.reclaim(message, most_crashes)
 
 
+async def _write_after_opt_out(scene: Scene, message: str) -> None:
+    await scene.scripts.redis.hset(keys.OPT_OUTS, scene.recipients[message], "{}")
+    await scene.confirm_write(message)
+
+
+async def _write_after_expiry(scene: Scene, message: str) -> None:
+    await scene.scripts.redis.hset(keys.message(message), "expires_at", scene.clock.now_ms)
+    await scene.confirm_write(message)
+
+
 #: Every script that may change the status of a message, in each way in which it can.
 SCRIPTS: Mapping[str, Callable[[Scene, str], Awaitable[object]]] = {
     "release": lambda scene, message: scene.release(message),
@@ -56,6 +66,10 @@ SCRIPTS: Mapping[str, Callable[[Scene, str], Awaitable[object]]] = {
     "nack and give up": lambda scene, message: scene.nack(message, backoff_ms=None),
     "reclaim": lambda scene, message: _reclaim(scene, message, 20),
     "reclaim after too many crashes": lambda scene, message: _reclaim(scene, message, 1),
+    "write": lambda scene, message: scene.confirm_write(message),
+    "write after closing time": lambda scene, message: scene.confirm_write(message, open_until_ms=scene.clock.now_ms),
+    "write after an opt-out": _write_after_opt_out,
+    "write after its expiry": _write_after_expiry,
     "cancel": lambda scene, message: queues.cancel(scene.scripts, scene.places[message]),
     "expire": lambda scene, message: queues.expire(scene.scripts, scene.places[message]),
     "fail": lambda scene, message: queues.fail(scene.scripts, scene.places[message], reason="NO_SENDER", counted="day"),

@@ -13,7 +13,7 @@ class MessageStatus(StrEnum):
     SCHEDULED = "scheduled"
     """Released to the session's outbox; the worker may claim it any moment. Can be cancelled."""
     SENDING = "sending"
-    """Claimed by a worker. Can no longer be cancelled."""
+    """Claimed by a worker. Can no longer be cancelled; an opt-out or its expiry still ends it until it is written."""
     CANCELLED = "cancelled"
     """Cancelled before it was sent. Send a new one if it is still needed."""
     EXPIRED = "expired"
@@ -40,7 +40,7 @@ FORWARD: Mapping[MessageStatus, frozenset[MessageStatus]] = MappingProxyType(
     {
         S.QUEUED: frozenset({S.SCHEDULED, S.CANCELLED, S.EXPIRED, S.FAILED}) | SUCCEEDED,
         S.SCHEDULED: frozenset({S.SENDING, S.CANCELLED, S.EXPIRED, S.FAILED}) | SUCCEEDED,
-        S.SENDING: frozenset({S.FAILED}) | SUCCEEDED,
+        S.SENDING: frozenset({S.CANCELLED, S.EXPIRED, S.FAILED}) | SUCCEEDED,
         S.CANCELLED: SUCCEEDED,
         S.EXPIRED: SUCCEEDED,
         S.FAILED: SUCCEEDED,

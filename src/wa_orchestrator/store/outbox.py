@@ -1,5 +1,6 @@
 """A worker's operations on a released message: claim, renew, ack, nack; and reclaim when its lease expires."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from wa_orchestrator.store import keys
@@ -39,6 +40,24 @@ class NotHolder:
     """The caller does not hold this message; this is its status."""
 
     status: str
+
+
+@dataclass(frozen=True, slots=True)
+class WriteRefused:
+    """The message must not be written any more; this is its status now, and why."""
+
+    status: str
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class WritePermit:
+    """What a message is checked against right before it is written: its recipient, the hours, the holds."""
+
+    to: str
+    open_from_ms: int
+    open_until_ms: int
+    holds: Sequence[str]
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,6 +123,26 @@ async def renew(scripts: Scripts, place: Place, *, epoch: int, lease_ms: int) ->
             return NotHolder(str(status))
         case _:
             raise unexpected("renew_claim", reply)
+
+
+async def confirm_write(
+    scripts: Scripts, place: Place, permit: WritePermit, *, epoch: int, lease_ms: int
+) -> Renewed | Fenced | NotHolder | WriteRefused:
+    """Extend the holder's lease right before it writes, unless the message must not be written any more."""
+    names = [*layout(place), keys.HOLDS, keys.contacts(place.phone), keys.OPT_OUTS]
+    hours = (permit.open_from_ms, permit.open_until_ms)
+    reply = await scripts.run("confirm_write", names, [*head(place), epoch, lease_ms, permit.to, *hours, *permit.holds])
+    match reply:
+        case ["renewed", until]:
+            return Renewed(int(until))
+        case ["fenced", current]:
+            return Fenced(int(current))
+        case ["not_holder", status]:
+            return NotHolder(str(status))
+        case ["refused", status, reason]:
+            return WriteRefused(str(status), str(reason))
+        case _:
+            raise unexpected("confirm_write", reply)
 
 
 async def ack(

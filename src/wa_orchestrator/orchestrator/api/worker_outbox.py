@@ -58,6 +58,12 @@ class NackBody(WorkerBody):
     retryable: bool = True
 
 
+class RenewBody(WorkerBody):
+    """Whether the message is about to be written: then it is also checked that it may still leave."""
+
+    before_write: Annotated[bool, Field(alias="beforeWrite")] = False
+
+
 class OutboxStatus(ResponseModel):
     """The message's status after an ack or a nack."""
 
@@ -136,9 +142,12 @@ class _WorkerOutbox:
         session = await self._authenticate(request, session_id)
         return OutboxStatus(**await self._outbox.nack(session, message_id, str(body.code), retryable=body.retryable))
 
-    async def renew(self, request: Request, session_id: SessionId, message_id: str) -> RenewedLease:
+    async def renew(
+        self, request: Request, session_id: SessionId, message_id: str, body: RenewBody | None = None
+    ) -> RenewedLease:
         session = await self._authenticate(request, session_id)
-        return RenewedLease.model_validate(await self._outbox.renew(session, message_id))
+        ask = self._outbox.confirm_write if body and body.before_write else self._outbox.renew
+        return RenewedLease.model_validate(await ask(session, message_id))
 
     async def result(self, request: Request, session_id: SessionId, command_id: str) -> StoredResult:
         await self._authenticate(request, session_id)

@@ -9,13 +9,13 @@ from typing import Any
 import structlog
 
 from wa_orchestrator.context import Context
-from wa_orchestrator.domain import content
+from wa_orchestrator.domain import content, pacing
 from wa_orchestrator.domain.message_failures import Failure
 from wa_orchestrator.errors import Broken, Refused
 from wa_orchestrator.orchestrator.messages import ban_hold, reachout_lock, receipts, retry_policy
 from wa_orchestrator.orchestrator.workers import tokens
-from wa_orchestrator.session_pace import day_of
-from wa_orchestrator.store import commands, outbox, records, sessions
+from wa_orchestrator.session_pace import at_scale, day_of, hold_fields, pace_of, zone_of
+from wa_orchestrator.store import commands, holds, outbox, records, sessions
 from wa_orchestrator.store.message_keys import Place
 from wa_orchestrator.store.records import Message, Session
 from wa_orchestrator.web.models import ResponseModel
@@ -117,13 +117,39 @@ class OutboxService:
     async def renew(self, session: Session, message_id: str) -> dict[str, int]:
         """Extend the lease of the worker that holds a message."""
         place = Place(message_id, session.phone, session.id)
-        match await outbox.renew(self._scripts, place, epoch=session.epoch, lease_ms=self._lease_ms):
+        return self._renewed(
+            message_id, await outbox.renew(self._scripts, place, epoch=session.epoch, lease_ms=self._lease_ms)
+        )
+
+    async def confirm_write(self, session: Session, message_id: str) -> dict[str, int]:
+        """Extend the lease of a worker that is about to write, unless the message must not be written any more."""
+        message = await records.message(self._scripts, message_id)
+        if message is None:
+            raise _no_such_message(message_id)
+        place, permit = Place(message_id, message.phone, session.id), await self._write_permit(session, message)
+        outcome = await outbox.confirm_write(self._scripts, place, permit, epoch=session.epoch, lease_ms=self._lease_ms)
+        if isinstance(outcome, outbox.WriteRefused):
+            log.warning("message.write_refused", session=session.id, message=message_id, reason=outcome.reason)
+            text = f"{message_id} must not be written any more; drop it."
+            raise Refused("WRITE_REFUSED", text, 409, now=outcome.status, reason=outcome.reason)
+        return self._renewed(message_id, outcome)
+
+    def _renewed(self, message_id: str, outcome: outbox.Renewed | outbox.Fenced | outbox.NotHolder) -> dict[str, int]:
+        match outcome:
             case outbox.Renewed(until_ms):
                 return {"leaseMs": self._lease_ms, "until": until_ms}
             case outbox.Fenced(epoch):
                 raise tokens.fenced(epoch)
             case outbox.NotHolder(status):
                 raise _not_holder(message_id, status)
+
+    async def _write_permit(self, session: Session, message: Message) -> outbox.WritePermit:
+        now_ms = await self._scripts.now_ms()
+        pace = at_scale(self._settings, pace_of(self._settings, session, now_ms))
+        hours = pacing.hours_bounds_ms(pace, now_ms, zone_of(self._settings, session))
+        # The phone's hold counts also where the session has left that phone.
+        fields = {*hold_fields(session), holds.of_phone(message.phone)}
+        return outbox.WritePermit(message.to, *hours, sorted(fields))
 
     async def nack(self, session: Session, message_id: str, code: str, *, retryable: bool) -> dict[str, str]:
         """Record that an attempt failed, and decide what happens to the message."""

@@ -1,4 +1,5 @@
 -- uses: _message
+-- uses: _hold
 -- release_message: move the first message of a phone from its queue to a session's outbox, if the phone may send now.
 -- Atomic because two dispatchers may run: checking the pause, the limits and what is in flight, and the move, must be one step.
 -- KEYS: the message layout, then KEYS[16] holds hash  KEYS[17] contacts set  KEYS[18] opt-outs hash
@@ -23,14 +24,10 @@ local status, phone = unpack(redis.call('HMGET', SESSION, 'status', 'phone'))
 if status ~= 'connected' then return { 'offline', status or 'unknown' } end -- guard: connected
 -- A session can be linked to another phone, or be created again for one; a phone's messages never leave from another phone.
 if phone ~= PHONE then return { 'offline', 'other_phone' } end -- guard: own_phone
-local function is_held(field)
-  local hold = redis.call('HGET', HOLDS, field)
-  return hold and cjson.decode(hold).until_ms > now
-end
 -- Checked whatever the caller knows: a session may have been linked to a banned phone a moment ago.
-if is_held('phone:' .. PHONE) then return { 'held', 'phone:' .. PHONE } end -- guard: phone_hold
+if is_held(HOLDS, 'phone:' .. PHONE, now) then return { 'held', 'phone:' .. PHONE } end -- guard: phone_hold
 for index = FIRST_HOLD, #ARGV do
-  if is_held(ARGV[index]) then return { 'held', ARGV[index] } end -- guard: hold
+  if is_held(HOLDS, ARGV[index], now) then return { 'held', ARGV[index] } end -- guard: hold
 end
 if now < open_from or now >= open_until then return { 'wait', open_from, 'OUTSIDE_HOURS' } end -- guard: hours
 if now < day_start or now >= day_end then return { 'changed' } end -- guard: right_day
