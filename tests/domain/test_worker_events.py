@@ -125,6 +125,32 @@ def test_every_type_of_event_is_parsed_and_mapped_to_its_session_event(
 
 
 @pytest.mark.parametrize(
+    ("kind", "data", "payload"),
+    [
+        ("QR_CODE", {"qr": "2@x"}, worker_events.QrCode("2@x", AT + worker_events.QR_LIFE_MS)),
+        (
+            "PAIRING_CODE",
+            {"code": "ABCD1234"},
+            worker_events.PairingCodeShown("ABCD1234", AT + worker_events.PAIRING_CODE_LIFE_MS),
+        ),
+        (
+            "CONNECTED",
+            {"phoneNumber": "972501234567"},
+            worker_events.Connected("972501234567", "972501234567@s.whatsapp.net", None, None),
+        ),
+        ("DISCONNECTED", {"reason": "lost", "code": 428}, worker_events.Disconnected("lost", 428, True)),
+        ("DISCONNECTED", {"reason": "loggedOut", "code": 401}, worker_events.Disconnected("loggedOut", 401, False)),
+        ("PING", {"timestamp": AT}, worker_events.Ping(AT, "", 0, 0, None)),
+        ("PROXY_ERROR", {"error": "refused"}, worker_events.ProxyError("refused", None)),
+    ],
+)
+def test_an_event_with_only_the_fields_of_a_plain_worker_is_taken(
+    kind: str, data: dict[str, Any], payload: Payload
+) -> None:
+    assert parse(raw_event(kind, data)).payload == payload
+
+
+@pytest.mark.parametrize(
     ("code", "event"),
     [
         (401, Event.LOGGED_OUT),

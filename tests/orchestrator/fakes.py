@@ -110,7 +110,7 @@ class Teller:
     async def tell(
         self, session_id: str, kind: str, data: dict[str, Any], *, epoch: int | None = None, **changes: Any
     ) -> httpx.Response:
-        """Sign and send an event. `changes` spoil it: secret, webhook_id, sent_ago_s, timestamp, path, body."""
+        """Sign and send an event. `changes` spoil it: secret, webhook_id, sent_ago_s, timestamp, path, body, leave_out."""
         number = next(self._numbers)
         if epoch is None:
             epoch = int(await self._context.redis.hget(keys.session(session_id), "epoch") or 0)
@@ -123,7 +123,7 @@ class Teller:
             "sequence": number,
             "data": data,
         }
-        body = json.dumps(raw)
+        body = json.dumps({name: value for name, value in raw.items() if name not in changes.get("leave_out", ())})
         secret = changes.get("secret") or tokens.mint(self._context.settings, session_id, epoch).webhook_secret
         webhook_id = changes.get("webhook_id", f"evt_{number}")
         sent_at = datetime.fromtimestamp(time.time() - changes.get("sent_ago_s", 0), tz=UTC)

@@ -49,6 +49,30 @@ async def test_a_time_that_is_no_time_is_refused_and_breaks_nothing(api: httpx.A
     assert (answer.status_code, answer.json()["error"]["code"]) == (401, "BAD_SIGNATURE")
 
 
+FOUR_FIELDS_ONLY: dict[str, Any] = {"leave_out": ("epoch", "sequence")}
+
+
+async def test_an_event_without_an_epoch_is_that_of_the_current_worker_if_it_signed_it(
+    control: Orchestrator, api: httpx.AsyncClient, teller: Teller
+) -> None:
+    await started(control, api)
+    assert (await teller.tell("s1", "QR_CODE", {"qr": "2@ABC"}, **FOUR_FIELDS_ONLY)).status_code == 200
+    assert (await api.get("/api/sessions/s1/qr")).json()["qr"] == "2@ABC"
+    assert (await teller.tell("s1", "CONNECTED", {"phoneNumber": PHONE}, **FOUR_FIELDS_ONLY)).status_code == 200
+    linked = await now(control.context, "s1")
+    assert (linked.status, linked.phone, linked.jid) == ("connected", PHONE, f"{PHONE}@s.whatsapp.net")
+
+
+@pytest.mark.parametrize("session_id", ["s1", "nobody"])
+async def test_a_missing_epoch_is_named_where_the_signature_does_not_tell_it(
+    control: Orchestrator, api: httpx.AsyncClient, teller: Teller, session_id: str
+) -> None:
+    before = await started(control, api)
+    answer = await teller.tell(session_id, "QR_CODE", {"qr": "2@ABC"}, epoch=77, **FOUR_FIELDS_ONLY)
+    assert (answer.status_code, answer.json()["error"]["code"]) == (401, "EPOCH_MISSING")
+    assert await now(control.context, "s1") == before
+
+
 async def test_an_event_with_a_field_of_the_wrong_kind_is_refused_by_its_path(
     control: Orchestrator, api: httpx.AsyncClient, teller: Teller
 ) -> None:

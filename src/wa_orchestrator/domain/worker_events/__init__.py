@@ -57,6 +57,10 @@ __all__ = [
     "to_session_event",
 ]
 
+#: The life of a code whose worker does not say when it expires: WhatsApp's for the first QR, and for a pairing code.
+QR_LIFE_MS = 60_000
+PAIRING_CODE_LIFE_MS = 180_000
+
 
 @dataclass(frozen=True, slots=True)
 class WorkerEvent:
@@ -76,49 +80,68 @@ def parse(raw: Mapping[str, object]) -> WorkerEvent:
     envelope = JsonFields(raw)
     kind = envelope.text("type")
     read = _READERS.get(kind)
+    session_id, at_ms = envelope.text("sessionId"), envelope.instant_ms("timestamp")
     return WorkerEvent(
-        session_id=envelope.text("sessionId"),
+        session_id=session_id,
         type=kind,
-        at_ms=envelope.instant_ms("timestamp"),
-        payload=UnknownEvent(kind) if read is None else read(envelope.within("data")),
+        at_ms=at_ms,
+        payload=UnknownEvent(kind) if read is None else read(envelope.within("data"), at_ms),
         version=envelope.optional_whole("v") or 1,
         sequence=envelope.optional_whole("sequence"),
         epoch=envelope.optional_whole("epoch"),
     )
 
 
-def _connected(data: JsonFields) -> Connected:
-    return Connected(
-        data.text("phoneNumber"), data.text("jid"), data.optional_text("lid"), data.optional_text("fingerprint")
-    )
+# Fields that a plain worker leaves out have defaults: `expiresAt`, `jid`, `willReconnect`, `stage`, the figures of a
+# ping. Each reader gets the fields and the time of the event.
 
 
-def _disconnected(data: JsonFields) -> Disconnected:
+def _qr_code(data: JsonFields, at_ms: int) -> QrCode:
+    return QrCode(data.text("qr"), data.optional_instant_ms("expiresAt") or at_ms + QR_LIFE_MS)
+
+
+def _pairing_code(data: JsonFields, at_ms: int) -> PairingCodeShown:
+    return PairingCodeShown(data.text("code"), data.optional_instant_ms("expiresAt") or at_ms + PAIRING_CODE_LIFE_MS)
+
+
+def _connected(data: JsonFields, _at_ms: int) -> Connected:
+    number = data.text("phoneNumber")
+    jid = data.optional_text("jid") or f"{number.lstrip('+')}@s.whatsapp.net"
+    return Connected(number, jid, data.optional_text("lid"), data.optional_text("fingerprint"))
+
+
+def _disconnected(data: JsonFields, _at_ms: int) -> Disconnected:
+    reason, code = data.optional_text("reason") or "", data.whole("code")
+    will_reconnect = _disconnection(reason, code) is Event.CONNECTION_LOST
     return Disconnected(
-        data.optional_text("reason") or "",
-        data.whole("code"),
-        data.flag("willReconnect"),
+        reason,
+        code,
+        data.flag("willReconnect") if data.has("willReconnect") else will_reconnect,
         data.optional_instant_ms("expiresAt"),
     )
 
 
-def _ping(data: JsonFields) -> Ping:
+def _ping(data: JsonFields, _at_ms: int) -> Ping:
     return Ping(
         data.instant_ms("timestamp"),
-        data.text("socket"),
-        data.whole("lagMs"),
-        data.whole("rssBytes"),
+        data.optional_text("socket") or "",
+        data.optional_whole("lagMs") or 0,
+        data.optional_whole("rssBytes") or 0,
         data.optional_instant_ms("lastTrafficAt"),
     )
 
 
-def _message_failed(data: JsonFields) -> MessageFailed:
+def _proxy_error(data: JsonFields, _at_ms: int) -> ProxyError:
+    return ProxyError(data.text("error"), data.word("stage", ProxyStage) if data.has("stage") else None)
+
+
+def _message_failed(data: JsonFields, _at_ms: int) -> MessageFailed:
     code = data.raw.get("code")
     word = str(data.whole("code")) if isinstance(code, int) else data.text("code")
     return MessageFailed(data.text("messageId"), word, data.optional_text("error") or "")
 
 
-def _message_received(data: JsonFields) -> IncomingMessage:
+def _message_received(data: JsonFields, _at_ms: int) -> IncomingMessage:
     return IncomingMessage(
         whatsapp_id=data.text("whatsappId"),
         sender=data.text("from"),
@@ -143,7 +166,7 @@ def _location(place: JsonFields) -> Location | None:
     )
 
 
-def _account_limits(data: JsonFields) -> AccountLimits:
+def _account_limits(data: JsonFields, _at_ms: int) -> AccountLimits:
     lock = data.within("reachoutLock")
     cap = data.within("newChatCap") if data.has("newChatCap") else None
     return AccountLimits(
@@ -159,24 +182,24 @@ def _account_limits(data: JsonFields) -> AccountLimits:
     )
 
 
-_READERS: Mapping[str, Callable[[JsonFields], Payload]] = MappingProxyType(
+_READERS: Mapping[str, Callable[[JsonFields, int], Payload]] = MappingProxyType(
     {
-        "QR_CODE": lambda data: QrCode(data.text("qr"), data.instant_ms("expiresAt")),
-        "PAIRING_CODE": lambda data: PairingCodeShown(data.text("code"), data.instant_ms("expiresAt")),
+        "QR_CODE": _qr_code,
+        "PAIRING_CODE": _pairing_code,
         "CONNECTED": _connected,
         "DISCONNECTED": _disconnected,
-        "STATUS_CHANGE": lambda data: StatusChange(data.text("status"), data.optional_text("error")),
+        "STATUS_CHANGE": lambda data, _at_ms: StatusChange(data.text("status"), data.optional_text("error")),
         "PING": _ping,
-        "MESSAGE_SENT": lambda data: MessageSent(
+        "MESSAGE_SENT": lambda data, _at_ms: MessageSent(
             data.text("messageId"), data.text("whatsappId"), data.optional_text("to")
         ),
         "MESSAGE_FAILED": _message_failed,
-        "MESSAGE_STATUS": lambda data: MessageReceipt(
+        "MESSAGE_STATUS": lambda data, _at_ms: MessageReceipt(
             data.text("whatsappId"), data.word("status", Receipt), data.instant_ms("at")
         ),
         "MESSAGE_RECEIVED": _message_received,
-        "PROXY_ERROR": lambda data: ProxyError(data.text("error"), data.word("stage", ProxyStage)),
-        "AUTH_FAILURE": lambda data: AuthFailure(data.text("reason")),
+        "PROXY_ERROR": _proxy_error,
+        "AUTH_FAILURE": lambda data, _at_ms: AuthFailure(data.text("reason")),
         "ACCOUNT_LIMITS": _account_limits,
     }
 )
@@ -215,7 +238,7 @@ def to_session_event(payload: Payload) -> Event | None:
         case Connected():
             return Event.CONNECTED
         case Disconnected():
-            return _disconnection(payload)
+            return _disconnection(payload.reason, payload.code)
         case StatusChange(status):
             return _BY_STATUS.get(status.upper())
         case AuthFailure():
@@ -247,7 +270,7 @@ def mentions_proxy(payload: Payload) -> bool:
             return False
 
 
-def _disconnection(payload: Disconnected) -> Event:
-    named = _BY_STATUS.get(payload.reason.upper())
+def _disconnection(reason: str, code: int) -> Event:
+    named = _BY_STATUS.get(reason.upper())
     # 408, 428, 503, 515 and every unknown number: the worker reconnects by itself.
-    return named or _BY_CODE.get(payload.code, Event.CONNECTION_LOST)
+    return named or _BY_CODE.get(code, Event.CONNECTION_LOST)

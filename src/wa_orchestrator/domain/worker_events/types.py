@@ -54,7 +54,7 @@ class StatusChange:
 
 @dataclass(frozen=True, slots=True)
 class Ping:
-    """The worker is alive, with its vital figures."""
+    """The worker is alive, with its vital figures: '' and 0 where it does not report them."""
 
     timestamp_ms: int
     socket: str
@@ -131,7 +131,7 @@ class ProxyError:
     """The connection through the proxy failed."""
 
     error: str
-    stage: ProxyStage
+    stage: ProxyStage | None
 
 
 @dataclass(frozen=True, slots=True)

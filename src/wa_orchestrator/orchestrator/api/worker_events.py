@@ -38,12 +38,14 @@ Handlers = dict[type[Payload], Handler]
 
 
 class WorkerEventBody(ResponseModel):
-    """An event of a worker; `docs/runner.md` lists the types and their data."""
+    """An event of a worker; `docs/sessions.md` lists the types and their data."""
 
     session_id: str = Field(examples=["worker_1"])
     type: str = Field(examples=["CONNECTED"])
     timestamp: int = Field(description="Milliseconds since 1970.", examples=[1750000000000])
-    epoch: int = Field(description="Which worker of the session it is.", examples=[3])
+    epoch: int | None = Field(
+        None, description="Which worker of the session it is; if missing, the signature shows it.", examples=[3]
+    )
     sequence: int = Field(0, description="Counts the events of a worker.", examples=[17])
     data: dict[str, Any] = Field(examples=[{"phoneNumber": "972501234567", "jid": "972501234567:5@s.whatsapp.net"}])
 
@@ -78,8 +80,9 @@ def router(context: Context, handlers: Mapping[type[Payload], Handler]) -> APIRo
         return AcceptedEvent()
 
     described = responses(
-        BAD_EVENT=400, BAD_SIGNATURE=401, STALE_SIGNATURE=401, DUPLICATE=409, FENCED=409, STILL_WORKING=503
-    )
+        BAD_EVENT=400, BAD_SIGNATURE=401, STALE_SIGNATURE=401, EPOCH_MISSING=401, DUPLICATE=409, FENCED=409,
+        STILL_WORKING=503,
+    )  # fmt: skip
     routes.post("/webhook", responses=described, openapi_extra=_BODY)(receive_worker_event)
     routes.post("/api/webhook", name="receive_worker_event_alias", responses=described, openapi_extra=_BODY)(
         receive_worker_event
@@ -97,12 +100,22 @@ class WorkerEventReceiver:
     async def receive(self, body: bytes, headers: Mapping[str, str]) -> None:
         """Handle one event, or raise `Refused` and change nothing."""
         raw = _json(body)
-        event_id = self._verify(raw, body, headers)
+        stated = raw.get("epoch") is not None
+        raw = raw if stated else raw | {"epoch": await self._current_epoch(raw)}
+        try:
+            event_id = self._verify(raw, body, headers)
+        except _WrongSignatureError:
+            raise _bad_signature() if stated else _epoch_missing() from None
         event = domain_events.parse(raw)
         session = await records.session(self._context.scripts, event.session_id)
         if session is None or event.epoch != session.epoch:
             raise tokens.fenced(session.epoch if session else 0)
         await self._handle_once(event_id, body, session, event)
+
+    async def _current_epoch(self, raw: Mapping[str, Any]) -> int:
+        """Return the epoch of the session's worker: only that worker has the secret that goes with it."""
+        session = await records.session(self._context.scripts, str(raw.get("sessionId")))
+        return session.epoch if session else 0
 
     def _verify(self, raw: Mapping[str, Any], body: bytes, headers: Mapping[str, str]) -> str:
         """Check time and signature with the secret of the worker that it names; returns the event's id."""
@@ -115,12 +128,12 @@ class WorkerEventReceiver:
             raise Refused("STALE_SIGNATURE", "The signature is more than 5 minutes off. Compare the two clocks.", 401)
         session_id, epoch = raw.get("sessionId"), raw.get("epoch")
         if not isinstance(session_id, str) or not isinstance(epoch, int):
-            raise Refused("BAD_SIGNATURE", "sessionId and epoch are required.", 401)
+            raise Refused("BAD_EVENT", "sessionId must be a string, and epoch a number.")
         secret = tokens.mint(self._context.settings, session_id, epoch).webhook_secret
         try:
             Webhook(secret).verify(body, dict(headers))
         except WebhookVerificationError as error:
-            raise Refused("BAD_SIGNATURE", "The signature does not match the body and this worker.", 401) from error
+            raise _WrongSignatureError from error
         return event_id
 
     async def _handle_once(self, event_id: str, body: bytes, session: Session, event: WorkerEvent) -> None:
@@ -146,7 +159,20 @@ class WorkerEventReceiver:
             await handler(self._context, session, event)
 
 
-def _json(body: bytes) -> Mapping[str, Any]:
+class _WrongSignatureError(Exception):
+    """The signature is not that of the worker."""
+
+
+def _bad_signature() -> Refused:
+    return Refused("BAD_SIGNATURE", "The signature does not match the body and this worker.", 401)
+
+
+def _epoch_missing() -> Refused:
+    text = "The event has no epoch and is not signed by the session's current worker. Send EPOCH as `epoch`."
+    return Refused("EPOCH_MISSING", text, 401)
+
+
+def _json(body: bytes) -> dict[str, Any]:
     if len(body) > MAX_BYTES:
         raise Refused("BODY_TOO_LONG", f"An event has at most {MAX_BYTES} bytes.", 413)
     try:
