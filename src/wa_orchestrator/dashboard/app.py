@@ -32,6 +32,7 @@ from wa_orchestrator.dashboard.pages import anti_ban, fleet, live_log, messages,
 from wa_orchestrator.dashboard.routes import actions, json_api, simulated_scan
 from wa_orchestrator.errors import Refused
 from wa_orchestrator.texts.catalogue import languages
+from wa_orchestrator.web import problems
 
 Show = Callable[[Renderer, View, Mapping[str, str]], Awaitable[PageContent | None]]
 #: Every page: path, name, handler.
@@ -148,6 +149,12 @@ class Dashboard:
             return response
 
         return stream
+
+    async def no_such_page(self, request: Request, error: Exception) -> Response:
+        """Answer an unknown address: with a page for people, with JSON for programs. Needs no login."""
+        if not wants_page(request):
+            return problems.to_response(error)
+        return await self._login_response(request, "missing.html", 404)
 
     # -- buttons
 
@@ -282,11 +289,19 @@ async def _until_logged_out(texts: AsyncIterator[str]) -> AsyncIterator[str]:
         yield f"event: bye\ndata: {json.dumps({})}\n\n"
 
 
+def wants_page(request: Request) -> bool:
+    """Whether a person opened this address in a browser; programs get errors as JSON."""
+    is_api = request.url.path.startswith("/api/")
+    return request.method in ("GET", "HEAD") and not is_api and "text/html" in request.headers.get("accept", "")
+
+
 def install(app: FastAPI, context: Context) -> Dashboard:
     """Add the dashboard to an app. Run the result beside the server."""
     dashboard = Dashboard(app, context)
     context.recognize = internal_api.recognize
     app.add_exception_handler(NotLoggedIn, guard.redirect_to_login)
+    for status in (404, 405):  # 405: a button's address, opened as a page
+        app.add_exception_handler(status, dashboard.no_such_page)
     app.include_router(dashboard.router())
     app.include_router(json_api.router(context, dashboard.renderer))
     app.mount("/static", compression.CachedStaticFiles(directory=HERE / "static"), name="static")

@@ -243,7 +243,7 @@ class Settings(BaseSettings):
     """Time zone of hours and days. Default: the machine's."""
 
     language: types.Language = setting("en", example="he")
-    """Language of alerts, and of the dashboard until a user selects one."""
+    """Language of alerts, and of the dashboard for browsers that ask for no language it has."""
 
     log_level: Annotated[Literal["debug", "info", "warning", "error"], types.Lowered] = "info"
     """Minimum level of log lines."""

@@ -48,6 +48,10 @@ def router(context: Context) -> APIRouter:
             raise Unavailable("STORE_UNAVAILABLE", "Redis does not respond. Try again.", retryAfterS=2) from error
         return ReadyResponse()
 
+    # Monitors often ask with HEAD, which FastAPI does not add to a GET route.
+    for path, check in (("/health", get_health), ("/ready", get_readiness)):
+        routes.add_api_route(path, check, methods=["HEAD"], include_in_schema=False)
+
     @routes.get("/metrics", response_class=PlainTextResponse)
     async def get_metrics() -> Response:
         """Get metrics in the format of Prometheus."""

@@ -26,6 +26,8 @@ from wa_orchestrator.timestamps import iso
 
 HERE: Final = Path(__file__).parents[1]
 THEMES: Final = ("light", "dark")
+#: Codes that browsers used before ISO 639 changed them.
+_OLD_CODES: Final = {"iw": "he"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,9 +97,31 @@ def asset(name: str) -> str:
 
 
 def language_of(request: Request, default: str) -> str:
-    """Return the language that the person has selected, else the installation's."""
+    """Return the language that the person has selected, else the browser's, else the installation's."""
     chosen = request.cookies.get("lang", "")
-    return chosen if chosen in languages() else default
+    if chosen in languages():
+        return chosen
+    return next(
+        (each for each in _accepted(request.headers.get("accept-language", "")) if each in languages()), default
+    )
+
+
+def _accepted(header: str) -> list[str]:
+    """Return the languages of an Accept-Language header, the preferred ones first."""
+    weighted = []
+    for part in header.split(","):
+        tag, _, weight = part.partition(";")
+        language = tag.strip().lower().partition("-")[0]
+        quality = weight.strip().removeprefix("q=").strip()
+        weighted.append((_quality(quality), _OLD_CODES.get(language, language)))
+    return [language for quality, language in sorted(weighted, key=lambda each: -each[0]) if quality > 0]
+
+
+def _quality(text: str) -> float:
+    try:
+        return float(text or 1)
+    except ValueError:
+        return 0
 
 
 class Renderer:
