@@ -8,6 +8,7 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from threading import Thread
 
+import httpx
 import pytest
 
 from tests.cli.conftest import Run, Running, Said
@@ -107,6 +108,24 @@ def test_a_session_is_shown_and_stopped(wa: Run, server: Running) -> None:
     refused(wa("sessions", "show", "nobody"), 1, "NO_SUCH_SESSION: ")
     refused(wa("sessions", "qr", "shown"), 1, "NO_QR: ")
     refused(wa("sessions", "qr", "shown", "--wait"), 1, "shown is stopped: ")
+
+
+def test_what_a_worker_started_by_hand_needs_is_printed_and_valid(wa: Run, server: Running) -> None:
+    server.linked("by-hand", "972501110009")
+    refused(wa("sessions", "worker-env", "nobody"), 2, "There is no session nobody.")
+    assert "sessions stop by-hand" in wa("sessions", "worker-env", "by-hand").err
+    wa("sessions", "stop", "by-hand")
+    said = wa("sessions", "worker-env", "by-hand")
+    assert (said.code, said.err) == (0, "")
+    environment = dict(line.split("=", 1) for line in said.out.splitlines())
+    assert environment["SESSION_ID"] == "by-hand"
+    assert environment["WEBHOOK_URL"] == f"{server.url}/webhook"
+    assert {"EPOCH", "WEBHOOK_SECRET", "AUTH_DIR"} <= set(environment)
+    claim = httpx.post(
+        f"{environment['OUTBOX_URL']}/claim", headers={"Authorization": f"Bearer {environment['WORKER_TOKEN']}"}
+    )
+    assert claim.status_code == 204
+    assert wa("sessions", "worker-env", "by-hand", "--json").json == environment
 
 
 def test_nothing_is_deleted_without_confirmation(wa: Run, server: Running) -> None:

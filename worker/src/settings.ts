@@ -78,6 +78,14 @@ function sessionId(env: Environment): string {
   return value
 }
 
+/** OUTBOX_URL, or where it is on the server of WEBHOOK_URL: `…/webhook` and `…/api/webhook` are its two addresses. */
+function outboxUrl(env: Environment): URL {
+  const example = 'http://orchestrator.example.com:3001/api/worker/sessions/worker_1/outbox'
+  const server = look(env, 'WEBHOOK_URL')?.match(/^(https?:.*?)(\/api)?\/webhook\/?$/)?.[1]
+  if (look(env, 'OUTBOX_URL') !== undefined || server === undefined) return httpUrl(env, 'OUTBOX_URL', example)
+  return new URL(`${server}/api/worker/sessions/${sessionId(env)}/outbox`)
+}
+
 function httpUrl(env: Environment, name: string, example: string): URL {
   const url = URL.parse(required(env, name, example))
   if (!url || !/^https?:$/.test(url.protocol))
@@ -201,8 +209,7 @@ const readers: Readers<Settings> = {
   proxy,
   webhookUrl: env => httpUrl(env, 'WEBHOOK_URL', 'http://orchestrator.example.com:3001/webhook'),
   webhookSecret,
-  outboxUrl: env =>
-    httpUrl(env, 'OUTBOX_URL', 'http://orchestrator.example.com:3001/api/worker/sessions/worker_1/outbox'),
+  outboxUrl,
   workerToken: env => required(env, 'WORKER_TOKEN', '<token>'),
   platform,
   pairingPhone,

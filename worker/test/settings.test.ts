@@ -37,7 +37,7 @@ test('what is required is enough, and the rest has the documented defaults', () 
   assert.deepEqual([settings.ackTimeoutMs, settings.orphanTimeoutMs, settings.platform], [75_000, 1_800_000, 'ubuntu'])
 })
 
-for (const name of Object.keys(GOOD)) {
+for (const name of Object.keys(GOOD).filter(name => name !== 'OUTBOX_URL')) {
   test(`without ${name} it does not start`, () => {
     const read = readSettings({ ...GOOD, [name]: undefined })
     assert.ok('refusals' in read)
@@ -89,6 +89,25 @@ test('without a proxy it starts only where that was asked for', () => {
   assert.equal(accepted({ ...rest, ALLOW_DIRECT: 'true' }).proxy, undefined)
   assert.ok('refusals' in readSettings({ ...rest, ALLOW_DIRECT: 'false' }))
   assert.ok(accepted({ ...GOOD, ALLOW_DIRECT: 'true' }).proxy)
+})
+
+for (const [webhookUrl, outboxUrl] of [
+  ['http://172.28.0.3:3000/webhook', 'http://172.28.0.3:3000/api/worker/sessions/worker_1/outbox'],
+  ['http://orchestrator:3000/api/webhook', 'http://orchestrator:3000/api/worker/sessions/worker_1/outbox'],
+  ['https://wa.example.com/x/webhook', 'https://wa.example.com/x/api/worker/sessions/worker_1/outbox'],
+] as const) {
+  test(`messages come from the server of ${webhookUrl}`, () => {
+    assert.equal(accepted({ ...GOOD, OUTBOX_URL: undefined, WEBHOOK_URL: webhookUrl }).outboxUrl.href, outboxUrl)
+  })
+}
+
+test('an address that is not the server’s own needs OUTBOX_URL', () => {
+  const read = readSettings({ ...GOOD, OUTBOX_URL: undefined, WEBHOOK_URL: 'http://127.0.0.1:9/events' })
+  assert.ok('refusals' in read)
+  assert.deepEqual(
+    read.refusals.map(refusal => refusal.variable),
+    ['OUTBOX_URL'],
+  )
 })
 
 test('a value may come from a file, but not from both', () => {

@@ -12,10 +12,11 @@ from typing import TYPE_CHECKING, Annotated, Any, Concatenate, Final, ParamSpec
 import typer
 
 from wa_orchestrator.cli.hints import terminal_message
-from wa_orchestrator.cli.target import Options, Target, find
+from wa_orchestrator.cli.target import Options, Target, find, installation
 
 if TYPE_CHECKING:
     from wa_orchestrator.client import ApiError, Client
+    from wa_orchestrator.settings import Settings
 
 EXIT_FAILED: Final = 1
 P = ParamSpec("P")
@@ -40,6 +41,11 @@ class Invocation:
     def target(self) -> Target:
         """The server's URL and a key for it."""
         return find(self.options)
+
+    @cached_property
+    def installation(self) -> "Settings":
+        """The settings of the installation on this machine, with its secrets."""
+        return installation(self.options.data_dir)
 
     @cached_property
     def client(self) -> "Client":

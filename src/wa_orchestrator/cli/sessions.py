@@ -153,6 +153,24 @@ def pairing_code(
     run.output(shown, lambda: linking.draw(shown))
 
 
+@app.command("worker-env")
+@command
+def worker_env(run: Invocation, session_id: SessionId) -> None:
+    """Print the environment of a session's worker, with its secrets, to start one by hand beside the server.
+
+    As a file it fits `docker run --env-file`.
+    """
+    import asyncio
+
+    from wa_orchestrator.cli.worker_env import worker_environment
+
+    found = asyncio.run(worker_environment(run.installation, session_id))
+    run.output(found.variables, lambda: tables.line("\n".join(map("=".join, found.variables.items()))))
+    if found.has_worker:
+        text = f"The server runs a worker of {session_id}. Stop it first: wa-orchestrator sessions stop {session_id}"
+        typer.echo(text, err=True)
+
+
 def _act(run: Invocation, session_id: str, act: str) -> None:
     result = run.client.session_act(session_id, act)
     run.output(result, lambda: tables.line(f"{result['sessionId']} is {_state(result)}."))

@@ -44,12 +44,13 @@ def find(options: Options) -> Target:
     """Return the server. Missing options are taken from the settings and the data directory of this machine."""
     if options.url and options.api_key:
         return Target(_valid(options.url), options.api_key)
-    settings = _installation(options.data_dir)
+    settings = installation(options.data_dir)
     url = _valid(options.url) if options.url else address.find(settings.data_dir) or settings.local_url
     return Target(url, options.api_key or _own_key(settings, url))
 
 
-def _installation(data_dir: Path | None) -> Settings:
+def installation(data_dir: Path | None) -> Settings:
+    """Return the settings of the installation on this machine, with its secrets."""
     overrides = {} if data_dir is None else {"data_dir": data_dir}
     return secrets.with_stored(build(read(), **overrides))
 

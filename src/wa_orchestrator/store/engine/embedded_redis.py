@@ -269,6 +269,11 @@ def _log_file(path: Path) -> Iterator[int]:
         os.close(handle)
 
 
+def url_in(data_dir: Path) -> str:
+    """Return the URL of the embedded Redis of a data directory, whether it runs or not."""
+    return f"unix://{quote(str(_socket_path(data_dir / 'redis')))}"
+
+
 def _socket_path(home: Path) -> Path:
     """Return the path of the socket: in `home`, or in a private temporary directory if that path is too long.
 
