@@ -4,7 +4,7 @@ The gateway estimates with them, the dispatcher releases by them and the pages s
 """
 
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, replace
 from datetime import datetime, time
 from typing import Any
@@ -13,7 +13,7 @@ from zoneinfo import ZoneInfo
 from wa_orchestrator.domain import pacing
 from wa_orchestrator.domain.pacing import Because, Override, Pace, Trust, Wait, WaitFor, WaitUntil
 from wa_orchestrator.domain.routing import Readiness
-from wa_orchestrator.domain.session import CAN_SEND
+from wa_orchestrator.domain.session import CAN_SEND, comes_back
 from wa_orchestrator.settings import Settings
 from wa_orchestrator.store import holds as holding
 from wa_orchestrator.store.holds import Hold
@@ -103,6 +103,13 @@ def wait_until(until_ms: int, because: Because) -> Wait:
 
 def readiness_of(session: Session, holds: Holds, now_ms: int) -> Readiness:
     """Return whether a session can send now, as far as its record and the holds say."""
-    if session.status not in CAN_SEND or not session.phone:
+    return readiness_with(session, holds_on(holds, session, now_ms))
+
+
+def readiness_with(session: Session, held: Sequence[Wait]) -> Readiness:
+    """Return whether a session that is held by these can send now."""
+    if not session.phone or any(wait.because is Because.BANNED_HOLD for wait in held):
         return Readiness.OFFLINE
-    return Readiness.HELD if holds_on(holds, session, now_ms) else Readiness.READY
+    if session.status not in CAN_SEND:
+        return Readiness.RETURNING if comes_back(session.status, session.reason) else Readiness.OFFLINE
+    return Readiness.HELD if held else Readiness.READY

@@ -1,5 +1,6 @@
 """Sending one message: what is taken, what is refused, and with which words."""
 
+import asyncio
 import json
 from typing import Any
 
@@ -8,6 +9,7 @@ import pytest
 from tests.conftest import Clock
 from tests.gateway.conftest import API_KEY, BOTH_MODES, NOON_MS, PHONE, Gate, OpenGate, code_of
 from wa_orchestrator.domain import content
+from wa_orchestrator.gateway.sender_pool import FRESH_S
 from wa_orchestrator.store import api_keys, keys, records
 from wa_orchestrator.store.api_keys import Scope
 from wa_orchestrator.web.auth import revoke_key
@@ -188,6 +190,41 @@ async def test_who_spoke_with_the_recipient_before_speaks_again(gate: Gate) -> N
     assert (await gate.send(to="972522222222")).json()["sessionId"] == "w1"
 
 
+async def test_four_messages_in_a_row_to_a_new_recipient_leave_from_one_phone(gate: Gate) -> None:
+    await gate.add_session("w2", "972500000002")
+    await gate.add_session("w3", "972500000003")
+    in_a_row = [(await gate.send()).json()["sessionId"] for _ in range(4)]
+    assert len(set(in_a_row)) == 1
+    told = await asyncio.gather(*(gate.send(to="972522222222") for _ in range(8)))
+    assert len({each.json()["sessionId"] for each in told}) == 1
+
+
+async def test_a_conversation_stays_with_its_phone_while_that_reconnects_so_that_nothing_overtakes(gate: Gate) -> None:
+    first = (await gate.send()).json()["sessionId"]
+    await gate.add_session("w2", "972500000002")
+    await gate.redis.hset(keys.session(first), mapping={"status": "disconnected", "reason": "RECONNECTING"})
+    await asyncio.sleep(FRESH_S)
+    assert (await gate.send()).json()["sessionId"] == first
+    assert (await gate.send(to="972522222222")).json()["sessionId"] == "w2"
+
+
+async def test_a_conversation_leaves_a_phone_that_needs_a_person_and_stays_with_the_next(gate: Gate) -> None:
+    await gate.add_session("w2", "972500000002", status="failed", reason="BANNED")
+    await gate.add_session("w3", "972500000003")
+    await gate.redis.set(keys.affinity("972511111111"), "w2")
+    told = [(await gate.send()).json()["sessionId"] for _ in range(4)]
+    assert len(set(told)) == 1
+    assert await gate.redis.get(keys.affinity("972511111111")) == told[0] != "w2"
+
+
+async def test_a_named_sender_begins_a_conversation_but_takes_none_over(gate: Gate) -> None:
+    await gate.add_session("w2", "972500000002")
+    await gate.send(sessionId="w2")
+    assert (await gate.send()).json()["sessionId"] == "w2"
+    assert (await gate.send(sessionId="w1")).json()["sessionId"] == "w1"
+    assert (await gate.send()).json()["sessionId"] == "w2"
+
+
 async def test_messages_go_around_among_sessions_with_the_same_room(gate: Gate) -> None:
     await gate.add_session("w2", "972500000002")
     senders = [(await gate.send(to=f"97251111111{n}")).json()["sessionId"] for n in range(4)]
@@ -207,13 +244,37 @@ async def test_a_sender_that_does_not_exist_is_named(gate: Gate, body: dict[str,
     assert (response.status_code, code_of(response)) == (status, code)
 
 
-async def test_without_a_connected_session_nobody_is_chosen(gates: OpenGate) -> None:
+@pytest.mark.parametrize("named", [{}, {"sessionId": "w1"}])
+async def test_a_message_is_accepted_and_waits_while_the_only_linked_session_reconnects(
+    gates: OpenGate, named: dict[str, str]
+) -> None:
     gate = await gates()
-    await gate.add_session(status="disconnected")
+    await gate.add_session("w0", "", status="qr_ready")
+    await gate.add_session(status="disconnected", reason="RECONNECTING")
+    response = await gate.send(**named)
+    told = response.json()
+    assert (response.status_code, told["sessionId"], told["because"], told["eta"]) == (
+        202,
+        "w1",
+        "SESSION_OFFLINE",
+        None,
+    )
+
+
+async def test_where_nothing_is_linked_a_message_is_refused(gates: OpenGate) -> None:
+    gate = await gates()
+    await gate.add_session("w9", "", status="qr_ready")
     response = await gate.send()
     assert (response.status_code, code_of(response)) == (409, "NO_SENDER")
-    named = await gate.send(sessionId="w1")
-    assert (named.status_code, named.json()["because"], named.json()["eta"]) == (202, "SESSION_OFFLINE", None)
+
+
+async def test_a_message_rather_waits_for_a_session_that_comes_back_than_for_one_that_needs_a_person(
+    gates: OpenGate,
+) -> None:
+    gate = await gates()
+    await gate.add_session("w1", status="failed", reason="BANNED")
+    await gate.add_session("w2", "972500000002", status="disconnected", reason="RECONNECTING")
+    assert (await gate.send()).json()["sessionId"] == "w2"
 
 
 async def test_a_session_without_a_phone_cannot_send(gates: OpenGate) -> None:
@@ -223,13 +284,15 @@ async def test_a_session_without_a_phone_cannot_send(gates: OpenGate) -> None:
     assert (response.status_code, code_of(response)) == (409, "SESSION_NOT_LINKED")
 
 
-async def test_a_held_session_is_not_chosen_and_says_so_when_named(gate: Gate) -> None:
+async def test_a_held_session_is_chosen_only_where_no_other_is_ready(gate: Gate) -> None:
     await gate.redis.hset(
         keys.HOLDS, "session:w1", json.dumps({"until_ms": 9_000_000_000_000_000, "why": "x", "by": "y"})
     )
-    assert code_of(await gate.send()) == "NO_SENDER"
-    named = (await gate.send(sessionId="w1")).json()
-    assert (named["because"], named["eta"]) == ("HELD", None)
+    for told in ((await gate.send()).json(), (await gate.send(sessionId="w1")).json()):
+        assert (told["because"], told["eta"]) == ("HELD", None)
+    await gate.add_session("w2", "972500000002")
+    await asyncio.sleep(FRESH_S)
+    assert (await gate.send(to="972522222222")).json()["sessionId"] == "w2"
 
 
 async def test_who_opted_out_is_written_to_by_no_path(gate: Gate) -> None:
@@ -266,8 +329,9 @@ async def test_a_free_choice_goes_on_to_the_next_session_when_one_is_full(gates:
     gate = await gates(hot_per_day=1)
     await gate.add_session()
     await gate.add_session("w2", "972500000002")
-    assert sorted([(await gate.send()).json()["sessionId"] for _ in range(2)]) == ["w1", "w2"]
-    assert code_of(await gate.send()) == "DAILY_LIMIT"
+    senders = [(await gate.send(to=f"97251111111{n}")).json()["sessionId"] for n in range(2)]
+    assert sorted(senders) == ["w1", "w2"]
+    assert code_of(await gate.send(to="972522222222")) == "DAILY_LIMIT"
 
 
 async def test_the_limit_is_the_truth_of_redis_and_not_of_the_last_look(gates: OpenGate) -> None:
@@ -275,7 +339,7 @@ async def test_the_limit_is_the_truth_of_redis_and_not_of_the_last_look(gates: O
     await gate.add_session()
     await gate.add_session("w2", "972500000002")
     await gate.gateway.pool.current()
-    await other.send(sessionId="w1")
+    await other.send(sessionId="w1", to="972522222222")
     assert (await gate.send()).json()["sessionId"] == "w2"
     assert code_of(await gate.send()) == "DAILY_LIMIT"
 

@@ -64,10 +64,18 @@ async def test_another_account_takes_over_only_messages_that_are_not_pinned(api:
 async def test_the_messages_of_a_deleted_session_are_shared_among_the_others_by_their_room(api: MessageApi) -> None:
     await api.scenario.connect("w2", OTHER, wanted="running")
     await api.scenario.connect("w3", "972500000003", wanted="running")
-    messages = [await api.scenario.accept("w1", PHONE) for _ in range(4)]
+    messages = [await api.scenario.accept("w1", PHONE, to=f"9725100000{n}") for n in range(4)]
     await delete(api, "reroute")
     heirs = [await api.context.redis.hget(keys.message(message), "session") for message in messages]
     assert sorted(map(str, heirs)) == ["w2", "w2", "w3", "w3"]
+
+
+async def test_the_messages_of_a_deleted_session_to_one_person_all_leave_from_one_phone(api: MessageApi) -> None:
+    await api.scenario.connect("w2", OTHER, wanted="running")
+    await api.scenario.connect("w3", "972500000003", wanted="running")
+    messages = [await api.scenario.accept("w1", PHONE, to="97251000009") for _ in range(4)]
+    await delete(api, "reroute")
+    assert len({await api.context.redis.hget(keys.message(message), "session") for message in messages}) == 1
 
 
 async def test_a_message_that_whatsapp_may_have_is_resent_only_from_the_same_phone(api: MessageApi) -> None:

@@ -24,3 +24,14 @@ async def _(scene: Scene) -> None:
     assert not await retention.erase(scene.scripts, message, until_ms=scene.clock.now_ms - 1)
     assert await retention.erase(scene.scripts, message, until_ms=scene.clock.now_ms)
     assert await scene.scripts.redis.exists(keys.message(message), keys.timeline(message)) == 0
+
+
+@case("one_sender")
+async def _(scene: Scene) -> None:
+    first = await admission.accept(scene.scripts, scene.message(affinity=""), scene.room())
+    assert isinstance(first, admission.Accepted)
+    second = await admission.accept(scene.scripts, scene.message(session="w2", affinity=""), scene.room())
+    assert second == admission.OtherSender("w1")
+    assert isinstance(
+        await admission.accept(scene.scripts, scene.message(affinity="w1"), scene.room()), admission.Accepted
+    )

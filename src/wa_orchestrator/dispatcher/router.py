@@ -39,7 +39,9 @@ class Router:
         names = sorted({message.session for message in messages.values()})
         sessions: dict[str, Session] = {each.id: each for each in await records.sessions(self._scripts, names)}
         await asyncio.gather(*(self._drop(name) for name in ids if name not in messages))
-        await asyncio.gather(*(self._route(each, sessions.get(each.session)) for each in messages.values()))
+        homeless = await asyncio.gather(*(self._route(each, sessions.get(each.session)) for each in messages.values()))
+        for message in filter(None, homeless):  # one by one: the next message to a recipient follows the first
+            await self.find_sender(message)
         await self._detect_bursts(messages, sessions)
         return len(ids)
 
@@ -47,20 +49,22 @@ class Router:
         """Remove a job without a message: its retention ended while no dispatcher ran."""
         await queues.drop_job(self._scripts, message_id)
 
-    async def _route(self, message: Message, session: Session | None) -> None:
+    async def _route(self, message: Message, session: Session | None) -> Message | None:
+        """Move a message to its queue; return it if it needs another sender."""
         if message.status != "queued":  # it ended while it was a job; the script removes the job
             place = Place(message.id, message.phone, message.session)
             await queues.route(self._scripts, place, to=message.to)
-        elif session is not None and _waits_for(session, message):
-            await self._enqueue(message, session)
+        elif session is None or not _waits_for(session, message):
+            return message
         else:
-            await self.find_sender(message)
+            return None if await self._enqueue(message, session) else message
+        return None
 
-    async def _enqueue(self, message: Message, session: Session) -> None:
+    async def _enqueue(self, message: Message, session: Session) -> bool:
+        """Move a message to its queue; False if the session was deleted meanwhile."""
         place = Place(message.id, message.phone, session.id)
         routed = await queues.route(self._scripts, place, to=message.to, reference=message.reference)
-        if isinstance(routed, queues.NoSession):
-            await self.find_sender(message)
+        return not isinstance(routed, queues.NoSession)
 
     async def find_sender(self, message: Message) -> bool:
         """Choose the sender of a waiting message again among all sessions; it fails where there is none.
@@ -71,8 +75,7 @@ class Router:
         if sender is None:
             await self._fail(message)
         elif sender.phone in ("", message.phone):
-            await self._enqueue(message, sender)
-            return True
+            return await self._enqueue(message, sender) or await self.find_sender(message)
         elif sender.id == message.session:
             await self._follow(message, sender)
         else:
@@ -80,10 +83,10 @@ class Router:
         return False
 
     async def _choose_again(self, message: Message) -> Session | None:
-        """Every connected session is read: only messages whose session was deleted, moved or gave up come here."""
+        """Every connected session is read, or all: only what lost its session to a deletion or a failure comes here."""
         connected = await connected_sessions(self._scripts)
         [of_phone] = await sessions_of_phones(self._scripts, [message.phone])
-        names = sorted({message.session} | connected | of_phone)
+        names = sorted({message.session} | connected | of_phone) if connected else None
         known: dict[str, Session] = {each.id: each for each in await records.sessions(self._scripts, names)}
         candidates = await sender_candidates.read(self._scripts, self._settings, list(known.values()))
         affinity = await contacts.affinity(self._scripts, message.to)

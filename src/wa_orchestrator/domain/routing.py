@@ -28,8 +28,10 @@ class Readiness(IntEnum):
     """Connected and not on hold."""
     HELD = 1
     """Connected, but on hold."""
-    OFFLINE = 2
-    """Not connected."""
+    RETURNING = 2
+    """Not connected, but it comes back by itself."""
+    OFFLINE = 3
+    """Sends nothing until a person acts."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,14 +84,16 @@ class Why(StrEnum):
     """It was the last to exchange messages with this recipient."""
     MOST_ROOM = "MOST_ROOM"
     """Of the sessions that are ready it has the most room left today."""
+    NONE_READY = "NONE_READY"
+    """No session is ready; of those that are linked it is the likeliest to be the first."""
     UNKNOWN_SESSION = "UNKNOWN_SESSION"
     """There is no session of that name. Check the name."""
     UNKNOWN_PHONE = "UNKNOWN_PHONE"
     """No session has that phone. Link it first."""
     PHONE_DIFFERS = "PHONE_DIFFERS"
     """The named session has another phone than the named one. Name one of the two."""
-    NONE_READY = "NONE_READY"
-    """No session is connected. Connect one."""
+    NONE_LINKED = "NONE_LINKED"
+    """No session is linked that may send it. Link one."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,10 +116,12 @@ def choose(
 ) -> Chosen | NoSender:
     """Choose the sender among `candidates`.
 
-    A named session or phone is never replaced: it is chosen although it is offline, and its messages wait. Else the
-    best session that is ready: of the phone for which the message waits (`current`), rather its own session than
-    another; then the one that last exchanged messages with the recipient (`affinity`); then the one with the most
-    room left today. Where none is ready, a message that waits goes on waiting for its phone or its session.
+    A named session or phone is never replaced: it is chosen although it is offline, and its messages wait. A new
+    message leaves from the phone of its conversation (`affinity` is the session that has it), else it would overtake
+    what waits there; another phone takes the conversation over when nobody there comes back without a person.
+    Else the best session that is ready: of the phone for which the message waits (`current`), rather its own session
+    than another; then the one of the conversation; then the one with the most room left today. Where none is ready,
+    a message that waits goes on waiting for its phone or its session, and a new one waits for any that is linked.
     Ties go to the first id, so the answer does not depend on the order of the candidates.
     """
     if wish.session_id is not None:
@@ -134,12 +140,16 @@ def choose(
     if wish.phone is not None:
         of_phone = [candidate for candidate in candidates if candidate.phone == wish.phone]
         return Chosen(min(of_phone, key=rank).session_id, Why.ASKED_PHONE) if of_phone else NoSender(Why.UNKNOWN_PHONE)
-    best = min(candidates, key=rank, default=None)
-    if best is not None and current is not None and _is_assigned(best, current):
+    of_conversation = _of_conversation(candidates, affinity) if current is None else []
+    able = [each for each in of_conversation or candidates if _may_send(each, current)]
+    if not able:
+        return NoSender(Why.NONE_LINKED)
+    best = min(able, key=rank)
+    if current is not None and _is_assigned(best, current):
         return Chosen(best.session_id, Why.ASSIGNED)
-    if best is None or _readiness(best, current) is not Readiness.READY:
-        return NoSender(Why.NONE_READY)
-    return Chosen(best.session_id, Why.SPOKE_BEFORE if best.session_id == affinity else Why.MOST_ROOM)
+    if of_conversation or best.session_id == affinity:
+        return Chosen(best.session_id, Why.SPOKE_BEFORE)
+    return Chosen(best.session_id, Why.MOST_ROOM if best.readiness is Readiness.READY else Why.NONE_READY)
 
 
 def choose_again(
@@ -156,6 +166,18 @@ def _named(wish: Wish, candidates: Iterable[Candidate]) -> Chosen | NoSender:
     if wish.phone is not None and named.phone not in ("", wish.phone):
         return NoSender(Why.PHONE_DIFFERS)
     return Chosen(named.session_id, Why.ASKED_SESSION)
+
+
+def _of_conversation(candidates: Iterable[Candidate], affinity: str | None) -> list[Candidate]:
+    """Return the sessions of the phone that has the conversation, without those that need a person."""
+    phone = next((each.phone for each in candidates if each.session_id == affinity), "")
+    return [each for each in candidates if phone == each.phone != "" and each.readiness is not Readiness.OFFLINE]
+
+
+def _may_send(candidate: Candidate, current: Assignment | None) -> bool:
+    if current is not None and (current.tied or not candidate.phone):
+        return _is_assigned(candidate, current)
+    return bool(candidate.phone)
 
 
 def _readiness(candidate: Candidate, current: Assignment | None) -> Readiness:

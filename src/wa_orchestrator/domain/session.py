@@ -235,6 +235,8 @@ CAN_SEND = frozenset({State.CONNECTED})
 NEEDS_PERSON = frozenset({State.QR_READY, State.FAILED})
 #: Reasons that call for a person although the state alone does not.
 NEEDS_PERSON_BECAUSE = frozenset({Reason.WAITING_FOR_PROXY, Reason.GIVEN_PROXY_BAD, Reason.LOGGED_OUT})
+#: Reasons of a stop that the server itself ends.
+STOPPED_FOR_A_WHILE = frozenset({Reason.BACKUP, Reason.RESTORE})
 
 
 def advance(state: State, event: Event) -> StateChange | Ignored:
@@ -248,3 +250,8 @@ def advance(state: State, event: Event) -> StateChange | Ignored:
 def needs_person(state: State, reason: Reason | None) -> bool:
     """Whether a person has to act before this session continues."""
     return state in NEEDS_PERSON or reason in NEEDS_PERSON_BECAUSE
+
+
+def comes_back(state: State, reason: Reason | None) -> bool:
+    """Whether a session that is not connected will be, without a person."""
+    return (state in WANTS_WORKER or reason in STOPPED_FOR_A_WHILE) and not needs_person(state, reason)

@@ -26,6 +26,7 @@ from wa_orchestrator.store.admission import (
     DayFull,
     Idempotency,
     NewMessage,
+    OtherSender,
     QueueFull,
     Rate,
     Replayed,
@@ -36,8 +37,10 @@ from wa_orchestrator.store.admission import (
 from wa_orchestrator.store.leases import Limited, read_rate
 from wa_orchestrator.store.records import MessageChanges
 
-#: How often another sender is tried when the one with the most room turns out to be full.
-_TRIES: Final = 3
+#: How often another sender is tried when the chosen one is full, or the recipient has got a sender meanwhile.
+_TRIES: Final = 5
+#: The sender has no conversation with the recipient, so another may take its place.
+_REPLACEABLE: Final = frozenset({Why.MOST_ROOM, Why.NONE_READY})
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,6 +85,8 @@ class Attempt:
                 raise replies.rate_limited(outcome)
             case Replayed():
                 raise Broken("a message without an idempotency key was replayed")
+            case OtherSender():  # the recipient's conversation moves all the time
+                raise replies.unavailable()
             case _:
                 raise replies.refusal(outcome, self.choice.sender, self.snapshot.now_ms())
 
@@ -129,16 +134,21 @@ class Acceptor:
             if rate is not UNCOUNTED:
                 await self.count_call(rate.api_key_id)
             raise
-        attempt, outcome = await self._try(request, choice, snapshot, rate)
+        attempt, outcome = await self._try(request, choice, snapshot, rate, affinity)
         for _ in range(_TRIES):
-            if not isinstance(outcome, DayFull | QueueFull) or choice.why is not Why.MOST_ROOM:
+            if isinstance(outcome, OtherSender):  # another message to this recipient was accepted meanwhile
+                choice.unreserve()
+                affinity = outcome.session or None
+                snapshot, choice = await self._choose(request.body, affinity)
+            elif isinstance(outcome, DayFull | QueueFull) and choice.why in _REPLACEABLE:
+                # The snapshot was outdated: the next sender may have room.
+                choice.sender.room_today = min(0, choice.sender.room_today)
+                choice = sender_choice.choose(snapshot, request.body, None)
+                if choice.sender.room_today <= 0:
+                    break
+            else:
                 break
-            # The snapshot was outdated: the next sender may have room.
-            choice.sender.room_today = min(0, choice.sender.room_today)
-            choice = sender_choice.choose(snapshot, request.body, None)
-            if choice.sender.room_today <= 0:
-                break
-            attempt, outcome = await self._try(request, choice, snapshot, UNCOUNTED)
+            attempt, outcome = await self._try(request, choice, snapshot, UNCOUNTED, affinity)
         return await self._conclude(attempt, outcome)
 
     async def accept_many(self, requests: Sequence[SendRequest]) -> list[SendReply | OrchestratorError]:
@@ -148,17 +158,30 @@ class Acceptor:
         affinity_of = dict(zip(free, affinities, strict=True))
         prepared: list[Attempt | OrchestratorError] = []
         for request in requests:
+            affinity = affinity_of.get(request.body.to)
             try:
-                snapshot, choice = await self._choose(request.body, affinity_of.get(request.body.to))
-                prepared.append(await self._prepare(request, choice, snapshot))
+                snapshot, choice = await self._choose(request.body, affinity)
+                prepared.append(await self._prepare(request, choice, snapshot, affinity))
+                if sender_choice.is_free(request.body):  # the next message to this recipient follows this one
+                    affinity_of[request.body.to] = choice.sender.session.id
             except Refused as error:
                 prepared.append(error)
         attempts = [each for each in prepared if isinstance(each, Attempt)]
         outcomes = iter(await self._redis.admit(UNCOUNTED, [attempt.wanted for attempt in attempts]))
         return [await self._settle(each, next(outcomes)) if isinstance(each, Attempt) else each for each in prepared]
 
-    def attempt(self, request: SendRequest, choice: Choice, snapshot: PoolSnapshot, forecast: Forecast) -> Attempt:
-        """Return the message as it is to be stored, and reserve its place at the sender."""
+    def attempt(
+        self,
+        request: SendRequest,
+        choice: Choice,
+        snapshot: PoolSnapshot,
+        forecast: Forecast,
+        affinity: str | None = None,
+    ) -> Attempt:
+        """Return the message as it is to be stored, and reserve its place at the sender.
+
+        `affinity` is the session that had the conversation when the sender was chosen.
+        """
         choice.reserve()
         body, sender = request.body, choice.sender
         random = self._ids.draw()
@@ -178,6 +201,7 @@ class Acceptor:
             request.due_ms or body.send_at or 0,
             body.expires_at or 0,
             fields,
+            (affinity or "") if sender_choice.is_free(body) else None,
         )
         defer_to_ms = sender.reopens_ms if body.on_limit == "defer" else 0
         room = Room(self._settings.queue_limit, sender.pace.per_day, sender.day_ms[0], defer_to_ms)
@@ -188,7 +212,8 @@ class Acceptor:
             if isinstance(outcome, OrchestratorError):
                 attempt.choice.unreserve()
                 return outcome
-            if isinstance(outcome, DayFull | QueueFull) and attempt.choice.why is Why.MOST_ROOM:
+            is_full = isinstance(outcome, DayFull | QueueFull) and attempt.choice.why in _REPLACEABLE
+            if is_full or isinstance(outcome, OtherSender):
                 attempt.choice.unreserve()
                 return await self.accept(attempt.request)
             return await self._conclude(attempt, outcome)
@@ -202,19 +227,24 @@ class Acceptor:
     async def _choose(self, body: SendBody, affinity: str | None) -> tuple[PoolSnapshot, Choice]:
         snapshot = await self._pool.current()
         try:
-            return snapshot, sender_choice.choose(snapshot, body, affinity)
+            choice = sender_choice.choose(snapshot, body, affinity)
+            if choice.why is not Why.NONE_READY:
+                return snapshot, choice
         except Refused:
-            snapshot = await self._pool.current(fresh_s=RECENT_S)
-            return snapshot, sender_choice.choose(snapshot, body, affinity)
+            pass
+        snapshot = await self._pool.current(fresh_s=RECENT_S)
+        return snapshot, sender_choice.choose(snapshot, body, affinity)
 
-    async def _prepare(self, request: SendRequest, choice: Choice, snapshot: PoolSnapshot) -> Attempt:
+    async def _prepare(
+        self, request: SendRequest, choice: Choice, snapshot: PoolSnapshot, affinity: str | None
+    ) -> Attempt:
         # The forecast comes first: an accepted message must get its response, whatever Redis does next.
-        return self.attempt(request, choice, snapshot, await self._pool.forecast(snapshot, choice.sender))
+        return self.attempt(request, choice, snapshot, await self._pool.forecast(snapshot, choice.sender), affinity)
 
     async def _try(
-        self, request: SendRequest, choice: Choice, snapshot: PoolSnapshot, rate: Rate
+        self, request: SendRequest, choice: Choice, snapshot: PoolSnapshot, rate: Rate, affinity: str | None
     ) -> tuple[Attempt, Outcome]:
-        attempt = await self._prepare(request, choice, snapshot)
+        attempt = await self._prepare(request, choice, snapshot, affinity)
         outcome = (await self._redis.admit(rate, [attempt.wanted]))[0]
         if isinstance(outcome, OrchestratorError):
             choice.unreserve()

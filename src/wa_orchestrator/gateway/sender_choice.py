@@ -59,7 +59,7 @@ def refusal(why: Why, send: SendBody) -> Refused:
         case Why.PHONE_DIFFERS:
             return Refused("PHONE_DIFFERS", "This session has another phone. Name the session or the phone.", 409)
         case _:
-            return Refused("NO_SENDER", "No session is connected. Connect one, or name the session to use.", 409)
+            return Refused("NO_SENDER", "No session is linked to a phone. Link one first.", 409)
 
 
 def _candidates(pool: PoolSnapshot, wish: Wish, affinity: str | None) -> list[Sender]:
@@ -68,10 +68,10 @@ def _candidates(pool: PoolSnapshot, wish: Wish, affinity: str | None) -> list[Se
     if wish.phone is not None:
         return pool.by_phone.get(wish.phone, [])
     roomiest = pool.room.top()
-    found = [] if roomiest is None else [roomiest]
-    if affinity is not None and affinity in pool.senders:
-        found.append(pool.senders[affinity])
-    return found
+    if roomiest is None:  # nobody is ready
+        return list(pool.senders.values())
+    known = None if affinity is None else pool.senders.get(affinity)
+    return [roomiest] if known is None else [roomiest, *pool.by_phone[known.session.phone]]
 
 
 def _candidate(sender: Sender) -> Candidate:

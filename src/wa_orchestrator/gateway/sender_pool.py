@@ -14,10 +14,9 @@ from wa_orchestrator.domain import pacing
 from wa_orchestrator.domain.ids import MessageId
 from wa_orchestrator.domain.pacing import Forecast, Pace, Wait, day_bounds_ms, hours_bounds_ms
 from wa_orchestrator.domain.routing import Readiness, Why
-from wa_orchestrator.domain.session import CAN_SEND
 from wa_orchestrator.gateway.redis_access import Command, RedisAccess
 from wa_orchestrator.queue_forecast import Facts, forecast_of
-from wa_orchestrator.session_pace import Holds, holds_on, pace_of, zone_of
+from wa_orchestrator.session_pace import Holds, holds_on, pace_of, readiness_with, zone_of
 from wa_orchestrator.settings import Settings
 from wa_orchestrator.store import keys
 from wa_orchestrator.store.holds import hold_from
@@ -64,9 +63,7 @@ class Sender:
     @property
     def readiness(self) -> Readiness:
         """Whether it can send now."""
-        if self.session.status not in CAN_SEND or not self.session.phone:
-            return Readiness.OFFLINE
-        return Readiness.HELD if self.holds else Readiness.READY
+        return readiness_with(self.session, self.holds)
 
 
 @dataclass(frozen=True, slots=True)

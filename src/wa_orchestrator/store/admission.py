@@ -37,6 +37,8 @@ class NewMessage(NamedTuple):
     due_ms: int = 0
     expires_ms: int = 0
     fields: MessageChanges = MessageChanges()
+    affinity: str | None = None
+    """The session that had the conversation ('' = none) when the server chose the sender; None if the client did."""
 
 
 class Room(NamedTuple):
@@ -103,6 +105,13 @@ class OptedOut:
 
 
 @dataclass(frozen=True, slots=True)
+class OtherSender:
+    """The conversation belongs to another session than the caller saw, or to none (''): choose again."""
+
+    session: str
+
+
+@dataclass(frozen=True, slots=True)
 class DayFull:
     """What the phone sent today and what waits reach its limit per day."""
 
@@ -123,7 +132,7 @@ class Errored:
     error: str
 
 
-Acceptance = Accepted | Replayed | Conflict | OptedOut | DayFull | QueueFull
+Acceptance = Accepted | Replayed | Conflict | OptedOut | OtherSender | DayFull | QueueFull
 
 
 async def accept(
@@ -142,11 +151,11 @@ def wanted(message: NewMessage, room: Room, idempotency: Idempotency | None) -> 
     fingerprint, record = "", keys.idempotency("", "")
     if idempotency is not None:
         fingerprint, record = idempotency.fingerprint, keys.idempotency(idempotency.api_key_id, idempotency.key_hash)
-    names = (record, keys.message(message.id), *_of_phone(message.phone))
+    names = (record, keys.message(message.id), *_of_phone(message.phone), keys.affinity(message.to))
     words: list[object] = [
         message.id, message.phone, message.to, fingerprint, room.queue_limit, room.per_day, room.day_start_ms,
         message.due_ms, room.defer_to_ms, message.expires_ms, message.session, message.priority,
-        "whatsapp_id", message.whatsapp_id,
+        False if message.affinity is None else message.affinity, "whatsapp_id", message.whatsapp_id,
     ]  # fmt: skip
     for name, value in message.fields.items():
         words += (name, value)
@@ -179,6 +188,8 @@ def read_admission(reply: Reply) -> Acceptance | Limited | Errored:
             return Conflict()
         case ["opted_out"]:
             return OptedOut()
+        case ["other_sender", session]:
+            return OtherSender(str(session))
         case ["day_full", count]:
             return DayFull(int(count))
         case ["queue_full", count]:

@@ -16,8 +16,9 @@ class Rerouted:
 
 
 async def reroute(scripts: Scripts, place: Place, *, phone: str, session: str) -> Rerouted | TooLate | Gone:
-    """Assign a waiting message to another sender. It keeps its order of acceptance."""
-    names = [*layout(place), keys.GATEWAY_JOBS, keys.GATEWAY_WAITING, keys.SCHEDULED]
+    """Assign a waiting message to another sender, who gets the conversation. It keeps its order of acceptance."""
+    to = await scripts.redis.hget(keys.message(place.message), "to")
+    names = [*layout(place), keys.GATEWAY_JOBS, keys.GATEWAY_WAITING, keys.SCHEDULED, keys.affinity(str(to or ""))]
     reply = await scripts.run("reroute_message", names, [*head(place), phone, session])
     match reply:
         case ["rerouted"]:

@@ -9,7 +9,6 @@ from wa_orchestrator import sender_candidates
 from wa_orchestrator.domain import routing
 from wa_orchestrator.domain.message_failures import Failure
 from wa_orchestrator.domain.routing import Candidate, NoSender, Readiness
-from wa_orchestrator.domain.session import State
 from wa_orchestrator.orchestrator.sessions import transitions
 from wa_orchestrator.store import contacts, keys, open_messages, outbox, queues, records, reroutes
 from wa_orchestrator.store.message_keys import Place
@@ -67,11 +66,11 @@ async def _hand_over(context: Context, place: Place, message: Message, candidate
 
 
 async def _candidates(context: Context, session: Session) -> list[Candidate]:
-    """Read the other sessions that can send now; one that cannot, such as a banned phone's, might keep them for ever."""
+    """Read the other sessions that can send or will; one that needs a person might keep the messages for ever."""
     others = [
         each
         for each in await records.sessions(context.scripts)
-        if each.id != session.id and each.phone and each.status == State.CONNECTED and transitions.wants_worker(each)
+        if each.id != session.id and each.phone and transitions.wants_worker(each)
     ]
     found = await sender_candidates.read(context.scripts, context.settings, others)
-    return [candidate for candidate in found if candidate.readiness is Readiness.READY]
+    return [candidate for candidate in found if candidate.readiness is not Readiness.OFFLINE]

@@ -1,4 +1,5 @@
 -- uses: _message
+-- uses: _conversation
 -- ack_message: WhatsApp has the message (sent), or its recipient has it (delivered, read). True from any worker, so no epoch is checked.
 -- Atomic because the message may by then be claimed, back in the queue or failed, and must leave that place as it becomes sent.
 -- KEYS: the message layout, then KEYS[16] stats hash of the day  KEYS[17] contacts set  KEYS[18] affinity string
@@ -29,7 +30,7 @@ if not RANK[status] then -- not yet known as sent
     redis.call('HSET', PACE, 'silent_until', silent_until)
   end
   redis.call('HINCRBY', STATS, 'sent', 1)
-  redis.call('SET', AFFINITY, session, 'EX', 7776000)
+  keep_sender(AFFINITY, session)
   wake_phone(now)
   if target ~= 'sent' then -- the receipt overtook the acknowledgement: what was delivered was also sent
     redis.call('HSET', MESSAGE, STAMP.sent, whatsapp_ms)

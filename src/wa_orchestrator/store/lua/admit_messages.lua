@@ -1,39 +1,44 @@
 -- uses: _event
 -- uses: _rate
+-- uses: _conversation
 -- admit_messages: accept each message once, or return why not; and count the calls against their API key's rate.
 -- Atomic because an accepted message must survive any crash: idempotency record, message, job and counts are one write.
 -- Many at once because what they share (rate, counts, jobs, the clock) then costs as much as for one.
 -- KEYS[1] rate  KEYS[2] jobs list  KEYS[3] waiting hash  KEYS[4] counts hash  KEYS[5] opt-outs hash  KEYS[6] sequence
--- KEYS[7] expiring zset  KEYS[8] events stream; then for each message: idempotency hash, message hash, queue zset, sent zset, pace hash
+-- KEYS[7] expiring zset  KEYS[8] events stream; then for each message: idempotency hash, message hash, queue zset, sent zset, pace hash, affinity string
 -- ARGV[1] ms between two calls (0 = calls are not counted)  ARGV[2] calls that may come at once  ARGV[3] idempotency ttl ms
 --   then for each message a JSON array, which is cheaper than as many arguments:
 --   1 id  2 phone  3 recipient  4 fingerprint ('' = no idempotency key)  5 queue limit  6 day limit  7 start of the day ms
 --   8 due ms (0 = now)  9 defer to ms (0 = reject)  10 expires ms (0 = never)  11 session id  12 priority
---   13… further fields and values of the message
+--   13 the session that had the conversation when the server chose this one ('' = none; false = the client named the sender)
+--   14… further fields and values of the message
 -- returns for each {'accepted', ahead, now, due} | {'replayed', message id, answer or ''} | {'conflict'} | {'opted_out'}
---       | {'day_full', count} | {'queue_full', count} | {'limited', retry after ms} | {'error', Redis' error}
+--       | {'other_sender', the session that has the conversation, or ''} | {'day_full', count} | {'queue_full', count} | {'limited', retry after ms} | {'error', Redis' error}
 local RATE, JOBS, WAITING, COUNTS, OPT_OUTS, SEQUENCE, EXPIRING, EVENTS = unpack(KEYS, 1, 8)
 local gap, burst, idempotency_ms = tonumber(ARGV[1]), tonumber(ARGV[2]), ARGV[3]
-local SHARED_KEYS, KEYS_EACH, SHARED_ARGS = 8, 5, 3
+local SHARED_KEYS, KEYS_EACH, SHARED_ARGS = 8, 6, 3
 local now = now_ms()
 local arrival = gap > 0 and tonumber(redis.call('GET', RATE) or 0) or 0
 local jobs, waiting = {}, {}
 
 -- admit: accept or reject one message, whose keys stand after KEYS[k].
 local function admit(k, wanted)
-  local IDEMPOTENCY, MESSAGE, QUEUE, SENT, PACE = unpack(KEYS, k + 1, k + KEYS_EACH)
+  local IDEMPOTENCY, MESSAGE, QUEUE, SENT, PACE, AFFINITY = unpack(KEYS, k + 1, k + KEYS_EACH)
   if gap > 0 then
     local after, wait = spend(arrival, now, gap, burst, 1)
     if not after then return { 'limited', wait } end -- guard: admitted
     arrival = after
   end
-  local id, phone, recipient, fingerprint, queue_limit, day_limit, day_start, due, defer_to, expires, session, priority = unpack(wanted, 1, 12)
+  local id, phone, recipient, fingerprint, queue_limit, day_limit, day_start, due, defer_to, expires, session, priority, seen_sender = unpack(wanted, 1, 13)
   if fingerprint ~= '' then
     local known = redis.call('HMGET', IDEMPOTENCY, 'fingerprint', 'message', 'answer')
     if known[1] and known[1] ~= fingerprint then return { 'conflict' } end -- guard: conflict
     if known[1] then return { 'replayed', known[2], known[3] or '' } end -- guard: replay
   end
   if redis.call('HEXISTS', OPT_OUTS, recipient) == 1 then return { 'opted_out' } end -- guard: opt_out
+  -- From another phone this message would overtake those that wait for the conversation's sender.
+  local sender = redis.call('GET', AFFINITY) or ''
+  if seen_sender and sender ~= seen_sender then return { 'other_sender', sender } end -- guard: one_sender
   local unrouted = waiting[phone] or tonumber(redis.call('HGET', WAITING, phone) or 0)
   local queued = redis.call('ZCARD', QUEUE)
   local ahead = queued + unrouted
@@ -52,7 +57,7 @@ local function admit(k, wanted)
   if (redis.call('HGET', PACE, 'in_flight') or '') ~= '' then first = first + 1 end
   -- Fields that are 0 or empty are not written: readers take an absent field for 0 or empty.
   redis.call('HSET', MESSAGE, 'id', id, 'phone', phone, 'to', recipient, 'session', session, 'status', 'queued', 'accepted_at', now,
-    'changed_at', now, 'sequence', redis.call('INCR', SEQUENCE), 'priority', priority, unpack(wanted, 13))
+    'changed_at', now, 'sequence', redis.call('INCR', SEQUENCE), 'priority', priority, unpack(wanted, 14))
   if due > 0 then redis.call('HSET', MESSAGE, 'due_at', due) end
   if expires > 0 then
     redis.call('HSET', MESSAGE, 'expires_at', expires)
@@ -62,6 +67,7 @@ local function admit(k, wanted)
     redis.call('HSET', IDEMPOTENCY, 'fingerprint', fingerprint, 'message', id)
     redis.call('PEXPIRE', IDEMPOTENCY, idempotency_ms)
   end
+  if seen_sender then set_sender(AFFINITY, session) else keep_sender(AFFINITY, session) end
   emit(EVENTS, 'message.queued', now, 'session', session, 'message', id, 'phone', phone, 'note', '')
   waiting[phone] = unrouted + 1
   jobs[#jobs + 1] = id

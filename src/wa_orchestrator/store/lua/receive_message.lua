@@ -1,3 +1,4 @@
+-- uses: _conversation
 -- uses: _event
 -- receive_message: a contact wrote to one of our phones. Store the message once, remember the contact and append the event.
 -- Atomic because a worker repeats its events until they are accepted, and a message must be reported once.
@@ -18,7 +19,7 @@ local partner = contact_phone
 if group ~= '' then partner = '' end -- guard: private_chat
 if partner ~= '' then
   redis.call('SADD', CONTACTS, partner)
-  redis.call('SET', AFFINITY, session_id, 'EX', 7776000)
+  set_sender(AFFINITY, session_id)
 end
 if contact_phone ~= '' and contact_lid ~= '' then
   redis.call('SET', LID_OF_PHONE, contact_lid, 'EX', 34560000)

@@ -1,10 +1,12 @@
 -- uses: _message
+-- uses: _conversation
 -- reroute_message: a waiting message gets another sender. It leaves the place where it waits and becomes a job again, with its old sequence.
 -- Atomic because leaving one phone's queue and belonging to another phone must be one step: it must never wait twice or nowhere.
 -- KEYS: the message layout (of its present phone and session), then KEYS[16] jobs list  KEYS[17] waiting hash  KEYS[18] scheduled zset
+-- KEYS[19] affinity string
 -- ARGV[4] the new phone  ARGV[5] the new session
 -- returns {'rerouted'} | {'too_late', status} | {'unknown'} | {'moved'}
-local JOBS, WAITING, SCHEDULED = KEYS[16], KEYS[17], KEYS[18]
+local JOBS, WAITING, SCHEDULED, AFFINITY = unpack(KEYS, 16, 19)
 local new_phone, new_session = ARGV[4], ARGV[5]
 local now = now_ms()
 local status = redis.call('HGET', MESSAGE, 'status')
@@ -13,7 +15,7 @@ if status ~= 'queued' then return { 'too_late', status } end -- guard: reroute_w
 if has_moved() then return { 'moved' } end -- guard: reroute_place
 -- WhatsApp may have what a worker ever held; from another phone the recipient would get a second message. The attempts cannot
 -- be used for this: a retry resets them. See `is_tied_to_its_phone` in domain/routing.py.
-local claimed_at, freed = unpack(redis.call('HMGET', MESSAGE, 'claimed_at', 'freed'))
+local claimed_at, freed, pinned = unpack(redis.call('HMGET', MESSAGE, 'claimed_at', 'freed', 'pinned'))
 local tried = (claimed_at or '') ~= '' and (freed or '') == ''
 if tried and new_phone ~= PHONE then return { 'too_late', 'tried' } end -- guard: reroute_untried
 if redis.call('LREM', JOBS, 1, ID) > 0 and redis.call('HINCRBY', WAITING, PHONE, -1) <= 0 then redis.call('HDEL', WAITING, PHONE) end
@@ -21,6 +23,7 @@ redis.call('ZREM', SCHEDULED, ID)
 redis.call('ZREM', QUEUE, ID)
 redis.call('ZREM', ASIDE, ID)
 redis.call('HSET', MESSAGE, 'phone', new_phone, 'session', new_session)
+if (pinned or '') == '' then set_sender(AFFINITY, new_session) end -- its next messages follow
 redis.call('RPUSH', JOBS, ID)
 redis.call('HINCRBY', WAITING, new_phone, 1)
 add_to_timeline(now, 'queued', 'REROUTED')
