@@ -44,7 +44,8 @@ class Scenario:
         """A connected session on a proxy of its own."""
         proxy = f"p_{session}"
         await proxies.add(self.scripts, proxy, url="socks5h://u:fake@p.example.com:1", masked=proxy, origin="operator")
-        new = sessions.NewSession(session, phone=phone, candidates=[proxy], fields=fields)
+        siblings = int(await self.scripts.redis.scard(keys.sessions_of_phone(phone)))
+        new = sessions.NewSession(session, phone, siblings, candidates=[proxy], fields=fields)
         assert isinstance(await sessions.create(self.scripts, new, per_proxy=4, per_phone=4), sessions.Created)
         await self.register(session, phone)
         sticky = str(await self.scripts.redis.get(keys.sticky(phone)) or "")

@@ -47,7 +47,12 @@ class Gate:
     async def add_session(self, name: str = "w1", phone: str = PHONE, **fields: str | int) -> None:
         """Make a session; connected and hot unless `fields` say otherwise."""
         await sessions.create(
-            self.scripts, sessions.NewSession(name, phone=phone, direct="direct"), per_proxy=4, per_phone=4
+            self.scripts,
+            sessions.NewSession(
+                name, phone, await self.scripts.redis.scard(keys.sessions_of_phone(phone)), direct="direct"
+            ),
+            per_proxy=4,
+            per_phone=4,
         )
         now = await self.scripts.now_ms()
         known: dict[Any, Any] = {

@@ -23,6 +23,7 @@ from tests.orchestrator.session_steps import (
 )
 from wa_orchestrator.domain import proxy_url
 from wa_orchestrator.domain.routing import Pin
+from wa_orchestrator.domain.session import Reason
 from wa_orchestrator.orchestrator.service import Orchestrator
 from wa_orchestrator.orchestrator.sessions import transitions
 from wa_orchestrator.store import admission, keys, queues, reroutes
@@ -191,6 +192,19 @@ async def test_the_binding_moves_at_linking_only_if_the_own_proxy_is_bad_or_full
     history: Any = await control.context.redis.xrange(keys.sticky_history(PHONE))
     assert [fields["reason"] for _, fields in history] == ["first", f"sticky_{trouble}"]
     assert await control.context.redis.get(keys.sticky(PHONE)) == second.proxy != own
+
+
+async def test_where_the_phones_proxy_is_full_at_linking_its_other_sessions_follow_to_the_new_one(
+    control: Orchestrator, api: httpx.AsyncClient, teller: Teller
+) -> None:
+    await linked(control, api, teller, "first", PHONE)
+    own = (await now(control.context, "first")).proxy
+    await fill(api, next(url for url in PROXIES if proxy_url.proxy_id(url) == own))
+    second = await started(control, api, "second")
+    await teller.connected("second", PHONE)
+    first = await now(control.context, "first")
+    assert (first.proxy, first.reason) == (second.proxy, Reason.MOVING_TO_STICKY_PROXY)
+    assert second.proxy != own
 
 
 async def test_a_device_too_many_for_its_phone_is_unlinked_again(

@@ -13,6 +13,7 @@ from tests.orchestrator.session_steps import (
     IDS,
     PHONE,
     code_of,
+    fill,
     provision,
 )
 from wa_orchestrator.domain import proxy_url
@@ -23,7 +24,7 @@ from wa_orchestrator.store import event_stream, keys, records, sessions
 async def test_a_new_session_is_pending_on_the_emptiest_proxy_and_its_password_stays_inside(
     control: Orchestrator, api: httpx.AsyncClient, runner: FakeRunner
 ) -> None:
-    answers = [await provision(api, phone="+972 50-123 4567", label="support") for _ in range(3)]
+    answers = [await provision(api, phone=f"+972 50-123 456{n}", label="support") for n in range(3)]
     assert [each.status_code for each in answers] == [201, 201, 201]
     assert {each.json()["sessionId"] for each in answers} == {"worker_1", "worker_2", "worker_3"}
     assert all(each.json()["status"] == "pending" for each in answers)
@@ -92,6 +93,36 @@ async def test_a_phone_gets_no_fifth_session(api: httpx.AsyncClient) -> None:
     answers = [await provision(api, phone=PHONE) for _ in range(5)]
     assert [each.status_code for each in answers] == [201, 201, 201, 201, 409]
     assert await code_of(answers[-1]) == "PHONE_FULL"
+
+
+async def test_all_sessions_of_a_phone_are_on_one_proxy_from_the_beginning(
+    api: httpx.AsyncClient, control: Orchestrator
+) -> None:
+    await asyncio.gather(*(provision(api, sessionId=f"s{n}", phone=PHONE) for n in range(4)))
+    found = await records.sessions_of_phone(control.context.scripts, PHONE)
+    assert len(found) == 4
+    assert len({each.proxy for each in found}) == 1
+
+
+async def test_a_phone_whose_proxy_is_full_gets_no_second_one_before_it_is_linked(
+    api: httpx.AsyncClient, control: Orchestrator
+) -> None:
+    await provision(api, sessionId="first", phone=PHONE)
+    first = await records.session(control.context.scripts, "first")
+    assert first is not None
+    await fill(api, next(url for url in PROXIES if proxy_url.proxy_id(url) == first.proxy))
+    answer = await provision(api, phone=PHONE)
+    assert (answer.status_code, await code_of(answer)) == (409, "STICKY_PROXY_FULL")
+
+
+async def test_a_given_proxy_must_have_room_for_the_phones_other_sessions_too(
+    api: httpx.AsyncClient, control: Orchestrator
+) -> None:
+    for _ in range(2):
+        await provision(api, phone=PHONE)
+        await provision(api, proxy=GIVEN)
+    answer = await provision(api, phone=PHONE, proxy=GIVEN)
+    assert (answer.status_code, await code_of(answer)) == (409, "STICKY_PROXY_FULL")
 
 
 async def test_a_full_pool_refuses_and_raises_the_alarm(api: httpx.AsyncClient, control: Orchestrator) -> None:

@@ -400,6 +400,14 @@ async def _(scene: Scene) -> None:
     assert await sessions.create(scene.scripts, second, per_proxy=4, per_phone=1) == sessions.PhoneFull(1)
 
 
+@case("siblings_seen")
+async def _(scene: Scene) -> None:
+    await scene.connected("w1", proxy="p1")
+    await scene.proxy("p2")
+    blind = sessions.NewSession("w2", phone=PHONE, siblings=0, candidates=["p2"])
+    assert await sessions.create(scene.scripts, blind, per_proxy=4, per_phone=4) == sessions.Changed()
+
+
 @case("room")
 async def _(scene: Scene) -> None:
     made = await sessions.create(scene.scripts, sessions.NewSession("w1"), per_proxy=4, per_phone=4)

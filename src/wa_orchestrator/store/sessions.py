@@ -87,6 +87,8 @@ class NewSession:
 
     id: str
     phone: str = ""
+    siblings: int = 0
+    """How many sessions the phone had when the candidates were chosen."""
     candidates: Sequence[str] = ()
     direct: str = ""
     fields: SessionChanges = field(default_factory=SessionChanges)
@@ -114,7 +116,7 @@ async def sessions_of_phones(scripts: Scripts, phones: Sequence[str]) -> list[se
 
 async def create(
     scripts: Scripts, session: NewSession, *, per_proxy: int, per_phone: int
-) -> Created | Exists | PhoneFull | NoRoom:
+) -> Created | Exists | PhoneFull | Changed | NoRoom:
     """Record a session and take its slot in one step."""
     names = [
         keys.session(session.id),
@@ -133,6 +135,7 @@ async def create(
         per_phone,
         session.phone,
         session.direct,
+        session.siblings,
         len(session.candidates),
     ]
     reply = await scripts.run("create_session", names, [*args, *session.candidates, *flat(session.fields)])
@@ -143,6 +146,8 @@ async def create(
             return Exists()
         case ["phone_full", count]:
             return PhoneFull(int(count))
+        case ["changed"]:
+            return Changed()
         case ["no_room"]:
             return NoRoom()
         case _:

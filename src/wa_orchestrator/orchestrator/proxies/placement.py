@@ -19,7 +19,7 @@ from wa_orchestrator.store.engine.compare_and_set import Changed, compare_and_se
 from wa_orchestrator.store.records import Proxy, Session
 
 #: A session that moves for one of these follows its phone; nothing is wrong with the proxy it leaves.
-_TO_THE_PHONES_PROXY = frozenset({ProxyReason.PROXY_GIVEN})
+_TO_THE_PHONES_PROXY = frozenset({ProxyReason.PROXY_GIVEN, ProxyReason.STICKY_FULL})
 
 log = structlog.get_logger(__name__)
 
@@ -29,16 +29,16 @@ def loads(proxies: Iterable[Proxy]) -> list[Load]:
     return [Load(proxy.id, len(proxy.sessions), proxy.status == ProxyStatus.OK) for proxy in proxies]
 
 
-def eligible_proxies(proxies: Sequence[Proxy], siblings: Sequence[Session], per_proxy: int, sticky: str) -> list[str]:
+def eligible_proxies(proxies: Sequence[Proxy], held: Sequence[str], per_proxy: int, sticky: str) -> list[str]:
     """Return where a session may go, the best first, so that all sessions of its phone end up on one proxy.
 
-    `siblings` are all sessions of the phone that want a slot, including the session itself.
+    `held` has the proxy ('' = none) of each session of the phone that wants a slot, including the session itself.
     """
     healthy = {proxy.id: proxy for proxy in proxies if proxy.status == ProxyStatus.OK}
-    taken: list[str] = sorted({sibling.proxy for sibling in siblings if sibling.proxy in healthy})
+    taken = sorted({proxy for proxy in held if proxy in healthy}, key=lambda proxy: (proxy != sticky, proxy))
     if taken:
         return taken[:1]
-    needed = len(siblings)
+    needed = len(held)
     roomy = [each for each in loads(healthy.values()) if each.sessions + needed <= per_proxy]
     ranked = domain.ranked(roomy, per_proxy)
     return sorted(ranked, key=lambda proxy_id: proxy_id != sticky)
@@ -80,7 +80,8 @@ async def assign_slot(context: Context, session: Session, reason: ProxyReason) -
         if _keeps_given_proxy(current, next((each for each in proxies if each.id == current.proxy), None)):
             return await _wait_for_given_proxy(context, current)
         sticky = await slots.sticky_proxy(context.scripts, current.phone)
-        candidates = eligible_proxies(proxies, await _siblings(context, current), per_proxy, sticky)
+        held = [each.proxy for each in await _siblings(context, current)]
+        candidates = eligible_proxies(proxies, held, per_proxy, sticky)
         return await _move(context, current, reason, candidates)
 
     return await compare_and_set(f"Session {session.id}", attempt)
@@ -147,20 +148,20 @@ async def assign_waiting(context: Context) -> int:
     return assigned
 
 
-async def move_phone_sessions(context: Context, phone: str, proxy_id: str) -> None:
-    """Move the phone's other sessions to the proxy that the operator gave it, as far as there is room."""
+async def move_phone_sessions(context: Context, phone: str, proxy_id: str, reason: ProxyReason) -> None:
+    """Move the phone's other sessions to the proxy that it is bound to now, as far as there is room."""
     for session in await records.sessions_of_phone(context.scripts, phone):
-        await _move_to(context, session.id, proxy_id)
+        await _move_to(context, session.id, proxy_id, reason)
 
 
-async def _move_to(context: Context, session_id: str, proxy_id: str) -> None:
+async def _move_to(context: Context, session_id: str, proxy_id: str, reason: ProxyReason) -> None:
     async def attempt() -> bool | Changed:
         session = await records.session(context.scripts, session_id)
         proxy = await records.proxy(context.scripts, proxy_id)
         room = proxy is not None and len(proxy.sessions) < context.settings.max_sessions_per_proxy
         if session is None or session.proxy in ("", proxy_id) or not room:
             return False
-        return await _move(context, session, ProxyReason.PROXY_GIVEN, [proxy_id])
+        return await _move(context, session, reason, [proxy_id])
 
     await compare_and_set(f"Session {session_id}", attempt)
 

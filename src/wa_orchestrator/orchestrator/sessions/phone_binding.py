@@ -7,7 +7,7 @@ from wa_orchestrator.domain import phone as phones
 from wa_orchestrator.domain import session_standing as standings
 from wa_orchestrator.domain.ids import Phone
 from wa_orchestrator.domain.session import Event, State
-from wa_orchestrator.domain.stream_events import EventType, SessionChanged
+from wa_orchestrator.domain.stream_events import EventType, ProxyReason, SessionChanged
 from wa_orchestrator.domain.worker_events import Connected, WorkerEvent
 from wa_orchestrator.errors import Broken
 from wa_orchestrator.orchestrator.proxies import placement
@@ -17,6 +17,8 @@ from wa_orchestrator.store import commands, event_stream, link_codes, records, s
 from wa_orchestrator.store.engine.compare_and_set import Changed, compare_and_set
 from wa_orchestrator.store.records import Session, SessionChanges
 
+#: How a phone's binding moves while its own proxy is healthy, and why its other sessions follow: one phone, one exit.
+_TAKES_SIBLINGS_ALONG = {"given": ProxyReason.PROXY_GIVEN, "sticky_full": ProxyReason.STICKY_FULL}
 log = structlog.get_logger(__name__)
 
 
@@ -87,8 +89,8 @@ async def _follow(
             log.info("session.connected", session=session.id, phone=phone, binding=how)
             await sessions.update(context.scripts, session.id, SessionChanges(missed_at=0))
             await link_codes.delete(context.scripts, session.id)
-            if how == "given":
-                await placement.move_phone_sessions(context, phone, session.proxy)
+            if how in _TAKES_SIBLINGS_ALONG:
+                await placement.move_phone_sessions(context, phone, session.proxy, _TAKES_SIBLINGS_ALONG[how])
 
 
 async def _reject(context: Context, session: Session, phone: str, count: int) -> None:

@@ -1,10 +1,10 @@
 """Provisioning: a new session gets an id, a slot on a proxy and a place in the start queue, in one atomic step."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import structlog
 
-from wa_orchestrator.domain import proxy as domain
 from wa_orchestrator.domain import session_standing as standings
 from wa_orchestrator.domain.proxy import ProxyStatus
 from wa_orchestrator.domain.proxy_url import ProxyUrl
@@ -13,6 +13,7 @@ from wa_orchestrator.orchestrator.proxies import placement
 from wa_orchestrator.orchestrator.proxies.socks_check import CheckFailed, ProxyCheck
 from wa_orchestrator.orchestrator.sessions import transitions
 from wa_orchestrator.store import proxies, records, sessions, slots
+from wa_orchestrator.store.engine.compare_and_set import Changed, compare_and_set
 from wa_orchestrator.store.records import Session, SessionChanges
 from wa_orchestrator.context import Context
 
@@ -68,11 +69,13 @@ async def provision(context: Context, request: SessionRequest) -> Session:
 
 
 async def _create(context: Context, request: SessionRequest) -> str:
-    candidates = await _candidates(context, request)
-    direct = "direct" if not candidates and await _may_go_direct(context) else ""
-    while True:
+    async def attempt() -> str | Changed:
         session_id = request.session_id or f"worker_{await sessions.next_number(context.scripts)}"
-        new = sessions.NewSession(session_id, request.phone, candidates, direct, await _fields(context, request, direct))
+        siblings = await records.sessions_of_phone(context.scripts, request.phone)
+        candidates = await _candidates(context, request, siblings)
+        direct = "direct" if not candidates and await _may_go_direct(context) else ""
+        fields = await _fields(context, request, direct)
+        new = sessions.NewSession(session_id, request.phone, len(siblings), candidates, direct, fields)
         outcome = await sessions.create(
             context.scripts,
             new,
@@ -82,9 +85,12 @@ async def _create(context: Context, request: SessionRequest) -> str:
         match outcome:
             case sessions.Created():
                 return session_id
+            case Changed():
+                return outcome
             case sessions.Exists():
-                if request.session_id:
-                    raise Refused("SESSION_EXISTS", f"A session {session_id} already exists. Choose another id.", 409)
+                if not request.session_id:
+                    return Changed()  # an operator gave this id to another session
+                raise Refused("SESSION_EXISTS", f"A session {session_id} already exists. Choose another id.", 409)
             case sessions.PhoneFull(count):
                 raise Refused(
                     "PHONE_FULL",
@@ -93,7 +99,9 @@ async def _create(context: Context, request: SessionRequest) -> str:
                     sessions=count,
                 )
             case sessions.NoRoom():
-                raise await _no_room(context, request)
+                raise await _no_room(context, request, siblings)
+
+    return await compare_and_set("The phone's sessions", attempt)
 
 
 async def _fields(context: Context, request: SessionRequest, direct: str) -> SessionChanges:
@@ -111,14 +119,21 @@ async def _fields(context: Context, request: SessionRequest, direct: str) -> Ses
     )
 
 
-async def _candidates(context: Context, request: SessionRequest) -> list[str]:
-    """Return the proxies that the session may use: the given one, else the phone's own, else all, the emptiest first."""
+async def _candidates(context: Context, request: SessionRequest, siblings: Sequence[Session]) -> list[str]:
+    """Return the proxies that the session may use: the given one, else the phone's own, else all, the emptiest first.
+
+    All sessions of a phone are on one proxy, so it must have room for those that are elsewhere, too.
+    """
+    per_proxy = context.settings.max_sessions_per_proxy
     if request.proxy is not None:
-        return [request.proxy.id]
+        given = await records.proxy(context.scripts, request.proxy.id)
+        followers = sum(each.proxy != request.proxy.id for each in siblings)
+        fits = given is not None and len(given.sessions) + 1 + followers <= per_proxy
+        return [request.proxy.id] if fits else []
     if (own := await _sticky(context, request.phone)) is not None:
         return [own]
     pool = await records.proxies(context.scripts)
-    return domain.ranked(placement.loads(pool), context.settings.max_sessions_per_proxy)
+    return placement.eligible_proxies(pool, ["", *(each.proxy for each in siblings)], per_proxy, "")
 
 
 async def _sticky(context: Context, phone: str) -> str | None:
@@ -132,18 +147,22 @@ async def _may_go_direct(context: Context) -> bool:
     return context.settings.allow_direct and not await records.proxies(context.scripts)
 
 
-async def _no_room(context: Context, request: SessionRequest) -> Refused:
+async def _no_room(context: Context, request: SessionRequest, siblings: Sequence[Session]) -> Refused:
     if request.proxy is not None:
         proxy = await records.proxy(context.scripts, request.proxy.id)
         if proxy is not None and proxy.status == ProxyStatus.BAD:
             return Refused(
                 "PROXY_BAD", "This proxy failed its check. Check or reinstate it, or use another one.", 409
             )
-        return Refused("PROXY_FULL", "All slots of this proxy are taken. Give another one.", 409)
-    if await _sticky(context, request.phone) is not None:
+        full = proxy is None or len(proxy.sessions) >= context.settings.max_sessions_per_proxy
+        if full or not siblings:
+            return Refused("PROXY_FULL", "All slots of this proxy are taken. Give another one.", 409)
+        text = "All sessions of a phone use one proxy, and this one has no room for all of them. Give another one."
+        return Refused("STICKY_PROXY_FULL", text, 409)
+    if siblings or await _sticky(context, request.phone) is not None:
         return Refused(
             "STICKY_PROXY_FULL",
-            "This phone has a proxy of its own, and all its slots are taken. Free one, or give a proxy yourself.",
+            "All sessions of a phone use one proxy, and this phone's has no room. Free a slot, or give another proxy.",
             409,
         )
     await placement.publish_low_inventory(context)

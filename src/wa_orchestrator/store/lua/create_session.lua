@@ -4,20 +4,23 @@
 -- KEYS[1] session hash  KEYS[2] all sessions  KEYS[3] temporary binding  KEYS[4] sessions of the phone  KEYS[5] provisioning list
 -- KEYS[6] session's events  KEYS[7] events  KEYS[8] epoch to begin with  KEYS[9…] candidates: proxy hash, sessions of that proxy, …
 -- ARGV[1] session id  ARGV[2] most per proxy  ARGV[3] most per phone  ARGV[4] phone ('' = not known yet)  ARGV[5] 'direct' = no proxy at all, else ''
--- ARGV[6] number of candidates n  ARGV[7…6+n] their ids  then fields and values of the session
--- returns {'created', proxy id or ''} | {'exists'} | {'phone_full', count} | {'no_room'}
+-- ARGV[6] sessions of the phone as seen
+-- ARGV[7] number of candidates n  ARGV[8…7+n] their ids  then fields and values of the session
+-- returns {'created', proxy id or ''} | {'exists'} | {'phone_full', count} | {'changed'} | {'no_room'}
 local SESSION, ALL, TEMPORARY, OF_PHONE, PROVISIONING, HISTORY, EVENTS, EPOCH_FLOOR = unpack(KEYS, 1, 8)
 local id, per_proxy, per_phone, phone, direct = ARGV[1], tonumber(ARGV[2]), tonumber(ARGV[3]), ARGV[4], ARGV[5]
-local candidates = tonumber(ARGV[6])
+local seen_siblings, candidates = tonumber(ARGV[6]), tonumber(ARGV[7])
 local now = now_ms()
 if redis.call('EXISTS', SESSION) == 1 then return { 'exists' } end -- guard: new
 local siblings = phone ~= '' and redis.call('SCARD', OF_PHONE) or 0
 if siblings >= per_phone then return { 'phone_full', siblings } end -- guard: phone_limit
-local proxy, slots = pick_slot(9, 7, candidates, per_proxy)
+-- Candidates were chosen so that all sessions of the phone are on one proxy; another session of it may have come since.
+if siblings ~= seen_siblings then return { 'changed' } end -- guard: siblings_seen
+local proxy, slots = pick_slot(9, 8, candidates, per_proxy)
 if not proxy and direct ~= 'direct' then return { 'no_room' } end -- guard: room
 proxy = proxy or ''
 redis.call('HSET', SESSION, 'id', id, 'status', 'pending', 'phone', phone, 'proxy', proxy, 'epoch', redis.call('GET', EPOCH_FLOOR) or 0, 'version', 1,
-  'created_at', now, 'changed_at', now, unpack(ARGV, 7 + candidates))
+  'created_at', now, 'changed_at', now, unpack(ARGV, 8 + candidates))
 redis.call('SADD', ALL, id)
 if proxy ~= '' then
   redis.call('SADD', slots, id)
