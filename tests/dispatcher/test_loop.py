@@ -58,6 +58,23 @@ async def test_a_sleeping_dispatcher_is_woken_by_an_acceptance(
         await until(released, "it is released, although the dispatcher would sleep on")
 
 
+async def test_a_phone_whose_wake_up_was_lost_sends_a_little_later(
+    scripts: Scripts, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(dispatcher, "WAKE_SLEEPERS_EVERY_S", 0.2)
+    scenario = Scenario(scripts, settings())
+    await scenario.connect("w1", A, limits=ALL_DAY)
+    message = await scenario.accept("w1", A)
+    await scenario.dispatcher().router.step()
+    await scripts.redis.delete(keys.DUE)
+    async with running(scenario):
+
+        async def released() -> bool:
+            return await scenario.status(message) == "scheduled"
+
+        await until(released, "it is released")
+
+
 async def test_a_dispatcher_ends_although_a_library_swallowed_its_cancellation(
     scripts: Scripts, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -11,7 +11,7 @@ from wa_orchestrator.domain import worker_events as events
 from wa_orchestrator.domain.worker_events import WorkerEvent
 from wa_orchestrator.orchestrator.api.worker_events import Handlers
 from wa_orchestrator.orchestrator.messages import ban_hold, incoming, receipts
-from wa_orchestrator.store import keys, open_messages, records
+from wa_orchestrator.store import audit, keys, open_messages, records
 
 FRIEND = "97251000001"
 HANDLERS: Handlers = {
@@ -239,6 +239,52 @@ async def test_a_lifted_hold_releases_messages_at_once(api: MessageApi) -> None:
     assert (nobody.status_code, nobody.json()["error"]["code"]) == (404, "NO_SUCH_GROUP")
     both = await api.client.post("/api/anti-ban/holds", json={"all": True, "group": "haifa"})
     assert both.status_code == 422
+
+
+async def test_no_phone_stays_silent_when_the_server_dies_while_a_hold_is_lifted(
+    api: MessageApi, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await api.client.post("/api/anti-ban/holds", json={"all": True})
+    message = await api.scenario.accept("w1", PHONE)
+    await settle(api.scenario.dispatcher())
+    _die_after_the_first_step(monkeypatch)
+    with pytest.raises(_DiedError):
+        await api.client.delete("/api/anti-ban/holds/all")
+    monkeypatch.undo()
+    await settle(api.scenario.dispatcher())
+    assert await api.scenario.status(message) == "scheduled"
+    again = await api.client.delete("/api/anti-ban/holds/all")
+    assert (again.status_code, again.json()) == (200, {"lifted": True})
+    audited: Any = await api.context.redis.xrange(keys.AUDIT)
+    assert audited[-1][1]["action"] == "hold.lift"
+    assert (await api.client.delete("/api/anti-ban/holds/nonsense")).status_code == 404
+
+
+async def test_no_phone_waits_by_old_limits_when_the_server_dies_while_they_are_changed(
+    api: MessageApi, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    address = "/api/anti-ban/sessions/w1/limits"
+    await api.client.put(address, json={"opens": "09:00", "closes": "10:00"})
+    message = await api.scenario.accept("w1", PHONE)
+    await settle(api.scenario.dispatcher())
+    assert await api.scenario.status(message) == "queued"
+    _die_after_the_first_step(monkeypatch)
+    with pytest.raises(_DiedError):
+        await api.client.delete(address)
+    monkeypatch.undo()
+    await settle(api.scenario.dispatcher())
+    assert await api.scenario.status(message) == "scheduled"
+
+
+class _DiedError(Exception):
+    """The server was killed."""
+
+
+def _die_after_the_first_step(monkeypatch: pytest.MonkeyPatch) -> None:
+    async def die(*_args: object, **_fields: object) -> None:
+        raise _DiedError
+
+    monkeypatch.setattr(audit, "record", die)
 
 
 async def test_raising_a_limit_needs_an_acknowledgement_and_is_audited(api: MessageApi) -> None:

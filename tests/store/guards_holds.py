@@ -2,7 +2,7 @@
 
 from tests.store.guards import case
 from tests.store.scene import PHONE, Scene
-from wa_orchestrator.store import holds, keys, queues, records
+from wa_orchestrator.store import holds, keys, queues, records, sessions
 from wa_orchestrator.store.holds import SERVER, Hold
 
 
@@ -37,3 +37,17 @@ async def _(scene: Scene) -> None:
     await holds.put(scene.scripts, Hold("all", scene.clock.now_ms + 1000, "lunch", "me"))
     assert [await holds.lift(scene.scripts, "all", by="me") for _ in range(2)] == [True, False]
     assert await scene.scripts.redis.xlen(keys.EVENTS) == 2
+
+
+@case("limits_exist")
+async def _(scene: Scene) -> None:
+    assert await sessions.set_limits(scene.scripts, "w1", "{}") == sessions.Unknown()
+    assert await scene.scripts.redis.exists(keys.session("w1")) == 0
+
+
+@case("limits_wake")
+async def _(scene: Scene) -> None:
+    await scene.connected()
+    await scene.scripts.redis.delete(keys.DUE)
+    await sessions.set_limits(scene.scripts, "w1", "{}")
+    assert await scene.scripts.redis.zscore(keys.DUE, PHONE) == scene.clock.now_ms

@@ -17,6 +17,8 @@ from wa_orchestrator.store.engine.pubsub import Listener
 LONGEST_SLEEP_S = 2.0
 #: Deadlines are checked at least this often; nothing announces a new lease.
 SWEEP_EVERY_S = 1.0
+#: A lost wake-up is found after this time. Phones that wait for a person are then served in vain, which is cheap.
+WAKE_SLEEPERS_EVERY_S = 60.0
 
 
 class Dispatcher:
@@ -35,6 +37,7 @@ class Dispatcher:
         )
         self._woken = asyncio.Event()
         self._sweep_at = 0.0
+        self._wake_sleepers_at = 0.0
 
     async def run(self) -> None:
         """Dispatch until cancelled, through every outage of Redis."""
@@ -53,6 +56,9 @@ class Dispatcher:
         now = time.monotonic()
         if now < self._sweep_at:
             return self._sweep_at - now
+        if now >= self._wake_sleepers_at:
+            await self.sweeper.wake_sleepers()
+            self._wake_sleepers_at = now + self._settings.scaled(WAKE_SLEEPERS_EVERY_S)
         swept = await self.sweeper.step()
         every_s = max(0.02, self._settings.scaled(SWEEP_EVERY_S))
         if swept.count:

@@ -8,7 +8,7 @@ import structlog
 
 from wa_orchestrator.session_pace import day_of
 from wa_orchestrator.settings import Settings
-from wa_orchestrator.store import deadlines, outbox, queues, records
+from wa_orchestrator.store import deadlines, outbox, phone_queues, queues, records
 from wa_orchestrator.store.deadlines import Deadline
 from wa_orchestrator.store.engine.scripts import Scripts
 from wa_orchestrator.store.message_keys import Place, locate_all
@@ -52,6 +52,16 @@ class Sweeper:
         count = sum(len(found.messages) for found in overdue.values())
         coming = [found.first_ms for found in overdue.values() if found.first_ms is not None]
         return Swept(count, now_ms if count else min(coming, default=None))
+
+    async def wake_sleepers(self) -> int:
+        """Wake the phones for which messages wait and that nothing will wake. Return how many.
+
+        A phone that waits for a person or for its connection is woken by that; if the wake-up was lost, here.
+        """
+        phones = sorted({session.phone for session in await records.sessions(self._scripts) if session.phone})
+        asleep = await phone_queues.asleep(self._scripts, phones)
+        await queues.wake(self._scripts, *asleep)
+        return len(asleep)
 
     async def _handle(self, kind: Deadline, ids: Sequence[str]) -> None:
         if not ids:

@@ -1,6 +1,7 @@
 """Holds: sending is paused for everything, a group, a session or a phone."""
 
 import json
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from wa_orchestrator.domain.ids import Phone, SessionId
@@ -35,13 +36,16 @@ def of_phone(phone: str) -> str:
     return f"phone:{phone}"
 
 
-async def put(scripts: Scripts, hold: Hold) -> bool:
-    """Place a hold. A person's hold replaces any other, a signal only extends it. Return whether anything changed."""
+async def put(scripts: Scripts, hold: Hold, *, phones: Sequence[str] = ()) -> bool:
+    """Place a hold. A person's hold replaces any other, a signal only extends it. Return whether anything changed.
+
+    `phones` are woken: they may wait for the end of a hold that this one replaces.
+    """
     record = json.dumps({"until_ms": hold.until_ms, "why": hold.why, "by": hold.by})
     who = "signal" if hold.by == SERVER else "person"
     event = _event(hold.field, by=hold.by, session=hold.session, why=hold.why)
-    args = [hold.field, hold.until_ms, record, who, *flat(encode(event))]
-    reply = await scripts.run("place_hold", [keys.HOLDS, keys.EVENTS], args)
+    args = [hold.field, hold.until_ms, record, who, json.dumps(phones), *flat(encode(event))]
+    reply = await scripts.run("place_hold", [keys.HOLDS, keys.EVENTS, keys.DUE], args)
     match reply:
         case ["held"]:
             return True
@@ -51,9 +55,10 @@ async def put(scripts: Scripts, hold: Hold) -> bool:
             raise unexpected("place_hold", reply)
 
 
-async def lift(scripts: Scripts, field: str, *, by: str) -> bool:
-    """Lift a hold; False when there was none."""
-    reply = await scripts.run("lift_hold", [keys.HOLDS, keys.EVENTS], [field, *flat(encode(_event(field, by=by)))])
+async def lift(scripts: Scripts, field: str, *, by: str, phones: Sequence[str] = ()) -> bool:
+    """Lift a hold and wake its phones in one step; False when there was none."""
+    args = [field, json.dumps(phones), *flat(encode(_event(field, by=by)))]
+    reply = await scripts.run("lift_hold", [keys.HOLDS, keys.EVENTS, keys.DUE], args)
     match reply:
         case ["lifted"]:
             return True

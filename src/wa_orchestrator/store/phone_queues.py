@@ -90,6 +90,23 @@ async def depth(scripts: Scripts, phone: str) -> tuple[int, str]:
     return int(waiting), in_flight or ""
 
 
+async def asleep(scripts: Scripts, phones: Sequence[str]) -> list[str]:
+    """Return the phones for which messages wait although they are not due at any time and nothing is in flight."""
+    async with scripts.redis.pipeline(transaction=False) as pipe:
+        for phone in phones:
+            pipe.zscore(keys.DUE, phone)
+            pipe.hget(keys.pace(phone), "in_flight")
+            pipe.zcard(keys.queue(phone))
+            pipe.zcard(keys.set_aside(phone))
+        replies: list[Any] = await pipe.execute()
+    found = zip(phones, replies[::4], replies[1::4], replies[2::4], replies[3::4], strict=True)
+    return [
+        phone
+        for phone, due, in_flight, queued, set_aside in found
+        if due is None and not in_flight and queued + set_aside > 0
+    ]
+
+
 async def remove(scripts: Scripts, phone: str, message_id: str) -> None:
     """Remove the queue entry of a message that does not exist any more."""
     await scripts.redis.zrem(keys.queue(phone), message_id)

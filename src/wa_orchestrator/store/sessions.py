@@ -199,7 +199,7 @@ class Updated:
 
 
 async def update(scripts: Scripts, session_id: str, fields: SessionChanges) -> Updated | Unknown:
-    """Write fields that change no state: a ping, a mark, limits. A removed session stays removed."""
+    """Write fields that change no state: a ping, a mark. A removed session stays removed."""
     reply = await scripts.run("update_session", [keys.session(session_id)], flat(fields))
     match reply:
         case ["noted"]:
@@ -210,9 +210,16 @@ async def update(scripts: Scripts, session_id: str, fields: SessionChanges) -> U
             raise unexpected("update_session", reply)
 
 
-async def clear_limits(scripts: Scripts, session_id: str) -> None:
-    """Delete a session's own limits: the preset applies."""
-    await scripts.redis.hdel(keys.session(session_id), "limits")
+async def set_limits(scripts: Scripts, session_id: str, limits: str) -> Updated | Unknown:
+    """Write a session's own limits and wake its phone; '' deletes them, and the preset applies."""
+    reply = await scripts.run("set_limits", [keys.session(session_id), keys.DUE], [limits])
+    match reply:
+        case ["set"]:
+            return Updated()
+        case ["unknown"]:
+            return Unknown()
+        case _:
+            raise unexpected("set_limits", reply)
 
 
 async def next_number(scripts: Scripts) -> int:

@@ -11,7 +11,7 @@ from wa_orchestrator.domain.pacing import PRESETS, Pace
 from wa_orchestrator.domain.pacing.limits import Preset, Trust
 from wa_orchestrator.errors import Refused
 from wa_orchestrator.session_pace import hold_fields
-from wa_orchestrator.store import audit, queues, records
+from wa_orchestrator.store import audit, records
 from wa_orchestrator.store import holds as holding
 from wa_orchestrator.store.engine.scripts import Scripts
 from wa_orchestrator.store.holds import Hold
@@ -134,20 +134,19 @@ class _AntiBan:
         if until_ms <= await context.scripts.now_ms():
             raise Refused("PAST", "`until` has passed. Give a later instant, or none to pause until lifted.", 422)
         put = Hold(body.field, until_ms, body.why or "OPERATOR", caller.key_id)
-        await holding.put(context.scripts, put)
+        await holding.put(context.scripts, put, phones=await _affected(context.scripts, body.field))
         await audit.record(context.scripts, caller.key_id, "hold.add", body.field, until_ms=until_ms, why=body.why)
-        await _wake(context.scripts, body.field)
         return _view(put)
 
     async def lift_hold(self, target: HoldId, caller: AdminCaller) -> LiftedHold:
-        """Resume sending."""
-        context = self._context
-        if not _TARGET.fullmatch(target) or not await holding.lift(context.scripts, target, by=caller.key_id):
+        """Resume sending. May be repeated: a hold that is gone is lifted."""
+        scripts = self._context.scripts
+        if not _TARGET.fullmatch(target):
             names = "all, session:<id>, group:<label> or phone:<digits>"
             text = f"There is no hold with this id ({names}). GET /api/anti-ban/holds lists them."
             raise Refused("NO_SUCH_HOLD", text, 404)
-        await audit.record(context.scripts, caller.key_id, "hold.lift", target)
-        await _wake(context.scripts, target)
+        await holding.lift(scripts, target, by=caller.key_id, phones=await _affected(scripts, target))
+        await audit.record(scripts, caller.key_id, "hold.lift", target)
         return LiftedHold()
 
 
@@ -179,8 +178,7 @@ def _view(hold: Hold) -> HoldView:
     return HoldView(id=hold.field, scope=scope, name=name or None, until=iso(hold.until_ms), why=hold.why, by=hold.by)
 
 
-async def _wake(scripts: Scripts, field: str) -> None:
-    """Wake the dispatcher for the phones that a hold affects."""
+async def _affected(scripts: Scripts, field: str) -> list[str]:
+    """Return the phones that a hold affects."""
     sessions = await records.sessions(scripts)
-    phones = {session.phone for session in sessions if session.phone and field in hold_fields(session)}
-    await queues.wake(scripts, *sorted(phones))
+    return sorted({session.phone for session in sessions if session.phone and field in hold_fields(session)})

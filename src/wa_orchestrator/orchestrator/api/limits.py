@@ -13,8 +13,8 @@ from wa_orchestrator.errors import Refused
 from wa_orchestrator.orchestrator.api.holds import LimitsView, limits_view
 from wa_orchestrator.orchestrator.api.session_reads import find
 from wa_orchestrator.session_pace import encode_override, override_of, pace_of, trust_of
-from wa_orchestrator.store import audit, queues, sessions
-from wa_orchestrator.store.records import Session, SessionChanges
+from wa_orchestrator.store import audit, sessions
+from wa_orchestrator.store.records import Session
 from wa_orchestrator.web.auth import AdminCaller, ReadCaller
 from wa_orchestrator.web.models import RequestModel, ResponseModel
 from wa_orchestrator.web.problems import responses
@@ -113,26 +113,19 @@ class _SessionLimits:
                 409,
                 riskier=list(riskier),
             )
-        await sessions.update(context.scripts, session_id, SessionChanges(limits=encode_override(body.override())))
+        await sessions.set_limits(context.scripts, session_id, encode_override(body.override()))
         wanted = body.model_dump(exclude_none=True, exclude={"acknowledge_risk"})
         await audit.record(
             context.scripts, caller.key_id, "limits.set", session_id, limits=wanted, riskier=list(riskier)
         )
-        return await _changed(context, session_id)
+        return await _shown(context, await find(context, session_id))
 
     async def reset_limits(self, session_id: str, caller: AdminCaller) -> SessionLimits:
         """Delete the own limits of a session: the preset is in force again."""
         await find(self._context, session_id)
-        await sessions.clear_limits(self._context.scripts, session_id)
+        await sessions.set_limits(self._context.scripts, session_id, "")
         await audit.record(self._context.scripts, caller.key_id, "limits.delete", session_id)
-        return await _changed(self._context, session_id)
-
-
-async def _changed(context: Context, session_id: str) -> SessionLimits:
-    session = await find(context, session_id)
-    if session.phone:
-        await queues.wake(context.scripts, session.phone)
-    return await _shown(context, session)
+        return await _shown(self._context, await find(self._context, session_id))
 
 
 async def _shown(context: Context, session: Session) -> SessionLimits:

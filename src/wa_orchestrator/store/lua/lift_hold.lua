@@ -1,9 +1,13 @@
 -- uses: _event
--- lift_hold: end a hold and append the event.
--- Atomic because two people may lift it, and the event is written once.
--- KEYS[1] holds hash  KEYS[2] events stream  ARGV[1] field  ARGV[2…] further fields and values of the event
+-- uses: _wake
+-- lift_hold: end a hold, wake the phones that it kept silent, and append the event. If it was lifted before, the phones are woken all the same.
+-- Atomic because a phone whose hold is gone and which nobody wakes would stay silent; and the event is written once.
+-- KEYS[1] holds hash  KEYS[2] events stream  KEYS[3] due zset
+-- ARGV[1] field  ARGV[2] phones to wake as a JSON array  ARGV[3…] further fields and values of the event
 -- returns {'lifted'} | {'none'}
-local HOLDS, EVENTS, field = KEYS[1], KEYS[2], ARGV[1]
+local HOLDS, EVENTS, DUE, field = KEYS[1], KEYS[2], KEYS[3], ARGV[1]
+local now = now_ms()
+wake_phones(DUE, ARGV[2], now)
 if redis.call('HDEL', HOLDS, field) == 0 then return { 'none' } end -- guard: lift_once
-emit(EVENTS, 'hold.lifted', now_ms(), unpack(ARGV, 2))
+emit(EVENTS, 'hold.lifted', now, unpack(ARGV, 3))
 return { 'lifted' }

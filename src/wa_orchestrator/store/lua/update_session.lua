@@ -1,4 +1,4 @@
--- update_session: write fields of a session that change no state: a ping, a mark, its limits.
+-- update_session: write fields of a session that change no state: a ping, a mark.
 -- Atomic because the session may be removed at the same moment: its record must not come back with nothing but these fields.
 -- KEYS[1] session hash  ARGV[1…] fields and values
 -- returns {'noted'} | {'unknown'}
