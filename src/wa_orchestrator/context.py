@@ -10,6 +10,7 @@ from prometheus_client import CollectorRegistry
 from redis.asyncio import BlockingConnectionPool, Redis
 
 from wa_orchestrator.settings import Settings
+from wa_orchestrator.store.engine.durability import Weakness
 from wa_orchestrator.store.engine.scripts import Scripts
 
 if TYPE_CHECKING:
@@ -38,6 +39,8 @@ class Context:
     recognize: Recognize | None = None
     refreshers: list[Refresh] = field(default_factory=list)
     simulator: dict[str, Any] | None = None
+    redis_weaknesses: tuple[Weakness, ...] = ()
+    """The settings of Redis with which messages can be lost, as last seen."""
     key_cache: dict[str, tuple[float, "Caller | None"]] = field(default_factory=dict)
 
 

@@ -15,8 +15,10 @@ from redis.exceptions import RedisError
 from wa_orchestrator.errors import Refused, Unavailable
 from wa_orchestrator.store import admission, keys
 from wa_orchestrator.store.engine import durability
+from wa_orchestrator.store.engine.durability import Weakness
 from wa_orchestrator.store.engine.embedded_redis import EmbeddedRedis, find_program, sole_server
 from wa_orchestrator.store.engine.scripts import Scripts
+from wa_orchestrator.texts.catalogue import languages, texts
 
 _ROOM = admission.Room(queue_limit=1_000_000, per_day=1_000_000, day_start_ms=0)
 
@@ -183,7 +185,7 @@ async def test_it_is_durable_and_reachable_only_by_its_owner(home: Path) -> None
         mode = (home / "redis").stat().st_mode & 0o777
     wanted = {"port": "0", "appendonly": "yes", "appendfsync": "always", "maxmemory-policy": "noeviction", "save": ""}
     assert {name: config[name] for name in wanted} == wanted
-    assert verdict.warnings == ()
+    assert verdict.weaknesses == ()
     assert mode == 0o700
 
 
@@ -223,16 +225,16 @@ def test_a_server_on_the_path_that_is_too_old_is_passed_over(tmp_path: Path, mon
 
 
 @pytest.mark.parametrize(
-    ("facts", "appendfsync", "word"),
+    ("facts", "appendfsync", "weakness"),
     [
-        ({"aof_enabled": 0}, None, "appendonly"),
-        ({"aof_enabled": 1}, "everysec", "appendfsync"),
-        ({"aof_enabled": 1, "maxmemory_policy": "allkeys-lru"}, "always", "maxmemory-policy"),
-        ({"aof_enabled": 1, "role": "slave"}, "always", "replica"),
+        ({"aof_enabled": 0}, None, Weakness.APPENDONLY_OFF),
+        ({"aof_enabled": 1}, "everysec", Weakness.APPENDFSYNC_NOT_ALWAYS),
+        ({"aof_enabled": 1, "maxmemory_policy": "allkeys-lru"}, "always", Weakness.EVICTION),
+        ({"aof_enabled": 1, "role": "slave"}, "always", Weakness.REPLICA),
     ],
 )
 def test_a_redis_that_can_lose_messages_is_warned_about(
-    facts: dict[str, object], appendfsync: str | None, word: str
+    facts: dict[str, object], appendfsync: str | None, weakness: Weakness
 ) -> None:
-    (warning,) = durability.judge(facts, appendfsync)
-    assert word in warning
+    assert durability.judge(facts, appendfsync) == (weakness,)
+    assert all(f"redis_weakness.{weakness}" in texts(language) for language in languages())

@@ -22,6 +22,7 @@ from wa_orchestrator.server import preflight, secrets
 from wa_orchestrator.settings import GENERATED, Settings, types
 from wa_orchestrator.settings.source import OperatorSource
 from wa_orchestrator.store.engine import durability, embedded_redis
+from wa_orchestrator.texts.catalogue import text
 
 
 class Mark(StrEnum):
@@ -146,8 +147,9 @@ def _redis(settings: Settings) -> Finding:
         verdict = asyncio.run(durability.check(settings.redis_url.get_secret_value()))
     except OrchestratorError as error:
         return Finding("redis", Mark.PROBLEM, redact_text(error.text))
-    mark = Mark.WARNING if verdict.warnings else Mark.OK
-    return Finding("redis", mark, " ".join((f"REDIS_URL, {verdict.version}.", *verdict.warnings)))
+    mark = Mark.WARNING if verdict.weaknesses else Mark.OK
+    sentences = [text("en", f"redis_weakness.{code}") for code in verdict.weaknesses]
+    return Finding("redis", mark, " ".join((f"REDIS_URL, {verdict.version}.", *sentences)))
 
 
 def _files(settings: Settings) -> Finding:

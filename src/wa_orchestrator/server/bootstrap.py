@@ -21,7 +21,7 @@ from wa_orchestrator.dispatcher.dispatcher import Dispatcher
 from wa_orchestrator.domain import worker_events
 from wa_orchestrator.errors import Broken
 from wa_orchestrator.gateway.app import Gateway
-from wa_orchestrator.loop import Runnable
+from wa_orchestrator.loop import Loop, Runnable
 from wa_orchestrator.orchestrator import service
 from wa_orchestrator.orchestrator.api import event_models, holds, limits, optouts, webhooks, worker_outbox
 from wa_orchestrator.orchestrator.api import events as events_api
@@ -33,6 +33,7 @@ from wa_orchestrator.orchestrator.service import Orchestrator
 from wa_orchestrator.runner.factory import runner_for
 from wa_orchestrator.server import address, banner
 from wa_orchestrator.server.http import listen, serving
+from wa_orchestrator.server.redis_check import RedisCheck
 from wa_orchestrator.server.supervisor import CloseOnCancel, RunOnce, Signals, supervised
 from wa_orchestrator.settings import Settings
 from wa_orchestrator.simulator import child_process, demo
@@ -62,13 +63,13 @@ async def gateway(settings: Settings) -> None:
         made = Gateway(context)
         bound = listen(settings.bind_host, settings.gateway_port, "GATEWAY_PORT")
         async with serving(made.app(), bound, made.http):
-            await _run([made.retention])
+            await _run([made.retention, _redis_check(context)])
 
 
 async def dispatcher(settings: Settings) -> None:
     """Run only a dispatcher."""
     async with contexts.opened(settings, _redis_url(settings)) as context:
-        await _run([Dispatcher(context)])
+        await _run([Dispatcher(context), _redis_check(context)])
 
 
 async def orchestrator(settings: Settings) -> None:
@@ -164,7 +165,12 @@ def control_app(control: Orchestrator, routers: Sequence[APIRouter] = ()) -> tup
     ]
     app = make_app(context, [*routers, *parts], webhooks=event_models.webhooks())
     pages = dashboard.install(app, context)
-    return app, [*control.loops, WebhookDeliverer(context), Alerts(context), pages, CloseOnCancel(signals.close)]
+    deliveries: list[Runnable] = [WebhookDeliverer(context), Alerts(context)]
+    return app, [*control.loops, *deliveries, pages, CloseOnCancel(signals.close), _redis_check(context)]
+
+
+def _redis_check(context: Context) -> Runnable:
+    return Loop("redis_check", RedisCheck(context))
 
 
 def _fleet(server: Server, size: int) -> list[Runnable]:

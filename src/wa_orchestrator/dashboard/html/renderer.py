@@ -167,6 +167,7 @@ class Renderer:
             cursor=cursor,
             m=self.macros,
             addresses=self._addresses,
+            redis_weaknesses=self.context.redis_weaknesses,
             **shown.values,
         )
         response = HTMLResponse(html, status_code=status)

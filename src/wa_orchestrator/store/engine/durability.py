@@ -2,13 +2,23 @@
 
 import contextlib
 from dataclasses import dataclass
+from enum import StrEnum
 
 from redis.asyncio import Redis
-from redis.exceptions import RedisError
+from redis.exceptions import RedisError, ResponseError
 
 from wa_orchestrator.errors import Refused, Unavailable
 
 MIN_MAJOR_VERSION = 7
+
+
+class Weakness(StrEnum):
+    """A setting with which Redis can lose or refuse accepted messages. The sentences are in the texts."""
+
+    APPENDONLY_OFF = "APPENDONLY_OFF"
+    APPENDFSYNC_NOT_ALWAYS = "APPENDFSYNC_NOT_ALWAYS"
+    EVICTION = "EVICTION"
+    REPLICA = "REPLICA"
 
 
 @dataclass(frozen=True, slots=True)
@@ -16,39 +26,39 @@ class Verdict:
     """The version of an external Redis, and what in its configuration could lose messages."""
 
     version: str
-    warnings: tuple[str, ...]
+    weaknesses: tuple[Weakness, ...]
 
 
 async def check(url: str) -> Verdict:
     """Check the Redis at `url`. Raises Refused when it is too old and Unavailable when it does not answer."""
     redis = Redis.from_url(url, socket_timeout=5, socket_connect_timeout=5, decode_responses=True)
     try:
-        facts = await redis.info()
-        settings: dict[str | None, str | None] = {}
-        with contextlib.suppress(RedisError):  # hosted services forbid CONFIG; INFO knows most of it
-            settings = await redis.config_get("appendfsync")
+        verdict = await examine(redis)
     except (RedisError, OSError) as error:
         raise Unavailable("REDIS_UNREACHABLE", f"REDIS_URL: Redis does not answer ({error}).") from error
     finally:
         await redis.aclose()
+    if int(verdict.version.split(".", maxsplit=1)[0]) < MIN_MAJOR_VERSION:
+        raise Refused("REDIS_TOO_OLD", f"REDIS_URL: this is Redis {verdict.version}; 7 or newer is needed.")
+    return verdict
+
+
+async def examine(redis: Redis) -> Verdict:
+    """Return the version and the weaknesses of an open Redis."""
+    facts = await redis.info()
+    settings: dict[str | None, str | None] = {}
+    with contextlib.suppress(ResponseError):  # hosted services forbid CONFIG; INFO knows most of it
+        settings = await redis.config_get("appendfsync")
     version = str(facts.get("valkey_version") or facts.get("redis_version", "0"))
-    if int(version.split(".", maxsplit=1)[0]) < MIN_MAJOR_VERSION:
-        raise Refused("REDIS_TOO_OLD", f"REDIS_URL: this is Redis {version}; 7 or newer is needed.")
     return Verdict(version, judge(facts, settings.get("appendfsync")))
 
 
-def judge(facts: dict[str, object], appendfsync: str | None) -> tuple[str, ...]:
-    """Return a sentence for each setting that can lose or reject accepted messages."""
-    warnings = []
-    if not facts.get("aof_enabled"):
-        warnings.append("appendonly is off: a crash of Redis loses accepted messages. Set `appendonly yes`.")
-    elif appendfsync not in (None, "always"):
-        warnings.append(
-            f"appendfsync is {appendfsync}: a power cut can lose the last second. Set `appendfsync always`."
-        )
-    policy = facts.get("maxmemory_policy", "noeviction")
-    if policy != "noeviction":
-        warnings.append(f"maxmemory-policy is {policy}: Redis may throw messages away. Set `noeviction`.")
-    if facts.get("role") not in (None, "master"):
-        warnings.append("this is a replica and cannot be written to. Point REDIS_URL at the primary.")
-    return tuple(warnings)
+def judge(facts: dict[str, object], appendfsync: str | None) -> tuple[Weakness, ...]:
+    """Return each setting that can lose or reject accepted messages."""
+    found = {
+        Weakness.APPENDONLY_OFF: not facts.get("aof_enabled"),
+        Weakness.APPENDFSYNC_NOT_ALWAYS: bool(facts.get("aof_enabled")) and appendfsync not in (None, "always"),
+        Weakness.EVICTION: facts.get("maxmemory_policy", "noeviction") != "noeviction",
+        Weakness.REPLICA: facts.get("role") not in (None, "master"),
+    }
+    return tuple(weakness for weakness, is_so in found.items() if is_so)
