@@ -14,7 +14,7 @@ from wa_orchestrator.dashboard.fleet.snapshot_reader import SnapshotReader
 from wa_orchestrator.dashboard.html.locale import Locale, spelled_phone
 from wa_orchestrator.dashboard.html.renderer import Renderer
 from wa_orchestrator.dashboard.login import Person, Role
-from wa_orchestrator.dashboard.pages import anti_ban, fleet, live_log, messages
+from wa_orchestrator.dashboard.pages import anti_ban, fleet, live_log, messages, scan, session
 from wa_orchestrator.domain.stream_events import ProxyReason
 from wa_orchestrator.store import keys, proxies, slots
 from wa_orchestrator.store.engine.scripts import Scripts
@@ -117,3 +117,33 @@ async def test_sessions_with_the_same_name_are_told_apart_wherever_one_is_shown(
         html = bytes(renderer.page(view, await show(renderer, view, {})).body).decode()
         assert "+972 50-000-0001" in html, show.__module__
         assert "+972 50-000-0002" in html, show.__module__
+
+
+async def test_a_phone_that_unlinked_itself_is_red_with_when_and_what_waits_also_while_its_code_is_shown(
+    redis: Redis, scripts: Scripts
+) -> None:
+    builder = FleetBuilder(scripts)
+    pool = [await builder.proxy(1)]
+    await builder.connected("w1", "Clinic", "972500000001", pool)
+    await redis.hset(keys.session("w1"), "unlinked_at", NOW - 60_000)
+    await redis.zadd(keys.queue("972500000001"), {f"m{number}": number for number in range(3)})
+    for state, reason in (("pending", "LOGGED_OUT"), ("qr_ready", "LOGGED_OUT"), ("failed", "QR_EXPIRED")):
+        await builder.put("w1", state, reason)
+        (item,) = attention.items(await look(redis), ENGLISH)
+        assert item.state == "failed"
+        assert "Clinic" in item.what
+        assert "was unlinked on the phone at" in item.what
+        assert "3 messages wait." in item.do
+        assert item.href == "/scan?id=w1"
+
+
+async def test_unreadable_credentials_offer_a_new_code(redis: Redis, scripts: Scripts) -> None:
+    builder = FleetBuilder(scripts)
+    await builder.connected("w1", "Clinic", "972500000001", [await builder.proxy(1)])
+    await builder.put("w1", "failed", "AUTH_FAILURE")
+    context = make_context(settings(), redis)
+    renderer = Renderer(context, SnapshotReader(context))
+    view = await renderer.view_as(ADMINISTRATOR, "x", "en")
+    for page, query in ((scan, {"id": "w1"}), (session, {"id": "w1"})):
+        html = bytes(renderer.page(view, await page.show(renderer, view, query)).body).decode()
+        assert 'action="/do/new-code"' in html, page.__name__

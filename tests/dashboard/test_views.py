@@ -68,8 +68,11 @@ LINKED = changed(2 * DAY_MS, "connected")
         # a start does not wash away what made it necessary
         ([changed(HOUR_MS, "failed", "TOO_MANY_RESTARTS"), changed(HOUR_MS // 2, "pending", "STARTING")], {"good": 92, "bad": 4}, 0.9583),
         ([changed(HOUR_MS, "disconnected", "WORKER_CRASHED")], {"good": 92, "warn": 4}, 0.9583),
-        # nobody is linked any more
-        ([changed(HOUR_MS, "pending", "LOGGED_OUT"), changed(HOUR_MS - 9000, "qr_ready")], {"good": 92, "off": 4}, 1.0),
+        # an operator unlinked it
+        ([changed(HOUR_MS, "pending", "LOGGED_OUT"), changed(HOUR_MS - 9000, "qr_ready", "SCAN_THE_CODE")], {"good": 92, "off": 4}, 0.9999),
+        # its phone did: that is an outage until it is linked again
+        ([changed(HOUR_MS, "pending", "LOGGED_OUT"), changed(HOUR_MS - 9000, "qr_ready", "LOGGED_OUT")], {"good": 92, "bad": 4}, 0.9583),
+        ([changed(HOUR_MS, "qr_ready", "LOGGED_OUT"), changed(HOUR_MS // 2, "failed", "QR_EXPIRED")], {"good": 92, "bad": 4}, 0.9583),
     ],
 )  # fmt: skip
 def test_a_strip_shows_what_went_wrong_and_not_what_was_asked_for(

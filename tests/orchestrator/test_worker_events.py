@@ -164,6 +164,67 @@ async def test_a_logged_out_session_loses_its_credentials_to_the_trash_and_offer
     assert runner.epochs()["s1"] > session.epoch
 
 
+async def test_a_phone_that_logs_itself_out_is_told_at_once_and_stays_unlinked_until_it_is_linked_again(
+    control: Orchestrator, api: httpx.AsyncClient, teller: Teller
+) -> None:
+    await started(control, api)
+    await teller.connected("s1", PHONE)
+    await teller.disconnected("s1", 401)
+    told: Any = await control.context.redis.xrange(keys.EVENTS)
+    assert [fields["reason"] for _, fields in told if fields["type"] == "session.unlinked"] == ["LOGGED_OUT"]
+    unlinked_at = (await now(control.context, "s1")).unlinked_at
+    await drive(control)
+    await teller.tell("s1", "QR_CODE", {"qr": "2@a", "expiresAt": round(time.time() * 1000) + 60_000})
+    after = await now(control.context, "s1")
+    assert (after.status, after.reason, after.unlinked_at) == ("qr_ready", "LOGGED_OUT", unlinked_at)
+    assert unlinked_at > 0
+    await teller.connected("s1", PHONE)
+    after = await now(control.context, "s1")
+    assert (after.status, after.reason, after.unlinked_at) == ("connected", None, 0)
+
+
+async def test_a_session_that_was_never_linked_is_not_told_as_unlinked_on_the_phone(
+    control: Orchestrator, api: httpx.AsyncClient, teller: Teller
+) -> None:
+    await started(control, api)
+    await teller.disconnected("s1", 401)
+    assert (await now(control.context, "s1")).unlinked_at == 0
+
+
+async def test_a_logout_of_a_session_whose_credentials_cannot_be_read_gives_a_new_code(
+    control: Orchestrator, api: httpx.AsyncClient, teller: Teller, runner: FakeRunner
+) -> None:
+    await started(control, api)
+    await teller.connected("s1", PHONE)
+    credentials = with_credentials(control, "garbage")
+    await teller.tell("s1", "AUTH_FAILURE", {"reason": "unreadable"})
+    await drive(control)
+    assert (await now(control.context, "s1")).status == "failed"
+    answer = await api.post("/api/sessions/s1/logout")
+    assert (answer.status_code, answer.json()["status"]) == (200, "pending")
+    await drive(control)
+    assert not credentials.exists()
+    assert [each["sessionId"] for each in (await api.get("/api/v1/trash")).json()["trash"]] == ["s1"]
+    assert "s1" in runner.epochs()
+    await teller.tell("s1", "QR_CODE", {"qr": "2@a", "expiresAt": round(time.time() * 1000) + 60_000})
+    after = await now(control.context, "s1")
+    assert (after.status, after.reason, after.unlinked_at) == ("qr_ready", "SCAN_THE_CODE", 0)
+
+
+async def test_a_logout_of_a_stopped_session_discards_its_credentials_and_leaves_it_stopped(
+    control: Orchestrator, api: httpx.AsyncClient, teller: Teller, runner: FakeRunner
+) -> None:
+    await started(control, api)
+    await teller.connected("s1", PHONE)
+    credentials = with_credentials(control, "credentials")
+    await api.post("/api/sessions/s1/stop")
+    await drive(control)
+    assert (await api.post("/api/sessions/s1/logout")).json()["status"] == "stopped"
+    await drive(control)
+    assert not credentials.exists()
+    assert runner.running == {}
+
+
 async def test_a_ban_fails_the_session_and_holds_its_messages(
     control: Orchestrator, api: httpx.AsyncClient, teller: Teller
 ) -> None:

@@ -438,6 +438,17 @@ async def _(scene: Scene) -> None:
     assert await sessions.advance(scene.scripts, "w1", step) == sessions.Fenced(2)
 
 
+@case("unlinked_once")
+async def _(scene: Scene) -> None:
+    await scene.connected()
+    for reason in ("LOGGED_OUT", "WORKER_CRASHED"):
+        version = int(await scene.scripts.redis.hget(keys.session("w1"), "version") or 0)
+        step = sessions.Step(version, "pending", reason, "LOGGED_OUT", fields={"unlinked_at": 7})
+        await sessions.advance(scene.scripts, "w1", step)
+    told = [fields["type"] for _, fields in await scene.scripts.redis.xrange(keys.EVENTS)]
+    assert told.count("session.unlinked") == 1
+
+
 @case("version")
 async def _(scene: Scene) -> None:
     await scene.connected()

@@ -89,6 +89,7 @@ class Event(StrEnum):
     START_ASKED = "START_ASKED"
     RESTART_ASKED = "RESTART_ASKED"
     STOP_ASKED = "STOP_ASKED"
+    LOGOUT_ASKED = "LOGOUT_ASKED"
     BACKUP_BEGAN = "BACKUP_BEGAN"
     RESTORE_BEGAN = "RESTORE_BEGAN"
 
@@ -204,6 +205,8 @@ _TABLE: Mapping[Event, _Row] = {
     _E.RESTART_ASKED: _down(_R.RESTARTING, failed=_pend(_R.WAITING_FOR_TURN), stopped=_pend(_R.WAITING_FOR_TURN)),
     # An operator's stop outlasts the backup during which it was requested.
     _E.STOP_ASKED: _stop_all(_R.STOPPED_BY_OPERATOR),
+    # Also when it has failed: with unreadable credentials this is how a person gets a new code. A stop stands.
+    _E.LOGOUT_ASKED: _alike(_pend(_R.LOGGED_OUT), failed=_pend(_R.LOGGED_OUT)),
     # A session that does not run need not be stopped, and must not be started afterwards.
     _E.BACKUP_BEGAN: _alike(_stop(_R.BACKUP)),
     _E.RESTORE_BEGAN: _stop_all(_R.RESTORE),
@@ -233,6 +236,10 @@ WANTS_WORKER = frozenset({State.PENDING, State.QR_READY, State.CONNECTED, State.
 CAN_SEND = frozenset({State.CONNECTED})
 #: Nothing continues in these states until a person acts.
 NEEDS_PERSON = frozenset({State.QR_READY, State.FAILED})
+#: Reasons on the way to a code. A session that its phone unlinked keeps LOGGED_OUT instead, until it is linked again.
+BEFORE_THE_LINK = frozenset(
+    {Reason.WAITING_FOR_TURN, Reason.STARTING, Reason.SCAN_THE_CODE, Reason.ENTER_THE_CODE, Reason.LOGGED_OUT}
+)
 #: Reasons that call for a person although the state alone does not.
 NEEDS_PERSON_BECAUSE = frozenset({Reason.WAITING_FOR_PROXY, Reason.GIVEN_PROXY_BAD, Reason.LOGGED_OUT})
 #: Reasons of a stop that the server itself ends.

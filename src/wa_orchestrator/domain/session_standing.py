@@ -45,6 +45,9 @@ class Standing:
     """Reports up to here are superseded by a decision of the server."""
     reports: tuple[Report, ...] = ()
     """The latest report of each kind."""
+    unlinked_at_ms: int = 0
+    """When the phone removed the device; 0 once it is connected again."""
+    base_unlinked_at_ms: int = 0
 
 
 INITIAL = StateChange(State.PENDING, Reason.WAITING_FOR_TURN)
@@ -55,9 +58,18 @@ def initial(epoch: int, at_ms: int) -> Standing:
     return settled(INITIAL, epoch, at_ms)
 
 
-def settled(base: StateChange, epoch: int, at_ms: int) -> Standing:
+def settled(base: StateChange, epoch: int, at_ms: int, unlinked_at_ms: int = 0) -> Standing:
     """Return the standing of a session whose state the server sets to `base`."""
-    return Standing(base.state, base.reason, epoch, at_ms, base=base, base_at_ms=at_ms)
+    return Standing(
+        base.state,
+        base.reason,
+        epoch,
+        at_ms,
+        base=base,
+        base_at_ms=at_ms,
+        unlinked_at_ms=unlinked_at_ms,
+        base_unlinked_at_ms=unlinked_at_ms,
+    )
 
 
 def apply(standing: Standing, report: Report) -> Standing:
@@ -67,7 +79,7 @@ def apply(standing: Standing, report: Report) -> Standing:
     if report.epoch > standing.epoch:
         # A new worker starts from the state that the server set: an operator's stop outlasts it, and nothing depends
         # on which reports of the older epoch had arrived.
-        standing = settled(standing.base, report.epoch, standing.base_at_ms)
+        standing = settled(standing.base, report.epoch, standing.base_at_ms, standing.base_unlinked_at_ms)
     latest = {known.event: known for known in standing.reports}
     if report.event in latest and _key(latest[report.event]) >= _key(report):
         return standing
@@ -91,15 +103,16 @@ def decide(standing: Standing, event: Event, at_ms: int, *, epoch: int | None = 
     place = StateChange(standing.state, standing.reason) if isinstance(move, Ignored) else move
     changed_at_ms = standing.at_ms if place == StateChange(standing.state, standing.reason) else at_ms
     if epoch is not None and epoch > standing.epoch:
-        return replace(settled(place, epoch, at_ms), at_ms=changed_at_ms)
+        return replace(settled(place, epoch, at_ms, standing.unlinked_at_ms), at_ms=changed_at_ms)
     if isinstance(move, Ignored):
         return standing
     floor = max([standing.floor, *map(_key, standing.reports)])
-    return replace(settled(place, standing.epoch, at_ms), at_ms=changed_at_ms, floor=floor)
+    placed = settled(place, standing.epoch, at_ms, standing.unlinked_at_ms)
+    return replace(placed, at_ms=changed_at_ms, floor=floor)
 
 
 def _replay(standing: Standing, reports: list[Report]) -> Standing:
-    here, at_ms = standing.base, standing.base_at_ms
+    here, at_ms, unlinked_at_ms = standing.base, standing.base_at_ms, standing.base_unlinked_at_ms
     for report in reports:
         try:
             move = advance(here.state, report.event)
@@ -107,7 +120,21 @@ def _replay(standing: Standing, reports: list[Report]) -> Standing:
             continue  # a worker cannot make the server contradict itself
         if isinstance(move, StateChange) and move != here:
             here, at_ms = move, report.at_ms
-    return replace(standing, state=here.state, reason=here.reason, at_ms=at_ms, reports=tuple(reports))
+            unlinked_at_ms = _unlinked_at_ms(report, here, unlinked_at_ms)
+    return replace(
+        standing,
+        state=here.state,
+        reason=here.reason,
+        at_ms=at_ms,
+        reports=tuple(reports),
+        unlinked_at_ms=unlinked_at_ms,
+    )
+
+
+def _unlinked_at_ms(report: Report, after: StateChange, before_ms: int) -> int:
+    if after.state is State.CONNECTED:
+        return 0
+    return report.at_ms if report.event is Event.LOGGED_OUT else before_ms
 
 
 def encode(standing: Standing) -> str:
@@ -120,6 +147,7 @@ def encode(standing: Standing) -> str:
             "at": standing.at_ms,
             "base": [standing.base.state, standing.base.reason, standing.base_at_ms],
             "floor": standing.floor,
+            "unlinked": [standing.unlinked_at_ms, standing.base_unlinked_at_ms],
             "heard": [[r.event, r.epoch, r.at_ms, r.sequence] for r in standing.reports],
         },
         separators=(",", ":"),
@@ -131,6 +159,7 @@ def decode(text: str) -> Standing:
     raw = json.loads(text)
     base_state, base_reason, base_at_ms = raw["base"]
     floor_at_ms, floor_sequence, floor_rank = raw["floor"]
+    unlinked_at_ms, base_unlinked_at_ms = raw.get("unlinked", (0, 0))  # an older version has none
     return Standing(
         state=State(raw["state"]),
         reason=_reason(raw["reason"]),
@@ -140,6 +169,8 @@ def decode(text: str) -> Standing:
         base_at_ms=base_at_ms,
         floor=(floor_at_ms, floor_sequence, floor_rank),
         reports=tuple(Report(Event(event), epoch, at_ms, seq) for event, epoch, at_ms, seq in raw["heard"]),
+        unlinked_at_ms=unlinked_at_ms,
+        base_unlinked_at_ms=base_unlinked_at_ms,
     )
 
 

@@ -223,6 +223,9 @@ class EventType(StrEnum):
         "session.disconnected", SessionChanged, Level.WARNING, "The session lost its connection and reconnects.", "⚠️",
     )  # fmt: skip
     SESSION_FAILED = "session.failed", SessionChanged, Level.ERROR, "The session failed; a person is needed.", "⛔"
+    SESSION_UNLINKED = (
+        "session.unlinked", SessionChanged, Level.ERROR, "The phone removed the device; it must be linked again.", "📵",
+    )  # fmt: skip
     SESSION_STOPPED = "session.stopped", SessionChanged, Level.INFO, "The session was stopped."
     SESSION_REMOVED = "session.removed", SessionRemoved, Level.WARNING, "The session was deleted."
     SESSION_MOVED = "session.moved", ProxyChanged, Level.WARNING, "The session moved to another proxy.", "🔄"

@@ -54,6 +54,9 @@ class Session:
     fingerprint: str
     connected_at: int
     first_connected_at: int
+    unlinked_at: int
+    """When its phone removed the device; 0 once it is linked again."""
+    logout_asked_at: int
     ban_ends_at: int
     # Its worker.
     epoch: int
@@ -94,6 +97,8 @@ class SessionChanges(TypedDict, total=False):
     lid: str
     fingerprint: str
     first_connected_at: int
+    unlinked_at: int
+    logout_asked_at: int
     ban_ends_at: int
     restart_epoch: int | None
     missed_at: int

@@ -40,6 +40,7 @@ def items(snapshot: Snapshot, locale: Locale, failed: FailedMessages | None = No
     """Return everything that needs a person."""
     return [
         *_failed(snapshot, locale),
+        *_unlinked(snapshot, locale),
         *_without_slot(snapshot, locale),
         *_bad_proxies(snapshot, locale),
         *_to_scan(snapshot, locale),
@@ -52,7 +53,7 @@ def items(snapshot: Snapshot, locale: Locale, failed: FailedMessages | None = No
 def _failed(snapshot: Snapshot, locale: Locale) -> list[Item]:
     groups: dict[str, list[Row]] = defaultdict(list)
     for row in snapshot.sorted_rows():
-        if row.state is State.FAILED:
+        if row.state is State.FAILED and not row.is_unlinked:
             groups[row.session.reason or ""].append(row)
     found = []
     for reason, rows in sorted(groups.items(), key=lambda pair: (pair[0] != Reason.BANNED, pair[0])):
@@ -64,6 +65,18 @@ def _failed(snapshot: Snapshot, locale: Locale) -> list[Item]:
         button = locale.t("do.open") if single else locale.n("do.show", len(rows))
         found.append(Item("failed", "s-failed", what, do, button, href))
     return found
+
+
+def _unlinked(snapshot: Snapshot, locale: Locale) -> list[Item]:
+    """Each until it is linked again; also while it waits for its code, or when nobody scanned one."""
+    rows = [row for row in snapshot.sorted_rows() if row.is_unlinked]
+    if not rows:
+        return []
+    at = locale.clock(rows[0].session.unlinked_at)
+    what = locale.n("attention.unlinked", len(rows), name=bdi(snapshot.called(rows[0])), at=at)
+    waiting = locale.n("attention.wait", sum(row.queued for row in rows))
+    do = Markup("{} {}").format(waiting, locale.reason(Reason.LOGGED_OUT))
+    return [Item("failed", "s-failed", what, do, locale.t("do.scan"), f"/scan?id={rows[0].id}")]
 
 
 def _held(rows: Sequence[Row], locale: Locale) -> Markup:
@@ -133,7 +146,9 @@ def named(rows: Sequence[Row], snapshot: Snapshot, locale: Locale) -> Markup:
 
 def _to_scan(snapshot: Snapshot, locale: Locale) -> list[Item]:
     rows = [
-        row for row in snapshot.sorted_rows() if row.state is State.QR_READY or row.session.reason == Reason.LOGGED_OUT
+        row
+        for row in snapshot.sorted_rows()
+        if (row.state is State.QR_READY or row.session.reason == Reason.LOGGED_OUT) and not row.is_unlinked
     ]
     if not rows:
         return []

@@ -1,7 +1,8 @@
 """Availability of a session in the last 24 hours: quarter hours for its strip, and the share of time connected.
 
 Only time in which a session should have been connected counts: a linked session, from the start of its worker on.
-Stopped, restarted or not yet linked is "off": neither good nor bad.
+Stopped, restarted or not yet linked is "off": neither good nor bad. Unlinked on its phone is an outage until it is
+linked again.
 """
 
 from collections import Counter
@@ -28,6 +29,8 @@ _BEATS: Final = {
 _STARTING: Final = frozenset({Reason.WAITING_FOR_TURN, Reason.STARTING, Reason.WAITING_FOR_PROXY})
 #: Requested, or caused by the server: not the session's own failure.
 _NOT_COUNTED: Final = frozenset({Reason.RESTARTING, Reason.SERVER_STOPPED})
+#: An operator unlinked it; after a removal on the phone the reason is LOGGED_OUT.
+_LINKS_ANEW: Final = frozenset({Reason.SCAN_THE_CODE, Reason.ENTER_THE_CODE})
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,7 +78,7 @@ def _spans(changes: Sequence[Change], begins: int, ends: int) -> Iterator[tuple[
         if at_ms > since:
             yield since, at_ms, beat
             since = at_ms
-        linked = change.state is State.CONNECTED or (linked and change.reason != Reason.LOGGED_OUT)
+        linked = change.state is State.CONNECTED or (linked and change.reason not in _LINKS_ANEW)
         beat = _beat(change, beat) if linked else "off"
     if ends > since:
         yield since, ends, beat
@@ -83,6 +86,8 @@ def _spans(changes: Sequence[Change], begins: int, ends: int) -> Iterator[tuple[
 
 def _beat(change: Change, before: str) -> str:
     """Return the beat of a change of a linked session."""
+    if change.reason == Reason.LOGGED_OUT and change.state is not State.STOPPED:
+        return "bad"
     if change.reason in _NOT_COUNTED:
         return "off"
     if change.state is State.PENDING and change.reason in _STARTING:

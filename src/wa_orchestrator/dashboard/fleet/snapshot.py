@@ -72,6 +72,13 @@ class Row:
         return self.session.reason in (Reason.BANNED, Reason.TEMPORARY_BAN)
 
     @property
+    def is_unlinked(self) -> bool:
+        """Whether its phone removed the device, and it is not linked again yet."""
+        reason = self.session.reason
+        failed = self.state is State.FAILED and reason is not Reason.QR_EXPIRED  # for a worse reason
+        return bool(self.session.unlinked_at) and self.state is not State.STOPPED and not failed
+
+    @property
     def left_today(self) -> int:
         """How many messages its phone may still send today."""
         return max(0, self.pace.per_day - self.sent_today)

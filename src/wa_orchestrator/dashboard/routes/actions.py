@@ -118,6 +118,10 @@ ACTIONS: Final[dict[str, Action]] = {
     "stop": _session("stop"),
     "start": _session("start"),
     "logout": _session("logout"),
+    "new-code": Action(
+        lambda form: Call("POST", _path("/api/sessions/{id}/logout", form, id="id")),
+        go=lambda form, _: f"/scan?id={quote(form.get('id', ''))}",
+    ),
     "delete": Action(_delete, each="id"),
     "undelete": Action(lambda form: Call("POST", _path("/api/v1/trash/{id}/restore", form, id="trash"))),
     "pairing": Action(_pairing, go=_to_the_code),

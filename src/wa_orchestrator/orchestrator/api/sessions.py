@@ -17,7 +17,7 @@ from wa_orchestrator.orchestrator.proxies.health import ProxyHealth
 from wa_orchestrator.orchestrator.sessions import credential_files, transitions
 from wa_orchestrator.orchestrator.sessions import provision as provisioning
 from wa_orchestrator.orchestrator.workers import command_calls
-from wa_orchestrator.store import audit, control_plane, link_codes, records
+from wa_orchestrator.store import audit, control_plane, link_codes, records, sessions
 from wa_orchestrator.store.link_codes import StoredLinkCode
 from wa_orchestrator.store.records import Session, SessionChanges
 from wa_orchestrator.timestamps import iso
@@ -204,14 +204,17 @@ class _SessionChanges:
     async def logout_session(self, session_id: SessionId, caller: AdminCaller) -> ChangedSession:
         """Unlink the device from its phone.
 
-        A connected session is unlinked at WhatsApp too; the credentials go to the trash in any case.
+        A connected session is unlinked at WhatsApp too. In any state the credentials go to the trash, and a session
+        that is not stopped shows a new code, also one that failed because its credentials cannot be read.
         """
         session = await find(self._context, session_id)
         if session.status == State.CONNECTED:
+            asked = SessionChanges(logout_asked_at=await self._context.scripts.now_ms())
+            await sessions.update(self._context.scripts, session_id, asked)
             await command_calls.call(self._context, session_id, "logout", timeout_s=_CODE_WITHIN_S)
         if session.status != State.CONNECTED or not await self._reported_logout(session):
             fields = SessionChanges(discard=True, restart_epoch=session.epoch)
-            await transitions.apply(self._context, session_id, Event.LOGGED_OUT, fields)
+            await transitions.apply(self._context, session_id, Event.LOGOUT_ASKED, fields)
             await control_plane.request_attention(self._context.scripts, session_id)
         return await self._done(caller, "session.logout", session_id)
 

@@ -64,7 +64,7 @@ async def _binding(
 ) -> slots.Binding:
     sticky = await slots.sticky_proxy(context.scripts, phone)
     fields = SessionChanges(
-        standing=standing, jid=payload.jid, lid=payload.lid or "", fingerprint=payload.fingerprint or ""
+        standing=standing, unlinked_at=0, jid=payload.jid, lid=payload.lid or "", fingerprint=payload.fingerprint or ""
     )
     return slots.Binding(session.epoch, phone, sticky, session.proxy, session.proxy_given, session.phone, fields)
 
@@ -110,9 +110,9 @@ async def _restore_later_state(context: Context, session_id: str, after: standin
         session = await records.session(context.scripts, session_id)
         if session is None or not session.standing or standings.decode(session.standing).state is not after.state:
             return True  # a newer report has decided
-        fields = SessionChanges(standing=standings.encode(after))
-        step = sessions.Step(session.version, after.state, after.reason or "", Event.CONNECTED, None, fields)
-        outcome = await sessions.advance(context.scripts, session_id, step)
+        outcome = await sessions.advance(
+            context.scripts, session_id, transitions.step_to(session, after, Event.CONNECTED)
+        )
         return outcome if isinstance(outcome, Changed) else True
 
     await compare_and_set(f"Session {session_id}", attempt)

@@ -2,7 +2,7 @@
 
 from wa_orchestrator.context import Context
 from wa_orchestrator.domain import session_standing as standings
-from wa_orchestrator.domain.session import WANTS_WORKER, Event, IllegalTransition, StateChange, Reason
+from wa_orchestrator.domain.session import BEFORE_THE_LINK, WANTS_WORKER, Event, IllegalTransition, Reason, State, StateChange
 from wa_orchestrator.domain.session_standing import Report, Standing
 from wa_orchestrator.domain.worker_events import WorkerEvent
 from wa_orchestrator.orchestrator.workers import tokens
@@ -11,6 +11,8 @@ from wa_orchestrator.store.engine.compare_and_set import Changed, compare_and_se
 from wa_orchestrator.store.records import Session, SessionChanges
 
 RUNNING, STOPPED = "running", "stopped"
+#: A logout that is reported within this time after an operator asked for it is the operator's.
+LOGOUT_TAKES_MS = 60_000
 
 
 def standing_of(session: Session) -> Standing:
@@ -48,20 +50,14 @@ async def apply(
         if session is None:
             return None
         try:
-            after = _decide(standing_of(session), event, await context.scripts.now_ms(), session.epoch)
+            after = standings.decide(
+                standing_of(session), event, await context.scripts.now_ms(), epoch=session.epoch
+            )
         except IllegalTransition:
             return session
         return await _write(context, session, after, event, fields)
 
     return await compare_and_set(f"Session {session_id}", attempt)
-
-
-def _decide(before: Standing, event: Event, now_ms: int, epoch: int) -> Standing:
-    after = standings.decide(before, event, now_ms, epoch=epoch)
-    if event is Event.WORKER_STARTED and before.reason is Reason.LOGGED_OUT:
-        # Keep telling the operator to scan again; the new code replaces this reason.
-        return standings.settled(StateChange(before.state, before.reason), after.epoch, before.at_ms)
-    return after
 
 
 async def apply_report(
@@ -97,15 +93,31 @@ async def _write(
 ) -> Session | Changed | None:
     if after == standing_of(session) and not fields:
         return session
-    written = SessionChanges(standing=standings.encode(after)) | (fields or {})
-    step = sessions.Step(session.version, after.state, after.reason or "", event, epoch, written)
-    match await sessions.advance(context.scripts, session.id, step):
+    match await sessions.advance(context.scripts, session.id, step_to(session, after, event, fields, epoch)):
         case sessions.Fenced(current):
             raise tokens.fenced(current)
         case Changed() as changed:
             return changed
         case sessions.Advanced() | sessions.Unknown():
             return await records.session(context.scripts, session.id)
+
+
+def step_to(
+    session: Session, after: Standing, event: Event, fields: SessionChanges | None = None, epoch: int | None = None
+) -> sessions.Step:
+    """Return the change of a session's record to `after`. Until it is linked again, an unlinked one is LOGGED_OUT."""
+    unlinked_at = _unlinked_at(session, after)
+    reason = Reason.LOGGED_OUT if unlinked_at and after.reason in BEFORE_THE_LINK else after.reason
+    written = SessionChanges(standing=standings.encode(after), unlinked_at=unlinked_at) | (fields or {})
+    return sessions.Step(session.version, after.state, reason or "", event, epoch, written)
+
+
+def _unlinked_at(session: Session, after: Standing) -> int:
+    """Return when the phone removed the device: 0 if it is linked, never was, or an operator asked for the logout."""
+    if not after.unlinked_at_ms or session.unlinked_at:
+        return session.unlinked_at if after.unlinked_at_ms else 0
+    asked = after.unlinked_at_ms - session.logout_asked_at < LOGOUT_TAKES_MS
+    return after.unlinked_at_ms if session.first_connected_at and not asked else 0
 
 
 async def request_restart(

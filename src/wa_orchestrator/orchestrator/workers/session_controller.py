@@ -51,10 +51,10 @@ class SessionController:
                 return
             if session.removing:
                 await self._remove(session)
-            elif not transitions.wants_worker(session):
-                await self._stop(session)
             elif transitions.exchange_pending(session):
                 await self._exchange(session)
+            elif not transitions.wants_worker(session):
+                await self._stop(session)
             elif not session.proxy and not session.direct:
                 await self._wait_for_slot(session)
             elif transitions.restart_pending(session):

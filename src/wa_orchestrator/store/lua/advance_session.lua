@@ -8,7 +8,7 @@
 local SESSION, HISTORY, EVENTS, ACTIVE, DUE = unpack(KEYS)
 local id, seen_version, epoch, status, reason, what = unpack(ARGV, 1, 6)
 local now = now_ms()
-local known = redis.call('HMGET', SESSION, 'version', 'epoch', 'status', 'reason', 'phone')
+local known = redis.call('HMGET', SESSION, 'version', 'epoch', 'status', 'reason', 'phone', 'unlinked_at')
 local phone = known[5] or ''
 if not known[1] then return { 'unknown' } end
 if epoch ~= '' and epoch ~= known[2] then return { 'fenced', known[2] } end -- guard: advance_epoch
@@ -18,6 +18,9 @@ redis.call('HSET', SESSION, 'status', status, 'reason', reason, unpack(ARGV, 7))
 if known[3] ~= status or known[4] ~= reason then
   redis.call('HSET', SESSION, 'changed_at', now)
   emit_and_keep(HISTORY, EVENTS, 'session.' .. status, now, 'session', id, 'reason', reason, 'what', what, 'phone', phone)
+end
+if (known[6] or '0') == '0' and (redis.call('HGET', SESSION, 'unlinked_at') or '0') ~= '0' then -- guard: unlinked_once
+  emit_and_keep(HISTORY, EVENTS, 'session.unlinked', now, 'session', id, 'reason', reason, 'what', what, 'phone', phone)
 end
 if status ~= 'connected' then
   redis.call('SREM', ACTIVE, id)
