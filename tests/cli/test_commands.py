@@ -275,3 +275,14 @@ def test_a_stream_is_not_followed_with_a_wrong_key(bare: Run, server: Running) -
     said = bare("events", "--url", server.url, "--api-key", "wrong-wrong-wrong")
     assert said.code == 1
     assert len(said.err.splitlines()) == 1
+
+
+def test_doctor_finds_the_running_server_and_knows_its_ports(
+    wa: Run, server: Running, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("ORCH_PORT", server.url.rpartition(":")[2])
+    report = wa("doctor", "--json").json
+    findings = {each["name"]: each for each in report["findings"]}
+    assert server.url in findings["server"]["text"]
+    assert "is in use by wa-orchestrator" in findings["ports"]["text"]
+    assert [each["value"] for each in report["settings"] if each["name"] == "API_KEY"] == ["***"]

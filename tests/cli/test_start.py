@@ -148,3 +148,36 @@ def test_doctor_prints_brackets_as_they_are(tmp_path: Path) -> None:
     page = run(tmp_path, "doctor", PROXY_URL_1="socks5h://u:canary@[2001:db8::1]:1080", COLUMNS="200")
     assert "socks5h://u:***@[2001:db8::1]:1080" in page.stdout
     assert "slots for 4 sessions" in page.stdout
+
+
+def _doctor(directory: Path, **variables: str) -> tuple[dict[str, str], dict[str, tuple[str, str]]]:
+    """Return the values of the settings, and mark and text of each finding."""
+    found = json.loads(run(directory, "doctor", "--json", **variables).stdout)
+    values = {each["name"]: each["value"] for each in found["settings"]}
+    return values, {each["name"]: (each["mark"], each["text"]) for each in found["findings"]}
+
+
+def test_doctor_warns_when_the_zone_is_utc_only_because_nobody_set_one(tmp_path: Path) -> None:
+    mark, text = _doctor(tmp_path, TZ="UTC")[1]["timezone"]
+    assert mark == "warning"
+    assert "TIMEZONE=Asia/Jerusalem" in text
+    assert _doctor(tmp_path, TZ="UTC", TIMEZONE="UTC")[1]["timezone"] == ("ok", "UTC")
+
+
+def test_doctor_shows_the_values_in_effect_and_not_empty_ones(tmp_path: Path) -> None:
+    values, findings = _doctor(tmp_path, ORCH_PORT="39001", PACING_PRESET="conservative", COLD_PER_DAY="7")
+    assert values["PUBLIC_URL"] == values["WORKER_URL"] == "http://127.0.0.1:39001"
+    assert values["REDIS_URL"] == "embedded"
+    assert values["WORKER_BUNDLE"].endswith("worker.cjs")
+    assert (values["COLD_PER_DAY"], values["WARM_PER_DAY"], values["HOT_HOURS"]) == ("7", "50", "07:00-23:00")
+    assert (values["WARM_PAUSE_MIN_MS"], values["WARM_PAUSE_MAX_MS"]) == ("21000", "39000")
+    assert findings["ports"][1].startswith("ORCH_PORT 39001 is free")
+    assert findings["server"][0] == "ok"
+
+
+def test_doctor_says_when_a_port_belongs_to_another_program(tmp_path: Path) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = str(taken.getsockname()[1])
+        mark, text = _doctor(tmp_path, ORCH_PORT=port)[1]["ports"]
+    assert mark == "warning"
+    assert f"cannot bind 127.0.0.1:{port}" in text

@@ -10,19 +10,26 @@ from dataclasses import asdict, dataclass
 from enum import StrEnum
 from pathlib import Path
 
+import httpx
 from pydantic import SecretStr
 
 from wa_orchestrator.cli import tables
 from wa_orchestrator.cli.command import print_json
 from wa_orchestrator.domain import proxy_url
+from wa_orchestrator.domain.pacing import Trust
 from wa_orchestrator.errors import OrchestratorError, Refused
 from wa_orchestrator.logs import redact_text
 from wa_orchestrator.runner.node_command import BUILT_BUNDLE, node_binary
-from wa_orchestrator.server import preflight, secrets
+from wa_orchestrator.server import address, preflight, secrets
 from wa_orchestrator.settings import GENERATED, Settings, types
 from wa_orchestrator.settings.source import OperatorSource
 from wa_orchestrator.store.engine import durability, embedded_redis
 from wa_orchestrator.texts.catalogue import text
+
+#: What a machine that nobody has set up calls its time zone.
+_UTC = frozenset(
+    {"UTC", "Etc/UTC", "Etc/UCT", "UCT", "Etc/Universal", "Universal", "Etc/Zulu", "Zulu", "GMT", "Etc/GMT"}
+)
 
 
 class Mark(StrEnum):
@@ -56,6 +63,7 @@ class Effective:
 def effective(settings: Settings, source: OperatorSource, overrides: frozenset[str]) -> Iterator[Effective]:
     """Yield every setting with its origin."""
     stored = secrets.stored_secrets(settings.data_dir)
+    derived = _derived(settings)
     for name in Settings.model_fields:
         if name == "proxy_urls":
             for proxy, url in zip(source.proxies, settings.proxy_urls, strict=True):
@@ -65,7 +73,28 @@ def effective(settings: Settings, source: OperatorSource, overrides: frozenset[s
         origin = "command line" if name in overrides else source.origin(name)
         if origin is None and name in GENERATED:
             origin = secrets.FILE_NAME if name in stored else "generated at the first start"
-        yield Effective(name.upper(), _masked(getattr(settings, name)), origin or "default")
+        value = "***" if origin == secrets.FILE_NAME else _masked(getattr(settings, name)) or derived.get(name, "")
+        yield Effective(name.upper(), value, origin or "default")
+
+
+def _derived(settings: Settings) -> dict[str, str]:
+    """Return what is used where a setting is empty."""
+    values = {
+        "public_url": settings.public_base_url,
+        "worker_url": settings.worker_base_url,
+        "worker_bundle": str(BUILT_BUNDLE),
+        "redis_url": "embedded",
+    }
+    for trust in Trust:
+        pace = settings.pace(trust)
+        values |= {
+            f"{trust}_per_day": str(pace.per_day),
+            f"{trust}_per_minute": str(pace.per_minute),
+            f"{trust}_pause_min_ms": str(pace.pause_base_ms),
+            f"{trust}_pause_max_ms": str(pace.pause_base_ms + pace.pause_range_ms),
+            f"{trust}_hours": f"{pace.opens:%H:%M}-{pace.closes:%H:%M}",
+        }
+    return values
 
 
 def _masked(value: object) -> str:
@@ -94,11 +123,11 @@ def examine(settings: Settings, source: OperatorSource) -> list[Finding]:
         _redis,
         _files,
         _ports,
+        _server,
         _proxies,
-        _zone,
         _runner,
     )
-    return [_names(source), *(check(settings) for check in checks)]
+    return [_names(source), *(check(settings) for check in checks), _zone(settings, source)]
 
 
 def _names(source: OperatorSource) -> Finding:
@@ -158,10 +187,37 @@ def _files(settings: Settings) -> Finding:
 
 
 def _ports(settings: Settings) -> Finding:
-    problems = list(preflight.port_problems(settings))
-    if problems:  # not a problem while the server itself is running
-        return Finding("ports", Mark.WARNING, " ".join(problems))
-    return Finding("ports", Mark.OK, ", ".join(str(getattr(settings, name)) for name in preflight.PORTS))
+    host, texts, mark = types.connectable(settings.bind_host), [], Mark.OK
+    for name in preflight.PORTS:
+        problem = next(preflight.port_problems(settings, (name,)), None)
+        url = f"http://{host}:{getattr(settings, name)}"
+        if problem is None:
+            texts.append(f"{name.upper()} {getattr(settings, name)} is free")
+        elif version := _running_version(url):
+            texts.append(f"{name.upper()} {getattr(settings, name)} is in use by wa-orchestrator {version}")
+        else:
+            texts.append(problem)
+            mark = Mark.WARNING
+    return Finding("ports", mark, "; ".join(texts))
+
+
+def _server(settings: Settings) -> Finding:
+    """Look for the server of this data directory, which may have got its port from an option."""
+    url = address.find(settings.data_dir)
+    if url is None:
+        return Finding("server", Mark.OK, f"none is running with {settings.data_dir}")
+    if version := _running_version(url):
+        return Finding("server", Mark.OK, f"running at {url}, version {version}")
+    return Finding("server", Mark.WARNING, f"{url} does not respond; it was killed, or is just starting")
+
+
+def _running_version(url: str) -> str | None:
+    """Return the version of the server at this address; None if another program or nothing responds."""
+    try:
+        health = httpx.get(f"{url}/health", timeout=2, trust_env=False).json()
+        return str(health["version"]) if health["status"] == "ok" else None
+    except (httpx.HTTPError, ValueError, KeyError, TypeError):
+        return None
 
 
 def _proxies(settings: Settings) -> Finding:
@@ -173,7 +229,10 @@ def _proxies(settings: Settings) -> Finding:
     return Finding("proxies", Mark.WARNING, "none configured; set PROXY_URL_1, or add some at run time")
 
 
-def _zone(settings: Settings) -> Finding:
+def _zone(settings: Settings, source: OperatorSource) -> Finding:
+    if source.origin("timezone") is None and settings.timezone in _UTC:
+        text = "by default: hours, days and the dashboard are in UTC. Example: TIMEZONE=Asia/Jerusalem"
+        return Finding("timezone", Mark.WARNING, f"{settings.timezone} {text}")
     return Finding("timezone", Mark.OK, settings.timezone)
 
 
