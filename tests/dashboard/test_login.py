@@ -60,6 +60,15 @@ def test_every_page_of_the_table_is_tried_here() -> None:
     assert set(SIMPLE) == set(PAGES) - {"/sessions/{id}"}
 
 
+@pytest.mark.parametrize(
+    ("old", "page"),
+    [("/index.html", "/"), ("/scan.html?session=w1", "/scan?session=w1"), ("/live-log.html", "/live-log")],
+)
+async def test_the_old_address_of_a_page_leads_to_it(browser: httpx.AsyncClient, old: str, page: str) -> None:
+    answer = await browser.get(old)
+    assert (answer.status_code, answer.headers["location"]) == (308, page)
+
+
 async def test_a_link_in_a_chat_gets_a_second_chance_to_send_its_strict_cookie(browser: httpx.AsyncClient) -> None:
     answer = await browser.get("/", headers={"Sec-Fetch-Site": "cross-site"})
     assert answer.status_code == 200

@@ -291,7 +291,7 @@ async def test_raising_a_limit_needs_an_acknowledgement_and_is_audited(api: Mess
     address = "/api/anti-ban/sessions/w1/limits"
     assert (await api.client.get(address)).json()["limits"]["perDay"] == 20
     refused = await api.client.put(address, json={"perDay": 200})
-    assert (refused.status_code, refused.json()["error"]["riskier"]) == (409, ["per_day"])
+    assert (refused.status_code, refused.json()["error"]["riskier"]) == (409, ["perDay"])
     assert (await api.client.put(address, json={"perDay": 5})).json()["limits"]["perDay"] == 5
     raised = await api.client.put(address, json={"perDay": 200, "acknowledgeRisk": True})
     assert raised.json()["limits"]["perDay"] == 200
@@ -299,6 +299,26 @@ async def test_raising_a_limit_needs_an_acknowledgement_and_is_audited(api: Mess
     assert [fields["action"] for _, fields in audited] == ["limits.set", "limits.set"]
     assert (await api.client.delete(address)).json()["limits"]["perDay"] == 20
     assert (await api.client.put(address, json={"opens": "25:00"})).status_code == 422
+
+
+async def test_own_limits_are_shown_as_they_were_given(api: MessageApi) -> None:
+    address = "/api/anti-ban/sessions/w1/limits"
+    own = {"perDay": 5, "pauseMinMs": 6000, "pauseMaxMs": 9000, "opens": "10:00", "closes": "18:00"}
+    assert (await api.client.put(address, json=own)).json()["own"] == own
+    assert (await api.client.get(address)).json()["own"] == own
+    wild = {"perMinute": 99, "pauseMinMs": 1, "pauseMaxMs": 2, "opens": "00:00", "closes": "00:00"}
+    refused = (await api.client.put(address, json=wild)).json()["error"]
+    assert refused["riskier"] == ["perMinute", "pauseMinMs", "pauseMaxMs", "opens", "closes"]
+
+
+async def test_a_session_can_have_a_time_zone_of_its_own(api: MessageApi) -> None:
+    address = "/api/anti-ban/sessions/w1/timezone"
+    tokyo = await api.client.put(address, json={"timezone": "Asia/Tokyo"})
+    assert tokyo.json()["timezone"] == "Asia/Tokyo"
+    nowhere = await api.client.put(address, json={"timezone": "Moon/Sea"})
+    assert (nowhere.status_code, nowhere.json()["error"]["errors"][0]["path"]) == (422, "timezone")
+    assert (await api.client.get("/api/anti-ban/sessions/w1/limits")).json()["timezone"] == "Asia/Tokyo"
+    assert (await api.client.put(address, json={"timezone": None})).json()["timezone"] == "UTC"
 
 
 async def test_the_presets_are_listed(api: MessageApi) -> None:

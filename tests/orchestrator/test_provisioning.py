@@ -14,11 +14,23 @@ from tests.orchestrator.session_steps import (
     PHONE,
     code_of,
     fill,
+    now,
     provision,
 )
 from wa_orchestrator.domain import proxy_url
 from wa_orchestrator.orchestrator.service import Orchestrator
 from wa_orchestrator.store import event_stream, keys, records, sessions
+
+
+async def test_a_session_is_created_without_a_body(api: httpx.AsyncClient) -> None:
+    answer = await api.post("/api/sessions/provision")
+    assert (answer.status_code, answer.json()["sessionId"]) == (201, "worker_1")
+
+
+async def test_a_session_is_created_in_its_own_time_zone(control: Orchestrator, api: httpx.AsyncClient) -> None:
+    assert (await provision(api, sessionId="s1", timezone="Asia/Tokyo")).status_code == 201
+    assert (await now(control.context, "s1")).timezone == "Asia/Tokyo"
+    assert (await provision(api, sessionId="s2", timezone="Moon/Sea")).status_code == 422
 
 
 async def test_a_new_session_is_pending_on_the_emptiest_proxy_and_its_password_stays_inside(

@@ -46,7 +46,16 @@ PAGES: Final[Mapping[str, tuple[str, Show]]] = {
     "/live-log": ("live-log", live_log.show),
     "/settings": ("settings", settings.show),
 }
+#: Addresses of the first dashboard, which people have as bookmarks.
+OLD_ADDRESSES: Final[Mapping[str, str]] = {"/index.html": "/", "/scan.html": "/scan", "/live-log.html": "/live-log"}
 ADMINISTRATORS_ONLY: Final = frozenset({"settings"})
+
+
+def _redirect_to(path: str) -> Callable[..., Awaitable[Response]]:
+    async def redirect(request: Request) -> Response:
+        return RedirectResponse(f"{path}?{request.url.query}" if request.url.query else path, 308)
+
+    return redirect
 
 
 async def _first(renderer: Renderer, view: View, _query: Mapping[str, str]) -> dict[str, Markup]:
@@ -93,6 +102,8 @@ class Dashboard:
         person = Annotated[Person, Depends(guard.require_login(self.auth))]
         for path, (name, show) in PAGES.items():
             routes.add_api_route(path, self._page(name, show, person), methods=["GET"], response_class=HTMLResponse)
+        for old, path in OLD_ADDRESSES.items():
+            routes.add_api_route(old, _redirect_to(path), methods=["GET"])
         routes.add_api_route("/events/ui", self._stream(person), methods=["GET"], response_class=StreamingResponse)
         routes.add_api_route("/do/{action}", self._do(person), methods=["POST"])
         routes.add_api_route("/choose", self._choose, methods=["POST"])

@@ -212,7 +212,16 @@ async def update(scripts: Scripts, session_id: str, fields: SessionChanges) -> U
 
 async def set_limits(scripts: Scripts, session_id: str, limits: str) -> Updated | Unknown:
     """Write a session's own limits and wake its phone; '' deletes them, and the preset applies."""
-    reply = await scripts.run("set_limits", [keys.session(session_id), keys.DUE], [limits])
+    return await _set_limits(scripts, session_id, "limits", limits)
+
+
+async def set_timezone(scripts: Scripts, session_id: str, timezone: str) -> Updated | Unknown:
+    """Write a session's own time zone and wake its phone; '' deletes it, and the installation's applies."""
+    return await _set_limits(scripts, session_id, "timezone", timezone)
+
+
+async def _set_limits(scripts: Scripts, session_id: str, field: str, value: str) -> Updated | Unknown:
+    reply = await scripts.run("set_limits", [keys.session(session_id), keys.DUE], [field, value])
     match reply:
         case ["set"]:
             return Updated()

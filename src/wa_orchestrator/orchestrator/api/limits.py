@@ -12,17 +12,25 @@ from wa_orchestrator.domain.pacing.limits import Preset, Trust
 from wa_orchestrator.errors import Refused
 from wa_orchestrator.orchestrator.api.holds import LimitsView, limits_view
 from wa_orchestrator.orchestrator.api.session_reads import find
-from wa_orchestrator.session_pace import encode_override, override_of, pace_of, trust_of
+from wa_orchestrator.session_pace import encode_override, override_of, pace_of, trust_of, zone_of
 from wa_orchestrator.store import audit, sessions
 from wa_orchestrator.store.records import Session
 from wa_orchestrator.web.auth import AdminCaller, ReadCaller
-from wa_orchestrator.web.models import RequestModel, ResponseModel
+from wa_orchestrator.web.models import RequestModel, ResponseModel, TimezoneName
 from wa_orchestrator.web.problems import responses
 
 _CLOCK = r"^([01]\d|2[0-3]):[0-5]\d$"
 Clock = Annotated[str, Field(pattern=_CLOCK, examples=["09:00"])]
 #: Whoever needs more than an hour between two messages places a hold.
 _LONGEST_PAUSE_MS = 3_600_000
+#: Names of `Override.raises_above`, as the body of a request has them.
+_API_NAMES = {
+    "per_day": ("perDay",),
+    "per_minute": ("perMinute",),
+    "pause_base_ms": ("pauseMinMs",),
+    "pause_range_ms": ("pauseMaxMs",),
+    "hours": ("opens", "closes"),
+}
 
 
 class LimitsBody(RequestModel):
@@ -63,8 +71,15 @@ class OwnLimits(ResponseModel):
     per_day: int | None = None
     per_minute: int | None = None
     pause_min_ms: int | None = None
+    pause_max_ms: int | None = None
     opens: str | None = None
     closes: str | None = None
+
+
+class TimezoneBody(RequestModel):
+    """The zone of a session's hours and days."""
+
+    timezone: TimezoneName | None = Field(description="Null: the installation's, `TIMEZONE`.")
 
 
 class SessionLimits(ResponseModel):
@@ -76,6 +91,7 @@ class SessionLimits(ResponseModel):
     limits: LimitsView = Field(description="What is in force.")
     preset_limits: LimitsView = Field(description="What would be in force without own limits.")
     own: OwnLimits
+    timezone: str = Field(description="The zone of its hours and days.", examples=["Asia/Jerusalem"])
 
 
 def router(context: Context) -> APIRouter:
@@ -86,6 +102,7 @@ def router(context: Context) -> APIRouter:
     routes.put(path, responses=responses(NO_SUCH_SESSION=404, RISK=409), response_model_exclude_none=True)(
         api.set_limits
     )
+    routes.put("/{session_id}/timezone", responses=missing, response_model_exclude_none=True)(api.set_timezone)
     routes.delete(path, responses=missing, response_model_exclude_none=True)(api.reset_limits)
     return routes
 
@@ -105,20 +122,26 @@ class _SessionLimits:
         context = self._context
         session = await find(context, session_id)
         preset = context.settings.pace(trust_of(session, await context.scripts.now_ms()))
-        riskier = body.override().raises_above(preset)
+        riskier = [each for name in body.override().raises_above(preset) for each in _API_NAMES[name]]
         if riskier and not body.acknowledge_risk:
             raise Refused(
                 "RISK",
                 "These limits are above the preset and risk a ban. Send acknowledgeRisk: true to accept that.",
                 409,
-                riskier=list(riskier),
+                riskier=riskier,
             )
         await sessions.set_limits(context.scripts, session_id, encode_override(body.override()))
         wanted = body.model_dump(exclude_none=True, exclude={"acknowledge_risk"})
-        await audit.record(
-            context.scripts, caller.key_id, "limits.set", session_id, limits=wanted, riskier=list(riskier)
-        )
+        await audit.record(context.scripts, caller.key_id, "limits.set", session_id, limits=wanted, riskier=riskier)
         return await _shown(context, await find(context, session_id))
+
+    async def set_timezone(self, session_id: str, body: TimezoneBody, caller: AdminCaller) -> SessionLimits:
+        """Set the time zone of a session's hours and days."""
+        await find(self._context, session_id)
+        zone = body.timezone or ""
+        await sessions.set_timezone(self._context.scripts, session_id, zone)
+        await audit.record(self._context.scripts, caller.key_id, "timezone.set", session_id, timezone=zone)
+        return await _shown(self._context, await find(self._context, session_id))
 
     async def reset_limits(self, session_id: str, caller: AdminCaller) -> SessionLimits:
         """Delete the own limits of a session: the preset is in force again."""
@@ -135,6 +158,7 @@ async def _shown(context: Context, session: Session) -> SessionLimits:
         per_day=override.per_day,
         per_minute=override.per_minute,
         pause_min_ms=override.pause_base_ms,
+        pause_max_ms=_longest_pause_ms(override),
         opens=f"{override.opens:%H:%M}" if override.opens else None,
         closes=f"{override.closes:%H:%M}" if override.closes else None,
     )
@@ -145,4 +169,11 @@ async def _shown(context: Context, session: Session) -> SessionLimits:
         limits=limits_view(pace_of(context.settings, session, now_ms)),
         preset_limits=limits_view(context.settings.pace(trust)),
         own=own,
+        timezone=zone_of(context.settings, session).key,
     )
+
+
+def _longest_pause_ms(override: Override) -> int | None:
+    if override.pause_base_ms is None or override.pause_range_ms is None:
+        return None
+    return override.pause_base_ms + override.pause_range_ms

@@ -22,7 +22,7 @@ from wa_orchestrator.store.link_codes import StoredLinkCode
 from wa_orchestrator.store.records import Session, SessionChanges
 from wa_orchestrator.timestamps import iso
 from wa_orchestrator.web.auth import AdminCaller, Caller
-from wa_orchestrator.web.models import RequestModel, ResponseModel, Timestamp
+from wa_orchestrator.web.models import RequestModel, ResponseModel, Timestamp, TimezoneName
 from wa_orchestrator.web.problems import responses
 
 _REMOVED_WITHIN_S = 15.0
@@ -43,6 +43,7 @@ class ProvisionBody(RequestModel):
     session_id: str | None = Field(None, pattern=ID, examples=["branch-tel-aviv"], description="Default: `worker_<n>`.")
     label: str | None = Field(None, max_length=100, examples=["support"], description="A group for holds and routing.")
     pairing: Literal["qr", "code"] = Field("qr", description="How the phone is linked: by QR code or by 8 characters.")
+    timezone: TimezoneName | None = Field(None, description="Of its hours and days. Default: `TIMEZONE`.")
 
     @field_validator("phone", "proxy", "label", mode="after")
     @classmethod
@@ -132,14 +133,16 @@ class _SessionChanges:
         self._context = context
         self._proxy_health = proxy_health
 
-    async def provision_session(self, body: ProvisionBody, caller: AdminCaller) -> ProvisionedSession:
+    async def provision_session(self, caller: AdminCaller, body: ProvisionBody | None = None) -> ProvisionedSession:
         """Create a session and queue its start."""
+        body = body or ProvisionBody.model_validate({})
         wanted = provisioning.SessionRequest(
             phones.parse(body.phone) if body.phone else "",
             proxy_url.parse(body.proxy) if body.proxy else None,
             body.session_id or "",
             body.label or "",
             body.pairing,
+            timezone=body.timezone or "",
         )
         if wanted.pairing == "code" and not wanted.phone:
             raise _phone_needed()

@@ -33,6 +33,8 @@ class SessionRequest:
     pairing: str = "qr"
     restore: str = ""
     """Trash id of the credentials to restore."""
+    timezone: str = ""
+    """Of its hours and days; '' is the installation's."""
 
 
 async def require_reachable(context: Context, proxy: ProxyUrl, check: ProxyCheck) -> None:
@@ -116,6 +118,7 @@ async def _fields(context: Context, request: SessionRequest, direct: str) -> Ses
         proxy_given="given" if request.proxy else "",
         direct=bool(direct),
         restore=request.restore,
+        timezone=request.timezone,
     )
 
 

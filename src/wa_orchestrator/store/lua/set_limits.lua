@@ -1,11 +1,11 @@
 -- uses: _wake
--- set_limits: write a session's own limits, or delete them, and wake its phone, which may wait by the old ones.
+-- set_limits: write a session's own limits or time zone, or delete them, and wake its phone, which may wait by the old ones.
 -- Atomic because the session may be removed at the same moment, and a phone that nobody wakes would wait too long.
--- KEYS[1] session hash  KEYS[2] due zset  ARGV[1] limits as JSON ('' = none of its own)
+-- KEYS[1] session hash  KEYS[2] due zset  ARGV[1] field, 'limits' or 'timezone'  ARGV[2] value ('' = none of its own)
 -- returns {'set'} | {'unknown'}
-local SESSION, DUE, limits = KEYS[1], KEYS[2], ARGV[1]
+local SESSION, DUE, field, value = KEYS[1], KEYS[2], ARGV[1], ARGV[2]
 if redis.call('EXISTS', SESSION) == 0 then return { 'unknown' } end -- guard: limits_exist
-if limits == '' then redis.call('HDEL', SESSION, 'limits') else redis.call('HSET', SESSION, 'limits', limits) end
+if value == '' then redis.call('HDEL', SESSION, field) else redis.call('HSET', SESSION, field, value) end
 local phone = redis.call('HGET', SESSION, 'phone') or ''
 if phone ~= '' then wake_phones(DUE, cjson.encode({ phone }), now_ms()) end -- guard: limits_wake
 return { 'set' }
