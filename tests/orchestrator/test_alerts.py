@@ -1,6 +1,8 @@
 """Alerts: grouped, paced, never lost by an outage of the receiver, and without secrets."""
 
 from collections.abc import Sequence
+from datetime import datetime, timedelta
+from zoneinfo import ZoneInfo
 
 import httpx
 import pytest
@@ -11,6 +13,7 @@ from wa_orchestrator.orchestrator.notifications import alert_texts
 from wa_orchestrator.orchestrator.notifications.alert_channels import TelegramChannel, WebhookChannel
 from wa_orchestrator.orchestrator.notifications.alert_texts import Alert
 from wa_orchestrator.orchestrator.notifications.alerts import Alerts
+from wa_orchestrator.orchestrator.notifications.daily_summary import DailySummaries
 from wa_orchestrator.orchestrator.service import Orchestrator
 from wa_orchestrator.simulator.world import World
 from wa_orchestrator.store import keys
@@ -151,6 +154,45 @@ class _Secret:
         return "123456789:AAExampleExampleExampleExample"
 
 
+async def test_an_alert_names_the_label_the_last_digits_the_reason_and_a_link(
+    control: Orchestrator, api: httpx.AsyncClient, teller: Teller, receiver: Receiver
+) -> None:
+    await linked(control, api, teller, "s1", PHONE, label="Clinic Haifa")
+    alerts = Alerts(control.context, [receiver], gap_s=0)
+    await alerts.step()
+    await teller.disconnected("s1", 401)
+    await alerts.step()
+    text = alert_texts.text_of(receiver.taken[0], "en", "https://wa.example.com")
+    first, link = text.splitlines()
+    assert first.startswith(f"📵 Unlinked on the phone: Clinic Haifa (…{PHONE[-4:]}) — This device was unlinked")
+    assert link == "https://wa.example.com/sessions/s1"
+    assert PHONE not in text
+
+
+async def test_the_day_is_summed_up_once_at_eight_local_time(
+    control: Orchestrator, api: httpx.AsyncClient, teller: Teller, receiver: Receiver, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    zone = ZoneInfo(control.context.settings.timezone)
+    begin = datetime(2026, 1, 31, 7, 59, tzinfo=zone)
+    clock = [begin, begin + timedelta(hours=23), begin + timedelta(days=1, minutes=1), begin + timedelta(days=1.5)]
+
+    async def now_ms() -> int:
+        return round(clock[0].timestamp() * 1000)
+
+    await linked(control, api, teller, "s1", PHONE)
+    alerts, summaries = Alerts(control.context, [receiver], gap_s=0), DailySummaries(control.context)
+    await alerts.step()
+    monkeypatch.setattr(control.context.scripts, "now_ms", now_ms)
+    while clock:
+        await summaries.step()
+        clock.pop(0)
+    monkeypatch.undo()
+    await alerts.step()
+    (summary,) = [alert for taken in receiver.taken for alert in taken]
+    text = alert_texts.text_of([summary], "en")
+    assert text.startswith("📊 Daily summary — 1 of 1 sessions are connected.")
+
+
 async def test_a_webhook_gets_alerts_signed(control: Orchestrator) -> None:
     from standardwebhooks.webhooks import Webhook
 
@@ -165,4 +207,4 @@ async def test_a_webhook_gets_alerts_signed(control: Orchestrator) -> None:
         channel = WebhookChannel(settings, client)
         assert await channel.deliver([Alert("proxy.bad", "p_1", "", 1)]) is None
     told = Webhook(settings.webhook_secret.get_secret_value()).verify(seen[0].content, dict(seen[0].headers))
-    assert told["alerts"] == [{"type": "proxy.bad", "subject": "p_1", "reason": "", "at": 1}]
+    assert told["alerts"] == [{"type": "proxy.bad", "subject": "p_1", "name": "p_1", "reason": "", "at": 1}]

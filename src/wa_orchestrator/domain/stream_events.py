@@ -184,6 +184,13 @@ class LowInventory(Payload):
 
 
 @dataclass(frozen=True, slots=True)
+class DailySummary(Payload):
+    """`details` is a JSON object of counts: sessions, connected, queued; sent and failed in the last 24 hours."""
+
+    details: str
+
+
+@dataclass(frozen=True, slots=True)
 class WebhookDisabled(Payload):
     """The server stopped delivering to a webhook; `note` is the last error."""
 
@@ -267,6 +274,7 @@ class EventType(StrEnum):
     PROXY_BAD = "proxy.bad", ProxyPoolChanged, Level.ERROR, "A proxy failed.", "🔥"
     PROXY_LOW_INVENTORY = "proxy.low_inventory", LowInventory, Level.WARNING, "Free proxy slots run low.", "📉"
     WEBHOOK_DISABLED = "webhook.disabled", WebhookDisabled, Level.WARNING, "A webhook was disabled after failing.", "🔌"
+    SUMMARY_DAILY = "summary.daily", DailySummary, Level.INFO, "What the last day was like, at 08:00 local time.", "📊"
     ALERT_TEST = "alert.test", AlertTest, Level.INFO, "An operator asked for a test alert.", "🔔"
 
     @property

@@ -16,6 +16,7 @@ from wa_orchestrator.orchestrator.api import proxies as proxies_api
 from wa_orchestrator.orchestrator.api.worker_events import Handlers
 from wa_orchestrator.orchestrator.leader_lease import LeaderLease
 from wa_orchestrator.orchestrator.metrics import OrchestratorMetrics
+from wa_orchestrator.orchestrator.notifications.daily_summary import DailySummaries
 from wa_orchestrator.orchestrator.proxies.health import ProxyHealth
 from wa_orchestrator.orchestrator.proxies.monitor import ProxyMonitor, SlotAssigner
 from wa_orchestrator.orchestrator.proxies.socks_check import ProxyCheck
@@ -123,6 +124,7 @@ def assemble(context: Context, runner: Runner, checker: ProxyCheck | None = None
             Loop("watchdog", Watchdog(context, lease, pool), lease),
             Loop("proxy_monitor", ProxyMonitor(context, proxy_health), lease),
             Loop("slot_assigner", SlotAssigner(context), lease),
+            Loop("daily_summary", DailySummaries(context), lease),
             Loop("trash_purger", TrashPurger(context), lease),
         ),
     )

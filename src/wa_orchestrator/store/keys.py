@@ -271,6 +271,9 @@ STARTED_LAST: Final = "sessions:started_last"
 ALERT_CURSOR: Final = "alerts:cursor"
 """string: the last entry of `events` that alerts were made of · alerts · for ever"""
 
+SUMMARY_DAY: Final = "summary:day"
+"""string: the local day of the last daily summary · the leader · for ever"""
+
 
 def restarts(session_id: str) -> str:
     """Zset of instants at which the server restarted this session's worker by itself · watchdog · 15 minutes."""

@@ -40,11 +40,12 @@ class TelegramChannel:
         self._url = f"{settings.telegram_api_url}/bot{token}/sendMessage"
         self._chat = settings.telegram_chat_id
         self._language = settings.language
+        self._base_url = settings.public_base_url
         self._client = client
 
     async def deliver(self, alerts: Sequence[Alert]) -> float | None:
         """Send one text."""
-        text = alert_texts.text_of(alerts, self._language)[:_TELEGRAM_MAX_TEXT]
+        text = alert_texts.text_of(alerts, self._language, self._base_url)[:_TELEGRAM_MAX_TEXT]
         try:
             response = await self._client.post(self._url, json={"chat_id": self._chat, "text": text})
         except httpx.HTTPError as error:
@@ -65,14 +66,18 @@ class WebhookChannel:
         self._url = settings.alert_webhook_url or ""
         self._secret = _signing_secret(settings.webhook_secret.get_secret_value())
         self._language = settings.language
+        self._base_url = settings.public_base_url
         self._client = client
 
     async def deliver(self, alerts: Sequence[Alert]) -> float | None:
         """Post them together."""
         body = json.dumps(
             {
-                "text": alert_texts.text_of(alerts, self._language),
-                "alerts": [{"type": a.kind, "subject": a.who, "reason": a.reason, "at": a.at_ms} for a in alerts],
+                "text": alert_texts.text_of(alerts, self._language, self._base_url),
+                "alerts": [
+                    {"type": a.kind, "subject": a.who, "name": a.name or a.who, "reason": a.reason, "at": a.at_ms}
+                    for a in alerts
+                ],
             },
             ensure_ascii=False,
         )

@@ -6,14 +6,17 @@ its own queue waiting and no other; no outage loses an alert.
 
 import time
 from collections.abc import Sequence
+from dataclasses import replace
 
 import httpx
 
 from wa_orchestrator.context import Context
+from wa_orchestrator.domain.ids import SessionId
 from wa_orchestrator.loop import Loop
 from wa_orchestrator.orchestrator.notifications import alert_texts
 from wa_orchestrator.orchestrator.notifications.alert_channels import AlertChannel, configured_channels
-from wa_orchestrator.store import alert_queue
+from wa_orchestrator.orchestrator.notifications.alert_texts import Alert
+from wa_orchestrator.store import alert_queue, records
 from wa_orchestrator.store.records import Entry
 
 _MAX_PER_DELIVERY = 100
@@ -62,7 +65,7 @@ class Alerts:
         waiting = await alert_queue.waiting(self._scripts, channel.name, most=_MAX_PER_DELIVERY)
         if not waiting:
             return
-        retry_after_s = await channel.deliver([alert_texts.decode(text) for text in waiting])
+        retry_after_s = await channel.deliver(await self._named([alert_texts.decode(text) for text in waiting]))
         if retry_after_s is None:
             await alert_queue.remove(self._scripts, channel.name, waiting)
             self._failures[channel.name] = 0
@@ -71,6 +74,13 @@ class Alerts:
             failures = self._failures[channel.name] = self._failures.get(channel.name, 0) + 1
             wait_s = max(retry_after_s, min(_MAX_BACKOFF_S, self._gap_s * 2 ** min(failures, 8)))
         self._next[channel.name] = time.monotonic() + wait_s
+
+    async def _named(self, alerts: Sequence[Alert]) -> list[Alert]:
+        """Add how people know the sessions that alerts are about."""
+        ids = {alert.who for alert in alerts if alert.kind.startswith(("session.", "message."))}
+        found = await records.sessions(self._scripts, ids)
+        names = {each.id: alert_texts.name_of(each.label, each.id, each.phone) for each in found}
+        return [replace(alert, name=names.get(SessionId(alert.who), "")) for alert in alerts]
 
 
 def _encoded(entry: Entry) -> str | None:
