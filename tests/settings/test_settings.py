@@ -51,11 +51,36 @@ def test_the_command_line_wins_over_the_environment_and_that_over_the_file(tmp_p
 
 
 @pytest.mark.parametrize(
+    "secret",
+    [
+        "<random-32-chars>",
+        "<random-32>",
+        "your-secret-api-key-here",
+        "changeme",
+        "change_me_please_change_me",
+        "CHANGE-THIS-TO-A-LONG-RANDOM-STRING",
+        "replace-with-32-random-characters",
+        "${WEBHOOK_SECRET}",
+        "[insert your key here]",
+    ],
+)
+@pytest.mark.parametrize("name", ["API_KEY", "WEBHOOK_SECRET", "DASHBOARD_PASSWORD"])
+def test_a_secret_that_nobody_filled_in_stops_the_start_and_says_what_to_do(name: str, secret: str) -> None:
+    with pytest.raises(BadSettings) as problem:
+        load({name: secret})
+    line = str(problem.value)
+    assert line.startswith(f"{name}: is a placeholder")
+    assert "openssl rand" in line
+    assert "remove the line" in line
+    assert secret not in line
+
+
+@pytest.mark.parametrize(
     ("variable", "value", "problem"),
     [
         ("API_KEY", "", "is empty"),
         ("API_KEY", "short", "too short"),
-        ("API_KEY", "changeme-changeme-123", "easy to guess"),
+        ("API_KEY", "changeme-changeme-123", "placeholder"),
         ("API_KEY", "aaaaaaaaaaaaaaaaaaaaaaaa", "easy to guess"),
         ("API_KEY", types.EXAMPLE_API_KEY, "easy to guess"),
         ("PROXY_URL_1", "http://user:hunter2hunter2@proxy.example.com:80", "DNS leak"),

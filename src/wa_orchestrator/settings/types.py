@@ -23,10 +23,13 @@ EXAMPLE_WEBHOOK_SECRET = "whsec_Zm9yLWV4YW1wbGUtb25seS0xMjM0NQ=="  # noqa: S105
 EXAMPLE_PASSWORD = "correct-horse-battery-staple"  # noqa: S105
 EXAMPLE_VIEWER_PASSWORD = "green-ladder-seven-windows"  # noqa: S105
 _EXAMPLES = (EXAMPLE_API_KEY, EXAMPLE_WEBHOOK_SECRET, EXAMPLE_PASSWORD, EXAMPLE_VIEWER_PASSWORD)
-#: Long enough, but made of words that every password list and every template contains.
+#: A place to fill in: <random-32-chars>, ${API_KEY}, [your key].
+_PLACEHOLDER = re.compile(r"\$?(?:<.*>|\{.*\}|\[.*\])", re.DOTALL)
+#: Made of nothing but words that every password list and every template contains.
 _WELL_KNOWN = re.compile(
-    r"(?:change[-_]?me|password|secret|example|default|test|admin|letmein"
-    r"|your|my|api|key|token|webhook|please|the|this|[\W_\d])+",
+    r"(?:change|replace|insert|enter|put|set|fill|generate|use|with|password|passwd|passphrase|secret|secure|strong"
+    r"|example|sample|default|dummy|placeholder|todo|test|admin|letmein|random|chars?|characters|string|value|long|bytes"
+    r"|your|own|my|me|api|key|token|webhook|dashboard|please|the|this|here|some|(?<![a-z])an?(?![a-z])|of|in|it|to|[\W_\d])+",
     re.IGNORECASE,
 )
 _TELEGRAM_TOKEN = re.compile(r"\d{3,}:[A-Za-z0-9_-]{20,}")
@@ -44,9 +47,14 @@ def strong(secret: SecretStr) -> SecretStr:
     value = secret.get_secret_value()
     if not value.strip():
         raise ValueError("is empty; remove the line to have one generated")
+    if _PLACEHOLDER.fullmatch(value.strip()) or _WELL_KNOWN.fullmatch(value):
+        raise ValueError(
+            "is a placeholder or a well-known word; use random characters (openssl rand -hex 32), "
+            "or remove the line to have one generated"
+        )
     if len(value) < MIN_SECRET_CHARS:
         raise ValueError(f"is too short ({len(value)} characters); a secret needs {MIN_SECRET_CHARS} or more")
-    if value in _EXAMPLES or _WELL_KNOWN.fullmatch(value) or len(set(value)) < 6:
+    if value in _EXAMPLES or len(set(value)) < 6:
         raise ValueError("is easy to guess; use random characters, or remove the line to have one generated")
     return secret
 
