@@ -1,16 +1,18 @@
 """When the messages of a phone's queue leave, and what each waits for: the readers around `domain.pacing.Forecast`."""
 
+from bisect import bisect_left
 from collections.abc import Sequence
 from dataclasses import dataclass
 
 from wa_orchestrator.domain import pacing
 from wa_orchestrator.domain.message import WAITING, MessageStatus
-from wa_orchestrator.domain.pacing import Because, Eta, Forecast, Pace, Situation, WaitFor, WaitUntil
+from wa_orchestrator.domain.pacing import Because, Eta, Forecast, Pace, Situation, Turn, WaitFor, Waiting
 from wa_orchestrator.domain.session import CAN_SEND
 from wa_orchestrator.session_pace import Holds, at_scale, holds_on, pace_of, wait_until, zone_of
 from wa_orchestrator.settings import Settings
 from wa_orchestrator.store import phone_queues, records
 from wa_orchestrator.store.engine.scripts import Scripts
+from wa_orchestrator.store.phone_queues import QueuePage
 from wa_orchestrator.store.records import Message, PhonePace, Session
 
 #: How long sending takes as long as it was not measured for a phone: a short text is typed, and WhatsApp answers.
@@ -77,8 +79,9 @@ async def message_eta(
     position = await phone_queues.position(scripts, message)
     if position.is_set_aside or (lock_until_ms > now_ms and not position.is_known_contact):
         return forecast.eta_after(wait_until(lock_until_ms, Because.REACHOUT_LOCKED))
-    if message.due_at > now_ms:
-        return forecast.eta_after(WaitUntil(message.due_at, Because.SCHEDULED))
+    if message.due_at > now_ms and position.turn is not None:
+        eta = forecast.eta_of_turn(position.turn, position.length + forecast.in_flight)
+        return eta.deferred() if message.deferred else eta
     # A message that is not routed yet comes after all that wait.
     ahead = position.length if position.rank is None else position.rank
     return forecast.eta(ahead + forecast.in_flight)
@@ -95,8 +98,8 @@ class QueuedMessage:
 
 async def queue(
     scripts: Scripts, phone: str, forecast: Forecast, *, lock_until_ms: int, most: int
-) -> tuple[int, Sequence[QueuedMessage]]:
-    """Return how many messages wait for a phone, and the first `most` of its queue and of those set aside, in order."""
+) -> Sequence[QueuedMessage]:
+    """Return the first `most` messages of a phone's queue, of those set aside and of those not due yet, in order."""
     page = await phone_queues.page(scripts, phone, most=most)
     locked = forecast.eta_after(wait_until(lock_until_ms, Because.REACHOUT_LOCKED))
     found = [
@@ -107,4 +110,28 @@ async def queue(
         QueuedMessage(message, page.length + at + 1, locked)
         for at, message in enumerate(await records.messages(scripts, page.set_aside))
     ]
-    return page.length + page.set_aside_length, found
+    found += await _later(scripts, forecast, page)
+    return found[:most]
+
+
+async def _later(scripts: Scripts, forecast: Forecast, page: QueuePage) -> list[QueuedMessage]:
+    """Return the messages that are not due yet, each with its place among them."""
+    dues = [int(due) for _, due in page.later]
+    turns = {
+        name: Turn(due, at, at - bisect_left(dues, due), dues[0])
+        for at, ((name, _), due) in enumerate(zip(page.later, dues, strict=True))
+    }
+    found = []
+    for message in await records.messages(scripts, list(turns)):
+        turn = turns[message.id]
+        eta = forecast.eta_of_turn(turn, page.length + forecast.in_flight)
+        position = page.length + page.set_aside_length + turn.before + 1
+        found.append(QueuedMessage(message, position, eta.deferred() if message.deferred else eta))
+    return found
+
+
+async def waiting(scripts: Scripts, settings: Settings, session: Session, now_ms: int) -> Waiting:
+    """Return how many messages wait for a session's phone: now, today, later."""
+    zone = zone_of(settings, session)
+    counts = await phone_queues.counts(scripts, session.phone, pacing.day_bounds_ms(now_ms, zone))
+    return pacing.split_waiting(pace_of(settings, session, now_ms), zone, counts, now_ms)

@@ -1,5 +1,7 @@
 """What became of a message: status, search, cancel, retry, queue, figures."""
 
+from collections import Counter
+from datetime import date, timedelta
 from typing import Any
 
 import pytest
@@ -9,6 +11,7 @@ from tests.gateway.conftest import NOON_MS, PHONE, Gate, OpenGate, code_of
 from wa_orchestrator.store import keys, outbox, queues, sessions
 from wa_orchestrator.store.message_keys import Place
 from wa_orchestrator.store.queues import Permit
+from wa_orchestrator.timestamps import iso
 
 FAR_MS = NOON_MS * 2
 PERMIT = Permit(3000, 30, 500, 0, FAR_MS, 0, FAR_MS, 60_000)
@@ -240,6 +243,69 @@ async def test_emptying_a_queue_reaches_behind_any_number_of_others_that_are_not
     assert (await gate.client.delete("/api/v1/queue/w1")).json() == {"cancelled": 1, "tooLate": 0}
     assert [(await _look(gate, each))["status"] for each in (own, other)] == ["cancelled", "queued"]
     assert await gate.redis.llen(keys.GATEWAY_JOBS) == 10_002
+
+
+async def _campaign(gates: OpenGate, count: int) -> tuple[Gate, dict[str, Any]]:
+    """An account of 20 messages a day gets a campaign that waits for the next days; the answer."""
+    gate = await gates(hot_per_day=20)
+    await gate.add_session()
+    batch = [{"to": f"97251{number:07d}", "message": "hi", "onLimit": "defer"} for number in range(count)]
+    answer = (await gate.client.post("/api/v1/send/batch", json={"messages": batch})).json()
+    assert answer["accepted"] == count
+    return gate, answer
+
+
+async def _route_all(gate: Gate, answer: dict[str, Any]) -> None:
+    for item in answer["items"]:
+        await queues.route(gate.scripts, Place(item["messageId"], PHONE, "w1"), to="972510000000")
+
+
+@pytest.mark.parametrize("routed", [True, False])
+async def test_deferred_messages_are_listed_counted_and_cancelled_with_the_queue(gates: OpenGate, routed: bool) -> None:
+    gate, answer = await _campaign(gates, 60)
+    if routed:
+        await _route_all(gate, answer)
+    told = (await gate.client.get("/api/v1/queue/w1")).json()
+    assert [told[part] for part in ("total", "now", "today", "later")] == [60, 20, 0, 40]
+    if routed:
+        assert [each["messageId"] for each in told["messages"]] == [each["messageId"] for each in answer["items"]]
+        assert [each["position"] for each in told["messages"]] == list(range(1, 61))
+        assert {each["because"] for each in told["messages"][20:]} == {"DAY_IS_FULL"}
+    assert (await gate.client.delete("/api/v1/queue/w1")).json() == {"cancelled": 60, "tooLate": 0}
+    told = (await gate.client.get("/api/v1/queue/w1")).json()
+    assert [told[part] for part in ("total", "now", "today", "later")] == [0, 0, 0, 0]
+
+
+async def test_a_message_scheduled_for_this_evening_waits_for_today(gate: Gate) -> None:
+    message = await _send(gate, sendAt=NOON_MS + 3 * 3_600_000)
+    told = (await gate.client.get("/api/v1/queue/w1")).json()
+    assert [told[part] for part in ("total", "now", "today", "later")] == [1, 0, 1, 0]
+    assert [(each["messageId"], each["because"]) for each in told["messages"]] == [(message, "SCHEDULED")]
+
+
+async def test_a_campaign_of_forty_days_is_promised_for_its_true_days(gates: OpenGate) -> None:
+    gate, answer = await _campaign(gates, 800)
+    days = Counter(each["eta"][:10] for each in answer["items"])
+    first = date.fromisoformat(min(days))
+    assert days == {str(first + timedelta(days=day)): 20 for day in range(40)}
+    assert answer["lastEta"] == answer["items"][-1]["eta"]
+    await _route_all(gate, answer)
+    last = await _look(gate, answer["items"][-1]["messageId"])
+    assert last["waiting"]["eta"] == answer["lastEta"]
+    assert last["waiting"]["because"] == "DAY_IS_FULL"
+    assert "daily limit" in last["waiting"]["text"]
+
+
+async def test_a_campaign_for_tomorrow_morning_takes_as_many_days_as_the_limit_says(gates: OpenGate) -> None:
+    gate = await gates(hot_per_day=20)
+    await gate.add_session()
+    tomorrow = NOON_MS + 22 * 3_600_000
+    batch = [{"to": f"97251{number:07d}", "message": "hi", "sendAt": tomorrow} for number in range(50)]
+    answer = (await gate.client.post("/api/v1/send/batch", json={"messages": batch})).json()
+    days = Counter(each["eta"][:10] for each in answer["items"])
+    assert sorted(days.values()) == [10, 20, 20]
+    assert (min(days), max(days)) == (str(iso(tomorrow))[:10], answer["lastEta"][:10])
+    assert answer["items"][0]["because"] == "SCHEDULED"
 
 
 async def test_an_unknown_session_has_no_queue_and_no_figures(gate: Gate) -> None:

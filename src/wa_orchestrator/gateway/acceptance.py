@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from wa_orchestrator.domain.message import whatsapp_id
-from wa_orchestrator.domain.pacing import Because, Forecast, WaitUntil
+from wa_orchestrator.domain.pacing import Forecast
 from wa_orchestrator.domain.routing import Why
 from wa_orchestrator.errors import Broken, OrchestratorError, Refused
 from wa_orchestrator.gateway import replies, sender_choice
@@ -91,12 +91,15 @@ class Attempt:
                 raise replies.refusal(outcome, self.choice.sender, self.snapshot.now_ms())
 
     def _accepted(self, accepted: Accepted) -> str:
-        if not accepted.due_ms:
+        turn = accepted.turn
+        if turn is None:
             eta = self.forecast.eta(accepted.ahead, accepted.now_ms)
+            position = accepted.ahead + 1
         else:
-            eta = self.forecast.eta_after(WaitUntil(accepted.due_ms, Because.SCHEDULED))
-            eta = eta if accepted.due_ms == self.message.due_ms else replies.deferred(eta)
-        return replies.accepted(self.message.id, self.message.session, accepted.ahead + 1, eta)
+            eta = self.forecast.eta_of_turn(turn, accepted.ahead)
+            eta = eta if turn.due_ms == self.message.due_ms else eta.deferred()
+            position = accepted.ahead + turn.before + 1
+        return replies.accepted(self.message.id, self.message.session, position, eta)
 
 
 class Acceptor:

@@ -5,7 +5,6 @@ import math
 from functools import lru_cache
 
 from wa_orchestrator.domain.pacing import Eta
-from wa_orchestrator.domain.pacing.wait_reasons import Because
 from wa_orchestrator.errors import Refused, Unavailable
 from wa_orchestrator.gateway.sender_pool import Sender
 from wa_orchestrator.store.admission import Conflict, DayFull, OptedOut, QueueFull
@@ -81,11 +80,6 @@ def rate_limited(verdict: Limited) -> Refused:
         429,
         retryAfterS=max(1, math.ceil(verdict.retry_after_ms / 1000)),
     )
-
-
-def deferred(eta: Eta) -> Eta:
-    """Return the eta of a message that was deferred because the day is full."""
-    return eta if eta.at_ms is None else Eta(eta.at_ms, Because.DAY_IS_FULL)
 
 
 def unavailable() -> Unavailable:

@@ -39,6 +39,9 @@ class BatchResponse(ResponseModel):
 
     accepted: int
     refused: int
+    last_eta: Timestamp | None = Field(
+        description="When the last of them leaves; null if none was accepted, or one depends on a person or WhatsApp."
+    )
     items: list[AcceptedMessage | RefusedMessage]
 
 
@@ -108,11 +111,14 @@ class QueueItem(MessageView):
 
 
 class QueueResponse(ResponseModel):
-    """The queue of a session, in sending order."""
+    """What waits for a session, in sending order: its queue, then scheduled and deferred messages."""
 
     session_id: str
     phone: str
-    total: int = Field(description="Messages queued for the phone, including those of its other sessions.")
+    total: int = Field(description="Messages that wait for the phone, including those of its other sessions.")
+    now: int = Field(description="Of these, in the queue and within today's limit.")
+    today: int = Field(description="Of these, scheduled for today, or waiting for today's hours.")
+    later: int = Field(description="Of these, for another day: scheduled, deferred, or beyond today's limit.")
     messages: list[QueueItem]
 
 

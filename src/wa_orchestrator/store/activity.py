@@ -6,7 +6,8 @@ from typing import Any, Final
 
 from redis.asyncio.client import Pipeline
 
-from wa_orchestrator.store import event_stream, keys
+from wa_orchestrator.domain.pacing import QueueCounts
+from wa_orchestrator.store import event_stream, keys, phone_queues
 from wa_orchestrator.store.engine.scripts import Scripts
 from wa_orchestrator.store.message_counts import COUNTED
 from wa_orchestrator.store.records import Entry
@@ -67,9 +68,9 @@ async def add_queue_length(scripts: Scripts, *, interval_ms: int, most: int) -> 
     last: Any = await scripts.redis.lindex(keys.DASHBOARD_QUEUE, -1)
     if last and now_ms - int(last.partition(":")[0]) < interval_ms:
         return
-    waiting: Any = await scripts.redis.hmget(keys.COUNTS, "queued", "scheduled", "sending")
+    waiting: Any = await scripts.redis.hget(keys.COUNTS, "queued")
     async with scripts.redis.pipeline(transaction=True) as pipe:
-        pipe.rpush(keys.DASHBOARD_QUEUE, f"{now_ms}:{sum(int(each or 0) for each in waiting)}")
+        pipe.rpush(keys.DASHBOARD_QUEUE, f"{now_ms}:{int(waiting or 0)}")
         pipe.ltrim(keys.DASHBOARD_QUEUE, -most, -1)
         await pipe.execute()
 
@@ -106,11 +107,11 @@ async def add_proxy_checks(scripts: Scripts, checks: Mapping[str, tuple[int, int
 
 @dataclass(frozen=True, slots=True)
 class Span:
-    """A session and its phone, with the start of its day and of its minute, and the day's name (`20250131`)."""
+    """A session and its phone, with its day, the start of its minute, and the day's name (`20250131`)."""
 
     session: str
     phone: str
-    day_start_ms: int
+    day_ms: tuple[int, int]
     minute_start_ms: int
     day: str
 
@@ -119,9 +120,8 @@ class Span:
 class SessionActivity:
     """What a session's phone sent and has waiting, and the counts of the session's day."""
 
-    sent_today: int
+    waiting: QueueCounts
     sent_in_minute: int
-    waiting: int
     burst_until: int
     counts: Mapping[str, int]
 
@@ -130,14 +130,13 @@ async def of_sessions(scripts: Scripts, spans: Sequence[Span]) -> list[SessionAc
     """Return the activity of these sessions, in one round trip. A session without a phone has sent nothing."""
     pipe = scripts.redis.pipeline(transaction=False)
     for span in spans:
-        pipe.zcount(keys.sent(span.phone), span.day_start_ms, "+inf")
         pipe.zcount(keys.sent(span.phone), span.minute_start_ms, "+inf")
-        pipe.zcard(keys.queue(span.phone))
-        pipe.hget(keys.GATEWAY_WAITING, span.phone)
         pipe.hget(keys.pace(span.phone), "burst_until")
         pipe.hmget(keys.stats(span.session, span.day), COUNTED)
+        phone_queues.add_counts(pipe, span.phone, span.day_ms)
     replies: list[Any] = await pipe.execute() if spans else []
-    return [_activity(span, replies[6 * at : 6 * at + 6]) for at, span in enumerate(spans)]
+    each = 3 + phone_queues.COUNTS
+    return [_activity(span, replies[each * at : each * (at + 1)]) for at, span in enumerate(spans)]
 
 
 async def queued(scripts: Scripts, phones: Iterable[str]) -> int:
@@ -150,9 +149,9 @@ async def queued(scripts: Scripts, phones: Iterable[str]) -> int:
 
 
 def _activity(span: Span, replies: Sequence[Any]) -> SessionActivity:
-    sent, minute, queued, unrouted, burst, counts = replies
+    minute, burst, counts, *waiting = replies
     by_name = {name: int(count or 0) for name, count in zip(COUNTED, counts, strict=True)}
     until = int(float(burst or 0))
     if not span.phone:
-        return SessionActivity(0, 0, 0, until, by_name)
-    return SessionActivity(int(sent), int(minute), int(queued) + int(unrouted or 0), until, by_name)
+        return SessionActivity(QueueCounts(), 0, until, by_name)
+    return SessionActivity(phone_queues.read_counts(waiting), int(minute), until, by_name)

@@ -7,6 +7,7 @@ from typing import Final, NamedTuple
 
 from pydantic_core import to_json
 
+from wa_orchestrator.domain.pacing import Turn
 from wa_orchestrator.errors import Broken
 from wa_orchestrator.store import keys
 from wa_orchestrator.store.engine.scripts import Reply, Scripts, unexpected
@@ -79,11 +80,11 @@ class Wanted(NamedTuple):
 
 
 class Accepted(NamedTuple):
-    """It is stored durably. `ahead` messages of its phone go first; `due_ms` is not 0 when it is scheduled."""
+    """It is stored durably. `ahead` messages of its phone's queue go first; one that is not due yet has a `turn`."""
 
     ahead: int
     now_ms: int
-    due_ms: int
+    turn: Turn | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -163,8 +164,8 @@ def wanted(message: NewMessage, room: Room, idempotency: Idempotency | None) -> 
 
 
 @lru_cache(maxsize=4096)
-def _of_phone(phone: str) -> tuple[str, str, str]:
-    return keys.queue(phone), keys.sent(phone), keys.pace(phone)
+def _of_phone(phone: str) -> tuple[str, str, str, str]:
+    return keys.queue(phone), keys.sent(phone), keys.pace(phone), keys.later(phone)
 
 
 def admit_call(rate: Rate, messages: Iterable[Wanted]) -> Call:
@@ -180,8 +181,10 @@ def admit_call(rate: Rate, messages: Iterable[Wanted]) -> Call:
 def read_admission(reply: Reply) -> Acceptance | Limited | Errored:
     """Return the script's reply about one message as a value."""
     match reply:
-        case ["accepted", ahead, now, due]:
-            return Accepted(int(ahead), int(now), int(due))
+        case ["accepted", ahead, now, _]:
+            return Accepted(int(ahead), int(now))
+        case ["scheduled", ahead, now, due, before, same, first_due]:
+            return Accepted(int(ahead), int(now), Turn(int(due), int(before), int(same), int(first_due)))
         case ["replayed", message_id, answer]:
             return Replayed(str(message_id), str(answer))
         case ["conflict"]:

@@ -14,8 +14,11 @@ from typing import Final
 GATEWAY_JOBS: Final = "gateway:jobs"
 """list of message ids, oldest first · admit pushes, route and cancel remove · never expires, usually empty"""
 
-GATEWAY_WAITING: Final = "gateway:waiting"
-"""hash phone → how many of its messages are in `gateway:jobs` · admit, route, cancel · a field ends at 0"""
+GATEWAY_WAITING: Final = "gateway:unrouted"
+"""hash phone → how many of its messages in `gateway:jobs` are due now · admit, route, cancel · a field ends at 0"""
+
+STRANGE_JOBS: Final = "gateway:jobs:set-aside"
+"""list of what was in `gateway:jobs` and is no message, the latest 1,000 · set_aside_job · for people to look at"""
 
 SEQUENCE: Final = "messages:sequence"
 """counter; the order of acceptance · admit, promote, retry · for ever"""
@@ -82,6 +85,11 @@ def queue(phone: str) -> str:
 def set_aside(phone: str) -> str:
     """Zset of messages to new contacts during a reach-out lock, with their place in the queue · release, restore."""
     return f"queue:aside:{phone}"
+
+
+def later(phone: str) -> str:
+    """Zset of messages of a phone that are not due yet, by due instant · admit, route; promote, cancel remove."""
+    return f"queue:later:{phone}"
 
 
 def outbox(session_id: str) -> str:

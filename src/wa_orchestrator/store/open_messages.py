@@ -31,18 +31,19 @@ async def unended(scripts: Scripts, index: str) -> AsyncIterator[Message]:
 
 
 async def waiting(scripts: Scripts, session_id: str, phone: str) -> list[Place]:
-    """Return the places of all messages that wait for a session: not routed yet, in its phone's queue, or set aside.
+    """Return the places of all messages that wait for a session.
 
-    Jobs come first here too. What waits for a later day, or is in an outbox, is not among them.
+    They are not routed yet, not due yet, in its phone's queue, or set aside. Jobs come first here too. What is
+    in an outbox is not among them.
     """
     found: dict[str, Place] = {}
     async for ids in _jobs(scripts):
         found |= {place.message: place for place in await locate_all(scripts, ids) if place.session == session_id}
-    pipe = scripts.redis.pipeline(transaction=True)  # at one instant: a message moves between the two
+    pipe = scripts.redis.pipeline(transaction=True)  # at one instant: a message moves between them
     pipe.zrange(keys.queue(phone), 0, -1)
     pipe.zrange(keys.set_aside(phone), 0, -1)
-    queued, aside = await pipe.execute()
-    ids = [str(each) for each in (*queued, *aside)]
+    pipe.zrange(keys.later(phone), 0, -1)
+    ids = [str(each) for found_there in await pipe.execute() for each in found_there]
     for first in range(0, len(ids), PAGE):
         places = await locate_all(scripts, ids[first : first + PAGE])
         found |= {place.message: place for place in places if place.session == session_id}

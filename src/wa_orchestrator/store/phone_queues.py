@@ -2,9 +2,12 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Final
+
+from redis.asyncio.client import Pipeline
 
 from wa_orchestrator.domain.ids import MessageId
+from wa_orchestrator.domain.pacing import QueueCounts, Turn
 from wa_orchestrator.store import keys
 from wa_orchestrator.store.engine.scripts import Scripts
 from wa_orchestrator.store.holds import Hold, hold_from
@@ -42,12 +45,16 @@ async def heads(scripts: Scripts, phones: Sequence[str]) -> tuple[dict[str, Hold
 
 @dataclass(frozen=True, slots=True)
 class Position:
-    """Where a message stands in its phone's queue of `length` messages; `rank` is None if it is not routed yet."""
+    """Where a message stands in its phone's queue of `length` messages; `rank` is None if it is not in it.
+
+    A message that is not due yet has a `turn` instead.
+    """
 
     rank: int | None
     length: int
     is_set_aside: bool
     is_known_contact: bool
+    turn: Turn | None
 
 
 async def position(scripts: Scripts, message: Message) -> Position:
@@ -57,18 +64,24 @@ async def position(scripts: Scripts, message: Message) -> Position:
         pipe.zcard(keys.queue(message.phone))
         pipe.zscore(keys.set_aside(message.phone), message.id)
         pipe.sismember(keys.contacts(message.phone), message.to)
-        rank, length, set_aside, known = await pipe.execute()
-    return Position(rank, length, set_aside is not None, bool(known))
+        pipe.zrank(keys.later(message.phone), message.id)
+        pipe.zcount(keys.later(message.phone), "-inf", f"({message.due_at}")
+        pipe.zrange(keys.later(message.phone), 0, 0, withscores=True)
+        rank, length, set_aside, known, later_rank, earlier, first = await pipe.execute()
+    turn = None if later_rank is None else Turn(message.due_at, later_rank, later_rank - earlier, int(first[0][1]))
+    return Position(rank, length, set_aside is not None, bool(known), turn)
 
 
 @dataclass(frozen=True, slots=True)
 class QueuePage:
-    """The first messages of a phone's queue and of those set aside, with how many there are of each."""
+    """The first messages of a phone's queue, of those set aside and of those not due yet, and how many there are."""
 
     queued: list[str]
     length: int
     set_aside: list[str]
     set_aside_length: int
+    later: list[tuple[str, float]]
+    """Each with its due instant."""
 
 
 async def page(scripts: Scripts, phone: str, *, most: int) -> QueuePage:
@@ -78,16 +91,41 @@ async def page(scripts: Scripts, phone: str, *, most: int) -> QueuePage:
         pipe.zcard(keys.queue(phone))
         pipe.zrange(keys.set_aside(phone), 0, most - 1)
         pipe.zcard(keys.set_aside(phone))
+        pipe.zrange(keys.later(phone), 0, most - 1, withscores=True)
         return QueuePage(*await pipe.execute())
 
 
-async def depth(scripts: Scripts, phone: str) -> tuple[int, str]:
-    """Return how many messages wait for a phone, and the one in flight ('' for none)."""
-    async with scripts.redis.pipeline(transaction=False) as pipe:
-        pipe.zcard(keys.queue(phone))
-        pipe.hget(keys.pace(phone), "in_flight")
-        waiting, in_flight = await pipe.execute()
-    return int(waiting), in_flight or ""
+async def counts(scripts: Scripts, phone: str, day_ms: tuple[int, int]) -> QueueCounts:
+    """Return how many messages wait for a phone, and how many it sent on this day."""
+    async with scripts.redis.pipeline(transaction=True) as pipe:
+        add_counts(pipe, phone, day_ms)
+        return read_counts(await pipe.execute())
+
+
+#: The number of replies for `read_counts`.
+COUNTS: Final = 6
+
+
+def add_counts(pipe: Pipeline, phone: str, day_ms: tuple[int, int]) -> None:
+    """Add the commands whose `COUNTS` replies `read_counts` takes."""
+    day_start_ms, day_end_ms = day_ms
+    pipe.zcard(keys.queue(phone))
+    pipe.hget(keys.GATEWAY_WAITING, phone)
+    pipe.zcard(keys.set_aside(phone))
+    pipe.zcard(keys.later(phone))
+    pipe.zcount(keys.later(phone), "-inf", f"({day_end_ms}")
+    pipe.zcount(keys.sent(phone), day_start_ms, "+inf")
+
+
+def read_counts(replies: Sequence[Any]) -> QueueCounts:
+    """Return the counts from the replies to `add_counts`."""
+    queued, unrouted, set_aside, scheduled, scheduled_today, sent_today = (int(each or 0) for each in replies)
+    return QueueCounts(queued + unrouted, set_aside, scheduled, scheduled_today, sent_today)
+
+
+async def in_flight(scripts: Scripts, phone: str) -> str:
+    """Return the message of a phone that is being sent ('' for none)."""
+    return str(await scripts.redis.hget(keys.pace(phone), "in_flight") or "")
 
 
 async def asleep(scripts: Scripts, phones: Sequence[str]) -> list[str]:

@@ -128,9 +128,16 @@ async def jobs(scripts: Scripts, *, most: int) -> list[str]:
     return [str(each) for each in found]
 
 
-async def drop_job(scripts: Scripts, message_id: str) -> None:
-    """Remove the job of a message that does not exist any more."""
-    await scripts.redis.lrem(keys.GATEWAY_JOBS, 1, message_id)
+async def set_aside_job(scripts: Scripts, job: str) -> bool:
+    """Move a job that is no message to the list of those set aside; False if another dispatcher did."""
+    reply = await scripts.run("set_aside_job", [keys.GATEWAY_JOBS, keys.STRANGE_JOBS], [job])
+    match reply:
+        case ["set_aside"]:
+            return True
+        case ["gone"]:
+            return False
+        case _:
+            raise unexpected("set_aside_job", reply)
 
 
 async def route(
@@ -150,6 +157,7 @@ async def route(
         keys.messages_with_reference(reference),
         keys.session(place.session),
         keys.submitted(place.phone),
+        keys.later(place.phone),
     ]
     reply = await scripts.run("route_message", names, head(place))
     match reply:
@@ -167,7 +175,14 @@ async def route(
 
 async def promote(scripts: Scripts, place: Place) -> Queued | Early | Gone:
     """Move a scheduled message to its queue, if it is due."""
-    names = [keys.SCHEDULED, keys.message(place.message), keys.queue(place.phone), keys.DUE, keys.SEQUENCE]
+    names = [
+        keys.SCHEDULED,
+        keys.message(place.message),
+        keys.queue(place.phone),
+        keys.DUE,
+        keys.SEQUENCE,
+        keys.later(place.phone),
+    ]
     reply = await scripts.run("promote_message", names, [place.message, place.phone])
     match reply:
         case ["queued"]:
@@ -255,7 +270,8 @@ async def expire(scripts: Scripts, place: Place) -> Ended | TooLate | Gone:
 async def _end(
     scripts: Scripts, place: Place, status: str, reason: str, *, when: str = "", counted: str = ""
 ) -> Ended | TooLate | Gone:
-    names = [*layout(place), keys.GATEWAY_JOBS, keys.GATEWAY_WAITING, keys.SCHEDULED, counted]
+    later = keys.later(place.phone)
+    names = [*layout(place), keys.GATEWAY_JOBS, keys.GATEWAY_WAITING, keys.SCHEDULED, later, counted]
     reply = await scripts.run("cancel_message", names, [*head(place), status, reason, when])
     match reply:
         case ["ended"]:

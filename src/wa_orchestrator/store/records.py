@@ -191,6 +191,9 @@ class Message:
     accepted_at: int
     changed_at: int
     due_at: int
+    """The instant it waits for, which a client or the daily limit has set; 0 as soon as it may leave."""
+    deferred: bool
+    """The daily limit has set that instant."""
     expires_at: int
     released_at: int
     claimed_at: int

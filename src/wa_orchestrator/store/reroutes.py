@@ -19,6 +19,7 @@ async def reroute(scripts: Scripts, place: Place, *, phone: str, session: str) -
     """Assign a waiting message to another sender, who gets the conversation. It keeps its order of acceptance."""
     to = await scripts.redis.hget(keys.message(place.message), "to")
     names = [*layout(place), keys.GATEWAY_JOBS, keys.GATEWAY_WAITING, keys.SCHEDULED, keys.affinity(str(to or ""))]
+    names += [keys.later(place.phone), keys.later(phone)]
     reply = await scripts.run("reroute_message", names, [*head(place), phone, session])
     match reply:
         case ["rerouted"]:

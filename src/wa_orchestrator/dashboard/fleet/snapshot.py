@@ -7,7 +7,7 @@ from functools import lru_cache
 from typing import Any, Final
 
 from wa_orchestrator.dashboard.html.locale import spelled_phone
-from wa_orchestrator.domain.pacing.limits import Pace, Trust
+from wa_orchestrator.domain.pacing import Pace, Trust, Waiting
 from wa_orchestrator.domain.session import Reason, State, needs_person
 from wa_orchestrator.store.holds import Hold
 from wa_orchestrator.store.records import Proxy, Session
@@ -32,7 +32,7 @@ class Row:
     pace: Pace
     sent_today: int
     sent_minute: int
-    queued: int
+    waiting: Waiting
     hold: Hold | None
     burst_until: int
     stats: Mapping[str, int]
@@ -79,6 +79,16 @@ class Row:
         return bool(self.session.unlinked_at) and self.state is not State.STOPPED and not failed
 
     @property
+    def queued(self) -> int:
+        """How many messages wait for its phone: now, today and later."""
+        return self.waiting.total
+
+    @property
+    def for_today(self) -> int:
+        """How many of them can leave today."""
+        return self.waiting.now + self.waiting.today
+
+    @property
     def left_today(self) -> int:
         """How many messages its phone may still send today."""
         return max(0, self.pace.per_day - self.sent_today)
@@ -100,7 +110,7 @@ class Row:
     @property
     def share_queued(self) -> int:
         """How much of today's budget the queue will use, in percent."""
-        return min(100 - self.share_sent, round(self.queued / self.pace.per_day * 100))
+        return min(100 - self.share_sent, round(self.for_today / self.pace.per_day * 100))
 
     def matches(self, text: str) -> bool:
         """Whether a search finds it: by name, id, phone or proxy."""
@@ -151,8 +161,16 @@ class Snapshot:
 
     @property
     def queued(self) -> int:
-        """How many messages wait; a phone's queue is counted once."""
-        return sum({row.session.phone or row.id: row.queued for row in self.rows.values()}.values())
+        """How many messages wait: now, today and later."""
+        return self.waiting.total
+
+    @property
+    def waiting(self) -> Waiting:
+        """What waits for all phones; what waits for a phone is counted once."""
+        phones = {row.session.phone or row.id: row.waiting for row in self.rows.values()}.values()
+        return Waiting(
+            sum(each.now for each in phones), sum(each.today for each in phones), sum(each.later for each in phones)
+        )
 
     @property
     def healthy(self) -> list[Proxy]:

@@ -10,7 +10,7 @@ from typing import Final
 from wa_orchestrator.context import Context
 from wa_orchestrator.dashboard.fleet.displaced_sessions import DisplacedSessions
 from wa_orchestrator.dashboard.fleet.snapshot import Row, Snapshot
-from wa_orchestrator.domain.pacing.hours import day_bounds_ms
+from wa_orchestrator.domain.pacing import day_bounds_ms, split_waiting
 from wa_orchestrator.session_pace import BAN_SIGNAL, Holds, hold_fields, override_of, pace_of, trust_of, zone_of
 from wa_orchestrator.store import activity, contacts, records, slots
 from wa_orchestrator.store.holds import Hold
@@ -90,9 +90,9 @@ class SnapshotReader:
                 session,
                 trust_of(session, now_ms),
                 pace_of(settings, session, now_ms),
-                done.sent_today,
+                done.waiting.sent_today,
                 done.sent_in_minute,
-                done.waiting,
+                split_waiting(pace_of(settings, session, now_ms), zone_of(settings, session), done.waiting, now_ms),
                 _hold_on(holds, session, now_ms),
                 done.burst_until,
                 done.counts,
@@ -104,9 +104,10 @@ class SnapshotReader:
     def _span(self, session: Session, now_ms: int) -> activity.Span:
         settings = self._context.settings
         zone = zone_of(settings, session)
-        day_start_ms, _ = day_bounds_ms(now_ms, zone)
         day = datetime.fromtimestamp(now_ms / 1000, tz=zone).strftime("%Y%m%d")
-        return activity.Span(session.id, session.phone, day_start_ms, now_ms - int(settings.scaled(60_000)), day)
+        return activity.Span(
+            session.id, session.phone, day_bounds_ms(now_ms, zone), now_ms - int(settings.scaled(60_000)), day
+        )
 
 
 def _hold_on(holds: Holds, session: Session, now_ms: int) -> Hold | None:

@@ -1,12 +1,13 @@
 """Session page: state, daily budget, queue, history."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any, Final
 
 from markupsafe import Markup
 
+from wa_orchestrator import queue_forecast
 from wa_orchestrator.dashboard.fleet import history
 from wa_orchestrator.dashboard.fleet.snapshot import Row
 from wa_orchestrator.dashboard.html import labels
@@ -16,23 +17,13 @@ from wa_orchestrator.dashboard.pages.fleet import draw, share_of
 from wa_orchestrator.domain import stream_events
 from wa_orchestrator.domain.pacing.limits import DAY_MS, HOT_FROM_MS, WARM_FROM_MS, Trust
 from wa_orchestrator.domain.session import State
-from wa_orchestrator.queue_forecast import facts_of, forecast_of
+from wa_orchestrator.queue_forecast import QueuedMessage, facts_of, forecast_of
 from wa_orchestrator.session_pace import zone_of
-from wa_orchestrator.store import event_stream, keys, phone_queues, records
-from wa_orchestrator.store.records import Entry, Message
+from wa_orchestrator.store import event_stream, keys
+from wa_orchestrator.store.records import Entry
 
 QUEUE_SHOWN: Final = 20
 _HISTORY_SHOWN: Final = 12
-
-
-@dataclass(frozen=True, slots=True)
-class QueuedMessage:
-    """A message of the queue, with when it will be sent and what it waits for."""
-
-    message: Message
-    position: int
-    at_ms: int | None
-    because: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,18 +100,16 @@ def trust_progress(row: Row, now_ms: int) -> dict[str, Any]:
     }
 
 
-async def queue(renderer: Renderer, row: Row) -> list[QueuedMessage]:
-    """Return the first messages of the queue with their ETAs."""
+async def queue(renderer: Renderer, row: Row) -> Sequence[QueuedMessage]:
+    """Return the first messages that wait, with their ETAs."""
     if not row.session.phone:
         return []
     scripts = renderer.context.scripts
-    forecast = forecast_of(renderer.context.settings, row.session, await facts_of(scripts, row.session))
-    page = await phone_queues.page(scripts, row.session.phone, most=QUEUE_SHOWN)
-    found = []
-    for at, message in enumerate(await records.messages(scripts, page.queued)):
-        eta = forecast.eta(at + forecast.in_flight)
-        found.append(QueuedMessage(message, at + 1, eta.at_ms, eta.because))
-    return found
+    facts = await facts_of(scripts, row.session)
+    forecast = forecast_of(renderer.context.settings, row.session, facts)
+    return await queue_forecast.queue(
+        scripts, row.session.phone, forecast, lock_until_ms=facts.phone.lock_until, most=QUEUE_SHOWN
+    )
 
 
 async def latest_events(renderer: Renderer, session_id: str) -> list[Entry]:

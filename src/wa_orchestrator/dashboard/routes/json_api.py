@@ -1,5 +1,6 @@
 """JSON API with the data of the pages."""
 
+from dataclasses import asdict
 from typing import Any, Literal
 
 from fastapi import APIRouter
@@ -60,7 +61,10 @@ class MessagesToday(ResponseModel):
 class WaitingMessages(ResponseModel):
     """All queues together."""
 
-    waiting: int
+    waiting: int = Field(description="All messages that wait: now, today and later.")
+    now: int
+    today: int
+    later: int = Field(description="For another day: scheduled, deferred, or beyond today's limit.")
 
 
 class ProxySlots(ResponseModel):
@@ -177,7 +181,7 @@ def _stats(snapshot: Snapshot, messages: dict[str, int], alerts: list[AttentionI
             sent=sent, delivered=snapshot.today("delivered"), read=snapshot.today("read"), failed=failed
         ),
         messages=messages,
-        queue=WaitingMessages(waiting=snapshot.queued),
+        queue=WaitingMessages(waiting=snapshot.queued, **asdict(snapshot.waiting)),
         proxies=ProxySlots(
             total=len(snapshot.proxies),
             healthy=len(snapshot.healthy),

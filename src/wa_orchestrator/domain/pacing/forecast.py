@@ -25,6 +25,23 @@ class Eta:
     at_ms: int | None
     because: Because
 
+    def deferred(self) -> "Eta":
+        """Return it as the eta of a message that waits because the day was full."""
+        return self if self.at_ms is None else Eta(self.at_ms, Because.DAY_IS_FULL)
+
+
+@dataclass(frozen=True, slots=True)
+class Turn:
+    """The place of a message that joins its phone's queue at an instant of its own: scheduled, or deferred."""
+
+    due_ms: int
+    before: int
+    """How many others of its phone join the queue before it."""
+    same: int
+    """How many of these join at the same instant."""
+    first_ms: int
+    """When the first of them all joins."""
+
 
 class Forecast:
     """The etas of one phone's queue, computed as far as somebody asked."""
@@ -47,6 +64,7 @@ class Forecast:
         self._calendar: Because | None = None
         self._window = (0, 0)
         self._left_today = 0
+        self._later: dict[int, Forecast] = {}
         first = self._estimate(situation, now_ms)
         self._endless = first if first.at_ms is None else None
         if first.at_ms is not None:
@@ -71,6 +89,25 @@ class Forecast:
         """Return when a message leaves that has a wait of its own and does not stand in the queue until that ends."""
         situation = replace(self._situation, waits=(*self._situation.waits, wait))
         return self._estimate(situation, self._now_ms)
+
+    def eta_of_turn(self, turn: Turn, ahead: int) -> Eta:
+        """Return when a message leaves that joins the queue at its own instant; `ahead` are in the queue now.
+
+        It leaves at that instant, or after all that come before it: they take days where they are more than a day's
+        limit. Each of the three estimates ignores something that delays the message, so the latest is the answer.
+        """
+        own = self.eta_after(WaitUntil(turn.due_ms, Because.SCHEDULED))
+        estimates = [own, self.eta(ahead + turn.before), self._from(turn.first_ms).eta(turn.before)]
+        if turn.same:
+            estimates.append(self._from(turn.due_ms).eta(turn.same))
+        return max(estimates, key=lambda each: each.at_ms or 0)
+
+    def _from(self, at_ms: int) -> "Forecast":
+        """Return the forecast of a queue that begins at an instant."""
+        if at_ms not in self._later:
+            situation = replace(self._situation, waits=(*self._situation.waits, WaitUntil(at_ms, Because.SCHEDULED)))
+            self._later[at_ms] = Forecast(self._pace, situation, self._now_ms, service_ms=self._service_ms)
+        return self._later[at_ms]
 
     def _estimate(self, situation: Situation, from_ms: int) -> Eta:
         """Return when a message leaves that could leave from `from_ms` on."""

@@ -49,14 +49,13 @@ class _Queues:
         _caller: ReadCaller,
         limit: Annotated[int, Query(ge=1, le=_MOST)] = _MOST,
     ) -> QueueResponse:
-        """List the queue of a session, in sending order."""
+        """List what waits for a session, in sending order: its queue, then scheduled and deferred messages."""
         snapshot, sender = await self._found(session_id)
         phone = sender.session.phone
         forecast = await self._pool.forecast(snapshot, sender)
         lock_until_ms = sender.phone.lock_until
-        total, queued = await queue_forecast.queue(
-            self._scripts, phone, forecast, lock_until_ms=lock_until_ms, most=limit
-        )
+        queued = await queue_forecast.queue(self._scripts, phone, forecast, lock_until_ms=lock_until_ms, most=limit)
+        waiting = await queue_forecast.waiting(self._scripts, self._context.settings, sender.session, snapshot.now_ms())
         items = [
             QueueItem(
                 **response_models.view(each.message, self._context.settings.language),
@@ -67,10 +66,11 @@ class _Queues:
             for each in queued
             if each.message.session == session_id
         ]
-        return QueueResponse(session_id=session_id, phone=phone, total=total, messages=items)
+        counts = {"total": waiting.total, "now": waiting.now, "today": waiting.today, "later": waiting.later}
+        return QueueResponse(session_id=session_id, phone=phone, **counts, messages=items)
 
     async def empty_queue(self, session_id: SessionPath, caller: SendCaller) -> EmptiedQueue:
-        """Cancel all messages in the queue of a session."""
+        """Cancel all messages that wait for a session, also those scheduled or deferred."""
         _, sender = await self._found(session_id)
         cancelled = too_late = 0
         # All are found before the first is cancelled. Each is a step of its own: after a crash, a repeat does the rest.

@@ -1,6 +1,7 @@
 """`POST /api/v1/send/batch`: up to 1,000 messages, each validated and answered on its own."""
 
 import asyncio
+import json
 from typing import Any, Final
 
 from fastapi import APIRouter
@@ -129,8 +130,15 @@ def _response(outcomes: list[SendReply | OrchestratorError]) -> Response:
     if outage is not None and not accepted:
         raise outage
     items = ",".join(_item(outcome) for outcome in outcomes)
-    body = f'{{"accepted":{accepted},"refused":{len(outcomes) - accepted},"items":[{items}]}}'
+    last = json.dumps(_last_eta([each.json for each in outcomes if isinstance(each, SendReply)]))
+    body = f'{{"accepted":{accepted},"refused":{len(outcomes) - accepted},"lastEta":{last},"items":[{items}]}}'
     return Response(body, 202, media_type="application/json")
+
+
+def _last_eta(responses: list[str]) -> str | None:
+    """Return the latest eta of these responses; None if one has none. Times in UTC sort as text."""
+    etas = [json.loads(each)["eta"] for each in responses]
+    return None if None in etas else max(etas, default=None)
 
 
 def _item(outcome: SendReply | OrchestratorError) -> str:

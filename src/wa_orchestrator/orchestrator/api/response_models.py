@@ -2,6 +2,7 @@
 
 from pydantic import Field
 
+from wa_orchestrator import queue_forecast
 from wa_orchestrator.context import Context
 from wa_orchestrator.domain.pacing import limits
 from wa_orchestrator.domain.pacing.limits import Trust
@@ -50,7 +51,10 @@ class WorkerView(ResponseModel):
 class QueueView(ResponseModel):
     """The queue of a session's phone."""
 
-    waiting: int
+    waiting: int = Field(description="All messages that wait: now, today and later.")
+    now: int
+    today: int
+    later: int = Field(description="For another day: scheduled, deferred, or beyond today's limit.")
     in_flight: str | None = Field(description="The id of the message that is being sent.")
 
 
@@ -160,8 +164,12 @@ def _worker(session: Session) -> WorkerView:
 
 
 async def _queue(context: Context, session: Session) -> QueueView:
-    waiting, in_flight = await phone_queues.depth(context.scripts, session.phone)
-    return QueueView(waiting=waiting, in_flight=in_flight or None)
+    scripts = context.scripts
+    found = await queue_forecast.waiting(scripts, context.settings, session, await scripts.now_ms())
+    in_flight = await phone_queues.in_flight(scripts, session.phone)
+    return QueueView(
+        waiting=found.total, now=found.now, today=found.today, later=found.later, in_flight=in_flight or None
+    )
 
 
 def proxy_view(proxy: Proxy, max_sessions: int) -> ProxyView:

@@ -45,6 +45,13 @@ local function has_moved()
   return current[1] ~= PHONE or current[2] ~= SESSION_ID
 end
 
+-- leave_waiting: take a waiting message from the place where it waits: the jobs, the schedule, the queue, or set aside.
+local function leave_waiting(jobs, waiting, scheduled, later)
+  local is_now = tonumber(redis.call('HGET', MESSAGE, 'due_at') or 0) == 0
+  if redis.call('LREM', jobs, 1, ID) > 0 and is_now and redis.call('HINCRBY', waiting, PHONE, -1) <= 0 then redis.call('HDEL', waiting, PHONE) end
+  for _, place in ipairs({ scheduled, later, QUEUE, ASIDE }) do redis.call('ZREM', place, ID) end
+end
+
 -- wake_phone: make the phone due now, unless it is due earlier.
 local function wake_phone(now)
   redis.call('ZADD', DUE, 'LT', now, PHONE)

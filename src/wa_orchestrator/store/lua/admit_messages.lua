@@ -5,25 +5,27 @@
 -- Atomic because an accepted message must survive any crash: idempotency record, message, job and counts are one write.
 -- Many at once because what they share (rate, counts, jobs, the clock) then costs as much as for one.
 -- KEYS[1] rate  KEYS[2] jobs list  KEYS[3] waiting hash  KEYS[4] counts hash  KEYS[5] opt-outs hash  KEYS[6] sequence
--- KEYS[7] expiring zset  KEYS[8] events stream; then for each message: idempotency hash, message hash, queue zset, sent zset, pace hash, affinity string
+-- KEYS[7] expiring zset  KEYS[8] events stream; then for each message: idempotency hash, message hash, queue zset, sent zset, pace hash,
+-- later zset, affinity string
 -- ARGV[1] ms between two calls (0 = calls are not counted)  ARGV[2] calls that may come at once  ARGV[3] idempotency ttl ms
 --   then for each message a JSON array, which is cheaper than as many arguments:
 --   1 id  2 phone  3 recipient  4 fingerprint ('' = no idempotency key)  5 queue limit  6 day limit  7 start of the day ms
 --   8 due ms (0 = now)  9 defer to ms (0 = reject)  10 expires ms (0 = never)  11 session id  12 priority
 --   13 the session that had the conversation when the server chose this one ('' = none; false = the client named the sender)
 --   14… further fields and values of the message
--- returns for each {'accepted', ahead, now, due} | {'replayed', message id, answer or ''} | {'conflict'} | {'opted_out'}
+-- returns for each {'accepted', ahead, now, due} | {'scheduled', ahead, now, due, scheduled before it, of these for the same instant,
+--         due of the first scheduled} | {'replayed', message id, answer or ''} | {'conflict'} | {'opted_out'}
 --       | {'other_sender', the session that has the conversation, or ''} | {'day_full', count} | {'queue_full', count} | {'limited', retry after ms} | {'error', Redis' error}
 local RATE, JOBS, WAITING, COUNTS, OPT_OUTS, SEQUENCE, EXPIRING, EVENTS = unpack(KEYS, 1, 8)
 local gap, burst, idempotency_ms = tonumber(ARGV[1]), tonumber(ARGV[2]), ARGV[3]
-local SHARED_KEYS, KEYS_EACH, SHARED_ARGS = 8, 6, 3
+local SHARED_KEYS, KEYS_EACH, SHARED_ARGS = 8, 7, 3
 local now = now_ms()
 local arrival = gap > 0 and tonumber(redis.call('GET', RATE) or 0) or 0
 local jobs, waiting = {}, {}
 
 -- admit: accept or reject one message, whose keys stand after KEYS[k].
 local function admit(k, wanted)
-  local IDEMPOTENCY, MESSAGE, QUEUE, SENT, PACE, AFFINITY = unpack(KEYS, k + 1, k + KEYS_EACH)
+  local IDEMPOTENCY, MESSAGE, QUEUE, SENT, PACE, LATER, AFFINITY = unpack(KEYS, k + 1, k + KEYS_EACH)
   if gap > 0 then
     local after, wait = spend(arrival, now, gap, burst, 1)
     if not after then return { 'limited', wait } end -- guard: admitted
@@ -43,12 +45,17 @@ local function admit(k, wanted)
   local queued = redis.call('ZCARD', QUEUE)
   local ahead = queued + unrouted
   if ahead >= queue_limit then return { 'queue_full', ahead } end -- guard: queue_limit
+  local deferred = false
   if due <= now then
     due = 0
     local today = ahead + redis.call('ZCOUNT', SENT, day_start, '+inf')
     if today >= day_limit then
       due = defer_to
       if due == 0 then return { 'day_full', today } end -- guard: day_limit
+      deferred = true
+      -- A millisecond after the one deferred before it: of one instant, messages would leave in the order of their ids.
+      local last = redis.call('ZREVRANGEBYSCORE', LATER, due + 60000, due, 'WITHSCORES', 'LIMIT', 0, 1)
+      if last[2] then due = tonumber(last[2]) + 1 end
     end
   end
   -- Messages of a lower priority go after this one.
@@ -58,7 +65,7 @@ local function admit(k, wanted)
   -- Fields that are 0 or empty are not written: readers take an absent field for 0 or empty.
   redis.call('HSET', MESSAGE, 'id', id, 'phone', phone, 'to', recipient, 'session', session, 'status', 'queued', 'accepted_at', now,
     'changed_at', now, 'sequence', redis.call('INCR', SEQUENCE), 'priority', priority, unpack(wanted, 14))
-  if due > 0 then redis.call('HSET', MESSAGE, 'due_at', due) end
+  if deferred then redis.call('HSET', MESSAGE, 'deferred', 1) end
   if expires > 0 then
     redis.call('HSET', MESSAGE, 'expires_at', expires)
     redis.call('ZADD', EXPIRING, expires, id)
@@ -69,8 +76,14 @@ local function admit(k, wanted)
   end
   if seen_sender then set_sender(AFFINITY, session) else keep_sender(AFFINITY, session) end
   emit(EVENTS, 'message.queued', now, 'session', session, 'message', id, 'phone', phone, 'note', '')
-  waiting[phone] = unrouted + 1
   jobs[#jobs + 1] = id
+  if due > 0 then
+    local before, same = redis.call('ZCOUNT', LATER, '-inf', due), redis.call('ZCOUNT', LATER, due, due)
+    redis.call('HSET', MESSAGE, 'due_at', due)
+    redis.call('ZADD', LATER, due, id)
+    return { 'scheduled', first, now, due, before, same, tonumber(redis.call('ZRANGE', LATER, 0, 0, 'WITHSCORES')[2]) }
+  end
+  waiting[phone] = unrouted + 1
   return { 'accepted', first, now, due }
 end
 
@@ -87,7 +100,7 @@ if #jobs > 0 then
     counts[#counts + 1] = phone
     counts[#counts + 1] = count
   end
-  redis.call('HSET', WAITING, unpack(counts))
+  if #counts > 0 then redis.call('HSET', WAITING, unpack(counts)) end
   redis.call('RPUSH', JOBS, unpack(jobs))
   redis.call('HINCRBY', COUNTS, 'accepted', #jobs)
   redis.call('HINCRBY', COUNTS, 'queued', #jobs)

@@ -2,10 +2,10 @@
 -- cancel_message: a message that no worker has claimed ends without being sent (cancelled, expired, or failed because no session can send it).
 -- Atomic because it may stand in any of five places and must leave exactly that one.
 -- KEYS: the message layout, then KEYS[16] jobs list  KEYS[17] waiting hash  KEYS[18] scheduled zset
--- KEYS[19] stats hash of the day, for failed ones
+-- KEYS[19] later zset  KEYS[20] stats hash of the day, for failed ones
 -- ARGV[4] status: cancelled | expired | failed  ARGV[5] reason  ARGV[6] 'due' = only if its expiry has passed, '' = at once
 -- returns {'ended'} | {'too_late', status} | {'unknown'} | {'early'} | {'moved'}
-local JOBS, WAITING, SCHEDULED, STATS = unpack(KEYS, 16, 19)
+local JOBS, WAITING, SCHEDULED, LATER, STATS = unpack(KEYS, 16, 20)
 local final, reason, when = ARGV[4], ARGV[5], ARGV[6]
 local now = now_ms()
 local status, expires_at = unpack(redis.call('HMGET', MESSAGE, 'status', 'expires_at'))
@@ -14,10 +14,7 @@ if status ~= 'queued' and status ~= 'scheduled' then return { 'too_late', status
 if has_moved() then return { 'moved' } end -- guard: cancel_place
 if when == 'due' and tonumber(expires_at or 0) > now then return { 'early' } end -- guard: expired
 if status == 'scheduled' then undo_release() end
-if redis.call('LREM', JOBS, 1, ID) > 0 and redis.call('HINCRBY', WAITING, PHONE, -1) <= 0 then redis.call('HDEL', WAITING, PHONE) end
-redis.call('ZREM', SCHEDULED, ID)
-redis.call('ZREM', QUEUE, ID)
-redis.call('ZREM', ASIDE, ID)
+leave_waiting(JOBS, WAITING, SCHEDULED, LATER)
 if final == 'failed' then fail_message(STATS, now, reason) else set_status(final, now, reason) end
 wake_phone(now)
 return { 'ended' }

@@ -1,9 +1,9 @@
 -- promote_message: a scheduled message is due; it joins its phone's queue behind those that were due before.
 -- Atomic because leaving the schedule and entering the queue must be one step: several dispatchers promote.
--- KEYS[1] scheduled zset  KEYS[2] message hash  KEYS[3] queue zset  KEYS[4] due zset  KEYS[5] sequence
+-- KEYS[1] scheduled zset  KEYS[2] message hash  KEYS[3] queue zset  KEYS[4] due zset  KEYS[5] sequence  KEYS[6] later zset
 -- ARGV[1] id  ARGV[2] phone
 -- returns {'queued'} | {'early', due} | {'gone'}
-local SCHEDULED, MESSAGE, QUEUE, DUE, SEQUENCE = unpack(KEYS)
+local SCHEDULED, MESSAGE, QUEUE, DUE, SEQUENCE, LATER = unpack(KEYS)
 local id, phone = ARGV[1], ARGV[2]
 local now = now_ms()
 local due = redis.call('ZSCORE', SCHEDULED, id)
@@ -11,6 +11,7 @@ if not due then return { 'gone' } end -- guard: still_scheduled
 if tonumber(due) > now then return { 'early', tonumber(due) } end -- guard: not_early
 if redis.call('HGET', MESSAGE, 'phone') ~= phone then return { 'gone' } end -- guard: promote_place
 redis.call('ZREM', SCHEDULED, id)
+redis.call('ZREM', LATER, id)
 local sequence = redis.call('INCR', SEQUENCE)
 redis.call('HSET', MESSAGE, 'sequence', sequence, 'due_at', 0)
 redis.call('ZADD', QUEUE, tonumber(redis.call('HGET', MESSAGE, 'priority')) * 1e15 + sequence, id)

@@ -3,10 +3,10 @@
 -- reroute_message: a waiting message gets another sender. It leaves the place where it waits and becomes a job again, with its old sequence.
 -- Atomic because leaving one phone's queue and belonging to another phone must be one step: it must never wait twice or nowhere.
 -- KEYS: the message layout (of its present phone and session), then KEYS[16] jobs list  KEYS[17] waiting hash  KEYS[18] scheduled zset
--- KEYS[19] affinity string
+-- KEYS[19] affinity string  KEYS[20] later zset of its phone  KEYS[21] later zset of the new phone
 -- ARGV[4] the new phone  ARGV[5] the new session
 -- returns {'rerouted'} | {'too_late', status} | {'unknown'} | {'moved'}
-local JOBS, WAITING, SCHEDULED, AFFINITY = unpack(KEYS, 16, 19)
+local JOBS, WAITING, SCHEDULED, AFFINITY, LATER, NEW_LATER = unpack(KEYS, 16, 21)
 local new_phone, new_session = ARGV[4], ARGV[5]
 local now = now_ms()
 local status = redis.call('HGET', MESSAGE, 'status')
@@ -18,14 +18,12 @@ if has_moved() then return { 'moved' } end -- guard: reroute_place
 local claimed_at, freed, pinned = unpack(redis.call('HMGET', MESSAGE, 'claimed_at', 'freed', 'pinned'))
 local tried = (claimed_at or '') ~= '' and (freed or '') == ''
 if tried and new_phone ~= PHONE then return { 'too_late', 'tried' } end -- guard: reroute_untried
-if redis.call('LREM', JOBS, 1, ID) > 0 and redis.call('HINCRBY', WAITING, PHONE, -1) <= 0 then redis.call('HDEL', WAITING, PHONE) end
-redis.call('ZREM', SCHEDULED, ID)
-redis.call('ZREM', QUEUE, ID)
-redis.call('ZREM', ASIDE, ID)
+leave_waiting(JOBS, WAITING, SCHEDULED, LATER)
 redis.call('HSET', MESSAGE, 'phone', new_phone, 'session', new_session)
 if (pinned or '') == '' then set_sender(AFFINITY, new_session) end -- its next messages follow
 redis.call('RPUSH', JOBS, ID)
-redis.call('HINCRBY', WAITING, new_phone, 1)
+local due = tonumber(redis.call('HGET', MESSAGE, 'due_at') or 0)
+if due > 0 then redis.call('ZADD', NEW_LATER, due, ID) else redis.call('HINCRBY', WAITING, new_phone, 1) end
 add_to_timeline(now, 'queued', 'REROUTED')
 redis.call('PUBLISH', 'dispatch:wake', new_phone)
 return { 'rerouted' }

@@ -11,7 +11,7 @@ local status, priority, reason = unpack(redis.call('HMGET', MESSAGE, 'status', '
 if status ~= 'failed' then return { 'not_dead', status or 'unknown' } end -- guard: dead
 if redis.call('HEXISTS', OPT_OUTS, recipient) == 1 then return { 'opted_out' } end -- guard: retry_opt_out
 local sequence = redis.call('INCR', SEQUENCE)
-redis.call('HSET', MESSAGE, 'attempts', 0, 'crashes', 0, 'uncounted', 0, 'sequence', sequence, 'expires_at', 0)
+redis.call('HSET', MESSAGE, 'attempts', 0, 'crashes', 0, 'uncounted', 0, 'sequence', sequence, 'expires_at', 0, 'due_at', 0)
 for index = FIRST_REASON, #ARGV do
   if reason == ARGV[index] then redis.call('HSET', MESSAGE, 'freed', '1') end -- guard: retry_told
 end

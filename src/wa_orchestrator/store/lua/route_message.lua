@@ -2,10 +2,10 @@
 -- Atomic because two dispatchers may hold the same job: leaving the list and entering the queue must be one step.
 -- KEYS[1] jobs list  KEYS[2] waiting hash  KEYS[3] message hash  KEYS[4] queue zset  KEYS[5] scheduled zset  KEYS[6] due zset
 -- KEYS[7] index zset  KEYS[8] index of the session  KEYS[9] index of the recipient  KEYS[10] index of the reference
--- KEYS[11] the session's hash, which must exist  KEYS[12] submitted zset
+-- KEYS[11] the session's hash, which must exist  KEYS[12] submitted zset  KEYS[13] later zset
 -- ARGV[1] id  ARGV[2] phone  ARGV[3] session id
 -- returns {'queued', score} | {'scheduled', due} | {'gone'} | {'no_session'}
-local JOBS, WAITING, MESSAGE, QUEUE, SCHEDULED, DUE, INDEX, OF_SESSION, OF_RECIPIENT, OF_REFERENCE, SESSION, SUBMITTED = unpack(KEYS)
+local JOBS, WAITING, MESSAGE, QUEUE, SCHEDULED, DUE, INDEX, OF_SESSION, OF_RECIPIENT, OF_REFERENCE, SESSION, SUBMITTED, LATER = unpack(KEYS)
 local id, phone, session_id = ARGV[1], ARGV[2], ARGV[3]
 local now = now_ms()
 local priority, sequence, due_at, accepted_at, reference, status, known_phone =
@@ -13,7 +13,8 @@ local priority, sequence, due_at, accepted_at, reference, status, known_phone =
 -- remove_job: whether the message was still a job; another dispatcher may have routed it.
 local function remove_job()
   if redis.call('LREM', JOBS, 1, id) == 0 then return false end
-  if redis.call('HINCRBY', WAITING, phone, -1) <= 0 then redis.call('HDEL', WAITING, phone) end
+  -- One with a due instant is counted by the later zset.
+  if tonumber(due_at or 0) == 0 and redis.call('HINCRBY', WAITING, phone, -1) <= 0 then redis.call('HDEL', WAITING, phone) end
   return true
 end
 -- Another dispatcher may have given it to another phone since the caller read it.
@@ -32,8 +33,11 @@ redis.call('PEXPIRE', SUBMITTED, 60000)
 local due = tonumber(due_at or 0)
 if due > now then
   redis.call('ZADD', SCHEDULED, due, id)
+  redis.call('ZADD', LATER, due, id)
   return { 'scheduled', due }
 end
+redis.call('ZREM', LATER, id)
+if due > 0 then redis.call('HSET', MESSAGE, 'due_at', 0) end
 local score = tonumber(priority) * 1e15 + tonumber(sequence)
 redis.call('ZADD', QUEUE, score, id)
 redis.call('ZADD', DUE, 'LT', now, phone)
