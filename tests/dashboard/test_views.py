@@ -144,7 +144,7 @@ async def test_the_depth_of_the_queue_is_noted_once_a_minute(scripts: Scripts) -
     await history_recorder.step()
     assert await scripts.redis.llen(keys.DASHBOARD_QUEUE) == 1
     depths = await history.depths(scripts, await scripts.now_ms() + 1)
-    assert depths == [-1] * 95 + [8]
+    assert depths == [-1] * 95 + [7]
     assert "M95 40V" in charts.area(depths, "x")
 
 

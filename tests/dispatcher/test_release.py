@@ -58,6 +58,17 @@ async def test_a_message_pinned_to_a_session_waits_for_that_session(scenario: Sc
     assert await scenario.claim("w1", A) == message
 
 
+async def test_a_job_that_is_no_message_is_kept_for_people_and_holds_up_nobody(scenario: Scenario) -> None:
+    await scenario.connect("w1", A)
+    strange = '{"phone": "972500000001", "text": "the old shape"}'
+    await scenario.scripts.redis.lpush(keys.GATEWAY_JOBS, strange)
+    message = await scenario.accept("w1", A)
+    await settle(scenario.dispatcher())
+    assert await scenario.claim("w1", A) == message
+    assert await scenario.scripts.redis.lrange(keys.STRANGE_JOBS, 0, -1) == [strange]
+    assert await scenario.scripts.redis.llen(keys.GATEWAY_JOBS) == 0
+
+
 async def test_another_phone_takes_a_message_whose_session_has_given_up(scenario: Scenario) -> None:
     await scenario.connect("w1", A)
     await scenario.connect("w2", B)

@@ -2,7 +2,7 @@
 
 from tests.store.guards import case
 from tests.store.scene import Scene
-from wa_orchestrator.store import admission, keys, retention
+from wa_orchestrator.store import admission, keys, queues, retention
 from wa_orchestrator.store.leases import Limited
 
 
@@ -35,3 +35,11 @@ async def _(scene: Scene) -> None:
     assert isinstance(
         await admission.accept(scene.scripts, scene.message(affinity="w1"), scene.room()), admission.Accepted
     )
+
+
+@case("set_aside_once")
+async def _(scene: Scene) -> None:
+    await scene.scripts.redis.rpush(keys.GATEWAY_JOBS, "strange")
+    assert await queues.set_aside_job(scene.scripts, "strange")
+    assert not await queues.set_aside_job(scene.scripts, "strange")
+    assert await scene.scripts.redis.lrange(keys.STRANGE_JOBS, 0, -1) == ["strange"]

@@ -38,16 +38,19 @@ class Router:
         messages: dict[str, Message] = {each.id: each for each in await records.messages(self._scripts, ids)}
         names = sorted({message.session for message in messages.values()})
         sessions: dict[str, Session] = {each.id: each for each in await records.sessions(self._scripts, names)}
-        await asyncio.gather(*(self._drop(name) for name in ids if name not in messages))
+        await asyncio.gather(*(self._set_aside(name) for name in ids if name not in messages))
         homeless = await asyncio.gather(*(self._route(each, sessions.get(each.session)) for each in messages.values()))
         for message in filter(None, homeless):  # one by one: the next message to a recipient follows the first
             await self.find_sender(message)
         await self._detect_bursts(messages, sessions)
         return len(ids)
 
-    async def _drop(self, message_id: str) -> None:
-        """Remove a job without a message: its retention ended while no dispatcher ran."""
-        await queues.drop_job(self._scripts, message_id)
+    async def _set_aside(self, job: str) -> None:
+        """Set aside a job that is no message: another program's, another version's, or of a message that was erased."""
+        if await queues.set_aside_job(self._scripts, job):
+            log.error(
+                "job.set_aside", message=job if job.startswith("m_") else "", length=len(job), list=keys.STRANGE_JOBS
+            )
 
     async def _route(self, message: Message, session: Session | None) -> Message | None:
         """Move a message to its queue; return it if it needs another sender."""

@@ -19,7 +19,7 @@ from wa_orchestrator.dashboard import app as dashboard
 from wa_orchestrator.dashboard.login import create_login_link
 from wa_orchestrator.dispatcher.dispatcher import Dispatcher
 from wa_orchestrator.domain import worker_events
-from wa_orchestrator.errors import Broken
+from wa_orchestrator.errors import Broken, Refused
 from wa_orchestrator.gateway.app import Gateway
 from wa_orchestrator.loop import Loop, Runnable
 from wa_orchestrator.orchestrator import service
@@ -37,7 +37,7 @@ from wa_orchestrator.server.redis_check import RedisCheck
 from wa_orchestrator.server.supervisor import CloseOnCancel, RunOnce, Signals, supervised
 from wa_orchestrator.settings import Settings
 from wa_orchestrator.simulator import child_process, demo
-from wa_orchestrator.store import records
+from wa_orchestrator.store import key_types, records
 from wa_orchestrator.store.engine.embedded_redis import EmbeddedRedis
 from wa_orchestrator.web import health
 from wa_orchestrator.web.app import make_app
@@ -60,6 +60,7 @@ async def up(settings: Settings, *, simulate: bool = False, fleet: int = 0) -> N
 async def gateway(settings: Settings) -> None:
     """Run only the gateway."""
     async with contexts.opened(settings, _redis_url(settings)) as context:
+        await _check_keys(context)
         made = Gateway(context)
         bound = listen(settings.bind_host, settings.gateway_port, "GATEWAY_PORT")
         async with serving(made.app(), bound, made.http):
@@ -69,19 +70,31 @@ async def gateway(settings: Settings) -> None:
 async def dispatcher(settings: Settings) -> None:
     """Run only a dispatcher."""
     async with contexts.opened(settings, _redis_url(settings)) as context:
+        await _check_keys(context)
         await _run([Dispatcher(context), _redis_check(context)])
 
 
 async def orchestrator(settings: Settings) -> None:
-    """Run only the orchestrator, with the dashboard."""
+    """Run only the orchestrator, with the dashboard. It serves the gateway's routes too: one port has all APIs."""
     bound = listen(settings.bind_host, settings.orch_port, "ORCH_PORT")
     settings = settings.model_copy(update={"orch_port": bound.getsockname()[1]})
     async with contexts.opened(settings, _redis_url(settings)) as context, runner_for(settings) as runner:
+        await _check_keys(context)
         await service.add_configured_proxies(context)
-        app, loops = control_app(service.assemble(context, runner))
-        async with serving(app, bound):
+        messages = Gateway(context)
+        app, loops = control_app(service.assemble(context, runner), [messages.router()])
+        async with serving(app, bound, messages.http):
             with address.published(settings):
                 await _run(loops)
+
+
+async def _check_keys(context: Context) -> None:
+    """Refuse to start on a Redis in which another program has taken one of our keys."""
+    if problems := await key_types.problems(context.scripts):
+        text = (
+            f"Redis has keys of another program: {'; '.join(problems)}. Rename or delete them, or use another database."
+        )
+        raise Refused("WRONG_KEY_TYPE", text)
 
 
 async def _run(loops: Sequence[Runnable]) -> None:
@@ -129,6 +142,7 @@ async def running(settings: Settings, *, simulate: bool = False, fleet: int = 0)
             settings = child_process.use_simulator(settings, world)
         context = await stack.enter_async_context(contexts.opened(settings, redis_url))
         context.simulator = world
+        await _check_keys(context)
         await context.scripts.load()
         await service.add_configured_proxies(context)
         runner = await stack.enter_async_context(runner_for(settings))
