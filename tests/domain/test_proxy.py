@@ -1,5 +1,7 @@
 """Proxy URLs are parsed strictly, proxies are chosen by load, and are bad after checks and strikes."""
 
+from dataclasses import replace
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -7,12 +9,15 @@ from hypothesis import strategies as st
 from tests.domain.properties import quick
 from wa_orchestrator.domain import proxy, proxy_url
 from wa_orchestrator.domain.proxy import (
+    CONDEMNED,
+    Evidence,
     Health,
     Load,
-    MarkBad,
+    Patience,
     ProxyStatus,
-    Strike,
+    Verdict,
     after_check,
+    complaint_counts,
     judge,
     ranked,
 )
@@ -152,36 +157,108 @@ def test_no_proxy_is_ever_filled_above_its_limit(loads: list[Load], most: int, s
 NOW = 10_000_000
 
 
+WELL = Evidence(passed=True, passed_at_ms=NOW - 30_000)
+FAILED_BEFORE = Evidence(passed=False, passed_at_ms=NOW - 40_000, failing_since_ms=NOW - 10_000)
+
+
 @pytest.mark.parametrize(
-    ("passed", "strikes", "is_bad"),
+    ("each", "verdict"),
     [
-        (False, [], True),
-        (True, [], False),
-        (True, [NOW - 299_999], True),
-        (True, [NOW - 300_000], False),
-        (True, [NOW - 900_000, NOW - 1], True),
+        (WELL, Verdict.KEEP),
+        (replace(WELL, passed=False), Verdict.SUSPECT),
+        (replace(FAILED_BEFORE, failing_since_ms=NOW - 9_999), Verdict.SUSPECT),
+        (FAILED_BEFORE, Verdict.FAILED_CHECK),
+        # Traffic speaks for it, if nothing newer speaks against it.
+        (replace(FAILED_BEFORE, traffic_at_ms=NOW - 9_999), Verdict.SUSPECT),
+        (replace(FAILED_BEFORE, traffic_at_ms=NOW - 10_000), Verdict.FAILED_CHECK),
+        (replace(FAILED_BEFORE, traffic_at_ms=NOW - 5_000, complaints_ms=[NOW - 4_000]), Verdict.FAILED_CHECK),
+        (replace(FAILED_BEFORE, traffic_at_ms=NOW - 3_000, complaints_ms=[NOW - 4_000]), Verdict.SUSPECT),
+        # A connected session that nobody complains about is heard within a minute, or the proxy is dead.
+        (replace(FAILED_BEFORE, has_connected=True), Verdict.SUSPECT),
+        (replace(FAILED_BEFORE, has_connected=True, failing_since_ms=NOW - 60_000), Verdict.FAILED_CHECK),
+        (replace(FAILED_BEFORE, has_connected=True, complaints_ms=[NOW - 11_000]), Verdict.FAILED_CHECK),
+        (replace(FAILED_BEFORE, has_connected=True, complaints_ms=[NOW - 50_000]), Verdict.SUSPECT),
+        # Complaints about a proxy that passes.
+        (replace(WELL, complaints_ms=[NOW]), Verdict.KEEP),
+        (replace(WELL, complaints_ms=[NOW - 10_000, NOW]), Verdict.KEEP),
+        (replace(WELL, complaints_ms=[NOW - 10_001, NOW]), Verdict.STRUCK_OUT),
+        (replace(WELL, complaints_ms=[NOW - 299_999, NOW]), Verdict.STRUCK_OUT),
+        (replace(WELL, complaints_ms=[NOW - 300_000, NOW]), Verdict.KEEP),
+        (replace(WELL, complaints_ms=[NOW - 60_000, NOW], traffic_at_ms=NOW - 30_000), Verdict.KEEP),
     ],
 )
-def test_a_proxy_is_bad_when_it_fails_our_check_or_strikes_twice_in_five_minutes(
-    passed: bool, strikes: list[int], is_bad: bool
+def test_a_proxy_is_bad_when_two_checks_or_two_incidents_prove_it(each: Evidence, verdict: Verdict) -> None:
+    pool = {"p": each, "q": WELL, "r": WELL}
+    assert judge(pool, NOW, Patience()) == {"p": verdict, "q": Verdict.KEEP, "r": Verdict.KEEP}
+
+
+@pytest.mark.parametrize(
+    ("failing", "of", "ours"), [(0, 0, False), (1, 1, True), (1, 2, False), (2, 2, True), (2, 3, True), (6, 12, False)]
+)
+def test_when_more_than_half_of_the_pool_fails_at_once_the_outage_is_ours(failing: int, of: int, ours: bool) -> None:
+    pool = {f"p{n}": FAILED_BEFORE if n < failing else WELL for n in range(of)}
+    verdicts = judge(pool, NOW, Patience())
+    expected = Verdict.OUR_OUTAGE if ours else Verdict.FAILED_CHECK
+    assert list(verdicts.values()) == [expected] * failing + [Verdict.KEEP] * (of - failing)
+
+
+def test_complaints_about_several_proxies_at_once_are_an_incident_of_ours() -> None:
+    blamed = replace(WELL, complaints_ms=[NOW - 60_000, NOW])
+    pool = {"p": blamed, "q": replace(WELL, complaints_ms=[NOW - 55_000]), "r": WELL, "s": WELL, "t": WELL}
+    assert set(judge(pool, NOW, Patience()).values()) == {Verdict.KEEP}
+
+
+@pytest.mark.parametrize(
+    ("at_ms", "passed_at_ms", "present_since_ms", "counts"),
+    [(NOW, 0, 0, True), (NOW, NOW - 1, NOW - 1, True), (NOW, NOW, 0, False), (NOW, 0, NOW, False)],
+)
+def test_a_complaint_counts_only_after_the_last_good_check_and_the_servers_start(
+    at_ms: int, passed_at_ms: int, present_since_ms: int, counts: bool
 ) -> None:
-    verdict = judge(check_passed=passed, strikes_at_ms=strikes, now_ms=NOW)
-    assert isinstance(verdict, MarkBad) is is_bad
-    if isinstance(verdict, Strike):
-        assert verdict.strikes_at_ms == (NOW,)
+    assert complaint_counts(at_ms, passed_at_ms=passed_at_ms, present_since_ms=present_since_ms) is counts
+
+
+instants = st.integers(NOW - 400_000, NOW)
+evidence = st.builds(
+    Evidence,
+    passed=st.booleans(),
+    passed_at_ms=st.just(0) | instants,
+    failing_since_ms=st.just(0) | instants,
+    complaints_ms=st.lists(instants, max_size=4),
+    traffic_at_ms=st.just(0) | instants,
+    has_connected=st.booleans(),
+)
+
+
+@quick
+@given(st.dictionaries(st.text("abcdef", min_size=1, max_size=2), evidence, max_size=8))
+def test_no_proxy_is_condemned_without_proof(pool: dict[str, Evidence]) -> None:
+    verdicts = judge(pool, NOW, Patience())
+    assert verdicts.keys() == pool.keys()
+    condemned = {name: pool[name] for name, verdict in verdicts.items() if verdict in CONDEMNED}
+    failing_now = [name for name, each in pool.items() if not each.passed]
+    if 2 * len(failing_now) > len(pool):
+        assert not condemned
+    for each in condemned.values():
+        if each.passed:
+            assert len([at for at in each.complaints_ms if at > each.traffic_at_ms]) > 1
+        else:
+            assert each.failing_since_ms
+            assert each.failing_since_ms <= NOW - Patience().confirm_ms
+            assert each.traffic_at_ms <= max([each.failing_since_ms, *each.complaints_ms])
 
 
 @quick
 @given(st.lists(st.booleans(), max_size=12))
 def test_a_bad_proxy_comes_back_only_after_three_good_checks_in_a_row(checks: list[bool]) -> None:
-    health = Health()
+    health = Health(ProxyStatus.BAD)
     for seen, passed in enumerate(checks, start=1):
         was = health.status
         health = after_check(health, passed=passed)
-        if not passed:
-            assert health.status is ProxyStatus.BAD
-        elif was is ProxyStatus.BAD and health.status is ProxyStatus.OK:
+        if was is ProxyStatus.BAD and health.status is ProxyStatus.OK:
             assert checks[seen - 3 : seen] == [True] * 3
+        elif not passed:
+            assert health.status is was
 
 
 def test_checks_of_a_bad_proxy_grow_rarer_up_to_a_cap() -> None:

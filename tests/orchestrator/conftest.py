@@ -12,7 +12,9 @@ from redis.asyncio import Redis
 
 from tests.orchestrator.fakes import ADMIN, API_KEY, FakeCheck, FakeRunner, Teller
 from wa_orchestrator.context import Context, make_context
+from wa_orchestrator.domain.proxy import Patience
 from wa_orchestrator.orchestrator import service
+from wa_orchestrator.orchestrator.proxies import health as proxy_health
 from wa_orchestrator.orchestrator.service import Orchestrator
 from wa_orchestrator.settings import Settings
 from wa_orchestrator.web import health
@@ -28,6 +30,12 @@ def quiet() -> Iterator[None]:
     structlog.configure(wrapper_class=structlog.make_filtering_bound_logger(logging.CRITICAL))
     yield
     structlog.configure(**before)
+
+
+@pytest.fixture(autouse=True)
+def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Confirm failed checks at once, and wait for no traffic."""
+    monkeypatch.setattr(proxy_health, "PATIENCE", Patience(confirm_ms=0, traffic_due_ms=0))
 
 
 @pytest.fixture

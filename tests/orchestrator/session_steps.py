@@ -47,6 +47,12 @@ async def provision(api: httpx.AsyncClient, **body: Any) -> httpx.Response:
     return await api.post("/api/sessions/provision", json=body)
 
 
+async def condemned(control: Orchestrator, proxy_id: str) -> None:
+    """Check a dead proxy until that is proven: twice."""
+    for _ in range(2):
+        await control.proxy_health.check(proxy_id)
+
+
 async def code_of(answer: httpx.Response) -> str:
     return str(answer.json()["error"]["code"])
 

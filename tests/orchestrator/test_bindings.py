@@ -14,6 +14,7 @@ from tests.orchestrator.session_steps import (
     PHONE,
     THIRD,
     code_of,
+    condemned,
     delete,
     fill,
     linked,
@@ -184,7 +185,7 @@ async def test_the_binding_moves_at_linking_only_if_the_own_proxy_is_bad_or_full
     url = next(url for url in PROXIES if proxy_url.proxy_id(url) == own)
     if trouble == "bad":
         check.dead.add(url)
-        await control.proxy_health.check(own)
+        await condemned(control, own)
     else:
         await fill(api, url)
     second = await started(control, api, "second")

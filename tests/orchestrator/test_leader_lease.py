@@ -463,12 +463,12 @@ async def test_a_sessions_lock_is_one_for_all_who_want_it_and_forgotten_afterwar
 
 
 async def test_an_inquiry_that_breaks_is_not_kept(control: Orchestrator, monkeypatch: pytest.MonkeyPatch) -> None:
-    async def breaks(_proxy_id: str) -> None:
+    async def breaks(_proxy_id: str, _at_ms: int) -> bool:
         raise Unavailable("BROKEN", "it breaks")
 
     monkeypatch.setattr(control.proxy_health, "_inquire", breaks)
     with pytest.raises(Unavailable):
-        await control.proxy_health.report_failure("p1", "s1", 1)
+        await control.proxy_health.report_failure("p1", "s1", 1, 0)
     assert (control.proxy_health._inquiries, control.proxy_health._busy) == ({}, set())
 
 

@@ -13,6 +13,7 @@ from tests.orchestrator.session_steps import (
     IDS,
     PHONE,
     code_of,
+    condemned,
     fill,
     now,
     provision,
@@ -171,6 +172,6 @@ async def test_a_bad_proxy_is_refused_when_it_is_given(
     api: httpx.AsyncClient, control: Orchestrator, check: Any
 ) -> None:
     check.dead.add(PROXIES[0])
-    await control.proxy_health.check(IDS[0])
+    await condemned(control, IDS[0])
     answer = await provision(api, proxy=PROXIES[0])
     assert (answer.status_code, await code_of(answer)) == (409, "PROXY_BAD")

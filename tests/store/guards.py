@@ -662,6 +662,18 @@ async def _(scene: Scene) -> None:
     assert stale == proxies.Changed()
 
 
+@case("outage_known")
+async def _(scene: Scene) -> None:
+    assert await proxies.begin_outage(scene.scripts, failing=2, healthy=3)
+    assert not await proxies.begin_outage(scene.scripts, failing=3, healthy=3)
+    assert await proxies.outage_began_ms(scene.scripts) == scene.clock.now_ms
+
+
+@case("outage_ended")
+async def _(scene: Scene) -> None:
+    assert not await proxies.end_outage(scene.scripts)
+
+
 @case("proxy_empty")
 async def _(scene: Scene) -> None:
     await scene.connected("w1")

@@ -1,11 +1,10 @@
 """Which proxy a session gets, and when a proxy is bad or good again."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
+from itertools import chain
 
-#: A second strike within this time means that the proxy is bad although it passes our check.
-STRIKE_WINDOW_MS = 5 * 60_000
 GOOD_CHECKS_TO_RECOVER = 3
 _LONGEST_DOUBLING = 6
 
@@ -16,7 +15,7 @@ class ProxyStatus(StrEnum):
     OK = "OK"
     """Healthy. Nothing to do."""
     BAD = "BAD"
-    """Failed our check or struck out. It comes back after good checks in a row; replace it if it does not."""
+    """Failed two checks or struck out. It comes back after good checks in a row; replace it if it does not."""
 
 
 class ProxyFailure(StrEnum):
@@ -33,9 +32,9 @@ class ProxyFailure(StrEnum):
     OTHER_LOGIN = "OTHER_LOGIN"
     LOGIN_REFUSED = "LOGIN_REFUSED"
     FAILED_CHECK = "FAILED_CHECK"
-    """A worker reported it, and our check failed as well."""
+    """It failed two checks, and nothing came through it meanwhile."""
     STRUCK_OUT = "STRUCK_OUT"
-    """It passed our check, but failed its sessions twice within `STRIKE_WINDOW_MS`."""
+    """It passed our check, but failed its sessions twice within five minutes, and nothing came through it meanwhile."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,27 +53,123 @@ def ranked(candidates: Iterable[Load], max_per_proxy: int) -> list[str]:
 
 
 @dataclass(frozen=True, slots=True)
-class MarkBad:
-    """The proxy is bad: all its sessions fail over."""
+class Patience:
+    """How long evidence against a proxy must last, or may lie apart, before it counts."""
 
-    why: ProxyFailure
+    confirm_ms: float = 10_000
+    """A failed check is repeated after this time; only the second failure in a row counts."""
+    traffic_due_ms: float = 60_000
+    """A connected worker shows traffic within this time: WhatsApp's keep-alive (30 s), a ping (15 s), and some more."""
+    incident_ms: float = 10_000
+    """Complaints so close together are one incident: a worker waits for a dead proxy for 8 s before it complains."""
+    strike_window_ms: float = 5 * 60_000
+    """A second strike within this time means that the proxy is bad although it passes our check."""
+
+    def scaled(self, time_scale: float) -> "Patience":
+        """Return the same for a clock that runs `time_scale` times as fast."""
+        return Patience(
+            self.confirm_ms / time_scale,
+            self.traffic_due_ms / time_scale,
+            self.incident_ms / time_scale,
+            self.strike_window_ms / time_scale,
+        )
 
 
 @dataclass(frozen=True, slots=True)
-class Strike:
-    """The proxy keeps its sessions, and the strike is recorded; the worker restarts on the same proxy."""
+class Evidence:
+    """What is known about one healthy proxy in a round in which all healthy proxies are checked at once."""
 
-    strikes_at_ms: tuple[int, ...]
+    passed: bool
+    passed_at_ms: int = 0
+    """Its last good check before this one."""
+    failing_since_ms: int = 0
+    """The first of the failed checks in a row before this one; 0 if the last one passed."""
+    complaints_ms: Sequence[int] = ()
+    """When workers complained about it, by `complaint_counts`."""
+    traffic_at_ms: int = 0
+    """When WhatsApp was last heard through it."""
+    has_connected: bool = False
+    """Whether a session is connected through it, as far as we know."""
 
 
-def judge(*, check_passed: bool, strikes_at_ms: Sequence[int], now_ms: int) -> MarkBad | Strike:
-    """Decide about a proxy that a worker reported, after the server has checked it by itself."""
-    if not check_passed:
-        return MarkBad(ProxyFailure.FAILED_CHECK)
-    recent = tuple(at_ms for at_ms in strikes_at_ms if at_ms > now_ms - STRIKE_WINDOW_MS)
-    if recent:
-        return MarkBad(ProxyFailure.STRUCK_OUT)
-    return Strike((now_ms,))
+class Verdict(StrEnum):
+    """What a round means for one proxy."""
+
+    KEEP = "KEEP"
+    """It stays as it is."""
+    SUSPECT = "SUSPECT"
+    """It failed this check, which proves nothing yet. It is checked again soon."""
+    OUR_OUTAGE = "OUR_OUTAGE"
+    """Most of the pool fails at once, so the fault is ours. Checks that failed meanwhile do not count."""
+    FAILED_CHECK = "FAILED_CHECK"
+    """Proven bad by two checks: all its sessions fail over."""
+    STRUCK_OUT = "STRUCK_OUT"
+    """Proven bad by its sessions: all of them fail over."""
+
+
+#: Verdicts that make a proxy bad, and what is recorded as the cause.
+CONDEMNED: Mapping[Verdict, ProxyFailure] = {
+    Verdict.FAILED_CHECK: ProxyFailure.FAILED_CHECK,
+    Verdict.STRUCK_OUT: ProxyFailure.STRUCK_OUT,
+}
+
+
+def judge(pool: Mapping[str, Evidence], now_ms: int, patience: Patience) -> dict[str, Verdict]:
+    """Return a verdict for every healthy proxy.
+
+    A proxy that passes now but failed a moment ago counts as failing when we ask whether the outage is ours: when a
+    connection comes back, some checks of a round pass and others do not.
+    """
+    failing = {name for name, each in pool.items() if not each.passed or each.failing_since_ms}
+    if is_our_outage(len(failing), len(pool)):
+        return {name: Verdict.OUR_OUTAGE if name in failing else Verdict.KEEP for name in pool}
+    return {name: _verdict(name, pool, now_ms, patience) for name in pool}
+
+
+def is_our_outage(failing: int, healthy: int) -> bool:
+    """Whether so many of the proxies that were healthy fail at once that the cause is on our side."""
+    return 2 * failing > healthy
+
+
+def _verdict(name: str, pool: Mapping[str, Evidence], now_ms: int, patience: Patience) -> Verdict:
+    each = pool[name]
+    if each.passed:
+        return Verdict.STRUCK_OUT if len(strikes(name, pool, now_ms, patience)) > 1 else Verdict.KEEP
+    if not each.failing_since_ms or now_ms - each.failing_since_ms < patience.confirm_ms:
+        return Verdict.SUSPECT
+    blamed_at = max((at_ms for at_ms in each.complaints_ms if at_ms > each.passed_at_ms), default=0)
+    if each.traffic_at_ms > max(each.failing_since_ms, blamed_at):
+        return Verdict.SUSPECT
+    if each.has_connected and not blamed_at and now_ms - each.failing_since_ms < patience.traffic_due_ms:
+        return Verdict.SUSPECT
+    return Verdict.FAILED_CHECK
+
+
+def complaint_counts(at_ms: int, *, passed_at_ms: int, present_since_ms: int) -> bool:
+    """Whether a worker's complaint says anything about its proxy.
+
+    A late one does not: the proxy has passed a check since, or the server was away at that time. `at_ms` is when the
+    worker noticed, not when we heard of it.
+    """
+    return at_ms > max(passed_at_ms, present_since_ms)
+
+
+def strikes(name: str, pool: Mapping[str, Evidence], now_ms: int, patience: Patience) -> list[int]:
+    """Return the incidents that count against a proxy which passes our checks.
+
+    Not those before anything came through it again, and not those in which another proxy was blamed too: then the
+    fault was ours.
+    """
+    own = pool[name]
+    since_ms = max(now_ms - patience.strike_window_ms, own.traffic_at_ms)
+    elsewhere = list(chain.from_iterable(each.complaints_ms for other, each in pool.items() if other != name))
+    found: list[int] = []
+    for at_ms in sorted(own.complaints_ms):
+        shared = any(abs(at_ms - other) <= patience.incident_ms for other in elsewhere)
+        again = found and at_ms - found[-1] <= patience.incident_ms
+        if at_ms > since_ms and not shared and not again:
+            found.append(at_ms)
+    return found
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,9 +182,9 @@ class Health:
 
 
 def after_check(health: Health, *, passed: bool) -> Health:
-    """Return the health after one more check: one failure makes a proxy bad, three passes in a row make it good."""
+    """Return the health after one more check: three passes in a row make a bad proxy good. `judge` makes it bad."""
     if not passed:
-        return Health(ProxyStatus.BAD, 0, health.bad_in_a_row + 1)
+        return Health(health.status, 0, health.bad_in_a_row + 1)
     good = health.good_in_a_row + 1
     if health.status is ProxyStatus.BAD and good < GOOD_CHECKS_TO_RECOVER:
         return Health(ProxyStatus.BAD, good, 0)

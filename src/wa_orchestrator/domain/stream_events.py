@@ -34,9 +34,11 @@ class ProxyReason(StrEnum):
     STICKY_PROXY = "STICKY_PROXY"
     """The session moved to its phone's own proxy."""
     CHECK_FAILED = "CHECK_FAILED"
-    """A health check of the old proxy failed."""
+    """The old proxy failed two health checks in a row."""
+    STRUCK_OUT = "STRUCK_OUT"
+    """The old proxy passed its health checks, but failed its sessions twice within five minutes."""
     PROXY_FAILED = "PROXY_FAILED"
-    """The old proxy failed."""
+    """The old proxy was bad already."""
     DRAINED = "DRAINED"
     """The operator removed the old proxy."""
     NO_PROXY = "NO_SEAT"
@@ -191,6 +193,14 @@ class DailySummary(Payload):
 
 
 @dataclass(frozen=True, slots=True)
+class ProxyOutage(Payload):
+    """Our own connection failed or is back: so many of the healthy proxies failed at once. Nobody moved."""
+
+    failing: int
+    healthy: int
+
+
+@dataclass(frozen=True, slots=True)
 class WebhookDisabled(Payload):
     """The server stopped delivering to a webhook; `note` is the last error."""
 
@@ -273,6 +283,11 @@ class EventType(StrEnum):
     PROXY_OK = "proxy.ok", ProxyPoolChanged, Level.INFO, "A proxy is healthy again.", "🌱"
     PROXY_BAD = "proxy.bad", ProxyPoolChanged, Level.ERROR, "A proxy failed.", "🔥"
     PROXY_LOW_INVENTORY = "proxy.low_inventory", LowInventory, Level.WARNING, "Free proxy slots run low.", "📉"
+    PROXY_OUTAGE = (
+        "proxy.outage", ProxyOutage, Level.ERROR,
+        "Most proxies fail at once: our own connection is the cause. Nobody is moved.", "📡",
+    )  # fmt: skip
+    PROXY_OUTAGE_ENDED = "proxy.outage_ended", ProxyOutage, Level.INFO, "Most proxies pass their checks again."
     WEBHOOK_DISABLED = "webhook.disabled", WebhookDisabled, Level.WARNING, "A webhook was disabled after failing.", "🔌"
     SUMMARY_DAILY = "summary.daily", DailySummary, Level.INFO, "What the last day was like, at 08:00 local time.", "📊"
     ALERT_TEST = "alert.test", AlertTest, Level.INFO, "An operator asked for a test alert.", "🔔"

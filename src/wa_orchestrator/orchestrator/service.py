@@ -107,7 +107,7 @@ def assemble(context: Context, runner: Runner, checker: ProxyCheck | None = None
     """Assemble the control plane. Tests pass `checker` instead of the real proxy check."""
     lease = LeaderLease(context)
     pool = WorkerPool(context, lease, runner)
-    proxy_health = ProxyHealth(context, checker)
+    proxy_health = ProxyHealth(context, lease, checker)
     context.refreshers.append(OrchestratorMetrics(context, lease, pool).refresh)
     return Orchestrator(
         context,

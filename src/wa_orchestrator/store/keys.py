@@ -217,6 +217,9 @@ PROXIES_ALL: Final = "proxies:all"
 PROXIES_AVAILABLE: Final = "proxies:available"
 """set of ids of proxies whose status is OK · mark_proxy"""
 
+PROXY_OUTAGE: Final = "proxies:outage"
+"""hash began_at, failing, healthy: our own connection is down · begin_outage, end_outage · while it lasts"""
+
 
 def proxy(proxy_id: str) -> str:
     """Hash url (secret), masked, status, strikes, checks … · add_proxy, mark_proxy · until removed."""

@@ -1,6 +1,7 @@
 """The pool of proxies: add, mark, remove."""
 
 from dataclasses import dataclass
+from typing import Any
 
 from wa_orchestrator.store import keys
 from wa_orchestrator.store.engine.compare_and_set import Changed
@@ -73,6 +74,28 @@ async def mark(
             return Unknown()
         case _:
             raise unexpected("mark_proxy", reply)
+
+
+async def begin_outage(scripts: Scripts, *, failing: int, healthy: int) -> bool:
+    """Record that our own connection is down; False if that is known already."""
+    reply = await scripts.run("begin_outage", [keys.PROXY_OUTAGE, keys.EVENTS], [failing, healthy])
+    if reply[0] not in ("begun", "known"):
+        raise unexpected("begin_outage", reply)
+    return bool(reply[0] == "begun")
+
+
+async def end_outage(scripts: Scripts) -> bool:
+    """Record that our own connection works again; False if it was not down."""
+    reply = await scripts.run("end_outage", [keys.PROXY_OUTAGE, keys.EVENTS])
+    if reply[0] not in ("ended", "none"):
+        raise unexpected("end_outage", reply)
+    return bool(reply[0] == "ended")
+
+
+async def outage_began_ms(scripts: Scripts) -> int | None:
+    """Return since when our own connection is down; None if it works."""
+    began: Any = await scripts.redis.hget(keys.PROXY_OUTAGE, "began_at")
+    return int(float(began)) if began else None
 
 
 async def remove(scripts: Scripts, proxy_id: str) -> Removed | InUse | Unknown:

@@ -128,6 +128,10 @@ class Proxy:
     changed_at: int
     draining: bool
     checked_at: int
+    passed_at: int
+    """Its last good check."""
+    failing_since: int
+    """The first of the failed checks in a row; 0 if the last one passed."""
     next_check_at: int
     latency_ms: int | None
     last_error: str
@@ -135,7 +139,7 @@ class Proxy:
     good_in_a_row: int
     bad_in_a_row: int
     strikes: tuple[int, ...]
-    """When workers complained about it although it passed our check."""
+    """When workers complained about it lately, by their own time."""
     sessions: frozenset[str]
 
 
@@ -144,6 +148,8 @@ class ProxyChanges(TypedDict, total=False):
 
     draining: bool
     checked_at: int
+    passed_at: int
+    failing_since: int
     next_check_at: int
     latency_ms: int | None
     last_error: str

@@ -204,7 +204,9 @@ class _Proxies:
 
     async def reinstate_proxy(self, proxy_id: ProxyId, caller: AdminCaller) -> ProxyView:
         """Put a bad proxy back into use."""
-        fields = ProxyChanges(strikes=(), bad_in_a_row=0, good_in_a_row=0, draining=False, next_check_at=0)
+        fields = ProxyChanges(
+            strikes=(), bad_in_a_row=0, good_in_a_row=0, failing_since=0, draining=False, next_check_at=0
+        )
         if not await mark_by_operator(self._context, proxy_id, ProxyStatus.OK, "REINSTATED", fields):
             raise _no_such_proxy(proxy_id)
         await audit.record(self._context.scripts, caller.key_id, "proxy.reinstate", proxy_id)

@@ -8,7 +8,6 @@ from wa_orchestrator.orchestrator.proxies.health import ProxyHealth
 from wa_orchestrator.store import records
 
 _INTERVAL_S = 1.0
-_CONCURRENT_CHECKS = 16
 
 
 class ProxyMonitor:
@@ -17,18 +16,15 @@ class ProxyMonitor:
     def __init__(self, context: Context, proxy_health: ProxyHealth) -> None:
         self._context = context
         self._proxy_health = proxy_health
-        self._room = asyncio.Semaphore(_CONCURRENT_CHECKS)
 
     async def step(self) -> float:
         """Check every proxy that is due."""
         now = await self._context.scripts.now_ms()
         due = [proxy.id for proxy in await records.proxies(self._context.scripts) if proxy.next_check_at <= now]
-        await asyncio.gather(*(self._check(proxy_id) for proxy_id in due))
+        await asyncio.gather(*(self._proxy_health.check(proxy_id) for proxy_id in due))
+        if due:
+            await self._proxy_health.end_outage()
         return min(_INTERVAL_S, self._context.settings.monitor_interval_ms / 1000)
-
-    async def _check(self, proxy_id: str) -> None:
-        async with self._room:
-            await self._proxy_health.check(proxy_id)
 
 
 class SlotAssigner:

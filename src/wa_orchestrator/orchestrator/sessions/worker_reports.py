@@ -79,7 +79,7 @@ class _Reports:
                 await _follow(context, after, event, report)
         if blames_proxy and session.proxy and transitions.wants_worker(session):
             log.info("proxy.failure_reported", session=session.id, proxy=session.proxy, type=report.type)
-            self._proxy_health.report_failure(session.proxy, session.id, session.epoch)
+            self._proxy_health.report_failure(session.proxy, session.id, session.epoch, report.at_ms)
 
 
 async def _follow(context: Context, after: Session, event: Event, report: WorkerEvent) -> None:
