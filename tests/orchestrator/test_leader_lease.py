@@ -249,6 +249,28 @@ async def test_a_silent_worker_is_marked_first_and_replaced_in_the_next_round(
     assert runner.epochs()["s2"] == 1
 
 
+async def test_a_worker_that_pings_and_claims_nothing_is_marked_first_and_then_replaced(
+    control: Orchestrator, api: httpx.AsyncClient, teller: Teller, runner: FakeRunner
+) -> None:
+    await linked(control, api, teller, "s1", PHONE)
+    before = await now(control.context, "s1")
+    await silence(control, "s1", 1_000)
+    for unclaimed in (1, 2):
+        await control.context.redis.hset(keys.session("s1"), "unclaimed", unclaimed)
+        await part(control, Watchdog).step()
+        assert (await now(control.context, "s1")).status == "connected"
+    await control.context.redis.hset(keys.session("s1"), "unclaimed", 3)
+    control.lease.grace_from_ms = await control.context.scripts.now_ms()  # the server was away: nobody could claim
+    await part(control, Watchdog).step()
+    assert (await now(control.context, "s1")).status == "connected"
+    control.lease.grace_from_ms = 0
+    await part(control, Watchdog).step()
+    assert (await now(control.context, "s1")).reason == "WORKER_SILENT"
+    await drive(control)
+    assert runner.epochs()["s1"] > before.epoch
+    assert (await now(control.context, "s1")).unclaimed == 0
+
+
 async def test_a_worker_that_speaks_or_is_replaced_while_the_watchdog_waits_for_its_turn_is_left_alone(
     control: Orchestrator, api: httpx.AsyncClient, teller: Teller, runner: FakeRunner
 ) -> None:

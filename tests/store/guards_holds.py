@@ -1,7 +1,7 @@
 """The cases of the guards around holds. Importing this adds them."""
 
 from tests.store.guards import case
-from tests.store.scene import PHONE, Scene
+from tests.store.scene import LEASE_MS, PHONE, Scene
 from wa_orchestrator.store import holds, keys, queues, records, sessions
 from wa_orchestrator.store.holds import SERVER, Hold
 
@@ -37,6 +37,19 @@ async def _(scene: Scene) -> None:
     await holds.put(scene.scripts, Hold("all", scene.clock.now_ms + 1000, "lunch", "me"))
     assert [await holds.lift(scene.scripts, "all", by="me") for _ in range(2)] == [True, False]
     assert await scene.scripts.redis.xlen(keys.EVENTS) == 2
+
+
+@case("unclaimed")
+async def _(scene: Scene) -> None:
+    await scene.connected()
+    message = await scene.queued()
+    for lost in (1, 2):
+        await scene.release(message)
+        await scene.clock.pass_ms(LEASE_MS)
+        await scene.reclaim(message)
+        assert await scene.scripts.redis.hget(keys.session("w1"), "unclaimed") == str(lost)
+    await scene.claim()  # there is nothing, but it asks
+    assert await scene.scripts.redis.hget(keys.session("w1"), "unclaimed") is None
 
 
 @case("limits_exist")

@@ -201,6 +201,14 @@ class ProxyOutage(Payload):
 
 
 @dataclass(frozen=True, slots=True)
+class DiskLow(Payload):
+    """The disk under a directory of the server is nearly full."""
+
+    directory: str
+    free_bytes: int
+
+
+@dataclass(frozen=True, slots=True)
 class WebhookDisabled(Payload):
     """The server stopped delivering to a webhook; `note` is the last error."""
 
@@ -288,6 +296,7 @@ class EventType(StrEnum):
         "Most proxies fail at once: our own connection is the cause. Nobody is moved.", "📡",
     )  # fmt: skip
     PROXY_OUTAGE_ENDED = "proxy.outage_ended", ProxyOutage, Level.INFO, "Most proxies pass their checks again."
+    DISK_LOW = "server.disk_low", DiskLow, Level.ERROR, "The server's disk is nearly full.", "💾"
     WEBHOOK_DISABLED = "webhook.disabled", WebhookDisabled, Level.WARNING, "A webhook was disabled after failing.", "🔌"
     SUMMARY_DAILY = "summary.daily", DailySummary, Level.INFO, "What the last day was like, at 08:00 local time.", "📊"
     ALERT_TEST = "alert.test", AlertTest, Level.INFO, "An operator asked for a test alert.", "🔔"

@@ -14,6 +14,7 @@ from wa_orchestrator.loop import Loop, Runnable
 from wa_orchestrator.orchestrator.api import admin, sessions, worker_events
 from wa_orchestrator.orchestrator.api import proxies as proxies_api
 from wa_orchestrator.orchestrator.api.worker_events import Handlers
+from wa_orchestrator.orchestrator.disk_monitor import DiskMonitor
 from wa_orchestrator.orchestrator.leader_lease import LeaderLease
 from wa_orchestrator.orchestrator.metrics import OrchestratorMetrics
 from wa_orchestrator.orchestrator.notifications.daily_summary import DailySummaries
@@ -125,6 +126,7 @@ def assemble(context: Context, runner: Runner, checker: ProxyCheck | None = None
             Loop("proxy_monitor", ProxyMonitor(context, proxy_health), lease),
             Loop("slot_assigner", SlotAssigner(context), lease),
             Loop("daily_summary", DailySummaries(context), lease),
+            Loop("disk_monitor", DiskMonitor(context), lease),
             Loop("trash_purger", TrashPurger(context), lease),
         ),
     )

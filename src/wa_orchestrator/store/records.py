@@ -64,6 +64,8 @@ class Session:
     """The epoch whose worker is to be replaced."""
     started_at: int
     missed_at: int
+    unclaimed: int
+    """How many released messages in a row its worker did not claim, although it was connected."""
     last_ping_at: int
     last_traffic_at: int
     ping_socket: str

@@ -1,4 +1,7 @@
-"""Watchdog: replaces silent workers in two steps. The first miss marks the worker; the second one replaces it."""
+"""Watchdog: replaces workers that do not work, in two steps: the first miss marks the worker, the second replaces it.
+
+A worker does not work if it is silent, or if it pings and claims nothing.
+"""
 
 from dataclasses import dataclass
 from enum import Enum, auto
@@ -14,6 +17,9 @@ from wa_orchestrator.runner.contract import Exited
 from wa_orchestrator.store import records, sessions
 from wa_orchestrator.store.records import Session, SessionChanges
 
+#: So many messages in a row that a connected worker did not claim: one may be bad luck.
+UNCLAIMED_SUSPICIOUS, UNCLAIMED_SICK = 2, 3
+
 log = structlog.get_logger(__name__)
 
 
@@ -22,24 +28,27 @@ class Liveness(Enum):
 
     HEALTHY = auto()
     MISSED = auto()
-    """Silent for suspiciously long: mark it, log whether it runs, and assess it again in the next round."""
+    """Silent, or without a claim, for suspiciously long: mark it, log whether it runs, and assess it again later."""
     SILENT = auto()
-    """Marked before and silent ever since: replace it."""
+    """Marked before and silent (or without a claim) ever since: replace it."""
 
 
 @dataclass(frozen=True, slots=True)
 class LifeSigns:
-    """When a worker was last heard and last marked."""
+    """When a worker was last heard and last marked, and how many messages in a row it did not claim."""
 
     last_sign_ms: int
     missed_at_ms: int
+    unclaimed: int = 0
 
 
 def assess(signs: LifeSigns, now_ms: int, timeout_ms: float, round_ms: float) -> Liveness:
     """Assess a worker. It is marked one round before the timeout, so that it can be replaced right at it."""
+    if signs.unclaimed >= UNCLAIMED_SICK:
+        return Liveness.SILENT
     silent_ms = now_ms - signs.last_sign_ms
     if silent_ms < max(timeout_ms - round_ms, timeout_ms / 2):
-        return Liveness.HEALTHY
+        return Liveness.MISSED if signs.unclaimed >= UNCLAIMED_SUSPICIOUS else Liveness.HEALTHY
     marked = signs.missed_at_ms > signs.last_sign_ms
     return Liveness.SILENT if marked and silent_ms >= timeout_ms else Liveness.MISSED
 
@@ -77,15 +86,26 @@ class Watchdog:
         return max(session.last_ping_at, session.started_at, self._lease.grace_from_ms)
 
     def _liveness(self, session: Session, now: int) -> Liveness:
-        signs = LifeSigns(self._last_sign_ms(session), session.missed_at)
         timeout_ms = self._context.settings.scaled(self._context.settings.ping_timeout_ms)
+        # While the server was away nobody could claim.
+        unclaimed = session.unclaimed if now - self._lease.grace_from_ms >= timeout_ms else 0
+        signs = LifeSigns(self._last_sign_ms(session), session.missed_at, unclaimed)
         return assess(signs, now, timeout_ms, self._round_ms)
+
+    def _signs(self, session: Session, now: int) -> dict[str, int]:
+        return {"silent_ms": now - self._last_sign_ms(session), "unclaimed": session.unclaimed}
 
     async def _mark(self, session: Session, now: int) -> None:
         await sessions.update(self._context.scripts, session.id, SessionChanges(missed_at=now))
         known = self._pool.workers.get(session.id)
         runs = known is not None and not isinstance(await self._pool.runner.poll(known.handle), Exited)
-        log.warning("worker.missed", session=session.id, silent_ms=now - self._last_sign_ms(session), runs=runs)
+        log.warning(
+            "worker.missed",
+            session=session.id,
+            silent_ms=now - self._last_sign_ms(session),
+            unclaimed=session.unclaimed,
+            runs=runs,
+        )
 
     async def _replace(self, judged: Session) -> None:
         async with self._pool.lock(judged.id):
@@ -96,7 +116,12 @@ class Watchdog:
                 return
             if self._liveness(session, now) is not Liveness.SILENT:
                 return
-            log.error("worker.silent", session=session.id, silent_ms=now - self._last_sign_ms(session))
+            log.error(
+                "worker.silent",
+                session=session.id,
+                silent_ms=now - self._last_sign_ms(session),
+                unclaimed=session.unclaimed,
+            )
             if await self._pool.fence(session) is None:
                 return
             await self._pool.stop(session.id, 0)

@@ -7,6 +7,7 @@ local seen_epoch, lease_ms = ARGV[4], tonumber(ARGV[5])
 local now = now_ms()
 local epoch = redis.call('HGET', SESSION, 'epoch') or '0'
 if epoch ~= seen_epoch then return { 'fenced', epoch } end -- guard: claim_epoch
+redis.call('HDEL', SESSION, 'unclaimed') -- it asks, so it works
 if redis.call('LINDEX', OUTBOX, 0) ~= ID then return { 'empty' } end -- guard: claim_head
 -- Released when the session had another phone: from this one it would break the pace and the affinity of contacts to phones.
 -- The record has the session's current phone; a caller that read it a moment too early asks again.

@@ -14,6 +14,8 @@ if status == 'scheduled' then
   undo_release()
   redis.call('ZADD', QUEUE, FRONT, ID)
   set_status('queued', now, 'NOBODY_CLAIMED')
+  -- Counted on the session: a connected worker that claims nothing, time after time, does not work although it pings.
+  if redis.call('HGET', SESSION, 'status') == 'connected' then redis.call('HINCRBY', SESSION, 'unclaimed', 1) end -- guard: unclaimed
   return { 'queued' }
 end
 end_flight(now, tonumber(pause_ms or 0)) -- rearm: reclaim

@@ -10,6 +10,7 @@ local now = now_ms()
 if redis.call('EXISTS', SESSION) == 0 then return { 'unknown' } end
 if redis.call('GET', LEADER_LEASE) ~= held_lease then return { 'not_leader' } end -- guard: leader
 if (redis.call('HGET', PACE, 'in_flight') or '') ~= ID then return { 'changed' } end -- guard: register_seen
+redis.call('HDEL', SESSION, 'unclaimed')
 local epoch = redis.call('HINCRBY', SESSION, 'epoch', 1)
 redis.call('HINCRBY', SESSION, 'version', 1)
 redis.call('HSET', SESSION, 'started_at', now, unpack(ARGV, 5))
