@@ -181,6 +181,20 @@ def test_a_queue_is_emptied_only_after_its_question(served: ServedFleet, enter: 
 
 
 @pytest.mark.parametrize("language", languages())
+def test_a_banned_session_is_started_only_after_a_question_with_the_reason(
+    served: ServedFleet, enter: Enter, language: str
+) -> None:
+    page = enter(language)
+    page.goto(f"{served.address}/sessions/worker_16")
+    for action in ("start", "restart"):
+        form = page.locator(f"form[action='/do/{action}']", has=page.locator("[name=confirm][value=BANNED]"))
+        form.locator("button").click()
+        expect(page.locator("#confirm h2")).to_have_text(said(language, "session.banned_ask"))
+        page.keyboard.press("Escape")
+        expect(page.locator("#confirm")).to_be_hidden()
+
+
+@pytest.mark.parametrize("language", languages())
 def test_the_answer_to_several_says_which_one_was_refused_and_why(
     served: ServedFleet, enter: Enter, language: str
 ) -> None:

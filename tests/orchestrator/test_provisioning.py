@@ -14,9 +14,11 @@ from tests.orchestrator.session_steps import (
     PHONE,
     code_of,
     condemned,
+    delete,
     fill,
     now,
     provision,
+    started,
 )
 from wa_orchestrator.domain import proxy_url
 from wa_orchestrator.orchestrator.service import Orchestrator
@@ -94,6 +96,37 @@ async def test_all_errors_of_a_request_come_at_once_with_their_paths(api: httpx.
 async def test_a_body_that_is_no_json_is_refused_as_such(api: httpx.AsyncClient) -> None:
     answer = await api.post("/api/sessions/provision", content=b"{", headers={"Content-Type": "application/json"})
     assert (answer.status_code, await code_of(answer)) == (400, "BAD_JSON")
+
+
+async def test_a_session_that_is_made_again_gets_the_proxy_it_had(
+    api: httpx.AsyncClient, control: Orchestrator
+) -> None:
+    await provision(api, sessionId="filler")
+    first = await started(control, api, "one")
+    await delete(control, api, "filler")
+    await delete(control, api, "one")
+    assert (await started(control, api, "one")).proxy == first.proxy != IDS[0]
+
+
+async def test_a_session_that_is_made_again_is_refused_where_its_proxy_is_full(
+    api: httpx.AsyncClient, control: Orchestrator
+) -> None:
+    first = await started(control, api, "one")
+    await delete(control, api, "one")
+    await fill(api, next(url for url in PROXIES if proxy_url.proxy_id(url) == first.proxy))
+    answer = await provision(api, sessionId="one")
+    assert (answer.status_code, await code_of(answer)) == (409, "STICKY_PROXY_FULL")
+
+
+async def test_a_stopped_session_that_is_made_again_starts_on_its_proxy(
+    api: httpx.AsyncClient, control: Orchestrator, runner: FakeRunner
+) -> None:
+    first = await started(control, api, "one")
+    await api.post("/api/sessions/one/stop")
+    await drive(control)
+    assert not runner.epochs()
+    assert (await started(control, api, "one")).proxy == first.proxy
+    assert list(runner.epochs()) == ["one"]
 
 
 async def test_an_id_is_given_once(api: httpx.AsyncClient) -> None:

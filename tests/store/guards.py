@@ -622,6 +622,13 @@ async def _(scene: Scene) -> None:
     assert await sessions.remove(scene.scripts, "w1", proxy="p9", phone=PHONE) == sessions.Changed()
 
 
+@case("last_proxy")
+async def _(scene: Scene) -> None:
+    await scene.connected("w1", proxy="p1")
+    await sessions.remove(scene.scripts, "w1", proxy="p1", phone=PHONE)
+    assert await sessions.last_proxy(scene.scripts, "w1") == "p1"
+
+
 @case("outbox_empty")
 async def _(scene: Scene) -> None:
     await scene.connected("w1")

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator
 from enum import StrEnum
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
 import typer
 
@@ -171,16 +171,19 @@ def worker_env(run: Invocation, session_id: SessionId) -> None:
         typer.echo(text, err=True)
 
 
-def _act(run: Invocation, session_id: str, act: str) -> None:
-    result = run.client.session_act(session_id, act)
+Confirm = Annotated[Literal["BANNED"] | None, typer.Option(help="Needed when WhatsApp banned the account.")]
+
+
+def _act(run: Invocation, session_id: str, act: str, confirm: str | None = None) -> None:
+    result = run.client.session_act(session_id, act, confirm=confirm)
     run.output(result, lambda: tables.line(f"{result['sessionId']} is {_state(result)}."))
 
 
 @app.command()
 @command
-def restart(run: Invocation, session_id: SessionId) -> None:
+def restart(run: Invocation, session_id: SessionId, *, confirm: Confirm = None) -> None:
     """Replace the worker; the session stays linked."""
-    _act(run, session_id, "restart")
+    _act(run, session_id, "restart", confirm)
 
 
 @app.command()
@@ -192,9 +195,9 @@ def stop(run: Invocation, session_id: SessionId) -> None:
 
 @app.command()
 @command
-def start(run: Invocation, session_id: SessionId) -> None:
+def start(run: Invocation, session_id: SessionId, *, confirm: Confirm = None) -> None:
     """Start the worker again."""
-    _act(run, session_id, "start")
+    _act(run, session_id, "start", confirm)
 
 
 @app.command()

@@ -179,9 +179,10 @@ class Calls(ABC, Generic[R]):
         """Request an 8-character code instead of a QR code."""
         return self.ask(_post(f"/api/sessions/{_in_path(session_id)}/pairing-code", {"phone": phone}))
 
-    def session_act(self, session_id: str, act: str) -> R:
-        """`start`, `stop`, `restart` or `logout` a session."""
-        return self.ask(_post(f"/api/sessions/{_in_path(session_id)}/{_in_path(act)}"))
+    def session_act(self, session_id: str, act: str, *, confirm: str | None = None) -> R:
+        """`start`, `stop`, `restart` or `logout` a session; a banned one starts only with `confirm="BANNED"`."""
+        body = {"confirm": confirm} if confirm else None
+        return self.ask(_post(f"/api/sessions/{_in_path(session_id)}/{_in_path(act)}", body))
 
     def delete_session(self, session_id: str, *, forget: bool | None = None, queued: str | None = None) -> R:
         """Delete a session; `queued` is `cancel` (default) or `reroute`."""

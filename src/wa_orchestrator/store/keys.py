@@ -185,6 +185,11 @@ def temporary_binding(session_id: str) -> str:
     return f"session:temp:{session_id}"
 
 
+def last_proxy(session_id: str) -> str:
+    """String: the proxy a deleted session had; a new one of this id gets it · remove_session · outlives the session."""
+    return f"session:proxy:{session_id}"
+
+
 def qr(session_id: str) -> str:
     """String: JSON {qr | code, expires_at_ms} · event intake · expires with the code."""
     return f"session:qr:{session_id}"

@@ -58,6 +58,8 @@ class Session:
     """When its phone removed the device; 0 once it is linked again."""
     logout_asked_at: int
     ban_ends_at: int
+    banned: bool
+    """WhatsApp banned the account, and it has not been online since."""
     # Its worker.
     epoch: int
     restart_epoch: int | None
@@ -102,6 +104,7 @@ class SessionChanges(TypedDict, total=False):
     unlinked_at: int
     logout_asked_at: int
     ban_ends_at: int
+    banned: bool
     restart_epoch: int | None
     missed_at: int
     last_ping_at: int

@@ -236,6 +236,11 @@ async def next_number(scripts: Scripts) -> int:
     return int(await scripts.redis.incr(keys.SESSION_NUMBER))
 
 
+async def last_proxy(scripts: Scripts, session_id: str) -> str:
+    """Return the proxy that a deleted session of this id had; '' if there is none."""
+    return str(await scripts.redis.get(keys.last_proxy(session_id)) or "")
+
+
 async def current_phone(scripts: Scripts, session_id: str) -> str:
     """Return the phone that a session is linked to now, '' when there is none."""
     return str(await scripts.redis.hget(keys.session(session_id), "phone") or "")
@@ -282,6 +287,7 @@ async def remove(
         keys.outbox(session_id),
         keys.EPOCH_FLOOR,
         keys.HOLDS,
+        keys.last_proxy(session_id),
     ]
     reply = await scripts.run("remove_session", names, [session_id, forget, proxy, phone])
     match reply:

@@ -9,6 +9,7 @@ from typing import Any, Final
 from wa_orchestrator.dashboard.html.locale import spelled_phone
 from wa_orchestrator.domain.pacing import Pace, Trust, Waiting
 from wa_orchestrator.domain.session import Reason, State, needs_person
+from wa_orchestrator.orchestrator.sessions import session_start
 from wa_orchestrator.store.holds import Hold
 from wa_orchestrator.store.records import Proxy, Session
 
@@ -42,6 +43,11 @@ class Row:
     def id(self) -> str:
         """The session's id."""
         return self.session.id
+
+    @property
+    def needs_confirmation(self) -> bool:
+        """Whether a person must confirm its start."""
+        return session_start.is_banned(self.session)
 
     @property
     def name(self) -> str:

@@ -47,6 +47,16 @@ def _session(verb: str) -> Action:
     return Action(lambda form: Call("POST", _path(f"/api/sessions/{{id}}/{verb}", form, id="id")), each="id")
 
 
+def _starting(verb: str) -> Action:
+    """Return a start or restart; the form of a banned session carries the confirmation."""
+
+    def call(form: Form) -> Call:
+        body = {"confirm": form["confirm"]} if form.get("confirm") else None
+        return Call("POST", _path(f"/api/sessions/{{id}}/{verb}", form, id="id"), body)
+
+    return Action(call, each="id")
+
+
 def _provision(form: Form) -> Call:
     fields = {"label": "label", "phone": "phone", "proxy": "proxy", "pairing": "pairing"}
     return Call("POST", "/api/sessions/provision", {key: form[name] for name, key in fields.items() if form.get(name)})
@@ -114,9 +124,9 @@ def _key(form: Form) -> Call:
 
 ACTIONS: Final[dict[str, Action]] = {
     "provision": Action(_provision, go=lambda _, body: f"/scan?id={quote(body['sessionId'])}"),
-    "restart": _session("restart"),
+    "restart": _starting("restart"),
     "stop": _session("stop"),
-    "start": _session("start"),
+    "start": _starting("start"),
     "logout": _session("logout"),
     "new-code": Action(
         lambda form: Call("POST", _path("/api/sessions/{id}/logout", form, id="id")),

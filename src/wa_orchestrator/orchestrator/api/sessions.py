@@ -14,7 +14,7 @@ from wa_orchestrator.domain.session import Event, Reason, State
 from wa_orchestrator.errors import Refused, Unavailable
 from wa_orchestrator.orchestrator.api.session_reads import ID, LinkCode, SessionId, SessionReads, find
 from wa_orchestrator.orchestrator.proxies.health import ProxyHealth
-from wa_orchestrator.orchestrator.sessions import credential_files, transitions
+from wa_orchestrator.orchestrator.sessions import credential_files, session_start, transitions
 from wa_orchestrator.orchestrator.sessions import provision as provisioning
 from wa_orchestrator.orchestrator.workers import command_calls
 from wa_orchestrator.store import audit, control_plane, link_codes, records, sessions
@@ -57,6 +57,12 @@ class PairingBody(RequestModel):
     phone: str | None = Field(None, examples=["972501234567"])
 
 
+class StartBody(RequestModel):
+    """The confirmation that a banned account is to log in again."""
+
+    confirm: Literal["BANNED"] | None = Field(None, description="Needed when WhatsApp banned the account.")
+
+
 class ProvisionedSession(ResponseModel):
     """The new session."""
 
@@ -91,9 +97,11 @@ class DeletedSession(ResponseModel):
 
 
 _MISSING = responses(NO_SUCH_SESSION=404)
+_START = responses(NO_SUCH_SESSION=404, CONFIRMATION_REQUIRED=409)
 _PROVISION = responses(
     BAD_PHONE=400, BAD_PROXY_URL=400, SESSION_EXISTS=409, PHONE_FULL=409, PROXY_FULL=409, PROXY_BAD=409,
-    PROXY_UNREACHABLE=409, STICKY_PROXY_FULL=409, NO_PROXY_CAPACITY=409, PHONE_NEEDED_FOR_CODE=422,
+    PROXY_UNREACHABLE=409, CONFIRMATION_REQUIRED=409, STICKY_PROXY_FULL=409, NO_PROXY_CAPACITY=409,
+    PHONE_NEEDED_FOR_CODE=422,
 )  # fmt: skip
 _PAIRING = responses(NO_SUCH_SESSION=404, ALREADY_LINKED=409, PHONE_NEEDED_FOR_CODE=422, NO_CODE_YET=503)
 _PICTURE = {"schema": {"type": "string", "format": "binary"}}
@@ -115,9 +123,9 @@ def router(context: Context, proxy_health: ProxyHealth) -> APIRouter:
     routes.get(f"{one}/history", responses=_MISSING)(reads.get_session_history)
     routes.get(f"{one}/qr", responses=_QR)(reads.get_session_qr)
     routes.post(f"{one}/pairing-code", responses=_PAIRING)(changes.request_pairing_code)
-    routes.post(f"{one}/restart", responses=_MISSING)(changes.restart_session)
+    routes.post(f"{one}/restart", responses=_START)(changes.restart_session)
     routes.post(f"{one}/stop", responses=_MISSING)(changes.stop_session)
-    routes.post(f"{one}/start", responses=_MISSING)(changes.start_session)
+    routes.post(f"{one}/start", responses=_START)(changes.start_session)
     routes.post(f"{one}/logout", responses=_MISSING)(changes.logout_session)
     routes.delete(one, responses=_MISSING)(changes.delete_session)
     routes.post(f"{one}/restore-credentials", responses=responses(NO_SUCH_SESSION=404, NOT_IN_TRASH=404))(
@@ -178,24 +186,29 @@ class _SessionChanges:
             await asyncio.sleep(0.1)
         raise Unavailable("NO_CODE_YET", "WhatsApp has not sent a code yet. Try again in a moment.", retryAfterS=5)
 
-    async def restart_session(self, session_id: SessionId, caller: AdminCaller) -> ChangedSession:
+    async def restart_session(
+        self, session_id: SessionId, caller: AdminCaller, body: StartBody | None = None
+    ) -> ChangedSession:
         """Replace the worker of a session; its credentials stay."""
-        session = await find(self._context, session_id)
+        session = await self._confirmed(session_id, body)
         await control_plane.forget_restarts(self._context.scripts, session_id)
         await transitions.request_restart(
             self._context, session, Event.RESTART_ASKED, SessionChanges(wanted=transitions.RUNNING)
         )
-        return await self._done(caller, "session.restart", session_id)
+        return await self._done(caller, "session.restart", session_id, **_confirmation(session))
 
-    async def start_session(self, session_id: SessionId, caller: AdminCaller) -> ChangedSession:
+    async def start_session(
+        self, session_id: SessionId, caller: AdminCaller, body: StartBody | None = None
+    ) -> ChangedSession:
         """Start a stopped session."""
-        await find(self._context, session_id)
-        await control_plane.forget_restarts(self._context.scripts, session_id)
-        await transitions.apply(
-            self._context, session_id, Event.START_ASKED, SessionChanges(wanted=transitions.RUNNING)
-        )
-        await control_plane.request_attention(self._context.scripts, session_id)
-        return await self._done(caller, "session.start", session_id)
+        session = await self._confirmed(session_id, body)
+        await session_start.start(self._context, session_id)
+        return await self._done(caller, "session.start", session_id, **_confirmation(session))
+
+    async def _confirmed(self, session_id: str, body: StartBody | None) -> Session:
+        session = await find(self._context, session_id)
+        session_start.require_confirmation(session, body.confirm if body else None)
+        return session
 
     async def stop_session(self, session_id: SessionId, caller: AdminCaller) -> ChangedSession:
         """Stop the worker of a session; its messages wait."""
@@ -277,11 +290,16 @@ class _SessionChanges:
         await control_plane.request_attention(self._context.scripts, session_id)
         return await self._done(caller, "session.restore_credentials", session_id)
 
-    async def _done(self, caller: Caller, action: str, session_id: str) -> ChangedSession:
-        await audit.record(self._context.scripts, caller.key_id, action, session_id)
+    async def _done(self, caller: Caller, action: str, session_id: str, **details: str) -> ChangedSession:
+        await audit.record(self._context.scripts, caller.key_id, action, session_id, **details)
         session = await find(self._context, session_id)
         reason = session.reason
         return ChangedSession(session_id=session_id, status=session.status, reason=reason)
+
+
+def _confirmation(session: Session) -> dict[str, str]:
+    """Return what the audit log says about a start that had to be confirmed."""
+    return {"confirmed": str(Reason.BANNED)} if session_start.is_banned(session) else {}
 
 
 def _phone_needed() -> Refused:

@@ -57,15 +57,18 @@ async def drain(context: Context, proxy_id: str, reason: ProxyReason) -> list[st
     log.warning("proxy.drained", proxy=proxy_id, sessions=len(leaving), reason=reason)
     for session in leaving:
         if session.proxy == proxy_id:
-            if not _keeps_given_proxy(session, proxy):
+            if not _keeps_proxy(session, proxy):
                 await transitions.apply(context, session.id, Event.PROXY_LOST)
             await assign_slot(context, session, reason)
     return [session.id for session in leaving]
 
 
-def _keeps_given_proxy(session: Session, proxy: Proxy | None) -> bool:
-    """Whether a session stays on a bad proxy: the operator chose it, and has not drained it since."""
-    return bool(session.proxy_given) and proxy is not None and not proxy.draining
+def _keeps_proxy(session: Session, proxy: Proxy | None) -> bool:
+    """Whether a session stays on a bad proxy: the operator chose it, or the account is banned.
+
+    Draining the proxy takes the choice back. A banned account that logs in from elsewhere looks worse still.
+    """
+    return bool(session.proxy_given or session.banned) and proxy is not None and not proxy.draining
 
 
 async def assign_slot(context: Context, session: Session, reason: ProxyReason) -> bool:
@@ -77,7 +80,7 @@ async def assign_slot(context: Context, session: Session, reason: ProxyReason) -
         if current is None or current.proxy not in ("", session.proxy):
             return current is not None  # deleted, or moved by another call
         proxies = await records.proxies(context.scripts)
-        if _keeps_given_proxy(current, next((each for each in proxies if each.id == current.proxy), None)):
+        if _keeps_proxy(current, next((each for each in proxies if each.id == current.proxy), None)):
             return await _wait_for_given_proxy(context, current)
         sticky = await slots.sticky_proxy(context.scripts, current.phone)
         held = [each.proxy for each in await _siblings(context, current)]
@@ -108,7 +111,7 @@ async def _siblings(context: Context, session: Session) -> list[Session]:
 
 
 async def _wait_for_given_proxy(context: Context, session: Session) -> bool:
-    if session.reason != Reason.GIVEN_PROXY_BAD:
+    if transitions.wants_worker(session) and session.reason != Reason.GIVEN_PROXY_BAD:
         log.warning("session.given_proxy_bad", session=session.id, proxy=session.proxy)
         await transitions.request_restart(context, session, Event.GIVEN_PROXY_LOST)
     return False

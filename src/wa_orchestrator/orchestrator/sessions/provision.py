@@ -11,7 +11,7 @@ from wa_orchestrator.domain.proxy_url import ProxyUrl
 from wa_orchestrator.errors import Refused
 from wa_orchestrator.orchestrator.proxies import placement
 from wa_orchestrator.orchestrator.proxies.socks_check import CheckFailed, ProxyCheck
-from wa_orchestrator.orchestrator.sessions import transitions
+from wa_orchestrator.orchestrator.sessions import session_start, transitions
 from wa_orchestrator.store import proxies, records, sessions, slots
 from wa_orchestrator.store.engine.compare_and_set import Changed, compare_and_set
 from wa_orchestrator.store.records import Session, SessionChanges
@@ -92,7 +92,7 @@ async def _create(context: Context, request: SessionRequest) -> str:
             case sessions.Exists():
                 if not request.session_id:
                     return Changed()  # an operator gave this id to another session
-                raise Refused("SESSION_EXISTS", f"A session {session_id} already exists. Choose another id.", 409)
+                return await _start_again(context, request)
             case sessions.PhoneFull(count):
                 raise Refused(
                     "PHONE_FULL",
@@ -104,6 +104,22 @@ async def _create(context: Context, request: SessionRequest) -> str:
                 raise await _no_room(context, request, siblings)
 
     return await compare_and_set("The phone's sessions", attempt)
+
+
+async def _start_again(context: Context, request: SessionRequest) -> str:
+    """Start a session that rests, if the request fits it: an id that is created again keeps its proxy."""
+    session = await records.session(context.scripts, request.session_id)
+    fits = (
+        session is not None
+        and not (session.removing or request.restore or transitions.wants_worker(session))
+        and request.phone in ("", session.phone)
+        and (request.proxy is None or request.proxy.id == session.proxy)
+    )
+    if session is None or not fits:
+        raise Refused("SESSION_EXISTS", f"A session {request.session_id} already exists. Choose another id.", 409)
+    session_start.require_confirmation(session, None)
+    await session_start.start(context, session.id)
+    return session.id
 
 
 async def _fields(context: Context, request: SessionRequest, direct: str) -> SessionChanges:
@@ -133,15 +149,17 @@ async def _candidates(context: Context, request: SessionRequest, siblings: Seque
         followers = sum(each.proxy != request.proxy.id for each in siblings)
         fits = given is not None and len(given.sessions) + 1 + followers <= per_proxy
         return [request.proxy.id] if fits else []
-    if (own := await _sticky(context, request.phone)) is not None:
+    if (own := await _own_proxy(context, request, siblings)) is not None:
         return [own]
     pool = await records.proxies(context.scripts)
     return placement.eligible_proxies(pool, ["", *(each.proxy for each in siblings)], per_proxy, "")
 
 
-async def _sticky(context: Context, phone: str) -> str | None:
-    """Return the phone's own proxy, unless it is bad or gone."""
-    own = await slots.sticky_proxy(context.scripts, phone)
+async def _own_proxy(context: Context, request: SessionRequest, siblings: Sequence[Session]) -> str | None:
+    """Return the phone's own proxy, else the one that a session of this id had; None if that is bad or gone."""
+    own = await slots.sticky_proxy(context.scripts, request.phone)
+    if not own and not siblings:
+        own = await sessions.last_proxy(context.scripts, request.session_id)
     proxy = await records.proxy(context.scripts, own) if own else None
     return proxy.id if proxy is not None and proxy.status == ProxyStatus.OK else None
 
@@ -162,10 +180,10 @@ async def _no_room(context: Context, request: SessionRequest, siblings: Sequence
             return Refused("PROXY_FULL", "All slots of this proxy are taken. Give another one.", 409)
         text = "All sessions of a phone use one proxy, and this one has no room for all of them. Give another one."
         return Refused("STICKY_PROXY_FULL", text, 409)
-    if siblings or await _sticky(context, request.phone) is not None:
+    if siblings or await _own_proxy(context, request, siblings) is not None:
         return Refused(
             "STICKY_PROXY_FULL",
-            "All sessions of a phone use one proxy, and this phone's has no room. Free a slot, or give another proxy.",
+            "This phone or session has a proxy of its own, and it has no room. Free a slot, or give another proxy.",
             409,
         )
     await placement.publish_low_inventory(context)

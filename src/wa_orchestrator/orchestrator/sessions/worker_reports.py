@@ -102,4 +102,4 @@ async def _hold(context: Context, session: Session, event: Event, report: Worker
         ends = report.payload.expires_at_ms if isinstance(report.payload, Disconnected) else None
         until = ends or await context.scripts.now_ms() + _UNKNOWN_BAN_MS
     await ban_hold.place(context, session, until_ms=until)
-    await sessions.update(context.scripts, session.id, SessionChanges(ban_ends_at=until or 0))
+    await sessions.update(context.scripts, session.id, SessionChanges(ban_ends_at=until or 0, banned=event is Event.BANNED))

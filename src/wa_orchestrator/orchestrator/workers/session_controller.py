@@ -90,7 +90,7 @@ class SessionController:
         if restore and pending:
             await credential_files.restore(settings, restore, session.id)
         elif not restore:
-            done["first_connected_at"] = 0  # the warm-up starts again
+            done |= SessionChanges(first_connected_at=0, banned=False)  # the warm-up starts again
         await sessions.update(self._context.scripts, session.id, done)
         await self._pool.enqueue(session.id)
 

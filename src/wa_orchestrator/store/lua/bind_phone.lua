@@ -54,7 +54,7 @@ redis.call('DEL', TEMPORARY)
 redis.call('SADD', OF_PHONE, id)
 redis.call('SADD', ACTIVE, id)
 redis.call('HINCRBY', SESSION, 'version', 1)
-redis.call('HSET', SESSION, 'phone', phone, 'proxy_given', '', 'status', 'connected', 'reason', '', 'connected_at', now, 'last_ping_at', now, unpack(ARGV, 10))
+redis.call('HSET', SESSION, 'phone', phone, 'proxy_given', '', 'banned', '', 'status', 'connected', 'reason', '', 'connected_at', now, 'last_ping_at', now, unpack(ARGV, 10))
 if (first_connected_at or '') == '' then redis.call('HSET', SESSION, 'first_connected_at', now) end
 if status ~= 'connected' then
   redis.call('HSET', SESSION, 'changed_at', now)
