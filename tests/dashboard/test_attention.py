@@ -16,7 +16,7 @@ from wa_orchestrator.dashboard.html.renderer import Renderer
 from wa_orchestrator.dashboard.login import Person, Role
 from wa_orchestrator.dashboard.pages import anti_ban, fleet, live_log, messages, scan, session
 from wa_orchestrator.domain.stream_events import ProxyReason
-from wa_orchestrator.store import keys, proxies, slots
+from wa_orchestrator.store import keys, proxies, slots, webhooks
 from wa_orchestrator.store.engine.scripts import Scripts
 
 NOW = 1_750_075_200_000
@@ -29,7 +29,7 @@ async def test_what_needs_a_person_comes_worst_first_with_its_sentence(redis: Re
     await fill(scripts)
     snapshot = await SnapshotReader(make_context(settings(), redis)).read()
     found = attention.items(snapshot, ENGLISH)
-    assert [item.state for item in found] == ["failed", "bad", "qr_ready", "warn"]
+    assert [item.state for item in found] == ["failed", "bad", "qr_ready", "warn", "warn"]
     assert "Clinic Ashdod" in found[0].what
     assert "Request a review" in found[0].do
     assert found[0].href == "/sessions/worker_16"
@@ -147,3 +147,38 @@ async def test_unreadable_credentials_offer_a_new_code(redis: Redis, scripts: Sc
     for page, query in ((scan, {"id": "w1"}), (session, {"id": "w1"})):
         html = bytes(renderer.page(view, await page.show(renderer, view, query)).body).decode()
         assert 'action="/do/new-code"' in html, page.__name__
+
+
+async def test_nothing_needs_attention_is_not_said_while_sessions_are_offline_for_long(
+    redis: Redis, scripts: Scripts
+) -> None:
+    builder = FleetBuilder(scripts)
+    pool = [await builder.proxy(1), await builder.proxy(2)]
+    now = await scripts.now_ms()
+    for number in range(1, 4):
+        await builder.connected(f"w{number}", f"W {number}", f"97250000000{number}", pool)
+        await builder.put(f"w{number}", "disconnected", "RECONNECTING")
+    assert attention.items(await look(redis), ENGLISH) == []
+    for number in range(1, 3):  # a new reason does not make it shorter
+        await redis.hset(keys.session(f"w{number}"), "lost_at", now - 3_600_000)
+    (item,) = attention.items(await look(redis), ENGLISH)
+    assert (item.state, item.href) == ("disconnected", "/?state=disconnected")
+    assert "2 sessions are offline" in item.what
+
+
+async def test_failing_webhooks_reachout_locks_and_queues_of_days_need_attention(
+    redis: Redis, scripts: Scripts
+) -> None:
+    builder = FleetBuilder(scripts)
+    now = await scripts.now_ms()
+    await builder.connected("w1", "Clinic", "972500000001", [await builder.proxy(1)])
+    webhook = webhooks.Webhook("wh1", "https://crm.example.com/secret-path", ("*",), "s", "0", now)
+    await webhooks.put(scripts, webhook)
+    await redis.hset(keys.webhook_state("wh1"), "failing_since", now - 3_600_000)
+    await redis.hset(keys.pace("972500000001"), "lock_until", now + 3_600_000)
+    await redis.zadd(keys.queue("972500000001"), {f"m{number}": number for number in range(1600)})
+    found = attention.items(await look(redis), ENGLISH)
+    assert ["locked" in each.what or "webhook" in each.what or "queue" in each.what for each in found] == [True] * 3
+    assert "crm.example.com" in found[1].what
+    assert "secret-path" not in found[1].what
+    assert "The queue of" in found[2].what

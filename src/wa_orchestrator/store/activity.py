@@ -123,6 +123,8 @@ class SessionActivity:
     waiting: QueueCounts
     sent_in_minute: int
     burst_until: int
+    lock_until: int
+    """Until when WhatsApp does not let the phone write to new contacts."""
     counts: Mapping[str, int]
 
 
@@ -131,7 +133,7 @@ async def of_sessions(scripts: Scripts, spans: Sequence[Span]) -> list[SessionAc
     pipe = scripts.redis.pipeline(transaction=False)
     for span in spans:
         pipe.zcount(keys.sent(span.phone), span.minute_start_ms, "+inf")
-        pipe.hget(keys.pace(span.phone), "burst_until")
+        pipe.hmget(keys.pace(span.phone), "burst_until", "lock_until")
         pipe.hmget(keys.stats(span.session, span.day), COUNTED)
         phone_queues.add_counts(pipe, span.phone, span.day_ms)
     replies: list[Any] = await pipe.execute() if spans else []
@@ -149,9 +151,9 @@ async def queued(scripts: Scripts, phones: Iterable[str]) -> int:
 
 
 def _activity(span: Span, replies: Sequence[Any]) -> SessionActivity:
-    minute, burst, counts, *waiting = replies
+    minute, pace, counts, *waiting = replies
     by_name = {name: int(count or 0) for name, count in zip(COUNTED, counts, strict=True)}
-    until = int(float(burst or 0))
+    burst_until, lock_until = (int(float(each or 0)) for each in pace)
     if not span.phone:
-        return SessionActivity(QueueCounts(), 0, until, by_name)
-    return SessionActivity(phone_queues.read_counts(waiting), int(minute), until, by_name)
+        return SessionActivity(QueueCounts(), 0, burst_until, lock_until, by_name)
+    return SessionActivity(phone_queues.read_counts(waiting), int(minute), burst_until, lock_until, by_name)

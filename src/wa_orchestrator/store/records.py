@@ -54,6 +54,8 @@ class Session:
     fingerprint: str
     connected_at: int
     first_connected_at: int
+    lost_at: int
+    """When it was last connected and then no longer."""
     unlinked_at: int
     """When its phone removed the device; 0 once it is linked again."""
     logout_asked_at: int
@@ -101,6 +103,7 @@ class SessionChanges(TypedDict, total=False):
     lid: str
     fingerprint: str
     first_connected_at: int
+    lost_at: int
     unlinked_at: int
     logout_asked_at: int
     ban_ends_at: int

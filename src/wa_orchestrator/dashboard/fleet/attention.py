@@ -14,6 +14,10 @@ from wa_orchestrator.domain.session import Reason, State
 
 MAX_SHOWN: Final = 5
 _NAMED: Final = 3
+#: What mends itself is not shown before this time.
+PATIENCE_MS: Final = 10 * 60_000
+#: A queue that takes longer than this many days needs a person.
+_MAX_DAYS: Final = 1
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,9 +46,13 @@ def items(snapshot: Snapshot, locale: Locale, failed: FailedMessages | None = No
         *_failed(snapshot, locale),
         *_unlinked(snapshot, locale),
         *_without_slot(snapshot, locale),
+        *_offline(snapshot, locale),
         *_bad_proxies(snapshot, locale),
         *_to_scan(snapshot, locale),
         *_failed_messages(failed or FailedMessages(), locale),
+        *_reachout_locks(snapshot, locale),
+        *_failing_webhooks(snapshot, locale),
+        *_long_queues(snapshot, locale),
         *_full(snapshot, locale),
         *_bursts(snapshot, locale),
     ]
@@ -96,6 +104,50 @@ def _without_slot(snapshot: Snapshot, locale: Locale) -> list[Item]:
 
 def _waits(row: Row) -> bool:
     return row.session.reason == Reason.WAITING_FOR_PROXY
+
+
+def _offline(snapshot: Snapshot, locale: Locale) -> list[Item]:
+    """Sessions that should reconnect by themselves, and have not for long."""
+    before = snapshot.now_ms - PATIENCE_MS
+    rows = [row for row in snapshot.sorted_rows() if 0 < row.offline_since < before and not row.is_unlinked]
+    if not rows:
+        return []
+    since = locale.clock(min(row.offline_since for row in rows))
+    what = locale.n("attention.offline", len(rows), name=bdi(snapshot.called(rows[0])), since=since)
+    waiting = locale.n("attention.wait", sum(row.queued for row in rows))
+    do = Markup("{} {}").format(waiting, locale.t("attention.offline_do"))
+    single = len(rows) == 1
+    href = f"/sessions/{rows[0].id}" if single else "/?state=disconnected"
+    button = locale.t("do.open") if single else locale.n("do.show", len(rows))
+    return [Item("disconnected", "s-disconnected", what, do, button, href)]
+
+
+def _reachout_locks(snapshot: Snapshot, locale: Locale) -> list[Item]:
+    rows = [row for row in snapshot.sorted_rows() if row.lock_until > snapshot.now_ms]
+    if not rows:
+        return []
+    what = locale.n("attention.locked", len(rows), name=bdi(snapshot.called(rows[0])))
+    return [Item("warn", "i-pace", what, locale.t("attention.locked_do"), locale.t("do.details"), "/anti-ban")]
+
+
+def _failing_webhooks(snapshot: Snapshot, locale: Locale) -> list[Item]:
+    before = snapshot.now_ms - PATIENCE_MS
+    failing = {host: since for host, since in snapshot.failing_webhooks.items() if since < before}
+    if not failing:
+        return []
+    host, since = min(failing.items(), key=lambda pair: pair[1])
+    what = locale.n("attention.webhook", len(failing), name=ltr(host), since=locale.clock(since))
+    return [Item("warn", "i-warn", what, locale.t("attention.webhook_do"), locale.t("do.details"), "/settings")]
+
+
+def _long_queues(snapshot: Snapshot, locale: Locale) -> list[Item]:
+    rows = [row for row in snapshot.sorted_rows() if row.days_queued > _MAX_DAYS]
+    if not rows:
+        return []
+    longest = max(rows, key=lambda row: row.days_queued)
+    days = locale.number(longest.days_queued)
+    what = locale.n("attention.long_queue", len(rows), name=bdi(snapshot.called(longest)), days=days)
+    return [Item("warn", "i-clock", what, locale.t("attention.long_queue_do"), locale.t("do.details"), "/?sort=queue")]
 
 
 def _bad_proxies(snapshot: Snapshot, locale: Locale) -> list[Item]:

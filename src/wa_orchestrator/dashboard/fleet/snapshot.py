@@ -36,6 +36,7 @@ class Row:
     waiting: Waiting
     hold: Hold | None
     burst_until: int
+    lock_until: int
     stats: Mapping[str, int]
     own_limits: bool
 
@@ -95,6 +96,18 @@ class Row:
         return self.waiting.now + self.waiting.today
 
     @property
+    def offline_since(self) -> int:
+        """Since when a linked session should be connected and is not; 0 if it is, or waits for a person."""
+        trying = self.state is State.DISCONNECTED or (self.state is State.PENDING and bool(self.session.phone))
+        waits = self.session.reason in (Reason.WAITING_FOR_PROXY, Reason.LOGGED_OUT)
+        return (self.session.lost_at or self.session.changed_at) if trying and not waits else 0
+
+    @property
+    def days_queued(self) -> int:
+        """How many days after today its queue needs at its daily limit."""
+        return -(-self.waiting.later // self.pace.per_day)
+
+    @property
     def left_today(self) -> int:
         """How many messages its phone may still send today."""
         return max(0, self.pace.per_day - self.sent_today)
@@ -152,6 +165,9 @@ class Snapshot:
 
     direct: bool = False
     """Sessions may connect without a proxy."""
+
+    failing_webhooks: Mapping[str, int] = field(default_factory=dict)
+    """Since when deliveries to a webhook fail, by its host."""
 
     def called(self, row: Row) -> str:
         """Return the name of a session; the full name if others have the same."""

@@ -6,13 +6,14 @@ from collections import Counter
 from collections.abc import Iterable, Sequence
 from datetime import datetime
 from typing import Final
+from urllib.parse import urlsplit
 
 from wa_orchestrator.context import Context
 from wa_orchestrator.dashboard.fleet.displaced_sessions import DisplacedSessions
 from wa_orchestrator.dashboard.fleet.snapshot import Row, Snapshot
 from wa_orchestrator.domain.pacing import day_bounds_ms, split_waiting
 from wa_orchestrator.session_pace import BAN_SIGNAL, Holds, hold_fields, override_of, pace_of, trust_of, zone_of
-from wa_orchestrator.store import activity, contacts, records, slots
+from wa_orchestrator.store import activity, contacts, records, slots, webhooks
 from wa_orchestrator.store.holds import Hold
 from wa_orchestrator.store.records import Session
 
@@ -79,7 +80,18 @@ class SnapshotReader:
             frozenset(name for name, count in names.items() if count > 1),
             await self._displaced.of(proxies, now_ms),
             self._context.settings.allow_direct,
+            await self._failing_webhooks(),
         )
+
+    async def _failing_webhooks(self) -> dict[str, int]:
+        found: dict[str, int] = {}
+        for webhook in (await webhooks.every(self._context.scripts)).values():
+            state = await webhooks.state(self._context.scripts, webhook.id)
+            since = state.failing_since_ms or state.disabled_at_ms
+            if since:
+                host = urlsplit(webhook.url).hostname or webhook.id
+                found[host] = min(since, found.get(host, since))
+        return found
 
     async def _read(self, sessions: Sequence[Session], holds: Holds, now_ms: int) -> list[Row]:
         settings = self._context.settings
@@ -95,6 +107,7 @@ class SnapshotReader:
                 split_waiting(pace_of(settings, session, now_ms), zone_of(settings, session), done.waiting, now_ms),
                 _hold_on(holds, session, now_ms),
                 done.burst_until,
+                done.lock_until,
                 done.counts,
                 own_limits=override_of(session) != type(override_of(session))(),
             )

@@ -108,7 +108,10 @@ def step_to(
     """Return the change of a session's record to `after`. Until it is linked again, an unlinked one is LOGGED_OUT."""
     unlinked_at = _unlinked_at(session, after)
     reason = Reason.LOGGED_OUT if unlinked_at and after.reason in BEFORE_THE_LINK else after.reason
-    written = SessionChanges(standing=standings.encode(after), unlinked_at=unlinked_at) | (fields or {})
+    written = SessionChanges(standing=standings.encode(after), unlinked_at=unlinked_at)
+    if session.status is State.CONNECTED and after.state is not State.CONNECTED:
+        written["lost_at"] = after.at_ms
+    written |= fields or {}
     return sessions.Step(session.version, after.state, reason or "", event, epoch, written)
 
 
