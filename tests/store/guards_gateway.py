@@ -2,8 +2,9 @@
 
 from tests.store.guards import case
 from tests.store.scene import Scene
-from wa_orchestrator.store import admission, keys, queues, retention
+from wa_orchestrator.store import admission, keys, message_index, queues, retention
 from wa_orchestrator.store.leases import Limited
+from wa_orchestrator.store.message_keys import Place
 
 
 @case("admitted")
@@ -43,3 +44,12 @@ async def _(scene: Scene) -> None:
     assert await queues.set_aside_job(scene.scripts, "strange")
     assert not await queues.set_aside_job(scene.scripts, "strange")
     assert await scene.scripts.redis.lrange(keys.STRANGE_JOBS, 0, -1) == ["strange"]
+
+
+@case("index_place")
+async def _(scene: Scene) -> None:
+    message = await scene.accept(due_ms=scene.clock.now_ms + 1000)
+    await scene.connected()
+    assert isinstance(await scene.route(message), queues.Scheduled)
+    await message_index.add_to_statuses(scene.scripts, Place(message, "972500000009", "w1"))
+    assert await scene.scripts.redis.exists(keys.later("972500000009")) == 0

@@ -6,6 +6,7 @@ from typing import Final
 from wa_orchestrator.errors import Refused
 from wa_orchestrator.store import keys, message_index, records
 from wa_orchestrator.store.engine.scripts import Scripts
+from wa_orchestrator.store.message_index import IndexEntry
 from wa_orchestrator.store.records import Message
 from wa_orchestrator.web import paging
 
@@ -27,7 +28,7 @@ class Filters:
 
     @property
     def index(self) -> str:
-        """The narrowest index that contains all matches."""
+        """The narrowest index that contains all matches, whatever their status."""
         if self.reference is not None:
             return keys.messages_with_reference(self.reference)
         if self.to is not None:
@@ -55,9 +56,7 @@ async def search(
     examined = 0
     place = None if cursor is None else _decode(cursor)
     while examined < MAX_EXAMINED:
-        entries = await message_index.page(
-            scripts, filters.index, after=place, from_ms=filters.from_ms, until_ms=filters.until_ms, most=_CHUNK
-        )
+        entries = await _page(scripts, filters, place)
         if not entries:
             return found, None
         messages = await records.messages(scripts, [name for name, _ in entries])
@@ -71,6 +70,15 @@ async def search(
                 if len(found) == limit:
                     return found, _encode(place)
     return found, _encode(place) if place else None
+
+
+async def _page(scripts: Scripts, filters: Filters, after: IndexEntry | None) -> list[IndexEntry]:
+    """Return the next entries of the narrowest index that contains all matches."""
+    span = {"from_ms": filters.from_ms, "until_ms": filters.until_ms}
+    if filters.status is None or filters.reference is not None or filters.to is not None:
+        return await message_index.page(scripts, filters.index, after=after, **span, most=_CHUNK)
+    session = filters.session or ""
+    return await message_index.page_of_statuses(scripts, [filters.status], session, after=after, **span, most=_CHUNK)
 
 
 def _encode(place: tuple[str, int]) -> str:

@@ -8,12 +8,14 @@ import structlog
 from wa_orchestrator import uploads
 from wa_orchestrator.loop import Loop
 from wa_orchestrator.settings import Settings
-from wa_orchestrator.store import retention
+from wa_orchestrator.store import message_index, retention
 from wa_orchestrator.store.engine.scripts import Scripts
 
 _DAY_MS: Final = 86_400_000
 #: Messages per step; the next step follows at once while there are more.
 BATCH: Final = 200
+#: Messages of an earlier version that are indexed per step.
+_INDEXED: Final = 1_000
 _IDLE_S: Final = 300.0
 _BUSY_S: Final = 0.2
 
@@ -32,8 +34,9 @@ class Retention:
         await Loop("retention", self).run()
 
     async def step(self) -> float:
-        """Erase one batch. Return the seconds until the next one."""
-        return _BUSY_S if await self.erase() else _IDLE_S
+        """Erase one batch, and index one that an earlier version stored. Return the seconds until the next one."""
+        indexed = await message_index.add_older(self._scripts, most=_INDEXED)
+        return _BUSY_S if await self.erase() + indexed else _IDLE_S
 
     async def erase(self) -> int:
         """Erase one batch of each kind. Return how much was erased."""

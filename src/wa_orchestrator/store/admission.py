@@ -19,6 +19,7 @@ IDEMPOTENCY_MS: Final = 24 * 3600 * 1000
 MOST_AT_ONCE: Final = 50
 _SHARED: Final = (
     keys.GATEWAY_JOBS, keys.GATEWAY_WAITING, keys.COUNTS, keys.OPT_OUTS, keys.SEQUENCE, keys.EXPIRING, keys.EVENTS,
+    keys.STATUSES,
 )  # fmt: skip
 
 Part = str | int | float | bytes

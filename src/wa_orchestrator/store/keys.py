@@ -67,6 +67,13 @@ ALL_MESSAGES: Final = "messages:index"
 """zset id by acceptance · route adds, erase removes"""
 
 
+STATUSES: Final = "messages:statuses"
+"""zset, ordered by member: `<session>:<status> <accepted at> <id>` and `:<status> …` · every message script, erase"""
+
+STATUSES_INDEXED: Final = "messages:statuses:indexed"
+"""string: messages of earlier versions accepted from this instant on are in `messages:statuses`; 0 = all · backfill"""
+
+
 def message(message_id: str) -> str:
     """Hash, one message (`records.Message`) · every message script · removed by erase after retention."""
     return f"message:{message_id}"

@@ -1,9 +1,12 @@
 """Reads indexes of messages, the newest first, by the time of acceptance."""
 
+import asyncio
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 from wa_orchestrator.store import keys
-from wa_orchestrator.store.engine.scripts import Scripts
+from wa_orchestrator.store.engine.scripts import Scripts, unexpected
+from wa_orchestrator.store.message_keys import Place, locate_all
 
 IndexEntry = tuple[str, int]
 """A message id and when the message was accepted."""
@@ -30,6 +33,57 @@ async def page(
         high = f"({accepted_at}"  # the last entry of the page before was erased meanwhile
     raw = await scripts.redis.zrevrangebyscore(index, high, low, start=0, num=most, withscores=True)
     return [(str(each), int(at)) for each, at in raw]
+
+
+async def page_of_statuses(
+    scripts: Scripts,
+    statuses: Iterable[str],
+    session: str = "",
+    *,
+    after: IndexEntry | None = None,
+    from_ms: int | None = None,
+    until_ms: int | None = None,
+    most: int,
+) -> list[IndexEntry]:
+    """Return the same for messages with one of these statuses, of one session or ('') of all."""
+    last = f"{until_ms:013d} ~" if until_ms is not None else "~"  # `~` sorts after every digit and letter
+    if after is not None:
+        last = min(last, f"{after[1]:013d} {after[0]}")
+    first = f"{from_ms or 0:013d} "
+    pipe = scripts.redis.pipeline(transaction=False)
+    for status in statuses:
+        prefix = f"{session}:{status} "
+        pipe.zrevrangebylex(keys.STATUSES, f"({prefix}{last}", f"[{prefix}{first}", start=0, num=most)
+    members: list[str] = [member for found in await pipe.execute() for member in found]
+    entries = [(name, int(at)) for _, at, name in (member.split(" ") for member in members)]
+    return sorted(entries, key=lambda entry: (entry[1], entry[0]), reverse=True)[:most]
+
+
+async def add_older(scripts: Scripts, *, most: int) -> int:
+    """Index messages that an earlier version stored, the newest first; return how many, 0 when all are indexed."""
+    mark: Any = await scripts.redis.get(keys.STATUSES_INDEXED)
+    if mark == "0":
+        return 0
+    entries = await page(scripts, keys.ALL_MESSAGES, until_ms=None if mark is None else int(mark), most=most)
+    if entries:
+        # All messages of the last millisecond, so that the next step can begin before it.
+        last = entries[-1][1]
+        whole: Any = await scripts.redis.zrangebyscore(keys.ALL_MESSAGES, last, last)
+        await _index(scripts, list({name for name, _ in entries} | {str(name) for name in whole}))
+    await scripts.redis.set(keys.STATUSES_INDEXED, max(0, entries[-1][1] - 1) if entries else 0)
+    return len(entries)
+
+
+async def _index(scripts: Scripts, ids: Sequence[str]) -> None:
+    await asyncio.gather(*(add_to_statuses(scripts, place) for place in await locate_all(scripts, ids)))
+
+
+async def add_to_statuses(scripts: Scripts, place: Place) -> None:
+    """Index a message by its status, and by its due instant if it is not due yet."""
+    names = [keys.message(place.message), keys.STATUSES, keys.SCHEDULED, keys.later(place.phone)]
+    reply = await scripts.run("index_message", names, [place.message, place.phone])
+    if reply[0] not in ("indexed", "gone"):
+        raise unexpected("index_message", reply)
 
 
 async def count_newer(scripts: Scripts, than_ms: int) -> int:

@@ -7,9 +7,6 @@ from typing import Any
 from wa_orchestrator.store import keys
 from wa_orchestrator.store.engine.scripts import Scripts
 
-ALONE = 15
-"""The number of keys of the message layout; a script's own keys follow."""
-
 
 @dataclass(frozen=True, slots=True)
 class Place:
@@ -53,6 +50,7 @@ def layout(place: Place) -> list[str]:
         keys.ENDED,
         keys.EXPIRING,
         keys.DEAD,
+        keys.STATUSES,
     ]
 
 

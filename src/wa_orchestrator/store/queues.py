@@ -158,6 +158,7 @@ async def route(
         keys.session(place.session),
         keys.submitted(place.phone),
         keys.later(place.phone),
+        keys.STATUSES,
     ]
     reply = await scripts.run("route_message", names, head(place))
     match reply:

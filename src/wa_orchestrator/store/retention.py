@@ -25,6 +25,7 @@ async def erase(scripts: Scripts, message_id: str, *, until_ms: int) -> bool:
         keys.messages_of_session(session),
         keys.messages_to(recipient),
         keys.messages_with_reference(reference),
+        keys.STATUSES,
     ]
     reply = await scripts.run("erase_message", names, [message_id, until_ms])
     match reply:

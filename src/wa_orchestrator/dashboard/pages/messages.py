@@ -119,12 +119,15 @@ async def search(renderer: Renderer, query: Mapping[str, str]) -> tuple[list[Mes
     if text.startswith("m_"):
         one = await records.message(renderer.context.scripts, text)
         return ([one] if one else []), ""
-    index = _index(text, query.get("session", ""))
+    scripts, session = renderer.context.scripts, query.get("session", "")
     wanted = _GROUPS.get(query.get("status", ""))
     found: list[Message] = []
     until_ms = int(before) - 1 if before.isdigit() else None
-    most = _SEARCHED if wanted else PAGE_SIZE + 1
-    entries = await message_index.page(renderer.context.scripts, index, until_ms=until_ms, most=most)
+    if wanted and not text:
+        entries = await message_index.page_of_statuses(scripts, wanted, session, until_ms=until_ms, most=PAGE_SIZE + 1)
+    else:
+        most = _SEARCHED if wanted else PAGE_SIZE + 1
+        entries = await message_index.page(scripts, _index(text, session), until_ms=until_ms, most=most)
     ids = [message_id for message_id, _ in entries]
     for at in range(0, len(ids), PAGE_SIZE + 1):
         chunk = await records.messages(renderer.context.scripts, ids[at : at + PAGE_SIZE + 1])

@@ -1,10 +1,12 @@
 -- uses: _event
+-- uses: _statuses
 -- Shared by all scripts about one message. Their keys come in one order, so that no script can mix them up:
 -- KEYS[1] message hash    KEYS[2] timeline list   KEYS[3] counts hash     KEYS[4] events stream   KEYS[5] queue zset
 -- KEYS[6] set-aside zset  KEYS[7] outbox list     KEYS[8] leases zset     KEYS[9] pace hash       KEYS[10] sent zset
 -- KEYS[11] due zset       KEYS[12] session hash   KEYS[13] ended zset     KEYS[14] expiring zset  KEYS[15] dead zset
+-- KEYS[16] statuses zset
 -- ARGV[1] message id      ARGV[2] phone           ARGV[3] session id      further ones: see the script
-local MESSAGE, TIMELINE, COUNTS, EVENTS, QUEUE, ASIDE, OUTBOX, LEASES, PACE, SENT, DUE, SESSION, ENDED, EXPIRING, DEAD = unpack(KEYS, 1, 15)
+local MESSAGE, TIMELINE, COUNTS, EVENTS, QUEUE, ASIDE, OUTBOX, LEASES, PACE, SENT, DUE, SESSION, ENDED, EXPIRING, DEAD, STATUSES = unpack(KEYS, 1, 16)
 local ID, PHONE, SESSION_ID = ARGV[1], ARGV[2], ARGV[3]
 local FRONT = 0 -- a score before every (priority, sequence); one message of a phone is in flight, so one at most is here
 local OVER = { sent = true, delivered = true, read = true, failed = true, expired = true, cancelled = true }
@@ -17,7 +19,9 @@ end
 
 -- set_status: write the message's new status, its count, its timeline and the event.
 local function set_status(status, now, note)
-  local old = redis.call('HGET', MESSAGE, 'status')
+  local old, accepted_at, session_id = unpack(redis.call('HMGET', MESSAGE, 'status', 'accepted_at', 'session'))
+  remove_status(STATUSES, session_id, old, accepted_at, ID)
+  add_status(STATUSES, session_id, status, accepted_at, ID)
   redis.call('HINCRBY', COUNTS, old, -1)
   redis.call('HINCRBY', COUNTS, status, 1)
   redis.call('HSET', MESSAGE, 'status', status, 'changed_at', now, 'reason', note)

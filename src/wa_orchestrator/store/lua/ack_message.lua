@@ -2,10 +2,10 @@
 -- uses: _conversation
 -- ack_message: WhatsApp has the message (sent), or its recipient has it (delivered, read). True from any worker, so no epoch is checked.
 -- Atomic because the message may by then be claimed, back in the queue or failed, and must leave that place as it becomes sent.
--- KEYS: the message layout, then KEYS[16] stats hash of the day  KEYS[17] contacts set  KEYS[18] affinity string
+-- KEYS: the message layout, then KEYS[17] stats hash of the day  KEYS[18] contacts set  KEYS[19] affinity string
 -- ARGV[4] status: sent | delivered | read  ARGV[5] WhatsApp's id  ARGV[6] instant by WhatsApp's clock ms
 -- returns {'became', status} | {'already', status} | {'unknown'} | {'mismatch', WhatsApp's id}
-local STATS, CONTACTS, AFFINITY = KEYS[16], KEYS[17], KEYS[18]
+local STATS, CONTACTS, AFFINITY = KEYS[17], KEYS[18], KEYS[19]
 local target, whatsapp_id, whatsapp_ms = ARGV[4], ARGV[5], tonumber(ARGV[6])
 local RANK = { sent = 1, delivered = 2, read = 3 }
 local STAMP = { sent = 'sent_at', delivered = 'delivered_at', read = 'read_at' }

@@ -1,11 +1,12 @@
 -- uses: _event
+-- uses: _statuses
 -- uses: _rate
 -- uses: _conversation
 -- admit_messages: accept each message once, or return why not; and count the calls against their API key's rate.
 -- Atomic because an accepted message must survive any crash: idempotency record, message, job and counts are one write.
 -- Many at once because what they share (rate, counts, jobs, the clock) then costs as much as for one.
 -- KEYS[1] rate  KEYS[2] jobs list  KEYS[3] waiting hash  KEYS[4] counts hash  KEYS[5] opt-outs hash  KEYS[6] sequence
--- KEYS[7] expiring zset  KEYS[8] events stream; then for each message: idempotency hash, message hash, queue zset, sent zset, pace hash,
+-- KEYS[7] expiring zset  KEYS[8] events stream  KEYS[9] statuses zset; then for each message: idempotency hash, message hash, queue zset, sent zset, pace hash,
 -- later zset, affinity string
 -- ARGV[1] ms between two calls (0 = calls are not counted)  ARGV[2] calls that may come at once  ARGV[3] idempotency ttl ms
 --   then for each message a JSON array, which is cheaper than as many arguments:
@@ -16,9 +17,9 @@
 -- returns for each {'accepted', ahead, now, due} | {'scheduled', ahead, now, due, scheduled before it, of these for the same instant,
 --         due of the first scheduled} | {'replayed', message id, answer or ''} | {'conflict'} | {'opted_out'}
 --       | {'other_sender', the session that has the conversation, or ''} | {'day_full', count} | {'queue_full', count} | {'limited', retry after ms} | {'error', Redis' error}
-local RATE, JOBS, WAITING, COUNTS, OPT_OUTS, SEQUENCE, EXPIRING, EVENTS = unpack(KEYS, 1, 8)
+local RATE, JOBS, WAITING, COUNTS, OPT_OUTS, SEQUENCE, EXPIRING, EVENTS, STATUSES = unpack(KEYS, 1, 9)
 local gap, burst, idempotency_ms = tonumber(ARGV[1]), tonumber(ARGV[2]), ARGV[3]
-local SHARED_KEYS, KEYS_EACH, SHARED_ARGS = 8, 7, 3
+local SHARED_KEYS, KEYS_EACH, SHARED_ARGS = 9, 7, 3
 local now = now_ms()
 local arrival = gap > 0 and tonumber(redis.call('GET', RATE) or 0) or 0
 local jobs, waiting = {}, {}
@@ -65,6 +66,7 @@ local function admit(k, wanted)
   -- Fields that are 0 or empty are not written: readers take an absent field for 0 or empty.
   redis.call('HSET', MESSAGE, 'id', id, 'phone', phone, 'to', recipient, 'session', session, 'status', 'queued', 'accepted_at', now,
     'changed_at', now, 'sequence', redis.call('INCR', SEQUENCE), 'priority', priority, unpack(wanted, 14))
+  add_status(STATUSES, session, 'queued', now, id)
   if deferred then redis.call('HSET', MESSAGE, 'deferred', 1) end
   if expires > 0 then
     redis.call('HSET', MESSAGE, 'expires_at', expires)

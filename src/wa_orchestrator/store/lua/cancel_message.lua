@@ -1,11 +1,11 @@
 -- uses: _message
 -- cancel_message: a message that no worker has claimed ends without being sent (cancelled, expired, or failed because no session can send it).
 -- Atomic because it may stand in any of five places and must leave exactly that one.
--- KEYS: the message layout, then KEYS[16] jobs list  KEYS[17] waiting hash  KEYS[18] scheduled zset
--- KEYS[19] later zset  KEYS[20] stats hash of the day, for failed ones
+-- KEYS: the message layout, then KEYS[17] jobs list  KEYS[18] waiting hash  KEYS[19] scheduled zset
+-- KEYS[20] later zset  KEYS[21] stats hash of the day, for failed ones
 -- ARGV[4] status: cancelled | expired | failed  ARGV[5] reason  ARGV[6] 'due' = only if its expiry has passed, '' = at once
 -- returns {'ended'} | {'too_late', status} | {'unknown'} | {'early'} | {'moved'}
-local JOBS, WAITING, SCHEDULED, LATER, STATS = unpack(KEYS, 16, 20)
+local JOBS, WAITING, SCHEDULED, LATER, STATS = unpack(KEYS, 17, 21)
 local final, reason, when = ARGV[4], ARGV[5], ARGV[6]
 local now = now_ms()
 local status, expires_at = unpack(redis.call('HMGET', MESSAGE, 'status', 'expires_at'))

@@ -3,10 +3,10 @@
 -- confirm_write: the holder is about to write the message to WhatsApp. Extend its lease, unless the message must not leave any more:
 -- then it ends, or returns to the front. Nothing of this attempt was written, so neither the limits nor its attempts count it.
 -- Atomic because whatever was answered before this step (a hold, an opt-out) must be seen by it, and the holder may lose its lease meanwhile.
--- KEYS: the message layout, then KEYS[16] holds hash  KEYS[17] contacts set  KEYS[18] opt-outs hash
+-- KEYS: the message layout, then KEYS[17] holds hash  KEYS[18] contacts set  KEYS[19] opt-outs hash
 -- ARGV[4] epoch  ARGV[5] lease ms  ARGV[6] recipient  ARGV[7] open from ms  ARGV[8] open until ms  ARGV[9…] fields of holds that concern it
 -- returns {'renewed', until ms} | {'fenced', current epoch} | {'not_holder', status} | {'refused', status, reason}
-local HOLDS, CONTACTS, OPT_OUTS = KEYS[16], KEYS[17], KEYS[18]
+local HOLDS, CONTACTS, OPT_OUTS = KEYS[17], KEYS[18], KEYS[19]
 local seen_epoch, lease_ms, recipient, open_from, open_until = ARGV[4], tonumber(ARGV[5]), ARGV[6], tonumber(ARGV[7]), tonumber(ARGV[8])
 local FIRST_HOLD = 9
 local now = now_ms()

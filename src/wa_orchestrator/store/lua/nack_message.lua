@@ -1,10 +1,10 @@
 -- uses: _message
 -- nack_message: the holder could not send. The server has decided: back to the front after a backoff, or failed for good.
 -- Atomic because only the holder with the current epoch may nack, and the message must be in exactly one place afterwards.
--- KEYS: the message layout, then KEYS[16] stats hash of the day
+-- KEYS: the message layout, then KEYS[17] stats hash of the day
 -- ARGV[4] epoch  ARGV[5] verdict: retry | fail  ARGV[6] backoff ms  ARGV[7] reason  ARGV[8] attempts the verdict was made for
 -- returns {'queued'} | {'failed'} | {'fenced', current epoch} | {'not_holder', status}
-local STATS = KEYS[16]
+local STATS = KEYS[17]
 local seen_epoch, verdict, backoff_ms, reason, seen_attempts = ARGV[4], ARGV[5], tonumber(ARGV[6]), ARGV[7], ARGV[8]
 local now = now_ms()
 local epoch = redis.call('HGET', SESSION, 'epoch') or '0'

@@ -1,9 +1,9 @@
 -- uses: _message
 -- reclaim_message: a lease expired. The message returns to the front; if it had been claimed, WhatsApp may have it already, so the pause starts again now.
 -- Atomic because the holder may renew or ack at the same moment.
--- KEYS: the message layout, then KEYS[16] stats hash of the day  ARGV[4] crashes after which it fails
+-- KEYS: the message layout, then KEYS[17] stats hash of the day  ARGV[4] crashes after which it fails
 -- returns {'queued'} | {'failed'} | {'alive', until ms} | {'gone'}
-local STATS, most_crashes = KEYS[16], tonumber(ARGV[4])
+local STATS, most_crashes = KEYS[17], tonumber(ARGV[4])
 local now = now_ms()
 local ends = redis.call('ZSCORE', LEASES, ID)
 if not ends then return { 'gone' } end -- guard: leased

@@ -2,10 +2,10 @@
 -- register_worker: a new worker is about to start for a session. Its epoch rises, so everything an older worker does is refused from here on;
 -- what the older one held returns to the front, and the pause starts again now, because WhatsApp may have that message already.
 -- Atomic because between the two an old worker could still claim.
--- KEYS: the message layout (for the phone's message in flight, if any), then KEYS[16] lease of the control plane
+-- KEYS: the message layout (for the phone's message in flight, if any), then KEYS[17] lease of the control plane
 -- ARGV[4] the lease's value as the caller holds it  ARGV[5…] further fields and values of the session
 -- returns {'registered', epoch} | {'not_leader'} | {'changed'} | {'unknown'}
-local LEADER_LEASE, held_lease = KEYS[16], ARGV[4]
+local LEADER_LEASE, held_lease = KEYS[17], ARGV[4]
 local now = now_ms()
 if redis.call('EXISTS', SESSION) == 0 then return { 'unknown' } end
 if redis.call('GET', LEADER_LEASE) ~= held_lease then return { 'not_leader' } end -- guard: leader

@@ -2,13 +2,13 @@
 -- uses: _hold
 -- release_message: move the first message of a phone from its queue to a session's outbox, if the phone may send now.
 -- Atomic because two dispatchers may run: checking the pause, the limits and what is in flight, and the move, must be one step.
--- KEYS: the message layout, then KEYS[16] holds hash  KEYS[17] contacts set  KEYS[18] opt-outs hash
+-- KEYS: the message layout, then KEYS[17] holds hash  KEYS[18] contacts set  KEYS[19] opt-outs hash
 -- ARGV[4] pause ms (drawn for this message)  ARGV[5] per minute  ARGV[6] per day  ARGV[7] start of the day ms  ARGV[8] end of the day ms
 -- ARGV[9] open from ms  ARGV[10] open until ms  ARGV[11] lease ms  ARGV[12] recipient  ARGV[13] length of the minute ms
 -- ARGV[14…] fields of holds that concern it, beside its phone's
 -- returns {'released', now} | {'wait', until ms, because} | {'busy', id} | {'changed'} | {'offline', status} | {'held', field} | {'set_aside'}
 --       | {'opted_out'} | {'expired'}
-local HOLDS, CONTACTS, OPT_OUTS = KEYS[16], KEYS[17], KEYS[18]
+local HOLDS, CONTACTS, OPT_OUTS = KEYS[17], KEYS[18], KEYS[19]
 local pause_ms, per_minute, per_day, day_start, day_end = ARGV[4], tonumber(ARGV[5]), tonumber(ARGV[6]), tonumber(ARGV[7]), tonumber(ARGV[8])
 local open_from, open_until, lease_ms, recipient, minute = tonumber(ARGV[9]), tonumber(ARGV[10]), tonumber(ARGV[11]), ARGV[12], tonumber(ARGV[13])
 local FIRST_HOLD = 14

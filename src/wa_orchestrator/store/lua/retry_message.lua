@@ -1,10 +1,10 @@
 -- uses: _message
 -- retry_message: a dead letter returns to the end of its queue, with the same WhatsApp id and its attempts reset.
 -- Atomic because two people may press the button.
--- KEYS: the message layout, then KEYS[16] sequence  KEYS[17] opt-outs hash
+-- KEYS: the message layout, then KEYS[17] sequence  KEYS[18] opt-outs hash
 -- ARGV[4] recipient  ARGV[5…] the reasons after which another attempt may leave from another phone
 -- returns {'queued'} | {'not_dead', status} | {'opted_out'}
-local SEQUENCE, OPT_OUTS, recipient = KEYS[16], KEYS[17], ARGV[4]
+local SEQUENCE, OPT_OUTS, recipient = KEYS[17], KEYS[18], ARGV[4]
 local FIRST_REASON = 5
 local now = now_ms()
 local status, priority, reason = unpack(redis.call('HMGET', MESSAGE, 'status', 'priority', 'reason'))

@@ -1,15 +1,16 @@
+-- uses: _statuses
 -- route_message: move an accepted message from the gateway's jobs to its phone's queue, or to the schedule if it is not due yet.
 -- Atomic because two dispatchers may hold the same job: leaving the list and entering the queue must be one step.
 -- KEYS[1] jobs list  KEYS[2] waiting hash  KEYS[3] message hash  KEYS[4] queue zset  KEYS[5] scheduled zset  KEYS[6] due zset
 -- KEYS[7] index zset  KEYS[8] index of the session  KEYS[9] index of the recipient  KEYS[10] index of the reference
--- KEYS[11] the session's hash, which must exist  KEYS[12] submitted zset  KEYS[13] later zset
+-- KEYS[11] the session's hash, which must exist  KEYS[12] submitted zset  KEYS[13] later zset  KEYS[14] statuses zset
 -- ARGV[1] id  ARGV[2] phone  ARGV[3] session id
 -- returns {'queued', score} | {'scheduled', due} | {'gone'} | {'no_session'}
-local JOBS, WAITING, MESSAGE, QUEUE, SCHEDULED, DUE, INDEX, OF_SESSION, OF_RECIPIENT, OF_REFERENCE, SESSION, SUBMITTED, LATER = unpack(KEYS)
+local JOBS, WAITING, MESSAGE, QUEUE, SCHEDULED, DUE, INDEX, OF_SESSION, OF_RECIPIENT, OF_REFERENCE, SESSION, SUBMITTED, LATER, STATUSES = unpack(KEYS)
 local id, phone, session_id = ARGV[1], ARGV[2], ARGV[3]
 local now = now_ms()
-local priority, sequence, due_at, accepted_at, reference, status, known_phone =
-  unpack(redis.call('HMGET', MESSAGE, 'priority', 'sequence', 'due_at', 'accepted_at', 'reference', 'status', 'phone'))
+local priority, sequence, due_at, accepted_at, reference, status, known_phone, known_session =
+  unpack(redis.call('HMGET', MESSAGE, 'priority', 'sequence', 'due_at', 'accepted_at', 'reference', 'status', 'phone', 'session'))
 -- remove_job: whether the message was still a job; another dispatcher may have routed it.
 local function remove_job()
   if redis.call('LREM', JOBS, 1, id) == 0 then return false end
@@ -23,6 +24,8 @@ if known_phone ~= phone then return { 'gone' } end -- guard: route_place
 if status ~= 'queued' then remove_job() return { 'gone' } end -- guard: route_waiting
 if redis.call('EXISTS', SESSION) == 0 then return { 'no_session' } end -- guard: session_exists
 if not remove_job() then return { 'gone' } end -- guard: one_router
+remove_status(STATUSES, known_session, status, accepted_at, id)
+add_status(STATUSES, session_id, status, accepted_at, id)
 redis.call('HSET', MESSAGE, 'session', session_id)
 for _, index in ipairs({ INDEX, OF_SESSION, OF_RECIPIENT }) do redis.call('ZADD', index, accepted_at, id) end
 if reference and reference ~= '' then redis.call('ZADD', OF_REFERENCE, accepted_at, id) end
