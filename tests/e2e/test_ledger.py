@@ -23,7 +23,7 @@ from tests.waiting import until
 SCALE = 20
 PAUSE_MIN_MS = 5000 / SCALE
 PER_MINUTE = 60
-FINAL = {"sent", "delivered", "read", "failed", "expired", "cancelled"}
+FINAL = {"sent", "delivered", "read", "failed", "unknown", "expired", "cancelled"}
 HAD = {"sent", "delivered", "read"}
 
 

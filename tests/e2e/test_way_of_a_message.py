@@ -25,7 +25,7 @@ from tests.waiting import promised, until
 
 SESSIONS = {"north": "972501100001", "south": "972501100002"}
 HAD = ("sent", "delivered", "read")
-ENDED = (*HAD, "failed", "expired", "cancelled")
+ENDED = (*HAD, "failed", "unknown", "expired", "cancelled")
 #: No test waits longer for anything; the whole module takes a fraction of it.
 #: Longer than a guessed reach-out lock at this time scale: what WhatsApp says of it may come before the guess.
 WITHIN_S = 45.0

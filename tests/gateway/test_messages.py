@@ -350,9 +350,9 @@ async def test_the_figures_of_a_session_by_day(gate: Gate) -> None:
     await gate.redis.hset(keys.stats("w1", "20250615"), mapping={"sent": 3, "delivered": 2, "failed": 1})
     await gate.redis.hset(keys.stats("w1", "20250614"), mapping={"sent": 5, "read": 4})
     told = (await gate.client.get("/api/v1/stats/w1", params={"days": 3})).json()
-    assert told["days"][0] == {"date": "2025-06-15", "sent": 3, "delivered": 2, "read": 0, "failed": 1}
+    assert told["days"][0] == {"date": "2025-06-15", "sent": 3, "delivered": 2, "read": 0, "failed": 1, "unknown": 0}
     assert [day["sent"] for day in told["days"]] == [3, 5, 0]
-    assert told["total"] == {"date": "total", "sent": 8, "delivered": 2, "read": 4, "failed": 1}
+    assert told["total"] == {"date": "total", "sent": 8, "delivered": 2, "read": 4, "failed": 1, "unknown": 0}
 
 
 async def test_a_message_that_nobody_sends_counts_once_as_failed_for_the_fleet_and_for_no_session(gate: Gate) -> None:
@@ -361,7 +361,7 @@ async def test_a_message_that_nobody_sends_counts_once_as_failed_for_the_fleet_a
     for _ in range(2):
         await queues.fail(gate.scripts, place, reason="NO_SENDER", counted=keys.stats_of_nobody("20250615"))
     told = (await gate.client.get("/api/v1/stats", params={"days": 2})).json()
-    counted = {"sent": 3, "delivered": 0, "read": 0, "failed": 2, "failedWithoutSender": 1}
+    counted = {"sent": 3, "delivered": 0, "read": 0, "failed": 2, "unknown": 0, "failedWithoutSender": 1}
     nothing = dict.fromkeys(counted, 0)
     assert told["days"] == [{"date": "2025-06-15", **counted}, {"date": "2025-06-14", **nothing}]
     assert told["total"] == {"date": "total", **counted}

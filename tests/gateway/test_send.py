@@ -295,6 +295,14 @@ async def test_a_held_session_is_chosen_only_where_no_other_is_ready(gate: Gate)
     assert (await gate.send(to="972522222222")).json()["sessionId"] == "w2"
 
 
+async def test_a_new_message_within_a_day_after_one_that_was_never_confirmed_warns(gate: Gate, clock: Clock) -> None:
+    await gate.redis.zadd(keys.UNCONFIRMED, {"972511111111": NOON_MS})
+    assert (await gate.send()).json()["warning"] == "EARLIER_UNCONFIRMED"
+    assert "warning" not in (await gate.send(to="972522222222")).json()
+    await clock.pass_ms(DAY_MS)
+    assert "warning" not in (await gate.send()).json()
+
+
 async def test_who_opted_out_is_written_to_by_no_path(gate: Gate) -> None:
     await gate.redis.hset(keys.OPT_OUTS, "972511111111", "{}")
     for body in ({}, {"sessionId": "w1"}, {"sendAt": NOON_MS + 3_600_000}, {"onLimit": "defer"}):

@@ -36,7 +36,7 @@ from wa_orchestrator.web.app import make_app
 PHONES = 14
 EACH = 12
 SCALE = 10.0
-ENDED = ("sent", "delivered", "read", "failed", "expired", "cancelled")
+ENDED = ("sent", "delivered", "read", "failed", "unknown", "expired", "cancelled")
 ALL_DAY = '{"opens": "00:00", "closes": "00:00", "per_day": 100000, "per_minute": 1000}'
 
 

@@ -170,21 +170,68 @@ async def test_a_claim_without_a_valid_token_is_refused(api: MessageApi) -> None
         assert answer.status_code == 401
 
 
-async def test_a_message_is_retried_with_backoff_and_fails_after_three_attempts(api: MessageApi, clock: Clock) -> None:
+@pytest.mark.parametrize(
+    ("code", "reason", "outcome"),
+    [
+        ("WA_500", "SERVER_ERROR", "failed"),
+        ("LOOKUP_FAILED", "CONNECTION_LOST", "failed"),
+        ("ACK_TIMEOUT", "NO_ACK", "unknown"),
+        ("SOCKET_CLOSED", "CONNECTION_LOST", "unknown"),
+        ("SEND_FAILED", "UNKNOWN", "unknown"),
+    ],
+)
+async def test_after_three_attempts_a_message_that_was_refused_has_failed_and_one_without_an_answer_is_unknown(
+    api: MessageApi, clock: Clock, code: str, reason: str, outcome: str
+) -> None:
     message = await api.released()
     worker = api.worker()
-    for attempt, status in ((1, "queued"), (2, "queued"), (3, "failed")):
+    for attempt, status in ((1, "queued"), (2, "queued"), (3, outcome)):
         claimed = await worker.claim()
         assert claimed is not None
         assert claimed["attempt"] == attempt
-        assert (await worker.nack(claimed, "ACK_TIMEOUT")).json() == {"status": status, "reason": "NO_ACK"}
+        assert (await worker.nack(claimed, code)).json() == {"status": status, "reason": reason}
         await settle(api.scenario.dispatcher())
         assert await worker.claim() is None  # the backoff
         await clock.pass_ms(30_000)
         await settle(api.scenario.dispatcher())
-    assert await api.scenario.reason(message) == "NO_ACK"
-    assert [event["message"] for event in await api.scenario.events("message.failed")] == [message]
+    assert await api.scenario.reason(message) == reason
+    assert [event["message"] for event in await api.scenario.events(f"message.{outcome}")] == [message]
     assert await api.context.redis.zrange(keys.DEAD, 0, -1) == [message]
+    assert await api.context.redis.hgetall(keys.stats("w1", "20250615")) == {outcome: "1"}
+
+
+async def unconfirmed(api: MessageApi, clock: Clock, *codes: str) -> str:
+    """A message whose attempts ended with these codes; its id."""
+    message = await api.released()
+    for code in codes:
+        claimed = await api.worker().claim()
+        assert claimed is not None
+        await api.worker().nack(claimed, code)
+        await clock.pass_ms(30_000)
+        await settle(api.scenario.dispatcher())
+    return message
+
+
+async def test_a_message_that_may_have_arrived_at_any_attempt_is_not_called_failed(
+    api: MessageApi, clock: Clock
+) -> None:
+    message = await unconfirmed(api, clock, "ACK_TIMEOUT", "WA_500", "WA_500")
+    assert await api.scenario.status(message) == "unknown"
+
+
+async def test_a_message_that_nobody_can_have_got_has_failed_whatever_was_before(api: MessageApi, clock: Clock) -> None:
+    message = await unconfirmed(api, clock, "ACK_TIMEOUT", "NOT_ON_WHATSAPP")
+    assert await api.scenario.status(message) == "failed"
+
+
+async def test_a_late_acknowledgement_settles_a_message_whose_outcome_was_unknown(
+    api: MessageApi, clock: Clock
+) -> None:
+    message = await unconfirmed(api, clock, "ACK_TIMEOUT", "ACK_TIMEOUT", "ACK_TIMEOUT")
+    assert await api.context.redis.zrange(keys.UNCONFIRMED, 0, -1) == ["97251000001"]
+    await api.worker().ack({"messageId": message, "whatsappId": "3EB0" + message[2:].upper()})
+    assert await api.scenario.status(message) == "sent"
+    assert await api.context.redis.exists(keys.DEAD, keys.UNCONFIRMED) == 0
 
 
 async def test_attempts_that_were_handed_back_do_not_count(api: MessageApi, clock: Clock) -> None:

@@ -98,8 +98,8 @@ async def test_an_attempted_message_fails_when_its_session_gets_another_phone_an
     await relink(api)
     await clock.pass_ms(60_000)
     await settle(api.scenario.dispatcher())
-    assert await end_of(api, tried) == ("failed", "SESSION_RELINKED")
-    assert await api.context.redis.hget(keys.stats("w1", "20250615"), "failed") == "1"
+    assert await end_of(api, tried) == ("unknown", "SESSION_RELINKED")
+    assert await api.context.redis.hget(keys.stats("w1", "20250615"), "unknown") == "1"
     await queues.retry(api.context.scripts, Place(tried, PHONE, "w1"), to="97251000001")
     await settle(api.scenario.dispatcher())
     raw = await api.context.redis.hmget(keys.message(tried), ["status", "session", "phone"])

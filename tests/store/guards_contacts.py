@@ -2,6 +2,7 @@
 
 from tests.store.guards import case
 from tests.store.scene import PHONE, Scene
+from wa_orchestrator.domain.message_failures import Doubt
 from wa_orchestrator.store import contacts, keys, outbox, queues, reroutes, webhooks
 from wa_orchestrator.store.message_keys import Place
 from wa_orchestrator.store.reroutes import Rerouted
@@ -232,3 +233,22 @@ async def _(scene: Scene) -> None:
         told.append(await _failed(scene, taken.mark))
         await scene.clock.pass_ms(10_000)
     assert told == ["settled", "disabled", "settled"]
+
+
+# -- outcomes that are unknown ------------------------------------------------------------------------------------
+
+
+@case("in_doubt")
+async def _(scene: Scene) -> None:
+    await scene.connected()
+    message = await scene.sending()
+    assert await scene.nack(message, backoff_ms=None, doubt=Doubt.RAISED) == outbox.Became("unknown")
+    assert await scene.scripts.redis.zrange(keys.UNCONFIRMED, 0, -1) == ["97251"]
+
+
+@case("doubt")
+async def _(scene: Scene) -> None:
+    await scene.connected()
+    message = await scene.sending()
+    await scene.scripts.redis.hset(keys.message(message), "in_doubt", "1")
+    assert await scene.nack(message, backoff_ms=None, doubt=Doubt.SETTLED) == outbox.Became("failed")

@@ -3,6 +3,7 @@
 from dataclasses import dataclass, field, replace
 
 from tests.conftest import Clock
+from wa_orchestrator.domain.message_failures import Doubt
 from wa_orchestrator.store import admission, keys, leases, outbox, proxies, queues, sessions, slots
 from wa_orchestrator.store.engine.compare_and_set import Changed
 from wa_orchestrator.store.engine.scripts import Scripts
@@ -139,11 +140,18 @@ class Scene:
         )
 
     async def nack(
-        self, message: str, epoch: int = 1, backoff_ms: int | None = 0, attempts: int = 1, *, session: str | None = None
+        self,
+        message: str,
+        epoch: int = 1,
+        backoff_ms: int | None = 0,
+        attempts: int = 1,
+        *,
+        session: str | None = None,
+        doubt: Doubt = Doubt.KEPT,
     ) -> object:
         """The worker of the message's session, or of another one, says that it could not."""
         place = self.places[message] if session is None else replace(self.places[message], session=session)
-        verdict = outbox.Verdict(attempts, "ACK_TIMEOUT", backoff_ms)
+        verdict = outbox.Verdict(attempts, "ACK_TIMEOUT", backoff_ms, doubt)
         return await outbox.nack(self.scripts, place, epoch=epoch, verdict=verdict, day="20250615")
 
     async def reclaim(self, message: str, most_crashes: int = 20) -> object:

@@ -8,6 +8,7 @@ from redis.asyncio import Redis
 from tests.conftest import Clock
 from tests.store.scene import LEASE_MS, Scene
 from wa_orchestrator.domain.message import MessageStatus, may_become
+from wa_orchestrator.domain.message_failures import Doubt
 from wa_orchestrator.store import keys, queues
 from wa_orchestrator.store.engine.scripts import Scripts
 
@@ -34,6 +35,7 @@ REACH: Mapping[S, Callable[[Scene], Awaitable[str]]] = {
     S.CANCELLED: lambda scene: _after(scene, Scene.queued, "cancel"),
     S.EXPIRED: lambda scene: _after(scene, Scene.queued, "expire"),
     S.FAILED: lambda scene: _after(scene, Scene.sending, "nack and give up"),
+    S.UNKNOWN: lambda scene: _after(scene, Scene.sending, "nack in doubt and give up"),
     S.SENT: lambda scene: _after(scene, Scene.sending, "ack sent"),
     S.DELIVERED: lambda scene: _after(scene, Scene.sending, "ack delivered"),
     S.READ: lambda scene: _after(scene, Scene.sending, "ack read"),
@@ -64,6 +66,7 @@ SCRIPTS: Mapping[str, Callable[[Scene, str], Awaitable[object]]] = {
     "ack read": lambda scene, message: scene.ack(message, "read"),
     "nack and retry": lambda scene, message: scene.nack(message, backoff_ms=0),
     "nack and give up": lambda scene, message: scene.nack(message, backoff_ms=None),
+    "nack in doubt and give up": lambda scene, message: scene.nack(message, backoff_ms=None, doubt=Doubt.RAISED),
     "reclaim": lambda scene, message: _reclaim(scene, message, 20),
     "reclaim after too many crashes": lambda scene, message: _reclaim(scene, message, 1),
     "write": lambda scene, message: scene.confirm_write(message),
@@ -79,13 +82,14 @@ SCRIPTS: Mapping[str, Callable[[Scene, str], Awaitable[object]]] = {
 
 async def test_the_scripts_make_every_legal_transition_and_no_other(held: Scripts, redis: Redis, clock: Clock) -> None:
     made = set()
-    for before, (name, script) in product(S, SCRIPTS.items()):
+    for before, (name, script), in_doubt in product(S, SCRIPTS.items(), ("", "1")):
         await redis.flushall()
         await clock.set(clock.now_ms)
         scene = Scene(held, clock)
         await scene.connected()
         message = await REACH[before](scene)
         assert await scene.status(message) == before
+        await redis.hset(keys.message(message), "in_doubt", in_doubt)
         await script(scene, message)
         after = S(await scene.status(message))
         assert after is before or may_become(before, after), f"{name}: {before} became {after}"

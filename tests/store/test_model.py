@@ -205,7 +205,7 @@ class Messages(RuleBasedStateMachine):
         outcome = self.do(self.scene.nack(message, worker.epoch, backoff_ms, attempts, session=worker.session))
         if worker.epoch < self.model.epoch[worker.session]:
             assert isinstance(outcome, outbox.Fenced), "I10: an older epoch nacked"
-        elif outcome == outbox.Became("failed"):
+        elif outcome in (outbox.Became("failed"), outbox.Became("unknown")):
             self.model.ended[message] = "failed"
 
     @rule()

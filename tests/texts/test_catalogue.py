@@ -6,7 +6,7 @@ from string import Formatter
 import pytest
 
 from wa_orchestrator.domain.message import MessageStatus
-from wa_orchestrator.domain.message_failures import Failure
+from wa_orchestrator.domain.message_failures import REMEDIES, Failure, Remedy
 from wa_orchestrator.domain.pacing.limits import Trust
 from wa_orchestrator.domain.pacing.wait_reasons import Because
 from wa_orchestrator.domain.proxy import ProxyFailure
@@ -70,6 +70,19 @@ def test_a_code_has_a_sentence_of_its_own_in_both_languages(name: str) -> None:
     assert [other for other in texts("en") if other.startswith(f"{section}.") and text("en", other) == english] == [
         name
     ]
+
+
+@pytest.mark.parametrize("language", languages())
+@pytest.mark.parametrize("failure", Failure)
+def test_a_message_that_was_given_up_is_never_said_to_be_retried(failure: Failure, language: str) -> None:
+    waiting, given_up, unknown = (
+        catalogue.message_failure(language, failure, status) for status in ("queued", "failed", "unknown")
+    )
+    assert waiting
+    assert unknown
+    if REMEDIES[failure] in (Remedy.RETRY_SAME_ID, Remedy.REFRESH_THEN_RETRY):
+        assert given_up not in (waiting, unknown)
+    assert language != "en" or REMEDIES[failure] is not Remedy.NEVER or "Nothing to do" not in given_up
 
 
 @pytest.mark.parametrize("language", languages())

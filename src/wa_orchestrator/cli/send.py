@@ -13,7 +13,7 @@ from wa_orchestrator.cli.command import EXIT_FAILED, Invocation, command
 from wa_orchestrator.errors import Refused
 
 SENT: Final = frozenset({"sent", "delivered", "read"})
-ENDED: Final = frozenset({"failed", "expired", "cancelled"})
+ENDED: Final = frozenset({"failed", "unknown", "expired", "cancelled"})
 _POLL_S: Final = 0.5
 
 

@@ -20,6 +20,8 @@ class MessageStatus(StrEnum):
     """Its expiry passed before it could be sent. Send a new one."""
     FAILED = "failed"
     """Given up; the reason says why. It can be retried with the same WhatsApp id."""
+    UNKNOWN = "unknown"
+    """Tried, never confirmed: the recipient may have it. Ask them, or retry it with the same WhatsApp id."""
     SENT = "sent"
     """WhatsApp's server acknowledged it."""
     DELIVERED = "delivered"
@@ -32,18 +34,21 @@ S = MessageStatus
 
 #: Waits for its turn and may be cancelled.
 WAITING = frozenset({S.QUEUED, S.SCHEDULED})
+#: Given up; a person may retry it.
+DEAD = frozenset({S.FAILED, S.UNKNOWN})
 #: WhatsApp has it.
 SUCCEEDED = frozenset({S.SENT, S.DELIVERED, S.READ})
 
 #: The transitions forward. An ack of success is true whenever and by whom it is reported, so it may follow anything.
 FORWARD: Mapping[MessageStatus, frozenset[MessageStatus]] = MappingProxyType(
     {
-        S.QUEUED: frozenset({S.SCHEDULED, S.CANCELLED, S.EXPIRED, S.FAILED}) | SUCCEEDED,
-        S.SCHEDULED: frozenset({S.SENDING, S.CANCELLED, S.EXPIRED, S.FAILED}) | SUCCEEDED,
-        S.SENDING: frozenset({S.CANCELLED, S.EXPIRED, S.FAILED}) | SUCCEEDED,
+        S.QUEUED: frozenset({S.SCHEDULED, S.CANCELLED, S.EXPIRED, S.FAILED, S.UNKNOWN}) | SUCCEEDED,
+        S.SCHEDULED: frozenset({S.SENDING, S.CANCELLED, S.EXPIRED, S.FAILED, S.UNKNOWN}) | SUCCEEDED,
+        S.SENDING: frozenset({S.CANCELLED, S.EXPIRED, S.FAILED, S.UNKNOWN}) | SUCCEEDED,
         S.CANCELLED: SUCCEEDED,
         S.EXPIRED: SUCCEEDED,
         S.FAILED: SUCCEEDED,
+        S.UNKNOWN: SUCCEEDED,
         S.SENT: frozenset({S.DELIVERED, S.READ}),
         S.DELIVERED: frozenset({S.READ}),
         S.READ: frozenset(),
@@ -51,7 +56,7 @@ FORWARD: Mapping[MessageStatus, frozenset[MessageStatus]] = MappingProxyType(
 )
 #: The only transitions back: the session went away, a lease expired or an attempt failed; an operator retries a dead
 #: letter.
-BACK = frozenset({(S.SCHEDULED, S.QUEUED), (S.SENDING, S.QUEUED), (S.FAILED, S.QUEUED)})
+BACK = frozenset({(S.SCHEDULED, S.QUEUED), (S.SENDING, S.QUEUED), (S.FAILED, S.QUEUED), (S.UNKNOWN, S.QUEUED)})
 
 
 def may_become(before: MessageStatus, after: MessageStatus) -> bool:

@@ -79,6 +79,23 @@ REMEDIES: Mapping[Failure, Remedy] = MappingProxyType(
     }
 )
 
+
+class Doubt(StrEnum):
+    """What a failed attempt says about whether the recipient may have the message."""
+
+    RAISED = "raised"
+    """They may: it may have been written, and WhatsApp gave no answer."""
+    SETTLED = "settled"
+    """They cannot have it, from no attempt."""
+    KEPT = "kept"
+    """Nothing new: this attempt was refused, or did not begin."""
+
+
+#: WhatsApp gave no answer.
+UNANSWERED: frozenset[Failure] = frozenset({F.NO_ACK, F.CONNECTION_LOST, F.UNKNOWN})
+#: Nobody can have got it.
+IMPOSSIBLE: frozenset[Failure] = frozenset({F.NOT_ON_WHATSAPP, F.BAD_CONTENT, F.MEDIA_REFUSED})
+
 FREEING: frozenset[Failure] = frozenset({F.SESSION_RELINKED, F.SENDER_LOST})
 """After one of these a retry may leave from another phone, and its sentence says so; after any other it may not."""
 

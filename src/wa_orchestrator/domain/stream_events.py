@@ -280,6 +280,10 @@ class EventType(StrEnum):
     MESSAGE_DELIVERED = "message.delivered", MessageChanged, Level.INFO, "The message was delivered."
     MESSAGE_READ = "message.read", MessageChanged, Level.INFO, "The message was read."
     MESSAGE_FAILED = "message.failed", MessageChanged, Level.ERROR, "The message could not be sent.", "✉️"
+    MESSAGE_UNKNOWN = (
+        "message.unknown", MessageChanged, Level.WARNING,
+        "WhatsApp never confirmed the message: the recipient may have it.", "❓",
+    )  # fmt: skip
     MESSAGE_EXPIRED = "message.expired", MessageChanged, Level.WARNING, "The message expired before it was sent."
     MESSAGE_CANCELLED = "message.cancelled", MessageChanged, Level.INFO, "The message was cancelled."
     MESSAGE_RECEIVED = "message.received", MessageReceived, Level.INFO, "A message came in."

@@ -99,7 +99,8 @@ class Attempt:
             eta = self.forecast.eta_of_turn(turn, accepted.ahead)
             eta = eta if turn.due_ms == self.message.due_ms else eta.deferred()
             position = accepted.ahead + turn.before + 1
-        return replies.accepted(self.message.id, self.message.session, position, eta)
+        warning = replies.EARLIER_UNCONFIRMED if accepted.is_after_unconfirmed else ""
+        return replies.accepted(self.message.id, self.message.session, position, eta, warning)
 
 
 class Acceptor:

@@ -11,13 +11,16 @@ from wa_orchestrator.store.admission import Conflict, DayFull, OptedOut, QueueFu
 from wa_orchestrator.store.leases import Limited
 from wa_orchestrator.timestamps import iso
 
+#: The recipient may have another message that was never confirmed.
+EARLIER_UNCONFIRMED = "EARLIER_UNCONFIRMED"
 
-def accepted(message_id: str, session_id: str, position: int, eta: Eta) -> str:
+
+def accepted(message_id: str, session_id: str, position: int, eta: Eta, warning: str = "") -> str:
     """Return the body of a 202. Ids and reasons need no escaping: they have letters, digits, `-` and `_` only."""
     at = "null" if eta.at_ms is None else f'"{_second(eta.at_ms // 1000)}.{eta.at_ms % 1000:03d}Z"'
     return (
         f'{{"queued":true,"messageId":"{message_id}","sessionId":"{session_id}","position":{position},'
-        f'"eta":{at},"because":"{eta.because.value}"}}'
+        f'"eta":{at},"because":"{eta.because.value}"' + (f',"warning":"{warning}"}}' if warning else "}")
     )
 
 

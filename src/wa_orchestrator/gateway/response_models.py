@@ -8,6 +8,7 @@ from pydantic import Field
 from wa_orchestrator.domain.message import MessageStatus
 from wa_orchestrator.domain.pacing import Eta
 from wa_orchestrator.store.records import Message
+from wa_orchestrator.texts import catalogue
 from wa_orchestrator.texts.catalogue import text
 from wa_orchestrator.timestamps import iso
 from wa_orchestrator.web.models import NextCursor, ResponseModel, Timestamp
@@ -25,6 +26,12 @@ class AcceptedMessage(ResponseModel):
         description="Estimated time of sending; null if it depends on a person or on WhatsApp."
     )
     because: str = Field(description="What it waits for.", examples=["OUTSIDE_HOURS"])
+    warning: str | None = Field(
+        default=None,
+        description="`EARLIER_UNCONFIRMED`: a message to this recipient within the last day was tried and never "
+        "confirmed; they may have it. Search with `status=unknown` before you repeat its text.",
+        examples=["EARLIER_UNCONFIRMED"],
+    )
 
 
 class RefusedMessage(ResponseModel):
@@ -137,6 +144,7 @@ class DayStats(ResponseModel):
     delivered: int
     read: int
     failed: int
+    unknown: int = Field(description="Tried, never confirmed: the recipient may have it.")
 
 
 class SessionStats(ResponseModel):
@@ -148,7 +156,7 @@ class SessionStats(ResponseModel):
 
 
 class TotalDayStats(DayStats):
-    """One day of all sessions. `failed` includes `failedWithoutSender`, which no session counts."""
+    """One day of all sessions. `failedWithoutSender` of `failed` and `unknown` are counted by no session."""
 
     failed_without_sender: int
 
@@ -180,7 +188,7 @@ def view(message: Message, language: str) -> dict[str, Any]:
         "to": message.to,
         "status": message.status,
         "reason": message.reason,
-        "reason_text": _sentence(message.reason, language),
+        "reason_text": _sentence(message, language),
         "kind": message.kind or "text",
         "content": json.loads(message.body) if message.body else None,
         "reference": message.reference,
@@ -203,5 +211,6 @@ def waiting(eta: Eta, language: str) -> Waiting:
     return Waiting(because=eta.because, text=text(language, f"wait_reason.{eta.because}"), eta=at)
 
 
-def _sentence(reason: str, language: str) -> str:
-    return text(language, f"message_failure.{reason}") or text(language, f"wait_reason.{reason}")
+def _sentence(message: Message, language: str) -> str:
+    failure = catalogue.message_failure(language, message.reason, message.status)
+    return failure or text(language, f"wait_reason.{message.reason}")

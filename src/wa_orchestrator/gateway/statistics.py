@@ -36,7 +36,7 @@ async def of_all(scripts: Scripts, sessions: Sequence[str], of: Sequence[date]) 
 
 async def _day_of_all(scripts: Scripts, sessions: Sequence[str], day: str) -> DayCounts:
     unsent, counted = await message_counts.of_day(scripts, sessions, day)
-    return {**_sum([unsent, *counted]), "failed_without_sender": unsent["failed"]}
+    return {**_sum([unsent, *counted]), "failed_without_sender": unsent["failed"] + unsent["unknown"]}
 
 
 def _sum(rows: Sequence[DayCounts]) -> DayCounts:

@@ -19,7 +19,7 @@ IDEMPOTENCY_MS: Final = 24 * 3600 * 1000
 MOST_AT_ONCE: Final = 50
 _SHARED: Final = (
     keys.GATEWAY_JOBS, keys.GATEWAY_WAITING, keys.COUNTS, keys.OPT_OUTS, keys.SEQUENCE, keys.EXPIRING, keys.EVENTS,
-    keys.STATUSES,
+    keys.STATUSES, keys.UNCONFIRMED,
 )  # fmt: skip
 
 Part = str | int | float | bytes
@@ -81,11 +81,15 @@ class Wanted(NamedTuple):
 
 
 class Accepted(NamedTuple):
-    """It is stored durably. `ahead` messages of its phone's queue go first; one that is not due yet has a `turn`."""
+    """It is stored durably. `ahead` messages of its phone's queue go first; one that is not due yet has a `turn`.
+
+    `is_after_unconfirmed`: within a day the recipient may have got another message that WhatsApp never confirmed.
+    """
 
     ahead: int
     now_ms: int
     turn: Turn | None = None
+    is_after_unconfirmed: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -182,10 +186,11 @@ def admit_call(rate: Rate, messages: Iterable[Wanted]) -> Call:
 def read_admission(reply: Reply) -> Acceptance | Limited | Errored:
     """Return the script's reply about one message as a value."""
     match reply:
-        case ["accepted", ahead, now, _]:
-            return Accepted(int(ahead), int(now))
-        case ["scheduled", ahead, now, due, before, same, first_due]:
-            return Accepted(int(ahead), int(now), Turn(int(due), int(before), int(same), int(first_due)))
+        case ["accepted", ahead, now, _, "unconfirmed" | "" as earlier]:
+            return Accepted(int(ahead), int(now), None, earlier != "")
+        case ["scheduled", ahead, now, due, before, same, first_due, "unconfirmed" | "" as earlier]:
+            turn = Turn(int(due), int(before), int(same), int(first_due))
+            return Accepted(int(ahead), int(now), turn, earlier != "")
         case ["replayed", message_id, answer]:
             return Replayed(str(message_id), str(answer))
         case ["conflict"]:

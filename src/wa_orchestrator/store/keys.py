@@ -36,6 +36,8 @@ LEASES: Final = "messages:leases"
 """zset id by lease end · release, claim, renew_claim set; ack, nack, reclaim, cancel, register_worker remove"""
 
 DEAD: Final = "messages:dead"
+#: Recipients who may have a message that WhatsApp never confirmed, by when it was given up; a day long.
+UNCONFIRMED: Final = "messages:unconfirmed"
 """zset id by the instant it failed · nack and reclaim add, retry and ack remove · trimmed by retention"""
 
 ENDED: Final = "messages:ended"

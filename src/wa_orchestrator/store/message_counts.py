@@ -7,7 +7,7 @@ from wa_orchestrator.store import keys
 from wa_orchestrator.store.engine.scripts import Scripts
 
 #: What is counted by day.
-COUNTED: Final = ("sent", "delivered", "read", "failed")
+COUNTED: Final = ("sent", "delivered", "read", "failed", "unknown")
 
 DayCounts = Mapping[str, int]
 

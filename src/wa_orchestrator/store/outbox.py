@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from wa_orchestrator.domain.message_failures import Doubt
 from wa_orchestrator.store import keys
 from wa_orchestrator.store.engine.scripts import Scripts, unexpected
 from wa_orchestrator.store.message_keys import Place, head, layout
@@ -151,6 +152,7 @@ async def ack(
     """Record that WhatsApp has it (`sent`), or its recipient (`delivered`, `read`). Any worker may report it."""
     to = await scripts.redis.hget(keys.message(place.message), "to")
     names = [*layout(place), keys.stats(place.session, day), keys.contacts(place.phone), keys.affinity(str(to or ""))]
+    names.append(keys.UNCONFIRMED)
     reply = await scripts.run("ack_message", names, [*head(place), status, whatsapp_id, at_ms])
     match reply:
         case ["became", current]:
@@ -167,11 +169,12 @@ async def ack(
 
 @dataclass(frozen=True, slots=True)
 class Verdict:
-    """The decision about a failed attempt. `backoff_ms` None means that the message has failed."""
+    """The decision about a failed attempt. `backoff_ms` None means that it was the last one."""
 
     attempts: int
     reason: str
     backoff_ms: int | None
+    doubt: Doubt = Doubt.KEPT
 
 
 async def nack(
@@ -179,10 +182,11 @@ async def nack(
 ) -> Became | Fenced | NotHolder:
     """Return a message that its holder could not send to the front of the queue, or let it fail."""
     word = "fail" if verdict.backoff_ms is None else "retry"
-    args = [*head(place), epoch, word, verdict.backoff_ms or 0, verdict.reason, verdict.attempts]
-    reply = await scripts.run("nack_message", [*layout(place), keys.stats(place.session, day)], args)
+    args = [*head(place), epoch, word, verdict.backoff_ms or 0, verdict.reason, verdict.attempts, verdict.doubt]
+    names = [*layout(place), keys.stats(place.session, day), keys.UNCONFIRMED]
+    reply = await scripts.run("nack_message", names, args)
     match reply:
-        case ["queued" | "failed" as status]:
+        case ["queued" | "failed" | "unknown" as status]:
             return Became(str(status))
         case ["fenced", current]:
             return Fenced(int(current))
@@ -199,11 +203,10 @@ async def expire_lease(scripts: Scripts, message_id: str, *, now_ms: int) -> Non
 
 async def reclaim(scripts: Scripts, place: Place, *, most_crashes: int, day: str) -> Became | Alive | Unknown:
     """Take back a message whose lease has expired."""
-    reply = await scripts.run(
-        "reclaim_message", [*layout(place), keys.stats(place.session, day)], [*head(place), most_crashes]
-    )
+    names = [*layout(place), keys.stats(place.session, day), keys.UNCONFIRMED]
+    reply = await scripts.run("reclaim_message", names, [*head(place), most_crashes])
     match reply:
-        case ["queued" | "failed" as status]:
+        case ["queued" | "unknown" as status]:
             return Became(str(status))
         case ["alive", until]:
             return Alive(int(until))

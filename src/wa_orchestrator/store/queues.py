@@ -259,7 +259,7 @@ async def cancel(
 
 
 async def fail(scripts: Scripts, place: Place, *, reason: str, counted: str) -> Ended | TooLate | Gone:
-    """Fail a message that no session can send; `counted` is the key of the day's counts."""
+    """Give a message up that no session can send; `counted` is the key of the day's counts."""
     return await _end(scripts, place, "failed", reason, counted=counted)
 
 
@@ -273,6 +273,7 @@ async def _end(
 ) -> Ended | TooLate | Gone:
     later = keys.later(place.phone)
     names = [*layout(place), keys.GATEWAY_JOBS, keys.GATEWAY_WAITING, keys.SCHEDULED, later, counted]
+    names.append(keys.UNCONFIRMED)
     reply = await scripts.run("cancel_message", names, [*head(place), status, reason, when])
     match reply:
         case ["ended"]:

@@ -199,6 +199,8 @@ class Message:
     claim_epoch: int
     freed: bool
     """A person allowed another attempt from another phone, although the recipient may have it."""
+    in_doubt: bool
+    """An attempt ended without an answer of WhatsApp: the recipient may have it."""
     refusal_heard: str
     """The attempt whose refusal was reported by an event."""
     # Times.

@@ -11,6 +11,8 @@ from typing import Any, Final
 
 FOLDER: Final = Path(__file__).parent
 DEFAULT: Final = "en"
+#: Their own sentences say that the recipient may have the message, and that a retry may leave from another phone.
+_LEAVE_FROM_ANOTHER_PHONE: Final = frozenset({"SESSION_RELINKED", "SENDER_LOST"})
 
 
 def languages() -> tuple[str, ...]:
@@ -33,6 +35,14 @@ def proxy_failure(language: str, stored: str) -> str:
     code, _, detail = stored.partition(":")
     sentence = text(language, f"proxy_failure.{code}")
     return sentence.format(detail=text(language, f"proxy_failure_detail.{code}.{detail}") or detail) or stored
+
+
+def message_failure(language: str, code: str, status: str) -> str:
+    """Return why a message was not sent: it is tried again or, where its status says so, was given up."""
+    if status == "unknown" and code not in _LEAVE_FROM_ANOTHER_PHONE:
+        return text(language, "message_unknown.text")
+    given_up = text(language, f"message_given_up.{code}") if status == "failed" else ""
+    return given_up or text(language, f"message_failure.{code}")
 
 
 def read(folder: Path, language: str) -> dict[str, str]:

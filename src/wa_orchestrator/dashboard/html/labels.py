@@ -6,6 +6,7 @@ from markupsafe import Markup
 
 from wa_orchestrator.dashboard.fleet.snapshot import Snapshot
 from wa_orchestrator.dashboard.html.locale import Locale, bdi, ltr
+from wa_orchestrator.domain.message import MessageStatus
 from wa_orchestrator.domain.proxy import ProxyFailure
 from wa_orchestrator.domain.session import Reason
 from wa_orchestrator.texts import catalogue
@@ -62,9 +63,11 @@ def proxy_failure(view: Locale, stored: str) -> Markup:
     return bdi(catalogue.proxy_failure(view.language, stored) or "—")
 
 
-def message_note(view: Locale, code: str) -> str:
-    """Return the note of a step in a message's timeline."""
-    return str(view.t(f"note.{code}").striptags()) if view.knows(f"note.{code}") else view.failure(code)
+def message_note(view: Locale, code: str, status: str) -> str:
+    """Return the note of a step in a message's timeline, which led to this status."""
+    if status != MessageStatus.UNKNOWN and view.knows(f"note.{code}"):
+        return str(view.t(f"note.{code}").striptags())
+    return catalogue.message_failure(view.language, code, status) or code
 
 
 def delivery_note(view: Locale, note: str) -> Markup:

@@ -97,10 +97,6 @@ class Locale:
         """Return what a message waits for."""
         return text(self.language, f"wait_reason.{code}") or code
 
-    def failure(self, code: str) -> str:
-        """Return why a message was not sent."""
-        return text(self.language, f"message_failure.{code}") or code
-
     # -- times
 
     def _local(self, at_ms: int) -> datetime:

@@ -22,6 +22,7 @@ FIRST_LINES: Final = 100
 _SEARCHED: Final = 2000
 LEVELS: Final = (Level.ERROR, Level.WARNING, Level.INFO)
 _PHONES: Final = frozenset({"phone", "to", "from_phone", "recipient", "contact_phone"})
+_GIVEN_UP: Final = frozenset({EventType.MESSAGE_FAILED, EventType.MESSAGE_UNKNOWN})
 _SECRET: Final = frozenset({"qr", "code", "text", "body"})
 
 
@@ -114,9 +115,10 @@ def _tag(row: Row) -> str:
 def explained_text(view: View, kind: str, fields: Mapping[str, str]) -> Markup:
     """Return what happened and, if it is known, why."""
     text = event_text(view, kind, fields)
-    why = fields.get("reason") or (fields.get("note", "") if kind == EventType.MESSAGE_FAILED else "")
-    explained = (labels.message_note if kind.startswith("message.") else labels.cause)(view, why)
-    if not why or not explained or (kind.startswith("message.") and explained == why):  # no text for this code
+    why = fields.get("reason") or (fields.get("note", "") if kind in _GIVEN_UP else "")
+    subject, _, status = kind.partition(".")
+    explained = labels.message_note(view, why, status) if subject == "message" else labels.cause(view, why)
+    if not why or not explained or (subject == "message" and explained == why):  # no text for this code
         return text
     states = kind.startswith("session.") and kind.removeprefix("session.") in tuple(State)
     return Markup("{}").format(explained) if states else Markup("{}: {}").format(text, explained)

@@ -9,7 +9,7 @@ from markupsafe import Markup
 
 from wa_orchestrator.context import Context
 from wa_orchestrator.dashboard.html.renderer import PageContent, Renderer, View
-from wa_orchestrator.domain.message import WAITING, MessageStatus
+from wa_orchestrator.domain.message import DEAD, WAITING, MessageStatus
 from wa_orchestrator.domain.pacing import Eta
 from wa_orchestrator.queue_forecast import facts_of, forecast_of, message_eta
 from wa_orchestrator.store import keys, message_index, records
@@ -25,6 +25,7 @@ _GROUPS: Final[dict[str, frozenset[MessageStatus]]] = {
     "delivered": frozenset({MessageStatus.DELIVERED}),
     "read": frozenset({MessageStatus.READ}),
     "failed": frozenset({MessageStatus.FAILED}),
+    "unknown": frozenset({MessageStatus.UNKNOWN}),
     "expired": frozenset({MessageStatus.EXPIRED}),
     "cancelled": frozenset({MessageStatus.CANCELLED}),
 }
@@ -59,8 +60,8 @@ class MessageDetails:
 
     @property
     def can_retry(self) -> bool:
-        """Whether it failed and may be retried."""
-        return self.message.status == MessageStatus.FAILED
+        """Whether it was given up and may be retried."""
+        return self.message.status in DEAD
 
 
 async def show(renderer: Renderer, view: View, query: Mapping[str, str]) -> PageContent:

@@ -118,14 +118,16 @@ class _Messages:
         return await compare_and_set(f"Message {message_id}", attempt, code="MESSAGE_MOVES")
 
     async def retry_message(self, message_id: MessageId, caller: SendCaller) -> MessageDetail:
-        """Queue a failed message again, with the same WhatsApp id."""
+        """Queue a message that was given up (failed or unknown) again, with the same WhatsApp id."""
         message = await self._found(message_id)
         if not message.body:
             raise Refused("TEXT_ERASED", "Its text was erased after BODY_RETENTION_DAYS. Send a new message.", 409)
         outcome = await queues.retry(self._scripts, _place(message), to=message.to)
         match outcome:
             case TooLate(status):
-                raise _too_late("NOT_FAILED", f"The message is {status}. Only a failed message can be retried.", status)
+                raise _too_late(
+                    "NOT_FAILED", f"The message is {status}. Only one that was given up can be retried.", status
+                )
             case OptedOut():
                 raise Refused(
                     "OPTED_OUT",

@@ -3,7 +3,15 @@
 from collections.abc import Mapping
 from types import MappingProxyType
 
-from wa_orchestrator.domain.message_failures import REMEDIES, Failure, Remedy, failure_of
+from wa_orchestrator.domain.message_failures import (
+    IMPOSSIBLE,
+    REMEDIES,
+    UNANSWERED,
+    Doubt,
+    Failure,
+    Remedy,
+    failure_of,
+)
 from wa_orchestrator.domain.retry import GiveUp, Retry, StopSession, after_failure
 from wa_orchestrator.store.outbox import Verdict
 from wa_orchestrator.store.records import Message
@@ -23,6 +31,8 @@ _WORKER_CODES: Mapping[str, Failure] = MappingProxyType(
         "MEDIA_UPLOAD_FAILED": Failure.MEDIA_UNREACHABLE,
     }
 )
+#: Failed before anything was written.
+_UNWRITTEN = frozenset({"LOOKUP_FAILED"})
 
 
 def failure_from(code: str, *, retryable: bool) -> Failure:
@@ -31,6 +41,15 @@ def failure_from(code: str, *, retryable: bool) -> Failure:
     if name in _WORKER_CODES:
         return _WORKER_CODES[name]
     return failure_of(name.removeprefix(_WHATSAPP), retryable=retryable)
+
+
+def doubt_after(code: str, failure: Failure) -> Doubt:
+    """Return what an attempt that failed with a worker's code says about whether the recipient may have the message."""
+    name = code.strip().upper()
+    is_answer = name.startswith(_WHATSAPP) or name.isdigit()
+    if failure in UNANSWERED and not is_answer and name not in _UNWRITTEN:
+        return Doubt.RAISED
+    return Doubt.SETTLED if failure in IMPOSSIBLE else Doubt.KEPT
 
 
 def counted_attempts(message: Message) -> int:

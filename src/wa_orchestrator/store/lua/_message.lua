@@ -9,7 +9,7 @@
 local MESSAGE, TIMELINE, COUNTS, EVENTS, QUEUE, ASIDE, OUTBOX, LEASES, PACE, SENT, DUE, SESSION, ENDED, EXPIRING, DEAD, STATUSES = unpack(KEYS, 1, 16)
 local ID, PHONE, SESSION_ID = ARGV[1], ARGV[2], ARGV[3]
 local FRONT = 0 -- a score before every (priority, sequence); one message of a phone is in flight, so one at most is here
-local OVER = { sent = true, delivered = true, read = true, failed = true, expired = true, cancelled = true }
+local OVER = { sent = true, delivered = true, read = true, failed = true, unknown = true, expired = true, cancelled = true }
 
 -- add_to_timeline: append `<ms> <status> <note>`; the last 60 entries are kept.
 local function add_to_timeline(now, status, note)
@@ -35,12 +35,20 @@ local function set_status(status, now, note)
   emit(EVENTS, 'message.' .. status, now, 'session', SESSION_ID, 'message', ID, 'phone', PHONE, 'note', note)
 end
 
--- fail_message: move it to the dead letters and count it.
-local function fail_message(stats, now, reason)
+-- fail_message: move it to the dead letters and count it; returns its status: failed, or unknown if the recipient may have it.
+-- `unconfirmed` has the recipients of the last day who may have something that WhatsApp never confirmed.
+local function fail_message(stats, unconfirmed, now, reason)
+  local status = 'failed'
+  if redis.call('HGET', MESSAGE, 'in_doubt') == '1' then status = 'unknown' end -- guard: in_doubt
   redis.call('ZADD', DEAD, now, ID)
-  redis.call('HINCRBY', stats, 'failed', 1)
+  redis.call('HINCRBY', stats, status, 1)
   redis.call('EXPIRE', stats, 34560000)
-  set_status('failed', now, reason)
+  if status == 'unknown' then
+    redis.call('ZADD', unconfirmed, now, redis.call('HGET', MESSAGE, 'to'))
+    redis.call('ZREMRANGEBYSCORE', unconfirmed, '-inf', now - 86400000)
+  end
+  set_status(status, now, reason)
+  return status
 end
 
 -- has_moved: whether the message belongs to another phone or session than the caller saw, so that the keys are not its own.

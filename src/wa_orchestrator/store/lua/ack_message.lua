@@ -2,10 +2,10 @@
 -- uses: _conversation
 -- ack_message: WhatsApp has the message (sent), or its recipient has it (delivered, read). True from any worker, so no epoch is checked.
 -- Atomic because the message may by then be claimed, back in the queue or failed, and must leave that place as it becomes sent.
--- KEYS: the message layout, then KEYS[17] stats hash of the day  KEYS[18] contacts set  KEYS[19] affinity string
+-- KEYS: the message layout, then KEYS[17] stats hash of the day  KEYS[18] contacts set  KEYS[19] affinity string  KEYS[20] unconfirmed zset
 -- ARGV[4] status: sent | delivered | read  ARGV[5] WhatsApp's id  ARGV[6] instant by WhatsApp's clock ms
 -- returns {'became', status} | {'already', status} | {'unknown'} | {'mismatch', WhatsApp's id}
-local STATS, CONTACTS, AFFINITY = KEYS[17], KEYS[18], KEYS[19]
+local STATS, CONTACTS, AFFINITY, UNCONFIRMED = unpack(KEYS, 17, 20)
 local target, whatsapp_id, whatsapp_ms = ARGV[4], ARGV[5], tonumber(ARGV[6])
 local RANK = { sent = 1, delivered = 2, read = 3 }
 local STAMP = { sent = 'sent_at', delivered = 'delivered_at', read = 'read_at' }
@@ -29,6 +29,7 @@ if not RANK[status] then -- not yet known as sent
     local silent_until = math.max(tonumber(redis.call('HGET', PACE, 'silent_until') or 0), now + pause_ms)
     redis.call('HSET', PACE, 'silent_until', silent_until)
   end
+  if status == 'unknown' then redis.call('ZREM', UNCONFIRMED, recipient) end
   redis.call('HINCRBY', STATS, 'sent', 1)
   keep_sender(AFFINITY, session)
   wake_phone(now)

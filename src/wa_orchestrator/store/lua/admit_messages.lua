@@ -6,20 +6,21 @@
 -- Atomic because an accepted message must survive any crash: idempotency record, message, job and counts are one write.
 -- Many at once because what they share (rate, counts, jobs, the clock) then costs as much as for one.
 -- KEYS[1] rate  KEYS[2] jobs list  KEYS[3] waiting hash  KEYS[4] counts hash  KEYS[5] opt-outs hash  KEYS[6] sequence
--- KEYS[7] expiring zset  KEYS[8] events stream  KEYS[9] statuses zset; then for each message: idempotency hash, message hash, queue zset, sent zset, pace hash,
--- later zset, affinity string
+-- KEYS[7] expiring zset  KEYS[8] events stream  KEYS[9] statuses zset  KEYS[10] unconfirmed zset; then for each message: idempotency hash,
+-- message hash, queue zset, sent zset, pace hash, later zset, affinity string
 -- ARGV[1] ms between two calls (0 = calls are not counted)  ARGV[2] calls that may come at once  ARGV[3] idempotency ttl ms
 --   then for each message a JSON array, which is cheaper than as many arguments:
 --   1 id  2 phone  3 recipient  4 fingerprint ('' = no idempotency key)  5 queue limit  6 day limit  7 start of the day ms
 --   8 due ms (0 = now)  9 defer to ms (0 = reject)  10 expires ms (0 = never)  11 session id  12 priority
 --   13 the session that had the conversation when the server chose this one ('' = none; false = the client named the sender)
 --   14… further fields and values of the message
--- returns for each {'accepted', ahead, now, due} | {'scheduled', ahead, now, due, scheduled before it, of these for the same instant,
---         due of the first scheduled} | {'replayed', message id, answer or ''} | {'conflict'} | {'opted_out'}
+-- returns for each {'accepted', ahead, now, due, 'unconfirmed' or ''}
+--       | {'scheduled', ahead, now, due, scheduled before it, of these for the same instant, due of the first scheduled, 'unconfirmed' or ''}
+--       | {'replayed', message id, answer or ''} | {'conflict'} | {'opted_out'}
 --       | {'other_sender', the session that has the conversation, or ''} | {'day_full', count} | {'queue_full', count} | {'limited', retry after ms} | {'error', Redis' error}
-local RATE, JOBS, WAITING, COUNTS, OPT_OUTS, SEQUENCE, EXPIRING, EVENTS, STATUSES = unpack(KEYS, 1, 9)
+local RATE, JOBS, WAITING, COUNTS, OPT_OUTS, SEQUENCE, EXPIRING, EVENTS, STATUSES, UNCONFIRMED = unpack(KEYS, 1, 10)
 local gap, burst, idempotency_ms = tonumber(ARGV[1]), tonumber(ARGV[2]), ARGV[3]
-local SHARED_KEYS, KEYS_EACH, SHARED_ARGS = 9, 7, 3
+local SHARED_KEYS, KEYS_EACH, SHARED_ARGS = 10, 7, 3
 local now = now_ms()
 local arrival = gap > 0 and tonumber(redis.call('GET', RATE) or 0) or 0
 local jobs, waiting = {}, {}
@@ -79,14 +80,16 @@ local function admit(k, wanted)
   if seen_sender then set_sender(AFFINITY, session) else keep_sender(AFFINITY, session) end
   emit(EVENTS, 'message.queued', now, 'session', session, 'message', id, 'phone', phone, 'note', '')
   jobs[#jobs + 1] = id
+  local unconfirmed = tonumber(redis.call('ZSCORE', UNCONFIRMED, recipient) or 0) > now - 86400000
+  local earlier = unconfirmed and 'unconfirmed' or ''
   if due > 0 then
     local before, same = redis.call('ZCOUNT', LATER, '-inf', due), redis.call('ZCOUNT', LATER, due, due)
     redis.call('HSET', MESSAGE, 'due_at', due)
     redis.call('ZADD', LATER, due, id)
-    return { 'scheduled', first, now, due, before, same, tonumber(redis.call('ZRANGE', LATER, 0, 0, 'WITHSCORES')[2]) }
+    return { 'scheduled', first, now, due, before, same, tonumber(redis.call('ZRANGE', LATER, 0, 0, 'WITHSCORES')[2]), earlier }
   end
   waiting[phone] = unrouted + 1
-  return { 'accepted', first, now, due }
+  return { 'accepted', first, now, due, earlier }
 end
 
 local answers = {}

@@ -2,10 +2,10 @@
 -- cancel_message: a message that no worker has claimed ends without being sent (cancelled, expired, or failed because no session can send it).
 -- Atomic because it may stand in any of five places and must leave exactly that one.
 -- KEYS: the message layout, then KEYS[17] jobs list  KEYS[18] waiting hash  KEYS[19] scheduled zset
--- KEYS[20] later zset  KEYS[21] stats hash of the day, for failed ones
+-- KEYS[20] later zset  KEYS[21] stats hash of the day, for failed ones  KEYS[22] unconfirmed zset
 -- ARGV[4] status: cancelled | expired | failed  ARGV[5] reason  ARGV[6] 'due' = only if its expiry has passed, '' = at once
 -- returns {'ended'} | {'too_late', status} | {'unknown'} | {'early'} | {'moved'}
-local JOBS, WAITING, SCHEDULED, LATER, STATS = unpack(KEYS, 17, 21)
+local JOBS, WAITING, SCHEDULED, LATER, STATS, UNCONFIRMED = unpack(KEYS, 17, 22)
 local final, reason, when = ARGV[4], ARGV[5], ARGV[6]
 local now = now_ms()
 local status, expires_at = unpack(redis.call('HMGET', MESSAGE, 'status', 'expires_at'))
@@ -15,6 +15,6 @@ if has_moved() then return { 'moved' } end -- guard: cancel_place
 if when == 'due' and tonumber(expires_at or 0) > now then return { 'early' } end -- guard: expired
 if status == 'scheduled' then undo_release() end
 leave_waiting(JOBS, WAITING, SCHEDULED, LATER)
-if final == 'failed' then fail_message(STATS, now, reason) else set_status(final, now, reason) end
+if final == 'failed' then fail_message(STATS, UNCONFIRMED, now, reason) else set_status(final, now, reason) end
 wake_phone(now)
 return { 'ended' }

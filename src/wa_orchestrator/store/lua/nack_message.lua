@@ -1,11 +1,12 @@
 -- uses: _message
 -- nack_message: the holder could not send. The server has decided: back to the front after a backoff, or failed for good.
 -- Atomic because only the holder with the current epoch may nack, and the message must be in exactly one place afterwards.
--- KEYS: the message layout, then KEYS[17] stats hash of the day
+-- KEYS: the message layout, then KEYS[17] stats hash of the day  KEYS[18] unconfirmed zset
 -- ARGV[4] epoch  ARGV[5] verdict: retry | fail  ARGV[6] backoff ms  ARGV[7] reason  ARGV[8] attempts the verdict was made for
--- returns {'queued'} | {'failed'} | {'fenced', current epoch} | {'not_holder', status}
-local STATS = KEYS[17]
-local seen_epoch, verdict, backoff_ms, reason, seen_attempts = ARGV[4], ARGV[5], tonumber(ARGV[6]), ARGV[7], ARGV[8]
+-- ARGV[9] whether the recipient may have it: raised (this attempt got no answer) | settled (they cannot) | kept (as before)
+-- returns {'queued'} | {'failed'} | {'unknown'} | {'fenced', current epoch} | {'not_holder', status}
+local STATS, UNCONFIRMED = KEYS[17], KEYS[18]
+local seen_epoch, verdict, backoff_ms, reason, seen_attempts, doubt = ARGV[4], ARGV[5], tonumber(ARGV[6]), ARGV[7], ARGV[8], ARGV[9]
 local now = now_ms()
 local epoch = redis.call('HGET', SESSION, 'epoch') or '0'
 if epoch ~= seen_epoch then return { 'fenced', epoch } end -- guard: nack_epoch
@@ -14,10 +15,8 @@ local is_holder = status == 'sending' and session == SESSION_ID and claim_epoch 
 if not is_holder then return { 'not_holder', status or 'unknown' } end -- guard: nack_holder
 end_flight(now, math.max(tonumber(pause_ms or 0), backoff_ms))
 wake_phone(now)
-if verdict == 'fail' then
-  fail_message(STATS, now, reason)
-  return { 'failed' }
-end
+if doubt ~= 'kept' then redis.call('HSET', MESSAGE, 'in_doubt', doubt == 'raised' and '1' or '') end -- guard: doubt
+if verdict == 'fail' then return { fail_message(STATS, UNCONFIRMED, now, reason) } end
 redis.call('ZADD', QUEUE, FRONT, ID)
 set_status('queued', now, reason)
 return { 'queued' }

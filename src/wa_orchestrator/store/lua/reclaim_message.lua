@@ -1,9 +1,10 @@
 -- uses: _message
 -- reclaim_message: a lease expired. The message returns to the front; if it had been claimed, WhatsApp may have it already, so the pause starts again now.
 -- Atomic because the holder may renew or ack at the same moment.
--- KEYS: the message layout, then KEYS[17] stats hash of the day  ARGV[4] crashes after which it fails
--- returns {'queued'} | {'failed'} | {'alive', until ms} | {'gone'}
-local STATS, most_crashes = KEYS[17], tonumber(ARGV[4])
+-- KEYS: the message layout, then KEYS[17] stats hash of the day  KEYS[18] unconfirmed zset
+-- ARGV[4] crashes after which it fails
+-- returns {'queued'} | {'unknown'} | {'alive', until ms} | {'gone'}
+local STATS, UNCONFIRMED, most_crashes = KEYS[17], KEYS[18], tonumber(ARGV[4])
 local now = now_ms()
 local ends = redis.call('ZSCORE', LEASES, ID)
 if not ends then return { 'gone' } end -- guard: leased
@@ -19,9 +20,9 @@ if status == 'scheduled' then
   return { 'queued' }
 end
 end_flight(now, tonumber(pause_ms or 0)) -- rearm: reclaim
+redis.call('HSET', MESSAGE, 'in_doubt', '1')
 if redis.call('HINCRBY', MESSAGE, 'crashes', 1) >= most_crashes then
-  fail_message(STATS, now, 'WORKER_CRASHED')
-  return { 'failed' }
+  return { fail_message(STATS, UNCONFIRMED, now, 'WORKER_CRASHED') }
 end
 redis.call('ZADD', QUEUE, FRONT, ID)
 set_status('queued', now, 'LEASE_EXPIRED')

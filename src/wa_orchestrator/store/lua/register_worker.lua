@@ -18,6 +18,7 @@ local status, session, pause_ms = unpack(redis.call('HMGET', MESSAGE, 'status', 
 if ID ~= '' and status == 'sending' and session == SESSION_ID then -- guard: take_back
   end_flight(now, tonumber(pause_ms or 0)) -- rearm: register
   redis.call('HINCRBY', MESSAGE, 'crashes', 1)
+  redis.call('HSET', MESSAGE, 'in_doubt', '1')
   redis.call('ZADD', QUEUE, FRONT, ID)
   set_status('queued', now, 'NEW_EPOCH')
   wake_phone(now)

@@ -8,7 +8,7 @@ local SEQUENCE, OPT_OUTS, recipient = KEYS[17], KEYS[18], ARGV[4]
 local FIRST_REASON = 5
 local now = now_ms()
 local status, priority, reason = unpack(redis.call('HMGET', MESSAGE, 'status', 'priority', 'reason'))
-if status ~= 'failed' then return { 'not_dead', status or 'unknown' } end -- guard: dead
+if status ~= 'failed' and status ~= 'unknown' then return { 'not_dead', status or 'unknown' } end -- guard: dead
 if redis.call('HEXISTS', OPT_OUTS, recipient) == 1 then return { 'opted_out' } end -- guard: retry_opt_out
 local sequence = redis.call('INCR', SEQUENCE)
 redis.call('HSET', MESSAGE, 'attempts', 0, 'crashes', 0, 'uncounted', 0, 'sequence', sequence, 'expires_at', 0, 'due_at', 0)
