@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 
 from tests.domain.properties import quick
 from wa_orchestrator.domain.message_failures import REMEDIES, Failure, Remedy
-from wa_orchestrator.domain.retry import GiveUp, Retry, StopSession, after_failure, backoff_ms
+from wa_orchestrator.domain.retry import GiveUp, Retry, SlowDown, StopSession, after_failure, backoff_ms
 
 
 @pytest.mark.parametrize(
@@ -20,10 +20,12 @@ from wa_orchestrator.domain.retry import GiveUp, Retry, StopSession, after_failu
         (1, Failure.REACHOUT_LOCKED, GiveUp()),
         (1, Failure.BANNED, StopSession()),
         (7, Failure.LEASE_EXPIRED, Retry(0)),
+        (7, Failure.RATE_LIMITED, SlowDown(30_000)),
+        (7, Failure.OVERLOADED, SlowDown(30_000)),
     ],
 )
 def test_a_failure_is_answered_by_its_kind_and_the_number_of_attempts(
-    attempts: int, failure: Failure, answer: Retry | GiveUp | StopSession
+    attempts: int, failure: Failure, answer: Retry | GiveUp | SlowDown | StopSession
 ) -> None:
     assert after_failure(failure, attempts, max_attempts=3, jitter=0.5) == answer
 
@@ -32,6 +34,13 @@ def test_ten_attempts_back_off_by_doubling_up_to_five_minutes() -> None:
     answers = [after_failure(Failure.NO_ACK, attempts, max_attempts=10, jitter=0.5) for attempts in range(1, 11)]
     seconds = [5, 10, 20, 40, 80, 160, 300, 300, 300]
     assert answers == [*(Retry(1_000 * pause) for pause in seconds), GiveUp()]
+
+
+def test_each_time_whatsapp_asks_for_less_the_phone_pauses_longer_up_to_five_minutes() -> None:
+    answers = [
+        after_failure(Failure.RATE_LIMITED, 1, max_attempts=3, jitter=0.5, slowdowns=before) for before in range(6)
+    ]
+    assert answers == [SlowDown(1_000 * pause) for pause in (30, 60, 120, 240, 300, 300)]
 
 
 @quick

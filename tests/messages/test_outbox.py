@@ -200,6 +200,32 @@ async def test_after_three_attempts_a_message_that_was_refused_has_failed_and_on
     assert await api.context.redis.hgetall(keys.stats("w1", "20250615")) == {outcome: "1"}
 
 
+@pytest.mark.parametrize(("code", "reason"), [("WA_429", "RATE_LIMITED"), ("WA_503", "OVERLOADED")])
+async def test_when_whatsapp_asks_for_less_the_phone_slows_down_and_no_message_dies(
+    api: MessageApi, clock: Clock, code: str, reason: str
+) -> None:
+    message = await api.released()
+    worker = api.worker()
+    pauses = []
+    for _ in range(8):
+        claimed = await worker.claim()
+        assert claimed is not None
+        assert (await worker.nack(claimed, code)).json() == {"status": "queued", "reason": reason}
+        pace = await records.phone_pace(api.context.scripts, PHONE, since_ms=0)
+        pauses.append(pace.silent_until - clock.now_ms)
+        await clock.set(pace.silent_until)
+        await settle(api.scenario.dispatcher())
+    assert all(
+        0.75 * mean <= pause <= 1.25 * mean for mean, pause in zip((30_000, 60_000, 120_000), pauses, strict=False)
+    )
+    assert len(await api.scenario.events("session.slowed_down")) == 1
+    claimed = await worker.claim()
+    assert claimed is not None
+    await worker.ack(claimed)
+    assert await api.scenario.status(message) == "sent"
+    assert await outbox.slowdowns(api.context.scripts, PHONE) == 0
+
+
 async def unconfirmed(api: MessageApi, clock: Clock, *codes: str) -> str:
     """A message whose attempts ended with these codes; its id."""
     message = await api.released()

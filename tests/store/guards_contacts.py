@@ -252,3 +252,12 @@ async def _(scene: Scene) -> None:
     message = await scene.sending()
     await scene.scripts.redis.hset(keys.message(message), "in_doubt", "1")
     assert await scene.nack(message, backoff_ms=None, doubt=Doubt.SETTLED) == outbox.Became("failed")
+
+
+@case("slower")
+async def _(scene: Scene) -> None:
+    await scene.connected()
+    message = await scene.sending()
+    verdict = outbox.Verdict(1, "RATE_LIMITED", 30_000, slowdowns=1)
+    await outbox.nack(scene.scripts, scene.places[message], epoch=1, verdict=verdict, day="20250615")
+    assert await outbox.slowdowns(scene.scripts, PHONE) == 1

@@ -14,6 +14,8 @@ class Remedy(StrEnum):
     """The worker refreshes the recipient's devices and sends again with the same id; counts as an attempt."""
     HAND_BACK = "hand_back"
     """The message is not at fault: it goes back to the front of its queue and no attempt is counted."""
+    SLOW_DOWN = "slow_down"
+    """WhatsApp wants less: the phone pauses, longer each time, and the message waits; no attempt is counted."""
     STOP_SESSION = "stop_session"
     """The account is at fault: the session stops sending and the message waits; no attempt is counted."""
     NEVER = "never"
@@ -27,6 +29,7 @@ class Failure(StrEnum):
     CONNECTION_LOST = "CONNECTION_LOST"
     SERVER_ERROR = "SERVER_ERROR"
     RATE_LIMITED = "RATE_LIMITED"
+    OVERLOADED = "OVERLOADED"
     MEDIA_UNREACHABLE = "MEDIA_UNREACHABLE"
     UNKNOWN = "UNKNOWN"
     STALE_DEVICES = "STALE_DEVICES"
@@ -55,7 +58,8 @@ REMEDIES: Mapping[Failure, Remedy] = MappingProxyType(
         F.NO_ACK: Remedy.RETRY_SAME_ID,
         F.CONNECTION_LOST: Remedy.RETRY_SAME_ID,
         F.SERVER_ERROR: Remedy.RETRY_SAME_ID,
-        F.RATE_LIMITED: Remedy.RETRY_SAME_ID,
+        F.RATE_LIMITED: Remedy.SLOW_DOWN,
+        F.OVERLOADED: Remedy.SLOW_DOWN,
         F.MEDIA_UNREACHABLE: Remedy.RETRY_SAME_ID,
         F.UNKNOWN: Remedy.RETRY_SAME_ID,
         F.STALE_DEVICES: Remedy.REFRESH_THEN_RETRY,
@@ -112,7 +116,7 @@ _BY_NUMBER: Mapping[str, Failure] = MappingProxyType(
         "463": F.REACHOUT_LOCKED,
         "479": F.STALE_DEVICES,
         "500": F.SERVER_ERROR,
-        "503": F.SERVER_ERROR,
+        "503": F.OVERLOADED,
         "515": F.CONNECTION_LOST,
     }
 )

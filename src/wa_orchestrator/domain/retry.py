@@ -1,4 +1,4 @@
-"""What to do with a message after a failed attempt: retry with a growing backoff, give up, or stop the session."""
+"""What to do after a failed attempt: retry with a growing backoff, give up, slow the phone down or stop the session."""
 
 from dataclasses import dataclass
 from typing import assert_never
@@ -7,6 +7,7 @@ from wa_orchestrator.domain.message_failures import REMEDIES, Failure, Remedy
 
 BACKOFF_BASE_MS = 5_000
 BACKOFF_MAX_MS = 300_000
+SLOWDOWN_BASE_MS = 30_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -22,14 +23,24 @@ class GiveUp:
 
 
 @dataclass(frozen=True, slots=True)
+class SlowDown:
+    """Back to the queue; the phone sends nothing for `pause_ms`."""
+
+    pause_ms: int
+
+
+@dataclass(frozen=True, slots=True)
 class StopSession:
     """The account is at fault: the message waits in its queue, and the session sends nothing more."""
 
 
-def after_failure(failure: Failure, attempts: int, *, max_attempts: int, jitter: float) -> Retry | GiveUp | StopSession:
+def after_failure(
+    failure: Failure, attempts: int, *, max_attempts: int, jitter: float, slowdowns: int = 0
+) -> Retry | GiveUp | SlowDown | StopSession:
     """Decide what to do with a message whose `attempts`-th attempt failed (1 for the first).
 
-    `max_attempts` is the setting `MAX_ATTEMPTS`; `jitter` is as for `backoff_ms`.
+    `max_attempts` is the setting `MAX_ATTEMPTS`; `jitter` is as for `backoff_ms`. `slowdowns` is how often WhatsApp has
+    asked the phone to slow down since it last took a message.
     """
     remedy = REMEDIES[failure]
     match remedy:
@@ -37,6 +48,8 @@ def after_failure(failure: Failure, attempts: int, *, max_attempts: int, jitter:
             return GiveUp()
         case Remedy.STOP_SESSION:
             return StopSession()
+        case Remedy.SLOW_DOWN:
+            return SlowDown(backoff_ms(slowdowns + 1, jitter, base_ms=SLOWDOWN_BASE_MS))
         case Remedy.HAND_BACK:
             return Retry(0)
         case Remedy.RETRY_SAME_ID | Remedy.REFRESH_THEN_RETRY:
@@ -44,11 +57,11 @@ def after_failure(failure: Failure, attempts: int, *, max_attempts: int, jitter:
     assert_never(remedy)
 
 
-def backoff_ms(attempts: int, jitter: float) -> int:
+def backoff_ms(attempts: int, jitter: float, *, base_ms: int = BACKOFF_BASE_MS) -> int:
     """Return the pause after the `attempts`-th failed attempt: it doubles each time, up to five minutes.
 
     `jitter` in [0, 1) spreads it by a quarter to either side.
     """
     doublings = min(attempts - 1, BACKOFF_MAX_MS.bit_length())  # keeps the power small after many attempts
-    mean_ms = min(BACKOFF_BASE_MS << doublings, BACKOFF_MAX_MS)
+    mean_ms = min(base_ms << doublings, BACKOFF_MAX_MS)
     return int(mean_ms * (0.75 + 0.5 * jitter))

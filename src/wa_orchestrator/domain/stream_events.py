@@ -109,6 +109,15 @@ class Burst(Payload):
 
 
 @dataclass(frozen=True, slots=True)
+class SlowedDown(Payload):
+    """WhatsApp asked a phone to send less; it sends nothing until then."""
+
+    session: SessionId
+    phone: Phone
+    until: Instant
+
+
+@dataclass(frozen=True, slots=True)
 class ReachoutLock(Payload):
     """Whether a phone may write to new contacts; `until` is empty when the end is unknown."""
 
@@ -264,6 +273,10 @@ class EventType(StrEnum):
     SESSION_BURST = (
         "session.burst", Burst, Level.WARNING, "Too many messages at once; pauses are doubled until the given time.",
         "🐇",
+    )  # fmt: skip
+    SESSION_SLOWED_DOWN = (
+        "session.slowed_down", SlowedDown, Level.WARNING,
+        "WhatsApp asked the phone to send less; it pauses, longer each time.", "🐌",
     )  # fmt: skip
     SESSION_REACHOUT_LOCKED = (
         "session.reachout_locked", ReachoutLock, Level.WARNING,

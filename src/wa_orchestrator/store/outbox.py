@@ -175,6 +175,8 @@ class Verdict:
     reason: str
     backoff_ms: int | None
     doubt: Doubt = Doubt.KEPT
+    slowdowns: int = 0
+    """How often WhatsApp has now asked the phone to slow down; 0 where it did not."""
 
 
 async def nack(
@@ -183,6 +185,7 @@ async def nack(
     """Return a message that its holder could not send to the front of the queue, or let it fail."""
     word = "fail" if verdict.backoff_ms is None else "retry"
     args = [*head(place), epoch, word, verdict.backoff_ms or 0, verdict.reason, verdict.attempts, verdict.doubt]
+    args.append(verdict.slowdowns)
     names = [*layout(place), keys.stats(place.session, day), keys.UNCONFIRMED]
     reply = await scripts.run("nack_message", names, args)
     match reply:
@@ -194,6 +197,11 @@ async def nack(
             return NotHolder(str(status))
         case _:
             raise unexpected("nack_message", reply)
+
+
+async def slowdowns(scripts: Scripts, phone: str) -> int:
+    """Return how often WhatsApp has asked a phone to slow down since it last took a message."""
+    return int(await scripts.redis.hget(keys.pace(phone), "slowdowns") or 0)
 
 
 async def expire_lease(scripts: Scripts, message_id: str, *, now_ms: int) -> None:

@@ -157,7 +157,13 @@ class OutboxService:
         if message is None:
             raise _no_such_message(message_id)
         failure = retry_policy.failure_from(code, retryable=retryable)
-        decided = retry_policy.verdict(message, failure, max_attempts=self._settings.max_attempts, jitter=_dice())
+        decided = retry_policy.verdict(
+            message,
+            failure,
+            max_attempts=self._settings.max_attempts,
+            jitter=_dice(),
+            slowdowns=await outbox.slowdowns(self._scripts, message.phone),
+        )
         decided = replace(decided, doubt=retry_policy.doubt_after(code, failure))
         if decided.backoff_ms is not None:
             decided = replace(decided, backoff_ms=int(self._settings.scaled(decided.backoff_ms)))

@@ -12,12 +12,12 @@ from wa_orchestrator.domain.message_failures import (
     Remedy,
     failure_of,
 )
-from wa_orchestrator.domain.retry import GiveUp, Retry, StopSession, after_failure
+from wa_orchestrator.domain.retry import GiveUp, Retry, SlowDown, StopSession, after_failure
 from wa_orchestrator.store.outbox import Verdict
 from wa_orchestrator.store.records import Message
 
 #: Remedies after which the attempt does not count.
-UNCOUNTED = frozenset({Remedy.HAND_BACK, Remedy.STOP_SESSION})
+UNCOUNTED = frozenset({Remedy.HAND_BACK, Remedy.SLOW_DOWN, Remedy.STOP_SESSION})
 #: The worker's report of the session's end follows in a moment; until then nothing more is tried on it.
 STOPPED_MS = 60_000
 _WHATSAPP = "WA_"
@@ -58,14 +58,16 @@ def counted_attempts(message: Message) -> int:
     return max(1, message.attempts - spared)
 
 
-def verdict(message: Message, failure: Failure, *, max_attempts: int, jitter: float) -> Verdict:
+def verdict(message: Message, failure: Failure, *, max_attempts: int, jitter: float, slowdowns: int = 0) -> Verdict:
     """Decide whether a message is retried after a failed attempt. The backoff is not scaled yet."""
     attempts = counted_attempts(message)
-    match after_failure(failure, attempts, max_attempts=max_attempts, jitter=jitter):
+    match after_failure(failure, attempts, max_attempts=max_attempts, jitter=jitter, slowdowns=slowdowns):
         case Retry(backoff_ms):
             return Verdict(message.attempts, failure, backoff_ms)
         case GiveUp():
             return Verdict(message.attempts, failure, None)
+        case SlowDown(pause_ms):
+            return Verdict(message.attempts, failure, pause_ms, slowdowns=slowdowns + 1)
         case StopSession():
             return Verdict(message.attempts, failure, STOPPED_MS)
 

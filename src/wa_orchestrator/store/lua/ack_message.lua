@@ -19,6 +19,7 @@ if (RANK[status] or 0) >= RANK[target] then return { 'already', status } end -- 
 if not RANK[status] then -- not yet known as sent
   if redis.call('HGET', PACE, 'in_flight') == ID then
     end_flight(now, pause_ms)
+    redis.call('HDEL', PACE, 'slowdowns')
     local service = now - tonumber(claimed_at or now)
     local mean = tonumber(redis.call('HGET', PACE, 'service_ms') or service)
     redis.call('HSET', PACE, 'service_ms', math.floor((4 * mean + service) / 5))

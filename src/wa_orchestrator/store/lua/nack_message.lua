@@ -4,9 +4,11 @@
 -- KEYS: the message layout, then KEYS[17] stats hash of the day  KEYS[18] unconfirmed zset
 -- ARGV[4] epoch  ARGV[5] verdict: retry | fail  ARGV[6] backoff ms  ARGV[7] reason  ARGV[8] attempts the verdict was made for
 -- ARGV[9] whether the recipient may have it: raised (this attempt got no answer) | settled (they cannot) | kept (as before)
+-- ARGV[10] how often in a row WhatsApp has now asked the phone to slow down (0 = it did not)
 -- returns {'queued'} | {'failed'} | {'unknown'} | {'fenced', current epoch} | {'not_holder', status}
 local STATS, UNCONFIRMED = KEYS[17], KEYS[18]
 local seen_epoch, verdict, backoff_ms, reason, seen_attempts, doubt = ARGV[4], ARGV[5], tonumber(ARGV[6]), ARGV[7], ARGV[8], ARGV[9]
+local slowdowns = tonumber(ARGV[10])
 local now = now_ms()
 local epoch = redis.call('HGET', SESSION, 'epoch') or '0'
 if epoch ~= seen_epoch then return { 'fenced', epoch } end -- guard: nack_epoch
@@ -15,6 +17,10 @@ local is_holder = status == 'sending' and session == SESSION_ID and claim_epoch 
 if not is_holder then return { 'not_holder', status or 'unknown' } end -- guard: nack_holder
 end_flight(now, math.max(tonumber(pause_ms or 0), backoff_ms))
 wake_phone(now)
+if slowdowns > 0 then redis.call('HSET', PACE, 'slowdowns', slowdowns) end -- guard: slower
+if slowdowns == 1 then
+  emit(EVENTS, 'session.slowed_down', now, 'session', SESSION_ID, 'phone', PHONE, 'until', string.format('%.0f', now + backoff_ms))
+end
 if doubt ~= 'kept' then redis.call('HSET', MESSAGE, 'in_doubt', doubt == 'raised' and '1' or '') end -- guard: doubt
 if verdict == 'fail' then return { fail_message(STATS, UNCONFIRMED, now, reason) } end
 redis.call('ZADD', QUEUE, FRONT, ID)
