@@ -205,8 +205,8 @@ class Messages(RuleBasedStateMachine):
         outcome = self.do(self.scene.nack(message, worker.epoch, backoff_ms, attempts, session=worker.session))
         if worker.epoch < self.model.epoch[worker.session]:
             assert isinstance(outcome, outbox.Fenced), "I10: an older epoch nacked"
-        elif outcome in (outbox.Became("failed"), outbox.Became("unknown")):
-            self.model.ended[message] = "failed"
+        elif isinstance(outcome, outbox.Became) and outcome.status != "queued":
+            self.model.ended[message] = outcome.status
 
     @rule()
     def expire_leases(self) -> None:
