@@ -8,7 +8,7 @@ from wa_orchestrator.domain import stream_events
 from wa_orchestrator.domain.phone import last_four
 from wa_orchestrator.domain.session import Event
 from wa_orchestrator.domain.stream_events import ALERTS
-from wa_orchestrator.texts.catalogue import proxy_failure, text
+from wa_orchestrator.texts.catalogue import message_failure, proxy_failure, text
 
 #: Further names in a line, and further lines in a text, are only counted.
 MAX_NAMES = 8
@@ -78,7 +78,10 @@ def _because(kind: str, reason: str, language: str) -> str:
         return text(language, f"alert_details.{kind}").format(**json.loads(reason))
     if kind.startswith("proxy."):
         return proxy_failure(language, reason)
-    tables = ("session_reason", "message_failure", "cause")
+    subject, _, status = kind.partition(".")
+    if subject == "message" and reason:
+        return message_failure(language, reason, status)
+    tables = ("session_reason", "cause")
     return next((found for table in tables if (found := text(language, f"{table}.{reason}"))), "") if reason else ""
 
 
@@ -86,8 +89,8 @@ def _link(group: Sequence[Alert], base_url: str) -> str:
     """Return a line with the page where a person can act; none without a base URL."""
     if not base_url:
         return ""
-    subject = group[0].kind.partition(".")[0]
-    page = {"message": "/messages?status=failed", "proxy": "/proxies", "webhook": "/settings"}.get(subject, "/")
+    subject, _, status = group[0].kind.partition(".")
+    page = {"message": f"/messages?status={status}", "proxy": "/proxies", "webhook": "/settings"}.get(subject, "/")
     if subject == "session" and len({each.who for each in group}) == 1:
         page = f"/sessions/{group[0].who}"
     return f"\n{base_url}{page}"
