@@ -34,10 +34,16 @@ def chromium() -> Iterator[Browser]:
 
 
 def visit(
-    browser: Browser, address: str, *, language: str = "en", theme: str = "light", width: int = 1280
+    browser: Browser,
+    address: str,
+    *,
+    language: str = "en",
+    theme: str = "light",
+    width: int = 1280,
+    zone: str | None = None,
 ) -> BrowserContext:
-    """A person's browser with nothing in it but their choice of language and theme."""
-    context = browser.new_context(viewport={"width": width, "height": 900})
+    """A person's browser with nothing in it but their choice of language and theme; it may be in another time zone."""
+    context = browser.new_context(viewport={"width": width, "height": 900}, timezone_id=zone)
     context.set_default_timeout(90_000)
     context.add_cookies(
         [{"name": name, "value": value, "url": address} for name, value in (("lang", language), ("theme", theme))]

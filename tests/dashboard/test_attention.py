@@ -56,7 +56,7 @@ async def test_a_bad_proxy_is_told_with_why_and_who_sat_on_it(redis: Redis, scri
         await slots.move(scripts, flight, per_proxy=4)
     item = next(item for item in attention.items(await look(redis), HEBREW) if item.state == "bad")
     assert bad in item.what
-    assert item.href == f"/proxies#px-{bad}"
+    assert item.href == f"/proxies?id={bad}#px-{bad}"
     assert "לא ענה תוך" in item.do
     assert "Clinic" in item.do, "still there"
     assert [spelled_phone(f"97250000000{at}") in item.do for at in (1, 2)] == [True, True], "two have the same name"

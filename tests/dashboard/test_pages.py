@@ -3,7 +3,9 @@
 import json
 import re
 from collections.abc import Iterator
+from datetime import datetime
 from pathlib import Path
+from zoneinfo import ZoneInfo
 
 import pytest
 from playwright.sync_api import Browser, BrowserContext, Page, expect
@@ -12,7 +14,8 @@ from tests.dashboard import sample_fleet
 from tests.dashboard.browsing import log_in, visit
 from tests.dashboard.served_fleet import ServedFleet, serve_fleet
 from tests.dashboard.serving import PASSWORD
-from wa_orchestrator.store import contacts, keys, webhooks
+from wa_orchestrator.store import api_keys, contacts, keys, webhooks
+from wa_orchestrator.texts.catalogue import texts
 
 pytestmark = pytest.mark.browser
 AXE = Path(__file__).parents[2] / "frontend" / "node_modules" / "axe-core" / "axe.min.js"
@@ -20,6 +23,15 @@ PAGES = (
     "/", "/?state=failed", "/scan?id=worker_18", "/sessions/worker_4", "/sessions/worker_16", "/messages",
     "/proxies", "/anti-ban", "/live-log", "/settings",
 )  # fmt: skip
+#: What is shown beyond the edge of the window, or is wider than the box that holds it.
+OVER_THE_EDGE = """
+    [...document.querySelectorAll('main *')].filter(each => {
+      const box = each.getBoundingClientRect()
+      const holder = each.closest('.card')?.getBoundingClientRect() ?? { left: 0, right: innerWidth }
+      const clipped = each.closest('.clip, .sr, pre, textarea')
+      return box.width && !clipped && (box.right > holder.right + 1 || box.left < holder.left - 1)
+    }).map(each => `${each.tagName} ${each.className} ${each.textContent.slice(0, 40)}`)
+"""
 #: What people have typed into names and messages to make browsers run it.
 PLANTED = (
     "<script>window.hacked=1</script>",
@@ -219,3 +231,139 @@ def test_a_page_says_when_the_server_is_away_and_goes_on_by_itself(served: Serve
     page.clock.fast_forward(40_000)
     expect(page.locator("#live")).to_have_class(re.compile("stale"))
     person.set_offline(False)
+
+
+def test_a_session_that_is_ready_to_scan_shows_its_button_without_a_reload(
+    served: ServedFleet, person: BrowserContext
+) -> None:
+    page = log_in(person, served.address, PASSWORD)
+    page.wait_for_selector("body[data-live]")
+    row = page.locator("#row-worker_1")
+    expect(row.get_by_role("link", name="Scan")).to_have_count(0)
+    row.locator("[data-row-menu]").focus()
+    served.do(lambda on: on.qr("worker_1"))
+    expect(row.get_by_role("link", name="Scan")).to_be_focused()
+    served.do(lambda on: on.put("worker_1", "stopped", "STOPPED_BY_OPERATOR"))
+    expect(row.locator("[data-row-menu]")).to_have_attribute("data-rests", "1")
+
+
+def test_a_linked_phone_and_its_proxy_appear_in_their_row_without_a_reload(
+    served: ServedFleet, person: BrowserContext
+) -> None:
+    page = log_in(person, served.address, PASSWORD)
+    page.wait_for_selector("body[data-live]")
+
+    async def link(on: sample_fleet.FleetBuilder) -> None:
+        fields = {"phone": "972541112233", "proxy": "feedfacefeed"}
+        await on.redis.hset(keys.session("worker_18"), mapping=fields)
+        await on.put("worker_18", "connected", "")
+
+    served.do(link)
+    expect(page.locator("#row-worker_18 .name-cell")).to_contain_text("+972 54-111-2233")
+    expect(page.locator("#pr-worker_18")).to_have_text("feedfa")
+
+
+def test_a_session_whose_code_expired_is_on_the_scan_page_and_can_get_a_new_one(
+    served: ServedFleet, person: BrowserContext
+) -> None:
+    served.do(lambda on: on.put("worker_1", "failed", "QR_EXPIRED"))
+    page = log_in(person, served.address, PASSWORD)
+    page.goto(served.address + "/scan")
+    page.locator("#waiting a[href='/scan?id=worker_1']").click()
+    expect(page.locator("#qr-card form[action='/do/start'] button")).to_be_enabled()
+    expect(page.locator("#waiting a[href='/scan?id=worker_16']")).to_have_count(0)  # banned: no code helps
+
+
+@pytest.mark.parametrize("zone", ["America/New_York", "Asia/Tokyo"])
+def test_a_page_has_one_clock_and_names_its_zone_wherever_the_browser_is(
+    redis_url: str, chromium: Browser, zone: str
+) -> None:
+    with serve_fleet(redis_url, timezone="Asia/Jerusalem") as served:
+        person = visit(chromium, served.address, zone=zone)
+        page = log_in(person, served.address, PASSWORD)
+        page.wait_for_selector("body[data-live]")
+        expect(page.locator("#live")).to_contain_text("Asia/Jerusalem")
+        page.clock.install()
+        person.set_offline(True)
+        page.clock.fast_forward(40_000)
+        expect(page.locator("#live.away")).to_contain_text("The server does not respond")
+        told = re.search(r"(\d\d):(\d\d):\d\d", page.locator("#live").inner_text())
+        assert told
+        there = datetime.now(ZoneInfo("Asia/Jerusalem"))
+        apart = abs(int(told[1]) * 60 + int(told[2]) - there.hour * 60 - there.minute)
+        assert min(apart, 24 * 60 - apart) < 10
+        person.close()
+
+
+def test_a_page_that_opens_just_before_the_server_goes_does_not_say_connecting_for_ever(
+    served: ServedFleet, person: BrowserContext
+) -> None:
+    page = log_in(person, served.address, PASSWORD)
+    page.route("**/events/ui*", lambda route: route.abort())
+    page.goto(served.address + "/anti-ban")
+    expect(page.locator("#live.away")).to_contain_text("The server does not respond")
+
+
+@pytest.mark.parametrize("language", ["en", "he"])
+def test_on_a_tablet_the_links_of_the_sidebar_have_names(served: ServedFleet, chromium: Browser, language: str) -> None:
+    context = visit(chromium, served.address, language=language, width=900)
+    page = log_in(context, served.address, PASSWORD)
+    for name in ("fleet", "scan", "messages", "proxies", "anti-ban", "live-log", "settings"):
+        link = page.locator("nav.nav").get_by_role("link", name=texts(language)[f"nav.{name}"])
+        expect(link.first).to_be_visible()
+    context.close()
+
+
+@pytest.mark.parametrize("language", ["en", "he"])
+def test_nothing_on_the_settings_page_hangs_over_the_edge_of_a_phone(
+    served: ServedFleet, chromium: Browser, language: str
+) -> None:
+    async def long_names(on: sample_fleet.FleetBuilder) -> None:
+        await api_keys.create(on.scripts, "a-key-with-a-name-that-has-no-spaces-" * 2, frozenset(api_keys.Scope))
+        await on.redis.hset(keys.webhook_state("wh_1"), mapping={"disabled_at": 1, "failing_since": 1})
+        target = "dashboard-of-a-branch-with-a-long-name-" * 3
+        entry = {"at": 1, "by": f"dashboard:{target}", "action": f"unknown.{target}", "target": target}
+        await on.redis.xadd(keys.AUDIT, entry)
+
+    served.do(long_names)
+    context = visit(chromium, served.address, language=language, width=390)
+    page = log_in(context, served.address, PASSWORD)
+    page.goto(served.address + "/settings")
+    for fold in page.locator("details.fold").all():
+        fold.evaluate("fold => { fold.open = true }")
+    assert page.evaluate(OVER_THE_EDGE) == []
+    context.close()
+
+
+def test_a_long_list_of_proxies_has_pages_and_a_search(served: ServedFleet, person: BrowserContext) -> None:
+    async def many(on: sample_fleet.FleetBuilder) -> None:
+        for number in range(8, 61):
+            await on.proxy(number)
+
+    served.do(many)
+    page = log_in(person, served.address, PASSWORD)
+    page.goto(served.address + "/proxies")
+    expect(page.locator(".proxy")).to_have_count(25)
+    expect(page.locator(".pager")).to_contain_text("60")
+    page.locator(".pager a").click()
+    expect(page.locator(".pager")).to_contain_text("26–50")
+    page.keyboard.press("/")
+    page.keyboard.type("exit-42")
+    expect(page.locator(".proxy")).to_have_count(1)
+    expect(page.locator(".pager")).to_have_count(0)
+    page.fill("#q", "Haifa")
+    expect(page.locator(".proxy")).to_have_count(1)
+    page.fill("#q", "nothing like it")
+    expect(page.locator("#list .quiet-note")).to_be_visible()
+
+
+def test_a_link_to_a_proxy_opens_the_page_of_the_list_that_has_it(served: ServedFleet, person: BrowserContext) -> None:
+    async def many(on: sample_fleet.FleetBuilder) -> None:
+        for number in range(8, 61):
+            await on.proxy(number)
+
+    served.do(many)
+    page = log_in(person, served.address, PASSWORD)
+    last = max(served.do(lambda on: on.redis.smembers(keys.PROXIES_ALL)))
+    page.goto(f"{served.address}/proxies?id={last}#px-{last}")
+    expect(page.locator(f"#px-{last}")).to_be_visible()

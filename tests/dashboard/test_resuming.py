@@ -129,8 +129,8 @@ def test_a_stream_that_broke_off_says_so_and_goes_on_without_losing_an_event(
         page.wait_for_selector("body[data-live]")
         thread.do(happen(redis_url, mark, range(5)))
         expect(page.locator("#log .who", has_text=f"{mark}_004")).to_be_visible()
-    away = texts(language)["script.stale"].partition("{")[0]
-    expect(page.locator("#live.stale")).to_contain_text(away, timeout=15_000)
+    away = texts(language)["script.away"].partition("{")[0]
+    expect(page.locator("#live.away")).to_contain_text(away, timeout=15_000)
     thread.do(happen(redis_url, mark, range(5, 25)))
     with served(thread, redis_url, port):
         expect(page.locator("#log .who", has_text=f"{mark}_024")).to_be_visible(timeout=20_000)

@@ -113,6 +113,23 @@ def test_another_day_is_named(locale: Locale) -> None:
     assert locale.clock(noon - 30 * 86_400_000).striptags() == "17 May 12:00"
 
 
+def test_hebrew_has_one_word_for_the_pause_between_messages_and_another_for_a_hold() -> None:
+    hebrew, english = texts("he"), texts("en")
+    pause, hold = re.compile("הפסק"), re.compile("השהי|מושה|להשהות|השהה")
+    paused = {"pace.pause", "wait_reason.PAUSE", "wait_reason_short.PAUSE", "burst.short", "attention.burst_do"}
+    assert {name for name in paused if not pause.search(hebrew[name]) or hold.search(hebrew[name])} == set()
+    held = [name for name in english if re.search(r"(^|\.)hold|held\b", name)]
+    assert len(held) > 20
+    assert {name for name in held if pause.search(hebrew[name])} == set()
+
+
+def test_hebrew_names_trust_and_alerts_as_people_do() -> None:
+    hebrew = texts("he")
+    assert [hebrew[f"trust.{level}"] for level in ("cold", "warm", "hot")] == ["חדש", "מתבסס", "ותיק"]
+    assert "התראות" in hebrew["settings.alerts"]
+    assert [name for name, text in hebrew.items() if "התרע" in text] == []
+
+
 @pytest.fixture
 def locale() -> Locale:
     """English in UTC on a Monday at noon."""

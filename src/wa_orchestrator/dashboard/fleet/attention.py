@@ -163,7 +163,7 @@ def _bad_proxies(snapshot: Snapshot, locale: Locale) -> list[Item]:
     why = bad[0].last_error or bad[0].bad_because or ""
     failed = locale.t("attention.proxy_failed", why=labels.proxy_failure(locale, why))
     do = Markup("{} {}").format(failed, locale.n("attention.affected", len(rows), names=named(rows, snapshot, locale)))
-    return [Item("bad", "i-proxy", what, do, locale.t("do.details"), f"/proxies#px-{bad[0].id}")]
+    return [Item("bad", "i-proxy", what, do, locale.t("do.details"), f"/proxies?id={bad[0].id}#px-{bad[0].id}")]
 
 
 def _full(snapshot: Snapshot, locale: Locale) -> list[Item]:

@@ -24,7 +24,7 @@ async def show(renderer: Renderer, view: View, query: Mapping[str, str]) -> Page
         parts = renderer.frame_parts(view) | {"first-steps": renderer.macros.first_steps(view)}
         return PageContent("first.html", parts, watch={"page": "first"})
     found = filtered(view, query)
-    page = max(0, min(_number(query.get("page", "0")), (len(found) - 1) // PAGE_SIZE))
+    page = max(0, min(number_in(query, "page"), (len(found) - 1) // PAGE_SIZE))
     shown = found[page * PAGE_SIZE : (page + 1) * PAGE_SIZE]
     days = await history.days(renderer.context.scripts, [row.session for row in shown], view.now_ms)
     parts = await _parts(renderer, view, query, shown)
@@ -76,10 +76,14 @@ async def _parts(renderer: Renderer, view: View, query: Mapping[str, str], rows:
     }
     for row in rows:
         made |= {
+            f"na-{row.id}": m.name_cell(view, row),
             f"st-{row.id}": m.state_cell(view, row),
+            f"tr-{row.id}": m.trust_cell(view, row),
             f"bd-{row.id}": m.budget_cell(view, row),
             f"qu-{row.id}": m.queue_cell(view, row),
+            f"pr-{row.id}": m.proxy_cell(view, row),
             f"pg-{row.id}": m.ping_cell(view, row),
+            f"ac-{row.id}": m.action_cell(view, row),
         }
     return made
 
@@ -128,5 +132,7 @@ def groups(view: View) -> list[tuple[str, list[Row]]]:
     ]
 
 
-def _number(text: str) -> int:
+def number_in(query: Mapping[str, str], name: str) -> int:
+    """Return a small number of the query; 0 if it is missing or no number."""
+    text = query.get(name, "")
     return int(text) if text.isascii() and text.isdigit() and len(text) < 6 else 0

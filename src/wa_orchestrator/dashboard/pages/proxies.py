@@ -1,6 +1,7 @@
 """Proxies page: slots, sessions and the latest checks of each proxy."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from typing import Final
 from urllib.parse import urlsplit
 
 from markupsafe import Markup
@@ -8,15 +9,28 @@ from markupsafe import Markup
 from wa_orchestrator.dashboard.fleet import attention, history
 from wa_orchestrator.dashboard.html import charts
 from wa_orchestrator.dashboard.html.renderer import PageContent, Renderer, View
+from wa_orchestrator.dashboard.pages.fleet import number_in
 from wa_orchestrator.store.records import Proxy
+
+PAGE_SIZE: Final = 25
 
 
 async def show(renderer: Renderer, view: View, query: Mapping[str, str]) -> PageContent:
-    """Show all proxies, bad ones first."""
-    proxies = in_order(view)
-    parts = await _parts(renderer, view, proxies)
-    watch = {"page": "proxies", "ids": ",".join(proxy.id for proxy in proxies)}
-    return PageContent("proxies.html", parts, {"proxies": proxies, "query": query}, watch)
+    """Show the proxies that match the search, bad ones first."""
+    text = query.get("q", "")
+    found = matching(view, text)
+    page = page_of(found, query)
+    shown = found[page * PAGE_SIZE : (page + 1) * PAGE_SIZE]
+    values = {
+        "proxies": shown,
+        "every_id": [proxy.id for proxy in view.snapshot.proxies],
+        "found": len(found),
+        "page": page,
+        "page_size": PAGE_SIZE,
+        "q": text,
+    }
+    watch = {"page": "proxies", "ids": ",".join(proxy.id for proxy in shown), "q": text, "found": str(len(found))}
+    return PageContent("proxies.html", await _parts(renderer, view, shown), values, watch)
 
 
 async def parts(renderer: Renderer, view: View, query: Mapping[str, str]) -> dict[str, Markup]:
@@ -25,7 +39,27 @@ async def parts(renderer: Renderer, view: View, query: Mapping[str, str]) -> dic
     known: dict[str, Proxy] = {proxy.id: proxy for proxy in view.snapshot.proxies}
     made = await _parts(renderer, view, [known[name] for name in ids if name in known])
     gone = {f"px-{name}": Markup("") for name in ids if name not in known}
-    return made | gone | {"newer": renderer.macros.newer(view, len(set(known) - set(ids)))}
+    newer = len(matching(view, query.get("q", ""))) - number_in(query, "found") + len(gone)
+    return made | gone | {"newer": renderer.macros.newer(view, max(0, newer))}
+
+
+def matching(view: View, text: str) -> list[Proxy]:
+    """Return the proxies that a search finds: by id, address, or a session on them."""
+    wanted = text.strip().lower()
+    return [proxy for proxy in in_order(view) if wanted in proxy.id or _matches(view, proxy, wanted)]
+
+
+def _matches(view: View, proxy: Proxy, wanted: str) -> bool:
+    rows = (view.snapshot.rows[name] for name in view.snapshot.sessions_of(proxy) if name in view.snapshot.rows)
+    return wanted in address(proxy).lower() or any(row.matches(wanted) for row in rows)
+
+
+def page_of(found: Sequence[Proxy], query: Mapping[str, str]) -> int:
+    """Return the page that the query names, or the one that has the proxy it names."""
+    for at, proxy in enumerate(found):
+        if proxy.id == query.get("id"):
+            return at // PAGE_SIZE
+    return max(0, min(number_in(query, "page"), (len(found) - 1) // PAGE_SIZE))
 
 
 async def _parts(renderer: Renderer, view: View, proxies: list[Proxy]) -> dict[str, Markup]:

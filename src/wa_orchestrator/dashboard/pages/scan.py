@@ -9,13 +9,15 @@ from markupsafe import Markup
 
 from wa_orchestrator.dashboard.fleet.snapshot import Row
 from wa_orchestrator.dashboard.html.renderer import PageContent, Renderer, View
-from wa_orchestrator.domain.session import State
+from wa_orchestrator.domain.session import Reason, State
 from wa_orchestrator.store import link_codes
 
 _LINKED_SHOWN: Final = 6
 _DAY_MS: Final = 86_400_000
 _FIRST_LIFE_MS: Final = 60_000
 _WAITS: Final = (State.QR_READY, State.PENDING)
+#: Why a session that failed is linked by a new code.
+_NEEDS_NEW_CODE: Final = (Reason.QR_EXPIRED, Reason.AUTH_FAILURE)
 #: Linked: there is nothing to scan or to enter.
 _LINKED: Final = (State.CONNECTED, State.DISCONNECTED)
 
@@ -74,12 +76,19 @@ async def _parts(renderer: Renderer, view: View, row: Row | None, phone: str) ->
 def lists(view: View) -> tuple[list[Row], list[Row]]:
     """Return the sessions that wait to be linked, and those that were linked within a day."""
     rows = view.snapshot.sorted_rows()
-    waiting = [row for row in rows if row.state in _WAITS or (row.state is State.FAILED and not row.session.phone)]
+    waiting = [row for row in rows if waits_for_code(row)]
     linked = [
         row for row in rows if row.state is State.CONNECTED and row.session.first_connected_at > view.now_ms - _DAY_MS
     ]
     linked.sort(key=lambda row: -row.session.first_connected_at)
     return waiting, linked[:_LINKED_SHOWN]
+
+
+def waits_for_code(row: Row) -> bool:
+    """Whether a session is linked by a code, also one whose phone is known and whose code has expired."""
+    if row.state is State.FAILED:
+        return not row.session.phone or row.session.reason in _NEEDS_NEW_CODE
+    return row.state in _WAITS
 
 
 def selected(view: View, wanted: str) -> Row | None:

@@ -35,25 +35,51 @@ function tick() {
   mark()
 }
 
-// -- live indicator: the time of the last event
-const live = { heard: performance.now(), event: 0, open: false, ever: false }
+// -- live indicator: the time of the last event, or that the server does not respond
+const live = { heard: performance.now(), event: 0, lost: 0, ever: false }
 const STALE_MS = 30000
+const GRACE_MS = 2000 // a connection that comes back within this time was never missed
+// Times are shown in the page's zone, as the server's own are; the browser's may be another.
+function clock(ms) {
+  const options = { timeStyle: 'medium', timeZone: body.dataset.zone || 'UTC' }
+  return new Intl.DateTimeFormat('en-GB', options).format(ms)
+}
 function mark() {
   const element = $('#live')
   if (!element) return
   const silent = performance.now() - live.heard
-  const stale = live.ever && (silent > STALE_MS || (!live.open && silent > 2000))
-  element.classList.toggle('stale', stale)
-  const at = new Date(Date.now() - silent).toLocaleTimeString('en-GB')
-  const text = stale
-    ? say('stale', { span: span(silent), at })
-    : !live.ever
-      ? say('live_begin')
-      : live.event
-        ? say('live', { ago: span(now() - live.event) })
-        : say('live_quiet')
+  const silentTooLong = live.ever && silent > STALE_MS
+  const away = live.lost > 0 && performance.now() - live.lost > GRACE_MS
+  if (silentTooLong) probe()
+  element.classList.toggle('stale', away || silentTooLong)
+  element.classList.toggle('away', away)
+  const text = away
+    ? say('away', { at: clock(now() - silent) })
+    : silentTooLong
+      ? say('stale', { span: span(silent), at: clock(now() - silent) })
+      : liveText()
   const holder = $('[data-live-text]', element)
   if (holder.textContent !== text) holder.textContent = text
+}
+function liveText() {
+  if (!live.ever) return say('live_begin')
+  return live.event ? say('live', { ago: span(now() - live.event) }) : say('live_quiet')
+}
+// A network that is cut leaves the stream open and silent: ask the server, and begin a new stream once it responds.
+let probing = false
+async function probe() {
+  if (probing) return
+  probing = true
+  const responds = await fetch('/health', { cache: 'no-store', signal: AbortSignal.timeout(5000) }).then(
+    response => response.status < 500,
+    () => false,
+  )
+  probing = false
+  if (!responds) live.lost ||= performance.now() - GRACE_MS - 1
+  else if (!document.hidden && performance.now() - live.heard > STALE_MS) {
+    unwatch()
+    watch()
+  }
 }
 
 // -- parts: replaced one by one, but not while in use
@@ -65,7 +91,8 @@ const inHands = element =>
   (element.contains(document.activeElement) && typed(document.activeElement)) ||
   $('details.menu[open]', element) ||
   element.closest('dialog[open]')
-const reachable = element => $$('a, button, input:not([type=hidden]), select, summary', element)
+const CONTROLS = 'a, button, input:not([type=hidden]), select, summary'
+const reachable = element => [...(element.matches(CONTROLS) ? [element] : []), ...$$(CONTROLS, element)]
 function swap(id, html) {
   const old = document.getElementById(id)
   if (!old) return
@@ -118,7 +145,7 @@ function watch() {
       const begun = performance.now()
       cursor = e.lastEventId || cursor
       const told = JSON.parse(e.data)
-      Object.assign(live, { heard: performance.now(), event: told.at || live.event, open: true, ever: true })
+      Object.assign(live, { heard: performance.now(), event: told.at || live.event, lost: 0, ever: true })
       body.dataset.live = kind
       act(told)
       mark()
@@ -136,7 +163,7 @@ function watch() {
   })
   hear('lines', told => newLines(told))
   source.onerror = () => {
-    live.open = false
+    live.lost ||= performance.now()
     if (source?.readyState === EventSource.CLOSED) {
       source = null
       setTimeout(watch, 3000)
@@ -146,7 +173,7 @@ function watch() {
 function unwatch() {
   source?.close()
   source = null
-  live.open = false
+  live.lost = 0
 }
 document.addEventListener('visibilitychange', () => {
   if (document.hidden) unwatch()
