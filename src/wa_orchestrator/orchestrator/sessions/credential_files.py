@@ -42,7 +42,10 @@ def _trash(settings: Settings) -> Path:
 
 
 async def discard(settings: Settings, session_id: str, now_ms: int, *, phone: str, label: str, why: str) -> str | None:
-    """Move a session's credentials to the trash and return their trash id; None if it has none. Its worker must not run."""
+    """Move a session's credentials to the trash and return their trash id; None if it has none.
+
+    Its worker must not run.
+    """
     note = {"phone": phone, "label": label, "why": why}
     return await asyncio.to_thread(_discard, settings, session_id, now_ms, note)
 
@@ -90,7 +93,9 @@ def find(settings: Settings, trash_id: str) -> TrashedCredentials:
     for each in list_trash(settings):
         if each.id == trash_id:
             return each
-    raise Refused("NOT_IN_TRASH", f"There is nothing in the trash with the id {trash_id}. GET /api/v1/trash lists it.", 404)
+    raise Refused(
+        "NOT_IN_TRASH", f"There is nothing in the trash with the id {trash_id}. GET /api/v1/trash lists it.", 404
+    )
 
 
 def require_none(settings: Settings, session_id: str) -> None:

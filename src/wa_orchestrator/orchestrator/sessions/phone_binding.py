@@ -59,9 +59,7 @@ async def _bind(context: Context, reporter: Session, report: WorkerEvent, payloa
     return True
 
 
-async def _binding(
-    context: Context, session: Session, phone: str, payload: Connected, standing: str
-) -> slots.Binding:
+async def _binding(context: Context, session: Session, phone: str, payload: Connected, standing: str) -> slots.Binding:
     sticky = await slots.sticky_proxy(context.scripts, phone)
     fields = SessionChanges(
         standing=standing, unlinked_at=0, jid=payload.jid, lid=payload.lid or "", fingerprint=payload.fingerprint or ""

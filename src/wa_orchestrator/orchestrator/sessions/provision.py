@@ -5,6 +5,7 @@ from dataclasses import dataclass
 
 import structlog
 
+from wa_orchestrator.context import Context
 from wa_orchestrator.domain import session_standing as standings
 from wa_orchestrator.domain.proxy import ProxyStatus
 from wa_orchestrator.domain.proxy_url import ProxyUrl
@@ -15,7 +16,6 @@ from wa_orchestrator.orchestrator.sessions import session_start, transitions
 from wa_orchestrator.store import proxies, records, sessions, slots
 from wa_orchestrator.store.engine.compare_and_set import Changed, compare_and_set
 from wa_orchestrator.store.records import Session, SessionChanges
-from wa_orchestrator.context import Context
 
 #: Shown by WhatsApp under "linked devices". True: the worker runs on Linux.
 DEVICE_NAME = "Ubuntu"
@@ -172,9 +172,7 @@ async def _no_room(context: Context, request: SessionRequest, siblings: Sequence
     if request.proxy is not None:
         proxy = await records.proxy(context.scripts, request.proxy.id)
         if proxy is not None and proxy.status == ProxyStatus.BAD:
-            return Refused(
-                "PROXY_BAD", "This proxy failed its check. Check or reinstate it, or use another one.", 409
-            )
+            return Refused("PROXY_BAD", "This proxy failed its check. Check or reinstate it, or use another one.", 409)
         full = proxy is None or len(proxy.sessions) >= context.settings.max_sessions_per_proxy
         if full or not siblings:
             return Refused("PROXY_FULL", "All slots of this proxy are taken. Give another one.", 409)

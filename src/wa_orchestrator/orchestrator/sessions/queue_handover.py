@@ -6,15 +6,15 @@ from dataclasses import replace
 import structlog
 
 from wa_orchestrator import sender_candidates
+from wa_orchestrator.context import Context
 from wa_orchestrator.domain import routing
 from wa_orchestrator.domain.message_failures import Failure
 from wa_orchestrator.domain.routing import Candidate, NoSender, Readiness
 from wa_orchestrator.orchestrator.sessions import transitions
+from wa_orchestrator.session_pace import day_of
 from wa_orchestrator.store import contacts, keys, open_messages, outbox, queues, records, reroutes
 from wa_orchestrator.store.message_keys import Place
 from wa_orchestrator.store.records import Message, Session
-from wa_orchestrator.context import Context
-from wa_orchestrator.session_pace import day_of
 
 _ANY_CRASHES = 1_000_000
 log = structlog.get_logger(__name__)
@@ -36,7 +36,9 @@ async def hand_over(context: Context, session: Session, how: str) -> int:
 async def _unfinished(context: Context, session: Session, handled: Collection[str]) -> list[Message]:
     """Return a session's unfinished messages, also those not routed yet, except those already handled."""
     index = keys.messages_of_session(session.id)
-    every = {each.id: each async for each in open_messages.unended(context.scripts, index) if each.session == session.id}
+    every = {
+        each.id: each async for each in open_messages.unended(context.scripts, index) if each.session == session.id
+    }
     return [message for message in every.values() if message.id not in handled]
 
 

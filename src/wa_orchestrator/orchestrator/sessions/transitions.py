@@ -2,7 +2,15 @@
 
 from wa_orchestrator.context import Context
 from wa_orchestrator.domain import session_standing as standings
-from wa_orchestrator.domain.session import BEFORE_THE_LINK, WANTS_WORKER, Event, IllegalTransition, Reason, State, StateChange
+from wa_orchestrator.domain.session import (
+    BEFORE_THE_LINK,
+    WANTS_WORKER,
+    Event,
+    IllegalTransition,
+    Reason,
+    State,
+    StateChange,
+)
 from wa_orchestrator.domain.session_standing import Report, Standing
 from wa_orchestrator.domain.worker_events import WorkerEvent
 from wa_orchestrator.orchestrator.workers import tokens
@@ -50,9 +58,7 @@ async def apply(
         if session is None:
             return None
         try:
-            after = standings.decide(
-                standing_of(session), event, await context.scripts.now_ms(), epoch=session.epoch
-            )
+            after = standings.decide(standing_of(session), event, await context.scripts.now_ms(), epoch=session.epoch)
         except IllegalTransition:
             return session
         return await _write(context, session, after, event, fields)
@@ -83,7 +89,7 @@ def after_report(before: Standing, event: Event, report: WorkerEvent, epoch: int
     return standings.apply(before, Report(event, epoch, report.at_ms, report.sequence or 0))
 
 
-async def _write(
+async def _write(  # noqa: PLR0917 (each is another thing; private to this module)
     context: Context,
     session: Session,
     after: Standing,

@@ -6,8 +6,8 @@ from wa_orchestrator.context import Context
 from wa_orchestrator.domain import worker_events
 from wa_orchestrator.domain.session import Event, Reason, State
 from wa_orchestrator.domain.worker_events import Disconnected, PairingCodeShown, Ping, QrCode, WorkerEvent
-from wa_orchestrator.orchestrator.messages import ban_hold
 from wa_orchestrator.orchestrator.api.worker_events import Handlers
+from wa_orchestrator.orchestrator.messages import ban_hold
 from wa_orchestrator.orchestrator.proxies.health import ProxyHealth
 from wa_orchestrator.orchestrator.sessions import phone_binding, transitions
 from wa_orchestrator.store import control_plane, link_codes, sessions
@@ -92,7 +92,9 @@ async def _follow(context: Context, after: Session, event: Event, report: Worker
 
 
 def _would_fail(session: Session, event: Event, report: WorkerEvent) -> bool:
-    return transitions.after_report(transitions.standing_of(session), event, report, session.epoch).state is State.FAILED
+    return (
+        transitions.after_report(transitions.standing_of(session), event, report, session.epoch).state is State.FAILED
+    )
 
 
 async def _hold(context: Context, session: Session, event: Event, report: WorkerEvent) -> None:
@@ -102,4 +104,6 @@ async def _hold(context: Context, session: Session, event: Event, report: Worker
         ends = report.payload.expires_at_ms if isinstance(report.payload, Disconnected) else None
         until = ends or await context.scripts.now_ms() + _UNKNOWN_BAN_MS
     await ban_hold.place(context, session, until_ms=until)
-    await sessions.update(context.scripts, session.id, SessionChanges(ban_ends_at=until or 0, banned=event is Event.BANNED))
+    await sessions.update(
+        context.scripts, session.id, SessionChanges(ban_ends_at=until or 0, banned=event is Event.BANNED)
+    )
