@@ -1,0 +1,395 @@
+"""The owner's documents as a client and as a worker: endpoints, payloads and settings as they are written there."""
+
+import json
+import os
+import secrets
+import subprocess
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+from standardwebhooks.webhooks import Webhook
+
+from tests.processes import PRODUCT, Program, bare_environment, whole_server
+from tests.waiting import PATIENCE_S, until_blocking
+from wa_orchestrator.settings import load
+
+pytestmark = pytest.mark.slow
+
+PHONE = "972501234567"
+#: The first session gets a worker at once. The next one would start after this, so a test speaks for its worker.
+START_INTERVAL_MS = 600_000
+
+
+@dataclass
+class Installation:
+    """A running server, and an outside world for its first session."""
+
+    api: httpx.Client
+    phones: httpx.Client
+    proxies: list[str] = field(repr=False)
+    data_dir: Path
+
+    def worker_of(self, session_id: str) -> "Worker":
+        """A worker that is written from the documents, with what `worker-env` prints."""
+        printed = subprocess.run(
+            [*PRODUCT, "sessions", "worker-env", session_id, "--json", "--data-dir", str(self.data_dir)],
+            env=bare_environment(), cwd=self.data_dir, capture_output=True, check=True, timeout=PATIENCE_S,
+        )  # fmt: skip
+        return Worker(json.loads(printed.stdout))
+
+
+@dataclass(frozen=True, repr=False)
+class Worker:
+    """Sends events of four fields and claims messages."""
+
+    env: dict[str, str]
+
+    def report(self, kind: str, data: dict[str, Any], path: str = "/webhook") -> None:
+        """`POST` to `WEBHOOK_URL`: `{sessionId, type, data, timestamp}`."""
+        now = datetime.now(UTC)
+        event = {"sessionId": self.env["SESSION_ID"], "type": kind, "data": data, "timestamp": _now_ms()}
+        body, event_id = json.dumps(event), f"evt_{secrets.token_hex(8)}"
+        answer = httpx.post(
+            self.env["WEBHOOK_URL"].removesuffix("/webhook") + path,
+            content=body,
+            headers={
+                "webhook-id": event_id,
+                "webhook-timestamp": str(int(now.timestamp())),
+                "webhook-signature": Webhook(self.env["WEBHOOK_SECRET"]).sign(event_id, now, body),
+            },
+            timeout=PATIENCE_S,
+        )
+        assert (answer.status_code, answer.json()) == (200, {"accepted": True})
+
+    def outbox(self, path: str, **body: Any) -> httpx.Response:
+        """`POST /api/worker/sessions/<id>/outbox/…`."""
+        headers = {"Authorization": f"Bearer {self.env['WORKER_TOKEN']}"}
+        return httpx.post(f"{self.env['OUTBOX_URL']}/{path}", json=body, headers=headers, timeout=PATIENCE_S)
+
+
+def _now_ms() -> int:
+    return round(time.time() * 1000)
+
+
+@pytest.fixture(scope="module")
+def installation(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Installation]:
+    """`up` with three proxies and a simulated WhatsApp behind them."""
+    home = tmp_path_factory.mktemp("owner")
+    command = (*PRODUCT, "simulate", "--json", "--data-dir", str(home / "world"), "--proxies", "4")
+    world = Program(command, log=home / "world.log", env=dict(os.environ))
+    try:
+        ready = json.loads(world.said(r'^{"control".*')[0])
+        proxies = ready["proxies"]
+        settings = {f"PROXY_URL_{number}": url for number, url in enumerate(proxies[:3], 1)} | {
+            "NODE_ENV": "production",
+            "MAX_SESSIONS_PER_PROXY": "4",
+            "MAX_SESSIONS_PER_PHONE": "4",
+            "MONITOR_INTERVAL_MS": "30000",
+            "WATCHDOG_INTERVAL_MS": "60000",
+            "PING_TIMEOUT_MS": "180000",
+            "PROVISIONING_INTERVAL_MS": str(START_INTERVAL_MS),
+            "WORKER_CA_FILE": ready["caFile"],
+            "COLD_HOURS": "00:00-00:00",
+            "TIMEZONE": "UTC",
+        }
+        with whole_server(home, **settings) as (url, key):
+            api = httpx.Client(base_url=url, headers={"X-API-Key": key}, timeout=PATIENCE_S)
+            with api, httpx.Client(base_url=ready["control"], timeout=PATIENCE_S) as phones:
+                yield Installation(api, phones, proxies, home / "data")
+    finally:
+        world.end()
+
+
+@pytest.fixture(scope="module")
+def worker_1(installation: Installation) -> str:
+    """The first session: provisioned without a body, and linked by a scan."""
+    made = installation.api.post("/api/sessions/provision")
+    assert (made.status_code, made.json()["sessionId"], made.json()["status"]) == (201, "worker_1", "pending")
+
+    def scanned() -> bool:
+        shown = installation.api.get("/api/sessions/worker_1/qr")
+        if shown.status_code != 200:
+            assert shown.json()["error"]["code"] == "NO_QR"
+            return False
+        assert "2@" in shown.json()["qr"]
+        return installation.phones.post(f"/phones/{PHONE}/scan", json={"qr": shown.json()["qr"]}).is_success
+
+    until_blocking(scanned, "a QR that can be scanned")
+    until_blocking(lambda: _status(installation, "worker_1") == "connected", "CONNECTED")
+    return "worker_1"
+
+
+def _status(installation: Installation, session_id: str) -> str:
+    return str(installation.api.get(f"/api/sessions/{session_id}/status").json()["status"])
+
+
+def _provision(installation: Installation, session_id: str, **body: Any) -> Worker:
+    made = installation.api.post("/api/sessions/provision", json={"sessionId": session_id, **body})
+    assert made.status_code == 201, made.text
+    return installation.worker_of(session_id)
+
+
+# -- settings ----------------------------------------------------------------------------------------------------------
+
+DOT_ENV = f"""
+NODE_ENV=production
+API_KEY={secrets.token_urlsafe(24)}
+WEBHOOK_SECRET={secrets.token_urlsafe(24)}
+REDIS_URL=redis://redis:6379
+ORCH_PORT=3001
+MAX_SESSIONS_PER_PROXY=4
+MAX_SESSIONS_PER_PHONE=4
+PROVISIONING_INTERVAL_MS=2000
+MONITOR_INTERVAL_MS=30000
+WATCHDOG_INTERVAL_MS=60000
+PING_TIMEOUT_MS=180000
+PROXY_URL_1=socks5h://user-account-ip-1.2.3.4:fake_password@example.com:10001
+PROXY_URL_2=socks5h://user:pass@example.com:10002
+PROXY_URL_3=socks5h://user:pass@example.com:10003
+TELEGRAM_BOT_TOKEN=123456789:{secrets.token_urlsafe(26)}
+TELEGRAM_CHAT_ID=-1001234567890
+SESSIONS_DIR=./sessions
+BACKUPS_DIR=./backups
+MAX_BACKUPS=7
+"""
+
+
+def test_the_env_file_of_the_documents_is_taken(tmp_path: Path) -> None:
+    (tmp_path / ".env").write_text(DOT_ENV, "utf-8")
+    settings = load(tmp_path / ".env")
+    assert (settings.orch_port, settings.provisioning_interval_ms, settings.monitor_interval_ms) == (3001, 2000, 30000)
+    assert (settings.watchdog_interval_ms, settings.ping_timeout_ms) == (60000, 180000)
+    assert (settings.max_sessions_per_proxy, settings.max_sessions_per_phone) == (4, 4)
+    assert len(settings.proxy_urls) == 3
+    assert settings.sessions_dir.name == "sessions"
+
+
+def test_the_deployment_is_verified_with_health_and_no_key(installation: Installation) -> None:
+    assert httpx.get(f"{installation.api.base_url}/health", timeout=PATIENCE_S).status_code == 200
+
+
+# -- sessions ----------------------------------------------------------------------------------------------------------
+
+
+def test_a_session_is_provisioned_scanned_and_connected(installation: Installation, worker_1: str) -> None:
+    shown = installation.api.get(f"/api/sessions/{worker_1}/status").json()
+    assert (shown["status"], shown["phone"], shown["trust"]) == ("connected", PHONE, "cold")
+    assert shown["proxy"].startswith("socks5h://")
+    assert shown["lastPingAt"] or shown["connectedAt"]
+
+
+def test_a_proxy_given_by_hand_is_used_under_either_name(installation: Installation, worker_1: str) -> None:
+    given = installation.proxies[3]
+    for session_id, name in (("session_123", "proxyOverride"), ("session_124", "proxy")):
+        body = {"sessionId": session_id, name: given}
+        made = installation.api.post("/api/sessions/provision", json=body)
+        assert made.status_code == 201, made.text
+        assert made.json()["proxy"].rsplit("@")[1] == given.rsplit("@")[1]
+        assert ":***@" in made.json()["proxy"]
+        assert installation.api.delete(f"/api/sessions/{session_id}").json() == {
+            "sessionId": session_id,
+            "deleted": True,
+        }
+
+
+@pytest.mark.parametrize("proxy", ["socks5://user:pass@example.com:10001", "http://example.com:10001", "nonsense"])
+def test_a_proxy_of_another_format_is_refused(installation: Installation, worker_1: str, proxy: str) -> None:
+    answer = installation.api.post("/api/sessions/provision", json={"sessionId": "refused", "proxyOverride": proxy})
+    assert (answer.status_code, answer.json()["error"]["code"]) == (400, "BAD_PROXY_URL")
+
+
+def test_a_new_session_gets_the_least_loaded_proxy(installation: Installation, worker_1: str) -> None:
+    loads = {each["id"]: len(each["sessions"]) for each in installation.api.get("/api/v1/proxies").json()["proxies"]}
+    _provision(installation, "least-loaded")
+    chosen = installation.api.get("/api/sessions/least-loaded/status").json()["proxyId"]
+    assert loads[chosen] == min(loads.values())
+    installation.api.delete("/api/sessions/least-loaded")
+
+
+def test_a_phone_keeps_its_proxy(installation: Installation, worker_1: str) -> None:
+    phone, api = "972501115500", installation.api
+    _provision(installation, "sticky-1").report("CONNECTED", {"phoneNumber": phone})
+    before = api.get("/api/sessions/sticky-1/status").json()["proxyId"]
+    api.delete("/api/sessions/sticky-1")
+    assert api.post("/api/sessions/provision", json={"sessionId": "sticky-2", "phone": phone}).status_code == 201
+    assert api.get("/api/sessions/sticky-2/status").json()["proxyId"] == before
+    api.delete("/api/sessions/sticky-2")
+
+
+def test_a_proxy_never_has_more_than_four_sessions(installation: Installation, worker_1: str) -> None:
+    api, made = installation.api, []
+    while (answer := api.post("/api/sessions/provision")).status_code == 201:
+        made.append(answer.json()["sessionId"])
+    assert (answer.status_code, answer.json()["error"]["code"]) == (409, "NO_PROXY_CAPACITY")
+    assert {len(each["sessions"]) for each in api.get("/api/v1/proxies").json()["proxies"]} == {4}
+    for session_id in made:
+        api.delete(f"/api/sessions/{session_id}")
+
+
+# -- worker events -----------------------------------------------------------------------------------------------------
+
+
+def test_the_life_of_a_session_as_a_worker_reports_it(installation: Installation, worker_1: str) -> None:
+    api, phone = installation.api, "972501112233"
+    worker = _provision(installation, "session_200")
+    assert _status(installation, "session_200") == "pending"
+    worker.report("QR_CODE", {"qr": "2@ABC"})
+    assert _status(installation, "session_200") == "qr_ready"
+    assert api.get("/api/sessions/session_200/qr").json()["qr"] == "2@ABC"
+    worker.report("CONNECTED", {"phoneNumber": phone})
+    shown = api.get("/api/sessions/session_200/status").json()
+    assert (shown["status"], shown["phone"]) == ("connected", phone)
+    worker.report("PING", {"timestamp": _now_ms()})
+    assert api.get("/api/sessions/session_200/status").json()["lastPingAt"]
+    worker.report("DISCONNECTED", {"reason": "Connection Lost", "code": 408})
+    assert _status(installation, "session_200") == "disconnected"
+    full = {"phoneNumber": phone, "jid": f"{phone}@s.whatsapp.net", "fingerprint": "Windows/Chrome/120.0"}
+    worker.report("CONNECTED", full, path="/api/webhook")
+    assert _status(installation, "session_200") == "connected"
+    worker.report("STATUS_CHANGE", {"status": "DISCONNECTED", "error": "proxy connection refused"})
+    worker.report(
+        "MESSAGE_RECEIVED", {"whatsappId": "3EB0", "from": phone, "kind": "text", "text": "Hi", "at": _now_ms()}
+    )
+    worker.report("AN_EVENT_OF_ANOTHER_VERSION", {"anything": 1})
+    api.delete("/api/sessions/session_200")
+
+
+def test_a_logged_out_session_asks_for_a_new_scan(installation: Installation, worker_1: str) -> None:
+    worker = _provision(installation, "session_201")
+    worker.report("CONNECTED", {"phoneNumber": "972501112244"})
+    worker.report("DISCONNECTED", {"reason": "loggedOut", "code": 401})
+    shown = installation.api.get("/api/sessions/session_201/status").json()
+    assert (shown["status"], shown["reason"]) == ("pending", "LOGGED_OUT")
+    installation.api.delete("/api/sessions/session_201")
+
+
+def test_a_complaint_about_the_proxy_is_taken(installation: Installation, worker_1: str) -> None:
+    worker = _provision(installation, "session_202")
+    worker.report("PROXY_ERROR", {"error": "connect ECONNREFUSED"})
+    worker.report("AUTH_FAILURE", {"reason": "creds.json is broken"})
+    installation.api.delete("/api/sessions/session_202")
+
+
+# -- messages ----------------------------------------------------------------------------------------------------------
+
+
+def test_both_addresses_take_a_message_and_it_reaches_whatsapp(installation: Installation, worker_1: str) -> None:
+    to = "972509876543"
+    first = installation.api.post("/api/v1/send", json={"to": to, "message": "Hello", "sessionId": worker_1})
+    second = installation.api.post("/api/send", json={"to": to, "text": "Hello again"})
+    for answer in (first, second):
+        assert (answer.status_code, answer.json()["queued"]) == (202, True)
+        assert answer.json()["messageId"]
+
+    def arrived() -> bool:
+        found = installation.phones.get("/arrivals", params={"after": 0}).json()
+        texts = [each["text"] for each in (found["arrivals"] if isinstance(found, dict) else found)]
+        return "Hello" in texts
+
+    until_blocking(arrived, "the message at WhatsApp")
+
+
+def test_a_message_over_the_daily_limit_is_refused(installation: Installation, worker_1: str) -> None:
+    api, address = installation.api, "/api/anti-ban/sessions/session_301/limits"
+    _provision(installation, "session_301").report("CONNECTED", {"phoneNumber": "972501113301"})
+    assert api.put(address, json={"perDay": 1}).json()["own"] == {"perDay": 1}
+    body = {"to": PHONE, "message": "Hello", "sessionId": "session_301"}
+
+    # The gateway reads limits once a second, so more than one may pass.
+    def refused() -> httpx.Response | None:
+        answer = api.post("/api/v1/send", json=body)
+        return None if answer.status_code == 202 else answer
+
+    answer = until_blocking(refused, "a message over the limit")
+    assert (answer.status_code, answer.json()["error"]["code"]) == (429, "DAILY_LIMIT")
+    assert api.delete(address).json()["limits"]["perDay"] == 20
+    api.delete("/api/sessions/session_301")
+
+
+def test_a_request_that_is_repeated_queues_one_message(installation: Installation, worker_1: str) -> None:
+    body, headers = {"to": "972509876544", "message": "Once", "sessionId": worker_1}, {"Idempotency-Key": "order-7"}
+    first, again = (installation.api.post("/api/v1/send", json=body, headers=headers) for _ in range(2))
+    assert first.status_code == 202, first.text
+    assert first.json()["messageId"] == again.json()["messageId"]
+
+
+def test_a_message_needs_a_key_a_phone_and_a_text(installation: Installation, worker_1: str) -> None:
+    address = f"{installation.api.base_url}/api/v1/send"
+    assert httpx.post(address, json={"to": PHONE, "message": "Hello"}, timeout=PATIENCE_S).status_code == 401
+    for wrong in ({"to": "12", "message": "Hello"}, {"to": PHONE, "message": ""}, {"to": PHONE, "message": "x" * 4097}):
+        assert installation.api.post("/api/v1/send", json=wrong).status_code == 422
+
+
+def test_a_worker_claims_a_message_and_acknowledges_it(installation: Installation, worker_1: str) -> None:
+    worker = _provision(installation, "session_300")
+    worker.report("CONNECTED", {"phoneNumber": "972501113300"})
+    body = {"to": PHONE, "message": "Claimed", "sessionId": "session_300"}
+    message = installation.api.post("/api/v1/send", json=body).json()["messageId"]
+    claimed = until_blocking(lambda: _claimed(worker), "a message in the outbox")
+    assert claimed["messageId"] == message
+    worker.report("MESSAGE_SENT", {"messageId": message, "whatsappId": claimed["whatsappId"]})
+    assert worker.outbox(f"{message}/ack", whatsappId=claimed["whatsappId"], timestamp=_now_ms()).status_code == 200
+    assert installation.api.get(f"/api/v1/messages/{message}").json()["status"] == "sent"
+    installation.api.delete("/api/sessions/session_300")
+
+
+def _claimed(worker: Worker) -> Any:
+    answer = worker.outbox("claim", waitMs=1000)
+    assert answer.status_code in (200, 204), answer.text
+    return answer.json() if answer.status_code == 200 else None
+
+
+# -- anti-ban and dashboard --------------------------------------------------------------------------------------------
+
+
+def test_trust_levels_have_the_limits_of_the_documents(installation: Installation) -> None:
+    presets = installation.api.get("/api/anti-ban/presets").json()["presets"]
+    shown = {
+        trust: [
+            each["perDay"],
+            each["perMinute"],
+            each["pauseMinMs"],
+            each["pauseMaxMs"],
+            each["opens"],
+            each["closes"],
+        ]
+        for trust, each in presets["standard"].items()
+    }
+    assert shown == {
+        "cold": [20, 5, 5000, 8000, "09:00", "21:00"],
+        "warm": [100, 15, 3000, 5000, "08:00", "22:00"],
+        "hot": [500, 30, 2000, 4000, "07:00", "23:00"],
+    }
+    assert [each["perDay"] for each in presets["conservative"].values()] == [10, 50, 200]
+
+
+def test_the_dashboard_gives_sessions_and_statistics(installation: Installation, worker_1: str) -> None:
+    sessions = installation.api.get("/api/v1/dashboard/sessions")
+    assert (sessions.status_code, worker_1 in sessions.text) == (200, True)
+    assert installation.api.get("/api/v1/dashboard/stats").status_code == 200
+
+
+@pytest.mark.parametrize("page", ["/", "/index.html", "/scan.html", "/live-log.html", "/anti-ban"])
+def test_a_page_leads_a_person_to_the_login(installation: Installation, page: str) -> None:
+    answer = httpx.get(f"{installation.api.base_url}{page}", follow_redirects=True, timeout=PATIENCE_S)
+    assert answer.status_code == 200
+    assert "password" in answer.text
+
+
+# -- the end of a session ----------------------------------------------------------------------------------------------
+
+
+def test_restart_and_delete_work_on_one_session(installation: Installation, worker_1: str) -> None:
+    _provision(installation, "session_400").report("CONNECTED", {"phoneNumber": "972501114400"})
+    restarted = installation.api.post("/api/sessions/session_400/restart")
+    assert (restarted.status_code, restarted.json()["sessionId"]) == (200, "session_400")
+    deleted = installation.api.delete("/api/sessions/session_400")
+    assert deleted.json() == {"sessionId": "session_400", "deleted": True}
+    assert installation.api.get("/api/sessions/session_400/status").status_code == 404
+    assert _status(installation, worker_1) == "connected"
