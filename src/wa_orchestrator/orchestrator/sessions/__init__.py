@@ -1,0 +1,1 @@
+"""The life of a session: provisioning, state transitions, phone binding, credentials, removal."""
