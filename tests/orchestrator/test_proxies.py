@@ -93,8 +93,11 @@ async def test_a_proxy_in_use_is_removed_only_after_its_sessions_moved(
     own = (await now(control.context, "s1")).proxy
     refused = await api.delete(f"/api/v1/proxies/{own}")
     assert (refused.status_code, await code_of(refused)) == (409, "PROXY_IN_USE")
-    drained = await api.delete(f"/api/v1/proxies/{own}", params={"drain": True})
-    assert drained.json() == {"id": own, "removed": True}
+    request = asyncio.create_task(api.delete(f"/api/v1/proxies/{own}", params={"drain": True}))
+    while not request.done():
+        await drive(control)
+        await asyncio.sleep(0.01)
+    assert (await request).json() == {"id": own, "removed": True}
     assert (await now(control.context, "s1")).proxy not in ("", own)
 
 

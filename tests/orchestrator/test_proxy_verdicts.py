@@ -10,12 +10,14 @@ from tests.orchestrator.conftest import PROXIES
 from tests.orchestrator.fakes import FakeCheck, FakeRunner, Teller, drive, part
 from tests.orchestrator.session_steps import IDS, another, condemned, linked, now
 from tests.orchestrator.test_proxies import blame, judged
+from wa_orchestrator.context import Context
 from wa_orchestrator.domain.proxy import Patience
 from wa_orchestrator.orchestrator.notifications.alert_texts import alert_of, text_of
 from wa_orchestrator.orchestrator.proxies import health
 from wa_orchestrator.orchestrator.proxies.monitor import ProxyMonitor
 from wa_orchestrator.orchestrator.service import Orchestrator
-from wa_orchestrator.store import event_stream, keys, sessions
+from wa_orchestrator.orchestrator.workers.reconciler import Reconciler
+from wa_orchestrator.store import event_stream, keys, records, sessions
 from wa_orchestrator.store.records import SessionChanges
 
 SESSIONS = ("s1", "s2", "s3")
@@ -49,6 +51,42 @@ async def hear_whatsapp(control: Orchestrator, session_id: str) -> None:
     """Let a ping say that its worker heard WhatsApp just now."""
     heard = SessionChanges(last_traffic_at=round(time.time() * 1000) + 1)
     await sessions.update(control.context.scripts, session_id, heard)
+
+
+# -- slots of workers that end slowly ---------------------------------------------------------------------------------
+
+
+async def test_a_moved_session_keeps_its_old_slot_until_its_worker_is_gone_also_after_the_server_was_killed(
+    control: Orchestrator, context: Context, api: httpx.AsyncClient, check: FakeCheck, runner: FakeRunner
+) -> None:
+    check.dead.add(PROXIES[0])
+    await condemned(control, IDS[0])  # and nobody has stopped the old worker yet
+    check.dead.clear()
+    assert (await now(context, "s1")).proxy in IDS[1:]
+    await api.post(f"/api/v1/proxies/{IDS[0]}/reinstate")
+    await control.lease.release()
+    successor = await another(context, runner)
+    await successor.lease.step()
+    await part(successor, Reconciler).step()
+    assert successor.pool.workers["s1"].proxy == IDS[0]
+    taken = [(await api.post("/api/sessions/provision", json={"proxy": PROXIES[0]})).status_code for _ in range(4)]
+    assert taken == [201, 201, 201, 409]  # with the old worker there are four
+    await drive(successor)
+    proxy = await records.proxy(context.scripts, IDS[0])
+    assert proxy is not None
+    assert "s1" not in proxy.sessions
+
+
+async def test_a_slot_kept_for_a_worker_that_died_with_the_server_is_freed(
+    control: Orchestrator, context: Context, check: FakeCheck, runner: FakeRunner
+) -> None:
+    check.dead.add(PROXIES[0])
+    await condemned(control, IDS[0])
+    assert (await now(context, "s1")).leaving == IDS[0]
+    runner.die("s1")
+    control.pool.workers.clear()
+    await part(control, Reconciler).step()
+    assert (await now(context, "s1")).leaving == ""
 
 
 # -- checks that fail -------------------------------------------------------------------------------------------------
@@ -153,7 +191,7 @@ async def test_complaints_from_before_the_servers_start_condemn_nothing(
 
 
 async def test_a_restarted_server_does_not_count_what_was_complained_about_before(
-    control: Orchestrator, context: Any, runner: FakeRunner
+    control: Orchestrator, context: Context, runner: FakeRunner
 ) -> None:
     complained_at = round(time.time() * 1000) - 1
     successor = await another(context, runner)

@@ -604,6 +604,26 @@ async def _(scene: Scene) -> None:
     assert await slots.move(scene.scripts, stale, per_proxy=4) == sessions.Changed()
 
 
+@case("keep_old_slot")
+async def _(scene: Scene) -> None:
+    await scene.connected("w1", proxy="p1")
+    await scene.proxy("p2")
+    move = slots.Move("w1", "p1", PHONE, ProxyReason.PROXY_FAILED, ["p2"])
+    assert await slots.move(scene.scripts, move, per_proxy=4) == slots.Moved("p2")
+    assert await _assigned(scene) == {"p1": {"w1"}, "p2": {"w1"}}
+    await slots.release(scene.scripts, "w1")
+    assert await _assigned(scene) == {"p1": set(), "p2": {"w1"}}
+
+
+@case("free_unused_slot")
+async def _(scene: Scene) -> None:
+    await _moved(scene)  # its worker still runs on p1
+    await scene.proxy("p3")
+    on = slots.Move("w1", "p2", PHONE, ProxyReason.PROXY_FAILED, ["p3"])
+    assert await slots.move(scene.scripts, on, per_proxy=4) == slots.Moved("p3")
+    assert await _assigned(scene) == {"p1": {"w1"}, "p2": set(), "p3": {"w1"}}
+
+
 @case("move_not_given")
 async def _(scene: Scene) -> None:
     await scene.proxy("p1")

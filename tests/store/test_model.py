@@ -84,6 +84,7 @@ class Messages(RuleBasedStateMachine):
         self.loop = asyncio.new_event_loop()
         self.model = Model()
         self.workers: list[Worker] = []
+        self.runs_on: dict[str, str] = {}
 
     def do(self, work: Coroutine[Any, Any, T]) -> T:
         """Run one call."""
@@ -105,6 +106,7 @@ class Messages(RuleBasedStateMachine):
         for session, phone in PHONES.items():
             await self.scene.connected(session, phone, "p1" if phone.endswith("1") else "p2")
             self.model.epoch[session] = 1
+            self.runs_on[session] = "p1" if phone.endswith("1") else "p2"
             self.workers.append(Worker(session, 1))
 
     def teardown(self) -> None:
@@ -263,17 +265,30 @@ class Messages(RuleBasedStateMachine):
             assert chosen
             assert chosen.status == "OK"
 
+    @rule(session=st.sampled_from(sorted(PHONES)))
+    def replace_worker(self, session: str) -> None:
+        """The old worker has ended; a new one starts where the session belongs now, if it has a place."""
+        self.do(self._replace_worker(session))
+
+    async def _replace_worker(self, session: str) -> None:
+        home = str(await self.redis.hget(keys.session(session), "proxy") or "")
+        if home:
+            await slots.release(self.scene.scripts, session)
+            self.runs_on[session] = home
+
     # -- what must hold -------------------------------------------------------------------------------------------
 
     @invariant()
     def no_proxy_has_more_sessions_than_slots(self) -> None:
-        """I8, and nobody sits twice."""
+        """I8. A session keeps a second slot only where its old worker may still run."""
         if not hasattr(self, "scene"):
             return
         pool = self.do(records.proxies(self.scene.scripts))
-        assigned = [session for proxy in pool for session in proxy.sessions]
         assert all(len(proxy.sessions) <= SLOTS for proxy in pool)
-        assert len(assigned) == len(set(assigned))
+        for session in self.do(records.sessions(self.scene.scripts)):
+            held = {proxy.id for proxy in pool if session.id in proxy.sessions}
+            assert held == {session.proxy, session.leaving} - {""}
+            assert self.runs_on[session.id] in held, "I25: a slot was freed while its worker runs"
 
     @invariant()
     def every_accepted_message_has_one_status_and_stands_in_one_place(self) -> None:

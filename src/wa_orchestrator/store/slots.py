@@ -97,7 +97,7 @@ class Move:
 
 
 async def move(scripts: Scripts, wanted: Move, *, per_proxy: int) -> Moved | NoRoom | Changed:
-    """Free the old slot and take one of the candidates', in one step; the phone's binding moves too."""
+    """Take a slot of one of the candidates; the old one is kept until `release`. The phone's binding moves too."""
     names = [
         keys.session(wanted.session),
         keys.sessions_of_proxy(wanted.proxy),

@@ -1,5 +1,7 @@
 """Routes of proxies."""
 
+import asyncio
+import time
 from typing import Annotated, Literal
 
 from fastapi import APIRouter, Path, Query
@@ -24,6 +26,8 @@ from wa_orchestrator.web.problems import responses
 
 ProxyId = Annotated[str, Path(pattern=r"^p_[0-9a-f]{4,32}$", examples=["p_1a2b3c4d5e"])]
 MOST_LINES = 2_000
+#: How long a drained proxy waits for the old workers of its sessions to end, and how often it looks.
+_WORKERS_END_S, _POLL_S = 15.0, 0.05
 
 
 class AddProxyBody(RequestModel):
@@ -164,7 +168,7 @@ class _Proxies:
         await self._find(proxy_id)
         if drain:
             await self._drain(proxy_id)
-        match await proxies.remove(self._context.scripts, proxy_id):
+        match await self._remove(proxy_id, wait_s=_WORKERS_END_S if drain else 0):
             case proxies.InUse(count):
                 raise Refused(
                     "PROXY_IN_USE",
@@ -176,6 +180,15 @@ class _Proxies:
                 raise _no_such_proxy(proxy_id)
         await audit.record(self._context.scripts, caller.key_id, "proxy.remove", proxy_id, drain=drain)
         return RemovedProxy(id=proxy_id)
+
+    async def _remove(self, proxy_id: str, wait_s: float) -> proxies.Removed | proxies.InUse | proxies.Unknown:
+        """Remove a proxy; sessions that were moved keep their slots on it until their old workers have ended."""
+        ends_at = time.monotonic() + wait_s
+        while True:
+            outcome = await proxies.remove(self._context.scripts, proxy_id)
+            if not isinstance(outcome, proxies.InUse) or time.monotonic() >= ends_at:
+                return outcome
+            await asyncio.sleep(_POLL_S)
 
     async def _drain(self, proxy_id: str) -> None:
         """Move all sessions away; none can take a slot meanwhile, because the proxy is marked bad."""

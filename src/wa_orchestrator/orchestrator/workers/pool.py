@@ -78,13 +78,14 @@ class WorkerPool:
         await control_plane.enqueue_start(self._context.scripts, session_id, front=front)
 
     async def stop(self, session_id: str, grace_s: float) -> None:
-        """Stop the session's worker, if any. When it returns, none runs and none keeps a slot on another proxy."""
+        """Stop the session's worker, if one is known. When it returns, that does not run and keeps no slot."""
         known = self.workers.get(session_id)
-        if known is not None:
-            await self.runner.stop(known.handle, grace_s)
-            if self.workers.get(session_id) == known:
-                del self.workers[session_id]
-            log.info("worker.stopped", session=session_id, epoch=known.epoch)
+        if known is None:  # nobody knows whether one runs: it may keep a slot on the proxy that the session left
+            return
+        await self.runner.stop(known.handle, grace_s)
+        if self.workers.get(session_id) == known:
+            del self.workers[session_id]
+        log.info("worker.stopped", session=session_id, epoch=known.epoch)
         await slots.release(self._context.scripts, session_id)
 
     async def replace(self, session: Session, grace_s: float) -> None:
@@ -154,6 +155,7 @@ class WorkerPool:
             await self.restart_or_give_up(session.id, Event.WORKER_DIED, front=False)
             return True
         self.workers[session.id] = KnownWorker(handle, epoch, session.proxy)
+        await slots.release(self._context.scripts, session.id)  # the runner starts none while another one runs
         log.info("worker.started", session=session.id, epoch=epoch, proxy=session.proxy)
         return True
 
@@ -163,6 +165,7 @@ class WorkerPool:
             if found.session_id == session_id:
                 await self.runner.stop(found.handle, SHORT_GRACE_S)
         self.workers.pop(session_id, None)
+        await slots.release(self._context.scripts, session_id)
 
     async def restart_or_give_up(self, session_id: str, event: Event, *, front: bool = True) -> None:
         """Queue a session whose worker failed. After too many restarts the session fails and nothing runs."""

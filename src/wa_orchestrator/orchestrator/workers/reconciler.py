@@ -1,5 +1,7 @@
 """Reconciler: compares the workers that should run with those that do; the exit watcher notices exits at once."""
 
+from collections.abc import Collection, Iterable
+
 import structlog
 
 from wa_orchestrator.context import Context
@@ -11,7 +13,7 @@ from wa_orchestrator.orchestrator.leader_lease import LeaderLease
 from wa_orchestrator.orchestrator.sessions import transitions
 from wa_orchestrator.orchestrator.workers.pool import SHORT_GRACE_S, KnownWorker, WorkerPool
 from wa_orchestrator.runner.contract import Exited
-from wa_orchestrator.store import control_plane, records
+from wa_orchestrator.store import control_plane, records, slots
 from wa_orchestrator.store.leases import Holding
 from wa_orchestrator.store.records import Session
 
@@ -36,6 +38,7 @@ class Reconciler:
         for session in sessions.values():
             await self._resume(session)
         seen = await self._survey()
+        await self._release_slots(sessions.values(), {worker.session_id for worker in seen})
         wanted = [WantedWorker(each.id, each.epoch) for each in sessions.values() if _should_run(each)]
         adopted = frozenset(known.handle for known in self._pool.workers.values())
         now = await self._context.scripts.now_ms()
@@ -47,6 +50,16 @@ class Reconciler:
     async def _survey(self) -> list[SeenWorker]:
         found = await self._pool.runner.survey()
         return [SeenWorker(each.session_id, each.epoch, each.handle, each.started_at_ms) for each in found]
+
+    async def _release_slots(self, sessions: Iterable[Session], running: Collection[str]) -> None:
+        """Free the slots that were kept for workers which have ended, unless a new one has started since the survey."""
+        for session in sessions:
+            if not session.leaving or session.id in running:
+                continue
+            async with self._pool.lock(session.id):
+                current = await records.session(self._context.scripts, session.id)
+                if current is not None and (current.leaving, current.epoch) == (session.leaving, session.epoch):
+                    await slots.release(self._context.scripts, session.id)
 
     async def _resume(self, session: Session) -> None:
         """Request attention for what a crash left half done."""
@@ -72,7 +85,7 @@ class Reconciler:
         session = await records.session(self._context.scripts, session_id)
         if session is None or session.epoch != worker.epoch:
             return  # replaced after the survey; the next round finds its successor
-        self._pool.workers[session_id] = KnownWorker(worker.handle, worker.epoch, session.proxy)
+        self._pool.workers[session_id] = _known(worker, session)
         log.info("worker.adopted", session=session_id, epoch=worker.epoch)
         if session.reason == Reason.SERVER_STOPPED:
             # It survived an interrupted stop, and reports its connection only when it connects the next time.
@@ -94,12 +107,17 @@ class Reconciler:
         """Stop a worker of another epoch, unless the session has reached that epoch since the plan was made."""
         session = await records.session(self._context.scripts, session_id)
         if session is not None and session.epoch == worker.epoch:
-            self._pool.workers[session_id] = KnownWorker(worker.handle, worker.epoch, session.proxy)
+            self._pool.workers[session_id] = _known(worker, session)
             return
         await self._pool.runner.stop(worker.handle, SHORT_GRACE_S)
         if (known := self._pool.workers.get(session_id)) is not None and known.handle == worker.handle:
             del self._pool.workers[session_id]
         await self._pool.enqueue(session_id)
+
+
+def _known(worker: SeenWorker, session: Session) -> KnownWorker:
+    """Return a worker that was found. If its session has left a proxy since it was started, it still uses that one."""
+    return KnownWorker(worker.handle, worker.epoch, session.leaving or session.proxy)
 
 
 def _should_run(session: Session) -> bool:
@@ -132,6 +150,7 @@ class ExitWatcher:
                 return  # already handled, or it ends with this server
             del self._pool.workers[session_id]
             await self._pool.runner.stop(known.handle, 0)  # its child processes
+            await slots.release(self._context.scripts, session_id)
             log.warning("worker.exited", session=session_id, epoch=known.epoch, code=code)
             session = await records.session(self._context.scripts, session_id)
             if session is None or session.epoch != known.epoch or not transitions.wants_worker(session):

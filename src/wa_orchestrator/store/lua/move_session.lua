@@ -1,6 +1,6 @@
 -- uses: _session
 -- move_session: a session leaves its proxy and takes a slot on another; its phone's binding goes with it.
--- Atomic because at no instant may a session hold two slots, or a proxy more than its slots.
+-- Atomic because at no instant may a proxy have more sessions than slots. The old slot is kept until the old worker has ended (release_slot).
 -- KEYS[1] session hash  KEYS[2] sessions of the old proxy  KEYS[3] sticky  KEYS[4] sticky's history  KEYS[5] session's events  KEYS[6] events
 -- KEYS[7] temporary binding  KEYS[8…] candidates: proxy hash, sessions of that proxy, …
 -- ARGV[1] session id  ARGV[2] old proxy ('' = it waits without one)  ARGV[3] most per proxy  ARGV[4] phone ('' = unknown)  ARGV[5] reason
@@ -12,7 +12,10 @@ local now = now_ms()
 local current = redis.call('HGET', SESSION, 'proxy') or 'unknown'
 if current ~= old then return { 'changed', current } end -- guard: failover_seen
 local proxy, slots = pick_slot(8, 7, candidates, per_proxy)
-redis.call('SREM', OF_OLD_PROXY, id)
+-- The worker that runs may still be on a proxy that the session left before: then it is that slot which is kept, and not this one.
+local leaving = redis.call('HGET', SESSION, 'leaving') or ''
+if leaving == '' and old ~= '' then redis.call('HSET', SESSION, 'leaving', old) end -- guard: keep_old_slot
+if leaving ~= '' and leaving ~= old then redis.call('SREM', OF_OLD_PROXY, id) end -- guard: free_unused_slot
 redis.call('HINCRBY', SESSION, 'version', 1)
 if redis.call('HGET', SESSION, 'proxy_given') == 'given' then redis.call('HSET', SESSION, 'proxy_given', '') end -- guard: move_not_given
 if not proxy then
