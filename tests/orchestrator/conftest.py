@@ -13,7 +13,7 @@ from redis.asyncio import Redis
 from tests.orchestrator.fakes import ADMIN, API_KEY, FakeCheck, FakeRunner, Teller
 from wa_orchestrator.context import Context, make_context
 from wa_orchestrator.domain.proxy import Patience
-from wa_orchestrator.orchestrator import service
+from wa_orchestrator.orchestrator import installation_check, service
 from wa_orchestrator.orchestrator.proxies import health as proxy_health
 from wa_orchestrator.orchestrator.service import Orchestrator
 from wa_orchestrator.settings import Settings
@@ -73,7 +73,7 @@ def check() -> FakeCheck:
 async def control(context: Context, runner: FakeRunner, check: FakeCheck) -> Orchestrator:
     """A control plane that leads, with the configured proxies in its pool."""
     made = service.assemble(context, runner, check)
-    await service.add_configured_proxies(context)
+    await installation_check.add_configured_proxies(context)
     await made.lease.step()
     return made
 

@@ -657,6 +657,15 @@ async def _(scene: Scene) -> None:
     assert await sessions.remove(scene.scripts, "w1", proxy="p1", phone=PHONE) == sessions.InFlight(message)
 
 
+@case("directory_epoch")
+async def _(scene: Scene) -> None:
+    # Redis has lost its data, and the session was made again: its directory knows a higher epoch.
+    await scene.connected("w1")
+    for above, epoch in ((7, 8), (3, 9)):
+        made = await sessions.register(scene.scripts, "w1", phone=PHONE, lease=scene.lease, fields={}, above=above)
+        assert made == sessions.Registered(epoch)
+
+
 @case("epoch_floor")
 async def _(scene: Scene) -> None:
     await scene.connected("w1")

@@ -218,6 +218,13 @@ class DiskLow(Payload):
 
 
 @dataclass(frozen=True, slots=True)
+class RedisEmptied(Payload):
+    """Redis came back without its data; `sessions` is how many sessions have credentials on disk."""
+
+    sessions: int
+
+
+@dataclass(frozen=True, slots=True)
 class WebhookDisabled(Payload):
     """The server stopped delivering to a webhook; `note` is the last error."""
 
@@ -314,6 +321,7 @@ class EventType(StrEnum):
     )  # fmt: skip
     PROXY_OUTAGE_ENDED = "proxy.outage_ended", ProxyOutage, Level.INFO, "Most proxies pass their checks again."
     DISK_LOW = "server.disk_low", DiskLow, Level.ERROR, "The server's disk is nearly full.", "💾"
+    REDIS_EMPTIED = "server.redis_emptied", RedisEmptied, Level.ERROR, "Redis came back without its data.", "🕳️"
     WEBHOOK_DISABLED = "webhook.disabled", WebhookDisabled, Level.WARNING, "A webhook was disabled after failing.", "🔌"
     SUMMARY_DAILY = "summary.daily", DailySummary, Level.INFO, "What the last day was like, at 08:00 local time.", "📊"
     ALERT_TEST = "alert.test", AlertTest, Level.INFO, "An operator asked for a test alert.", "🔔"

@@ -8,13 +8,13 @@ import structlog
 from fastapi import APIRouter
 
 from wa_orchestrator.context import Context
-from wa_orchestrator.domain import proxy_url
 from wa_orchestrator.domain.session import Event
 from wa_orchestrator.loop import Loop, Runnable
 from wa_orchestrator.orchestrator.api import admin, sessions, worker_events
 from wa_orchestrator.orchestrator.api import proxies as proxies_api
 from wa_orchestrator.orchestrator.api.worker_events import Handlers
 from wa_orchestrator.orchestrator.disk_monitor import DiskMonitor
+from wa_orchestrator.orchestrator.installation_check import InstallationCheck
 from wa_orchestrator.orchestrator.leader_lease import LeaderLease
 from wa_orchestrator.orchestrator.metrics import OrchestratorMetrics
 from wa_orchestrator.orchestrator.notifications.daily_summary import DailySummaries
@@ -29,7 +29,6 @@ from wa_orchestrator.orchestrator.workers.session_controller import SessionContr
 from wa_orchestrator.orchestrator.workers.start_queue import StartQueue
 from wa_orchestrator.orchestrator.workers.watchdog import Watchdog
 from wa_orchestrator.runner.contract import Runner
-from wa_orchestrator.store import proxies
 from wa_orchestrator.store.errors import RedisError
 
 _PURGE_EVERY_S = 3600.0
@@ -126,14 +125,8 @@ def assemble(context: Context, runner: Runner, checker: ProxyCheck | None = None
             Loop("proxy_monitor", ProxyMonitor(context, proxy_health), lease),
             Loop("slot_assigner", SlotAssigner(context), lease),
             Loop("daily_summary", DailySummaries(context), lease),
+            Loop("installation_check", InstallationCheck(context), lease),
             Loop("disk_monitor", DiskMonitor(context), lease),
             Loop("trash_purger", TrashPurger(context), lease),
         ),
     )
-
-
-async def add_configured_proxies(context: Context) -> None:
-    """Add `PROXY_URL_1…n` to the pool; known proxies stay as they are."""
-    for secret in context.settings.proxy_urls:
-        url = proxy_url.parse(secret.get_secret_value())
-        await proxies.add(context.scripts, url.id, url=url.url, masked=url.masked, origin="environment")

@@ -22,7 +22,7 @@ from wa_orchestrator.domain import worker_events
 from wa_orchestrator.errors import Broken, Refused
 from wa_orchestrator.gateway.app import Gateway
 from wa_orchestrator.loop import Loop, Runnable
-from wa_orchestrator.orchestrator import service
+from wa_orchestrator.orchestrator import installation_check, service
 from wa_orchestrator.orchestrator.api import event_models, holds, limits, optouts, webhooks, worker_outbox
 from wa_orchestrator.orchestrator.api import events as events_api
 from wa_orchestrator.orchestrator.messages import incoming, receipts
@@ -80,7 +80,7 @@ async def orchestrator(settings: Settings) -> None:
     settings = settings.model_copy(update={"orch_port": bound.getsockname()[1]})
     async with contexts.opened(settings, _redis_url(settings)) as context, runner_for(settings) as runner:
         await _check_keys(context)
-        await service.add_configured_proxies(context)
+        await installation_check.add_configured_proxies(context)
         messages = Gateway(context)
         app, loops = control_app(service.assemble(context, runner), [messages.router()])
         async with serving(app, bound, messages.http):
@@ -144,7 +144,7 @@ async def running(settings: Settings, *, simulate: bool = False, fleet: int = 0)
         context.simulator = world
         await _check_keys(context)
         await context.scripts.load()
-        await service.add_configured_proxies(context)
+        await installation_check.add_configured_proxies(context)
         runner = await stack.enter_async_context(runner_for(settings))
         control = service.assemble(context, runner)
         messages = Gateway(context)

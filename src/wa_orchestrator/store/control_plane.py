@@ -6,6 +6,16 @@ from wa_orchestrator.store import keys
 from wa_orchestrator.store.engine.scripts import Scripts
 
 
+async def is_installed(scripts: Scripts) -> bool:
+    """Whether this Redis was used before; not after it has lost its data."""
+    return bool(await scripts.redis.exists(keys.INSTALLATION))
+
+
+async def mark_installed(scripts: Scripts) -> None:
+    """Record that this Redis is in use."""
+    await scripts.redis.set(keys.INSTALLATION, await scripts.now_ms(), nx=True)
+
+
 async def request_attention(scripts: Scripts, session_id: str) -> None:
     """Ask the leader to look at a session now."""
     await scripts.redis.rpush(keys.CONTROL_ATTEND, session_id)

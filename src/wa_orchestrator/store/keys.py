@@ -281,6 +281,9 @@ AUDIT: Final = "audit"
 
 # -- the control plane ------------------------------------------------------------------------------------
 
+INSTALLATION: Final = "installation"
+"""string: ms when this Redis was first used; missing after Redis has lost its data · control_plane · for ever"""
+
 CONTROL_PULSE: Final = "control:pulse"
 """string: the instant at which a leader was last active · leader_lease · shows how long there was none"""
 

@@ -247,13 +247,16 @@ async def current_phone(scripts: Scripts, session_id: str) -> str:
 
 
 async def register(
-    scripts: Scripts, session_id: str, *, phone: str, lease: str, fields: SessionChanges
+    scripts: Scripts, session_id: str, *, phone: str, lease: str, fields: SessionChanges, above: int = 0
 ) -> Registered | NotLeader | Changed | Unknown:
-    """Raise the epoch for a worker that is about to start; what the old one held returns to the queue."""
+    """Raise the epoch for a worker that is about to start; what the old one held returns to the queue.
+
+    `above` is the highest epoch that the session's directory has seen.
+    """
     in_flight = str(await scripts.redis.hget(keys.pace(phone), "in_flight") or "")
     place = Place(in_flight, phone, session_id)
     names = [*layout(place), keys.lease(CONTROL_LEASE)]
-    reply = await scripts.run("register_worker", names, [*head(place), lease, *flat(fields)])
+    reply = await scripts.run("register_worker", names, [*head(place), lease, above, *flat(fields)])
     match reply:
         case ["registered", epoch]:
             return Registered(int(epoch))

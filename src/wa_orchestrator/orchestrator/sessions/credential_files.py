@@ -1,9 +1,11 @@
 """Credential files: one directory per session, and a trash from which they can be restored for TRASH_DAYS."""
 
 import asyncio
+import contextlib
 import json
 import re
 import shutil
+import sqlite3
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -14,6 +16,8 @@ from wa_orchestrator.settings import Settings
 
 TRASH = ".trash"
 NOTE = "trash.json"
+#: The worker's store, in the directory of its session.
+DATABASE = "auth.db"
 _NAME = re.compile(r"(?P<session>[A-Za-z0-9_-]{1,64})-(?P<at>\d{10,16})")
 _DAY_MS = 24 * 3600 * 1000
 
@@ -35,6 +39,30 @@ class TrashedCredentials:
 def directory(settings: Settings, session_id: str) -> Path:
     """Return the directory of a session's credentials."""
     return settings.sessions_dir.absolute() / session_id
+
+
+async def stored_epoch(settings: Settings, session_id: str) -> int:
+    """Return the highest epoch that has opened a session's directory; 0 if it is new or cannot be read."""
+    return await asyncio.to_thread(_stored_epoch, directory(settings, session_id) / DATABASE)
+
+
+def _stored_epoch(database: Path) -> int:
+    if not database.is_file():
+        return 0
+    try:
+        with contextlib.closing(sqlite3.connect(f"{database.as_uri()}?mode=ro", uri=True, timeout=1)) as opened:
+            row = opened.execute("SELECT value FROM meta WHERE name = 'epoch'").fetchone()
+    except sqlite3.Error as error:  # the worker itself will say what is wrong with it
+        log.warning("credentials.epoch_unreadable", session=database.parent.name, error=str(error))
+        return 0
+    return int(row[0]) if row else 0
+
+
+async def linked_sessions(settings: Settings) -> list[str]:
+    """Return the sessions that have credentials on disk."""
+    root = settings.sessions_dir.absolute()
+    found = await asyncio.to_thread(lambda: sorted(root.glob(f"*/{DATABASE}")))
+    return [each.parent.name for each in found]
 
 
 def _trash(settings: Settings) -> Path:

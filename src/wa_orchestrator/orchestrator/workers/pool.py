@@ -13,7 +13,7 @@ from wa_orchestrator.domain.stream_events import ProxyReason
 from wa_orchestrator.errors import Unavailable
 from wa_orchestrator.orchestrator.leader_lease import LeaderLease
 from wa_orchestrator.orchestrator.proxies import placement
-from wa_orchestrator.orchestrator.sessions import transitions
+from wa_orchestrator.orchestrator.sessions import credential_files, transitions
 from wa_orchestrator.orchestrator.workers.worker_spec import spec_for
 from wa_orchestrator.runner.contract import AlreadyRunning, Runner, StartFailed
 from wa_orchestrator.store import control_plane, records, sessions, slots
@@ -55,13 +55,15 @@ class WorkerPool:
     async def fence(self, session: Session) -> int | None:
         """Raise the session's epoch, so that its current worker can do nothing more. None if we do not lead."""
 
+        stored = await credential_files.stored_epoch(self._context.settings, session.id)
+
         async def attempt() -> int | Changed | None:
             holding = self._lease.holding
             current = await records.session(self._context.scripts, session.id)
             if holding is None or current is None:
                 return None
             outcome = await sessions.register(
-                self._context.scripts, session.id, phone=current.phone, lease=holding.value, fields={}
+                self._context.scripts, session.id, phone=current.phone, lease=holding.value, fields={}, above=stored
             )
             match outcome:
                 case Changed():
