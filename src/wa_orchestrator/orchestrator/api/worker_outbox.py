@@ -123,7 +123,11 @@ class _WorkerOutbox:
                     if found is not None:
                         return JSONResponse(found.model_dump(by_alias=True, exclude_none=True))
                     left_s = ends_at - time.monotonic()
-                    if left_s <= 0 or not await _wait(signal, disconnect, min(left_s, _RECHECK_S)):
+                    if (
+                        left_s <= 0
+                        or self._signals.is_closed
+                        or not await _wait(signal, disconnect, min(left_s, _RECHECK_S))
+                    ):
                         return Response(status_code=204)
             finally:
                 disconnect.cancel()

@@ -18,11 +18,12 @@ class OutboxSignals:
         self._listener = Listener(scripts, {keys.OUTBOX_SIGNAL: self._signal})
         self._waiting: defaultdict[str, set[asyncio.Event]] = defaultdict(set)
         self._task: asyncio.Task[None] | None = None
+        self.is_closed = False
 
     @contextmanager
     def subscribe(self, session_id: str) -> Iterator[asyncio.Event]:
         """Yield an event that is set whenever the session's outbox or commands get something."""
-        if self._task is None or self._task.done():
+        if not self.is_closed and (self._task is None or self._task.done()):
             self._task = asyncio.get_running_loop().create_task(self._listener.run())
         signal = asyncio.Event()
         self._waiting[session_id].add(signal)
@@ -38,7 +39,9 @@ class OutboxSignals:
         await self._listener.connected.wait()
 
     async def close(self) -> None:
-        """Stop listening."""
+        """Stop listening, and let nobody wait any more: a request that is cut off at the end would be an error."""
+        self.is_closed = True
+        self._signal(None)
         while self._task is not None and not self._task.done():
             self._task.cancel()  # once is not enough: the Redis client may swallow it while it connects
             await asyncio.wait({self._task}, timeout=0.05)
