@@ -20,6 +20,7 @@ from wa_orchestrator.domain.pacing import (
     Preset,
     Situation,
     Trust,
+    Turn,
     WaitFor,
     WaitUntil,
     decide,
@@ -137,3 +138,27 @@ def test_a_queue_of_a_thousand_is_estimated_with_few_decisions(monkeypatch: pyte
     hot = PRESETS[Preset.STANDARD][Trust.HOT]
     assert Forecast(hot, Situation(ZoneInfo("UTC")), NOON).eta(999).because is Because.DAY_IS_FULL
     assert len(decisions) <= 4
+
+
+@pytest.mark.parametrize(
+    ("turn", "ahead", "answer"),
+    [
+        (Turn(NOON + 10_000, 0, 0, NOON + 10_000), 0, Eta(NOON + 10_000, Because.SCHEDULED)),
+        (Turn(TOMORROW, 20, 20, TOMORROW), 0, Eta(at("2026-06-03T09:00"), Because.DAY_IS_FULL)),
+        (Turn(TOMORROW, 30, 5, NOON + 60_000), 0, Eta(TOMORROW + 10 * 8_500, Because.DAY_IS_FULL)),
+    ],
+)
+def test_a_message_with_its_own_instant_leaves_then_or_after_all_that_come_before_it(
+    turn: Turn, ahead: int, answer: Eta
+) -> None:
+    found = Forecast(COLD, FREE, NOON, service_ms=2_000).eta_of_turn(turn, ahead)
+    assert found.at_ms is not None
+    assert answer.at_ms is not None
+    assert found.at_ms >= answer.at_ms
+    assert found.at_ms - answer.at_ms < 120_000  # the minute's limit
+    assert found.at_ms >= turn.due_ms
+
+
+def test_a_deferred_message_says_that_the_day_was_full() -> None:
+    assert Eta(TOMORROW, Because.SCHEDULED).deferred() == Eta(TOMORROW, Because.DAY_IS_FULL)
+    assert Eta(None, Because.HELD).deferred() == Eta(None, Because.HELD)

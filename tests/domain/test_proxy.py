@@ -264,3 +264,8 @@ def test_a_bad_proxy_comes_back_only_after_three_good_checks_in_a_row(checks: li
 def test_checks_of_a_bad_proxy_grow_rarer_up_to_a_cap() -> None:
     gaps = [proxy.next_check_ms(bad, 30_000) for bad in (0, 1, 2, 6, 60)]
     assert gaps == [30_000, 60_000, 120_000, 1_920_000, 1_920_000]
+
+
+def test_patience_is_shorter_where_time_runs_faster() -> None:
+    assert Patience().scaled(10).strike_window_ms == Patience().strike_window_ms / 10
+    assert Patience().scaled(1) == Patience()

@@ -140,3 +140,19 @@ def test_a_session_sends_only_while_its_last_event_was_connected(state: State, e
             state, last = move.state, event
     if last is not None:
         assert (state in session.CAN_SEND) == (last is Event.CONNECTED)
+
+
+@pytest.mark.parametrize(
+    ("state", "reason", "comes_back"),
+    [
+        (State.DISCONNECTED, Reason.RECONNECTING, True),
+        (State.STOPPED, Reason.BACKUP, True),
+        (State.STOPPED, Reason.STOPPED_BY_OPERATOR, False),
+        (State.DISCONNECTED, Reason.WAITING_FOR_PROXY, False),
+        (State.FAILED, Reason.BANNED, False),
+    ],
+)
+def test_a_session_comes_back_by_itself_unless_a_person_is_needed(
+    state: State, reason: Reason, comes_back: bool
+) -> None:
+    assert session.comes_back(state, reason) is comes_back

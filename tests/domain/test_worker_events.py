@@ -12,6 +12,8 @@ from wa_orchestrator.domain import worker_events
 from wa_orchestrator.domain.session import Event
 from wa_orchestrator.domain.worker_events import (
     BadEvent,
+    IncomingMessage,
+    Location,
     Payload,
     ProxyStage,
     Receipt,
@@ -266,3 +268,17 @@ def test_any_value_of_a_field_is_parsed_or_refused_and_raises_nothing_else(
     except BadEvent as refusal:
         path = refusal.path
     assert path.startswith("data")
+
+
+@pytest.mark.parametrize(
+    ("place", "expected"),
+    [
+        ({"latitude": 32.1, "longitude": 34.8, "name": "Office"}, Location(32.1, 34.8, "Office", None)),
+        ({"name": "somewhere"}, None),
+    ],
+)
+def test_a_location_without_coordinates_is_none(place: dict[str, Any], expected: Location | None) -> None:
+    data = {"whatsappId": "3A01", "from": "1@s.whatsapp.net", "kind": "location", "at": AT, "location": place}
+    payload = parse(raw_event("MESSAGE_RECEIVED", data)).payload
+    assert isinstance(payload, IncomingMessage)
+    assert payload.location == expected
