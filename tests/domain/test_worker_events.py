@@ -13,7 +13,6 @@ from wa_orchestrator.domain.session import Event
 from wa_orchestrator.domain.worker_events import (
     BadEvent,
     IncomingMessage,
-    Location,
     Payload,
     ProxyStage,
     Receipt,
@@ -21,6 +20,7 @@ from wa_orchestrator.domain.worker_events import (
     parse,
     to_session_event,
 )
+from wa_orchestrator.domain.worker_events.types import Location
 
 AT = 1_780_000_000_000
 ISO = "2026-05-28T20:26:40+00:00"
