@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 
 from tests.domain.properties import quick
 from wa_orchestrator.domain import worker_events
+from wa_orchestrator.domain.content import Location
 from wa_orchestrator.domain.session import Event
 from wa_orchestrator.domain.worker_events import (
     BadEvent,
@@ -20,7 +21,6 @@ from wa_orchestrator.domain.worker_events import (
     parse,
     to_session_event,
 )
-from wa_orchestrator.domain.worker_events.types import Location
 
 AT = 1_780_000_000_000
 ISO = "2026-05-28T20:26:40+00:00"

@@ -19,7 +19,7 @@ class RedisCheck:
 
     async def step(self) -> float:
         """Warn about every weakness that is new."""
-        found = (await durability.examine(self._context.redis)).weaknesses
+        found = await durability.weaknesses(self._context.scripts)
         for code in set(found) - set(self._context.redis_weaknesses):
             log.warning("redis.not_durable", code=code, text=text("en", f"redis_weakness.{code}"))
         self._context.redis_weaknesses = found

@@ -8,6 +8,7 @@ from redis.asyncio import Redis
 from redis.exceptions import RedisError, ResponseError
 
 from wa_orchestrator.errors import Refused, Unavailable
+from wa_orchestrator.store.engine.scripts import Scripts
 
 MIN_MAJOR_VERSION = 7
 
@@ -41,6 +42,11 @@ async def check(url: str) -> Verdict:
     if int(verdict.version.split(".", maxsplit=1)[0]) < MIN_MAJOR_VERSION:
         raise Refused("REDIS_TOO_OLD", f"REDIS_URL: this is Redis {verdict.version}; 7 or newer is needed.")
     return verdict
+
+
+async def weaknesses(scripts: Scripts) -> tuple[Weakness, ...]:
+    """Return how the Redis in use may lose what it acknowledged."""
+    return (await examine(scripts.redis)).weaknesses
 
 
 async def examine(redis: Redis) -> Verdict:
