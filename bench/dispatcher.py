@@ -22,11 +22,12 @@ from typing import Any
 from redis.asyncio import BlockingConnectionPool, Redis
 
 from wa_orchestrator.settings import Settings
-from wa_orchestrator.store import admission, keys, outbox, queues
+from wa_orchestrator.store import keys
 from wa_orchestrator.store.engine.embedded_redis import EmbeddedRedis
 from wa_orchestrator.store.engine.pipelined_scripts import PipelinedScripts
 from wa_orchestrator.store.engine.scripts import Scripts
-from wa_orchestrator.store.message_keys import Place
+from wa_orchestrator.store.messages import admission, outbox, queues
+from wa_orchestrator.store.messages.message_keys import Place
 from wa_orchestrator.store.records import MessageChanges
 
 RESULT = Path(__file__).parent / "results" / "dispatcher.json"

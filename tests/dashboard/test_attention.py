@@ -16,8 +16,10 @@ from wa_orchestrator.dashboard.html.renderer import Renderer
 from wa_orchestrator.dashboard.login import Person, Role
 from wa_orchestrator.dashboard.pages import anti_ban, fleet, live_log, messages, scan, session
 from wa_orchestrator.domain.stream_events import ProxyReason
-from wa_orchestrator.store import keys, proxies, slots, webhooks
+from wa_orchestrator.store import keys, proxies
 from wa_orchestrator.store.engine.scripts import Scripts
+from wa_orchestrator.store.events import webhooks
+from wa_orchestrator.store.sessions import slots
 
 NOW = 1_750_075_200_000
 ENGLISH = Locale("en", ZoneInfo("UTC"), NOW)

@@ -9,7 +9,8 @@ from playwright.sync_api import Browser, BrowserContext, Locator, Page, expect
 from tests.dashboard.browsing import log_in, visit
 from tests.dashboard.served_fleet import ServedFleet, serve_fleet
 from tests.dashboard.serving import PASSWORD, VIEWER_PASSWORD
-from wa_orchestrator.store import holds, keys
+from wa_orchestrator.store import keys
+from wa_orchestrator.store.messages import holds
 from wa_orchestrator.texts.catalogue import languages, texts
 
 pytestmark = pytest.mark.browser

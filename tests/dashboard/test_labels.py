@@ -20,8 +20,9 @@ from wa_orchestrator.domain.message_failures import Failure
 from wa_orchestrator.domain.proxy import ProxyFailure
 from wa_orchestrator.domain.stream_events import ProxyReason
 from wa_orchestrator.settings import Settings
-from wa_orchestrator.store import holds, keys
+from wa_orchestrator.store import keys
 from wa_orchestrator.store.engine.scripts import LUA, Scripts
+from wa_orchestrator.store.messages import holds
 from wa_orchestrator.texts.catalogue import languages, texts
 from wa_orchestrator.web import auth
 

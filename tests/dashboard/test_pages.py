@@ -14,7 +14,10 @@ from tests.dashboard import sample_fleet
 from tests.dashboard.browsing import log_in, visit
 from tests.dashboard.served_fleet import ServedFleet, serve_fleet
 from tests.dashboard.serving import PASSWORD
-from wa_orchestrator.store import api_keys, contacts, keys, webhooks
+from wa_orchestrator.store import keys
+from wa_orchestrator.store.access import api_keys
+from wa_orchestrator.store.events import webhooks
+from wa_orchestrator.store.messages import contacts
 from wa_orchestrator.texts.catalogue import texts
 
 pytestmark = pytest.mark.browser

@@ -8,11 +8,14 @@ from tests.conftest import Clock
 from wa_orchestrator.context import Context
 from wa_orchestrator.dispatcher.dispatcher import Dispatcher
 from wa_orchestrator.settings import Settings
-from wa_orchestrator.store import admission, event_stream, keys, outbox, proxies, records, sessions, slots
+from wa_orchestrator.store import keys, proxies, records, sessions
 from wa_orchestrator.store.engine.scripts import Scripts
+from wa_orchestrator.store.events import event_stream
 from wa_orchestrator.store.leases import Holding, acquire_lease
-from wa_orchestrator.store.message_keys import Place
+from wa_orchestrator.store.messages import admission, outbox
+from wa_orchestrator.store.messages.message_keys import Place
 from wa_orchestrator.store.records import MessageChanges, SessionChanges
+from wa_orchestrator.store.sessions import slots
 
 DAY_MS = 86_400_000
 NOON = 1_750_000_000_000 - 1_750_000_000_000 % DAY_MS + DAY_MS // 2

@@ -6,7 +6,7 @@ from typing import Any
 from tests.conftest import Clock
 from tests.dispatcher.scenario import NOON, Scenario, settings, settle
 from wa_orchestrator.domain.pacing import Because
-from wa_orchestrator.queue_forecast import facts_of, forecast_of, message_eta
+from wa_orchestrator.messages.queue_forecast import facts_of, forecast_of, message_eta
 from wa_orchestrator.store import keys, records
 from wa_orchestrator.store.engine.scripts import Scripts
 

@@ -8,7 +8,8 @@ from zoneinfo import ZoneInfo
 from tests.conftest import Clock
 from tests.dispatcher.scenario import DAY_MS, NOON, Scenario, settle
 from wa_orchestrator.dispatcher import sweeper
-from wa_orchestrator.store import contacts, keys, sessions
+from wa_orchestrator.store import keys, sessions
+from wa_orchestrator.store.messages import contacts
 
 A, B = "972500000001", "972500000002"
 

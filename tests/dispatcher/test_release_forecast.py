@@ -16,11 +16,12 @@ from tests.dispatcher.scenario import Scenario, settings
 from tests.store.mutants import mutants
 from wa_orchestrator.dispatcher.release_permit import permit
 from wa_orchestrator.domain.pacing import Because, Eta, Override
-from wa_orchestrator.queue_forecast import facts_of, forecast_of, message_eta
-from wa_orchestrator.session_pace import encode_override
-from wa_orchestrator.store import keys, queues, records
+from wa_orchestrator.messages.queue_forecast import facts_of, forecast_of, message_eta
+from wa_orchestrator.messages.session_pace import encode_override
+from wa_orchestrator.store import keys, records
 from wa_orchestrator.store.engine.scripts import Scripts, read_sources
-from wa_orchestrator.store.message_keys import Place
+from wa_orchestrator.store.messages import queues
+from wa_orchestrator.store.messages.message_keys import Place
 from wa_orchestrator.timestamps import FOREVER_MS
 
 PHONE, TO, ZONE = "972500000001", "97251000001", "Asia/Jerusalem"

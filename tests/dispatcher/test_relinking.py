@@ -6,8 +6,9 @@ import pytest
 
 from tests.conftest import Clock
 from tests.dispatcher.scenario import Scenario, settle
-from wa_orchestrator.store import keys, queues, sessions
-from wa_orchestrator.store.message_keys import Place
+from wa_orchestrator.store import keys, sessions
+from wa_orchestrator.store.messages import queues
+from wa_orchestrator.store.messages.message_keys import Place
 
 A, B = "972500000001", "972500000002"
 

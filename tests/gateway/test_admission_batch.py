@@ -8,7 +8,7 @@ from wa_orchestrator.errors import Broken, OrchestratorError
 from wa_orchestrator.gateway.hot_path.admission_batch import BatchingRedis
 from wa_orchestrator.gateway.redis_access import Outcome
 from wa_orchestrator.store import keys
-from wa_orchestrator.store.admission import (
+from wa_orchestrator.store.messages.admission import (
     MOST_AT_ONCE,
     UNCOUNTED,
     Accepted,

@@ -8,8 +8,9 @@ import pytest
 from tests.gateway.conftest import API_KEY, Gate, serve
 from wa_orchestrator import client as clients
 from wa_orchestrator.client import AsyncClient, Client
-from wa_orchestrator.store import keys, queues
-from wa_orchestrator.store.message_keys import Place
+from wa_orchestrator.store import keys
+from wa_orchestrator.store.messages import queues
+from wa_orchestrator.store.messages.message_keys import Place
 
 
 @pytest.fixture

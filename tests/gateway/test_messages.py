@@ -8,9 +8,10 @@ import pytest
 
 from tests.conftest import Clock
 from tests.gateway.conftest import NOON_MS, PHONE, Gate, OpenGate, code_of
-from wa_orchestrator.store import keys, message_index, outbox, queues, sessions
-from wa_orchestrator.store.message_keys import Place
-from wa_orchestrator.store.queues import Permit
+from wa_orchestrator.store import keys, sessions
+from wa_orchestrator.store.messages import message_index, outbox, queues
+from wa_orchestrator.store.messages.message_keys import Place
+from wa_orchestrator.store.messages.queues import Permit
 from wa_orchestrator.timestamps import iso
 
 FAR_MS = NOON_MS * 2

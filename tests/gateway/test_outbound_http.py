@@ -10,8 +10,9 @@ import pytest
 
 from tests.gateway.conftest import Gate, OpenGate, code_of, make_settings
 from tests.gateway.website import Website
-from wa_orchestrator import outbound_http, uploads
+from wa_orchestrator import outbound_http
 from wa_orchestrator.gateway.content_loader import ContentLoader
+from wa_orchestrator.messages import uploads
 from wa_orchestrator.store import records
 
 INSIDE = [

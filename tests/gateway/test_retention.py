@@ -5,8 +5,9 @@ import pytest
 from tests.conftest import Clock
 from tests.gateway.conftest import PHONE, Gate, OpenGate
 from wa_orchestrator.gateway import retention
-from wa_orchestrator.store import keys, queues, records
-from wa_orchestrator.store.message_keys import Place
+from wa_orchestrator.store import keys, records
+from wa_orchestrator.store.messages import queues
+from wa_orchestrator.store.messages.message_keys import Place
 
 DAY_MS = 86_400_000
 
@@ -58,7 +59,7 @@ async def test_one_step_takes_one_batch(gates: OpenGate, clock: Clock, monkeypat
 
 
 async def test_a_message_that_came_back_to_life_is_not_erased(gate: Gate, clock: Clock) -> None:
-    from wa_orchestrator.store import retention as erasing
+    from wa_orchestrator.store.messages import retention as erasing
 
     message_id = await _ended(gate)
     await clock.pass_ms(91 * DAY_MS)

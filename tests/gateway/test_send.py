@@ -10,8 +10,9 @@ from tests.conftest import Clock
 from tests.gateway.conftest import API_KEY, BOTH_MODES, NOON_MS, PHONE, Gate, OpenGate, code_of
 from wa_orchestrator.domain import content
 from wa_orchestrator.gateway.sender_pool import FRESH_S
-from wa_orchestrator.store import api_keys, keys, records
-from wa_orchestrator.store.api_keys import Scope
+from wa_orchestrator.store import keys, records
+from wa_orchestrator.store.access import api_keys
+from wa_orchestrator.store.access.api_keys import Scope
 from wa_orchestrator.web.auth import revoke_key
 
 DAY_MS = 86_400_000

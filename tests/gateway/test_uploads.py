@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from tests.gateway.conftest import Gate, OpenGate, code_of, make_settings
-from wa_orchestrator import uploads
+from wa_orchestrator.messages import uploads
 from wa_orchestrator.store import records
 
 PNG = b"\x89PNG\r\n\x1a\n" + b"0" * 100

@@ -11,7 +11,9 @@ from wa_orchestrator.domain import worker_events as events
 from wa_orchestrator.domain.worker_events import WorkerEvent
 from wa_orchestrator.orchestrator.api.worker_events import Handlers
 from wa_orchestrator.orchestrator.messages import ban_hold, incoming, receipts
-from wa_orchestrator.store import audit, keys, open_messages, records
+from wa_orchestrator.store import keys, records
+from wa_orchestrator.store.access import audit
+from wa_orchestrator.store.messages import open_messages
 
 FRIEND = "97251000001"
 HANDLERS: Handlers = {

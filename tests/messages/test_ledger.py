@@ -27,9 +27,10 @@ from wa_orchestrator.context import Context
 from wa_orchestrator.dispatcher.dispatcher import Dispatcher
 from wa_orchestrator.orchestrator.api import worker_outbox
 from wa_orchestrator.orchestrator.workers import tokens
-from wa_orchestrator.store import admission, keys, records
+from wa_orchestrator.store import keys, records
 from wa_orchestrator.store.engine.embedded_redis import EmbeddedRedis
 from wa_orchestrator.store.engine.scripts import Scripts
+from wa_orchestrator.store.messages import admission
 from wa_orchestrator.store.records import MessageChanges
 from wa_orchestrator.web.app import make_app
 

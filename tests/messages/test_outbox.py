@@ -12,10 +12,11 @@ from tests.conftest import Clock
 from tests.dispatcher.scenario import settle
 from tests.messages.conftest import PHONE, MessageApi
 from tests.waiting import until
-from wa_orchestrator import uploads
 from wa_orchestrator.errors import Refused, Unavailable
+from wa_orchestrator.messages import uploads
 from wa_orchestrator.orchestrator.workers import command_calls, tokens
-from wa_orchestrator.store import keys, outbox, records
+from wa_orchestrator.store import keys, records
+from wa_orchestrator.store.messages import outbox
 
 
 async def test_a_worker_claims_what_was_released_and_acknowledges_it(api: MessageApi) -> None:

@@ -6,8 +6,9 @@ from tests.conftest import Clock
 from tests.dispatcher.scenario import settle
 from tests.messages.conftest import PHONE, MessageApi
 from wa_orchestrator.orchestrator.sessions import queue_handover
-from wa_orchestrator.store import keys, open_messages, queues, records
-from wa_orchestrator.store.message_keys import Place
+from wa_orchestrator.store import keys, records
+from wa_orchestrator.store.messages import open_messages, queues
+from wa_orchestrator.store.messages.message_keys import Place
 
 OTHER = "972500000002"
 

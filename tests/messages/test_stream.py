@@ -9,7 +9,7 @@ import uvicorn
 from tests.messages.conftest import API_KEY, PHONE, MessageApi
 from tests.waiting import until
 from wa_orchestrator.orchestrator.api import events
-from wa_orchestrator.store.event_tail import Tail
+from wa_orchestrator.store.events.event_tail import Tail
 from wa_orchestrator.web.app import make_app
 
 

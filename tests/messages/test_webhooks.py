@@ -21,8 +21,10 @@ from wa_orchestrator.orchestrator.api import events as events_api
 from wa_orchestrator.orchestrator.api import worker_events
 from wa_orchestrator.orchestrator.messages import incoming
 from wa_orchestrator.orchestrator.notifications.webhooks import RETRIES_S, WebhookDeliverer
-from wa_orchestrator.store import contacts, event_stream, keys
-from wa_orchestrator.store.event_tail import Tail
+from wa_orchestrator.store import keys
+from wa_orchestrator.store.events import event_stream
+from wa_orchestrator.store.events.event_tail import Tail
+from wa_orchestrator.store.messages import contacts
 from wa_orchestrator.timestamps import iso
 from wa_orchestrator.web.app import make_app
 

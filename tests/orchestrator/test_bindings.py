@@ -27,9 +27,10 @@ from wa_orchestrator.domain.routing import Pin
 from wa_orchestrator.domain.session import Reason
 from wa_orchestrator.orchestrator.service import Orchestrator
 from wa_orchestrator.orchestrator.sessions import transitions
-from wa_orchestrator.store import admission, keys, queues, reroutes
+from wa_orchestrator.store import keys
 from wa_orchestrator.store.engine.scripts import Scripts
-from wa_orchestrator.store.message_keys import Place
+from wa_orchestrator.store.messages import admission, queues, reroutes
+from wa_orchestrator.store.messages.message_keys import Place
 from wa_orchestrator.store.records import MessageChanges
 
 

@@ -20,8 +20,8 @@ from wa_orchestrator.orchestrator.workers.reconciler import ExitWatcher, Reconci
 from wa_orchestrator.orchestrator.workers.start_queue import StartQueue
 from wa_orchestrator.orchestrator.workers.watchdog import LifeSigns, Liveness, Watchdog, assess
 from wa_orchestrator.runner.contract import FoundWorker
-from wa_orchestrator.store import commands, keys, records, sessions
-from wa_orchestrator.store.sessions import CONTROL_LEASE
+from wa_orchestrator.store import keys, records, sessions
+from wa_orchestrator.store.sessions import CONTROL_LEASE, commands
 
 _HOUR_MS = 3_600_000
 

@@ -12,9 +12,10 @@ from wa_orchestrator.errors import Unavailable
 from wa_orchestrator.orchestrator.proxies import placement
 from wa_orchestrator.orchestrator.service import Orchestrator
 from wa_orchestrator.orchestrator.sessions import transitions
-from wa_orchestrator.store import sessions, slots
+from wa_orchestrator.store import sessions
 from wa_orchestrator.store.engine.compare_and_set import ATTEMPTS, Changed
 from wa_orchestrator.store.records import Session
+from wa_orchestrator.store.sessions import slots
 
 Write = Callable[[Orchestrator, Session], Awaitable[object]]
 

@@ -22,7 +22,8 @@ from tests.orchestrator.session_steps import (
 )
 from wa_orchestrator.domain import proxy_url
 from wa_orchestrator.orchestrator.service import Orchestrator
-from wa_orchestrator.store import event_stream, keys, records, sessions
+from wa_orchestrator.store import keys, records, sessions
+from wa_orchestrator.store.events import event_stream
 
 
 async def test_a_session_is_created_without_a_body(api: httpx.AsyncClient) -> None:

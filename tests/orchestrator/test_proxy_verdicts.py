@@ -17,7 +17,8 @@ from wa_orchestrator.orchestrator.proxies import health
 from wa_orchestrator.orchestrator.proxies.monitor import ProxyMonitor
 from wa_orchestrator.orchestrator.service import Orchestrator
 from wa_orchestrator.orchestrator.workers.reconciler import Reconciler
-from wa_orchestrator.store import event_stream, keys, records, sessions
+from wa_orchestrator.store import keys, records, sessions
+from wa_orchestrator.store.events import event_stream
 from wa_orchestrator.store.records import SessionChanges
 
 SESSIONS = ("s1", "s2", "s3")

@@ -26,8 +26,10 @@ from tests.orchestrator.session_steps import (
 )
 from wa_orchestrator.orchestrator.api import sessions
 from wa_orchestrator.orchestrator.service import Orchestrator
-from wa_orchestrator.store import api_keys, control_plane, keys
-from wa_orchestrator.store.api_keys import Scope
+from wa_orchestrator.store import keys
+from wa_orchestrator.store.access import api_keys
+from wa_orchestrator.store.access.api_keys import Scope
+from wa_orchestrator.store.sessions import control_plane
 
 # -- reading ----------------------------------------------------------------------------------------------------------
 

@@ -6,8 +6,10 @@ from typing import Final
 
 from tests.store.scene import LEASE_MS, PAUSE_MS, PHONE, Scene
 from wa_orchestrator.domain.stream_events import ProxyReason
-from wa_orchestrator.store import admission, keys, leases, outbox, proxies, queues, records, sessions, slots
-from wa_orchestrator.store.message_keys import Place, head, layout
+from wa_orchestrator.store import keys, leases, proxies, records, sessions
+from wa_orchestrator.store.messages import admission, outbox, queues
+from wa_orchestrator.store.messages.message_keys import Place, head, layout
+from wa_orchestrator.store.sessions import slots
 
 Case = Callable[[Scene], Awaitable[None]]
 CASES: Final[dict[str, Case]] = {}

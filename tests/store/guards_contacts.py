@@ -3,9 +3,11 @@
 from tests.store.guards import case
 from tests.store.scene import PHONE, Scene
 from wa_orchestrator.domain.message_failures import Doubt
-from wa_orchestrator.store import contacts, keys, outbox, queues, reroutes, webhooks
-from wa_orchestrator.store.message_keys import Place
-from wa_orchestrator.store.reroutes import Rerouted
+from wa_orchestrator.store import keys
+from wa_orchestrator.store.events import webhooks
+from wa_orchestrator.store.messages import contacts, outbox, queues, reroutes
+from wa_orchestrator.store.messages.message_keys import Place
+from wa_orchestrator.store.messages.reroutes import Rerouted
 
 OTHER = "972500000002"
 

@@ -2,8 +2,9 @@
 
 from tests.store.guards import case
 from tests.store.scene import LEASE_MS, PHONE, Scene
-from wa_orchestrator.store import holds, keys, queues, records, sessions
-from wa_orchestrator.store.holds import SERVER, Hold
+from wa_orchestrator.store import keys, records, sessions
+from wa_orchestrator.store.messages import holds, queues
+from wa_orchestrator.store.messages.holds import SERVER, Hold
 
 
 @case("phone_hold")

@@ -2,8 +2,9 @@
 
 from tests.store.guards import case
 from tests.store.scene import LEASE_MS, PHONE, Scene
-from wa_orchestrator.store import holds, keys, outbox, queues
-from wa_orchestrator.store.holds import Hold
+from wa_orchestrator.store import keys
+from wa_orchestrator.store.messages import holds, outbox, queues
+from wa_orchestrator.store.messages.holds import Hold
 
 
 @case("write_epoch")

@@ -4,10 +4,12 @@ from dataclasses import dataclass, field, replace
 
 from tests.conftest import Clock
 from wa_orchestrator.domain.message_failures import Doubt
-from wa_orchestrator.store import admission, keys, leases, outbox, proxies, queues, sessions, slots
+from wa_orchestrator.store import keys, leases, proxies, sessions
 from wa_orchestrator.store.engine.compare_and_set import Changed
 from wa_orchestrator.store.engine.scripts import Scripts
-from wa_orchestrator.store.message_keys import Place
+from wa_orchestrator.store.messages import admission, outbox, queues
+from wa_orchestrator.store.messages.message_keys import Place
+from wa_orchestrator.store.sessions import slots
 
 PHONE = "972500000001"
 DAY_MS = 86_400_000

@@ -2,8 +2,9 @@
 
 from tests.conftest import Clock
 from tests.store.scene import Scene
-from wa_orchestrator.store import admission, keys
+from wa_orchestrator.store import keys
 from wa_orchestrator.store.engine.scripts import Scripts
+from wa_orchestrator.store.messages import admission
 
 
 async def test_only_messages_of_the_same_or_a_higher_priority_are_ahead(held: Scripts, clock: Clock) -> None:

@@ -13,11 +13,12 @@ from redis.asyncio import BlockingConnectionPool, Redis
 from redis.exceptions import RedisError
 
 from wa_orchestrator.errors import Refused, Unavailable
-from wa_orchestrator.store import admission, keys
+from wa_orchestrator.store import keys
 from wa_orchestrator.store.engine import durability
 from wa_orchestrator.store.engine.durability import Weakness
 from wa_orchestrator.store.engine.embedded_redis import EmbeddedRedis, find_program, sole_server
 from wa_orchestrator.store.engine.scripts import Scripts
+from wa_orchestrator.store.messages import admission
 from wa_orchestrator.texts.catalogue import languages, texts
 
 _ROOM = admission.Room(queue_limit=1_000_000, per_day=1_000_000, day_start_ms=0)

@@ -14,8 +14,9 @@ import wa_orchestrator
 from wa_orchestrator.domain.ids import Phone, SessionId
 from wa_orchestrator.domain.stream_events import AlertTest, EventType, ProxyReason, SessionChanged, fields_of, find
 from wa_orchestrator.errors import Broken
-from wa_orchestrator.store import event_stream, keys
+from wa_orchestrator.store import keys
 from wa_orchestrator.store.engine.scripts import LUA, Scripts
+from wa_orchestrator.store.events import event_stream
 from wa_orchestrator.store.records import Entry
 
 _CALL = re.compile(r"(?<!function )\bemit(?:_and_keep)?\(")

@@ -4,7 +4,8 @@ from redis.asyncio import Redis
 
 from tests.conftest import Clock
 from tests.store.scene import PHONE, Scene
-from wa_orchestrator.store import key_types, keys
+from wa_orchestrator.store import keys
+from wa_orchestrator.store.engine import key_types
 from wa_orchestrator.store.engine.scripts import Scripts
 
 

@@ -9,8 +9,9 @@ from tests.conftest import Clock
 from tests.store.scene import LEASE_MS, Scene
 from wa_orchestrator.domain.message import MessageStatus, may_become
 from wa_orchestrator.domain.message_failures import Doubt
-from wa_orchestrator.store import keys, queues
+from wa_orchestrator.store import keys
 from wa_orchestrator.store.engine.scripts import Scripts
+from wa_orchestrator.store.messages import queues
 
 S = MessageStatus
 

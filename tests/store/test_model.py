@@ -25,9 +25,11 @@ from tests.store.mutants import mutants
 from tests.store.scene import LEASE_MS, PAUSE_MS, Scene
 from wa_orchestrator.domain.message import SUCCEEDED, MessageStatus, may_become
 from wa_orchestrator.domain.stream_events import ProxyReason
-from wa_orchestrator.store import keys, outbox, proxies, queues, records, sessions, slots
+from wa_orchestrator.store import keys, proxies, records, sessions
 from wa_orchestrator.store.engine.scripts import Scripts, read_sources
-from wa_orchestrator.store.message_keys import locate
+from wa_orchestrator.store.messages import outbox, queues
+from wa_orchestrator.store.messages.message_keys import locate
+from wa_orchestrator.store.sessions import slots
 
 PHONES = {"w1": "972500000001", "w2": "972500000001", "w3": "972500000002"}
 PROXIES = ("p1", "p2", "p3")

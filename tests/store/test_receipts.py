@@ -2,8 +2,10 @@
 
 from tests.conftest import Clock
 from tests.store.scene import Scene
-from wa_orchestrator.store import event_stream, outbox, records
+from wa_orchestrator.store import records
 from wa_orchestrator.store.engine.scripts import Scripts
+from wa_orchestrator.store.events import event_stream
+from wa_orchestrator.store.messages import outbox
 
 
 async def test_a_receipt_that_overtakes_the_acknowledgement_means_sent_too(held: Scripts, clock: Clock) -> None:

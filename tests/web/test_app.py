@@ -18,7 +18,8 @@ from wa_orchestrator.errors import Broken, Refused, Unavailable
 from wa_orchestrator.orchestrator.api import sessions
 from wa_orchestrator.orchestrator.workers import tokens
 from wa_orchestrator.settings import Settings
-from wa_orchestrator.store import event_tail, keys
+from wa_orchestrator.store import keys
+from wa_orchestrator.store.events import event_tail
 from wa_orchestrator.web import app as web_app
 from wa_orchestrator.web import health, paging
 from wa_orchestrator.web.app import make_app

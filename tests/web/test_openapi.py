@@ -23,7 +23,7 @@ from wa_orchestrator.orchestrator import service
 from wa_orchestrator.orchestrator.api import event_models, event_views
 from wa_orchestrator.server import bootstrap
 from wa_orchestrator.settings import Settings
-from wa_orchestrator.store.event_stream import Details
+from wa_orchestrator.store.events.event_stream import Details
 from wa_orchestrator.store.records import Entry
 
 ROOT = Path(__file__).parents[2]

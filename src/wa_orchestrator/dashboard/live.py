@@ -20,8 +20,8 @@ from wa_orchestrator.dashboard.fleet.snapshot_reader import SnapshotReader
 from wa_orchestrator.dashboard.html.renderer import Renderer, View
 from wa_orchestrator.dashboard.pages import live_log as log_page
 from wa_orchestrator.loop import Loop
-from wa_orchestrator.store import event_stream
 from wa_orchestrator.store.errors import RedisError
+from wa_orchestrator.store.events import event_stream
 from wa_orchestrator.store.records import Entry
 
 COALESCE_S: Final = 0.25

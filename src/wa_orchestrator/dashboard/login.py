@@ -17,9 +17,9 @@ from typing import Final
 from wa_orchestrator.context import Context
 from wa_orchestrator.errors import Refused
 from wa_orchestrator.settings import Settings
-from wa_orchestrator.store import audit, logins
-from wa_orchestrator.store.api_keys import Scope, digest
-from wa_orchestrator.store.logins import Login
+from wa_orchestrator.store.access import audit, logins
+from wa_orchestrator.store.access.api_keys import Scope, digest
+from wa_orchestrator.store.access.logins import Login
 from wa_orchestrator.web.auth import Caller
 
 IDLE_S: Final = 12 * 3600

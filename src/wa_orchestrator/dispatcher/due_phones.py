@@ -5,11 +5,12 @@ from dataclasses import dataclass
 
 from wa_orchestrator.domain import routing
 from wa_orchestrator.domain.routing import Candidate, Chosen, NoSender
-from wa_orchestrator.sender_candidates import assignment_of
-from wa_orchestrator.session_pace import Holds, readiness_of
-from wa_orchestrator.store import phone_queues, records
+from wa_orchestrator.messages.sender_candidates import assignment_of
+from wa_orchestrator.messages.session_pace import Holds, readiness_of
+from wa_orchestrator.store import records
 from wa_orchestrator.store.engine.scripts import Scripts
-from wa_orchestrator.store.phone_queues import QueueHead
+from wa_orchestrator.store.messages import phone_queues
+from wa_orchestrator.store.messages.phone_queues import QueueHead
 from wa_orchestrator.store.records import Message, Session
 from wa_orchestrator.store.sessions import sessions_of_phones
 

@@ -1,9 +1,9 @@
 """Computes the limits of a session at this moment; the release script checks them."""
 
 from wa_orchestrator.domain import pacing
-from wa_orchestrator.session_pace import at_scale, hold_fields, pace_of, zone_of
+from wa_orchestrator.messages.session_pace import at_scale, hold_fields, pace_of, zone_of
 from wa_orchestrator.settings import Settings
-from wa_orchestrator.store.queues import Permit
+from wa_orchestrator.store.messages.queues import Permit
 from wa_orchestrator.store.records import Session
 
 #: A connected worker claims a released message within milliseconds; if it has not by then, another session may send it.

@@ -11,14 +11,14 @@ from wa_orchestrator.dispatcher import due_phones
 from wa_orchestrator.dispatcher.due_phones import DuePhone
 from wa_orchestrator.dispatcher.release_permit import permit
 from wa_orchestrator.dispatcher.router import Router
-from wa_orchestrator.session_pace import Holds
+from wa_orchestrator.messages.session_pace import Holds
 from wa_orchestrator.settings import Settings
-from wa_orchestrator.store import phone_queues, queues
 from wa_orchestrator.store.engine.compare_and_set import Changed
 from wa_orchestrator.store.engine.scripts import Scripts
 from wa_orchestrator.store.errors import RedisError
-from wa_orchestrator.store.message_keys import Place
-from wa_orchestrator.store.phone_queues import QueueHead
+from wa_orchestrator.store.messages import phone_queues, queues
+from wa_orchestrator.store.messages.message_keys import Place
+from wa_orchestrator.store.messages.phone_queues import QueueHead
 from wa_orchestrator.store.records import Message, Session
 from wa_orchestrator.timestamps import FOREVER_MS
 

@@ -4,16 +4,17 @@ import asyncio
 
 import structlog
 
-from wa_orchestrator import sender_candidates
 from wa_orchestrator.domain import pacing, routing
 from wa_orchestrator.domain.message_failures import Failure
 from wa_orchestrator.domain.routing import Chosen, NoSender, Pin
 from wa_orchestrator.domain.session import WANTS_WORKER
-from wa_orchestrator.session_pace import day_of, pace_of
+from wa_orchestrator.messages import sender_candidates
+from wa_orchestrator.messages.session_pace import day_of, pace_of
 from wa_orchestrator.settings import Settings
-from wa_orchestrator.store import contacts, keys, phone_queues, queues, records, reroutes
+from wa_orchestrator.store import keys, records
 from wa_orchestrator.store.engine.scripts import Scripts
-from wa_orchestrator.store.message_keys import Place
+from wa_orchestrator.store.messages import contacts, phone_queues, queues, reroutes
+from wa_orchestrator.store.messages.message_keys import Place
 from wa_orchestrator.store.records import Message, Session
 from wa_orchestrator.store.sessions import connected_sessions, sessions_of_phones
 

@@ -6,12 +6,13 @@ from dataclasses import dataclass
 
 import structlog
 
-from wa_orchestrator.session_pace import day_of
+from wa_orchestrator.messages.session_pace import day_of
 from wa_orchestrator.settings import Settings
-from wa_orchestrator.store import deadlines, outbox, phone_queues, queues, records
-from wa_orchestrator.store.deadlines import Deadline
+from wa_orchestrator.store import records
 from wa_orchestrator.store.engine.scripts import Scripts
-from wa_orchestrator.store.message_keys import Place, locate_all
+from wa_orchestrator.store.messages import deadlines, outbox, phone_queues, queues
+from wa_orchestrator.store.messages.deadlines import Deadline
+from wa_orchestrator.store.messages.message_keys import Place, locate_all
 
 BATCH = 200
 #: A message whose workers died this often while they held it is not sent any more: it may be what kills them.

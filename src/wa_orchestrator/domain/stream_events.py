@@ -1,7 +1,8 @@
 """Catalogue of stream events: everything that webhooks, `/api/v1/events`, the live log and alerts report.
 
 An entry of the stream has the fields `type` and `at`, and those of the payload of its type. Texts, alert kinds, log
-levels, `docs/events.md` and OpenAPI derive from here; the writers are `store.event_stream.emit` and `lua/_event.lua`.
+levels, `docs/events.md` and OpenAPI derive from here; the writers are
+`store.events.event_stream.emit` and `lua/_event.lua`.
 """
 
 from collections.abc import Iterable

@@ -20,7 +20,8 @@ from wa_orchestrator.gateway.request_models import SendBody
 from wa_orchestrator.gateway.sender_pool import RECENT_S, Choice, PoolSnapshot, SenderPool
 from wa_orchestrator.settings import Settings
 from wa_orchestrator.store import keys
-from wa_orchestrator.store.admission import (
+from wa_orchestrator.store.leases import Limited, read_rate
+from wa_orchestrator.store.messages.admission import (
     UNCOUNTED,
     Accepted,
     DayFull,
@@ -34,7 +35,6 @@ from wa_orchestrator.store.admission import (
     Wanted,
     wanted,
 )
-from wa_orchestrator.store.leases import Limited, read_rate
 from wa_orchestrator.store.records import MessageChanges
 
 #: How often another sender is tried when the chosen one is full, or the recipient has got a sender meanwhile.

@@ -11,12 +11,13 @@ from urllib.parse import unquote, urlsplit
 
 import httpx
 
-from wa_orchestrator import outbound_http, uploads
+from wa_orchestrator import outbound_http
 from wa_orchestrator.domain import content
 from wa_orchestrator.errors import Refused
 from wa_orchestrator.gateway.request_models import MediaBody, SendBody
+from wa_orchestrator.messages import uploads
+from wa_orchestrator.messages.uploads import Upload
 from wa_orchestrator.settings import Settings
-from wa_orchestrator.uploads import Upload
 
 FETCH_S: Final = 20.0
 _NO_TYPE: Final = "application/octet-stream"

@@ -9,7 +9,7 @@ from wa_orchestrator.gateway import replies
 from wa_orchestrator.gateway.redis_access import RedisAccess
 from wa_orchestrator.gateway.sender_pool import SenderPool
 from wa_orchestrator.store import keys, records
-from wa_orchestrator.store.admission import Idempotency, Replayed
+from wa_orchestrator.store.messages.admission import Idempotency, Replayed
 
 #: How long a repeat waits for the response to the first request, which may be written at this moment.
 _RESPONSE_S: Final = 1.0

@@ -4,9 +4,10 @@ from dataclasses import dataclass
 from typing import Final
 
 from wa_orchestrator.errors import Refused
-from wa_orchestrator.store import keys, message_index, records
+from wa_orchestrator.store import keys, records
 from wa_orchestrator.store.engine.scripts import Scripts
-from wa_orchestrator.store.message_index import IndexEntry
+from wa_orchestrator.store.messages import message_index
+from wa_orchestrator.store.messages.message_index import IndexEntry
 from wa_orchestrator.store.records import Message
 from wa_orchestrator.web import paging
 

@@ -17,9 +17,17 @@ from redis.exceptions import BusyLoadingError, OutOfMemoryError, ReadOnlyError, 
 
 from wa_orchestrator.errors import Broken, OrchestratorError, Unavailable
 from wa_orchestrator.gateway import replies
-from wa_orchestrator.store.admission import MOST_AT_ONCE, Acceptance, Errored, Rate, Wanted, admit_call, read_admission
 from wa_orchestrator.store.engine.scripts import Reply, Scripts
 from wa_orchestrator.store.leases import Limited
+from wa_orchestrator.store.messages.admission import (
+    MOST_AT_ONCE,
+    Acceptance,
+    Errored,
+    Rate,
+    Wanted,
+    admit_call,
+    read_admission,
+)
 
 Part = str | int | float | bytes
 Command = tuple[Part, ...]

@@ -7,8 +7,8 @@ from functools import lru_cache
 from wa_orchestrator.domain.pacing import Eta
 from wa_orchestrator.errors import Refused, Unavailable
 from wa_orchestrator.gateway.sender_pool import Sender
-from wa_orchestrator.store.admission import Conflict, DayFull, OptedOut, QueueFull
 from wa_orchestrator.store.leases import Limited
+from wa_orchestrator.store.messages.admission import Conflict, DayFull, OptedOut, QueueFull
 from wa_orchestrator.timestamps import iso
 
 #: The recipient may have another message that was never confirmed.

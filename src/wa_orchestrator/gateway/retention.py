@@ -5,11 +5,11 @@ from typing import Final
 
 import structlog
 
-from wa_orchestrator import uploads
 from wa_orchestrator.loop import Loop
+from wa_orchestrator.messages import uploads
 from wa_orchestrator.settings import Settings
-from wa_orchestrator.store import message_index, retention
 from wa_orchestrator.store.engine.scripts import Scripts
+from wa_orchestrator.store.messages import message_index, retention
 
 _DAY_MS: Final = 86_400_000
 #: Messages per step; the next step follows at once while there are more.

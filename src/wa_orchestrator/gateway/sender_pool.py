@@ -15,11 +15,11 @@ from wa_orchestrator.domain.ids import MessageId
 from wa_orchestrator.domain.pacing import Forecast, Pace, Wait, day_bounds_ms, hours_bounds_ms
 from wa_orchestrator.domain.routing import Readiness, Why
 from wa_orchestrator.gateway.redis_access import Command, RedisAccess
-from wa_orchestrator.queue_forecast import Facts, forecast_of
-from wa_orchestrator.session_pace import Holds, holds_on, pace_of, readiness_with, zone_of
+from wa_orchestrator.messages.queue_forecast import Facts, forecast_of
+from wa_orchestrator.messages.session_pace import Holds, holds_on, pace_of, readiness_with, zone_of
 from wa_orchestrator.settings import Settings
 from wa_orchestrator.store import keys
-from wa_orchestrator.store.holds import hold_from
+from wa_orchestrator.store.messages.holds import hold_from
 from wa_orchestrator.store.records import PhonePace, Session, session_from
 
 FRESH_S: Final = 1.0

@@ -6,9 +6,9 @@ from typing import Final
 from zoneinfo import ZoneInfo
 
 from wa_orchestrator.gateway.response_models import DayStats, SessionStats, TotalDayStats, TotalStats
-from wa_orchestrator.store import message_counts
 from wa_orchestrator.store.engine.scripts import Scripts
-from wa_orchestrator.store.message_counts import DayCounts
+from wa_orchestrator.store.messages import message_counts
+from wa_orchestrator.store.messages.message_counts import DayCounts
 
 #: A day of all sessions is one round trip with one reply per session.
 MAX_DAYS_OF_ALL: Final = 92

@@ -8,7 +8,7 @@ import structlog
 
 from wa_orchestrator.context import Context
 from wa_orchestrator.domain.stream_events import DiskLow, EventType
-from wa_orchestrator.store import event_stream
+from wa_orchestrator.store.events import event_stream
 
 _EVERY_S = 60.0
 _LEAST_SHARE = 0.05

@@ -6,7 +6,9 @@ from wa_orchestrator.context import Context
 from wa_orchestrator.domain import proxy_url
 from wa_orchestrator.domain.stream_events import EventType, RedisEmptied
 from wa_orchestrator.orchestrator.sessions import credential_files
-from wa_orchestrator.store import control_plane, event_stream, proxies, records
+from wa_orchestrator.store import proxies, records
+from wa_orchestrator.store.events import event_stream
+from wa_orchestrator.store.sessions import control_plane
 
 _EVERY_S = 2.0
 

@@ -9,10 +9,10 @@ import structlog
 
 from wa_orchestrator.context import Context
 from wa_orchestrator.loop import Loop
-from wa_orchestrator.store import control_plane, leases
+from wa_orchestrator.store import leases
 from wa_orchestrator.store.errors import RedisError
 from wa_orchestrator.store.leases import Holding
-from wa_orchestrator.store.sessions import CONTROL_LEASE
+from wa_orchestrator.store.sessions import CONTROL_LEASE, control_plane
 
 #: Short, so that another server takes over within seconds after a kill.
 LEASE_MS = 3_000

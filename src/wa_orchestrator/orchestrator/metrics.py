@@ -9,7 +9,8 @@ from wa_orchestrator.domain.session import State
 from wa_orchestrator.orchestrator.leader_lease import LeaderLease
 from wa_orchestrator.orchestrator.proxies import placement
 from wa_orchestrator.orchestrator.workers.pool import WorkerPool
-from wa_orchestrator.store import control_plane, records
+from wa_orchestrator.store import records
+from wa_orchestrator.store.sessions import control_plane
 
 
 class OrchestratorMetrics:

@@ -37,7 +37,8 @@ from wa_orchestrator.server.redis_check import RedisCheck
 from wa_orchestrator.server.supervisor import CloseOnCancel, RunOnce, Signals, supervised
 from wa_orchestrator.settings import Settings
 from wa_orchestrator.simulator import child_process, demo
-from wa_orchestrator.store import key_types, records
+from wa_orchestrator.store import records
+from wa_orchestrator.store.engine import key_types
 from wa_orchestrator.store.engine.embedded_redis import EmbeddedRedis
 from wa_orchestrator.web import health
 from wa_orchestrator.web.app import make_app

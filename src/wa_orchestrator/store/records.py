@@ -14,7 +14,7 @@ from wa_orchestrator.domain.routing import Pin
 from wa_orchestrator.domain.session import Reason, State
 from wa_orchestrator.store import keys
 from wa_orchestrator.store.engine.scripts import Scripts
-from wa_orchestrator.store.holds import Hold, hold_from
+from wa_orchestrator.store.messages.holds import Hold, hold_from
 from wa_orchestrator.store.record_codec import decode
 
 

@@ -11,8 +11,8 @@ from fastapi.security import APIKeyHeader, HTTPBearer
 
 from wa_orchestrator.context import Context
 from wa_orchestrator.errors import Refused
-from wa_orchestrator.store import api_keys
-from wa_orchestrator.store.api_keys import Scope, digest
+from wa_orchestrator.store.access import api_keys
+from wa_orchestrator.store.access.api_keys import Scope, digest
 
 #: How long a look-up is cached: a revocation in another process takes effect within this time.
 CACHE_S = 2.0

@@ -4,8 +4,8 @@ from collections.abc import Mapping, Sequence
 from typing import Final
 
 from wa_orchestrator.domain.stream_events import EventType
-from wa_orchestrator.store import event_stream
 from wa_orchestrator.store.engine.scripts import Scripts
+from wa_orchestrator.store.events import event_stream
 from wa_orchestrator.store.records import Proxy
 
 #: A drain is over after this time.

@@ -12,9 +12,10 @@ from wa_orchestrator.dashboard.html.charts import QUARTERS
 from wa_orchestrator.domain.session import State
 from wa_orchestrator.domain.stream_events import EventType
 from wa_orchestrator.loop import Loop
-from wa_orchestrator.store import activity, records
-from wa_orchestrator.store.activity import HOUR_MS
+from wa_orchestrator.store import records
 from wa_orchestrator.store.engine.scripts import Scripts
+from wa_orchestrator.store.events import activity
+from wa_orchestrator.store.events.activity import HOUR_MS
 from wa_orchestrator.store.records import Entry, Session
 
 __all__ = ["DAY_MS", "HOUR_MS", "HistoryRecorder", "days", "depths", "failed_lately", "health", "per_hour"]

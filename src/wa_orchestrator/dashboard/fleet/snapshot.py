@@ -10,7 +10,7 @@ from wa_orchestrator.dashboard.html.locale import spelled_phone
 from wa_orchestrator.domain.pacing import Pace, Trust, Waiting
 from wa_orchestrator.domain.session import Reason, State, needs_person
 from wa_orchestrator.orchestrator.sessions import session_start
-from wa_orchestrator.store.holds import Hold
+from wa_orchestrator.store.messages.holds import Hold
 from wa_orchestrator.store.records import Proxy, Session
 
 #: The order of states in tables: those that need a person first.

@@ -12,10 +12,21 @@ from wa_orchestrator.context import Context
 from wa_orchestrator.dashboard.fleet.displaced_sessions import DisplacedSessions
 from wa_orchestrator.dashboard.fleet.snapshot import Row, Snapshot
 from wa_orchestrator.domain.pacing import day_bounds_ms, split_waiting
-from wa_orchestrator.session_pace import BAN_SIGNAL, Holds, hold_fields, override_of, pace_of, trust_of, zone_of
-from wa_orchestrator.store import activity, contacts, records, slots, webhooks
-from wa_orchestrator.store.holds import Hold
+from wa_orchestrator.messages.session_pace import (
+    BAN_SIGNAL,
+    Holds,
+    hold_fields,
+    override_of,
+    pace_of,
+    trust_of,
+    zone_of,
+)
+from wa_orchestrator.store import records
+from wa_orchestrator.store.events import activity, webhooks
+from wa_orchestrator.store.messages import contacts
+from wa_orchestrator.store.messages.holds import Hold
 from wa_orchestrator.store.records import Session
+from wa_orchestrator.store.sessions import slots
 
 #: Every session is read again after this time even without an event: pings make none.
 FULL_S: Final = 10.0

@@ -10,7 +10,7 @@ from wa_orchestrator.dashboard.fleet.snapshot import Row
 from wa_orchestrator.dashboard.fleet.snapshot_reader import opt_outs
 from wa_orchestrator.dashboard.html.renderer import PageContent, Renderer, View
 from wa_orchestrator.domain.pacing.limits import PRESETS, Preset, Trust
-from wa_orchestrator.store.holds import Hold
+from wa_orchestrator.store.messages.holds import Hold
 
 _NEAREST: Final = 12
 _OPT_OUTS_SHOWN: Final = 8

@@ -15,7 +15,7 @@ from wa_orchestrator.domain import stream_events
 from wa_orchestrator.domain.phone import last_four
 from wa_orchestrator.domain.session import State
 from wa_orchestrator.domain.stream_events import SUBJECTS, EventType, Level
-from wa_orchestrator.store import event_stream
+from wa_orchestrator.store.events import event_stream
 from wa_orchestrator.store.records import Entry
 
 FIRST_LINES: Final = 100

@@ -10,7 +10,7 @@ from markupsafe import Markup
 from wa_orchestrator.dashboard.fleet.snapshot import Row
 from wa_orchestrator.dashboard.html.renderer import PageContent, Renderer, View
 from wa_orchestrator.domain.session import Reason, State
-from wa_orchestrator.store import link_codes
+from wa_orchestrator.store.sessions import link_codes
 
 _LINKED_SHOWN: Final = 6
 _DAY_MS: Final = 86_400_000

@@ -7,7 +7,6 @@ from typing import Any, Final
 
 from markupsafe import Markup
 
-from wa_orchestrator import queue_forecast
 from wa_orchestrator.dashboard.fleet import history
 from wa_orchestrator.dashboard.fleet.snapshot import Row
 from wa_orchestrator.dashboard.html import labels
@@ -17,9 +16,11 @@ from wa_orchestrator.dashboard.pages.fleet import draw, share_of
 from wa_orchestrator.domain import stream_events
 from wa_orchestrator.domain.pacing.limits import DAY_MS, HOT_FROM_MS, WARM_FROM_MS, Trust
 from wa_orchestrator.domain.session import State
-from wa_orchestrator.queue_forecast import QueuedMessage, facts_of, forecast_of
-from wa_orchestrator.session_pace import zone_of
-from wa_orchestrator.store import event_stream, keys
+from wa_orchestrator.messages import queue_forecast
+from wa_orchestrator.messages.queue_forecast import QueuedMessage, facts_of, forecast_of
+from wa_orchestrator.messages.session_pace import zone_of
+from wa_orchestrator.store import keys
+from wa_orchestrator.store.events import event_stream
 from wa_orchestrator.store.records import Entry
 
 QUEUE_SHOWN: Final = 20

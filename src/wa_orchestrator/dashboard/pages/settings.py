@@ -6,7 +6,8 @@ from typing import Any
 from markupsafe import Markup
 
 from wa_orchestrator.dashboard.html.renderer import PageContent, Renderer, View
-from wa_orchestrator.store import api_keys, audit, webhooks
+from wa_orchestrator.store.access import api_keys, audit
+from wa_orchestrator.store.events import webhooks
 
 _AUDIT_SHOWN = 30
 _DELIVERIES_SHOWN = 20

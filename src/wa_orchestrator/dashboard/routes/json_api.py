@@ -14,7 +14,9 @@ from wa_orchestrator.domain.pacing.limits import Trust
 from wa_orchestrator.domain.session import Reason, State
 from wa_orchestrator.domain.stream_events import AlertTest, EventType
 from wa_orchestrator.errors import Refused
-from wa_orchestrator.store import audit, event_stream, message_counts
+from wa_orchestrator.store.access import audit
+from wa_orchestrator.store.events import event_stream
+from wa_orchestrator.store.messages import message_counts
 from wa_orchestrator.timestamps import iso
 from wa_orchestrator.web.auth import AdminCaller, ReadCaller
 from wa_orchestrator.web.models import ResponseModel, Timestamp

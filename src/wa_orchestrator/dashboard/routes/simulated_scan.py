@@ -8,7 +8,8 @@ import httpx
 from wa_orchestrator.context import Context
 from wa_orchestrator.dashboard.html.locale import Locale
 from wa_orchestrator.dashboard.routes.actions import Outcome
-from wa_orchestrator.store import link_codes, records
+from wa_orchestrator.store import records
+from wa_orchestrator.store.sessions import link_codes
 
 ACTION: Final = "simulate-scan"
 _TIMEOUT_S: Final = 30.0

@@ -14,8 +14,8 @@ import structlog
 from wa_orchestrator.errors import Broken, OrchestratorError
 from wa_orchestrator.gateway.hot_path.redis_pipeline import PipelinedRedis, checked, is_unknown_script
 from wa_orchestrator.gateway.redis_access import ADMIT, RESPONSE_S, Outcome, read_outcome
-from wa_orchestrator.store.admission import MOST_AT_ONCE, Call, Rate, Wanted, admit_call
 from wa_orchestrator.store.engine.scripts import Scripts
+from wa_orchestrator.store.messages.admission import MOST_AT_ONCE, Call, Rate, Wanted, admit_call
 
 MAX_CALLS: Final = 16
 

@@ -10,7 +10,7 @@ from wa_orchestrator.gateway.content_loader import ContentLoader
 from wa_orchestrator.gateway.hot_path.admission_batch import BatchingRedis
 from wa_orchestrator.gateway.redis_access import Outcome
 from wa_orchestrator.gateway.sender_pool import SenderPool
-from wa_orchestrator.store.api_keys import Scope
+from wa_orchestrator.store.access.api_keys import Scope
 from wa_orchestrator.web import auth
 
 

@@ -14,11 +14,13 @@ from wa_orchestrator.gateway.message_search import Filters
 from wa_orchestrator.gateway.request_models import LONGEST_REFERENCE, Instant, Phone, SessionId
 from wa_orchestrator.gateway.response_models import MessageDetail, MessagePage, MessageView, TimelineEntry
 from wa_orchestrator.gateway.sender_pool import RECENT_S, SenderPool
-from wa_orchestrator.queue_forecast import message_eta
-from wa_orchestrator.store import audit, queues, records
+from wa_orchestrator.messages.queue_forecast import message_eta
+from wa_orchestrator.store import records
+from wa_orchestrator.store.access import audit
 from wa_orchestrator.store.engine.compare_and_set import Changed, compare_and_set
-from wa_orchestrator.store.message_keys import Place
-from wa_orchestrator.store.queues import Ended, Gone, OptedOut, Queued, TooLate
+from wa_orchestrator.store.messages import queues
+from wa_orchestrator.store.messages.message_keys import Place
+from wa_orchestrator.store.messages.queues import Ended, Gone, OptedOut, Queued, TooLate
 from wa_orchestrator.store.records import Message
 from wa_orchestrator.timestamps import iso
 from wa_orchestrator.web import paging

@@ -5,15 +5,16 @@ from zoneinfo import ZoneInfo
 
 from fastapi import APIRouter, Path, Query
 
-from wa_orchestrator import queue_forecast
 from wa_orchestrator.context import Context
 from wa_orchestrator.errors import Refused
 from wa_orchestrator.gateway import response_models, statistics
 from wa_orchestrator.gateway.response_models import EmptiedQueue, QueueItem, QueueResponse, SessionStats, TotalStats
 from wa_orchestrator.gateway.sender_pool import RECENT_S, PoolSnapshot, Sender, SenderPool
-from wa_orchestrator.session_pace import zone_of
-from wa_orchestrator.store import audit, open_messages, queues
-from wa_orchestrator.store.queues import Ended, TooLate
+from wa_orchestrator.messages import queue_forecast
+from wa_orchestrator.messages.session_pace import zone_of
+from wa_orchestrator.store.access import audit
+from wa_orchestrator.store.messages import open_messages, queues
+from wa_orchestrator.store.messages.queues import Ended, TooLate
 from wa_orchestrator.timestamps import iso
 from wa_orchestrator.web.auth import ReadCaller, SendCaller
 from wa_orchestrator.web.problems import responses

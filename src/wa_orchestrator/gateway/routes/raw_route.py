@@ -11,7 +11,7 @@ from starlette.responses import Response
 
 from wa_orchestrator.errors import Unavailable
 from wa_orchestrator.gateway import replies
-from wa_orchestrator.store.api_keys import Scope
+from wa_orchestrator.store.access.api_keys import Scope
 from wa_orchestrator.store.errors import RedisError
 from wa_orchestrator.web.auth import requires
 from wa_orchestrator.web.problems import responses

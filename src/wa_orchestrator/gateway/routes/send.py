@@ -16,7 +16,7 @@ from wa_orchestrator.gateway.response_models import AcceptedMessage
 from wa_orchestrator.gateway.routes import raw_route
 from wa_orchestrator.gateway.routes.raw_route import OUTAGE, IdempotencyKey, queue_error
 from wa_orchestrator.gateway.sender_pool import SenderPool
-from wa_orchestrator.store.api_keys import Scope
+from wa_orchestrator.store.access.api_keys import Scope
 from wa_orchestrator.web import auth, request_body
 
 PATHS: Final = ("/api/v1/send", "/api/send")

@@ -10,13 +10,13 @@ from starlette.datastructures import UploadFile
 from starlette.exceptions import HTTPException
 from starlette.formparsers import MultiPartException
 
-from wa_orchestrator import uploads
 from wa_orchestrator.context import Context
 from wa_orchestrator.errors import Refused
 from wa_orchestrator.gateway.acceptance import Acceptor
 from wa_orchestrator.gateway.response_models import StoredUpload
+from wa_orchestrator.messages import uploads
+from wa_orchestrator.messages.uploads import LARGEST_BYTES, UNUSED_S, Upload
 from wa_orchestrator.timestamps import iso
-from wa_orchestrator.uploads import LARGEST_BYTES, UNUSED_S, Upload
 from wa_orchestrator.web import request_body
 from wa_orchestrator.web.auth import SendCaller
 from wa_orchestrator.web.problems import responses

@@ -11,9 +11,11 @@ from wa_orchestrator.errors import Refused
 from wa_orchestrator.orchestrator.api import session_reads
 from wa_orchestrator.orchestrator.sessions import credential_files, provision, transitions
 from wa_orchestrator.orchestrator.sessions.credential_files import TrashedCredentials
-from wa_orchestrator.store import api_keys, audit, control_plane, records
-from wa_orchestrator.store.api_keys import ApiKey, Scope
+from wa_orchestrator.store import records
+from wa_orchestrator.store.access import api_keys, audit
+from wa_orchestrator.store.access.api_keys import ApiKey, Scope
 from wa_orchestrator.store.records import SessionChanges
+from wa_orchestrator.store.sessions import control_plane
 from wa_orchestrator.timestamps import iso
 from wa_orchestrator.web import auth
 from wa_orchestrator.web.auth import AdminCaller

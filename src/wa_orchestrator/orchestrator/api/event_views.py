@@ -7,9 +7,9 @@ from typing import Any
 
 from wa_orchestrator.domain import stream_events
 from wa_orchestrator.domain.stream_events import INTERNAL, EventType
-from wa_orchestrator.store import event_stream
 from wa_orchestrator.store.engine.scripts import Scripts
-from wa_orchestrator.store.event_stream import Details
+from wa_orchestrator.store.events import event_stream
+from wa_orchestrator.store.events.event_stream import Details
 from wa_orchestrator.store.records import Entry
 from wa_orchestrator.texts import catalogue
 from wa_orchestrator.timestamps import iso

@@ -12,8 +12,9 @@ from wa_orchestrator.context import Context
 from wa_orchestrator.errors import Refused
 from wa_orchestrator.orchestrator.api import event_views
 from wa_orchestrator.orchestrator.api.event_models import EventPage, StreamEvent
-from wa_orchestrator.store import event_stream, records
-from wa_orchestrator.store.event_tail import Tail
+from wa_orchestrator.store import records
+from wa_orchestrator.store.events import event_stream
+from wa_orchestrator.store.events.event_tail import Tail
 from wa_orchestrator.web.auth import ReadCaller
 from wa_orchestrator.web.problems import responses
 

@@ -10,11 +10,12 @@ from wa_orchestrator.context import Context
 from wa_orchestrator.domain.pacing import PRESETS, Pace
 from wa_orchestrator.domain.pacing.limits import Preset, Trust
 from wa_orchestrator.errors import Refused
-from wa_orchestrator.session_pace import hold_fields
-from wa_orchestrator.store import audit, records
-from wa_orchestrator.store import holds as holding
+from wa_orchestrator.messages.session_pace import hold_fields
+from wa_orchestrator.store import records
+from wa_orchestrator.store.access import audit
 from wa_orchestrator.store.engine.scripts import Scripts
-from wa_orchestrator.store.holds import Hold
+from wa_orchestrator.store.messages import holds as holding
+from wa_orchestrator.store.messages.holds import Hold
 from wa_orchestrator.timestamps import FOREVER_MS, iso
 from wa_orchestrator.web.auth import AdminCaller, ReadCaller
 from wa_orchestrator.web.models import RequestModel, ResponseModel, Timestamp

@@ -10,10 +10,11 @@ from wa_orchestrator.context import Context
 from wa_orchestrator.domain.pacing import Override
 from wa_orchestrator.domain.pacing.limits import Preset, Trust
 from wa_orchestrator.errors import Refused
+from wa_orchestrator.messages.session_pace import encode_override, override_of, pace_of, trust_of, zone_of
 from wa_orchestrator.orchestrator.api.holds import LimitsView, limits_view
 from wa_orchestrator.orchestrator.api.session_reads import find
-from wa_orchestrator.session_pace import encode_override, override_of, pace_of, trust_of, zone_of
-from wa_orchestrator.store import audit, sessions
+from wa_orchestrator.store import sessions
+from wa_orchestrator.store.access import audit
 from wa_orchestrator.store.records import Session
 from wa_orchestrator.web.auth import AdminCaller, ReadCaller
 from wa_orchestrator.web.models import RequestModel, ResponseModel, TimezoneName

@@ -9,7 +9,8 @@ from wa_orchestrator.context import Context
 from wa_orchestrator.domain import phone
 from wa_orchestrator.errors import Refused
 from wa_orchestrator.orchestrator.messages import incoming
-from wa_orchestrator.store import audit, contacts
+from wa_orchestrator.store.access import audit
+from wa_orchestrator.store.messages import contacts
 from wa_orchestrator.timestamps import iso
 from wa_orchestrator.web import paging
 from wa_orchestrator.web.auth import AdminCaller, ReadCaller

@@ -17,7 +17,8 @@ from wa_orchestrator.orchestrator.api.response_models import Inventory, ProxyPag
 from wa_orchestrator.orchestrator.proxies import placement
 from wa_orchestrator.orchestrator.proxies.health import ProxyHealth, mark_by_operator
 from wa_orchestrator.orchestrator.proxies.socks_check import CheckPassed
-from wa_orchestrator.store import audit, proxies, records
+from wa_orchestrator.store import proxies, records
+from wa_orchestrator.store.access import audit
 from wa_orchestrator.store.records import Proxy, ProxyChanges
 from wa_orchestrator.web import paging
 from wa_orchestrator.web.auth import AdminCaller, ReadCaller

@@ -7,9 +7,9 @@ import segno
 from wa_orchestrator.context import Context
 from wa_orchestrator.domain.session import State
 from wa_orchestrator.errors import Refused
-from wa_orchestrator.store import link_codes
-from wa_orchestrator.store.link_codes import StoredLinkCode
 from wa_orchestrator.store.records import Session
+from wa_orchestrator.store.sessions import link_codes
+from wa_orchestrator.store.sessions.link_codes import StoredLinkCode
 
 
 async def code_of(context: Context, session: Session) -> StoredLinkCode:

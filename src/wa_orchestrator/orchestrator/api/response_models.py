@@ -2,13 +2,14 @@
 
 from pydantic import Field
 
-from wa_orchestrator import queue_forecast
 from wa_orchestrator.context import Context
 from wa_orchestrator.domain.pacing import limits
 from wa_orchestrator.domain.pacing.limits import Trust
 from wa_orchestrator.domain.proxy import ProxyStatus
 from wa_orchestrator.domain.session import Reason, State, needs_person
-from wa_orchestrator.store import phone_queues, records
+from wa_orchestrator.messages import queue_forecast
+from wa_orchestrator.store import records
+from wa_orchestrator.store.messages import phone_queues
 from wa_orchestrator.store.records import Proxy, Session
 from wa_orchestrator.texts import catalogue
 from wa_orchestrator.timestamps import iso

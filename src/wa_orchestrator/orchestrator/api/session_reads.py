@@ -12,7 +12,8 @@ from wa_orchestrator.domain.session import State
 from wa_orchestrator.errors import Refused
 from wa_orchestrator.orchestrator.api import qr
 from wa_orchestrator.orchestrator.api.response_models import SessionDetail, SessionPage, session_detail, session_view
-from wa_orchestrator.store import event_stream, keys, records
+from wa_orchestrator.store import keys, records
+from wa_orchestrator.store.events import event_stream
 from wa_orchestrator.store.records import Entry, Session
 from wa_orchestrator.timestamps import iso
 from wa_orchestrator.web import paging

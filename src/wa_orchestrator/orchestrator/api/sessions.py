@@ -17,9 +17,11 @@ from wa_orchestrator.orchestrator.proxies.health import ProxyHealth
 from wa_orchestrator.orchestrator.sessions import credential_files, session_start, transitions
 from wa_orchestrator.orchestrator.sessions import provision as provisioning
 from wa_orchestrator.orchestrator.workers import command_calls
-from wa_orchestrator.store import audit, control_plane, link_codes, records, sessions
-from wa_orchestrator.store.link_codes import StoredLinkCode
+from wa_orchestrator.store import records, sessions
+from wa_orchestrator.store.access import audit
 from wa_orchestrator.store.records import Session, SessionChanges
+from wa_orchestrator.store.sessions import control_plane, link_codes
+from wa_orchestrator.store.sessions.link_codes import StoredLinkCode
 from wa_orchestrator.timestamps import iso
 from wa_orchestrator.web.auth import AdminCaller, Caller
 from wa_orchestrator.web.models import RequestModel, ResponseModel, Timestamp, TimezoneName

@@ -11,8 +11,9 @@ from wa_orchestrator import outbound_http
 from wa_orchestrator.context import Context
 from wa_orchestrator.domain import stream_events
 from wa_orchestrator.errors import Refused
-from wa_orchestrator.store import audit, event_stream, webhooks
-from wa_orchestrator.store.webhooks import State, Webhook
+from wa_orchestrator.store.access import audit
+from wa_orchestrator.store.events import event_stream, webhooks
+from wa_orchestrator.store.events.webhooks import State, Webhook
 from wa_orchestrator.timestamps import iso
 from wa_orchestrator.web.auth import AdminCaller
 from wa_orchestrator.web.models import RequestModel, ResponseModel, Timestamp

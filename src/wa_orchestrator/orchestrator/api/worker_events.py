@@ -16,9 +16,10 @@ from wa_orchestrator.domain import worker_events as domain_events
 from wa_orchestrator.domain.worker_events import Payload, WorkerEvent
 from wa_orchestrator.errors import Refused, Unavailable
 from wa_orchestrator.orchestrator.workers import tokens
-from wa_orchestrator.store import records, worker_events
+from wa_orchestrator.store import records
+from wa_orchestrator.store.events import worker_events
+from wa_orchestrator.store.events.worker_events import Seen
 from wa_orchestrator.store.records import Session
-from wa_orchestrator.store.worker_events import Seen
 from wa_orchestrator.web.models import ResponseModel
 from wa_orchestrator.web.problems import responses
 

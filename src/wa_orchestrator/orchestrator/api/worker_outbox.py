@@ -10,14 +10,14 @@ from fastapi import APIRouter, Path, Request, Response
 from fastapi.responses import FileResponse, JSONResponse
 from pydantic import BaseModel, ConfigDict, Field
 
-from wa_orchestrator import uploads
 from wa_orchestrator.context import Context
 from wa_orchestrator.errors import Refused
+from wa_orchestrator.messages import uploads
 from wa_orchestrator.orchestrator.messages.outbox_service import OutboxService
 from wa_orchestrator.orchestrator.messages.outbox_signal import OutboxSignals
 from wa_orchestrator.orchestrator.workers import tokens
-from wa_orchestrator.store import commands
 from wa_orchestrator.store.records import Session
+from wa_orchestrator.store.sessions import commands
 from wa_orchestrator.web.models import ResponseModel
 
 FENCED = "FENCED"

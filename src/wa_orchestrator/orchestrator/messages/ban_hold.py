@@ -3,9 +3,9 @@
 import structlog
 
 from wa_orchestrator.context import Context
-from wa_orchestrator.session_pace import BAN_SIGNAL
-from wa_orchestrator.store import holds
-from wa_orchestrator.store.holds import Hold
+from wa_orchestrator.messages.session_pace import BAN_SIGNAL
+from wa_orchestrator.store.messages import holds
+from wa_orchestrator.store.messages.holds import Hold
 from wa_orchestrator.store.records import Session
 from wa_orchestrator.timestamps import FOREVER_MS
 

@@ -9,9 +9,10 @@ from wa_orchestrator.domain import content, opt_out
 from wa_orchestrator.domain.pacing import DAY_MS
 from wa_orchestrator.domain.worker_events import AccountLimits, IncomingMessage, WorkerEvent
 from wa_orchestrator.orchestrator.messages import reachout_lock
-from wa_orchestrator.store import contacts, keys, open_messages, queues
+from wa_orchestrator.store import keys
 from wa_orchestrator.store.engine.scripts import Scripts
-from wa_orchestrator.store.message_keys import Place
+from wa_orchestrator.store.messages import contacts, open_messages, queues
+from wa_orchestrator.store.messages.message_keys import Place
 from wa_orchestrator.store.records import Session
 from wa_orchestrator.timestamps import FOREVER_MS
 

@@ -12,12 +12,14 @@ from wa_orchestrator.context import Context
 from wa_orchestrator.domain import content, pacing
 from wa_orchestrator.domain.message_failures import Failure
 from wa_orchestrator.errors import Broken, Refused
+from wa_orchestrator.messages.session_pace import at_scale, day_of, hold_fields, pace_of, zone_of
 from wa_orchestrator.orchestrator.messages import ban_hold, reachout_lock, receipts, retry_policy
 from wa_orchestrator.orchestrator.workers import tokens
-from wa_orchestrator.session_pace import at_scale, day_of, hold_fields, pace_of, zone_of
-from wa_orchestrator.store import commands, holds, outbox, records, sessions
-from wa_orchestrator.store.message_keys import Place
+from wa_orchestrator.store import records, sessions
+from wa_orchestrator.store.messages import holds, outbox
+from wa_orchestrator.store.messages.message_keys import Place
 from wa_orchestrator.store.records import Message, Session
+from wa_orchestrator.store.sessions import commands
 from wa_orchestrator.web.models import ResponseModel
 
 log = structlog.get_logger(__name__)

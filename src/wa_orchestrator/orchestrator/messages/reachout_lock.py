@@ -6,8 +6,8 @@ refusal, which comes before that report; the nack, which has no place among the 
 
 from wa_orchestrator.context import Context
 from wa_orchestrator.domain.worker_events import WorkerEvent
-from wa_orchestrator.store import contacts, outbox
-from wa_orchestrator.store.contacts import ReportNumber
+from wa_orchestrator.store.messages import contacts, outbox
+from wa_orchestrator.store.messages.contacts import ReportNumber
 from wa_orchestrator.store.records import Message, Session
 
 #: After a 463, new contacts wait this long unless WhatsApp reports an end: asking takes the worker a moment.

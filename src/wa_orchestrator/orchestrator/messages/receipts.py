@@ -6,10 +6,11 @@ from wa_orchestrator.context import Context
 from wa_orchestrator.domain.message import is_whatsapp_id
 from wa_orchestrator.domain.message_failures import Failure
 from wa_orchestrator.domain.worker_events import MessageFailed, MessageReceipt, MessageSent, Receipt, WorkerEvent
+from wa_orchestrator.messages.session_pace import day_of
 from wa_orchestrator.orchestrator.messages import reachout_lock, retry_policy
-from wa_orchestrator.session_pace import day_of
-from wa_orchestrator.store import outbox, records
-from wa_orchestrator.store.message_keys import locate
+from wa_orchestrator.store import records
+from wa_orchestrator.store.messages import outbox
+from wa_orchestrator.store.messages.message_keys import locate
 from wa_orchestrator.store.records import Session
 
 _STATUS = {Receipt.DELIVERED: "delivered", Receipt.READ: "read", Receipt.PLAYED: "read"}

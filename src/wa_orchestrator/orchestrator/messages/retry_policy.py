@@ -13,7 +13,7 @@ from wa_orchestrator.domain.message_failures import (
     failure_of,
 )
 from wa_orchestrator.domain.retry import GiveUp, Retry, SlowDown, StopSession, after_failure
-from wa_orchestrator.store.outbox import Verdict
+from wa_orchestrator.store.messages.outbox import Verdict
 from wa_orchestrator.store.records import Message
 
 #: Remedies after which the attempt does not count.

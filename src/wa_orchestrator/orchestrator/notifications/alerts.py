@@ -16,7 +16,8 @@ from wa_orchestrator.loop import Loop
 from wa_orchestrator.orchestrator.notifications import alert_texts
 from wa_orchestrator.orchestrator.notifications.alert_channels import AlertChannel, configured_channels
 from wa_orchestrator.orchestrator.notifications.alert_texts import Alert
-from wa_orchestrator.store import alert_queue, records
+from wa_orchestrator.store import records
+from wa_orchestrator.store.events import alert_queue
 from wa_orchestrator.store.records import Entry
 
 _MAX_PER_DELIVERY = 100

@@ -6,7 +6,8 @@ from zoneinfo import ZoneInfo
 
 from wa_orchestrator.context import Context
 from wa_orchestrator.domain.session import State
-from wa_orchestrator.store import activity, records, summaries
+from wa_orchestrator.store import records
+from wa_orchestrator.store.events import activity, summaries
 
 #: In the time zone of TIMEZONE.
 AT = time(8, 0)

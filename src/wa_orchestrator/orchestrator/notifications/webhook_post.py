@@ -10,7 +10,7 @@ from standardwebhooks.webhooks import Webhook as Signer
 from wa_orchestrator import outbound_http
 from wa_orchestrator.context import Context
 from wa_orchestrator.errors import Refused
-from wa_orchestrator.store.webhooks import Webhook
+from wa_orchestrator.store.events.webhooks import Webhook
 
 TIMEOUT_S = 15.0
 _MAX_RESPONSE_BYTES = 65_536

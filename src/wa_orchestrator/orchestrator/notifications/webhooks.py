@@ -12,10 +12,10 @@ from wa_orchestrator.context import Context
 from wa_orchestrator.loop import Loop
 from wa_orchestrator.orchestrator.api import event_views
 from wa_orchestrator.orchestrator.notifications.webhook_post import post
-from wa_orchestrator.store import event_stream, webhooks
-from wa_orchestrator.store.event_stream import cursor_order
+from wa_orchestrator.store.events import event_stream, webhooks
+from wa_orchestrator.store.events.event_stream import cursor_order
+from wa_orchestrator.store.events.webhooks import Delivery, Webhook
 from wa_orchestrator.store.records import Entry
-from wa_orchestrator.store.webhooks import Delivery, Webhook
 
 #: Seconds until the next attempt after each failed one: three days in all.
 RETRIES_S = (5, 300, 1_800, 7_200, 18_000, 36_000, 50_400, 72_000, 86_400)

@@ -14,9 +14,11 @@ from wa_orchestrator.domain.proxy import Load, ProxyStatus
 from wa_orchestrator.domain.session import Event, Reason
 from wa_orchestrator.domain.stream_events import EventType, LowInventory, ProxyReason
 from wa_orchestrator.orchestrator.sessions import transitions
-from wa_orchestrator.store import event_stream, records, sessions, slots
+from wa_orchestrator.store import records, sessions
 from wa_orchestrator.store.engine.compare_and_set import Changed, compare_and_set
+from wa_orchestrator.store.events import event_stream
 from wa_orchestrator.store.records import Proxy, Session
+from wa_orchestrator.store.sessions import slots
 
 #: A session that moves for one of these follows its phone; nothing is wrong with the proxy it leaves.
 _TO_THE_PHONES_PROXY = frozenset({ProxyReason.PROXY_GIVEN, ProxyReason.STICKY_FULL})

@@ -13,9 +13,11 @@ from wa_orchestrator.errors import Broken
 from wa_orchestrator.orchestrator.proxies import placement
 from wa_orchestrator.orchestrator.sessions import phone_change, transitions
 from wa_orchestrator.orchestrator.workers import tokens
-from wa_orchestrator.store import commands, event_stream, link_codes, records, sessions, slots
+from wa_orchestrator.store import records, sessions
 from wa_orchestrator.store.engine.compare_and_set import Changed, compare_and_set
+from wa_orchestrator.store.events import event_stream
 from wa_orchestrator.store.records import Session, SessionChanges
+from wa_orchestrator.store.sessions import commands, link_codes, slots
 
 #: How a phone's binding moves while its own proxy is healthy, and why its other sessions follow: one phone, one exit.
 _TAKES_SIBLINGS_ALONG = {"given": ProxyReason.PROXY_GIVEN, "sticky_full": ProxyReason.STICKY_FULL}

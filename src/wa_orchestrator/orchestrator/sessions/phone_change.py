@@ -4,9 +4,11 @@ import structlog
 
 from wa_orchestrator.context import Context
 from wa_orchestrator.domain.routing import is_left_behind
-from wa_orchestrator.session_pace import day_of
-from wa_orchestrator.store import keys, open_messages, queues, records, reroutes, slots
+from wa_orchestrator.messages.session_pace import day_of
+from wa_orchestrator.store import keys, records
+from wa_orchestrator.store.messages import open_messages, queues, reroutes
 from wa_orchestrator.store.records import Message, Session
+from wa_orchestrator.store.sessions import slots
 
 log = structlog.get_logger(__name__)
 

@@ -13,9 +13,10 @@ from wa_orchestrator.errors import Refused
 from wa_orchestrator.orchestrator.proxies import placement
 from wa_orchestrator.orchestrator.proxies.socks_check import CheckFailed, ProxyCheck
 from wa_orchestrator.orchestrator.sessions import session_start, transitions
-from wa_orchestrator.store import proxies, records, sessions, slots
+from wa_orchestrator.store import proxies, records, sessions
 from wa_orchestrator.store.engine.compare_and_set import Changed, compare_and_set
 from wa_orchestrator.store.records import Session, SessionChanges
+from wa_orchestrator.store.sessions import slots
 
 #: Shown by WhatsApp under "linked devices". True: the worker runs on Linux.
 DEVICE_NAME = "Ubuntu"

@@ -5,15 +5,16 @@ from dataclasses import replace
 
 import structlog
 
-from wa_orchestrator import sender_candidates
 from wa_orchestrator.context import Context
 from wa_orchestrator.domain import routing
 from wa_orchestrator.domain.message_failures import Failure
 from wa_orchestrator.domain.routing import Candidate, NoSender, Readiness
+from wa_orchestrator.messages import sender_candidates
+from wa_orchestrator.messages.session_pace import day_of
 from wa_orchestrator.orchestrator.sessions import transitions
-from wa_orchestrator.session_pace import day_of
-from wa_orchestrator.store import contacts, keys, open_messages, outbox, queues, records, reroutes
-from wa_orchestrator.store.message_keys import Place
+from wa_orchestrator.store import keys, records
+from wa_orchestrator.store.messages import contacts, open_messages, outbox, queues, reroutes
+from wa_orchestrator.store.messages.message_keys import Place
 from wa_orchestrator.store.records import Message, Session
 
 _ANY_CRASHES = 1_000_000

@@ -4,8 +4,8 @@ from wa_orchestrator.context import Context
 from wa_orchestrator.domain.session import Event, Reason
 from wa_orchestrator.errors import Refused
 from wa_orchestrator.orchestrator.sessions import transitions
-from wa_orchestrator.store import control_plane
 from wa_orchestrator.store.records import Session, SessionChanges
+from wa_orchestrator.store.sessions import control_plane
 
 
 def is_banned(session: Session) -> bool:

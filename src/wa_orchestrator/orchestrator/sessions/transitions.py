@@ -14,9 +14,10 @@ from wa_orchestrator.domain.session import (
 from wa_orchestrator.domain.session_standing import Report, Standing
 from wa_orchestrator.domain.worker_events import WorkerEvent
 from wa_orchestrator.orchestrator.workers import tokens
-from wa_orchestrator.store import control_plane, records, sessions
+from wa_orchestrator.store import records, sessions
 from wa_orchestrator.store.engine.compare_and_set import Changed, compare_and_set
 from wa_orchestrator.store.records import Session, SessionChanges
+from wa_orchestrator.store.sessions import control_plane
 
 RUNNING, STOPPED = "running", "stopped"
 #: A logout that is reported within this time after an operator asked for it is the operator's.

@@ -10,9 +10,10 @@ from wa_orchestrator.orchestrator.api.worker_events import Handlers
 from wa_orchestrator.orchestrator.messages import ban_hold
 from wa_orchestrator.orchestrator.proxies.health import ProxyHealth
 from wa_orchestrator.orchestrator.sessions import phone_binding, transitions
-from wa_orchestrator.store import control_plane, link_codes, sessions
-from wa_orchestrator.store.link_codes import StoredLinkCode
+from wa_orchestrator.store import sessions
 from wa_orchestrator.store.records import Session, SessionChanges
+from wa_orchestrator.store.sessions import control_plane, link_codes
+from wa_orchestrator.store.sessions.link_codes import StoredLinkCode
 
 #: A temporary ban without an end is assumed to last a day.
 _UNKNOWN_BAN_MS = 24 * 3600 * 1000

@@ -7,7 +7,7 @@ from typing import Any
 
 from wa_orchestrator.context import Context
 from wa_orchestrator.errors import Refused, Unavailable
-from wa_orchestrator.store import commands
+from wa_orchestrator.store.sessions import commands
 
 
 @dataclass(frozen=True, slots=True)

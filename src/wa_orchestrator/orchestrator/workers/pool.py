@@ -16,9 +16,10 @@ from wa_orchestrator.orchestrator.proxies import placement
 from wa_orchestrator.orchestrator.sessions import credential_files, transitions
 from wa_orchestrator.orchestrator.workers.worker_spec import spec_for
 from wa_orchestrator.runner.contract import AlreadyRunning, Runner, StartFailed
-from wa_orchestrator.store import control_plane, records, sessions, slots
+from wa_orchestrator.store import records, sessions
 from wa_orchestrator.store.engine.compare_and_set import Changed, compare_and_set
 from wa_orchestrator.store.records import Session, SessionChanges
+from wa_orchestrator.store.sessions import control_plane, slots
 
 #: At most this many restarts by the server's own decision within this time.
 MAX_RESTARTS = 3

@@ -13,9 +13,10 @@ from wa_orchestrator.orchestrator.leader_lease import LeaderLease
 from wa_orchestrator.orchestrator.sessions import transitions
 from wa_orchestrator.orchestrator.workers.pool import SHORT_GRACE_S, KnownWorker, WorkerPool
 from wa_orchestrator.runner.contract import Exited
-from wa_orchestrator.store import control_plane, records, slots
+from wa_orchestrator.store import records
 from wa_orchestrator.store.leases import Holding
 from wa_orchestrator.store.records import Session
+from wa_orchestrator.store.sessions import control_plane, slots
 
 log = structlog.get_logger(__name__)
 

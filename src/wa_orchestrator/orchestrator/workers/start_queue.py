@@ -2,7 +2,7 @@
 
 from wa_orchestrator.context import Context
 from wa_orchestrator.orchestrator.workers.pool import WorkerPool
-from wa_orchestrator.store import control_plane
+from wa_orchestrator.store.sessions import control_plane
 
 _IDLE_S = 0.1
 

@@ -14,7 +14,7 @@ from wa_orchestrator.context import Context
 from wa_orchestrator.errors import Refused
 from wa_orchestrator.settings import Settings
 from wa_orchestrator.store import records
-from wa_orchestrator.store.api_keys import digest
+from wa_orchestrator.store.access.api_keys import digest
 from wa_orchestrator.store.records import Session
 
 

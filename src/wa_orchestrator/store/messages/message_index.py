@@ -6,7 +6,7 @@ from typing import Any
 
 from wa_orchestrator.store import keys
 from wa_orchestrator.store.engine.scripts import Scripts, unexpected
-from wa_orchestrator.store.message_keys import Place, locate_all
+from wa_orchestrator.store.messages.message_keys import Place, locate_all
 
 IndexEntry = tuple[str, int]
 """A message id and when the message was accepted."""

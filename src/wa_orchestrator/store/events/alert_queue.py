@@ -5,8 +5,9 @@ from typing import Any, Final
 
 from redis.asyncio.client import Pipeline
 
-from wa_orchestrator.store import event_stream, keys
+from wa_orchestrator.store import keys
 from wa_orchestrator.store.engine.scripts import Scripts
+from wa_orchestrator.store.events import event_stream
 from wa_orchestrator.store.records import Entry
 
 #: Alerts that wait for one channel, and events that are read at once.

@@ -8,11 +8,12 @@ from wa_orchestrator.domain import pacing
 from wa_orchestrator.domain.message import WAITING, MessageStatus
 from wa_orchestrator.domain.pacing import Because, Eta, Forecast, Pace, Situation, Turn, WaitFor, Waiting
 from wa_orchestrator.domain.session import CAN_SEND
-from wa_orchestrator.session_pace import Holds, at_scale, holds_on, pace_of, wait_until, zone_of
+from wa_orchestrator.messages.session_pace import Holds, at_scale, holds_on, pace_of, wait_until, zone_of
 from wa_orchestrator.settings import Settings
-from wa_orchestrator.store import phone_queues, records
+from wa_orchestrator.store import records
 from wa_orchestrator.store.engine.scripts import Scripts
-from wa_orchestrator.store.phone_queues import QueuePage
+from wa_orchestrator.store.messages import phone_queues
+from wa_orchestrator.store.messages.phone_queues import QueuePage
 from wa_orchestrator.store.records import Message, PhonePace, Session
 
 #: How long sending takes as long as it was not measured for a phone: a short text is typed, and WhatsApp answers.

@@ -9,7 +9,7 @@ from redis.exceptions import RedisError
 from wa_orchestrator.store import keys
 from wa_orchestrator.store.engine.pubsub import end_if_cancelled
 from wa_orchestrator.store.engine.scripts import Scripts
-from wa_orchestrator.store.event_stream import cursor_order, last_cursor
+from wa_orchestrator.store.events.event_stream import cursor_order, last_cursor
 
 _BLOCK_MS = 5_000
 _RETRY_S = 0.5

@@ -5,8 +5,8 @@ from dataclasses import dataclass
 from wa_orchestrator.domain.message_failures import Failure
 from wa_orchestrator.store import keys
 from wa_orchestrator.store.engine.scripts import Scripts, unexpected
-from wa_orchestrator.store.message_keys import Place, head, layout
-from wa_orchestrator.store.queues import Ended, Gone, TooLate, fail
+from wa_orchestrator.store.messages.message_keys import Place, head, layout
+from wa_orchestrator.store.messages.queues import Ended, Gone, TooLate, fail
 from wa_orchestrator.store.records import Message, Session
 
 

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from wa_orchestrator.domain.message_failures import Doubt
 from wa_orchestrator.store import keys
 from wa_orchestrator.store.engine.scripts import Scripts, unexpected
-from wa_orchestrator.store.message_keys import Place, head, layout
+from wa_orchestrator.store.messages.message_keys import Place, head, layout
 
 
 @dataclass(frozen=True, slots=True)

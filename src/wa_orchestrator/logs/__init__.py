@@ -13,7 +13,7 @@ from typing import Any, TextIO
 import structlog
 from structlog.typing import EventDict, Processor, WrappedLogger
 
-from wa_orchestrator.log_console import ConsoleLine
+from wa_orchestrator.logs.console import ConsoleLine
 
 REDACTED = "***"
 #: Names of fields whose value is never logged.

@@ -10,7 +10,7 @@ from wa_orchestrator.domain.ids import MessageId
 from wa_orchestrator.domain.pacing import QueueCounts, Turn
 from wa_orchestrator.store import keys
 from wa_orchestrator.store.engine.scripts import Scripts
-from wa_orchestrator.store.holds import Hold, hold_from
+from wa_orchestrator.store.messages.holds import Hold, hold_from
 from wa_orchestrator.store.record_codec import decode
 from wa_orchestrator.store.records import Message, PhonePace
 

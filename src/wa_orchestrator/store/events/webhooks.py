@@ -6,8 +6,9 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 from wa_orchestrator.domain.stream_events import EventType, WebhookDisabled
-from wa_orchestrator.store import event_stream, keys
+from wa_orchestrator.store import keys
 from wa_orchestrator.store.engine.scripts import Scripts, unexpected
+from wa_orchestrator.store.events import event_stream
 
 
 @dataclass(frozen=True, slots=True, repr=False)

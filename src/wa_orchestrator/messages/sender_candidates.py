@@ -4,10 +4,11 @@ from collections.abc import Sequence
 
 from wa_orchestrator.domain import pacing, routing
 from wa_orchestrator.domain.routing import Assignment, Candidate
-from wa_orchestrator.session_pace import pace_of, readiness_of, zone_of
+from wa_orchestrator.messages.session_pace import pace_of, readiness_of, zone_of
 from wa_orchestrator.settings import Settings
-from wa_orchestrator.store import phone_queues, records
+from wa_orchestrator.store import records
 from wa_orchestrator.store.engine.scripts import Scripts
+from wa_orchestrator.store.messages import phone_queues
 from wa_orchestrator.store.records import Message, Session
 
 

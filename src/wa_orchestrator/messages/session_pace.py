@@ -15,8 +15,8 @@ from wa_orchestrator.domain.pacing import Because, Override, Pace, Trust, Wait, 
 from wa_orchestrator.domain.routing import Readiness
 from wa_orchestrator.domain.session import CAN_SEND, comes_back
 from wa_orchestrator.settings import Settings
-from wa_orchestrator.store import holds as holding
-from wa_orchestrator.store.holds import Hold
+from wa_orchestrator.store.messages import holds as holding
+from wa_orchestrator.store.messages.holds import Hold
 from wa_orchestrator.store.records import Session
 from wa_orchestrator.timestamps import FOREVER_MS
 

@@ -3,8 +3,9 @@
 from typing import Any
 
 from wa_orchestrator.domain.stream_events import DailySummary, EventType
-from wa_orchestrator.store import event_stream, keys
+from wa_orchestrator.store import keys
 from wa_orchestrator.store.engine.scripts import Scripts
+from wa_orchestrator.store.events import event_stream
 
 
 async def last_day(scripts: Scripts) -> str | None:

@@ -7,7 +7,7 @@ from typing import Any
 from wa_orchestrator.store import keys
 from wa_orchestrator.store.engine.compare_and_set import Changed
 from wa_orchestrator.store.engine.scripts import Scripts, unexpected
-from wa_orchestrator.store.message_keys import Place, head, layout
+from wa_orchestrator.store.messages.message_keys import Place, head, layout
 from wa_orchestrator.store.record_codec import flat
 from wa_orchestrator.store.records import SessionChanges
 

@@ -5,7 +5,7 @@ from typing import Any, Final
 
 from wa_orchestrator.store import keys, records
 from wa_orchestrator.store.engine.scripts import Scripts
-from wa_orchestrator.store.message_keys import Place, locate_all
+from wa_orchestrator.store.messages.message_keys import Place, locate_all
 from wa_orchestrator.store.records import Message
 
 PAGE: Final = 1_000

@@ -7,9 +7,11 @@ from typing import Any, Final
 from redis.asyncio.client import Pipeline
 
 from wa_orchestrator.domain.pacing import QueueCounts
-from wa_orchestrator.store import event_stream, keys, phone_queues
+from wa_orchestrator.store import keys
 from wa_orchestrator.store.engine.scripts import Scripts
-from wa_orchestrator.store.message_counts import COUNTED
+from wa_orchestrator.store.events import event_stream
+from wa_orchestrator.store.messages import phone_queues
+from wa_orchestrator.store.messages.message_counts import COUNTED
 from wa_orchestrator.store.records import Entry
 
 HOUR_MS: Final = 3_600_000

@@ -8,7 +8,7 @@ from wa_orchestrator.domain.message_failures import FREEING
 from wa_orchestrator.store import keys
 from wa_orchestrator.store.engine.compare_and_set import Changed
 from wa_orchestrator.store.engine.scripts import Reply, Scripts, unexpected
-from wa_orchestrator.store.message_keys import Place, head, layout
+from wa_orchestrator.store.messages.message_keys import Place, head, layout
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,0 +1,1 @@
+"""What several services ask about messages: sender candidates, the pace of a session, forecasts, uploads."""

@@ -1,0 +1,1 @@
+"""Events in Redis: the stream and its followers, alerts, webhooks, worker events, activity, summaries."""
