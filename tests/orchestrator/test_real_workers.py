@@ -13,7 +13,7 @@ import pytest
 
 from tests.orchestrator.product import Product, running_product
 from tests.waiting import promised
-from wa_orchestrator.orchestrator.workers.pool import MAX_RESTARTS
+from wa_orchestrator.orchestrator.workers.restart_limit import MAX_RESTARTS
 from wa_orchestrator.runner import process_identity
 from wa_orchestrator.runner.node_command import worker_command
 

@@ -9,9 +9,10 @@ import { describeError, type Log, maskNumbers } from './log.ts'
 import type { Proof, Proofs } from './message-acks.ts'
 import type { Messages } from './message-store.ts'
 import type { Claimed, Command, Outbox } from './outbox.ts'
-import { failed, failedToSend, type Outcome, refusedByWhatsApp, typingMs } from './send-outcomes.ts'
+import { failed, failedToSend, type Outcome, refusedByWhatsApp } from './send-outcomes.ts'
 import type { Settings } from './settings.ts'
 import { backoffMs, sleep, within } from './timing.ts'
+import { typingMs } from './typing-time.ts'
 
 const RECONNECT_WAIT_MS = 20_000
 const WRITE_TIMEOUT_MS = 90_000

@@ -35,10 +35,3 @@ export function failedToSend(error: unknown): Outcome {
   if (/upload/i.test(message)) return failed('MEDIA_UPLOAD_FAILED', 'WhatsApp did not take the media', 'retry')
   return failed('SEND_FAILED', 'the message could not be sent', 'retry')
 }
-
-const TYPING_START_MS = 600
-const TYPING_MS_PER_CHARACTER = 45
-
-/** How long a person would type this. */
-export const typingMs = (characters: number, mostMs: number): number =>
-  Math.min(mostMs, TYPING_START_MS + characters * TYPING_MS_PER_CHARACTER)

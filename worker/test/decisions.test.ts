@@ -9,8 +9,9 @@ import { read } from '../src/incoming-messages.ts'
 import { withSecret } from '../src/linking.ts'
 import { baileysLogger, describeError, makeLog } from '../src/log.ts'
 import { ProxyError } from '../src/proxy.ts'
-import { failedToSend, refusedByWhatsApp, typingMs } from '../src/send-outcomes.ts'
+import { failedToSend, refusedByWhatsApp } from '../src/send-outcomes.ts'
 import { backoffMs } from '../src/timing.ts'
+import { typingMs } from '../src/typing-time.ts'
 import { newest, parseRevision } from '../src/version.ts'
 
 const boom = (statusCode: number, message = '', data?: unknown) =>

@@ -14,6 +14,7 @@ from wa_orchestrator.errors import Unavailable
 from wa_orchestrator.orchestrator.leader_lease import LeaderLease
 from wa_orchestrator.orchestrator.proxies import placement
 from wa_orchestrator.orchestrator.sessions import credential_files, transitions
+from wa_orchestrator.orchestrator.workers import restart_limit
 from wa_orchestrator.orchestrator.workers.worker_spec import spec_for
 from wa_orchestrator.runner.contract import AlreadyRunning, Runner, StartFailed
 from wa_orchestrator.store import records, sessions
@@ -21,9 +22,6 @@ from wa_orchestrator.store.engine.compare_and_set import Changed, compare_and_se
 from wa_orchestrator.store.records import Session, SessionChanges
 from wa_orchestrator.store.sessions import control_plane, slots
 
-#: At most this many restarts by the server's own decision within this time.
-MAX_RESTARTS = 3
-RESTART_WINDOW_MS = 15 * 60_000
 #: Time for a worker to finish its message. One that lost its proxy can finish nothing.
 STOP_GRACE_S, SHORT_GRACE_S = 10.0, 1.0
 
@@ -172,18 +170,10 @@ class WorkerPool:
 
     async def restart_or_give_up(self, session_id: str, event: Event, *, front: bool = True) -> None:
         """Queue a session whose worker failed. After too many restarts the session fails and nothing runs."""
-        if await self._restarted_too_often(session_id):
+        if await restart_limit.exceeded(self._context, session_id):
             await transitions.apply(self._context, session_id, Event.RESTARTED_TOO_OFTEN)
             log.error("session.restart_limit_reached", session=session_id)
             await self.stop(session_id, 0)
             return
         await transitions.apply(self._context, session_id, event)
         await self.enqueue(session_id, front=front)
-
-    async def _restarted_too_often(self, session_id: str) -> bool:
-        """Count this restart. Return whether there were too many before it."""
-        scripts = self._context.scripts
-        now_ms, window_ms = await scripts.now_ms(), round(self._context.settings.scaled(RESTART_WINDOW_MS))
-        return (
-            await control_plane.count_restart(scripts, session_id, now_ms=now_ms, window_ms=window_ms) >= MAX_RESTARTS
-        )
