@@ -37,16 +37,6 @@ async def test_a_worker_claims_what_was_released_and_acknowledges_it(api: Messag
     assert (await worker.ack(claimed)).json() == {"status": "sent"}
 
 
-async def test_a_message_whose_claim_was_answered_in_vain_is_given_to_the_same_worker_again(api: MessageApi) -> None:
-    message = await api.released()
-    first = await api.worker().claim()
-    assert first is not None
-    assert await api.worker().claim() == first
-    assert (await api.worker().ack(first)).json() == {"status": "sent"}
-    assert await api.worker().claim() is None
-    assert await api.scenario.status(message) == "sent"
-
-
 async def test_a_worker_that_waits_is_answered_when_the_server_stops(api: MessageApi) -> None:
     waiting = asyncio.create_task(api.worker().claim(wait_ms=20_000))
     await asyncio.wait_for(_someone_waits(api), 5)

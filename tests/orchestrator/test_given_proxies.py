@@ -1,5 +1,6 @@
 """Proxies that an operator gives: checked before a session is made, and never exchanged before the scan."""
 
+import asyncio
 from typing import Any
 
 import httpx
@@ -62,8 +63,11 @@ async def test_a_given_proxy_that_the_operator_drains_leaves_the_phones_binding_
     await linked(control, api, teller, "works", PHONE)
     own = (await now(control.context, "works")).proxy
     await started(control, api, "s1", proxy=GIVEN)
-    assert (await api.delete(f"/api/v1/proxies/{GIVEN_ID}", params={"drain": True})).status_code == 200
-    await drive(control)
+    request = asyncio.create_task(api.delete(f"/api/v1/proxies/{GIVEN_ID}", params={"drain": True}))
+    while not request.done():
+        await drive(control)
+        await asyncio.sleep(0)
+    assert (await request).status_code == 200
     moved = await now(control.context, "s1")
     assert (moved.proxy != GIVEN_ID, moved.proxy_given) == (True, "")
     await teller.connected("s1", PHONE)

@@ -1,6 +1,5 @@
 -- uses: _message
--- claim_message: a worker takes the released message of its session, with a lease. If it holds the message already, the answer was lost:
--- it gets the message again, in the same attempt.
+-- claim_message: a worker takes the released message of its session, with a lease.
 -- Atomic because checking the epoch and taking the message must be one step: a fenced worker must never take anything.
 -- KEYS: the message layout  ARGV[4] epoch  ARGV[5] lease ms
 -- returns {'claimed', attempt, now} | {'fenced', current epoch} | {'empty'}
@@ -9,11 +8,6 @@ local now = now_ms()
 local epoch = redis.call('HGET', SESSION, 'epoch') or '0'
 if epoch ~= seen_epoch then return { 'fenced', epoch } end -- guard: claim_epoch
 redis.call('HDEL', SESSION, 'unclaimed') -- it asks, so it works
-local status, claim_epoch, session, attempts = unpack(redis.call('HMGET', MESSAGE, 'status', 'claim_epoch', 'session', 'attempts'))
-if status == 'sending' and session == SESSION_ID and claim_epoch == epoch then -- guard: claim_again
-  redis.call('ZADD', LEASES, now + lease_ms, ID)
-  return { 'claimed', tonumber(attempts), now }
-end
 if redis.call('LINDEX', OUTBOX, 0) ~= ID then return { 'empty' } end -- guard: claim_head
 -- Released when the session had another phone: from this one it would break the pace and the affinity of contacts to phones.
 -- The record has the session's current phone; a caller that read it a moment too early asks again.

@@ -21,7 +21,8 @@ if slowdowns > 0 then redis.call('HSET', PACE, 'slowdowns', slowdowns) end -- gu
 if slowdowns == 1 then
   emit(EVENTS, 'session.slowed_down', now, 'session', SESSION_ID, 'phone', PHONE, 'until', string.format('%.0f', now + backoff_ms))
 end
-if doubt ~= 'kept' then redis.call('HSET', MESSAGE, 'in_doubt', doubt == 'raised' and '1' or '') end -- guard: doubt
+local in_doubt = doubt == 'raised' and '1' or ''
+if doubt ~= 'kept' then redis.call('HSET', MESSAGE, 'in_doubt', in_doubt) end -- guard: doubt
 if verdict == 'fail' then return { fail_message(STATS, UNCONFIRMED, now, reason) } end
 redis.call('ZADD', QUEUE, FRONT, ID)
 set_status('queued', now, reason)

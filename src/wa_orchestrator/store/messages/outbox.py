@@ -97,15 +97,9 @@ class Alive:
 async def claim(
     scripts: Scripts, session: str, *, phone: str, epoch: int, lease_ms: int
 ) -> tuple[Place, Claimed] | Fenced | Empty:
-    """Claim the released message of a session, or again the one it holds, should the answer have been lost.
-
-    A fenced caller gets `Fenced` even when there is nothing to claim.
-    """
-    async with scripts.redis.pipeline(transaction=False) as pipe:
-        pipe.lindex(keys.outbox(session), 0)
-        pipe.hget(keys.pace(phone), "in_flight")
-        released, in_flight = await pipe.execute()
-    place = Place(str(released or in_flight or ""), phone, session)
+    """Claim the released message of a session. A fenced caller gets `Fenced` even when there is nothing to claim."""
+    waiting = await scripts.redis.lindex(keys.outbox(session), 0)
+    place = Place(str(waiting or ""), phone, session)
     reply = await scripts.run("claim_message", layout(place), [*head(place), epoch, lease_ms])
     match reply:
         case ["claimed", attempt, now]:
