@@ -28,7 +28,7 @@ _PLACEHOLDER = re.compile(r"\$?(?:<.*>|\{.*\}|\[.*\])", re.DOTALL)
 #: Made of nothing but words that every password list and every template contains.
 _WELL_KNOWN = re.compile(
     r"(?:change|replace|insert|enter|put|set|fill|generate|use|with|password|passwd|passphrase|secret|secure|strong"
-    r"|example|sample|default|dummy|placeholder|todo|test|admin|letmein|random|chars?|characters|string|value|long|bytes"
+    r"|example|sample|default|dummy|placeholder|do|test|admin|letmein|random|chars?|characters|string|value|long|bytes"
     r"|your|own|my|me|api|key|token|webhook|dashboard|please|the|this|here|some|(?<![a-z])an?(?![a-z])|of|in|it|to|[\W_\d])+",
     re.IGNORECASE,
 )
