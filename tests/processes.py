@@ -109,4 +109,4 @@ def whole_server(home: Path, **settings: str) -> Iterator[tuple[str, str]]:
         url = program.said(r"is ready: (http://\S+)")[1]
         yield url, secrets.stored_secrets(home / "data")["api_key"]
     finally:
-        program.end()
+        program.end(signal.SIGINT)  # ends its workers too
