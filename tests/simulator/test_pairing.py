@@ -13,7 +13,7 @@ from wa_orchestrator.simulator.errors import SimulatorError
 from wa_orchestrator.simulator.protocol import curve25519
 from wa_orchestrator.simulator.protocol.binary_xml import node
 from wa_orchestrator.simulator.protocol.curve25519 import KeyPair
-from wa_orchestrator.simulator.whatsapp import pairing
+from wa_orchestrator.simulator.whatsapp.stanzas import pairing
 
 DANA = "972501111111"
 CODE = "ABCD1234"

@@ -4,9 +4,10 @@ from wa_orchestrator.simulator.errors import SimulatorError
 from wa_orchestrator.simulator.phones import encryption
 from wa_orchestrator.simulator.protocol import jid, message_content, protobuf
 from wa_orchestrator.simulator.protocol.binary_xml import Node, node
-from wa_orchestrator.simulator.whatsapp import device_notifications, groups, media
+from wa_orchestrator.simulator.whatsapp import media
 from wa_orchestrator.simulator.whatsapp.accounts import Device, Phone
-from wa_orchestrator.simulator.whatsapp.messages import inbox_entry
+from wa_orchestrator.simulator.whatsapp.stanzas import device_notifications, groups
+from wa_orchestrator.simulator.whatsapp.stanzas.messages import inbox_entry
 from wa_orchestrator.simulator.whatsapp.state import ServerState, new_message_id
 
 _KEPT_FOR_RETRY = 5000

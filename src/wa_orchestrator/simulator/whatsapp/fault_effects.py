@@ -8,8 +8,8 @@ from typing import Any
 from wa_orchestrator.simulator.errors import SimulatorError
 from wa_orchestrator.simulator.phones import actions
 from wa_orchestrator.simulator.protocol.binary_xml import node
-from wa_orchestrator.simulator.whatsapp import graphql, login
 from wa_orchestrator.simulator.whatsapp.faults import Fault
+from wa_orchestrator.simulator.whatsapp.stanzas import graphql, login
 from wa_orchestrator.simulator.whatsapp.state import ServerState, from_server
 
 #: Faults that happen once and do not stay active (`drop` does, if it has a duration).

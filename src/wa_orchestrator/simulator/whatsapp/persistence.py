@@ -9,7 +9,7 @@ from typing import Any
 
 from wa_orchestrator.simulator.protocol import binary_xml
 from wa_orchestrator.simulator.whatsapp.accounts import Accounts, Device, Phone
-from wa_orchestrator.simulator.whatsapp.groups import Group
+from wa_orchestrator.simulator.whatsapp.stanzas.groups import Group
 
 _BYTES = ("noise", "identity", "account_details", "device_identity", "signed_key", "signature")
 _PLAIN = ("phone", "number", "registration", "signed_id", "platform", "system", "linked_at", "bootstrapped")

@@ -16,21 +16,13 @@ from wa_orchestrator.simulator.phones import actions
 from wa_orchestrator.simulator.protocol import jid, message_content, noise
 from wa_orchestrator.simulator.protocol.binary_xml import Node
 from wa_orchestrator.simulator.protocol.curve25519 import KeyPair
-from wa_orchestrator.simulator.whatsapp import (
-    fault_effects,
-    groups,
-    iq_queries,
-    login,
-    media,
-    messages,
-    pairing,
-    receipts,
-)
+from wa_orchestrator.simulator.whatsapp import fault_effects, media
 from wa_orchestrator.simulator.whatsapp.accounts import Accounts, number_of
 from wa_orchestrator.simulator.whatsapp.connection import Connection
 from wa_orchestrator.simulator.whatsapp.faults import Faults
 from wa_orchestrator.simulator.whatsapp.listener import HttpListener, HttpRequest, HttpResponse, WebSocket
 from wa_orchestrator.simulator.whatsapp.persistence import DeviceStore
+from wa_orchestrator.simulator.whatsapp.stanzas import groups, iq_queries, login, messages, pairing, receipts
 from wa_orchestrator.simulator.whatsapp.state import ServerState
 
 __all__ = ["SimulatorError", "WhatsApp"]

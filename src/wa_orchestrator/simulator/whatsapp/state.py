@@ -16,7 +16,7 @@ from wa_orchestrator.simulator.whatsapp.media import MediaStore
 
 if TYPE_CHECKING:
     from wa_orchestrator.simulator.whatsapp.connection import Connection
-    from wa_orchestrator.simulator.whatsapp.groups import Group
+    from wa_orchestrator.simulator.whatsapp.stanzas.groups import Group
 
 
 @dataclass(slots=True)

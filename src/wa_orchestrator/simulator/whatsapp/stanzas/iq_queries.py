@@ -5,9 +5,10 @@ from collections.abc import Callable
 from wa_orchestrator.simulator.errors import QueryRefusedError
 from wa_orchestrator.simulator.phones import actions
 from wa_orchestrator.simulator.protocol.binary_xml import Node, node
-from wa_orchestrator.simulator.whatsapp import graphql, groups, login, media, pairing, prekeys, usync
+from wa_orchestrator.simulator.whatsapp import media
 from wa_orchestrator.simulator.whatsapp.app_state import COLLECTIONS
 from wa_orchestrator.simulator.whatsapp.connection import Connection
+from wa_orchestrator.simulator.whatsapp.stanzas import graphql, groups, login, pairing, prekeys, usync
 from wa_orchestrator.simulator.whatsapp.state import ServerState, from_server
 
 _PRIVACY = ("readreceipts", "profile", "status", "online", "last", "groupadd", "calladd")

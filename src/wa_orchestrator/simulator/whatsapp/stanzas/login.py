@@ -7,9 +7,9 @@ from wa_orchestrator.simulator.phones import encryption
 from wa_orchestrator.simulator.protocol import jid, protobuf
 from wa_orchestrator.simulator.protocol.binary_xml import Node, node
 from wa_orchestrator.simulator.protocol.protobuf import ProtobufFields
-from wa_orchestrator.simulator.whatsapp import device_notifications, pairing
 from wa_orchestrator.simulator.whatsapp.accounts import Device, Phone
 from wa_orchestrator.simulator.whatsapp.connection import Connection
+from wa_orchestrator.simulator.whatsapp.stanzas import device_notifications, pairing
 from wa_orchestrator.simulator.whatsapp.state import ServerState, from_server, new_message_id
 
 #: Faults that refuse a login: kind → default failure code.

@@ -1,0 +1,1 @@
+"""Handlers of stanzas: login, pairing, messages, receipts, keys and queries."""
