@@ -5,7 +5,7 @@ from typing import Any
 
 from tests.conftest import Clock
 from tests.dispatcher.scenario import NOON, Scenario, settings, settle
-from wa_orchestrator.domain.pacing import Because
+from wa_orchestrator.domain.pacing.wait_reasons import WaitReason
 from wa_orchestrator.messages.queue_forecast import facts_of, forecast_of, message_eta
 from wa_orchestrator.store import keys, records
 from wa_orchestrator.store.engine.scripts import Scripts
@@ -96,7 +96,7 @@ async def test_a_waiting_message_says_what_it_waits_for(held: Scripts, clock: Cl
     dispatcher = scenario.dispatcher()
     await settle(dispatcher)
 
-    async def why(message: str) -> tuple[Because, int | None]:
+    async def why(message: str) -> tuple[WaitReason, int | None]:
         session, found = await records.session(held, "w1"), await records.message(held, message)
         assert session is not None
         assert found is not None
@@ -106,12 +106,12 @@ async def test_a_waiting_message_says_what_it_waits_for(held: Scripts, clock: Cl
         assert eta is not None
         return eta.because, eta.at_ms
 
-    assert (await why(second))[0] is Because.IN_FLIGHT
+    assert (await why(second))[0] is WaitReason.IN_FLIGHT
     await scenario.send("w1", "972500000001")
-    assert await why(second) == (Because.PAUSE, NOON + 6_500)
+    assert await why(second) == (WaitReason.PAUSE, NOON + 6_500)
     await held.redis.hset(keys.HOLDS, "all", '{"until_ms": 9000000000000000, "why": "", "by": ""}')
-    assert await why(second) == (Because.HELD, None)
+    assert await why(second) == (WaitReason.HELD, None)
     await held.redis.hdel(keys.HOLDS, "all")
     await scenario.put("w1", "disconnected", "RECONNECTING")
-    assert await why(second) == (Because.SESSION_OFFLINE, None)
+    assert await why(second) == (WaitReason.SESSION_OFFLINE, None)
     assert first != second

@@ -11,8 +11,7 @@ from zoneinfo import ZoneInfo
 from tests.conftest import Clock
 from tests.dispatcher.scenario import DAY_MS, Scenario, settings
 from wa_orchestrator.dispatcher.dispatcher import Dispatcher
-from wa_orchestrator.domain.pacing import PRESETS, Pace, Preset, trust
-from wa_orchestrator.domain.pacing.limits import Override
+from wa_orchestrator.domain.pacing.limits import PRESETS, Override, Pace, Preset, trust
 from wa_orchestrator.messages.session_pace import encode_override
 from wa_orchestrator.store import keys
 from wa_orchestrator.store.engine.scripts import Scripts

@@ -15,7 +15,9 @@ from tests.conftest import HELD_CLOCK, Clock
 from tests.dispatcher.scenario import Scenario, settings
 from tests.store.mutants import mutants
 from wa_orchestrator.dispatcher.release_permit import permit
-from wa_orchestrator.domain.pacing import Because, Eta, Override
+from wa_orchestrator.domain.pacing.forecast import Eta
+from wa_orchestrator.domain.pacing.limits import Override
+from wa_orchestrator.domain.pacing.wait_reasons import WaitReason
 from wa_orchestrator.messages.queue_forecast import facts_of, forecast_of, message_eta
 from wa_orchestrator.messages.session_pace import encode_override
 from wa_orchestrator.store import keys, records
@@ -139,7 +141,7 @@ def hold_together(url: str, sources: dict[str, str], how: tries) -> None:
             eta = await forecast_eta(scenario, message)
             leaves_ms = await released_at(scenario, clock, message)
             assert eta.at_ms == leaves_ms
-            assert (eta.because is Because.NOTHING) == (leaves_ms == case.now_ms)
+            assert (eta.because is WaitReason.NOTHING) == (leaves_ms == case.now_ms)
 
         @how
         @given(cases)

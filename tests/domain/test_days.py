@@ -13,19 +13,8 @@ from zoneinfo import ZoneInfo
 
 import pytest
 
-from wa_orchestrator.domain.pacing import (
-    BURST_FACTOR,
-    MINUTE_MS,
-    PRESETS,
-    Pace,
-    Preset,
-    SendNow,
-    Situation,
-    Trust,
-    WaitUntil,
-    decide,
-    draw_pause,
-)
+from wa_orchestrator.domain.pacing.decision import SendNow, Situation, WaitUntil, decide
+from wa_orchestrator.domain.pacing.limits import BURST_FACTOR, MINUTE_MS, PRESETS, Pace, Preset, Trust, draw_pause
 
 JUMPS = [
     ("Asia/Jerusalem", date(2026, 3, 27)),

@@ -9,8 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.domain.properties import quick
-from wa_orchestrator.domain.pacing import PRESETS, Pace, Preset, Trust
 from wa_orchestrator.domain.pacing.hours import day_bounds_ms, hours_bounds_ms
+from wa_orchestrator.domain.pacing.limits import PRESETS, Pace, Preset, Trust
 
 HOUR_MS = 3_600_000
 BASE = PRESETS[Preset.STANDARD][Trust.COLD]

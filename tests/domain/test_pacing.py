@@ -9,20 +9,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.domain.properties import quick
-from wa_orchestrator.domain import pacing
-from wa_orchestrator.domain.pacing import (
-    MINUTE_MS,
-    PRESETS,
-    Because,
-    Pace,
-    Preset,
-    SendNow,
-    Situation,
-    Trust,
-    WaitFor,
-    WaitUntil,
-    decide,
-)
+from wa_orchestrator.domain.pacing.decision import SendNow, Situation, WaitFor, WaitUntil, decide
+from wa_orchestrator.domain.pacing.hours import day_bounds_ms, hours_bounds_ms, release_bounds_ms
+from wa_orchestrator.domain.pacing.limits import MINUTE_MS, PRESETS, Pace, Preset, Trust
+from wa_orchestrator.domain.pacing.wait_reasons import WaitReason
 
 ZONE = ZoneInfo("Asia/Jerusalem")
 COLD = PRESETS[Preset.STANDARD][Trust.COLD]
@@ -35,7 +25,7 @@ def at(text: str) -> int:
 NOON = at("2026-06-01T12:00")
 TOMORROW = at("2026-06-02T09:00")
 FREE = Situation(ZONE)
-HELD, OFFLINE = WaitFor(Because.HELD), WaitFor(Because.SESSION_OFFLINE)
+HELD, OFFLINE = WaitFor(WaitReason.HELD), WaitFor(WaitReason.SESSION_OFFLINE)
 FULL = Situation(ZONE, sent=[at("2026-06-01T09:00") + n * MINUTE_MS for n in range(20)])
 
 
@@ -43,46 +33,52 @@ FULL = Situation(ZONE, sent=[at("2026-06-01T09:00") + n * MINUTE_MS for n in ran
     ("situation", "now_ms", "answer"),
     [
         (FREE, NOON, SendNow()),
-        (FREE, at("2026-06-01T08:59"), WaitUntil(at("2026-06-01T09:00"), Because.OUTSIDE_HOURS)),
-        (FREE, at("2026-06-01T21:00"), WaitUntil(TOMORROW, Because.OUTSIDE_HOURS)),
-        (FREE, at("2026-06-01T20:59"), WaitUntil(TOMORROW, Because.OUTSIDE_HOURS)),  # it would arrive too late
+        (FREE, at("2026-06-01T08:59"), WaitUntil(at("2026-06-01T09:00"), WaitReason.OUTSIDE_HOURS)),
+        (FREE, at("2026-06-01T21:00"), WaitUntil(TOMORROW, WaitReason.OUTSIDE_HOURS)),
+        (FREE, at("2026-06-01T20:59"), WaitUntil(TOMORROW, WaitReason.OUTSIDE_HOURS)),  # it would arrive too late
         (FREE, at("2026-06-01T20:59") - 1, SendNow()),
-        (replace(FREE, silent_until_ms=NOON + 7), NOON, WaitUntil(NOON + 7, Because.PAUSE)),
+        (replace(FREE, silent_until_ms=NOON + 7), NOON, WaitUntil(NOON + 7, WaitReason.PAUSE)),
         (replace(FREE, silent_until_ms=NOON), NOON, SendNow()),
         (
             replace(FREE, silent_until_ms=at("2026-06-01T21:01")),
             at("2026-06-01T20:59"),
-            WaitUntil(TOMORROW, Because.OUTSIDE_HOURS),
+            WaitUntil(TOMORROW, WaitReason.OUTSIDE_HOURS),
         ),
         (
             replace(FREE, sent=[NOON - 50_000 + n for n in range(5)]),
             NOON,
-            WaitUntil(NOON + 10_000, Because.MINUTE_IS_FULL),
+            WaitUntil(NOON + 10_000, WaitReason.MINUTE_IS_FULL),
         ),
         (replace(FREE, sent=[NOON - 60_000 + n for n in range(5)]), NOON, SendNow()),
         (replace(FREE, sent=[NOON - 50_000 + n for n in range(4)]), NOON, SendNow()),
-        (FULL, NOON, WaitUntil(TOMORROW, Because.DAY_IS_FULL)),
-        (FULL, at("2026-06-01T22:00"), WaitUntil(TOMORROW, Because.DAY_IS_FULL)),
+        (FULL, NOON, WaitUntil(TOMORROW, WaitReason.DAY_IS_FULL)),
+        (FULL, at("2026-06-01T22:00"), WaitUntil(TOMORROW, WaitReason.DAY_IS_FULL)),
         (replace(FULL, sent=FULL.sent[1:]), NOON, SendNow()),
         (FULL, TOMORROW, SendNow()),
         (
-            replace(FULL, waits=(WaitUntil(TOMORROW + 1, Because.SCHEDULED),)),
+            replace(FULL, waits=(WaitUntil(TOMORROW + 1, WaitReason.SCHEDULED),)),
             NOON,
-            WaitUntil(TOMORROW + 1, Because.SCHEDULED),
+            WaitUntil(TOMORROW + 1, WaitReason.SCHEDULED),
         ),
-        (replace(FREE, waits=(WaitUntil(NOON + 9, Because.BACKOFF),)), NOON, WaitUntil(NOON + 9, Because.BACKOFF)),
-        (replace(FREE, waits=(WaitUntil(NOON, Because.HELD),)), NOON, SendNow()),
-        (replace(FREE, waits=(HELD,)), NOON, WaitFor(Because.HELD)),
         (
-            replace(FREE, waits=(WaitUntil(NOON + 3, Because.HELD), WaitUntil(NOON + 2, Because.REACHOUT_LOCKED))),
+            replace(FREE, waits=(WaitUntil(NOON + 9, WaitReason.SCHEDULED),)),
             NOON,
-            WaitUntil(NOON + 3, Because.HELD),
+            WaitUntil(NOON + 9, WaitReason.SCHEDULED),
         ),
-        (replace(FREE, waits=(HELD, WaitFor(Because.BANNED_HOLD))), NOON, WaitFor(Because.BANNED_HOLD)),
-        (replace(FREE, waits=(OFFLINE,)), NOON, WaitFor(Because.SESSION_OFFLINE)),
-        (replace(FREE, waits=(OFFLINE, HELD)), NOON, WaitFor(Because.HELD)),
-        (replace(FREE, waits=(OFFLINE, WaitUntil(TOMORROW, Because.HELD))), NOON, OFFLINE),
-        (replace(FREE, waits=(WaitFor(Because.REACHOUT_LOCKED),)), NOON, WaitFor(Because.REACHOUT_LOCKED)),
+        (replace(FREE, waits=(WaitUntil(NOON, WaitReason.HELD),)), NOON, SendNow()),
+        (replace(FREE, waits=(HELD,)), NOON, WaitFor(WaitReason.HELD)),
+        (
+            replace(
+                FREE, waits=(WaitUntil(NOON + 3, WaitReason.HELD), WaitUntil(NOON + 2, WaitReason.REACHOUT_LOCKED))
+            ),
+            NOON,
+            WaitUntil(NOON + 3, WaitReason.HELD),
+        ),
+        (replace(FREE, waits=(HELD, WaitFor(WaitReason.BANNED_HOLD))), NOON, WaitFor(WaitReason.BANNED_HOLD)),
+        (replace(FREE, waits=(OFFLINE,)), NOON, WaitFor(WaitReason.SESSION_OFFLINE)),
+        (replace(FREE, waits=(OFFLINE, HELD)), NOON, WaitFor(WaitReason.HELD)),
+        (replace(FREE, waits=(OFFLINE, WaitUntil(TOMORROW, WaitReason.HELD))), NOON, OFFLINE),
+        (replace(FREE, waits=(WaitFor(WaitReason.REACHOUT_LOCKED),)), NOON, WaitFor(WaitReason.REACHOUT_LOCKED)),
     ],
 )
 def test_the_limit_that_ends_last_is_the_answer(
@@ -94,7 +90,7 @@ def test_the_limit_that_ends_last_is_the_answer(
 def test_a_day_that_is_full_ends_at_midnight_where_the_night_is_open() -> None:
     night = replace(COLD, opens=time(22), closes=time(6), per_day=1)
     late = Situation(ZONE, sent=[at("2026-06-01T22:30")])
-    assert decide(night, late, at("2026-06-01T23:00")) == WaitUntil(at("2026-06-02T00:00"), Because.DAY_IS_FULL)
+    assert decide(night, late, at("2026-06-01T23:00")) == WaitUntil(at("2026-06-02T00:00"), WaitReason.DAY_IS_FULL)
 
 
 @pytest.mark.parametrize(("closes", "last_call"), [("09:05", "09:04:30"), ("09:30", "09:29"), ("09:00", None)])
@@ -102,7 +98,7 @@ def test_hours_of_a_few_minutes_lose_a_tenth_at_their_end_and_endless_ones_nothi
     closes: str, last_call: str | None
 ) -> None:
     pace = replace(COLD, closes=time.fromisoformat(closes))
-    opened, until = pacing.release_bounds_ms(pace, at("2026-06-01T09:01"), ZONE)
+    opened, until = release_bounds_ms(pace, at("2026-06-01T09:01"), ZONE)
     assert until == (at("2026-06-02T00:00") if last_call is None else at(f"2026-06-01T{last_call}"))
     assert opened == at("2026-06-01T00:00" if last_call is None else "2026-06-01T09:00")
 
@@ -124,7 +120,7 @@ paces = st.builds(
 )
 
 
-OWN_WAITS = [Because.HELD, Because.REACHOUT_LOCKED, Because.SCHEDULED]
+OWN_WAITS = [WaitReason.HELD, WaitReason.REACHOUT_LOCKED, WaitReason.SCHEDULED]
 
 
 @st.composite
@@ -162,8 +158,8 @@ def test_a_message_that_leaves_breaks_no_limit(pace: Pace, case: tuple[Situation
     situation, now_ms = case
     if decide(pace, situation, now_ms) != SendNow():
         return
-    opened, closed = pacing.hours_bounds_ms(pace, now_ms, situation.zone)
-    day_start, _ = pacing.day_bounds_ms(now_ms, situation.zone)
+    opened, closed = hours_bounds_ms(pace, now_ms, situation.zone)
+    day_start, _ = day_bounds_ms(now_ms, situation.zone)
     assert opened <= now_ms < closed
     assert now_ms >= situation.silent_until_ms
     assert sum(day_start <= sent for sent in situation.sent) < pace.per_day

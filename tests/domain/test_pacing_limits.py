@@ -8,8 +8,19 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.domain.properties import quick
-from wa_orchestrator.domain import pacing
-from wa_orchestrator.domain.pacing import DAY_MS, PRESETS, BadPace, Override, Pace, Preset, Trust
+from wa_orchestrator.domain.pacing import limits
+from wa_orchestrator.domain.pacing.limits import (
+    BURST_FACTOR,
+    DAY_MS,
+    PRESETS,
+    BadPace,
+    Override,
+    Pace,
+    Preset,
+    Trust,
+    draw_pause,
+    is_burst,
+)
 
 COLD = PRESETS[Preset.STANDARD][Trust.COLD]
 times = st.builds(time, st.integers(0, 23), st.sampled_from([0, 30]))
@@ -26,11 +37,11 @@ times = st.builds(time, st.integers(0, 23), st.sampled_from([0, 30]))
     ],
 )
 def test_trust_comes_with_age(age_ms: int, trust: Trust) -> None:
-    assert pacing.trust(1_000, 1_000 + age_ms) is trust
+    assert limits.trust(1_000, 1_000 + age_ms) is trust
 
 
 def test_a_session_that_never_connected_is_cold() -> None:
-    assert pacing.trust(None, 10**13) is Trust.COLD
+    assert limits.trust(None, 10**13) is Trust.COLD
 
 
 @pytest.mark.parametrize(
@@ -50,20 +61,20 @@ def test_the_presets_are_those_of_the_specification(
     pace = PRESETS[Preset(preset)][Trust(trust)]
     assert (pace.per_day, pace.per_minute) == (per_day, per_minute)
     assert (pace.opens, pace.closes) == (time(opens), time(closes))
-    assert pacing.draw_pause(pace, 0.0) == shortest_ms
-    assert longest_ms - 1 <= pacing.draw_pause(pace, 0.999999) <= longest_ms
-    assert pacing.draw_pause(pace, 0.5, pacing.BURST_FACTOR) == shortest_ms + longest_ms
+    assert draw_pause(pace, 0.0) == shortest_ms
+    assert longest_ms - 1 <= draw_pause(pace, 0.999999) <= longest_ms
+    assert draw_pause(pace, 0.5, BURST_FACTOR) == shortest_ms + longest_ms
 
 
 @quick
 @given(st.floats(0, 1, exclude_max=True), st.sampled_from([1, 2]))
 def test_a_pause_is_never_shorter_than_its_base(jitter: float, factor: int) -> None:
-    assert factor * 5_000 <= pacing.draw_pause(COLD, jitter, factor) <= factor * 8_000
+    assert factor * 5_000 <= draw_pause(COLD, jitter, factor) <= factor * 8_000
 
 
 def test_a_burst_is_more_than_three_times_the_minute() -> None:
-    assert not pacing.is_burst(15, COLD)
-    assert pacing.is_burst(16, COLD)
+    assert not is_burst(15, COLD)
+    assert is_burst(16, COLD)
 
 
 @pytest.mark.parametrize(

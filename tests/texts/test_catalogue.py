@@ -8,7 +8,7 @@ import pytest
 from wa_orchestrator.domain.message import MessageStatus
 from wa_orchestrator.domain.message_failures import REMEDIES, Failure, Remedy
 from wa_orchestrator.domain.pacing.limits import Trust
-from wa_orchestrator.domain.pacing.wait_reasons import Because
+from wa_orchestrator.domain.pacing.wait_reasons import WaitReason
 from wa_orchestrator.domain.proxy import ProxyFailure
 from wa_orchestrator.domain.session import Reason, State
 from wa_orchestrator.domain.stream_events import ALERTS, EventType, Level, ProxyReason
@@ -20,7 +20,7 @@ from wa_orchestrator.texts.catalogue import languages, read, text, texts
 
 HEBREW = range(0x0590, 0x0600)
 #: The codes that are shown as a whole sentence.
-SENTENCES: dict[str, type[StrEnum]] = {"session_reason": Reason, "message_failure": Failure, "wait_reason": Because}
+SENTENCES: dict[str, type[StrEnum]] = {"session_reason": Reason, "message_failure": Failure, "wait_reason": WaitReason}
 SHORT: dict[str, type[StrEnum]] = {
     "proxy_failure": ProxyFailure,
     "event": EventType,
@@ -30,7 +30,7 @@ SHORT: dict[str, type[StrEnum]] = {
     "trust": Trust,
     "status": MessageStatus,
     "step": MessageStatus,
-    "wait_reason_short": Because,
+    "wait_reason_short": WaitReason,
     "session_reason_short": Reason,
 }
 

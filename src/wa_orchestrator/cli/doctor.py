@@ -16,7 +16,7 @@ from pydantic import SecretStr
 from wa_orchestrator.cli import tables
 from wa_orchestrator.cli.command import print_json
 from wa_orchestrator.domain import proxy_url
-from wa_orchestrator.domain.pacing import Trust
+from wa_orchestrator.domain.pacing.limits import Trust
 from wa_orchestrator.errors import OrchestratorError, Refused
 from wa_orchestrator.logs import redact_text
 from wa_orchestrator.runner.node_command import BUILT_BUNDLE, node_binary

@@ -1,6 +1,7 @@
 """Computes the limits of a session at this moment; the release script checks them."""
 
-from wa_orchestrator.domain import pacing
+from wa_orchestrator.domain.pacing.hours import day_bounds_ms, release_bounds_ms
+from wa_orchestrator.domain.pacing.limits import MINUTE_MS, burst_factor, draw_pause
 from wa_orchestrator.messages.session_pace import at_scale, hold_fields, pace_of, zone_of
 from wa_orchestrator.settings import Settings
 from wa_orchestrator.store.messages.queues import Permit
@@ -17,10 +18,10 @@ def permit(settings: Settings, session: Session, *, now_ms: int, burst_until_ms:
     pace = pace_of(settings, session, now_ms)
     scaled = at_scale(settings, pace)
     zone = zone_of(settings, session)
-    day_start_ms, day_end_ms = pacing.day_bounds_ms(now_ms, zone)
-    open_from_ms, open_until_ms = pacing.release_bounds_ms(scaled, now_ms, zone)
+    day_start_ms, day_end_ms = day_bounds_ms(now_ms, zone)
+    open_from_ms, open_until_ms = release_bounds_ms(scaled, now_ms, zone)
     return Permit(
-        pause_ms=pacing.draw_pause(scaled, jitter, pacing.burst_factor(now_ms, burst_until_ms)),
+        pause_ms=draw_pause(scaled, jitter, burst_factor(now_ms, burst_until_ms)),
         per_minute=pace.per_minute,
         per_day=pace.per_day,
         day_start_ms=day_start_ms,
@@ -28,6 +29,6 @@ def permit(settings: Settings, session: Session, *, now_ms: int, burst_until_ms:
         open_from_ms=open_from_ms,
         open_until_ms=open_until_ms,
         lease_ms=max(_SHORTEST_MS, int(settings.scaled(UNCLAIMED_MS))),
-        minute_ms=int(settings.scaled(pacing.MINUTE_MS)),
+        minute_ms=int(settings.scaled(MINUTE_MS)),
         holds=hold_fields(session),
     )

@@ -4,8 +4,9 @@ import asyncio
 
 import structlog
 
-from wa_orchestrator.domain import pacing, routing
+from wa_orchestrator.domain import routing
 from wa_orchestrator.domain.message_failures import Failure
+from wa_orchestrator.domain.pacing.limits import BURST_MS, MINUTE_MS, is_burst
 from wa_orchestrator.domain.routing import Chosen, NoSender, Pin
 from wa_orchestrator.domain.session import WANTS_WORKER
 from wa_orchestrator.messages import sender_candidates
@@ -123,16 +124,16 @@ class Router:
         # By the time of each phone's newest message: others that wait to be routed may be much younger.
         newest = {each.phone: each for each in sorted(messages.values(), key=lambda each: each.accepted_at)}
         found = [(each, sessions[each.session]) for each in newest.values() if each.session in sessions]
-        minute_ms = int(self._settings.scaled(pacing.MINUTE_MS))
+        minute_ms = int(self._settings.scaled(MINUTE_MS))
         counts = await phone_queues.submitted(
             self._scripts, [(last.phone, last.accepted_at - minute_ms) for last, _ in found]
         )
         for (last, session), count in zip(found, counts, strict=True):
-            if pacing.is_burst(count, pace_of(self._settings, session, last.accepted_at)):
+            if is_burst(count, pace_of(self._settings, session, last.accepted_at)):
                 await self._mark_burst(last.phone, session, count)
 
     async def _mark_burst(self, phone: str, session: Session, count: int) -> None:
-        burst_ms = int(self._settings.scaled(pacing.BURST_MS))
+        burst_ms = int(self._settings.scaled(BURST_MS))
         marked = await reroutes.mark_burst(self._scripts, phone, session=session.id, submitted=count, burst_ms=burst_ms)
         if isinstance(marked, reroutes.Burst):
             log.warning("session.burst", session=session.id, phone=phone, until_ms=marked.until_ms)

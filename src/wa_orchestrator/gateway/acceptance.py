@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from wa_orchestrator.domain.message import whatsapp_id
-from wa_orchestrator.domain.pacing import Forecast
+from wa_orchestrator.domain.pacing.forecast import Forecast
 from wa_orchestrator.domain.routing import Why
 from wa_orchestrator.errors import Broken, OrchestratorError, Refused
 from wa_orchestrator.gateway import replies, sender_choice

@@ -4,7 +4,7 @@ import json
 import math
 from functools import lru_cache
 
-from wa_orchestrator.domain.pacing import Eta
+from wa_orchestrator.domain.pacing.forecast import Eta
 from wa_orchestrator.errors import Refused, Unavailable
 from wa_orchestrator.gateway.sender_pool import Sender
 from wa_orchestrator.store.leases import Limited

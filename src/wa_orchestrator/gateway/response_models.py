@@ -6,7 +6,7 @@ from typing import Any, Literal
 from pydantic import Field
 
 from wa_orchestrator.domain.message import MessageStatus
-from wa_orchestrator.domain.pacing import Eta
+from wa_orchestrator.domain.pacing.forecast import Eta
 from wa_orchestrator.store.records import Message
 from wa_orchestrator.texts import catalogue
 from wa_orchestrator.texts.catalogue import text

@@ -10,9 +10,11 @@ from heapq import heapify, heapreplace
 from time import monotonic
 from typing import Final, NamedTuple
 
-from wa_orchestrator.domain import pacing
 from wa_orchestrator.domain.ids import MessageId
-from wa_orchestrator.domain.pacing import Forecast, Pace, Wait, day_bounds_ms, hours_bounds_ms
+from wa_orchestrator.domain.pacing.decision import Wait
+from wa_orchestrator.domain.pacing.forecast import Forecast
+from wa_orchestrator.domain.pacing.hours import day_bounds_ms, hours_bounds_ms
+from wa_orchestrator.domain.pacing.limits import MINUTE_MS, Pace
 from wa_orchestrator.domain.routing import Readiness, Why
 from wa_orchestrator.gateway.redis_access import Command, RedisAccess
 from wa_orchestrator.messages.queue_forecast import Facts, forecast_of
@@ -186,7 +188,7 @@ class SenderPool:
 
     async def _compute(self, snapshot: PoolSnapshot, sender: Sender) -> Forecast:
         now_s = monotonic()
-        since_ms = min(sender.day_ms[0], snapshot.taken_at_ms - pacing.MINUTE_MS)
+        since_ms = min(sender.day_ms[0], snapshot.taken_at_ms - MINUTE_MS)
         raw = await self._redis.call("ZRANGEBYSCORE", keys.sent(sender.session.phone), since_ms, "+inf", "WITHSCORES")
         phone = replace(sender.phone, sent=tuple(int(score) for _, score in raw))
         facts = Facts(snapshot.taken_at_ms, phone, snapshot.holds)

@@ -4,9 +4,13 @@ from bisect import bisect_left
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from wa_orchestrator.domain import pacing
 from wa_orchestrator.domain.message import WAITING, MessageStatus
-from wa_orchestrator.domain.pacing import Because, Eta, Forecast, Pace, Situation, Turn, WaitFor, Waiting
+from wa_orchestrator.domain.pacing.backlog import Backlog, split_backlog
+from wa_orchestrator.domain.pacing.decision import Situation, WaitFor
+from wa_orchestrator.domain.pacing.forecast import Eta, Forecast, Turn
+from wa_orchestrator.domain.pacing.hours import day_bounds_ms
+from wa_orchestrator.domain.pacing.limits import DAY_MS, Pace
+from wa_orchestrator.domain.pacing.wait_reasons import WaitReason
 from wa_orchestrator.domain.session import CAN_SEND
 from wa_orchestrator.messages.session_pace import Holds, at_scale, holds_on, pace_of, wait_until, zone_of
 from wa_orchestrator.settings import Settings
@@ -32,7 +36,7 @@ class Facts:
 async def facts_of(scripts: Scripts, session: Session) -> Facts:
     """Read what a forecast for a session depends on."""
     now_ms = await scripts.now_ms()
-    since_ms = now_ms - 2 * pacing.DAY_MS
+    since_ms = now_ms - 2 * DAY_MS
     phone = await records.phone_pace(scripts, session.phone, since_ms=since_ms)
     return Facts(now_ms, phone, await records.holds(scripts))
 
@@ -42,7 +46,7 @@ def forecast_of(settings: Settings, session: Session, facts: Facts) -> Forecast:
     pace, phone = at_scale(settings, pace_of(settings, session, facts.now_ms)), facts.phone
     waits = holds_on(facts.holds, session, facts.now_ms)
     if session.status not in CAN_SEND:
-        waits = (*waits, WaitFor(Because.SESSION_OFFLINE))
+        waits = (*waits, WaitFor(WaitReason.SESSION_OFFLINE))
     situation = Situation(
         zone_of(settings, session),
         sent=phone.sent,
@@ -74,12 +78,12 @@ async def message_eta(
     if message.status not in WAITING:
         return None
     if message.status == MessageStatus.SCHEDULED:
-        return Eta(None, Because.NOTHING)  # it is in the outbox: its worker claims it any moment
+        return Eta(None, WaitReason.NOTHING)  # it is in the outbox: its worker claims it any moment
     if forecast is None:
-        return Eta(None, Because.NO_SENDER)
+        return Eta(None, WaitReason.NO_SENDER)
     position = await phone_queues.position(scripts, message)
     if position.is_set_aside or (lock_until_ms > now_ms and not position.is_known_contact):
-        return forecast.eta_after(wait_until(lock_until_ms, Because.REACHOUT_LOCKED))
+        return forecast.eta_after(wait_until(lock_until_ms, WaitReason.REACHOUT_LOCKED))
     if message.due_at > now_ms and position.turn is not None:
         eta = forecast.eta_of_turn(position.turn, position.length + forecast.in_flight)
         return eta.deferred() if message.deferred else eta
@@ -102,7 +106,7 @@ async def queue(
 ) -> Sequence[QueuedMessage]:
     """Return the first `most` messages of a phone's queue, of those set aside and of those not due yet, in order."""
     page = await phone_queues.page(scripts, phone, most=most)
-    locked = forecast.eta_after(wait_until(lock_until_ms, Because.REACHOUT_LOCKED))
+    locked = forecast.eta_after(wait_until(lock_until_ms, WaitReason.REACHOUT_LOCKED))
     found = [
         QueuedMessage(message, at + 1, forecast.eta(at + forecast.in_flight))
         for at, message in enumerate(await records.messages(scripts, page.queued))
@@ -131,8 +135,8 @@ async def _later(scripts: Scripts, forecast: Forecast, page: QueuePage) -> list[
     return found
 
 
-async def waiting(scripts: Scripts, settings: Settings, session: Session, now_ms: int) -> Waiting:
+async def waiting(scripts: Scripts, settings: Settings, session: Session, now_ms: int) -> Backlog:
     """Return how many messages wait for a session's phone: now, today, later."""
     zone = zone_of(settings, session)
-    counts = await phone_queues.counts(scripts, session.phone, pacing.day_bounds_ms(now_ms, zone))
-    return pacing.split_waiting(pace_of(settings, session, now_ms), zone, counts, now_ms)
+    counts = await phone_queues.counts(scripts, session.phone, day_bounds_ms(now_ms, zone))
+    return split_backlog(pace_of(settings, session, now_ms), zone, counts, now_ms)

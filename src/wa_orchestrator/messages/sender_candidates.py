@@ -2,7 +2,8 @@
 
 from collections.abc import Sequence
 
-from wa_orchestrator.domain import pacing, routing
+from wa_orchestrator.domain import routing
+from wa_orchestrator.domain.pacing.hours import day_bounds_ms
 from wa_orchestrator.domain.routing import Assignment, Candidate
 from wa_orchestrator.messages.session_pace import pace_of, readiness_of, zone_of
 from wa_orchestrator.settings import Settings
@@ -22,7 +23,7 @@ async def read(scripts: Scripts, settings: Settings, sessions: Sequence[Session]
     """Read the readiness of these sessions and the room that their phones have left today."""
     now_ms = await scripts.now_ms()
     holds = await records.holds(scripts)
-    day_starts = [(each.phone, pacing.day_bounds_ms(now_ms, zone_of(settings, each))[0]) for each in sessions]
+    day_starts = [(each.phone, day_bounds_ms(now_ms, zone_of(settings, each))[0]) for each in sessions]
     counts = await phone_queues.sent_and_queued(scripts, day_starts)
     return [
         Candidate(

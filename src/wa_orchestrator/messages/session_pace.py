@@ -10,8 +10,10 @@ from datetime import datetime, time
 from typing import Any
 from zoneinfo import ZoneInfo
 
-from wa_orchestrator.domain import pacing
-from wa_orchestrator.domain.pacing import Because, Override, Pace, Trust, Wait, WaitFor, WaitUntil
+from wa_orchestrator.domain.pacing import limits
+from wa_orchestrator.domain.pacing.decision import Wait, WaitFor, WaitUntil
+from wa_orchestrator.domain.pacing.limits import Override, Pace, Trust
+from wa_orchestrator.domain.pacing.wait_reasons import WaitReason
 from wa_orchestrator.domain.routing import Readiness
 from wa_orchestrator.domain.session import CAN_SEND, comes_back
 from wa_orchestrator.settings import Settings
@@ -29,7 +31,7 @@ Holds = Mapping[str, Hold]
 
 def trust_of(session: Session, now_ms: int) -> Trust:
     """Return how far a session is trusted, by its age since it first connected."""
-    return pacing.trust(session.first_connected_at or None, now_ms)
+    return limits.trust(session.first_connected_at or None, now_ms)
 
 
 def zone_of(settings: Settings, session: Session) -> ZoneInfo:
@@ -90,13 +92,13 @@ def holds_on(holds: Holds, session: Session, now_ms: int) -> tuple[Wait, ...]:
     """Return the holds that concern a session and are not over, as waits of its messages."""
     found = [holds[field] for field in hold_fields(session) if field in holds]
     return tuple(
-        wait_until(hold.until_ms, Because.BANNED_HOLD if hold.why == BAN_SIGNAL else Because.HELD)
+        wait_until(hold.until_ms, WaitReason.BANNED_HOLD if hold.why == BAN_SIGNAL else WaitReason.HELD)
         for hold in found
         if hold.until_ms > now_ms
     )
 
 
-def wait_until(until_ms: int, because: Because) -> Wait:
+def wait_until(until_ms: int, because: WaitReason) -> Wait:
     """Return a wait that ends at `until_ms`, or one without an end for `FOREVER_MS`."""
     return WaitFor(because) if until_ms >= FOREVER_MS else WaitUntil(until_ms, because)
 
@@ -108,7 +110,7 @@ def readiness_of(session: Session, holds: Holds, now_ms: int) -> Readiness:
 
 def readiness_with(session: Session, held: Sequence[Wait]) -> Readiness:
     """Return whether a session that is held by these can send now."""
-    if not session.phone or any(wait.because is Because.BANNED_HOLD for wait in held):
+    if not session.phone or any(wait.because is WaitReason.BANNED_HOLD for wait in held):
         return Readiness.OFFLINE
     if session.status not in CAN_SEND:
         return Readiness.RETURNING if comes_back(session.status, session.reason) else Readiness.OFFLINE

@@ -7,7 +7,8 @@ from functools import lru_cache
 from typing import Any, Final
 
 from wa_orchestrator.dashboard.html.locale import spelled_phone
-from wa_orchestrator.domain.pacing import Pace, Trust, Waiting
+from wa_orchestrator.domain.pacing.backlog import Backlog
+from wa_orchestrator.domain.pacing.limits import Pace, Trust
 from wa_orchestrator.domain.session import Reason, State, needs_person
 from wa_orchestrator.orchestrator.sessions import session_start
 from wa_orchestrator.store.messages.holds import Hold
@@ -33,7 +34,7 @@ class Row:
     pace: Pace
     sent_today: int
     sent_minute: int
-    waiting: Waiting
+    waiting: Backlog
     hold: Hold | None
     burst_until: int
     lock_until: int
@@ -187,10 +188,10 @@ class Snapshot:
         return self.waiting.total
 
     @property
-    def waiting(self) -> Waiting:
+    def waiting(self) -> Backlog:
         """What waits for all phones; what waits for a phone is counted once."""
         phones = {row.session.phone or row.id: row.waiting for row in self.rows.values()}.values()
-        return Waiting(
+        return Backlog(
             sum(each.now for each in phones), sum(each.today for each in phones), sum(each.later for each in phones)
         )
 

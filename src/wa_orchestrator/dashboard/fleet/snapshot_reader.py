@@ -11,7 +11,8 @@ from urllib.parse import urlsplit
 from wa_orchestrator.context import Context
 from wa_orchestrator.dashboard.fleet.displaced_sessions import DisplacedSessions
 from wa_orchestrator.dashboard.fleet.snapshot import Row, Snapshot
-from wa_orchestrator.domain.pacing import day_bounds_ms, split_waiting
+from wa_orchestrator.domain.pacing.backlog import split_backlog
+from wa_orchestrator.domain.pacing.hours import day_bounds_ms
 from wa_orchestrator.messages.session_pace import (
     BAN_SIGNAL,
     Holds,
@@ -115,7 +116,7 @@ class SnapshotReader:
                 pace_of(settings, session, now_ms),
                 done.waiting.sent_today,
                 done.sent_in_minute,
-                split_waiting(pace_of(settings, session, now_ms), zone_of(settings, session), done.waiting, now_ms),
+                split_backlog(pace_of(settings, session, now_ms), zone_of(settings, session), done.waiting, now_ms),
                 _hold_on(holds, session, now_ms),
                 done.burst_until,
                 done.lock_until,

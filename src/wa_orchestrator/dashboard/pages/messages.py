@@ -10,7 +10,7 @@ from markupsafe import Markup
 from wa_orchestrator.context import Context
 from wa_orchestrator.dashboard.html.renderer import PageContent, Renderer, View
 from wa_orchestrator.domain.message import DEAD, WAITING, MessageStatus
-from wa_orchestrator.domain.pacing import Eta
+from wa_orchestrator.domain.pacing.forecast import Eta
 from wa_orchestrator.messages.queue_forecast import facts_of, forecast_of, message_eta
 from wa_orchestrator.store import keys, records
 from wa_orchestrator.store.messages import message_index

@@ -10,7 +10,7 @@ from zoneinfo import ZoneInfo
 
 from wa_orchestrator.domain.pacing.hours import day_bounds_ms, release_bounds_ms
 from wa_orchestrator.domain.pacing.limits import MINUTE_MS, Pace
-from wa_orchestrator.domain.pacing.wait_reasons import Because
+from wa_orchestrator.domain.pacing.wait_reasons import WaitReason
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,14 +23,14 @@ class WaitUntil:
     """It may leave at `at_ms` and not before; if nothing else changes it then does."""
 
     at_ms: int
-    because: Because
+    because: WaitReason
 
 
 @dataclass(frozen=True, slots=True)
 class WaitFor:
     """Something without a known end stands in the way."""
 
-    because: Because
+    because: WaitReason
 
 
 Wait = WaitUntil | WaitFor
@@ -58,8 +58,8 @@ def decide(pace: Pace, situation: Situation, now_ms: int) -> SendNow | WaitUntil
     endless = {wait.because for wait in situation.waits if isinstance(wait, WaitFor)}
     if endless:
         return WaitFor(min(endless, key=_GRAVITY.index))
-    at_ms, because = now_ms, Because.NOTHING
-    for wait in (WaitUntil(situation.silent_until_ms, Because.PAUSE), *situation.waits):
+    at_ms, because = now_ms, WaitReason.NOTHING
+    for wait in (WaitUntil(situation.silent_until_ms, WaitReason.PAUSE), *situation.waits):
         if isinstance(wait, WaitUntil) and wait.at_ms > at_ms:
             at_ms, because = wait.at_ms, wait.because
     while (limit := _first_limit(pace, situation, at_ms)) is not None:
@@ -68,7 +68,7 @@ def decide(pace: Pace, situation: Situation, now_ms: int) -> SendNow | WaitUntil
 
 
 #: Of several waits without an end, the first of these is named.
-_GRAVITY = (Because.BANNED_HOLD, Because.HELD, Because.SESSION_OFFLINE, Because.REACHOUT_LOCKED)
+_GRAVITY = (WaitReason.BANNED_HOLD, WaitReason.HELD, WaitReason.SESSION_OFFLINE, WaitReason.REACHOUT_LOCKED)
 
 
 def _first_limit(pace: Pace, situation: Situation, at_ms: int) -> WaitUntil | None:
@@ -77,10 +77,10 @@ def _first_limit(pace: Pace, situation: Situation, at_ms: int) -> WaitUntil | No
     day = day_bounds_ms(at_ms, zone)
     if bisect_left(sent, day[1]) - bisect_left(sent, day[0]) >= pace.per_day:
         # Named for the day although the hours may end later: that is what a person can understand.
-        return WaitUntil(max(day[1], release_bounds_ms(pace, day[1], zone)[0]), Because.DAY_IS_FULL)
+        return WaitUntil(max(day[1], release_bounds_ms(pace, day[1], zone)[0]), WaitReason.DAY_IS_FULL)
     opens_ms = release_bounds_ms(pace, at_ms, zone)[0]
     if opens_ms > at_ms:
-        return WaitUntil(opens_ms, Because.OUTSIDE_HOURS)
+        return WaitUntil(opens_ms, WaitReason.OUTSIDE_HOURS)
     if len(sent) >= pace.per_minute and sent[-pace.per_minute] + MINUTE_MS > at_ms:
-        return WaitUntil(sent[-pace.per_minute] + MINUTE_MS, Because.MINUTE_IS_FULL)
+        return WaitUntil(sent[-pace.per_minute] + MINUTE_MS, WaitReason.MINUTE_IS_FULL)
     return None

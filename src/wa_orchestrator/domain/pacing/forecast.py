@@ -10,12 +10,12 @@ from dataclasses import dataclass, replace
 from wa_orchestrator.domain.pacing.decision import SendNow, Situation, Wait, WaitUntil, decide
 from wa_orchestrator.domain.pacing.hours import day_bounds_ms, release_bounds_ms
 from wa_orchestrator.domain.pacing.limits import MINUTE_MS, Pace
-from wa_orchestrator.domain.pacing.wait_reasons import Because
+from wa_orchestrator.domain.pacing.wait_reasons import WaitReason
 
 #: Waits that an estimate names although others come first: people plan by them.
-_CALENDAR = frozenset({Because.DAY_IS_FULL, Because.OUTSIDE_HOURS})
+_CALENDAR = frozenset({WaitReason.DAY_IS_FULL, WaitReason.OUTSIDE_HOURS})
 #: Waits that every queue has.
-_PASSING = frozenset({Because.NOTHING, Because.PAUSE, Because.MINUTE_IS_FULL})
+_PASSING = frozenset({WaitReason.NOTHING, WaitReason.PAUSE, WaitReason.MINUTE_IS_FULL})
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,11 +23,11 @@ class Eta:
     """When a message will leave; `None` when that depends on a person or on WhatsApp."""
 
     at_ms: int | None
-    because: Because
+    because: WaitReason
 
     def deferred(self) -> "Eta":
         """Return it as the eta of a message that waits because the day was full."""
-        return self if self.at_ms is None else Eta(self.at_ms, Because.DAY_IS_FULL)
+        return self if self.at_ms is None else Eta(self.at_ms, WaitReason.DAY_IS_FULL)
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,8 +60,8 @@ class Forecast:
         self._service_ms = service_ms
         self._sent = list(situation.sent)
         self._sent_before = len(self._sent)
-        self._reasons: list[Because] = []
-        self._calendar: Because | None = None
+        self._reasons: list[WaitReason] = []
+        self._calendar: WaitReason | None = None
         self._window = (0, 0)
         self._left_today = 0
         self._later: dict[int, Forecast] = {}
@@ -81,8 +81,8 @@ class Forecast:
         while len(self._reasons) <= index:
             self._extend()
         at_ms, because = self._sent[self._sent_before + index], self._reasons[index]
-        if self.in_flight and because is Because.PAUSE:
-            because = Because.IN_FLIGHT
+        if self.in_flight and because is WaitReason.PAUSE:
+            because = WaitReason.IN_FLIGHT
         return Eta(max(at_ms, now_ms), because)
 
     def eta_after(self, wait: Wait) -> Eta:
@@ -96,7 +96,7 @@ class Forecast:
         It leaves at that instant, or after all that come before it: they take days where they are more than a day's
         limit. Each of the three estimates ignores something that delays the message, so the latest is the answer.
         """
-        own = self.eta_after(WaitUntil(turn.due_ms, Because.SCHEDULED))
+        own = self.eta_after(WaitUntil(turn.due_ms, WaitReason.SCHEDULED))
         estimates = [own, self.eta(ahead + turn.before), self._from(turn.first_ms).eta(turn.before)]
         if turn.same:
             estimates.append(self._from(turn.due_ms).eta(turn.same))
@@ -105,7 +105,7 @@ class Forecast:
     def _from(self, at_ms: int) -> "Forecast":
         """Return the forecast of a queue that begins at an instant."""
         if at_ms not in self._later:
-            situation = replace(self._situation, waits=(*self._situation.waits, WaitUntil(at_ms, Because.SCHEDULED)))
+            situation = replace(self._situation, waits=(*self._situation.waits, WaitUntil(at_ms, WaitReason.SCHEDULED)))
             self._later[at_ms] = Forecast(self._pace, situation, self._now_ms, service_ms=self._service_ms)
         return self._later[at_ms]
 
@@ -113,18 +113,18 @@ class Forecast:
         """Return when a message leaves that could leave from `from_ms` on."""
         decision = decide(self._pace, situation, from_ms)
         if isinstance(decision, SendNow):
-            return Eta(from_ms, Because.NOTHING)
+            return Eta(from_ms, WaitReason.NOTHING)
         return Eta(decision.at_ms if isinstance(decision, WaitUntil) else None, decision.because)
 
     def _extend(self) -> None:
         """Add the message after the last one that was added."""
         pause_ms = self._pace.mean_pause_after_ms(self._sent[-1], self._situation.burst_until_ms)
         earliest_ms = self._sent[-1] + self._service_ms + pause_ms
-        at_ms, because = earliest_ms, Because.NOTHING
+        at_ms, because = earliest_ms, WaitReason.NOTHING
         if len(self._sent) >= self._pace.per_minute:
             minute_ends_ms = self._sent[-self._pace.per_minute] + MINUTE_MS
             if minute_ends_ms > at_ms:
-                at_ms, because = minute_ends_ms, Because.MINUTE_IS_FULL
+                at_ms, because = minute_ends_ms, WaitReason.MINUTE_IS_FULL
         if self._left_today > 0 and at_ms < self._window[1]:
             self._add(at_ms, because)
             return
@@ -132,11 +132,11 @@ class Forecast:
         decided = self._estimate(following, earliest_ms)
         self._add(decided.at_ms or earliest_ms, decided.because)  # without waits there is always an instant
 
-    def _add(self, at_ms: int, because: Because) -> None:
+    def _add(self, at_ms: int, because: WaitReason) -> None:
         """Add a message that leaves at `at_ms`, and note until when additions alone will do."""
         named = because
         if self._reasons and because in _PASSING:
-            named = self._calendar or Because.BEHIND_OTHERS
+            named = self._calendar or WaitReason.BEHIND_OTHERS
         self._reasons.append(named)
         if because in _CALENDAR:
             self._calendar = because

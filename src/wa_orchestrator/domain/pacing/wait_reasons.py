@@ -3,7 +3,7 @@
 from enum import StrEnum
 
 
-class Because(StrEnum):
+class WaitReason(StrEnum):
     """What a message waits for."""
 
     NOTHING = "NOTHING"
@@ -15,7 +15,6 @@ class Because(StrEnum):
     BANNED_HOLD = "BANNED_HOLD"
     REACHOUT_LOCKED = "REACHOUT_LOCKED"
     SCHEDULED = "SCHEDULED"
-    BACKOFF = "BACKOFF"
     SESSION_OFFLINE = "SESSION_OFFLINE"
     BEHIND_OTHERS = "BEHIND_OTHERS"
     IN_FLIGHT = "IN_FLIGHT"

@@ -7,7 +7,7 @@ from pydantic import Field
 
 from wa_orchestrator.context import Context
 from wa_orchestrator.domain.message import MessageStatus
-from wa_orchestrator.domain.pacing import Eta
+from wa_orchestrator.domain.pacing.forecast import Eta
 from wa_orchestrator.errors import Refused
 from wa_orchestrator.gateway import message_search, response_models
 from wa_orchestrator.gateway.message_search import Filters

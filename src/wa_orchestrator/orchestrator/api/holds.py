@@ -7,8 +7,7 @@ from fastapi import APIRouter, Path
 from pydantic import Field, model_validator
 
 from wa_orchestrator.context import Context
-from wa_orchestrator.domain.pacing import PRESETS, Pace
-from wa_orchestrator.domain.pacing.limits import Preset, Trust
+from wa_orchestrator.domain.pacing.limits import PRESETS, Pace, Preset, Trust
 from wa_orchestrator.errors import Refused
 from wa_orchestrator.messages.session_pace import hold_fields
 from wa_orchestrator.store import records

@@ -7,8 +7,7 @@ from fastapi import APIRouter
 from pydantic import Field, model_validator
 
 from wa_orchestrator.context import Context
-from wa_orchestrator.domain.pacing import Override
-from wa_orchestrator.domain.pacing.limits import Preset, Trust
+from wa_orchestrator.domain.pacing.limits import Override, Preset, Trust
 from wa_orchestrator.errors import Refused
 from wa_orchestrator.messages.session_pace import encode_override, override_of, pace_of, trust_of, zone_of
 from wa_orchestrator.orchestrator.api.holds import LimitsView, limits_view

@@ -6,7 +6,7 @@ import structlog
 
 from wa_orchestrator.context import Context
 from wa_orchestrator.domain import content, opt_out
-from wa_orchestrator.domain.pacing import DAY_MS
+from wa_orchestrator.domain.pacing.limits import DAY_MS
 from wa_orchestrator.domain.worker_events import AccountLimits, IncomingMessage, WorkerEvent
 from wa_orchestrator.orchestrator.messages import reachout_lock
 from wa_orchestrator.store import keys

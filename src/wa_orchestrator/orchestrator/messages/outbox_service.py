@@ -9,8 +9,9 @@ from typing import Any
 import structlog
 
 from wa_orchestrator.context import Context
-from wa_orchestrator.domain import content, pacing
+from wa_orchestrator.domain import content
 from wa_orchestrator.domain.message_failures import Failure
+from wa_orchestrator.domain.pacing.hours import hours_bounds_ms
 from wa_orchestrator.errors import Broken, Refused
 from wa_orchestrator.messages.session_pace import at_scale, day_of, hold_fields, pace_of, zone_of
 from wa_orchestrator.orchestrator.messages import ban_hold, reachout_lock, receipts, retry_policy
@@ -148,7 +149,7 @@ class OutboxService:
     async def _write_permit(self, session: Session, message: Message) -> outbox.WritePermit:
         now_ms = await self._scripts.now_ms()
         pace = at_scale(self._settings, pace_of(self._settings, session, now_ms))
-        hours = pacing.hours_bounds_ms(pace, now_ms, zone_of(self._settings, session))
+        hours = hours_bounds_ms(pace, now_ms, zone_of(self._settings, session))
         # The phone's hold counts also where the session has left that phone.
         fields = {*hold_fields(session), holds.of_phone(message.phone)}
         return outbox.WritePermit(message.to, *hours, sorted(fields))

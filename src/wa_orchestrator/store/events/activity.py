@@ -6,7 +6,7 @@ from typing import Any, Final
 
 from redis.asyncio.client import Pipeline
 
-from wa_orchestrator.domain.pacing import QueueCounts
+from wa_orchestrator.domain.pacing.backlog import QueueCounts
 from wa_orchestrator.store import keys
 from wa_orchestrator.store.engine.scripts import Scripts
 from wa_orchestrator.store.events import event_stream

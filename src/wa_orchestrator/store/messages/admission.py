@@ -7,7 +7,7 @@ from typing import Final, NamedTuple
 
 from pydantic_core import to_json
 
-from wa_orchestrator.domain.pacing import Turn
+from wa_orchestrator.domain.pacing.forecast import Turn
 from wa_orchestrator.errors import Broken
 from wa_orchestrator.store import keys
 from wa_orchestrator.store.engine.scripts import Reply, Scripts, unexpected

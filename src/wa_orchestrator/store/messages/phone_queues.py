@@ -7,7 +7,8 @@ from typing import Any, Final
 from redis.asyncio.client import Pipeline
 
 from wa_orchestrator.domain.ids import MessageId
-from wa_orchestrator.domain.pacing import QueueCounts, Turn
+from wa_orchestrator.domain.pacing.backlog import QueueCounts
+from wa_orchestrator.domain.pacing.forecast import Turn
 from wa_orchestrator.store import keys
 from wa_orchestrator.store.engine.scripts import Scripts
 from wa_orchestrator.store.messages.holds import Hold, hold_from

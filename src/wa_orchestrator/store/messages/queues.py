@@ -47,7 +47,7 @@ class Released:
 
 @dataclass(frozen=True, slots=True)
 class Wait:
-    """The phone may not send before this instant. `because` is a name of `domain.pacing.Because`."""
+    """The phone may not send before this instant. `because` is a name of `WaitReason`."""
 
     until_ms: int
     because: str

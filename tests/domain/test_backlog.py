@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from wa_orchestrator.domain.pacing import PRESETS, QueueCounts, Trust, Waiting, split_waiting
-from wa_orchestrator.domain.pacing.limits import Preset
+from wa_orchestrator.domain.pacing.backlog import Backlog, QueueCounts, split_backlog
+from wa_orchestrator.domain.pacing.limits import PRESETS, Preset, Trust
 
 ZONE = ZoneInfo("UTC")
 DAY_MS = 86_400_000
@@ -20,18 +20,18 @@ PACE = replace(PRESETS[Preset.STANDARD][Trust.COLD], per_day=20, opens=time(9), 
 @pytest.mark.parametrize(
     ("hour", "counts", "expected"),
     [
-        (12, QueueCounts(queued=5), Waiting(5, 0, 0)),
-        (12, QueueCounts(queued=15, sent_today=10), Waiting(10, 0, 5)),
-        (12, QueueCounts(queued=5, scheduled=8, scheduled_today=3), Waiting(5, 3, 5)),
-        (12, QueueCounts(queued=18, scheduled=8, scheduled_today=3), Waiting(18, 2, 6)),
-        (12, QueueCounts(scheduled=800, sent_today=20), Waiting(0, 0, 800)),
-        (12, QueueCounts(set_aside=4), Waiting(0, 0, 4)),
-        (7, QueueCounts(queued=5), Waiting(0, 5, 0)),
-        (22, QueueCounts(queued=5), Waiting(0, 0, 5)),
+        (12, QueueCounts(queued=5), Backlog(5, 0, 0)),
+        (12, QueueCounts(queued=15, sent_today=10), Backlog(10, 0, 5)),
+        (12, QueueCounts(queued=5, scheduled=8, scheduled_today=3), Backlog(5, 3, 5)),
+        (12, QueueCounts(queued=18, scheduled=8, scheduled_today=3), Backlog(18, 2, 6)),
+        (12, QueueCounts(scheduled=800, sent_today=20), Backlog(0, 0, 800)),
+        (12, QueueCounts(set_aside=4), Backlog(0, 0, 4)),
+        (7, QueueCounts(queued=5), Backlog(0, 5, 0)),
+        (22, QueueCounts(queued=5), Backlog(0, 0, 5)),
     ],
 )
-def test_each_message_is_in_the_part_in_which_it_can_leave(hour: int, counts: QueueCounts, expected: Waiting) -> None:
-    assert split_waiting(PACE, ZONE, counts, NOON + (hour - 12) * 3_600_000) == expected
+def test_each_message_is_in_the_part_in_which_it_can_leave(hour: int, counts: QueueCounts, expected: Backlog) -> None:
+    assert split_backlog(PACE, ZONE, counts, NOON + (hour - 12) * 3_600_000) == expected
 
 
 _COUNT = st.integers(0, 50)
@@ -42,7 +42,7 @@ def test_the_three_parts_are_everything_that_waits(
     queued: int, aside: int, today: int, later: int, sent: int, at_ms: int
 ) -> None:
     counts = QueueCounts(queued, aside, today + later, today, sent)
-    found = split_waiting(PACE, ZONE, counts, NOON + at_ms)
+    found = split_backlog(PACE, ZONE, counts, NOON + at_ms)
     assert min(found.now, found.today, found.later) >= 0
     assert found.total == queued + aside + today + later
     assert found.now + found.today <= max(0, PACE.per_day - sent)

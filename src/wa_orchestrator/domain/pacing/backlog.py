@@ -1,4 +1,4 @@
-"""What waits for a phone, in three parts: now, today, later. Counts, lists and cancellation know all of them."""
+"""The backlog of a phone in three parts: now, today, later. Counts, lists and cancellation know all of them."""
 
 from dataclasses import dataclass
 from zoneinfo import ZoneInfo
@@ -22,7 +22,7 @@ class QueueCounts:
 
 
 @dataclass(frozen=True, slots=True)
-class Waiting:
+class Backlog:
     """How many messages wait: those that leave one after the other now, later today, and on another day."""
 
     now: int = 0
@@ -35,7 +35,7 @@ class Waiting:
         return self.now + self.today + self.later
 
 
-def split_waiting(pace: Pace, zone: ZoneInfo, counts: QueueCounts, now_ms: int) -> Waiting:
+def split_backlog(pace: Pace, zone: ZoneInfo, counts: QueueCounts, now_ms: int) -> Backlog:
     """Split what waits for a phone by when it can leave at the earliest.
 
     Beyond the daily limit, and after the hours, messages are for a later day; so are those of a reach-out lock.
@@ -46,4 +46,4 @@ def split_waiting(pace: Pace, zone: ZoneInfo, counts: QueueCounts, now_ms: int) 
     queued = min(counts.queued, room)
     scheduled = min(counts.scheduled_today, room - queued)
     later = counts.queued + counts.set_aside + counts.scheduled - queued - scheduled
-    return Waiting(queued, scheduled, later) if opens_ms <= now_ms else Waiting(0, queued + scheduled, later)
+    return Backlog(queued, scheduled, later) if opens_ms <= now_ms else Backlog(0, queued + scheduled, later)
