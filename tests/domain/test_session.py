@@ -104,6 +104,7 @@ def test_failed_always_says_why() -> None:
     ("state", "reason", "needed"),
     [
         (State.FAILED, Reason.BANNED, True),
+        (State.FAILED, Reason.TEMPORARY_BAN, False),
         (State.QR_READY, Reason.SCAN_THE_CODE, True),
         (State.PENDING, Reason.LOGGED_OUT, True),
         (State.DISCONNECTED, Reason.WAITING_FOR_PROXY, True),
@@ -150,6 +151,7 @@ def test_a_session_sends_only_while_its_last_event_was_connected(state: State, e
         (State.STOPPED, Reason.STOPPED_BY_OPERATOR, False),
         (State.DISCONNECTED, Reason.WAITING_FOR_PROXY, False),
         (State.FAILED, Reason.BANNED, False),
+        (State.FAILED, Reason.TEMPORARY_BAN, True),
     ],
 )
 def test_a_session_comes_back_by_itself_unless_a_person_is_needed(

@@ -1,4 +1,7 @@
-"""Sessions that WhatsApp banned: started only after a confirmation, and on the same proxy."""
+"""Sessions that WhatsApp banned: for good, started only after a confirmation; for a time, started when it is over."""
+
+import time
+from typing import Any
 
 import httpx
 import pytest
@@ -9,7 +12,10 @@ from tests.orchestrator.session_steps import PHONE, code_of, linked, now, provis
 from wa_orchestrator.domain import proxy_url
 from wa_orchestrator.domain.session import Reason
 from wa_orchestrator.orchestrator.service import Orchestrator
+from wa_orchestrator.orchestrator.sessions import ban_end
+from wa_orchestrator.orchestrator.sessions.ban_end import BanEnd
 from wa_orchestrator.orchestrator.workers.reconciler import ExitWatcher
+from wa_orchestrator.store import keys
 
 CONFIRMED = {"confirm": "BANNED"}
 
@@ -68,3 +74,83 @@ async def test_a_banned_session_never_logs_in_through_another_proxy(
     session = await now(control.context, "s1")
     assert (session.proxy, session.reason) == (banned, Reason.GIVEN_PROXY_BAD)
     assert not runner.epochs()
+
+
+@pytest.fixture
+async def suspended(
+    control: Orchestrator,
+    api: httpx.AsyncClient,
+    teller: Teller,
+    runner: FakeRunner,
+    monkeypatch: pytest.MonkeyPatch,
+) -> str:
+    """A session that WhatsApp banned for an hour; its proxy."""
+    monkeypatch.setattr(ban_end, "LEAST_REST_MS", 0)
+    await linked(control, api, teller, "s1", PHONE)
+    await _suspend(teller, ends_in_ms=3_600_000)
+    runner.die("s1")
+    await part(control, ExitWatcher).step()
+    session = await now(control.context, "s1")
+    assert session.reason == Reason.TEMPORARY_BAN
+    return session.proxy
+
+
+async def _suspend(teller: Teller, *, ends_in_ms: int) -> None:
+    ends = round(time.time() * 1000) + ends_in_ms
+    data = {"reason": "TEMPORARY_BAN", "code": 402, "willReconnect": False, "expiresAt": ends}
+    await teller.tell("s1", "DISCONNECTED", data)
+
+
+async def _time_passes(control: Orchestrator, past_ms: int = 1) -> None:
+    """Let the ban have ended, as if the hour were over, and let the server look."""
+    ended = round(time.time() * 1000) - past_ms
+    await control.context.redis.hset(keys.session("s1"), "ban_ends_at", ended)
+    await part(control, BanEnd).step()
+    await drive(control)
+
+
+async def test_a_suspended_session_comes_back_by_itself_when_the_ban_ends_and_not_before(
+    control: Orchestrator, api: httpx.AsyncClient, teller: Teller, runner: FakeRunner, suspended: str
+) -> None:
+    await part(control, BanEnd).step()
+    await drive(control)
+    assert not runner.epochs()
+    told = (await api.get("/api/sessions/s1")).json()
+    assert (told["status"], told["needsPerson"]) == ("failed", False)
+    await _time_passes(control)
+    assert list(runner.epochs()) == ["s1"]
+    await teller.connected("s1", PHONE)
+    session = await now(control.context, "s1")
+    assert (session.status, session.proxy) == ("connected", suspended)
+    written: Any = await control.context.redis.xrange(keys.EVENTS)
+    assert any(fields.get("what") == "BAN_ENDED" for _, fields in written)
+
+
+async def test_a_suspended_session_that_the_operator_stopped_stays_stopped(
+    control: Orchestrator, api: httpx.AsyncClient, runner: FakeRunner, suspended: str
+) -> None:
+    await api.post("/api/sessions/s1/stop")
+    await _time_passes(control)
+    assert not runner.epochs()
+    assert (await now(control.context, "s1")).reason == Reason.STOPPED_BY_OPERATOR
+
+
+async def test_a_permanent_ban_never_ends_by_itself(
+    control: Orchestrator, runner: FakeRunner, banned: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(ban_end, "LEAST_REST_MS", 0)
+    await _time_passes(control)
+    assert not runner.epochs()
+
+
+async def test_a_ban_that_is_renewed_at_once_does_not_become_a_login_every_few_seconds(
+    control: Orchestrator, teller: Teller, runner: FakeRunner, suspended: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await _time_passes(control)
+    monkeypatch.setattr(ban_end, "LEAST_REST_MS", 300_000)
+    await _suspend(teller, ends_in_ms=1)
+    runner.die("s1")
+    await part(control, ExitWatcher).step()
+    await _time_passes(control)
+    assert not runner.epochs()
+    assert (await now(control.context, "s1")).reason == Reason.TEMPORARY_BAN

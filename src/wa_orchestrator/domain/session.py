@@ -18,7 +18,7 @@ class State(StrEnum):
     DISCONNECTED = "disconnected"
     """Has credentials but no connection, and reconnects by itself. Add a proxy if it waits for one."""
     FAILED = "failed"
-    """Gave up. A person is needed; the reason says for what."""
+    """Gave up. A person is needed, the reason says for what; only a temporary ban ends by itself."""
     STOPPED = "stopped"
     """Stopped by the operator, or for a backup or a restore. Press Start if it was the operator."""
 
@@ -85,6 +85,7 @@ class Event(StrEnum):
     WORKER_DIED = "WORKER_DIED"
     RESTARTED_TOO_OFTEN = "RESTARTED_TOO_OFTEN"
     SERVER_STOPPED = "SERVER_STOPPED"
+    BAN_ENDED = "BAN_ENDED"
     # Requested by the operator or by the server's own routine.
     START_ASKED = "START_ASKED"
     RESTART_ASKED = "RESTART_ASKED"
@@ -201,6 +202,8 @@ _TABLE: Mapping[Event, _Row] = {
     _E.RESTARTED_TOO_OFTEN: _give_up(_R.TOO_MANY_RESTARTS),
     # A session that waits for a proxy or a scan still waits for that.
     _E.SERVER_STOPPED: (_, _pend(_R.SERVER_STOPPED), _drop(_R.SERVER_STOPPED), _, _, _),
+    # A stop during the ban stands.
+    _E.BAN_ENDED: (_, _, _, _, _pend(_R.WAITING_FOR_TURN), _),
     _E.START_ASKED: (_, _, _, _, _pend(_R.WAITING_FOR_TURN), _pend(_R.WAITING_FOR_TURN)),
     _E.RESTART_ASKED: _down(_R.RESTARTING, failed=_pend(_R.WAITING_FOR_TURN), stopped=_pend(_R.WAITING_FOR_TURN)),
     # An operator's stop outlasts the backup during which it was requested.
@@ -242,8 +245,8 @@ BEFORE_THE_LINK = frozenset(
 )
 #: Reasons that call for a person although the state alone does not.
 NEEDS_PERSON_BECAUSE = frozenset({Reason.WAITING_FOR_PROXY, Reason.GIVEN_PROXY_BAD, Reason.LOGGED_OUT})
-#: Reasons of a stop that the server itself ends.
-STOPPED_FOR_A_WHILE = frozenset({Reason.BACKUP, Reason.RESTORE})
+#: Reasons of a state without a worker that the server itself ends.
+RESTS_FOR_A_WHILE = frozenset({Reason.BACKUP, Reason.RESTORE, Reason.TEMPORARY_BAN})
 
 
 def advance(state: State, event: Event) -> StateChange | Ignored:
@@ -256,9 +259,9 @@ def advance(state: State, event: Event) -> StateChange | Ignored:
 
 def needs_person(state: State, reason: Reason | None) -> bool:
     """Whether a person has to act before this session continues."""
-    return state in NEEDS_PERSON or reason in NEEDS_PERSON_BECAUSE
+    return (state in NEEDS_PERSON and reason not in RESTS_FOR_A_WHILE) or reason in NEEDS_PERSON_BECAUSE
 
 
 def comes_back(state: State, reason: Reason | None) -> bool:
     """Whether a session that is not connected will be, without a person."""
-    return (state in WANTS_WORKER or reason in STOPPED_FOR_A_WHILE) and not needs_person(state, reason)
+    return (state in WANTS_WORKER or reason in RESTS_FOR_A_WHILE) and not needs_person(state, reason)

@@ -23,6 +23,7 @@ from wa_orchestrator.orchestrator.proxies.monitor import ProxyMonitor, SlotAssig
 from wa_orchestrator.orchestrator.proxies.socks_check import ProxyCheck
 from wa_orchestrator.orchestrator.sessions import credential_files as files
 from wa_orchestrator.orchestrator.sessions import transitions, worker_reports
+from wa_orchestrator.orchestrator.sessions.ban_end import BanEnd
 from wa_orchestrator.orchestrator.workers.pool import WorkerPool
 from wa_orchestrator.orchestrator.workers.reconciler import ExitWatcher, Reconciler
 from wa_orchestrator.orchestrator.workers.session_controller import SessionController
@@ -122,6 +123,7 @@ def assemble(context: Context, runner: Runner, checker: ProxyCheck | None = None
             Loop("session_controller", SessionController(context, pool), lease),
             Loop("start_queue", StartQueue(context, pool), lease),
             Loop("watchdog", Watchdog(context, lease, pool), lease),
+            Loop("ban_end", BanEnd(context), lease),
             Loop("proxy_monitor", ProxyMonitor(context, proxy_health), lease),
             Loop("slot_assigner", SlotAssigner(context), lease),
             Loop("daily_summary", DailySummaries(context), lease),

@@ -1,0 +1,43 @@
+"""Starts a session again when its temporary ban has ended."""
+
+import structlog
+
+from wa_orchestrator.context import Context
+from wa_orchestrator.domain.session import Event, Reason, State
+from wa_orchestrator.orchestrator.sessions import transitions
+from wa_orchestrator.store import records
+from wa_orchestrator.store.records import Session
+from wa_orchestrator.store.sessions import control_plane
+
+#: A ban that is renewed at each login, with an end in the past, must not become a login every few seconds.
+LEAST_REST_MS = 5 * 60_000
+
+log = structlog.get_logger(__name__)
+
+
+def is_over(session: Session, now_ms: int, least_rest_ms: float) -> bool:
+    """Whether a session rests for a temporary ban that has ended, and an operator wants it to run."""
+    return (
+        (session.status, session.reason) == (State.FAILED, Reason.TEMPORARY_BAN)
+        and session.wanted == transitions.RUNNING
+        and 0 < session.ban_ends_at <= now_ms
+        and session.changed_at + least_rest_ms <= now_ms
+    )
+
+
+class BanEnd:
+    """Looks for ended bans. Their end is in the record, so a restart of the server misses none."""
+
+    def __init__(self, context: Context) -> None:
+        self._context = context
+
+    async def step(self) -> float:
+        """Start every session whose temporary ban is over."""
+        scripts, settings = self._context.scripts, self._context.settings
+        now_ms = await scripts.now_ms()
+        for session in await records.sessions(scripts):
+            if is_over(session, now_ms, settings.scaled(LEAST_REST_MS)):
+                log.info("session.ban_ended", session=session.id)
+                await transitions.apply(self._context, session.id, Event.BAN_ENDED)
+                await control_plane.request_attention(scripts, session.id)
+        return settings.monitor_interval_ms / 1000
