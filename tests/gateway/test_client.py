@@ -1,13 +1,13 @@
 """The client against a real gateway, and what it does about errors."""
 
+import time
 from collections.abc import AsyncIterator, Callable
 
 import httpx
 import pytest
 
 from tests.gateway.conftest import API_KEY, Gate, serve
-from wa_orchestrator import client as clients
-from wa_orchestrator.client import AsyncClient, Client
+from wa_orchestrator.client import AsyncClient, Client, errors
 from wa_orchestrator.store import keys
 from wa_orchestrator.store.messages import queues
 from wa_orchestrator.store.messages.message_keys import Place
@@ -42,16 +42,16 @@ async def test_files_and_batches_travel_too(client: AsyncClient) -> None:
 
 async def test_errors_have_their_own_kinds(gate: Gate, client: AsyncClient) -> None:
     await gate.redis.hset(keys.session("w1"), "limits", '{"per_day": 1}')
-    with pytest.raises(clients.Invalid) as invalid:
+    with pytest.raises(errors.InvalidError) as invalid:
         await client.send("1", "")
     assert {each["path"] for each in invalid.value.errors} == {"to", "message"}
-    with pytest.raises(clients.NotFound) as missing:
+    with pytest.raises(errors.NotFoundError) as missing:
         await client.message("m_000000000000000000")
     assert missing.value.code == "NO_SUCH_MESSAGE"
     await client.send("972511111111", "a", idempotency_key="k")
-    with pytest.raises(clients.Conflict):
+    with pytest.raises(errors.ConflictError):
         await client.send("972511111111", "b", idempotency_key="k")
-    with pytest.raises(clients.TooMany) as full:
+    with pytest.raises(errors.TooManyError) as full:
         await client.send("972511111111", "c")
     assert full.value.details["limit"] == 1
 
@@ -73,12 +73,13 @@ def _error(status: int, **details: object) -> httpx.Response:
     return httpx.Response(status, json={"error": {"code": "X", "message": "x", **details}})
 
 
-def test_a_send_is_repeated_with_the_same_key_when_the_answer_was_lost() -> None:
+def test_a_send_is_repeated_with_the_same_key_when_the_answer_was_lost(monkeypatch: pytest.MonkeyPatch) -> None:
     seen, transport = _server(
         [httpx.ReadTimeout("late"), _error(503, retryAfterS=2), httpx.Response(202, json={"ok": 1})]
     )
     pauses: list[float] = []
-    with Client("http://x", API_KEY, transport=transport, sleep=pauses.append) as client:
+    monkeypatch.setattr(time, "sleep", pauses.append)
+    with Client("http://x", API_KEY, transport=transport) as client:
         assert client.send("972511111111", "hi") == {"ok": 1}
     assert len({request.headers["idempotency-key"] for request in seen}) == 1
     assert (len(seen), pauses[1]) == (3, 2.0)
@@ -87,19 +88,24 @@ def test_a_send_is_repeated_with_the_same_key_when_the_answer_was_lost() -> None
 @pytest.mark.parametrize(
     ("call", "answer", "kind", "tries"),
     [
-        (lambda one: one.retry("m_1"), _error(503), clients.Unavailable, 1),
-        (lambda one: one.send("9725", "x"), _error(429, retryAfterS=3600), clients.TooMany, 1),
-        (lambda one: one.send("9725", "x"), _error(422), clients.Invalid, 1),
-        (lambda one: one.message("m_1"), httpx.ConnectError("no"), clients.NoAnswer, 3),
-        (lambda one: one.sessions(), httpx.Response(502, text="<html>"), clients.ApiError, 1),
-        (lambda one: one.sessions(), _error(403), clients.NotAllowed, 1),
+        (lambda one: one.retry("m_1"), _error(503), errors.UnavailableError, 1),
+        (lambda one: one.send("9725", "x"), _error(429, retryAfterS=3600), errors.TooManyError, 1),
+        (lambda one: one.send("9725", "x"), _error(422), errors.InvalidError, 1),
+        (lambda one: one.message("m_1"), httpx.ConnectError("no"), errors.NoAnswerError, 3),
+        (lambda one: one.sessions(), httpx.Response(502, text="<html>"), errors.ApiError, 1),
+        (lambda one: one.sessions(), _error(403), errors.NotAllowedError, 1),
     ],
 )
 def test_only_what_is_harmless_and_hopeful_is_repeated(
-    call: Callable[[Client], object], answer: httpx.Response | Exception, kind: type[Exception], tries: int
+    call: Callable[[Client], object],
+    answer: httpx.Response | Exception,
+    kind: type[Exception],
+    tries: int,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     seen, transport = _server([answer] * 5)
-    with Client("http://x", API_KEY, transport=transport, sleep=lambda _s: None) as client, pytest.raises(kind):
+    monkeypatch.setattr(time, "sleep", lambda _s: None)
+    with Client("http://x", API_KEY, transport=transport) as client, pytest.raises(kind):
         call(client)
     assert len(seen) == tries
 

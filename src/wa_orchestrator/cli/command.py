@@ -125,11 +125,11 @@ def _invoke(function: Callable[..., None], run: Invocation, values: Mapping[str,
 
 def error_line(error: "ApiError", run: Invocation) -> str:
     """Return the server's error, or that no server answers, in one line."""
-    from wa_orchestrator.client import Invalid, NoAnswer
+    from wa_orchestrator.client.errors import InvalidError, NoAnswerError
 
-    if isinstance(error, NoAnswer):
+    if isinstance(error, NoAnswerError):
         return f"{error.code}: No server answers at {run.target.url}. Start one (wa-orchestrator up), or pass --url."
-    if isinstance(error, Invalid) and error.errors:
+    if isinstance(error, InvalidError) and error.errors:
         problems = "; ".join(f"{each.get('path')}: {each.get('message')}" for each in error.errors)
         return f"{error.code}: {problems}"
     return " ".join(f"{error.code}: {terminal_message(error.code, error.text, error.details)}".split())

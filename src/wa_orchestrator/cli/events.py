@@ -55,7 +55,7 @@ def _past(run: Invocation, after: str | None, types: str | None) -> Iterator[dic
 
 def _followed(run: Invocation, after: str | None, types: str | None) -> Iterator[dict[str, Any]]:
     """Yield all events from a cursor on. A broken stream is resumed after the last event."""
-    from wa_orchestrator.client import NoAnswer, Unavailable
+    from wa_orchestrator.client.errors import NoAnswerError, UnavailableError
 
     was_connected = False
     while True:
@@ -65,7 +65,7 @@ def _followed(run: Invocation, after: str | None, types: str | None) -> Iterator
                 if event is not None:
                     after = event["id"]
                     yield event
-        except (NoAnswer, Unavailable):
+        except (NoAnswerError, UnavailableError):
             if not was_connected:
                 raise
         time.sleep(_RECONNECT_S)
@@ -75,8 +75,7 @@ def _stream(run: Invocation, after: str | None, types: str | None) -> Iterator[d
     """Yield None when connected, then the events of one connection."""
     import httpx
 
-    from wa_orchestrator.client import NoAnswer
-    from wa_orchestrator.client.errors import error_in
+    from wa_orchestrator.client.errors import NoAnswerError, error_in
 
     headers = {"X-API-Key": run.target.api_key} | ({"Last-Event-ID": after} if after else {})
     query = {"types": types} if types else None
@@ -92,7 +91,7 @@ def _stream(run: Invocation, after: str | None, types: str | None) -> Iterator[d
             yield None
             yield from events_in(response.iter_lines())
     except httpx.HTTPError as error:
-        raise NoAnswer(error) from error
+        raise NoAnswerError(error) from error
 
 
 def events_in(lines: Iterable[str]) -> Iterator[dict[str, Any]]:

@@ -27,7 +27,7 @@ def draw(shown: dict[str, Any]) -> None:
 
 def follow(run: Invocation, session_id: str) -> None:
     """Print every new code until the session is connected. Exits with an error if it failed or is stopped."""
-    from wa_orchestrator.client import NotFound
+    from wa_orchestrator.client.errors import NotFoundError
 
     before = ""
     while True:
@@ -40,7 +40,7 @@ def follow(run: Invocation, session_id: str) -> None:
             raise typer.Exit(EXIT_FAILED)
         try:
             shown = run.client.qr(session_id)
-        except NotFound as none_yet:
+        except NotFoundError as none_yet:
             if none_yet.code != "NO_QR":
                 raise
             shown = {}

@@ -79,7 +79,7 @@ def listed(
 @command
 def show(run: Invocation, session_id: SessionId) -> None:
     """Show one session with its worker and its queue."""
-    found = run.client.session_status(session_id)
+    found = run.client.session(session_id)
     worker, queue = found["worker"], found["queue"]
     values = {
         "session": found["sessionId"],

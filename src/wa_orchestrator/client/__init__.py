@@ -5,27 +5,7 @@ with Client("http://127.0.0.1:3001", "wao_…") as client:
     client.message(sent["messageId"])["status"]
 """
 
-from wa_orchestrator.client.errors import (
-    ApiError,
-    Conflict,
-    Invalid,
-    NoAnswer,
-    NotAllowed,
-    NotFound,
-    TooMany,
-    Unavailable,
-)
+from wa_orchestrator.client.errors import ApiError
 from wa_orchestrator.client.transport import AsyncClient, Client
 
-__all__ = [
-    "ApiError",
-    "AsyncClient",
-    "Client",
-    "Conflict",
-    "Invalid",
-    "NoAnswer",
-    "NotAllowed",
-    "NotFound",
-    "TooMany",
-    "Unavailable",
-]
+__all__ = ["ApiError", "AsyncClient", "Client"]

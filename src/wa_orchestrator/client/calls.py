@@ -3,8 +3,8 @@
 import secrets
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
-from typing import Any, Generic, TypeVar
+from dataclasses import dataclass
+from typing import Any, Generic, TypedDict, TypeVar, Unpack
 from urllib.parse import quote
 
 Json = dict[str, Any]
@@ -13,31 +13,53 @@ R = TypeVar("R")
 
 @dataclass(frozen=True, slots=True)
 class ApiCall:
-    """One request. `may_repeat`: it is idempotent, so it may be sent again."""
+    """One request; `options` are httpx's (`json`, `params` …). `may_repeat`: it is idempotent and may be sent again."""
 
     method: str
     path: str
-    json: Any = None
-    query: Mapping[str, Any] = field(default_factory=dict)
-    headers: Mapping[str, str] = field(default_factory=dict)
-    content: bytes | None = None
-    may_repeat: bool = False
+    may_repeat: bool
+    options: Mapping[str, Any]
 
 
-def _get(path: str, **query: Any) -> ApiCall:
-    return ApiCall("GET", path, query=_given(query), may_repeat=True)
+class SendOptions(TypedDict, total=False):
+    """Fields of a message that are not always given."""
+
+    session_id: str | None
+    phone: str | None
+    media: Mapping[str, Any] | None
+    location: Mapping[str, Any] | None
+    priority: int | None
+    send_at: str | int | None
+    expires_at: str | int | None
+    on_limit: str | None
+    reference: str | None
+
+
+def _get(path: str, query: Mapping[str, Any] | None = None, **headers: str) -> ApiCall:
+    return ApiCall("GET", path, may_repeat=True, options={"params": _given(query or {}), "headers": headers})
 
 
 def _delete(path: str, **query: Any) -> ApiCall:
-    return ApiCall("DELETE", path, query=_given(query), may_repeat=True)
+    return ApiCall("DELETE", path, may_repeat=True, options={"params": _given(query)})
 
 
 def _post(path: str, body: Mapping[str, Any] | None = None) -> ApiCall:
-    return ApiCall("POST", path, json=None if body is None else _given(body))
+    return ApiCall("POST", path, may_repeat=False, options={} if body is None else {"json": _given(body)})
+
+
+def _send(path: str, body: Mapping[str, Any], idempotency_key: str | None) -> ApiCall:
+    headers = {"Idempotency-Key": idempotency_key or secrets.token_hex(16)}
+    return ApiCall("POST", path, may_repeat=True, options={"json": _given(body), "headers": headers})
 
 
 def _given(fields: Mapping[str, Any]) -> dict[str, Any]:
-    return {name: value for name, value in fields.items() if value is not None}
+    """Return the fields that are not None, named as in JSON: `session_id` is `sessionId`."""
+    return {_camel_case(name): value for name, value in fields.items() if value is not None}
+
+
+def _camel_case(name: str) -> str:
+    first, *others = name.split("_")
+    return first + "".join(map(str.capitalize, others))
 
 
 def _in_path(name: str) -> str:
@@ -58,33 +80,11 @@ class Calls(ABC, Generic[R]):
         to: str,
         message: str | None = None,
         *,
-        session_id: str | None = None,
-        phone: str | None = None,
-        media: Mapping[str, Any] | None = None,
-        location: Mapping[str, Any] | None = None,
-        priority: int | None = None,
-        send_at: str | int | None = None,
-        expires_at: str | int | None = None,
-        on_limit: str | None = None,
-        reference: str | None = None,
         idempotency_key: str | None = None,
+        **options: Unpack[SendOptions],
     ) -> R:
         """Send one message. The idempotency key makes it safe to repeat after a lost response."""
-        body = {
-            "to": to,
-            "message": message,
-            "media": media,
-            "location": location,
-            "sessionId": session_id,
-            "phone": phone,
-            "priority": priority,
-            "sendAt": send_at,
-            "expiresAt": expires_at,
-            "onLimit": on_limit,
-            "reference": reference,
-        }
-        headers = {"Idempotency-Key": idempotency_key or secrets.token_hex(16)}
-        return self.ask(ApiCall("POST", "/api/v1/send", json=_given(body), headers=headers, may_repeat=True))
+        return self.ask(_send("/api/v1/send", {"to": to, "message": message, **options}, idempotency_key))
 
     def send_batch(
         self,
@@ -94,34 +94,25 @@ class Calls(ABC, Generic[R]):
         idempotency_key: str | None = None,
     ) -> R:
         """Send up to 1,000 messages; `items` of the response has the result of each."""
-        body = _given({"messages": list(messages), "spreadMinutes": spread_minutes})
-        headers = {"Idempotency-Key": idempotency_key or secrets.token_hex(16)}
-        return self.ask(ApiCall("POST", "/api/v1/send/batch", json=body, headers=headers, may_repeat=True))
+        body = {"messages": list(messages), "spread_minutes": spread_minutes}
+        return self.ask(_send("/api/v1/send/batch", body, idempotency_key))
 
     def upload(self, content: bytes, *, mimetype: str, filename: str = "") -> R:
         """Store a file for `media={"upload": …}`."""
         headers = {"Content-Type": mimetype, "X-Filename": filename.encode("ascii", "replace").decode()}
-        return self.ask(ApiCall("POST", "/api/v1/uploads", content=content, headers=headers))
+        options = {"content": content, "headers": headers}
+        return self.ask(ApiCall("POST", "/api/v1/uploads", may_repeat=False, options=options))
 
     def message(self, message_id: str) -> R:
         """Return a message with its timeline and what it waits for."""
         return self.ask(_get(f"/api/v1/messages/{_in_path(message_id)}"))
 
-    def messages(
-        self,
-        *,
-        to: str | None = None,
-        session_id: str | None = None,
-        status: str | None = None,
-        reference: str | None = None,
-        since: str | int | None = None,
-        until: str | int | None = None,
-        cursor: str | None = None,
-        limit: int | None = None,
-    ) -> R:
-        """Return a page of a search; `next` of the response is the `cursor` of the next page."""
-        query = {"to": to, "sessionId": session_id, "status": status, "reference": reference, "from": since}
-        return self.ask(_get("/api/v1/messages", **query, until=until, cursor=cursor, limit=limit))
+    def messages(self, *, since: str | int | None = None, **search: str | int | None) -> R:
+        """Return a page of a search by `to`, `session_id`, `status`, `reference`, `since` and `until`.
+
+        `limit` is the size of the page; `next` of the response is the `cursor` of the next one.
+        """
+        return self.ask(_get("/api/v1/messages", {"from": since, **search}))
 
     def cancel(self, message_id: str) -> R:
         """Cancel a message that no worker has claimed."""
@@ -141,7 +132,7 @@ class Calls(ABC, Generic[R]):
 
     def stats(self, session_id: str, *, days: int | None = None) -> R:
         """Count a session's messages by day."""
-        return self.ask(_get(f"/api/v1/stats/{_in_path(session_id)}", days=days))
+        return self.ask(_get(f"/api/v1/stats/{_in_path(session_id)}", {"days": days}))
 
     # -- sessions
 
@@ -155,25 +146,20 @@ class Calls(ABC, Generic[R]):
         pairing: str | None = None,
     ) -> R:
         """Create a session and queue the start of its worker."""
-        body = {"phone": phone, "proxy": proxy, "sessionId": session_id, "label": label, "pairing": pairing}
+        body = {"phone": phone, "proxy": proxy, "session_id": session_id, "label": label, "pairing": pairing}
         return self.ask(_post("/api/sessions/provision", body))
 
     def sessions(self, **filters: str | int | None) -> R:
         """List all sessions, or those that match `status`, `proxy`, `label`, `text`."""
-        return self.ask(_get("/api/sessions", **filters))
+        return self.ask(_get("/api/sessions", filters))
 
     def session(self, session_id: str) -> R:
         """Return a session with its worker and its queue."""
         return self.ask(_get(f"/api/sessions/{_in_path(session_id)}"))
 
-    def session_status(self, session_id: str) -> R:
-        """The same as `session`, by another route."""
-        return self.ask(_get(f"/api/sessions/{_in_path(session_id)}/status"))
-
     def qr(self, session_id: str) -> R:
         """Return the QR code to scan."""
-        path = f"/api/sessions/{_in_path(session_id)}/qr"
-        return self.ask(ApiCall("GET", path, headers={"Accept": "application/json"}, may_repeat=True))
+        return self.ask(_get(f"/api/sessions/{_in_path(session_id)}/qr", accept="application/json"))
 
     def pairing_code(self, session_id: str, *, phone: str | None = None) -> R:
         """Request an 8-character code instead of a QR code."""
@@ -193,7 +179,7 @@ class Calls(ABC, Generic[R]):
 
     def proxies(self, *, status: str | None = None, cursor: str | None = None, limit: int | None = None) -> R:
         """Return a page of proxies; `next` of the response is the `cursor` of the next page."""
-        return self.ask(_get("/api/v1/proxies", status=status, cursor=cursor, limit=limit))
+        return self.ask(_get("/api/v1/proxies", {"status": status, "cursor": cursor, "limit": limit}))
 
     def add_proxy(self, url: str) -> R:
         """Add a proxy: `socks5h://user:password@host:port`."""
@@ -216,7 +202,7 @@ class Calls(ABC, Generic[R]):
 
     def events(self, *, after: str | None = None, types: str | None = None, limit: int | None = None) -> R:
         """Return events after a cursor; `next` of the response is the cursor to go on from."""
-        return self.ask(_get("/api/v1/events", after=after, types=types, limit=limit))
+        return self.ask(_get("/api/v1/events", {"after": after, "types": types, "limit": limit}))
 
     def webhooks(self) -> R:
         """List webhooks."""

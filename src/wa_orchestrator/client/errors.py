@@ -1,7 +1,5 @@
 """Error responses as exceptions with the server's stable code."""
 
-# ruff: noqa: N818 (the names say what happened, and read so in `except`)
-
 from collections.abc import Mapping
 from typing import Any
 
@@ -25,19 +23,19 @@ class ApiError(Exception):
         return float(seconds) if isinstance(seconds, int | float) else None
 
 
-class NotAllowed(ApiError):
+class NotAllowedError(ApiError):
     """401 or 403: the key is missing, unknown or lacks a scope."""
 
 
-class NotFound(ApiError):
+class NotFoundError(ApiError):
     """404: there is no such session, message, proxy …"""
 
 
-class Conflict(ApiError):
+class ConflictError(ApiError):
     """409: the present state does not allow it."""
 
 
-class Invalid(ApiError):
+class InvalidError(ApiError):
     """422: the request is not valid. `errors` lists the fields to correct, each with its path."""
 
     @property
@@ -46,15 +44,15 @@ class Invalid(ApiError):
         return list(self.details.get("errors", []))
 
 
-class TooMany(ApiError):
+class TooManyError(ApiError):
     """429: a rate, a day or a queue is full."""
 
 
-class Unavailable(ApiError):
+class UnavailableError(ApiError):
     """503: try again later. A send may be repeated with the same idempotency key."""
 
 
-class NoAnswer(ApiError):
+class NoAnswerError(ApiError):
     """The server cannot be reached or did not respond in time. Whether it acted is unknown."""
 
     def __init__(self, cause: Exception) -> None:
@@ -62,13 +60,13 @@ class NoAnswer(ApiError):
 
 
 _BY_STATUS: Mapping[int, type[ApiError]] = {
-    401: NotAllowed,
-    403: NotAllowed,
-    404: NotFound,
-    409: Conflict,
-    422: Invalid,
-    429: TooMany,
-    503: Unavailable,
+    401: NotAllowedError,
+    403: NotAllowedError,
+    404: NotFoundError,
+    409: ConflictError,
+    422: InvalidError,
+    429: TooManyError,
+    503: UnavailableError,
 }
 
 

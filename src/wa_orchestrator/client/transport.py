@@ -3,30 +3,32 @@
 import asyncio
 import random
 import time
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
-from types import TracebackType
+from collections.abc import AsyncIterator, Awaitable, Iterator
 from typing import Any, Final, Self
 
 import httpx
 
 from wa_orchestrator.client.calls import ApiCall, Calls, Json
-from wa_orchestrator.client.errors import ApiError, NoAnswer, TooMany, Unavailable, error_in
+from wa_orchestrator.client.errors import ApiError, NoAnswerError, TooManyError, UnavailableError, error_in
 
 TIMEOUT_S: Final = 30.0
 _LONGEST_PAUSE_S: Final = 10.0
 
 
-def _pause_s(attempt: int, error: ApiError) -> float:
-    """Return the pause before the next attempt: what the server asks for, or exponential backoff with jitter."""
-    asked = error.retry_after_s
-    return asked if asked is not None else min(_LONGEST_PAUSE_S, 0.25 * 2**attempt) * (0.5 + random.random())  # noqa: S311
+def _options(url: str, api_key: str, timeout_s: float) -> dict[str, Any]:
+    return {"base_url": url, "headers": {"X-API-Key": api_key}, "timeout": timeout_s, "trust_env": False}
 
 
-def _should_retry(call: ApiCall, error: ApiError) -> bool:
-    """Whether to retry: the call is idempotent, and a short wait may cure the error."""
-    if not call.may_repeat or not isinstance(error, NoAnswer | Unavailable | TooMany):
-        return False
-    return (error.retry_after_s or 0) <= _LONGEST_PAUSE_S
+def _pause_s(call: ApiCall, attempt: int, error: ApiError) -> float:
+    """Return the pause before the next attempt: what the server asks for, or exponential backoff with jitter.
+
+    Raises the error unless the call is idempotent and a short wait may cure it.
+    """
+    asked_s = error.retry_after_s
+    curable = isinstance(error, NoAnswerError | UnavailableError | TooManyError) and (asked_s or 0) <= _LONGEST_PAUSE_S
+    if not call.may_repeat or not curable:
+        raise error
+    return asked_s if asked_s is not None else min(_LONGEST_PAUSE_S, 0.25 * 2**attempt) * (0.5 + random.random())  # noqa: S311
 
 
 def _json(response: httpx.Response) -> Json:
@@ -35,17 +37,6 @@ def _json(response: httpx.Response) -> Json:
         raise error
     body: Any = response.json() if response.content else {}
     return body if isinstance(body, dict) else {"items": body}
-
-
-def _request(call: ApiCall) -> dict[str, Any]:
-    return {
-        "method": call.method,
-        "url": call.path,
-        "params": dict(call.query) or None,
-        "headers": dict(call.headers),
-        "json": call.json,
-        "content": call.content,
-    }
 
 
 class Client(Calls[Json]):
@@ -59,40 +50,32 @@ class Client(Calls[Json]):
         retries: int = 2,
         timeout_s: float = TIMEOUT_S,
         transport: httpx.BaseTransport | None = None,
-        sleep: Callable[[float], None] = time.sleep,
     ) -> None:
-        self._http = httpx.Client(
-            base_url=url, headers={"X-API-Key": api_key}, timeout=timeout_s, transport=transport, trust_env=False
-        )
+        self._http = httpx.Client(transport=transport, **_options(url, api_key, timeout_s))
         self._retries = retries
-        self._sleep = sleep
 
     def ask(self, call: ApiCall) -> Json:
         """Send a request and return the response; raise `ApiError`."""
-        for attempt in range(self._retries + 1):
+        for attempt in range(self._retries):
             try:
                 return self._once(call)
             except ApiError as error:
-                if attempt == self._retries or not _should_retry(call, error):
-                    raise
-                self._sleep(_pause_s(attempt, error))
-        raise AssertionError("the last attempt returns or raises")
-
-    def all_messages(self, **question: Any) -> Iterator[Json]:
-        """Yield all messages of a search, page after page."""
-        cursor: str | None = None
-        while True:
-            page = self.messages(**question, cursor=cursor)
-            yield from page["messages"]
-            cursor = page["next"]
-            if cursor is None:
-                return
+                time.sleep(_pause_s(call, attempt, error))
+        return self._once(call)
 
     def _once(self, call: ApiCall) -> Json:
         try:
-            return _json(self._http.request(**_request(call)))
+            return _json(self._http.request(call.method, call.path, **call.options))
         except httpx.HTTPError as error:
-            raise NoAnswer(error) from error
+            raise NoAnswerError(error) from error
+
+    def all_messages(self, **search: Any) -> Iterator[Json]:
+        """Yield all messages of a search, page after page."""
+        cursor: str | None = ""
+        while cursor is not None:
+            page = self.messages(**search, cursor=cursor or None)
+            yield from page["messages"]
+            cursor = page["next"]
 
     def close(self) -> None:
         """Close the connections."""
@@ -101,9 +84,7 @@ class Client(Calls[Json]):
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_error: object) -> None:
         self.close()
 
 
@@ -118,41 +99,33 @@ class AsyncClient(Calls[Awaitable[Json]]):
         retries: int = 2,
         timeout_s: float = TIMEOUT_S,
         transport: httpx.AsyncBaseTransport | None = None,
-        sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
     ) -> None:
-        self._http = httpx.AsyncClient(
-            base_url=url, headers={"X-API-Key": api_key}, timeout=timeout_s, transport=transport, trust_env=False
-        )
+        self._http = httpx.AsyncClient(transport=transport, **_options(url, api_key, timeout_s))
         self._retries = retries
-        self._sleep = sleep
 
     async def ask(self, call: ApiCall) -> Json:
         """Send a request and return the response; raise `ApiError`."""
-        for attempt in range(self._retries + 1):
+        for attempt in range(self._retries):
             try:
                 return await self._once(call)
             except ApiError as error:
-                if attempt == self._retries or not _should_retry(call, error):
-                    raise
-                await self._sleep(_pause_s(attempt, error))
-        raise AssertionError("the last attempt returns or raises")
-
-    async def all_messages(self, **question: Any) -> AsyncIterator[Json]:
-        """Yield all messages of a search, page after page."""
-        cursor: str | None = None
-        while True:
-            page = await self.messages(**question, cursor=cursor)
-            for message in page["messages"]:
-                yield message
-            cursor = page["next"]
-            if cursor is None:
-                return
+                await asyncio.sleep(_pause_s(call, attempt, error))
+        return await self._once(call)
 
     async def _once(self, call: ApiCall) -> Json:
         try:
-            return _json(await self._http.request(**_request(call)))
+            return _json(await self._http.request(call.method, call.path, **call.options))
         except httpx.HTTPError as error:
-            raise NoAnswer(error) from error
+            raise NoAnswerError(error) from error
+
+    async def all_messages(self, **search: Any) -> AsyncIterator[Json]:
+        """Yield all messages of a search, page after page."""
+        cursor: str | None = ""
+        while cursor is not None:
+            page = await self.messages(**search, cursor=cursor or None)
+            for message in page["messages"]:
+                yield message
+            cursor = page["next"]
 
     async def close(self) -> None:
         """Close the connections."""
@@ -161,7 +134,5 @@ class AsyncClient(Calls[Awaitable[Json]]):
     async def __aenter__(self) -> Self:
         return self
 
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    async def __aexit__(self, *_error: object) -> None:
         await self.close()
