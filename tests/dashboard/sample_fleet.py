@@ -10,12 +10,12 @@ from zoneinfo import ZoneInfo
 
 from redis.asyncio import Redis
 
-from wa_orchestrator.dashboard.fleet.history import HOUR_MS
 from wa_orchestrator.domain import proxy_url
 from wa_orchestrator.domain.pacing.hours import day_bounds_ms
 from wa_orchestrator.store import keys, leases, proxies, sessions
 from wa_orchestrator.store.engine.scripts import Scripts
 from wa_orchestrator.store.events import webhooks
+from wa_orchestrator.store.events.activity import HOUR_MS
 from wa_orchestrator.store.messages import admission, contacts, outbox, queues
 from wa_orchestrator.store.messages.message_keys import Place
 from wa_orchestrator.store.sessions import slots

@@ -8,7 +8,6 @@ from tests.dashboard.sample_fleet import FleetBuilder, fill
 from tests.dashboard.serving import settings
 from wa_orchestrator.context import make_context
 from wa_orchestrator.dashboard.fleet import attention, history
-from wa_orchestrator.dashboard.fleet.history import HOUR_MS
 from wa_orchestrator.dashboard.fleet.snapshot import Snapshot
 from wa_orchestrator.dashboard.fleet.snapshot_reader import SnapshotReader
 from wa_orchestrator.dashboard.html.locale import Locale, spelled_phone
@@ -19,6 +18,7 @@ from wa_orchestrator.domain.stream_events import ProxyReason
 from wa_orchestrator.store import keys, proxies
 from wa_orchestrator.store.engine.scripts import Scripts
 from wa_orchestrator.store.events import webhooks
+from wa_orchestrator.store.events.activity import HOUR_MS
 from wa_orchestrator.store.sessions import slots
 
 NOW = 1_750_075_200_000

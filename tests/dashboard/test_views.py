@@ -18,8 +18,8 @@ from tests.dashboard.sample_fleet import FleetBuilder, fill
 from tests.dashboard.serving import settings
 from wa_orchestrator.context import make_context
 from wa_orchestrator.dashboard.fleet import history
-from wa_orchestrator.dashboard.fleet.availability import Change, day_of
-from wa_orchestrator.dashboard.fleet.history import DAY_MS, HOUR_MS, HistoryRecorder
+from wa_orchestrator.dashboard.fleet.availability import DAY_MS, Change, day_of
+from wa_orchestrator.dashboard.fleet.history import HistoryRecorder
 from wa_orchestrator.dashboard.fleet.snapshot import natural
 from wa_orchestrator.dashboard.fleet.snapshot_reader import SnapshotReader
 from wa_orchestrator.dashboard.html import charts
@@ -35,6 +35,7 @@ from wa_orchestrator.domain.session import State
 from wa_orchestrator.gateway.request_models import SendBody
 from wa_orchestrator.store import keys, proxies, records
 from wa_orchestrator.store.engine.scripts import Scripts
+from wa_orchestrator.store.events.activity import HOUR_MS
 
 NOW = 1_750_075_200_000
 ENGLISH = Locale("en", ZoneInfo("UTC"), NOW)

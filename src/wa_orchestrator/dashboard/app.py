@@ -31,6 +31,7 @@ from wa_orchestrator.dashboard.login import (
 from wa_orchestrator.dashboard.pages import anti_ban, fleet, live_log, messages, proxies, scan, session, settings
 from wa_orchestrator.dashboard.routes import actions, json_api, simulated_scan
 from wa_orchestrator.errors import Refused
+from wa_orchestrator.loop import Loop
 from wa_orchestrator.texts.catalogue import languages
 from wa_orchestrator.web import problems
 
@@ -94,7 +95,7 @@ class Dashboard:
         """Read and count events until cancelled."""
         async with asyncio.TaskGroup() as tasks:
             tasks.create_task(self.hub.run())
-            tasks.create_task(self.history_recorder.run())
+            tasks.create_task(Loop("dashboard_history", self.history_recorder).run())
 
     def router(self) -> APIRouter:
         """Return the routes."""

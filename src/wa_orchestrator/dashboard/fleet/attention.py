@@ -1,7 +1,7 @@
 """What needs a person now, worst first; the same problem of several sessions is one line."""
 
 from collections import defaultdict
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Final
 
@@ -58,135 +58,113 @@ def items(snapshot: Snapshot, locale: Locale, failed: FailedMessages | None = No
     ]
 
 
-def _failed(snapshot: Snapshot, locale: Locale) -> list[Item]:
+def _failed(snapshot: Snapshot, locale: Locale) -> Iterator[Item]:
     groups: dict[str, list[Row]] = defaultdict(list)
     for row in snapshot.sorted_rows():
         if row.state is State.FAILED and not row.is_unlinked:
             groups[row.session.reason or ""].append(row)
-    found = []
     for reason, rows in sorted(groups.items(), key=lambda pair: (pair[0] != Reason.BANNED, pair[0])):
         name = f"attention.{reason}" if locale.knows(f"attention.{reason}.other") else "attention.failed"
         what = locale.n(name, len(rows), name=bdi(snapshot.called(rows[0])), ago=locale.ago(rows[0].session.changed_at))
-        do = Markup("{} {}").format(_held(rows, locale), locale.reason(reason))
-        single = len(rows) == 1
-        href = f"/sessions/{rows[0].id}" if single else "/?state=failed"
-        button = locale.t("do.open") if single else locale.n("do.show", len(rows))
-        found.append(Item("failed", "s-failed", what, do, button, href))
-    return found
+        waiting = sum(row.queued for row in rows) if rows[0].is_banned else 0
+        held = locale.n("attention.held", waiting) if waiting else ""
+        do = Markup("{} {}").format(held, locale.reason(reason))
+        yield Item("failed", "s-failed", what, do, *_link_to(rows, "failed", locale))
 
 
-def _unlinked(snapshot: Snapshot, locale: Locale) -> list[Item]:
+def _link_to(rows: Sequence[Row], state: str, locale: Locale) -> tuple[Markup, str]:
+    """Return the button and the address of one session, or of the list of those in this state."""
+    if len(rows) == 1:
+        return locale.t("do.open"), f"/sessions/{rows[0].id}"
+    return locale.n("do.show", len(rows)), f"/?state={state}"
+
+
+def _unlinked(snapshot: Snapshot, locale: Locale) -> Iterator[Item]:
     """Each until it is linked again; also while it waits for its code, or when nobody scanned one."""
-    rows = [row for row in snapshot.sorted_rows() if row.is_unlinked]
-    if not rows:
-        return []
-    at = locale.clock(rows[0].session.unlinked_at)
-    what = locale.n("attention.unlinked", len(rows), name=bdi(snapshot.called(rows[0])), at=at)
-    waiting = locale.n("attention.wait", sum(row.queued for row in rows))
-    do = Markup("{} {}").format(waiting, locale.reason(Reason.LOGGED_OUT))
-    return [Item("failed", "s-failed", what, do, locale.t("do.scan"), f"/scan?id={rows[0].id}")]
+    if rows := [row for row in snapshot.sorted_rows() if row.is_unlinked]:
+        at = locale.clock(rows[0].session.unlinked_at)
+        what = locale.n("attention.unlinked", len(rows), name=bdi(snapshot.called(rows[0])), at=at)
+        do = Markup("{} {}").format(_waiting(rows, locale), locale.reason(Reason.LOGGED_OUT))
+        yield Item("failed", "s-failed", what, do, locale.t("do.scan"), f"/scan?id={rows[0].id}")
 
 
-def _held(rows: Sequence[Row], locale: Locale) -> Markup:
-    waiting = sum(row.queued for row in rows)
-    return locale.n("attention.held", waiting) if waiting and rows[0].is_banned else Markup("")
+def _waiting(rows: Sequence[Row], locale: Locale) -> Markup:
+    return locale.n("attention.wait", sum(row.queued for row in rows))
 
 
-def _without_slot(snapshot: Snapshot, locale: Locale) -> list[Item]:
-    rows = [row for row in snapshot.sorted_rows() if _waits(row)]
-    if not rows:
-        return []
-    name = "attention.no_slot" if snapshot.healthy else "attention.no_proxy_for"
-    what = locale.n(name, len(rows), name=bdi(snapshot.called(rows[0])), slots=snapshot.slots)
-    do = locale.t("attention.no_slot_do")
-    return [Item("disconnected", "s-disconnected", what, do, locale.t("do.add_proxy"), "/proxies#add")]
+def _without_slot(snapshot: Snapshot, locale: Locale) -> Iterator[Item]:
+    if rows := [row for row in snapshot.sorted_rows() if row.session.reason == Reason.WAITING_FOR_PROXY]:
+        name = "attention.no_slot" if snapshot.healthy else "attention.no_proxy_for"
+        what = locale.n(name, len(rows), name=bdi(snapshot.called(rows[0])), slots=snapshot.slots)
+        do = locale.t("attention.no_slot_do")
+        yield Item("disconnected", "s-disconnected", what, do, locale.t("do.add_proxy"), "/proxies#add")
 
 
-def _waits(row: Row) -> bool:
-    return row.session.reason == Reason.WAITING_FOR_PROXY
-
-
-def _offline(snapshot: Snapshot, locale: Locale) -> list[Item]:
+def _offline(snapshot: Snapshot, locale: Locale) -> Iterator[Item]:
     """Sessions that should reconnect by themselves, and have not for long."""
     before = snapshot.now_ms - PATIENCE_MS
-    rows = [row for row in snapshot.sorted_rows() if 0 < row.offline_since < before and not row.is_unlinked]
-    if not rows:
-        return []
-    since = locale.clock(min(row.offline_since for row in rows))
-    what = locale.n("attention.offline", len(rows), name=bdi(snapshot.called(rows[0])), since=since)
-    waiting = locale.n("attention.wait", sum(row.queued for row in rows))
-    do = Markup("{} {}").format(waiting, locale.t("attention.offline_do"))
-    single = len(rows) == 1
-    href = f"/sessions/{rows[0].id}" if single else "/?state=disconnected"
-    button = locale.t("do.open") if single else locale.n("do.show", len(rows))
-    return [Item("disconnected", "s-disconnected", what, do, button, href)]
+    if rows := [row for row in snapshot.sorted_rows() if 0 < row.offline_since < before and not row.is_unlinked]:
+        since = locale.clock(min(row.offline_since for row in rows))
+        what = locale.n("attention.offline", len(rows), name=bdi(snapshot.called(rows[0])), since=since)
+        do = Markup("{} {}").format(_waiting(rows, locale), locale.t("attention.offline_do"))
+        yield Item("disconnected", "s-disconnected", what, do, *_link_to(rows, "disconnected", locale))
 
 
-def _reachout_locks(snapshot: Snapshot, locale: Locale) -> list[Item]:
-    rows = [row for row in snapshot.sorted_rows() if row.lock_until > snapshot.now_ms]
-    if not rows:
-        return []
-    what = locale.n("attention.locked", len(rows), name=bdi(snapshot.called(rows[0])))
-    return [Item("warn", "i-pace", what, locale.t("attention.locked_do"), locale.t("do.details"), "/anti-ban")]
+def _reachout_locks(snapshot: Snapshot, locale: Locale) -> Iterator[Item]:
+    if rows := [row for row in snapshot.sorted_rows() if row.lock_until > snapshot.now_ms]:
+        what = locale.n("attention.locked", len(rows), name=bdi(snapshot.called(rows[0])))
+        yield Item("warn", "i-pace", what, locale.t("attention.locked_do"), locale.t("do.details"), "/anti-ban")
 
 
-def _failing_webhooks(snapshot: Snapshot, locale: Locale) -> list[Item]:
+def _failing_webhooks(snapshot: Snapshot, locale: Locale) -> Iterator[Item]:
     before = snapshot.now_ms - PATIENCE_MS
-    failing = {host: since for host, since in snapshot.failing_webhooks.items() if since < before}
-    if not failing:
-        return []
-    host, since = min(failing.items(), key=lambda pair: pair[1])
-    what = locale.n("attention.webhook", len(failing), name=ltr(host), since=locale.clock(since))
-    return [Item("warn", "i-warn", what, locale.t("attention.webhook_do"), locale.t("do.details"), "/settings")]
+    if failing := {host: since for host, since in snapshot.failing_webhooks.items() if since < before}:
+        host, since = min(failing.items(), key=lambda pair: pair[1])
+        what = locale.n("attention.webhook", len(failing), name=ltr(host), since=locale.clock(since))
+        yield Item("warn", "i-warn", what, locale.t("attention.webhook_do"), locale.t("do.details"), "/settings")
 
 
-def _long_queues(snapshot: Snapshot, locale: Locale) -> list[Item]:
-    rows = [row for row in snapshot.sorted_rows() if row.days_queued > _MAX_DAYS]
-    if not rows:
-        return []
-    longest = max(rows, key=lambda row: row.days_queued)
-    days = locale.number(longest.days_queued)
-    what = locale.n("attention.long_queue", len(rows), name=bdi(snapshot.called(longest)), days=days)
-    return [Item("warn", "i-clock", what, locale.t("attention.long_queue_do"), locale.t("do.details"), "/?sort=queue")]
+def _long_queues(snapshot: Snapshot, locale: Locale) -> Iterator[Item]:
+    if rows := [row for row in snapshot.sorted_rows() if row.days_queued > _MAX_DAYS]:
+        longest = max(rows, key=lambda row: row.days_queued)
+        days = locale.number(longest.days_queued)
+        what = locale.n("attention.long_queue", len(rows), name=bdi(snapshot.called(longest)), days=days)
+        do = locale.t("attention.long_queue_do")
+        yield Item("warn", "i-clock", what, do, locale.t("do.details"), "/?sort=queue")
 
 
-def _bad_proxies(snapshot: Snapshot, locale: Locale) -> list[Item]:
+def _bad_proxies(snapshot: Snapshot, locale: Locale) -> Iterator[Item]:
     bad = snapshot.bad
     if not bad:
-        return []
+        return
     what = locale.n("attention.bad_proxy", len(bad), proxy=ltr(bad[0].id))
     affected = {name for proxy in bad for name in snapshot.sessions_of(proxy)}
     if len(bad) > 1:
         do = locale.t("attention.bad_proxies_do", n=locale.number(len(affected)))
-        return [Item("bad", "i-proxy", what, do, locale.n("do.show", len(bad)), "/proxies")]
+        yield Item("bad", "i-proxy", what, do, locale.n("do.show", len(bad)), "/proxies")
+        return
     rows = [row for row in snapshot.sorted_rows() if row.id in affected]
     why = bad[0].last_error or bad[0].bad_because or ""
     failed = locale.t("attention.proxy_failed", why=labels.proxy_failure(locale, why))
     do = Markup("{} {}").format(failed, locale.n("attention.affected", len(rows), names=named(rows, snapshot, locale)))
-    return [Item("bad", "i-proxy", what, do, locale.t("do.details"), f"/proxies?id={bad[0].id}#px-{bad[0].id}")]
+    yield Item("bad", "i-proxy", what, do, locale.t("do.details"), f"/proxies?id={bad[0].id}#px-{bad[0].id}")
 
 
-def _full(snapshot: Snapshot, locale: Locale) -> list[Item]:
-    """No session waits yet, but the next one would."""
-    if (
-        snapshot.direct
-        or snapshot.free_slots
-        or any(row.session.reason == Reason.WAITING_FOR_PROXY for row in snapshot.rows.values())
-    ):
-        return []
-    if snapshot.proxies and not snapshot.healthy:
-        return []  # `_bad_proxies` reports them
-    name = "attention.full" if snapshot.proxies else "attention.no_proxy"
-    what, do = locale.t(name, slots=locale.number(snapshot.slots)), locale.t(f"{name}_do")
-    return [Item("warn", "i-proxy", what, do, locale.t("do.add_proxy"), "/proxies#add")]
+def _full(snapshot: Snapshot, locale: Locale) -> Iterator[Item]:
+    """No session waits yet, but the next one would. `_without_slot` and `_bad_proxies` report what is worse."""
+    waits = any(row.session.reason == Reason.WAITING_FOR_PROXY for row in snapshot.rows.values())
+    all_bad = snapshot.proxies and not snapshot.healthy
+    if not (snapshot.direct or snapshot.free_slots or waits or all_bad):
+        name = "attention.full" if snapshot.proxies else "attention.no_proxy"
+        what, do = locale.t(name, slots=locale.number(snapshot.slots)), locale.t(f"{name}_do")
+        yield Item("warn", "i-proxy", what, do, locale.t("do.add_proxy"), "/proxies#add")
 
 
-def _failed_messages(failed: FailedMessages, locale: Locale) -> list[Item]:
-    if not failed.count:
-        return []
-    what = locale.n("attention.failed_messages", failed.count, since=locale.hour(failed.since_ms))
-    do = locale.t("attention.failed_messages_do")
-    return [Item("warn", "i-msg", what, do, locale.t("do.details"), "/messages?status=failed")]
+def _failed_messages(failed: FailedMessages, locale: Locale) -> Iterator[Item]:
+    if failed.count:
+        what = locale.n("attention.failed_messages", failed.count, since=locale.hour(failed.since_ms))
+        do = locale.t("attention.failed_messages_do")
+        yield Item("warn", "i-msg", what, do, locale.t("do.details"), "/messages?status=failed")
 
 
 def named(rows: Sequence[Row], snapshot: Snapshot, locale: Locale) -> Markup:
@@ -196,23 +174,16 @@ def named(rows: Sequence[Row], snapshot: Snapshot, locale: Locale) -> Markup:
     return names + more
 
 
-def _to_scan(snapshot: Snapshot, locale: Locale) -> list[Item]:
-    rows = [
-        row
-        for row in snapshot.sorted_rows()
-        if (row.state is State.QR_READY or row.session.reason == Reason.LOGGED_OUT) and not row.is_unlinked
-    ]
-    if not rows:
-        return []
-    what = locale.n("attention.scan", len(rows), name=bdi(snapshot.called(rows[0])))
-    do = Markup("{}. {}").format(named(rows, snapshot, locale), locale.t("attention.scan_do"))
-    return [Item("qr_ready", "s-qr_ready", what, do, locale.t("do.scan"), f"/scan?id={rows[0].id}")]
+def _to_scan(snapshot: Snapshot, locale: Locale) -> Iterator[Item]:
+    shown = [row for row in snapshot.sorted_rows() if not row.is_unlinked]
+    if rows := [row for row in shown if row.state is State.QR_READY or row.session.reason == Reason.LOGGED_OUT]:
+        what = locale.n("attention.scan", len(rows), name=bdi(snapshot.called(rows[0])))
+        do = Markup("{}. {}").format(named(rows, snapshot, locale), locale.t("attention.scan_do"))
+        yield Item("qr_ready", "s-qr_ready", what, do, locale.t("do.scan"), f"/scan?id={rows[0].id}")
 
 
-def _bursts(snapshot: Snapshot, locale: Locale) -> list[Item]:
-    rows = [row for row in snapshot.sorted_rows() if row.burst_until > snapshot.now_ms]
-    if not rows:
-        return []
-    what = locale.n("attention.burst", len(rows), name=bdi(snapshot.called(rows[0])))
-    do = locale.t("attention.burst_do", until=locale.clock(max(row.burst_until for row in rows)))
-    return [Item("warn", "i-pace", what, do, locale.t("do.details"), "/anti-ban")]
+def _bursts(snapshot: Snapshot, locale: Locale) -> Iterator[Item]:
+    if rows := [row for row in snapshot.sorted_rows() if row.burst_until > snapshot.now_ms]:
+        what = locale.n("attention.burst", len(rows), name=bdi(snapshot.called(rows[0])))
+        do = locale.t("attention.burst_do", until=locale.clock(max(row.burst_until for row in rows)))
+        yield Item("warn", "i-pace", what, do, locale.t("do.details"), "/anti-ban")

@@ -23,10 +23,10 @@ class DisplacedSessions:
 
     async def of(self, proxies: Sequence[Proxy], now_ms: int) -> Mapping[str, Sequence[str]]:
         """Return the ids of the moved sessions by bad proxy."""
-        bad = {(each.id, _since(each)): each for each in proxies if each.status != "OK"}
+        bad = {(each.id, each.changed_at) for each in proxies if each.status != "OK"}
         self._known = {mark: left for mark, left in self._known.items() if mark in bad}
         found = dict(self._known)
-        for mark in bad.keys() - found.keys():
+        for mark in bad - found.keys():
             found[mark] = await self._search(*mark)
             if now_ms > mark[1] + _WITHIN_MS:
                 self._known[mark] = found[mark]
@@ -34,11 +34,5 @@ class DisplacedSessions:
 
     async def _search(self, proxy_id: str, since_ms: int) -> Sequence[str]:
         found = await event_stream.between(self._scripts, since_ms, since_ms + _WITHIN_MS, most=_MAX_EVENTS)
-        events = [
-            each.fields for each in found if each.fields.get("type") in _LEFT and each.fields.get("from") == proxy_id
-        ]
-        return list(dict.fromkeys(fields["session"] for fields in events))
-
-
-def _since(proxy: Proxy) -> int:
-    return proxy.changed_at
+        events = [each.fields for each in found if each.fields.get("type") in _LEFT]
+        return list(dict.fromkeys(fields["session"] for fields in events if fields.get("from") == proxy_id))

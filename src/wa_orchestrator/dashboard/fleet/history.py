@@ -3,22 +3,18 @@
 from collections.abc import Sequence
 from typing import Final
 
-import structlog
-
 from wa_orchestrator.context import Context
 from wa_orchestrator.dashboard.fleet.attention import FailedMessages
 from wa_orchestrator.dashboard.fleet.availability import DAY_MS, QUARTER_MS, Change, Day, day_of
 from wa_orchestrator.dashboard.html.charts import QUARTERS
 from wa_orchestrator.domain.session import State
 from wa_orchestrator.domain.stream_events import EventType
-from wa_orchestrator.loop import Loop
 from wa_orchestrator.store import records
 from wa_orchestrator.store.engine.scripts import Scripts
 from wa_orchestrator.store.events import activity
 from wa_orchestrator.store.events.activity import HOUR_MS
 from wa_orchestrator.store.records import Entry, Session
 
-__all__ = ["DAY_MS", "HOUR_MS", "HistoryRecorder", "days", "depths", "failed_lately", "health", "per_hour"]
 _MINUTE_MS: Final = 60_000
 HOURS_SHOWN: Final = 24
 _KEEP_HOURS: Final = 48
@@ -27,8 +23,6 @@ _BATCH: Final = 1000
 _ROUND_S: Final = 2.0
 #: Counted per hour.
 _COUNTED: Final = frozenset({EventType.MESSAGE_SENT, EventType.MESSAGE_FAILED})
-
-log = structlog.get_logger(__name__)
 
 
 async def days(scripts: Scripts, sessions: Sequence[Session], now_ms: int) -> dict[str, Day]:
@@ -53,10 +47,7 @@ async def per_hour(scripts: Scripts, now_ms: int) -> tuple[list[int], list[int]]
     counts = await activity.hours(scripts)
     last = now_ms // HOUR_MS
     hours = range(last - HOURS_SHOWN + 1, last + 1)
-    return (
-        [counts.get(f"{hour}:sent", 0) for hour in hours],
-        [counts.get(f"{hour}:failed", 0) for hour in hours],
-    )
+    return [counts.get(f"{hour}:sent", 0) for hour in hours], [counts.get(f"{hour}:failed", 0) for hour in hours]
 
 
 async def failed_lately(scripts: Scripts, now_ms: int) -> FailedMessages:
@@ -89,12 +80,7 @@ class HistoryRecorder:
     """
 
     def __init__(self, context: Context) -> None:
-        self._context = context
         self._scripts = context.scripts
-
-    async def run(self) -> None:
-        """Run until cancelled."""
-        await Loop("dashboard_history", self).run()
 
     async def step(self) -> float:
         """Count one batch of events and record the proxies' checks. Return the seconds until the next one."""

@@ -1,5 +1,6 @@
 """Sessions and proxies as the pages show them: immutable values of one moment."""
 
+import re
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -15,14 +16,8 @@ from wa_orchestrator.store.messages.holds import Hold
 from wa_orchestrator.store.records import Proxy, Session
 
 #: The order of states in tables: those that need a person first.
-ORDER: Final = {
-    State.FAILED: 0,
-    State.DISCONNECTED: 1,
-    State.QR_READY: 2,
-    State.PENDING: 3,
-    State.CONNECTED: 4,
-    State.STOPPED: 5,
-}
+_ORDER: Final = (State.FAILED, State.DISCONNECTED, State.QR_READY, State.PENDING, State.CONNECTED, State.STOPPED)
+_NUMBER_OR_CHARACTER: Final = re.compile(r"([0-9]+)|([^0-9])")
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,7 +38,6 @@ class Row:
 
     @property
     def id(self) -> str:
-        """The session's id."""
         return self.session.id
 
     @property
@@ -66,7 +60,6 @@ class Row:
 
     @property
     def state(self) -> State:
-        """The session's state."""
         return self.session.status
 
     @property
@@ -141,13 +134,6 @@ class Row:
 
 
 @dataclass(frozen=True, slots=True)
-class Slot:
-    """A slot of a proxy; free if it has no row."""
-
-    row: Row | None
-
-
-@dataclass(frozen=True, slots=True)
 class Snapshot:
     """Everything that the pages show of sessions and proxies, at one moment."""
 
@@ -157,16 +143,13 @@ class Snapshot:
     holds: Mapping[str, Hold]
     waiting_for_slot: frozenset[str]
     slots_per_proxy: int
-    opted_out: int
     counts: Counter[State] = field(default_factory=Counter)
     namesakes: frozenset[str] = frozenset()
     """The names that several sessions have."""
     left: Mapping[str, Sequence[str]] = field(default_factory=dict)
     """The ids of sessions that were moved away from a bad proxy, by its id."""
-
     direct: bool = False
-    """Sessions may connect without a proxy."""
-
+    """Sessions may connect without a proxy; every page warns about it."""
     failing_webhooks: Mapping[str, int] = field(default_factory=dict)
     """Since when deliveries to a webhook fail, by its host."""
 
@@ -176,7 +159,7 @@ class Snapshot:
 
     def sorted_rows(self) -> list[Row]:
         """Return all sessions, those that need a person first."""
-        return sorted(self.rows.values(), key=lambda row: (ORDER[row.state], natural(row.name), row.id))
+        return sorted(self.rows.values(), key=lambda row: (_ORDER.index(row.state), natural(row.name), row.id))
 
     def today(self, status: str) -> int:
         """Return how many messages got this status today."""
@@ -224,23 +207,14 @@ class Snapshot:
         """Whether all sending is paused."""
         return "all" in self.holds
 
-    def slots_of(self, proxy: Proxy) -> list[Slot]:
-        """Return the slots of a proxy, those in use first."""
-        rows = sorted((self.rows[name] for name in proxy.sessions if name in self.rows), key=lambda row: row.id)
-        return [Slot(row) for row in rows] + [Slot(None)] * (self.slots_per_proxy - len(rows))
+    def slots_of(self, proxy: Proxy) -> list[Row | None]:
+        """Return the sessions in the slots of a proxy, then None for each free slot."""
+        rows = [self.rows[name] for name in sorted(proxy.sessions) if name in self.rows]
+        return [*rows, *[None] * (self.slots_per_proxy - len(rows))]
 
 
 @lru_cache(maxsize=8192)
 def natural(name: str) -> tuple[Any, ...]:
     """Return a sort key by which worker_10 follows worker_9. Cached: a page sorts the same names several times."""
-    parts: list[Any] = []
-    digits = ""
-    for each in f"{name.lower()} ":
-        if each.isascii() and each.isdigit():
-            digits += each
-            continue
-        if digits:
-            parts.append((0, int(digits), ""))
-            digits = ""
-        parts.append((1, 0, each))
-    return tuple(parts)
+    parts = _NUMBER_OR_CHARACTER.findall(f"{name.lower()} ")
+    return tuple((0, int(number), "") if number else (1, 0, character) for number, character in parts)

@@ -13,15 +13,9 @@ from wa_orchestrator.dashboard.fleet.displaced_sessions import DisplacedSessions
 from wa_orchestrator.dashboard.fleet.snapshot import Row, Snapshot
 from wa_orchestrator.domain.pacing.backlog import split_backlog
 from wa_orchestrator.domain.pacing.hours import day_bounds_ms
-from wa_orchestrator.messages.session_pace import (
-    BAN_SIGNAL,
-    Holds,
-    hold_fields,
-    override_of,
-    pace_of,
-    trust_of,
-    zone_of,
-)
+from wa_orchestrator.domain.pacing.limits import Override
+from wa_orchestrator.messages import session_pace
+from wa_orchestrator.messages.session_pace import Holds, pace_of, zone_of
 from wa_orchestrator.store import records
 from wa_orchestrator.store.events import activity, webhooks
 from wa_orchestrator.store.messages import contacts
@@ -37,7 +31,7 @@ class SnapshotReader:
     """Caches the rows of the last snapshot until an event or `FULL_S` makes them stale."""
 
     def __init__(self, context: Context) -> None:
-        self._context = context
+        self._scripts, self._settings = context.scripts, context.settings
         self._rows: dict[str, Row] = {}
         self._stale: set[str] = set()
         self._read_all_at_s = float("-inf")
@@ -54,8 +48,9 @@ class SnapshotReader:
 
     async def read(self) -> Snapshot:
         """Return the fleet as it is now."""
-        now_ms = await self._context.scripts.now_ms()
-        holds = await records.holds(self._context.scripts)
+        now_ms = await self._scripts.now_ms()
+        every = await records.holds(self._scripts)
+        holds = {name: hold for name, hold in every.items() if hold.until_ms > now_ms}
         async with self._lock:  # a concurrent reader waits: the rows are still the old ones
             await self._refresh(holds, now_ms)
         return await self._snapshot(holds, now_ms)
@@ -67,7 +62,7 @@ class SnapshotReader:
         ids, self._stale = self._stale, set()  # before the read: a change during it is for the next one
         self._read_all_at_s = time.monotonic() if whole else self._read_all_at_s
         try:
-            found = await records.sessions(self._context.scripts, None if whole else ids)
+            found = await records.sessions(self._scripts, None if whole else ids)
             rows = {row.id: row for row in await self._read(found, holds, now_ms)}
         except BaseException:
             self.mark_all_changed()
@@ -76,69 +71,64 @@ class SnapshotReader:
         self._rows = kept | rows
 
     async def _snapshot(self, holds: Holds, now_ms: int) -> Snapshot:
-        waiting = await slots.waiting(self._context.scripts)
         rows = dict(self._rows)
-        proxies = await records.proxies(self._context.scripts)
+        proxies = await records.proxies(self._scripts)
         names = Counter(row.name for row in rows.values())
         return Snapshot(
             now_ms,
             rows,
             proxies,
-            {name: hold for name, hold in holds.items() if hold.until_ms > now_ms},
-            frozenset(waiting),
-            self._context.settings.max_sessions_per_proxy,
-            await contacts.count_opt_outs(self._context.scripts),
+            holds,
+            frozenset(await slots.waiting(self._scripts)),
+            self._settings.max_sessions_per_proxy,
             Counter(row.state for row in rows.values()),
             frozenset(name for name, count in names.items() if count > 1),
             await self._displaced.of(proxies, now_ms),
-            self._context.settings.allow_direct,
+            self._settings.allow_direct,
             await self._failing_webhooks(),
         )
 
     async def _failing_webhooks(self) -> dict[str, int]:
         found: dict[str, int] = {}
-        for webhook in (await webhooks.every(self._context.scripts)).values():
-            state = await webhooks.state(self._context.scripts, webhook.id)
-            since = state.failing_since_ms or state.disabled_at_ms
-            if since:
+        for webhook in (await webhooks.every(self._scripts)).values():
+            state = await webhooks.state(self._scripts, webhook.id)
+            if since := state.failing_since_ms or state.disabled_at_ms:
                 host = urlsplit(webhook.url).hostname or webhook.id
                 found[host] = min(since, found.get(host, since))
         return found
 
     async def _read(self, sessions: Sequence[Session], holds: Holds, now_ms: int) -> list[Row]:
-        settings = self._context.settings
+        settings = self._settings
         sessions = [session for session in sessions if not session.removing]
         spans = [self._span(session, now_ms) for session in sessions]
         return [
             Row(
                 session,
-                trust_of(session, now_ms),
+                session_pace.trust_of(session, now_ms),
                 pace_of(settings, session, now_ms),
                 done.waiting.sent_today,
                 done.sent_in_minute,
                 split_backlog(pace_of(settings, session, now_ms), zone_of(settings, session), done.waiting, now_ms),
-                _hold_on(holds, session, now_ms),
+                _hold_on(holds, session),
                 done.burst_until,
                 done.lock_until,
                 done.counts,
-                own_limits=override_of(session) != type(override_of(session))(),
+                own_limits=session_pace.override_of(session) != Override(),
             )
-            for session, done in zip(sessions, await activity.of_sessions(self._context.scripts, spans), strict=True)
+            for session, done in zip(sessions, await activity.of_sessions(self._scripts, spans), strict=True)
         ]
 
     def _span(self, session: Session, now_ms: int) -> activity.Span:
-        settings = self._context.settings
-        zone = zone_of(settings, session)
+        zone = zone_of(self._settings, session)
         day = datetime.fromtimestamp(now_ms / 1000, tz=zone).strftime("%Y%m%d")
-        return activity.Span(
-            session.id, session.phone, day_bounds_ms(now_ms, zone), now_ms - int(settings.scaled(60_000)), day
-        )
+        minute_start_ms = now_ms - int(self._settings.scaled(60_000))
+        return activity.Span(session.id, session.phone, day_bounds_ms(now_ms, zone), minute_start_ms, day)
 
 
-def _hold_on(holds: Holds, session: Session, now_ms: int) -> Hold | None:
+def _hold_on(holds: Holds, session: Session) -> Hold | None:
     """Return the hold on a session, a ban first, with the `field` that lifts it."""
-    found = [holds[name] for name in hold_fields(session) if name in holds and holds[name].until_ms > now_ms]
-    return min(found, key=lambda hold: hold.why != BAN_SIGNAL, default=None)
+    found = [holds[name] for name in session_pace.hold_fields(session) if name in holds]
+    return min(found, key=lambda hold: hold.why != session_pace.BAN_SIGNAL, default=None)
 
 
 async def opt_outs(context: Context, most: int = 200) -> list[contacts.OptOutRecord]:

@@ -37,8 +37,6 @@ class View(Locale):
     person: Person | None
     theme: str
     page: str
-    direct: bool
-    """Sessions may connect without a proxy; every page warns about it."""
     simulated: bool
     """WhatsApp is simulated; every page has a banner."""
     snapshot: Snapshot
@@ -153,7 +151,6 @@ class Renderer:
             person,
             theme,
             page,
-            settings.allow_direct,
             self.context.simulator is not None,
             snapshot,
         )
@@ -185,7 +182,7 @@ def login_page(
     """Render a page for somebody who is not logged in: with a language and a theme, but without the fleet."""
     settings = renderer.context.settings
     theme = request.cookies.get("theme", "")
-    nothing = Snapshot(0, {}, (), {}, frozenset(), settings.max_sessions_per_proxy, 0)
+    nothing = Snapshot(0, {}, (), {}, frozenset(), settings.max_sessions_per_proxy)
     view = View(
         language_of(request, settings.language),
         ZoneInfo(settings.timezone),
@@ -193,7 +190,6 @@ def login_page(
         None,
         theme if theme in THEMES else "",
         "login",
-        False,
         renderer.context.simulator is not None,
         nothing,
     )

@@ -11,6 +11,7 @@ from wa_orchestrator.dashboard.fleet.snapshot import Row, natural
 from wa_orchestrator.dashboard.html import charts
 from wa_orchestrator.dashboard.html.renderer import PageContent, Renderer, View
 from wa_orchestrator.domain.session import State
+from wa_orchestrator.store.events.activity import HOUR_MS
 
 PAGE_SIZE: Final = 50
 #: From this many sessions on the table is dense and there is a map.
@@ -90,7 +91,7 @@ async def _parts(renderer: Renderer, view: View, query: Mapping[str, str], rows:
 
 def hours_shown(view: View) -> list[int]:
     """Return the times under the chart of a day."""
-    return [view.now_ms - hours * history.HOUR_MS for hours in (23, 17, 11, 5)]
+    return [view.now_ms - hours * HOUR_MS for hours in (23, 17, 11, 5)]
 
 
 def draw(view: View, day: Day, *, tall: bool = False) -> Markup:

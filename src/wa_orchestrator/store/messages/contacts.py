@@ -114,11 +114,6 @@ def _opt_out_record(recipient: str, text: str) -> OptOutRecord:
     return OptOutRecord(recipient, int(raw.get("at_ms", 0)), raw.get("word") or "", raw.get("via") or "")
 
 
-async def count_opt_outs(scripts: Scripts) -> int:
-    """Return how many recipients have opted out."""
-    return int(await scripts.redis.hlen(keys.OPT_OUTS))
-
-
 async def has_opted_out(scripts: Scripts, recipient: str) -> bool:
     """Whether a recipient (a phone, or `lid:<n>`) is on the list."""
     return bool(await scripts.redis.hexists(keys.OPT_OUTS, recipient))
