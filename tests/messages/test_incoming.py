@@ -7,6 +7,7 @@ import pytest
 from tests.conftest import Clock
 from tests.dispatcher.scenario import settle
 from tests.messages.conftest import PHONE, MessageApi
+from wa_orchestrator.domain import worker_event_parser
 from wa_orchestrator.domain import worker_events as events
 from wa_orchestrator.domain.worker_events import WorkerEvent
 from wa_orchestrator.orchestrator.api.worker_events import Handlers
@@ -30,7 +31,7 @@ async def tell(api: MessageApi, what: str, *, sequence: int | None = None, **dat
     raw = {"sessionId": "w1", "type": what, "timestamp": 1_750_000_000_000, "epoch": 1, "data": data}
     if sequence is not None:
         raw["sequence"] = sequence
-    event = events.parse(raw)
+    event = worker_event_parser.parse(raw)
     session = await records.session(api.context.scripts, "w1")
     assert session is not None
     await HANDLERS[type(event.payload)](api.context, session, event)

@@ -12,7 +12,7 @@ from pydantic import Field
 from standardwebhooks.webhooks import Webhook, WebhookVerificationError
 
 from wa_orchestrator.context import Context
-from wa_orchestrator.domain import worker_events as domain_events
+from wa_orchestrator.domain import worker_event_parser
 from wa_orchestrator.domain.worker_events import Payload, WorkerEvent
 from wa_orchestrator.errors import Refused, Unavailable
 from wa_orchestrator.orchestrator.workers import tokens
@@ -107,7 +107,7 @@ class WorkerEventReceiver:
             event_id = self._verify(raw, body, headers)
         except _WrongSignatureError:
             raise _bad_signature() if stated else _epoch_missing() from None
-        event = domain_events.parse(raw)
+        event = worker_event_parser.parse(raw)
         session = await records.session(self._context.scripts, event.session_id)
         if session is None or event.epoch != session.epoch:
             raise tokens.fenced(session.epoch if session else 0)

@@ -63,8 +63,9 @@ async def _bind(context: Context, reporter: Session, report: WorkerEvent, payloa
 
 async def _binding(context: Context, session: Session, phone: str, payload: Connected, standing: str) -> slots.Binding:
     sticky = await slots.sticky_proxy(context.scripts, phone)
+    jid = payload.jid or f"{phone}@s.whatsapp.net"
     fields = SessionChanges(
-        standing=standing, unlinked_at=0, jid=payload.jid, lid=payload.lid or "", fingerprint=payload.fingerprint or ""
+        standing=standing, unlinked_at=0, jid=jid, lid=payload.lid or "", fingerprint=payload.fingerprint or ""
     )
     return slots.Binding(session.epoch, phone, sticky, session.proxy, session.proxy_given, session.phone, fields)
 

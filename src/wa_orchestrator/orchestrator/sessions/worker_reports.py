@@ -53,13 +53,13 @@ async def _code_shown(context: Context, session: Session, report: WorkerEvent) -
 
 async def _pinged(context: Context, session: Session, report: WorkerEvent) -> None:
     match report.payload:
-        case Ping(_, socket, lag_ms, rss_bytes, last_traffic_at_ms):
+        case Ping(socket, lag_ms, rss_bytes, last_traffic_at_ms):
             fields = SessionChanges(
                 last_ping_at=await context.scripts.now_ms(),
                 ping_socket=socket,
                 ping_lag_ms=lag_ms,
                 ping_rss_bytes=rss_bytes,
-                last_traffic_at=last_traffic_at_ms or 0,
+                last_traffic_at=last_traffic_at_ms,
             )
             await sessions.update(context.scripts, session.id, fields)
 

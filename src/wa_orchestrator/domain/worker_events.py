@@ -1,0 +1,255 @@
+"""The events that a worker reports to the server: a closed union, and what each means for the session.
+
+`worker_event_parser` reads each class from the JSON fields of the same names; a field with a default may be missing,
+because a plain worker leaves it out.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from enum import StrEnum
+from types import MappingProxyType
+from typing import Annotated, ClassVar
+
+from wa_orchestrator.domain.content import Location
+from wa_orchestrator.domain.session import Event
+
+#: Milliseconds since the epoch; in JSON also a date and time with its offset, and without `_ms` in the name.
+Instant = Annotated[int, "instant"]
+#: A name of `Failure` or WhatsApp's number; in JSON also a number.
+Code = Annotated[str, "code"]
+
+
+@dataclass(frozen=True, slots=True)
+class QrCode:
+    """A QR is ready to be scanned until `expires_at_ms`."""
+
+    #: WhatsApp's for the first QR, where the worker does not say when it expires.
+    LIFE_MS: ClassVar = 60_000
+    qr: str
+    expires_at_ms: Instant = 0
+
+
+@dataclass(frozen=True, slots=True)
+class PairingCodeShown:
+    """A code is ready to be entered on the phone until `expires_at_ms`."""
+
+    LIFE_MS: ClassVar = 180_000
+    code: str
+    expires_at_ms: Instant = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Connected:
+    """The device is linked and online."""
+
+    phone_number: str
+    jid: str | None = None
+    lid: str | None = None
+    fingerprint: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Disconnected:
+    """The connection ended; `code` is WhatsApp's number."""
+
+    code: int
+    reason: str = ""
+    expires_at_ms: Instant | None = None
+    """When a temporary ban ends, where WhatsApp says so."""
+
+
+@dataclass(frozen=True, slots=True)
+class StatusChange:
+    """Any other report of the worker about its own state."""
+
+    status: str
+    error: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Ping:
+    """The worker is alive, with its vital figures: '' and 0 where it does not report them."""
+
+    socket: str = ""
+    lag_ms: int = 0
+    rss_bytes: int = 0
+    last_traffic_at_ms: Instant = 0
+
+
+@dataclass(frozen=True, slots=True)
+class MessageSent:
+    """WhatsApp's server acknowledged a message."""
+
+    message_id: str
+    whatsapp_id: str
+
+
+@dataclass(frozen=True, slots=True)
+class MessageFailed:
+    """A message could not be sent."""
+
+    message_id: str
+    code: Code
+
+
+class Receipt(StrEnum):
+    """A receipt from the recipient's device."""
+
+    DELIVERED = "delivered"
+    READ = "read"
+    PLAYED = "played"
+
+
+@dataclass(frozen=True, slots=True)
+class MessageReceipt:
+    """A receipt came in for a message that was sent."""
+
+    whatsapp_id: str
+    status: Receipt
+    at_ms: Instant
+
+
+@dataclass(frozen=True, slots=True)
+class IncomingMessage:
+    """A message arrived for this account."""
+
+    whatsapp_id: str
+    sender: str
+    kind: str
+    at_ms: Instant
+    phone: str | None = None
+    lid: str | None = None
+    push_name: str | None = None
+    text: str | None = None
+    media: Mapping[str, object] | None = None
+    group: str | None = None
+    """The group in which it was sent; None for a direct message."""
+    location: Location | None = None
+    """None also for one without coordinates, which somebody's phone may send."""
+
+
+@dataclass(frozen=True, slots=True)
+class ProxyError:
+    """The connection through the proxy failed."""
+
+    error: str
+
+
+@dataclass(frozen=True, slots=True)
+class AuthFailure:
+    """The credentials cannot be read."""
+
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class ReachoutLockReport:
+    """Whether WhatsApp lets this account write to new contacts now."""
+
+    active: bool
+    ends_at_ms: Instant | None = None
+    type: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class AccountLimits:
+    """The limits that WhatsApp itself has put on this account."""
+
+    reachout_lock: ReachoutLockReport
+
+
+@dataclass(frozen=True, slots=True)
+class UnknownEvent:
+    """A type that this version does not know: accepted and ignored, so that a newer worker can be used."""
+
+
+_AboutSession = QrCode | PairingCodeShown | Connected | Disconnected | StatusChange | Ping | ProxyError | AuthFailure
+_AboutMessages = MessageSent | MessageFailed | MessageReceipt | IncomingMessage | AccountLimits
+Payload = _AboutSession | _AboutMessages | UnknownEvent
+
+TYPES: Mapping[str, type[Payload]] = MappingProxyType(
+    {
+        "QR_CODE": QrCode,
+        "PAIRING_CODE": PairingCodeShown,
+        "CONNECTED": Connected,
+        "DISCONNECTED": Disconnected,
+        "STATUS_CHANGE": StatusChange,
+        "PING": Ping,
+        "MESSAGE_SENT": MessageSent,
+        "MESSAGE_FAILED": MessageFailed,
+        "MESSAGE_STATUS": MessageReceipt,
+        "MESSAGE_RECEIVED": IncomingMessage,
+        "PROXY_ERROR": ProxyError,
+        "AUTH_FAILURE": AuthFailure,
+        "ACCOUNT_LIMITS": AccountLimits,
+    }
+)
+
+
+@dataclass(frozen=True, slots=True)
+class WorkerEvent:
+    """One event of a session's worker. `sequence` and `epoch` are None where the worker did not send them."""
+
+    session_id: str
+    type: str
+    at_ms: int
+    payload: Payload
+    sequence: int | None = None
+    epoch: int | None = None
+
+
+#: WhatsApp's numbers for the end of a connection.
+_BY_CODE: Mapping[int, Event] = MappingProxyType(
+    {
+        401: Event.LOGGED_OUT,
+        402: Event.TEMPORARILY_BANNED,
+        403: Event.BANNED,
+        405: Event.CLIENT_REFUSED,
+        406: Event.BANNED,
+        440: Event.REPLACED,
+    }
+)
+#: Status words of the worker itself. They are those of `session.Reason` where there is one.
+_BY_STATUS: Mapping[str, Event] = MappingProxyType(
+    {
+        "PASSKEY_REQUIRED": Event.PASSKEY_DEMANDED,
+        "QR_EXPIRED": Event.QR_RAN_OUT,
+        "CLIENT_OUTDATED": Event.CLIENT_REFUSED,
+    }
+)
+
+
+def to_session_event(payload: Payload) -> Event | None:
+    """Return what an event means for the state of its session; None for most, and None for a failure of the proxy.
+
+    The server checks a proxy before it does anything to its sessions; see `mentions_proxy`.
+    """
+    match payload:
+        case QrCode():
+            return Event.QR_SHOWN
+        case PairingCodeShown():
+            return Event.CODE_SHOWN
+        case Connected():
+            return Event.CONNECTED
+        case Disconnected():
+            # 408, 428, 503, 515 and every unknown number: the worker reconnects by itself.
+            return _BY_STATUS.get(payload.reason.upper()) or _BY_CODE.get(payload.code, Event.CONNECTION_LOST)
+        case StatusChange():
+            return _BY_STATUS.get(payload.status.upper())
+        case AuthFailure():
+            return Event.AUTH_BROKEN
+        case _:
+            return None
+
+
+def mentions_proxy(payload: Payload) -> bool:
+    """Whether an event blames the proxy, in any of the three ways in which a worker may do that."""
+    match payload:
+        case ProxyError():
+            return True
+        case StatusChange():
+            return "proxy" in f"{payload.status} {payload.error}".lower()
+        case Disconnected():
+            return "proxy" in payload.reason.lower() or "socks" in payload.reason.lower()
+        case _:
+            return False
