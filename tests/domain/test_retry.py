@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.domain.properties import quick
-from wa_orchestrator.domain.message_failures import REMEDIES, Failure, Remedy
+from wa_orchestrator.domain.message_failures import Failure, Remedy
 from wa_orchestrator.domain.retry import GiveUp, Retry, SlowDown, StopSession, after_failure, backoff_ms
 
 
@@ -56,4 +56,4 @@ def test_no_failure_is_retried_for_ever_unless_it_is_not_the_messages_fault(
     failure: Failure, max_attempts: int, more: int
 ) -> None:
     answer = after_failure(failure, max_attempts + more, max_attempts=max_attempts, jitter=0.5)
-    assert not isinstance(answer, Retry) or REMEDIES[failure] is Remedy.HAND_BACK
+    assert not isinstance(answer, Retry) or failure.remedy is Remedy.HAND_BACK

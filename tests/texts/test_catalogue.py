@@ -6,7 +6,7 @@ from string import Formatter
 import pytest
 
 from wa_orchestrator.domain.message import MessageStatus
-from wa_orchestrator.domain.message_failures import REMEDIES, Failure, Remedy
+from wa_orchestrator.domain.message_failures import Failure, Remedy
 from wa_orchestrator.domain.pacing.limits import Trust
 from wa_orchestrator.domain.pacing.wait_reasons import WaitReason
 from wa_orchestrator.domain.proxy import ProxyFailure
@@ -80,9 +80,9 @@ def test_a_message_that_was_given_up_is_never_said_to_be_retried(failure: Failur
     )
     assert waiting
     assert unknown
-    if REMEDIES[failure] in (Remedy.RETRY_SAME_ID, Remedy.REFRESH_THEN_RETRY):
+    if failure.remedy in (Remedy.RETRY_SAME_ID, Remedy.REFRESH_THEN_RETRY):
         assert given_up not in (waiting, unknown)
-    assert language != "en" or REMEDIES[failure] is not Remedy.NEVER or "Nothing to do" not in given_up
+    assert language != "en" or failure.remedy is not Remedy.NEVER or "Nothing to do" not in given_up
 
 
 @pytest.mark.parametrize("language", languages())

@@ -1,7 +1,7 @@
 """The content of a message (a text, a file or a location), its limits and its stored form."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from enum import StrEnum
 from typing import Any, assert_never
 
@@ -59,15 +59,14 @@ class BadContent(Broken):
 
 def encode(content: Content) -> dict[str, object]:
     """Return a content as it is stored in a message's record: `kind`, and the fields of that kind that are set."""
+    given = {name: value for name, value in asdict(content).items() if value is not None}
     match content:
-        case Text(text):
-            return {"kind": "text", "text": text}
-        case Media(kind, mimetype, url, upload, filename, caption):
-            file = {"mimetype": mimetype, "url": url, "upload": upload, "filename": filename, "caption": caption}
-            return {"kind": kind.value, "media": _given(file)}
-        case Location(latitude, longitude, name, address):
-            place = {"latitude": latitude, "longitude": longitude, "name": name, "address": address}
-            return {"kind": "location", "location": _given(place)}
+        case Text():
+            return {"kind": "text", **given}
+        case Media():
+            return {"kind": given.pop("kind").value, "media": given}
+        case Location():
+            return {"kind": "location", "location": given}
     assert_never(content)
 
 
@@ -80,22 +79,11 @@ def decode(raw: Mapping[str, Any]) -> Content:
         if kind == "location":
             place = raw["location"]
             latitude, longitude = _number(place["latitude"]), _number(place["longitude"])
-            return Location(latitude, longitude, _optional(place, "name"), _optional(place, "address"))
-        file = raw["media"]
-        return Media(
-            MediaKind(str(kind)),
-            str(file["mimetype"]),
-            url=_optional(file, "url"),
-            upload=_optional(file, "upload"),
-            filename=_optional(file, "filename"),
-            caption=_optional(file, "caption"),
-        )
+            return Location(latitude, longitude, **_texts(place, "name", "address"))
+        texts = _texts(raw["media"], "mimetype", "url", "upload", "filename", "caption")
+        return Media(MediaKind(str(kind)), **texts)
     except (KeyError, TypeError, ValueError) as wrong:
         raise BadContent(f"unknown or incomplete content: kind {kind}") from wrong
-
-
-def _given(fields: Mapping[str, object | None]) -> dict[str, object]:
-    return {name: value for name, value in fields.items() if value is not None}
 
 
 def _number(value: object) -> float:
@@ -104,6 +92,5 @@ def _number(value: object) -> float:
     raise ValueError(f"not a number: {value!r}")
 
 
-def _optional(raw: Mapping[str, object], name: str) -> str | None:
-    value = raw.get(name)
-    return None if value is None else str(value)
+def _texts(raw: Mapping[str, object], *names: str) -> dict[str, str]:
+    return {name: str(value) for name, value in dict(raw).items() if name in names and value is not None}

@@ -2,7 +2,6 @@
 
 from collections.abc import Mapping
 from enum import StrEnum
-from types import MappingProxyType
 
 
 class MessageStatus(StrEnum):
@@ -40,20 +39,18 @@ DEAD = frozenset({S.FAILED, S.UNKNOWN})
 SUCCEEDED = frozenset({S.SENT, S.DELIVERED, S.READ})
 
 #: The transitions forward. An ack of success is true whenever and by whom it is reported, so it may follow anything.
-FORWARD: Mapping[MessageStatus, frozenset[MessageStatus]] = MappingProxyType(
-    {
-        S.QUEUED: frozenset({S.SCHEDULED, S.CANCELLED, S.EXPIRED, S.FAILED, S.UNKNOWN}) | SUCCEEDED,
-        S.SCHEDULED: frozenset({S.SENDING, S.CANCELLED, S.EXPIRED, S.FAILED, S.UNKNOWN}) | SUCCEEDED,
-        S.SENDING: frozenset({S.CANCELLED, S.EXPIRED, S.FAILED, S.UNKNOWN}) | SUCCEEDED,
-        S.CANCELLED: SUCCEEDED,
-        S.EXPIRED: SUCCEEDED,
-        S.FAILED: SUCCEEDED,
-        S.UNKNOWN: SUCCEEDED,
-        S.SENT: frozenset({S.DELIVERED, S.READ}),
-        S.DELIVERED: frozenset({S.READ}),
-        S.READ: frozenset(),
-    }
-)
+FORWARD: Mapping[MessageStatus, frozenset[MessageStatus]] = {
+    S.QUEUED: frozenset({S.SCHEDULED, S.CANCELLED, S.EXPIRED, S.FAILED, S.UNKNOWN}) | SUCCEEDED,
+    S.SCHEDULED: frozenset({S.SENDING, S.CANCELLED, S.EXPIRED, S.FAILED, S.UNKNOWN}) | SUCCEEDED,
+    S.SENDING: frozenset({S.CANCELLED, S.EXPIRED, S.FAILED, S.UNKNOWN}) | SUCCEEDED,
+    S.CANCELLED: SUCCEEDED,
+    S.EXPIRED: SUCCEEDED,
+    S.FAILED: SUCCEEDED,
+    S.UNKNOWN: SUCCEEDED,
+    S.SENT: frozenset({S.DELIVERED, S.READ}),
+    S.DELIVERED: frozenset({S.READ}),
+    S.READ: frozenset(),
+}
 #: The only transitions back: the session went away, a lease expired or an attempt failed; an operator retries a dead
 #: letter.
 BACK = frozenset({(S.SCHEDULED, S.QUEUED), (S.SENDING, S.QUEUED), (S.FAILED, S.QUEUED), (S.UNKNOWN, S.QUEUED)})

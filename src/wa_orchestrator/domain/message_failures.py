@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping
 from enum import StrEnum
-from types import MappingProxyType
+from typing import Self
 
 
 class Remedy(StrEnum):
@@ -23,65 +23,43 @@ class Remedy(StrEnum):
 
 
 class Failure(StrEnum):
-    """Why an attempt to send a message did not succeed."""
+    """Why an attempt to send a message did not succeed, and its remedy."""
 
-    NO_ACK = "NO_ACK"
-    CONNECTION_LOST = "CONNECTION_LOST"
-    SERVER_ERROR = "SERVER_ERROR"
-    RATE_LIMITED = "RATE_LIMITED"
-    OVERLOADED = "OVERLOADED"
-    MEDIA_UNREACHABLE = "MEDIA_UNREACHABLE"
-    UNKNOWN = "UNKNOWN"
-    STALE_DEVICES = "STALE_DEVICES"
-    HANDED_BACK = "HANDED_BACK"
-    LEASE_EXPIRED = "LEASE_EXPIRED"
-    LOGGED_OUT = "LOGGED_OUT"
-    BANNED = "BANNED"
-    REPLACED_ELSEWHERE = "REPLACED_ELSEWHERE"
-    REACHOUT_LOCKED = "REACHOUT_LOCKED"
-    NOT_ON_WHATSAPP = "NOT_ON_WHATSAPP"
-    OPTED_OUT = "OPTED_OUT"
-    BAD_CONTENT = "BAD_CONTENT"
-    MEDIA_REFUSED = "MEDIA_REFUSED"
-    REFUSED = "REFUSED"
-    SESSION_DELETED = "SESSION_DELETED"
-    SESSION_RELINKED = "SESSION_RELINKED"
-    NO_SENDER = "NO_SENDER"
-    SENDER_LOST = "SENDER_LOST"
-    WORKER_CRASHED = "WORKER_CRASHED"
+    remedy: Remedy
+
+    def __new__(cls, code: str, remedy: Remedy) -> Self:
+        member = str.__new__(cls, code)
+        member._value_, member.remedy = code, remedy
+        return member
+
+    NO_ACK = "NO_ACK", Remedy.RETRY_SAME_ID
+    CONNECTION_LOST = "CONNECTION_LOST", Remedy.RETRY_SAME_ID
+    SERVER_ERROR = "SERVER_ERROR", Remedy.RETRY_SAME_ID
+    RATE_LIMITED = "RATE_LIMITED", Remedy.SLOW_DOWN
+    OVERLOADED = "OVERLOADED", Remedy.SLOW_DOWN
+    MEDIA_UNREACHABLE = "MEDIA_UNREACHABLE", Remedy.RETRY_SAME_ID
+    UNKNOWN = "UNKNOWN", Remedy.RETRY_SAME_ID
+    STALE_DEVICES = "STALE_DEVICES", Remedy.REFRESH_THEN_RETRY
+    HANDED_BACK = "HANDED_BACK", Remedy.HAND_BACK
+    LEASE_EXPIRED = "LEASE_EXPIRED", Remedy.HAND_BACK
+    LOGGED_OUT = "LOGGED_OUT", Remedy.STOP_SESSION
+    BANNED = "BANNED", Remedy.STOP_SESSION
+    REPLACED_ELSEWHERE = "REPLACED_ELSEWHERE", Remedy.STOP_SESSION
+    # A retry counts as another attempt to reach out to a stranger and makes the lock longer.
+    REACHOUT_LOCKED = "REACHOUT_LOCKED", Remedy.NEVER
+    NOT_ON_WHATSAPP = "NOT_ON_WHATSAPP", Remedy.NEVER
+    OPTED_OUT = "OPTED_OUT", Remedy.NEVER
+    BAD_CONTENT = "BAD_CONTENT", Remedy.NEVER
+    MEDIA_REFUSED = "MEDIA_REFUSED", Remedy.NEVER
+    REFUSED = "REFUSED", Remedy.NEVER
+    SESSION_DELETED = "SESSION_DELETED", Remedy.NEVER
+    SESSION_RELINKED = "SESSION_RELINKED", Remedy.NEVER
+    NO_SENDER = "NO_SENDER", Remedy.NEVER
+    SENDER_LOST = "SENDER_LOST", Remedy.NEVER
+    WORKER_CRASHED = "WORKER_CRASHED", Remedy.NEVER
 
 
 F = Failure
-
-REMEDIES: Mapping[Failure, Remedy] = MappingProxyType(
-    {
-        F.NO_ACK: Remedy.RETRY_SAME_ID,
-        F.CONNECTION_LOST: Remedy.RETRY_SAME_ID,
-        F.SERVER_ERROR: Remedy.RETRY_SAME_ID,
-        F.RATE_LIMITED: Remedy.SLOW_DOWN,
-        F.OVERLOADED: Remedy.SLOW_DOWN,
-        F.MEDIA_UNREACHABLE: Remedy.RETRY_SAME_ID,
-        F.UNKNOWN: Remedy.RETRY_SAME_ID,
-        F.STALE_DEVICES: Remedy.REFRESH_THEN_RETRY,
-        F.HANDED_BACK: Remedy.HAND_BACK,
-        F.LEASE_EXPIRED: Remedy.HAND_BACK,
-        F.LOGGED_OUT: Remedy.STOP_SESSION,
-        F.BANNED: Remedy.STOP_SESSION,
-        F.REPLACED_ELSEWHERE: Remedy.STOP_SESSION,
-        # A retry counts as another attempt to reach out to a stranger and makes the lock longer.
-        F.REACHOUT_LOCKED: Remedy.NEVER,
-        F.NOT_ON_WHATSAPP: Remedy.NEVER,
-        F.OPTED_OUT: Remedy.NEVER,
-        F.BAD_CONTENT: Remedy.NEVER,
-        F.MEDIA_REFUSED: Remedy.NEVER,
-        F.REFUSED: Remedy.NEVER,
-        F.SESSION_DELETED: Remedy.NEVER,
-        F.SESSION_RELINKED: Remedy.NEVER,
-        F.NO_SENDER: Remedy.NEVER,
-        F.SENDER_LOST: Remedy.NEVER,
-        F.WORKER_CRASHED: Remedy.NEVER,
-    }
-)
 
 
 class Doubt(StrEnum):
@@ -104,22 +82,20 @@ FREEING: frozenset[Failure] = frozenset({F.SESSION_RELINKED, F.SENDER_LOST})
 """After one of these a retry may leave from another phone, and its sentence says so; after any other it may not."""
 
 #: WhatsApp's error numbers in the response to a message. Any other is `UNKNOWN`.
-_BY_NUMBER: Mapping[str, Failure] = MappingProxyType(
-    {
-        "400": F.BAD_CONTENT,
-        "401": F.LOGGED_OUT,
-        "403": F.BANNED,
-        "408": F.NO_ACK,
-        "428": F.CONNECTION_LOST,
-        "429": F.RATE_LIMITED,
-        "440": F.REPLACED_ELSEWHERE,
-        "463": F.REACHOUT_LOCKED,
-        "479": F.STALE_DEVICES,
-        "500": F.SERVER_ERROR,
-        "503": F.OVERLOADED,
-        "515": F.CONNECTION_LOST,
-    }
-)
+_BY_NUMBER: Mapping[str, Failure] = {
+    "400": F.BAD_CONTENT,
+    "401": F.LOGGED_OUT,
+    "403": F.BANNED,
+    "408": F.NO_ACK,
+    "428": F.CONNECTION_LOST,
+    "429": F.RATE_LIMITED,
+    "440": F.REPLACED_ELSEWHERE,
+    "463": F.REACHOUT_LOCKED,
+    "479": F.STALE_DEVICES,
+    "500": F.SERVER_ERROR,
+    "503": F.OVERLOADED,
+    "515": F.CONNECTION_LOST,
+}
 
 
 def failure_of(code: str | int, *, retryable: bool = True) -> Failure:

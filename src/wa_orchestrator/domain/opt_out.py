@@ -16,13 +16,5 @@ def is_opt_out(text: str, words: Iterable[str] = DEFAULT_WORDS) -> bool:
 
 def _bare(text: str) -> str:
     folded = unicodedata.normalize("NFKD", text.casefold())
-    words = "".join(" " if _is_gap(sign) else sign for sign in folded if _is_gap(sign) or not _is_mark(sign))
-    return " ".join(words.split())
-
-
-def _is_gap(sign: str) -> bool:
-    return sign.isspace()
-
-
-def _is_mark(sign: str) -> bool:
-    return unicodedata.category(sign).startswith(_NOT_LETTERS)
+    kept = [sign for sign in folded if sign.isspace() or not unicodedata.category(sign).startswith(_NOT_LETTERS)]
+    return " ".join("".join(kept).split())

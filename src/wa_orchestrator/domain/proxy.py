@@ -1,7 +1,7 @@
 """Which proxy a session gets, and when a proxy is bad or good again."""
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import astuple, dataclass
 from enum import StrEnum
 from itertools import chain
 
@@ -67,12 +67,7 @@ class Patience:
 
     def scaled(self, time_scale: float) -> "Patience":
         """Return the same for a clock that runs `time_scale` times as fast."""
-        return Patience(
-            self.confirm_ms / time_scale,
-            self.traffic_due_ms / time_scale,
-            self.incident_ms / time_scale,
-            self.strike_window_ms / time_scale,
-        )
+        return Patience(*(duration_ms / time_scale for duration_ms in astuple(self)))
 
 
 @dataclass(frozen=True, slots=True)

@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 from typing import assert_never
 
-from wa_orchestrator.domain.message_failures import REMEDIES, Failure, Remedy
+from wa_orchestrator.domain.message_failures import Failure, Remedy
 
 BACKOFF_BASE_MS = 5_000
 BACKOFF_MAX_MS = 300_000
@@ -42,8 +42,7 @@ def after_failure(
     `max_attempts` is the setting `MAX_ATTEMPTS`; `jitter` is as for `backoff_ms`. `slowdowns` is how often WhatsApp has
     asked the phone to slow down since it last took a message.
     """
-    remedy = REMEDIES[failure]
-    match remedy:
+    match failure.remedy:
         case Remedy.NEVER:
             return GiveUp()
         case Remedy.STOP_SESSION:
@@ -54,7 +53,7 @@ def after_failure(
             return Retry(0)
         case Remedy.RETRY_SAME_ID | Remedy.REFRESH_THEN_RETRY:
             return GiveUp() if attempts >= max_attempts else Retry(backoff_ms(attempts, jitter))
-    assert_never(remedy)
+    assert_never(failure.remedy)
 
 
 def backoff_ms(attempts: int, jitter: float, *, base_ms: int = BACKOFF_BASE_MS) -> int:

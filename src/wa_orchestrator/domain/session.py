@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import StrEnum
-from types import MappingProxyType
+from functools import partial
 
 
 class State(StrEnum):
@@ -118,24 +118,10 @@ class IllegalTransition(Exception):  # noqa: N818 - named for what it is
 
 
 _E, _R = Event, Reason
-
-
-def _pend(reason: Reason) -> StateChange:
-    return StateChange(State.PENDING, reason)
-
-
-def _drop(reason: Reason) -> StateChange:
-    return StateChange(State.DISCONNECTED, reason)
-
-
-def _fail(reason: Reason) -> StateChange:
-    return StateChange(State.FAILED, reason)
-
-
-def _stop(reason: Reason) -> StateChange:
-    return StateChange(State.STOPPED, reason)
-
-
+_pend = partial(StateChange, State.PENDING)
+_drop = partial(StateChange, State.DISCONNECTED)
+_fail = partial(StateChange, State.FAILED)
+_stop = partial(StateChange, State.STOPPED)
 _ = Ignored()
 #: Happens only if the server contradicts itself.
 _X = None
@@ -218,20 +204,13 @@ _TABLE: Mapping[Event, _Row] = {
 _CELLS = {(state, event): cell for event, row in _TABLE.items() for state, cell in zip(State, row, strict=True)}
 
 #: Pairs that change the session.
-TRANSITIONS: Mapping[tuple[State, Event], StateChange] = MappingProxyType(
-    {pair: cell for pair, cell in _CELLS.items() if isinstance(cell, StateChange)}
-)
+TRANSITIONS: Mapping[tuple[State, Event], StateChange] = {
+    pair: cell for pair, cell in _CELLS.items() if isinstance(cell, StateChange)
+}
 #: Pairs that happen and change nothing.
 IGNORED: frozenset[tuple[State, Event]] = frozenset(p for p, cell in _CELLS.items() if isinstance(cell, Ignored))
 #: Pairs that cannot happen unless the server contradicts itself.
-ILLEGAL: frozenset[tuple[State, Event]] = frozenset(
-    {
-        (State.FAILED, Event.WORKER_STARTED),
-        (State.STOPPED, Event.WORKER_STARTED),
-        (State.FAILED, Event.GONE_SILENT),
-        (State.STOPPED, Event.GONE_SILENT),
-    }
-)
+ILLEGAL: frozenset[tuple[State, Event]] = frozenset(pair for pair, cell in _CELLS.items() if cell is _X)
 
 #: A worker should be running for a session in these states.
 WANTS_WORKER = frozenset({State.PENDING, State.QR_READY, State.CONNECTED, State.DISCONNECTED})

@@ -241,6 +241,9 @@ class AlertTest(Payload):
     by: str
 
 
+_INFO, _WARNING, _ERROR = Level
+
+
 class EventType(StrEnum):
     """Every type of event: name, payload, level, description, and the emoji of its alert ('' = no alert)."""
 
@@ -251,81 +254,75 @@ class EventType(StrEnum):
 
     def __new__(cls, name: str, payload: type[Payload], level: Level, description: str, alert_emoji: str = "") -> Self:
         member = str.__new__(cls, name)
-        member._value_ = name
-        member.payload = payload
-        member.level = level
-        member.description = description
-        member.alert_emoji = alert_emoji
+        member._value_, member.payload, member.level = name, payload, level
+        member.description, member.alert_emoji = description, alert_emoji
         return member
 
-    SESSION_PENDING = "session.pending", SessionChanged, Level.INFO, "The session's worker is starting or waiting."
-    SESSION_QR_READY = "session.qr_ready", SessionChanged, Level.INFO, "A QR or pairing code is ready."
-    SESSION_CONNECTED = "session.connected", SessionChanged, Level.INFO, "The session is linked and online.", "✅"
+    SESSION_PENDING = "session.pending", SessionChanged, _INFO, "The session's worker is starting or waiting."
+    SESSION_QR_READY = "session.qr_ready", SessionChanged, _INFO, "A QR or pairing code is ready."
+    SESSION_CONNECTED = "session.connected", SessionChanged, _INFO, "The session is linked and online.", "✅"
     SESSION_DISCONNECTED = (
-        "session.disconnected", SessionChanged, Level.WARNING, "The session lost its connection and reconnects.", "⚠️",
+        "session.disconnected", SessionChanged, _WARNING, "The session lost its connection and reconnects.", "⚠️",
     )  # fmt: skip
-    SESSION_FAILED = "session.failed", SessionChanged, Level.ERROR, "The session failed; a person is needed.", "⛔"
+    SESSION_FAILED = "session.failed", SessionChanged, _ERROR, "The session failed; a person is needed.", "⛔"
     SESSION_UNLINKED = (
-        "session.unlinked", SessionChanged, Level.ERROR, "The phone removed the device; it must be linked again.", "📵",
+        "session.unlinked", SessionChanged, _ERROR, "The phone removed the device; it must be linked again.", "📵",
     )  # fmt: skip
-    SESSION_STOPPED = "session.stopped", SessionChanged, Level.INFO, "The session was stopped."
-    SESSION_REMOVED = "session.removed", SessionRemoved, Level.WARNING, "The session was deleted."
-    SESSION_MOVED = "session.moved", ProxyChanged, Level.WARNING, "The session moved to another proxy.", "🔄"
-    SESSION_SEATLESS = (
-        "session.seatless", ProxyLost, Level.WARNING, "The session lost its proxy and waits for a free slot.",
-    )  # fmt: skip
+    SESSION_STOPPED = "session.stopped", SessionChanged, _INFO, "The session was stopped."
+    SESSION_REMOVED = "session.removed", SessionRemoved, _WARNING, "The session was deleted."
+    SESSION_MOVED = "session.moved", ProxyChanged, _WARNING, "The session moved to another proxy.", "🔄"
+    SESSION_SEATLESS = "session.seatless", ProxyLost, _WARNING, "The session lost its proxy and waits for a free slot."
     SESSION_TURNED_AWAY = (
-        "session.turned_away", SessionChanged, Level.WARNING,
+        "session.turned_away", SessionChanged, _WARNING,
         "The session was unlinked: its phone has too many sessions.", "🚫",
     )  # fmt: skip
     SESSION_BURST = (
-        "session.burst", Burst, Level.WARNING, "Too many messages at once; pauses are doubled until the given time.",
-        "🐇",
+        "session.burst", Burst, _WARNING, "Too many messages at once; pauses are doubled until the given time.", "🐇",
     )  # fmt: skip
     SESSION_SLOWED_DOWN = (
-        "session.slowed_down", SlowedDown, Level.WARNING,
+        "session.slowed_down", SlowedDown, _WARNING,
         "WhatsApp asked the phone to send less; it pauses, longer each time.", "🐌",
     )  # fmt: skip
     SESSION_REACHOUT_LOCKED = (
-        "session.reachout_locked", ReachoutLock, Level.WARNING,
+        "session.reachout_locked", ReachoutLock, _WARNING,
         "WhatsApp does not let the phone write to new contacts. This often precedes a ban.", "🔒",
     )  # fmt: skip
     SESSION_REACHOUT_UNLOCKED = (
-        "session.reachout_unlocked", ReachoutLock, Level.INFO, "The phone may write to new contacts again.",
+        "session.reachout_unlocked", ReachoutLock, _INFO, "The phone may write to new contacts again.",
     )  # fmt: skip
-    PHONE_BOUND = "phone.bound", ProxyChanged, Level.INFO, "The phone is bound to a proxy."
-    MESSAGE_QUEUED = "message.queued", MessageChanged, Level.INFO, "The message was accepted or returned to its queue."
-    MESSAGE_SCHEDULED = "message.scheduled", MessageChanged, Level.INFO, "The message was released to its session."
-    MESSAGE_SENDING = "message.sending", MessageChanged, Level.INFO, "The worker claimed the message."
-    MESSAGE_SENT = "message.sent", MessageChanged, Level.INFO, "WhatsApp accepted the message."
-    MESSAGE_DELIVERED = "message.delivered", MessageChanged, Level.INFO, "The message was delivered."
-    MESSAGE_READ = "message.read", MessageChanged, Level.INFO, "The message was read."
-    MESSAGE_FAILED = "message.failed", MessageChanged, Level.ERROR, "The message could not be sent.", "✉️"
+    PHONE_BOUND = "phone.bound", ProxyChanged, _INFO, "The phone is bound to a proxy."
+    MESSAGE_QUEUED = "message.queued", MessageChanged, _INFO, "The message was accepted or returned to its queue."
+    MESSAGE_SCHEDULED = "message.scheduled", MessageChanged, _INFO, "The message was released to its session."
+    MESSAGE_SENDING = "message.sending", MessageChanged, _INFO, "The worker claimed the message."
+    MESSAGE_SENT = "message.sent", MessageChanged, _INFO, "WhatsApp accepted the message."
+    MESSAGE_DELIVERED = "message.delivered", MessageChanged, _INFO, "The message was delivered."
+    MESSAGE_READ = "message.read", MessageChanged, _INFO, "The message was read."
+    MESSAGE_FAILED = "message.failed", MessageChanged, _ERROR, "The message could not be sent.", "✉️"
     MESSAGE_UNKNOWN = (
-        "message.unknown", MessageChanged, Level.WARNING,
+        "message.unknown", MessageChanged, _WARNING,
         "WhatsApp never confirmed the message: the recipient may have it.", "❓",
     )  # fmt: skip
-    MESSAGE_EXPIRED = "message.expired", MessageChanged, Level.WARNING, "The message expired before it was sent."
-    MESSAGE_CANCELLED = "message.cancelled", MessageChanged, Level.INFO, "The message was cancelled."
-    MESSAGE_RECEIVED = "message.received", MessageReceived, Level.INFO, "A message came in."
-    CONTACT_OPTED_OUT = "contact.opted_out", OptedOut, Level.WARNING, "A contact wants no more messages."
-    HOLD_PLACED = "hold.placed", HoldChanged, Level.WARNING, "Sending was paused."
-    HOLD_LIFTED = "hold.lifted", HoldChanged, Level.INFO, "Sending was resumed."
-    PROXY_ADDED = "proxy.added", ProxyPoolChanged, Level.INFO, "A proxy joined the pool."
-    PROXY_REMOVED = "proxy.removed", ProxyPoolChanged, Level.WARNING, "A proxy left the pool."
-    PROXY_OK = "proxy.ok", ProxyPoolChanged, Level.INFO, "A proxy is healthy again.", "🌱"
-    PROXY_BAD = "proxy.bad", ProxyPoolChanged, Level.ERROR, "A proxy failed.", "🔥"
-    PROXY_LOW_INVENTORY = "proxy.low_inventory", LowInventory, Level.WARNING, "Free proxy slots run low.", "📉"
+    MESSAGE_EXPIRED = "message.expired", MessageChanged, _WARNING, "The message expired before it was sent."
+    MESSAGE_CANCELLED = "message.cancelled", MessageChanged, _INFO, "The message was cancelled."
+    MESSAGE_RECEIVED = "message.received", MessageReceived, _INFO, "A message came in."
+    CONTACT_OPTED_OUT = "contact.opted_out", OptedOut, _WARNING, "A contact wants no more messages."
+    HOLD_PLACED = "hold.placed", HoldChanged, _WARNING, "Sending was paused."
+    HOLD_LIFTED = "hold.lifted", HoldChanged, _INFO, "Sending was resumed."
+    PROXY_ADDED = "proxy.added", ProxyPoolChanged, _INFO, "A proxy joined the pool."
+    PROXY_REMOVED = "proxy.removed", ProxyPoolChanged, _WARNING, "A proxy left the pool."
+    PROXY_OK = "proxy.ok", ProxyPoolChanged, _INFO, "A proxy is healthy again.", "🌱"
+    PROXY_BAD = "proxy.bad", ProxyPoolChanged, _ERROR, "A proxy failed.", "🔥"
+    PROXY_LOW_INVENTORY = "proxy.low_inventory", LowInventory, _WARNING, "Free proxy slots run low.", "📉"
     PROXY_OUTAGE = (
-        "proxy.outage", ProxyOutage, Level.ERROR,
+        "proxy.outage", ProxyOutage, _ERROR,
         "Most proxies fail at once: our own connection is the cause. Nobody is moved.", "📡",
     )  # fmt: skip
-    PROXY_OUTAGE_ENDED = "proxy.outage_ended", ProxyOutage, Level.INFO, "Most proxies pass their checks again."
-    DISK_LOW = "server.disk_low", DiskLow, Level.ERROR, "The server's disk is nearly full.", "💾"
-    REDIS_EMPTIED = "server.redis_emptied", RedisEmptied, Level.ERROR, "Redis came back without its data.", "🕳️"
-    WEBHOOK_DISABLED = "webhook.disabled", WebhookDisabled, Level.WARNING, "A webhook was disabled after failing.", "🔌"
-    SUMMARY_DAILY = "summary.daily", DailySummary, Level.INFO, "What the last day was like, at 08:00 local time.", "📊"
-    ALERT_TEST = "alert.test", AlertTest, Level.INFO, "An operator asked for a test alert.", "🔔"
+    PROXY_OUTAGE_ENDED = "proxy.outage_ended", ProxyOutage, _INFO, "Most proxies pass their checks again."
+    DISK_LOW = "server.disk_low", DiskLow, _ERROR, "The server's disk is nearly full.", "💾"
+    REDIS_EMPTIED = "server.redis_emptied", RedisEmptied, _ERROR, "Redis came back without its data.", "🕳️"
+    WEBHOOK_DISABLED = "webhook.disabled", WebhookDisabled, _WARNING, "A webhook was disabled after failing.", "🔌"
+    SUMMARY_DAILY = "summary.daily", DailySummary, _INFO, "What the last day was like, at 08:00 local time.", "📊"
+    ALERT_TEST = "alert.test", AlertTest, _INFO, "An operator asked for a test alert.", "🔔"
 
     @property
     def subject(self) -> str:

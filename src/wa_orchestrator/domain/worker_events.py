@@ -7,7 +7,6 @@ because a plain worker leaves it out.
 from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import StrEnum
-from types import MappingProxyType
 from typing import Annotated, ClassVar
 
 from wa_orchestrator.domain.content import Location
@@ -167,23 +166,21 @@ _AboutSession = QrCode | PairingCodeShown | Connected | Disconnected | StatusCha
 _AboutMessages = MessageSent | MessageFailed | MessageReceipt | IncomingMessage | AccountLimits
 Payload = _AboutSession | _AboutMessages | UnknownEvent
 
-TYPES: Mapping[str, type[Payload]] = MappingProxyType(
-    {
-        "QR_CODE": QrCode,
-        "PAIRING_CODE": PairingCodeShown,
-        "CONNECTED": Connected,
-        "DISCONNECTED": Disconnected,
-        "STATUS_CHANGE": StatusChange,
-        "PING": Ping,
-        "MESSAGE_SENT": MessageSent,
-        "MESSAGE_FAILED": MessageFailed,
-        "MESSAGE_STATUS": MessageReceipt,
-        "MESSAGE_RECEIVED": IncomingMessage,
-        "PROXY_ERROR": ProxyError,
-        "AUTH_FAILURE": AuthFailure,
-        "ACCOUNT_LIMITS": AccountLimits,
-    }
-)
+TYPES: Mapping[str, type[Payload]] = {
+    "QR_CODE": QrCode,
+    "PAIRING_CODE": PairingCodeShown,
+    "CONNECTED": Connected,
+    "DISCONNECTED": Disconnected,
+    "STATUS_CHANGE": StatusChange,
+    "PING": Ping,
+    "MESSAGE_SENT": MessageSent,
+    "MESSAGE_FAILED": MessageFailed,
+    "MESSAGE_STATUS": MessageReceipt,
+    "MESSAGE_RECEIVED": IncomingMessage,
+    "PROXY_ERROR": ProxyError,
+    "AUTH_FAILURE": AuthFailure,
+    "ACCOUNT_LIMITS": AccountLimits,
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -199,24 +196,20 @@ class WorkerEvent:
 
 
 #: WhatsApp's numbers for the end of a connection.
-_BY_CODE: Mapping[int, Event] = MappingProxyType(
-    {
-        401: Event.LOGGED_OUT,
-        402: Event.TEMPORARILY_BANNED,
-        403: Event.BANNED,
-        405: Event.CLIENT_REFUSED,
-        406: Event.BANNED,
-        440: Event.REPLACED,
-    }
-)
+_BY_CODE: Mapping[int, Event] = {
+    401: Event.LOGGED_OUT,
+    402: Event.TEMPORARILY_BANNED,
+    403: Event.BANNED,
+    405: Event.CLIENT_REFUSED,
+    406: Event.BANNED,
+    440: Event.REPLACED,
+}
 #: Status words of the worker itself. They are those of `session.Reason` where there is one.
-_BY_STATUS: Mapping[str, Event] = MappingProxyType(
-    {
-        "PASSKEY_REQUIRED": Event.PASSKEY_DEMANDED,
-        "QR_EXPIRED": Event.QR_RAN_OUT,
-        "CLIENT_OUTDATED": Event.CLIENT_REFUSED,
-    }
-)
+_BY_STATUS: Mapping[str, Event] = {
+    "PASSKEY_REQUIRED": Event.PASSKEY_DEMANDED,
+    "QR_EXPIRED": Event.QR_RAN_OUT,
+    "CLIENT_OUTDATED": Event.CLIENT_REFUSED,
+}
 
 
 def to_session_event(payload: Payload) -> Event | None:

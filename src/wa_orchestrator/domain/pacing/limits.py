@@ -4,7 +4,6 @@ from collections.abc import Mapping
 from dataclasses import dataclass, fields, replace
 from datetime import time
 from enum import StrEnum
-from types import MappingProxyType
 
 from wa_orchestrator.errors import Refused
 
@@ -80,25 +79,19 @@ class Preset(StrEnum):
     CONSERVATIVE = "conservative"
 
 
-PRESETS: Mapping[Preset, Mapping[Trust, Pace]] = MappingProxyType(
-    {
-        Preset.STANDARD: MappingProxyType(
-            {
-                Trust.COLD: Pace(20, 5, 5_000, 3_000, time(9), time(21)),
-                Trust.WARM: Pace(100, 15, 3_000, 2_000, time(8), time(22)),
-                Trust.HOT: Pace(500, 30, 2_000, 2_000, time(7), time(23)),
-            }
-        ),
-        # Pauses of 60, 30 and 10 s, each 30 % to either side.
-        Preset.CONSERVATIVE: MappingProxyType(
-            {
-                Trust.COLD: Pace(10, 5, 42_000, 36_000, time(9), time(21)),
-                Trust.WARM: Pace(50, 15, 21_000, 18_000, time(8), time(22)),
-                Trust.HOT: Pace(200, 30, 7_000, 6_000, time(7), time(23)),
-            }
-        ),
-    }
-)
+PRESETS: Mapping[Preset, Mapping[Trust, Pace]] = {
+    Preset.STANDARD: {
+        Trust.COLD: Pace(20, 5, 5_000, 3_000, time(9), time(21)),
+        Trust.WARM: Pace(100, 15, 3_000, 2_000, time(8), time(22)),
+        Trust.HOT: Pace(500, 30, 2_000, 2_000, time(7), time(23)),
+    },
+    # Pauses of 60, 30 and 10 s, each 30 % to either side.
+    Preset.CONSERVATIVE: {
+        Trust.COLD: Pace(10, 5, 42_000, 36_000, time(9), time(21)),
+        Trust.WARM: Pace(50, 15, 21_000, 18_000, time(8), time(22)),
+        Trust.HOT: Pace(200, 30, 7_000, 6_000, time(7), time(23)),
+    },
+}
 
 
 @dataclass(frozen=True, slots=True)

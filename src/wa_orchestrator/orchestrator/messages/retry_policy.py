@@ -5,7 +5,6 @@ from types import MappingProxyType
 
 from wa_orchestrator.domain.message_failures import (
     IMPOSSIBLE,
-    REMEDIES,
     UNANSWERED,
     Doubt,
     Failure,
@@ -74,4 +73,4 @@ def verdict(message: Message, failure: Failure, *, max_attempts: int, jitter: fl
 
 def is_counted(failure: Failure) -> bool:
     """Whether an attempt that failed this way counts."""
-    return REMEDIES[failure] not in UNCOUNTED
+    return failure.remedy not in UNCOUNTED
