@@ -38,6 +38,8 @@ async def test_files_and_batches_travel_too(client: AsyncClient) -> None:
     assert sent["queued"]
     batch = await client.send_batch([{"to": "972511111111", "message": "a"}, {"to": "1", "message": "b"}])
     assert (batch["accepted"], batch["refused"]) == (1, 1)
+    assert (await client.waiting(batch_id=batch["batchId"]))["total"] == 1
+    assert (await client.cancel_waiting(batch_id=batch["batchId"]))["cancelled"] == 1
 
 
 async def test_errors_have_their_own_kinds(gate: Gate, client: AsyncClient) -> None:

@@ -130,6 +130,14 @@ class Calls(ABC, Generic[R]):
         """Cancel everything that waits for a session."""
         return self.ask(_delete(f"/api/v1/queue/{_in_path(session_id)}"))
 
+    def waiting(self, *, since: str | int | None = None, **filters: str | int | None) -> R:
+        """What waits by `session_id`, `to`, `reference`, `batch_id`, `since`, `until`, `due_from`, `due_until`."""
+        return self.ask(_get("/api/v1/queue", {"from": since, **filters}))
+
+    def cancel_waiting(self, *, since: str | int | None = None, **filters: str | int | None) -> R:
+        """Cancel what waits and matches these filters of `waiting`; at least one is required."""
+        return self.ask(_delete("/api/v1/queue", **{"from": since, **filters}))
+
     def stats(self, session_id: str, *, days: int | None = None) -> R:
         """Count a session's messages by day."""
         return self.ask(_get(f"/api/v1/stats/{_in_path(session_id)}", {"days": days}))

@@ -68,7 +68,9 @@ class Router:
     async def _enqueue(self, message: Message, session: Session) -> bool:
         """Move a message to its queue; False if the session was deleted meanwhile."""
         place = Place(message.id, message.phone, session.id)
-        routed = await queues.route(self._scripts, place, to=message.to, reference=message.reference)
+        routed = await queues.route(
+            self._scripts, place, to=message.to, reference=message.reference, batch=message.batch
+        )
         return not isinstance(routed, queues.NoSession)
 
     async def find_sender(self, message: Message) -> bool:

@@ -52,6 +52,7 @@ class SendRequest:
     api_key: str
     idempotency: Idempotency | None = None
     due_ms: int = 0
+    batch: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -195,6 +196,8 @@ class Acceptor:
         )
         if body.reference is not None:
             fields["reference"] = body.reference
+        if request.batch:
+            fields["batch"] = request.batch
         message = NewMessage(
             f"m_{random.hex()}",
             whatsapp_id(random),

@@ -26,10 +26,15 @@ class Filters:
     reference: str | None = None
     from_ms: int | None = None
     until_ms: int | None = None
+    batch: str | None = None
+    due_from_ms: int | None = None
+    due_until_ms: int | None = None
 
     @property
     def index(self) -> str:
         """The narrowest index that contains all matches, whatever their status."""
+        if self.batch is not None:
+            return keys.messages_of_batch(self.batch)
         if self.reference is not None:
             return keys.messages_with_reference(self.reference)
         if self.to is not None:
@@ -38,6 +43,11 @@ class Filters:
             return keys.messages_of_session(self.session)
         return keys.ALL_MESSAGES
 
+    @property
+    def has_index_of_status(self) -> bool:
+        """Whether the index by session and status is the narrowest."""
+        return self.reference is None and self.to is None and self.batch is None
+
     def match(self, message: Message) -> bool:
         """Whether a message matches."""
         pairs = (
@@ -45,8 +55,15 @@ class Filters:
             (self.session, message.session),
             (self.status, message.status),
             (self.reference, message.reference),
+            (self.batch, message.batch),
         )
-        return all(wanted is None or wanted == value for wanted, value in pairs)
+        spans = (
+            (self.from_ms, message.accepted_at, self.until_ms),
+            (self.due_from_ms, message.due_at or message.accepted_at, self.due_until_ms),
+        )
+        return all(wanted is None or wanted == value for wanted, value in pairs) and all(
+            (first is None or first <= at) and (last is None or at <= last) for first, at, last in spans
+        )
 
 
 async def search(
@@ -76,7 +93,7 @@ async def search(
 async def _page(scripts: Scripts, filters: Filters, after: IndexEntry | None) -> list[IndexEntry]:
     """Return the next entries of the narrowest index that contains all matches."""
     span = {"from_ms": filters.from_ms, "until_ms": filters.until_ms}
-    if filters.status is None or filters.reference is not None or filters.to is not None:
+    if filters.status is None or not filters.has_index_of_status:
         return await message_index.page(scripts, filters.index, after=after, **span, most=_CHUNK)
     session = filters.session or ""
     return await message_index.page_of_statuses(scripts, [filters.status], session, after=after, **span, most=_CHUNK)

@@ -44,6 +44,7 @@ class RefusedMessage(ResponseModel):
 class BatchResponse(ResponseModel):
     """The outcome of each message, in their order."""
 
+    batch_id: str = Field(description="Lists and cancels them together.", examples=["b_0a1b2c3d4e5f607182"])
     accepted: int
     refused: int
     last_eta: Timestamp | None = Field(
@@ -83,6 +84,7 @@ class MessageView(ResponseModel):
     kind: str = Field(description="`text`, `location`, or how WhatsApp shows the file.", examples=["text", "image"])
     content: dict[str, Any] | None = Field(description="Null when it was erased after BODY_RETENTION_DAYS.")
     reference: str = Field(description="Your own name for it.")
+    batch_id: str = Field(description="The batch it came with; empty where it came alone.")
     priority: int = Field(description="1 goes first.")
     attempts: int
     whatsapp_id: str = Field(description="Its id at WhatsApp, the same for every attempt.")
@@ -127,6 +129,16 @@ class QueueResponse(ResponseModel):
     today: int = Field(description="Of these, scheduled for today, or waiting for today's hours.")
     later: int = Field(description="Of these, for another day: scheduled, deferred, or beyond today's limit.")
     messages: list[QueueItem]
+
+
+class WaitingList(ResponseModel):
+    """The messages that wait and match, the newest first."""
+
+    total: int
+    now: int = Field(description="Of these, in their queues and within today's limits.")
+    today: int = Field(description="Of these, scheduled for today, or waiting for today's hours.")
+    later: int = Field(description="Of these, for another day: scheduled, deferred, or beyond today's limits.")
+    messages: list[MessageView]
 
 
 class EmptiedQueue(ResponseModel):
@@ -192,6 +204,7 @@ def view(message: Message, language: str) -> dict[str, Any]:
         "kind": message.kind or "text",
         "content": json.loads(message.body) if message.body else None,
         "reference": message.reference,
+        "batch_id": message.batch,
         "priority": message.priority,
         "attempts": message.attempts,
         "whatsapp_id": message.whatsapp_id,

@@ -146,6 +146,11 @@ def messages_with_reference(reference: str) -> str:
     return f"messages:reference:{reference}"
 
 
+def messages_of_batch(batch_id: str) -> str:
+    """Zset id by acceptance · route · trimmed by erase."""
+    return f"messages:batch:{batch_id}"
+
+
 def stats(session_id: str, day: str) -> str:
     """Hash sent, delivered, read, failed → count · ack, nack, reclaim · 400 days."""
     return f"stats:{session_id}:{day}"

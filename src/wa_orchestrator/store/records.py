@@ -186,6 +186,8 @@ class Message:
     body: str
     """The content as JSON; empty once retention has erased it."""
     reference: str
+    batch: str
+    """The batch it came with; empty where it came alone."""
     pinned: Pin
     api_key: str
     why: str
@@ -224,6 +226,7 @@ class MessageChanges(TypedDict, total=False):
     kind: str
     body: str
     reference: str
+    batch: str
     pinned: Pin
     api_key: str
     why: str

@@ -11,7 +11,7 @@ from wa_orchestrator.domain.pacing.forecast import Eta
 from wa_orchestrator.errors import Refused
 from wa_orchestrator.gateway import message_search, response_models
 from wa_orchestrator.gateway.message_search import Filters
-from wa_orchestrator.gateway.request_models import LONGEST_REFERENCE, Instant, Phone, SessionId
+from wa_orchestrator.gateway.request_models import LONGEST_REFERENCE, BatchId, Instant, Phone, SessionId
 from wa_orchestrator.gateway.response_models import MessageDetail, MessagePage, MessageView, TimelineEntry
 from wa_orchestrator.gateway.sender_pool import RECENT_S, SenderPool
 from wa_orchestrator.messages.queue_forecast import message_eta
@@ -43,6 +43,7 @@ class Search(RequestModel):
     session: SessionId | None = None
     status: MessageStatus | None = None
     reference: Annotated[str, Field(min_length=1, max_length=LONGEST_REFERENCE)] | None = None
+    batch_id: BatchId | None = None
     since: Instant | None = Field(None, alias="from", description="Accepted at or after this instant.")
     until: Instant | None = Field(None, description="Accepted at or before this instant.")
     cursor: Annotated[str, Field(max_length=200)] | None = None
@@ -57,6 +58,7 @@ class Search(RequestModel):
             self.reference,
             self.since,
             self.until,
+            self.batch_id,
         )
 
 

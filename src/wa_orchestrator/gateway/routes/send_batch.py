@@ -1,7 +1,9 @@
 """`POST /api/v1/send/batch`: up to 1,000 messages, each validated and answered on its own."""
 
 import asyncio
+import hashlib
 import json
+import secrets
 from typing import Any, Final
 
 from fastapi import APIRouter
@@ -50,8 +52,9 @@ class BatchHandler:
             batch = _parse(await request_body.read(request, MAX_BYTES))
             now_ms = (await self._pool.current()).now_ms()
             key = message_body.header_key(dict(request.scope["headers"]))
-            items = _Items(self._contents, caller.key_id, key, batch.spread_minutes)
-            return _response(await self._accept(await items.requests(batch.messages, now_ms)))
+            batch_id = _batch_id(caller.key_id, key)
+            items = _Items(self._contents, caller.key_id, key, batch_id, batch.spread_minutes)
+            return _response(batch_id, await self._accept(await items.requests(batch.messages, now_ms)))
         except OUTAGE as error:
             raise queue_error(error) from error
 
@@ -74,10 +77,13 @@ class BatchHandler:
 class _Items:
     """Turns the items of one batch into requests."""
 
-    def __init__(self, contents: ContentLoader, api_key: str, key: str | None, spread_minutes: float) -> None:
+    def __init__(
+        self, contents: ContentLoader, api_key: str, key: str | None, batch_id: str, spread_minutes: float
+    ) -> None:
         self._contents = contents
         self._api_key = api_key
         self._key = key
+        self._batch_id = batch_id
         self._spread_ms = spread_minutes * _MINUTE_MS
         self._files: dict[str, asyncio.Task[Content]] = {}
 
@@ -102,7 +108,7 @@ class _Items:
         record = idempotency.record_of(self._api_key, key, canonical)
         content = self._contents.inline(body) or await self._file(body)
         due_ms = max(turn_ms, body.send_at or 0) if self._spread_ms and index else 0
-        return SendRequest(body, content, self._api_key, record, due_ms)
+        return SendRequest(body, content, self._api_key, record, due_ms, self._batch_id)
 
     async def _file(self, body: SendBody) -> Content:
         if body.media is None or body.media.url is None:
@@ -124,14 +130,22 @@ def _parse(raw: bytes) -> BatchEnvelope:
     return batch
 
 
-def _response(outcomes: list[SendReply | OrchestratorError]) -> Response:
+def _batch_id(api_key: str, key: str | None) -> str:
+    """Return a new id, or for a repeated batch the same one."""
+    if key is None:
+        return f"b_{secrets.token_hex(9)}"
+    return f"b_{hashlib.sha256(f'{api_key} {key}'.encode()).hexdigest()[:18]}"
+
+
+def _response(batch_id: str, outcomes: list[SendReply | OrchestratorError]) -> Response:
     accepted = sum(isinstance(outcome, SendReply) for outcome in outcomes)
     outage = next((each for each in outcomes if isinstance(each, Unavailable)), None)
     if outage is not None and not accepted:
         raise outage
     items = ",".join(_item(outcome) for outcome in outcomes)
     last = json.dumps(_last_eta([each.json for each in outcomes if isinstance(each, SendReply)]))
-    body = f'{{"accepted":{accepted},"refused":{len(outcomes) - accepted},"lastEta":{last},"items":[{items}]}}'
+    counts = f'"accepted":{accepted},"refused":{len(outcomes) - accepted}'
+    body = f'{{"batchId":"{batch_id}",{counts},"lastEta":{last},"items":[{items}]}}'
     return Response(body, 202, media_type="application/json")
 
 

@@ -4,13 +4,14 @@
 -- KEYS[1] jobs list  KEYS[2] waiting hash  KEYS[3] message hash  KEYS[4] queue zset  KEYS[5] scheduled zset  KEYS[6] due zset
 -- KEYS[7] index zset  KEYS[8] index of the session  KEYS[9] index of the recipient  KEYS[10] index of the reference
 -- KEYS[11] the session's hash, which must exist  KEYS[12] submitted zset  KEYS[13] later zset  KEYS[14] statuses zset
+-- KEYS[15] index of the batch
 -- ARGV[1] id  ARGV[2] phone  ARGV[3] session id
 -- returns {'queued', score} | {'scheduled', due} | {'gone'} | {'no_session'}
-local JOBS, WAITING, MESSAGE, QUEUE, SCHEDULED, DUE, INDEX, OF_SESSION, OF_RECIPIENT, OF_REFERENCE, SESSION, SUBMITTED, LATER, STATUSES = unpack(KEYS)
+local JOBS, WAITING, MESSAGE, QUEUE, SCHEDULED, DUE, INDEX, OF_SESSION, OF_RECIPIENT, OF_REFERENCE, SESSION, SUBMITTED, LATER, STATUSES, OF_BATCH = unpack(KEYS)
 local id, phone, session_id = ARGV[1], ARGV[2], ARGV[3]
 local now = now_ms()
-local priority, sequence, due_at, accepted_at, reference, status, known_phone, known_session =
-  unpack(redis.call('HMGET', MESSAGE, 'priority', 'sequence', 'due_at', 'accepted_at', 'reference', 'status', 'phone', 'session'))
+local priority, sequence, due_at, accepted_at, reference, batch, status, known_phone, known_session =
+  unpack(redis.call('HMGET', MESSAGE, 'priority', 'sequence', 'due_at', 'accepted_at', 'reference', 'batch', 'status', 'phone', 'session'))
 -- remove_job: whether the message was still a job; another dispatcher may have routed it.
 local function remove_job()
   if redis.call('LREM', JOBS, 1, id) == 0 then return false end
@@ -29,6 +30,7 @@ add_status(STATUSES, session_id, status, accepted_at, id)
 redis.call('HSET', MESSAGE, 'session', session_id)
 for _, index in ipairs({ INDEX, OF_SESSION, OF_RECIPIENT }) do redis.call('ZADD', index, accepted_at, id) end
 if reference and reference ~= '' then redis.call('ZADD', OF_REFERENCE, accepted_at, id) end
+if batch and batch ~= '' then redis.call('ZADD', OF_BATCH, accepted_at, id) end
 -- The messages submitted to a phone within the last minute, for mark_burst.
 redis.call('ZREMRANGEBYSCORE', SUBMITTED, '-inf', accepted_at - 60000)
 redis.call('ZADD', SUBMITTED, accepted_at, id)

@@ -1,5 +1,6 @@
 """Reads the queues of phones: their first messages, their lengths, and a message's position."""
 
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Final
@@ -122,6 +123,31 @@ def read_counts(replies: Sequence[Any]) -> QueueCounts:
     """Return the counts from the replies to `add_counts`."""
     queued, unrouted, set_aside, scheduled, scheduled_today, sent_today = (int(each or 0) for each in replies)
     return QueueCounts(queued + unrouted, set_aside, scheduled, scheduled_today, sent_today)
+
+
+Rank = tuple[int | None, int | None]
+"""A waiting message's rank in its phone's queue, and among those not due yet; None where it is not."""
+
+
+async def ranks(scripts: Scripts, messages: Sequence[Message]) -> list[Rank]:
+    """Return the ranks of these messages; one that is not routed yet has the rank that it will get."""
+    async with scripts.redis.pipeline(transaction=False) as pipe:
+        for message in messages:
+            pipe.zrank(keys.queue(message.phone), message.id)
+            pipe.zrank(keys.later(message.phone), message.id)
+            pipe.zscore(keys.set_aside(message.phone), message.id)
+            pipe.zcard(keys.queue(message.phone))
+        replies: list[Any] = await pipe.execute()
+    found: list[Rank] = []
+    unrouted: Counter[str] = Counter()
+    places = zip(messages, replies[::4], replies[1::4], replies[2::4], replies[3::4], strict=True)
+    for message, queued, later, set_aside, length in places:
+        if queued is None and later is None and set_aside is None:
+            found.append((length + unrouted[message.phone], None))
+            unrouted[message.phone] += 1
+        else:
+            found.append((queued, later))
+    return found
 
 
 async def in_flight(scripts: Scripts, phone: str) -> str:

@@ -141,7 +141,7 @@ async def set_aside_job(scripts: Scripts, job: str) -> bool:
 
 
 async def route(
-    scripts: Scripts, place: Place, *, to: str, reference: str = ""
+    scripts: Scripts, place: Place, *, to: str, reference: str = "", batch: str = ""
 ) -> Queued | Scheduled | Gone | NoSession:
     """Move an accepted message into its phone's queue, or into the schedule."""
     names = [
@@ -159,6 +159,7 @@ async def route(
         keys.submitted(place.phone),
         keys.later(place.phone),
         keys.STATUSES,
+        keys.messages_of_batch(batch),
     ]
     reply = await scripts.run("route_message", names, head(place))
     match reply:

@@ -14,8 +14,8 @@ async def ended_until(scripts: Scripts, until_ms: int, *, most: int) -> list[str
 
 async def erase(scripts: Scripts, message_id: str, *, until_ms: int) -> bool:
     """Erase a message that ended at `until_ms` at the latest. Return whether it was erased."""
-    known: Any = await scripts.redis.hmget(keys.message(message_id), ["session", "to", "reference"])
-    session, recipient, reference = (str(value or "") for value in known)
+    known: Any = await scripts.redis.hmget(keys.message(message_id), ["session", "to", "reference", "batch"])
+    session, recipient, reference, batch = (str(value or "") for value in known)
     names = [
         keys.message(message_id),
         keys.timeline(message_id),
@@ -25,6 +25,7 @@ async def erase(scripts: Scripts, message_id: str, *, until_ms: int) -> bool:
         keys.messages_of_session(session),
         keys.messages_to(recipient),
         keys.messages_with_reference(reference),
+        keys.messages_of_batch(batch),
         keys.STATUSES,
     ]
     reply = await scripts.run("erase_message", names, [message_id, until_ms])
