@@ -17,7 +17,7 @@ from wa_orchestrator.context import make_context
 from wa_orchestrator.dashboard import live
 from wa_orchestrator.dashboard.fleet.snapshot_reader import SnapshotReader
 from wa_orchestrator.dashboard.html.renderer import Renderer, View
-from wa_orchestrator.dashboard.live import Hub, OpenPage, PageStream
+from wa_orchestrator.dashboard.live import Hub, PageStream
 from wa_orchestrator.dashboard.pages import live_log
 from wa_orchestrator.store import keys
 from wa_orchestrator.texts.catalogue import texts
@@ -53,7 +53,7 @@ async def test_the_id_that_a_browser_keeps_is_never_ahead_of_what_it_was_sent(re
     async def look() -> View:
         return view
 
-    feed = PageStream(hub, renderer, OpenPage("live-log", {}), look, live_log.parts).run(ids[0])
+    feed = PageStream(hub, renderer, {"page": "live-log"}, look, live_log.parts).run(ids[0])
     hello, *parts, lines = [await anext(feed) for _ in range(3)]
     await feed.aclose()
     assert hello.startswith(f"id: {ids[0]}\nevent: hello"), "it has seen no more than before"
@@ -83,7 +83,7 @@ async def test_a_log_that_cannot_show_everything_says_so(
     async def look() -> View:
         return view
 
-    feed = PageStream(hub, renderer, OpenPage("live-log", {}), look, live_log.parts).run(ids[0])
+    feed = PageStream(hub, renderer, {"page": "live-log"}, look, live_log.parts).run(ids[0])
     async with asyncio.timeout(PATIENCE_S):
         sent = [await anext(feed) for _ in range(3)][-1]
     await feed.aclose()
@@ -108,7 +108,7 @@ async def test_what_changes_while_a_page_opens_its_stream_reaches_it(redis: Redi
         await redis.xadd(keys.EVENTS, {"type": "contact.opted_out", "at": 2})
         return {"opt-outs": Markup("two")}
 
-    feed = PageStream(hub, renderer, OpenPage("anti-ban", {}), look, parts).run(hub.cursor)
+    feed = PageStream(hub, renderer, {"page": "anti-ban"}, look, parts).run(hub.cursor)
     async with asyncio.timeout(PATIENCE_S):
         _, first = [await anext(feed) for _ in range(2)]
     await feed.aclose()

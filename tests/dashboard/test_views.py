@@ -294,7 +294,7 @@ async def test_the_log_tells_no_text_no_code_and_no_whole_phone(redis: Redis, sc
     ],
 )  # fmt: skip
 def test_a_button_is_one_call_of_the_api(name: str, form: dict[str, str], method: str, path: str, body: object) -> None:
-    assert actions.find(name).call(form) == actions.Call(method, path, body)
+    assert actions.find(name).call(form) == (method, path, body)
 
 
 def test_several_picked_sessions_are_one_call_each() -> None:

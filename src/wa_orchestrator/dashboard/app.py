@@ -1,33 +1,24 @@
 """The dashboard's routes: pages, live streams, actions, login, and a JSON API with the same data."""
 
 import asyncio
-import json
 import re
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import Annotated, Any, Final
 
 import structlog
-from fastapi import APIRouter, Depends, FastAPI, Form, Request
-from markupsafe import Markup
+from fastapi import APIRouter, FastAPI, Form, Request
 from starlette.responses import HTMLResponse, JSONResponse, RedirectResponse, Response, StreamingResponse
 
 from wa_orchestrator.context import Context
 from wa_orchestrator.dashboard import guard, internal_api
 from wa_orchestrator.dashboard.fleet.history import HistoryRecorder
 from wa_orchestrator.dashboard.fleet.snapshot_reader import SnapshotReader
-from wa_orchestrator.dashboard.guard import NotLoggedIn
-from wa_orchestrator.dashboard.html import compression
-from wa_orchestrator.dashboard.html.renderer import HERE, THEMES, PageContent, Renderer, View, language_of, login_page
-from wa_orchestrator.dashboard.live import Hub, OpenPage, PageStream, Parts
-from wa_orchestrator.dashboard.login import (
-    Authenticator,
-    LoggedIn,
-    Person,
-    TooManyAttempts,
-    WrongPassword,
-    require_administrator,
-)
+from wa_orchestrator.dashboard.guard import LoggedInPerson, NotLoggedIn, with_security_headers
+from wa_orchestrator.dashboard.html.compression import CachedStaticFiles, compressed
+from wa_orchestrator.dashboard.html.renderer import HERE, THEMES, PageContent, Renderer, View
+from wa_orchestrator.dashboard.live import Hub, PageStream, Parts
+from wa_orchestrator.dashboard.login import Authenticator, Person, TooManyAttempts, WrongPassword, require_administrator
 from wa_orchestrator.dashboard.pages import anti_ban, fleet, live_log, messages, proxies, scan, session, settings
 from wa_orchestrator.dashboard.routes import actions, json_api, simulated_scan
 from wa_orchestrator.errors import Refused
@@ -36,44 +27,21 @@ from wa_orchestrator.texts.catalogue import languages
 from wa_orchestrator.web import problems
 
 Show = Callable[[Renderer, View, Mapping[str, str]], Awaitable[PageContent | None]]
-#: Every page: path, name, handler.
-PAGES: Final[Mapping[str, tuple[str, Show]]] = {
-    "/": ("fleet", fleet.show),
-    "/scan": ("scan", scan.show),
-    "/sessions/{id}": ("session", session.show),
-    "/messages": ("messages", messages.show),
-    "/proxies": ("proxies", proxies.show),
-    "/anti-ban": ("anti-ban", anti_ban.show),
-    "/live-log": ("live-log", live_log.show),
-    "/settings": ("settings", settings.show),
+#: Every page by its path: its name, what it shows, and its live parts.
+PAGES: Final[Mapping[str, tuple[str, Show, Parts]]] = {
+    "/": ("fleet", fleet.show, fleet.parts),
+    "/scan": ("scan", scan.show, scan.parts),
+    "/sessions/{id}": ("session", session.show, session.parts),
+    "/messages": ("messages", messages.show, messages.parts),
+    "/proxies": ("proxies", proxies.show, proxies.parts),
+    "/anti-ban": ("anti-ban", anti_ban.show, anti_ban.parts),
+    "/live-log": ("live-log", live_log.show, live_log.parts),
+    "/settings": ("settings", settings.show, settings.parts),
 }
+LIVE: Final = {name: parts for name, _, parts in PAGES.values()} | {"first": fleet.first_parts}
 #: Addresses of the first dashboard, which people have as bookmarks.
 OLD_ADDRESSES: Final[Mapping[str, str]] = {"/index.html": "/", "/scan.html": "/scan", "/live-log.html": "/live-log"}
 ADMINISTRATORS_ONLY: Final = frozenset({"settings"})
-
-
-def _redirect_to(path: str) -> Callable[..., Awaitable[Response]]:
-    async def redirect(request: Request) -> Response:
-        return RedirectResponse(f"{path}?{request.url.query}" if request.url.query else path, 308)
-
-    return redirect
-
-
-async def _first(renderer: Renderer, view: View, _query: Mapping[str, str]) -> dict[str, Markup]:
-    return renderer.frame_parts(view) | {"first-steps": renderer.macros.first_steps(view)}
-
-
-LIVE: Final[Mapping[str, Parts]] = {
-    "first": _first,
-    "fleet": fleet.parts,
-    "scan": scan.parts,
-    "session": session.parts,
-    "messages": messages.parts,
-    "proxies": proxies.parts,
-    "anti-ban": anti_ban.parts,
-    "live-log": live_log.parts,
-    "settings": settings.parts,
-}
 _YEAR_S: Final = 31_536_000
 _CURSOR: Final = re.compile(r"\d{1,20}-\d{1,20}", re.ASCII)
 log = structlog.get_logger(__name__)
@@ -100,93 +68,80 @@ class Dashboard:
     def router(self) -> APIRouter:
         """Return the routes."""
         routes = APIRouter(include_in_schema=False)
-        person = Annotated[Person, Depends(guard.require_login(self.auth))]
-        for path, (name, show) in PAGES.items():
-            routes.add_api_route(path, self._page(name, show, person), methods=["GET"], response_class=HTMLResponse)
-        for old, path in OLD_ADDRESSES.items():
-            routes.add_api_route(old, _redirect_to(path), methods=["GET"])
-        routes.add_api_route("/events/ui", self._stream(person), methods=["GET"], response_class=StreamingResponse)
-        routes.add_api_route("/do/{action}", self._do(person), methods=["POST"])
-        routes.add_api_route("/choose", self._choose, methods=["POST"])
-        routes.add_api_route("/login", self._login_page, methods=["GET"])
-        routes.add_api_route("/login", self._login, methods=["POST"])
-        routes.add_api_route("/enter", self._enter_page, methods=["GET"])
-        routes.add_api_route("/enter", self._enter, methods=["POST"])
-        routes.add_api_route("/logout", self._logout(person), methods=["POST"])
+        for path, (name, show, _) in PAGES.items():
+            routes.get(path, response_class=HTMLResponse)(self._page(name, show))
+        for old in OLD_ADDRESSES:
+            routes.get(old)(_redirect_old_address)
+        routes.get("/events/ui", response_class=StreamingResponse)(self._stream)
+        routes.post("/do/{action}")(self._do)
+        routes.post("/choose")(self._choose)
+        routes.get("/login")(self._login_page)
+        routes.post("/login")(self._login)
+        routes.get("/enter")(self._enter_page)
+        routes.post("/enter")(self._enter)
+        routes.post("/logout")(self._logout)
         return routes
 
     # -- pages
 
-    def _page(self, name: str, show: Show, person: Any) -> Callable[..., Awaitable[Response]]:
-        async def page(request: Request, someone: person) -> Response:
+    def _page(self, name: str, show: Show) -> Callable[..., Awaitable[Response]]:
+        async def page(request: Request, person: LoggedInPerson) -> Response:
             cursor = self.hub.cursor
             await self.hub.catch_up()
-            view = await self.renderer.view(request, someone, name)
-            return compression.compressed(request, await content(request, view, someone, cursor))
+            view = await self.renderer.view(request, person, name)
+            return compressed(request, await content(request, view, cursor))
 
-        async def content(request: Request, view: View, someone: Person, cursor: str) -> Response:
-            if name in ADMINISTRATORS_ONLY and not someone.is_administrator:
-                return self.renderer.page(
-                    view, PageContent("refused.html", self.renderer.frame_parts(view)), status=403
-                )
-            query = dict(request.query_params) | dict(request.path_params)
-            shown = await show(self.renderer, view, query)
+        async def content(request: Request, view: View, cursor: str) -> Response:
+            if name in ADMINISTRATORS_ONLY and not view.may_change:
+                return self.renderer.page(view, PageContent("refused.html"), status=403)
+            shown = await show(self.renderer, view, dict(request.query_params) | dict(request.path_params))
             if shown is None:
-                parts = self.renderer.frame_parts(view)
-                return self.renderer.page(view, PageContent("gone.html", parts), status=404)
+                return self.renderer.page(view, PageContent("gone.html"), status=404)
             return self.renderer.page(view, shown, cursor=cursor)
 
         return page
 
-    def _stream(self, person: Any) -> Callable[..., Awaitable[Response]]:
-        async def stream(request: Request, someone: person) -> Response:
-            query = dict(request.query_params)
-            page = query.get("page", "")
-            if page not in LIVE or (page in ADMINISTRATORS_ONLY and not someone.is_administrator):
-                raise Refused("NO_SUCH_PAGE", "There is no such page.", 404)
-            language = language_of(request, self._context.settings.language)
-            token = request.cookies.get(guard.cookie_name(self._context.settings))
+    async def _stream(self, request: Request, person: LoggedInPerson) -> Response:
+        query = dict(request.query_params)
+        page = query.get("page", "")
+        if page not in LIVE or (page in ADMINISTRATORS_ONLY and not person.is_administrator):
+            raise Refused("NO_SUCH_PAGE", "There is no such page.", 404)
+        language = self.renderer.language_of(request)
+        token = request.cookies.get(guard.cookie_name(self._context.settings))
 
-            async def current_view() -> View:
-                if not await self.auth.is_logged_in(token):  # logged out elsewhere: stop the stream
-                    raise NotLoggedIn
-                return await self.renderer.view_as(someone, page, language)
+        async def current_view() -> View:
+            if not await self.auth.is_logged_in(token):  # logged out elsewhere: stop the stream
+                raise NotLoggedIn
+            return await self.renderer.view_as(person, page, language)
 
-            after = request.headers.get("last-event-id") or query.get("at", "")
-            feed = PageStream(self.hub, self.renderer, OpenPage(page, query), current_view, LIVE[page])
-            seen = after if _CURSOR.fullmatch(after) else ""
-            response = StreamingResponse(_until_logged_out(feed.run(seen)), media_type="text/event-stream")
-            guard.add_security_headers(response)
-            response.headers["X-Accel-Buffering"] = "no"
-            return response
-
-        return stream
+        after = request.headers.get("last-event-id") or query.get("at", "")
+        stream = PageStream(self.hub, self.renderer, query, current_view, LIVE[page])
+        events = _until_logged_out(stream.run(after if _CURSOR.fullmatch(after) else ""))
+        response = with_security_headers(StreamingResponse(events, media_type="text/event-stream"))
+        response.headers["X-Accel-Buffering"] = "no"
+        return response
 
     async def no_such_page(self, request: Request, error: Exception) -> Response:
         """Answer an unknown address: with a page for people, with JSON for programs. Needs no login."""
         if not wants_page(request):
             return problems.to_response(error)
-        return await self._login_response(request, "missing.html", 404)
+        return self._public_page(request, "missing.html", 404)
 
     # -- buttons
 
-    def _do(self, person: Any) -> Callable[..., Awaitable[Response]]:
-        async def do(request: Request, action: str, someone: person) -> Response:
-            data = await request.form()
-            view = await self.renderer.view(request, someone, "")
-            try:
-                given = request.headers.get("x-csrf-token") or str(data.get("csrf", ""))
-                guard.require_csrf_token(request, someone, given)
-                require_administrator(someone)
-                outcome = await self._perform(action, data, someone, view)
-            except Refused as refusal:
-                return self._refused(view, refusal)
+    async def _do(self, request: Request, action: str, person: LoggedInPerson) -> Response:
+        data = await request.form()
+        view = await self.renderer.view(request, person, "")
+        status, error = 200, {}
+        try:
+            given = request.headers.get("x-csrf-token") or str(data.get("csrf", ""))
+            guard.require_csrf_token(request, person, given)
+            require_administrator(person)
+            outcome = await self._perform(action, data, person, view)
             self.hub.wake()
-            return self._outcome(view, outcome)
-
-        return do
-
-    def _outcome(self, view: View, outcome: actions.Outcome, status: int = 200, **more: object) -> Response:
+        except Refused as refusal:  # in the person's language, with its code for scripts
+            outcome = actions.Outcome("error", actions.error_sentence(refusal.code, refusal.text, view))
+            status, error = refusal.status, {"error": {"code": refusal.code, "message": refusal.text}}
         body = {
             "state": outcome.state,
             "toast": str(self.renderer.macros.toast(view, outcome)),
@@ -194,35 +149,26 @@ class Dashboard:
             "secret": outcome.secret,
             "left": outcome.left,
         }
-        return JSONResponse(body | more, status_code=status, headers={"Cache-Control": "no-store"})
+        return JSONResponse(body | error, status_code=status, headers={"Cache-Control": "no-store"})
 
-    def _refused(self, view: View, refusal: Refused) -> Response:
-        """Return an error in the person's language, with its code for scripts."""
-        outcome = actions.Outcome("error", actions.error_sentence(refusal.code, refusal.text, view))
-        error = {"code": refusal.code, "message": refusal.text}
-        return self._outcome(view, outcome, refusal.status, error=error)
-
-    async def _perform(self, name: str, data: Any, someone: Person, view: View) -> actions.Outcome:
+    async def _perform(self, name: str, data: Any, person: Person, view: View) -> actions.Outcome:
         if name == simulated_scan.ACTION:
             phone = scan.phone_in({"phone": str(data.get("phone", ""))})
             return await simulated_scan.scan(self._context, str(data.get("id", "")), phone, view)
         action = actions.find(name)
-        asked = actions.forms(action, data)
-        answers = []
-        for form in asked:
-            call = action.call(form)
-            answers.append(await internal_api.call(self._app, someone.caller, call.method, call.path, call.json))
-        outcome = actions.outcome_of(name, action, asked, answers, view)
-        return await self._with_undo(name, asked, someone, outcome)
+        forms = actions.forms(action, data)
+        answers = [await internal_api.call(self._app, person.caller, *action.call(form)) for form in forms]
+        outcome = actions.outcome_of(name, action, forms, answers, view)
+        return await self._with_undo(name, forms, person, outcome)
 
     async def _with_undo(
-        self, name: str, asked: list[actions.Form], someone: Person, outcome: actions.Outcome
+        self, name: str, forms: Sequence[actions.Form], person: Person, outcome: actions.Outcome
     ) -> actions.Outcome:
         """Offer to undo the deletion of one session while its credentials are in the trash."""
-        if name != "delete" or len(asked) != 1 or outcome.state != "ok":
+        if name != "delete" or len(forms) != 1 or outcome.state != "ok":
             return outcome
-        trash = await internal_api.call(self._app, someone.caller, "GET", "/api/v1/trash")
-        mine = [each for each in (trash.body or {}).get("trash", []) if each["sessionId"] == asked[0].get("id")]
+        trash = await internal_api.call(self._app, person.caller, "GET", "/api/v1/trash")
+        mine = [each for each in (trash.body or {}).get("trash", []) if each["sessionId"] == forms[0].get("id")]
         return replace(outcome, undo={"trash": mine[0]["id"]}) if mine else outcome
 
     async def _choose(self, request: Request) -> Response:
@@ -239,57 +185,52 @@ class Dashboard:
     # -- login and logout
 
     async def _login_page(self, request: Request) -> Response:
-        return await self._login_response(request, "login.html")
+        return self._public_page(request, "login.html")
 
     async def _enter_page(self, request: Request) -> Response:
-        return await self._login_response(request, "enter.html")
+        return self._public_page(request, "enter.html")
 
-    async def _login_response(self, request: Request, template: str, status: int = 200, **values: object) -> Response:
-        return compression.compressed(request, login_page(self.renderer, request, template, status=status, **values))
+    def _public_page(self, request: Request, template: str, status: int = 200, **values: object) -> Response:
+        return compressed(request, self.renderer.public_page(request, template, status, **values))
 
     async def _login(
         self, request: Request, password: Annotated[str, Form()] = "", name: Annotated[str, Form()] = ""
     ) -> Response:
         guard.require_same_origin(request)
         address = request.client.host if request.client else "?"
-        outcome = await self.auth.log_in(password, name=name, address=address)
-        match outcome:
-            case LoggedIn(token):
-                return self._logged_in(token)
+        match await self.auth.log_in(password, name=name, address=address):
             case WrongPassword(attempts_left):
                 log.warning("login.refused", address=address, attempts_left=attempts_left)
-                return await self._login_response(request, "login.html", 401, attempts_left=attempts_left, name=name)
+                return self._public_page(request, "login.html", 401, attempts_left=attempts_left, name=name)
             case TooManyAttempts(seconds):
-                response = await self._login_response(request, "login.html", 429, locked_s=seconds, name=name)
+                response = self._public_page(request, "login.html", 429, locked_s=seconds, name=name)
                 response.headers["Retry-After"] = str(seconds)
                 return response
+            case token:
+                return self._logged_in(token)
 
     async def _enter(self, request: Request, token: Annotated[str, Form()] = "") -> Response:
         guard.require_same_origin(request)
         entered = await self.auth.log_in_by_link(token)
-        return (
-            self._logged_in(entered.token)
-            if entered
-            else await self._login_response(request, "login.html", 401, used_link=True)
-        )
+        return self._logged_in(entered) if entered else self._public_page(request, "login.html", 401, used_link=True)
 
     def _logged_in(self, token: str) -> Response:
-        response = RedirectResponse("/", status_code=303)
+        response = with_security_headers(RedirectResponse("/", status_code=303))
         guard.set_cookie(response, self._context.settings, token)
-        guard.add_security_headers(response)
         return response
 
-    def _logout(self, person: Any) -> Callable[..., Awaitable[Response]]:
-        async def logout(request: Request, someone: person, csrf: Annotated[str, Form()] = "") -> Response:
-            guard.require_csrf_token(request, someone, csrf)
-            await self.auth.log_out(someone)
-            response = RedirectResponse("/login", status_code=303)
-            response.delete_cookie(guard.cookie_name(self._context.settings), path="/")
-            guard.add_security_headers(response)
-            response.headers["Clear-Site-Data"] = '"cache"'
-            return response
+    async def _logout(self, request: Request, person: LoggedInPerson, csrf: Annotated[str, Form()] = "") -> Response:
+        guard.require_csrf_token(request, person, csrf)
+        await self.auth.log_out(person)
+        response = with_security_headers(RedirectResponse("/login", status_code=303))
+        response.delete_cookie(guard.cookie_name(self._context.settings), path="/")
+        response.headers["Clear-Site-Data"] = '"cache"'
+        return response
 
-        return logout
+
+async def _redirect_old_address(request: Request) -> Response:
+    path, query = OLD_ADDRESSES[request.url.path], request.url.query
+    return RedirectResponse(f"{path}?{query}" if query else path, 308)
 
 
 async def _until_logged_out(texts: AsyncIterator[str]) -> AsyncIterator[str]:
@@ -298,7 +239,7 @@ async def _until_logged_out(texts: AsyncIterator[str]) -> AsyncIterator[str]:
         async for text in texts:
             yield text
     except NotLoggedIn:
-        yield f"event: bye\ndata: {json.dumps({})}\n\n"
+        yield "event: bye\ndata: {}\n\n"
 
 
 def wants_page(request: Request) -> bool:
@@ -311,10 +252,11 @@ def install(app: FastAPI, context: Context) -> Dashboard:
     """Add the dashboard to an app. Run the result beside the server."""
     dashboard = Dashboard(app, context)
     context.recognize = internal_api.recognize
+    app.state.authenticator = dashboard.auth
     app.add_exception_handler(NotLoggedIn, guard.redirect_to_login)
     for status in (404, 405):  # 405: a button's address, opened as a page
         app.add_exception_handler(status, dashboard.no_such_page)
     app.include_router(dashboard.router())
     app.include_router(json_api.router(context, dashboard.renderer))
-    app.mount("/static", compression.CachedStaticFiles(directory=HERE / "static"), name="static")
+    app.mount("/static", CachedStaticFiles(directory=HERE / "static"), name="static")
     return dashboard

@@ -2,11 +2,10 @@
 
 import hmac
 import secrets
-from collections.abc import Awaitable, Callable
-from typing import Final
+from typing import Annotated, Final, TypeVar
 from urllib.parse import urlsplit
 
-from fastapi import Request
+from fastapi import Depends, Request
 from starlette.responses import HTMLResponse, RedirectResponse, Response
 
 from wa_orchestrator.dashboard.login import IDLE_S, Authenticator, Person
@@ -19,6 +18,7 @@ POLICY: Final = (
     "default-src 'none'; script-src 'self'; style-src 'self'; style-src-attr 'unsafe-inline'; img-src 'self' data:; "
     "connect-src 'self'; manifest-src 'self'; form-action 'self'; frame-ancestors 'none'; base-uri 'none'"
 )
+R = TypeVar("R", bound=Response)
 _RELOAD: Final = '<!doctype html><meta http-equiv="refresh" content="0"><title>…</title>'
 
 
@@ -28,41 +28,25 @@ class NotLoggedIn(Exception):  # noqa: N818 (names what happened)
 
 def cookie_name(settings: Settings) -> str:
     """Return the cookie's name. With TLS, browsers refuse a `__Host-` cookie that another site has set."""
-    return "__Host-wao" if is_secure(settings) else "wao"
+    return "__Host-wao" if _has_tls(settings) else "wao"
 
 
-def is_secure(settings: Settings) -> bool:
-    """Whether the dashboard is served over https."""
+def _has_tls(settings: Settings) -> bool:
     return settings.public_base_url.startswith("https://")
 
 
 def set_cookie(response: Response, settings: Settings, token: str) -> None:
     """Set the login cookie, out of reach of scripts and other sites."""
-    response.set_cookie(
-        cookie_name(settings),
-        token,
-        max_age=IDLE_S,
-        path="/",
-        httponly=True,
-        samesite="strict",
-        secure=is_secure(settings),
-    )
+    name, tls = cookie_name(settings), _has_tls(settings)
+    response.set_cookie(name, token, max_age=IDLE_S, path="/", httponly=True, samesite="strict", secure=tls)
 
 
-def add_security_headers(response: Response) -> None:
+def with_security_headers(response: R) -> R:
     """Add the security headers of a page. Browsers must not cache it: it shows phones, and perhaps a code."""
     response.headers["Content-Security-Policy"] = POLICY
     response.headers["Cache-Control"] = "no-store"
     response.headers["Cross-Origin-Opener-Policy"] = "same-origin"
-
-
-def is_same_origin(request: Request) -> bool:
-    """Whether one of our pages made the request, by headers that scripts cannot change."""
-    origin = request.headers.get("origin")
-    if origin is None or origin == "null":
-        return request.headers.get("sec-fetch-site") == "same-origin"
-    public = urlsplit(context_of(request).settings.public_base_url).netloc
-    return urlsplit(origin).netloc in (request.headers.get("host", ""), public)
+    return response
 
 
 def masked(token: str) -> str:
@@ -89,8 +73,14 @@ def _xor(one: bytes, other: bytes) -> bytes:
 
 
 def require_same_origin(request: Request) -> None:
-    """Refuse a request that another site has made."""
-    if not is_same_origin(request):
+    """Refuse a request that another site has made, by headers that scripts cannot change."""
+    origin = request.headers.get("origin", "null")
+    if origin == "null":
+        same = request.headers.get("sec-fetch-site") == "same-origin"
+    else:
+        public = urlsplit(context_of(request).settings.public_base_url).netloc
+        same = urlsplit(origin).netloc in (request.headers.get("host", ""), public)
+    if not same:
         raise Refused("OTHER_ORIGIN", "The request came from another site. Use the dashboard's own pages.", 403)
 
 
@@ -101,25 +91,23 @@ def require_csrf_token(request: Request, person: Person, given: str) -> None:
         raise Refused("CSRF_TOKEN_WRONG", "This page is outdated. Reload it and try again.", 403)
 
 
-def require_login(auth: Authenticator) -> Callable[[Request], Awaitable[Person]]:
-    """Return the dependency that yields the logged-in person, or raises `NotLoggedIn`."""
+async def logged_in_person(request: Request) -> Person:
+    """Return the logged-in person, or raise `NotLoggedIn`."""
+    auth: Authenticator = request.app.state.authenticator
+    person = await auth.recognize(request.cookies.get(cookie_name(context_of(request).settings)))
+    if person is None:
+        raise NotLoggedIn
+    return person
 
-    async def dependency(request: Request) -> Person:
-        person = await auth.recognize(request.cookies.get(cookie_name(context_of(request).settings)))
-        if person is None:
-            raise NotLoggedIn
-        return person
 
-    return dependency
+#: Parameter of routes: `person: LoggedInPerson` requires a login.
+LoggedInPerson = Annotated[Person, Depends(logged_in_person)]
 
 
 async def redirect_to_login(request: Request, _error: Exception) -> Response:
     """Redirect to the login. A link in a chat arrives without the strict cookie: then the page reloads itself first."""
     if request.method != "GET" or request.url.path.startswith("/events"):
-        refused = HTMLResponse("", status_code=401)
-        add_security_headers(refused)
-        return refused
-    cross = request.headers.get("sec-fetch-site") in ("cross-site", "same-site")
-    response: Response = HTMLResponse(_RELOAD) if cross else RedirectResponse("/login", status_code=303)
-    add_security_headers(response)
-    return response
+        return with_security_headers(HTMLResponse("", status_code=401))
+    if request.headers.get("sec-fetch-site") in ("cross-site", "same-site"):
+        return with_security_headers(HTMLResponse(_RELOAD))
+    return with_security_headers(RedirectResponse("/login", status_code=303))

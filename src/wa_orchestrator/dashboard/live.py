@@ -9,8 +9,7 @@ import contextlib
 import hashlib
 import json
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
-from dataclasses import dataclass, field
-from typing import Any, Final
+from typing import Final
 
 import structlog
 from markupsafe import Markup
@@ -35,7 +34,6 @@ _MAX_LINES: Final = 40
 _MAX_LINES_AFTER_GAP: Final = 400
 #: After more missed events than this a page is rendered whole.
 _MAX_MISSED: Final = 2000
-_RETRY_S: Final = 0.5
 
 Parts = Callable[[Renderer, View, Mapping[str, str]], Awaitable[dict[str, Markup]]]
 log = structlog.get_logger(__name__)
@@ -47,7 +45,7 @@ class Hub:
     def __init__(self, context: Context, reader: SnapshotReader) -> None:
         self._context = context
         self._reader = reader
-        self._pages: set[OpenPage] = set()
+        self.pages: set[PageStream] = set()
         self.cursor = "0-0"
         self.last_event_ms = 0
         self.open = True
@@ -70,17 +68,16 @@ class Hub:
     async def step(self) -> float:
         """Wait for events and pass them to the open pages. Return 0: the next round is at once."""
         entries = await event_stream.wait(self._context.scripts, after=self.cursor, most=500, block_ms=_READ_BLOCK_MS)
-        if not entries:
-            return 0
-        self._touch(entries)
-        self._note(entries[-1])
-        for open_page in list(self._pages):
-            open_page.add_events(entries)
+        if entries:
+            self._touch(entries)
+            self._note(entries[-1])
+            for open_page in self.pages:
+                open_page.add_events(entries)
         return 0
 
     async def catch_up(self) -> None:
         """Mark what changed until now, also what `run` has not read yet, so that the next snapshot has it."""
-        ahead = await self._since(self.cursor)
+        ahead = await self.since(self.cursor)
         if ahead is None:
             self._reader.mark_all_changed()
         else:
@@ -94,118 +91,105 @@ class Hub:
     def wake(self) -> None:
         """Render all open pages again: an action may make no event."""
         self._reader.mark_all_changed()
-        for open_page in self._pages:
+        for open_page in self.pages:
             open_page.wakeup.set()
 
     def _note(self, entry: Entry) -> None:
         self.cursor = entry.cursor
         self.last_event_ms = int(float(entry.fields.get("at") or entry.cursor.partition("-")[0]))
 
-    @contextlib.contextmanager
-    def watch(self, open_page: "OpenPage") -> Any:
-        """Pass events to a page while it is open."""
-        self._pages.add(open_page)
-        try:
-            yield
-        finally:
-            self._pages.discard(open_page)
-
-    async def missed(self, after: str) -> list[Entry] | None:
+    async def since(self, after: str) -> list[Entry] | None:
         """Return the events after a cursor; None if there are too many, or if the stream no longer goes back so far."""
-        return None if after in ("", "0-0") else await self._since(after)
-
-    async def _since(self, after: str) -> list[Entry] | None:
         found = await event_stream.read(self._context.scripts, after=after, most=_MAX_MISSED + 1)
         return None if len(found) > _MAX_MISSED else found
 
 
-@dataclass(eq=False, slots=True)
-class OpenPage:
-    """One open page: what it shows, and what was sent to it last."""
-
-    page: str
-    query: Mapping[str, str]
-    wakeup: asyncio.Event = field(default_factory=asyncio.Event)
-    lines: list[Entry] = field(default_factory=list)
-    skipped: int = 0
-    lost: bool = False
-    """Events were missed and their number is unknown; the log shows a gap."""
-    room: int = _MAX_LINES_AFTER_GAP
-    sent: dict[str, bytes] = field(default_factory=dict)
-
-    def add_events(self, entries: list[Entry]) -> None:
-        """Queue events for the next batch."""
-        if self.page == "live-log":
-            self.lines += entries
-            over = len(self.lines) - _MAX_LINES_AFTER_GAP
-            if over > 0:
-                self.skipped += over
-                del self.lines[:over]
-        self.wakeup.set()
-
-    def changed(self, parts: Mapping[str, Markup]) -> dict[str, str]:
-        """Return the parts that differ from what was last sent."""
-        fresh = {}
-        for name, html in parts.items():
-            mark = hashlib.blake2b(html.encode(), digest_size=8).digest()
-            if self.sent.get(name) != mark:
-                self.sent[name] = mark
-                fresh[name] = str(html)
-        return fresh
-
-
 class PageStream:
-    """Server-sent events of one open page."""
+    """Server-sent events of one open page: what it shows, and what was sent to it last."""
 
     def __init__(
-        self, hub: Hub, renderer: Renderer, open_page: OpenPage, view: Callable[[], Awaitable[View]], parts: Parts
+        self, hub: Hub, renderer: Renderer, query: Mapping[str, str], view: Callable[[], Awaitable[View]], parts: Parts
     ) -> None:
-        self._hub, self._renderer, self._page, self._view, self._parts = hub, renderer, open_page, view, parts
+        self._hub, self._renderer, self._query, self._view, self._parts = hub, renderer, query, view, parts
+        self._page = query["page"]
+        self.wakeup = asyncio.Event()
+        self._lines: list[Entry] = []
+        self._skipped = 0
+        self._lost = False
+        """Events were missed and their number is unknown; the log shows a gap."""
+        self._room = _MAX_LINES_AFTER_GAP
+        self._sent: dict[str, bytes] = {}
         self._sent_cursor = ""
         """The cursor up to which the browser has everything; it is sent as the id of events."""
 
+    def add_events(self, entries: list[Entry]) -> None:
+        """Queue events for the next batch."""
+        if self._page == "live-log":
+            self._lines += entries
+            over = max(0, len(self._lines) - _MAX_LINES_AFTER_GAP)
+            self._skipped += over
+            del self._lines[:over]
+        self.wakeup.set()
+
     async def run(self, after: str) -> AsyncIterator[str]:
         """Yield server-sent events until the browser disconnects."""
-        open_page = self._page
-        with self._hub.watch(open_page):
+        self._hub.pages.add(self)
+        try:
             # With the cursor that the browser sent: if the stream ends here, nothing is skipped.
             yield _event("hello", {"at": self._hub.last_event_ms}, after)
-            self._sent_cursor = after
-            shown = await self._parts(self._renderer, await self._view(), open_page.query)
-            missed = await self._hub.missed(after)  # read last: an event during the rendering counts as missed
-            if missed is not None and not missed:
-                self._sent_cursor = self._hub.cursor
-                open_page.changed(shown)
-            elif missed:
-                open_page.add_events(missed)
-            else:
-                open_page.lost = after not in ("", "0-0")
-                open_page.wakeup.set()
+            await self._resume(after)
             loop = asyncio.get_running_loop()
             beat_at = loop.time() + BEAT_S
-            idle_s = IDLE_S.get(open_page.page, _DEFAULT_IDLE_S)
             while self._hub.open:
-                await self._wait(idle_s)
+                await self._wait(IDLE_S.get(self._page, _DEFAULT_IDLE_S))
                 for text in await self._batch():
                     beat_at = loop.time() + BEAT_S
                     yield text
                 if loop.time() >= beat_at:
                     beat_at = loop.time() + BEAT_S
                     yield _event("beat", {"at": self._hub.last_event_ms}, self._sent_cursor)
+        finally:
+            self._hub.pages.discard(self)
+
+    async def _resume(self, after: str) -> None:
+        """Queue what a browser has missed since this cursor; a whole page if it is new, or if it missed too much."""
+        self._sent_cursor = after
+        shown = await self._render(await self._view())
+        resumes = after not in ("", "0-0")
+        # Read last: an event during the rendering counts as missed.
+        missed = await self._hub.since(after) if resumes else None
+        if missed:
+            self.add_events(missed)
+        elif missed is None:
+            self._lost = resumes
+            self.wakeup.set()
+        else:
+            self._sent_cursor = self._hub.cursor
+            self._changed(shown)
+
+    async def _render(self, view: View) -> dict[str, Markup]:
+        return self._renderer.frame_parts(view) | await self._parts(self._renderer, view, self._query)
+
+    def _changed(self, parts: Mapping[str, Markup]) -> dict[str, str]:
+        """Return the parts that differ from what was last sent."""
+        marks = {name: hashlib.blake2b(html.encode(), digest_size=8).digest() for name, html in parts.items()}
+        changed = {name: str(parts[name]) for name, mark in marks.items() if self._sent.get(name) != mark}
+        self._sent |= marks
+        return changed
 
     async def _wait(self, idle_s: float) -> None:
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(idle_s):
-                await self._page.wakeup.wait()
-        if self._page.wakeup.is_set():
+                await self.wakeup.wait()
+        if self.wakeup.is_set():
             await asyncio.sleep(COALESCE_S)
-            self._page.wakeup.clear()
+            self.wakeup.clear()
 
     async def _batch(self) -> list[str]:
         cursor = self._hub.cursor
         try:
             view = await self._view()
-            fresh = self._page.changed(await self._parts(self._renderer, view, self._page.query))
+            fresh = self._changed(await self._render(view))
         except (RedisError, OSError) as error:
             log.warning("dashboard.redis_unavailable", error=str(error))
             return []
@@ -216,20 +200,18 @@ class PageStream:
         return texts + lines
 
     def _log_lines(self, view: View, cursor: str) -> list[str]:
-        open_page = self._page
-        if open_page.page != "live-log" or not (open_page.lines or open_page.lost):
+        if self._page != "live-log" or not (self._lines or self._lost):
             return []
         # Missed events and those that arrived meanwhile overlap.
-        entries = list({entry.cursor: entry for entry in sorted(open_page.lines, key=_order)}.values())
-        open_page.lines = []
+        entries = {entry.cursor: entry for entry in sorted(self._lines, key=_order)}.values()
         lines = [log_page.line_of(view, entry) for entry in entries]
-        wanted = [line for line in lines if log_page.passes(line, open_page.query)]
-        shown, skipped = wanted[-open_page.room :], max(0, len(wanted) - open_page.room) + open_page.skipped
-        html = [str(self._renderer.macros.log_line(view, line)) for line in shown]
-        if skipped or open_page.lost:
-            unknown = 0 if open_page.lost else skipped
+        wanted = [line for line in lines if log_page.passes(line, self._query)]
+        skipped = max(0, len(wanted) - self._room) + self._skipped
+        html = [str(self._renderer.macros.log_line(view, line)) for line in wanted[-self._room :]]
+        if skipped or self._lost:
+            unknown = 0 if self._lost else skipped
             html.insert(0, str(self._renderer.macros.log_gap(view, unknown, _MAX_MISSED, cursor)))
-        open_page.skipped, open_page.lost, open_page.room = 0, False, _MAX_LINES
+        self._lines, self._skipped, self._lost, self._room = [], 0, False, _MAX_LINES
         return [_event("lines", {"at": self._hub.last_event_ms, "lines": html, "skipped": skipped}, cursor)]
 
 

@@ -9,12 +9,12 @@ import asyncio
 import hashlib
 import hmac
 import secrets
-from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import Final
 
 from wa_orchestrator.context import Context
+from wa_orchestrator.dashboard.login_throttle import LoginThrottle
 from wa_orchestrator.errors import Refused
 from wa_orchestrator.settings import Settings
 from wa_orchestrator.store.access import audit, logins
@@ -25,16 +25,12 @@ from wa_orchestrator.web.auth import Caller
 IDLE_S: Final = 12 * 3600
 ABSOLUTE_S: Final = 7 * 24 * 3600
 LINK_S: Final = 3600
-MAX_ATTEMPTS: Final = 5
-#: Several people may share an address; this stops guesses under many names.
-MAX_ATTEMPTS_PER_ADDRESS: Final = 20
-ATTEMPTS_WINDOW_S: Final = 15 * 60
 #: 16 MiB and about 50 ms per attempt: nothing for a person, much for an attacker.
 _COST: Final = {"n": 2**14, "r": 8, "p": 1}
 _MAX_PASSWORD_LENGTH: Final = 1024
 _MAX_NAME_LENGTH: Final = 40
 #: The audit log's actor for a wrong password.
-_NOBODY: Final = Caller("dashboard:nobody", frozenset())
+_NOBODY: Final = "dashboard:nobody"
 
 
 class Role(StrEnum):
@@ -60,7 +56,6 @@ class Person:
 
     @property
     def is_administrator(self) -> bool:
-        """Whether this person may change things."""
         return self.role is Role.ADMINISTRATOR
 
     @property
@@ -78,15 +73,9 @@ class Passwords:
     def __init__(self, settings: Settings) -> None:
         self._salt = secrets.token_bytes(16)
         given = {Role.ADMINISTRATOR: settings.dashboard_password, Role.VIEWER: settings.viewer_password}
-        self._hashes = {
-            role: self._hash(secret.get_secret_value())
-            for role, secret in given.items()
-            if secret is not None and secret.get_secret_value()
-        }
-        self.marks = {
-            role: _password_mark(settings, secret.get_secret_value() if secret else "")
-            for role, secret in given.items()
-        }
+        passwords = {role: secret.get_secret_value() if secret else "" for role, secret in given.items()}
+        self._hashes = {role: self._hash(password) for role, password in passwords.items() if password}
+        self.marks = {role: _password_mark(settings, password) for role, password in passwords.items()}
         self._lock = asyncio.Lock()
 
     def _hash(self, password: str) -> bytes:
@@ -107,13 +96,6 @@ def _password_mark(settings: Settings, password: str) -> str:
 
 
 @dataclass(frozen=True, slots=True)
-class LoggedIn:
-    """The token for the cookie."""
-
-    token: str
-
-
-@dataclass(frozen=True, slots=True)
 class WrongPassword:
     """The password is wrong; this many attempts are left."""
 
@@ -131,53 +113,39 @@ class Authenticator:
     """Logs people in and out and recognizes their cookies."""
 
     def __init__(self, context: Context) -> None:
-        self._context = context
         self._scripts = context.scripts
+        self._throttle = LoginThrottle(context.scripts)
         self._passwords = Passwords(context.settings)
 
-    async def log_in(self, password: str, *, name: str, address: str) -> LoggedIn | WrongPassword | TooManyAttempts:
-        """Check a password. A wrong one counts against this name and this address."""
-        limits = _attempt_limits(_clean_name(name), address)
-        # Counted before the password is checked, so that concurrent attempts cannot exceed the limit.
-        made = [await logins.count_attempt(self._scripts, account, window_s=ATTEMPTS_WINDOW_S) for account in limits]
-        left = [most - count for most, count in zip(limits.values(), made, strict=True)]
-        if min(left) < 0:
-            return TooManyAttempts(await logins.seconds_left(self._scripts, limits))
+    async def log_in(self, password: str, *, name: str, address: str) -> str | WrongPassword | TooManyAttempts:
+        """Check a password and return a token for the cookie. A wrong one counts against this name and this address."""
+        name = _clean_name(name)
+        attempts_left = await self._throttle.count(name, address)
+        if attempts_left < 0:
+            return TooManyAttempts(await self._throttle.seconds_left(name, address))
         role = await self._passwords.role_of(password)
         if role is None:
-            await audit.record(
-                self._context.scripts, _NOBODY.key_id, "dashboard.login_failed", address, name=_clean_name(name)
-            )
-            return WrongPassword(min(left))
-        await self._refund(limits, role)
-        return LoggedIn(await self._start_session(role, name, via=address))
-
-    async def _refund(self, limits: Mapping[str, int], role: Role) -> None:
-        """Reset the attempts of an administrator's name. A viewer's are not reset: a viewer could otherwise guess the
-        administrator's password without limit.
-
-        The address gets back this one attempt only: behind a reverse proxy others share it.
-        """
-        of_name, of_address = limits
+            await audit.record(self._scripts, _NOBODY, "dashboard.login_failed", address, name=name)
+            return WrongPassword(attempts_left)
         if role is Role.ADMINISTRATOR:
-            await logins.clear_attempts(self._scripts, of_name)
-        else:
-            await logins.return_attempt(self._scripts, of_name)
-        await logins.return_attempt(self._scripts, of_address)
+            await self._throttle.reset(name, address)
+        else:  # not reset: a viewer could otherwise guess the administrator's password without limit
+            await self._throttle.give_back(name, address)
+        return await self._start_session(role, name, via=address)
 
-    async def log_in_by_link(self, token: str) -> LoggedIn | None:
-        """Use a one-time link; None if it was used, expired or never existed."""
+    async def log_in_by_link(self, token: str) -> str | None:
+        """Use a one-time link and return a token for the cookie; None if it was used, expired or never existed."""
         role = await logins.use_link(self._scripts, digest(token))
-        return LoggedIn(await self._start_session(Role(role), "", via="link")) if role else None
+        return await self._start_session(Role(role), "", via="link") if role else None
 
     async def _start_session(self, role: Role, name: str, *, via: str) -> str:
         """Create a login session and record it; `via` is the client's address, or `link`."""
         token = secrets.token_urlsafe(32)
-        now = await self._context.scripts.now_ms()
-        login = Login(role, _clean_name(name), secrets.token_urlsafe(24), now, self._passwords.marks[role])
+        now = await self._scripts.now_ms()
+        login = Login(role, name, secrets.token_urlsafe(24), now, self._passwords.marks[role])
         await logins.add(self._scripts, digest(token), login, ttl_s=IDLE_S)
-        person = Person(role, login.name, login.csrf, digest(token))
-        await audit.record(self._context.scripts, person.caller.key_id, "dashboard.login", via)
+        person = Person(role, name, login.csrf, digest(token))
+        await audit.record(self._scripts, person.caller.key_id, "dashboard.login", via)
         return token
 
     async def recognize(self, token: str | None) -> Person | None:
@@ -211,16 +179,7 @@ class Authenticator:
     async def log_out(self, person: Person) -> None:
         """End a login session."""
         await logins.remove(self._scripts, person.token_hash)
-        await audit.record(self._context.scripts, person.caller.key_id, "dashboard.logout", str(person.role))
-
-
-def _attempt_limits(name: str, address: str) -> dict[str, int]:
-    """Return the counters of an attempt and their limits: first the name, then the address.
-
-    Without a name the address stands for it. People behind one reverse proxy share an address but have own names.
-    """
-    account = f"name {name.casefold()}" if name else f"nameless {address}"
-    return {account: MAX_ATTEMPTS, f"address {address}": MAX_ATTEMPTS_PER_ADDRESS}
+        await audit.record(self._scripts, person.caller.key_id, "dashboard.logout", str(person.role))
 
 
 def _clean_name(name: str) -> str:

@@ -1,17 +1,14 @@
 """Texts, numbers, phones and times in a person's language and time zone. Texts may have tags; values are escaped."""
 
-import re
+import json
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from typing import Final
 from zoneinfo import ZoneInfo
 
 from markupsafe import Markup, escape
 
 from wa_orchestrator.texts.catalogue import languages, text, texts
 from wa_orchestrator.timestamps import iso
-
-_DAY_MS: Final = 86_400_000
 
 
 def ltr(value: object) -> Markup:
@@ -151,9 +148,7 @@ class Locale:
                 return self.t(f"unit.{unit}", n=seconds // size)
         return self.t("unit.s", n=seconds)
 
-    def for_scripts(self) -> dict[str, str]:
-        """Return the texts that the page's script needs."""
-        return {name.removeprefix("script."): text for name, text in texts(self.language).items() if _SCRIPT(name)}
-
-
-_SCRIPT: Final = re.compile(r"(script|unit)\.").match
+    def script_texts(self) -> str:
+        """Return the texts that the page's script needs as JSON, for an attribute."""
+        own = {name: said for name, said in texts(self.language).items() if name.startswith(("script.", "unit."))}
+        return json.dumps({name.removeprefix("script."): said for name, said in own.items()}, ensure_ascii=False)

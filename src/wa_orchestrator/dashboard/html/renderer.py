@@ -1,7 +1,6 @@
 """Renders pages: a frame, and parts by id. A page and its live stream render a part the same way."""
 
 import hashlib
-import json
 from dataclasses import dataclass, field
 from functools import cache
 from pathlib import Path
@@ -43,11 +42,10 @@ class View(Locale):
 
     @property
     def may_change(self) -> bool:
-        """Whether the person may change things."""
         return self.person is not None and self.person.is_administrator
 
     def reason(self, code: str) -> str:
-        """Return the sentence of a session reason; waiting for a proxy has another one when no proxy works."""
+        """Waiting for a proxy has another sentence when no proxy works."""
         if code == Reason.WAITING_FOR_PROXY and not self.snapshot.healthy:
             return str(self.t("session_reason.NO_PROXY_AT_ALL").striptags())
         return Locale.reason(self, code)
@@ -57,17 +55,13 @@ class View(Locale):
         """The CSRF token, masked for this response."""
         return guard.masked(self.person.csrf) if self.person else ""
 
-    def script_texts(self) -> str:
-        """The texts of the page's script as JSON, for an attribute."""
-        return json.dumps(self.for_scripts(), ensure_ascii=False)
-
 
 @dataclass(frozen=True, slots=True)
 class PageContent:
     """What a page shows: template, values, live parts, and the query of its live stream."""
 
     template: str
-    parts: dict[str, Markup]
+    parts: dict[str, Markup] = field(default_factory=dict)
     values: dict[str, Any] = field(default_factory=dict)
     watch: dict[str, str] = field(default_factory=dict)
 
@@ -94,14 +88,63 @@ def asset(name: str) -> str:
     return f"/static/{name}?v={version}"
 
 
-def language_of(request: Request, default: str) -> str:
-    """Return the language that the person has selected, else the browser's, else the installation's."""
-    chosen = request.cookies.get("lang", "")
-    if chosen in languages():
-        return chosen
-    return next(
-        (each for each in _accepted(request.headers.get("accept-language", "")) if each in languages()), default
-    )
+class Renderer:
+    """Renders pages and creates views."""
+
+    def __init__(self, context: Context, reader: SnapshotReader, addresses: frozenset[str] = frozenset()) -> None:
+        """Render pages of an app; the navigation shows only links to these paths."""
+        self.context = context
+        self.reader = reader
+        self._addresses = addresses
+        self._env = environment()
+        self.macros: Any = self._env.get_template("parts.html").module
+
+    async def view(self, request: Request, person: Person, page: str) -> View:
+        """Return the view for a request."""
+        return self._view(await self.reader.read(), person, page, self.language_of(request), _theme_of(request))
+
+    async def view_as(self, person: Person | None, page: str, language: str) -> View:
+        """Return the view for a person and a language."""
+        return self._view(await self.reader.read(), person, page, language)
+
+    def _view(self, snapshot: Snapshot, person: Person | None, page: str, language: str, theme: str = "") -> View:
+        zone, simulated = ZoneInfo(self.context.settings.timezone), self.context.simulator is not None
+        return View(language, zone, snapshot.now_ms, person, theme, page, simulated, snapshot)
+
+    def page(self, view: View, shown: PageContent, *, cursor: str = "", status: int = 200) -> HTMLResponse:
+        """Render a whole page."""
+        html = self._env.get_template(shown.template).render(
+            v=view,
+            parts=self.frame_parts(view) | shown.parts,
+            watch=shown.watch,
+            cursor=cursor,
+            m=self.macros,
+            addresses=self._addresses,
+            redis_weaknesses=self.context.redis_weaknesses,
+            **shown.values,
+        )
+        return guard.with_security_headers(HTMLResponse(html, status_code=status))
+
+    def frame_parts(self, view: View) -> dict[str, Markup]:
+        """Return the parts that every page has: the counts in the navigation."""
+        return {"nav-fleet": self.macros.nav_fleet(view), "nav-scan": self.macros.nav_scan(view)}
+
+    def public_page(self, request: Request, template: str, status: int = 200, **values: object) -> HTMLResponse:
+        """Render a page for somebody who is not logged in: with a language and a theme, but without the fleet."""
+        nothing = Snapshot(0, {}, (), {}, frozenset(), self.context.settings.max_sessions_per_proxy)
+        view = self._view(nothing, None, "login", self.language_of(request), _theme_of(request))
+        values = {"attempts_left": None, "locked_s": None, "used_link": False, "name": ""} | values
+        return self.page(view, PageContent(template, values=values), status=status)
+
+    def language_of(self, request: Request) -> str:
+        """Return the language that the person has selected, else the browser's, else the installation's."""
+        wanted = [request.cookies.get("lang", ""), *_accepted(request.headers.get("accept-language", ""))]
+        return next((each for each in wanted if each in languages()), self.context.settings.language)
+
+
+def _theme_of(request: Request) -> str:
+    theme = request.cookies.get("theme", "")
+    return theme if theme in THEMES else ""
 
 
 def _accepted(header: str) -> list[str]:
@@ -120,78 +163,3 @@ def _quality(text: str) -> float:
         return float(text or 1)
     except ValueError:
         return 0
-
-
-class Renderer:
-    """Renders pages and creates views."""
-
-    def __init__(self, context: Context, reader: SnapshotReader, addresses: frozenset[str] = frozenset()) -> None:
-        """Render pages of an app; the navigation shows only links to these paths."""
-        self.context = context
-        self.reader = reader
-        self._addresses = addresses
-        self._env = environment()
-        self.macros: Any = self._env.get_template("parts.html").module
-
-    async def view(self, request: Request, person: Person | None, page: str) -> View:
-        """Return the view for a request."""
-        settings = self.context.settings
-        language = language_of(request, settings.language)
-        theme = request.cookies.get("theme", "")
-        return await self.view_as(person, page, language, theme if theme in THEMES else "")
-
-    async def view_as(self, person: Person | None, page: str, language: str, theme: str = "") -> View:
-        """Return the view for a person, a language and a theme."""
-        settings = self.context.settings
-        snapshot = await self.reader.read()
-        return View(
-            language,
-            ZoneInfo(settings.timezone),
-            snapshot.now_ms,
-            person,
-            theme,
-            page,
-            self.context.simulator is not None,
-            snapshot,
-        )
-
-    def page(self, view: View, shown: PageContent, *, cursor: str = "", status: int = 200) -> HTMLResponse:
-        """Render a whole page."""
-        html = self._env.get_template(shown.template).render(
-            v=view,
-            parts=shown.parts,
-            watch=shown.watch,
-            cursor=cursor,
-            m=self.macros,
-            addresses=self._addresses,
-            redis_weaknesses=self.context.redis_weaknesses,
-            **shown.values,
-        )
-        response = HTMLResponse(html, status_code=status)
-        guard.add_security_headers(response)
-        return response
-
-    def frame_parts(self, view: View) -> dict[str, Markup]:
-        """Return the parts that every page has: the counts in the navigation."""
-        return {"nav-fleet": self.macros.nav_fleet(view), "nav-scan": self.macros.nav_scan(view)}
-
-
-def login_page(
-    renderer: Renderer, request: Request, template: str, *, status: int = 200, **values: object
-) -> HTMLResponse:
-    """Render a page for somebody who is not logged in: with a language and a theme, but without the fleet."""
-    settings = renderer.context.settings
-    theme = request.cookies.get("theme", "")
-    nothing = Snapshot(0, {}, (), {}, frozenset(), settings.max_sessions_per_proxy)
-    view = View(
-        language_of(request, settings.language),
-        ZoneInfo(settings.timezone),
-        0,
-        None,
-        theme if theme in THEMES else "",
-        "login",
-        renderer.context.simulator is not None,
-        nothing,
-    )
-    values = {"attempts_left": None, "locked_s": None, "used_link": False, "name": ""} | values
-    return renderer.page(view, PageContent(template, {}, values), status=status)

@@ -47,7 +47,7 @@ async def parts(renderer: Renderer, view: View, query: Mapping[str, str]) -> dic
 async def _parts(renderer: Renderer, view: View, rows: list[Row], *, everyone: bool) -> dict[str, Markup]:
     m = renderer.macros
     out = await opt_outs(renderer.context)
-    made = renderer.frame_parts(view) | {
+    made = {
         "holding": m.holding(view),
         "trust-counts": m.trust_counts(view, Counter(row.trust for row in view.snapshot.rows.values())),
         "held": m.held(view, held(view), labels(view)),

@@ -22,8 +22,7 @@ _LABEL_END: Final = 18
 async def show(renderer: Renderer, view: View, query: Mapping[str, str]) -> PageContent:
     """Show the sessions that match the filter; without any session, the first steps."""
     if not view.snapshot.rows:
-        parts = renderer.frame_parts(view) | {"first-steps": renderer.macros.first_steps(view)}
-        return PageContent("first.html", parts, watch={"page": "first"})
+        return PageContent("first.html", await first_parts(renderer, view, query), watch={"page": "first"})
     found = filtered(view, query)
     page = max(0, min(number_in(query, "page"), (len(found) - 1) // PAGE_SIZE))
     shown = found[page * PAGE_SIZE : (page + 1) * PAGE_SIZE]
@@ -53,6 +52,11 @@ async def parts(renderer: Renderer, view: View, query: Mapping[str, str]) -> dic
     return found | gone
 
 
+async def first_parts(renderer: Renderer, view: View, _query: Mapping[str, str]) -> dict[str, Markup]:
+    """Render the first steps of an installation without a session."""
+    return {"first-steps": renderer.macros.first_steps(view)}
+
+
 async def _parts(renderer: Renderer, view: View, query: Mapping[str, str], rows: Sequence[Row]) -> dict[str, Markup]:
     m = renderer.macros
     failed_lately = await history.failed_lately(renderer.context.scripts, view.now_ms)
@@ -65,7 +69,7 @@ async def _parts(renderer: Renderer, view: View, query: Mapping[str, str], rows:
     depths = await history.depths(renderer.context.scripts, view.now_ms)
     deepest = max(0, *depths)
     area = charts.area(depths, view.plain("fleet.queue_label", most=deepest))
-    made = renderer.frame_parts(view) | {
+    made = {
         "headline": m.headline(view),
         "holding": m.holding(view),
         "attention": m.attention(view, items[: attention.MAX_SHOWN], len(items)),

@@ -53,12 +53,12 @@ async def show(renderer: Renderer, view: View, query: Mapping[str, str]) -> Page
         "levels": levels_in(query),
     }
     watch = {"page": "live-log"} | {name: query[name] for name in ("session", "kind", "q", "levels") if query.get(name)}
-    return PageContent("log.html", renderer.frame_parts(view), values, watch)
+    return PageContent("log.html", values=values, watch=watch)
 
 
-async def parts(renderer: Renderer, view: View, _query: Mapping[str, str]) -> dict[str, Markup]:
-    """Render the frame; lines are streamed separately."""
-    return renderer.frame_parts(view)
+async def parts(_renderer: Renderer, _view: View, _query: Mapping[str, str]) -> dict[str, Markup]:
+    """Return no parts: lines are streamed separately."""
+    return {}
 
 
 async def latest(renderer: Renderer, view: View, query: Mapping[str, str]) -> list[Line]:

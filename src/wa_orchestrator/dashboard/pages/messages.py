@@ -105,7 +105,7 @@ def _parts(
     renderer: Renderer, view: View, found: list[Message], details: MessageDetails | None, query: Mapping[str, str]
 ) -> dict[str, Markup]:
     m = renderer.macros
-    made = renderer.frame_parts(view) | {
+    made = {
         "message-details": m.message_details(view, details),
         "newer": m.newer(view, 0),
     }

@@ -65,7 +65,7 @@ def page_of(found: Sequence[Proxy], query: Mapping[str, str]) -> int:
 async def _parts(renderer: Renderer, view: View, proxies: list[Proxy]) -> dict[str, Markup]:
     m = renderer.macros
     latencies = await history.health(renderer.context.scripts, [proxy.id for proxy in proxies])
-    made = renderer.frame_parts(view) | {
+    made = {
         "slots-headline": m.slots_headline(view),
         "slots-notice": m.slots_notice(view),
         "newer": m.newer(view, 0),

@@ -62,7 +62,7 @@ async def _parts(renderer: Renderer, view: View, row: Row | None, phone: str) ->
     following = next((each for each in waiting if row is None or each.id != row.id), None)
     linked_now = row is not None and row.state in _LINKED
     m = renderer.macros
-    return renderer.frame_parts(view) | {
+    return {
         "waiting": m.waiting(view, waiting, linked, row.id if row else ""),
         "link-head": m.link_head(view, row),
         "qr-card": m.qr_card(view, row, code, following.id if following else "", phone),

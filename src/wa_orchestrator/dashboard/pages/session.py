@@ -62,7 +62,7 @@ async def _parts(renderer: Renderer, view: View, row: Row) -> dict[str, Markup]:
     local = datetime.fromtimestamp(view.now_ms / 1000, tz=UTC).astimezone(
         zone_of(renderer.context.settings, row.session)
     )
-    return renderer.frame_parts(view) | {
+    return {
         "session-head": m.session_head(view, row),
         "session-why": m.session_why(view, row),
         "session-today": m.session_today(

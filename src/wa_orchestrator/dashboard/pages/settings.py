@@ -39,7 +39,7 @@ async def show(renderer: Renderer, view: View, query: Mapping[str, str]) -> Page
 
 async def parts(renderer: Renderer, view: View, _query: Mapping[str, str]) -> dict[str, Markup]:
     """Render the live parts: webhooks and their deliveries."""
-    return renderer.frame_parts(view) | {"webhooks": renderer.macros.webhooks(view, await hooks(renderer))}
+    return {"webhooks": renderer.macros.webhooks(view, await hooks(renderer))}
 
 
 async def hooks(renderer: Renderer) -> list[dict[str, Any]]:

@@ -4,6 +4,7 @@ A form names its action, and `ACTIONS` maps it to a call. The result is a toast,
 a secret to show. For several selected sessions there is one call each, and the toast counts them.
 """
 
+from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final
@@ -18,150 +19,114 @@ from wa_orchestrator.dashboard.internal_api import ApiResponse
 from wa_orchestrator.errors import Refused
 
 Form = Mapping[str, str]
-
-
-@dataclass(frozen=True, slots=True)
-class Call:
-    """One call of the API."""
-
-    method: str
-    path: str
-    json: Any = None
+Body = dict[str, Any]
 
 
 @dataclass(frozen=True, slots=True)
 class Action:
-    """Converts a form to a call; `go` is the page to open afterwards."""
+    """A call of the API, made of a form; `{name}` in the path stands for a field."""
 
-    call: Callable[[Form], Call]
-    go: Callable[[Form, Any], str] | None = None
+    method: str
+    path: str | Callable[[Form], str]
+    body: Callable[[Form], Body | None] = lambda _: None
+    go: Callable[[Form, Any], str] = lambda _form, _response: ""
+    """The page to open afterwards."""
     each: str = ""
     """The field that may occur several times: one call for each value."""
 
-
-def _path(template: str, form: Form, **names: str) -> str:
-    return template.format(**{name: quote(form.get(field, ""), safe="") for name, field in names.items()})
-
-
-def _session(verb: str) -> Action:
-    return Action(lambda form: Call("POST", _path(f"/api/sessions/{{id}}/{verb}", form, id="id")), each="id")
+    def call(self, form: Form) -> tuple[str, str, Body | None]:
+        """Return method, path and body of the call."""
+        path = self.path(form) if callable(self.path) else self.path
+        fields = defaultdict(str, {name: quote(value, safe="") for name, value in form.items()})
+        return self.method, path.format_map(fields), self.body(form)
 
 
-def _starting(verb: str) -> Action:
-    """Return a start or restart; the form of a banned session carries the confirmation."""
-
-    def call(form: Form) -> Call:
-        body = {"confirm": form["confirm"]} if form.get("confirm") else None
-        return Call("POST", _path(f"/api/sessions/{{id}}/{verb}", form, id="id"), body)
-
-    return Action(call, each="id")
+def _filled(**names: str) -> Callable[[Form], Body]:
+    """Return a body with the fields that are filled in: `field="nameInTheApi"`."""
+    return lambda form: {name: form[field] for field, name in names.items() if form.get(field, "").strip()}
 
 
-def _provision(form: Form) -> Call:
-    fields = {"label": "label", "phone": "phone", "proxy": "proxy", "pairing": "pairing"}
-    return Call("POST", "/api/sessions/provision", {key: form[name] for name, key in fields.items() if form.get(name)})
+def _confirmation(form: Form) -> Body | None:
+    """Return the body of a start; the form of a banned session carries the confirmation."""
+    return {"confirm": form["confirm"]} if form.get("confirm") else None
 
 
-def _delete(form: Form) -> Call:
-    queued = "reroute" if form.get("queued") == "reroute" else "cancel"
-    return Call("DELETE", _path("/api/sessions/{id}", form, id="id") + f"?queued={queued}")
+def _delete_path(form: Form) -> str:
+    return f"/api/sessions/{{id}}?queued={'reroute' if form.get('queued') == 'reroute' else 'cancel'}"
 
 
-def _pairing(form: Form) -> Call:
-    body = {"phone": form["phone"]} if form.get("phone") else {}
-    return Call("POST", _path("/api/sessions/{id}/pairing-code", form, id="id"), body)
+def _hold_path(form: Form) -> str:
+    return "/api/anti-ban/holds/" + ("all" if form.get("scope", "all") == "all" else "{scope}:{id}")
 
 
-def _to_the_code(form: Form, _body: Any) -> str:
+def _send(form: Form) -> Body:
+    fields = _filled(to="to", message="message", session="sessionId", reference="reference", key="idempotencyKey")
+    return fields(form) | ({"onLimit": "defer"} if form.get("defer") else {})
+
+
+def _limits(form: Form) -> Body:
+    names = {"per_day": "perDay", "per_minute": "perMinute"}
+    body = {key: int(form[name]) for name, key in names.items() if form.get(name, "").strip().isdigit()}
+    return body | ({"acknowledgeRisk": True} if form.get("acknowledge") else {})
+
+
+def _hold(form: Form) -> Body:
+    targets: dict[str, Body] = {"session": {"sessionId": form.get("id", "")}, "group": {"group": form.get("id", "")}}
+    return targets.get(form.get("scope", ""), {"all": True}) | ({"why": form["why"]} if form.get("why") else {})
+
+
+def _webhook(form: Form) -> Body:
+    events = form.get("types", "").replace(",", " ").split()
+    return {"url": form.get("url", "")} | ({"events": events} if events else {})
+
+
+def _to_the_code(form: Form, _response: Any) -> str:
     """Return the page with the code; the phone is in the address because nothing else stores it."""
     return f"/scan?{urlencode({'id': form.get('id', ''), 'phone': form.get('phone', '')})}"
 
 
-def _send(form: Form) -> Call:
-    fields = {"to": "to", "message": "message", "session": "sessionId", "reference": "reference"}
-    body: dict[str, Any] = {key: form[name] for name, key in fields.items() if form.get(name, "").strip()}
-    if form.get("defer"):
-        body["onLimit"] = "defer"
-    if form.get("key"):
-        body["idempotencyKey"] = form["key"]
-    return Call("POST", "/api/v1/send", body)
-
-
-def _limits(form: Form) -> Call:
-    body: dict[str, Any] = {
-        key: int(form[name])
-        for name, key in {"per_day": "perDay", "per_minute": "perMinute"}.items()
-        if form.get(name, "").strip().isdigit()
-    }
-    if form.get("acknowledge"):
-        body["acknowledgeRisk"] = True
-    return Call("PUT", _path("/api/anti-ban/sessions/{id}/limits", form, id="id"), body)
-
-
-def _hold(form: Form) -> Call:
-    target: dict[str, Any] = {"all": True}
-    if form.get("scope") == "session":
-        target = {"sessionId": form.get("id", "")}
-    if form.get("scope") == "group":
-        target = {"group": form.get("id", "")}
-    return Call("POST", "/api/anti-ban/holds", target | ({"why": form["why"]} if form.get("why") else {}))
-
-
-def _resume(form: Form) -> Call:
-    if form.get("scope", "all") == "all":
-        return Call("DELETE", "/api/anti-ban/holds/all")
-    return Call("DELETE", _path("/api/anti-ban/holds/{scope}:{id}", form, scope="scope", id="id"))
-
-
-def _webhook(form: Form) -> Call:
-    events = [each for each in form.get("types", "").replace(",", " ").split() if each]
-    return Call("POST", "/api/v1/webhooks", {"url": form.get("url", "")} | ({"events": events} if events else {}))
-
-
-def _key(form: Form) -> Call:
-    return Call("POST", "/api/v1/keys", {"name": form.get("name", ""), "scopes": form.get("scopes", "").split(",")})
-
-
 ACTIONS: Final[dict[str, Action]] = {
-    "provision": Action(_provision, go=lambda _, body: f"/scan?id={quote(body['sessionId'])}"),
-    "restart": _starting("restart"),
-    "stop": _session("stop"),
-    "start": _starting("start"),
-    "logout": _session("logout"),
-    "new-code": Action(
-        lambda form: Call("POST", _path("/api/sessions/{id}/logout", form, id="id")),
-        go=lambda form, _: f"/scan?id={quote(form.get('id', ''))}",
+    "provision": Action(
+        "POST",
+        "/api/sessions/provision",
+        _filled(label="label", phone="phone", proxy="proxy", pairing="pairing"),
+        go=lambda _, session: f"/scan?id={quote(session['sessionId'])}",
     ),
-    "delete": Action(_delete, each="id"),
-    "undelete": Action(lambda form: Call("POST", _path("/api/v1/trash/{id}/restore", form, id="trash"))),
-    "pairing": Action(_pairing, go=_to_the_code),
-    "hold": Action(_hold, each="id"),
-    "resume": Action(_resume, each="id"),
-    "proxy-add": Action(lambda form: Call("POST", "/api/v1/proxies", {"url": form.get("url", "").strip()})),
-    "proxy-import": Action(lambda form: Call("POST", "/api/v1/proxies/import", {"text": form.get("text", "")})),
-    "proxy-check": Action(lambda form: Call("POST", _path("/api/v1/proxies/{id}/check", form, id="id")), each="id"),
-    "proxy-reinstate": Action(lambda form: Call("POST", _path("/api/v1/proxies/{id}/reinstate", form, id="id"))),
-    "proxy-remove": Action(lambda form: Call("DELETE", _path("/api/v1/proxies/{id}", form, id="id"))),
-    "proxy-drain": Action(lambda form: Call("DELETE", _path("/api/v1/proxies/{id}?drain=true", form, id="id"))),
-    "send": Action(_send, go=lambda _, body: f"/messages?id={quote(body['messageId'])}"),
-    "cancel": Action(lambda form: Call("DELETE", _path("/api/v1/messages/{id}", form, id="id"))),
-    "retry": Action(lambda form: Call("POST", _path("/api/v1/messages/{id}/retry", form, id="id"))),
-    "empty-queue": Action(lambda form: Call("DELETE", _path("/api/v1/queue/{id}", form, id="id"))),
-    "limits": Action(_limits),
-    "limits-reset": Action(lambda form: Call("DELETE", _path("/api/anti-ban/sessions/{id}/limits", form, id="id"))),
-    "opt-out": Action(lambda form: Call("POST", "/api/v1/opt-outs", {"phone": form.get("phone", "")})),
-    "opt-in": Action(lambda form: Call("DELETE", _path("/api/v1/opt-outs/{id}", form, id="phone"))),
-    "key-make": Action(_key),
-    "key-revoke": Action(lambda form: Call("DELETE", _path("/api/v1/keys/{id}", form, id="id"))),
-    "webhook-add": Action(_webhook),
-    "webhook-enable": Action(lambda form: Call("POST", _path("/api/v1/webhooks/{id}/enable", form, id="id"))),
-    "webhook-replay": Action(
-        lambda form: Call(
-            "POST", _path("/api/v1/webhooks/{id}/deliveries/{number}/replay", form, id="id", number="number")
-        )
+    "restart": Action("POST", "/api/sessions/{id}/restart", _confirmation, each="id"),
+    "stop": Action("POST", "/api/sessions/{id}/stop", each="id"),
+    "start": Action("POST", "/api/sessions/{id}/start", _confirmation, each="id"),
+    "logout": Action("POST", "/api/sessions/{id}/logout", each="id"),
+    "new-code": Action("POST", "/api/sessions/{id}/logout", go=lambda form, _: f"/scan?id={quote(form.get('id', ''))}"),
+    "delete": Action("DELETE", _delete_path, each="id"),
+    "undelete": Action("POST", "/api/v1/trash/{trash}/restore"),
+    "pairing": Action("POST", "/api/sessions/{id}/pairing-code", _filled(phone="phone"), go=_to_the_code),
+    "hold": Action("POST", "/api/anti-ban/holds", _hold, each="id"),
+    "resume": Action("DELETE", _hold_path, each="id"),
+    "proxy-add": Action("POST", "/api/v1/proxies", lambda form: {"url": form.get("url", "").strip()}),
+    "proxy-import": Action("POST", "/api/v1/proxies/import", lambda form: {"text": form.get("text", "")}),
+    "proxy-check": Action("POST", "/api/v1/proxies/{id}/check", each="id"),
+    "proxy-reinstate": Action("POST", "/api/v1/proxies/{id}/reinstate"),
+    "proxy-remove": Action("DELETE", "/api/v1/proxies/{id}"),
+    "proxy-drain": Action("DELETE", "/api/v1/proxies/{id}?drain=true"),
+    "send": Action("POST", "/api/v1/send", _send, go=lambda _, sent: f"/messages?id={quote(sent['messageId'])}"),
+    "cancel": Action("DELETE", "/api/v1/messages/{id}"),
+    "retry": Action("POST", "/api/v1/messages/{id}/retry"),
+    "empty-queue": Action("DELETE", "/api/v1/queue/{id}"),
+    "limits": Action("PUT", "/api/anti-ban/sessions/{id}/limits", _limits),
+    "limits-reset": Action("DELETE", "/api/anti-ban/sessions/{id}/limits"),
+    "opt-out": Action("POST", "/api/v1/opt-outs", lambda form: {"phone": form.get("phone", "")}),
+    "opt-in": Action("DELETE", "/api/v1/opt-outs/{phone}"),
+    "key-make": Action(
+        "POST",
+        "/api/v1/keys",
+        lambda form: {"name": form.get("name", ""), "scopes": form.get("scopes", "").split(",")},
     ),
-    "webhook-remove": Action(lambda form: Call("DELETE", _path("/api/v1/webhooks/{id}", form, id="id"))),
-    "alert-test": Action(lambda _: Call("POST", "/api/v1/dashboard/test-alert")),
+    "key-revoke": Action("DELETE", "/api/v1/keys/{id}"),
+    "webhook-add": Action("POST", "/api/v1/webhooks", _webhook),
+    "webhook-enable": Action("POST", "/api/v1/webhooks/{id}/enable"),
+    "webhook-replay": Action("POST", "/api/v1/webhooks/{id}/deliveries/{number}/replay"),
+    "webhook-remove": Action("DELETE", "/api/v1/webhooks/{id}"),
+    "alert-test": Action("POST", "/api/v1/dashboard/test-alert"),
 }
 
 
@@ -206,14 +171,13 @@ def outcome_of(
     if not response.ok:
         return Outcome("error", error_message(response, locale, name))
     body = response.body or {}
-    go = action.go(form, body) if action.go else ""
-    text = locale.t(f"done.{name}", **_values(form, body)) if locale.knows(f"done.{name}") else locale.t("done.done")
     if name == "proxy-import":
         return _import_outcome(form, body, locale)
     if name == "proxy-check" and body.get("status") == "BAD":
         why = proxy_failure(locale, body.get("lastFailure") or "")
         return Outcome("error", locale.t("done.proxy-check-bad", why=why, id=ltr(form["id"])))
-    return Outcome("ok", text, go=go, secret=str(body.get("key") or body.get("code") or body.get("secret") or ""))
+    secret = str(body.get("key") or body.get("code") or body.get("secret") or "")
+    return Outcome("ok", locale.t(f"done.{name}", **_values(form, body)), go=action.go(form, body), secret=secret)
 
 
 def _values(form: Form, body: Mapping[str, Any]) -> dict[str, object]:
@@ -228,13 +192,13 @@ def _values(form: Form, body: Mapping[str, Any]) -> dict[str, object]:
 
 
 def _bulk_outcome(name: str, forms_sent: Sequence[Form], responses: Sequence[ApiResponse], locale: Locale) -> Outcome:
-    good = len([response for response in responses if response.ok])
     lines = [
         Markup("{}: {}").format(bdi(form.get("id", "")), error_message(response, locale, name))
         for form, response in zip(forms_sent, responses, strict=True)
         if not response.ok
     ]
-    text = locale.n("done.many", good, what=locale.t(f"many.{name}") if locale.knows(f"many.{name}") else "")
+    what = locale.t(f"many.{name}") if locale.knows(f"many.{name}") else ""
+    text = locale.n("done.many", len(responses) - len(lines), what=what)
     return Outcome("error" if lines else "ok", text, lines)
 
 
