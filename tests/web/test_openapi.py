@@ -20,7 +20,7 @@ from wa_orchestrator.context import Context, make_context
 from wa_orchestrator.domain.stream_events import INTERNAL, EventType, encode
 from wa_orchestrator.gateway.app import Gateway
 from wa_orchestrator.orchestrator import service
-from wa_orchestrator.orchestrator.api import event_models, event_views
+from wa_orchestrator.orchestrator.api import event_reference, event_views
 from wa_orchestrator.server import bootstrap
 from wa_orchestrator.settings import Settings
 from wa_orchestrator.store.events.event_stream import Details
@@ -157,6 +157,6 @@ def test_every_event_is_delivered_as_its_model_says(kind: EventType) -> None:
     incoming = {"from": "972501234567", "push_name": "Dana", "text": "Hi", "at": "1750000000000"}
     message = incoming if kind is EventType.MESSAGE_RECEIVED else about
     event = event_views._view(Entry("1-0", stored), Details(message, "972501234567" if message else "", ""))
-    model = event_models.event_model(kind)
+    model = event_reference.event_model(kind)
     read = TypeAdapter(model).validate_python(event)
     assert read.model_dump(by_alias=True, exclude_unset=True) == event

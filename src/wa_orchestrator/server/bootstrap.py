@@ -23,7 +23,7 @@ from wa_orchestrator.errors import Broken, Refused
 from wa_orchestrator.gateway.app import Gateway
 from wa_orchestrator.loop import Loop, Runnable
 from wa_orchestrator.orchestrator import installation_check, service
-from wa_orchestrator.orchestrator.api import event_models, holds, limits, optouts, webhooks, worker_outbox
+from wa_orchestrator.orchestrator.api import event_reference, holds, limits, optouts, webhooks, worker_outbox
 from wa_orchestrator.orchestrator.api import events as events_api
 from wa_orchestrator.orchestrator.messages import incoming, receipts
 from wa_orchestrator.orchestrator.messages.outbox_signal import OutboxSignals
@@ -178,7 +178,7 @@ def control_app(control: Orchestrator, routers: Sequence[APIRouter] = ()) -> tup
         *(part.router(context) for part in (events_api, webhooks, optouts, holds, limits)),
         health.router(context),
     ]
-    app = make_app(context, [*routers, *parts], webhooks=event_models.webhooks())
+    app = make_app(context, [*routers, *parts], webhooks=event_reference.webhooks())
     pages = dashboard.install(app, context)
     deliveries: list[Runnable] = [WebhookDeliverer(context), Alerts(context)]
     return app, [*control.loops, *deliveries, pages, CloseOnCancel(signals.close), _redis_check(context)]

@@ -1,14 +1,22 @@
 """Base classes of request bodies and responses: camelCase in JSON, snake_case in Python."""
 
-from typing import Annotated
+from datetime import time
+from typing import Annotated, Any, Self
 
-from pydantic import AfterValidator, BaseModel, ConfigDict, Field
+from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field
 from pydantic.alias_generators import to_camel
 
 from wa_orchestrator.settings import types
+from wa_orchestrator.timestamps import iso
 
 #: What `timestamps.iso` writes.
 Timestamp = Annotated[str, Field(json_schema_extra={"format": "date-time"}, examples=["2026-01-31T09:30:00.000Z"])]
+#: Takes milliseconds since 1970 too, as records have them; 0 is null.
+OptionalTimestamp = Annotated[Timestamp | None, BeforeValidator(lambda at: iso(at) if isinstance(at, int) else at)]
+#: '' is null: records have no other way to say that there is none.
+OptionalText = Annotated[str | None, BeforeValidator(lambda text: text or None)]
+#: Takes a `datetime.time` too.
+ClockTime = Annotated[str, BeforeValidator(lambda at: f"{at:%H:%M}" if isinstance(at, time) else at)]
 NextCursor = Annotated[str | None, Field(description="The cursor of the next page; null at the end.")]
 
 TimezoneName = Annotated[str, AfterValidator(types.zone), Field(examples=["Asia/Jerusalem"])]
@@ -24,3 +32,8 @@ class ResponseModel(BaseModel):
     """A response body, or a part of one."""
 
     model_config = ConfigDict(alias_generator=to_camel, populate_by_name=True, frozen=True)
+
+    @classmethod
+    def of(cls, record: object, **others: Any) -> Self:
+        """Return a response with the record's values for fields of the same name, and these others."""
+        return cls(**{name: getattr(record, name) for name in cls.model_fields if hasattr(record, name)} | others)

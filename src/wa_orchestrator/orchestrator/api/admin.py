@@ -6,20 +6,17 @@ from fastapi import APIRouter, Path, Query
 from pydantic import Field
 
 from wa_orchestrator.context import Context
-from wa_orchestrator.domain.session import Event
 from wa_orchestrator.errors import Refused
-from wa_orchestrator.orchestrator.api import session_reads
-from wa_orchestrator.orchestrator.sessions import credential_files, provision, transitions
+from wa_orchestrator.orchestrator.api import sessions
+from wa_orchestrator.orchestrator.sessions import credential_files, provision
 from wa_orchestrator.orchestrator.sessions.credential_files import TrashedCredentials
 from wa_orchestrator.store import records
 from wa_orchestrator.store.access import api_keys, audit
 from wa_orchestrator.store.access.api_keys import ApiKey, Scope
-from wa_orchestrator.store.records import SessionChanges
 from wa_orchestrator.store.sessions import control_plane
-from wa_orchestrator.timestamps import iso
 from wa_orchestrator.web import auth
 from wa_orchestrator.web.auth import AdminCaller
-from wa_orchestrator.web.models import NextCursor, RequestModel, ResponseModel, Timestamp
+from wa_orchestrator.web.models import NextCursor, OptionalText, OptionalTimestamp, RequestModel, ResponseModel
 from wa_orchestrator.web.problems import responses
 
 
@@ -37,7 +34,7 @@ class ApiKeyView(ResponseModel):
     name: str
     scopes: list[Scope]
     prefix: str = Field(description="How the key begins.", examples=["wao_Ab3d"])
-    created_at: Timestamp | None
+    created_at: OptionalTimestamp
 
 
 class ApiKeysResponse(ResponseModel):
@@ -63,7 +60,7 @@ class AuditEntry(ResponseModel):
     """Something that an operator did."""
 
     cursor: str
-    at: Timestamp | None
+    at: OptionalTimestamp
     by: str = Field(description="The id of the key, or `dashboard:<name>`.")
     action: str = Field(examples=["session.restart"])
     target: str = Field(examples=["worker_1"])
@@ -82,10 +79,10 @@ class TrashItem(ResponseModel):
 
     id: str
     session_id: str
-    phone: str | None
-    label: str | None
+    phone: OptionalText
+    label: OptionalText
     why: str
-    discarded_at: Timestamp | None
+    discarded_at: OptionalTimestamp
 
 
 class TrashResponse(ResponseModel):
@@ -125,21 +122,8 @@ def router(context: Context) -> APIRouter:
     return routes
 
 
-def _key(key: ApiKey) -> ApiKeyView:
-    return ApiKeyView(
-        id=key.id, name=key.name, scopes=sorted(key.scopes), prefix=key.prefix, created_at=iso(key.created_at_ms)
-    )
-
-
-def _item(each: TrashedCredentials) -> TrashItem:
-    return TrashItem(
-        id=each.id,
-        session_id=each.session_id,
-        phone=each.phone or None,
-        label=each.label or None,
-        why=each.why,
-        discarded_at=iso(each.at_ms),
-    )
+def _view(key: ApiKey) -> ApiKeyView:
+    return ApiKeyView.of(key, scopes=sorted(key.scopes), created_at=key.created_at_ms)
 
 
 class _Administration:
@@ -151,13 +135,13 @@ class _Administration:
 
     async def list_api_keys(self, _caller: AdminCaller) -> ApiKeysResponse:
         """List API keys, without the keys themselves."""
-        return ApiKeysResponse(keys=[_key(key) for key in await api_keys.every(self._scripts)])
+        return ApiKeysResponse(keys=[_view(key) for key in await api_keys.every(self._scripts)])
 
     async def create_api_key(self, body: KeyBody, caller: AdminCaller) -> CreatedApiKey:
         """Create an API key. The response is the only place that shows it."""
         key, secret = await api_keys.create(self._scripts, body.name, body.scopes)
         await audit.record(self._scripts, caller.key_id, "key.make", key.id, name=body.name, scopes=body.scopes)
-        return CreatedApiKey(**dict(_key(key)), key=secret)
+        return CreatedApiKey.of(_view(key), key=secret)
 
     async def revoke_api_key(self, key_id: Annotated[str, Path(max_length=64)], caller: AdminCaller) -> RevokedApiKey:
         """Revoke an API key."""
@@ -175,15 +159,14 @@ class _Administration:
     ) -> AuditPage:
         """List what operators did, the newest first."""
         found = await audit.read(self._scripts, before=before, most=limit)
-        entries = [
-            AuditEntry.model_validate({**each.fields, "cursor": each.cursor, "at": iso(int(each.fields["at"]))})
-            for each in found
-        ]
-        return AuditPage(entries=entries, next=found[-1].cursor if len(found) == limit else None)
+        entries = [{**each.fields, "cursor": each.cursor, "at": int(each.fields["at"])} for each in found]
+        following = found[-1].cursor if len(found) == limit else None
+        return AuditPage.model_validate({"entries": entries, "next": following})
 
     async def list_trash(self, _caller: AdminCaller) -> TrashResponse:
         """List credentials that can be restored."""
-        return TrashResponse(trash=[_item(each) for each in credential_files.list_trash(self._context.settings)])
+        found = credential_files.list_trash(self._context.settings)
+        return TrashResponse(trash=[TrashItem.of(each, discarded_at=each.at_ms) for each in found])
 
     async def restore_from_trash(
         self, trash_id: Annotated[str, Path(max_length=100)], caller: AdminCaller
@@ -194,14 +177,7 @@ class _Administration:
         if session is None:
             await self._create_again(found)
         else:
-            await session_reads.find(self._context, found.session_id)
-            await transitions.apply(
-                self._context,
-                found.session_id,
-                Event.RESTART_ASKED,
-                SessionChanges(restore=found.id, wanted=transitions.RUNNING),
-            )
-            await control_plane.request_attention(self._context.scripts, found.session_id)
+            await sessions.restore(self._context, found)
         await audit.record(self._scripts, caller.key_id, "trash.restore", trash_id)
         return RestoredSession(session_id=found.session_id)
 

@@ -1,9 +1,10 @@
 """Events as webhooks, `/api/v1/events` and server-sent events deliver them: one form for all."""
 
 import json
-import re
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
+
+from pydantic.alias_generators import to_camel
 
 from wa_orchestrator.domain import stream_events
 from wa_orchestrator.domain.stream_events import INTERNAL, EventType
@@ -14,7 +15,6 @@ from wa_orchestrator.store.records import Entry
 from wa_orchestrator.texts import catalogue
 from wa_orchestrator.timestamps import iso
 
-_UNDERSCORE = re.compile(r"_([a-z])")
 _NAMES = {"session": "sessionId", "message": "messageId", "webhook": "webhookId", "proxy": "proxyId"}
 #: Fields that are at the top of an event, or in `contact`.
 _ELSEWHERE = frozenset({"type", "at", "contact_phone", "contact_lid"})
@@ -61,7 +61,7 @@ def _incoming(raw: Mapping[str, str]) -> dict[str, Any]:
 
 def public_name(field: str) -> str:
     """Return the JSON name of a field of the stream."""
-    return _NAMES.get(field) or _UNDERSCORE.sub(lambda found: found[1].upper(), field)
+    return _NAMES.get(field) or to_camel(field)
 
 
 def _value(name: str, value: str) -> str | None:

@@ -7,15 +7,17 @@ from typing import Annotated, Any
 
 from fastapi import APIRouter, Header, Query, Response
 from fastapi.responses import StreamingResponse
+from pydantic import Field
 
 from wa_orchestrator.context import Context
 from wa_orchestrator.errors import Refused
 from wa_orchestrator.orchestrator.api import event_views
-from wa_orchestrator.orchestrator.api.event_models import EventPage, StreamEvent
+from wa_orchestrator.orchestrator.api.event_reference import EventId
 from wa_orchestrator.store import records
 from wa_orchestrator.store.events import event_stream
 from wa_orchestrator.store.events.event_tail import Tail
 from wa_orchestrator.web.auth import ReadCaller
+from wa_orchestrator.web.models import OptionalTimestamp, ResponseModel
 from wa_orchestrator.web.problems import responses
 
 HEARTBEAT_S = 15.0
@@ -23,6 +25,23 @@ _SCAN_SIZE = 500
 _MAX_SCANS = 20
 Cursor = Annotated[str | None, Query(pattern=r"^\d{1,16}(-\d{1,10})?$", description="`id` of the last event you have.")]
 Types = Annotated[str | None, Query(max_length=1000, description="Comma-separated: `message.*,session.connected`.")]
+
+
+class StreamEvent(ResponseModel):
+    """Something that happened."""
+
+    id: EventId
+    type: str = Field(description="One of the names in `webhooks` of this document.", examples=["message.delivered"])
+    timestamp: OptionalTimestamp
+    data: dict[str, Any] = Field(description="Depends on `type`, as in `webhooks` of this document.")
+
+
+class EventPage(ResponseModel):
+    """Events after a cursor, the oldest first."""
+
+    events: list[StreamEvent]
+    next: str = Field(description="The cursor to go on from. Keep it: the next page begins there.")
+    more: bool = Field(description="Whether there may be more events already.")
 
 
 class EventStreamResponse(StreamingResponse):

@@ -15,9 +15,9 @@ from wa_orchestrator.store.access import audit
 from wa_orchestrator.store.engine.scripts import Scripts
 from wa_orchestrator.store.messages import holds as holding
 from wa_orchestrator.store.messages.holds import Hold
-from wa_orchestrator.timestamps import FOREVER_MS, iso
+from wa_orchestrator.timestamps import FOREVER_MS
 from wa_orchestrator.web.auth import AdminCaller, ReadCaller
-from wa_orchestrator.web.models import RequestModel, ResponseModel, Timestamp
+from wa_orchestrator.web.models import ClockTime, OptionalText, OptionalTimestamp, RequestModel, ResponseModel
 from wa_orchestrator.web.problems import responses
 
 HoldId = Annotated[str, Path(description="`id` of the hold.", examples=["session:worker_1"])]
@@ -56,8 +56,8 @@ class LimitsView(ResponseModel):
     per_minute: int
     pause_min_ms: int = Field(description="The shortest pause between two messages.")
     pause_max_ms: int
-    opens: str = Field(description="Messages leave from this time of day on.", examples=["09:00"])
-    closes: str = Field(examples=["21:00"])
+    opens: ClockTime = Field(description="Messages leave from this time of day on.", examples=["09:00"])
+    closes: ClockTime = Field(examples=["21:00"])
 
 
 class PresetsResponse(ResponseModel):
@@ -73,8 +73,8 @@ class HoldView(ResponseModel):
 
     id: str = Field(description="Lift it by this name.", examples=["all", "session:worker_1", "group:support"])
     scope: str = Field(description="`all`, `session`, `group` or `phone`.")
-    name: str | None = Field(description="The session, group or phone.")
-    until: Timestamp | None = Field(description="Null: until it is lifted.")
+    name: OptionalText = Field(description="The session, group or phone.")
+    until: OptionalTimestamp = Field(description="Null: until it is lifted.")
     why: str
     by: str = Field(description="The API key or person that placed it; `server` after a ban.")
 
@@ -163,19 +163,13 @@ async def _must_exist(context: Context, body: HoldBody) -> None:
 
 def limits_view(pace: Pace) -> LimitsView:
     """Return limits as the API shows them."""
-    return LimitsView(
-        per_day=pace.per_day,
-        per_minute=pace.per_minute,
-        pause_min_ms=pace.pause_base_ms,
-        pause_max_ms=pace.pause_base_ms + pace.pause_range_ms,
-        opens=f"{pace.opens:%H:%M}",
-        closes=f"{pace.closes:%H:%M}",
-    )
+    pause_ms = pace.pause_base_ms
+    return LimitsView.of(pace, pause_min_ms=pause_ms, pause_max_ms=pause_ms + pace.pause_range_ms)
 
 
 def _view(hold: Hold) -> HoldView:
     scope, _, name = hold.field.partition(":")
-    return HoldView(id=hold.field, scope=scope, name=name or None, until=iso(hold.until_ms), why=hold.why, by=hold.by)
+    return HoldView.of(hold, id=hold.field, scope=scope, name=name, until=hold.until_ms)
 
 
 async def _affected(scripts: Scripts, field: str) -> list[str]:

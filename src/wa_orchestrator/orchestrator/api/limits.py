@@ -16,7 +16,7 @@ from wa_orchestrator.store import sessions
 from wa_orchestrator.store.access import audit
 from wa_orchestrator.store.records import Session
 from wa_orchestrator.web.auth import AdminCaller, ReadCaller
-from wa_orchestrator.web.models import RequestModel, ResponseModel, TimezoneName
+from wa_orchestrator.web.models import ClockTime, RequestModel, ResponseModel, TimezoneName
 from wa_orchestrator.web.problems import responses
 
 _CLOCK = r"^([01]\d|2[0-3]):[0-5]\d$"
@@ -72,8 +72,8 @@ class OwnLimits(ResponseModel):
     per_minute: int | None = None
     pause_min_ms: int | None = None
     pause_max_ms: int | None = None
-    opens: str | None = None
-    closes: str | None = None
+    opens: ClockTime | None = None
+    closes: ClockTime | None = None
 
 
 class TimezoneBody(RequestModel):
@@ -154,26 +154,14 @@ class _SessionLimits:
 async def _shown(context: Context, session: Session) -> SessionLimits:
     now_ms = await context.scripts.now_ms()
     trust, override = trust_of(session, now_ms), override_of(session)
-    own = OwnLimits(
-        per_day=override.per_day,
-        per_minute=override.per_minute,
-        pause_min_ms=override.pause_base_ms,
-        pause_max_ms=_longest_pause_ms(override),
-        opens=f"{override.opens:%H:%M}" if override.opens else None,
-        closes=f"{override.closes:%H:%M}" if override.closes else None,
-    )
+    pause_ms, span_ms = override.pause_base_ms, override.pause_range_ms
+    longest_ms = None if pause_ms is None or span_ms is None else pause_ms + span_ms
     return SessionLimits(
         session_id=session.id,
         trust=trust,
         preset=Preset(context.settings.pacing_preset),
         limits=limits_view(pace_of(context.settings, session, now_ms)),
         preset_limits=limits_view(context.settings.pace(trust)),
-        own=own,
+        own=OwnLimits.of(override, pause_min_ms=pause_ms, pause_max_ms=longest_ms),
         timezone=zone_of(context.settings, session).key,
     )
-
-
-def _longest_pause_ms(override: Override) -> int | None:
-    if override.pause_base_ms is None or override.pause_range_ms is None:
-        return None
-    return override.pause_base_ms + override.pause_range_ms

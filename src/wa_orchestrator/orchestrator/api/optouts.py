@@ -11,10 +11,9 @@ from wa_orchestrator.errors import Refused
 from wa_orchestrator.orchestrator.messages import incoming
 from wa_orchestrator.store.access import audit
 from wa_orchestrator.store.messages import contacts
-from wa_orchestrator.timestamps import iso
 from wa_orchestrator.web import paging
 from wa_orchestrator.web.auth import AdminCaller, ReadCaller
-from wa_orchestrator.web.models import NextCursor, RequestModel, ResponseModel, Timestamp
+from wa_orchestrator.web.models import NextCursor, OptionalText, OptionalTimestamp, RequestModel, ResponseModel
 from wa_orchestrator.web.problems import responses
 
 
@@ -29,9 +28,9 @@ class OptOut(ResponseModel):
 
     phone: str | None = Field(examples=["972501234567"])
     lid: str | None = Field(description="WhatsApp's id of a contact whose phone is hidden.")
-    at: Timestamp | None
-    word: str | None = Field(description="The word of the message that opted out.", examples=["stop"])
-    via: str | None = Field(description="`api`, or how the message came.")
+    at: OptionalTimestamp
+    word: OptionalText = Field(description="The word of the message that opted out.", examples=["stop"])
+    via: OptionalText = Field(description="`api`, or how the message came.")
 
 
 class AddedOptOut(OptOut):
@@ -89,7 +88,7 @@ class _OptOuts:
         stored = await contacts.opt_out_of(self._context.scripts, recipient)
         if stored is None:  # taken off the list at the same moment
             stored = contacts.OptOutRecord(recipient, await self._context.scripts.now_ms(), "", "api")
-        return AddedOptOut(**dict(_view(stored)), cancelled=cancelled)
+        return AddedOptOut.of(_view(stored), cancelled=cancelled)
 
     async def delete_opt_out(self, recipient: Recipient, caller: AdminCaller) -> DeletedOptOut:
         """Take a recipient off the list."""
@@ -103,10 +102,4 @@ class _OptOuts:
 def _view(stored: contacts.OptOutRecord) -> OptOut:
     name = stored.recipient
     lid = name.removeprefix("lid:") if name.startswith("lid:") else None
-    return OptOut(
-        phone=None if lid else name,
-        lid=lid,
-        at=iso(stored.at_ms),
-        word=stored.word or None,
-        via=stored.via or None,
-    )
+    return OptOut.of(stored, phone=None if lid else name, lid=lid, at=stored.at_ms)

@@ -13,16 +13,16 @@ from wa_orchestrator.domain.proxy import ProxyStatus
 from wa_orchestrator.domain.proxy_url import BadProxyUrl, ProxyUrl
 from wa_orchestrator.domain.stream_events import ProxyReason
 from wa_orchestrator.errors import Refused
-from wa_orchestrator.orchestrator.api.response_models import Inventory, ProxyPage, ProxyView, proxy_view
 from wa_orchestrator.orchestrator.proxies import placement
 from wa_orchestrator.orchestrator.proxies.health import ProxyHealth, mark_by_operator
 from wa_orchestrator.orchestrator.proxies.socks_check import CheckPassed
 from wa_orchestrator.store import proxies, records
 from wa_orchestrator.store.access import audit
 from wa_orchestrator.store.records import Proxy, ProxyChanges
+from wa_orchestrator.texts import catalogue
 from wa_orchestrator.web import paging
 from wa_orchestrator.web.auth import AdminCaller, ReadCaller
-from wa_orchestrator.web.models import RequestModel, ResponseModel
+from wa_orchestrator.web.models import NextCursor, OptionalText, OptionalTimestamp, RequestModel, ResponseModel
 from wa_orchestrator.web.problems import responses
 
 ProxyId = Annotated[str, Path(pattern=r"^p_[0-9a-f]{4,32}$", examples=["p_1a2b3c4d5e"])]
@@ -44,6 +44,48 @@ class ImportProxiesBody(RequestModel):
         max_length=1_000_000,
         examples=["socks5h://user:password@a.example.com:1080\nsocks5h://user:password@b.example.com:1080"],
     )
+
+
+class ProxyView(ResponseModel):
+    """A proxy of the pool."""
+
+    id: str = Field(examples=["p_1a2b3c4d5e"])
+    url: str = Field(description="Without the password.", examples=["socks5h://user:***@proxy.example.com:1080"])
+    status: ProxyStatus
+    sessions: list[str] = Field(description="The ids of the sessions that use it.")
+    seats: int = Field(description="How many sessions may use it.")
+    free: int = Field(description="How many more sessions may use it now.")
+    last_check_at: OptionalTimestamp
+    next_check_at: OptionalTimestamp
+    latency_ms: int | None
+    last_error: OptionalText = Field(description="Why the last check failed, for a person.")
+    last_failure: OptionalText = Field(
+        description="The same as a stable code, with a detail after a colon where there is one.",
+        examples=["NO_ANSWER:5"],
+    )
+    strikes: int = Field(description="How many sessions reported trouble with it lately.")
+    origin: OptionalText = Field(description="`environment` or `operator`.")
+    draining: bool = Field(description="Whether its sessions are being moved away.")
+    added_at: OptionalTimestamp
+
+
+class Inventory(ResponseModel):
+    """Slots of the whole pool."""
+
+    proxies: int
+    healthy: int
+    seats: int = Field(description="All slots of healthy proxies.")
+    free: int
+    waiting: int = Field(description="Sessions that wait for a slot.")
+
+
+class ProxyPage(ResponseModel):
+    """A page of proxies, sorted by id."""
+
+    proxies: list[ProxyView]
+    total: int = Field(description="How many match, on all pages.")
+    next: NextCursor
+    inventory: Inventory
 
 
 class CheckedProxy(ProxyView):
@@ -214,7 +256,7 @@ class _Proxies:
         if result is None:
             raise _no_such_proxy(proxy_id)
         await audit.record(self._context.scripts, caller.key_id, "proxy.check", proxy_id)
-        return CheckedProxy(passed=isinstance(result, CheckPassed), **dict(self._view(await self._find(proxy_id))))
+        return CheckedProxy.of(self._view(await self._find(proxy_id)), passed=isinstance(result, CheckPassed))
 
     async def reinstate_proxy(self, proxy_id: ProxyId, caller: AdminCaller) -> ProxyView:
         """Put a bad proxy back into use."""
@@ -237,4 +279,15 @@ class _Proxies:
         return proxy
 
     def _view(self, proxy: Proxy) -> ProxyView:
-        return proxy_view(proxy, self._context.settings.max_sessions_per_proxy)
+        seats, failure = self._context.settings.max_sessions_per_proxy, proxy.last_error
+        return ProxyView.of(
+            proxy,
+            url=proxy.masked,  # the other one has the password
+            sessions=sorted(proxy.sessions),
+            seats=seats,
+            free=max(0, seats - len(proxy.sessions)) if proxy.status == ProxyStatus.OK else 0,
+            last_check_at=proxy.checked_at,
+            last_error=catalogue.proxy_failure(catalogue.DEFAULT, failure) if failure else None,
+            last_failure=failure,
+            strikes=len(proxy.strikes),
+        )

@@ -1,27 +1,87 @@
-"""Routes that read sessions: the list, one session, its history and its QR code."""
+"""Routes that read sessions: the list, one session, its history and its QR code. No response has a secret."""
 
-import base64
-from typing import Annotated, Any
+from typing import Annotated
 
 from fastapi import Path, Query, Request, Response
-from fastapi.responses import JSONResponse
 from pydantic import ConfigDict, Field
 
 from wa_orchestrator.context import Context
-from wa_orchestrator.domain.session import State
+from wa_orchestrator.domain.pacing.limits import Trust
+from wa_orchestrator.domain.session import Reason, State, needs_person
 from wa_orchestrator.errors import Refused
+from wa_orchestrator.messages import queue_forecast
+from wa_orchestrator.messages.session_pace import trust_of
 from wa_orchestrator.orchestrator.api import qr
-from wa_orchestrator.orchestrator.api.response_models import SessionDetail, SessionPage, session_detail, session_view
 from wa_orchestrator.store import keys, records
 from wa_orchestrator.store.events import event_stream
-from wa_orchestrator.store.records import Entry, Session
-from wa_orchestrator.timestamps import iso
+from wa_orchestrator.store.messages import phone_queues
+from wa_orchestrator.store.records import Proxy, Session
+from wa_orchestrator.texts import catalogue
 from wa_orchestrator.web import paging
 from wa_orchestrator.web.auth import AdminCaller, ReadCaller
-from wa_orchestrator.web.models import ResponseModel, Timestamp
+from wa_orchestrator.web.models import NextCursor, OptionalText, OptionalTimestamp, ResponseModel
 
 ID = r"^[A-Za-z0-9_-]{1,64}$"
 SessionId = Annotated[str, Path(pattern=ID, description="The session's id.", examples=["worker_1"])]
+
+
+class SessionView(ResponseModel):
+    """A session, as lists show it."""
+
+    session_id: str = Field(examples=["worker_1"])
+    status: State
+    reason: Reason | None = Field(description="Why it has this status.")
+    reason_text: str | None = Field(description="The reason for a person, with what to do.")
+    needs_person: bool = Field(description="Whether it stays like this until somebody acts.")
+    phone: OptionalText = Field(examples=["972501234567"])
+    label: OptionalText
+    proxy: OptionalText = Field(description="The URL of its proxy, without the password.")
+    proxy_id: OptionalText
+    trust: Trust = Field(description="By the time since it was first linked; decides which limits hold.")
+    device_name: OptionalText = Field(description="Its name in the phone's list of linked devices.")
+    created_at: OptionalTimestamp
+    changed_at: OptionalTimestamp = Field(description="Since when it has this status.")
+    connected_at: OptionalTimestamp
+    first_connected_at: OptionalTimestamp
+    last_ping_at: OptionalTimestamp = Field(description="When its worker last reported.")
+    epoch: int = Field(description="Counts its workers; only the newest may send.")
+
+
+class WorkerView(ResponseModel):
+    """The process that runs a session, from its last report."""
+
+    epoch: int
+    started_at: OptionalTimestamp
+    socket: OptionalText = Field(description="The state of its connection to WhatsApp.")
+    lag_ms: int = Field(description="How late its event loop was.")
+    rss_bytes: int = Field(description="Its memory.")
+    last_traffic_at: OptionalTimestamp = Field(description="When WhatsApp last sent anything.")
+
+
+class QueueView(ResponseModel):
+    """The queue of a session's phone."""
+
+    waiting: int = Field(description="All messages that wait: now, today and later.")
+    now: int
+    today: int
+    later: int = Field(description="For another day: scheduled, deferred, or beyond today's limit.")
+    in_flight: OptionalText = Field(description="The id of the message that is being sent.")
+
+
+class SessionDetail(SessionView):
+    """A session with its worker and its queue."""
+
+    worker: WorkerView
+    queue: QueueView
+    ban_ends_at: OptionalTimestamp
+
+
+class SessionPage(ResponseModel):
+    """A page of sessions, sorted by id."""
+
+    sessions: list[SessionView]
+    total: int = Field(description="How many match, on all pages.")
+    next: NextCursor
 
 
 class SessionHistoryEntry(ResponseModel):
@@ -30,7 +90,7 @@ class SessionHistoryEntry(ResponseModel):
     model_config = ConfigDict(extra="allow")
     cursor: str
     type: str = Field(examples=["session.connected"])
-    at: Timestamp | None
+    at: OptionalTimestamp
 
 
 class SessionHistory(ResponseModel):
@@ -38,16 +98,6 @@ class SessionHistory(ResponseModel):
 
     session_id: str
     events: list[SessionHistoryEntry]
-
-
-class LinkCode(ResponseModel):
-    """The code that links a phone: a QR code, or 8 characters to type."""
-
-    expires_at: Timestamp | None
-    shown_at: Timestamp | None
-    qr: str | None = Field(None, description="The text of the QR code.")
-    image: str | None = Field(None, description="The QR code as a `data:` URL with a PNG.")
-    code: str | None = Field(None, description="Instead of `qr`, where the phone enters a code.", examples=["ABCD1234"])
 
 
 def no_such_session(session_id: str) -> Refused:
@@ -91,12 +141,12 @@ class SessionReads:
         shown, following = paging.page(found, cursor, limit, lambda session: session.id)
         proxies = {each.id: each for each in await records.proxies(scripts)}
         now_ms = await scripts.now_ms()
-        views = [session_view(session, proxies.get(session.proxy), now_ms, language) for session in shown]
+        views = [_view(session, proxies.get(session.proxy), now_ms, language) for session in shown]
         return SessionPage(sessions=views, total=len(found), next=following)
 
     async def get_session(self, session_id: SessionId, _caller: ReadCaller) -> SessionDetail:
         """Get a session with its worker and its queue."""
-        return await session_detail(self._context, await find(self._context, session_id))
+        return await _detail(self._context, await find(self._context, session_id))
 
     async def get_session_history(
         self, session_id: SessionId, _caller: ReadCaller, limit: Annotated[int, Query(ge=1, le=500)] = 100
@@ -104,8 +154,8 @@ class SessionReads:
         """Get what happened to a session, the newest first."""
         await find(self._context, session_id)
         entries = await event_stream.latest(self._context.scripts, keys.session_events(session_id), most=limit)
-        events = [_history_entry(each) for each in entries]
-        return SessionHistory(session_id=session_id, events=events)
+        events = [{**each.fields, "cursor": each.cursor, "at": int(each.fields.get("at") or 0)} for each in entries]
+        return SessionHistory.model_validate({"session_id": session_id, "events": events})
 
     async def get_session_qr(self, session_id: SessionId, request: Request, _caller: AdminCaller) -> Response:
         """Get the QR code or the pairing code of a session.
@@ -113,24 +163,35 @@ class SessionReads:
         `Accept: image/png` or `image/svg+xml` asks for the QR code as a picture. A code is valid for about 20 seconds;
         then the session shows the next one.
         """
-        code = await qr.code_of(self._context, await find(self._context, session_id))
-        accept = request.headers.get("accept", "")
-        no_store = {"Cache-Control": "no-store"}
-        for kind, mimetype in (("png", "image/png"), ("svg", "image/svg+xml")):
-            if mimetype in accept and code.qr:
-                return Response(qr.picture(code.qr, kind), media_type=mimetype, headers=no_store)
-        shown: dict[str, Any] = {"expires_at": iso(code.expires_at_ms), "shown_at": iso(code.at_ms)}
-        if code.qr:
-            image = base64.b64encode(qr.picture(code.qr, "png")).decode()
-            shown |= {"qr": code.qr, "image": f"data:image/png;base64,{image}"}
-        else:
-            shown |= {"code": code.code}
-        return JSONResponse(LinkCode(**shown).model_dump(by_alias=True, exclude_unset=True), headers=no_store)
+        return await qr.answer(self._context, await find(self._context, session_id), request.headers.get("accept", ""))
 
 
-def _history_entry(entry: Entry) -> SessionHistoryEntry:
-    fields: dict[str, Any] = {**entry.fields, "cursor": entry.cursor, "at": iso(int(entry.fields.get("at") or 0))}
-    return SessionHistoryEntry(**fields)
+async def _detail(context: Context, session: Session) -> SessionDetail:
+    scripts = context.scripts
+    now_ms = await scripts.now_ms()
+    waiting = await queue_forecast.waiting(scripts, context.settings, session, now_ms)
+    in_flight = await phone_queues.in_flight(scripts, session.phone)
+    return SessionDetail.of(
+        _view(session, await records.proxy(scripts, session.proxy), now_ms, context.settings.language),
+        worker=WorkerView.of(
+            session, socket=session.ping_socket, lag_ms=session.ping_lag_ms, rss_bytes=session.ping_rss_bytes
+        ),
+        queue=QueueView.of(waiting, waiting=waiting.total, in_flight=in_flight),
+        ban_ends_at=session.ban_ends_at,
+    )
+
+
+def _view(session: Session, proxy: Proxy | None, now_ms: int, language: str) -> SessionView:
+    reason = session.reason
+    return SessionView.of(
+        session,
+        session_id=session.id,
+        reason_text=catalogue.text(language, f"session_reason.{reason}") if reason else None,
+        needs_person=needs_person(session.status, reason),
+        proxy=proxy.masked if proxy else None,
+        proxy_id=session.proxy,
+        trust=trust_of(session, now_ms),
+    )
 
 
 def _matches(session: Session, *, status: State | None, proxy: str | None, label: str | None, text: str | None) -> bool:

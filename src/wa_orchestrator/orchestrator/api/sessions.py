@@ -12,19 +12,20 @@ from wa_orchestrator.domain import phone as phones
 from wa_orchestrator.domain import proxy_url
 from wa_orchestrator.domain.session import Event, Reason, State
 from wa_orchestrator.errors import Refused, Unavailable
-from wa_orchestrator.orchestrator.api.session_reads import ID, LinkCode, SessionId, SessionReads, find
+from wa_orchestrator.orchestrator.api.qr import LinkCode
+from wa_orchestrator.orchestrator.api.session_reads import ID, SessionId, SessionReads, find
 from wa_orchestrator.orchestrator.proxies.health import ProxyHealth
 from wa_orchestrator.orchestrator.sessions import credential_files, session_start, transitions
 from wa_orchestrator.orchestrator.sessions import provision as provisioning
+from wa_orchestrator.orchestrator.sessions.credential_files import TrashedCredentials
 from wa_orchestrator.orchestrator.workers import command_calls
 from wa_orchestrator.store import records, sessions
 from wa_orchestrator.store.access import audit
 from wa_orchestrator.store.records import Session, SessionChanges
 from wa_orchestrator.store.sessions import control_plane, link_codes
 from wa_orchestrator.store.sessions.link_codes import StoredLinkCode
-from wa_orchestrator.timestamps import iso
 from wa_orchestrator.web.auth import AdminCaller, Caller
-from wa_orchestrator.web.models import RequestModel, ResponseModel, Timestamp, TimezoneName
+from wa_orchestrator.web.models import OptionalTimestamp, RequestModel, ResponseModel, TimezoneName
 from wa_orchestrator.web.problems import responses
 
 _REMOVED_WITHIN_S = 15.0
@@ -80,7 +81,7 @@ class PairingCode(ResponseModel):
 
     session_id: str
     code: str = Field(examples=["ABCD1234"])
-    expires_at: Timestamp | None
+    expires_at: OptionalTimestamp
 
 
 class ChangedSession(ResponseModel):
@@ -161,8 +162,7 @@ class _SessionChanges:
         session = await provisioning.provision(self._context, wanted)
         await audit.record(self._context.scripts, caller.key_id, "session.provision", session.id, label=wanted.label)
         proxy = await records.proxy(self._context.scripts, session.proxy)
-        masked = proxy.masked if proxy else None
-        return ProvisionedSession(session_id=session.id, status=session.status, proxy=masked)
+        return ProvisionedSession.of(session, session_id=session.id, proxy=proxy.masked if proxy else None)
 
     async def request_pairing_code(
         self, session_id: SessionId, caller: AdminCaller, body: PairingBody | None = None
@@ -184,7 +184,7 @@ class _SessionChanges:
         while time.monotonic() < deadline:
             code = await link_codes.get(self._context.scripts, session_id)
             if code is not None and code.code and code != before:
-                return PairingCode(session_id=session_id, code=code.code, expires_at=iso(code.expires_at_ms))
+                return PairingCode.of(code, session_id=session_id, expires_at=code.expires_at_ms)
             await asyncio.sleep(0.1)
         raise Unavailable("NO_CODE_YET", "WhatsApp has not sent a code yet. Try again in a moment.", retryAfterS=5)
 
@@ -214,9 +214,7 @@ class _SessionChanges:
 
     async def stop_session(self, session_id: SessionId, caller: AdminCaller) -> ChangedSession:
         """Stop the worker of a session; its messages wait."""
-        await find(self._context, session_id)
-        await transitions.apply(self._context, session_id, Event.STOP_ASKED, SessionChanges(wanted=transitions.STOPPED))
-        await control_plane.request_attention(self._context.scripts, session_id)
+        await _request(self._context, session_id, Event.STOP_ASKED, SessionChanges(wanted=transitions.STOPPED))
         return await self._done(caller, "session.stop", session_id)
 
     async def logout_session(self, session_id: SessionId, caller: AdminCaller) -> ChangedSession:
@@ -231,9 +229,7 @@ class _SessionChanges:
             await sessions.update(self._context.scripts, session_id, asked)
             await command_calls.call(self._context, session_id, "logout", timeout_s=_CODE_WITHIN_S)
         if session.status != State.CONNECTED or not await self._reported_logout(session):
-            fields = SessionChanges(discard=True, restart_epoch=session.epoch)
-            await transitions.apply(self._context, session_id, Event.LOGOUT_ASKED, fields)
-            await control_plane.request_attention(self._context.scripts, session_id)
+            await transitions.request_restart(self._context, session, Event.LOGOUT_ASKED, SessionChanges(discard=True))
         return await self._done(caller, "session.logout", session_id)
 
     async def _reported_logout(self, before: Session) -> bool:
@@ -257,12 +253,9 @@ class _SessionChanges:
         ] = "cancel",
     ) -> DeletedSession:
         """Delete a session; its phone stays bound to its proxy unless `forget` is set."""
-        await find(self._context, session_id)
-        fields = SessionChanges(
-            removing="forget" if forget else "keep", removing_queued=queued, wanted=transitions.STOPPED
-        )
-        await transitions.apply(self._context, session_id, Event.STOP_ASKED, fields)
-        await control_plane.request_attention(self._context.scripts, session_id)
+        kept = "forget" if forget else "keep"
+        fields = SessionChanges(removing=kept, removing_queued=queued, wanted=transitions.STOPPED)
+        await _request(self._context, session_id, Event.STOP_ASKED, fields)
         await audit.record(
             self._context.scripts, caller.key_id, "session.delete", session_id, forget=forget, queued=queued
         )
@@ -283,20 +276,25 @@ class _SessionChanges:
         if not found:
             text = f"The trash has no credentials of {session_id}. GET /api/v1/trash lists what it has."
             raise Refused("NOT_IN_TRASH", text, 404)
-        await transitions.apply(
-            self._context,
-            session_id,
-            Event.RESTART_ASKED,
-            SessionChanges(restore=found[0].id, wanted=transitions.RUNNING),
-        )
-        await control_plane.request_attention(self._context.scripts, session_id)
+        await restore(self._context, found[0])
         return await self._done(caller, "session.restore_credentials", session_id)
 
     async def _done(self, caller: Caller, action: str, session_id: str, **details: str) -> ChangedSession:
         await audit.record(self._context.scripts, caller.key_id, action, session_id, **details)
-        session = await find(self._context, session_id)
-        reason = session.reason
-        return ChangedSession(session_id=session_id, status=session.status, reason=reason)
+        return ChangedSession.of(await find(self._context, session_id), session_id=session_id)
+
+
+async def restore(context: Context, found: TrashedCredentials) -> None:
+    """Have a session restarted with credentials from the trash."""
+    fields = SessionChanges(restore=found.id, wanted=transitions.RUNNING)
+    await _request(context, found.session_id, Event.RESTART_ASKED, fields)
+
+
+async def _request(context: Context, session_id: str, event: Event, fields: SessionChanges) -> None:
+    """Write an operator's request to an existing session, and wake the loop that carries it out."""
+    await find(context, session_id)
+    await transitions.apply(context, session_id, event, fields)
+    await control_plane.request_attention(context.scripts, session_id)
 
 
 def _confirmation(session: Session) -> dict[str, str]:

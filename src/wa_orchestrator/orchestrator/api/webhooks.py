@@ -14,9 +14,8 @@ from wa_orchestrator.errors import Refused
 from wa_orchestrator.store.access import audit
 from wa_orchestrator.store.events import event_stream, webhooks
 from wa_orchestrator.store.events.webhooks import State, Webhook
-from wa_orchestrator.timestamps import iso
 from wa_orchestrator.web.auth import AdminCaller
-from wa_orchestrator.web.models import RequestModel, ResponseModel, Timestamp
+from wa_orchestrator.web.models import OptionalText, OptionalTimestamp, RequestModel, ResponseModel
 from wa_orchestrator.web.problems import responses
 
 MAX_WEBHOOKS = 50
@@ -46,11 +45,11 @@ class WebhookView(ResponseModel):
     id: str = Field(examples=["wh_1a2b3c4d5e6f"])
     url: str
     events: list[str] = Field(description="The types that it gets.", examples=[["message.*", "session.connected"]])
-    created_at: Timestamp | None
+    created_at: OptionalTimestamp
     enabled: bool
-    failing_since: Timestamp | None
-    disabled_at: Timestamp | None = Field(description="When the server gave up on it.")
-    why: str | None = Field(description="The last error.")
+    failing_since: OptionalTimestamp
+    disabled_at: OptionalTimestamp = Field(description="When the server gave up on it.")
+    why: OptionalText = Field(description="The last error.")
 
 
 class CreatedWebhook(WebhookView):
@@ -79,9 +78,9 @@ class DeliveryView(ResponseModel):
     status: str
     attempts: int
     note: str = Field(description="What the webhook answered, or the error.")
-    queued_at: Timestamp | None
-    tried_at: Timestamp | None
-    next_at: Timestamp | None = Field(description="When it is tried again.")
+    queued_at: OptionalTimestamp
+    tried_at: OptionalTimestamp
+    next_at: OptionalTimestamp = Field(description="When it is tried again.")
 
 
 class DeliveriesResponse(ResponseModel):
@@ -130,23 +129,21 @@ class _Webhooks:
             raise Refused("TOO_MANY_WEBHOOKS", f"There are {MAX_WEBHOOKS} webhooks already. Delete one.", 409)
         hook = await _new(self._context, body)
         await webhooks.put(self._scripts, hook)
-        await audit.record(
-            self._context.scripts, caller.key_id, "webhook.add", hook.id, url=hook.url, events=hook.types
-        )
-        return CreatedWebhook(**dict(view(hook, State(0, 0, ""))), secret=hook.secret)
+        await audit.record(self._scripts, caller.key_id, "webhook.add", hook.id, url=hook.url, events=hook.types)
+        return CreatedWebhook.of(view(hook, State(0, 0, "")), secret=hook.secret)
 
     async def delete_webhook(self, webhook_id: str, caller: AdminCaller) -> DeletedWebhook:
         """Delete a webhook and what waits for it."""
         if not await webhooks.remove(self._scripts, webhook_id):
             raise _unknown(webhook_id)
-        await audit.record(self._context.scripts, caller.key_id, "webhook.delete", webhook_id)
+        await audit.record(self._scripts, caller.key_id, "webhook.delete", webhook_id)
         return DeletedWebhook()
 
     async def enable_webhook(self, webhook_id: str, caller: AdminCaller) -> WebhookView:
         """Deliver to a disabled webhook again."""
         hook = await self._found(webhook_id)
         await webhooks.enable(self._scripts, webhook_id)
-        await audit.record(self._context.scripts, caller.key_id, "webhook.enable", webhook_id)
+        await audit.record(self._scripts, caller.key_id, "webhook.enable", webhook_id)
         return view(hook, State(0, 0, ""))
 
     async def list_deliveries(
@@ -154,9 +151,8 @@ class _Webhooks:
     ) -> DeliveriesResponse:
         """List what was delivered, and what was not."""
         await self._found(webhook_id)
-        return DeliveriesResponse(
-            deliveries=[_delivery(raw) for raw in await webhooks.log(self._scripts, webhook_id, most=limit)]
-        )
+        found = await webhooks.log(self._scripts, webhook_id, most=limit)
+        return DeliveriesResponse(deliveries=[_delivery(raw) for raw in found])
 
     async def replay_delivery(self, webhook_id: str, number: str, caller: AdminCaller) -> QueuedReplay:
         """Deliver an event once more."""
@@ -167,7 +163,7 @@ class _Webhooks:
         if (await webhooks.state(self._scripts, webhook_id)).disabled_at_ms:
             raise Refused("WEBHOOK_DISABLED", f"{webhook_id} is disabled. POST …/enable first.", 409)
         await webhooks.replay(self._scripts, webhook_id, number)
-        await audit.record(self._context.scripts, caller.key_id, "webhook.replay", webhook_id, delivery=number)
+        await audit.record(self._scripts, caller.key_id, "webhook.replay", webhook_id, delivery=number)
         return QueuedReplay()
 
     async def _found(self, webhook_id: str) -> Webhook:
@@ -190,26 +186,18 @@ def _unknown(webhook_id: str) -> Refused:
 
 def view(hook: Webhook, state: State) -> WebhookView:
     """Return a webhook as the API shows it."""
-    return WebhookView(
-        id=hook.id,
-        url=hook.url,
-        events=list(hook.types),
-        created_at=iso(hook.created_at_ms),
+    return WebhookView.of(
+        hook,
+        events=hook.types,
+        created_at=hook.created_at_ms,
         enabled=not state.disabled_at_ms,
-        failing_since=iso(state.failing_since_ms),
-        disabled_at=iso(state.disabled_at_ms),
-        why=state.why or None,
+        failing_since=state.failing_since_ms,
+        disabled_at=state.disabled_at_ms,
+        why=state.why,
     )
 
 
 def _delivery(raw: dict[str, str]) -> DeliveryView:
-    return DeliveryView(
-        number=raw["event"],
-        type=raw["type"],
-        status=raw["status"],
-        attempts=int(raw["attempts"]),
-        note=raw["note"],
-        queued_at=iso(int(raw["made_at"])),
-        tried_at=iso(int(raw.get("tried_at", 0))),
-        next_at=iso(int(float(raw.get("next_at", 0)))),
-    )
+    queued_at, tried_at, next_at = (int(float(raw.get(name, 0))) for name in ("made_at", "tried_at", "next_at"))
+    shown = {**raw, "number": raw["event"], "queued_at": queued_at, "tried_at": tried_at, "next_at": next_at}
+    return DeliveryView.model_validate(shown)

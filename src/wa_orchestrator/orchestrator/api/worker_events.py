@@ -30,6 +30,11 @@ _KEPT_MS = 3 * WINDOW_S * 1000
 #: Seconds since 1970; more digits would overflow the comparison.
 _STAMP = re.compile(r"[0-9]{1,12}")
 MAX_BYTES = 4 * 1024 * 1024
+_OTHER_WORKER = "BAD_SIGNATURE", "The signature does not match the body and this worker."
+_EPOCH_MISSING = (
+    "EPOCH_MISSING",
+    "The event has no epoch and is not signed by the session's current worker. Send EPOCH as `epoch`.",
+)
 
 log = structlog.get_logger(__name__)
 
@@ -103,10 +108,7 @@ class WorkerEventReceiver:
         raw = _json(body)
         stated = raw.get("epoch") is not None
         raw = raw if stated else raw | {"epoch": await self._current_epoch(raw)}
-        try:
-            event_id = self._verify(raw, body, headers)
-        except _WrongSignatureError:
-            raise _bad_signature() if stated else _epoch_missing() from None
+        event_id = self._verify(raw, body, headers, _OTHER_WORKER if stated else _EPOCH_MISSING)
         event = worker_event_parser.parse(raw)
         session = await records.session(self._context.scripts, event.session_id)
         if session is None or event.epoch != session.epoch:
@@ -118,7 +120,9 @@ class WorkerEventReceiver:
         session = await records.session(self._context.scripts, str(raw.get("sessionId")))
         return session.epoch if session else 0
 
-    def _verify(self, raw: Mapping[str, Any], body: bytes, headers: Mapping[str, str]) -> str:
+    def _verify(
+        self, raw: Mapping[str, Any], body: bytes, headers: Mapping[str, str], mismatch: tuple[str, str]
+    ) -> str:
         """Check time and signature with the secret of the worker that it names; returns the event's id."""
         event_id, stamp = headers.get("webhook-id", ""), headers.get("webhook-timestamp", "")
         if not event_id or not _STAMP.fullmatch(stamp) or not headers.get("webhook-signature"):
@@ -134,7 +138,7 @@ class WorkerEventReceiver:
         try:
             Webhook(secret).verify(body, dict(headers))
         except WebhookVerificationError as error:
-            raise _WrongSignatureError from error
+            raise Refused(*mismatch, 401) from error
         return event_id
 
     async def _handle_once(self, event_id: str, body: bytes, session: Session, event: WorkerEvent) -> None:
@@ -158,19 +162,6 @@ class WorkerEventReceiver:
         log.debug("worker_event.received", session=session.id, type=event.type, epoch=event.epoch)
         if handler is not None:
             await handler(self._context, session, event)
-
-
-class _WrongSignatureError(Exception):
-    """The signature is not that of the worker."""
-
-
-def _bad_signature() -> Refused:
-    return Refused("BAD_SIGNATURE", "The signature does not match the body and this worker.", 401)
-
-
-def _epoch_missing() -> Refused:
-    text = "The event has no epoch and is not signed by the session's current worker. Send EPOCH as `epoch`."
-    return Refused("EPOCH_MISSING", text, 401)
 
 
 def _json(body: bytes) -> dict[str, Any]:
