@@ -160,7 +160,9 @@ class FleetBuilder:
         await outbox.claim(self.scripts, session_id, phone=phone, epoch=1, lease_ms=60_000)
         day = await self._day()
         if until == "failed":
-            await outbox.nack(self.scripts, place, epoch=1, verdict=outbox.Verdict(1, "NOT_ON_WHATSAPP", None), day=day)
+            await outbox.nack(
+                self.scripts, place, epoch=1, verdict=outbox.FailureVerdict(1, "NOT_ON_WHATSAPP", None), day=day
+            )
             return name
         for status in ("sent", "delivered", "read"):
             await outbox.ack(self.scripts, place, status=status, whatsapp_id=new.whatsapp_id, at_ms=now, day=day)

@@ -69,7 +69,7 @@ class Scenario:
         """Put a session into a status."""
         found = await records.session(self.scripts, session)
         assert found is not None
-        step = sessions.Step(found.version, status, reason, "TEST")
+        step = sessions.Transition(found.version, status, reason, "TEST")
         assert isinstance(await sessions.advance(self.scripts, session, step), sessions.Advanced)
 
     async def accept(self, session: str, phone: str, to: str = "97251000001", **changes: Any) -> str:

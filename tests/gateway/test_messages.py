@@ -41,7 +41,9 @@ async def _fail(gate: Gate, message_id: str) -> None:
     await _release(gate, message_id)
     await gate.redis.hset(keys.session("w1"), "epoch", 1)
     await outbox.claim(gate.scripts, "w1", phone=PHONE, epoch=1, lease_ms=60_000)
-    await outbox.nack(gate.scripts, place, epoch=1, verdict=outbox.Verdict(1, "NOT_ON_WHATSAPP", None), day="20250615")
+    await outbox.nack(
+        gate.scripts, place, epoch=1, verdict=outbox.FailureVerdict(1, "NOT_ON_WHATSAPP", None), day="20250615"
+    )
 
 
 async def _look(gate: Gate, message_id: str) -> dict[str, Any]:

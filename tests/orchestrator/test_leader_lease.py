@@ -21,6 +21,7 @@ from wa_orchestrator.orchestrator.workers.start_queue import StartQueue
 from wa_orchestrator.orchestrator.workers.watchdog import LifeSigns, Liveness, Watchdog, assess
 from wa_orchestrator.runner.contract import FoundWorker
 from wa_orchestrator.store import keys, records, sessions
+from wa_orchestrator.store.outcomes import Removed
 from wa_orchestrator.store.sessions import CONTROL_LEASE, commands
 
 _HOUR_MS = 3_600_000
@@ -506,4 +507,4 @@ async def test_the_hold_of_a_session_goes_with_it(
     await api.post("/api/anti-ban/holds", json={"sessionId": "s1"})
     session = await now(control.context, "s1")
     removed = await sessions.remove(control.context.scripts, "s1", proxy=session.proxy, phone=session.phone)
-    assert (removed, await records.holds(control.context.scripts)) == (sessions.Removed(), {})
+    assert (removed, await records.holds(control.context.scripts)) == (Removed(), {})

@@ -78,7 +78,7 @@ async def test_a_server_that_retires_while_it_asks_for_the_lease_does_not_lead_a
 ) -> None:
     asked = leases.acquire_lease
 
-    async def acquire(*args: Any, **wishes: Any) -> leases.Holding | leases.Taken:
+    async def acquire(*args: Any, **wishes: Any) -> leases.Holding | leases.LeaseTaken:
         outcome = await asked(*args, **wishes)
         await control.lease.retire()
         return outcome

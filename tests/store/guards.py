@@ -5,9 +5,11 @@ from typing import Final
 
 from tests.store.scene import LEASE_MS, PAUSE_MS, PHONE, Scene
 from wa_orchestrator.domain.stream_events import ProxyReason
-from wa_orchestrator.store import keys, leases, proxies, records, sessions
+from wa_orchestrator.store import due_items, keys, leases, proxies, records, sessions
+from wa_orchestrator.store.due_items import Due
 from wa_orchestrator.store.messages import admission, outbox, queues
 from wa_orchestrator.store.messages.message_keys import Place, head, layout
+from wa_orchestrator.store.outcomes import Fenced, Unknown
 from wa_orchestrator.store.sessions import slots
 
 Case = Callable[[Scene], Awaitable[None]]
@@ -85,7 +87,7 @@ async def _(scene: Scene) -> None:
 async def _(scene: Scene) -> None:
     await scene.connected()
     message = await scene.queued()
-    assert await queues.promote(scene.scripts, scene.places[message]) == queues.Gone()
+    assert not await queues.promote(scene.scripts, scene.places[message])
 
 
 @case("not_early")
@@ -93,7 +95,7 @@ async def _(scene: Scene) -> None:
     await scene.connected()
     message = await scene.accept(due_ms=scene.clock.now_ms + 1000)
     assert await scene.route(message) == queues.Scheduled(scene.clock.now_ms + 1000)
-    assert await queues.promote(scene.scripts, scene.places[message]) == queues.Early()
+    assert not await queues.promote(scene.scripts, scene.places[message])
 
 
 # -- release ------------------------------------------------------------------------------------------------------
@@ -234,7 +236,7 @@ async def _(scene: Scene) -> None:
     message = await scene.queued()
     await scene.release(message)
     await scene.register()
-    assert await scene.claim(epoch=1) == outbox.Fenced(2)
+    assert await scene.claim(epoch=1) == Fenced(2)
     assert isinstance(await scene.claim(epoch=2), tuple)
 
 
@@ -252,7 +254,7 @@ async def _(scene: Scene) -> None:
     message = await scene.sending()
     await scene.register()
     renewed = await outbox.renew(scene.scripts, scene.places[message], epoch=1, lease_ms=LEASE_MS)
-    assert renewed == outbox.Fenced(2)
+    assert renewed == Fenced(2)
 
 
 @case("renew_holder")
@@ -290,7 +292,7 @@ async def _(scene: Scene) -> None:
     await scene.release(message)
     await scene.register()
     await scene.claim(epoch=2)
-    assert await scene.nack(message, epoch=1) == outbox.Fenced(2)
+    assert await scene.nack(message, epoch=1) == Fenced(2)
 
 
 @case("nack_holder")
@@ -311,7 +313,7 @@ async def _(scene: Scene) -> None:
     await scene.connected()
     message = await scene.sending()
     await scene.ack(message)
-    assert await scene.reclaim(message) == outbox.Unknown()
+    assert await scene.reclaim(message) == Unknown()
 
 
 @case("lease_over")
@@ -372,17 +374,17 @@ async def _(scene: Scene) -> None:
     message = await scene.sending("97251")
     await scene.nack(message, backoff_ms=None)
     await scene.scripts.redis.hset(keys.OPT_OUTS, "97251", "{}")
-    assert await queues.retry(scene.scripts, scene.places[message], to="97251") == queues.OptedOut()
+    assert await queues.retry(scene.scripts, scene.places[message], to="97251") == queues.MustEnd("OPTED_OUT")
 
 
 @case("mark")
 async def _(scene: Scene) -> None:
     await scene.connected()
-    taken = await queues.take_due(scene.scripts, most=10, away_ms=1000)
-    assert isinstance(taken, queues.Taken)
+    taken = await due_items.take(scene.scripts, Due.PHONES, most=10, away_ms=1000)
+    assert taken.items == (PHONE,)
     await queues.wake(scene.scripts, PHONE)
-    await queues.settle_due(scene.scripts, PHONE, taken.mark, None)
-    assert isinstance(await queues.take_due(scene.scripts, most=10, away_ms=1000), queues.Taken)
+    await due_items.settle(scene.scripts, Due.PHONES, PHONE, taken.mark, next_ms=None)
+    assert (await due_items.take(scene.scripts, Due.PHONES, most=10, away_ms=1000)).items == (PHONE,)
 
 
 # -- sessions -----------------------------------------------------------------------------------------------------
@@ -436,8 +438,8 @@ async def _(scene: Scene) -> None:
     await scene.connected()
     version = int(await scene.scripts.redis.hget(keys.session("w1"), "version") or 0)
     await scene.scripts.redis.hset(keys.session("w1"), "epoch", 2)
-    step = sessions.Step(version, "failed", "BANNED", "BANNED", epoch=1)
-    assert await sessions.advance(scene.scripts, "w1", step) == sessions.Fenced(2)
+    step = sessions.Transition(version, "failed", "BANNED", "BANNED", epoch=1)
+    assert await sessions.advance(scene.scripts, "w1", step) == Fenced(2)
 
 
 @case("unlinked_once")
@@ -445,7 +447,7 @@ async def _(scene: Scene) -> None:
     await scene.connected()
     for reason in ("LOGGED_OUT", "WORKER_CRASHED"):
         version = int(await scene.scripts.redis.hget(keys.session("w1"), "version") or 0)
-        step = sessions.Step(version, "pending", reason, "LOGGED_OUT", fields={"unlinked_at": 7})
+        step = sessions.Transition(version, "pending", reason, "LOGGED_OUT", fields={"unlinked_at": 7})
         await sessions.advance(scene.scripts, "w1", step)
     told = [fields["type"] for _, fields in await scene.scripts.redis.xrange(keys.EVENTS)]
     assert told.count("session.unlinked") == 1
@@ -454,7 +456,7 @@ async def _(scene: Scene) -> None:
 @case("version")
 async def _(scene: Scene) -> None:
     await scene.connected()
-    stale = sessions.Step(0, "failed", "BANNED", "BANNED")
+    stale = sessions.Transition(0, "failed", "BANNED", "BANNED")
     assert await sessions.advance(scene.scripts, "w1", stale) == sessions.Changed()
 
 
@@ -498,14 +500,14 @@ async def _(scene: Scene) -> None:
 async def _(scene: Scene) -> None:
     await scene.connected()
     late = slots.Binding(0, PHONE, "p1", "p1")
-    assert await slots.bind(scene.scripts, "w1", late, per_proxy=4, per_phone=4) == sessions.Fenced(1)
+    assert await slots.bind(scene.scripts, "w1", late, per_proxy=4, per_phone=4) == Fenced(1)
 
 
 @case("note_exists")
 async def _(scene: Scene) -> None:
     await scene.connected()
     await sessions.remove(scene.scripts, "w1", proxy="p1", phone=PHONE)
-    assert await sessions.update(scene.scripts, "w1", {"last_ping_at": 1}) == sessions.Unknown()
+    assert not await sessions.update(scene.scripts, "w1", {"last_ping_at": 1})
     assert not await scene.scripts.redis.exists(keys.session("w1"))
 
 
@@ -689,8 +691,8 @@ async def _(scene: Scene) -> None:
 async def _(scene: Scene) -> None:
     await scene.proxy("p1")
     await proxies.mark(scene.scripts, "p1", version=1, status="BAD", reason="CHECK_FAILED", fields={})
-    again = await proxies.add(scene.scripts, "p1", url="socks5h://p1.example.com", masked="p1", origin="environment")
-    assert again == proxies.Known("BAD")
+    url = "socks5h://p1.example.com"
+    assert not await proxies.add(scene.scripts, "p1", url=url, masked="p1", origin="environment")
 
 
 @case("proxy_version")
@@ -721,7 +723,7 @@ async def _(scene: Scene) -> None:
 @case("rate")
 async def _(scene: Scene) -> None:
     async def call() -> leases.Allowed | leases.Limited:
-        return await leases.rate(scene.scripts, "key", gap_ms=100, burst=2)
+        return leases.read_rate(await scene.scripts.run("spend_rate", [keys.rate("key")], [100, 2, 1]))
 
     assert [await call(), await call(), await call()] == [leases.Allowed(1), leases.Allowed(0), leases.Limited(100)]
     await scene.clock.pass_ms(100)
@@ -731,7 +733,7 @@ async def _(scene: Scene) -> None:
 @case("lease_free")
 async def _(scene: Scene) -> None:
     await leases.acquire_lease(scene.scripts, "job", owner="one", lease_ms=60_000)
-    assert isinstance(await leases.acquire_lease(scene.scripts, "job", owner="two", lease_ms=60_000), leases.Taken)
+    assert isinstance(await leases.acquire_lease(scene.scripts, "job", owner="two", lease_ms=60_000), leases.LeaseTaken)
 
 
 @case("lease_owner")
@@ -739,4 +741,4 @@ async def _(scene: Scene) -> None:
     first = await leases.acquire_lease(scene.scripts, "job", owner="one", lease_ms=60_000)
     await leases.release_lease(scene.scripts, "job", leases.Holding("two 9"))
     assert await leases.acquire_lease(scene.scripts, "job", owner="one", lease_ms=60_000) == first
-    assert isinstance(await leases.acquire_lease(scene.scripts, "job", owner="two", lease_ms=60_000), leases.Taken)
+    assert isinstance(await leases.acquire_lease(scene.scripts, "job", owner="two", lease_ms=60_000), leases.LeaseTaken)

@@ -3,7 +3,8 @@
 from tests.store.guards import case
 from tests.store.scene import PHONE, Scene
 from wa_orchestrator.domain.message_failures import Doubt
-from wa_orchestrator.store import keys
+from wa_orchestrator.store import due_items, keys
+from wa_orchestrator.store.due_items import Due
 from wa_orchestrator.store.events import webhooks
 from wa_orchestrator.store.messages import contacts, outbox, queues, reroutes
 from wa_orchestrator.store.messages.message_keys import Place
@@ -113,7 +114,7 @@ async def _(scene: Scene) -> None:
     scene.places[message] = Place(message, OTHER, "w2")
     await scene.route(message)
     await scene.clock.pass_ms(1000)
-    assert await queues.promote(scene.scripts, stale) == queues.Gone()
+    assert not await queues.promote(scene.scripts, stale)
     assert await scene.scripts.redis.zcard(keys.queue(PHONE)) == 0
 
 
@@ -211,7 +212,7 @@ async def _(scene: Scene) -> None:
 
 async def _failed(scene: Scene, mark: str) -> str:
     return await webhooks.settle(
-        scene.scripts, ("wh_1", "5-0"), mark, outcome="waiting", next_ms=0, note="HTTP_500", disable_ms=10_000
+        scene.scripts, "wh_1/5-0", mark, outcome="waiting", next_ms=0, note="HTTP_500", disable_ms=10_000
     )
 
 
@@ -219,9 +220,9 @@ async def _failed(scene: Scene, mark: str) -> str:
 async def _(scene: Scene) -> None:
     one = webhooks.Delivery("wh_1", "5-0", "message.sent", "{}")
     await webhooks.fan_out(scene.scripts, after="", until="5-0", deliveries=[one])
-    first = await webhooks.take(scene.scripts, most=1, away_ms=1000)
+    first = await due_items.take(scene.scripts, Due.DELIVERIES, most=1, away_ms=1000)
     await scene.clock.pass_ms(1001)
-    await webhooks.take(scene.scripts, most=1, away_ms=1000)
+    await due_items.take(scene.scripts, Due.DELIVERIES, most=1, away_ms=1000)
     assert await _failed(scene, first.mark) == "taken_over"
 
 
@@ -231,7 +232,7 @@ async def _(scene: Scene) -> None:
     await webhooks.fan_out(scene.scripts, after="", until="5-0", deliveries=[one])
     told = []
     for _ in range(3):
-        taken = await webhooks.take(scene.scripts, most=1, away_ms=1000)
+        taken = await due_items.take(scene.scripts, Due.DELIVERIES, most=1, away_ms=1000)
         told.append(await _failed(scene, taken.mark))
         await scene.clock.pass_ms(10_000)
     assert told == ["settled", "disabled", "settled"]
@@ -260,6 +261,6 @@ async def _(scene: Scene) -> None:
 async def _(scene: Scene) -> None:
     await scene.connected()
     message = await scene.sending()
-    verdict = outbox.Verdict(1, "RATE_LIMITED", 30_000, slowdowns=1)
+    verdict = outbox.FailureVerdict(1, "RATE_LIMITED", 30_000, slowdowns=1)
     await outbox.nack(scene.scripts, scene.places[message], epoch=1, verdict=verdict, day="20250615")
     assert await outbox.slowdowns(scene.scripts, PHONE) == 1

@@ -55,7 +55,7 @@ async def _(scene: Scene) -> None:
 
 @case("limits_exist")
 async def _(scene: Scene) -> None:
-    assert await sessions.set_limits(scene.scripts, "w1", "{}") == sessions.Unknown()
+    assert not await sessions.set_limits(scene.scripts, "w1", "{}")
     assert await scene.scripts.redis.exists(keys.session("w1")) == 0
 
 

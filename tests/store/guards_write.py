@@ -5,6 +5,7 @@ from tests.store.scene import LEASE_MS, PHONE, Scene
 from wa_orchestrator.store import keys
 from wa_orchestrator.store.messages import holds, outbox, queues
 from wa_orchestrator.store.messages.holds import Hold
+from wa_orchestrator.store.outcomes import Fenced
 
 
 @case("write_epoch")
@@ -14,7 +15,7 @@ async def _(scene: Scene) -> None:
     await scene.release(message)
     await scene.register()
     await scene.claim(epoch=2)
-    assert await scene.confirm_write(message, epoch=1) == outbox.Fenced(2)
+    assert await scene.confirm_write(message, epoch=1) == Fenced(2)
 
 
 @case("write_holder")

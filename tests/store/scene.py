@@ -9,6 +9,7 @@ from wa_orchestrator.store.engine.compare_and_set import Changed
 from wa_orchestrator.store.engine.scripts import Scripts
 from wa_orchestrator.store.messages import admission, outbox, queues
 from wa_orchestrator.store.messages.message_keys import Place
+from wa_orchestrator.store.outcomes import Fenced, Unknown
 from wa_orchestrator.store.sessions import slots
 
 PHONE = "972500000001"
@@ -48,7 +49,7 @@ class Scene:
 
     async def register(
         self, session: str = "w1", phone: str = PHONE
-    ) -> sessions.Registered | sessions.NotLeader | Changed | sessions.Unknown:
+    ) -> sessions.Registered | sessions.NotLeader | Changed | Unknown:
         """A new epoch, by the holder of the control lease."""
         holding = await leases.acquire_lease(self.scripts, "control", owner="me", lease_ms=600_000)
         assert isinstance(holding, leases.Holding)
@@ -111,7 +112,7 @@ class Scene:
 
     async def claim(
         self, epoch: int = 1, session: str = "w1", phone: str = PHONE
-    ) -> tuple[Place, outbox.Claimed] | outbox.Fenced | outbox.Empty:
+    ) -> tuple[Place, outbox.Claimed] | Fenced | outbox.Empty:
         """A worker asks for work."""
         return await outbox.claim(self.scripts, session, phone=phone, epoch=epoch, lease_ms=LEASE_MS)
 
@@ -153,7 +154,7 @@ class Scene:
     ) -> object:
         """The worker of the message's session, or of another one, says that it could not."""
         place = self.places[message] if session is None else replace(self.places[message], session=session)
-        verdict = outbox.Verdict(attempts, "ACK_TIMEOUT", backoff_ms, doubt)
+        verdict = outbox.FailureVerdict(attempts, "ACK_TIMEOUT", backoff_ms, doubt)
         return await outbox.nack(self.scripts, place, epoch=epoch, verdict=verdict, day="20250615")
 
     async def reclaim(self, message: str, most_crashes: int = 20) -> object:

@@ -29,6 +29,7 @@ from wa_orchestrator.store import keys, proxies, records, sessions
 from wa_orchestrator.store.engine.scripts import Scripts, read_sources
 from wa_orchestrator.store.messages import outbox, queues
 from wa_orchestrator.store.messages.message_keys import locate
+from wa_orchestrator.store.outcomes import Fenced
 from wa_orchestrator.store.sessions import slots
 
 PHONES = {"w1": "972500000001", "w2": "972500000001", "w3": "972500000002"}
@@ -162,7 +163,7 @@ class Messages(RuleBasedStateMachine):
             return
         outcome = self.do(self.scene.claim(worker.epoch, worker.session, PHONES[worker.session]))
         if worker.epoch < self.model.epoch[worker.session]:
-            assert isinstance(outcome, outbox.Fenced), "I10: an older epoch claimed"
+            assert isinstance(outcome, Fenced), "I10: an older epoch claimed"
         elif isinstance(outcome, tuple):
             worker.holds, worker.until_ms = outcome[0].message, self.clock.now_ms + LEASE_MS
 
@@ -208,7 +209,7 @@ class Messages(RuleBasedStateMachine):
         self.scene.places[message] = queues.Place(message, PHONES[worker.session], worker.session)
         outcome = self.do(self.scene.nack(message, worker.epoch, backoff_ms, attempts, session=worker.session))
         if worker.epoch < self.model.epoch[worker.session]:
-            assert isinstance(outcome, outbox.Fenced), "I10: an older epoch nacked"
+            assert isinstance(outcome, Fenced), "I10: an older epoch nacked"
         elif isinstance(outcome, outbox.Became) and outcome.status != "queued":
             self.model.ended[message] = outcome.status
 

@@ -13,6 +13,8 @@ from wa_orchestrator.dispatcher.release_permit import permit
 from wa_orchestrator.dispatcher.router import Router
 from wa_orchestrator.messages.session_pace import Holds
 from wa_orchestrator.settings import Settings
+from wa_orchestrator.store import due_items
+from wa_orchestrator.store.due_items import Due, Taken
 from wa_orchestrator.store.engine.compare_and_set import Changed
 from wa_orchestrator.store.engine.scripts import Scripts
 from wa_orchestrator.store.errors import RedisError
@@ -56,14 +58,14 @@ class Releaser:
     async def step(self) -> Served:
         """Serve the phones that are due now, at most `BATCH`."""
         taken_ms = max(1_000, int(self._settings.scaled(TAKEN_MS)))
-        taken = await queues.take_due(self._scripts, most=BATCH, away_ms=taken_ms)
-        if isinstance(taken, queues.Nothing):
+        taken = await due_items.take(self._scripts, Due.PHONES, most=BATCH, away_ms=taken_ms)
+        if not taken.items:
             return Served(taken.now_ms, 0, taken.next_ms)
-        holds, phones = await due_phones.read(self._scripts, taken.phones, taken.now_ms)
+        holds, phones = await due_phones.read(self._scripts, taken.items, taken.now_ms)
         await asyncio.gather(*(self._serve_and_settle(due, holds, taken) for due in phones))
-        return Served(taken.now_ms, len(taken.phones), taken.now_ms)
+        return Served(taken.now_ms, len(taken.items), taken.now_ms)
 
-    async def _serve_and_settle(self, due: DuePhone, holds: Holds, taken: queues.Taken) -> None:
+    async def _serve_and_settle(self, due: DuePhone, holds: Holds, taken: Taken) -> None:
         try:
             next_ms = await self._serve(due, holds, taken.now_ms)
         except (RedisError, OSError):
@@ -71,7 +73,7 @@ class Releaser:
         except Exception:
             log.exception("phone.serve_failed", phone=due.queue.phone)  # one bad record must not stop the other phones
             next_ms = taken.now_ms + _TROUBLE_MS
-        await queues.settle_due(self._scripts, due.queue.phone, taken.mark, next_ms)
+        await due_items.settle(self._scripts, Due.PHONES, due.queue.phone, taken.mark, next_ms=next_ms)
 
     async def _serve(self, due: DuePhone, holds: Holds, now_ms: int) -> int | None:
         """Do what can be done for a phone now. Return when it is due again; None where a script will wake it."""

@@ -136,9 +136,8 @@ class Router:
 
     async def _mark_burst(self, phone: str, session: Session, count: int) -> None:
         burst_ms = int(self._settings.scaled(BURST_MS))
-        marked = await reroutes.mark_burst(self._scripts, phone, session=session.id, submitted=count, burst_ms=burst_ms)
-        if isinstance(marked, reroutes.Burst):
-            log.warning("session.burst", session=session.id, phone=phone, until_ms=marked.until_ms)
+        if await reroutes.mark_burst(self._scripts, phone, session=session.id, submitted=count, burst_ms=burst_ms):
+            log.warning("session.burst", session=session.id, phone=phone, burst_ms=burst_ms)
 
 
 def _waits_for(session: Session, message: Message) -> bool:

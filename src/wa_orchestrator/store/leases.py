@@ -20,13 +20,8 @@ class Limited:
     retry_after_ms: int
 
 
-async def rate(scripts: Scripts, api_key_id: str, *, gap_ms: float, burst: int, cost: int = 1) -> Allowed | Limited:
-    """Count a call of this key against its rate (GCRA)."""
-    return read_rate(await scripts.run("spend_rate", [keys.rate(api_key_id)], [gap_ms, burst, cost]))
-
-
 def read_rate(reply: Reply) -> Allowed | Limited:
-    """Return the script's reply as a value."""
+    """Return the reply of `spend_rate`, which counts a call of an API key against its rate."""
     match reply:
         case ["allowed", left]:
             return Allowed(int(left))
@@ -44,27 +39,20 @@ class Holding:
 
 
 @dataclass(frozen=True, slots=True)
-class Taken:
+class LeaseTaken:
     """Another process holds the lease, for at least this long."""
 
     value: str
     left_ms: int
 
 
-async def acquire_lease(scripts: Scripts, name: str, *, owner: str, lease_ms: int) -> Holding | Taken:
+async def acquire_lease(scripts: Scripts, name: str, *, owner: str, lease_ms: int) -> Holding | LeaseTaken:
     """Acquire or renew a lease. `owner` contains no space and is unique to a process."""
-    reply = await scripts.run("acquire_lease", [keys.lease(name), keys.fence(name)], [owner, lease_ms])
-    match reply:
-        case ["held", value]:
-            return Holding(str(value))
-        case ["taken", value, left]:
-            return Taken(str(value), int(left))
-        case _:
-            raise unexpected("acquire_lease", reply)
+    return await scripts.ask(
+        "acquire_lease", [keys.lease(name), keys.fence(name)], [owner, lease_ms], held=Holding, taken=LeaseTaken
+    )
 
 
 async def release_lease(scripts: Scripts, name: str, holding: Holding) -> None:
     """Release a lease; nothing happens if it was lost already."""
-    reply = await scripts.run("release_lease", [keys.lease(name)], [holding.value])
-    if reply[0] not in ("released", "not_held"):
-        raise unexpected("release_lease", reply)
+    await scripts.whether("release_lease", [keys.lease(name)], [holding.value], released=True, not_held=False)

@@ -4,14 +4,12 @@ import dataclasses
 import json
 import types
 import typing
-from collections.abc import Callable, Hashable, Mapping
+from collections.abc import Callable, Hashable, Iterable, Mapping
 from enum import Enum, StrEnum
 from functools import cache
 from typing import Any, NewType, TypeVar
 
-Read = Callable[[str], Any]
-
-
+Read = Callable[[Any], Any]
 Record = TypeVar("Record")
 
 
@@ -23,6 +21,11 @@ def decode(record: type[Record], raw: Mapping[str, str], **more: object) -> Reco
         if name not in more
     }
     return record(**read, **more)
+
+
+def read_fields(record: Callable[..., object], values: Iterable[str | int]) -> list[Any]:
+    """Return the values of a record's fields, in their order, from a list; further values are ignored."""
+    return [read(value) for read, value in zip(_readers(record).values(), values, strict=False)]
 
 
 def encode(changes: Mapping[str, object]) -> dict[str, str | int]:

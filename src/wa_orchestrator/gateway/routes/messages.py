@@ -20,7 +20,7 @@ from wa_orchestrator.store.access import audit
 from wa_orchestrator.store.engine.compare_and_set import Changed, compare_and_set
 from wa_orchestrator.store.messages import queues
 from wa_orchestrator.store.messages.message_keys import Place
-from wa_orchestrator.store.messages.queues import Ended, Gone, OptedOut, Queued, TooLate
+from wa_orchestrator.store.messages.queues import Ended, Gone, MustEnd, Queued, TooLate
 from wa_orchestrator.store.records import Message
 from wa_orchestrator.timestamps import iso
 from wa_orchestrator.web import paging
@@ -132,7 +132,7 @@ class _Messages:
                 raise _too_late(
                     "NOT_FAILED", f"The message is {status}. Only one that was given up can be retried.", status
                 )
-            case OptedOut():
+            case MustEnd():
                 raise Refused(
                     "OPTED_OUT",
                     "The recipient opted out. Remove the opt-out first: /api/v1/opt-outs.",

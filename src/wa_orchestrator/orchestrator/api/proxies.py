@@ -18,6 +18,7 @@ from wa_orchestrator.orchestrator.proxies.health import ProxyHealth, mark_by_ope
 from wa_orchestrator.orchestrator.proxies.socks_check import CheckPassed
 from wa_orchestrator.store import proxies, records
 from wa_orchestrator.store.access import audit
+from wa_orchestrator.store.outcomes import Removed, Unknown
 from wa_orchestrator.store.records import Proxy, ProxyChanges
 from wa_orchestrator.texts import catalogue
 from wa_orchestrator.web import paging
@@ -219,12 +220,12 @@ class _Proxies:
                     409,
                     sessions=count,
                 )
-            case proxies.Unknown():
+            case Unknown():
                 raise _no_such_proxy(proxy_id)
         await audit.record(self._context.scripts, caller.key_id, "proxy.remove", proxy_id, drain=drain)
         return RemovedProxy(id=proxy_id)
 
-    async def _remove(self, proxy_id: str, wait_s: float) -> proxies.Removed | proxies.InUse | proxies.Unknown:
+    async def _remove(self, proxy_id: str, wait_s: float) -> Removed | proxies.InUse | Unknown:
         """Remove a proxy; sessions that were moved keep their slots on it until their old workers have ended."""
         ends_at = time.monotonic() + wait_s
         while True:
@@ -269,8 +270,7 @@ class _Proxies:
         return self._view(await self._find(proxy_id))
 
     async def _join(self, url: ProxyUrl) -> bool:
-        added = await proxies.add(self._context.scripts, url.id, url=url.url, masked=url.masked, origin="operator")
-        return isinstance(added, proxies.Added)
+        return await proxies.add(self._context.scripts, url.id, url=url.url, masked=url.masked, origin="operator")
 
     async def _find(self, proxy_id: str) -> Proxy:
         proxy = await records.proxy(self._context.scripts, proxy_id)

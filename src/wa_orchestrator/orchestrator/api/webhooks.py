@@ -13,7 +13,7 @@ from wa_orchestrator.domain import stream_events
 from wa_orchestrator.errors import Refused
 from wa_orchestrator.store.access import audit
 from wa_orchestrator.store.events import event_stream, webhooks
-from wa_orchestrator.store.events.webhooks import State, Webhook
+from wa_orchestrator.store.events.webhooks import Webhook, WebhookHealth
 from wa_orchestrator.web.auth import AdminCaller
 from wa_orchestrator.web.models import OptionalText, OptionalTimestamp, RequestModel, ResponseModel
 from wa_orchestrator.web.problems import responses
@@ -130,7 +130,7 @@ class _Webhooks:
         hook = await _new(self._context, body)
         await webhooks.put(self._scripts, hook)
         await audit.record(self._scripts, caller.key_id, "webhook.add", hook.id, url=hook.url, events=hook.types)
-        return CreatedWebhook.of(view(hook, State(0, 0, "")), secret=hook.secret)
+        return CreatedWebhook.of(view(hook, WebhookHealth(0, 0, "")), secret=hook.secret)
 
     async def delete_webhook(self, webhook_id: str, caller: AdminCaller) -> DeletedWebhook:
         """Delete a webhook and what waits for it."""
@@ -144,7 +144,7 @@ class _Webhooks:
         hook = await self._found(webhook_id)
         await webhooks.enable(self._scripts, webhook_id)
         await audit.record(self._scripts, caller.key_id, "webhook.enable", webhook_id)
-        return view(hook, State(0, 0, ""))
+        return view(hook, WebhookHealth(0, 0, ""))
 
     async def list_deliveries(
         self, webhook_id: str, _: AdminCaller, limit: Annotated[int, Query(ge=1, le=500)] = 100
@@ -184,7 +184,7 @@ def _unknown(webhook_id: str) -> Refused:
     return Refused("NO_SUCH_WEBHOOK", f"There is no webhook {webhook_id}. GET /api/v1/webhooks lists them.", 404)
 
 
-def view(hook: Webhook, state: State) -> WebhookView:
+def view(hook: Webhook, state: WebhookHealth) -> WebhookView:
     """Return a webhook as the API shows it."""
     return WebhookView.of(
         hook,

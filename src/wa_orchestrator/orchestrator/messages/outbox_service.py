@@ -19,6 +19,7 @@ from wa_orchestrator.orchestrator.workers import tokens
 from wa_orchestrator.store import records, sessions
 from wa_orchestrator.store.messages import holds, outbox
 from wa_orchestrator.store.messages.message_keys import Place
+from wa_orchestrator.store.outcomes import Fenced, Unknown
 from wa_orchestrator.store.records import Message, Session
 from wa_orchestrator.store.sessions import commands
 from wa_orchestrator.web.models import ResponseModel
@@ -91,7 +92,7 @@ class OutboxService:
         phone = await sessions.current_phone(self._scripts, session.id)
         lease_ms = self._lease_ms
         match await outbox.claim(self._scripts, session.id, phone=phone, epoch=session.epoch, lease_ms=lease_ms):
-            case outbox.Fenced(epoch):
+            case Fenced(epoch):
                 raise tokens.fenced(epoch)
             case outbox.Empty():
                 return None
@@ -112,7 +113,7 @@ class OutboxService:
             case outbox.Became(status) | outbox.Already(status):
                 log.info("message.acknowledged", session=session_id, message=message_id, status=status)
                 return status
-            case outbox.Unknown():
+            case Unknown():
                 raise _no_such_message(message_id)
             case outbox.Mismatch():
                 raise Refused("OTHER_WHATSAPP_ID", f"{message_id} has another WhatsApp id.", 409)
@@ -137,11 +138,11 @@ class OutboxService:
             raise Refused("WRITE_REFUSED", text, 409, now=outcome.status, reason=outcome.reason)
         return self._renewed(message_id, outcome)
 
-    def _renewed(self, message_id: str, outcome: outbox.Renewed | outbox.Fenced | outbox.NotHolder) -> dict[str, int]:
+    def _renewed(self, message_id: str, outcome: outbox.Renewed | Fenced | outbox.NotHolder) -> dict[str, int]:
         match outcome:
             case outbox.Renewed(until_ms):
                 return {"leaseMs": self._lease_ms, "until": until_ms}
-            case outbox.Fenced(epoch):
+            case Fenced(epoch):
                 raise tokens.fenced(epoch)
             case outbox.NotHolder(status):
                 raise _not_holder(message_id, status)
@@ -179,7 +180,7 @@ class OutboxService:
                 log.warning("message.not_sent", session=session.id, message=message_id, code=code, status=status)
                 await self._after_nack(session, message, failure)
                 return {"status": status, "reason": failure.value}
-            case outbox.Fenced(epoch):
+            case Fenced(epoch):
                 raise tokens.fenced(epoch)
             case outbox.NotHolder(status):
                 raise _not_holder(message_id, status)

@@ -11,6 +11,7 @@ from wa_orchestrator.orchestrator.messages import reachout_lock, retry_policy
 from wa_orchestrator.store import records
 from wa_orchestrator.store.messages import outbox
 from wa_orchestrator.store.messages.message_keys import locate
+from wa_orchestrator.store.outcomes import Unknown
 from wa_orchestrator.store.records import Session
 
 _STATUS = {Receipt.DELIVERED: "delivered", Receipt.READ: "read", Receipt.PLAYED: "read"}
@@ -25,11 +26,11 @@ def message_id_of(whatsapp_id: str) -> str | None:
 
 async def record(
     context: Context, message_id: str, *, status: str, whatsapp_id: str, at_ms: int
-) -> outbox.Became | outbox.Already | outbox.Unknown | outbox.Mismatch:
+) -> outbox.Became | outbox.Already | Unknown | outbox.Mismatch:
     """Record that a message is `sent`, `delivered` or `read`."""
     place = await locate(context.scripts, message_id)
     if place is None:
-        return outbox.Unknown()
+        return Unknown()
     session = await records.session(context.scripts, place.session)
     now_ms = await context.scripts.now_ms()
     day = day_of(context.settings, session, now_ms)
@@ -41,7 +42,7 @@ async def on_message_sent(context: Context, session: Session, event: WorkerEvent
     sent = event.payload
     assert isinstance(sent, MessageSent)  # noqa: S101 (handlers are chosen by the payload's class)
     outcome = await record(context, sent.message_id, status="sent", whatsapp_id=sent.whatsapp_id, at_ms=event.at_ms)
-    if isinstance(outcome, outbox.Mismatch | outbox.Unknown):
+    if isinstance(outcome, outbox.Mismatch | Unknown):
         log.warning("receipt.unmatched", session=session.id, message=sent.message_id, outcome=type(outcome).__name__)
 
 

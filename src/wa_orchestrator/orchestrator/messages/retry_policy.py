@@ -12,7 +12,7 @@ from wa_orchestrator.domain.message_failures import (
     failure_of,
 )
 from wa_orchestrator.domain.retry import GiveUp, Retry, SlowDown, StopSession, after_failure
-from wa_orchestrator.store.messages.outbox import Verdict
+from wa_orchestrator.store.messages.outbox import FailureVerdict
 from wa_orchestrator.store.records import Message
 
 #: Remedies after which the attempt does not count.
@@ -57,18 +57,20 @@ def counted_attempts(message: Message) -> int:
     return max(1, message.attempts - spared)
 
 
-def verdict(message: Message, failure: Failure, *, max_attempts: int, jitter: float, slowdowns: int = 0) -> Verdict:
+def verdict(
+    message: Message, failure: Failure, *, max_attempts: int, jitter: float, slowdowns: int = 0
+) -> FailureVerdict:
     """Decide whether a message is retried after a failed attempt. The backoff is not scaled yet."""
     attempts = counted_attempts(message)
     match after_failure(failure, attempts, max_attempts=max_attempts, jitter=jitter, slowdowns=slowdowns):
         case Retry(backoff_ms):
-            return Verdict(message.attempts, failure, backoff_ms)
+            return FailureVerdict(message.attempts, failure, backoff_ms)
         case GiveUp():
-            return Verdict(message.attempts, failure, None)
+            return FailureVerdict(message.attempts, failure, None)
         case SlowDown(pause_ms):
-            return Verdict(message.attempts, failure, pause_ms, slowdowns=slowdowns + 1)
+            return FailureVerdict(message.attempts, failure, pause_ms, slowdowns=slowdowns + 1)
         case StopSession():
-            return Verdict(message.attempts, failure, STOPPED_MS)
+            return FailureVerdict(message.attempts, failure, STOPPED_MS)
 
 
 def is_counted(failure: Failure) -> bool:

@@ -12,6 +12,8 @@ from wa_orchestrator.context import Context
 from wa_orchestrator.loop import Loop
 from wa_orchestrator.orchestrator.api import event_views
 from wa_orchestrator.orchestrator.notifications.webhook_post import post
+from wa_orchestrator.store import due_items
+from wa_orchestrator.store.due_items import Due
 from wa_orchestrator.store.events import event_stream, webhooks
 from wa_orchestrator.store.events.event_stream import cursor_order
 from wa_orchestrator.store.events.webhooks import Delivery, Webhook
@@ -112,21 +114,21 @@ class WebhookDeliverer:
         free = _MAX_CONCURRENT - len(self._tasks)
         if free <= 0:
             return 0
-        taken = await webhooks.take(self._scripts, most=free, away_ms=_TAKEN_MS)
+        taken = await due_items.take(self._scripts, Due.DELIVERIES, most=free, away_ms=_TAKEN_MS)
         now_ms = await self._scripts.now_ms()
         started = 0
-        for member in taken.members:
-            hook = hooks.get(member[0])
+        for member in taken.items:
+            hook = hooks.get(member.partition("/")[0])
             if hook is None:
-                await webhooks.put_off(self._scripts, member, taken.mark, next_ms=None)
+                await due_items.settle(self._scripts, Due.DELIVERIES, member, taken.mark, next_ms=None)
             elif self._busy[hook.id] >= _MAX_CONCURRENT_EACH:  # a slow webhook must not delay the others
-                await webhooks.put_off(self._scripts, member, taken.mark, next_ms=now_ms + _BUSY_MS)
+                await due_items.settle(self._scripts, Due.DELIVERIES, member, taken.mark, next_ms=now_ms + _BUSY_MS)
             else:
                 self._start(hook, member, taken.mark)
                 started += 1
         return started
 
-    def _start(self, hook: Webhook, member: tuple[str, str], mark: str) -> None:
+    def _start(self, hook: Webhook, member: str, mark: str) -> None:
         self._busy[hook.id] += 1
         task = asyncio.get_running_loop().create_task(self._deliver(hook, member, mark))
         self._tasks.add(task)
@@ -138,13 +140,14 @@ class WebhookDeliverer:
         if not task.cancelled() and task.exception() is not None:
             log.warning("webhook.result_not_recorded", webhook=hook.id, error=repr(task.exception()))
 
-    async def _deliver(self, hook: Webhook, member: tuple[str, str], mark: str) -> None:
-        raw = await webhooks.delivery(self._scripts, *member)
+    async def _deliver(self, hook: Webhook, member: str, mark: str) -> None:
+        event = member.partition("/")[2]
+        raw = await webhooks.delivery(self._scripts, hook.id, event)
         if raw is None:
-            await webhooks.put_off(self._scripts, member, mark, next_ms=None)
+            await due_items.settle(self._scripts, Due.DELIVERIES, member, mark, next_ms=None)
             return
         disabled = (await webhooks.state(self._scripts, hook.id)).disabled_at_ms
-        error = "DISABLED" if disabled else await post(self._context, hook, member[1], raw["body"])
+        error = "DISABLED" if disabled else await post(self._context, hook, event, raw["body"])
         attempts = int(raw["attempts"])
         outcome, next_ms = "failed", 0
         if not error:
@@ -156,7 +159,7 @@ class WebhookDeliverer:
         settled = await webhooks.settle(
             self._scripts, member, mark, outcome=outcome, next_ms=next_ms, note=note, disable_ms=disable_ms
         )
-        log.info("webhook.attempted", webhook=hook.id, event_id=member[1], outcome=outcome, note=note)
+        log.info("webhook.attempted", webhook=hook.id, event_id=event, outcome=outcome, note=note)
         if settled == "disabled":
             log.error("webhook.disabled", webhook=hook.id, note=note)
 

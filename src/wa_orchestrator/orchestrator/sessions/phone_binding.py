@@ -16,6 +16,7 @@ from wa_orchestrator.orchestrator.workers import tokens
 from wa_orchestrator.store import records, sessions
 from wa_orchestrator.store.engine.compare_and_set import Changed, compare_and_set
 from wa_orchestrator.store.events import event_stream
+from wa_orchestrator.store.outcomes import Fenced
 from wa_orchestrator.store.records import Session, SessionChanges
 from wa_orchestrator.store.sessions import commands, link_codes, slots
 
@@ -74,10 +75,10 @@ async def _follow(
     context: Context,
     session: Session,
     phone: str,
-    outcome: slots.Bound | slots.Moved | sessions.PhoneFull | sessions.Fenced,
+    outcome: slots.Bound | slots.Moved | sessions.PhoneFull | Fenced,
 ) -> None:
     match outcome:
-        case sessions.Fenced(epoch):
+        case Fenced(epoch):
             raise tokens.fenced(epoch)
         case sessions.PhoneFull(count):
             await _reject(context, session, phone, count)

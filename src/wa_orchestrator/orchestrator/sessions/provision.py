@@ -53,10 +53,9 @@ async def provision(context: Context, request: SessionRequest) -> Session:
     """Record a session and queue its start. Raises `Refused`, with nothing changed, if that is not possible."""
     joined = False
     if request.proxy is not None:
-        added = await proxies.add(
+        joined = await proxies.add(
             context.scripts, request.proxy.id, url=request.proxy.url, masked=request.proxy.masked, origin="provision"
         )
-        joined = isinstance(added, proxies.Added)
     try:
         session_id = await _create(context, request)
     except Refused:

@@ -16,6 +16,7 @@ from wa_orchestrator.domain.worker_events import WorkerEvent
 from wa_orchestrator.orchestrator.workers import tokens
 from wa_orchestrator.store import records, sessions
 from wa_orchestrator.store.engine.compare_and_set import Changed, compare_and_set
+from wa_orchestrator.store.outcomes import Fenced, Unknown
 from wa_orchestrator.store.records import Session, SessionChanges
 from wa_orchestrator.store.sessions import control_plane
 
@@ -101,17 +102,17 @@ async def _write(  # noqa: PLR0917 (each is another thing; private to this modul
     if after == standing_of(session) and not fields:
         return session
     match await sessions.advance(context.scripts, session.id, step_to(session, after, event, fields, epoch)):
-        case sessions.Fenced(current):
+        case Fenced(current):
             raise tokens.fenced(current)
         case Changed() as changed:
             return changed
-        case sessions.Advanced() | sessions.Unknown():
+        case sessions.Advanced() | Unknown():
             return await records.session(context.scripts, session.id)
 
 
 def step_to(
     session: Session, after: Standing, event: Event, fields: SessionChanges | None = None, epoch: int | None = None
-) -> sessions.Step:
+) -> sessions.Transition:
     """Return the change of a session's record to `after`. Until it is linked again, an unlinked one is LOGGED_OUT."""
     unlinked_at = _unlinked_at(session, after)
     reason = Reason.LOGGED_OUT if unlinked_at and after.reason in BEFORE_THE_LINK else after.reason
@@ -119,7 +120,7 @@ def step_to(
     if session.status is State.CONNECTED and after.state is not State.CONNECTED:
         written["lost_at"] = after.at_ms
     written |= fields or {}
-    return sessions.Step(session.version, after.state, reason or "", event, epoch, written)
+    return sessions.Transition(session.version, after.state, reason or "", event, epoch, written)
 
 
 def _unlinked_at(session: Session, after: Standing) -> int:

@@ -19,6 +19,7 @@ from wa_orchestrator.orchestrator.workers.worker_spec import spec_for
 from wa_orchestrator.runner.contract import AlreadyRunning, Runner, StartFailed
 from wa_orchestrator.store import records, sessions
 from wa_orchestrator.store.engine.compare_and_set import Changed, compare_and_set
+from wa_orchestrator.store.outcomes import Unknown
 from wa_orchestrator.store.records import Session, SessionChanges
 from wa_orchestrator.store.sessions import control_plane, slots
 
@@ -69,7 +70,7 @@ class WorkerPool:
                     return outcome
                 case sessions.Registered(epoch):
                     return epoch
-                case sessions.NotLeader() | sessions.Unknown():
+                case sessions.NotLeader() | Unknown():
                     return None
 
         return await compare_and_set(f"Session {session.id}", attempt)

@@ -23,14 +23,14 @@ class Weakness(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class Verdict:
+class RedisReport:
     """The version of an external Redis, and what in its configuration could lose messages."""
 
     version: str
     weaknesses: tuple[Weakness, ...]
 
 
-async def check(url: str) -> Verdict:
+async def check(url: str) -> RedisReport:
     """Check the Redis at `url`. Raises Refused when it is too old and Unavailable when it does not answer."""
     redis = Redis.from_url(url, socket_timeout=5, socket_connect_timeout=5, decode_responses=True)
     try:
@@ -49,14 +49,14 @@ async def weaknesses(scripts: Scripts) -> tuple[Weakness, ...]:
     return (await examine(scripts.redis)).weaknesses
 
 
-async def examine(redis: Redis) -> Verdict:
+async def examine(redis: Redis) -> RedisReport:
     """Return the version and the weaknesses of an open Redis."""
     facts = await redis.info()
     settings: dict[str | None, str | None] = {}
     with contextlib.suppress(ResponseError):  # hosted services forbid CONFIG; INFO knows most of it
         settings = await redis.config_get("appendfsync")
     version = str(facts.get("valkey_version") or facts.get("redis_version", "0"))
-    return Verdict(version, judge(facts, settings.get("appendfsync")))
+    return RedisReport(version, judge(facts, settings.get("appendfsync")))
 
 
 def judge(facts: dict[str, object], appendfsync: str | None) -> tuple[Weakness, ...]:

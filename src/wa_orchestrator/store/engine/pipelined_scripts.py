@@ -9,10 +9,9 @@ from typing import Any
 
 from redis.exceptions import NoScriptError
 
-from wa_orchestrator.errors import Broken
-from wa_orchestrator.store.engine.scripts import Reply, Scripts
+from wa_orchestrator.store.engine.scripts import Argument, Scripts
 
-_Call = tuple[str, Sequence[str], Sequence[str | int | float | bytes], "asyncio.Future[Reply]"]
+_Call = tuple[str, Sequence[str], Sequence[Argument], "asyncio.Future[Any]"]
 
 
 class PipelinedScripts(Scripts):
@@ -26,9 +25,9 @@ class PipelinedScripts(Scripts):
         self._calls: list[_Call] = []
         self._under_way: set[asyncio.Task[None]] = set()
 
-    async def _evaluate(self, name: str, keys: Sequence[str], args: Sequence[str | int | float | bytes]) -> Reply:
+    async def _evaluate(self, name: str, keys: Sequence[str], args: Sequence[Argument]) -> Any:
         loop = asyncio.get_running_loop()
-        answer: asyncio.Future[Reply] = loop.create_future()
+        answer: asyncio.Future[Any] = loop.create_future()
         self._calls.append((name, keys, args, answer))
         if len(self._calls) == 1:
             loop.call_soon(self._start)
@@ -52,8 +51,11 @@ class PipelinedScripts(Scripts):
                 replies[at] = reply
         except Exception as error:  # whatever it was, every caller must hear of it
             replies = [error] * len(calls)
-        for call, reply in zip(calls, replies, strict=True):
-            _answer(call, reply)
+        for (_, _, _, answer), reply in zip(calls, replies, strict=True):
+            if not answer.done() and isinstance(reply, Exception):
+                answer.set_exception(reply)
+            elif not answer.done():
+                answer.set_result(reply)
 
     async def _pipeline(self, calls: Sequence[_Call]) -> list[Any]:
         async with self.redis.pipeline(transaction=False) as pipe:
@@ -61,15 +63,3 @@ class PipelinedScripts(Scripts):
                 pipe.evalsha(self._digest[name], len(keys), *keys, *args)
             replies: list[Any] = await pipe.execute(raise_on_error=False)
         return replies
-
-
-def _answer(call: _Call, reply: Any) -> None:
-    name, _, _, answer = call
-    if answer.done():
-        return
-    if isinstance(reply, Exception):
-        answer.set_exception(reply)
-    elif not isinstance(reply, list) or not reply:
-        answer.set_exception(Broken(f"script {name} answered {reply!r}"))
-    else:
-        answer.set_result(reply)

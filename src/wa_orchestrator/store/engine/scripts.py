@@ -2,20 +2,23 @@
 
 import hashlib
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, TypeVar
 
 from redis.asyncio import Redis
 from redis.exceptions import NoScriptError
 
 from wa_orchestrator.errors import Broken
+from wa_orchestrator.store.record_codec import read_fields
 
 LUA: Final = Path(__file__).parents[1] / "lua"
 _USES: Final = re.compile(r"^-- uses: (\w+)$", re.MULTILINE)
 _NOW: Final = "return {'now', now_ms()}"
 
 Reply = list[Any]
+Argument = str | int | float | bytes
+Outcome = TypeVar("Outcome")
 
 
 def read_sources() -> dict[str, str]:
@@ -44,13 +47,33 @@ class Scripts:
         self._text = {name: f"{head}\n{text}" for name, text in (sources or read_sources()).items()}
         self._digest = {name: _digest(text) for name, text in self._text.items()}
 
-    async def run(self, name: str, keys: Sequence[str], args: Sequence[str | int | float | bytes] = ()) -> Reply:
+    async def run(self, name: str, keys: Sequence[str], args: Sequence[Argument] = ()) -> Reply:
         """Run a script; its reply is a list whose first element is a word."""
         try:
-            return await self._evaluate(name, keys, args)
+            reply = await self._evaluate(name, keys, args)
         except NoScriptError:
             await self.redis.script_load(self._text[name])
-            return await self._evaluate(name, keys, args)
+            reply = await self._evaluate(name, keys, args)
+        if not isinstance(reply, list) or not reply:
+            raise Broken(f"script {name} answered {reply!r}")
+        return reply
+
+    async def ask(
+        self, name: str, keys: Sequence[str], args: Sequence[Argument], /, **outcomes: Callable[..., Outcome]
+    ) -> Outcome:
+        """Run a script and return the outcome of its word: a dataclass, made of the values after the word."""
+        reply = await self.run(name, keys, args)
+        if reply[0] not in outcomes:
+            raise unexpected(name, reply)
+        outcome = outcomes[reply[0]]
+        return outcome(*read_fields(outcome, reply[1:]))
+
+    async def whether(self, name: str, keys: Sequence[str], args: Sequence[Argument] = (), /, **words: bool) -> bool:
+        """Run a script and return what its word means."""
+        reply = await self.run(name, keys, args)
+        if reply[0] not in words:
+            raise unexpected(name, reply)
+        return words[reply[0]]
 
     async def now_ms(self) -> int:
         """Return Redis' own time, which is the time of every lease and pause."""
@@ -70,11 +93,8 @@ class Scripts:
         """Return the digest of a script, for callers that batch their calls."""
         return self._digest[name]
 
-    async def _evaluate(self, name: str, keys: Sequence[str], args: Sequence[str | int | float | bytes]) -> Reply:
-        reply: Any = await self.redis.evalsha(self._digest[name], len(keys), *keys, *args)
-        if not isinstance(reply, list) or not reply:
-            raise Broken(f"script {name} answered {reply!r}")
-        return reply
+    async def _evaluate(self, name: str, keys: Sequence[str], args: Sequence[Argument]) -> Any:
+        return await self.redis.evalsha(self._digest[name], len(keys), *keys, *args)
 
 
 def _digest(text: str) -> str:

@@ -34,20 +34,12 @@ class Delivery:
 
 
 @dataclass(frozen=True, slots=True)
-class State:
+class WebhookHealth:
     """The health of a webhook; 0 = never."""
 
     failing_since_ms: int
     disabled_at_ms: int
     why: str
-
-
-@dataclass(frozen=True, slots=True)
-class Taken:
-    """Deliveries (webhook, event) that are due; `mark` identifies this attempt when they are settled."""
-
-    mark: str
-    members: tuple[tuple[str, str], ...]
 
 
 async def put(scripts: Scripts, webhook: Webhook) -> None:
@@ -77,10 +69,10 @@ async def remove(scripts: Scripts, webhook_id: str) -> bool:
     return gone
 
 
-async def state(scripts: Scripts, webhook_id: str) -> State:
+async def state(scripts: Scripts, webhook_id: str) -> WebhookHealth:
     """Return the health of a webhook."""
     raw: Any = await scripts.redis.hgetall(keys.webhook_state(webhook_id))
-    return State(int(raw.get("failing_since", 0)), int(raw.get("disabled_at", 0)), raw.get("why", ""))
+    return WebhookHealth(int(raw.get("failing_since", 0)), int(raw.get("disabled_at", 0)), raw.get("why", ""))
 
 
 async def cursor(scripts: Scripts) -> str:
@@ -124,39 +116,17 @@ async def fan_out(scripts: Scripts, *, after: str, until: str, deliveries: Seque
     for each in deliveries:
         names += [keys.delivery(each.webhook, each.event), keys.delivery_log(each.webhook)]
         args += [each.webhook, each.event, each.type, each.body]
-    reply = await scripts.run("queue_deliveries", names, args)
-    match reply:
-        case ["made", _]:
-            return True
-        case ["moved", _]:
-            return False
-        case _:
-            raise unexpected("queue_deliveries", reply)
-
-
-async def take(scripts: Scripts, *, most: int, away_ms: int) -> Taken:
-    """Take due deliveries; if this process dies they are due again after `away_ms`."""
-    reply = await scripts.run("take_due_items", [keys.WEBHOOK_DUE, keys.WEBHOOK_MARK], [most, away_ms])
-    match reply:
-        case ["taken", _, mark, *members]:
-            return Taken(str(mark), tuple(tuple(str(each).split("/", 1)) for each in members))  # type: ignore[misc]
-        case ["nothing", *_]:
-            return Taken("", ())
-        case _:
-            raise unexpected("take_due_items", reply)
-
-
-async def put_off(scripts: Scripts, member: tuple[str, str], mark: str, *, next_ms: int | None) -> None:
-    """Postpone a delivery without an attempt; None drops it."""
-    args: list[str | int | float] = ["/".join(member), mark, -1 if next_ms is None else next_ms]
-    await scripts.run("settle_due_item", [keys.WEBHOOK_DUE], args)
+    return await scripts.whether("queue_deliveries", names, args, made=True, moved=False)
 
 
 async def settle(
-    scripts: Scripts, member: tuple[str, str], mark: str, *, outcome: str, next_ms: int, note: str, disable_ms: int
+    scripts: Scripts, member: str, mark: str, *, outcome: str, next_ms: int, note: str, disable_ms: int
 ) -> str:
-    """Record the outcome of an attempt; returns `settled`, `disabled` (the webhook, just now) or `taken_over`."""
-    webhook_id, event = member
+    """Record the outcome of an attempt at `<webhook>/<event>`.
+
+    Returns `settled`, `disabled` (the webhook, just now) or `taken_over`.
+    """
+    webhook_id, _, event = member.partition("/")
     names = [keys.WEBHOOK_DUE, keys.delivery(webhook_id, event), keys.webhook_state(webhook_id), keys.EVENTS]
     args: list[str | int | float] = [webhook_id, event, mark, outcome, next_ms, note, disable_ms]
     reply = await scripts.run("settle_delivery", names, args)

@@ -5,7 +5,7 @@
 -- ARGV[4] epoch  ARGV[5] verdict: retry | fail  ARGV[6] backoff ms  ARGV[7] reason  ARGV[8] attempts the verdict was made for
 -- ARGV[9] whether the recipient may have it: raised (this attempt got no answer) | settled (they cannot) | kept (as before)
 -- ARGV[10] how often in a row WhatsApp has now asked the phone to slow down (0 = it did not)
--- returns {'queued'} | {'failed'} | {'unknown'} | {'fenced', current epoch} | {'not_holder', status}
+-- returns {'became', status} | {'fenced', current epoch} | {'not_holder', status}
 local STATS, UNCONFIRMED = KEYS[17], KEYS[18]
 local seen_epoch, verdict, backoff_ms, reason, seen_attempts, doubt = ARGV[4], ARGV[5], tonumber(ARGV[6]), ARGV[7], ARGV[8], ARGV[9]
 local slowdowns = tonumber(ARGV[10])
@@ -23,7 +23,7 @@ if slowdowns == 1 then
 end
 local in_doubt = doubt == 'raised' and '1' or ''
 if doubt ~= 'kept' then redis.call('HSET', MESSAGE, 'in_doubt', in_doubt) end -- guard: doubt
-if verdict == 'fail' then return { fail_message(STATS, UNCONFIRMED, now, reason) } end
+if verdict == 'fail' then return { 'became', fail_message(STATS, UNCONFIRMED, now, reason) } end
 redis.call('ZADD', QUEUE, FRONT, ID)
 set_status('queued', now, reason)
-return { 'queued' }
+return { 'became', 'queued' }

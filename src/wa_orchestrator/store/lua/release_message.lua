@@ -7,7 +7,7 @@
 -- ARGV[9] open from ms  ARGV[10] open until ms  ARGV[11] lease ms  ARGV[12] recipient  ARGV[13] length of the minute ms
 -- ARGV[14…] fields of holds that concern it, beside its phone's
 -- returns {'released', now} | {'wait', until ms, because} | {'busy', id} | {'changed'} | {'offline', status} | {'held', field} | {'set_aside'}
---       | {'opted_out'} | {'expired'}
+--       | {'must_end', reason}
 local HOLDS, CONTACTS, OPT_OUTS = KEYS[17], KEYS[18], KEYS[19]
 local pause_ms, per_minute, per_day, day_start, day_end = ARGV[4], tonumber(ARGV[5]), tonumber(ARGV[6]), tonumber(ARGV[7]), tonumber(ARGV[8])
 local open_from, open_until, lease_ms, recipient, minute = tonumber(ARGV[9]), tonumber(ARGV[10]), tonumber(ARGV[11]), ARGV[12], tonumber(ARGV[13])
@@ -17,9 +17,9 @@ local in_flight, silent_until, lock_until = unpack(redis.call('HMGET', PACE, 'in
 local head = redis.call('ZRANGE', QUEUE, 0, 0)[1]
 if in_flight and in_flight ~= '' then return { 'busy', in_flight } end -- guard: one_in_flight
 if head ~= ID then return { 'changed' } end -- guard: head
-if redis.call('HEXISTS', OPT_OUTS, recipient) == 1 then return { 'opted_out' } end -- guard: release_opt_out
+if redis.call('HEXISTS', OPT_OUTS, recipient) == 1 then return { 'must_end', 'OPTED_OUT' } end -- guard: release_opt_out
 local expires_at = tonumber(redis.call('HGET', MESSAGE, 'expires_at') or 0)
-if expires_at > 0 and expires_at <= now then return { 'expired' } end -- guard: release_expired
+if expires_at > 0 and expires_at <= now then return { 'must_end', 'EXPIRED' } end -- guard: release_expired
 local status, phone = unpack(redis.call('HMGET', SESSION, 'status', 'phone'))
 if status ~= 'connected' then return { 'offline', status or 'unknown' } end -- guard: connected
 -- A session can be linked to another phone, or be created again for one; a phone's messages never leave from another phone.

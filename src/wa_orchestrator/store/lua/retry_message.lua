@@ -3,13 +3,13 @@
 -- Atomic because two people may press the button.
 -- KEYS: the message layout, then KEYS[17] sequence  KEYS[18] opt-outs hash
 -- ARGV[4] recipient  ARGV[5…] the reasons after which another attempt may leave from another phone
--- returns {'queued'} | {'not_dead', status} | {'opted_out'}
+-- returns {'queued'} | {'too_late', status} | {'must_end', reason}
 local SEQUENCE, OPT_OUTS, recipient = KEYS[17], KEYS[18], ARGV[4]
 local FIRST_REASON = 5
 local now = now_ms()
 local status, priority, reason = unpack(redis.call('HMGET', MESSAGE, 'status', 'priority', 'reason'))
-if status ~= 'failed' and status ~= 'unknown' then return { 'not_dead', status or 'unknown' } end -- guard: dead
-if redis.call('HEXISTS', OPT_OUTS, recipient) == 1 then return { 'opted_out' } end -- guard: retry_opt_out
+if status ~= 'failed' and status ~= 'unknown' then return { 'too_late', status or 'unknown' } end -- guard: dead
+if redis.call('HEXISTS', OPT_OUTS, recipient) == 1 then return { 'must_end', 'OPTED_OUT' } end -- guard: retry_opt_out
 local sequence = redis.call('INCR', SEQUENCE)
 redis.call('HSET', MESSAGE, 'attempts', 0, 'crashes', 0, 'uncounted', 0, 'sequence', sequence, 'expires_at', 0, 'due_at', 0)
 for index = FIRST_REASON, #ARGV do

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from wa_orchestrator.store import keys, records
-from wa_orchestrator.store.engine.scripts import Scripts, unexpected
+from wa_orchestrator.store.engine.scripts import Scripts
 from wa_orchestrator.store.record_codec import flat
 from wa_orchestrator.store.records import Message
 
@@ -46,26 +46,14 @@ async def receive(scripts: Scripts, message: Incoming, *, keep_ms: int) -> bool:
         message.group,
         *flat(message.fields),
     ]
-    reply = await scripts.run("receive_message", names, args)
-    match reply:
-        case ["received"]:
-            return True
-        case ["already"]:
-            return False
-        case _:
-            raise unexpected("receive_message", reply)
+    return await scripts.whether("receive_message", names, args, received=True, already=False)
 
 
 async def opt_out(scripts: Scripts, recipient: str, *, word: str, via: str, session: str = "", phone: str = "") -> bool:
     """Put a recipient on the list; False when they are on it. The caller cancels waiting messages to them."""
-    reply = await scripts.run("add_opt_out", [keys.OPT_OUTS, keys.EVENTS], [recipient, word, via, session, phone])
-    match reply:
-        case ["added"]:
-            return True
-        case ["already"]:
-            return False
-        case _:
-            raise unexpected("add_opt_out", reply)
+    return await scripts.whether(
+        "add_opt_out", [keys.OPT_OUTS, keys.EVENTS], [recipient, word, via, session, phone], added=True, already=False
+    )
 
 
 async def opt_in(scripts: Scripts, recipient: str) -> bool:
@@ -146,14 +134,9 @@ async def lock(
     """
     names = [keys.pace(phone), keys.DUE, keys.EVENTS]
     who, number = (f"{session} {report.epoch}", report.number) if report else ("", 0)
-    reply = await scripts.run("lock_reachout", names, [phone, session, until_ms, source, who, number])
-    match reply:
-        case ["locked", _] | ["open"]:
-            return True
-        case ["same"]:
-            return False
-        case _:
-            raise unexpected("lock_reachout", reply)
+    return await scripts.whether(
+        "lock_reachout", names, [phone, session, until_ms, source, who, number], locked=True, open=True, same=False
+    )
 
 
 async def messages_set_aside(scripts: Scripts, phone: str) -> list[Message]:
@@ -168,8 +151,4 @@ async def reopen(scripts: Scripts, phone: str, messages: Sequence[str]) -> int:
         return 0
     names = [keys.set_aside(phone), keys.queue(phone), keys.DUE]
     reply = await scripts.run("restore_messages", names, [phone, *messages])
-    match reply:
-        case ["reopened", count]:
-            return int(count)
-        case _:
-            raise unexpected("restore_messages", reply)
+    return int(reply[1])

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from wa_orchestrator.domain.ids import Phone, SessionId
 from wa_orchestrator.domain.stream_events import HoldChanged, encode
 from wa_orchestrator.store import keys
-from wa_orchestrator.store.engine.scripts import Scripts, unexpected
+from wa_orchestrator.store.engine.scripts import Scripts
 from wa_orchestrator.store.record_codec import flat
 
 SERVER = "server"
@@ -45,27 +45,13 @@ async def put(scripts: Scripts, hold: Hold, *, phones: Sequence[str] = ()) -> bo
     who = "signal" if hold.by == SERVER else "person"
     event = _event(hold.field, by=hold.by, session=hold.session, why=hold.why)
     args = [hold.field, hold.until_ms, record, who, json.dumps(phones), *flat(encode(event))]
-    reply = await scripts.run("place_hold", [keys.HOLDS, keys.EVENTS, keys.DUE], args)
-    match reply:
-        case ["held"]:
-            return True
-        case ["kept"]:
-            return False
-        case _:
-            raise unexpected("place_hold", reply)
+    return await scripts.whether("place_hold", [keys.HOLDS, keys.EVENTS, keys.DUE], args, held=True, kept=False)
 
 
 async def lift(scripts: Scripts, field: str, *, by: str, phones: Sequence[str] = ()) -> bool:
     """Lift a hold and wake its phones in one step; False when there was none."""
     args = [field, json.dumps(phones), *flat(encode(_event(field, by=by)))]
-    reply = await scripts.run("lift_hold", [keys.HOLDS, keys.EVENTS, keys.DUE], args)
-    match reply:
-        case ["lifted"]:
-            return True
-        case ["none"]:
-            return False
-        case _:
-            raise unexpected("lift_hold", reply)
+    return await scripts.whether("lift_hold", [keys.HOLDS, keys.EVENTS, keys.DUE], args, lifted=True, none=False)
 
 
 def _event(field: str, *, by: str, session: str = "", why: str | None = None) -> HoldChanged:

@@ -5,7 +5,7 @@ from collections.abc import Iterable, Sequence
 from typing import Any
 
 from wa_orchestrator.store import keys
-from wa_orchestrator.store.engine.scripts import Scripts, unexpected
+from wa_orchestrator.store.engine.scripts import Scripts
 from wa_orchestrator.store.messages.message_keys import Place, locate_all
 
 IndexEntry = tuple[str, int]
@@ -81,9 +81,7 @@ async def _index(scripts: Scripts, ids: Sequence[str]) -> None:
 async def add_to_statuses(scripts: Scripts, place: Place) -> None:
     """Index a message by its status, and by its due instant if it is not due yet."""
     names = [keys.message(place.message), keys.STATUSES, keys.SCHEDULED, keys.later(place.phone)]
-    reply = await scripts.run("index_message", names, [place.message, place.phone])
-    if reply[0] not in ("indexed", "gone"):
-        raise unexpected("index_message", reply)
+    await scripts.whether("index_message", names, [place.message, place.phone], indexed=True, gone=False)
 
 
 async def count_newer(scripts: Scripts, than_ms: int) -> int:

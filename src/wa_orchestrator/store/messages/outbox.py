@@ -5,8 +5,9 @@ from dataclasses import dataclass
 
 from wa_orchestrator.domain.message_failures import Doubt
 from wa_orchestrator.store import keys
-from wa_orchestrator.store.engine.scripts import Scripts, unexpected
+from wa_orchestrator.store.engine.scripts import Scripts
 from wa_orchestrator.store.messages.message_keys import Place, head, layout
+from wa_orchestrator.store.outcomes import Fenced, Unknown
 
 
 @dataclass(frozen=True, slots=True)
@@ -15,13 +16,6 @@ class Claimed:
 
     attempt: int
     now_ms: int
-
-
-@dataclass(frozen=True, slots=True)
-class Fenced:
-    """The caller is superseded: a newer worker was started for this session."""
-
-    epoch: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,11 +70,6 @@ class Already:
 
 
 @dataclass(frozen=True, slots=True)
-class Unknown:
-    """There is no such message."""
-
-
-@dataclass(frozen=True, slots=True)
 class Mismatch:
     """The message has another WhatsApp id."""
 
@@ -100,30 +89,23 @@ async def claim(
     """Claim the released message of a session. A fenced caller gets `Fenced` even when there is nothing to claim."""
     waiting = await scripts.redis.lindex(keys.outbox(session), 0)
     place = Place(str(waiting or ""), phone, session)
-    reply = await scripts.run("claim_message", layout(place), [*head(place), epoch, lease_ms])
-    match reply:
-        case ["claimed", attempt, now]:
-            return place, Claimed(int(attempt), int(now))
-        case ["fenced", current]:
-            return Fenced(int(current))
-        case ["empty"]:
-            return Empty()
-        case _:
-            raise unexpected("claim_message", reply)
+    args = [*head(place), epoch, lease_ms]
+    outcome: Claimed | Fenced | Empty = await scripts.ask(
+        "claim_message", layout(place), args, claimed=Claimed, fenced=Fenced, empty=Empty
+    )
+    return (place, outcome) if isinstance(outcome, Claimed) else outcome
 
 
 async def renew(scripts: Scripts, place: Place, *, epoch: int, lease_ms: int) -> Renewed | Fenced | NotHolder:
     """Extend the holder's lease."""
-    reply = await scripts.run("renew_claim", layout(place), [*head(place), epoch, lease_ms])
-    match reply:
-        case ["renewed", until]:
-            return Renewed(int(until))
-        case ["fenced", current]:
-            return Fenced(int(current))
-        case ["not_holder", status]:
-            return NotHolder(str(status))
-        case _:
-            raise unexpected("renew_claim", reply)
+    return await scripts.ask(
+        "renew_claim",
+        layout(place),
+        [*head(place), epoch, lease_ms],
+        renewed=Renewed,
+        fenced=Fenced,
+        not_holder=NotHolder,
+    )
 
 
 async def confirm_write(
@@ -132,18 +114,15 @@ async def confirm_write(
     """Extend the holder's lease right before it writes, unless the message must not be written any more."""
     names = [*layout(place), keys.HOLDS, keys.contacts(place.phone), keys.OPT_OUTS]
     hours = (permit.open_from_ms, permit.open_until_ms)
-    reply = await scripts.run("confirm_write", names, [*head(place), epoch, lease_ms, permit.to, *hours, *permit.holds])
-    match reply:
-        case ["renewed", until]:
-            return Renewed(int(until))
-        case ["fenced", current]:
-            return Fenced(int(current))
-        case ["not_holder", status]:
-            return NotHolder(str(status))
-        case ["refused", status, reason]:
-            return WriteRefused(str(status), str(reason))
-        case _:
-            raise unexpected("confirm_write", reply)
+    return await scripts.ask(
+        "confirm_write",
+        names,
+        [*head(place), epoch, lease_ms, permit.to, *hours, *permit.holds],
+        renewed=Renewed,
+        fenced=Fenced,
+        not_holder=NotHolder,
+        refused=WriteRefused,
+    )
 
 
 async def ack(
@@ -153,22 +132,19 @@ async def ack(
     to = await scripts.redis.hget(keys.message(place.message), "to")
     names = [*layout(place), keys.stats(place.session, day), keys.contacts(place.phone), keys.affinity(str(to or ""))]
     names.append(keys.UNCONFIRMED)
-    reply = await scripts.run("ack_message", names, [*head(place), status, whatsapp_id, at_ms])
-    match reply:
-        case ["became", current]:
-            return Became(str(current))
-        case ["already", current]:
-            return Already(str(current))
-        case ["unknown"]:
-            return Unknown()
-        case ["mismatch", other]:
-            return Mismatch(str(other))
-        case _:
-            raise unexpected("ack_message", reply)
+    return await scripts.ask(
+        "ack_message",
+        names,
+        [*head(place), status, whatsapp_id, at_ms],
+        became=Became,
+        already=Already,
+        unknown=Unknown,
+        mismatch=Mismatch,
+    )
 
 
 @dataclass(frozen=True, slots=True)
-class Verdict:
+class FailureVerdict:
     """The decision about a failed attempt. `backoff_ms` None means that it was the last one."""
 
     attempts: int
@@ -180,23 +156,14 @@ class Verdict:
 
 
 async def nack(
-    scripts: Scripts, place: Place, *, epoch: int, verdict: Verdict, day: str
+    scripts: Scripts, place: Place, *, epoch: int, verdict: FailureVerdict, day: str
 ) -> Became | Fenced | NotHolder:
     """Return a message that its holder could not send to the front of the queue, or let it fail."""
     word = "fail" if verdict.backoff_ms is None else "retry"
     args = [*head(place), epoch, word, verdict.backoff_ms or 0, verdict.reason, verdict.attempts, verdict.doubt]
     args.append(verdict.slowdowns)
     names = [*layout(place), keys.stats(place.session, day), keys.UNCONFIRMED]
-    reply = await scripts.run("nack_message", names, args)
-    match reply:
-        case ["queued" | "failed" | "unknown" as status]:
-            return Became(str(status))
-        case ["fenced", current]:
-            return Fenced(int(current))
-        case ["not_holder", status]:
-            return NotHolder(str(status))
-        case _:
-            raise unexpected("nack_message", reply)
+    return await scripts.ask("nack_message", names, args, became=Became, fenced=Fenced, not_holder=NotHolder)
 
 
 async def slowdowns(scripts: Scripts, phone: str) -> int:
@@ -212,16 +179,9 @@ async def expire_lease(scripts: Scripts, message_id: str, *, now_ms: int) -> Non
 async def reclaim(scripts: Scripts, place: Place, *, most_crashes: int, day: str) -> Became | Alive | Unknown:
     """Take back a message whose lease has expired."""
     names = [*layout(place), keys.stats(place.session, day), keys.UNCONFIRMED]
-    reply = await scripts.run("reclaim_message", names, [*head(place), most_crashes])
-    match reply:
-        case ["queued" | "unknown" as status]:
-            return Became(str(status))
-        case ["alive", until]:
-            return Alive(int(until))
-        case ["gone"]:
-            return Unknown()
-        case _:
-            raise unexpected("reclaim_message", reply)
+    return await scripts.ask(
+        "reclaim_message", names, [*head(place), most_crashes], became=Became, alive=Alive, unknown=Unknown
+    )
 
 
 async def add_uncounted_attempt(scripts: Scripts, message_id: str) -> None:

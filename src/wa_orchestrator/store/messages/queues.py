@@ -7,7 +7,7 @@ from typing import Any
 from wa_orchestrator.domain.message_failures import FREEING
 from wa_orchestrator.store import keys
 from wa_orchestrator.store.engine.compare_and_set import Changed
-from wa_orchestrator.store.engine.scripts import Reply, Scripts, unexpected
+from wa_orchestrator.store.engine.scripts import Scripts, unexpected
 from wa_orchestrator.store.messages.message_keys import Place, head, layout
 
 
@@ -31,11 +31,6 @@ class Gone:
 @dataclass(frozen=True, slots=True)
 class NoSession:
     """Its session does not exist any more."""
-
-
-@dataclass(frozen=True, slots=True)
-class Early:
-    """It is not due yet."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,7 +76,7 @@ class SetAside:
 
 @dataclass(frozen=True, slots=True)
 class MustEnd:
-    """It may never be sent: `reason` is OPTED_OUT or EXPIRED. The caller ends it with `cancel`."""
+    """It may never be sent: `reason` is OPTED_OUT or EXPIRED."""
 
     reason: str
 
@@ -96,11 +91,6 @@ class TooLate:
     """It cannot be ended (or retried) any more; this is its status."""
 
     status: str
-
-
-@dataclass(frozen=True, slots=True)
-class OptedOut:
-    """Its recipient has opted out."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -130,14 +120,9 @@ async def jobs(scripts: Scripts, *, most: int) -> list[str]:
 
 async def set_aside_job(scripts: Scripts, job: str) -> bool:
     """Move a job that is no message to the list of those set aside; False if another dispatcher did."""
-    reply = await scripts.run("set_aside_job", [keys.GATEWAY_JOBS, keys.STRANGE_JOBS], [job])
-    match reply:
-        case ["set_aside"]:
-            return True
-        case ["gone"]:
-            return False
-        case _:
-            raise unexpected("set_aside_job", reply)
+    return await scripts.whether(
+        "set_aside_job", [keys.GATEWAY_JOBS, keys.STRANGE_JOBS], [job], set_aside=True, gone=False
+    )
 
 
 async def route(
@@ -161,82 +146,38 @@ async def route(
         keys.STATUSES,
         keys.messages_of_batch(batch),
     ]
-    reply = await scripts.run("route_message", names, head(place))
-    match reply:
-        case ["queued", _]:
-            return Queued()
-        case ["scheduled", due]:
-            return Scheduled(int(due))
-        case ["gone"]:
-            return Gone()
-        case ["no_session"]:
-            return NoSession()
-        case _:
-            raise unexpected("route_message", reply)
+    return await scripts.ask(
+        "route_message", names, head(place), queued=Queued, scheduled=Scheduled, gone=Gone, no_session=NoSession
+    )
 
 
-async def promote(scripts: Scripts, place: Place) -> Queued | Early | Gone:
-    """Move a scheduled message to its queue, if it is due."""
-    names = [
-        keys.SCHEDULED,
-        keys.message(place.message),
-        keys.queue(place.phone),
-        keys.DUE,
-        keys.SEQUENCE,
-        keys.later(place.phone),
-    ]
-    reply = await scripts.run("promote_message", names, [place.message, place.phone])
-    match reply:
-        case ["queued"]:
-            return Queued()
-        case ["early", _]:
-            return Early()
-        case ["gone"]:
-            return Gone()
-        case _:
-            raise unexpected("promote_message", reply)
+async def promote(scripts: Scripts, place: Place) -> bool:
+    """Move a scheduled message to its queue; False if it is not due, or not scheduled any more."""
+    names = [keys.SCHEDULED, keys.message(place.message), keys.queue(place.phone), keys.DUE, keys.SEQUENCE]
+    names.append(keys.later(place.phone))
+    args = [place.message, place.phone]
+    return await scripts.whether("promote_message", names, args, queued=True, early=False, gone=False)
 
 
 async def release(scripts: Scripts, place: Place, permit: Permit, *, to: str) -> Release:
     """Move the first message of the phone to the session's outbox, if the phone may send now."""
     names = [*layout(place), keys.HOLDS, keys.contacts(place.phone), keys.OPT_OUTS]
-    args = [
-        *head(place),
-        permit.pause_ms,
-        permit.per_minute,
-        permit.per_day,
-        permit.day_start_ms,
-        permit.day_end_ms,
-        permit.open_from_ms,
-        permit.open_until_ms,
-        permit.lease_ms,
-        to,
-        permit.minute_ms,
-        *permit.holds,
-    ]
-    return _read_release(await scripts.run("release_message", names, args))
-
-
-def _read_release(reply: Reply) -> Release:
-    match reply:
-        case ["released", now]:
-            return Released(int(now))
-        case ["wait", until, because]:
-            return Wait(int(until), str(because))
-        case ["busy", message]:
-            return Busy(str(message))
-        case ["changed"]:
-            return Changed()
-        case ["offline", status]:
-            return Offline(str(status))
-        case ["held", by]:
-            return Held(str(by))
-        case ["set_aside"]:
-            return SetAside()
-        case ["opted_out" | "expired" as word]:
-            return MustEnd(str(word).upper())
-        case _:
-            raise unexpected("release_message", reply)
+    limits = [permit.pause_ms, permit.per_minute, permit.per_day, permit.day_start_ms, permit.day_end_ms]
+    hours = [permit.open_from_ms, permit.open_until_ms]
+    args = [*head(place), *limits, *hours, permit.lease_ms, to, permit.minute_ms, *permit.holds]
+    return await scripts.ask(
+        "release_message",
+        names,
+        args,
+        released=Released,
+        wait=Wait,
+        busy=Busy,
+        changed=Changed,
+        offline=Offline,
+        held=Held,
+        set_aside=SetAside,
+        must_end=MustEnd,
+    )
 
 
 async def restore_set_aside(scripts: Scripts, phone: str) -> int | None:
@@ -275,67 +216,29 @@ async def _end(
     later = keys.later(place.phone)
     names = [*layout(place), keys.GATEWAY_JOBS, keys.GATEWAY_WAITING, keys.SCHEDULED, later, counted]
     names.append(keys.UNCONFIRMED)
-    reply = await scripts.run("cancel_message", names, [*head(place), status, reason, when])
-    match reply:
-        case ["ended"]:
-            return Ended()
-        case ["too_late", current]:
-            return TooLate(str(current))
-        case ["unknown" | "early" | "moved"]:
-            return Gone()
-        case _:
-            raise unexpected("cancel_message", reply)
+    return await scripts.ask(
+        "cancel_message",
+        names,
+        [*head(place), status, reason, when],
+        ended=Ended,
+        too_late=TooLate,
+        unknown=Gone,
+        early=Gone,
+        moved=Gone,
+    )
 
 
-async def retry(scripts: Scripts, place: Place, *, to: str) -> Queued | TooLate | OptedOut:
+async def retry(scripts: Scripts, place: Place, *, to: str) -> Queued | TooLate | MustEnd:
     """Queue a dead letter again, with the same WhatsApp id; from another phone only if its failure allows it."""
     args = [*head(place), to, *sorted(FREEING)]
-    reply = await scripts.run("retry_message", [*layout(place), keys.SEQUENCE, keys.OPT_OUTS], args)
-    match reply:
-        case ["queued"]:
-            return Queued()
-        case ["not_dead", status]:
-            return TooLate(str(status))
-        case ["opted_out"]:
-            return OptedOut()
-        case _:
-            raise unexpected("retry_message", reply)
-
-
-@dataclass(frozen=True, slots=True)
-class Taken:
-    """These phones are due; `settle_due` takes the `mark`."""
-
-    now_ms: int
-    mark: str
-    phones: tuple[str, ...]
-
-
-@dataclass(frozen=True, slots=True)
-class Nothing:
-    """No phone is due; the next one is due at `next_ms`, None if there is none."""
-
-    now_ms: int
-    next_ms: int | None
-
-
-async def take_due(scripts: Scripts, *, most: int, away_ms: int) -> Taken | Nothing:
-    """Take phones that are due; if the taker dies they are due again after `away_ms`."""
-    reply = await scripts.run("take_due_items", [keys.DUE, keys.DUE_MARK], [most, away_ms])
-    match reply:
-        case ["taken", now, mark, *phones]:
-            return Taken(int(now), str(mark), tuple(phones))
-        case ["nothing", now, first]:
-            return Nothing(int(now), int(first) if int(first) >= 0 else None)
-        case _:
-            raise unexpected("take_due_items", reply)
-
-
-async def settle_due(scripts: Scripts, phone: str, mark: str, next_ms: int | None) -> None:
-    """Set when a phone is due next (None: nothing waits), unless it was woken meanwhile."""
-    reply = await scripts.run("settle_due_item", [keys.DUE], [phone, mark, -1 if next_ms is None else next_ms])
-    if reply[0] not in ("settled", "woken"):
-        raise unexpected("settle_due_item", reply)
+    return await scripts.ask(
+        "retry_message",
+        [*layout(place), keys.SEQUENCE, keys.OPT_OUTS],
+        args,
+        queued=Queued,
+        too_late=TooLate,
+        must_end=MustEnd,
+    )
 
 
 async def wake(scripts: Scripts, *phones: str) -> None:

@@ -4,7 +4,7 @@ from dataclasses import dataclass
 
 from wa_orchestrator.domain.message_failures import Failure
 from wa_orchestrator.store import keys
-from wa_orchestrator.store.engine.scripts import Scripts, unexpected
+from wa_orchestrator.store.engine.scripts import Scripts
 from wa_orchestrator.store.messages.message_keys import Place, head, layout
 from wa_orchestrator.store.messages.queues import Ended, Gone, TooLate, fail
 from wa_orchestrator.store.records import Message, Session
@@ -20,16 +20,15 @@ async def reroute(scripts: Scripts, place: Place, *, phone: str, session: str) -
     to = await scripts.redis.hget(keys.message(place.message), "to")
     names = [*layout(place), keys.GATEWAY_JOBS, keys.GATEWAY_WAITING, keys.SCHEDULED, keys.affinity(str(to or ""))]
     names += [keys.later(place.phone), keys.later(phone)]
-    reply = await scripts.run("reroute_message", names, [*head(place), phone, session])
-    match reply:
-        case ["rerouted"]:
-            return Rerouted()
-        case ["too_late", status]:
-            return TooLate(str(status))
-        case ["unknown" | "moved"]:
-            return Gone()
-        case _:
-            raise unexpected("reroute_message", reply)
+    return await scripts.ask(
+        "reroute_message",
+        names,
+        [*head(place), phone, session],
+        rerouted=Rerouted,
+        too_late=TooLate,
+        unknown=Gone,
+        moved=Gone,
+    )
 
 
 async def follow_session(
@@ -46,27 +45,7 @@ async def follow_session(
     return await fail(scripts, place, reason=Failure.SESSION_RELINKED, counted=keys.stats(session.id, day))
 
 
-@dataclass(frozen=True, slots=True)
-class Burst:
-    """The phone is marked now; its pauses are doubled until then."""
-
-    until_ms: int
-
-
-@dataclass(frozen=True, slots=True)
-class MarkedBefore:
-    """The phone was marked before; no event was emitted."""
-
-
-async def mark_burst(
-    scripts: Scripts, phone: str, *, session: str, submitted: int, burst_ms: int
-) -> Burst | MarkedBefore:
-    """Mark a phone that was given too many messages within a minute."""
-    reply = await scripts.run("mark_burst", [keys.pace(phone), keys.EVENTS], [phone, session, submitted, burst_ms])
-    match reply:
-        case ["burst", until]:
-            return Burst(int(until))
-        case ["already", _]:
-            return MarkedBefore()
-        case _:
-            raise unexpected("mark_burst", reply)
+async def mark_burst(scripts: Scripts, phone: str, *, session: str, submitted: int, burst_ms: int) -> bool:
+    """Double the pauses of a phone that was given too many messages within a minute; False if they are doubled."""
+    names = [keys.pace(phone), keys.EVENTS]
+    return await scripts.whether("mark_burst", names, [phone, session, submitted, burst_ms], burst=True, already=False)

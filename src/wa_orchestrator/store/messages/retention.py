@@ -3,7 +3,7 @@
 from typing import Any
 
 from wa_orchestrator.store import keys
-from wa_orchestrator.store.engine.scripts import Scripts, unexpected
+from wa_orchestrator.store.engine.scripts import Scripts
 
 
 async def ended_until(scripts: Scripts, until_ms: int, *, most: int) -> list[str]:
@@ -28,14 +28,7 @@ async def erase(scripts: Scripts, message_id: str, *, until_ms: int) -> bool:
         keys.messages_of_batch(batch),
         keys.STATUSES,
     ]
-    reply = await scripts.run("erase_message", names, [message_id, until_ms])
-    match reply:
-        case ["erased"]:
-            return True
-        case ["kept"]:
-            return False
-        case _:
-            raise unexpected("erase_message", reply)
+    return await scripts.whether("erase_message", names, [message_id, until_ms], erased=True, kept=False)
 
 
 async def erase_bodies(scripts: Scripts, until_ms: int, *, most: int) -> int:

@@ -6,8 +6,9 @@ from typing import Any
 
 from wa_orchestrator.store import keys
 from wa_orchestrator.store.engine.compare_and_set import Changed
-from wa_orchestrator.store.engine.scripts import Scripts, unexpected
+from wa_orchestrator.store.engine.scripts import Scripts
 from wa_orchestrator.store.messages.message_keys import Place, head, layout
+from wa_orchestrator.store.outcomes import Fenced, Removed, Unknown
 from wa_orchestrator.store.record_codec import flat
 from wa_orchestrator.store.records import SessionChanges
 
@@ -46,18 +47,6 @@ class Advanced:
 
 
 @dataclass(frozen=True, slots=True)
-class Fenced:
-    """The report comes from an older epoch."""
-
-    epoch: int
-
-
-@dataclass(frozen=True, slots=True)
-class Unknown:
-    """There is no such session."""
-
-
-@dataclass(frozen=True, slots=True)
 class Registered:
     """A worker may be started with this epoch; all older ones are fenced."""
 
@@ -67,11 +56,6 @@ class Registered:
 @dataclass(frozen=True, slots=True)
 class NotLeader:
     """Another orchestrator holds the control lease."""
-
-
-@dataclass(frozen=True, slots=True)
-class Removed:
-    """It is gone."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -138,24 +122,20 @@ async def create(
         session.siblings,
         len(session.candidates),
     ]
-    reply = await scripts.run("create_session", names, [*args, *session.candidates, *flat(session.fields)])
-    match reply:
-        case ["created", proxy]:
-            return Created(str(proxy))
-        case ["exists"]:
-            return Exists()
-        case ["phone_full", count]:
-            return PhoneFull(int(count))
-        case ["changed"]:
-            return Changed()
-        case ["no_room"]:
-            return NoRoom()
-        case _:
-            raise unexpected("create_session", reply)
+    return await scripts.ask(
+        "create_session",
+        names,
+        [*args, *session.candidates, *flat(session.fields)],
+        created=Created,
+        exists=Exists,
+        phone_full=PhoneFull,
+        changed=Changed,
+        no_room=NoRoom,
+    )
 
 
 @dataclass(frozen=True, slots=True)
-class Step:
+class Transition:
     """A decided transition of a session. `epoch` None means that the server, not a worker, reports it."""
 
     version: int
@@ -166,7 +146,7 @@ class Step:
     fields: SessionChanges = field(default_factory=SessionChanges)
 
 
-async def advance(scripts: Scripts, session_id: str, step: Step) -> Advanced | Changed | Fenced | Unknown:
+async def advance(scripts: Scripts, session_id: str, step: Transition) -> Advanced | Changed | Fenced | Unknown:
     """Write a session's next state, if the session did not change since the decision."""
     names = [keys.session(session_id), keys.session_events(session_id), keys.EVENTS, keys.SESSIONS_ACTIVE, keys.DUE]
     epoch = "" if step.epoch is None else step.epoch
@@ -179,56 +159,30 @@ async def advance(scripts: Scripts, session_id: str, step: Step) -> Advanced | C
         step.what,
         *flat(step.fields),
     ]
-    reply = await scripts.run("advance_session", names, args)
-    match reply:
-        case ["advanced", version]:
-            return Advanced(int(version))
-        case ["changed", _]:
-            return Changed()
-        case ["fenced", current]:
-            return Fenced(int(current))
-        case ["unknown"]:
-            return Unknown()
-        case _:
-            raise unexpected("advance_session", reply)
+    return await scripts.ask(
+        "advance_session", names, args, advanced=Advanced, changed=Changed, fenced=Fenced, unknown=Unknown
+    )
 
 
-@dataclass(frozen=True, slots=True)
-class Updated:
-    """It is written."""
+async def update(scripts: Scripts, session_id: str, fields: SessionChanges) -> bool:
+    """Write fields that change no state: a ping, a mark. False if the session is removed, and stays so."""
+    return await scripts.whether("update_session", [keys.session(session_id)], flat(fields), noted=True, unknown=False)
 
 
-async def update(scripts: Scripts, session_id: str, fields: SessionChanges) -> Updated | Unknown:
-    """Write fields that change no state: a ping, a mark. A removed session stays removed."""
-    reply = await scripts.run("update_session", [keys.session(session_id)], flat(fields))
-    match reply:
-        case ["noted"]:
-            return Updated()
-        case ["unknown"]:
-            return Unknown()
-        case _:
-            raise unexpected("update_session", reply)
-
-
-async def set_limits(scripts: Scripts, session_id: str, limits: str) -> Updated | Unknown:
+async def set_limits(scripts: Scripts, session_id: str, limits: str) -> bool:
     """Write a session's own limits and wake its phone; '' deletes them, and the preset applies."""
     return await _set_limits(scripts, session_id, "limits", limits)
 
 
-async def set_timezone(scripts: Scripts, session_id: str, timezone: str) -> Updated | Unknown:
+async def set_timezone(scripts: Scripts, session_id: str, timezone: str) -> bool:
     """Write a session's own time zone and wake its phone; '' deletes it, and the installation's applies."""
     return await _set_limits(scripts, session_id, "timezone", timezone)
 
 
-async def _set_limits(scripts: Scripts, session_id: str, field: str, value: str) -> Updated | Unknown:
-    reply = await scripts.run("set_limits", [keys.session(session_id), keys.DUE], [field, value])
-    match reply:
-        case ["set"]:
-            return Updated()
-        case ["unknown"]:
-            return Unknown()
-        case _:
-            raise unexpected("set_limits", reply)
+async def _set_limits(scripts: Scripts, session_id: str, field: str, value: str) -> bool:
+    return await scripts.whether(
+        "set_limits", [keys.session(session_id), keys.DUE], [field, value], set=True, unknown=False
+    )
 
 
 async def next_number(scripts: Scripts) -> int:
@@ -256,18 +210,15 @@ async def register(
     in_flight = str(await scripts.redis.hget(keys.pace(phone), "in_flight") or "")
     place = Place(in_flight, phone, session_id)
     names = [*layout(place), keys.lease(CONTROL_LEASE)]
-    reply = await scripts.run("register_worker", names, [*head(place), lease, above, *flat(fields)])
-    match reply:
-        case ["registered", epoch]:
-            return Registered(int(epoch))
-        case ["not_leader"]:
-            return NotLeader()
-        case ["changed"]:
-            return Changed()
-        case ["unknown"]:
-            return Unknown()
-        case _:
-            raise unexpected("register_worker", reply)
+    return await scripts.ask(
+        "register_worker",
+        names,
+        [*head(place), lease, above, *flat(fields)],
+        registered=Registered,
+        not_leader=NotLeader,
+        changed=Changed,
+        unknown=Unknown,
+    )
 
 
 async def remove(
@@ -292,15 +243,12 @@ async def remove(
         keys.HOLDS,
         keys.last_proxy(session_id),
     ]
-    reply = await scripts.run("remove_session", names, [session_id, forget, proxy, phone])
-    match reply:
-        case ["removed"]:
-            return Removed()
-        case ["unknown"]:
-            return Unknown()
-        case ["changed"]:
-            return Changed()
-        case ["in_flight", message]:
-            return InFlight(str(message))
-        case _:
-            raise unexpected("remove_session", reply)
+    return await scripts.ask(
+        "remove_session",
+        names,
+        [session_id, forget, proxy, phone],
+        removed=Removed,
+        unknown=Unknown,
+        changed=Changed,
+        in_flight=InFlight,
+    )

@@ -7,10 +7,11 @@ from typing import Any
 from wa_orchestrator.domain.stream_events import ProxyReason
 from wa_orchestrator.store import keys
 from wa_orchestrator.store.engine.compare_and_set import Changed
-from wa_orchestrator.store.engine.scripts import Scripts, unexpected
+from wa_orchestrator.store.engine.scripts import Scripts
+from wa_orchestrator.store.outcomes import Fenced
 from wa_orchestrator.store.record_codec import flat
 from wa_orchestrator.store.records import SessionChanges
-from wa_orchestrator.store.sessions import Fenced, NoRoom, PhoneFull, slot_keys
+from wa_orchestrator.store.sessions import NoRoom, PhoneFull, slot_keys
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,20 +70,16 @@ async def bind(
         binding.given,
         binding.was,
     ]
-    reply = await scripts.run("bind_phone", names, [*args, *flat(binding.fields)])
-    match reply:
-        case ["bound", how]:
-            return Bound(str(how))
-        case ["moved", proxy]:
-            return Moved(str(proxy))
-        case ["phone_full", count]:
-            return PhoneFull(int(count))
-        case ["changed"]:
-            return Changed()
-        case ["fenced", epoch]:
-            return Fenced(int(epoch))
-        case _:
-            raise unexpected("bind_phone", reply)
+    return await scripts.ask(
+        "bind_phone",
+        names,
+        [*args, *flat(binding.fields)],
+        bound=Bound,
+        moved=Moved,
+        phone_full=PhoneFull,
+        changed=Changed,
+        fenced=Fenced,
+    )
 
 
 @dataclass(frozen=True, slots=True)
@@ -116,16 +113,9 @@ async def move(scripts: Scripts, wanted: Move, *, per_proxy: int) -> Moved | NoR
         wanted.reason,
         len(wanted.candidates),
     ]
-    reply = await scripts.run("move_session", names, [*args, *wanted.candidates])
-    match reply:
-        case ["moved", proxy]:
-            return Moved(str(proxy))
-        case ["no_room"]:
-            return NoRoom()
-        case ["changed", _]:
-            return Changed()
-        case _:
-            raise unexpected("move_session", reply)
+    return await scripts.ask(
+        "move_session", names, [*args, *wanted.candidates], moved=Moved, no_room=NoRoom, changed=Changed
+    )
 
 
 async def release(scripts: Scripts, session_id: str) -> None:
@@ -134,16 +124,12 @@ async def release(scripts: Scripts, session_id: str) -> None:
     if not leaving:
         return
     names = [keys.session(session_id), keys.sessions_of_proxy(leaving)]
-    reply = await scripts.run("release_slot", names, [session_id, leaving])
-    if reply[0] not in ("released", "kept"):
-        raise unexpected("release_slot", reply)
+    await scripts.whether("release_slot", names, [session_id, leaving], released=True, kept=False)
 
 
 async def clear_left_phone(scripts: Scripts, session_id: str, left: str) -> None:
     """Forget which phones a session has left, unless it has left another one since `left` was read."""
-    reply = await scripts.run("clear_left_phone", [keys.session(session_id)], [left])
-    if reply[0] not in ("cleared", "kept"):
-        raise unexpected("clear_left_phone", reply)
+    await scripts.whether("clear_left_phone", [keys.session(session_id)], [left], cleared=True, kept=False)
 
 
 async def sticky_proxy(scripts: Scripts, phone: str) -> str:
