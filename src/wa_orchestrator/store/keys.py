@@ -7,7 +7,15 @@ Proxies are keyed by id, never by URL: a URL holds a password.
 Writers are named by their script, message scripts without their noun: `ack` is `ack_message.lua`.
 """
 
+from collections.abc import Callable
 from typing import Final
+
+
+def _one_per(pattern: str) -> Callable[[str], str]:
+    """Return the function that names one key of the pattern, such as `message:<message_id>`."""
+    prefix, _, _ = pattern.partition("<")
+    return prefix.__add__
+
 
 # -- messages -----------------------------------------------------------------------------------------------------
 
@@ -36,9 +44,10 @@ LEASES: Final = "messages:leases"
 """zset id by lease end · release, claim, renew_claim set; ack, nack, reclaim, cancel, register_worker remove"""
 
 DEAD: Final = "messages:dead"
-#: Recipients who may have a message that WhatsApp never confirmed, by when it was given up; a day long.
-UNCONFIRMED: Final = "messages:unconfirmed"
 """zset id by the instant it failed · nack and reclaim add, retry and ack remove · trimmed by retention"""
+
+UNCONFIRMED: Final = "messages:unconfirmed"
+"""zset recipient, who may have a message that WhatsApp never confirmed, by when it was given up · a day long"""
 
 ENDED: Final = "messages:ended"
 """zset id by the instant it ended, for retention · every end adds, erase removes"""
@@ -68,87 +77,56 @@ OPT_OUTS: Final = "optouts"
 ALL_MESSAGES: Final = "messages:index"
 """zset id by acceptance · route adds, erase removes"""
 
-
 STATUSES: Final = "messages:statuses"
 """zset, ordered by member: `<session>:<status> <accepted at> <id>` and `:<status> …` · every message script, erase"""
 
 STATUSES_INDEXED: Final = "messages:statuses:indexed"
 """string: messages of earlier versions accepted from this instant on are in `messages:statuses`; 0 = all · backfill"""
 
+message: Final = _one_per("message:<message_id>")
+"""hash, one message (`records.Message`) · every message script · removed by erase after retention"""
 
-def message(message_id: str) -> str:
-    """Hash, one message (`records.Message`) · every message script · removed by erase after retention."""
-    return f"message:{message_id}"
+timeline: Final = _one_per("message:story:<message_id>")
+"""list of `<ms> <status> <note>`, the message's timeline, at most 60 · every message script · with the message"""
 
+queue: Final = _one_per("queue:session:<phone>")
+"""zset of waiting message ids, by (priority, sequence) · route, release, nack, reclaim, cancel"""
 
-def timeline(message_id: str) -> str:
-    """List of `<ms> <status> <note>`, the message's timeline, at most 60 · every message script · with the message."""
-    return f"message:story:{message_id}"
+set_aside: Final = _one_per("queue:aside:<phone>")
+"""zset of messages to new contacts during a reach-out lock, with their place in the queue · release, restore"""
 
+later: Final = _one_per("queue:later:<phone>")
+"""zset of messages of a phone that are not due yet, by due instant · admit, route; promote, cancel remove"""
 
-def queue(phone: str) -> str:
-    """Zset of waiting message ids, by (priority, sequence) · route, release, nack, reclaim, cancel."""
-    return f"queue:session:{phone}"
+outbox: Final = _one_per("session:outbox:<session_id>")
+"""list of at most one released message id · release pushes, claim pops, reclaim and cancel remove"""
 
+pace: Final = _one_per("phone:pace:<phone>")
+"""hash in_flight, silent_until, lock_until, lock_said(_by), burst_until, service_ms · message scripts, locks"""
 
-def set_aside(phone: str) -> str:
-    """Zset of messages to new contacts during a reach-out lock, with their place in the queue · release, restore."""
-    return f"queue:aside:{phone}"
+sent: Final = _one_per("phone:sent:<phone>")
+"""zset `<id>#<release>` by the latest instant it may have reached WhatsApp, 48 h · release, ack, nack, reclaim"""
 
+submitted: Final = _one_per("phone:submitted:<phone>")
+"""zset of message ids by acceptance, the last minute only, for burst detection · route · ends by itself"""
 
-def later(phone: str) -> str:
-    """Zset of messages of a phone that are not due yet, by due instant · admit, route; promote, cancel remove."""
-    return f"queue:later:{phone}"
+contacts: Final = _one_per("phone:contacts:<phone>")
+"""set of recipients this phone has an open chat with · receipts and incoming messages · with the phone"""
 
+affinity: Final = _one_per("contact:session:<recipient>")
+"""string: the session that last exchanged messages with this recipient · ack and incoming messages · 90 days"""
 
-def outbox(session_id: str) -> str:
-    """List of at most one released message id · release pushes, claim pops, reclaim and cancel remove."""
-    return f"session:outbox:{session_id}"
+messages_of_session: Final = _one_per("messages:session:<session_id>")
+"""zset id by acceptance · route · trimmed by erase"""
 
+messages_to: Final = _one_per("messages:to:<recipient>")
+"""zset id by acceptance · route · trimmed by erase"""
 
-def pace(phone: str) -> str:
-    """Hash in_flight, silent_until, lock_until, lock_said(_by), burst_until, service_ms · message scripts, locks."""
-    return f"phone:pace:{phone}"
+messages_with_reference: Final = _one_per("messages:reference:<reference>")
+"""zset id by acceptance · route · trimmed by erase"""
 
-
-def sent(phone: str) -> str:
-    """Zset `<id>#<release>` by the latest instant it may have reached WhatsApp, 48 h · release, ack, nack, reclaim."""
-    return f"phone:sent:{phone}"
-
-
-def submitted(phone: str) -> str:
-    """Zset of message ids by acceptance, the last minute only, for burst detection · route · ends by itself."""
-    return f"phone:submitted:{phone}"
-
-
-def contacts(phone: str) -> str:
-    """Set of recipients this phone has an open chat with · receipts and incoming messages · with the phone."""
-    return f"phone:contacts:{phone}"
-
-
-def affinity(recipient: str) -> str:
-    """String: the session that last exchanged messages with this recipient · ack and incoming messages · 90 days."""
-    return f"contact:session:{recipient}"
-
-
-def messages_of_session(session_id: str) -> str:
-    """Zset id by acceptance · route · trimmed by erase."""
-    return f"messages:session:{session_id}"
-
-
-def messages_to(recipient: str) -> str:
-    """Zset id by acceptance · route · trimmed by erase."""
-    return f"messages:to:{recipient}"
-
-
-def messages_with_reference(reference: str) -> str:
-    """Zset id by acceptance · route · trimmed by erase."""
-    return f"messages:reference:{reference}"
-
-
-def messages_of_batch(batch_id: str) -> str:
-    """Zset id by acceptance · route · trimmed by erase."""
-    return f"messages:batch:{batch_id}"
+messages_of_batch: Final = _one_per("messages:batch:<batch_id>")
+"""zset id by acceptance · route · trimmed by erase"""
 
 
 def stats(session_id: str, day: str) -> str:
@@ -156,9 +134,8 @@ def stats(session_id: str, day: str) -> str:
     return f"stats:{session_id}:{day}"
 
 
-def stats_of_nobody(day: str) -> str:
-    """Hash failed → count of messages that found no session to send them, by the server's day · cancel · 400 days."""
-    return f"messages:stats:{day}"
+stats_of_nobody: Final = _one_per("messages:stats:<day>")
+"""hash failed → count of messages that found no session to send them, by the server's day · cancel · 400 days"""
 
 
 def idempotency(api_key_id: str, key_hash: str) -> str:
@@ -166,10 +143,8 @@ def idempotency(api_key_id: str, key_hash: str) -> str:
     return f"idempotency:{api_key_id}:{key_hash}"
 
 
-def rate(api_key_id: str) -> str:
-    """String: the theoretical arrival time of GCRA · spend_rate · ends by itself."""
-    return f"rate:{api_key_id}"
-
+rate: Final = _one_per("rate:<api_key_id>")
+"""string: the theoretical arrival time of GCRA · spend_rate · ends by itself"""
 
 # -- sessions -----------------------------------------------------------------------------------------------------
 
@@ -188,45 +163,29 @@ EPOCH_FLOOR: Final = "sessions:epoch_floor"
 PROVISIONING: Final = "sessions:provisioning"
 """list of session ids that wait to be started · provision, starter"""
 
+session: Final = _one_per("session:<session_id>")
+"""hash, one session (`records.Session`) · create, register_worker, advance, bind_phone, move · until removed"""
 
-def session(session_id: str) -> str:
-    """Hash, one session (`records.Session`) · create, register_worker, advance, bind_phone, move · until removed."""
-    return f"session:{session_id}"
+temporary_binding: Final = _one_per("session:temp:<session_id>")
+"""string: the proxy a session uses before its phone is known · create_session; bind_phone deletes"""
 
+last_proxy: Final = _one_per("session:proxy:<session_id>")
+"""string: the proxy a deleted session had; a new one of this id gets it · remove_session · outlives the session"""
 
-def temporary_binding(session_id: str) -> str:
-    """String: the proxy a session uses before its phone is known · create_session; bind_phone deletes."""
-    return f"session:temp:{session_id}"
+qr: Final = _one_per("session:qr:<session_id>")
+"""string: JSON {qr | code, expires_at_ms} · event intake · expires with the code"""
 
+session_events: Final = _one_per("session:events:<session_id>")
+"""stream, the session's history, about 500 entries · advance and every session script · with the session"""
 
-def last_proxy(session_id: str) -> str:
-    """String: the proxy a deleted session had; a new one of this id gets it · remove_session · outlives the session."""
-    return f"session:proxy:{session_id}"
+commands: Final = _one_per("session:commands:<session_id>")
+"""list of JSON commands for the worker (logout, pairing code, media) · commands push, claim pops · 2 min"""
 
-
-def qr(session_id: str) -> str:
-    """String: JSON {qr | code, expires_at_ms} · event intake · expires with the code."""
-    return f"session:qr:{session_id}"
-
-
-def session_events(session_id: str) -> str:
-    """Stream, the session's history, about 500 entries · advance and every session script · with the session."""
-    return f"session:events:{session_id}"
-
-
-def commands(session_id: str) -> str:
-    """List of JSON commands for the worker (logout, pairing code, media) · commands push, claim pops · 2 min."""
-    return f"session:commands:{session_id}"
-
-
-def sessions_of_phone(phone: str) -> str:
-    """Set of session ids linked to (or provisioned for) this phone · create_session, bind_phone, remove."""
-    return f"phone:sessions:{phone}"
-
+sessions_of_phone: Final = _one_per("phone:sessions:<phone>")
+"""set of session ids linked to (or provisioned for) this phone · create_session, bind_phone, remove"""
 
 EVENTS: Final = "events"
 """stream of everything that happened, about 100,000 entries · every script that changes a state · webhooks, SSE read"""
-
 
 # -- proxies ------------------------------------------------------------------------------------------------------
 
@@ -239,39 +198,25 @@ PROXIES_AVAILABLE: Final = "proxies:available"
 PROXY_OUTAGE: Final = "proxies:outage"
 """hash began_at, failing, healthy: our own connection is down · begin_outage, end_outage · while it lasts"""
 
+proxy: Final = _one_per("proxy:<proxy_id>")
+"""hash url (secret), masked, status, strikes, checks … · add_proxy, mark_proxy · until removed"""
 
-def proxy(proxy_id: str) -> str:
-    """Hash url (secret), masked, status, strikes, checks … · add_proxy, mark_proxy · until removed."""
-    return f"proxy:{proxy_id}"
+sessions_of_proxy: Final = _one_per("proxy:sessions:<proxy_id>")
+"""set of session ids that hold a slot; its size is the load · create, move, bind_phone, release_slot, remove"""
 
+sticky: Final = _one_per("phone:proxy:<phone>")
+"""string: the sticky proxy of this phone · bind_phone, move_session · outlives the session"""
 
-def sessions_of_proxy(proxy_id: str) -> str:
-    """Set of session ids that hold a slot; its size is the load · create, move, bind_phone, release_slot, remove."""
-    return f"proxy:sessions:{proxy_id}"
-
-
-def sticky(phone: str) -> str:
-    """String: the sticky proxy of this phone · bind_phone, move_session · outlives the session."""
-    return f"phone:proxy:{phone}"
-
-
-def sticky_history(phone: str) -> str:
-    """Stream of changes of the sticky proxy, each with its reason · bind_phone, move_session · about 100 entries."""
-    return f"phone:proxy:history:{phone}"
-
+sticky_history: Final = _one_per("phone:proxy:history:<phone>")
+"""stream of changes of the sticky proxy, each with its reason · bind_phone, move_session · about 100 entries"""
 
 # -- leases for singletons ----------------------------------------------------------------------------------------
 
+lease: Final = _one_per("lease:<name>")
+"""string `<owner> <fencing number>` · acquire_lease, release_lease · expires by itself"""
 
-def lease(name: str) -> str:
-    """String `<owner> <fencing number>` · acquire_lease, release_lease · expires by itself."""
-    return f"lease:{name}"
-
-
-def fence(name: str) -> str:
-    """Counter of fencing numbers of a lease · acquire_lease · for ever."""
-    return f"fence:{name}"
-
+fence: Final = _one_per("fence:<name>")
+"""counter of fencing numbers of a lease · acquire_lease · for ever"""
 
 # -- API keys and audit -----------------------------------------------------------------------------
 
@@ -307,10 +252,8 @@ ALERT_CURSOR: Final = "alerts:cursor"
 SUMMARY_DAY: Final = "summary:day"
 """string: the local day of the last daily summary · the leader · for ever"""
 
-
-def restarts(session_id: str) -> str:
-    """Zset of instants at which the server restarted this session's worker by itself · watchdog · 15 minutes."""
-    return f"session:restarts:{session_id}"
+restarts: Final = _one_per("session:restarts:<session_id>")
+"""zset of instants at which the server restarted this session's worker by itself · watchdog · 15 minutes"""
 
 
 def heard(session_id: str, webhook_id: str) -> str:
@@ -320,15 +263,11 @@ def heard(session_id: str, webhook_id: str) -> str:
 
 # -- contacts, webhooks ----------------------------------------------------
 
+lid_of: Final = _one_per("contact:lid:<phone>")
+"""string: the LID by which WhatsApp also names this contact · receive · 400 days after it was last seen"""
 
-def lid_of(phone: str) -> str:
-    """String: the LID by which WhatsApp also names this contact · receive · 400 days after it was last seen."""
-    return f"contact:lid:{phone}"
-
-
-def phone_of(lid: str) -> str:
-    """String: the phone behind a LID, as a worker reported it · receive · 400 days after it was last seen."""
-    return f"contact:phone:{lid}"
+phone_of: Final = _one_per("contact:phone:<lid>")
+"""string: the phone behind a LID, as a worker reported it · receive · 400 days after it was last seen"""
 
 
 def incoming(session_id: str, whatsapp_id: str) -> str:
@@ -336,10 +275,8 @@ def incoming(session_id: str, whatsapp_id: str) -> str:
     return f"message:incoming:{session_id}:{whatsapp_id}"
 
 
-def command_result(command_id: str) -> str:
-    """List of at most one JSON answer of a worker to a command · outbox pushes, the asker pops · a few minutes."""
-    return f"command:result:{command_id}"
-
+command_result: Final = _one_per("command:result:<command_id>")
+"""list of at most one JSON answer of a worker to a command · outbox pushes, the asker pops · a few minutes"""
 
 WEBHOOKS: Final = "webhooks"
 """hash id → JSON {url, types, secret, created_at_ms} · webhook API · until deleted"""
@@ -354,10 +291,8 @@ settle_delivery, replay"""
 WEBHOOK_MARK: Final = "webhooks:mark"
 """counter that makes each take from `webhooks:due` unique · take_due_items · for ever"""
 
-
-def webhook_state(webhook_id: str) -> str:
-    """Hash `failing_since`, `disabled_at`, `why` · settle_delivery, webhook API · with the webhook."""
-    return f"webhook:state:{webhook_id}"
+webhook_state: Final = _one_per("webhook:state:<webhook_id>")
+"""hash `failing_since`, `disabled_at`, `why` · settle_delivery, webhook API · with the webhook"""
 
 
 def delivery(webhook_id: str, event: str) -> str:
@@ -365,28 +300,19 @@ def delivery(webhook_id: str, event: str) -> str:
     return f"webhook:delivery:{webhook_id}/{event}"
 
 
-def delivery_log(webhook_id: str) -> str:
-    """Zset of events by the instant they were queued: all that wait and about 1,000 that ended · queue_deliveries."""
-    return f"webhook:log:{webhook_id}"
-
+delivery_log: Final = _one_per("webhook:log:<webhook_id>")
+"""zset of events by the instant they were queued: all that wait and about 1,000 that ended · queue_deliveries"""
 
 # -- the dashboard ------------------------------------------------------------------------------------------------
 
+person: Final = _one_per("dashboard:person:<token_hash>")
+"""hash role, name, csrf, since, mark · login · ends when idle too long, at logout, by age, with its password"""
 
-def person(token_hash: str) -> str:
-    """Hash role, name, csrf, since, mark · login · ends when idle too long, at logout, by age, with its password."""
-    return f"dashboard:person:{token_hash}"
+login_tries: Final = _one_per("dashboard:tries:<who>")
+"""counter of wrong passwords under a name or from an address · login · 15 minutes after the first"""
 
-
-def login_tries(who: str) -> str:
-    """Counter of wrong passwords under a name or from an address · login · 15 minutes after the first."""
-    return f"dashboard:tries:{who}"
-
-
-def login_link(token_hash: str) -> str:
-    """String: the role that a one-time link opens · first_link; the first use deletes it · an hour."""
-    return f"dashboard:link:{token_hash}"
-
+login_link: Final = _one_per("dashboard:link:<token_hash>")
+"""string: the role that a one-time link opens · first_link; the first use deletes it · an hour"""
 
 DASHBOARD_CURSOR: Final = "dashboard:cursor"
 """string: the entry of `events` up to which the hours are counted · dashboard · for ever"""
@@ -397,12 +323,8 @@ DASHBOARD_HOURS: Final = "dashboard:hours"
 DASHBOARD_QUEUE: Final = "dashboard:queue"
 """list of `<ms>:<messages that wait>`, one a minute, the last day · dashboard · for ever"""
 
+proxy_health: Final = _one_per("proxy:health:<proxy_id>")
+"""list of `<ms>:<latency or -1>`, the last 120 checks of a proxy · dashboard · a week after the last one"""
 
-def proxy_health(proxy_id: str) -> str:
-    """List of `<ms>:<latency or -1>`, the last 120 checks of a proxy · dashboard · a week after the last one."""
-    return f"proxy:health:{proxy_id}"
-
-
-def alerts(sink: str) -> str:
-    """List of JSON alerts that wait for one receiver (`telegram`, `webhook`), at most 1,000 · alerts push and pop."""
-    return f"alerts:outgoing:{sink}"
+alerts: Final = _one_per("alerts:outgoing:<sink>")
+"""list of JSON alerts that wait for one receiver (`telegram`, `webhook`), at most 1,000 · alerts push and pop"""
