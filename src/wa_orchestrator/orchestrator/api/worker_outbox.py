@@ -4,6 +4,7 @@ import asyncio
 import base64
 import json
 import time
+from collections.abc import Collection
 from typing import Annotated, Any, Literal
 
 from fastapi import APIRouter, Path, Request, Response
@@ -11,9 +12,10 @@ from fastapi.responses import FileResponse, JSONResponse
 from pydantic import BaseModel, ConfigDict, Field
 
 from wa_orchestrator.context import Context
+from wa_orchestrator.domain import content
 from wa_orchestrator.errors import Refused
 from wa_orchestrator.messages import uploads
-from wa_orchestrator.orchestrator.messages.outbox_service import OutboxService
+from wa_orchestrator.orchestrator.messages.outbox_service import ClaimedMessage, OutboxService
 from wa_orchestrator.orchestrator.messages.outbox_signal import OutboxSignals
 from wa_orchestrator.orchestrator.workers import tokens
 from wa_orchestrator.store.records import Session
@@ -71,6 +73,29 @@ class OutboxStatus(ResponseModel):
     reason: str | None = None
 
 
+class ClaimedMedia(ResponseModel):
+    """A file to send."""
+
+    url: str | None
+    mimetype: str
+    filename: str | None
+    caption: str | None
+
+
+class ClaimedMessageView(ResponseModel):
+    """A message, as the worker that claimed it reads it."""
+
+    message_id: str
+    whatsapp_id: str
+    to: str
+    attempt: int
+    lease_ms: int
+    kind: str
+    text: str | None = None
+    location: content.Location | None = None
+    media: ClaimedMedia | None = None
+
+
 class RenewedLease(ResponseModel):
     """The lease of a claimed message."""
 
@@ -119,9 +144,9 @@ class _WorkerOutbox:
                 while True:
                     signal.clear()
                     async with self._slots:
-                        found = await self._outbox.claim(session, wanted.accept)
+                        found = await self._next(session, wanted.accept)
                     if found is not None:
-                        return JSONResponse(found.model_dump(by_alias=True, exclude_none=True))
+                        return JSONResponse(found)
                     left_s = ends_at - time.monotonic()
                     if (
                         left_s <= 0
@@ -132,26 +157,33 @@ class _WorkerOutbox:
             finally:
                 disconnect.cancel()
 
+    async def _next(self, session: Session, accept: Collection[str]) -> dict[str, Any] | None:
+        command = await commands.take(self._context.scripts, session.id) if "commands" in accept else None
+        if command is not None:
+            return {"command": command}
+        claimed = await self._outbox.claim(session) if "messages" in accept else None
+        return _view(claimed, session.id, self._outbox.lease_ms) if claimed is not None else None
+
     async def ack(self, request: Request, session_id: SessionId, message_id: str, body: AckBody) -> OutboxStatus:
         try:
             await self._authenticate(request, session_id)
         except Refused as refusal:
             if refusal.code != FENCED:  # an ack is true also when an older worker reports it
                 raise
-        at_ms = body.timestamp
-        status = await self._outbox.ack(session_id, message_id, whatsapp_id=body.whatsapp_id, at_ms=at_ms)
-        return OutboxStatus(status=status)
+        acked = await self._outbox.ack(session_id, message_id, whatsapp_id=body.whatsapp_id, at_ms=body.timestamp)
+        return OutboxStatus(status=acked)
 
     async def nack(self, request: Request, session_id: SessionId, message_id: str, body: NackBody) -> OutboxStatus:
         session = await self._authenticate(request, session_id)
-        return OutboxStatus(**await self._outbox.nack(session, message_id, str(body.code), retryable=body.retryable))
+        status, reason = await self._outbox.nack(session, message_id, str(body.code), retryable=body.retryable)
+        return OutboxStatus(status=status, reason=reason)
 
     async def renew(
         self, request: Request, session_id: SessionId, message_id: str, body: RenewBody | None = None
     ) -> RenewedLease:
         session = await self._authenticate(request, session_id)
         ask = self._outbox.confirm_write if body and body.before_write else self._outbox.renew
-        return RenewedLease.model_validate(await ask(session, message_id))
+        return RenewedLease(until=await ask(session, message_id), lease_ms=self._outbox.lease_ms)
 
     async def result(self, request: Request, session_id: SessionId, command_id: str) -> StoredResult:
         await self._authenticate(request, session_id)
@@ -164,6 +196,22 @@ class _WorkerOutbox:
         if upload is None:
             raise Refused("NO_SUCH_UPLOAD", "There is no such file, or it has expired.", 404)
         return FileResponse(upload.path, media_type=upload.mimetype, filename=upload.filename or None)
+
+
+def _view(claimed: ClaimedMessage, session_id: str, lease_ms: int) -> dict[str, Any]:
+    message = claimed.message
+    part: dict[str, Any]
+    match content.decode(json.loads(message.body)):
+        case content.Text(text):
+            part = {"kind": "text", "text": text}
+        case content.Location() as location:
+            part = {"kind": "location", "location": location}
+        case content.Media() as media:
+            # A worker reaches only its proxy and this server, so files come from here.
+            url = f"{BASE.format(session_id=session_id)}/media/{media.upload}" if media.upload else media.url
+            part = {"kind": media.kind, "media": ClaimedMedia.of(media, url=url)}
+    part |= {"message_id": message.id, "attempt": claimed.attempt, "lease_ms": lease_ms}
+    return ClaimedMessageView.of(message, **part).model_dump(by_alias=True, exclude_none=True)
 
 
 async def _disconnected(request: Request) -> None:

@@ -1,15 +1,11 @@
 """Worker outbox: claim, renew, ack, nack."""
 
-import json
 import random
-from collections.abc import Collection
-from dataclasses import replace
-from typing import Any
+from dataclasses import dataclass, replace
 
 import structlog
 
 from wa_orchestrator.context import Context
-from wa_orchestrator.domain import content
 from wa_orchestrator.domain.message_failures import Failure
 from wa_orchestrator.domain.pacing.hours import hours_bounds_ms
 from wa_orchestrator.errors import Broken, Refused
@@ -21,49 +17,17 @@ from wa_orchestrator.store.messages import holds, outbox
 from wa_orchestrator.store.messages.message_keys import Place
 from wa_orchestrator.store.outcomes import Fenced, Unknown
 from wa_orchestrator.store.records import Message, Session
-from wa_orchestrator.store.sessions import commands
-from wa_orchestrator.web.models import ResponseModel
 
 log = structlog.get_logger(__name__)
 _dice = random.SystemRandom().random
 
 
-class ClaimedLocation(ResponseModel):
-    """A place to send."""
-
-    latitude: float
-    longitude: float
-    name: str | None
-    address: str | None
-
-
-class ClaimedMedia(ResponseModel):
-    """A file to send."""
-
-    url: str | None
-    mimetype: str
-    filename: str | None
-    caption: str | None
-
-
-class ClaimedMessage(ResponseModel):
+@dataclass(frozen=True, slots=True)
+class ClaimedMessage:
     """A message for the worker that claimed it."""
 
-    message_id: str
-    whatsapp_id: str
-    to: str
+    message: Message
     attempt: int
-    lease_ms: int
-    kind: str
-    text: str | None = None
-    location: ClaimedLocation | None = None
-    media: ClaimedMedia | None = None
-
-
-class ClaimedCommand(ResponseModel):
-    """A command for the worker."""
-
-    command: dict[str, Any]
 
 
 class OutboxService:
@@ -76,22 +40,15 @@ class OutboxService:
         self._settings = context.settings
 
     @property
-    def _lease_ms(self) -> int:
+    def lease_ms(self) -> int:
+        """How long a worker holds a message that it claimed or renewed."""
         return int(self._settings.scaled(self._settings.lease_ms))
 
-    async def claim(self, session: Session, accept: Collection[str]) -> ClaimedMessage | ClaimedCommand | None:
-        """Return the session's next command or message as its worker reads it; None when there is none."""
-        if "commands" in accept:
-            command = await commands.take(self._context.scripts, session.id)
-            if command is not None:
-                return ClaimedCommand(command=command)
-        return await self._claim_message(session) if "messages" in accept else None
-
-    async def _claim_message(self, session: Session) -> ClaimedMessage | None:
+    async def claim(self, session: Session) -> ClaimedMessage | None:
+        """Give the session's next message to its worker; None when there is none."""
         # Read each time: a session may get its phone, or another one, while its worker waits.
         phone = await sessions.current_phone(self._scripts, session.id)
-        lease_ms = self._lease_ms
-        match await outbox.claim(self._scripts, session.id, phone=phone, epoch=session.epoch, lease_ms=lease_ms):
+        match await outbox.claim(self._scripts, session.id, phone=phone, epoch=session.epoch, lease_ms=self.lease_ms):
             case Fenced(epoch):
                 raise tokens.fenced(epoch)
             case outbox.Empty():
@@ -101,7 +58,7 @@ class OutboxService:
                 if message is None:
                     raise Broken(f"message {place.message} was claimed and does not exist")
                 log.info("message.claimed", session=session.id, message=message.id, attempt=claimed.attempt)
-                return worker_view(message, session.id, attempt=claimed.attempt, lease_ms=lease_ms)
+                return ClaimedMessage(message, claimed.attempt)
 
     async def ack(self, session_id: str, message_id: str, *, whatsapp_id: str, at_ms: int | None) -> str:
         """Record that WhatsApp accepted a message; returns its status."""
@@ -118,34 +75,24 @@ class OutboxService:
             case outbox.Mismatch():
                 raise Refused("OTHER_WHATSAPP_ID", f"{message_id} has another WhatsApp id.", 409)
 
-    async def renew(self, session: Session, message_id: str) -> dict[str, int]:
-        """Extend the lease of the worker that holds a message."""
+    async def renew(self, session: Session, message_id: str) -> int:
+        """Extend the lease of the worker that holds a message; returns its end in ms."""
         place = Place(message_id, session.phone, session.id)
-        return self._renewed(
-            message_id, await outbox.renew(self._scripts, place, epoch=session.epoch, lease_ms=self._lease_ms)
-        )
+        outcome = await outbox.renew(self._scripts, place, epoch=session.epoch, lease_ms=self.lease_ms)
+        return _lease_end(message_id, outcome)
 
-    async def confirm_write(self, session: Session, message_id: str) -> dict[str, int]:
+    async def confirm_write(self, session: Session, message_id: str) -> int:
         """Extend the lease of a worker that is about to write, unless the message must not be written any more."""
         message = await records.message(self._scripts, message_id)
         if message is None:
             raise _no_such_message(message_id)
         place, permit = Place(message_id, message.phone, session.id), await self._write_permit(session, message)
-        outcome = await outbox.confirm_write(self._scripts, place, permit, epoch=session.epoch, lease_ms=self._lease_ms)
+        outcome = await outbox.confirm_write(self._scripts, place, permit, epoch=session.epoch, lease_ms=self.lease_ms)
         if isinstance(outcome, outbox.WriteRefused):
             log.warning("message.write_refused", session=session.id, message=message_id, reason=outcome.reason)
             text = f"{message_id} must not be written any more; drop it."
             raise Refused("WRITE_REFUSED", text, 409, now=outcome.status, reason=outcome.reason)
-        return self._renewed(message_id, outcome)
-
-    def _renewed(self, message_id: str, outcome: outbox.Renewed | Fenced | outbox.NotHolder) -> dict[str, int]:
-        match outcome:
-            case outbox.Renewed(until_ms):
-                return {"leaseMs": self._lease_ms, "until": until_ms}
-            case Fenced(epoch):
-                raise tokens.fenced(epoch)
-            case outbox.NotHolder(status):
-                raise _not_holder(message_id, status)
+        return _lease_end(message_id, outcome)
 
     async def _write_permit(self, session: Session, message: Message) -> outbox.WritePermit:
         now_ms = await self._scripts.now_ms()
@@ -155,8 +102,8 @@ class OutboxService:
         fields = {*hold_fields(session), holds.of_phone(message.phone)}
         return outbox.WritePermit(message.to, *hours, sorted(fields))
 
-    async def nack(self, session: Session, message_id: str, code: str, *, retryable: bool) -> dict[str, str]:
-        """Record that an attempt failed, and decide what happens to the message."""
+    async def nack(self, session: Session, message_id: str, code: str, *, retryable: bool) -> tuple[str, Failure]:
+        """Record that an attempt failed, and decide what happens to the message; returns its status and the reason."""
         message = await records.message(self._scripts, message_id)
         if message is None:
             raise _no_such_message(message_id)
@@ -179,7 +126,7 @@ class OutboxService:
             case outbox.Became(status):
                 log.warning("message.not_sent", session=session.id, message=message_id, code=code, status=status)
                 await self._after_nack(session, message, failure)
-                return {"status": status, "reason": failure.value}
+                return status, failure
             case Fenced(epoch):
                 raise tokens.fenced(epoch)
             case outbox.NotHolder(status):
@@ -192,28 +139,14 @@ class OutboxService:
             await reachout_lock.refused_by_nack(self._context, session, message)
 
 
-def worker_view(message: Message, session_id: str, *, attempt: int, lease_ms: int) -> ClaimedMessage:
-    """Return a claimed message as its worker reads it."""
-    part: dict[str, Any]
-    match content.decode(json.loads(message.body)):
-        case content.Text(text):
-            part = {"kind": "text", "text": text}
-        case content.Location(latitude, longitude, name, address):
-            place = ClaimedLocation(latitude=latitude, longitude=longitude, name=name, address=address)
-            part = {"kind": "location", "location": place}
-        case content.Media(kind, mimetype, url, upload, filename, caption):
-            # A worker reaches only its proxy and this server, so files come from here.
-            source = f"/api/worker/sessions/{session_id}/media/{upload}" if upload else url
-            media = ClaimedMedia(url=source, mimetype=mimetype, filename=filename, caption=caption)
-            part = {"kind": kind.value, "media": media}
-    return ClaimedMessage(
-        message_id=message.id,
-        whatsapp_id=message.whatsapp_id,
-        to=message.to,
-        attempt=attempt,
-        lease_ms=lease_ms,
-        **part,
-    )
+def _lease_end(message_id: str, outcome: outbox.Renewed | Fenced | outbox.NotHolder) -> int:
+    match outcome:
+        case outbox.Renewed(until_ms):
+            return until_ms
+        case Fenced(epoch):
+            raise tokens.fenced(epoch)
+        case outbox.NotHolder(status):
+            raise _not_holder(message_id, status)
 
 
 def _no_such_message(message_id: str) -> Refused:
