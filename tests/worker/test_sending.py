@@ -1,10 +1,11 @@
 """What becomes of a message that cannot simply be sent."""
 
 import signal
+from pathlib import Path
 
 import pytest
 
-from tests.waiting import until
+from tests.waiting import promised, until
 from tests.worker.harness import Rig, Session, new_phone
 from tests.worker.standin import Json
 
@@ -114,6 +115,24 @@ async def test_a_connection_lost_while_waiting_gives_the_message_back_and_the_sa
     await rig.server.acked(message)
     [shown] = [entry for entry in rig.world.whatsapp.inbox(friend) if entry["id"] == message["whatsappId"]]
     assert shown["shown"] == 1
+
+
+async def test_a_recipient_who_asks_for_a_message_again_at_once_gets_it(rig: Rig, tmp_path: Path) -> None:
+    session, friend = rig.session(), new_phone()
+    await session.link()
+    await session.worker.terminate()
+    slow_disk = tmp_path / "slow-disk.cjs"
+    slow_disk.write_text("global.setImmediate = (work, ...rest) => setTimeout(work, 250, ...rest)")
+    seen = len(session.station.events)
+    await session.start(options=("--require", str(slow_disk)))
+    await session.event("CONNECTED", after=seen)
+    await rig.world.whatsapp.fault("undecryptable", phone=friend, times=1)
+    await rig.server.acked(await session.say(friend, "hello"))
+    await until(
+        lambda: any(entry["text"] == "hello" for entry in rig.world.whatsapp.inbox(friend)),
+        "it is shown after the retry",
+        within_s=promised(5),
+    )
 
 
 async def test_media_that_is_gone_fails_for_good_and_media_elsewhere_is_never_fetched(

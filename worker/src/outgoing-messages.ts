@@ -1,11 +1,11 @@
 // Sends claimed messages one at a time; acks only after WhatsApp's own ack.
-import type { WASocket } from 'baileys'
+import { generateWAMessage, type WASocket } from 'baileys'
 import { Bounded } from './bounded-cache.ts'
 import { type Prepared, prepare } from './content.ts'
 import type { Device } from './device.ts'
 import type { Events } from './events.ts'
 import { Ending } from './exit-codes.ts'
-import { describeError, type Log, maskNumbers } from './log.ts'
+import { baileysLogger, describeError, type Log, maskNumbers } from './log.ts'
 import type { Proof, Proofs } from './message-acks.ts'
 import type { Messages } from './message-store.ts'
 import type { Claimed, Command, Outbox } from './outbox.ts'
@@ -214,7 +214,10 @@ export class Sender {
     return { happened, cancel }
   }
 
-  /** Nothing when it was written; that alone is no success. */
+  /**
+   * Nothing when it was written; that alone is no success. What `sendMessage` of Baileys does, in two steps: a recipient who
+   * cannot decrypt the message may ask for it again at once, so it is remembered before it is written.
+   */
   async #transmit(
     sock: WASocket,
     jid: string,
@@ -223,8 +226,14 @@ export class Sender {
   ): Promise<Outcome | undefined> {
     const { messages, log } = this.#parts
     try {
-      const sent = await sock.sendMessage(jid, content, { messageId: whatsappId })
-      if (sent) messages.remember(sent)
+      const composed = await generateWAMessage(jid, content, {
+        logger: baileysLogger(log),
+        userJid: sock.user?.id ?? '',
+        upload: sock.waUploadToServer,
+        messageId: whatsappId,
+      })
+      messages.remember(composed)
+      await sock.relayMessage(jid, composed.message ?? {}, { messageId: whatsappId })
       log.info('message.written', { message: messageId })
       return undefined
     } catch (error) {

@@ -20,6 +20,7 @@ KINDS = {
     "ack_error": "messages are answered with an error code and do not arrive",
     "ack_delay": "messages arrive, the acknowledgement comes seconds later",
     "no_receipts": "nobody confirms delivery",
+    "undecryptable": "phones cannot decrypt what they get, and ask for it again; with times, so often",
     "reachout_lock": "messages to new contacts are refused (463)",
     "newchat_cap": "the allowance of new chats is used up",
     "companion_reg_refresh": "the secret in the QR on show is retired before it is scanned",

@@ -137,6 +137,11 @@ def _deliver_copy(state: ServerState, sent: OutgoingMessage, address: Jid, encs:
             shared = sent.stanza.children("enc") if sent.to.is_group else []
             relay(state, sent.device, device, sent.to, stanza=sent.stanza, encs=[*encs, *shared])
         return None
+    fault = state.faults.active("undecryptable", phone.number)
+    if fault:
+        state.faults.use(fault)
+        _send_retry_receipt(state, sent, phone)
+        return None
     peer = (sent.sender.number, sent.device.number)
     for enc in encs:
         try:
