@@ -1,10 +1,12 @@
 """Every way a connection ends: what is reported, whether the worker comes back, and how it exits."""
 
+import asyncio
+import signal
 from pathlib import Path
 
 import pytest
 
-from tests.worker.harness import Rig
+from tests.worker.harness import Rig, new_phone
 
 pytestmark = pytest.mark.asyncio(loop_scope="session")
 
@@ -75,6 +77,18 @@ async def test_a_worker_that_nobody_answers_ends_as_an_orphan(rig: Rig) -> None:
     await session.link()
     session.station.event_status = session.station.outbox_status = 503
     assert await session.worker.ended() == 40
+
+
+async def test_a_worker_that_slept_longer_than_its_patience_goes_on_when_it_wakes(rig: Rig) -> None:
+    session = rig.session(ORPHAN_TIMEOUT_MS="3000", PING_INTERVAL_MS="300")
+    await session.link()
+    process = session.worker.process
+    process.send_signal(signal.SIGSTOP)
+    await asyncio.sleep(4.5)  # longer than ORPHAN_TIMEOUT_MS
+    seen = len(session.station.events)
+    process.send_signal(signal.SIGCONT)
+    await session.event("PING", after=seen + 1)
+    await rig.server.acked(await session.say(new_phone(), "still here"))
 
 
 async def test_an_older_epoch_is_fenced_by_the_server(rig: Rig) -> None:

@@ -45,15 +45,30 @@ function useOwnTemporaryDirectory(authDir: string): void {
   process.env.TMPDIR = directory
 }
 
-/** Time since the server last took or gave something; a worker nobody listens to must not live on. */
+/**
+ * Time since the server last took or gave something; a worker nobody listens to must not live on. Only time in which we could
+ * have heard it counts: of a machine's sleep, or a freeze, not more than one look.
+ */
 class Orphanhood {
-  #lastAnswerAt = Date.now()
-  readonly answered = (): void => {
-    this.#lastAnswerAt = Date.now()
+  readonly #timeoutMs: number
+  readonly lookEveryMs: number
+  #silentMs = 0
+  #lookedAt = performance.now()
+
+  constructor({ orphanTimeoutMs, pingIntervalMs }: Pick<Settings, 'orphanTimeoutMs' | 'pingIntervalMs'>) {
+    this.#timeoutMs = orphanTimeoutMs
+    this.lookEveryMs = Math.min(pingIntervalMs, Math.ceil(orphanTimeoutMs / 4))
   }
-  check(timeoutMs: number): void {
-    if (Date.now() - this.#lastAnswerAt > timeoutMs)
-      throw new Ending('ORPHANED', 'the server has not answered for too long')
+
+  readonly answered = (): void => {
+    this.#silentMs = 0
+  }
+
+  look(): void {
+    const now = performance.now()
+    this.#silentMs += Math.min(now - this.#lookedAt, 2 * this.lookEveryMs)
+    this.#lookedAt = now
+    if (this.#silentMs > this.#timeoutMs) throw new Ending('ORPHANED', 'the server has not answered for too long')
   }
 }
 
@@ -192,7 +207,7 @@ function endOnSurprise(events: Events, log: Log, fail: (ending: Ending) => void)
 export async function runWorker(settings: Settings): Promise<void> {
   process.umask(0o077)
   const log = makeLog(settings.sessionId, settings.logLevel)
-  const orphanhood = new Orphanhood()
+  const orphanhood = new Orphanhood(settings)
   let fail: (ending: Ending) => void = ending => process.exit(EXIT[ending.exit])
   const auth = await open(settings, log, ending => fail(ending))
   useOwnTemporaryDirectory(settings.authDir)
@@ -204,17 +219,14 @@ export async function runWorker(settings: Settings): Promise<void> {
   log.info('worker.started', { epoch: settings.epoch, proxied: settings.proxy !== undefined })
   keepAlive.start()
   sender.start(fail)
-  setInterval(
-    () => {
-      try {
-        auth.database.checkEpoch()
-        orphanhood.check(settings.orphanTimeoutMs)
-      } catch (error) {
-        fail(error instanceof Ending ? error : new Ending('CRASHED', 'the watch failed'))
-      }
-    },
-    Math.min(settings.pingIntervalMs, Math.ceil(settings.orphanTimeoutMs / 4)),
-  )
+  setInterval(() => {
+    try {
+      auth.database.checkEpoch()
+      orphanhood.look()
+    } catch (error) {
+      fail(error instanceof Ending ? error : new Ending('CRASHED', 'the watch failed'))
+    }
+  }, orphanhood.lookEveryMs)
   const ending = await device.run().then(
     () => undefined,
     (error: unknown) => (error instanceof Ending ? error : new Ending('CRASHED', describeError(error))),
