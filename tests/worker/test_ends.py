@@ -24,6 +24,31 @@ async def test_a_lost_connection_is_reported_and_comes_back(rig: Rig, fault: str
     await session.event("CONNECTED", after=seen)
 
 
+@pytest.mark.parametrize("part", ["cipher", "stanza"])
+async def test_one_bad_frame_costs_a_reconnect_and_not_the_worker(rig: Rig, part: str) -> None:
+    session, friend = rig.session(), new_phone()
+    await session.link()
+    seen = len(session.station.events)
+    await rig.world.whatsapp.fault("bad_frame", phone=session.phone, part=part)
+    await session.event("DISCONNECTED", after=seen, reason="BAD_FRAME", code=500, willReconnect=True)
+    await session.event("CONNECTED", after=seen)
+    await rig.world.whatsapp.send_text(friend, session.phone, "after the bad frame")
+    await session.event("MESSAGE_RECEIVED", text="after the bad frame")
+    assert not [event for event in session.station.events if event["type"] in ("PROXY_ERROR", "STATUS_CHANGE")]
+
+
+async def test_bad_frames_again_and_again_end_the_worker(rig: Rig) -> None:
+    session = rig.session()
+    await session.link()
+    for _ in range(2):
+        seen = len(session.station.events)
+        await rig.world.whatsapp.fault("bad_frame", phone=session.phone)
+        await session.event("CONNECTED", after=seen)
+    await rig.world.whatsapp.fault("bad_frame", phone=session.phone)
+    await session.event("STATUS_CHANGE", status="crashed")
+    assert await session.worker.ended() == 50
+
+
 async def test_a_silent_server_is_noticed_and_left(rig: Rig) -> None:
     session = rig.session(WHATSAPP_KEEP_ALIVE_MS="200")
     await session.link()

@@ -14,6 +14,9 @@ import type { Version } from './version.ts'
 
 /** A connection that lasted this long was a success; one that did not counts as one more failure. */
 const STABLE_MS = 30_000
+/** One bad frame is an accident; so many within a minute are nothing that another connection cures. */
+const MOST_BAD_FRAMES = 3
+const MINUTE_MS = 60_000
 
 export type DeviceParts = {
   settings: Pick<Settings, 'reconnectMinMs' | 'reconnectMaxMs' | 'linkTimeoutMs' | 'pairingPhone'>
@@ -37,6 +40,7 @@ export class Device {
   #openedAt: number | undefined
   #wasOpenMs: number | undefined
   #failures = 0
+  #badFramesAt: number[] = []
   #versionOverride: WAVersion | undefined
   #pairingPhone: string | undefined
   readonly #onClose = new WeakMap<WASocket, Set<() => void>>()
@@ -210,8 +214,18 @@ export class Device {
     if (end.kind === 'final' && (end.code !== 401 || isLinked(this.#parts.auth.creds))) throw this.#final(end)
     if (end.kind === 'restart') return this.#restart(end, wasOpen)
     if (end.kind === 'outdated') return this.#outdated(end)
+    if (end.reason === 'BAD_FRAME') this.#countBadFrame(end)
     this.#disconnected(end, true)
     return this.#pause()
+  }
+
+  #countBadFrame(end: Extract<End, { kind: 'retry' | 'final' }>): void {
+    const now = Date.now()
+    this.#badFramesAt = [...this.#badFramesAt.filter(at => now - at < MINUTE_MS), now]
+    if (this.#badFramesAt.length < MOST_BAD_FRAMES) return
+    this.#disconnected(end, false)
+    this.#parts.events.emit('STATUS_CHANGE', { status: 'crashed', error: 'several frames could not be decoded' })
+    throw new Ending('CRASHED', 'several frames could not be decoded')
   }
 
   #disconnected({ reason, code, ...more }: Exclude<End, { kind: 'proxy' }>, willReconnect: boolean): void {

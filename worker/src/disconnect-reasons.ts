@@ -8,6 +8,7 @@ export type Reason =
   | 'SERVICE_UNAVAILABLE'
   | 'RESTART_REQUIRED'
   | 'BAD_SESSION'
+  | 'BAD_FRAME'
   | 'QR_EXPIRED'
   | 'LOGGED_OUT'
   | 'REPLACED_ELSEWHERE'
@@ -15,6 +16,11 @@ export type Reason =
   | 'TEMPORARY_BAN'
   | 'CLIENT_OUTDATED'
   | 'MULTI_DEVICE_OFF'
+
+/** A frame of WhatsApp that could not be decoded. The ciphers of a connection count its frames, so only a new one can go on. */
+export class BadFrame extends Error {
+  override name = 'BadFrame'
+}
 
 export type End =
   | { kind: 'proxy'; error: ProxyError }
@@ -54,6 +60,7 @@ export function classify(error: unknown, now: number): End {
   const boom = error as Boomlike | undefined
   if (boom instanceof ProxyError) return { kind: 'proxy', error: boom }
   if (boom?.data instanceof ProxyError) return { kind: 'proxy', error: boom.data }
+  if (boom instanceof BadFrame) return { kind: 'retry', reason: 'BAD_FRAME', code: 500 }
   const code = boom?.output?.statusCode ?? 428
   const final = FINAL[code]
   if (final) {

@@ -13,8 +13,10 @@ import {
 } from 'baileys'
 import type { Auth } from './auth.ts'
 import { Bounded } from './bounded-cache.ts'
+import { BadFrame } from './disconnect-reasons.ts'
+import { Ending } from './exit-codes.ts'
 import type { Inbox } from './inbox.ts'
-import { baileysLogger, type Log } from './log.ts'
+import { baileysLogger, describeError, type Log } from './log.ts'
 import type { Messages } from './message-store.ts'
 import { makeDispatcher, ProxyError } from './proxy.ts'
 import type { Platform, ProxyAddress, Settings } from './settings.ts'
@@ -130,6 +132,23 @@ function watchOpening(sock: WASocket, proxy: ProxyAddress | undefined): void {
   sock.ws.once('close', () => clearTimeout(watchdog))
 }
 
+/** Not WhatsApp's fault: the database failed under a handler of the frame, or a newer worker has fenced us. */
+const isOurs = (error: unknown): boolean =>
+  error instanceof Ending || (error as NodeJS.ErrnoException | undefined)?.code === 'ERR_SQLITE_ERROR'
+
+/** Baileys decodes frames in a promise that nobody awaits: one bad frame would be an unhandled rejection, and our end. */
+function closeOnBadFrame(sock: WASocket): void {
+  const [decode] = sock.ws.listeners('message') as ((data: Buffer) => Promise<void>)[]
+  if (!decode) throw new Error('this Baileys reads no frames')
+  sock.ws.off('message', decode)
+  sock.ws.on('message', (data: Buffer) =>
+    decode(data).catch(error => {
+      if (isOurs(error)) throw error
+      void sock.end(new BadFrame(describeError(error)))
+    }),
+  )
+}
+
 /**
  * Baileys announces a new name by a presence without a type, which WhatsApp reads as "available", and takes every change of
  * the credentials that carries no name for a new one. With the name beside it, unseen by whoever stores the change, it does not.
@@ -146,6 +165,7 @@ export function connect(wiring: Wiring, version: WAVersion): WASocket {
   const sock = makeWASocket(configure(wiring, version))
   announceOnlyNewNames(sock, wiring.auth)
   closeQuickly(sock)
+  closeOnBadFrame(sock)
   watchOpening(sock, wiring.settings.proxy)
   return sock
 }

@@ -14,6 +14,8 @@ from wa_orchestrator.simulator.whatsapp.listener import WebSocket
 from wa_orchestrator.simulator.whatsapp.state import ServerState
 
 _numbers = itertools.count(1)
+#: Not compressed, and then no list.
+_NO_STANZA = b"\x00\xff\xff\xff"
 
 
 class Connection:
@@ -103,6 +105,11 @@ class Connection:
         if self.ended or self.is_silent:
             return
         self._socket.send(noise.frame(self._send.seal(binary_xml.encode(stanza))))
+
+    def send_undecodable(self, *, is_sealed: bool) -> None:
+        """Send a frame that is no stanza, or, unsealed, one that the client cannot decrypt."""
+        if self._send is not None and not self.ended:
+            self._socket.send(noise.frame(self._send.seal(_NO_STANZA) if is_sealed else _NO_STANZA * 8))
 
     def end_with(self, stanza: Node, linger_s: float = 2.0) -> None:
         """Send a last stanza and let the client close: closing at once may lose it."""

@@ -13,7 +13,7 @@ from wa_orchestrator.simulator.whatsapp.stanzas import graphql, login
 from wa_orchestrator.simulator.whatsapp.state import ServerState, from_server
 
 #: Faults that happen once and do not stay active (`drop` does, if it has a duration).
-_MOMENTARY = frozenset({"replace", "logout", "companion_reg_refresh"})
+_MOMENTARY = frozenset({"bad_frame", "replace", "logout", "companion_reg_refresh"})
 
 
 def apply(
@@ -41,6 +41,12 @@ def clear(state: ServerState) -> None:
 def _drop(state: ServerState, fault: Fault) -> None:
     for connection in state.connections_of(fault.phone):
         connection.abort()
+
+
+def _send_bad_frame(state: ServerState, fault: Fault) -> None:
+    for connection in state.connections_of(fault.phone):
+        if connection.device:
+            connection.send_undecodable(is_sealed=fault.extra.get("part") != "cipher")
 
 
 def _replace(state: ServerState, fault: Fault) -> None:
@@ -90,6 +96,7 @@ def _adv_of(qr: str | None) -> set[bytes]:
 
 _AT_ONCE: dict[str, Callable[[ServerState, Fault], None]] = {
     "drop": _drop,
+    "bad_frame": _send_bad_frame,
     "replace": _replace,
     "logout": _log_out,
     "ban": _end_streams,

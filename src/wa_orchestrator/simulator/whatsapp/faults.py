@@ -9,6 +9,7 @@ from wa_orchestrator.simulator.errors import SimulatorError
 #: Every kind of fault, with a description.
 KINDS = {
     "drop": "connections break without a word; with seconds, new ones too",
+    "bad_frame": "one frame cannot be decoded; with part=cipher it cannot even be decrypted",
     "silence": "connections stay up and say nothing",
     "replace": "another client takes the connection (440)",
     "logout": "the phone logs its devices out (401)",
