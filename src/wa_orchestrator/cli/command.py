@@ -3,13 +3,14 @@
 import inspect
 import json
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Concatenate, Final, ParamSpec
 
 import typer
+from typer.core import TyperCommand
 
 from wa_orchestrator.cli.hints import terminal_message
 from wa_orchestrator.cli.target import Options, Target, find, installation
@@ -73,31 +74,41 @@ def print_json(value: Any) -> None:
     sys.stdout.flush()
 
 
-def command(function: Callable[Concatenate[Invocation, P], None]) -> Callable[..., None]:
-    """Turn a function into a command: it receives an `Invocation`, and --url, --json and so on are added."""
+def command(
+    app: typer.Typer, name: str | None = None, *, alias: str | None = None, panel: str | None = None
+) -> Callable[[Callable[Concatenate[Invocation, P], None]], None]:
+    """Add a command to `app`: its function receives an `Invocation`, and --url, --json and so on are added."""
 
-    def invoke(ctx: typer.Context, **values: Any) -> None:
-        options = Options(**{name: values.pop(name) for name in _OPTIONS})
-        outer = ctx.obj if isinstance(ctx.obj, Options) else Options()
-        _invoke(function, Invocation(options.over(outer)), values)
+    def add(function: Callable[Concatenate[Invocation, P], None]) -> None:
+        def invoke(ctx: typer.Context, **values: Any) -> None:
+            options = Options(**{option: values.pop(option) for option in _OPTIONS})
+            _invoke(function, Invocation(options.over(ctx.obj or Options())), values)
 
-    return _with_options(invoke, function)
+        invoke.__doc__, invoke.__name__ = function.__doc__, function.__name__
+        own = list(inspect.signature(function, eval_str=True).parameters.values())[1:]
+        app.command(name, rich_help_panel=panel)(_with_options(invoke, own))
+        if alias:
+            app.command(alias, hidden=True)(invoke)
+
+    return add
 
 
-def group(function: Callable[[Invocation], None]) -> Callable[..., None]:
-    """Turn a function into a group's default. Options before a subcommand apply to it too."""
+def group(description: str) -> typer.Typer:
+    """Return a group of commands. Without one of them it runs `list`; options before a command apply to it too."""
 
-    def invoke(ctx: typer.Context, **values: Any) -> None:
+    def run_list(ctx: typer.Context, **values: Any) -> None:
         ctx.obj = Options(**values)
         if ctx.invoked_subcommand is None:
-            _invoke(function, Invocation(ctx.obj), {})
+            listing: TyperCommand = ctx.command.commands["list"]  # type: ignore[attr-defined]  # it is a group
+            listing.invoke(listing.make_context("list", [], parent=ctx))
 
-    return _with_options(invoke, function)
+    app = typer.Typer(help=description, invoke_without_command=True)
+    app.callback()(_with_options(run_list))
+    return app
 
 
-def _with_options(invoke: Callable[..., None], function: Callable[..., None]) -> Callable[..., None]:
+def _with_options(invoke: Callable[..., None], own: Sequence[inspect.Parameter] = ()) -> Callable[..., None]:
     """Set the signature that Typer reads: the function's own parameters, then the common options."""
-    own = list(inspect.signature(function, eval_str=True).parameters.values())[1:]
     kind = inspect.Parameter.KEYWORD_ONLY
     context = inspect.Parameter("ctx", kind, annotation=typer.Context)
     common = [
@@ -107,7 +118,6 @@ def _with_options(invoke: Callable[..., None], function: Callable[..., None]) ->
     parameters = [context, *(each.replace(kind=kind) for each in own), *common]
     invoke.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
     invoke.__annotations__ = {each.name: each.annotation for each in parameters}
-    invoke.__doc__, invoke.__name__ = function.__doc__, function.__name__
     return invoke
 
 

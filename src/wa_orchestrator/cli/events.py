@@ -8,7 +8,7 @@ from typing import Annotated, Any, Final
 import typer
 
 from wa_orchestrator.cli import tables
-from wa_orchestrator.cli.command import Invocation, command, print_json
+from wa_orchestrator.cli.command import Invocation, print_json
 
 _RECONNECT_S: Final = 2.0
 #: The server sends a comment every 15 s; without one for this long the connection is dead.
@@ -16,7 +16,6 @@ _READ_TIMEOUT_S: Final = 40.0
 _SHOWN: Final = ("sessionId", "messageId", "proxyId", "reason", "note", "text")
 
 
-@command
 def events(
     run: Invocation,
     after: Annotated[

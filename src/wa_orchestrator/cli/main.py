@@ -10,6 +10,8 @@ from typing import Annotated, Any
 import typer
 
 from wa_orchestrator.cli import events, messages, proxies, send, sessions
+from wa_orchestrator.cli.command import command
+from wa_orchestrator.cli.target import installation
 from wa_orchestrator.errors import OrchestratorError, Refused
 from wa_orchestrator.settings import GENERATED, Settings, build, read
 
@@ -53,28 +55,19 @@ def up(
 @app.command(rich_help_panel=RUN)
 def gateway(data_dir: DataDir = None) -> None:
     """Run only the gateway, which accepts messages."""
-    settings = _single_service(data_dir, "gateway_port")
-    from wa_orchestrator.server import bootstrap
-
-    _run(bootstrap.gateway(settings))
+    _run_single("gateway", data_dir, "gateway_port")
 
 
 @app.command(rich_help_panel=RUN)
 def dispatcher(data_dir: DataDir = None) -> None:
     """Run only a dispatcher, which routes and paces; any number may run."""
-    settings = _single_service(data_dir)
-    from wa_orchestrator.server import bootstrap
-
-    _run(bootstrap.dispatcher(settings))
+    _run_single("dispatcher", data_dir)
 
 
 @app.command(rich_help_panel=RUN)
 def orchestrator(data_dir: DataDir = None) -> None:
     """Run only the orchestrator: sessions, proxies, workers and the dashboard."""
-    settings = _single_service(data_dir, "orch_port")
-    from wa_orchestrator.server import bootstrap
-
-    _run(bootstrap.orchestrator(settings))
+    _run_single("orchestrator", data_dir, "orch_port")
 
 
 @app.command(rich_help_panel=RUN)
@@ -108,9 +101,7 @@ def doctor(*, data_dir: DataDir = None, as_json: Json = False) -> None:
 @app.command(name="secrets", rich_help_panel=CONFIGURE)
 def show_secrets(*, data_dir: DataDir = None, as_json: Json = False) -> None:
     """Print the API key, the webhook secret and the dashboard password in effect."""
-    from wa_orchestrator.server import secrets
-
-    settings = secrets.with_stored(_settings(data_dir=data_dir))
+    settings = installation(data_dir)
     shown = {name.upper(): getattr(settings, name).get_secret_value() for name in GENERATED}
     if not all(shown.values()):
         raise Refused("NO_SECRETS", f"There are no secrets in {settings.data_dir} yet; the first start generates them.")
@@ -119,8 +110,8 @@ def show_secrets(*, data_dir: DataDir = None, as_json: Json = False) -> None:
 
 for _name, _group in (("sessions", sessions), ("proxies", proxies), ("messages", messages)):
     app.add_typer(_group.app, name=_name, rich_help_panel=QUERY)
-app.command(rich_help_panel=QUERY)(send.send)
-app.command(rich_help_panel=QUERY)(events.events)
+for _function in (send.send, events.events):
+    command(app, panel=QUERY)(_function)
 
 
 @app.command(rich_help_panel=CONFIGURE)
@@ -145,10 +136,6 @@ def _given(**options: Any) -> dict[str, Any]:
     return {name: value for name, value in options.items() if value is not None}
 
 
-def _settings(**options: Any) -> Settings:
-    return build(read(), **_given(**options))
-
-
 def _settings_for_start(**options: Any) -> Settings:
     """Read the settings. Unknown variables are reported first: one may be the reason why another is missing."""
     source = read()
@@ -157,12 +144,15 @@ def _settings_for_start(**options: Any) -> Settings:
     return build(source, **_given(**options))
 
 
-def _single_service(data_dir: Path | None, *ports: str) -> Settings:
+def _run_single(service: str, data_dir: Path | None, *ports: str) -> None:
     from wa_orchestrator.server.preflight import require_redis
 
     settings = _settings_for_start(data_dir=data_dir)
     require_redis(settings)
-    return _ready(settings, ports)
+    settings = _ready(settings, ports)
+    from wa_orchestrator.server import bootstrap
+
+    _run(getattr(bootstrap, service)(settings))
 
 
 def _ready(settings: Settings, ports: tuple[str, ...] | None = None) -> Settings:

@@ -7,7 +7,7 @@ import typer
 from wa_orchestrator.cli import tables, times
 from wa_orchestrator.cli.command import Invocation, command, group
 
-app = typer.Typer(help="Messages of a running server: search, show, cancel, retry.", invoke_without_command=True)
+app = group("Messages of a running server: search, show, cancel, retry.")
 MessageId = Annotated[str, typer.Argument(metavar="MESSAGE", help="The message's id, m_…")]
 _DEFAULT_LIMIT = 50
 
@@ -30,15 +30,7 @@ def _print(run: Invocation, limit: int, **filters: str | None) -> None:
     run.output({"messages": found}, lambda: tables.table(columns, rows, empty=empty))
 
 
-@app.callback()
-@group
-def index(run: Invocation) -> None:
-    """Messages of a running server. Without a subcommand: the newest ones."""
-    _print(run, _DEFAULT_LIMIT)
-
-
-@app.command("list")
-@command
+@command(app, "list", alias="search")
 def listed(
     run: Invocation,
     *,
@@ -66,26 +58,20 @@ def listed(
     )
 
 
-app.command("search", hidden=True)(listed)
-
-
-@app.command()
-@command
+@command(app)
 def show(run: Invocation, message_id: MessageId) -> None:
     """Show one message with its timeline and why it waits."""
     _print_one(run, run.client.message(message_id))
 
 
-@app.command()
-@command
+@command(app)
 def cancel(run: Invocation, message_id: MessageId) -> None:
     """Cancel a message that has not been claimed."""
     result = run.client.cancel(message_id)
     run.output(result, lambda: tables.line(f"{message_id} is {result['status']}."))
 
 
-@app.command()
-@command
+@command(app)
 def retry(run: Invocation, message_id: MessageId) -> None:
     """Retry a failed message with the same WhatsApp id."""
     result = run.client.retry(message_id)

@@ -10,7 +10,7 @@ from wa_orchestrator.cli import qr, tables
 from wa_orchestrator.cli.command import EXIT_FAILED, Invocation, command, group
 from wa_orchestrator.errors import Refused
 
-app = typer.Typer(help="Proxies of a running server: list, add, check, remove.", invoke_without_command=True)
+app = group("Proxies of a running server: list, add, check, remove.")
 ProxyId = Annotated[str, typer.Argument(metavar="PROXY", help="The proxy's id, p_…")]
 COLUMNS = ("proxy", "status", "url", "sessions", "free", "latency", "checked", "last error")
 
@@ -41,22 +41,13 @@ def _print(run: Invocation) -> None:
     run.output(found, lambda: tables.table(COLUMNS, rows, empty=empty))
 
 
-@app.callback()
-@group
-def index(run: Invocation) -> None:
-    """Proxies of a running server. Without a subcommand: list them."""
-    _print(run)
-
-
-@app.command("list")
-@command
+@command(app, "list")
 def listed(run: Invocation) -> None:
     """List proxies."""
     _print(run)
 
 
-@app.command()
-@command
+@command(app)
 def add(
     run: Invocation,
     proxy_url: Annotated[
@@ -68,8 +59,7 @@ def add(
     run.output(made, lambda: tables.line(f"{made['id']} was added: {made['url']}"))
 
 
-@app.command("import")
-@command
+@command(app, "import")
 def add_many(
     run: Invocation, file: Annotated[Path, typer.Argument(help="A file with one proxy per line; `-` reads stdin.")]
 ) -> None:
@@ -95,8 +85,7 @@ def _print_import(result: dict[str, Any]) -> None:
         typer.echo(f"line {error['line']}: {error['code']}: {error['message']}", err=True)
 
 
-@app.command()
-@command
+@command(app)
 def check(
     run: Invocation, proxy_id: Annotated[str | None, typer.Argument(metavar="PROXY", help="Default: all.")] = None
 ) -> None:
@@ -109,8 +98,7 @@ def check(
         raise typer.Exit(EXIT_FAILED)
 
 
-@app.command()
-@command
+@command(app)
 def remove(
     run: Invocation,
     proxy_id: ProxyId,
@@ -122,8 +110,7 @@ def remove(
     run.output(result, lambda: tables.line(f"{proxy_id} was removed."))
 
 
-@app.command()
-@command
+@command(app)
 def reinstate(run: Invocation, proxy_id: ProxyId) -> None:
     """Use a bad proxy again."""
     result = run.client.proxy_act(proxy_id, "reinstate")

@@ -9,7 +9,7 @@ from typing import Annotated, Any, Final
 import typer
 
 from wa_orchestrator.cli import tables, times
-from wa_orchestrator.cli.command import EXIT_FAILED, Invocation, command
+from wa_orchestrator.cli.command import EXIT_FAILED, Invocation
 from wa_orchestrator.errors import Refused
 
 SENT: Final = frozenset({"sent", "delivered", "read"})
@@ -17,7 +17,6 @@ ENDED: Final = frozenset({"failed", "unknown", "expired", "cancelled"})
 _POLL_S: Final = 0.5
 
 
-@command
 def send(
     run: Invocation,
     to: Annotated[str, typer.Argument(metavar="TO", help="The recipient's number, with its country code.")],

@@ -10,7 +10,7 @@ from wa_orchestrator.cli import qr as linking
 from wa_orchestrator.cli import tables
 from wa_orchestrator.cli.command import Invocation, command, confirm, group
 
-app = typer.Typer(help="Sessions of a running server: list, create, link, stop, delete.", invoke_without_command=True)
+app = group("Sessions of a running server: list, create, link, stop, delete.")
 SessionId = Annotated[str, typer.Argument(metavar="SESSION", help="The session's id.")]
 Yes = Annotated[bool, typer.Option("--yes", "-y", help="Do not ask for confirmation.")]
 Wait = Annotated[bool, typer.Option("--wait", help="Show every new code until the session is connected.")]
@@ -52,15 +52,7 @@ def _state(session: dict[str, Any]) -> str:
     return f"{session['status']} ({session['reason']})" if session["reason"] else str(session["status"])
 
 
-@app.callback()
-@group
-def index(run: Invocation) -> None:
-    """Sessions of a running server. Without a subcommand: list them."""
-    _print(run)
-
-
-@app.command("list")
-@command
+@command(app, "list")
 def listed(
     run: Invocation,
     status: Annotated[
@@ -75,8 +67,7 @@ def listed(
     _print(run, status=status, label=label, proxy=proxy, text=text)
 
 
-@app.command()
-@command
+@command(app)
 def show(run: Invocation, session_id: SessionId) -> None:
     """Show one session with its worker and its queue."""
     found = run.client.session(session_id)
@@ -101,8 +92,7 @@ def show(run: Invocation, session_id: SessionId) -> None:
     run.output(found, lambda: tables.fields(values))
 
 
-@app.command()
-@command
+@command(app, alias="provision")
 def add(
     run: Invocation,
     phone: Annotated[str | None, typer.Option(help="The phone that will be linked, with its country code.")] = None,
@@ -127,11 +117,7 @@ def add(
         tables.line(f"Link it: wa-orchestrator sessions qr {name} --wait")
 
 
-app.command("provision", hidden=True)(add)
-
-
-@app.command()
-@command
+@command(app)
 def qr(run: Invocation, session_id: SessionId, *, wait: Wait = False) -> None:
     """Show the QR code (or the pairing code) in the terminal."""
     if wait:
@@ -141,8 +127,7 @@ def qr(run: Invocation, session_id: SessionId, *, wait: Wait = False) -> None:
     run.output(shown, lambda: linking.draw(shown))
 
 
-@app.command("pairing-code")
-@command
+@command(app, "pairing-code")
 def pairing_code(
     run: Invocation,
     session_id: SessionId,
@@ -153,8 +138,7 @@ def pairing_code(
     run.output(shown, lambda: linking.draw(shown))
 
 
-@app.command("worker-env")
-@command
+@command(app, "worker-env")
 def worker_env(run: Invocation, session_id: SessionId) -> None:
     """Print the environment of a session's worker, with its secrets, to start one by hand beside the server.
 
@@ -179,37 +163,32 @@ def _act(run: Invocation, session_id: str, act: str, confirm: str | None = None)
     run.output(result, lambda: tables.line(f"{result['sessionId']} is {_state(result)}."))
 
 
-@app.command()
-@command
+@command(app)
 def restart(run: Invocation, session_id: SessionId, *, confirm: Confirm = None) -> None:
     """Replace the worker; the session stays linked."""
     _act(run, session_id, "restart", confirm)
 
 
-@app.command()
-@command
+@command(app)
 def stop(run: Invocation, session_id: SessionId) -> None:
     """Stop the worker; messages stay queued."""
     _act(run, session_id, "stop")
 
 
-@app.command()
-@command
+@command(app)
 def start(run: Invocation, session_id: SessionId, *, confirm: Confirm = None) -> None:
     """Start the worker again."""
     _act(run, session_id, "start", confirm)
 
 
-@app.command()
-@command
+@command(app)
 def logout(run: Invocation, session_id: SessionId, *, yes: Yes = False) -> None:
     """Unlink the device from its phone; it must be linked again afterwards."""
     confirm(f"Log out {session_id}? It must be linked again afterwards.", yes=yes)
     _act(run, session_id, "logout")
 
 
-@app.command()
-@command
+@command(app)
 def delete(
     run: Invocation,
     session_id: SessionId,
