@@ -608,6 +608,16 @@ async def _(scene: Scene) -> None:
     assert await slots.move(scene.scripts, stale, per_proxy=4) == sessions.Changed()
 
 
+@case("move_version")
+async def _(scene: Scene) -> None:
+    await scene.connected("w1", proxy="p1")
+    before = await records.session(scene.scripts, "w1")
+    assert before is not None
+    idle = slots.Move("w1", "p1", PHONE, ProxyReason.GAVE_WAY, version=before.version - 1)
+    assert await slots.move(scene.scripts, idle, per_proxy=4) == sessions.Changed()
+    assert await _assigned(scene) == {"p1": {"w1"}}
+
+
 @case("keep_old_slot")
 async def _(scene: Scene) -> None:
     await scene.connected("w1", proxy="p1")

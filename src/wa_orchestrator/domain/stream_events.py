@@ -46,6 +46,8 @@ class ProxyReason(StrEnum):
     """The session had none."""
     WAITED_FOR_PROXY = "WAITED_FOR_PROXY"
     """A slot became free."""
+    GAVE_WAY = "GAVE_WAY"
+    """It has failed, or nobody has scanned its code yet, and a linked session needed the slot."""
     PROXY_GIVEN = "PROXY_GIVEN"
     """The operator chose the proxy for another session of the phone."""
 

@@ -13,12 +13,13 @@ from wa_orchestrator.domain import proxy as domain
 from wa_orchestrator.domain.proxy import Load, ProxyStatus
 from wa_orchestrator.domain.session import Event, Reason
 from wa_orchestrator.domain.stream_events import EventType, LowInventory, ProxyReason
+from wa_orchestrator.orchestrator.proxies import idle_slots
 from wa_orchestrator.orchestrator.sessions import transitions
 from wa_orchestrator.store import records, sessions
 from wa_orchestrator.store.engine.compare_and_set import Changed, compare_and_set
 from wa_orchestrator.store.events import event_stream
 from wa_orchestrator.store.records import Proxy, Session
-from wa_orchestrator.store.sessions import slots
+from wa_orchestrator.store.sessions import control_plane, slots
 
 #: A session that moves for one of these follows its phone; nothing is wrong with the proxy it leaves.
 _TO_THE_PHONES_PROXY = frozenset({ProxyReason.PROXY_GIVEN, ProxyReason.STICKY_FULL})
@@ -43,7 +44,7 @@ def eligible_proxies(proxies: Sequence[Proxy], held: Sequence[str], per_proxy: i
     needed = len(held)
     roomy = [each for each in loads(healthy.values()) if each.sessions + needed <= per_proxy]
     ranked = domain.ranked(roomy, per_proxy)
-    return sorted(ranked, key=lambda proxy_id: proxy_id != sticky)
+    return [sticky] if sticky in ranked else ranked
 
 
 async def drain(context: Context, proxy_id: str, reason: ProxyReason) -> list[str]:
@@ -84,12 +85,21 @@ async def assign_slot(context: Context, session: Session, reason: ProxyReason) -
         proxies = await records.proxies(context.scripts)
         if _keeps_proxy(current, next((each for each in proxies if each.id == current.proxy), None)):
             return await _wait_for_given_proxy(context, current)
+        if not current.first_connected_at and await _linked_session_waits(context):
+            await _wait_for_slot(context, current)
+            return False
         sticky = await slots.sticky_proxy(context.scripts, current.phone)
         held = [each.proxy for each in await _siblings(context, current)]
-        candidates = eligible_proxies(proxies, held, per_proxy, sticky)
+        candidates = eligible_proxies(_allowed(current, proxies, sticky), held, per_proxy, sticky)
         return await _move(context, current, reason, candidates)
 
     return await compare_and_set(f"Session {session.id}", attempt)
+
+
+def _allowed(session: Session, proxies: list[Proxy], sticky: str) -> list[Proxy]:
+    """Return the proxies a session may use. A banned account must not log in from elsewhere while its own exists."""
+    own = [each for each in proxies if each.id == sticky]
+    return own if session.banned and own else proxies
 
 
 async def _move(context: Context, session: Session, reason: ProxyReason, candidates: Sequence[str]) -> bool | Changed:
@@ -139,8 +149,14 @@ async def _wait_for_slot(context: Context, session: Session) -> None:
         await publish_low_inventory(context)
 
 
+async def _linked_session_waits(context: Context) -> bool:
+    """Whether a linked session waits for a slot: it comes before all that nobody has scanned yet."""
+    waiting = await records.sessions(context.scripts, await slots.waiting(context.scripts))
+    return any(each.first_connected_at and not each.proxy and transitions.wants_worker(each) for each in waiting)
+
+
 async def assign_waiting(context: Context) -> int:
-    """Assign slots to waiting sessions, the longest waiting first. Return how many got one."""
+    """Assign slots to waiting sessions, linked ones first, then the longest waiting. Return how many got one."""
     ids = await slots.waiting(context.scripts)
     if not ids:
         return 0
@@ -148,9 +164,29 @@ async def assign_waiting(context: Context) -> int:
     waiting = [session for session in found if not session.proxy and transitions.wants_worker(session)]
     await slots.remove_waiting(context.scripts, ids - {session.id for session in waiting})
     assigned = 0
-    for session in sorted(waiting, key=lambda each: (each.changed_at, each.id)):
-        assigned += await assign_slot(context, session, ProxyReason.WAITED_FOR_PROXY)
+    for session in sorted(waiting, key=lambda each: (not each.first_connected_at, each.changed_at, each.id)):
+        if await assign_slot(context, session, ProxyReason.WAITED_FOR_PROXY):
+            assigned += 1
+        elif session.first_connected_at:
+            await _make_room(context, session)
     return assigned
+
+
+async def _make_room(context: Context, session: Session) -> None:
+    """Let sessions that cannot use their slots give them to a linked one that waits.
+
+    Each slot becomes free when its last worker has ended; the next round assigns it.
+    """
+    scripts = context.scripts
+    held = [each.proxy for each in await _siblings(context, session)]
+    sticky = await slots.sticky_proxy(scripts, session.phone)
+    proxies = _allowed(session, await records.proxies(scripts), sticky)
+    every = await records.sessions(scripts)
+    for idle in idle_slots.to_release(proxies, every, held, context.settings.max_sessions_per_proxy, sticky):
+        move = slots.Move(idle.id, idle.proxy, idle.phone, ProxyReason.GAVE_WAY, version=idle.version)
+        if isinstance(await slots.move(scripts, move, per_proxy=0), sessions.NoRoom):
+            log.info("session.gave_way", session=idle.id, proxy=idle.proxy, waiting=session.id)
+            await control_plane.request_attention(scripts, idle.id)
 
 
 async def move_phone_sessions(context: Context, phone: str, proxy_id: str, reason: ProxyReason) -> None:

@@ -55,7 +55,7 @@ redis.call('SADD', OF_PHONE, id)
 redis.call('SADD', ACTIVE, id)
 redis.call('HINCRBY', SESSION, 'version', 1)
 redis.call('HSET', SESSION, 'phone', phone, 'proxy_given', '', 'banned', '', 'status', 'connected', 'reason', '', 'connected_at', now, 'last_ping_at', now, unpack(ARGV, 10))
-if (first_connected_at or '') == '' then redis.call('HSET', SESSION, 'first_connected_at', now) end
+if (tonumber(first_connected_at) or 0) == 0 then redis.call('HSET', SESSION, 'first_connected_at', now) end
 if status ~= 'connected' then
   redis.call('HSET', SESSION, 'changed_at', now)
   emit_and_keep(HISTORY, EVENTS, 'session.connected', now, 'session', id, 'reason', '', 'what', 'CONNECTED', 'phone', phone)

@@ -4,14 +4,15 @@
 -- KEYS[1] session hash  KEYS[2] sessions of the old proxy  KEYS[3] sticky  KEYS[4] sticky's history  KEYS[5] session's events  KEYS[6] events
 -- KEYS[7] temporary binding  KEYS[8…] candidates: proxy hash, sessions of that proxy, …
 -- ARGV[1] session id  ARGV[2] old proxy ('' = it waits without one)  ARGV[3] most per proxy  ARGV[4] phone ('' = unknown)  ARGV[5] reason
--- ARGV[6] number of candidates n  ARGV[7…] their ids
+-- ARGV[6] version the decision saw ('' = any)  ARGV[7] number of candidates n  ARGV[8…] their ids
 -- returns {'moved', proxy} | {'no_room'} | {'changed', proxy}
 local SESSION, OF_OLD_PROXY, STICKY, STICKY_HISTORY, HISTORY, EVENTS, TEMPORARY = unpack(KEYS, 1, 7)
-local id, old, per_proxy, phone, reason, candidates = ARGV[1], ARGV[2], tonumber(ARGV[3]), ARGV[4], ARGV[5], tonumber(ARGV[6])
+local id, old, per_proxy, phone, reason, seen_version, candidates = ARGV[1], ARGV[2], tonumber(ARGV[3]), ARGV[4], ARGV[5], ARGV[6], tonumber(ARGV[7])
 local now = now_ms()
 local current = redis.call('HGET', SESSION, 'proxy') or 'unknown'
 if current ~= old then return { 'changed', current } end -- guard: failover_seen
-local proxy, slots = pick_slot(8, 7, candidates, per_proxy)
+if seen_version ~= '' and seen_version ~= redis.call('HGET', SESSION, 'version') then return { 'changed', current } end -- guard: move_version
+local proxy, slots = pick_slot(8, 8, candidates, per_proxy)
 -- The worker that runs may still be on a proxy that the session left before: then it is that slot which is kept, and not this one.
 local leaving = redis.call('HGET', SESSION, 'leaving') or ''
 if leaving == '' and old ~= '' then redis.call('HSET', SESSION, 'leaving', old) end -- guard: keep_old_slot

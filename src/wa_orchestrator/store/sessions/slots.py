@@ -90,7 +90,9 @@ class Move:
     proxy: str
     phone: str
     reason: ProxyReason
-    candidates: Sequence[str]
+    candidates: Sequence[str] = ()
+    version: int | str = ""
+    """The version that the decision saw, where it depends on more than the proxy."""
 
 
 async def move(scripts: Scripts, wanted: Move, *, per_proxy: int) -> Moved | NoRoom | Changed:
@@ -111,6 +113,7 @@ async def move(scripts: Scripts, wanted: Move, *, per_proxy: int) -> Moved | NoR
         per_proxy,
         wanted.phone,
         wanted.reason,
+        wanted.version,
         len(wanted.candidates),
     ]
     return await scripts.ask(
