@@ -7,7 +7,7 @@ import httpx
 import pytest
 
 from tests.orchestrator.conftest import PROXIES
-from tests.orchestrator.fakes import FakeRunner, drive
+from tests.orchestrator.fakes import FakeCheck, FakeRunner, drive, part
 from tests.orchestrator.session_steps import (
     GIVEN,
     IDS,
@@ -21,8 +21,9 @@ from tests.orchestrator.session_steps import (
     started,
 )
 from wa_orchestrator.domain import proxy_url
+from wa_orchestrator.orchestrator.proxies.monitor import ProxyMonitor
 from wa_orchestrator.orchestrator.service import Orchestrator
-from wa_orchestrator.store import keys, records, sessions
+from wa_orchestrator.store import keys, proxies, records, sessions
 from wa_orchestrator.store.events import event_stream
 
 
@@ -172,12 +173,52 @@ async def test_a_given_proxy_must_have_room_for_the_phones_other_sessions_too(
     assert (answer.status_code, await code_of(answer)) == (409, "STICKY_PROXY_FULL")
 
 
-async def test_a_full_pool_refuses_and_raises_the_alarm(api: httpx.AsyncClient, control: Orchestrator) -> None:
+async def test_a_full_pool_refuses_and_raises_the_alarm_once(api: httpx.AsyncClient, control: Orchestrator) -> None:
+    await part(control, ProxyMonitor).step()
+    assert await _low_inventory_alarms(control) == 0
     answers = [await provision(api) for _ in range(13)]
     assert [each.status_code for each in answers] == [201] * 12 + [409]
     assert await code_of(answers[-1]) == "NO_PROXY_CAPACITY"
+    for _ in range(3):
+        await part(control, ProxyMonitor).step()
+    assert await _low_inventory_alarms(control) == 1
+
+
+async def test_a_pool_that_runs_low_again_raises_the_alarm_again(api: httpx.AsyncClient, control: Orchestrator) -> None:
+    for n in range(9):
+        await provision(api, sessionId=f"s{n}")
+    await part(control, ProxyMonitor).step()
+    await delete(control, api, "s0")
+    await part(control, ProxyMonitor).step()
+    assert await _low_inventory_alarms(control) == 1
+    await provision(api, sessionId="s0")
+    await part(control, ProxyMonitor).step()
+    assert await _low_inventory_alarms(control) == 2
+
+
+async def test_a_dying_proxy_raises_the_alarm_of_a_pool_that_runs_low(
+    api: httpx.AsyncClient, control: Orchestrator, check: FakeCheck
+) -> None:
+    for n in range(6):
+        await provision(api, sessionId=f"s{n}")
+    await part(control, ProxyMonitor).step()
+    assert await _low_inventory_alarms(control) == 0
+    check.dead.add(PROXIES[0])
+    await condemned(control, proxy_url.proxy_id(PROXIES[0]))
+    await part(control, ProxyMonitor).step()
+    assert await _low_inventory_alarms(control) == 1
+
+
+async def test_an_installation_without_proxies_is_not_told_that_its_slots_run_low(control: Orchestrator) -> None:
+    for proxy in await records.proxies(control.context.scripts):
+        await proxies.remove(control.context.scripts, proxy.id)
+    await part(control, ProxyMonitor).step()
+    assert await _low_inventory_alarms(control) == 0
+
+
+async def _low_inventory_alarms(control: Orchestrator) -> int:
     events = await event_stream.read(control.context.scripts, most=1000)
-    assert events[-1].fields["type"] == "proxy.low_inventory"
+    return [each.fields["type"] for each in events].count("proxy.low_inventory")
 
 
 async def test_where_there_is_no_proxy_nobody_is_told_that_all_are_full(

@@ -7,6 +7,7 @@ from tests.store.scene import LEASE_MS, PAUSE_MS, PHONE, Scene
 from wa_orchestrator.domain.stream_events import ProxyReason
 from wa_orchestrator.store import due_items, keys, leases, proxies, records, sessions
 from wa_orchestrator.store.due_items import Due
+from wa_orchestrator.store.events import event_stream
 from wa_orchestrator.store.messages import admission, outbox, queues
 from wa_orchestrator.store.messages.message_keys import Place, head, layout
 from wa_orchestrator.store.outcomes import Fenced, Unknown
@@ -722,6 +723,19 @@ async def _(scene: Scene) -> None:
 @case("outage_ended")
 async def _(scene: Scene) -> None:
     assert not await proxies.end_outage(scene.scripts)
+
+
+@case("inventory_known")
+async def _(scene: Scene) -> None:
+    for _ in range(2):
+        await proxies.report_inventory(scene.scripts, '{"free": 3}')
+    assert len(await event_stream.read(scene.scripts, most=10)) == 1
+
+
+@case("inventory_enough")
+async def _(scene: Scene) -> None:
+    await proxies.report_inventory(scene.scripts, "")
+    assert await event_stream.read(scene.scripts, most=10) == []
 
 
 @case("proxy_empty")

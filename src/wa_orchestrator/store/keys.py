@@ -198,6 +198,9 @@ PROXIES_AVAILABLE: Final = "proxies:available"
 PROXY_OUTAGE: Final = "proxies:outage"
 """hash began_at, failing, healthy: our own connection is down · begin_outage, end_outage · while it lasts"""
 
+LOW_INVENTORY: Final = "proxies:low_inventory"
+"""string since when few slots are free · report_inventory · while that lasts"""
+
 proxy: Final = _one_per("proxy:<proxy_id>")
 """hash url (secret), masked, status, strikes, checks … · add_proxy, mark_proxy · until removed"""
 

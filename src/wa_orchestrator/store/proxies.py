@@ -58,6 +58,12 @@ async def end_outage(scripts: Scripts) -> bool:
     return await scripts.whether("end_outage", [keys.PROXY_OUTAGE, keys.EVENTS], ended=True, none=False)
 
 
+async def report_inventory(scripts: Scripts, low: str) -> None:
+    """Emit an event when slots begin to run low; `low` has the counts, '' if there are enough."""
+    names = [keys.LOW_INVENTORY, keys.EVENTS]
+    await scripts.whether("report_inventory", names, [low], told=True, known=False, enough=False)
+
+
 async def outage_began_ms(scripts: Scripts) -> int | None:
     """Return since when our own connection is down; None if it works."""
     began: Any = await scripts.redis.hget(keys.PROXY_OUTAGE, "began_at")

@@ -18,12 +18,13 @@ class ProxyMonitor:
         self._proxy_health = proxy_health
 
     async def step(self) -> float:
-        """Check every proxy that is due."""
+        """Check every proxy that is due, and whether enough slots are free."""
         now = await self._context.scripts.now_ms()
         due = [proxy.id for proxy in await records.proxies(self._context.scripts) if proxy.next_check_at <= now]
         await asyncio.gather(*(self._proxy_health.check(proxy_id) for proxy_id in due))
         if due:
             await self._proxy_health.end_outage()
+        await placement.report_inventory(self._context)
         return min(_INTERVAL_S, self._context.settings.monitor_interval_ms / 1000)
 
 

@@ -12,12 +12,12 @@ from wa_orchestrator.context import Context
 from wa_orchestrator.domain import proxy as domain
 from wa_orchestrator.domain.proxy import Load, ProxyStatus
 from wa_orchestrator.domain.session import Event, Reason
-from wa_orchestrator.domain.stream_events import EventType, LowInventory, ProxyReason
+from wa_orchestrator.domain.stream_events import ProxyReason
 from wa_orchestrator.orchestrator.proxies import idle_slots
 from wa_orchestrator.orchestrator.sessions import transitions
+from wa_orchestrator.store import proxies as proxy_store
 from wa_orchestrator.store import records, sessions
 from wa_orchestrator.store.engine.compare_and_set import Changed, compare_and_set
-from wa_orchestrator.store.events import event_stream
 from wa_orchestrator.store.records import Proxy, Session
 from wa_orchestrator.store.sessions import control_plane, slots
 
@@ -146,7 +146,6 @@ async def _wait_for_slot(context: Context, session: Session) -> None:
         await transitions.request_restart(context, current, Event.NO_CAPACITY)
     if first:
         log.warning("session.waiting_for_proxy", session=session.id)
-        await publish_low_inventory(context)
 
 
 async def _linked_session_waits(context: Context) -> bool:
@@ -221,10 +220,8 @@ async def inventory(context: Context) -> dict[str, int]:
     }
 
 
-async def publish_low_inventory(context: Context) -> None:
-    """Publish an event if slots run low; it becomes an alert."""
+async def report_inventory(context: Context) -> None:
+    """Tell people once when free slots begin to run low: the pool is nearly full, or its proxies die."""
     counted = await inventory(context)
-    if counted["free"] >= context.settings.low_inventory_slots and not counted["waiting"]:
-        return
-    low = LowInventory(json.dumps(counted))
-    await event_stream.emit(context.scripts, EventType.PROXY_LOW_INVENTORY, low)
+    few = counted["proxies"] > 0 and counted["free"] < context.settings.low_inventory_slots
+    await proxy_store.report_inventory(context.scripts, json.dumps(counted) if few or counted["waiting"] else "")

@@ -66,7 +66,6 @@ async def provision(context: Context, request: SessionRequest) -> Session:
     if session is None:
         raise Refused("SESSION_GONE", f"Session {session_id} was deleted at the same moment. Try again.", 409)
     log.info("session.provisioned", session=session_id, proxy=session.proxy, phone=request.phone)
-    await placement.publish_low_inventory(context)
     return session
 
 
@@ -184,7 +183,6 @@ async def _no_room(context: Context, request: SessionRequest, siblings: Sequence
             "This phone or session has a proxy of its own, and it has no room. Free a slot, or give another proxy.",
             409,
         )
-    await placement.publish_low_inventory(context)
     has_some = bool(await records.proxies(context.scripts))
     what = "All slots of all working proxies are taken. Add a proxy." if has_some else "There is no proxy yet. Add one."
     return Refused("NO_PROXY_CAPACITY", what, 409)
