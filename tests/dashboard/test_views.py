@@ -28,7 +28,7 @@ from wa_orchestrator.dashboard.html.renderer import Renderer
 from wa_orchestrator.dashboard.internal_api import ApiResponse
 from wa_orchestrator.dashboard.live import Hub
 from wa_orchestrator.dashboard.login import Person, Role
-from wa_orchestrator.dashboard.pages import live_log, messages, scan
+from wa_orchestrator.dashboard.pages import fleet, live_log, messages, scan
 from wa_orchestrator.dashboard.routes import actions
 from wa_orchestrator.domain.pacing.limits import PRESETS, Preset, Trust
 from wa_orchestrator.domain.session import State
@@ -154,66 +154,66 @@ async def test_a_session_that_nothing_happened_to_is_not_read_again(redis: Redis
     pool = [await builder.proxy(1)]
     await builder.session("w1", "One", pool)
     await builder.session("w2", "Two", pool)
-    fleet = SnapshotReader(make_context(settings(), redis))
-    await fleet.read()
+    reader = SnapshotReader(make_context(settings(), redis))
+    await reader.read()
     await redis.hset(keys.session("w1"), "label", "Uno")
     await redis.hset(keys.session("w2"), "label", "Due")
-    fleet.mark_changed(["w2"])
-    snapshot = await fleet.read()
+    reader.mark_changed(["w2"])
+    snapshot = await reader.read()
     assert (snapshot.rows["w1"].name, snapshot.rows["w2"].name) == ("One", "Due")
-    fleet.mark_all_changed()
-    assert (await fleet.read()).rows["w1"].name == "Uno"
+    reader.mark_all_changed()
+    assert (await reader.read()).rows["w1"].name == "Uno"
 
 
 async def test_who_looks_while_another_reads_sees_no_less(redis: Redis, scripts: Scripts) -> None:
     builder = FleetBuilder(scripts)
-    fleet = SnapshotReader(make_context(settings(), redis))
-    await fleet.read()
+    reader = SnapshotReader(make_context(settings(), redis))
+    await reader.read()
     await builder.session("w1", "One", [await builder.proxy(1)])
-    fleet.mark_changed(["w1"])
-    assert [list(each.rows) for each in await asyncio.gather(*[fleet.read() for _ in range(5)])] == [["w1"]] * 5
+    reader.mark_changed(["w1"])
+    assert [list(each.rows) for each in await asyncio.gather(*[reader.read() for _ in range(5)])] == [["w1"]] * 5
     await builder.session("w2", "Two", [await builder.proxy(2)])
-    fleet.mark_all_changed()
-    assert [list(each.rows) for each in await asyncio.gather(*[fleet.read() for _ in range(5)])] == [["w1", "w2"]] * 5
+    reader.mark_all_changed()
+    assert [list(each.rows) for each in await asyncio.gather(*[reader.read() for _ in range(5)])] == [["w1", "w2"]] * 5
 
 
 async def test_what_could_not_be_read_is_read_the_next_time(redis: Redis, scripts: Scripts) -> None:
     builder = FleetBuilder(scripts)
-    fleet = SnapshotReader(make_context(settings(), redis))
-    await fleet.read()
+    reader = SnapshotReader(make_context(settings(), redis))
+    await reader.read()
     await builder.session("w1", "One", [await builder.proxy(1)])
-    fleet.mark_changed(["w1"])
+    reader.mark_changed(["w1"])
     kept = await redis.hgetall(keys.session("w1"))
     await redis.set(keys.session("w1"), "damaged")
     with pytest.raises(ResponseError):
-        await fleet.read()
+        await reader.read()
     await redis.delete(keys.session("w1"))
     await redis.hset(keys.session("w1"), mapping=kept)
-    assert list((await fleet.read()).rows) == ["w1"]
+    assert list((await reader.read()).rows) == ["w1"]
 
 
 async def test_a_page_knows_what_happened_a_moment_before_it_was_asked_for(redis: Redis, scripts: Scripts) -> None:
-    fleet = SnapshotReader(make_context(settings(), redis))
-    hub = Hub(make_context(settings(), redis), fleet)
+    reader = SnapshotReader(make_context(settings(), redis))
+    hub = Hub(make_context(settings(), redis), reader)
     builder = FleetBuilder(scripts)
     pool = [await builder.proxy(1)]
     await builder.session("w1", "One", pool)
     hub.cursor = str((await redis.xrevrange(keys.EVENTS, count=1))[0][0])
-    await fleet.read()
+    await reader.read()
     await builder.session("w2", "Two", pool)
     await hub.catch_up()
-    assert list((await fleet.read()).rows) == ["w1", "w2"]
+    assert list((await reader.read()).rows) == ["w1", "w2"]
 
 
 async def test_a_page_reads_nothing_again_where_nothing_ever_happened(redis: Redis, scripts: Scripts) -> None:
     builder = FleetBuilder(scripts)
     await builder.session("w1", "One", [await builder.proxy(1)])
     await redis.delete(keys.EVENTS)
-    fleet = SnapshotReader(make_context(settings(), redis))
-    await fleet.read()
+    reader = SnapshotReader(make_context(settings(), redis))
+    await reader.read()
     await redis.hset(keys.session("w1"), "label", "Uno")
-    await Hub(make_context(settings(), redis), fleet).catch_up()
-    assert (await fleet.read()).rows["w1"].name == "One"
+    await Hub(make_context(settings(), redis), reader).catch_up()
+    assert (await reader.read()).rows["w1"].name == "One"
 
 
 async def test_a_waiting_message_says_why_and_when_it_leaves(redis: Redis, scripts: Scripts) -> None:
@@ -222,12 +222,31 @@ async def test_a_waiting_message_says_why_and_when_it_leaves(redis: Redis, scrip
     details = await messages.details_of(renderer, f"m_{10:018x}")
     assert details is not None
     assert details.can_cancel
-    assert details.because
+    assert details.eta
     done = await messages.details_of(renderer, f"m_{1:018x}")
     assert done is not None
     assert [step.status for step in done.steps] == ["queued", "scheduled", "sending", "sent", "delivered", "read"]
     assert not done.can_cancel
-    assert done.because == ""
+    assert done.eta is None
+
+
+async def test_an_open_page_of_sessions_offers_those_that_were_added_since(redis: Redis, scripts: Scripts) -> None:
+    builder = FleetBuilder(scripts)
+    pool = [await builder.proxy(1)]
+    await builder.session("w1", "One", pool)
+    await builder.session("w2", "Two", pool)
+    context = make_context(settings(), redis)
+    renderer = Renderer(context, SnapshotReader(context))
+    view = await renderer.view_as(None, "fleet", "en")
+    shown = await fleet.show(renderer, view, {})
+    assert "data-refresh" not in (await fleet.parts(renderer, view, shown.watch))["newer"]
+    await redis.delete(keys.session("w2"))
+    await redis.srem(keys.SESSIONS_ALL, "w2")
+    await builder.session("w3", "Three", pool)
+    renderer.reader.mark_all_changed()
+    view = await renderer.view_as(None, "fleet", "en")
+    newer = (await fleet.parts(renderer, view, shown.watch))["newer"]
+    assert view.n("newer", 1) in newer
 
 
 async def test_messages_are_found_by_recipient_reference_id_session_and_status(redis: Redis, scripts: Scripts) -> None:

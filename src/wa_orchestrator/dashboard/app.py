@@ -2,7 +2,7 @@
 
 import asyncio
 import re
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from dataclasses import replace
 from typing import Annotated, Any, Final
 
@@ -123,7 +123,9 @@ class Dashboard:
 
     async def no_such_page(self, request: Request, error: Exception) -> Response:
         """Answer an unknown address: with a page for people, with JSON for programs. Needs no login."""
-        if not wants_page(request):
+        is_api = request.url.path.startswith("/api/")
+        wants_page = request.method in ("GET", "HEAD") and "text/html" in request.headers.get("accept", "")
+        if is_api or not wants_page:
             return problems.to_response(error)
         return self._public_page(request, "missing.html", 404)
 
@@ -159,14 +161,9 @@ class Dashboard:
         forms = actions.forms(action, data)
         answers = [await internal_api.call(self._app, person.caller, *action.call(form)) for form in forms]
         outcome = actions.outcome_of(name, action, forms, answers, view)
-        return await self._with_undo(name, forms, person, outcome)
-
-    async def _with_undo(
-        self, name: str, forms: Sequence[actions.Form], person: Person, outcome: actions.Outcome
-    ) -> actions.Outcome:
-        """Offer to undo the deletion of one session while its credentials are in the trash."""
         if name != "delete" or len(forms) != 1 or outcome.state != "ok":
             return outcome
+        # The deletion of one session can be undone while its credentials are in the trash.
         trash = await internal_api.call(self._app, person.caller, "GET", "/api/v1/trash")
         mine = [each for each in (trash.body or {}).get("trash", []) if each["sessionId"] == forms[0].get("id")]
         return replace(outcome, undo={"trash": mine[0]["id"]}) if mine else outcome
@@ -240,12 +237,6 @@ async def _until_logged_out(texts: AsyncIterator[str]) -> AsyncIterator[str]:
             yield text
     except NotLoggedIn:
         yield "event: bye\ndata: {}\n\n"
-
-
-def wants_page(request: Request) -> bool:
-    """Whether a person opened this address in a browser; programs get errors as JSON."""
-    is_api = request.url.path.startswith("/api/")
-    return request.method in ("GET", "HEAD") and not is_api and "text/html" in request.headers.get("accept", "")
 
 
 def install(app: FastAPI, context: Context) -> Dashboard:

@@ -28,17 +28,14 @@ class NotLoggedIn(Exception):  # noqa: N818 (names what happened)
 
 def cookie_name(settings: Settings) -> str:
     """Return the cookie's name. With TLS, browsers refuse a `__Host-` cookie that another site has set."""
-    return "__Host-wao" if _has_tls(settings) else "wao"
-
-
-def _has_tls(settings: Settings) -> bool:
-    return settings.public_base_url.startswith("https://")
+    return "__Host-wao" if settings.public_base_url.startswith("https://") else "wao"
 
 
 def set_cookie(response: Response, settings: Settings, token: str) -> None:
     """Set the login cookie, out of reach of scripts and other sites."""
-    name, tls = cookie_name(settings), _has_tls(settings)
-    response.set_cookie(name, token, max_age=IDLE_S, path="/", httponly=True, samesite="strict", secure=tls)
+    name = cookie_name(settings)
+    secure = name.startswith("__Host-")
+    response.set_cookie(name, token, max_age=IDLE_S, path="/", httponly=True, samesite="strict", secure=secure)
 
 
 def with_security_headers(response: R) -> R:

@@ -54,16 +54,13 @@ class Hub:
         """Read until cancelled; outages of Redis are retried."""
         self.open = True
         try:
-            await self._begin()
+            with contextlib.suppress(RedisError, OSError):
+                for newest in await event_stream.latest(self._context.scripts, most=1):
+                    self._note(newest)
             await Loop("dashboard_events", self).run()
         finally:  # the server stops: close the streams, browsers reconnect by themselves
             self.open = False
             self.wake()
-
-    async def _begin(self) -> None:
-        with contextlib.suppress(RedisError, OSError):
-            for newest in await event_stream.latest(self._context.scripts, most=1):
-                self._note(newest)
 
     async def step(self) -> float:
         """Wait for events and pass them to the open pages. Return 0: the next round is at once."""

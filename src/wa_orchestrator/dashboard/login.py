@@ -75,7 +75,12 @@ class Passwords:
         given = {Role.ADMINISTRATOR: settings.dashboard_password, Role.VIEWER: settings.viewer_password}
         passwords = {role: secret.get_secret_value() if secret else "" for role, secret in given.items()}
         self._hashes = {role: self._hash(password) for role, password in passwords.items() if password}
-        self.marks = {role: _password_mark(settings, password) for role, password in passwords.items()}
+        # Keyed: Redis alone must not allow guessing the password offline.
+        key = settings.webhook_secret.get_secret_value().encode()
+        self.marks = {
+            role: hmac.new(key, f"dashboard password {password}".encode(), hashlib.sha256).hexdigest()
+            for role, password in passwords.items()
+        }
         self._lock = asyncio.Lock()
 
     def _hash(self, password: str) -> bytes:
@@ -87,12 +92,6 @@ class Passwords:
             hashed = await asyncio.to_thread(self._hash, password[:_MAX_PASSWORD_LENGTH])
         same = [role for role, known in self._hashes.items() if hmac.compare_digest(known, hashed)]
         return same[0] if same else None
-
-
-def _password_mark(settings: Settings, password: str) -> str:
-    """Return a mark of a password. It is keyed: Redis alone must not allow guessing the password offline."""
-    root = settings.webhook_secret.get_secret_value().encode()
-    return hmac.new(root, f"dashboard password {password}".encode(), hashlib.sha256).hexdigest()
 
 
 @dataclass(frozen=True, slots=True)

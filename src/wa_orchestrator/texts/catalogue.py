@@ -15,14 +15,16 @@ DEFAULT: Final = "en"
 _LEAVE_FROM_ANOTHER_PHONE: Final = frozenset({"SESSION_RELINKED", "SENDER_LOST"})
 
 
+@cache
 def languages() -> tuple[str, ...]:
     """Return the codes of all languages that have a file, English first."""
-    return _languages(FOLDER)
+    return DEFAULT, *sorted({path.stem for path in FOLDER.glob("*.toml")} - {DEFAULT})
 
 
+@cache
 def texts(language: str) -> Mapping[str, str]:
     """Return all texts of a language by their dotted names."""
-    return _texts(FOLDER, language)
+    return read(DEFAULT) | read(language)
 
 
 def text(language: str, name: str) -> str:
@@ -45,19 +47,9 @@ def message_failure(language: str, code: str, status: str) -> str:
     return given_up or text(language, f"message_failure.{code}")
 
 
-def read(folder: Path, language: str) -> dict[str, str]:
+def read(language: str) -> dict[str, str]:
     """Read one language's file, without the English texts for what it lacks."""
-    return dict(_flat(tomllib.loads((folder / f"{language}.toml").read_text("utf-8")), ""))
-
-
-@cache
-def _languages(folder: Path) -> tuple[str, ...]:
-    return DEFAULT, *sorted({path.stem for path in folder.glob("*.toml")} - {DEFAULT})
-
-
-@cache
-def _texts(folder: Path, language: str) -> Mapping[str, str]:
-    return read(folder, DEFAULT) | read(folder, language)
+    return dict(_flat(tomllib.loads((FOLDER / f"{language}.toml").read_text("utf-8")), ""))
 
 
 def _flat(tree: Mapping[str, Any], prefix: str) -> Iterator[tuple[str, str]]:

@@ -84,17 +84,13 @@ class HistoryRecorder:
 
     async def step(self) -> float:
         """Count one batch of events and record the proxies' checks. Return the seconds until the next one."""
-        counted = await self._count()
-        await self._record_checks()
-        await activity.add_queue_length(self._scripts, interval_ms=_MINUTE_MS, most=DAY_MS // _MINUTE_MS)
-        return 0 if counted >= _BATCH else _ROUND_S
-
-    async def _count(self) -> int:
         entries = await activity.count_per_hour(self._scripts, _COUNTED, most=_BATCH)
         if entries:
             last_hour = int(entries[-1].cursor.partition("-")[0]) // HOUR_MS
             await activity.remove_hours_before(self._scripts, last_hour - _KEEP_HOURS)
-        return len(entries)
+        await self._record_checks()
+        await activity.add_queue_length(self._scripts, interval_ms=_MINUTE_MS, most=DAY_MS // _MINUTE_MS)
+        return 0 if len(entries) >= _BATCH else _ROUND_S
 
     async def _record_checks(self) -> None:
         checks: dict[str, tuple[int, int]] = {

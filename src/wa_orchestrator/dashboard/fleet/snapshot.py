@@ -10,7 +10,7 @@ from typing import Any, Final
 from wa_orchestrator.dashboard.html.locale import spelled_phone
 from wa_orchestrator.domain.pacing.backlog import Backlog
 from wa_orchestrator.domain.pacing.limits import Pace, Trust
-from wa_orchestrator.domain.session import Reason, State, needs_person
+from wa_orchestrator.domain.session import Reason, State
 from wa_orchestrator.orchestrator.sessions import session_start
 from wa_orchestrator.store.messages.holds import Hold
 from wa_orchestrator.store.records import Proxy, Session
@@ -61,16 +61,6 @@ class Row:
     @property
     def state(self) -> State:
         return self.session.status
-
-    @property
-    def needs_person(self) -> bool:
-        """Whether a person has to act."""
-        return needs_person(self.state, self.session.reason)
-
-    @property
-    def is_banned(self) -> bool:
-        """Whether WhatsApp has banned the account, for a time or for good."""
-        return self.session.reason in (Reason.BANNED, Reason.TEMPORARY_BAN)
 
     @property
     def is_unlinked(self) -> bool:
@@ -166,11 +156,6 @@ class Snapshot:
         return sum(row.stats.get(status, 0) for row in self.rows.values())
 
     @property
-    def queued(self) -> int:
-        """How many messages wait: now, today and later."""
-        return self.waiting.total
-
-    @property
     def waiting(self) -> Backlog:
         """What waits for all phones; what waits for a phone is counted once."""
         phones = {row.session.phone or row.id: row.waiting for row in self.rows.values()}.values()
@@ -201,11 +186,6 @@ class Snapshot:
     def free_slots(self) -> int:
         """The number of free slots of healthy proxies."""
         return sum(max(0, self.slots_per_proxy - len(proxy.sessions)) for proxy in self.healthy)
-
-    @property
-    def is_held(self) -> bool:
-        """Whether all sending is paused."""
-        return "all" in self.holds
 
     def slots_of(self, proxy: Proxy) -> list[Row | None]:
         """Return the sessions in the slots of a proxy, then None for each free slot."""

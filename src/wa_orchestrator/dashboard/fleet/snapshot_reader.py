@@ -18,7 +18,6 @@ from wa_orchestrator.messages import session_pace
 from wa_orchestrator.messages.session_pace import Holds, pace_of, zone_of
 from wa_orchestrator.store import records
 from wa_orchestrator.store.events import activity, webhooks
-from wa_orchestrator.store.messages import contacts
 from wa_orchestrator.store.messages.holds import Hold
 from wa_orchestrator.store.records import Session
 from wa_orchestrator.store.sessions import slots
@@ -129,8 +128,3 @@ def _hold_on(holds: Holds, session: Session) -> Hold | None:
     """Return the hold on a session, a ban first, with the `field` that lifts it."""
     found = [holds[name] for name in session_pace.hold_fields(session) if name in holds]
     return min(found, key=lambda hold: hold.why != session_pace.BAN_SIGNAL, default=None)
-
-
-async def opt_outs(context: Context, most: int = 200) -> list[contacts.OptOutRecord]:
-    """Return the opt-outs, the latest first."""
-    return sorted(await contacts.opt_outs(context.scripts), key=lambda each: -each.at_ms)[:most]

@@ -74,12 +74,11 @@ def area(values: Sequence[int], label: str) -> Markup:
     ).format(label, drawn)
 
 
-def spark(values: Sequence[int], label: str, *, width: int = 72, height: int = 20) -> Markup:
+def spark(values: Sequence[int], label: str) -> Markup:
     """Draw values over time as a line; -1 is a failure, drawn as a mark at the bottom."""
-    if len(values) < 2:
-        return Markup('<svg class="spark" viewBox="0 0 72 20" role="img" aria-label="{}"></svg>').format(label)
+    width, height = 72, 20
     most = max([1, *values])
-    step = width / (len(values) - 1)
+    step = width / max(1, len(values) - 1)
     runs: list[list[str]] = [[]]
     lost = ""
     for at, value in enumerate(values):

@@ -44,11 +44,6 @@ def target(view: Locale, snapshot: Snapshot, action: str, name: str) -> Markup:
     return bdi(rest if colon and kind in ("session", "group", "phone") else name)
 
 
-def hold_reason(hold_why: str) -> str:
-    """Return the reason that a person gave for a hold, if any."""
-    return "" if hold_why == "OPERATOR" else hold_why
-
-
 def cause(view: Locale, code: str) -> str:
     """Return why something happened to a session, its phone or its proxy; empty for an unknown code."""
     if code in Reason.__members__:

@@ -40,7 +40,6 @@ class Locale:
 
     @property
     def direction(self) -> str:
-        """The text direction of the page."""
         return text(self.language, "language.direction")
 
     @property
@@ -67,11 +66,9 @@ class Locale:
         return Markup(escape(self.t(name, **values).striptags()))  # noqa: S704 (escaped just here)
 
     def number(self, value: float) -> str:
-        """Format a whole number."""
         return f"{int(value):,}"
 
     def percent(self, share: float) -> Markup:
-        """Format a ratio as a percentage."""
         return ltr(f"{share * 100:.1f}%")
 
     def phone(self, phone: str) -> Markup:
@@ -99,32 +96,28 @@ class Locale:
     def _local(self, at_ms: int) -> datetime:
         return datetime.fromtimestamp(at_ms / 1000, tz=UTC).astimezone(self.zone)
 
-    def clock(self, at_ms: int) -> Markup:
-        """Format a time as HH:MM, with the day unless it is today."""
-        return self._with_day(at_ms, f"{self._local(at_ms):%H:%M}")
+    def clock(self, at_ms: int, form: str = "%H:%M") -> Markup:
+        """Format a time, with the day unless it is today."""
+        then, today = self._local(at_ms), self._local(self.now_ms)
+        clock, days = ltr(then.strftime(form)), (then.date() - today.date()).days
+        if days == 0:
+            return clock
+        if days in (1, -1):
+            return self.t("time.tomorrow" if days == 1 else "time.yesterday", clock=clock)
+        day = self.t(f"weekday.{then.isoweekday()}") if abs(days) < 7 else self.date(at_ms)
+        return Markup("{} {}").format(day, clock)
+
+    def clock_s(self, at_ms: int) -> Markup:
+        """Format a time with seconds."""
+        return self.clock(at_ms, "%H:%M:%S")
+
+    def clock_ms(self, at_ms: int) -> Markup:
+        """Format a time with milliseconds."""
+        return self.clock(at_ms, f"%H:%M:%S.{at_ms % 1000:03d}")
 
     def hour(self, at_ms: int) -> Markup:
         """Format a time as HH:MM without the day, for axes."""
         return ltr(f"{self._local(at_ms):%H:%M}")
-
-    def clock_s(self, at_ms: int) -> Markup:
-        """Format a time with seconds, with the day unless it is today."""
-        return self._with_day(at_ms, f"{self._local(at_ms):%H:%M:%S}")
-
-    def clock_ms(self, at_ms: int) -> Markup:
-        """Format a time with milliseconds."""
-        return self._with_day(at_ms, f"{self._local(at_ms):%H:%M:%S}.{at_ms % 1000:03d}")
-
-    def _with_day(self, at_ms: int, clock: str) -> Markup:
-        then, today = self._local(at_ms).date(), self._local(self.now_ms).date()
-        away = (then - today).days
-        if away == 0:
-            return ltr(clock)
-        if away in (1, -1):
-            return self.t("time.tomorrow" if away == 1 else "time.yesterday", clock=ltr(clock))
-        if abs(away) < 7:
-            return Markup("{} {}").format(self.t(f"weekday.{then.isoweekday()}"), ltr(clock))
-        return Markup("{} {}").format(self.date(at_ms), ltr(clock))
 
     def date(self, at_ms: int) -> Markup:
         """Format a date with the month's name."""

@@ -1,5 +1,6 @@
 """Renders pages: a frame, and parts by id. A page and its live stream render a part the same way."""
 
+import contextlib
 import hashlib
 from dataclasses import dataclass, field
 from functools import cache
@@ -151,15 +152,8 @@ def _accepted(header: str) -> list[str]:
     """Return the languages of an Accept-Language header, the preferred ones first."""
     weighted = []
     for part in header.split(","):
-        tag, _, weight = part.partition(";")
-        language = tag.strip().lower().partition("-")[0]
-        quality = weight.strip().removeprefix("q=").strip()
-        weighted.append((_quality(quality), _OLD_CODES.get(language, language)))
+        tag, _, weight = part.replace(" ", "").lower().partition(";")
+        language = tag.partition("-")[0]
+        with contextlib.suppress(ValueError):  # a quality that is no number
+            weighted.append((float(weight.removeprefix("q=") or 1), _OLD_CODES.get(language, language)))
     return [language for quality, language in sorted(weighted, key=lambda each: -each[0]) if quality > 0]
-
-
-def _quality(text: str) -> float:
-    try:
-        return float(text or 1)
-    except ValueError:
-        return 0

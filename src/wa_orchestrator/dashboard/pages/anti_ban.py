@@ -7,13 +7,14 @@ from typing import Final
 from markupsafe import Markup
 
 from wa_orchestrator.dashboard.fleet.snapshot import Row
-from wa_orchestrator.dashboard.fleet.snapshot_reader import opt_outs
 from wa_orchestrator.dashboard.html.renderer import PageContent, Renderer, View
 from wa_orchestrator.domain.pacing.limits import PRESETS, Preset, Trust
+from wa_orchestrator.store.messages import contacts
 from wa_orchestrator.store.messages.holds import Hold
 
 _NEAREST: Final = 12
 _OPT_OUTS_SHOWN: Final = 8
+_MAX_OPT_OUTS: Final = 200
 
 
 async def show(renderer: Renderer, view: View, query: Mapping[str, str]) -> PageContent:
@@ -28,7 +29,6 @@ async def show(renderer: Renderer, view: View, query: Mapping[str, str]) -> Page
         "paces": paces,
         "preset": chosen or Preset(settings.pacing_preset),
         "in_force": Preset(settings.pacing_preset),
-        "own_numbers": chosen is None,
         "rows": rows,
         "query": query,
         "presets": {row.id: settings.pace(row.trust) for row in rows},
@@ -46,12 +46,14 @@ async def parts(renderer: Renderer, view: View, query: Mapping[str, str]) -> dic
 
 async def _parts(renderer: Renderer, view: View, rows: list[Row], *, everyone: bool) -> dict[str, Markup]:
     m = renderer.macros
-    out = await opt_outs(renderer.context)
+    groups = sorted({row.session.label for row in view.snapshot.rows.values() if row.session.label})
+    opt_outs = sorted(await contacts.opt_outs(renderer.context.scripts), key=lambda each: -each.at_ms)
+    shown = opt_outs[: _MAX_OPT_OUTS if everyone else _OPT_OUTS_SHOWN]
     made = {
         "holding": m.holding(view),
         "trust-counts": m.trust_counts(view, Counter(row.trust for row in view.snapshot.rows.values())),
-        "held": m.held(view, held(view), labels(view)),
-        "opt-outs": m.opt_outs(view, out if everyone else out[:_OPT_OUTS_SHOWN], len(out)),
+        "held": m.held(view, held(view), groups),
+        "opt-outs": m.opt_outs(view, shown, len(opt_outs)),
     }
     for row in rows:
         made[f"bd-{row.id}"] = m.near_budget(view, row)
@@ -65,22 +67,14 @@ def nearest(view: View, text: str) -> list[Row]:
     return sorted(rows, key=lambda row: (-row.sent_today / row.pace.per_day, -row.queued, row.id))[:_NEAREST]
 
 
-def labels(view: View) -> list[str]:
-    """Return the names of groups: every label of a session."""
-    return sorted({row.session.label for row in view.snapshot.rows.values() if row.session.label})
-
-
 def held(view: View) -> list[tuple[str, Row | None, Hold]]:
     """Return the holds on all, groups, phones and sessions; then sessions with doubled pauses after a burst."""
     snapshot = view.snapshot
     named = {f"phone:{row.session.phone}": row for row in reversed(snapshot.sorted_rows())}
     named |= {f"session:{row.id}": row for row in snapshot.rows.values()}
-    found: list[tuple[str, Row | None, Hold]] = []
-    for name, hold in sorted(snapshot.holds.items(), key=lambda pair: (pair[0] != "all", pair[0])):
-        found.append((name, named.get(name), hold))
-    found += [
-        (f"burst:{row.id}", row, Hold(f"burst:{row.id}", row.burst_until, "", ""))
-        for row in snapshot.sorted_rows()
-        if row.burst_until > view.now_ms
+    holds = sorted(snapshot.holds.items(), key=lambda pair: (pair[0] != "all", pair[0]))
+    bursts = [row for row in snapshot.sorted_rows() if row.burst_until > view.now_ms]
+    return [
+        *((name, named.get(name), hold) for name, hold in holds),
+        *((f"burst:{row.id}", row, Hold(f"burst:{row.id}", row.burst_until, "", "")) for row in bursts),
     ]
-    return found

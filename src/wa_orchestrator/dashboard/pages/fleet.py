@@ -1,5 +1,6 @@
 """Fleet page: what needs a person, messages of today, proxies, all sessions."""
 
+from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from typing import Final
 
@@ -10,13 +11,11 @@ from wa_orchestrator.dashboard.fleet.availability import Day
 from wa_orchestrator.dashboard.fleet.snapshot import Row, natural
 from wa_orchestrator.dashboard.html import charts
 from wa_orchestrator.dashboard.html.renderer import PageContent, Renderer, View
-from wa_orchestrator.domain.session import State
 from wa_orchestrator.store.events.activity import HOUR_MS
 
 PAGE_SIZE: Final = 50
 #: From this many sessions on the table is dense and there is a map.
 MANY: Final = 100
-_LABEL_END: Final = 18
 
 
 async def show(renderer: Renderer, view: View, query: Mapping[str, str]) -> PageContent:
@@ -37,19 +36,20 @@ async def show(renderer: Renderer, view: View, query: Mapping[str, str]) -> Page
         "query": {name: query.get(name, "") for name in ("state", "q", "sort")},
         "dense": len(view.snapshot.rows) >= MANY,
         "groups": groups(view) if len(view.snapshot.rows) >= MANY else [],
-        "states": list(State),
     }
-    watch = {"page": "fleet", "ids": ",".join(row.id for row in shown), "state": query.get("state", "")}
-    return PageContent("fleet.html", parts, values, watch | {"q": query.get("q", "")})
+    watch = {"page": "fleet", "ids": ",".join(row.id for row in shown), "found": str(len(found))}
+    watch |= {"state": query.get("state", ""), "q": query.get("q", "")}
+    return PageContent("fleet.html", parts, values, watch)
 
 
 async def parts(renderer: Renderer, view: View, query: Mapping[str, str]) -> dict[str, Markup]:
     """Render the live parts: cells of the rows on the page, and everything above the table."""
     ids = [name for name in query.get("ids", "").split(",") if name]
     rows = [view.snapshot.rows[name] for name in ids if name in view.snapshot.rows]
-    found = await _parts(renderer, view, query, rows)
     gone = {f"row-{name}": Markup("") for name in ids if name not in view.snapshot.rows}
-    return found | gone
+    left = len(gone) + len([row for row in rows if not _passes(row, query)])
+    newer = len(filtered(view, query)) - (number_in(query, "found") - left)
+    return await _parts(renderer, view, query, rows) | gone | {"newer": renderer.macros.newer(view, newer)}
 
 
 async def first_parts(renderer: Renderer, view: View, _query: Mapping[str, str]) -> dict[str, Markup]:
@@ -58,26 +58,23 @@ async def first_parts(renderer: Renderer, view: View, _query: Mapping[str, str])
 
 
 async def _parts(renderer: Renderer, view: View, query: Mapping[str, str], rows: Sequence[Row]) -> dict[str, Markup]:
-    m = renderer.macros
-    failed_lately = await history.failed_lately(renderer.context.scripts, view.now_ms)
-    items = attention.items(view.snapshot, view, failed_lately)
-    sent, failed = await history.per_hour(renderer.context.scripts, view.now_ms)
-    known = {row.id for row in rows}
-    others = len(filtered(view, query)) - len([row for row in rows if _passes(row, query)])
-    newer = others if len(known) < PAGE_SIZE and not query.get("page") else 0
+    m, scripts = renderer.macros, renderer.context.scripts
+    items = attention.items(view.snapshot, view, await history.failed_lately(scripts, view.now_ms))
+    sent, failed = await history.per_hour(scripts, view.now_ms)
     bars = charts.bars(sent, failed, view.plain("fleet.per_hour_label", most=max(sent)))
-    depths = await history.depths(renderer.context.scripts, view.now_ms)
+    depths = await history.depths(scripts, view.now_ms)
     deepest = max(0, *depths)
+    hours = [view.now_ms - back * HOUR_MS for back in (23, 17, 11, 5)]
     area = charts.area(depths, view.plain("fleet.queue_label", most=deepest))
     made = {
         "headline": m.headline(view),
         "holding": m.holding(view),
         "attention": m.attention(view, items[: attention.MAX_SHOWN], len(items)),
         "figures": m.figures(view),
-        "per-hour": m.per_hour(view, bars, charts.top_of(sent, failed), area, deepest, hours_shown(view)),
+        "per-hour": m.per_hour(view, bars, charts.top_of(sent, failed), area, deepest, hours),
         "pool": m.pool(view),
         "chips": m.chips(view, query.get("state", ""), query.get("q", "")),
-        "newer": m.newer(view, max(0, newer)),
+        "newer": m.newer(view, 0),
     }
     for row in rows:
         made |= {
@@ -91,11 +88,6 @@ async def _parts(renderer: Renderer, view: View, query: Mapping[str, str], rows:
             f"ac-{row.id}": m.action_cell(view, row),
         }
     return made
-
-
-def hours_shown(view: View) -> list[int]:
-    """Return the times under the chart of a day."""
-    return [view.now_ms - hours * HOUR_MS for hours in (23, 17, 11, 5)]
 
 
 def draw(view: View, day: Day, *, tall: bool = False) -> Markup:
@@ -125,16 +117,13 @@ def _passes(row: Row, query: Mapping[str, str]) -> bool:
 
 def groups(view: View) -> list[tuple[str, list[Row]]]:
     """Group sessions for the map by their label without its number."""
-    found: dict[str, list[Row]] = {}
+    found: dict[str, list[Row]] = defaultdict(list)
     for row in sorted(view.snapshot.rows.values(), key=lambda row: natural(row.name)):
-        name = row.session.label.rstrip("0123456789 #-_.")[:40]
-        found.setdefault(name or view.t("map.others").striptags(), []).append(row)
-    large = {name: rows for name, rows in found.items() if len(rows) > 1}
+        found[row.session.label.rstrip("0123456789 #-_.")[:40]].append(row)
+    large = {name: rows for name, rows in found.items() if name and len(rows) > 1}
     rest = [row for name, rows in found.items() if name not in large for row in rows]
-    return [
-        *sorted(large.items(), key=lambda pair: -len(pair[1])),
-        *([(view.t("map.others").striptags(), rest)] if rest else []),
-    ]
+    others = [(view.t("map.others").striptags(), rest)] if rest else []
+    return [*sorted(large.items(), key=lambda pair: -len(pair[1])), *others]
 
 
 def number_in(query: Mapping[str, str], name: str) -> int:

@@ -7,7 +7,7 @@ from typing import Final
 
 from markupsafe import Markup
 
-from wa_orchestrator.dashboard.fleet.snapshot import Row, natural
+from wa_orchestrator.dashboard.fleet.snapshot import natural
 from wa_orchestrator.dashboard.html import labels
 from wa_orchestrator.dashboard.html.locale import bdi, ltr
 from wa_orchestrator.dashboard.html.renderer import PageContent, Renderer, View
@@ -21,6 +21,7 @@ from wa_orchestrator.store.records import Entry
 FIRST_LINES: Final = 100
 _SEARCHED: Final = 2000
 LEVELS: Final = (Level.ERROR, Level.WARNING, Level.INFO)
+_FILTERS: Final = ("session", "kind", "q", "levels")
 _PHONES: Final = frozenset({"phone", "to", "from_phone", "recipient", "contact_phone"})
 _GIVEN_UP: Final = frozenset({EventType.MESSAGE_FAILED, EventType.MESSAGE_UNKNOWN})
 _SECRET: Final = frozenset({"qr", "code", "text", "body"})
@@ -44,15 +45,14 @@ class Line:
 
 async def show(renderer: Renderer, view: View, query: Mapping[str, str]) -> PageContent:
     """Show the latest events that match the filter."""
-    lines = await latest(renderer, view, query)
     values = {
-        "lines": lines,
+        "lines": await latest(renderer, view, query),
         "query": query,
         "rows": sorted(view.snapshot.rows.values(), key=lambda row: natural(row.name)),
         "subjects": SUBJECTS,
         "levels": levels_in(query),
     }
-    watch = {"page": "live-log"} | {name: query[name] for name in ("session", "kind", "q", "levels") if query.get(name)}
+    watch = {"page": "live-log"} | {name: query[name] for name in _FILTERS if query.get(name)}
     return PageContent("log.html", values=values, watch=watch)
 
 
@@ -63,13 +63,10 @@ async def parts(_renderer: Renderer, _view: View, _query: Mapping[str, str]) -> 
 
 async def latest(renderer: Renderer, view: View, query: Mapping[str, str]) -> list[Line]:
     """Return the latest lines, the newest first."""
-    entries = await event_stream.latest(renderer.context.scripts, most=_SEARCHED if _filters(query) else FIRST_LINES)
+    filters = any(query.get(name) for name in _FILTERS)
+    entries = await event_stream.latest(renderer.context.scripts, most=_SEARCHED if filters else FIRST_LINES)
     found = [line_of(view, entry) for entry in entries]
     return [line for line in found if passes(line, query)][:FIRST_LINES]
-
-
-def _filters(query: Mapping[str, str]) -> bool:
-    return any(query.get(name) for name in ("session", "kind", "q", "levels"))
 
 
 def levels_in(query: Mapping[str, str]) -> frozenset[str]:
@@ -95,6 +92,9 @@ def line_of(view: View, entry: Entry) -> Line:
     kind = fields.get("type", "?")
     session = fields.get("session", "")
     row = view.snapshot.rows.get(session)
+    tag = ""
+    if row and row.name in view.snapshot.namesakes:
+        tag = f"••••{last_four(row.session.phone)}" if row.session.phone else row.id
     return Line(
         entry.cursor,
         int(float(fields.get("at") or entry.cursor.partition("-")[0])),
@@ -102,14 +102,10 @@ def line_of(view: View, entry: Entry) -> Line:
         stream_events.level_of(kind),
         session,
         row.name if row else session or fields.get("proxy", ""),
-        _tag(row) if row and row.name in view.snapshot.namesakes else "",
+        tag,
         explained_text(view, kind, fields),
         json.dumps(_redacted(fields), ensure_ascii=False, indent=1),
     )
-
-
-def _tag(row: Row) -> str:
-    return f"••••{last_four(row.session.phone)}" if row.session.phone else row.id
 
 
 def explained_text(view: View, kind: str, fields: Mapping[str, str]) -> Markup:

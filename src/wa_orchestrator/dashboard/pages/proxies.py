@@ -36,17 +36,18 @@ async def show(renderer: Renderer, view: View, query: Mapping[str, str]) -> Page
 async def parts(renderer: Renderer, view: View, query: Mapping[str, str]) -> dict[str, Markup]:
     """Render the proxies on the page; removed ones become empty."""
     ids = [name for name in query.get("ids", "").split(",") if name]
-    known: dict[str, Proxy] = {proxy.id: proxy for proxy in view.snapshot.proxies}
-    made = await _parts(renderer, view, [known[name] for name in ids if name in known])
-    gone = {f"px-{name}": Markup("") for name in ids if name not in known}
+    shown = [proxy for proxy in view.snapshot.proxies if proxy.id in ids]
+    made = await _parts(renderer, view, shown)
+    gone = {f"px-{name}": Markup("") for name in ids if f"px-{name}" not in made}
     newer = len(matching(view, query.get("q", ""))) - number_in(query, "found") + len(gone)
     return made | gone | {"newer": renderer.macros.newer(view, max(0, newer))}
 
 
 def matching(view: View, text: str) -> list[Proxy]:
-    """Return the proxies that a search finds: by id, address, or a session on them."""
+    """Return the proxies that a search finds by id, address or session: bad ones first, then the fullest."""
     wanted = text.strip().lower()
-    return [proxy for proxy in in_order(view) if wanted in proxy.id or _matches(view, proxy, wanted)]
+    found = [proxy for proxy in view.snapshot.proxies if wanted in proxy.id or _matches(view, proxy, wanted)]
+    return sorted(found, key=lambda proxy: (proxy.status == "OK", -len(proxy.sessions), proxy.id))
 
 
 def _matches(view: View, proxy: Proxy, wanted: str) -> bool:
@@ -82,16 +83,8 @@ async def _parts(renderer: Renderer, view: View, proxies: list[Proxy]) -> dict[s
 def moved_sessions(view: View, proxy: Proxy) -> Markup:
     """Return which sessions were on a proxy when it became bad, if that is known."""
     rows = [row for row in view.snapshot.sorted_rows() if row.id in view.snapshot.left.get(proxy.id, ())]
-    return (
-        view.n("attention.affected", len(rows), names=attention.named(rows, view.snapshot, view))
-        if rows
-        else Markup("")
-    )
-
-
-def in_order(view: View) -> list[Proxy]:
-    """Return all proxies, bad ones first, then the fullest."""
-    return sorted(view.snapshot.proxies, key=lambda proxy: (proxy.status == "OK", -len(proxy.sessions), proxy.id))
+    names = attention.named(rows, view.snapshot, view)
+    return view.n("attention.affected", len(rows), names=names) if rows else Markup("")
 
 
 def address(proxy: Proxy) -> str:

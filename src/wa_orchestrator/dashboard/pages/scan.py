@@ -9,11 +9,11 @@ from markupsafe import Markup
 
 from wa_orchestrator.dashboard.fleet.snapshot import Row
 from wa_orchestrator.dashboard.html.renderer import PageContent, Renderer, View
+from wa_orchestrator.domain.pacing.limits import DAY_MS
 from wa_orchestrator.domain.session import Reason, State
 from wa_orchestrator.store.sessions import link_codes
 
 _LINKED_SHOWN: Final = 6
-_DAY_MS: Final = 86_400_000
 _FIRST_LIFE_MS: Final = 60_000
 _WAITS: Final = (State.QR_READY, State.PENDING)
 #: Why a session that failed is linked by a new code.
@@ -43,7 +43,7 @@ async def show(renderer: Renderer, view: View, query: Mapping[str, str]) -> Page
     phone = phone_in(query) or (row.session.phone if row else "")
     parts = await _parts(renderer, view, row, phone)
     watch = {"page": "scan", "id": row.id if row else "", "phone": phone}
-    return PageContent("scan.html", parts, {"row": row, "add": query.get("add", ""), "phone": phone}, watch)
+    return PageContent("scan.html", parts, {"add": query.get("add", "")}, watch)
 
 
 async def parts(renderer: Renderer, view: View, query: Mapping[str, str]) -> dict[str, Markup]:
@@ -77,11 +77,9 @@ def lists(view: View) -> tuple[list[Row], list[Row]]:
     """Return the sessions that wait to be linked, and those that were linked within a day."""
     rows = view.snapshot.sorted_rows()
     waiting = [row for row in rows if waits_for_code(row)]
-    linked = [
-        row for row in rows if row.state is State.CONNECTED and row.session.first_connected_at > view.now_ms - _DAY_MS
-    ]
-    linked.sort(key=lambda row: -row.session.first_connected_at)
-    return waiting, linked[:_LINKED_SHOWN]
+    since_ms = view.now_ms - DAY_MS
+    linked = [row for row in rows if row.state is State.CONNECTED and row.session.first_connected_at > since_ms]
+    return waiting, sorted(linked, key=lambda row: -row.session.first_connected_at)[:_LINKED_SHOWN]
 
 
 def waits_for_code(row: Row) -> bool:
@@ -96,24 +94,20 @@ def selected(view: View, wanted: str) -> Row | None:
     if wanted in view.snapshot.rows:
         return view.snapshot.rows[wanted]
     waiting, _ = lists(view)
-    ready = [row for row in waiting if row.state is State.QR_READY]
-    return next(iter([*ready, *waiting]), None)
+    return min(waiting, key=lambda row: row.state is not State.QR_READY, default=None)
 
 
 async def code_of(renderer: Renderer, view: View, row: Row | None) -> Code | None:
     """Return the current code; always None for viewers."""
     if row is None or not view.may_change or row.state is not State.QR_READY:
         return None
-    shown = await link_codes.get(renderer.context.scripts, row.id)
-    if shown is None:
+    if (shown := await link_codes.get(renderer.context.scripts, row.id)) is None:
         return None
     ends = shown.expires_at_ms
     began = shown.at_ms or ends - _FIRST_LIFE_MS
-    picture = draw(shown.qr) if shown.qr else Markup("")
+    picture = Markup("")
+    if shown.qr:
+        qr = segno.make(shown.qr, error="l", micro=False)
+        svg = qr.svg_inline(border=2, svgclass="code", lineclass=None, omitsize=True)
+        picture = Markup(svg)  # noqa: S704 (drawn here)
     return Code(picture, shown.code, max(1000, ends - began), max(0, view.now_ms - began))
-
-
-def draw(text: str) -> Markup:
-    """Draw a QR code as SVG."""
-    code = segno.make(text, error="l", micro=False)
-    return Markup(code.svg_inline(border=2, svgclass="code", lineclass=None, omitsize=True))  # noqa: S704 (drawn here)

@@ -2,7 +2,8 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from datetime import UTC, datetime
+from datetime import datetime
+from itertools import pairwise
 from typing import Any, Final
 
 from markupsafe import Markup
@@ -42,9 +43,8 @@ async def show(renderer: Renderer, view: View, query: Mapping[str, str]) -> Page
     row = view.snapshot.rows.get(query.get("id", ""))
     if row is None:
         return None
-    return PageContent(
-        "session.html", await _parts(renderer, view, row), {"row": row}, {"page": "session", "id": row.id}
-    )
+    watch = {"page": "session", "id": row.id}
+    return PageContent("session.html", await _parts(renderer, view, row), {"row": row}, watch)
 
 
 async def parts(renderer: Renderer, view: View, query: Mapping[str, str]) -> dict[str, Markup]:
@@ -57,18 +57,14 @@ async def _parts(renderer: Renderer, view: View, row: Row) -> dict[str, Markup]:
     scripts, m = renderer.context.scripts, renderer.macros
     day = (await history.days(scripts, [row.session], view.now_ms))[row.id]
     proxy = next((each for each in view.snapshot.proxies if each.id == row.session.proxy), None)
-    waiting = await queue(renderer, row)
-    recent = await latest_events(renderer, row.id)
-    local = datetime.fromtimestamp(view.now_ms / 1000, tz=UTC).astimezone(
-        zone_of(renderer.context.settings, row.session)
-    )
+    recent = await event_stream.latest(scripts, keys.session_events(row.id), most=_HISTORY_SHOWN)
+    local = datetime.fromtimestamp(view.now_ms / 1000, tz=zone_of(renderer.context.settings, row.session))
+    progress, hour = trust_progress(row, view.now_ms), local.hour + local.minute / 60
     return {
         "session-head": m.session_head(view, row),
         "session-why": m.session_why(view, row),
-        "session-today": m.session_today(
-            view, row, trust_progress(row, view.now_ms), local.hour + local.minute / 60, str(local.tzinfo)
-        ),
-        "session-queue": m.session_queue(view, row, waiting),
+        "session-today": m.session_today(view, row, progress, hour, str(local.tzinfo)),
+        "session-queue": m.session_queue(view, row, await queue(renderer, row)),
         "session-strip": m.session_strip(view, draw(view, day, tall=True), share_of(view, day)),
         "session-proxy": m.session_proxy(view, row, proxy),
         "session-worker": m.session_worker(view, row, renderer.context.settings.runner),
@@ -78,50 +74,30 @@ async def _parts(renderer: Renderer, view: View, row: Row) -> dict[str, Markup]:
 
 def trust_progress(row: Row, now_ms: int) -> dict[str, Any]:
     """Return the progress of a session from cold to hot."""
-    first = row.session.first_connected_at
-    age = now_ms - first if first else 0
-    bounds = {
-        Trust.COLD: (0, WARM_FROM_MS),
-        Trust.WARM: (WARM_FROM_MS, HOT_FROM_MS),
-        Trust.HOT: (HOT_FROM_MS, 20 * DAY_MS),
-    }
-    steps = [
-        {
-            "trust": trust,
-            "share": max(0, min(100, round((age - begins) / (ends - begins) * 100))),
-            "now": trust is row.trust,
-        }
-        for trust, (begins, ends) in bounds.items()
-    ]
+    age = now_ms - row.session.first_connected_at if row.session.first_connected_at else 0
+    steps = []
+    for trust, (begins, ends) in zip(Trust, pairwise((0, WARM_FROM_MS, HOT_FROM_MS, 20 * DAY_MS)), strict=True):
+        share = max(0, min(100, round((age - begins) / (ends - begins) * 100)))
+        steps.append({"trust": trust, "share": share, "now": trust is row.trust})
     until = {Trust.COLD: WARM_FROM_MS, Trust.WARM: HOT_FROM_MS}.get(row.trust)
-    return {
-        "steps": steps,
-        "day": age // DAY_MS + 1,
-        "days_left": None if until is None else max(1, -(-(until - age) // DAY_MS)),
-    }
+    days_left = None if until is None else max(1, -(-(until - age) // DAY_MS))
+    return {"steps": steps, "day": age // DAY_MS + 1, "days_left": days_left}
 
 
 async def queue(renderer: Renderer, row: Row) -> Sequence[QueuedMessage]:
     """Return the first messages that wait, with their ETAs."""
     if not row.session.phone:
         return []
-    scripts = renderer.context.scripts
-    facts = await facts_of(scripts, row.session)
-    forecast = forecast_of(renderer.context.settings, row.session, facts)
-    return await queue_forecast.queue(
-        scripts, row.session.phone, forecast, lock_until_ms=facts.phone.lock_until, most=QUEUE_SHOWN
-    )
-
-
-async def latest_events(renderer: Renderer, session_id: str) -> list[Entry]:
-    """Return the events of a session, the newest first."""
-    return await event_stream.latest(renderer.context.scripts, keys.session_events(session_id), most=_HISTORY_SHOWN)
+    scripts, session = renderer.context.scripts, row.session
+    facts = await facts_of(scripts, session)
+    forecast, lock_ms = forecast_of(renderer.context.settings, session, facts), facts.phone.lock_until
+    return await queue_forecast.queue(scripts, session.phone, forecast, lock_until_ms=lock_ms, most=QUEUE_SHOWN)
 
 
 def _history_entry(view: View, entry: Entry) -> HistoryEntry:
     kind, fields = entry.fields.get("type", ""), entry.fields
+    at_ms, why = int(float(fields.get("at", "0"))), labels.cause(view, fields.get("reason", ""))
     state = kind.removeprefix("session.")
-    what = view.t(f"state.{state}") if state in tuple(State) else live_log.event_text(view, kind, fields)
-    why = labels.cause(view, fields.get("reason", ""))
-    shown_as = state if state in tuple(State) else stream_events.level_of(kind)
-    return HistoryEntry(int(float(fields.get("at", "0"))), shown_as, what, why)
+    if state in tuple(State):
+        return HistoryEntry(at_ms, state, view.t(f"state.{state}"), why)
+    return HistoryEntry(at_ms, stream_events.level_of(kind), live_log.event_text(view, kind, fields), why)

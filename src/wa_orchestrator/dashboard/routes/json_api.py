@@ -8,10 +8,10 @@ from pydantic import Field
 
 from wa_orchestrator.context import Context
 from wa_orchestrator.dashboard.fleet import attention, history
-from wa_orchestrator.dashboard.fleet.snapshot import Row, Snapshot
+from wa_orchestrator.dashboard.fleet.snapshot import Row
 from wa_orchestrator.dashboard.html.renderer import Renderer, View
 from wa_orchestrator.domain.pacing.limits import Trust
-from wa_orchestrator.domain.session import Reason, State
+from wa_orchestrator.domain.session import Reason, State, needs_person
 from wa_orchestrator.domain.stream_events import AlertTest, EventType
 from wa_orchestrator.errors import Refused
 from wa_orchestrator.store.access import audit
@@ -132,13 +132,27 @@ class _Figures:
     async def get_dashboard_stats(self, _caller: ReadCaller) -> DashboardStats:
         """Get counts, messages of today, queue, proxies, and what needs attention."""
         view = await self._look()
-        counts = await message_counts.by_status(self._context.scripts)
+        snapshot = view.snapshot
+        sent, failed = snapshot.today("sent"), snapshot.today("failed")
         failed_lately = await history.failed_lately(self._context.scripts, view.now_ms)
-        alerts = [
-            AttentionItem(state=item.state, what=item.what.striptags(), do=item.do.striptags(), href=item.href)
-            for item in attention.items(view.snapshot, view, failed_lately)
-        ]
-        return _stats(view.snapshot, counts, alerts)
+        return DashboardStats(
+            sessions={"total": len(snapshot.rows), **{str(state): snapshot.counts[state] for state in State}},
+            messages_today=MessagesToday(**{status: snapshot.today(status) for status in MessagesToday.model_fields}),
+            messages=await message_counts.by_status(self._context.scripts),
+            queue=WaitingMessages(waiting=snapshot.waiting.total, **asdict(snapshot.waiting)),
+            proxies=ProxySlots(
+                total=len(snapshot.proxies),
+                healthy=len(snapshot.healthy),
+                seats=snapshot.slots,
+                free_slots=snapshot.free_slots,
+                sessions_waiting=len(snapshot.waiting_for_slot),
+            ),
+            success_rate=round(sent / (sent + failed), 4) if sent + failed else None,
+            alerts=[
+                AttentionItem(state=item.state, what=item.what.striptags(), do=item.do.striptags(), href=item.href)
+                for item in attention.items(snapshot, view, failed_lately)
+            ],
+        )
 
     async def send_test_alert(self, caller: AdminCaller) -> QueuedAlert:
         """Send a test alert to everybody who gets alerts."""
@@ -159,10 +173,10 @@ def _row(row: Row, say: Any) -> DashboardSession:
         session_id=row.id,
         label=session.label or None,
         phone=session.phone or None,
-        status=State(session.status),
+        status=row.state,
         reason=Reason(session.reason) if session.reason else None,
         reason_text=str(say(session.reason)) if session.reason else None,
-        needs_person=row.needs_person,
+        needs_person=needs_person(row.state, session.reason),
         trust=row.trust,
         sent_today=row.sent_today,
         limit_today=row.pace.per_day,
@@ -172,25 +186,4 @@ def _row(row: Row, say: Any) -> DashboardSession:
         proxy_id=session.proxy or None,
         last_ping_at=iso(session.last_ping_at),
         connected_at=iso(session.connected_at),
-    )
-
-
-def _stats(snapshot: Snapshot, messages: dict[str, int], alerts: list[AttentionItem]) -> DashboardStats:
-    sent, failed = snapshot.today("sent"), snapshot.today("failed")
-    return DashboardStats(
-        sessions={"total": len(snapshot.rows), **{str(state): snapshot.counts[state] for state in State}},
-        messages_today=MessagesToday(
-            sent=sent, delivered=snapshot.today("delivered"), read=snapshot.today("read"), failed=failed
-        ),
-        messages=messages,
-        queue=WaitingMessages(waiting=snapshot.queued, **asdict(snapshot.waiting)),
-        proxies=ProxySlots(
-            total=len(snapshot.proxies),
-            healthy=len(snapshot.healthy),
-            seats=snapshot.slots,
-            free_slots=snapshot.free_slots,
-            sessions_waiting=len(snapshot.waiting_for_slot),
-        ),
-        success_rate=round(sent / (sent + failed), 4) if sent + failed else None,
-        alerts=alerts,
     )

@@ -28,8 +28,6 @@ async def scan(context: Context, session_id: str, asked_phone: str, locale: Loca
             answer = await client.post(f"{context.simulator['control']}/phones/{phone}/{verb}", json=body)
     except httpx.HTTPError:
         return Outcome("error", locale.t("scan.simulator_away"))
-    return (
-        Outcome("ok", locale.t("done.simulate-scan"))
-        if answer.is_success
-        else Outcome("error", locale.t("scan.no_code_now"))
-    )
+    if not answer.is_success:
+        return Outcome("error", locale.t("scan.no_code_now"))
+    return Outcome("ok", locale.t("done.simulate-scan"))
