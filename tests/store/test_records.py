@@ -19,8 +19,6 @@ from wa_orchestrator.store.records import (
     ProxyChanges,
     Session,
     SessionChanges,
-    message_from,
-    session_from,
 )
 
 #: Values that scripts write, beside names of fields.
@@ -45,21 +43,21 @@ def test_scripts_write_only_fields_of_the_record(key: str, record: type) -> None
 
 
 def test_a_record_is_read_by_the_types_of_its_fields() -> None:
-    session = session_from({"id": "w1", "status": "connected", "reason": "", "epoch": "3", "discard": "1"})
+    session = decode(Session, {"id": "w1", "status": "connected", "reason": "", "epoch": "3", "discard": "1"})
     assert (session.status, session.reason, session.epoch, session.discard) == (State.CONNECTED, None, 3, True)
     assert (session.restart_epoch, session.started_at, session.label) == (None, 0, "")
-    message = message_from({"id": "m_1", "status": "sending", "pinned": "phone", "due_at": "1.75e+12"})
+    message = decode(Message, {"id": "m_1", "status": "sending", "pinned": "phone", "due_at": "1.75e+12"})
     assert (message.pinned, message.due_at) == (Pin.PHONE, 1_750_000_000_000)
 
 
 def test_a_reason_that_only_a_newer_version_knows_reads_as_none() -> None:
-    assert session_from({"status": "failed", "reason": "OF_A_NEWER_VERSION"}).reason is None
+    assert decode(Session, {"status": "failed", "reason": "OF_A_NEWER_VERSION"}).reason is None
 
 
 def test_changes_are_read_as_they_were_written() -> None:
     changed = SessionChanges(reason=Reason.BANNED, discard=False, restart_epoch=None, missed_at=7, label="x")
     stored = {name: str(value) for name, value in encode(changed).items()}
-    session = session_from(stored | {"status": "failed"})
+    session = decode(Session, stored | {"status": "failed"})
     assert {name: getattr(session, name) for name in changed} == changed
     proxy_changes = ProxyChanges(strikes=(1, 2), draining=True, latency_ms=None)
     stored = {name: str(value) for name, value in encode(proxy_changes).items()}

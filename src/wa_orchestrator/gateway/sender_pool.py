@@ -22,7 +22,8 @@ from wa_orchestrator.messages.session_pace import Holds, holds_on, pace_of, read
 from wa_orchestrator.settings import Settings
 from wa_orchestrator.store import keys
 from wa_orchestrator.store.messages.holds import hold_from
-from wa_orchestrator.store.records import PhonePace, Session, session_from
+from wa_orchestrator.store.record_codec import decode
+from wa_orchestrator.store.records import PhonePace, Session
 
 FRESH_S: Final = 1.0
 #: Before a request is refused for lack of a sender, a snapshot older than this is renewed.
@@ -231,7 +232,7 @@ class SenderPool:
         known = self._limits.get(raw["id"])
         if known is not None and known.raw == raw and now_ms < known.valid_until_ms:
             return known
-        session = session_from(raw)
+        session = decode(Session, raw)
         zone = zone_of(self._settings, session)
         pace, day = pace_of(self._settings, session, now_ms), day_bounds_ms(now_ms, zone)
         reopens_ms = hours_bounds_ms(pace, day[1], zone)[0]

@@ -36,14 +36,8 @@ async def mark(
 ) -> Marked | Changed | Unknown:
     """Write the result of a check or a strike, if the proxy was not written meanwhile."""
     names = [keys.proxy(proxy_id), keys.PROXIES_AVAILABLE, keys.EVENTS]
-    return await scripts.ask(
-        "mark_proxy",
-        names,
-        [proxy_id, version, status, reason, *flat(fields)],
-        marked=Marked,
-        changed=Changed,
-        unknown=Unknown,
-    )
+    args = [proxy_id, version, status, reason, *flat(fields)]
+    return await scripts.ask("mark_proxy", names, args, marked=Marked, changed=Changed, unknown=Unknown)
 
 
 async def begin_outage(scripts: Scripts, *, failing: int, healthy: int) -> bool:

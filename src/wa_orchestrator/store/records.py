@@ -7,6 +7,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, TypedDict
 
+from redis.asyncio.client import Pipeline
+
 from wa_orchestrator.domain.ids import MessageId, Phone, ProxyId, SessionId
 from wa_orchestrator.domain.message import MessageStatus
 from wa_orchestrator.domain.proxy import ProxyStatus
@@ -253,27 +255,17 @@ class Entry:
     fields: Mapping[str, str]
 
 
-def session_from(raw: Mapping[str, str]) -> Session:
-    """Return a session from its hash."""
-    return decode(Session, raw)
-
-
-def message_from(raw: Mapping[str, str]) -> Message:
-    """Return a message from its hash."""
-    return decode(Message, raw)
-
-
 async def session(scripts: Scripts, session_id: str) -> Session | None:
     """Return a session, or None."""
     raw: Any = await scripts.redis.hgetall(keys.session(session_id))
-    return session_from(raw) if raw else None
+    return decode(Session, raw) if raw else None
 
 
 async def sessions(scripts: Scripts, ids: Iterable[str] | None = None) -> list[Session]:
     """Return these sessions, or all, by id."""
     members: Any = ids if ids is not None else await scripts.redis.smembers(keys.SESSIONS_ALL)
-    raws = await _hashes(scripts, [keys.session(name) for name in sorted(members)])
-    return [session_from(raw) for raw in raws if raw]
+    raws = await scripts.each(Pipeline.hgetall, map(keys.session, sorted(members)))
+    return [decode(Session, raw) for raw in raws if raw]
 
 
 async def sessions_of_phone(scripts: Scripts, phone: str) -> list[Session]:
@@ -307,13 +299,12 @@ async def proxies(scripts: Scripts, ids: Iterable[str] | None = None) -> list[Pr
 async def message(scripts: Scripts, message_id: str) -> Message | None:
     """Return a message, or None."""
     raw: Any = await scripts.redis.hgetall(keys.message(message_id))
-    return message_from(raw) if raw else None
+    return decode(Message, raw) if raw else None
 
 
 async def messages(scripts: Scripts, ids: Sequence[str]) -> list[Message]:
     """Return these messages in this order, without those that are gone."""
-    raws = await _hashes(scripts, [keys.message(name) for name in ids])
-    return [message_from(raw) for raw in raws if raw]
+    return [decode(Message, raw) for raw in await scripts.each(Pipeline.hgetall, map(keys.message, ids)) if raw]
 
 
 async def timeline(scripts: Scripts, message_id: str) -> list[tuple[int, str, str]]:
@@ -341,11 +332,3 @@ async def holds(scripts: Scripts) -> dict[str, Hold]:
     """Return all holds by their field."""
     raw: Any = await scripts.redis.hgetall(keys.HOLDS)
     return {field: hold_from(field, text) for field, text in raw.items()}
-
-
-async def _hashes(scripts: Scripts, names: Sequence[str]) -> list[dict[str, str]]:
-    pipe = scripts.redis.pipeline(transaction=False)
-    for name in names:
-        pipe.hgetall(name)
-    replies: list[Any] = await pipe.execute()
-    return replies

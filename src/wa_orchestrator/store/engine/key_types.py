@@ -4,6 +4,7 @@ from collections.abc import Mapping
 from typing import Any, Final
 
 from redis import exceptions
+from redis.asyncio.client import Pipeline
 
 from wa_orchestrator.store import keys
 from wa_orchestrator.store.engine.scripts import Scripts
@@ -51,10 +52,8 @@ async def _problems(scripts: Scripts) -> list[str]:
     found = await _wrong(scripts, {keys.session(name): "hash" for name in ids})
     if found:
         return found
-    pipe = scripts.redis.pipeline(transaction=False)
-    for name in ids:
-        pipe.hget(keys.session(name), "phone")
-    phones = sorted({str(phone) for phone in await pipe.execute() if phone})
+    found_phones = await scripts.each(lambda pipe, key: pipe.hget(key, "phone"), map(keys.session, ids))
+    phones = sorted({str(phone) for phone in found_phones if phone})
     of_phones = {key: kind for phone in phones for key, kind in _of_phone(phone).items()}
     return await _wrong(scripts, {keys.outbox(name): "list" for name in ids} | of_phones)
 
@@ -71,10 +70,7 @@ def _of_phone(phone: str) -> dict[str, str]:
 
 
 async def _wrong(scripts: Scripts, expected: Mapping[str, str]) -> list[str]:
-    pipe = scripts.redis.pipeline(transaction=False)
-    for name in expected:
-        pipe.type(name)
-    kinds: list[str] = await pipe.execute() if expected else []
+    kinds = await scripts.each(Pipeline.type, expected)
     return [
         f"the key {name} is a {kind} and must be a {wanted}"
         for (name, wanted), kind in zip(expected.items(), kinds, strict=True)

@@ -2,11 +2,12 @@
 
 import hashlib
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final, TypeVar
 
 from redis.asyncio import Redis
+from redis.asyncio.client import Pipeline
 from redis.exceptions import NoScriptError
 
 from wa_orchestrator.errors import Broken
@@ -74,6 +75,13 @@ class Scripts:
         if reply[0] not in words:
             raise unexpected(name, reply)
         return words[reply[0]]
+
+    async def each(self, command: Callable[[Pipeline, str], object], keys: Iterable[str]) -> list[Any]:
+        """Return the replies to one command about each of these keys, in one round trip."""
+        pipe = self.redis.pipeline(transaction=False)
+        for key in keys:
+            command(pipe, key)
+        return await pipe.execute()
 
     async def now_ms(self) -> int:
         """Return Redis' own time, which is the time of every lease and pause."""

@@ -21,10 +21,9 @@ _SESSION_EVENTS: Final = 600
 
 async def session_histories(scripts: Scripts, sessions: Sequence[str]) -> list[list[Entry]]:
     """Return the history of each of these sessions, oldest first, in one round trip."""
-    pipe = scripts.redis.pipeline(transaction=False)
-    for session_id in sessions:
-        pipe.xrange(keys.session_events(session_id), min="-", max="+", count=_SESSION_EVENTS)
-    replies: list[Any] = await pipe.execute() if sessions else []
+    replies = await scripts.each(
+        lambda pipe, key: pipe.xrange(key, count=_SESSION_EVENTS), map(keys.session_events, sessions)
+    )
     return [[Entry(cursor, fields) for cursor, fields in entries] for entries in replies]
 
 
@@ -61,14 +60,14 @@ async def remove_hours_before(scripts: Scripts, hour: int) -> None:
 async def queue_lengths(scripts: Scripts) -> list[tuple[int, int]]:
     """Return how many messages waited at which instants (ms), oldest first."""
     lines: Any = await scripts.redis.lrange(keys.DASHBOARD_QUEUE, 0, -1)
-    return [(int(at), int(length)) for at, _, length in (line.partition(":") for line in lines)]
+    return [_numbers(line) for line in lines]
 
 
 async def add_queue_length(scripts: Scripts, *, interval_ms: int, most: int) -> None:
     """Add how many messages wait now, unless the last entry is younger than `interval_ms`; keep the last `most`."""
     now_ms = await scripts.now_ms()
     last: Any = await scripts.redis.lindex(keys.DASHBOARD_QUEUE, -1)
-    if last and now_ms - int(last.partition(":")[0]) < interval_ms:
+    if last and now_ms - _numbers(last)[0] < interval_ms:
         return
     waiting: Any = await scripts.redis.hget(keys.COUNTS, "queued")
     async with scripts.redis.pipeline(transaction=True) as pipe:
@@ -79,26 +78,22 @@ async def add_queue_length(scripts: Scripts, *, interval_ms: int, most: int) -> 
 
 async def proxy_checks(scripts: Scripts, proxies: Sequence[str]) -> list[list[tuple[int, int]]]:
     """Return the last checks of each of these proxies, oldest first: when, and the latency (-1 = failed)."""
-    pipe = scripts.redis.pipeline(transaction=False)
-    for proxy_id in proxies:
-        pipe.lrange(keys.proxy_health(proxy_id), 0, -1)
-    replies: list[Any] = await pipe.execute() if proxies else []
-    return [[(int(at), int(latency)) for at, _, latency in map(_check, lines)] for lines in replies]
+    replies = await scripts.each(lambda pipe, key: pipe.lrange(key, 0, -1), map(keys.proxy_health, proxies))
+    return [[_numbers(line) for line in lines] for lines in replies]
 
 
-def _check(line: str) -> tuple[str, str, str]:
-    return line.partition(":")
+def _numbers(line: str) -> tuple[int, int]:
+    """Return the two numbers of `<ms>:<number>`."""
+    at_ms, _, number = line.partition(":")
+    return int(at_ms), int(number)
 
 
 async def add_proxy_checks(scripts: Scripts, checks: Mapping[str, tuple[int, int]], *, most: int) -> None:
     """Add the last check of each of these proxies, unless it is known; keep the last `most` of each."""
-    pipe = scripts.redis.pipeline(transaction=False)
-    for proxy_id in checks:
-        pipe.lindex(keys.proxy_health(proxy_id), -1)
-    known: list[Any] = await pipe.execute() if checks else []
+    known = await scripts.each(lambda pipe, key: pipe.lindex(key, -1), map(keys.proxy_health, checks))
     pipe = scripts.redis.pipeline(transaction=False)
     for (proxy_id, (checked_at, latency_ms)), last in zip(checks.items(), known, strict=True):
-        if _check(str(last or ""))[0] == str(checked_at):
+        if last and _numbers(last)[0] == checked_at:
             continue
         key = keys.proxy_health(proxy_id)
         pipe.rpush(key, f"{checked_at}:{latency_ms}")

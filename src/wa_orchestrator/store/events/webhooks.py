@@ -5,6 +5,8 @@ from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
+from redis.asyncio.client import Pipeline
+
 from wa_orchestrator.domain.stream_events import EventType, WebhookDisabled
 from wa_orchestrator.store import keys
 from wa_orchestrator.store.engine.scripts import Scripts, unexpected
@@ -144,10 +146,7 @@ async def delivery(scripts: Scripts, webhook_id: str, event: str) -> dict[str, s
 async def log(scripts: Scripts, webhook_id: str, *, most: int) -> list[dict[str, str]]:
     """Return the newest deliveries of a webhook, newest first."""
     events: Any = await scripts.redis.zrange(keys.delivery_log(webhook_id), 0, most - 1, desc=True)
-    pipe = scripts.redis.pipeline(transaction=False)
-    for event in events:
-        pipe.hgetall(keys.delivery(webhook_id, event))
-    found: list[Any] = await pipe.execute()
+    found = await scripts.each(Pipeline.hgetall, [keys.delivery(webhook_id, event) for event in events])
     return [raw for raw in found if raw]
 
 

@@ -28,24 +28,14 @@ class Incoming:
 async def receive(scripts: Scripts, message: Incoming, *, keep_ms: int) -> bool:
     """Store an incoming message and emit its event, once; False when it was stored before."""
     names = [
-        keys.incoming(message.session, message.whatsapp_id),
-        keys.contacts(message.phone),
-        keys.affinity(message.contact_phone),
-        keys.lid_of(message.contact_phone),
-        keys.phone_of(message.contact_lid),
-        keys.EVENTS,
-    ]
+        keys.incoming(message.session, message.whatsapp_id), keys.contacts(message.phone),
+        keys.affinity(message.contact_phone), keys.lid_of(message.contact_phone),
+        keys.phone_of(message.contact_lid), keys.EVENTS,
+    ]  # fmt: skip
     args: list[str | int | float] = [
-        message.session,
-        message.phone,
-        message.contact_phone,
-        message.contact_lid,
-        keep_ms,
-        message.whatsapp_id,
-        message.kind,
-        message.group,
-        *flat(message.fields),
-    ]
+        message.session, message.phone, message.contact_phone, message.contact_lid, keep_ms, message.whatsapp_id,
+        message.kind, message.group, *flat(message.fields),
+    ]  # fmt: skip
     return await scripts.whether("receive_message", names, args, received=True, already=False)
 
 

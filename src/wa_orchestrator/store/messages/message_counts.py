@@ -32,8 +32,5 @@ async def of_day(scripts: Scripts, sessions: Sequence[str], day: str) -> tuple[D
 
 
 async def _read(scripts: Scripts, names: Sequence[str]) -> list[DayCounts]:
-    pipe = scripts.redis.pipeline(transaction=False)
-    for name in names:
-        pipe.hmget(name, COUNTED)
-    found: list[Any] = await pipe.execute()
+    found = await scripts.each(lambda pipe, key: pipe.hmget(key, COUNTED), names)
     return [{name: int(count or 0) for name, count in zip(COUNTED, counts, strict=True)} for counts in found]

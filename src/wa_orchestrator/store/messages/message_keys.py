@@ -2,7 +2,6 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
 
 from wa_orchestrator.store import keys
 from wa_orchestrator.store.engine.scripts import Scripts
@@ -25,33 +24,18 @@ async def locate(scripts: Scripts, message_id: str) -> Place | None:
 
 async def locate_all(scripts: Scripts, ids: Sequence[str]) -> list[Place]:
     """Return the places of these messages in one round trip, without those that are gone."""
-    async with scripts.redis.pipeline(transaction=False) as pipe:
-        for message_id in ids:
-            pipe.hmget(keys.message(message_id), ["phone", "session"])
-        found: list[Any] = await pipe.execute()
+    found = await scripts.each(lambda pipe, key: pipe.hmget(key, ["phone", "session"]), map(keys.message, ids))
     return [Place(name, *place) for name, place in zip(ids, found, strict=True) if None not in place]
 
 
 def layout(place: Place) -> list[str]:
     """Return the keys of the message layout (see `lua/_message.lua`), in its order."""
     return [
-        keys.message(place.message),
-        keys.timeline(place.message),
-        keys.COUNTS,
-        keys.EVENTS,
-        keys.queue(place.phone),
-        keys.set_aside(place.phone),
-        keys.outbox(place.session),
-        keys.LEASES,
-        keys.pace(place.phone),
-        keys.sent(place.phone),
-        keys.DUE,
-        keys.session(place.session),
-        keys.ENDED,
-        keys.EXPIRING,
-        keys.DEAD,
-        keys.STATUSES,
-    ]
+        keys.message(place.message), keys.timeline(place.message), keys.COUNTS, keys.EVENTS,
+        keys.queue(place.phone), keys.set_aside(place.phone), keys.outbox(place.session), keys.LEASES,
+        keys.pace(place.phone), keys.sent(place.phone), keys.DUE, keys.session(place.session), keys.ENDED,
+        keys.EXPIRING, keys.DEAD, keys.STATUSES,
+    ]  # fmt: skip
 
 
 def head(place: Place) -> list[str | int | float]:

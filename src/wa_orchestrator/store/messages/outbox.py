@@ -98,14 +98,8 @@ async def claim(
 
 async def renew(scripts: Scripts, place: Place, *, epoch: int, lease_ms: int) -> Renewed | Fenced | NotHolder:
     """Extend the holder's lease."""
-    return await scripts.ask(
-        "renew_claim",
-        layout(place),
-        [*head(place), epoch, lease_ms],
-        renewed=Renewed,
-        fenced=Fenced,
-        not_holder=NotHolder,
-    )
+    args = [*head(place), epoch, lease_ms]
+    return await scripts.ask("renew_claim", layout(place), args, renewed=Renewed, fenced=Fenced, not_holder=NotHolder)
 
 
 async def confirm_write(
@@ -114,14 +108,9 @@ async def confirm_write(
     """Extend the holder's lease right before it writes, unless the message must not be written any more."""
     names = [*layout(place), keys.HOLDS, keys.contacts(place.phone), keys.OPT_OUTS]
     hours = (permit.open_from_ms, permit.open_until_ms)
+    args = [*head(place), epoch, lease_ms, permit.to, *hours, *permit.holds]
     return await scripts.ask(
-        "confirm_write",
-        names,
-        [*head(place), epoch, lease_ms, permit.to, *hours, *permit.holds],
-        renewed=Renewed,
-        fenced=Fenced,
-        not_holder=NotHolder,
-        refused=WriteRefused,
+        "confirm_write", names, args, renewed=Renewed, fenced=Fenced, not_holder=NotHolder, refused=WriteRefused
     )
 
 
@@ -132,14 +121,9 @@ async def ack(
     to = await scripts.redis.hget(keys.message(place.message), "to")
     names = [*layout(place), keys.stats(place.session, day), keys.contacts(place.phone), keys.affinity(str(to or ""))]
     names.append(keys.UNCONFIRMED)
+    args = [*head(place), status, whatsapp_id, at_ms]
     return await scripts.ask(
-        "ack_message",
-        names,
-        [*head(place), status, whatsapp_id, at_ms],
-        became=Became,
-        already=Already,
-        unknown=Unknown,
-        mismatch=Mismatch,
+        "ack_message", names, args, became=Became, already=Already, unknown=Unknown, mismatch=Mismatch
     )
 
 

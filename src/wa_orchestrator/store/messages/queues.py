@@ -130,22 +130,11 @@ async def route(
 ) -> Queued | Scheduled | Gone | NoSession:
     """Move an accepted message into its phone's queue, or into the schedule."""
     names = [
-        keys.GATEWAY_JOBS,
-        keys.GATEWAY_WAITING,
-        keys.message(place.message),
-        keys.queue(place.phone),
-        keys.SCHEDULED,
-        keys.DUE,
-        keys.ALL_MESSAGES,
-        keys.messages_of_session(place.session),
-        keys.messages_to(to),
-        keys.messages_with_reference(reference),
-        keys.session(place.session),
-        keys.submitted(place.phone),
-        keys.later(place.phone),
-        keys.STATUSES,
-        keys.messages_of_batch(batch),
-    ]
+        keys.GATEWAY_JOBS, keys.GATEWAY_WAITING, keys.message(place.message), keys.queue(place.phone),
+        keys.SCHEDULED, keys.DUE, keys.ALL_MESSAGES, keys.messages_of_session(place.session),
+        keys.messages_to(to), keys.messages_with_reference(reference), keys.session(place.session),
+        keys.submitted(place.phone), keys.later(place.phone), keys.STATUSES, keys.messages_of_batch(batch),
+    ]  # fmt: skip
     return await scripts.ask(
         "route_message", names, head(place), queued=Queued, scheduled=Scheduled, gone=Gone, no_session=NoSession
     )
@@ -216,29 +205,17 @@ async def _end(
     later = keys.later(place.phone)
     names = [*layout(place), keys.GATEWAY_JOBS, keys.GATEWAY_WAITING, keys.SCHEDULED, later, counted]
     names.append(keys.UNCONFIRMED)
+    args = [*head(place), status, reason, when]
     return await scripts.ask(
-        "cancel_message",
-        names,
-        [*head(place), status, reason, when],
-        ended=Ended,
-        too_late=TooLate,
-        unknown=Gone,
-        early=Gone,
-        moved=Gone,
+        "cancel_message", names, args, ended=Ended, too_late=TooLate, unknown=Gone, early=Gone, moved=Gone
     )
 
 
 async def retry(scripts: Scripts, place: Place, *, to: str) -> Queued | TooLate | MustEnd:
     """Queue a dead letter again, with the same WhatsApp id; from another phone only if its failure allows it."""
     args = [*head(place), to, *sorted(FREEING)]
-    return await scripts.ask(
-        "retry_message",
-        [*layout(place), keys.SEQUENCE, keys.OPT_OUTS],
-        args,
-        queued=Queued,
-        too_late=TooLate,
-        must_end=MustEnd,
-    )
+    names = [*layout(place), keys.SEQUENCE, keys.OPT_OUTS]
+    return await scripts.ask("retry_message", names, args, queued=Queued, too_late=TooLate, must_end=MustEnd)
 
 
 async def wake(scripts: Scripts, *phones: str) -> None:

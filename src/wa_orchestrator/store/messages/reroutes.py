@@ -20,14 +20,9 @@ async def reroute(scripts: Scripts, place: Place, *, phone: str, session: str) -
     to = await scripts.redis.hget(keys.message(place.message), "to")
     names = [*layout(place), keys.GATEWAY_JOBS, keys.GATEWAY_WAITING, keys.SCHEDULED, keys.affinity(str(to or ""))]
     names += [keys.later(place.phone), keys.later(phone)]
+    args = [*head(place), phone, session]
     return await scripts.ask(
-        "reroute_message",
-        names,
-        [*head(place), phone, session],
-        rerouted=Rerouted,
-        too_late=TooLate,
-        unknown=Gone,
-        moved=Gone,
+        "reroute_message", names, args, rerouted=Rerouted, too_late=TooLate, unknown=Gone, moved=Gone
     )
 
 

@@ -17,17 +17,10 @@ async def erase(scripts: Scripts, message_id: str, *, until_ms: int) -> bool:
     known: Any = await scripts.redis.hmget(keys.message(message_id), ["session", "to", "reference", "batch"])
     session, recipient, reference, batch = (str(value or "") for value in known)
     names = [
-        keys.message(message_id),
-        keys.timeline(message_id),
-        keys.ENDED,
-        keys.DEAD,
-        keys.ALL_MESSAGES,
-        keys.messages_of_session(session),
-        keys.messages_to(recipient),
-        keys.messages_with_reference(reference),
-        keys.messages_of_batch(batch),
-        keys.STATUSES,
-    ]
+        keys.message(message_id), keys.timeline(message_id), keys.ENDED, keys.DEAD, keys.ALL_MESSAGES,
+        keys.messages_of_session(session), keys.messages_to(recipient), keys.messages_with_reference(reference),
+        keys.messages_of_batch(batch), keys.STATUSES,
+    ]  # fmt: skip
     return await scripts.whether("erase_message", names, [message_id, until_ms], erased=True, kept=False)
 
 

@@ -4,9 +4,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from redis.asyncio.client import Pipeline
+
 from wa_orchestrator.store import keys
 from wa_orchestrator.store.engine.compare_and_set import Changed
-from wa_orchestrator.store.engine.scripts import Scripts
+from wa_orchestrator.store.engine.scripts import Argument, Scripts
 from wa_orchestrator.store.messages.message_keys import Place, head, layout
 from wa_orchestrator.store.outcomes import Fenced, Removed, Unknown
 from wa_orchestrator.store.record_codec import flat
@@ -86,16 +88,12 @@ def slot_keys(candidates: Sequence[str]) -> list[str]:
 async def connected_sessions(scripts: Scripts) -> set[str]:
     """Return the ids of the sessions that are connected."""
     found: Any = await scripts.redis.smembers(keys.SESSIONS_ACTIVE)
-    return {str(each) for each in found}
+    return set(found)
 
 
 async def sessions_of_phones(scripts: Scripts, phones: Sequence[str]) -> list[set[str]]:
     """Return for each phone the ids of its sessions, in one round trip."""
-    async with scripts.redis.pipeline(transaction=False) as pipe:
-        for phone in phones:
-            pipe.smembers(keys.sessions_of_phone(phone))
-        found: list[Any] = await pipe.execute()
-    return [{str(each) for each in ids} for ids in found]
+    return await scripts.each(Pipeline.smembers, map(keys.sessions_of_phone, phones))
 
 
 async def create(
@@ -103,29 +101,16 @@ async def create(
 ) -> Created | Exists | PhoneFull | Changed | NoRoom:
     """Record a session and take its slot in one step."""
     names = [
-        keys.session(session.id),
-        keys.SESSIONS_ALL,
-        keys.temporary_binding(session.id),
-        keys.sessions_of_phone(session.phone),
-        keys.PROVISIONING,
-        keys.session_events(session.id),
-        keys.EVENTS,
-        keys.EPOCH_FLOOR,
-        *slot_keys(session.candidates),
-    ]
-    args: list[str | int | float] = [
-        session.id,
-        per_proxy,
-        per_phone,
-        session.phone,
-        session.direct,
-        session.siblings,
-        len(session.candidates),
-    ]
+        keys.session(session.id), keys.SESSIONS_ALL, keys.temporary_binding(session.id),
+        keys.sessions_of_phone(session.phone), keys.PROVISIONING, keys.session_events(session.id), keys.EVENTS,
+        keys.EPOCH_FLOOR, *slot_keys(session.candidates),
+    ]  # fmt: skip
+    args: list[Argument] = [session.id, per_proxy, per_phone, session.phone, session.direct, session.siblings]
+    args += [len(session.candidates), *session.candidates, *flat(session.fields)]
     return await scripts.ask(
         "create_session",
         names,
-        [*args, *session.candidates, *flat(session.fields)],
+        args,
         created=Created,
         exists=Exists,
         phone_full=PhoneFull,
@@ -150,15 +135,7 @@ async def advance(scripts: Scripts, session_id: str, step: Transition) -> Advanc
     """Write a session's next state, if the session did not change since the decision."""
     names = [keys.session(session_id), keys.session_events(session_id), keys.EVENTS, keys.SESSIONS_ACTIVE, keys.DUE]
     epoch = "" if step.epoch is None else step.epoch
-    args: list[str | int | float] = [
-        session_id,
-        step.version,
-        epoch,
-        step.status,
-        step.reason,
-        step.what,
-        *flat(step.fields),
-    ]
+    args = [session_id, step.version, epoch, step.status, step.reason, step.what, *flat(step.fields)]
     return await scripts.ask(
         "advance_session", names, args, advanced=Advanced, changed=Changed, fenced=Fenced, unknown=Unknown
     )
@@ -210,14 +187,9 @@ async def register(
     in_flight = str(await scripts.redis.hget(keys.pace(phone), "in_flight") or "")
     place = Place(in_flight, phone, session_id)
     names = [*layout(place), keys.lease(CONTROL_LEASE)]
+    args = [*head(place), lease, above, *flat(fields)]
     return await scripts.ask(
-        "register_worker",
-        names,
-        [*head(place), lease, above, *flat(fields)],
-        registered=Registered,
-        not_leader=NotLeader,
-        changed=Changed,
-        unknown=Unknown,
+        "register_worker", names, args, registered=Registered, not_leader=NotLeader, changed=Changed, unknown=Unknown
     )
 
 
@@ -226,29 +198,12 @@ async def remove(
 ) -> Removed | Unknown | Changed | InFlight:
     """Remove a session and free its slot; `forget="forget"` drops the phone's sticky proxy too."""
     names = [
-        keys.session(session_id),
-        keys.SESSIONS_ALL,
-        keys.SESSIONS_ACTIVE,
-        keys.temporary_binding(session_id),
-        keys.sessions_of_phone(phone),
-        keys.sessions_of_proxy(proxy),
-        keys.qr(session_id),
-        keys.session_events(session_id),
-        keys.EVENTS,
-        keys.commands(session_id),
-        keys.PROVISIONING,
-        keys.sticky(phone),
-        keys.outbox(session_id),
-        keys.EPOCH_FLOOR,
-        keys.HOLDS,
-        keys.last_proxy(session_id),
-    ]
+        keys.session(session_id), keys.SESSIONS_ALL, keys.SESSIONS_ACTIVE, keys.temporary_binding(session_id),
+        keys.sessions_of_phone(phone), keys.sessions_of_proxy(proxy), keys.qr(session_id),
+        keys.session_events(session_id), keys.EVENTS, keys.commands(session_id), keys.PROVISIONING,
+        keys.sticky(phone), keys.outbox(session_id), keys.EPOCH_FLOOR, keys.HOLDS, keys.last_proxy(session_id),
+    ]  # fmt: skip
+    args = [session_id, forget, proxy, phone]
     return await scripts.ask(
-        "remove_session",
-        names,
-        [session_id, forget, proxy, phone],
-        removed=Removed,
-        unknown=Unknown,
-        changed=Changed,
-        in_flight=InFlight,
+        "remove_session", names, args, removed=Removed, unknown=Unknown, changed=Changed, in_flight=InFlight
     )

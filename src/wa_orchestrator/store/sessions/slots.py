@@ -7,7 +7,7 @@ from typing import Any
 from wa_orchestrator.domain.stream_events import ProxyReason
 from wa_orchestrator.store import keys
 from wa_orchestrator.store.engine.compare_and_set import Changed
-from wa_orchestrator.store.engine.scripts import Scripts
+from wa_orchestrator.store.engine.scripts import Argument, Scripts
 from wa_orchestrator.store.outcomes import Fenced
 from wa_orchestrator.store.record_codec import flat
 from wa_orchestrator.store.records import SessionChanges
@@ -46,39 +46,15 @@ async def bind(
 ) -> Bound | Moved | PhoneFull | Changed | Fenced:
     """Bind phone, proxy and session at CONNECTED, or move the session to the phone's sticky proxy."""
     names = [
-        keys.session(session_id),
-        keys.temporary_binding(session_id),
-        keys.sticky(binding.phone),
-        keys.sticky_history(binding.phone),
-        keys.sessions_of_phone(binding.phone),
-        keys.SESSIONS_ACTIVE,
-        keys.session_events(session_id),
-        keys.EVENTS,
-        keys.proxy(binding.sticky),
-        keys.sessions_of_proxy(binding.sticky),
-        keys.DUE,
-        keys.sessions_of_phone(binding.was),
-    ]
-    args: list[str | int | float] = [
-        session_id,
-        binding.epoch,
-        binding.phone,
-        binding.sticky,
-        binding.own,
-        per_proxy,
-        per_phone,
-        binding.given,
-        binding.was,
-    ]
+        keys.session(session_id), keys.temporary_binding(session_id), keys.sticky(binding.phone),
+        keys.sticky_history(binding.phone), keys.sessions_of_phone(binding.phone), keys.SESSIONS_ACTIVE,
+        keys.session_events(session_id), keys.EVENTS, keys.proxy(binding.sticky),
+        keys.sessions_of_proxy(binding.sticky), keys.DUE, keys.sessions_of_phone(binding.was),
+    ]  # fmt: skip
+    args: list[Argument] = [session_id, binding.epoch, binding.phone, binding.sticky, binding.own, per_proxy, per_phone]
+    args += [binding.given, binding.was, *flat(binding.fields)]
     return await scripts.ask(
-        "bind_phone",
-        names,
-        [*args, *flat(binding.fields)],
-        bound=Bound,
-        moved=Moved,
-        phone_full=PhoneFull,
-        changed=Changed,
-        fenced=Fenced,
+        "bind_phone", names, args, bound=Bound, moved=Moved, phone_full=PhoneFull, changed=Changed, fenced=Fenced
     )
 
 
@@ -98,27 +74,13 @@ class Move:
 async def move(scripts: Scripts, wanted: Move, *, per_proxy: int) -> Moved | NoRoom | Changed:
     """Take a slot of one of the candidates; the old one is kept until `release`. The phone's binding moves too."""
     names = [
-        keys.session(wanted.session),
-        keys.sessions_of_proxy(wanted.proxy),
-        keys.sticky(wanted.phone),
-        keys.sticky_history(wanted.phone),
-        keys.session_events(wanted.session),
-        keys.EVENTS,
-        keys.temporary_binding(wanted.session),
-        *slot_keys(wanted.candidates),
-    ]
-    args: list[str | int | float] = [
-        wanted.session,
-        wanted.proxy,
-        per_proxy,
-        wanted.phone,
-        wanted.reason,
-        wanted.version,
-        len(wanted.candidates),
-    ]
-    return await scripts.ask(
-        "move_session", names, [*args, *wanted.candidates], moved=Moved, no_room=NoRoom, changed=Changed
-    )
+        keys.session(wanted.session), keys.sessions_of_proxy(wanted.proxy), keys.sticky(wanted.phone),
+        keys.sticky_history(wanted.phone), keys.session_events(wanted.session), keys.EVENTS,
+        keys.temporary_binding(wanted.session), *slot_keys(wanted.candidates),
+    ]  # fmt: skip
+    args: list[Argument] = [wanted.session, wanted.proxy, per_proxy, wanted.phone, wanted.reason]
+    args += [wanted.version, len(wanted.candidates), *wanted.candidates]
+    return await scripts.ask("move_session", names, args, moved=Moved, no_room=NoRoom, changed=Changed)
 
 
 async def release(scripts: Scripts, session_id: str) -> None:
