@@ -156,7 +156,7 @@ class MessageReceived(Payload):
 
 
 @dataclass(frozen=True, slots=True)
-class OptedOut(Payload):
+class ContactOptedOut(Payload):
     """A contact wants no more messages."""
 
     session: SessionId
@@ -307,7 +307,7 @@ class EventType(StrEnum):
     MESSAGE_EXPIRED = "message.expired", MessageChanged, _WARNING, "The message expired before it was sent."
     MESSAGE_CANCELLED = "message.cancelled", MessageChanged, _INFO, "The message was cancelled."
     MESSAGE_RECEIVED = "message.received", MessageReceived, _INFO, "A message came in."
-    CONTACT_OPTED_OUT = "contact.opted_out", OptedOut, _WARNING, "A contact wants no more messages."
+    CONTACT_OPTED_OUT = "contact.opted_out", ContactOptedOut, _WARNING, "A contact wants no more messages."
     HOLD_PLACED = "hold.placed", HoldChanged, _WARNING, "Sending was paused."
     HOLD_LIFTED = "hold.lifted", HoldChanged, _INFO, "Sending was resumed."
     PROXY_ADDED = "proxy.added", ProxyPoolChanged, _INFO, "A proxy joined the pool."
