@@ -1,14 +1,18 @@
 """What became of a message: status, search, cancel, retry, queue, figures."""
 
 from collections import Counter
+from collections.abc import Sequence
 from datetime import date, timedelta
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
 from tests.conftest import Clock
 from tests.gateway.conftest import NOON_MS, PHONE, Gate, OpenGate, code_of
-from wa_orchestrator.store import keys, sessions
+from wa_orchestrator.gateway import message_search
+from wa_orchestrator.store import keys, records, sessions
+from wa_orchestrator.store.engine.scripts import Scripts
 from wa_orchestrator.store.messages import message_index, outbox, queues
 from wa_orchestrator.store.messages.message_keys import Place
 from wa_orchestrator.store.messages.queues import Permit
@@ -200,8 +204,6 @@ async def test_a_wrong_search_is_refused(gate: Gate, query: dict[str, Any], stat
 async def test_one_page_looks_at_a_bounded_number_of_messages(
     gate: Gate, clock: Clock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from wa_orchestrator.gateway import message_search
-
     monkeypatch.setattr(message_search, "MAX_EXAMINED", 4)
     monkeypatch.setattr(message_search, "_CHUNK", 2)
     wanted = await _send(gate, to="972522222222")
@@ -214,6 +216,21 @@ async def test_one_page_looks_at_a_bounded_number_of_messages(
     sparse = await _pages(gate, status="cancelled", limit=50)
     assert sparse == [[wanted]]
     assert [len(page) for page in await _pages(gate, status="failed", reference="x", limit=50)] == [0, 0, 0]
+
+
+async def test_a_page_reads_no_more_messages_than_it_shows(gate: Gate, monkeypatch: pytest.MonkeyPatch) -> None:
+    for _ in range(9):
+        await _send(gate, reference="x")
+    read: list[int] = []
+
+    async def messages(scripts: Scripts, ids: Sequence[str]) -> list[records.Message]:
+        read.append(len(ids))
+        return await records.messages(scripts, ids)
+
+    monkeypatch.setattr(message_search, "records", SimpleNamespace(messages=messages))
+    for query in ({}, {"status": "queued"}, {"sessionId": "w1"}, {"reference": "x"}):
+        await gate.client.get("/api/v1/messages", params={"limit": 3, **query})
+    assert read == [3, 3, 3, 3]
 
 
 async def test_the_queue_is_shown_in_the_order_in_which_it_leaves(gate: Gate) -> None:

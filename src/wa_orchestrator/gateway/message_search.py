@@ -74,7 +74,8 @@ async def search(
     examined = 0
     place = None if cursor is None else _decode(cursor)
     while examined < MAX_EXAMINED:
-        entries = await _page(scripts, filters, place)
+        # Where the index is exact, as it mostly is, one read of `limit` entries is the page.
+        entries = await _page(scripts, filters, place, most=_CHUNK if examined else min(limit, _CHUNK))
         if not entries:
             return found, None
         messages = await records.messages(scripts, [name for name, _ in entries])
@@ -90,13 +91,13 @@ async def search(
     return found, _encode(place) if place else None
 
 
-async def _page(scripts: Scripts, filters: Filters, after: IndexEntry | None) -> list[IndexEntry]:
+async def _page(scripts: Scripts, filters: Filters, after: IndexEntry | None, *, most: int) -> list[IndexEntry]:
     """Return the next entries of the narrowest index that contains all matches."""
     span = {"from_ms": filters.from_ms, "until_ms": filters.until_ms}
     if filters.status is None or not filters.has_index_of_status:
-        return await message_index.page(scripts, filters.index, after=after, **span, most=_CHUNK)
+        return await message_index.page(scripts, filters.index, after=after, **span, most=most)
     session = filters.session or ""
-    return await message_index.page_of_statuses(scripts, [filters.status], session, after=after, **span, most=_CHUNK)
+    return await message_index.page_of_statuses(scripts, [filters.status], session, after=after, **span, most=most)
 
 
 def _encode(place: tuple[str, int]) -> str:
