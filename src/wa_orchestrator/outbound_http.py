@@ -108,7 +108,7 @@ async def check(url: str, *, allow_private: bool, resolve: Resolve = resolve_nam
             found = await resolve(host, port)
         addresses = [ipaddress.ip_address(each.partition("%")[0]) for each in found]
     except (OSError, ValueError, UnicodeError, TimeoutError):
-        raise BadUrl(f"The name {host[:80]} cannot be resolved.") from None
+        addresses = []
     if not addresses:
         raise BadUrl(f"The name {host[:80]} cannot be resolved.")
     # One bad address is enough: a name that sometimes resolves to a private address is an attack.

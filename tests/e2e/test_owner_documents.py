@@ -17,7 +17,7 @@ from standardwebhooks.webhooks import Webhook
 
 from tests.processes import PRODUCT, Program, bare_environment, whole_server
 from tests.waiting import PATIENCE_S, until_blocking
-from wa_orchestrator.settings import load
+from wa_orchestrator.settings import build, read
 
 pytestmark = pytest.mark.slow
 
@@ -162,7 +162,7 @@ MAX_BACKUPS=7
 
 def test_the_env_file_of_the_documents_is_taken(tmp_path: Path) -> None:
     (tmp_path / ".env").write_text(DOT_ENV, "utf-8")
-    settings = load(tmp_path / ".env")
+    settings = build(read(tmp_path / ".env"))
     assert (settings.orch_port, settings.provisioning_interval_ms, settings.monitor_interval_ms) == (3001, 2000, 30000)
     assert (settings.watchdog_interval_ms, settings.ping_timeout_ms) == (60000, 180000)
     assert (settings.max_sessions_per_proxy, settings.max_sessions_per_phone) == (4, 4)

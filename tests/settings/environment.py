@@ -21,7 +21,7 @@ def environment(variables: Mapping[str, str]) -> Iterator[None]:
 def load(variables: Mapping[str, str], env_file: Path | None = None, **overrides: Any) -> settings.Settings:
     """Return the validated settings."""
     with environment(variables):
-        return settings.load(env_file, **overrides)
+        return settings.build(settings.read(env_file), **overrides)
 
 
 def read(variables: Mapping[str, str], env_file: Path | None = None) -> OperatorSource:

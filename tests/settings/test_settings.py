@@ -40,7 +40,8 @@ def test_settings_made_in_code_read_neither_the_environment_nor_a_file(
     (tmp_path / ".env").write_text("GATEWAY_PORT=4002\n")
     monkeypatch.chdir(tmp_path)
     assert (Settings().orch_port, Settings().gateway_port) == (3001, 3002)
-    assert (settings_package.load().orch_port, settings_package.load().gateway_port) == (4001, 4002)
+    theirs = settings_package.build(settings_package.read())
+    assert (theirs.orch_port, theirs.gateway_port) == (4001, 4002)
 
 
 def test_the_command_line_wins_over_the_environment_and_that_over_the_file(tmp_path: Path) -> None:

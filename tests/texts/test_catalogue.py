@@ -14,7 +14,7 @@ from wa_orchestrator.domain.session import Reason, State
 from wa_orchestrator.domain.stream_events import ALERTS, EventType, Level, ProxyReason
 from wa_orchestrator.orchestrator.notifications import alert_texts
 from wa_orchestrator.orchestrator.notifications.alert_texts import Alert
-from wa_orchestrator.settings import load
+from wa_orchestrator.settings import Settings
 from wa_orchestrator.texts import catalogue
 from wa_orchestrator.texts.catalogue import languages, read, text, texts
 
@@ -96,7 +96,7 @@ def test_a_name_without_a_text_is_empty() -> None:
 
 def test_a_new_file_is_a_new_language(klingon: str) -> None:
     assert languages() == ("en", "he", klingon)
-    assert load(None, language=klingon).language == klingon
+    assert Settings(language=klingon).language == klingon
     assert text(klingon, "session_reason.BANNED") == "Heghpu'."
     alert = Alert("session.failed", "s1", Reason.BANNED, 0)
     assert alert_texts.text_of([alert], klingon) == "⛔ luj: s1 — Heghpu'."

@@ -5,7 +5,7 @@ import platform
 import shutil
 import subprocess
 import sys
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from enum import StrEnum
 from pathlib import Path
@@ -51,30 +51,21 @@ class Finding:
     text: str
 
 
-@dataclass(frozen=True, slots=True)
-class Effective:
-    """The value of a setting, with secrets masked, and its origin."""
-
-    name: str
-    value: str
-    origin: str
-
-
-def effective(settings: Settings, source: OperatorSource, overrides: frozenset[str]) -> Iterator[Effective]:
-    """Yield every setting with its origin."""
+def effective(settings: Settings, source: OperatorSource, overrides: frozenset[str]) -> Iterator[dict[str, str]]:
+    """Yield the name, the value (secrets are masked) and the origin of every setting."""
     stored = secrets.stored_secrets(settings.data_dir)
     derived = _derived(settings)
     for name in Settings.model_fields:
         if name == "proxy_urls":
             for proxy, url in zip(source.proxies, settings.proxy_urls, strict=True):
                 masked = proxy_url.masked(url.get_secret_value())
-                yield Effective(proxy.upper(), masked, source.origin(proxy) or "")
+                yield {"name": proxy.upper(), "value": masked, "origin": source.origin(proxy) or ""}
             continue
         origin = "command line" if name in overrides else source.origin(name)
         if origin is None and name in GENERATED:
             origin = secrets.FILE_NAME if name in stored else "generated at the first start"
         value = "***" if origin == secrets.FILE_NAME else _masked(getattr(settings, name)) or derived.get(name, "")
-        yield Effective(name.upper(), value, origin or "default")
+        yield {"name": name.upper(), "value": value, "origin": origin or "default"}
 
 
 def _derived(settings: Settings) -> dict[str, str]:
@@ -104,14 +95,15 @@ def _masked(value: object) -> str:
     return types.text(value)
 
 
-def print_report(effective: Sequence[Effective], findings: Sequence[Finding], *, as_json: bool) -> None:
+def print_report(effective: Sequence[Mapping[str, str]], findings: Sequence[Finding], *, as_json: bool) -> None:
     """Print the settings and the findings: tables for people, or JSON."""
+    found = list(map(asdict, findings))
     if as_json:
-        print_json({"settings": list(map(asdict, effective)), "findings": list(map(asdict, findings))})
+        print_json({"settings": effective, "findings": found})
         return
-    tables.table(("setting", "value", "from"), [(each.name, each.value, each.origin) for each in effective], empty="")
+    tables.table({"setting": "name", "value": "value", "from": "origin"}, effective)
     tables.line("")
-    tables.table(("", "check", "result"), [(each.mark, each.name, each.text) for each in findings], empty="")
+    tables.table({"": "mark", "check": "name", "result": "text"}, found)
 
 
 def examine(settings: Settings, source: OperatorSource) -> list[Finding]:

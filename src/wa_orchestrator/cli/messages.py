@@ -10,6 +10,15 @@ from wa_orchestrator.cli.command import Invocation, command, group
 app = group("Messages of a running server: search, show, cancel, retry.")
 MessageId = Annotated[str, typer.Argument(metavar="MESSAGE", help="The message's id, m_…")]
 _DEFAULT_LIMIT = 50
+_COLUMNS = {
+    "message": "messageId", "accepted": "acceptedAt", "status": "status", "session": "sessionId", "to": "to",
+    "kind": "kind", "reference": "reference", "reason": "reason",
+}  # fmt: skip
+_FIELDS = {
+    "message": "messageId", "status": "status", "reason": "reason", "waiting": "waiting", "expected at": "etaAt",
+    "from": "from", "to": "to", "kind": "kind", "text": "text", "reference": "reference", "attempts": "attempts",
+    "WhatsApp id": "whatsappId",
+}  # fmt: skip
 
 
 def _print(run: Invocation, limit: int, **filters: str | None) -> None:
@@ -18,16 +27,8 @@ def _print(run: Invocation, limit: int, **filters: str | None) -> None:
         found.append(message)
         if len(found) == limit:
             break
-    columns = ("message", "accepted", "status", "session", "to", "kind", "reference", "reason")
-    rows = [
-        (
-            each["messageId"], tables.when(each["acceptedAt"]), each["status"], each["sessionId"], each["to"],
-            each["kind"], each["reference"], each["reason"],
-        )
-        for each in found
-    ]  # fmt: skip
     empty = "No matches." if any(filters.values()) else "There are no messages yet."
-    run.output({"messages": found}, lambda: tables.table(columns, rows, empty=empty))
+    run.output({"messages": found}, lambda: tables.table(_COLUMNS, found, empty=empty))
 
 
 @command(app, "list", alias="search")
@@ -80,26 +81,18 @@ def retry(run: Invocation, message_id: MessageId) -> None:
 
 def _print_one(run: Invocation, message: dict[str, Any]) -> None:
     waiting = message["waiting"] or {}
-    values = {
-        "message": message["messageId"],
-        "status": message["status"],
+    values = message | {
         "reason": message["reasonText"] or message["reason"],
         "waiting": waiting.get("text"),
-        "expected at": tables.when(waiting.get("eta")),
+        "etaAt": waiting.get("eta"),
         "from": f"{message['sessionId']} ({message['phone']})",
-        "to": message["to"],
-        "kind": message["kind"],
         "text": _text(message["content"]),
-        "reference": message["reference"],
-        "attempts": message["attempts"],
-        "WhatsApp id": message["whatsappId"],
     }
 
     def show_all() -> None:
-        tables.fields(values)
+        tables.fields(_FIELDS, values)
         tables.line("")
-        rows = [(tables.when(each["at"]), each["status"], each["note"]) for each in message["timeline"]]
-        tables.table(("when", "status", "note"), rows, empty="")
+        tables.table({"when": "at", "status": "status", "note": "note"}, message["timeline"])
 
     run.output(message, show_all)
 

@@ -12,16 +12,15 @@ from wa_orchestrator.errors import Refused
 
 app = group("Proxies of a running server: list, add, check, remove.")
 ProxyId = Annotated[str, typer.Argument(metavar="PROXY", help="The proxy's id, p_…")]
-COLUMNS = ("proxy", "status", "url", "sessions", "free", "latency", "checked", "last error")
+COLUMNS = {
+    "proxy": "id", "status": "status", "url": "url", "sessions": "sessions", "free": "free", "latency": "latencyMs",
+    "checked": "lastCheckAt", "last error": "lastError",
+}  # fmt: skip
 
 
-def _row(proxy: dict[str, Any]) -> tuple[Any, ...]:
+def _row(proxy: dict[str, Any]) -> dict[str, Any]:
     latency = None if proxy["latencyMs"] is None else f"{proxy['latencyMs']} ms"
-    status = f"{proxy['status']} (draining)" if proxy["draining"] else proxy["status"]
-    return (
-        proxy["id"], status, proxy["url"], proxy["sessions"], proxy["free"], latency,
-        tables.when(proxy["lastCheckAt"]), proxy["lastError"],
-    )  # fmt: skip
+    return proxy | {"latencyMs": latency, "status": proxy["status"] + (" (draining)" if proxy["draining"] else "")}
 
 
 def _all(run: Invocation) -> dict[str, Any]:
@@ -92,8 +91,9 @@ def check(
     """Check a proxy now, or all. Exit code 1 when one fails."""
     ids = [proxy_id] if proxy_id else [proxy["id"] for proxy in _all(run)["proxies"]]
     checked = [run.client.proxy_act(each, "check") for each in ids]
-    rows = [("passed" if each["passed"] else "failed", *_row(each)) for each in checked]
-    run.output({"proxies": checked}, lambda: tables.table(("", *COLUMNS), rows, empty="There are no proxies."))
+    rows = [_row(each) | {"passed": "passed" if each["passed"] else "failed"} for each in checked]
+    columns = {"": "passed"} | COLUMNS
+    run.output({"proxies": checked}, lambda: tables.table(columns, rows, empty="There are no proxies."))
     if not all(each["passed"] for each in checked):
         raise typer.Exit(EXIT_FAILED)
 

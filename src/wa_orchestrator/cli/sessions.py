@@ -15,6 +15,17 @@ SessionId = Annotated[str, typer.Argument(metavar="SESSION", help="The session's
 Yes = Annotated[bool, typer.Option("--yes", "-y", help="Do not ask for confirmation.")]
 Wait = Annotated[bool, typer.Option("--wait", help="Show every new code until the session is connected.")]
 
+_COLUMNS = {
+    "session": "sessionId", "status": "status", "phone": "phone", "label": "label", "proxy": "proxy", "trust": "trust",
+    "last ping": "lastPingAt",
+}  # fmt: skip
+_FIELDS = {
+    "session": "sessionId", "status": "status", "what to do": "reasonText", "phone": "phone", "label": "label",
+    "proxy": "proxy", "trust": "trust", "device": "deviceName", "created": "createdAt", "connected": "connectedAt",
+    "last ping": "lastPingAt", "ban ends": "banEndsAt", "worker": "worker", "worker started": "startedAt",
+    "queue": "queue",
+}  # fmt: skip
+
 
 class QueuedAction(StrEnum):
     """What happens to the queued messages of a deleted session."""
@@ -35,17 +46,10 @@ def _all(run: Invocation, **filters: str | None) -> Iterator[dict[str, Any]]:
 
 def _print(run: Invocation, **filters: str | None) -> None:
     found = list(_all(run, **filters))
-    columns = ("session", "status", "phone", "label", "proxy", "trust", "last ping")
-    rows = [
-        (
-            each["sessionId"], _state(each), each["phone"], each["label"], each["proxy"], each["trust"],
-            tables.when(each["lastPingAt"]),
-        )
-        for each in found
-    ]  # fmt: skip
+    rows = [each | {"status": _state(each)} for each in found]
     is_all = not any(filters.values())
     empty = "There are no sessions. Create one: wa-orchestrator sessions add --wait" if is_all else "No matches."
-    run.output({"sessions": found}, lambda: tables.table(columns, rows, empty=empty))
+    run.output({"sessions": found}, lambda: tables.table(_COLUMNS, rows, empty=empty))
 
 
 def _state(session: dict[str, Any]) -> str:
@@ -72,24 +76,13 @@ def show(run: Invocation, session_id: SessionId) -> None:
     """Show one session with its worker and its queue."""
     found = run.client.session(session_id)
     worker, queue = found["worker"], found["queue"]
-    values = {
-        "session": found["sessionId"],
+    values = found | {
         "status": _state(found),
-        "what to do": found["reasonText"],
-        "phone": found["phone"],
-        "label": found["label"],
-        "proxy": found["proxy"],
-        "trust": found["trust"],
-        "device": found["deviceName"],
-        "created": tables.when(found["createdAt"]),
-        "connected": tables.when(found["connectedAt"]),
-        "last ping": tables.when(found["lastPingAt"]),
-        "ban ends": tables.when(found["banEndsAt"]),
         "worker": f"epoch {worker['epoch']}, {worker['rssBytes'] // 2**20} MB",
-        "worker started": tables.when(worker["startedAt"]),
+        "startedAt": worker["startedAt"],
         "queue": f"{queue['waiting']} waiting" + (", one being sent" if queue["inFlight"] else ""),
     }
-    run.output(found, lambda: tables.fields(values))
+    run.output(found, lambda: tables.fields(_FIELDS, values))
 
 
 @command(app, alias="provision")
@@ -148,9 +141,9 @@ def worker_env(run: Invocation, session_id: SessionId) -> None:
 
     from wa_orchestrator.cli.worker_env import worker_environment
 
-    found = asyncio.run(worker_environment(run.installation, session_id))
-    run.output(found.variables, lambda: tables.line("\n".join(map("=".join, found.variables.items()))))
-    if found.has_worker:
+    variables, has_worker = asyncio.run(worker_environment(run.installation, session_id))
+    run.output(variables, lambda: tables.line("\n".join(map("=".join, variables.items()))))
+    if has_worker:
         text = f"The server runs a worker of {session_id}. Stop it first: wa-orchestrator sessions stop {session_id}"
         typer.echo(text, err=True)
 

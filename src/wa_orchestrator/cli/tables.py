@@ -32,27 +32,27 @@ def console() -> Console:
     return Console(markup=False, highlight=False, width=_WIDTH_WITHOUT_TERMINAL, file=sys.stdout)
 
 
-def table(columns: Sequence[str], rows: Sequence[Sequence[Any]], *, empty: str) -> None:
-    """Print rows, or `empty` if there are none."""
+def table(columns: Mapping[str, str], rows: Sequence[Mapping[str, Any]], *, empty: str = "") -> None:
+    """Print objects, or `empty` if there are none. `columns` are titles and the fields below them."""
     if not rows:
         console().print(empty)
         return
     drawn = Table(box=None, header_style="bold", pad_edge=False)
-    for column in columns:
-        drawn.add_column(column, overflow="fold")
+    for title in columns:
+        drawn.add_column(title, overflow="fold")
     for row in rows:
-        drawn.add_row(*(cell(value) for value in row))
+        drawn.add_row(*(cell(name, row[name]) for name in columns.values()))
     console().print(drawn)
 
 
-def fields(values: Mapping[str, Any]) -> None:
-    """Print names and values, one per line, without empty ones."""
+def fields(titles: Mapping[str, str], values: Mapping[str, Any]) -> None:
+    """Print the fields of one object with their titles, one per line, without empty ones."""
     drawn = Table(box=None, show_header=False, pad_edge=False)
     drawn.add_column(style="bold", no_wrap=True)
     drawn.add_column(overflow="fold")
-    for name, value in values.items():
-        if value not in (None, "", [], {}):
-            drawn.add_row(name, cell(value))
+    for title, name in titles.items():
+        if values[name] not in (None, "", [], {}):
+            drawn.add_row(title, cell(name, values[name]))
     console().print(drawn)
 
 
@@ -61,13 +61,9 @@ def line(text: str) -> None:
     console().print(text, soft_wrap=True)
 
 
-def cell(value: Any) -> Text:
-    """Return a value as text; states have a colour."""
-    if value is None:
-        return Text("")
-    if isinstance(value, list | tuple):
-        return Text(", ".join(map(str, value)))
-    text = str(value)
+def cell(name: str, value: Any) -> Text:
+    """Return the value of a field as text; states have a colour, and fields named `…At` are timestamps."""
+    text = when(value) if name == "at" or name.endswith("At") else "" if value is None else str(value)
     return Text(text, _COLOURS.get(text.partition(" ")[0], ""))
 
 

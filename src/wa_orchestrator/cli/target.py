@@ -1,7 +1,7 @@
 """The server that a command talks to, and the API key for it."""
 
 import ipaddress
-from dataclasses import dataclass
+from dataclasses import astuple, dataclass
 from pathlib import Path
 from urllib.parse import urlsplit
 
@@ -24,12 +24,7 @@ class Options:
 
     def over(self, outer: "Options") -> "Options":
         """Return the options after a subcommand, completed with those before it."""
-        return Options(
-            self.url or outer.url,
-            self.api_key or outer.api_key,
-            self.data_dir or outer.data_dir,
-            self.as_json or outer.as_json,
-        )
+        return Options(*(own or before for own, before in zip(astuple(self), astuple(outer), strict=True)))
 
 
 @dataclass(frozen=True, slots=True, repr=False)

@@ -1,7 +1,5 @@
 """The environment of a worker that is started by hand, read beside the server: its secrets do not leave the machine."""
 
-from dataclasses import dataclass
-
 from wa_orchestrator import context as contexts
 from wa_orchestrator.domain.session import WANTS_WORKER, State
 from wa_orchestrator.errors import Refused, Unavailable
@@ -13,16 +11,8 @@ from wa_orchestrator.store.engine import embedded_redis
 from wa_orchestrator.store.errors import RedisError
 
 
-@dataclass(frozen=True, slots=True, repr=False)
-class WorkerEnvironment:
-    """The variables of a session's worker, and whether the server runs one itself."""
-
-    variables: dict[str, str]
-    has_worker: bool
-
-
-async def worker_environment(settings: Settings, session_id: str) -> WorkerEnvironment:
-    """Return the variables for the session's current epoch."""
+async def worker_environment(settings: Settings, session_id: str) -> tuple[dict[str, str], bool]:
+    """Return the variables for the session's current epoch, and whether the server runs a worker itself."""
     if settings.redis_url is not None:
         redis_url = settings.redis_url.get_secret_value()
     else:
@@ -42,4 +32,4 @@ async def worker_environment(settings: Settings, session_id: str) -> WorkerEnvir
         raise Refused("NO_SUCH_SESSION", f"There is no session {session_id}.")
     spec = spec_for(settings, session, session.epoch, proxy.url if proxy else "")
     own = {"SESSION_ID": session.id, "EPOCH": str(spec.epoch), "AUTH_DIR": str(spec.auth_dir.absolute())}
-    return WorkerEnvironment({**own, **spec.secrets, **spec.environment}, State(session.status) in WANTS_WORKER)
+    return {**own, **spec.secrets, **spec.environment}, State(session.status) in WANTS_WORKER

@@ -84,13 +84,8 @@ def last_four(phone: str) -> str:
 
 
 def _redact_event(_logger: WrappedLogger, _method: str, event: EventDict) -> EventDict:
+    event.pop("color_message", None)  # uvicorn's second copy of the message, which is meant for a terminal
     return {key: redact(value, "" if key == "event" else key) for key, value in event.items()}
-
-
-def _drop_color_message(_logger: WrappedLogger, _method: str, event: EventDict) -> EventDict:
-    """Remove uvicorn's second copy of the message, which is meant for a terminal."""
-    event.pop("color_message", None)
-    return event
 
 
 def _renderer(*, is_terminal: bool) -> Processor:
@@ -117,7 +112,6 @@ def configure(level: str = "info", stream: TextIO | None = None) -> None:
     # Redaction is the last step before rendering, so that no processor and no library can add to it.
     render: list[Processor] = [
         structlog.stdlib.ProcessorFormatter.remove_processors_meta,
-        _drop_color_message,
         _redact_event,
         _renderer(is_terminal=is_terminal),
     ]

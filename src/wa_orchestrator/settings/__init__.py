@@ -1,4 +1,4 @@
-"""Every setting with its unit and its reason. `load()` reads them; `Settings(...)` takes only what it is given."""
+"""Every setting with its unit and its reason. `build(read())` are the operator's; `Settings(...)` takes only what it is given."""
 
 from datetime import time
 from pathlib import Path
@@ -13,7 +13,7 @@ from wa_orchestrator.domain.pacing.limits import PRESETS, Override, Pace, Preset
 from wa_orchestrator.errors import BadSettings
 from wa_orchestrator.settings import types, validation_messages
 from wa_orchestrator.settings.source import OperatorSource
-from wa_orchestrator.settings.types import setting
+from wa_orchestrator.settings.types import override, setting
 
 #: Generated at the first start when they are not set (see `server.secrets`).
 GENERATED = ("api_key", "webhook_secret", "dashboard_password")
@@ -151,50 +151,25 @@ class Settings(BaseSettings):
     )
     """Limits by age of a session; the settings below override single values."""
 
-    cold_per_day: types.OptionalCount = setting(None, example=20)
-    """Messages per day of a cold session. Default: the preset's."""
-
-    cold_per_minute: types.OptionalCount = setting(None, example=5)
-    """Messages per minute of a cold session. Default: the preset's."""
-
-    cold_pause_min_ms: types.OptionalMillis = setting(None, example=5000)
-    """Shortest pause of a cold session, in milliseconds. Default: the preset's."""
-
-    cold_pause_max_ms: types.OptionalMillis = setting(None, example=8000)
-    """Longest pause of a cold session, in milliseconds. Default: the preset's."""
-
-    cold_hours: types.OptionalHours = setting(None, example="09:00-21:00")
-    """Hours in which a cold session sends. Default: the preset's."""
-
-    warm_per_day: types.OptionalCount = setting(None, example=100)
-    """Messages per day of a warm session. Default: the preset's."""
-
-    warm_per_minute: types.OptionalCount = setting(None, example=15)
-    """Messages per minute of a warm session. Default: the preset's."""
-
-    warm_pause_min_ms: types.OptionalMillis = setting(None, example=3000)
-    """Shortest pause of a warm session, in milliseconds. Default: the preset's."""
-
-    warm_pause_max_ms: types.OptionalMillis = setting(None, example=5000)
-    """Longest pause of a warm session, in milliseconds. Default: the preset's."""
-
-    warm_hours: types.OptionalHours = setting(None, example="08:00-22:00")
-    """Hours in which a warm session sends. Default: the preset's."""
-
-    hot_per_day: types.OptionalCount = setting(None, example=500)
-    """Messages per day of a hot session. Default: the preset's."""
-
-    hot_per_minute: types.OptionalCount = setting(None, example=30)
-    """Messages per minute of a hot session. Default: the preset's."""
-
-    hot_pause_min_ms: types.OptionalMillis = setting(None, example=2000)
-    """Shortest pause of a hot session, in milliseconds. Default: the preset's."""
-
-    hot_pause_max_ms: types.OptionalMillis = setting(None, example=4000)
-    """Longest pause of a hot session, in milliseconds. Default: the preset's."""
-
-    hot_hours: types.OptionalHours = setting(None, example="07:00-23:00")
-    """Hours in which a hot session sends. Default: the preset's."""
+    cold_per_day: types.OptionalCount = override("Messages per day of a cold session", example=20)
+    cold_per_minute: types.OptionalCount = override("Messages per minute of a cold session", example=5)
+    cold_pause_min_ms: types.OptionalMillis = override(
+        "Shortest pause of a cold session, in milliseconds", example=5000
+    )
+    cold_pause_max_ms: types.OptionalMillis = override("Longest pause of a cold session, in milliseconds", example=8000)
+    cold_hours: types.OptionalHours = override("Hours in which a cold session sends", example="09:00-21:00")
+    warm_per_day: types.OptionalCount = override("Messages per day of a warm session", example=100)
+    warm_per_minute: types.OptionalCount = override("Messages per minute of a warm session", example=15)
+    warm_pause_min_ms: types.OptionalMillis = override(
+        "Shortest pause of a warm session, in milliseconds", example=3000
+    )
+    warm_pause_max_ms: types.OptionalMillis = override("Longest pause of a warm session, in milliseconds", example=5000)
+    warm_hours: types.OptionalHours = override("Hours in which a warm session sends", example="08:00-22:00")
+    hot_per_day: types.OptionalCount = override("Messages per day of a hot session", example=500)
+    hot_per_minute: types.OptionalCount = override("Messages per minute of a hot session", example=30)
+    hot_pause_min_ms: types.OptionalMillis = override("Shortest pause of a hot session, in milliseconds", example=2000)
+    hot_pause_max_ms: types.OptionalMillis = override("Longest pause of a hot session, in milliseconds", example=4000)
+    hot_hours: types.OptionalHours = override("Hours in which a hot session sends", example="07:00-23:00")
 
     stop_words: types.Words = tuple(sorted(opt_out.DEFAULT_WORDS))
     """Replies that opt a recipient out, separated by commas. The whole reply is compared, ignoring case."""
@@ -261,7 +236,7 @@ class Settings(BaseSettings):
         dotenv_settings: PydanticBaseSettingsSource,
         file_secret_settings: PydanticBaseSettingsSource,
     ) -> tuple[PydanticBaseSettingsSource, ...]:
-        """Use only the given values: a developer's `.env` must never reach a test. `load` adds the operator's."""
+        """Use only the given values: a developer's `.env` must never reach a test. `build` adds the operator's."""
         return (init_settings,)
 
     @model_validator(mode="before")
@@ -324,18 +299,13 @@ class Settings(BaseSettings):
         return self.public_url or self.local_url
 
 
-def load(env_file: Path | None = Path(".env"), **overrides: Any) -> Settings:
-    """Read the settings; `overrides` (by field name) win. Raises BadSettings with one line per problem."""
-    return build(read(env_file), **overrides)
-
-
 def read(env_file: Path | None = Path(".env")) -> OperatorSource:
     """Collect what the operator has set, with its origins, without validating it."""
     return OperatorSource(Settings, FROM_FILE, env_file)
 
 
 def build(source: OperatorSource, **overrides: Any) -> Settings:
-    """Validate what was collected."""
+    """Validate what was collected; `overrides` (by field name) win. Raises BadSettings with one line per problem."""
     problems = list(source.problems)
     try:
         settings = Settings(**source() | overrides)

@@ -32,14 +32,28 @@ _WELL_KNOWN = re.compile(
     r"|your|own|my|me|api|key|token|webhook|dashboard|please|the|this|here|some|(?<![a-z])an?(?![a-z])|of|in|it|to|[\W_\d])+",
     re.IGNORECASE,
 )
-_TELEGRAM_TOKEN = re.compile(r"\d{3,}:[A-Za-z0-9_-]{20,}")
 _CLOCK_TIME = r"([01]\d|2[0-3]):[0-5]\d"
-_HOURS = re.compile(rf"{_CLOCK_TIME}-{_CLOCK_TIME}")
 
 
 def setting(default: Any, *, example: object) -> Any:
     """Return a field with an example, for where the default is not a good one itself."""
     return Field(default, examples=[example])
+
+
+def override(what: str, *, example: object) -> Any:
+    """Return a field that overrides a value of the pacing preset."""
+    return Field(None, examples=[example], description=f"{what}. Default: the preset's.")
+
+
+def matching(pattern: str, problem: str) -> AfterValidator:
+    """Return a check of a text or a secret; a whole value that does not match has the problem."""
+
+    def check(value: Any) -> Any:
+        if not re.fullmatch(pattern, value.get_secret_value() if isinstance(value, SecretStr) else value):
+            raise ValueError(problem)
+        return value
+
+    return AfterValidator(check)
 
 
 def strong(secret: SecretStr) -> SecretStr:
@@ -71,26 +85,12 @@ def not_blank(value: object) -> object:
     return value
 
 
-def telegram_token(token: SecretStr) -> SecretStr:
-    """Require the format of BotFather's tokens."""
-    if not _TELEGRAM_TOKEN.fullmatch(token.get_secret_value()):
-        raise ValueError("must be a bot token from @BotFather (digits, a colon, letters)")
-    return token
-
-
 def http_url(url: str) -> str:
     """Require an http or https URL; a trailing slash is removed."""
     parts = urlsplit(url)
     if parts.scheme not in ("http", "https") or not parts.hostname:
         raise ValueError("must be a URL that begins with http:// or https://")
     return url.rstrip("/")
-
-
-def redis_url(url: SecretStr) -> SecretStr:
-    """Require a URL that the Redis client understands."""
-    if urlsplit(url.get_secret_value()).scheme not in ("redis", "rediss", "unix"):
-        raise ValueError("must begin with redis://, rediss:// or unix://")
-    return url
 
 
 def proxy_url(url: SecretStr) -> SecretStr:
@@ -118,13 +118,6 @@ def machine_zone(environ_tz: str | None = None, localtime: Path = Path("/etc/loc
         with contextlib.suppress(ValueError):
             return zone(name)
     return "UTC"
-
-
-def hours(value: str) -> str:
-    """Require HH:MM-HH:MM; an end before the start is past midnight, and equal ends mean all day."""
-    if not _HOURS.fullmatch(value):
-        raise ValueError("must be hours of a day, HH:MM-HH:MM")
-    return value
 
 
 def connectable(host: str) -> str:
@@ -212,6 +205,12 @@ OptionalUrl = Annotated[Annotated[str, AfterValidator(http_url)] | None, Blank]
 OptionalFile = Annotated[Path | None, Blank]
 OptionalCount = Annotated[Positive | None, Blank]
 OptionalMillis = Annotated[Annotated[int, Field(ge=0)] | None, Blank]
-OptionalHours = Annotated[Annotated[str, AfterValidator(hours)] | None, Blank]
-OptionalRedisUrl = Annotated[Annotated[SecretStr, AfterValidator(redis_url)] | None, Blank]
-OptionalTelegramToken = Annotated[Annotated[SecretStr, AfterValidator(telegram_token)] | None, Blank]
+#: An end before the start is past midnight, and equal ends mean all day.
+_Hours = Annotated[str, matching(f"{_CLOCK_TIME}-{_CLOCK_TIME}", "must be hours of a day, HH:MM-HH:MM")]
+_RedisUrl = Annotated[SecretStr, matching(r"(?is)(rediss?|unix):.*", "must begin with redis://, rediss:// or unix://")]
+_TelegramToken = Annotated[
+    SecretStr, matching(r"\d{3,}:[\w-]{20,}", "must be a bot token from @BotFather (digits, a colon, letters)")
+]
+OptionalHours = Annotated[_Hours | None, Blank]
+OptionalRedisUrl = Annotated[_RedisUrl | None, Blank]
+OptionalTelegramToken = Annotated[_TelegramToken | None, Blank]
