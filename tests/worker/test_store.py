@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.small_disk import fill, small_disk
 from tests.worker import harness
 from tests.worker.harness import Rig, Session, new_phone
 from tests.worker.plain import plain_client
@@ -159,3 +160,28 @@ async def test_unfinished_files_of_a_killed_first_start_do_not_count_as_an_ident
     await session.start()
     await session.event("QR_CODE")
     assert json.loads(session.worker.raw[0])["event"] == "worker.started"
+
+
+async def test_a_full_disk_is_not_taken_for_lost_credentials(rig: Rig, tmp_path: Path) -> None:
+    with small_disk(tmp_path / "disk", megabytes=4) as disk:
+        session = rig.session()
+        session.directory = disk / "auth"
+        first = await session.link()
+        await session.worker.terminate()
+        ballast, seen = fill(disk), len(session.station.events)
+        await session.start()
+        assert await session.worker.ended() == 13, session.worker.text
+        assert not [event for event in session.station.events[seen:] if event["type"] == "AUTH_FAILURE"]
+        ballast.unlink()
+        again = await session.restart()
+        assert again["data"]["fingerprint"] == first["data"]["fingerprint"]
+
+
+async def test_a_worker_whose_disk_runs_full_ends_although_it_cannot_report_it(rig: Rig, tmp_path: Path) -> None:
+    with small_disk(tmp_path / "disk", megabytes=4) as disk:
+        session = rig.session()
+        session.directory = disk / "auth"
+        await session.link()
+        fill(disk)
+        await rig.world.whatsapp.send_text(new_phone(), session.phone, "nowhere to keep this")
+        assert await session.worker.ended() == 50

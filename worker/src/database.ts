@@ -32,6 +32,9 @@ const MAGIC = Buffer.from('SQLite format 3\0')
 const LOCK_WAIT_MS = 15_000
 const LOCK_RETRY_MS = 100
 
+/** The disk fails and not the file on it, by SQLite's primary codes: an I/O error, a full disk, a file that cannot be opened. */
+const DISK_ERRORS = new Set([10, 13, 14])
+
 export class Unreadable extends Error {
   override name = 'Unreadable'
 }
@@ -185,6 +188,9 @@ function openExisting(directory: string, settings: StoreSettings, seal: Seal): D
     return sql
   } catch (error) {
     if (error instanceof Unreadable) throw error
+    const code = (error as { errcode?: number }).errcode
+    if (code !== undefined && DISK_ERRORS.has(code & 0xff))
+      throw new Ending('AUTH_DIR_UNUSABLE', `the disk of AUTH_DIR fails (${(error as Error).message})`)
     throw new Unreadable(`auth.db cannot be read (${(error as Error).message})`)
   }
 }
