@@ -8,6 +8,7 @@ import pytest
 
 from tests.waiting import until
 from tests.worker.harness import Rig, Session, new_phone
+from wa_orchestrator.simulator.phones import actions
 
 pytestmark = pytest.mark.asyncio(loop_scope="session")
 
@@ -75,6 +76,21 @@ async def test_messages_that_arrive_live_are_reported_once_although_the_worker_i
         texts |= {f"{number}.{index}" for index in range(10)}
         await interrupt(session)
     await all_reported_once(session, texts)
+
+
+async def test_a_message_that_its_author_sends_again_after_a_restart_is_not_reported_again(rig: Rig) -> None:
+    """Our receipt was lost, and what was delivered again could not be decrypted a second time."""
+    session, friend = rig.session(), new_phone()
+    await session.link()
+    message = await rig.world.whatsapp.send_text(friend, session.phone, "once")
+    await session.event("MESSAGE_RECEIVED", text="once")
+    await session.worker.kill()
+    await session.restart()
+    world = rig.world.whatsapp._state
+    author, (device,) = world.accounts.phone(friend), world.accounts.phone(session.phone).devices.values()
+    actions.resend(world, author, device, message, 1)
+    await rig.world.whatsapp.send_text(friend, session.phone, "afterwards")
+    await all_reported_once(session, {"once", "afterwards"})
 
 
 async def test_a_message_whose_event_was_never_stored_is_reported_after_a_kill(rig: Rig) -> None:

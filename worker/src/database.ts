@@ -25,6 +25,8 @@ const SCHEMA = `
   CREATE TABLE messages (id TEXT PRIMARY KEY, value BLOB NOT NULL, acknowledged_at INTEGER, stored_at INTEGER NOT NULL) STRICT;
   CREATE INDEX messages_by_age ON messages (stored_at);
 `
+/** What came after format 1 was made; an older worker does not look at it. */
+const ADDITIONS = 'CREATE TABLE IF NOT EXISTS reported (id TEXT NOT NULL UNIQUE) STRICT'
 /** Rows by their key: every table whose values are sealed. */
 const SEALED_TABLES = { keys: 'name', events: 'sequence', messages: 'id' } as const
 
@@ -185,6 +187,7 @@ function openExisting(directory: string, settings: StoreSettings, seal: Seal): D
     const [verdict] = Object.values(sql.prepare('PRAGMA quick_check(1)').get() ?? {})
     if (verdict !== 'ok') throw new Unreadable('auth.db is damaged')
     checkContents(sql, settings, seal)
+    sql.exec(ADDITIONS)
     return sql
   } catch (error) {
     if (error instanceof Unreadable) throw error

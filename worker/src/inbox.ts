@@ -20,6 +20,9 @@ type SignalRepository = ReturnType<SocketConfig['makeSignalRepository']>
 /** The type under which the rows lie among the Signal keys: what Baileys commits together is written together. */
 const INBOX = 'inbox'
 
+/** How many ids of reported messages are remembered. */
+const MOST_REPORTED = 5_000
+
 /** One `<enc>` of a stanza, with the plaintext as its content. */
 type Part = { digest: string; attrs: BinaryNode['attrs']; content: Uint8Array }
 type Entry = { attrs: BinaryNode['attrs']; parts: Part[] }
@@ -71,9 +74,20 @@ export class Inbox {
     })
   }
 
-  /** Removes the message; called within the transaction that stores its event. */
-  remove(id: string): void {
-    this.#database.prepare('DELETE FROM keys WHERE name = ?').run(`${INBOX}/${id}`)
+  /** Removes the message and remembers its id; called within the transaction that stores its event. */
+  settle(id: string): void {
+    const { prepare } = this.#database
+    prepare('DELETE FROM keys WHERE name = ?').run(`${INBOX}/${id}`)
+    prepare('INSERT OR IGNORE INTO reported (id) VALUES (?)').run(id)
+    prepare('DELETE FROM reported WHERE rowid <= (SELECT max(rowid) FROM reported) - ?').run(MOST_REPORTED)
+  }
+
+  /**
+   * Whether the message had its event, maybe in an earlier life: if our receipt was lost, WhatsApp delivers it again, and where
+   * that cannot be decrypted twice, its author's phone is asked for it and encrypts it anew.
+   */
+  isSettled(id: string): boolean {
+    return this.#database.prepare('SELECT 1 FROM reported WHERE id = ?').get(id) !== undefined
   }
 
   has(id: string): boolean {

@@ -150,7 +150,7 @@ export class Receiver {
     const chat = key.remoteJid ?? ''
     if (key.fromMe) this.#progressed(key, message.status, Date.now())
     const content = key.fromMe || isJidBroadcast(chat) || isJidNewsletter(chat) ? undefined : read(message.message)
-    if (!key.id || !content) return this.#settled(key)
+    if (!key.id || !content || this.#inbox.isSettled(key.id)) return this.#settled(key)
     // Replayed and delivered again at the same time: the first one is on its way to the file.
     if (this.#seen.has(`${chat}/${key.id}`)) return
     this.#seen.set(`${chat}/${key.id}`, true)
@@ -170,7 +170,7 @@ export class Receiver {
 
   /** The message has its event, or needs none: it leaves the inbox together with the event's arrival in the file. */
   #settled({ id }: WAMessageKey): void {
-    if (id && this.#inbox.has(id)) this.#events.alongside(() => this.#inbox.remove(id))
+    if (id && this.#inbox.has(id)) this.#events.alongside(() => this.#inbox.settle(id))
   }
 
   /** A quick receipt comes merged into our own message, a slow one as an update: both end here, each step once. */
