@@ -1,4 +1,4 @@
-"""A real browser for tests: Debian's Chromium, with nothing of its own to say to the world."""
+"""Chromium for tests, without its background traffic."""
 
 import os
 from collections.abc import Iterator
@@ -52,7 +52,7 @@ def visit(
 
 
 def log_in(context: BrowserContext, address: str, password: str, name: str = "Dana") -> Page:
-    """Come in by the auth."""
+    """Log in with a password."""
     page = context.new_page()
     page.goto(f"{address}/login")
     page.fill("[name=password]", password)

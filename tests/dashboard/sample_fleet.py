@@ -63,7 +63,7 @@ class FleetBuilder:
             per_phone=4,
         )
         assert isinstance(made, sessions.Created), made
-        await self.redis.hset(keys.session(session_id), "device_name", "Chrome (Desk)")
+        await self.redis.hset(keys.session(session_id), "device_name", "Chrome (Linux)")
         return made.proxy
 
     async def connected(

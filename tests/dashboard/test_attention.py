@@ -44,7 +44,7 @@ async def look(redis: Redis, **changes: object) -> Snapshot:
     return await SnapshotReader(make_context(settings(**changes), redis)).read()
 
 
-async def test_a_bad_proxy_is_told_with_why_and_who_sat_on_it(redis: Redis, scripts: Scripts) -> None:
+async def test_a_bad_proxy_is_shown_with_its_error_and_its_sessions(redis: Redis, scripts: Scripts) -> None:
     builder = FleetBuilder(scripts)
     bad, good = await builder.proxy(1), await builder.proxy(2)
     for number, name in enumerate(("Sales", "Sales", "Clinic"), start=1):
@@ -54,8 +54,8 @@ async def test_a_bad_proxy_is_told_with_why_and_who_sat_on_it(redis: Redis, scri
         await proxies.mark(scripts, bad, version=1, status="BAD", reason="x", fields=error), proxies.Marked
     )
     for name in ("w1", "w2"):
-        flight = slots.Move(name, bad, f"97250000000{name[1]}", ProxyReason.CHECK_FAILED, [good])
-        await slots.move(scripts, flight, per_proxy=4)
+        move = slots.Move(name, bad, f"97250000000{name[1]}", ProxyReason.CHECK_FAILED, [good])
+        await slots.move(scripts, move, per_proxy=4)
     item = next(item for item in attention.items(await look(redis), HEBREW) if item.state == "bad")
     assert bad in item.what
     assert item.href == f"/proxies?id={bad}#px-{bad}"
@@ -72,7 +72,7 @@ async def test_several_bad_proxies_are_one_line_and_one_that_is_emptied_is_none(
     assert [item.what for item in attention.items(await look(redis), ENGLISH)] == ["2 proxies are bad"]
 
 
-async def test_slots_are_told_of_before_somebody_waits_for_one(redis: Redis, scripts: Scripts) -> None:
+async def test_missing_slots_are_shown_before_a_session_waits_for_one(redis: Redis, scripts: Scripts) -> None:
     async def said(**changes: object) -> list[str]:
         return [item.what.striptags() for item in attention.items(await look(redis, **changes), ENGLISH)]
 

@@ -1,4 +1,4 @@
-"""Who gets in, how often one may try, and what a page of another site can do: nothing."""
+"""Login, login throttle, CSRF protection and security headers."""
 
 from collections.abc import AsyncIterator
 from dataclasses import replace
@@ -42,7 +42,7 @@ async def browser(context: Context) -> AsyncIterator[httpx.AsyncClient]:
 
 
 async def log_in(browser: httpx.AsyncClient, password: str = PASSWORD) -> str:
-    """Come in; gives the token that proves that a change is meant."""
+    """Log in and return the CSRF token."""
     answer = await browser.post("/login", data={"password": password, "name": "Dana"})
     assert answer.status_code == 303, answer.text
     page = await browser.get("/")
@@ -117,14 +117,14 @@ async def test_after_five_wrong_passwords_the_right_one_is_refused_too(browser: 
     assert int(answer.headers["retry-after"]) > 0
 
 
-async def test_people_behind_one_address_do_not_use_up_one_anothers_tries(browser: httpx.AsyncClient) -> None:
+async def test_people_behind_one_address_do_not_use_up_one_anothers_attempts(browser: httpx.AsyncClient) -> None:
     for _ in range(6):
         await browser.post("/login", data={"password": "wrong", "name": "Eve"})
     assert (await browser.post("/login", data={"password": PASSWORD, "name": "Eve"})).status_code == 429
     assert (await browser.post("/login", data={"password": PASSWORD, "name": "Dana"})).status_code == 303
 
 
-async def test_a_name_is_stopped_from_wherever_it_comes(context: Context) -> None:
+async def test_the_attempts_of_a_name_are_limited_over_all_addresses(context: Context) -> None:
     auth = login.Authenticator(context)
     outcomes = [
         await auth.log_in("wrong", name=f" {name} ", address=str(n)) for n, name in enumerate(["Eve", "eve"] * 3)
@@ -132,7 +132,7 @@ async def test_a_name_is_stopped_from_wherever_it_comes(context: Context) -> Non
     assert [type(each) for each in outcomes] == [login.WrongPassword] * 5 + [login.TooManyAttempts]
 
 
-async def test_who_guesses_under_many_names_is_stopped_by_address(context: Context) -> None:
+async def test_the_attempts_of_an_address_are_limited_over_all_names(context: Context) -> None:
     auth = login.Authenticator(context)
     for n in range(login_throttle.MAX_ATTEMPTS_PER_ADDRESS):
         assert isinstance(await auth.log_in("wrong", name=f"name {n}", address="a"), login.WrongPassword)
@@ -152,14 +152,14 @@ async def test_a_new_password_ends_the_sessions_of_the_old_one(context: Context)
     assert await login.Authenticator(context).recognize(entered) is None  # it was ended, and stays so
 
 
-async def test_a_right_password_gives_the_tries_back(browser: httpx.AsyncClient) -> None:
+async def test_a_right_password_resets_the_attempts(browser: httpx.AsyncClient) -> None:
     for _ in range(3):
         for _ in range(4):
             await browser.post("/login", data={"password": "wrong"})
         assert (await browser.post("/login", data={"password": PASSWORD})).status_code == 303
 
 
-async def test_a_viewer_cannot_buy_more_guesses_at_the_other_password(browser: httpx.AsyncClient) -> None:
+async def test_a_viewers_login_does_not_reset_the_attempts(browser: httpx.AsyncClient) -> None:
     for _ in range(4):
         await browser.post("/login", data={"password": "wrong"})
     for _ in range(3):
@@ -203,7 +203,7 @@ async def test_after_logging_out_the_old_cookie_opens_nothing(browser: httpx.Asy
     assert (await browser.get("/")).status_code == 303
 
 
-async def test_coming_in_going_out_and_wrong_passwords_are_in_the_audit_log(
+async def test_logins_logouts_and_wrong_passwords_are_in_the_audit_log(
     browser: httpx.AsyncClient, redis: Redis
 ) -> None:
     await browser.post("/login", data={"password": "canary-wrong-password", "name": "Dana"})
@@ -218,7 +218,7 @@ async def test_coming_in_going_out_and_wrong_passwords_are_in_the_audit_log(
     assert "canary-wrong-password" not in str(written)
 
 
-async def test_a_first_link_lets_in_once(browser: httpx.AsyncClient, context: Context) -> None:
+async def test_a_login_link_works_once(browser: httpx.AsyncClient, context: Context) -> None:
     link = await create_login_link(context)
     token = link.partition("#")[2]
     assert link.startswith(f"{HERE}/enter#")
@@ -228,7 +228,7 @@ async def test_a_first_link_lets_in_once(browser: httpx.AsyncClient, context: Co
     assert (await browser.post("/enter", data={"token": token})).status_code == 401
 
 
-async def test_a_look_at_the_link_does_not_use_it_up(browser: httpx.AsyncClient, context: Context) -> None:
+async def test_opening_a_login_link_does_not_use_it_up(browser: httpx.AsyncClient, context: Context) -> None:
     token = (await create_login_link(context)).partition("#")[2]
     await browser.get(f"/enter?token={token}")
     assert await context.redis.exists(keys.login_link(login.digest(token)))
@@ -244,7 +244,7 @@ async def test_a_look_at_the_link_does_not_use_it_up(browser: httpx.AsyncClient,
     ],
     ids=["another site", "a sandboxed frame", "a wrong token", "no token"],
 )
-async def test_a_change_that_was_not_meant_changes_nothing(
+async def test_a_request_without_origin_or_csrf_token_changes_nothing(
     browser: httpx.AsyncClient, redis: Redis, headers: dict[str, str], csrf: str
 ) -> None:
     right = await log_in(browser)
@@ -254,9 +254,7 @@ async def test_a_change_that_was_not_meant_changes_nothing(
     assert not await redis.exists(keys.API_KEYS)
 
 
-async def test_a_change_that_was_meant_is_made_and_written_down_under_the_persons_name(
-    browser: httpx.AsyncClient, redis: Redis
-) -> None:
+async def test_an_action_is_recorded_under_the_persons_name(browser: httpx.AsyncClient, redis: Redis) -> None:
     csrf = await log_in(browser)
     answer = await browser.post("/do/key-make", data={"name": "CRM", "scopes": "send"}, headers={"X-CSRF-Token": csrf})
     assert answer.json()["state"] == "ok"

@@ -115,7 +115,7 @@ def test_a_strip_has_always_96_beats_and_a_share_between_none_and_all(changes: l
     assert sum(drawn.count(f'class="{kind}"') for kind in ("good", "warn", "bad", "off")) == len(set(day.beats))
 
 
-async def test_events_are_counted_once_by_two_historians(scripts: Scripts) -> None:
+async def test_two_history_recorders_count_an_event_once(scripts: Scripts) -> None:
     context = make_context(settings(), scripts.redis)
     now = await scripts.now_ms()
     for at in range(5):
@@ -128,7 +128,7 @@ async def test_events_are_counted_once_by_two_historians(scripts: Scripts) -> No
     assert (sum(sent), sum(failed)) == (5, 1)
 
 
-async def test_each_check_of_a_proxy_is_remembered_once(scripts: Scripts) -> None:
+async def test_each_check_of_a_proxy_is_stored_once(scripts: Scripts) -> None:
     context = make_context(settings(), scripts.redis)
     await proxies.add(scripts, "p1", url="socks5h://u:fake@a.example.com:1", masked="m", origin="operator")
     history_recorder = HistoryRecorder(context)
@@ -138,7 +138,7 @@ async def test_each_check_of_a_proxy_is_remembered_once(scripts: Scripts) -> Non
     assert await history.health(scripts, ["p1"]) == {"p1": [90, -1]}
 
 
-async def test_the_depth_of_the_queue_is_noted_once_a_minute(scripts: Scripts) -> None:
+async def test_the_queue_depth_is_stored_once_a_minute(scripts: Scripts) -> None:
     await scripts.redis.hset(keys.COUNTS, mapping={"queued": 7, "sending": 1, "read": 90})
     history_recorder = HistoryRecorder(make_context(settings(), scripts.redis))
     await history_recorder.step()
@@ -165,7 +165,7 @@ async def test_a_session_that_nothing_happened_to_is_not_read_again(redis: Redis
     assert (await reader.read()).rows["w1"].name == "Uno"
 
 
-async def test_who_looks_while_another_reads_sees_no_less(redis: Redis, scripts: Scripts) -> None:
+async def test_concurrent_readers_get_the_same_snapshot(redis: Redis, scripts: Scripts) -> None:
     builder = FleetBuilder(scripts)
     reader = SnapshotReader(make_context(settings(), redis))
     await reader.read()

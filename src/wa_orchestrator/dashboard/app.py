@@ -53,10 +53,10 @@ class Dashboard:
     def __init__(self, app: FastAPI, context: Context) -> None:
         self._app = app
         self._context = context
-        self._reader = SnapshotReader(context)
-        self.hub = Hub(context, self._reader)
+        reader = SnapshotReader(context)
+        self.hub = Hub(context, reader)
         self.history_recorder = HistoryRecorder(context)
-        self.renderer = Renderer(context, self._reader, frozenset(PAGES))
+        self.renderer = Renderer(context, reader)
         self.auth = Authenticator(context)
 
     async def run(self) -> None:
@@ -66,7 +66,6 @@ class Dashboard:
             tasks.create_task(Loop("dashboard_history", self.history_recorder).run())
 
     def router(self) -> APIRouter:
-        """Return the routes."""
         routes = APIRouter(include_in_schema=False)
         for path, (name, show, _) in PAGES.items():
             routes.get(path, response_class=HTMLResponse)(self._page(name, show))

@@ -25,7 +25,6 @@ class ApiResponse:
 
     @property
     def ok(self) -> bool:
-        """Whether the call succeeded."""
         return 200 <= self.status < 300
 
     @property
@@ -41,7 +40,7 @@ class ApiResponse:
 
     @property
     def paths(self) -> list[str]:
-        """The paths of the invalid fields."""
+        """Which fields are invalid."""
         return [str(each.get("path", "")) for each in self._error.get("errors") or []]
 
     @property

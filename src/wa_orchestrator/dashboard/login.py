@@ -149,8 +149,7 @@ class Authenticator:
 
     async def recognize(self, token: str | None) -> Person | None:
         """Return the person with this token, and restart the idle timeout."""
-        found = await self._find(token)
-        if found is None:
+        if (found := await self._find(token)) is None:
             return None
         person, left_s = found
         await logins.extend(self._scripts, person.token_hash, ttl_s=min(IDLE_S, left_s))
@@ -165,8 +164,7 @@ class Authenticator:
         if not token or len(token) > 100:
             return None
         token_hash = digest(token)
-        login = await logins.find(self._scripts, token_hash)
-        if login is None:
+        if (login := await logins.find(self._scripts, token_hash)) is None:
             return None
         role = Role(login.role)
         left_s = ABSOLUTE_S - (await self._scripts.now_ms() - login.since) // 1000

@@ -19,12 +19,7 @@ QUARTER_MS: Final = DAY_MS // QUARTERS
 BRIEF_MS: Final = 60_000
 #: The higher rank wins within a quarter of an hour.
 _RANK: Final = {"off": 0, "good": 1, "warn": 2, "bad": 3}
-_BEATS: Final = {
-    State.CONNECTED: "good",
-    State.DISCONNECTED: "warn",
-    State.PENDING: "warn",
-    State.FAILED: "bad",
-}
+_BEATS: Final = {State.CONNECTED: "good", State.DISCONNECTED: "warn", State.PENDING: "warn", State.FAILED: "bad"}
 #: Starting: the colour before still applies.
 _STARTING: Final = frozenset({Reason.WAITING_FOR_TURN, Reason.STARTING, Reason.WAITING_FOR_PROXY})
 #: Requested, or caused by the server: not the session's own failure.

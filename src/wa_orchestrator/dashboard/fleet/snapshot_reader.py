@@ -38,11 +38,9 @@ class SnapshotReader:
         self._displaced = DisplacedSessions(context.scripts)
 
     def mark_changed(self, session_ids: Iterable[str]) -> None:
-        """Mark the rows of these sessions as stale."""
         self._stale.update(each for each in session_ids if each)
 
     def mark_all_changed(self) -> None:
-        """Mark all rows as stale."""
         self._read_all_at_s = float("-inf")
 
     async def read(self) -> Snapshot:

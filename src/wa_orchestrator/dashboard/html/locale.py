@@ -72,7 +72,6 @@ class Locale:
         return ltr(f"{share * 100:.1f}%")
 
     def phone(self, phone: str) -> Markup:
-        """Format a phone number, left to right."""
         return ltr(spelled_phone(phone))
 
     def reason(self, code: str) -> str:

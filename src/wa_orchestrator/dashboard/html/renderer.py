@@ -92,11 +92,9 @@ def asset(name: str) -> str:
 class Renderer:
     """Renders pages and creates views."""
 
-    def __init__(self, context: Context, reader: SnapshotReader, addresses: frozenset[str] = frozenset()) -> None:
-        """Render pages of an app; the navigation shows only links to these paths."""
+    def __init__(self, context: Context, reader: SnapshotReader) -> None:
         self.context = context
         self.reader = reader
-        self._addresses = addresses
         self._env = environment()
         self.macros: Any = self._env.get_template("parts.html").module
 
@@ -120,7 +118,6 @@ class Renderer:
             watch=shown.watch,
             cursor=cursor,
             m=self.macros,
-            addresses=self._addresses,
             redis_weaknesses=self.context.redis_weaknesses,
             **shown.values,
         )

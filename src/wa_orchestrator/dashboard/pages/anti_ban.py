@@ -38,7 +38,6 @@ async def show(renderer: Renderer, view: View, query: Mapping[str, str]) -> Page
 
 
 async def parts(renderer: Renderer, view: View, query: Mapping[str, str]) -> dict[str, Markup]:
-    """Render the live parts."""
     ids = [name for name in query.get("ids", "").split(",") if name]
     rows = [view.snapshot.rows[name] for name in ids if name in view.snapshot.rows]
     return await _parts(renderer, view, rows, everyone="all" in query)

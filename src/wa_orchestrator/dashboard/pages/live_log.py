@@ -44,9 +44,12 @@ class Line:
 
 
 async def show(renderer: Renderer, view: View, query: Mapping[str, str]) -> PageContent:
-    """Show the latest events that match the filter."""
+    """Show the latest events that match the filter, the newest first."""
+    filters = any(query.get(name) for name in _FILTERS)
+    entries = await event_stream.latest(renderer.context.scripts, most=_SEARCHED if filters else FIRST_LINES)
+    lines = [line_of(view, entry) for entry in entries]
     values = {
-        "lines": await latest(renderer, view, query),
+        "lines": [line for line in lines if passes(line, query)][:FIRST_LINES],
         "query": query,
         "rows": sorted(view.snapshot.rows.values(), key=lambda row: natural(row.name)),
         "subjects": SUBJECTS,
@@ -59,14 +62,6 @@ async def show(renderer: Renderer, view: View, query: Mapping[str, str]) -> Page
 async def parts(_renderer: Renderer, _view: View, _query: Mapping[str, str]) -> dict[str, Markup]:
     """Return no parts: lines are streamed separately."""
     return {}
-
-
-async def latest(renderer: Renderer, view: View, query: Mapping[str, str]) -> list[Line]:
-    """Return the latest lines, the newest first."""
-    filters = any(query.get(name) for name in _FILTERS)
-    entries = await event_stream.latest(renderer.context.scripts, most=_SEARCHED if filters else FIRST_LINES)
-    found = [line_of(view, entry) for entry in entries]
-    return [line for line in found if passes(line, query)][:FIRST_LINES]
 
 
 def levels_in(query: Mapping[str, str]) -> frozenset[str]:

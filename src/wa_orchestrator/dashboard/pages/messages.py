@@ -136,8 +136,7 @@ def _index(text: str, session: str) -> str:
 
 async def details_of(renderer: Renderer, message_id: str) -> MessageDetails | None:
     """Return a message with its timeline and, while it waits, what for and until when."""
-    message = await records.message(renderer.context.scripts, message_id)
-    if message is None:
+    if (message := await records.message(renderer.context.scripts, message_id)) is None:
         return None
     steps = _steps(await records.timeline(renderer.context.scripts, message_id))
     return MessageDetails(message, content(message), steps, await _eta(renderer.context, message))

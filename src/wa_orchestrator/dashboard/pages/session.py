@@ -48,7 +48,6 @@ async def show(renderer: Renderer, view: View, query: Mapping[str, str]) -> Page
 
 
 async def parts(renderer: Renderer, view: View, query: Mapping[str, str]) -> dict[str, Markup]:
-    """Render the live parts."""
     row = view.snapshot.rows.get(query.get("id", ""))
     return await _parts(renderer, view, row) if row else {"session-head": renderer.macros.session_gone(view)}
 
