@@ -10,7 +10,11 @@ from tests.dashboard import sample_fleet
 from tests.dashboard.serving import Routers, Thread, in_thread
 from wa_orchestrator.context import Context
 from wa_orchestrator.gateway import app as gateway
-from wa_orchestrator.orchestrator.api import admin, holds, limits, optouts, webhooks
+from wa_orchestrator.orchestrator.api.admin import AdminRoutes
+from wa_orchestrator.orchestrator.api.holds import HoldRoutes
+from wa_orchestrator.orchestrator.api.limits import LimitRoutes
+from wa_orchestrator.orchestrator.api.optouts import OptOutRoutes
+from wa_orchestrator.orchestrator.api.webhooks import WebhookRoutes
 from wa_orchestrator.store.engine.scripts import Scripts
 
 
@@ -40,8 +44,8 @@ async def _fresh(on: sample_fleet.FleetBuilder) -> None:
 
 def api(context: Context) -> list[Any]:
     """Return the routes that actions need without workers."""
-    parts = (admin, holds, limits, optouts, webhooks, gateway)
-    return [part.router(context) for part in parts]
+    parts = (AdminRoutes, HoldRoutes, LimitRoutes, OptOutRoutes, WebhookRoutes, gateway.router)
+    return [part(context) for part in parts]
 
 
 @contextlib.contextmanager

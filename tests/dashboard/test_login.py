@@ -32,7 +32,7 @@ def context(redis: Redis) -> Context:
 @pytest.fixture
 async def browser(context: Context) -> AsyncIterator[httpx.AsyncClient]:
     """A browser that has not logged in; it says where its requests come from, as browsers do."""
-    app = make_app(context, [admin.router(context)])
+    app = make_app(context, [admin.AdminRoutes(context)])
     dashboard: Dashboard = install(app, context)
     assert dashboard.hub.cursor == "0-0"
     async with httpx.AsyncClient(

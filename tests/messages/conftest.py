@@ -86,12 +86,12 @@ async def api(held: Scripts, clock: Clock, tmp_path: Path) -> AsyncIterator[Mess
     context = scenario.context
     signals = OutboxSignals(held)
     routers = [
-        worker_outbox.router(context, signals),
-        events.router(context),
-        webhooks.router(context),
-        optouts.router(context),
-        holds.router(context),
-        limits.router(context),
+        worker_outbox.WorkerOutboxRoutes(context, signals),
+        events.EventRoutes(context),
+        webhooks.WebhookRoutes(context),
+        optouts.OptOutRoutes(context),
+        holds.HoldRoutes(context),
+        limits.LimitRoutes(context),
     ]
     transport = httpx.ASGITransport(app=make_app(context, routers))
     async with httpx.AsyncClient(transport=transport, base_url="http://test") as client:

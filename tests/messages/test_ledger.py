@@ -194,7 +194,7 @@ async def test_whatever_dies_nothing_is_lost_doubled_reordered_or_hurried(tmp_pa
     settings = secured(data_dir=tmp_path, time_scale=SCALE, lease_ms=6_000, ack_timeout_ms=5_000)
     scenario = Scenario(Scripts(redis), settings)
     context = scenario.context
-    transport = httpx.ASGITransport(app=make_app(context, [worker_outbox.router(context)]))
+    transport = httpx.ASGITransport(app=make_app(context, [worker_outbox.WorkerOutboxRoutes(context)]))
     async with httpx.AsyncClient(transport=transport, base_url="http://test", timeout=30) as client:
         world = World(scenario, client)
         fleet = {f"w{n}": f"972500000{n:03d}" for n in range(PHONES)}

@@ -10,9 +10,11 @@ from fastapi import APIRouter
 from wa_orchestrator.context import Context
 from wa_orchestrator.domain.session import Event
 from wa_orchestrator.loop import Loop, Runnable
-from wa_orchestrator.orchestrator.api import admin, sessions, worker_events
-from wa_orchestrator.orchestrator.api import proxies as proxies_api
-from wa_orchestrator.orchestrator.api.worker_events import Handlers
+from wa_orchestrator.orchestrator.api.admin import AdminRoutes
+from wa_orchestrator.orchestrator.api.proxies import ProxyRoutes
+from wa_orchestrator.orchestrator.api.session_reads import SessionReadRoutes
+from wa_orchestrator.orchestrator.api.sessions import SessionRoutes
+from wa_orchestrator.orchestrator.api.worker_events import Handlers, WorkerEventRoutes
 from wa_orchestrator.orchestrator.disk_monitor import DiskMonitor
 from wa_orchestrator.orchestrator.installation_check import InstallationCheck
 from wa_orchestrator.orchestrator.leader_lease import LeaderLease
@@ -66,10 +68,11 @@ class Orchestrator:
     def routers(self) -> list[APIRouter]:
         """Return the routes of sessions, proxies, worker events and administration."""
         return [
-            sessions.router(self.context, self.proxy_health),
-            proxies_api.router(self.context, self.proxy_health),
-            admin.router(self.context),
-            worker_events.router(self.context, self.handlers),
+            SessionReadRoutes(self.context),
+            SessionRoutes(self.context, self.proxy_health),
+            ProxyRoutes(self.context, self.proxy_health),
+            AdminRoutes(self.context),
+            WorkerEventRoutes(self.context, self.handlers),
         ]
 
     async def stop_workers(self) -> None:

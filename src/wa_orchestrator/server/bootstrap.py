@@ -23,8 +23,13 @@ from wa_orchestrator.errors import Broken, Refused
 from wa_orchestrator.gateway.app import Gateway
 from wa_orchestrator.loop import Loop, Runnable
 from wa_orchestrator.orchestrator import installation_check, service
-from wa_orchestrator.orchestrator.api import event_reference, holds, limits, optouts, webhooks, worker_outbox
-from wa_orchestrator.orchestrator.api import events as events_api
+from wa_orchestrator.orchestrator.api import event_reference
+from wa_orchestrator.orchestrator.api.events import EventRoutes
+from wa_orchestrator.orchestrator.api.holds import HoldRoutes
+from wa_orchestrator.orchestrator.api.limits import LimitRoutes
+from wa_orchestrator.orchestrator.api.optouts import OptOutRoutes
+from wa_orchestrator.orchestrator.api.webhooks import WebhookRoutes
+from wa_orchestrator.orchestrator.api.worker_outbox import WorkerOutboxRoutes
 from wa_orchestrator.orchestrator.messages import incoming, receipts
 from wa_orchestrator.orchestrator.messages.outbox_signal import OutboxSignals
 from wa_orchestrator.orchestrator.notifications.alerts import Alerts
@@ -174,8 +179,8 @@ def control_app(control: Orchestrator, routers: Sequence[APIRouter] = ()) -> tup
     signals = OutboxSignals(context.scripts)
     parts = [
         *control.routers,
-        worker_outbox.router(context, signals),
-        *(part.router(context) for part in (events_api, webhooks, optouts, holds, limits)),
+        WorkerOutboxRoutes(context, signals),
+        *(part(context) for part in (EventRoutes, WebhookRoutes, OptOutRoutes, HoldRoutes, LimitRoutes)),
         health.router(context),
     ]
     app = make_app(context, [*routers, *parts], webhooks=event_reference.webhooks())

@@ -43,26 +43,18 @@ class Guard:
                 _add_headers(message, API_HEADERS if str(scope["path"]).startswith("/api") else SECURITY_HEADERS)
             await send(message)
 
-        if _too_long(scope):
-            await problems.answer(request_body.too_long(MOST_BODY_BYTES))(scope, receive, with_headers)
-            return
-        if not _has_own_limit(scope):
+        app = self._app
+        if not scope["path"].startswith(UPLOADS):
             # Routes hold a body in memory before they know who sends it. FastAPI passes on an HTTPException only.
             receive = request_body.limited(receive, MOST_BODY_BYTES, HTTPException(413))
-        await self._app(scope, receive, with_headers)
+            if (request_body.declared_bytes(scope) or 0) > MOST_BODY_BYTES:
+                app = problems.answer(request_body.too_long(MOST_BODY_BYTES))
+        await app(scope, receive, with_headers)
 
 
 def _add_headers(message: Message, headers: Sequence[tuple[bytes, bytes]]) -> None:
     present = {name.lower() for name, _ in message["headers"]}
     message["headers"] = [*message["headers"], *(each for each in headers if each[0] not in present)]
-
-
-def _has_own_limit(scope: Scope) -> bool:
-    return str(scope["path"]).startswith(UPLOADS)
-
-
-def _too_long(scope: Scope) -> bool:
-    return not _has_own_limit(scope) and (request_body.declared_bytes(scope) or 0) > MOST_BODY_BYTES
 
 
 def make_app(

@@ -42,11 +42,10 @@ async def revoke_key(context: Context, key_id: str) -> bool:
 
 async def look_up(context: Context, secret: str) -> Caller | None:
     """Return the caller with this key, or None. Only hashes are compared."""
-    hashed = digest(secret)
-    now = time.monotonic()
-    cached = context.key_cache.get(hashed)
-    if cached is not None and cached[0] > now:
-        return cached[1]
+    hashed, now = digest(secret), time.monotonic()
+    valid_until, known = context.key_cache.get(hashed, (0.0, None))
+    if valid_until > now:
+        return known
     if hmac.compare_digest(hashed, digest(context.settings.api_key.get_secret_value())):
         caller: Caller | None = Caller(CONFIGURED, frozenset({Scope.ADMIN}))
     else:
@@ -60,10 +59,8 @@ async def look_up(context: Context, secret: str) -> Caller | None:
 
 def cached_caller(context: Context, headers: Mapping[bytes, bytes], scope: Scope) -> Caller | None:
     """Return the caller if its key was looked up within `CACHE_S` and has the scope. Never waits."""
-    secret = key_in(headers)
-    found = None if secret is None else context.key_cache.get(digest(secret))
-    caller = found[1] if found is not None and found[0] > time.monotonic() else None
-    return caller if caller is not None and caller.may(scope) else None
+    valid_until, caller = context.key_cache.get(digest(key_in(headers) or ""), (0.0, None))
+    return caller if caller is not None and valid_until > time.monotonic() and caller.may(scope) else None
 
 
 def key_in(headers: Mapping[bytes, bytes]) -> str | None:

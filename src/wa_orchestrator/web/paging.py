@@ -3,11 +3,16 @@
 import base64
 import binascii
 from collections.abc import Callable, Sequence
-from typing import TypeVar
+from typing import Annotated, TypeVar
+
+from fastapi import Query
 
 from wa_orchestrator.errors import Refused
 
 MOST = 500
+#: Parameters of routes with pages.
+Cursor = Annotated[str | None, Query(description="`next` of the page before.")]
+Limit = Annotated[int, Query(ge=1, le=MOST)]
 T = TypeVar("T")
 
 

@@ -26,15 +26,9 @@ _BY_STATUS = {
 }
 #: Codes that any route with an API key may answer.
 _ANY_ROUTE = {
-    "BAD_JSON": 400,
-    "API_KEY_MISSING": 401,
-    "API_KEY_UNKNOWN": 401,
-    "SCOPE_MISSING": 403,
-    "BODY_TOO_LONG": 413,
-    "VALIDATION_FAILED": 422,
-    "BROKEN": 500,
-    "STORE_UNAVAILABLE": 503,
-}
+    "BAD_JSON": 400, "API_KEY_MISSING": 401, "API_KEY_UNKNOWN": 401, "SCOPE_MISSING": 403, "BODY_TOO_LONG": 413,
+    "VALIDATION_FAILED": 422, "BROKEN": 500, "STORE_UNAVAILABLE": 503,
+}  # fmt: skip
 
 
 class FieldError(BaseModel):
@@ -67,12 +61,8 @@ class InvalidRequest(Refused):
     """The request has the wrong shape; `errors` lists all problems, each with its path."""
 
     def __init__(self, errors: Sequence[dict[str, str]]) -> None:
-        super().__init__(
-            "VALIDATION_FAILED",
-            "The request is not valid; `errors` lists the fields to correct.",
-            422,
-            errors=list(errors),
-        )
+        text = "The request is not valid; `errors` lists the fields to correct."
+        super().__init__("VALIDATION_FAILED", text, 422, errors=list(errors))
 
 
 def invalid(errors: Sequence[Any]) -> InvalidRequest:
@@ -81,7 +71,7 @@ def invalid(errors: Sequence[Any]) -> InvalidRequest:
 
 
 def _problem(error: Any) -> dict[str, str]:
-    place = [str(part) for part in error["loc"] if part not in ("body",)]
+    place = [str(part) for part in error["loc"] if part != "body"]
     if place and place[0] in ("query", "path", "header"):
         place = place[1:]
     return {"path": ".".join(place), "code": str(error["type"]), "message": validation_messages.sentence(error)}

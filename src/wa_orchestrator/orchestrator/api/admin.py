@@ -2,7 +2,7 @@
 
 from typing import Annotated, Literal
 
-from fastapi import APIRouter, Path, Query
+from fastapi import Path, Query
 from pydantic import Field
 
 from wa_orchestrator.context import Context
@@ -14,10 +14,11 @@ from wa_orchestrator.store import records
 from wa_orchestrator.store.access import api_keys, audit
 from wa_orchestrator.store.access.api_keys import ApiKey, Scope
 from wa_orchestrator.store.sessions import control_plane
-from wa_orchestrator.web import auth
+from wa_orchestrator.web import auth, paging
 from wa_orchestrator.web.auth import AdminCaller
 from wa_orchestrator.web.models import NextCursor, OptionalText, OptionalTimestamp, RequestModel, ResponseModel
 from wa_orchestrator.web.problems import responses
+from wa_orchestrator.web.route_group import RouteGroup
 
 
 class KeyBody(RequestModel):
@@ -107,31 +108,23 @@ class SimulatorAddresses(ResponseModel):
     telegram: str = Field(description="The URL of its Telegram API.")
 
 
-def router(context: Context) -> APIRouter:
-    """Return the routes for administrators."""
-    routes = APIRouter(prefix="/api/v1", tags=["administration"])
-    api = _Administration(context)
-    restore = responses(NOT_IN_TRASH=404, NO_PROXY_CAPACITY=409, PHONE_FULL=409)
-    routes.get("/keys")(api.list_api_keys)
-    routes.post("/keys", status_code=201)(api.create_api_key)
-    routes.delete("/keys/{key_id}", responses=responses(NO_SUCH_KEY=404))(api.revoke_api_key)
-    routes.get("/audit")(api.list_audit_entries)
-    routes.get("/trash")(api.list_trash)
-    routes.post("/trash/{trash_id}/restore", responses=restore)(api.restore_from_trash)
-    routes.get("/simulator", responses=responses(NO_SIMULATOR=404))(api.get_simulator)
-    return routes
-
-
 def _view(key: ApiKey) -> ApiKeyView:
     return ApiKeyView.of(key, scopes=sorted(key.scopes), created_at=key.created_at_ms)
 
 
-class _Administration:
-    """One method per route."""
+class AdminRoutes(RouteGroup):
+    """Routes for administrators."""
 
     def __init__(self, context: Context) -> None:
-        self._context = context
-        self._scripts = context.scripts
+        super().__init__(context, "/api/v1", "administration")
+        restore = responses(NOT_IN_TRASH=404, NO_PROXY_CAPACITY=409, PHONE_FULL=409)
+        self.get("/keys")(self.list_api_keys)
+        self.post("/keys", status_code=201)(self.create_api_key)
+        self.delete("/keys/{key_id}", responses=responses(NO_SUCH_KEY=404))(self.revoke_api_key)
+        self.get("/audit")(self.list_audit_entries)
+        self.get("/trash")(self.list_trash)
+        self.post("/trash/{trash_id}/restore", responses=restore)(self.restore_from_trash)
+        self.get("/simulator", responses=responses(NO_SIMULATOR=404))(self.get_simulator)
 
     async def list_api_keys(self, _caller: AdminCaller) -> ApiKeysResponse:
         """List API keys, without the keys themselves."""
@@ -140,14 +133,14 @@ class _Administration:
     async def create_api_key(self, body: KeyBody, caller: AdminCaller) -> CreatedApiKey:
         """Create an API key. The response is the only place that shows it."""
         key, secret = await api_keys.create(self._scripts, body.name, body.scopes)
-        await audit.record(self._scripts, caller.key_id, "key.make", key.id, name=body.name, scopes=body.scopes)
+        await self._audit(caller, "key.make", key.id, name=body.name, scopes=body.scopes)
         return CreatedApiKey.of(_view(key), key=secret)
 
     async def revoke_api_key(self, key_id: Annotated[str, Path(max_length=64)], caller: AdminCaller) -> RevokedApiKey:
         """Revoke an API key."""
         if not await auth.revoke_key(self._context, key_id):
             raise Refused("NO_SUCH_KEY", f"There is no key {key_id}. GET /api/v1/keys lists them.", 404)
-        await audit.record(self._scripts, caller.key_id, "key.revoke", key_id)
+        await self._audit(caller, "key.revoke", key_id)
         return RevokedApiKey(id=key_id)
 
     async def list_audit_entries(
@@ -155,7 +148,7 @@ class _Administration:
         *,
         _caller: AdminCaller,
         before: Annotated[str | None, Query(pattern=r"^\d+-\d+$", description="`next` of the page before.")] = None,
-        limit: Annotated[int, Query(ge=1, le=500)] = 100,
+        limit: paging.Limit = 100,
     ) -> AuditPage:
         """List what operators did, the newest first."""
         found = await audit.read(self._scripts, before=before, most=limit)
@@ -165,28 +158,28 @@ class _Administration:
 
     async def list_trash(self, _caller: AdminCaller) -> TrashResponse:
         """List credentials that can be restored."""
-        found = credential_files.list_trash(self._context.settings)
+        found = credential_files.list_trash(self._settings)
         return TrashResponse(trash=[TrashItem.of(each, discarded_at=each.at_ms) for each in found])
 
     async def restore_from_trash(
         self, trash_id: Annotated[str, Path(max_length=100)], caller: AdminCaller
     ) -> RestoredSession:
         """Restore credentials; a deleted session is created again."""
-        found = credential_files.find(self._context.settings, trash_id)
+        found = credential_files.find(self._settings, trash_id)
         session = await records.session(self._scripts, found.session_id)
         if session is None:
             await self._create_again(found)
         else:
             await sessions.restore(self._context, found)
-        await audit.record(self._scripts, caller.key_id, "trash.restore", trash_id)
+        await self._audit(caller, "trash.restore", trash_id)
         return RestoredSession(session_id=found.session_id)
 
     async def _create_again(self, found: TrashedCredentials) -> None:
         """Create the session. Its record names the credentials from the start, so its worker waits for them."""
-        credential_files.require_none(self._context.settings, found.session_id)
+        credential_files.require_none(self._settings, found.session_id)
         wanted = provision.SessionRequest(found.phone, None, found.session_id, found.label, restore=found.id)
         await provision.provision(self._context, wanted)
-        await control_plane.request_attention(self._context.scripts, found.session_id)
+        await control_plane.request_attention(self._scripts, found.session_id)
 
     async def get_simulator(self, _caller: AdminCaller) -> SimulatorAddresses:
         """Get the addresses of the simulated WhatsApp."""

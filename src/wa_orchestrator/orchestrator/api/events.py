@@ -5,7 +5,7 @@ import json
 from collections.abc import AsyncIterator
 from typing import Annotated, Any
 
-from fastapi import APIRouter, Header, Query, Response
+from fastapi import Header, Query, Response
 from fastapi.responses import StreamingResponse
 from pydantic import Field
 
@@ -16,9 +16,11 @@ from wa_orchestrator.orchestrator.api.event_reference import EventId
 from wa_orchestrator.store import records
 from wa_orchestrator.store.events import event_stream
 from wa_orchestrator.store.events.event_tail import Tail
+from wa_orchestrator.web import paging
 from wa_orchestrator.web.auth import ReadCaller
 from wa_orchestrator.web.models import OptionalTimestamp, ResponseModel
 from wa_orchestrator.web.problems import responses
+from wa_orchestrator.web.route_group import RouteGroup
 
 HEARTBEAT_S = 15.0
 _SCAN_SIZE = 500
@@ -50,22 +52,29 @@ class EventStreamResponse(StreamingResponse):
     media_type = "text/event-stream"
 
 
-def router(context: Context, tail: Tail | None = None) -> APIRouter:
-    """Return the routes `/api/v1/events` and `/api/v1/events/stream`."""
-    routes = APIRouter(prefix="/api/v1/events", tags=["events"])
-    tail = tail or Tail(context.scripts)
+class EventRoutes(RouteGroup):
+    """Routes `/api/v1/events` and `/api/v1/events/stream`."""
 
-    @routes.get("")
+    def __init__(self, context: Context, tail: Tail | None = None) -> None:
+        super().__init__(context, "/api/v1/events", "events")
+        self._tail = tail or Tail(context.scripts)
+        stream = responses(BAD_CURSOR=400)
+        self.get("")(self.list_events)
+        self.get("/stream", response_class=EventStreamResponse, responses=stream)(self.stream_events)
+
     async def list_events(
-        _: ReadCaller, after: Cursor = None, types: Types = None, limit: Annotated[int, Query(ge=1, le=500)] = 100
+        self, _: ReadCaller, after: Cursor = None, types: Types = None, limit: paging.Limit = 100
     ) -> EventPage:
         """List events after a cursor, the oldest first."""
-        found, cursor, more = await page(context, after or "0", _patterns(types), limit)
+        found, cursor, more = await page(self._context, after or "0", _patterns(types), limit)
         return EventPage(events=[StreamEvent(**each) for each in found], next=cursor, more=more)
 
-    @routes.get("/stream", response_class=EventStreamResponse, responses=responses(BAD_CURSOR=400))
     async def stream_events(
-        _: ReadCaller, after: Cursor = None, types: Types = None, last_event_id: Annotated[str | None, Header()] = None
+        self,
+        _: ReadCaller,
+        after: Cursor = None,
+        types: Types = None,
+        last_event_id: Annotated[str | None, Header()] = None,
     ) -> Response:
         """Stream events as they happen, as server-sent events.
 
@@ -75,12 +84,8 @@ def router(context: Context, tail: Tail | None = None) -> APIRouter:
         resumed = last_event_id or after
         if resumed is not None and not resumed.replace("-", "", 1).isdigit():
             raise Refused("BAD_CURSOR", "Last-Event-ID is not a cursor. Use the `id` of an event.")
-        begin = resumed or await tail.last()
-        lines = follow(context, tail, begin, _patterns(types))
-        headers = {"Cache-Control": "no-store", "X-Accel-Buffering": "no"}
-        return EventStreamResponse(lines, headers=headers)
-
-    return routes
+        lines = follow(self._context, self._tail, resumed or await self._tail.last(), _patterns(types))
+        return EventStreamResponse(lines, headers={"Cache-Control": "no-store", "X-Accel-Buffering": "no"})
 
 
 def _patterns(types: str | None) -> tuple[str, ...]:

@@ -3,22 +3,22 @@
 import re
 from typing import Annotated, Literal
 
-from fastapi import APIRouter, Path
+from fastapi import Path
 from pydantic import Field, model_validator
 
 from wa_orchestrator.context import Context
 from wa_orchestrator.domain.pacing.limits import PRESETS, Pace, Preset, Trust
 from wa_orchestrator.errors import Refused
 from wa_orchestrator.messages.session_pace import hold_fields
+from wa_orchestrator.orchestrator.api.session_reads import find
 from wa_orchestrator.store import records
-from wa_orchestrator.store.access import audit
-from wa_orchestrator.store.engine.scripts import Scripts
 from wa_orchestrator.store.messages import holds as holding
 from wa_orchestrator.store.messages.holds import Hold
 from wa_orchestrator.timestamps import FOREVER_MS
 from wa_orchestrator.web.auth import AdminCaller, ReadCaller
 from wa_orchestrator.web.models import ClockTime, OptionalText, OptionalTimestamp, RequestModel, ResponseModel
 from wa_orchestrator.web.problems import responses
+from wa_orchestrator.web.route_group import RouteGroup
 
 HoldId = Annotated[str, Path(description="`id` of the hold.", examples=["session:worker_1"])]
 _TARGET = re.compile(r"all|(session|group|phone):(.{1,64})")
@@ -91,27 +91,20 @@ class LiftedHold(ResponseModel):
     lifted: Literal[True] = True
 
 
-def router(context: Context) -> APIRouter:
-    """Return the routes `/api/anti-ban/holds` and `/api/anti-ban/presets`."""
-    routes = APIRouter(prefix="/api/anti-ban", tags=["anti-ban"])
-    api = _AntiBan(context)
-    refusals = responses(NO_SUCH_SESSION=404, NO_SUCH_GROUP=404, PAST=422)
-    routes.get("/presets")(api.list_presets)
-    routes.get("/holds")(api.list_holds)
-    routes.post("/holds", status_code=201, responses=refusals)(api.place_hold)
-    routes.delete("/holds/{target}", responses=responses(NO_SUCH_HOLD=404))(api.lift_hold)
-    return routes
-
-
-class _AntiBan:
-    """One method per route."""
+class HoldRoutes(RouteGroup):
+    """Routes `/api/anti-ban/holds` and `/api/anti-ban/presets`."""
 
     def __init__(self, context: Context) -> None:
-        self._context = context
+        super().__init__(context, "/api/anti-ban", "anti-ban")
+        refusals = responses(NO_SUCH_SESSION=404, NO_SUCH_GROUP=404, PAST=422)
+        self.get("/presets")(self.list_presets)
+        self.get("/holds")(self.list_holds)
+        self.post("/holds", status_code=201, responses=refusals)(self.place_hold)
+        self.delete("/holds/{target}", responses=responses(NO_SUCH_HOLD=404))(self.lift_hold)
 
     async def list_presets(self, _caller: ReadCaller) -> PresetsResponse:
         """List the built-in limits, and those that are in force."""
-        settings = self._context.settings
+        settings = self._settings
         return PresetsResponse(
             preset=Preset(settings.pacing_preset),
             in_force={trust: limits_view(settings.pace(trust)) for trust in Trust},
@@ -122,43 +115,45 @@ class _AntiBan:
 
     async def list_holds(self, _caller: ReadCaller) -> HoldsResponse:
         """List what is paused, why and until when."""
-        now_ms = await self._context.scripts.now_ms()
-        found = await records.holds(self._context.scripts)
+        now_ms = await self._scripts.now_ms()
+        found = await records.holds(self._scripts)
         return HoldsResponse(holds=[_view(found[field]) for field in sorted(found) if found[field].until_ms > now_ms])
 
     async def place_hold(self, body: HoldBody, caller: AdminCaller) -> HoldView:
         """Pause sending."""
-        context = self._context
-        await _must_exist(context, body)
+        await self._must_exist(body)
         until_ms = FOREVER_MS if body.until_ms is None else body.until_ms
-        if until_ms <= await context.scripts.now_ms():
+        if until_ms <= await self._scripts.now_ms():
             raise Refused("PAST", "`until` has passed. Give a later instant, or none to pause until lifted.", 422)
         put = Hold(body.field, until_ms, body.why or "OPERATOR", caller.key_id)
-        await holding.put(context.scripts, put, phones=await _affected(context.scripts, body.field))
-        await audit.record(context.scripts, caller.key_id, "hold.add", body.field, until_ms=until_ms, why=body.why)
+        await holding.put(self._scripts, put, phones=await self._affected(body.field))
+        await self._audit(caller, "hold.add", body.field, until_ms=until_ms, why=body.why)
         return _view(put)
 
     async def lift_hold(self, target: HoldId, caller: AdminCaller) -> LiftedHold:
         """Resume sending. May be repeated: a hold that is gone is lifted."""
-        scripts = self._context.scripts
         if not _TARGET.fullmatch(target):
             names = "all, session:<id>, group:<label> or phone:<digits>"
             text = f"There is no hold with this id ({names}). GET /api/anti-ban/holds lists them."
             raise Refused("NO_SUCH_HOLD", text, 404)
-        await holding.lift(scripts, target, by=caller.key_id, phones=await _affected(scripts, target))
-        await audit.record(scripts, caller.key_id, "hold.lift", target)
+        await holding.lift(self._scripts, target, by=caller.key_id, phones=await self._affected(target))
+        await self._audit(caller, "hold.lift", target)
         return LiftedHold()
 
+    async def _must_exist(self, body: HoldBody) -> None:
+        """Refuse an unknown name: after a typo people would believe that sending has stopped."""
+        if body.session_id is not None:
+            await find(self._context, body.session_id)
+        if body.group is not None:
+            groups = {session.label for session in await records.sessions(self._scripts) if session.label}
+            if body.group not in groups:
+                known = ", ".join(sorted(groups)[:10]) or "none yet"
+                raise Refused("NO_SUCH_GROUP", f"No session has the label {body.group}. Known labels: {known}.", 404)
 
-async def _must_exist(context: Context, body: HoldBody) -> None:
-    """Refuse an unknown name: after a typo people would believe that sending has stopped."""
-    if body.session_id is not None and not await records.session(context.scripts, body.session_id):
-        raise Refused("NO_SUCH_SESSION", f"There is no session {body.session_id}. GET /api/sessions lists them.", 404)
-    if body.group is not None:
-        groups = {session.label for session in await records.sessions(context.scripts) if session.label}
-        if body.group not in groups:
-            known = ", ".join(sorted(groups)[:10]) or "none yet"
-            raise Refused("NO_SUCH_GROUP", f"No session has the label {body.group}. Known labels: {known}.", 404)
+    async def _affected(self, field: str) -> list[str]:
+        """Return the phones that a hold affects."""
+        sessions = await records.sessions(self._scripts)
+        return sorted({session.phone for session in sessions if session.phone and field in hold_fields(session)})
 
 
 def limits_view(pace: Pace) -> LimitsView:
@@ -170,9 +165,3 @@ def limits_view(pace: Pace) -> LimitsView:
 def _view(hold: Hold) -> HoldView:
     scope, _, name = hold.field.partition(":")
     return HoldView.of(hold, id=hold.field, scope=scope, name=name, until=hold.until_ms)
-
-
-async def _affected(scripts: Scripts, field: str) -> list[str]:
-    """Return the phones that a hold affects."""
-    sessions = await records.sessions(scripts)
-    return sorted({session.phone for session in sessions if session.phone and field in hold_fields(session)})

@@ -3,7 +3,6 @@
 from datetime import time
 from typing import Annotated, Self
 
-from fastapi import APIRouter
 from pydantic import Field, model_validator
 
 from wa_orchestrator.context import Context
@@ -11,13 +10,12 @@ from wa_orchestrator.domain.pacing.limits import Override, Preset, Trust
 from wa_orchestrator.errors import Refused
 from wa_orchestrator.messages.session_pace import encode_override, override_of, pace_of, trust_of, zone_of
 from wa_orchestrator.orchestrator.api.holds import LimitsView, limits_view
-from wa_orchestrator.orchestrator.api.session_reads import find
+from wa_orchestrator.orchestrator.api.session_reads import MISSING, find
 from wa_orchestrator.store import sessions
-from wa_orchestrator.store.access import audit
-from wa_orchestrator.store.records import Session
 from wa_orchestrator.web.auth import AdminCaller, ReadCaller
 from wa_orchestrator.web.models import ClockTime, RequestModel, ResponseModel, TimezoneName
 from wa_orchestrator.web.problems import responses
+from wa_orchestrator.web.route_group import RouteGroup
 
 _CLOCK = r"^([01]\d|2[0-3]):[0-5]\d$"
 Clock = Annotated[str, Field(pattern=_CLOCK, examples=["09:00"])]
@@ -94,74 +92,57 @@ class SessionLimits(ResponseModel):
     timezone: str = Field(description="The zone of its hours and days.", examples=["Asia/Jerusalem"])
 
 
-def router(context: Context) -> APIRouter:
-    """Return the routes `/api/anti-ban/sessions/{id}/limits`."""
-    routes = APIRouter(prefix="/api/anti-ban/sessions", tags=["anti-ban"])
-    api, path, missing = _SessionLimits(context), "/{session_id}/limits", responses(NO_SUCH_SESSION=404)
-    routes.get(path, responses=missing, response_model_exclude_none=True)(api.get_limits)
-    routes.put(path, responses=responses(NO_SUCH_SESSION=404, RISK=409), response_model_exclude_none=True)(
-        api.set_limits
-    )
-    routes.put("/{session_id}/timezone", responses=missing, response_model_exclude_none=True)(api.set_timezone)
-    routes.delete(path, responses=missing, response_model_exclude_none=True)(api.reset_limits)
-    return routes
-
-
-class _SessionLimits:
-    """One method per route."""
+class LimitRoutes(RouteGroup):
+    """Routes `/api/anti-ban/sessions/{id}/limits`."""
 
     def __init__(self, context: Context) -> None:
-        self._context = context
+        super().__init__(context, "/api/anti-ban/sessions", "anti-ban")
+        path, risk = "/{session_id}/limits", responses(NO_SUCH_SESSION=404, RISK=409)
+        self.get(path, responses=MISSING, response_model_exclude_none=True)(self.get_limits)
+        self.put(path, responses=risk, response_model_exclude_none=True)(self.set_limits)
+        self.put("/{session_id}/timezone", responses=MISSING, response_model_exclude_none=True)(self.set_timezone)
+        self.delete(path, responses=MISSING, response_model_exclude_none=True)(self.reset_limits)
 
     async def get_limits(self, session_id: str, _caller: ReadCaller) -> SessionLimits:
         """Get the limits of a session."""
-        return await _shown(self._context, await find(self._context, session_id))
+        session, now_ms = await find(self._context, session_id), await self._scripts.now_ms()
+        trust, override = trust_of(session, now_ms), override_of(session)
+        pause_ms, span_ms = override.pause_base_ms, override.pause_range_ms
+        longest_ms = None if pause_ms is None or span_ms is None else pause_ms + span_ms
+        return SessionLimits(
+            session_id=session.id,
+            trust=trust,
+            preset=Preset(self._settings.pacing_preset),
+            limits=limits_view(pace_of(self._settings, session, now_ms)),
+            preset_limits=limits_view(self._settings.pace(trust)),
+            own=OwnLimits.of(override, pause_min_ms=pause_ms, pause_max_ms=longest_ms),
+            timezone=zone_of(self._settings, session).key,
+        )
 
     async def set_limits(self, session_id: str, body: LimitsBody, caller: AdminCaller) -> SessionLimits:
         """Set own limits for a session."""
-        context = self._context
-        session = await find(context, session_id)
-        preset = context.settings.pace(trust_of(session, await context.scripts.now_ms()))
+        session = await find(self._context, session_id)
+        preset = self._settings.pace(trust_of(session, await self._scripts.now_ms()))
         riskier = [each for name in body.override().raises_above(preset) for each in _API_NAMES[name]]
         if riskier and not body.acknowledge_risk:
-            raise Refused(
-                "RISK",
-                "These limits are above the preset and risk a ban. Send acknowledgeRisk: true to accept that.",
-                409,
-                riskier=riskier,
-            )
-        await sessions.set_limits(context.scripts, session_id, encode_override(body.override()))
+            text = "These limits are above the preset and risk a ban. Send acknowledgeRisk: true to accept that."
+            raise Refused("RISK", text, 409, riskier=riskier)
+        await sessions.set_limits(self._scripts, session_id, encode_override(body.override()))
         wanted = body.model_dump(exclude_none=True, exclude={"acknowledge_risk"})
-        await audit.record(context.scripts, caller.key_id, "limits.set", session_id, limits=wanted, riskier=riskier)
-        return await _shown(context, await find(context, session_id))
+        await self._audit(caller, "limits.set", session_id, limits=wanted, riskier=riskier)
+        return await self.get_limits(session_id, caller)
 
     async def set_timezone(self, session_id: str, body: TimezoneBody, caller: AdminCaller) -> SessionLimits:
         """Set the time zone of a session's hours and days."""
         await find(self._context, session_id)
         zone = body.timezone or ""
-        await sessions.set_timezone(self._context.scripts, session_id, zone)
-        await audit.record(self._context.scripts, caller.key_id, "timezone.set", session_id, timezone=zone)
-        return await _shown(self._context, await find(self._context, session_id))
+        await sessions.set_timezone(self._scripts, session_id, zone)
+        await self._audit(caller, "timezone.set", session_id, timezone=zone)
+        return await self.get_limits(session_id, caller)
 
     async def reset_limits(self, session_id: str, caller: AdminCaller) -> SessionLimits:
         """Delete the own limits of a session: the preset is in force again."""
         await find(self._context, session_id)
-        await sessions.set_limits(self._context.scripts, session_id, "")
-        await audit.record(self._context.scripts, caller.key_id, "limits.delete", session_id)
-        return await _shown(self._context, await find(self._context, session_id))
-
-
-async def _shown(context: Context, session: Session) -> SessionLimits:
-    now_ms = await context.scripts.now_ms()
-    trust, override = trust_of(session, now_ms), override_of(session)
-    pause_ms, span_ms = override.pause_base_ms, override.pause_range_ms
-    longest_ms = None if pause_ms is None or span_ms is None else pause_ms + span_ms
-    return SessionLimits(
-        session_id=session.id,
-        trust=trust,
-        preset=Preset(context.settings.pacing_preset),
-        limits=limits_view(pace_of(context.settings, session, now_ms)),
-        preset_limits=limits_view(context.settings.pace(trust)),
-        own=OwnLimits.of(override, pause_min_ms=pause_ms, pause_max_ms=longest_ms),
-        timezone=zone_of(context.settings, session).key,
-    )
+        await sessions.set_limits(self._scripts, session_id, "")
+        await self._audit(caller, "limits.delete", session_id)
+        return await self.get_limits(session_id, caller)

@@ -2,19 +2,19 @@
 
 from typing import Annotated, Literal
 
-from fastapi import APIRouter, Path, Query
+from fastapi import Path
 from pydantic import Field
 
 from wa_orchestrator.context import Context
 from wa_orchestrator.domain import phone
 from wa_orchestrator.errors import Refused
 from wa_orchestrator.orchestrator.messages import incoming
-from wa_orchestrator.store.access import audit
 from wa_orchestrator.store.messages import contacts
 from wa_orchestrator.web import paging
 from wa_orchestrator.web.auth import AdminCaller, ReadCaller
 from wa_orchestrator.web.models import NextCursor, OptionalText, OptionalTimestamp, RequestModel, ResponseModel
 from wa_orchestrator.web.problems import responses
+from wa_orchestrator.web.route_group import RouteGroup
 
 
 class OptOutBody(RequestModel):
@@ -55,47 +55,40 @@ class DeletedOptOut(ResponseModel):
 Recipient = Annotated[str, Path(description="The phone, or `lid:` and the lid.", examples=["972501234567"])]
 
 
-def router(context: Context) -> APIRouter:
-    """Return the routes `/api/v1/opt-outs`."""
-    routes = APIRouter(prefix="/api/v1/opt-outs", tags=["opt-outs"])
-    api = _OptOuts(context)
-    routes.get("", responses=responses(BAD_CURSOR=400))(api.list_opt_outs)
-    routes.post("", status_code=201, responses=responses(BAD_PHONE=400))(api.add_opt_out)
-    routes.delete("/{recipient}", responses=responses(BAD_PHONE=400, NO_SUCH_OPT_OUT=404))(api.delete_opt_out)
-    return routes
-
-
-class _OptOuts:
-    """One method per route."""
+class OptOutRoutes(RouteGroup):
+    """Routes `/api/v1/opt-outs`."""
 
     def __init__(self, context: Context) -> None:
-        self._context = context
+        super().__init__(context, "/api/v1/opt-outs", "opt-outs")
+        self.get("", responses=responses(BAD_CURSOR=400))(self.list_opt_outs)
+        self.post("", status_code=201, responses=responses(BAD_PHONE=400))(self.add_opt_out)
+        self.delete("/{recipient}", responses=responses(BAD_PHONE=400, NO_SUCH_OPT_OUT=404))(self.delete_opt_out)
 
     async def list_opt_outs(
-        self, _caller: ReadCaller, cursor: str | None = None, limit: Annotated[int, Query(ge=1, le=500)] = 100
+        self, _caller: ReadCaller, cursor: str | None = None, limit: paging.Limit = 100
     ) -> OptOutPage:
         """List the recipients that opted out."""
-        stored = await contacts.opt_outs(self._context.scripts)
+        stored = await contacts.opt_outs(self._scripts)
         found, after = paging.page(stored, cursor, limit, lambda each: each.recipient)
         return OptOutPage(opt_outs=[_view(each) for each in found], next=after)
 
     async def add_opt_out(self, body: OptOutBody, caller: AdminCaller) -> AddedOptOut:
         """Add a recipient to the list and cancel what waits for them."""
         recipient = phone.parse(body.phone)
-        await contacts.opt_out(self._context.scripts, recipient, word="", via="api")
-        cancelled = await incoming.cancel_for(self._context.scripts, recipient)
-        await audit.record(self._context.scripts, caller.key_id, "opt_out.add", recipient[-4:], cancelled=cancelled)
-        stored = await contacts.opt_out_of(self._context.scripts, recipient)
+        await contacts.opt_out(self._scripts, recipient, word="", via="api")
+        cancelled = await incoming.cancel_for(self._scripts, recipient)
+        await self._audit(caller, "opt_out.add", recipient[-4:], cancelled=cancelled)
+        stored = await contacts.opt_out_of(self._scripts, recipient)
         if stored is None:  # taken off the list at the same moment
-            stored = contacts.OptOutRecord(recipient, await self._context.scripts.now_ms(), "", "api")
+            stored = contacts.OptOutRecord(recipient, await self._scripts.now_ms(), "", "api")
         return AddedOptOut.of(_view(stored), cancelled=cancelled)
 
     async def delete_opt_out(self, recipient: Recipient, caller: AdminCaller) -> DeletedOptOut:
         """Take a recipient off the list."""
         name = recipient if recipient.startswith("lid:") else phone.parse(recipient)
-        if not await contacts.opt_in(self._context.scripts, name):
+        if not await contacts.opt_in(self._scripts, name):
             raise Refused("NO_SUCH_OPT_OUT", "This recipient did not opt out. GET /api/v1/opt-outs lists those.", 404)
-        await audit.record(self._context.scripts, caller.key_id, "opt_out.delete", name[-4:])
+        await self._audit(caller, "opt_out.delete", name[-4:])
         return DeletedOptOut()
 
 

@@ -4,7 +4,7 @@ import asyncio
 import time
 from typing import Annotated, Literal
 
-from fastapi import APIRouter, Path, Query
+from fastapi import Path, Query
 from pydantic import Field
 
 from wa_orchestrator.context import Context
@@ -17,7 +17,6 @@ from wa_orchestrator.orchestrator.proxies import placement
 from wa_orchestrator.orchestrator.proxies.health import ProxyHealth, mark_by_operator
 from wa_orchestrator.orchestrator.proxies.socks_check import CheckPassed
 from wa_orchestrator.store import proxies, records
-from wa_orchestrator.store.access import audit
 from wa_orchestrator.store.outcomes import Removed, Unknown
 from wa_orchestrator.store.records import Proxy, ProxyChanges
 from wa_orchestrator.texts import catalogue
@@ -25,6 +24,7 @@ from wa_orchestrator.web import paging
 from wa_orchestrator.web.auth import AdminCaller, ReadCaller
 from wa_orchestrator.web.models import NextCursor, OptionalText, OptionalTimestamp, RequestModel, ResponseModel
 from wa_orchestrator.web.problems import responses
+from wa_orchestrator.web.route_group import RouteGroup
 
 ProxyId = Annotated[str, Path(pattern=r"^p_[0-9a-f]{4,32}$", examples=["p_1a2b3c4d5e"])]
 MOST_LINES = 2_000
@@ -121,46 +121,39 @@ class RemovedProxy(ResponseModel):
 _MISSING = responses(NO_SUCH_PROXY=404)
 
 
-def router(context: Context, proxy_health: ProxyHealth) -> APIRouter:
-    """Return the routes of proxies."""
-    routes = APIRouter(prefix="/api/v1/proxies", tags=["proxies"])
-    api = _Proxies(context, proxy_health)
-    one = "/{proxy_id}"
-    routes.get("", responses=responses(BAD_CURSOR=400))(api.list_proxies)
-    routes.post("", status_code=201, responses=responses(BAD_PROXY_URL=400, PROXY_KNOWN=409))(api.add_proxy)
-    routes.post("/import", responses=responses(TOO_MANY_LINES=422))(api.import_proxies)
-    routes.get(one, responses=_MISSING)(api.get_proxy)
-    routes.delete(one, responses=responses(NO_SUCH_PROXY=404, PROXY_IN_USE=409, NO_ROOM_TO_DRAIN=409))(api.remove_proxy)
-    routes.post(f"{one}/check", responses=_MISSING)(api.check_proxy)
-    routes.post(f"{one}/reinstate", responses=_MISSING)(api.reinstate_proxy)
-    return routes
-
-
 def _no_such_proxy(proxy_id: str) -> Refused:
     return Refused(
         "NO_SUCH_PROXY", f"There is no proxy {proxy_id}. GET /api/v1/proxies lists them.", 404, proxyId=proxy_id
     )
 
 
-class _Proxies:
-    """One method per route."""
+class ProxyRoutes(RouteGroup):
+    """Routes `/api/v1/proxies`."""
 
     def __init__(self, context: Context, proxy_health: ProxyHealth) -> None:
-        self._context = context
+        super().__init__(context, "/api/v1/proxies", "proxies")
         self._proxy_health = proxy_health
+        one = "/{proxy_id}"
+        self.get("", responses=responses(BAD_CURSOR=400))(self.list_proxies)
+        self.post("", status_code=201, responses=responses(BAD_PROXY_URL=400, PROXY_KNOWN=409))(self.add_proxy)
+        self.post("/import", responses=responses(TOO_MANY_LINES=422))(self.import_proxies)
+        self.get(one, responses=_MISSING)(self.get_proxy)
+        self.delete(one, responses=responses(NO_SUCH_PROXY=404, PROXY_IN_USE=409, NO_ROOM_TO_DRAIN=409))(
+            self.remove_proxy
+        )
+        self.post(f"{one}/check", responses=_MISSING)(self.check_proxy)
+        self.post(f"{one}/reinstate", responses=_MISSING)(self.reinstate_proxy)
 
     async def list_proxies(
         self,
         *,
         _caller: ReadCaller,
         status: Annotated[ProxyStatus | None, Query(description="Only with this status.")] = None,
-        cursor: Annotated[str | None, Query(description="`next` of the page before.")] = None,
-        limit: Annotated[int, Query(ge=1, le=paging.MOST)] = 100,
+        cursor: paging.Cursor = None,
+        limit: paging.Limit = 100,
     ) -> ProxyPage:
         """List proxies, with the slots of the whole pool."""
-        found = [
-            proxy for proxy in await records.proxies(self._context.scripts) if status is None or proxy.status == status
-        ]
+        found = [proxy for proxy in await records.proxies(self._scripts) if status is None or proxy.status == status]
         shown, following = paging.page(found, cursor, limit, lambda proxy: proxy.id)
         inventory = Inventory(**await placement.inventory(self._context))
         views = [self._view(proxy) for proxy in shown]
@@ -176,7 +169,7 @@ class _Proxies:
         if not await self._join(url):
             text = f"This proxy is in the pool already, as {url.id}. Use that one."
             raise Refused("PROXY_KNOWN", text, 409, id=url.id)
-        await audit.record(self._context.scripts, caller.key_id, "proxy.add", url.id)
+        await self._audit(caller, "proxy.add", url.id)
         return self._view(await self._find(url.id))
 
     async def import_proxies(self, body: ImportProxiesBody, caller: AdminCaller) -> ImportedProxies:
@@ -196,9 +189,7 @@ class _Proxies:
                 errors.append(ImportedLineError(line=number, code=error.code, message=error.text))
                 continue
             (added if await self._join(url) else known).append(url.id)
-        await audit.record(
-            self._context.scripts, caller.key_id, "proxy.import", f"{len(added)} added", errors=len(errors)
-        )
+        await self._audit(caller, "proxy.import", f"{len(added)} added", errors=len(errors))
         return ImportedProxies(added=added, known=known, errors=errors)
 
     async def remove_proxy(
@@ -214,22 +205,18 @@ class _Proxies:
             await self._drain(proxy_id)
         match await self._remove(proxy_id, wait_s=_WORKERS_END_S if drain else 0):
             case proxies.InUse(count):
-                raise Refused(
-                    "PROXY_IN_USE",
-                    f"{count} sessions use this proxy. Delete it with ?drain=true to move them first.",
-                    409,
-                    sessions=count,
-                )
+                text = f"{count} sessions use this proxy. Delete it with ?drain=true to move them first."
+                raise Refused("PROXY_IN_USE", text, 409, sessions=count)
             case Unknown():
                 raise _no_such_proxy(proxy_id)
-        await audit.record(self._context.scripts, caller.key_id, "proxy.remove", proxy_id, drain=drain)
+        await self._audit(caller, "proxy.remove", proxy_id, drain=drain)
         return RemovedProxy(id=proxy_id)
 
     async def _remove(self, proxy_id: str, wait_s: float) -> Removed | proxies.InUse | Unknown:
         """Remove a proxy; sessions that were moved keep their slots on it until their old workers have ended."""
         ends_at = time.monotonic() + wait_s
         while True:
-            outcome = await proxies.remove(self._context.scripts, proxy_id)
+            outcome = await proxies.remove(self._scripts, proxy_id)
             if not isinstance(outcome, proxies.InUse) or time.monotonic() >= ends_at:
                 return outcome
             await asyncio.sleep(_POLL_S)
@@ -237,55 +224,53 @@ class _Proxies:
     async def _drain(self, proxy_id: str) -> None:
         """Move all sessions away; none can take a slot meanwhile, because the proxy is marked bad."""
         proxy = await self._find(proxy_id)
-        counted = await placement.inventory(self._context)
-        own_free = max(0, self._context.settings.max_sessions_per_proxy - len(proxy.sessions))
-        elsewhere = counted["free"] - (own_free if proxy.status == ProxyStatus.OK else 0)
-        if elsewhere < len(proxy.sessions):
-            raise Refused(
-                "NO_ROOM_TO_DRAIN",
-                f"{len(proxy.sessions)} sessions need a slot and {elsewhere} are free. Add a proxy first.",
-                409,
-                sessions=len(proxy.sessions),
-                free=elsewhere,
-            )
+        need = len(proxy.sessions)
+        elsewhere = (await placement.inventory(self._context))["free"] - self._free(proxy)
+        if elsewhere < need:
+            text = f"{need} sessions need a slot and {elsewhere} are free. Add a proxy first."
+            raise Refused("NO_ROOM_TO_DRAIN", text, 409, sessions=need, free=elsewhere)
         await mark_by_operator(self._context, proxy_id, ProxyStatus.BAD, "DRAINED", ProxyChanges(draining=True))
         await placement.drain(self._context, proxy_id, ProxyReason.DRAINED)
 
     async def check_proxy(self, proxy_id: ProxyId, caller: AdminCaller) -> CheckedProxy:
         """Check a proxy now."""
-        result = await self._proxy_health.check(proxy_id)
-        if result is None:
-            raise _no_such_proxy(proxy_id)
-        await audit.record(self._context.scripts, caller.key_id, "proxy.check", proxy_id)
-        return CheckedProxy.of(self._view(await self._find(proxy_id)), passed=isinstance(result, CheckPassed))
+        passed = isinstance(await self._proxy_health.check(proxy_id), CheckPassed)
+        checked = await self._find(proxy_id)
+        await self._audit(caller, "proxy.check", proxy_id)
+        return CheckedProxy.of(self._view(checked), passed=passed)
 
     async def reinstate_proxy(self, proxy_id: ProxyId, caller: AdminCaller) -> ProxyView:
         """Put a bad proxy back into use."""
         fields = ProxyChanges(
             strikes=(), bad_in_a_row=0, good_in_a_row=0, failing_since=0, draining=False, next_check_at=0
         )
-        if not await mark_by_operator(self._context, proxy_id, ProxyStatus.OK, "REINSTATED", fields):
-            raise _no_such_proxy(proxy_id)
-        await audit.record(self._context.scripts, caller.key_id, "proxy.reinstate", proxy_id)
-        return self._view(await self._find(proxy_id))
+        await mark_by_operator(self._context, proxy_id, ProxyStatus.OK, "REINSTATED", fields)
+        reinstated = await self._find(proxy_id)
+        await self._audit(caller, "proxy.reinstate", proxy_id)
+        return self._view(reinstated)
 
     async def _join(self, url: ProxyUrl) -> bool:
-        return await proxies.add(self._context.scripts, url.id, url=url.url, masked=url.masked, origin="operator")
+        return await proxies.add(self._scripts, url.id, url=url.url, masked=url.masked, origin="operator")
 
     async def _find(self, proxy_id: str) -> Proxy:
-        proxy = await records.proxy(self._context.scripts, proxy_id)
+        proxy = await records.proxy(self._scripts, proxy_id)
         if proxy is None:
             raise _no_such_proxy(proxy_id)
         return proxy
 
+    def _free(self, proxy: Proxy) -> int:
+        return (
+            max(0, self._settings.max_sessions_per_proxy - len(proxy.sessions)) if proxy.status == ProxyStatus.OK else 0
+        )
+
     def _view(self, proxy: Proxy) -> ProxyView:
-        seats, failure = self._context.settings.max_sessions_per_proxy, proxy.last_error
+        failure = proxy.last_error
         return ProxyView.of(
             proxy,
             url=proxy.masked,  # the other one has the password
             sessions=sorted(proxy.sessions),
-            seats=seats,
-            free=max(0, seats - len(proxy.sessions)) if proxy.status == ProxyStatus.OK else 0,
+            seats=self._settings.max_sessions_per_proxy,
+            free=self._free(proxy),
             last_check_at=proxy.checked_at,
             last_error=catalogue.proxy_failure(catalogue.DEFAULT, failure) if failure else None,
             last_failure=failure,

@@ -2,6 +2,7 @@
 
 import base64
 import io
+from typing import Any
 
 import segno
 from fastapi import Response
@@ -15,6 +16,7 @@ from wa_orchestrator.store.records import Session
 from wa_orchestrator.store.sessions import link_codes
 from wa_orchestrator.store.sessions.link_codes import StoredLinkCode
 from wa_orchestrator.web.models import OptionalTimestamp, ResponseModel
+from wa_orchestrator.web.problems import responses
 
 _NO_STORE = {"Cache-Control": "no-store"}
 
@@ -27,6 +29,14 @@ class LinkCode(ResponseModel):
     qr: str | None = Field(None, description="The text of the QR code.")
     image: str | None = Field(None, description="The QR code as a `data:` URL with a PNG.")
     code: str | None = Field(None, description="Instead of `qr`, where the phone enters a code.", examples=["ABCD1234"])
+
+
+_PICTURE = {"schema": {"type": "string", "format": "binary"}}
+#: For OpenAPI.
+RESPONSES: dict[int | str, dict[str, Any]] = {
+    **responses(NO_SUCH_SESSION=404, NO_QR=404),
+    200: {"model": LinkCode, "content": {"image/png": _PICTURE, "image/svg+xml": _PICTURE}},
+}
 
 
 async def answer(context: Context, session: Session, accept: str) -> Response:

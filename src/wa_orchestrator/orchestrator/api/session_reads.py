@@ -20,7 +20,10 @@ from wa_orchestrator.texts import catalogue
 from wa_orchestrator.web import paging
 from wa_orchestrator.web.auth import AdminCaller, ReadCaller
 from wa_orchestrator.web.models import NextCursor, OptionalText, OptionalTimestamp, ResponseModel
+from wa_orchestrator.web.problems import responses
+from wa_orchestrator.web.route_group import RouteGroup
 
+MISSING = responses(NO_SUCH_SESSION=404)
 ID = r"^[A-Za-z0-9_-]{1,64}$"
 SessionId = Annotated[str, Path(pattern=ID, description="The session's id.", examples=["worker_1"])]
 
@@ -100,25 +103,26 @@ class SessionHistory(ResponseModel):
     events: list[SessionHistoryEntry]
 
 
-def no_such_session(session_id: str) -> Refused:
-    """Return the error for an unknown session id."""
-    text = f"There is no session {session_id}. GET /api/sessions lists them."
-    return Refused("NO_SUCH_SESSION", text, 404, sessionId=session_id)
-
-
 async def find(context: Context, session_id: str) -> Session:
     """Return a session; raise `Refused` when there is none."""
     session = await records.session(context.scripts, session_id)
     if session is None or session.removing:
-        raise no_such_session(session_id)
+        text = f"There is no session {session_id}. GET /api/sessions lists them."
+        raise Refused("NO_SUCH_SESSION", text, 404, sessionId=session_id)
     return session
 
 
-class SessionReads:
-    """One method per route."""
+class SessionReadRoutes(RouteGroup):
+    """Routes that read `/api/sessions`."""
 
     def __init__(self, context: Context) -> None:
-        self._context = context
+        super().__init__(context, "/api/sessions", "sessions")
+        one = "/{session_id}"
+        self.get("", responses=responses(BAD_CURSOR=400))(self.list_sessions)
+        self.get(one, responses=MISSING)(self.get_session)
+        self.get(f"{one}/status", name="get_session_status", responses=MISSING)(self.get_session)
+        self.get(f"{one}/history", responses=MISSING)(self.get_session_history)
+        self.get(f"{one}/qr", responses=qr.RESPONSES)(self.get_session_qr)
 
     async def list_sessions(
         self,
@@ -128,19 +132,15 @@ class SessionReads:
         proxy: Annotated[str | None, Query(description="Only on the proxy with this id.")] = None,
         label: Annotated[str | None, Query(description="Only with this label.")] = None,
         text: Annotated[str | None, Query(description="Only with this in id, phone or label.")] = None,
-        cursor: Annotated[str | None, Query(description="`next` of the page before.")] = None,
-        limit: Annotated[int, Query(ge=1, le=paging.MOST)] = 100,
+        cursor: paging.Cursor = None,
+        limit: paging.Limit = 100,
     ) -> SessionPage:
         """List sessions."""
-        scripts, language = self._context.scripts, self._context.settings.language
-        found = [
-            session
-            for session in await records.sessions(scripts)
-            if _matches(session, status=status, proxy=proxy, label=label, text=text)
-        ]
+        every = await records.sessions(self._scripts)
+        found = [each for each in every if _matches(each, status=status, proxy=proxy, label=label, text=text)]
         shown, following = paging.page(found, cursor, limit, lambda session: session.id)
-        proxies = {each.id: each for each in await records.proxies(scripts)}
-        now_ms = await scripts.now_ms()
+        proxies = {each.id: each for each in await records.proxies(self._scripts)}
+        now_ms, language = await self._scripts.now_ms(), self._settings.language
         views = [_view(session, proxies.get(session.proxy), now_ms, language) for session in shown]
         return SessionPage(sessions=views, total=len(found), next=following)
 
@@ -149,11 +149,11 @@ class SessionReads:
         return await _detail(self._context, await find(self._context, session_id))
 
     async def get_session_history(
-        self, session_id: SessionId, _caller: ReadCaller, limit: Annotated[int, Query(ge=1, le=500)] = 100
+        self, session_id: SessionId, _caller: ReadCaller, limit: paging.Limit = 100
     ) -> SessionHistory:
         """Get what happened to a session, the newest first."""
         await find(self._context, session_id)
-        entries = await event_stream.latest(self._context.scripts, keys.session_events(session_id), most=limit)
+        entries = await event_stream.latest(self._scripts, keys.session_events(session_id), most=limit)
         events = [{**each.fields, "cursor": each.cursor, "at": int(each.fields.get("at") or 0)} for each in entries]
         return SessionHistory.model_validate({"session_id": session_id, "events": events})
 

@@ -1,10 +1,10 @@
-"""Routes of sessions, and the handlers of those that change one; `session_reads` has the others."""
+"""Routes that change sessions; `session_reads` has the others."""
 
 import asyncio
 import time
-from typing import Annotated, Any, Literal
+from typing import Annotated, Literal
 
-from fastapi import APIRouter, Query
+from fastapi import Query
 from pydantic import AliasChoices, Field, field_validator
 
 from wa_orchestrator.context import Context
@@ -12,21 +12,20 @@ from wa_orchestrator.domain import phone as phones
 from wa_orchestrator.domain import proxy_url
 from wa_orchestrator.domain.session import Event, Reason, State
 from wa_orchestrator.errors import Refused, Unavailable
-from wa_orchestrator.orchestrator.api.qr import LinkCode
-from wa_orchestrator.orchestrator.api.session_reads import ID, SessionId, SessionReads, find
+from wa_orchestrator.orchestrator.api.session_reads import ID, MISSING, SessionId, find
 from wa_orchestrator.orchestrator.proxies.health import ProxyHealth
 from wa_orchestrator.orchestrator.sessions import credential_files, session_start, transitions
 from wa_orchestrator.orchestrator.sessions import provision as provisioning
 from wa_orchestrator.orchestrator.sessions.credential_files import TrashedCredentials
 from wa_orchestrator.orchestrator.workers import command_calls
 from wa_orchestrator.store import records, sessions
-from wa_orchestrator.store.access import audit
 from wa_orchestrator.store.records import Session, SessionChanges
 from wa_orchestrator.store.sessions import control_plane, link_codes
 from wa_orchestrator.store.sessions.link_codes import StoredLinkCode
 from wa_orchestrator.web.auth import AdminCaller, Caller
 from wa_orchestrator.web.models import OptionalTimestamp, RequestModel, ResponseModel, TimezoneName
 from wa_orchestrator.web.problems import responses
+from wa_orchestrator.web.route_group import RouteGroup
 
 _REMOVED_WITHIN_S = 15.0
 _CODE_WITHIN_S = 20.0
@@ -99,7 +98,6 @@ class DeletedSession(ResponseModel):
     deleted: bool = Field(description="False when its worker still has to stop; the session goes after that.")
 
 
-_MISSING = responses(NO_SUCH_SESSION=404)
 _START = responses(NO_SUCH_SESSION=404, CONFIRMATION_REQUIRED=409)
 _PROVISION = responses(
     BAD_PHONE=400, BAD_PROXY_URL=400, SESSION_EXISTS=409, PHONE_FULL=409, PROXY_FULL=409, PROXY_BAD=409,
@@ -107,42 +105,23 @@ _PROVISION = responses(
     PHONE_NEEDED_FOR_CODE=422,
 )  # fmt: skip
 _PAIRING = responses(NO_SUCH_SESSION=404, ALREADY_LINKED=409, PHONE_NEEDED_FOR_CODE=422, NO_CODE_YET=503)
-_PICTURE = {"schema": {"type": "string", "format": "binary"}}
-_QR: dict[int | str, dict[str, Any]] = {
-    **responses(NO_SUCH_SESSION=404, NO_QR=404),
-    200: {"model": LinkCode, "content": {"image/png": _PICTURE, "image/svg+xml": _PICTURE}},
-}
 
 
-def router(context: Context, proxy_health: ProxyHealth) -> APIRouter:
-    """Return the routes of sessions."""
-    routes = APIRouter(prefix="/api/sessions", tags=["sessions"])
-    reads, changes = SessionReads(context), _SessionChanges(context, proxy_health)
-    one = "/{session_id}"
-    routes.get("", responses=responses(BAD_CURSOR=400))(reads.list_sessions)
-    routes.post("/provision", status_code=201, responses=_PROVISION)(changes.provision_session)
-    routes.get(one, responses=_MISSING)(reads.get_session)
-    routes.get(f"{one}/status", name="get_session_status", responses=_MISSING)(reads.get_session)
-    routes.get(f"{one}/history", responses=_MISSING)(reads.get_session_history)
-    routes.get(f"{one}/qr", responses=_QR)(reads.get_session_qr)
-    routes.post(f"{one}/pairing-code", responses=_PAIRING)(changes.request_pairing_code)
-    routes.post(f"{one}/restart", responses=_START)(changes.restart_session)
-    routes.post(f"{one}/stop", responses=_MISSING)(changes.stop_session)
-    routes.post(f"{one}/start", responses=_START)(changes.start_session)
-    routes.post(f"{one}/logout", responses=_MISSING)(changes.logout_session)
-    routes.delete(one, responses=_MISSING)(changes.delete_session)
-    routes.post(f"{one}/restore-credentials", responses=responses(NO_SUCH_SESSION=404, NOT_IN_TRASH=404))(
-        changes.restore_credentials
-    )
-    return routes
-
-
-class _SessionChanges:
-    """One method per route."""
+class SessionRoutes(RouteGroup):
+    """Routes that change `/api/sessions`."""
 
     def __init__(self, context: Context, proxy_health: ProxyHealth) -> None:
-        self._context = context
+        super().__init__(context, "/api/sessions", "sessions")
         self._proxy_health = proxy_health
+        one, restore = "/{session_id}", responses(NO_SUCH_SESSION=404, NOT_IN_TRASH=404)
+        self.post("/provision", status_code=201, responses=_PROVISION)(self.provision_session)
+        self.post(f"{one}/pairing-code", responses=_PAIRING)(self.request_pairing_code)
+        self.post(f"{one}/restart", responses=_START)(self.restart_session)
+        self.post(f"{one}/stop", responses=MISSING)(self.stop_session)
+        self.post(f"{one}/start", responses=_START)(self.start_session)
+        self.post(f"{one}/logout", responses=MISSING)(self.logout_session)
+        self.delete(one, responses=MISSING)(self.delete_session)
+        self.post(f"{one}/restore-credentials", responses=restore)(self.restore_credentials)
 
     async def provision_session(self, caller: AdminCaller, body: ProvisionBody | None = None) -> ProvisionedSession:
         """Create a session and queue its start."""
@@ -160,8 +139,8 @@ class _SessionChanges:
         if wanted.proxy is not None:
             await provisioning.require_reachable(self._context, wanted.proxy, self._proxy_health.probe)
         session = await provisioning.provision(self._context, wanted)
-        await audit.record(self._context.scripts, caller.key_id, "session.provision", session.id, label=wanted.label)
-        proxy = await records.proxy(self._context.scripts, session.proxy)
+        await self._audit(caller, "session.provision", session.id, label=wanted.label)
+        proxy = await records.proxy(self._scripts, session.proxy)
         return ProvisionedSession.of(session, session_id=session.id, proxy=proxy.masked if proxy else None)
 
     async def request_pairing_code(
@@ -174,15 +153,15 @@ class _SessionChanges:
             raise _phone_needed()
         if session.status == State.CONNECTED:
             raise Refused("ALREADY_LINKED", f"Session {session_id} is linked already. Log it out first.", 409)
-        await audit.record(self._context.scripts, caller.key_id, "session.pairing_code", session_id)
-        before = await link_codes.get(self._context.scripts, session_id)
+        await self._audit(caller, "session.pairing_code", session_id)
+        before = await link_codes.get(self._scripts, session_id)
         await command_calls.call(self._context, session_id, "pairing_code", timeout_s=_CODE_WITHIN_S, phone=phone)
         return await self._next_code(session_id, before)
 
     async def _next_code(self, session_id: str, before: StoredLinkCode | None) -> PairingCode:
         deadline = time.monotonic() + _CODE_WITHIN_S
         while time.monotonic() < deadline:
-            code = await link_codes.get(self._context.scripts, session_id)
+            code = await link_codes.get(self._scripts, session_id)
             if code is not None and code.code and code != before:
                 return PairingCode.of(code, session_id=session_id, expires_at=code.expires_at_ms)
             await asyncio.sleep(0.1)
@@ -193,7 +172,7 @@ class _SessionChanges:
     ) -> ChangedSession:
         """Replace the worker of a session; its credentials stay."""
         session = await self._confirmed(session_id, body)
-        await control_plane.forget_restarts(self._context.scripts, session_id)
+        await control_plane.forget_restarts(self._scripts, session_id)
         await transitions.request_restart(
             self._context, session, Event.RESTART_ASKED, SessionChanges(wanted=transitions.RUNNING)
         )
@@ -225,8 +204,8 @@ class _SessionChanges:
         """
         session = await find(self._context, session_id)
         if session.status == State.CONNECTED:
-            asked = SessionChanges(logout_asked_at=await self._context.scripts.now_ms())
-            await sessions.update(self._context.scripts, session_id, asked)
+            asked = SessionChanges(logout_asked_at=await self._scripts.now_ms())
+            await sessions.update(self._scripts, session_id, asked)
             await command_calls.call(self._context, session_id, "logout", timeout_s=_CODE_WITHIN_S)
         if session.status != State.CONNECTED or not await self._reported_logout(session):
             await transitions.request_restart(self._context, session, Event.LOGOUT_ASKED, SessionChanges(discard=True))
@@ -256,15 +235,13 @@ class _SessionChanges:
         kept = "forget" if forget else "keep"
         fields = SessionChanges(removing=kept, removing_queued=queued, wanted=transitions.STOPPED)
         await _request(self._context, session_id, Event.STOP_ASKED, fields)
-        await audit.record(
-            self._context.scripts, caller.key_id, "session.delete", session_id, forget=forget, queued=queued
-        )
+        await self._audit(caller, "session.delete", session_id, forget=forget, queued=queued)
         return DeletedSession(session_id=session_id, deleted=await self._gone(session_id))
 
     async def _gone(self, session_id: str) -> bool:
         deadline = time.monotonic() + _REMOVED_WITHIN_S
         while time.monotonic() < deadline:
-            if await records.session(self._context.scripts, session_id) is None:
+            if await records.session(self._scripts, session_id) is None:
                 return True
             await asyncio.sleep(0.05)
         return False
@@ -272,7 +249,7 @@ class _SessionChanges:
     async def restore_credentials(self, session_id: SessionId, caller: AdminCaller) -> ChangedSession:
         """Restore the newest credentials of a session from the trash."""
         await find(self._context, session_id)
-        found = [each for each in credential_files.list_trash(self._context.settings) if each.session_id == session_id]
+        found = [each for each in credential_files.list_trash(self._settings) if each.session_id == session_id]
         if not found:
             text = f"The trash has no credentials of {session_id}. GET /api/v1/trash lists what it has."
             raise Refused("NOT_IN_TRASH", text, 404)
@@ -280,7 +257,7 @@ class _SessionChanges:
         return await self._done(caller, "session.restore_credentials", session_id)
 
     async def _done(self, caller: Caller, action: str, session_id: str, **details: str) -> ChangedSession:
-        await audit.record(self._context.scripts, caller.key_id, action, session_id, **details)
+        await self._audit(caller, action, session_id, **details)
         return ChangedSession.of(await find(self._context, session_id), session_id=session_id)
 
 

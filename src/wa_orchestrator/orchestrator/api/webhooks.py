@@ -4,19 +4,19 @@ import base64
 import secrets
 from typing import Annotated, Literal
 
-from fastapi import APIRouter, Query
 from pydantic import AfterValidator, Field
 
 from wa_orchestrator import outbound_http
 from wa_orchestrator.context import Context
 from wa_orchestrator.domain import stream_events
 from wa_orchestrator.errors import Refused
-from wa_orchestrator.store.access import audit
 from wa_orchestrator.store.events import event_stream, webhooks
 from wa_orchestrator.store.events.webhooks import Webhook, WebhookHealth
+from wa_orchestrator.web import paging
 from wa_orchestrator.web.auth import AdminCaller
 from wa_orchestrator.web.models import OptionalText, OptionalTimestamp, RequestModel, ResponseModel
 from wa_orchestrator.web.problems import responses
+from wa_orchestrator.web.route_group import RouteGroup
 
 MAX_WEBHOOKS = 50
 
@@ -95,26 +95,19 @@ class QueuedReplay(ResponseModel):
     queued: Literal[True] = True
 
 
-def router(context: Context) -> APIRouter:
-    """Return the routes `/api/v1/webhooks`."""
-    routes = APIRouter(prefix="/api/v1/webhooks", tags=["webhooks"])
-    api, one, missing = _Webhooks(context), "/{webhook_id}", responses(NO_SUCH_WEBHOOK=404)
-    replay = responses(NO_SUCH_WEBHOOK=404, NO_SUCH_DELIVERY=404, WEBHOOK_DISABLED=409)
-    routes.get("")(api.list_webhooks)
-    routes.post("", status_code=201, responses=responses(TOO_MANY_WEBHOOKS=409, URL_REFUSED=422))(api.add_webhook)
-    routes.delete(one, responses=missing)(api.delete_webhook)
-    routes.post(f"{one}/enable", responses=missing)(api.enable_webhook)
-    routes.get(f"{one}/deliveries", responses=missing)(api.list_deliveries)
-    routes.post(f"{one}/deliveries/{{number}}/replay", status_code=202, responses=replay)(api.replay_delivery)
-    return routes
-
-
-class _Webhooks:
-    """One method per route."""
+class WebhookRoutes(RouteGroup):
+    """Routes `/api/v1/webhooks`."""
 
     def __init__(self, context: Context) -> None:
-        self._context = context
-        self._scripts = context.scripts
+        super().__init__(context, "/api/v1/webhooks", "webhooks")
+        one, missing = "/{webhook_id}", responses(NO_SUCH_WEBHOOK=404)
+        replay = responses(NO_SUCH_WEBHOOK=404, NO_SUCH_DELIVERY=404, WEBHOOK_DISABLED=409)
+        self.get("")(self.list_webhooks)
+        self.post("", status_code=201, responses=responses(TOO_MANY_WEBHOOKS=409, URL_REFUSED=422))(self.add_webhook)
+        self.delete(one, responses=missing)(self.delete_webhook)
+        self.post(f"{one}/enable", responses=missing)(self.enable_webhook)
+        self.get(f"{one}/deliveries", responses=missing)(self.list_deliveries)
+        self.post(f"{one}/deliveries/{{number}}/replay", status_code=202, responses=replay)(self.replay_delivery)
 
     async def list_webhooks(self, _: AdminCaller) -> WebhooksResponse:
         """List webhooks, without their secrets."""
@@ -124,31 +117,29 @@ class _Webhooks:
     async def add_webhook(self, body: WebhookBody, caller: AdminCaller) -> CreatedWebhook:
         """Add a webhook. The response is the only place that shows its secret."""
         # The address is checked at every delivery too: the name may resolve to another one by then.
-        await outbound_http.check(body.url, allow_private=self._context.settings.allow_private_urls)
+        await outbound_http.check(body.url, allow_private=self._settings.allow_private_urls)
         if await webhooks.count(self._scripts) >= MAX_WEBHOOKS:
             raise Refused("TOO_MANY_WEBHOOKS", f"There are {MAX_WEBHOOKS} webhooks already. Delete one.", 409)
         hook = await _new(self._context, body)
         await webhooks.put(self._scripts, hook)
-        await audit.record(self._scripts, caller.key_id, "webhook.add", hook.id, url=hook.url, events=hook.types)
+        await self._audit(caller, "webhook.add", hook.id, url=hook.url, events=hook.types)
         return CreatedWebhook.of(view(hook, WebhookHealth(0, 0, "")), secret=hook.secret)
 
     async def delete_webhook(self, webhook_id: str, caller: AdminCaller) -> DeletedWebhook:
         """Delete a webhook and what waits for it."""
         if not await webhooks.remove(self._scripts, webhook_id):
             raise _unknown(webhook_id)
-        await audit.record(self._scripts, caller.key_id, "webhook.delete", webhook_id)
+        await self._audit(caller, "webhook.delete", webhook_id)
         return DeletedWebhook()
 
     async def enable_webhook(self, webhook_id: str, caller: AdminCaller) -> WebhookView:
         """Deliver to a disabled webhook again."""
         hook = await self._found(webhook_id)
         await webhooks.enable(self._scripts, webhook_id)
-        await audit.record(self._scripts, caller.key_id, "webhook.enable", webhook_id)
+        await self._audit(caller, "webhook.enable", webhook_id)
         return view(hook, WebhookHealth(0, 0, ""))
 
-    async def list_deliveries(
-        self, webhook_id: str, _: AdminCaller, limit: Annotated[int, Query(ge=1, le=500)] = 100
-    ) -> DeliveriesResponse:
+    async def list_deliveries(self, webhook_id: str, _: AdminCaller, limit: paging.Limit = 100) -> DeliveriesResponse:
         """List what was delivered, and what was not."""
         await self._found(webhook_id)
         found = await webhooks.log(self._scripts, webhook_id, most=limit)
@@ -163,7 +154,7 @@ class _Webhooks:
         if (await webhooks.state(self._scripts, webhook_id)).disabled_at_ms:
             raise Refused("WEBHOOK_DISABLED", f"{webhook_id} is disabled. POST …/enable first.", 409)
         await webhooks.replay(self._scripts, webhook_id, number)
-        await audit.record(self._scripts, caller.key_id, "webhook.replay", webhook_id, delivery=number)
+        await self._audit(caller, "webhook.replay", webhook_id, delivery=number)
         return QueuedReplay()
 
     async def _found(self, webhook_id: str) -> Webhook:

@@ -7,7 +7,7 @@ from collections.abc import Awaitable, Callable, Mapping
 from typing import Any, Literal
 
 import structlog
-from fastapi import APIRouter, Request
+from fastapi import Request
 from pydantic import Field
 from standardwebhooks.webhooks import Webhook, WebhookVerificationError
 
@@ -22,6 +22,7 @@ from wa_orchestrator.store.events.worker_events import Seen
 from wa_orchestrator.store.records import Session
 from wa_orchestrator.web.models import ResponseModel
 from wa_orchestrator.web.problems import responses
+from wa_orchestrator.web.route_group import RouteGroup
 
 #: How old, or how far ahead, a signature may be.
 WINDOW_S = 300
@@ -71,53 +72,40 @@ class AcceptedEvent(ResponseModel):
     accepted: Literal[True] = True
 
 
-def router(context: Context, handlers: Mapping[type[Payload], Handler]) -> APIRouter:
-    """Return the routes `/webhook` and `/api/webhook`, for workers."""
-    routes = APIRouter(tags=["workers"])
-    receiver = WorkerEventReceiver(context, handlers)
+class WorkerEventRoutes(RouteGroup):
+    """Routes `/webhook` and `/api/webhook`, for workers: verify events and pass them to their handlers."""
 
-    async def receive_worker_event(request: Request) -> AcceptedEvent:
+    def __init__(self, context: Context, handlers: Mapping[type[Payload], Handler]) -> None:
+        super().__init__(context, "", "workers")
+        self._handlers = handlers
+        described = responses(
+            BAD_EVENT=400, BAD_SIGNATURE=401, STALE_SIGNATURE=401, EPOCH_MISSING=401, DUPLICATE=409, FENCED=409,
+            STILL_WORKING=503,
+        )  # fmt: skip
+        for path, name in (("/webhook", "receive_worker_event"), ("/api/webhook", "receive_worker_event_alias")):
+            self.post(path, name=name, responses=described, openapi_extra=_BODY)(self.receive_worker_event)
+
+    async def receive_worker_event(self, request: Request) -> AcceptedEvent:
         """Report an event of a worker, signed as in Standard Webhooks.
 
         A worker repeats an event until it gets 2xx or 409; `DUPLICATE` means that it was accepted before, `FENCED`
         that a newer worker runs the session.
         """
-        await receiver.receive(await request.body(), request.headers)
-        return AcceptedEvent()
-
-    described = responses(
-        BAD_EVENT=400, BAD_SIGNATURE=401, STALE_SIGNATURE=401, EPOCH_MISSING=401, DUPLICATE=409, FENCED=409,
-        STILL_WORKING=503,
-    )  # fmt: skip
-    routes.post("/webhook", responses=described, openapi_extra=_BODY)(receive_worker_event)
-    routes.post("/api/webhook", name="receive_worker_event_alias", responses=described, openapi_extra=_BODY)(
-        receive_worker_event
-    )
-    return routes
-
-
-class WorkerEventReceiver:
-    """Verifies events and passes them to their handlers."""
-
-    def __init__(self, context: Context, handlers: Mapping[type[Payload], Handler]) -> None:
-        self._context = context
-        self._handlers = handlers
-
-    async def receive(self, body: bytes, headers: Mapping[str, str]) -> None:
-        """Handle one event, or raise `Refused` and change nothing."""
+        body = await request.body()
         raw = _json(body)
         stated = raw.get("epoch") is not None
         raw = raw if stated else raw | {"epoch": await self._current_epoch(raw)}
-        event_id = self._verify(raw, body, headers, _OTHER_WORKER if stated else _EPOCH_MISSING)
+        event_id = self._verify(raw, body, request.headers, _OTHER_WORKER if stated else _EPOCH_MISSING)
         event = worker_event_parser.parse(raw)
-        session = await records.session(self._context.scripts, event.session_id)
+        session = await records.session(self._scripts, event.session_id)
         if session is None or event.epoch != session.epoch:
             raise tokens.fenced(session.epoch if session else 0)
         await self._handle_once(event_id, body, session, event)
+        return AcceptedEvent()
 
     async def _current_epoch(self, raw: Mapping[str, Any]) -> int:
         """Return the epoch of the session's worker: only that worker has the secret that goes with it."""
-        session = await records.session(self._context.scripts, str(raw.get("sessionId")))
+        session = await records.session(self._scripts, str(raw.get("sessionId")))
         return session.epoch if session else 0
 
     def _verify(
@@ -134,7 +122,7 @@ class WorkerEventReceiver:
         session_id, epoch = raw.get("sessionId"), raw.get("epoch")
         if not isinstance(session_id, str) or not isinstance(epoch, int):
             raise Refused("BAD_EVENT", "sessionId must be a string, and epoch a number.")
-        secret = tokens.mint(self._context.settings, session_id, epoch).webhook_secret
+        secret = tokens.mint(self._settings, session_id, epoch).webhook_secret
         try:
             Webhook(secret).verify(body, dict(headers))
         except WebhookVerificationError as error:
@@ -142,7 +130,7 @@ class WorkerEventReceiver:
         return event_id
 
     async def _handle_once(self, event_id: str, body: bytes, session: Session, event: WorkerEvent) -> None:
-        scripts = self._context.scripts
+        scripts = self._scripts
         match await worker_events.begin(scripts, session.id, event_id):
             case Seen.IN_PROGRESS:
                 raise Unavailable("STILL_WORKING", "This event is being handled right now.", retryAfterS=1)
@@ -150,18 +138,15 @@ class WorkerEventReceiver:
                 raise Refused("DUPLICATE", "This event was accepted before. Go on with the next one.", 409)
             case Seen.NEW:
                 pass
+        log.debug("worker_event.received", session=session.id, type=event.type, epoch=event.epoch)
+        handler = self._handlers.get(type(event.payload))
         try:
-            await self._handle(session, event)
+            if handler is not None:
+                await handler(self._context, session, event)
         except BaseException:
             await worker_events.release(scripts, session.id, event_id)
             raise
         await worker_events.accept(scripts, session.id, event_id, body, keep_ms=_KEPT_MS)
-
-    async def _handle(self, session: Session, event: WorkerEvent) -> None:
-        handler = self._handlers.get(type(event.payload))
-        log.debug("worker_event.received", session=session.id, type=event.type, epoch=event.epoch)
-        if handler is not None:
-            await handler(self._context, session, event)
 
 
 def _json(body: bytes) -> dict[str, Any]:

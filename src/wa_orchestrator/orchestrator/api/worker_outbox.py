@@ -7,7 +7,7 @@ import time
 from collections.abc import Collection
 from typing import Annotated, Any, Literal
 
-from fastapi import APIRouter, Path, Request, Response
+from fastapi import Path, Request, Response
 from fastapi.responses import FileResponse, JSONResponse
 from pydantic import BaseModel, ConfigDict, Field
 
@@ -21,6 +21,7 @@ from wa_orchestrator.orchestrator.workers import tokens
 from wa_orchestrator.store.records import Session
 from wa_orchestrator.store.sessions import commands
 from wa_orchestrator.web.models import ResponseModel
+from wa_orchestrator.web.route_group import RouteGroup
 
 FENCED = "FENCED"
 BASE = "/api/worker/sessions/{session_id}"
@@ -103,33 +104,21 @@ class RenewedLease(ResponseModel):
     until: int
 
 
-class StoredResult(ResponseModel):
-    """The result of a command was stored."""
+class WorkerOutboxRoutes(RouteGroup):
+    """Routes of the outbox, for workers."""
 
-    ok: Literal[True] = True
-
-
-def router(context: Context, signals: OutboxSignals | None = None) -> APIRouter:
-    """Return the routes of the outbox, for workers."""
-    routes = APIRouter(prefix=BASE, tags=["workers"], include_in_schema=False)
-    api = _WorkerOutbox(context, signals or OutboxSignals(context.scripts))
-    routes.post("/outbox/claim")(api.claim)
-    routes.post("/outbox/{message_id}/ack", response_model_exclude_none=True)(api.ack)
-    routes.post("/outbox/{message_id}/nack")(api.nack)
-    routes.post("/outbox/{message_id}/renew")(api.renew)
-    routes.post("/outbox/commands/{command_id}/result")(api.result)
-    routes.get("/media/{upload_id}")(api.media)
-    return routes
-
-
-class _WorkerOutbox:
-    """One method per route."""
-
-    def __init__(self, context: Context, signals: OutboxSignals) -> None:
-        self._context = context
+    def __init__(self, context: Context, signals: OutboxSignals | None = None) -> None:
+        super().__init__(context, BASE, "workers")
+        self.include_in_schema = False
         self._outbox = OutboxService(context)
-        self._signals = signals
+        self._signals = signals or OutboxSignals(context.scripts)
         self._slots = asyncio.Semaphore(_MAX_CONCURRENT)
+        self.post("/outbox/claim")(self.claim)
+        self.post("/outbox/{message_id}/ack", response_model_exclude_none=True)(self.ack)
+        self.post("/outbox/{message_id}/nack")(self.nack)
+        self.post("/outbox/{message_id}/renew")(self.renew)
+        self.post("/outbox/commands/{command_id}/result")(self.result)
+        self.get("/media/{upload_id}")(self.media)
 
     async def _authenticate(self, request: Request, session_id: str) -> Session:
         async with self._slots:
@@ -158,7 +147,7 @@ class _WorkerOutbox:
                 disconnect.cancel()
 
     async def _next(self, session: Session, accept: Collection[str]) -> dict[str, Any] | None:
-        command = await commands.take(self._context.scripts, session.id) if "commands" in accept else None
+        command = await commands.take(self._scripts, session.id) if "commands" in accept else None
         if command is not None:
             return {"command": command}
         claimed = await self._outbox.claim(session) if "messages" in accept else None
@@ -185,14 +174,14 @@ class _WorkerOutbox:
         ask = self._outbox.confirm_write if body and body.before_write else self._outbox.renew
         return RenewedLease(until=await ask(session, message_id), lease_ms=self._outbox.lease_ms)
 
-    async def result(self, request: Request, session_id: SessionId, command_id: str) -> StoredResult:
+    async def result(self, request: Request, session_id: SessionId, command_id: str) -> dict[str, bool]:
         await self._authenticate(request, session_id)
-        await commands.put_result(self._context.scripts, command_id, await _command_result(request))
-        return StoredResult()
+        await commands.put_result(self._scripts, command_id, await _command_result(request))
+        return {"ok": True}
 
     async def media(self, request: Request, session_id: SessionId, upload_id: str) -> Response:
         await self._authenticate(request, session_id)
-        upload = uploads.open(self._context.settings, upload_id)
+        upload = uploads.open(self._settings, upload_id)
         if upload is None:
             raise Refused("NO_SUCH_UPLOAD", "There is no such file, or it has expired.", 404)
         return FileResponse(upload.path, media_type=upload.mimetype, filename=upload.filename or None)

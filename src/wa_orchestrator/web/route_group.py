@@ -1,0 +1,23 @@
+"""Base class of routes that belong together, with the context and the audit log that their handlers need."""
+
+from fastapi import APIRouter
+
+from wa_orchestrator.context import Context
+from wa_orchestrator.settings import Settings
+from wa_orchestrator.store.access import audit
+from wa_orchestrator.web.auth import Caller
+
+
+class RouteGroup(APIRouter):
+    """A router whose handlers are its methods; a subclass registers them."""
+
+    def __init__(self, context: Context, prefix: str, tag: str) -> None:
+        super().__init__(prefix=prefix, tags=[tag])
+        self._context, self._scripts = context, context.scripts
+
+    @property
+    def _settings(self) -> Settings:
+        return self._context.settings
+
+    async def _audit(self, caller: Caller, action: str, target: str, **details: object) -> None:
+        await audit.record(self._scripts, caller.key_id, action, target, **details)
