@@ -19,6 +19,7 @@ from wa_orchestrator.store import keys, proxies
 from wa_orchestrator.store.engine.scripts import Scripts
 from wa_orchestrator.store.events import webhooks
 from wa_orchestrator.store.events.activity import HOUR_MS
+from wa_orchestrator.store.outcomes import Written
 from wa_orchestrator.store.sessions import slots
 
 NOW = 1_750_075_200_000
@@ -50,9 +51,7 @@ async def test_a_bad_proxy_is_shown_with_its_error_and_its_sessions(redis: Redis
     for number, name in enumerate(("Sales", "Sales", "Clinic"), start=1):
         await builder.connected(f"w{number}", name, f"97250000000{number}", [bad])
     error = {"last_error": "NO_ANSWER:5"}
-    assert isinstance(
-        await proxies.mark(scripts, bad, version=1, status="BAD", reason="x", fields=error), proxies.Marked
-    )
+    assert isinstance(await proxies.mark(scripts, bad, version=1, status="BAD", reason="x", fields=error), Written)
     for name in ("w1", "w2"):
         move = slots.Move(name, bad, f"97250000000{name[1]}", ProxyReason.CHECK_FAILED, [good])
         await slots.move(scripts, move, per_proxy=4)

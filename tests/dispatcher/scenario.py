@@ -14,6 +14,7 @@ from wa_orchestrator.store.events import event_stream
 from wa_orchestrator.store.leases import Holding, acquire_lease
 from wa_orchestrator.store.messages import admission, outbox
 from wa_orchestrator.store.messages.message_keys import Place
+from wa_orchestrator.store.outcomes import Written
 from wa_orchestrator.store.records import MessageChanges, SessionChanges
 from wa_orchestrator.store.sessions import slots
 
@@ -70,7 +71,7 @@ class Scenario:
         found = await records.session(self.scripts, session)
         assert found is not None
         step = sessions.Transition(found.version, status, reason, "TEST")
-        assert isinstance(await sessions.advance(self.scripts, session, step), sessions.Advanced)
+        assert isinstance(await sessions.advance(self.scripts, session, step), Written)
 
     async def accept(self, session: str, phone: str, to: str = "97251000001", **changes: Any) -> str:
         """Accept a message; its id."""

@@ -25,6 +25,7 @@ from wa_orchestrator.orchestrator.sessions import transitions as states
 from wa_orchestrator.simulator.world import World
 from wa_orchestrator.store import keys, proxies, records
 from wa_orchestrator.store.engine.compare_and_set import ATTEMPTS, Changed
+from wa_orchestrator.store.outcomes import Written
 
 NEW = "socks5h://user:canary-password-7@new.example.com:1080"
 
@@ -399,7 +400,7 @@ async def test_a_mark_that_loses_one_race_is_decided_again(
     async def mark(*args: Any, **values: Any) -> Any:
         if overtaken.pop() if overtaken else False:
             other = await real_mark(scripts, IDS[0], version=before.version, status="OK", reason="other", fields={})
-            assert isinstance(other, proxies.Marked)
+            assert isinstance(other, Written)
         return await real_mark(*args, **values)
 
     monkeypatch.setattr(proxies, "mark", mark)

@@ -178,7 +178,9 @@ async def _(scene: Scene) -> None:
     message = await scene.queued()
     await scene.scripts.redis.hset(keys.pace(PHONE), "lock_until", scene.clock.now_ms + 90_000)
     assert await scene.release(message) == queues.SetAside()
-    assert await contacts.reopen(scene.scripts, PHONE, [message, "m_unknown"]) == 1
+    names = [keys.set_aside(PHONE), keys.queue(PHONE), keys.DUE]
+    reply = await scene.scripts.run("restore_messages", names, [PHONE, message, "m_unknown"])
+    assert reply == ["reopened", 1]
     assert await scene.scripts.redis.zrange(keys.queue(PHONE), 0, -1) == [message]
 
 

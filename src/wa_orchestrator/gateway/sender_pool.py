@@ -21,7 +21,7 @@ from wa_orchestrator.messages.queue_forecast import Facts, forecast_of
 from wa_orchestrator.messages.session_pace import Holds, holds_on, pace_of, readiness_with, zone_of
 from wa_orchestrator.settings import Settings
 from wa_orchestrator.store import keys
-from wa_orchestrator.store.messages.holds import hold_from
+from wa_orchestrator.store.messages.holds import holds_from
 from wa_orchestrator.store.record_codec import decode
 from wa_orchestrator.store.records import PhonePace, Session
 
@@ -208,7 +208,7 @@ class SenderPool:
         ids, raw_holds, raw_waiting = await self._redis.many(
             [("SMEMBERS", keys.SESSIONS_ALL), ("HGETALL", keys.HOLDS), ("HGETALL", keys.GATEWAY_WAITING)]
         )
-        holds: Holds = {field: hold_from(field, text) for field, text in raw_holds.items()}
+        holds: Holds = holds_from(raw_holds)
         raws = await self._redis.many([("HGETALL", keys.session(each)) for each in sorted(ids)])
         now_ms = int(clock[1])
         limits = [self._limits_of(raw, now_ms) for raw in raws if raw]

@@ -1,9 +1,10 @@
 """Rate limits of API keys, and leases for jobs that one process does at a time."""
 
+from collections.abc import Callable
 from dataclasses import dataclass
 
 from wa_orchestrator.store import keys
-from wa_orchestrator.store.engine.scripts import Reply, Scripts, unexpected
+from wa_orchestrator.store.engine.scripts import Reply, Scripts, read_outcome
 
 
 @dataclass(frozen=True, slots=True)
@@ -22,13 +23,8 @@ class Limited:
 
 def read_rate(reply: Reply) -> Allowed | Limited:
     """Return the reply of `spend_rate`, which counts a call of an API key against its rate."""
-    match reply:
-        case ["allowed", left]:
-            return Allowed(int(left))
-        case ["limited", retry_after]:
-            return Limited(int(retry_after))
-        case _:
-            raise unexpected("spend_rate", reply)
+    outcomes: dict[str, Callable[..., Allowed | Limited]] = {"allowed": Allowed, "limited": Limited}
+    return read_outcome("spend_rate", reply, **outcomes)
 
 
 @dataclass(frozen=True, slots=True)

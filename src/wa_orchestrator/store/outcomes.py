@@ -18,3 +18,10 @@ class Fenced:
 @dataclass(frozen=True, slots=True)
 class Removed:
     """The session or proxy is gone."""
+
+
+@dataclass(frozen=True, slots=True)
+class Written:
+    """The session or proxy is written; this is its version now."""
+
+    version: int

@@ -6,16 +6,9 @@ from typing import Any
 from wa_orchestrator.store import keys
 from wa_orchestrator.store.engine.compare_and_set import Changed
 from wa_orchestrator.store.engine.scripts import Scripts
-from wa_orchestrator.store.outcomes import Removed, Unknown
+from wa_orchestrator.store.outcomes import Removed, Unknown, Written
 from wa_orchestrator.store.record_codec import flat
 from wa_orchestrator.store.records import ProxyChanges
-
-
-@dataclass(frozen=True, slots=True)
-class Marked:
-    """Written; this is the proxy's version now."""
-
-    version: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,11 +26,11 @@ async def add(scripts: Scripts, proxy_id: str, *, url: str, masked: str, origin:
 
 async def mark(
     scripts: Scripts, proxy_id: str, *, version: int, status: str, reason: str, fields: ProxyChanges
-) -> Marked | Changed | Unknown:
+) -> Written | Changed | Unknown:
     """Write the result of a check or a strike, if the proxy was not written meanwhile."""
     names = [keys.proxy(proxy_id), keys.PROXIES_AVAILABLE, keys.EVENTS]
     args = [proxy_id, version, status, reason, *flat(fields)]
-    return await scripts.ask("mark_proxy", names, args, marked=Marked, changed=Changed, unknown=Unknown)
+    return await scripts.ask("mark_proxy", names, args, marked=Written, changed=Changed, unknown=Unknown)
 
 
 async def begin_outage(scripts: Scripts, *, failing: int, healthy: int) -> bool:

@@ -16,7 +16,7 @@ from wa_orchestrator.domain.routing import Pin
 from wa_orchestrator.domain.session import Reason, State
 from wa_orchestrator.store import keys
 from wa_orchestrator.store.engine.scripts import Scripts
-from wa_orchestrator.store.messages.holds import Hold, hold_from
+from wa_orchestrator.store.messages.holds import Hold, holds_from
 from wa_orchestrator.store.record_codec import decode
 
 
@@ -331,4 +331,4 @@ async def phone_pace(scripts: Scripts, phone: str, *, since_ms: int) -> PhonePac
 async def holds(scripts: Scripts) -> dict[str, Hold]:
     """Return all holds by their field."""
     raw: Any = await scripts.redis.hgetall(keys.HOLDS)
-    return {field: hold_from(field, text) for field, text in raw.items()}
+    return holds_from(raw)

@@ -46,7 +46,7 @@ async def on_message_received(context: Context, session: Session, event: WorkerE
     if received.group is not None:
         return  # a stop word in a group is not meant for us
     if phone:
-        await _release_set_aside(scripts, session.phone, phone)
+        await contacts.reopen(scripts, session.phone, phone)
         await _carry_opt_out_over(scripts, phone, lid)
     if received.text and opt_out.is_opt_out(received.text, context.settings.stop_words):
         await _opt_out(scripts, session, phone or f"lid:{lid or _user(received.sender)}", received.text)
@@ -83,15 +83,9 @@ def _fields(received: IncomingMessage) -> dict[str, str | int]:
     return fields
 
 
-async def _release_set_aside(scripts: Scripts, phone: str, contact: str) -> None:
-    """Release what a reach-out lock holds back for a contact: one who wrote to us is no new contact."""
-    aside = await contacts.messages_set_aside(scripts, phone)
-    await contacts.reopen(scripts, phone, [message.id for message in aside if message.to == contact])
-
-
 async def _carry_opt_out_over(scripts: Scripts, phone: str, lid: str) -> None:
     """Apply an opt-out that came when only the LID was known to the phone too."""
-    if lid and await contacts.has_opted_out(scripts, f"lid:{lid}"):
+    if lid and await contacts.opt_out_of(scripts, f"lid:{lid}"):
         await contacts.opt_out(scripts, phone, word="", via="reply")
         await cancel_for(scripts, phone)
 

@@ -19,7 +19,7 @@ from wa_orchestrator.orchestrator.proxies.socks_check import CheckFailed, CheckP
 from wa_orchestrator.orchestrator.sessions import transitions
 from wa_orchestrator.store import proxies, records
 from wa_orchestrator.store.engine.compare_and_set import Changed, compare_and_set
-from wa_orchestrator.store.outcomes import Unknown
+from wa_orchestrator.store.outcomes import Unknown, Written
 from wa_orchestrator.store.records import Proxy, ProxyChanges
 
 PATIENCE = Patience()
@@ -66,7 +66,7 @@ async def mark_proxy(
                 return outcome
             case Unknown():
                 return None
-            case proxies.Marked():
+            case Written():
                 return proxy, mark
 
     return await compare_and_set(f"Proxy {proxy_id}", attempt)

@@ -16,7 +16,7 @@ from wa_orchestrator.domain.worker_events import WorkerEvent
 from wa_orchestrator.orchestrator.workers import tokens
 from wa_orchestrator.store import records, sessions
 from wa_orchestrator.store.engine.compare_and_set import Changed, compare_and_set
-from wa_orchestrator.store.outcomes import Fenced, Unknown
+from wa_orchestrator.store.outcomes import Fenced, Unknown, Written
 from wa_orchestrator.store.records import Session, SessionChanges
 from wa_orchestrator.store.sessions import control_plane
 
@@ -106,7 +106,7 @@ async def _write(  # noqa: PLR0917 (each is another thing; private to this modul
             raise tokens.fenced(current)
         case Changed() as changed:
             return changed
-        case sessions.Advanced() | Unknown():
+        case Written() | Unknown():
             return await records.session(context.scripts, session.id)
 
 

@@ -8,9 +8,8 @@ from redis.asyncio import Redis
 from redis.exceptions import RedisError, ResponseError
 
 from wa_orchestrator.errors import Refused, Unavailable
+from wa_orchestrator.store.engine.embedded_redis import MIN_MAJOR_VERSION
 from wa_orchestrator.store.engine.scripts import Scripts
-
-MIN_MAJOR_VERSION = 7
 
 
 class Weakness(StrEnum):

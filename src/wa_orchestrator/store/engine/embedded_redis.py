@@ -22,9 +22,9 @@ import subprocess
 import tempfile
 from collections.abc import AsyncIterator, Iterator
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
-from types import TracebackType
-from typing import Self
+from typing import BinaryIO, Self
 from urllib.parse import quote
 
 import structlog
@@ -172,9 +172,7 @@ class EmbeddedRedis:
         await self.start()
         return self
 
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    async def __aexit__(self, *_: object) -> None:
         await self.stop()
 
     async def pid(self) -> int:
@@ -198,13 +196,18 @@ class EmbeddedRedis:
     def _spawn(self, lock: int) -> subprocess.Popen[bytes]:
         assert self._program is not None  # noqa: S101 (start() has set it)
         self._socket.unlink(missing_ok=True)
-        with _log_file(self._home / "redis.log") as output:
+        with self._open_log() as output:
             # Not asyncio's subprocess, which kills its child with the loop: this one may outlive the server.
             return subprocess.Popen(
                 [self._program.path, *DURABLE, "--dir", str(self._home), "--unixsocket", str(self._socket)],
                 stdin=subprocess.DEVNULL, stdout=output, stderr=output,
                 pass_fds=(lock,), start_new_session=True,  # Ctrl-C in the terminal must not reach Redis: it ends last
             )  # fmt: skip
+
+    def _open_log(self) -> BinaryIO:
+        path = self._home / "redis.log"
+        too_long = path.exists() and path.stat().st_size > _MAX_LOG_BYTES
+        return open(path, "wb" if too_long else "ab", opener=partial(os.open, mode=0o600))
 
     async def _wait_until_ready(self) -> None:
         """Wait until Redis responds. Loading may take any time; without a response the wait ends."""
@@ -257,16 +260,6 @@ async def _client(url: str) -> AsyncIterator["Redis"]:
         yield redis
     finally:
         await redis.aclose()
-
-
-@contextlib.contextmanager
-def _log_file(path: Path) -> Iterator[int]:
-    too_long = path.exists() and path.stat().st_size > _MAX_LOG_BYTES
-    handle = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND | (os.O_TRUNC if too_long else 0), 0o600)
-    try:
-        yield handle
-    finally:
-        os.close(handle)
 
 
 def url_in(data_dir: Path) -> str:

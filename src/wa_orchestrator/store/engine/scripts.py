@@ -63,11 +63,7 @@ class Scripts:
         self, name: str, keys: Sequence[str], args: Sequence[Argument], /, **outcomes: Callable[..., Outcome]
     ) -> Outcome:
         """Run a script and return the outcome of its word: a dataclass, made of the values after the word."""
-        reply = await self.run(name, keys, args)
-        if reply[0] not in outcomes:
-            raise unexpected(name, reply)
-        outcome = outcomes[reply[0]]
-        return outcome(*read_fields(outcome, reply[1:]))
+        return read_outcome(name, await self.run(name, keys, args), **outcomes)
 
     async def whether(self, name: str, keys: Sequence[str], args: Sequence[Argument] = (), /, **words: bool) -> bool:
         """Run a script and return what its word means."""
@@ -113,3 +109,11 @@ def _digest(text: str) -> str:
 def unexpected(name: str, reply: Reply) -> Broken:
     """Return the error for a reply that the wrapper does not know: script and wrapper do not match."""
     return Broken(f"script {name} answered {reply!r}, which its wrapper does not know")
+
+
+def read_outcome(name: str, reply: Reply, /, **outcomes: Callable[..., Outcome]) -> Outcome:
+    """Return the outcome of a reply's word."""
+    if reply[0] not in outcomes:
+        raise unexpected(name, reply)
+    outcome = outcomes[reply[0]]
+    return outcome(*read_fields(outcome, reply[1:]))

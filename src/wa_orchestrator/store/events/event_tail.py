@@ -1,15 +1,13 @@
 """Tail of the stream of events: one blocking read per process wakes all its followers."""
 
 import asyncio
-from typing import Any
 
 import structlog
 from redis.exceptions import RedisError
 
-from wa_orchestrator.store import keys
 from wa_orchestrator.store.engine.pubsub import end_if_cancelled
 from wa_orchestrator.store.engine.scripts import Scripts
-from wa_orchestrator.store.events.event_stream import cursor_order, last_cursor
+from wa_orchestrator.store.events.event_stream import cursor_order, last_cursor, wait
 
 _BLOCK_MS = 5_000
 _RETRY_S = 0.5
@@ -57,15 +55,14 @@ class Tail:
                 if not begun:
                     self._notify(await self.last())
                     begun = True
-                found: Any = await self._scripts.redis.xread({keys.EVENTS: self._newest}, count=1000, block=_BLOCK_MS)
+                entries = await wait(self._scripts, after=self._newest, most=1000, block_ms=_BLOCK_MS)
             except (RedisError, OSError) as error:
                 end_if_cancelled()
                 log.warning("event_tail.disconnected", error=str(error))
                 await asyncio.sleep(_RETRY_S)
                 continue
-            if found:
-                entries = found[0][1] if isinstance(found, list) else next(iter(found.values()))[0]
-                self._notify(str(entries[-1][0]))
+            if entries:
+                self._notify(entries[-1].cursor)
 
     def _notify(self, newest: str) -> None:
         self._newest = newest

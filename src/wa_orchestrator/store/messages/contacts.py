@@ -1,14 +1,13 @@
 """Contacts: incoming messages, opt-outs, phones and LIDs, and the reach-out lock."""
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
 from wa_orchestrator.store import keys, records
 from wa_orchestrator.store.engine.scripts import Scripts
 from wa_orchestrator.store.record_codec import flat
-from wa_orchestrator.store.records import Message
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,11 +91,6 @@ def _opt_out_record(recipient: str, text: str) -> OptOutRecord:
     return OptOutRecord(recipient, int(raw.get("at_ms", 0)), raw.get("word") or "", raw.get("via") or "")
 
 
-async def has_opted_out(scripts: Scripts, recipient: str) -> bool:
-    """Whether a recipient (a phone, or `lid:<n>`) is on the list."""
-    return bool(await scripts.redis.hexists(keys.OPT_OUTS, recipient))
-
-
 async def phone_of_lid(scripts: Scripts, lid: str) -> str:
     """Return the phone of a LID, '' when it was never seen."""
     return str(await scripts.redis.get(keys.phone_of(lid)) or "")
@@ -129,16 +123,12 @@ async def lock(
     )
 
 
-async def messages_set_aside(scripts: Scripts, phone: str) -> list[Message]:
-    """Return the messages of a phone that a reach-out lock holds back."""
-    ids: Any = await scripts.redis.zrange(keys.set_aside(phone), 0, -1)
-    return await records.messages(scripts, ids) if ids else []
-
-
-async def reopen(scripts: Scripts, phone: str, messages: Sequence[str]) -> int:
-    """Put set-aside messages back into the queue, because their recipient wrote first; returns how many."""
-    if not messages:
+async def reopen(scripts: Scripts, phone: str, recipient: str) -> int:
+    """Return set-aside messages to the queue, because their recipient wrote first; returns how many."""
+    aside: Any = await scripts.redis.zrange(keys.set_aside(phone), 0, -1)
+    ids = [message.id for message in await records.messages(scripts, aside) if message.to == recipient]
+    if not ids:
         return 0
     names = [keys.set_aside(phone), keys.queue(phone), keys.DUE]
-    reply = await scripts.run("restore_messages", names, [phone, *messages])
+    reply = await scripts.run("restore_messages", names, [phone, *ids])
     return int(reply[1])

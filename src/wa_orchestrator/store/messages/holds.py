@@ -1,7 +1,7 @@
 """Holds: sending is paused for everything, a group, a session or a phone."""
 
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from wa_orchestrator.domain.ids import Phone, SessionId
@@ -25,10 +25,10 @@ class Hold:
     session: str = ""
 
 
-def hold_from(field: str, text: str) -> Hold:
-    """Return a stored hold."""
-    raw = json.loads(text)
-    return Hold(field, int(raw["until_ms"]), raw.get("why", ""), raw.get("by", ""))
+def holds_from(stored: Mapping[str, str]) -> dict[str, Hold]:
+    """Return the stored holds by their field."""
+    found = [(field, json.loads(text)) for field, text in stored.items()]
+    return {field: Hold(field, int(raw["until_ms"]), raw.get("why", ""), raw.get("by", "")) for field, raw in found}
 
 
 def of_phone(phone: str) -> str:

@@ -12,7 +12,7 @@ from wa_orchestrator.domain.pacing.backlog import QueueCounts
 from wa_orchestrator.domain.pacing.forecast import Turn
 from wa_orchestrator.store import keys
 from wa_orchestrator.store.engine.scripts import Scripts
-from wa_orchestrator.store.messages.holds import Hold, hold_from
+from wa_orchestrator.store.messages.holds import Hold, holds_from
 from wa_orchestrator.store.record_codec import decode
 from wa_orchestrator.store.records import Message, PhonePace
 
@@ -37,7 +37,7 @@ async def heads(scripts: Scripts, phones: Sequence[str]) -> tuple[dict[str, Hold
             pipe.zcard(keys.set_aside(phone))
         pipe.hgetall(keys.HOLDS)
         replies: list[Any] = await pipe.execute()
-    holds = {field: hold_from(field, text) for field, text in replies.pop().items()}
+    holds = holds_from(replies.pop())
     found = zip(phones, replies[::3], replies[1::3], replies[2::3], strict=True)
     return holds, [
         QueueHead(phone, decode(PhonePace, pace, sent=()), MessageId(first[0] if first else ""), int(set_aside))

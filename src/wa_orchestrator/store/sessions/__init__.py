@@ -10,7 +10,7 @@ from wa_orchestrator.store import keys
 from wa_orchestrator.store.engine.compare_and_set import Changed
 from wa_orchestrator.store.engine.scripts import Argument, Scripts
 from wa_orchestrator.store.messages.message_keys import Place, head, layout
-from wa_orchestrator.store.outcomes import Fenced, Removed, Unknown
+from wa_orchestrator.store.outcomes import Fenced, Removed, Unknown, Written
 from wa_orchestrator.store.record_codec import flat
 from wa_orchestrator.store.records import SessionChanges
 
@@ -39,13 +39,6 @@ class PhoneFull:
 @dataclass(frozen=True, slots=True)
 class NoRoom:
     """None of the candidate proxies has a free slot."""
-
-
-@dataclass(frozen=True, slots=True)
-class Advanced:
-    """The new state is written; this is the session's version now."""
-
-    version: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -131,13 +124,13 @@ class Transition:
     fields: SessionChanges = field(default_factory=SessionChanges)
 
 
-async def advance(scripts: Scripts, session_id: str, step: Transition) -> Advanced | Changed | Fenced | Unknown:
+async def advance(scripts: Scripts, session_id: str, step: Transition) -> Written | Changed | Fenced | Unknown:
     """Write a session's next state, if the session did not change since the decision."""
     names = [keys.session(session_id), keys.session_events(session_id), keys.EVENTS, keys.SESSIONS_ACTIVE, keys.DUE]
     epoch = "" if step.epoch is None else step.epoch
     args = [session_id, step.version, epoch, step.status, step.reason, step.what, *flat(step.fields)]
     return await scripts.ask(
-        "advance_session", names, args, advanced=Advanced, changed=Changed, fenced=Fenced, unknown=Unknown
+        "advance_session", names, args, advanced=Written, changed=Changed, fenced=Fenced, unknown=Unknown
     )
 
 
