@@ -85,4 +85,4 @@ class Sweeper:
         ended = await queues.expire(self._scripts, place)
         if isinstance(ended, queues.TooLate):
             later_ms = await self._scripts.now_ms() + int(self._settings.scaled(_HELD_MS))
-            await deadlines.postpone(self._scripts, Deadline.EXPIRY, place.message, later_ms)
+            await deadlines.move(self._scripts, Deadline.EXPIRY, place.message, later_ms)

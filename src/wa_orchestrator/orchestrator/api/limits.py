@@ -136,7 +136,7 @@ class LimitRoutes(RouteGroup):
         """Set the time zone of a session's hours and days."""
         await find(self._context, session_id)
         zone = body.timezone or ""
-        await sessions.set_timezone(self._scripts, session_id, zone)
+        await sessions.set_limits(self._scripts, session_id, zone, field="timezone")
         await self._audit(caller, "timezone.set", session_id, timezone=zone)
         return await self.get_limits(session_id, caller)
 

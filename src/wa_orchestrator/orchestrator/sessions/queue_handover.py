@@ -13,7 +13,8 @@ from wa_orchestrator.messages import sender_candidates
 from wa_orchestrator.messages.session_pace import day_of
 from wa_orchestrator.orchestrator.sessions import transitions
 from wa_orchestrator.store import keys, records
-from wa_orchestrator.store.messages import contacts, open_messages, outbox, queues, reroutes
+from wa_orchestrator.store.messages import contacts, deadlines, open_messages, outbox, queues, reroutes
+from wa_orchestrator.store.messages.deadlines import Deadline
 from wa_orchestrator.store.messages.message_keys import Place
 from wa_orchestrator.store.records import Message, Session
 
@@ -48,7 +49,7 @@ async def _settle(context: Context, message: Message, candidates: list[Candidate
     if message.status != "queued":
         # No worker can claim or finish it any more, so its lease ends now. If it was claimed, WhatsApp may have it.
         now = await context.scripts.now_ms()
-        await outbox.expire_lease(context.scripts, message.id, now_ms=now)
+        await deadlines.move(context.scripts, Deadline.LEASE, message.id, now - 1)
         day = day_of(context.settings, None, now)
         await outbox.reclaim(context.scripts, place, most_crashes=_ANY_CRASHES, day=day)
     if not await _hand_over(context, place, message, candidates):

@@ -31,6 +31,14 @@ _FIXED: Final[Mapping[str, str]] = {
     keys.AUDIT: "stream",
     keys.WEBHOOKS: "hash",
 }
+_PER_PHONE: Final = {
+    keys.queue: "zset",
+    keys.set_aside: "zset",
+    keys.later: "zset",
+    keys.sent: "zset",
+    keys.pace: "hash",
+    keys.sticky: "string",
+}
 
 
 async def problems(scripts: Scripts) -> list[str]:
@@ -54,19 +62,8 @@ async def _problems(scripts: Scripts) -> list[str]:
         return found
     found_phones = await scripts.each(lambda pipe, key: pipe.hget(key, "phone"), map(keys.session, ids))
     phones = sorted({str(phone) for phone in found_phones if phone})
-    of_phones = {key: kind for phone in phones for key, kind in _of_phone(phone).items()}
+    of_phones = {key(phone): kind for phone in phones for key, kind in _PER_PHONE.items()}
     return await _wrong(scripts, {keys.outbox(name): "list" for name in ids} | of_phones)
-
-
-def _of_phone(phone: str) -> dict[str, str]:
-    return {
-        keys.queue(phone): "zset",
-        keys.set_aside(phone): "zset",
-        keys.later(phone): "zset",
-        keys.sent(phone): "zset",
-        keys.pace(phone): "hash",
-        keys.sticky(phone): "string",
-    }
 
 
 async def _wrong(scripts: Scripts, expected: Mapping[str, str]) -> list[str]:

@@ -33,18 +33,13 @@ def _with_used(text: str, parts: Mapping[str, str]) -> str:
     return "\n".join([*(_with_used(parts[used], parts) for used in _USES.findall(text)), text])
 
 
-def redis_clock() -> str:
-    """Return the text in front of every script: `now_ms()`, the clock of leases and pace."""
-    return (LUA / "_clock.lua").read_text(encoding="utf-8")
-
-
 class Scripts:
     """The scripts on one Redis. `clock` replaces the clock of Redis, so that a test can stop the time."""
 
     def __init__(self, redis: Redis, *, clock: str | None = None, sources: Mapping[str, str] | None = None) -> None:
         """Assemble every script; nothing is sent to Redis before the first call."""
         self.redis = redis
-        head = redis_clock() if clock is None else clock
+        head = (LUA / "_clock.lua").read_text(encoding="utf-8") if clock is None else clock
         self._text = {name: f"{head}\n{text}" for name, text in (sources or read_sources()).items()}
         self._digest = {name: _digest(text) for name, text in self._text.items()}
 

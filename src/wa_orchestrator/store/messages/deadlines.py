@@ -42,6 +42,6 @@ async def forget(scripts: Scripts, kind: Deadline, messages: Collection[str]) ->
         await scripts.redis.zrem(kind, *messages)
 
 
-async def postpone(scripts: Scripts, kind: Deadline, message_id: str, until_ms: int) -> None:
-    """Move a deadline; one that was removed meanwhile stays removed."""
+async def move(scripts: Scripts, kind: Deadline, message_id: str, until_ms: int) -> None:
+    """Move a deadline to another instant; one that was removed meanwhile stays removed."""
     await scripts.redis.zadd(kind, {message_id: until_ms}, xx=True)

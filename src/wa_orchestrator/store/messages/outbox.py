@@ -155,11 +155,6 @@ async def slowdowns(scripts: Scripts, phone: str) -> int:
     return int(await scripts.redis.hget(keys.pace(phone), "slowdowns") or 0)
 
 
-async def expire_lease(scripts: Scripts, message_id: str, *, now_ms: int) -> None:
-    """Let the lease of a message end now, if it has one."""
-    await scripts.redis.zadd(keys.LEASES, {message_id: now_ms - 1}, xx=True)
-
-
 async def reclaim(scripts: Scripts, place: Place, *, most_crashes: int, day: str) -> Became | Alive | Unknown:
     """Take back a message whose lease has expired."""
     names = [*layout(place), keys.stats(place.session, day), keys.UNCONFIRMED]

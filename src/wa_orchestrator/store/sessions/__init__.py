@@ -9,6 +9,7 @@ from redis.asyncio.client import Pipeline
 from wa_orchestrator.store import keys
 from wa_orchestrator.store.engine.compare_and_set import Changed
 from wa_orchestrator.store.engine.scripts import Argument, Scripts
+from wa_orchestrator.store.messages import phone_queues
 from wa_orchestrator.store.messages.message_keys import Place, head, layout
 from wa_orchestrator.store.outcomes import Fenced, Removed, Unknown, Written
 from wa_orchestrator.store.record_codec import flat
@@ -139,20 +140,10 @@ async def update(scripts: Scripts, session_id: str, fields: SessionChanges) -> b
     return await scripts.whether("update_session", [keys.session(session_id)], flat(fields), noted=True, unknown=False)
 
 
-async def set_limits(scripts: Scripts, session_id: str, limits: str) -> bool:
-    """Write a session's own limits and wake its phone; '' deletes them, and the preset applies."""
-    return await _set_limits(scripts, session_id, "limits", limits)
-
-
-async def set_timezone(scripts: Scripts, session_id: str, timezone: str) -> bool:
-    """Write a session's own time zone and wake its phone; '' deletes it, and the installation's applies."""
-    return await _set_limits(scripts, session_id, "timezone", timezone)
-
-
-async def _set_limits(scripts: Scripts, session_id: str, field: str, value: str) -> bool:
-    return await scripts.whether(
-        "set_limits", [keys.session(session_id), keys.DUE], [field, value], set=True, unknown=False
-    )
+async def set_limits(scripts: Scripts, session_id: str, value: str, *, field: str = "limits") -> bool:
+    """Write a session's own `limits` or `timezone` and wake its phone; '' deletes them, and the default applies."""
+    names = [keys.session(session_id), keys.DUE]
+    return await scripts.whether("set_limits", names, [field, value], set=True, unknown=False)
 
 
 async def next_number(scripts: Scripts) -> int:
@@ -177,8 +168,7 @@ async def register(
 
     `above` is the highest epoch that the session's directory has seen.
     """
-    in_flight = str(await scripts.redis.hget(keys.pace(phone), "in_flight") or "")
-    place = Place(in_flight, phone, session_id)
+    place = Place(await phone_queues.in_flight(scripts, phone), phone, session_id)
     names = [*layout(place), keys.lease(CONTROL_LEASE)]
     args = [*head(place), lease, above, *flat(fields)]
     return await scripts.ask(
