@@ -1,4 +1,4 @@
-"""Every setting with its unit and its reason. `build(read())` are the operator's; `Settings(...)` takes only what it is given."""
+"""Every setting, its unit, its reason. `build(read())` are the operator's; `Settings(...)` takes what it is given."""
 
 from datetime import time
 from pathlib import Path
