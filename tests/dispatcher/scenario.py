@@ -6,6 +6,7 @@ from typing import Any, Unpack
 
 from tests.conftest import Clock
 from wa_orchestrator.context import Context
+from wa_orchestrator.dispatcher.clock_steps import ClockSteps
 from wa_orchestrator.dispatcher.dispatcher import Dispatcher
 from wa_orchestrator.settings import Settings
 from wa_orchestrator.store import keys, proxies, records, sessions
@@ -28,6 +29,13 @@ def settings(**changes: Any) -> Settings:
     return Settings(**{"timezone": "UTC", **changes})
 
 
+class NoSteps(ClockSteps):
+    """For a clock that a test moves on: that is time that passes, however long the test itself takes."""
+
+    def observe(self, _now_ms: int) -> bool:
+        return False
+
+
 @dataclass
 class Scenario:
     """A store with sessions, and what a gateway and workers do with it."""
@@ -36,13 +44,14 @@ class Scenario:
     settings: Settings
     made: int = 0
     epochs: dict[str, int] = field(default_factory=dict)
+    clock_steps: ClockSteps = field(default_factory=NoSteps)
 
     @property
     def context(self) -> Context:
         return Context(self.settings, self.scripts.redis, self.scripts)
 
     def dispatcher(self, jitter: float = 0.5) -> Dispatcher:
-        return Dispatcher(self.context, jitter=lambda: jitter)
+        return Dispatcher(self.context, jitter=lambda: jitter, clock_steps=self.clock_steps)
 
     async def connect(self, session: str, phone: str, **fields: Unpack[SessionChanges]) -> None:
         """A connected session on a proxy of its own."""

@@ -4,6 +4,7 @@ import asyncio
 import json
 from dataclasses import dataclass
 from datetime import UTC, datetime, time
+from typing import Any
 
 import pytest
 from hypothesis import HealthCheck, Phase, given
@@ -74,9 +75,8 @@ async def set_up(scenario: Scenario, clock: Clock, case: Case) -> str:
     message = await scenario.accept("w1", PHONE, to=TO)
     await queues.route(scenario.scripts, Place(message, PHONE, "w1"), to=TO)
     instants = {"silent_until": case.silent_ms, "lock_until": case.lock_ms}
-    await redis.hset(
-        keys.pace(PHONE), mapping={name: min(case.now_ms + ms, FOREVER_MS) for name, ms in instants.items()}
-    )
+    pace: dict[Any, Any] = {name: min(case.now_ms + ms, FOREVER_MS) for name, ms in instants.items()}
+    await redis.hset(keys.pace(PHONE), mapping=pace | {"silence_ms": case.silent_ms})
     if case.sent_ago_ms:
         await redis.zadd(keys.sent(PHONE), {f"before#{ago}": case.now_ms - ago for ago in case.sent_ago_ms})
     if case.hold_ms:

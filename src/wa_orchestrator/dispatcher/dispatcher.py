@@ -5,6 +5,7 @@ import time
 from collections.abc import Callable
 
 from wa_orchestrator.context import Context
+from wa_orchestrator.dispatcher.clock_steps import ClockSteps
 from wa_orchestrator.dispatcher.releaser import Releaser, Served
 from wa_orchestrator.dispatcher.router import Router
 from wa_orchestrator.dispatcher.sweeper import Sweeper
@@ -24,17 +25,19 @@ WAKE_SLEEPERS_EVERY_S = 60.0
 class Dispatcher:
     """One of any number of dispatchers. All state is in Redis: kill it between any two lines and another continues."""
 
-    def __init__(self, context: Context, *, jitter: Callable[[], float] | None = None) -> None:
+    def __init__(
+        self,
+        context: Context,
+        *,
+        jitter: Callable[[], float] | None = None,
+        clock_steps: ClockSteps | None = None,
+    ) -> None:
         """Work on this context's store; `jitter` draws the pauses."""
         self._settings = context.settings
         self._scripts = scripts = PipelinedScripts(context.scripts)
         self.router = Router(scripts, context.settings)
         self.sweeper = Sweeper(scripts, context.settings)
-        self.releaser = (
-            Releaser(scripts, context.settings, self.router)
-            if jitter is None
-            else Releaser(scripts, context.settings, self.router, jitter)
-        )
+        self.releaser = Releaser(scripts, context.settings, self.router, jitter=jitter, clock_steps=clock_steps)
         self._woken = asyncio.Event()
         self._sweep_at = 0.0
         self._wake_sleepers_at = 0.0
@@ -49,8 +52,12 @@ class Dispatcher:
     async def step(self) -> float:
         """Do everything that is due. Return after how many seconds something else may be due; 0 for at once."""
         routed = await self.router.step()
-        sleeps = [await self._sweep(), self._until_next(await self.releaser.step())]
-        return 0.0 if routed else min(sleeps)
+        sleep_s = await self._sweep()
+        served = await self.releaser.step()
+        if served.clock_was_set:
+            await self.sweeper.wake_all()
+            return 0.0
+        return 0.0 if routed else min(sleep_s, self._until_next(served))
 
     async def _sweep(self) -> float:
         now = time.monotonic()

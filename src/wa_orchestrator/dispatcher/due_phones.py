@@ -45,7 +45,7 @@ async def read(scripts: Scripts, phones: Sequence[str], now_ms: int) -> tuple[Ho
 
 
 def _may_send(queue: QueueHead, now_ms: int) -> bool:
-    return bool(queue.first) and not queue.pace.in_flight and queue.pace.silent_until <= now_ms
+    return bool(queue.first) and not queue.pace.in_flight and queue.pace.silence_end(now_ms) <= now_ms
 
 
 async def _sessions(scripts: Scripts, messages: Sequence[Message]) -> Mapping[str, list[Session]]:

@@ -13,6 +13,11 @@ UNCLAIMED_MS = 30_000
 _SHORTEST_MS = 3_000
 
 
+def unclaimed_ms(settings: Settings) -> int:
+    """Return how long a released message waits for a worker to claim it."""
+    return max(_SHORTEST_MS, int(settings.scaled(UNCLAIMED_MS)))
+
+
 def permit(settings: Settings, session: Session, *, now_ms: int, burst_until_ms: int, jitter: float) -> Permit:
     """Return the permit for the next message of a session. `jitter` in [0, 1) draws the pause after it, once."""
     pace = pace_of(settings, session, now_ms)
@@ -28,7 +33,7 @@ def permit(settings: Settings, session: Session, *, now_ms: int, burst_until_ms:
         day_end_ms=day_end_ms,
         open_from_ms=open_from_ms,
         open_until_ms=open_until_ms,
-        lease_ms=max(_SHORTEST_MS, int(settings.scaled(UNCLAIMED_MS))),
+        lease_ms=unclaimed_ms(settings),
         minute_ms=int(settings.scaled(MINUTE_MS)),
         holds=hold_fields(session),
     )

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 import structlog
 
 from wa_orchestrator.dispatcher import due_phones
+from wa_orchestrator.dispatcher.clock_steps import ClockSteps
 from wa_orchestrator.dispatcher.due_phones import DuePhone
 from wa_orchestrator.dispatcher.release_permit import permit
 from wa_orchestrator.dispatcher.router import Router
@@ -41,29 +42,38 @@ class Served:
     now_ms: int
     phones: int
     next_ms: int | None
+    clock_was_set: bool = False
 
 
 class Releaser:
     """Serves the phones that are due. Its cost depends on how many are due, not on how many there are."""
 
     def __init__(
-        self, scripts: Scripts, settings: Settings, router: Router, jitter: Callable[[], float] = _JITTER
+        self,
+        scripts: Scripts,
+        settings: Settings,
+        router: Router,
+        *,
+        jitter: Callable[[], float] | None = None,
+        clock_steps: ClockSteps | None = None,
     ) -> None:
         """Work on this store; `router` finds another sender for messages whose sender is gone."""
         self._scripts = scripts
         self._settings = settings
         self._router = router
-        self._jitter = jitter
+        self._jitter = jitter or _JITTER
+        self._clock_steps = clock_steps or ClockSteps()
 
     async def step(self) -> Served:
         """Serve the phones that are due now, at most `BATCH`."""
         taken_ms = max(1_000, int(self._settings.scaled(TAKEN_MS)))
         taken = await due_items.take(self._scripts, Due.PHONES, most=BATCH, away_ms=taken_ms)
+        clock_was_set = self._clock_steps.observe(taken.now_ms)
         if not taken.items:
-            return Served(taken.now_ms, 0, taken.next_ms)
+            return Served(taken.now_ms, 0, taken.next_ms, clock_was_set)
         holds, phones = await due_phones.read(self._scripts, taken.items, taken.now_ms)
         await asyncio.gather(*(self._serve_and_settle(due, holds, taken) for due in phones))
-        return Served(taken.now_ms, len(taken.items), taken.now_ms)
+        return Served(taken.now_ms, len(taken.items), taken.now_ms, clock_was_set)
 
     async def _serve_and_settle(self, due: DuePhone, holds: Holds, taken: Taken) -> None:
         try:
@@ -85,8 +95,9 @@ class Releaser:
             return None
         if not queue.first:
             return pace.lock_until if queue.set_aside and pace.lock_until < FOREVER_MS else None
-        if pace.silent_until > now_ms:
-            return pace.silent_until
+        silent_until = self._clock_steps.true_end(pace.silence_end(now_ms))
+        if silent_until > now_ms:
+            return silent_until
         if due.message is None:
             return await self._forget(queue, now_ms)
         sender = due.sender_of(due.message, holds, now_ms)

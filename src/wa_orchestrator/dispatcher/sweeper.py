@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 import structlog
 
+from wa_orchestrator.dispatcher.release_permit import unclaimed_ms
 from wa_orchestrator.messages.session_pace import day_of
 from wa_orchestrator.settings import Settings
 from wa_orchestrator.store import records
@@ -38,6 +39,7 @@ class Sweeper:
         """Work on this store."""
         self._scripts = scripts
         self._settings = settings
+        self._longest_lease_ms = max(unclaimed_ms(settings), int(settings.scaled(settings.lease_ms)))
         self._handlers: dict[Deadline, Callable[[Place], Awaitable[None]]] = {
             Deadline.SCHEDULED: self._promote,
             Deadline.LEASE: self._reclaim,
@@ -47,6 +49,7 @@ class Sweeper:
     async def step(self) -> Swept:
         """Handle what is overdue now, at most `BATCH` of each kind."""
         now_ms = await self._scripts.now_ms()
+        await outbox.shorten_leases(self._scripts, longest_ms=self._longest_lease_ms)
         overdue = await deadlines.overdue(self._scripts, now_ms, most=BATCH)
         for kind, found in overdue.items():
             await self._handle(kind, found.messages)
@@ -59,10 +62,16 @@ class Sweeper:
 
         A phone that waits for a person or for its connection is woken by that; if the wake-up was lost, here.
         """
-        phones = sorted({session.phone for session in await records.sessions(self._scripts) if session.phone})
-        asleep = await phone_queues.asleep(self._scripts, phones)
+        asleep = await phone_queues.asleep(self._scripts, await self._phones())
         await queues.wake(self._scripts, *asleep)
         return len(asleep)
+
+    async def wake_all(self) -> None:
+        """Wake every phone: Redis' clock was set, and when they are due means nothing any more."""
+        await queues.wake(self._scripts, *await self._phones())
+
+    async def _phones(self) -> list[str]:
+        return sorted({session.phone for session in await records.sessions(self._scripts) if session.phone})
 
     async def _handle(self, kind: Deadline, ids: Sequence[str]) -> None:
         if not ids:

@@ -271,9 +271,9 @@ class SenderPool:
         return senders
 
 
-_PACE: Final = ("in_flight", "silent_until", "lock_until", "burst_until", "service_ms")
+_PACE: Final = ("in_flight", "silent_until", "silence_ms", "lock_until", "burst_until", "service_ms")
 
 
 def _phone_pace(raw: Sequence[str | None]) -> PhonePace:
-    silent_until, lock_until, burst_until, service_ms = (int(float(each or 0)) for each in raw[1:])
-    return PhonePace(MessageId(raw[0] or ""), silent_until, lock_until, burst_until, service_ms, sent=())
+    silent_until, silence_ms, lock_until, burst_until, service_ms = (int(float(each or 0)) for each in raw[1:])
+    return PhonePace(MessageId(raw[0] or ""), silent_until, silence_ms, lock_until, burst_until, service_ms, sent=())

@@ -62,7 +62,7 @@ def _silent_until(pace: Pace, facts: Facts) -> int:
     """Return the end of the pause; while a message is in flight, the estimated end of the pause after it."""
     phone = facts.phone
     if not phone.in_flight or not phone.sent:
-        return phone.silent_until
+        return phone.silence_end(facts.now_ms)
     released_ms = phone.sent[-1]
     done_ms = max(facts.now_ms, released_ms + phone.service_ms)
     return done_ms + pace.mean_pause_after_ms(released_ms, phone.burst_until)

@@ -41,7 +41,8 @@ EXPIRING: Final = "messages:expiring"
 """zset id by expiry instant · admit adds, every end removes"""
 
 LEASES: Final = "messages:leases"
-"""zset id by lease end · release, claim, renew_claim set; ack, nack, reclaim, cancel, register_worker remove"""
+"""zset id by lease end · release, claim, renew_claim, shorten_leases set; ack, nack, reclaim, cancel, register_worker
+remove"""
 
 DEAD: Final = "messages:dead"
 """zset id by the instant it failed · nack and reclaim add, retry and ack remove · trimmed by retention"""
@@ -102,7 +103,8 @@ outbox: Final = _one_per("session:outbox:<session_id>")
 """list of at most one released message id · release pushes, claim pops, reclaim and cancel remove"""
 
 pace: Final = _one_per("phone:pace:<phone>")
-"""hash in_flight, silent_until, lock_until, lock_said(_by), burst_until, service_ms · message scripts, locks"""
+"""hash in_flight, silent_until, silence_ms, lock_until, lock_said(_by), burst_until, service_ms · message scripts,
+locks"""
 
 sent: Final = _one_per("phone:sent:<phone>")
 """zset `<id>#<release>` by the latest instant it may have reached WhatsApp, 48 h · release, ack, nack, reclaim"""

@@ -241,10 +241,19 @@ class PhonePace:
 
     in_flight: MessageId
     silent_until: int
+    silence_ms: int
+    """How long the pause is that ends at `silent_until`."""
     lock_until: int
     burst_until: int
     service_ms: int
     sent: tuple[int, ...]
+
+    def silence_end(self, now_ms: int) -> int:
+        """Return the end of the pause; 0 for one that would last longer than it is, because the clock was set back.
+
+        The release script starts that one again.
+        """
+        return self.silent_until if self.silent_until <= now_ms + self.silence_ms else 0
 
 
 @dataclass(frozen=True, slots=True)

@@ -70,12 +70,33 @@ local function wake_phone(now)
   redis.call('PUBLISH', 'dispatch:wake', PHONE)
 end
 
+-- A pause of a record without a length (of an earlier version) is at most this long.
+local LONGEST_SILENCE_MS = 600000
+
+-- silence: the phone sends nothing for so long. The length is kept beside the end, see silence_end.
+local function silence(now, silence_ms)
+  redis.call('HSET', PACE, 'silent_until', now + silence_ms, 'silence_ms', silence_ms)
+end
+
+-- silence_end: the end of the phone's pause. One that would last longer than it is has been overtaken by the clock, which was
+-- set back: then it starts again now, so that the phone is neither silent for hours nor breaks its pause.
+local function silence_end(now)
+  local ends, length = unpack(redis.call('HMGET', PACE, 'silent_until', 'silence_ms'))
+  ends, length = tonumber(ends or 0), tonumber(length or LONGEST_SILENCE_MS)
+  if ends > now + length then -- guard: silence_length
+    silence(now, length)
+    return now + length
+  end
+  return ends
+end
+
 -- end_flight: no message of this phone is in flight any more; the pause starts now.
 -- The member's score moves to now, the latest instant at which WhatsApp may have seen this attempt.
 local function end_flight(now, silence_ms)
   local releases = redis.call('HGET', MESSAGE, 'releases') or '0'
   redis.call('ZADD', SENT, 'XX', now, ID .. '#' .. releases)
-  redis.call('HSET', PACE, 'in_flight', '', 'silent_until', now + silence_ms)
+  redis.call('HSET', PACE, 'in_flight', '')
+  silence(now, silence_ms)
   redis.call('LREM', OUTBOX, 0, ID)
   redis.call('ZREM', LEASES, ID)
 end

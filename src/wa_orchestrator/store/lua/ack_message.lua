@@ -27,8 +27,7 @@ if not RANK[status] then -- not yet known as sent
     redis.call('ZREM', QUEUE, ID)
     redis.call('ZREM', ASIDE, ID)
     redis.call('ZREM', DEAD, ID)
-    local silent_until = math.max(tonumber(redis.call('HGET', PACE, 'silent_until') or 0), now + pause_ms)
-    redis.call('HSET', PACE, 'silent_until', silent_until)
+    silence(now, math.max(silence_end(now) - now, pause_ms))
   end
   if status == 'unknown' then redis.call('ZREM', UNCONFIRMED, recipient) end
   redis.call('HINCRBY', STATS, 'sent', 1)

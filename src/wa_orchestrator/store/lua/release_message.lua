@@ -13,7 +13,7 @@ local pause_ms, per_minute, per_day, day_start, day_end = ARGV[4], tonumber(ARGV
 local open_from, open_until, lease_ms, recipient, minute = tonumber(ARGV[9]), tonumber(ARGV[10]), tonumber(ARGV[11]), ARGV[12], tonumber(ARGV[13])
 local FIRST_HOLD = 14
 local now = now_ms()
-local in_flight, silent_until, lock_until = unpack(redis.call('HMGET', PACE, 'in_flight', 'silent_until', 'lock_until'))
+local in_flight, lock_until = unpack(redis.call('HMGET', PACE, 'in_flight', 'lock_until'))
 local head = redis.call('ZRANGE', QUEUE, 0, 0)[1]
 if in_flight and in_flight ~= '' then return { 'busy', in_flight } end -- guard: one_in_flight
 if head ~= ID then return { 'changed' } end -- guard: head
@@ -31,8 +31,10 @@ for index = FIRST_HOLD, #ARGV do
 end
 if now < open_from or now >= open_until then return { 'wait', open_from, 'OUTSIDE_HOURS' } end -- guard: hours
 if now < day_start or now >= day_end then return { 'changed' } end -- guard: right_day
-silent_until = tonumber(silent_until or 0)
+local silent_until = silence_end(now)
 if silent_until > now then return { 'wait', silent_until, 'PAUSE' } end -- guard: pause
+-- Sent in the future: the clock was set back. Counted from now on, or the minute would be full for as long as that step.
+for _, attempt in ipairs(redis.call('ZRANGEBYSCORE', SENT, '(' .. string.format('%.0f', now), '+inf')) do redis.call('ZADD', SENT, now, attempt) end -- guard: sent_in_future
 local recent = redis.call('ZRANGEBYSCORE', SENT, '(' .. string.format('%.0f', now - minute), '+inf', 'WITHSCORES')
 local excess = #recent / 2 - per_minute
 if excess >= 0 then return { 'wait', tonumber(recent[2 * excess + 2]) + minute, 'MINUTE_IS_FULL' } end -- guard: minute

@@ -155,6 +155,11 @@ async def slowdowns(scripts: Scripts, phone: str) -> int:
     return int(await scripts.redis.hget(keys.pace(phone), "slowdowns") or 0)
 
 
+async def shorten_leases(scripts: Scripts, *, longest_ms: int) -> bool:
+    """Shorten leases that outlast the longest one, because Redis' clock was set back. Return whether there were any."""
+    return await scripts.whether("shorten_leases", [keys.LEASES], [longest_ms], shortened=True, none=False)
+
+
 async def reclaim(scripts: Scripts, place: Place, *, most_crashes: int, day: str) -> Became | Alive | Unknown:
     """Take back a message whose lease has expired."""
     names = [*layout(place), keys.stats(place.session, day), keys.UNCONFIRMED]

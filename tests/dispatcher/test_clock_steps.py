@@ -1,0 +1,97 @@
+"""Redis' clock is set: no phone falls silent for hours, no pause is broken, no lease lasts for ever."""
+
+from dataclasses import dataclass
+
+import pytest
+
+from tests.conftest import Clock
+from tests.dispatcher.scenario import NOON, Scenario, settings
+from wa_orchestrator.dispatcher.clock_steps import ClockSteps
+from wa_orchestrator.dispatcher.dispatcher import Dispatcher
+from wa_orchestrator.store import keys
+from wa_orchestrator.store.engine.scripts import Scripts
+
+PHONE = "972500000001"
+HOUR_MS = 3_600_000
+MINUTE_MS = 60_000
+#: The longest pause of the session, and some rounds of its dispatcher.
+SOON_MS = 10_000
+
+
+@dataclass
+class Machine:
+    """A dispatcher, Redis' clock, and the time as it really is."""
+
+    scenario: Scenario
+    clock: Clock
+    dispatcher: Dispatcher
+    true_ms: int = 0
+
+    async def live(self, ms: int, *, step_ms: int = 500) -> list[int]:
+        """Let time pass, with a worker that sends at once; when it sent, by true time."""
+        sent = []
+        for _ in range(ms // step_ms):
+            self.true_ms += step_ms
+            await self.clock.pass_ms(step_ms)
+            await self.dispatcher.step()
+            if await self.scenario.send("w1", PHONE):
+                sent.append(self.true_ms)
+        return sent
+
+
+@pytest.fixture
+async def machine(held: Scripts, clock: Clock) -> Machine:
+    """A phone that has just sent, with more in its queue, and pauses of five seconds."""
+    await clock.set(NOON)
+
+    class TrueTime(ClockSteps):
+        def monotonic_s(self) -> float:
+            return made.true_ms / 1000
+
+    scenario = Scenario(held, settings(), clock_steps=TrueTime())
+    made = Machine(scenario, clock, scenario.dispatcher())
+    limits = '{"pause_base_ms": 5000, "pause_range_ms": 0, "per_minute": 1000, "per_day": 1000}'
+    await scenario.connect("w1", PHONE, limits=limits)
+    for _ in range(20):
+        await scenario.accept("w1", PHONE)
+    assert len(await made.live(1_000)) == 1
+    return made
+
+
+@pytest.mark.parametrize("step_ms", [-HOUR_MS, -10 * MINUTE_MS, -6_000, 6_000, 10 * MINUTE_MS, HOUR_MS])
+async def test_a_step_of_the_clock_breaks_no_pause_and_silences_no_phone(machine: Machine, step_ms: int) -> None:
+    last_ms = machine.true_ms
+    await machine.clock.pass_ms(step_ms)
+    first, *rest = await machine.live(30_000)
+    assert first - last_ms + 500 >= 5_000
+    assert first - last_ms <= SOON_MS + 2_000
+    assert all(5_000 <= after - before <= 6_000 for before, after in zip([first, *rest], rest, strict=False))
+    assert len(rest) >= 2
+
+
+async def test_a_full_minute_before_the_clock_was_set_back_is_full_for_a_minute(machine: Machine) -> None:
+    await machine.scenario.scripts.redis.hset(
+        keys.session("w1"), "limits", '{"pause_base_ms": 0, "pause_range_ms": 0, "per_minute": 2, "per_day": 1000}'
+    )
+    await machine.live(6_000)
+    await machine.clock.pass_ms(-HOUR_MS)
+    sent = await machine.live(3 * MINUTE_MS, step_ms=1_000)
+    assert 3 <= len(sent) <= 6
+
+
+async def test_a_message_of_a_dead_worker_comes_back_within_a_lease_though_the_clock_was_set_back(
+    machine: Machine,
+) -> None:
+    redis = machine.scenario.scripts.redis
+    await machine.live(4_000)
+    while not await redis.zcard(keys.LEASES):  # released, and nobody claims it
+        machine.true_ms += 500
+        await machine.clock.pass_ms(500)
+        await machine.dispatcher.releaser.step()
+    assert await machine.scenario.claim("w1", PHONE)
+    await machine.clock.pass_ms(-HOUR_MS)
+    for _ in range(130):
+        machine.true_ms += 1_000
+        await machine.clock.pass_ms(1_000)
+        await machine.dispatcher.sweeper.step()
+    assert await redis.zcard(keys.LEASES) == 0
