@@ -78,9 +78,8 @@ class OptOutRoutes(RouteGroup):
         await contacts.opt_out(self._scripts, recipient, word="", via="api")
         cancelled = await incoming.cancel_for(self._scripts, recipient)
         await self._audit(caller, "opt_out.add", recipient[-4:], cancelled=cancelled)
-        stored = await contacts.opt_out_of(self._scripts, recipient)
-        if stored is None:  # taken off the list at the same moment
-            stored = contacts.OptOutRecord(recipient, await self._scripts.now_ms(), "", "api")
+        added = contacts.OptOutRecord(recipient, await self._scripts.now_ms(), "", "api")
+        stored = await contacts.opt_out_of(self._scripts, recipient) or added  # or taken off at the same moment
         return AddedOptOut.of(_view(stored), cancelled=cancelled)
 
     async def delete_opt_out(self, recipient: Recipient, caller: AdminCaller) -> DeletedOptOut:

@@ -113,7 +113,7 @@ class SessionRoutes(RouteGroup):
     def __init__(self, context: Context, proxy_health: ProxyHealth) -> None:
         super().__init__(context, "/api/sessions", "sessions")
         self._proxy_health = proxy_health
-        one, restore = "/{session_id}", responses(NO_SUCH_SESSION=404, NOT_IN_TRASH=404)
+        one, no_trash = "/{session_id}", responses(NO_SUCH_SESSION=404, NOT_IN_TRASH=404)
         self.post("/provision", status_code=201, responses=_PROVISION)(self.provision_session)
         self.post(f"{one}/pairing-code", responses=_PAIRING)(self.request_pairing_code)
         self.post(f"{one}/restart", responses=_START)(self.restart_session)
@@ -121,7 +121,7 @@ class SessionRoutes(RouteGroup):
         self.post(f"{one}/start", responses=_START)(self.start_session)
         self.post(f"{one}/logout", responses=MISSING)(self.logout_session)
         self.delete(one, responses=MISSING)(self.delete_session)
-        self.post(f"{one}/restore-credentials", responses=restore)(self.restore_credentials)
+        self.post(f"{one}/restore-credentials", responses=no_trash)(self.restore_credentials)
 
     async def provision_session(self, caller: AdminCaller, body: ProvisionBody | None = None) -> ProvisionedSession:
         """Create a session and queue its start."""

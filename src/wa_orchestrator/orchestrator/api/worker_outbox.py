@@ -2,6 +2,7 @@
 
 import asyncio
 import base64
+import contextlib
 import json
 import time
 from collections.abc import Collection
@@ -128,21 +129,21 @@ class WorkerOutboxRoutes(RouteGroup):
         session, wanted = await self._authenticate(request, session_id), body or ClaimBody()
         ends_at = time.monotonic() + min(wanted.wait_ms, MAX_WAIT_MS) / 1000
         with self._signals.subscribe(session.id) as signal:
-            disconnect = asyncio.ensure_future(_disconnected(request))
+            disconnect = asyncio.ensure_future(_disconnected(request, signal))
             try:
-                while True:
+                while not disconnect.done():  # no message must be claimed for a worker that has hung up
                     signal.clear()
                     async with self._slots:
                         found = await self._next(session, wanted.accept)
                     if found is not None:
                         return JSONResponse(found)
                     left_s = ends_at - time.monotonic()
-                    if (
-                        left_s <= 0
-                        or self._signals.is_closed
-                        or not await _wait(signal, disconnect, min(left_s, _RECHECK_S))
-                    ):
-                        return Response(status_code=204)
+                    if left_s <= 0 or self._signals.is_closed:
+                        break
+                    with contextlib.suppress(TimeoutError):
+                        async with asyncio.timeout(min(left_s, _RECHECK_S)):
+                            await signal.wait()
+                return Response(status_code=204)
             finally:
                 disconnect.cancel()
 
@@ -203,22 +204,11 @@ def _view(claimed: ClaimedMessage, session_id: str, lease_ms: int) -> dict[str, 
     return ClaimedMessageView.of(message, **part).model_dump(by_alias=True, exclude_none=True)
 
 
-async def _disconnected(request: Request) -> None:
-    """Return when the worker has hung up: no message must be claimed for it then."""
-    while True:
-        message = await request.receive()
-        if message["type"] == "http.disconnect":
-            return
-
-
-async def _wait(signal: asyncio.Event, disconnect: "asyncio.Future[Any]", seconds: float) -> bool:
-    """Wait for the signal or for the time to pass; False when the worker has hung up."""
-    signalled: asyncio.Future[Any] = asyncio.ensure_future(signal.wait())
-    try:
-        await asyncio.wait({signalled, disconnect}, timeout=seconds, return_when=asyncio.FIRST_COMPLETED)
-    finally:
-        signalled.cancel()
-    return not disconnect.done()
+async def _disconnected(request: Request, signal: asyncio.Event) -> None:
+    """Set the signal and return when the worker has hung up."""
+    while (await request.receive())["type"] != "http.disconnect":
+        pass
+    signal.set()
 
 
 async def _command_result(request: Request) -> dict[str, Any]:
