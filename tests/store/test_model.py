@@ -27,10 +27,12 @@ from wa_orchestrator.domain.message import SUCCEEDED, MessageStatus, may_become
 from wa_orchestrator.domain.stream_events import ProxyReason
 from wa_orchestrator.store import keys, proxies, records, sessions
 from wa_orchestrator.store.engine.scripts import Scripts, read_sources
-from wa_orchestrator.store.messages import outbox, queues
+from wa_orchestrator.store.messages import contacts, holds, outbox, phone_queues, queues
+from wa_orchestrator.store.messages.holds import Hold
 from wa_orchestrator.store.messages.message_keys import locate
 from wa_orchestrator.store.outcomes import Fenced
 from wa_orchestrator.store.sessions import slots
+from wa_orchestrator.timestamps import FOREVER_MS
 
 PHONES = {"w1": "972500000001", "w2": "972500000001", "w3": "972500000002"}
 PROXIES = ("p1", "p2", "p3")
@@ -39,25 +41,27 @@ PER_MINUTE = 2
 PER_DAY = 4
 DAY_MS = 3_600_000
 """A short day, so that a run of fifty steps meets its end."""
+LONGEST_WAIT_MS = {"PAUSE": 30_000, "MINUTE_IS_FULL": 60_000, "DAY_IS_FULL": DAY_MS, "OUTSIDE_HOURS": DAY_MS}
+"""The longest backoff of `nack`, which is longer than any pause here; the minute; the day."""
 
 T = TypeVar("T")
 
 
 @dataclass
 class Worker:
-    """A worker as the outside sees it: its epoch, what it holds, and until when it may believe so."""
+    """A worker as the outside sees it: its epoch, and what it believes to hold."""
 
     session: str
     epoch: int
     holds: str = ""
-    until_ms: int = 0
 
 
 @dataclass
 class Arrival:
-    """What WhatsApp saw."""
+    """What WhatsApp saw: when by true time, and on which day of Redis' clock."""
 
     at_ms: int
+    day: int
     phone: str
     to: str
     message: str
@@ -77,7 +81,9 @@ class Model:
 
 
 class Messages(RuleBasedStateMachine):
-    """Accept, route, release, claim, send, ack, nack, expire, new epoch, cancel, clock, fail over: in any order."""
+    """Accept, route, release, claim, write, ack, nack, expire, new epoch, cancel, hold, opt out, fail over: in any order,
+    while Redis' clock is set back and operators' acts are cut off between two steps.
+    """
 
     url: ClassVar[str]
     sources: ClassVar[dict[str, str]]
@@ -88,6 +94,10 @@ class Messages(RuleBasedStateMachine):
         self.model = Model()
         self.workers: list[Worker] = []
         self.runs_on: dict[str, str] = {}
+        self.held: set[str] = set()
+        self.opted_out: set[str] = set()
+        self.true_ms = 0
+        self.was_set_back = False
 
     def do(self, work: Coroutine[Any, Any, T]) -> T:
         """Run one call."""
@@ -103,6 +113,7 @@ class Messages(RuleBasedStateMachine):
         await self.redis.flushall()
         self.clock = Clock(self.redis)
         await self.clock.set(self.clock.now_ms // DAY_MS * DAY_MS)
+        self.true_ms = self.clock.now_ms
         self.scene = Scene(Scripts(self.redis, clock=HELD_CLOCK, sources=self.sources), self.clock)
         for proxy in PROXIES:
             await self.scene.proxy(proxy)
@@ -130,6 +141,8 @@ class Messages(RuleBasedStateMachine):
     @rule(session=st.sampled_from(sorted(PHONES)), to=st.sampled_from(["97251", "97252"]), priority=st.integers(1, 3))
     def accept_and_route(self, session: str, to: str, priority: int) -> None:
         """A client's message reaches its queue."""
+        if to in self.opted_out:
+            return
         phone = PHONES[session]
         message = self.do(self.scene.accept(to, session=session, phone=phone, priority=priority))
         self.model.accepted.append(message)
@@ -150,10 +163,27 @@ class Messages(RuleBasedStateMachine):
         place = queues.Place(message, PHONES[session], session)
         self.scene.places[message] = place
         bounds = (day, day + DAY_MS, day, day + DAY_MS)
-        permit = queues.Permit(pause_ms, PER_MINUTE, PER_DAY, *bounds, LEASE_MS)
+        permit = queues.Permit(pause_ms, PER_MINUTE, PER_DAY, *bounds, LEASE_MS, holds=("all", f"session:{session}"))
         outcome = await queues.release(self.scene.scripts, place, permit, to=self.scene.recipients[message])
-        if isinstance(outcome, queues.Released):
-            self.model.pause_ms[message] = pause_ms
+        next_ms: int | None = self.clock.now_ms
+        match outcome:
+            case queues.Released():
+                self.model.pause_ms[message] = pause_ms
+                next_ms = None
+            case queues.Wait(until_ms, because):
+                assert until_ms - self.clock.now_ms <= LONGEST_WAIT_MS[because], "I22: silent for longer than any limit"
+                next_ms = until_ms
+            case queues.Held() | queues.Busy():
+                next_ms = None
+            case queues.MustEnd():
+                recorded = await locate(self.scene.scripts, message)
+                assert recorded is not None
+                await queues.cancel(self.scene.scripts, recorded, reason="OPTED_OUT")
+                self.model.ended[message] = "cancelled"
+        if next_ms is None:
+            await self.redis.zrem(keys.DUE, place.phone)
+        else:
+            await self.redis.zadd(keys.DUE, {place.phone: next_ms})
 
     @rule(index=st.integers(0, 50))
     def claim(self, index: int) -> None:
@@ -165,16 +195,31 @@ class Messages(RuleBasedStateMachine):
         if worker.epoch < self.model.epoch[worker.session]:
             assert isinstance(outcome, Fenced), "I10: an older epoch claimed"
         elif isinstance(outcome, tuple):
-            worker.holds, worker.until_ms = outcome[0].message, self.clock.now_ms + LEASE_MS
+            worker.holds = outcome[0].message
 
     @rule(index=st.integers(0, 50))
-    def send(self, index: int) -> None:
-        """A worker of the current epoch, whose lease holds, lets its message arrive at WhatsApp."""
+    def write(self, index: int) -> None:
+        """A worker, perhaps one that was frozen for long, asks once more and lets its message arrive at WhatsApp."""
         worker = self.workers[index % len(self.workers)]
-        if worker.holds and self.clock.now_ms < worker.until_ms and worker.epoch == self.model.epoch[worker.session]:
-            whatsapp_id = str(self.do(self.redis.hget(keys.message(worker.holds), "whatsapp_id")))
-            to, phone = self.scene.recipients[worker.holds], PHONES[worker.session]
-            self.model.arrivals.append(Arrival(self.clock.now_ms, phone, to, worker.holds, whatsapp_id))
+        if worker.holds:
+            self.do(self._write(worker, worker.holds))
+
+    async def _write(self, worker: Worker, message: str) -> None:
+        to, phone = self.scene.recipients[message], PHONES[worker.session]
+        self.scene.places[message] = queues.Place(message, phone, worker.session)
+        fields = ("all", f"session:{worker.session}")
+        outcome = await self.scene.confirm_write(message, worker.epoch, worker.session, holds=fields)
+        if not isinstance(outcome, outbox.Renewed):
+            worker.holds = ""
+            if outcome == outbox.WriteRefused("cancelled", "OPTED_OUT"):
+                self.model.ended[message] = "cancelled"
+            return
+        assert worker.epoch == self.model.epoch[worker.session], "I10: an older epoch wrote"
+        assert to not in self.opted_out, "I18: written to somebody who has opted out"
+        assert not self.held & set(fields), "I18: written during a hold"
+        whatsapp_id = str(await self.redis.hget(keys.message(message), "whatsapp_id"))
+        day = self.clock.now_ms // DAY_MS
+        self.model.arrivals.append(Arrival(self.true_ms, day, phone, to, message, whatsapp_id))
 
     @rule(
         session=st.sampled_from(sorted(PHONES)), to=st.sampled_from(["97251", "97252"]), ms=st.integers(0, 2 * PAUSE_MS)
@@ -182,11 +227,11 @@ class Messages(RuleBasedStateMachine):
     def hurry(self, session: str, to: str, ms: int) -> None:
         """The usual way at once: one more message, some time, and the phone's next message as far as it may go."""
         self.accept_and_route(session, to, 2)
-        self.do(self.clock.pass_ms(ms))
+        self.time_passes(ms)
         self.release(session, PAUSE_MS)
         current = max(n for n, worker in enumerate(self.workers) if worker.session == session)
         self.claim(current)
-        self.send(current)
+        self.write(current)
 
     @rule(index=st.integers(0, 50), status=st.sampled_from(["sent", "delivered", "read"]))
     def ack(self, index: int, status: str) -> None:
@@ -216,6 +261,8 @@ class Messages(RuleBasedStateMachine):
     @rule()
     def expire_leases(self) -> None:
         """The server takes back what nobody has finished in time."""
+        self.do(outbox.shorten_leases(self.scene.scripts, longest_ms=LEASE_MS))
+        assert not self.do(self.redis.zcount(keys.LEASES, self.clock.now_ms + LEASE_MS + 1, "+inf"))
         for message in self.do(self.redis.zrange(keys.LEASES, 0, -1)):
             outcome = self.do(self.scene.reclaim(message, most_crashes=1000))
             assert isinstance(outcome, outbox.Became | outbox.Alive)
@@ -245,19 +292,64 @@ class Messages(RuleBasedStateMachine):
 
     @rule(ms=st.sampled_from([1, 400, PAUSE_MS, 2 * PAUSE_MS, 20_000, LEASE_MS, DAY_MS // 3]))
     def time_passes(self, ms: int) -> None:
-        """The clock goes on, sometimes by a jump."""
+        """Time passes."""
+        self.true_ms += ms
         self.do(self.clock.pass_ms(ms))
 
-    @rule(session=st.sampled_from(sorted(PHONES)), bad=st.sampled_from(PROXIES))
-    def fail_over(self, session: str, bad: str) -> None:
-        """A proxy is declared bad (or good again), and a session leaves wherever it sits."""
-        self.do(self._fail_over(session, bad))
+    @rule(ms=st.sampled_from([1_000, 10 * 60_000, DAY_MS]))
+    def clock_is_set_back(self, ms: int) -> None:
+        """The clock of Redis' machine is corrected."""
+        self.was_set_back = True
+        self.do(self.clock.pass_ms(-ms))
 
-    async def _fail_over(self, session: str, bad: str) -> None:
+    @rule(field=st.sampled_from(["all", *(f"session:{each}" for each in sorted(PHONES))]), is_placed=st.booleans())
+    def hold_or_lift(self, field: str, is_placed: bool) -> None:
+        """An operator pauses everything or a session, or lets it go on."""
+        phones = [phone for session, phone in PHONES.items() if field in ("all", f"session:{session}")]
+        if is_placed:
+            self.held.add(field)
+            self.do(holds.put(self.scene.scripts, Hold(field, FOREVER_MS, "lunch", "me"), phones=phones))
+        else:
+            self.held.discard(field)
+            self.do(holds.lift(self.scene.scripts, field, by="me", phones=phones))
+
+    @rule(to=st.sampled_from(["97251", "97252"]), steps=st.integers(0, 3))
+    def opt_out(self, to: str, steps: int) -> None:
+        """Somebody opts out; the server dies after it has cancelled some of what waits for them."""
+        self.opted_out.add(to)
+        self.do(contacts.opt_out(self.scene.scripts, to, word="stop", via="test"))
+        self._cancel_some([each for each in self.model.accepted if self.scene.recipients[each] == to], steps)
+
+    @rule(to=st.sampled_from(["97251", "97252"]))
+    def opt_in(self, to: str) -> None:
+        """They want messages again."""
+        self.opted_out.discard(to)
+        self.do(contacts.opt_in(self.scene.scripts, to))
+
+    @rule(session=st.sampled_from(sorted(PHONES)), steps=st.integers(1, 3))
+    def empty_queue(self, session: str, steps: int) -> None:
+        """An operator empties a queue; the server dies after some of it."""
+        self._cancel_some(self.do(self.redis.zrange(keys.queue(PHONES[session]), 0, -1)), steps)
+
+    def _cancel_some(self, messages: list[str], steps: int) -> None:
+        for message in messages[:steps]:
+            place = self.do(locate(self.scene.scripts, message))
+            assert place is not None
+            if isinstance(self.do(queues.cancel(self.scene.scripts, place)), queues.Ended):
+                self.model.ended[message] = "cancelled"
+
+    @rule(session=st.sampled_from(sorted(PHONES)), bad=st.sampled_from(PROXIES), is_cut_off=st.booleans())
+    def fail_over(self, session: str, bad: str, is_cut_off: bool) -> None:
+        """A proxy is declared bad (or good again), and a session leaves wherever it sits, unless the server dies first."""
+        self.do(self._fail_over(session, bad, is_cut_off=is_cut_off))
+
+    async def _fail_over(self, session: str, bad: str, *, is_cut_off: bool) -> None:
         proxy = await records.proxy(self.scene.scripts, bad)
         assert proxy
         status = "OK" if proxy.status == "BAD" else "BAD"
         await proxies.mark(self.scene.scripts, bad, version=proxy.version, status=status, reason="CHECK", fields={})
+        if is_cut_off:
+            return
         current = str(await self.redis.hget(keys.session(session), "proxy") or "")
         others = [name for name in PROXIES if name != current]
         flight = slots.Move(session, current, PHONES[session], ProxyReason.PROXY_FAILED, others)
@@ -324,6 +416,16 @@ class Messages(RuleBasedStateMachine):
             assert status in SUCCEEDED or (ended not in SUCCEEDED and status == ended)
 
     @invariant()
+    def no_phone_sleeps_while_messages_wait_and_nothing_holds_it(self) -> None:
+        """I21: it is due at some time, or in flight, or somebody holds it, whose lifting wakes it."""
+        if not hasattr(self, "scene") or "all" in self.held:
+            return
+        free = sorted({phone for session, phone in PHONES.items() if f"session:{session}" not in self.held})
+        held = {phone for session, phone in PHONES.items() if f"session:{session}" in self.held}
+        asleep = self.do(phone_queues.asleep(self.scene.scripts, [phone for phone in free if phone not in held]))
+        assert asleep == []
+
+    @invariant()
     def one_message_has_one_whatsapp_id(self) -> None:
         """I2."""
         names = defaultdict(set)
@@ -358,13 +460,16 @@ class Messages(RuleBasedStateMachine):
                 assert after.at_ms - before.at_ms >= PAUSE_MS
             times = [arrival.at_ms for arrival in lane]
             assert all(times[n + PER_MINUTE] - times[n] >= 60_000 for n in range(len(times) - PER_MINUTE))
-            days = [at // DAY_MS for at in times]
-            assert all(days.count(day) <= PER_DAY for day in days)
+            if not self.was_set_back:  # a day that comes twice has two limits
+                days = [arrival.day for arrival in lane]
+                assert all(days.count(day) <= PER_DAY for day in days)
 
 
 RUN = settings(max_examples=200, stateful_step_count=50, deadline=None, suppress_health_check=list(HealthCheck))
 #: Each of these guards keeps an invariant that the model knows; without it the model must turn red by itself.
-KNOWN_TO_THE_MODEL = ("one_in_flight", "claim_epoch", "not_claimed", "slot", "pause")
+KNOWN_TO_THE_MODEL = (
+    "one_in_flight", "claim_epoch", "not_claimed", "slot", "pause", "silence_length", "write_hold", "write_opt_out",
+)  # fmt: skip
 
 
 @pytest.mark.slow
