@@ -1,4 +1,4 @@
-"""A WhatsApp that does not answer, or wants less: nothing is called failed that may have arrived, and nothing is used up."""
+"""A WhatsApp that does not answer, wants less or bans for a while: nothing is lost, used up, or called failed too early."""
 
 import itertools
 import os
@@ -30,6 +30,7 @@ async def running() -> AsyncIterator[Product]:
         "COLD_PER_MINUTE": "60",
         "COLD_HOURS": "00:00-00:00",
         "PING_TIMEOUT_MS": "2000000",
+        "MONITOR_INTERVAL_MS": "2000",
     }
     async with product(proxies=1, **settings) as made:
         await made.link(SESSION, PHONE)
@@ -102,3 +103,17 @@ async def test_when_whatsapp_wants_less_the_phone_slows_down_and_no_attempt_is_u
 async def refusals(running: Product) -> list[dict[str, Any]]:
     found: list[dict[str, Any]] = (await running.control.get("/refusals")).raise_for_status().json()
     return found
+
+
+async def test_a_suspended_account_is_online_again_by_itself_and_sends_what_waited(running: Product) -> None:
+    await fault(running, "temporary_ban", seconds=20)
+
+    async def suspended() -> bool:
+        told = (await running.api.get(f"/api/sessions/{SESSION}")).raise_for_status().json()
+        return bool(told["reason"] == "TEMPORARY_BAN" and told["banEndsAt"])
+
+    await until(suspended, "the session rests until the ban ends")
+    message = str((await send(running, str(next(_people))))["messageId"])
+    await until(lambda: running.is_connected(SESSION), "it is connected, and nobody pressed Start")
+    await until(lambda: has_status(running, message, "sent", "delivered"), "what waited is sent")
+    assert any(fields.get("what") == "BAN_ENDED" for fields in await events(running, "session.pending"))
