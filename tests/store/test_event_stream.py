@@ -109,7 +109,8 @@ def test_reasons_for_a_proxy_in_the_scripts_are_of_the_catalogue() -> None:
 
 
 def test_scripts_and_python_keep_the_same_number_of_events() -> None:
-    kept = [int(number) for number in re.findall(r"'MAXLEN', '~', (\d+)", (LUA / "_event.lua").read_text("utf-8"))]
+    text = (LUA / "_event.lua").read_text("utf-8")
+    kept = [int(number) for each in re.findall(r"MAX_SESSION_EVENTS = (\d+), (\d+)", text) for number in each]
     assert kept == [event_stream.MAX_EVENTS, event_stream.MAX_SESSION_EVENTS]
 
 

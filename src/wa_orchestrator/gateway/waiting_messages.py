@@ -31,6 +31,8 @@ def _of_index(scripts: Scripts, filters: Filters) -> AsyncIterator[Message]:
 
 
 async def _of_status(scripts: Scripts, filters: Filters) -> AsyncIterator[Message]:
+    async for message in open_messages.unrouted(scripts):  # first: one that is routed meanwhile is in the index by then
+        yield message
     last = None
     while entries := await message_index.page_of_statuses(
         scripts,

@@ -209,7 +209,6 @@ class Message:
     """The attempt whose refusal was reported by an event."""
     # Times.
     accepted_at: int
-    changed_at: int
     due_at: int
     """The instant it waits for, which a client or the daily limit has set; 0 as soon as it may leave."""
     deferred: bool

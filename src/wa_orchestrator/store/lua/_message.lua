@@ -24,7 +24,7 @@ local function set_status(status, now, note)
   add_status(STATUSES, session_id, status, accepted_at, ID)
   redis.call('HINCRBY', COUNTS, old, -1)
   redis.call('HINCRBY', COUNTS, status, 1)
-  redis.call('HSET', MESSAGE, 'status', status, 'changed_at', now, 'reason', note)
+  redis.call('HSET', MESSAGE, 'status', status, 'reason', note)
   add_to_timeline(now, status, note)
   if OVER[status] then
     redis.call('ZADD', ENDED, now, ID)

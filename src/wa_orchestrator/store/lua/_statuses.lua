@@ -1,5 +1,6 @@
 -- The index of messages by status, one zset in the order of its members: `<session>:<status> <accepted at> <id>`, and the same without
--- a session. A page of any status costs the same however many messages there are. store/messages/message_index.py reads it.
+-- a session. A message is in it from its routing on. A page of any status costs the same however many messages there are.
+-- store/messages/message_index.py reads it.
 
 local function status_members(session_id, status, accepted_at, id)
   local tail = string.format(':%s %013.0f %s', status, tonumber(accepted_at), id)

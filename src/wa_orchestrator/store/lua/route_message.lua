@@ -25,7 +25,7 @@ if known_phone ~= phone then return { 'gone' } end -- guard: route_place
 if status ~= 'queued' then remove_job() return { 'gone' } end -- guard: route_waiting
 if redis.call('EXISTS', SESSION) == 0 then return { 'no_session' } end -- guard: session_exists
 if not remove_job() then return { 'gone' } end -- guard: one_router
-remove_status(STATUSES, known_session, status, accepted_at, id)
+if known_session ~= session_id then remove_status(STATUSES, known_session, status, accepted_at, id) end
 add_status(STATUSES, session_id, status, accepted_at, id)
 redis.call('HSET', MESSAGE, 'session', session_id)
 for _, index in ipairs({ INDEX, OF_SESSION, OF_RECIPIENT }) do redis.call('ZADD', index, accepted_at, id) end

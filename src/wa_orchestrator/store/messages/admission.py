@@ -19,7 +19,7 @@ IDEMPOTENCY_MS: Final = 24 * 3600 * 1000
 MOST_AT_ONCE: Final = 50
 _SHARED: Final = (
     keys.GATEWAY_JOBS, keys.GATEWAY_WAITING, keys.COUNTS, keys.OPT_OUTS, keys.SEQUENCE, keys.EXPIRING, keys.EVENTS,
-    keys.STATUSES, keys.UNCONFIRMED,
+    keys.UNCONFIRMED,
 )  # fmt: skip
 
 Part = str | int | float | bytes
@@ -154,23 +154,26 @@ async def accept(
 
 def wanted(message: NewMessage, room: Room, idempotency: Idempotency | None) -> Wanted:
     """Return a message's keys and arguments in the order of the script."""
-    fingerprint, record = "", keys.idempotency("", "")
+    names: tuple[str, ...] = (keys.message(message.id), *_of_phone(message.phone), keys.affinity(message.to))
+    fingerprint, record = "", ""
     if idempotency is not None:
         fingerprint, record = idempotency.fingerprint, keys.idempotency(idempotency.api_key_id, idempotency.key_hash)
-    names = (record, keys.message(message.id), *_of_phone(message.phone), keys.affinity(message.to))
+    if record or message.due_ms or room.defer_to_ms:
+        names += (keys.later(message.phone), record)
     words: list[object] = [
         message.id, message.phone, message.to, fingerprint, room.queue_limit, room.per_day, room.day_start_ms,
         message.due_ms, room.defer_to_ms, message.expires_ms, message.session, message.priority,
         False if message.affinity is None else message.affinity, "whatsapp_id", message.whatsapp_id,
     ]  # fmt: skip
     for name, value in message.fields.items():
-        words += (name, value)
+        if value:
+            words += (name, str(value))  # an enum takes `to_json` as long as everything else
     return Wanted(names, to_json(words))
 
 
 @lru_cache(maxsize=4096)
-def _of_phone(phone: str) -> tuple[str, str, str, str]:
-    return keys.queue(phone), keys.sent(phone), keys.pace(phone), keys.later(phone)
+def _of_phone(phone: str) -> tuple[str, str, str]:
+    return keys.queue(phone), keys.sent(phone), keys.pace(phone)
 
 
 def admit_call(rate: Rate, messages: Iterable[Wanted]) -> Call:
@@ -186,7 +189,7 @@ def admit_call(rate: Rate, messages: Iterable[Wanted]) -> Call:
 def read_admission(reply: Reply) -> Acceptance | Limited | Errored:
     """Return the script's reply about one message as a value."""
     match reply:
-        case ["accepted", ahead, now, _, "unconfirmed" | "" as earlier]:
+        case ["accepted", ahead, now, "unconfirmed" | "" as earlier]:
             return Accepted(int(ahead), int(now), None, earlier != "")
         case ["scheduled", ahead, now, due, before, same, first_due, "unconfirmed" | "" as earlier]:
             turn = Turn(int(due), int(before), int(same), int(first_due))

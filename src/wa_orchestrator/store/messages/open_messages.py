@@ -20,11 +20,17 @@ async def unended(scripts: Scripts, index: str) -> AsyncIterator[Message]:
 
     Jobs come first: one that is routed meanwhile is in the index by then.
     """
-    async for ids in _jobs(scripts):
+    async for message in unrouted(scripts):
+        yield message
+    async for ids in _indexed(scripts, index):
         for message in await records.messages(scripts, ids):
             if message.status in OPEN:
                 yield message
-    async for ids in _indexed(scripts, index):
+
+
+async def unrouted(scripts: Scripts) -> AsyncIterator[Message]:
+    """Yield every job that has not ended; some twice."""
+    async for ids in _jobs(scripts):
         for message in await records.messages(scripts, ids):
             if message.status in OPEN:
                 yield message
