@@ -55,10 +55,13 @@ def send(
         "idempotency_key": key,
     }
     accepted = run.client.send(to, **_content(run, text, media, location), **options)
-    if wait:
-        _wait(run, str(accepted["messageId"]), timeout)
-    else:
+    if not wait:
         run.output(accepted, lambda: _print_accepted(accepted))
+        return
+    message = _follow(run, str(accepted["messageId"]), timeout)
+    run.output(message, lambda: None)
+    if message["status"] not in SENT:
+        raise typer.Exit(EXIT_FAILED)
 
 
 def _require_one(text: str | None, media: Path | None, location: str | None) -> None:
@@ -66,13 +69,6 @@ def _require_one(text: str | None, media: Path | None, location: str | None) -> 
         raise Refused("AMBIGUOUS", "--location: a message has a file or a location, not both.")
     if not text and media is None and location is None:
         raise Refused("NOTHING_TO_SEND", "There is nothing to send: pass TEXT, --media or --location.")
-
-
-def _wait(run: Invocation, message_id: str, timeout_s: float | None) -> None:
-    message = _follow(run, message_id, timeout_s)
-    run.output(message, lambda: None)
-    if message["status"] not in SENT:
-        raise typer.Exit(EXIT_FAILED)
 
 
 def _content(run: Invocation, text: str | None, media: Path | None, location: str | None) -> dict[str, Any]:

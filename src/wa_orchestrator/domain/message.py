@@ -1,5 +1,6 @@
 """The statuses of a message and the legal transitions between them. The Lua scripts are tested against this table."""
 
+import re
 from collections.abc import Mapping
 from enum import StrEnum
 
@@ -61,18 +62,17 @@ def may_become(before: MessageStatus, after: MessageStatus) -> bool:
     return after in FORWARD[before] or (before, after) in BACK
 
 
-_ID_PREFIX = "3EB0"
 _ID_BYTES = 9
+_ID = re.compile(rf"3EB0[0-9A-F]{{{2 * _ID_BYTES}}}")
 
 
 def whatsapp_id(nine_random_bytes: bytes) -> str:
     """Return a message id in the format that Baileys uses: `3EB0` and 18 upper-case hex digits."""
     if len(nine_random_bytes) != _ID_BYTES:
         raise ValueError(f"a WhatsApp id is made of {_ID_BYTES} random bytes, not {len(nine_random_bytes)}")
-    return _ID_PREFIX + nine_random_bytes.hex().upper()
+    return "3EB0" + nine_random_bytes.hex().upper()
 
 
 def is_whatsapp_id(text: str) -> bool:
     """Whether `text` has the format of an id that `whatsapp_id` makes."""
-    digits = text.removeprefix(_ID_PREFIX)
-    return len(text) == 22 and len(digits) == 2 * _ID_BYTES and set(digits) <= set("0123456789ABCDEF")
+    return _ID.fullmatch(text) is not None

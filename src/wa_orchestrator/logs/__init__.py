@@ -88,16 +88,12 @@ def _redact_event(_logger: WrappedLogger, _method: str, event: EventDict) -> Eve
     return {key: redact(value, "" if key == "event" else key) for key, value in event.items()}
 
 
-def _renderer(*, is_terminal: bool) -> Processor:
-    if is_terminal:
-        return ConsoleLine(coloured="NO_COLOR" not in os.environ and os.environ.get("TERM") != "dumb")
-    return structlog.processors.JSONRenderer(ensure_ascii=False, default=repr)
-
-
 def configure(level: str = "info", stream: TextIO | None = None) -> None:
     """Send structlog and the standard library's logging to `stream` (stderr): short lines on a terminal, else JSON."""
     stream = stream or sys.stderr
     is_terminal = stream.isatty()
+    coloured = "NO_COLOR" not in os.environ and os.environ.get("TERM") != "dumb"
+    json_line = structlog.processors.JSONRenderer(ensure_ascii=False, default=repr)
     shared: list[Processor] = [
         structlog.contextvars.merge_contextvars,
         structlog.stdlib.add_log_level,
@@ -113,7 +109,7 @@ def configure(level: str = "info", stream: TextIO | None = None) -> None:
     render: list[Processor] = [
         structlog.stdlib.ProcessorFormatter.remove_processors_meta,
         _redact_event,
-        _renderer(is_terminal=is_terminal),
+        ConsoleLine(coloured=coloured) if is_terminal else json_line,
     ]
     handler = logging.StreamHandler(stream)
     handler.setFormatter(structlog.stdlib.ProcessorFormatter(foreign_pre_chain=shared, processors=render))

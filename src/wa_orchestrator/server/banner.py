@@ -13,10 +13,7 @@ _PROGRAM = "wa-orchestrator"
 
 def render(settings: Settings, link: str, *, world: Mapping[str, Any] | None = None, note: str = "") -> str:
     """Return the banner. `link` logs one person in; `note` stands below the URL."""
-    rows = {
-        "HTTP API": f"{settings.local_url}/docs",
-        "Secrets": command_line("secrets", settings.data_dir),
-    }
+    rows = {"HTTP API": f"{settings.local_url}/docs", "Secrets": command_line("secrets", settings.data_dir)}
     if world is not None:
         rows["Simulator"] = str(world["control"])
     lines = [

@@ -33,8 +33,9 @@ class UvicornServer(uvicorn.Server):
         yield
 
 
-def make_server(app: ASGIApp, http: Any = "auto") -> UvicornServer:
-    """Return the server of an application; `await server.serve(sockets=[…])` runs it. `http` is uvicorn's option."""
+@contextlib.asynccontextmanager
+async def serving(app: ASGIApp, bound: socket.socket, http: Any = "auto") -> AsyncIterator[None]:
+    """Serve an application on a bound socket while the block runs. `http` is uvicorn's option."""
     config = uvicorn.Config(
         app,
         log_config=None,
@@ -46,13 +47,7 @@ def make_server(app: ASGIApp, http: Any = "auto") -> UvicornServer:
         lifespan="on",
         http=http,
     )
-    return UvicornServer(config)
-
-
-@contextlib.asynccontextmanager
-async def serving(app: ASGIApp, bound: socket.socket, http: Any = "auto") -> AsyncIterator[None]:
-    """Serve an application on a bound socket while the block runs."""
-    server = make_server(app, http)
+    server = UvicornServer(config)
     task = asyncio.create_task(server.serve(sockets=[bound]))
     try:
         while not server.started and not task.done():  # noqa: ASYNC110 (uvicorn offers no event)

@@ -43,38 +43,30 @@ class Settings(BaseSettings):
 
     api_key: types.Strong = setting(SecretStr(""), example=types.EXAMPLE_API_KEY)
     """The first API key, with all scopes; clients send it as `X-API-Key`."""
-
     webhook_secret: types.Strong = setting(SecretStr(""), example=types.EXAMPLE_WEBHOOK_SECRET)
     """Each worker's signing secret is derived from this one."""
-
     dashboard_password: types.Strong = setting(SecretStr(""), example=types.EXAMPLE_PASSWORD)
     """The administrator's password for the dashboard."""
-
     viewer_password: types.OptionalStrong = setting(None, example=types.EXAMPLE_VIEWER_PASSWORD)
     """Password for read-only access to the dashboard. Default: no read-only access."""
 
     bind_host: Annotated[str, BeforeValidator(types.not_blank)] = setting("127.0.0.1", example="192.0.2.10")
     """The address to listen on. Default: this machine only; put TLS in front before you change it."""
-
     orch_port: types.Port = 3001
     """Port of the dashboard and of all APIs; 0 picks a free one."""
-
     gateway_port: types.Port = 3002
     """Port of the gateway, also with `up`, which serves sends on both ports; 0 picks a free one."""
 
     gateway_hot_path: bool = True
     """Serve sends with the gateway's own HTTP protocol, batching and pipelining. `false` uses ordinary routes: the same
     responses, fewer messages per second."""
-
     public_url: types.OptionalUrl = setting(None, example="https://wa.example.com")
     """Base URL of the dashboard, for links in alerts. Default: the address listened on."""
-
     worker_url: types.OptionalUrl = setting(None, example="http://172.28.0.1:3001")
     """Base URL of the orchestrator for workers. Default: the address listened on, or loopback if that is a wildcard."""
 
     data_dir: types.Directory = setting(Path("data"), example="/var/lib/wa-orchestrator")
     """Generated secrets, the embedded Redis, uploads, and the lock that prevents a second server."""
-
     sessions_dir: types.Directory = setting(Path("sessions"), example="/var/lib/wa-orchestrator/sessions")
     """Credentials, one directory per session. Default: `./sessions`, or `sessions` in DATA_DIR if that is set."""
 
@@ -86,60 +78,45 @@ class Settings(BaseSettings):
         (), example="socks5h://user:pass@proxy.example.com:1080"
     )
     """`PROXY_URL_1`, `PROXY_URL_2`, …: the initial proxy pool, in the order of the numbers; gaps are allowed."""
-
     max_sessions_per_proxy: Annotated[int, Field(ge=1, le=4)] = 4
     """Sessions that may share one proxy. At most 4: the more share it, the more one ban affects."""
-
     allow_direct: bool = False
     """Allow sessions without a proxy. For trying the product out only; the dashboard warns."""
 
     monitor_interval_ms: types.Millis = 30000
     """Milliseconds between checks of each proxy, and between reconciliations of workers."""
-
     check_target: Annotated[str, AfterValidator(types.host_and_port)] = "web.whatsapp.com:443"
     """Host and port that a proxy check connects to through the proxy; the proxy resolves the name."""
-
     check_timeout_ms: types.Millis = 10000
     """Timeout of a proxy check, in milliseconds."""
-
     low_inventory_slots: Annotated[int, Field(ge=0)] = 4
     """Alert when fewer proxy slots than this are free. Default: the slots of one proxy."""
 
     max_sessions_per_phone: Annotated[int, Field(ge=1, le=4)] = 4
     """Sessions that one phone may have. WhatsApp itself allows four linked devices."""
-
     provisioning_interval_ms: Annotated[int, Field(ge=0)] = 2000
     """Milliseconds between worker starts, so that 200 sessions do not log in at once."""
-
     watchdog_interval_ms: types.Millis = 60000
     """Milliseconds between runs of the watchdog."""
-
     ping_timeout_ms: types.Millis = 180000
     """Milliseconds without a ping after which a worker is replaced."""
-
     orphan_timeout_ms: types.Millis = 1800000
     """Milliseconds without an answer from the server after which a worker exits. Must be longer than an upgrade
     takes."""
-
     enable_keep_alive: bool = True
     """Workers send presence updates, and from time to time a disappearing message to themselves."""
 
     runner: Annotated[Literal["process", "docker"], BeforeValidator(types.runner)] = "process"
     """How workers run: `process` needs nothing else; `docker` isolates them in containers."""
-
     docker_image: str = "wa-orchestrator-worker:latest"
     """The worker's image, for RUNNER=docker."""
-
     docker_network: str = "wa_workers"
     """The network of workers' containers. Created if missing, as 172.28.0.0/16; if that range is taken, create one
     yourself (docs/runner.md)."""
-
     worker_memory_mb: Annotated[int, Field(ge=32)] = 256
     """Memory limit of one worker in megabytes: a leak in one must not affect the others."""
-
     worker_bundle: types.OptionalFile = setting(None, example="/opt/wa-orchestrator/worker.cjs")
     """The worker's bundle. Default: the one built with the product."""
-
     worker_ca_file: types.OptionalFile = setting(None, example="/etc/wa-orchestrator/ca.pem")
     """Additional certificate authorities for workers, in PEM. Only for use with the simulator."""
 
@@ -176,39 +153,30 @@ class Settings(BaseSettings):
 
     queue_limit: types.Positive = 1000
     """Messages that may be queued for one session; further ones are refused with `QUEUE_FULL`."""
-
     rate_limit_per_minute: types.Positive = 600
     """Requests per minute of one API key; further ones get 429."""
-
     lease_ms: types.Millis = 120000
     """Milliseconds for which a worker holds a message it claimed. Must be longer than ACK_TIMEOUT_MS, or a slow ack
     would look like a dead worker."""
-
     ack_timeout_ms: types.Millis = 75000
     """Milliseconds a worker waits for WhatsApp's ack; after that the outcome is unknown, and the message is retried
     with the same id."""
-
     max_attempts: types.Positive = 3
     """Failed attempts after which a message becomes a dead letter."""
 
     body_retention_days: types.Positive = 30
     """Days for which the text of a finished message is kept."""
-
     message_retention_days: types.Positive = 90
     """Days for which a finished message and its timeline are kept."""
-
     allow_private_urls: bool = False
     """Allow webhooks and media on private and loopback addresses, and over http. For a LAN you trust."""
 
     telegram_bot_token: types.OptionalTelegramToken = setting(None, example="123456789:AAExampleExampleExampleExample")
     """The bot that sends alerts."""
-
     telegram_chat_id: types.OptionalText = setting(None, example="-1001234567890")
     """The chat that receives alerts."""
-
     telegram_api_url: Annotated[str, AfterValidator(types.http_url)] = "https://api.telegram.org"
     """Base URL of the Telegram Bot API; for tests, or for your own Bot API server."""
-
     alert_webhook_url: types.OptionalUrl = setting(None, example="https://ops.example.com/alerts")
     """A URL that receives every alert as signed JSON."""
 
@@ -216,13 +184,10 @@ class Settings(BaseSettings):
         default_factory=types.machine_zone, examples=["Asia/Jerusalem"]
     )
     """Time zone of hours and days. Default: the machine's."""
-
     language: types.Language = setting("en", example="he")
     """Language of alerts, and of the dashboard for browsers that ask for no language it has."""
-
     log_level: Annotated[Literal["debug", "info", "warning", "error"], types.Lowered] = "info"
     """Minimum level of log lines."""
-
     time_scale: Annotated[float, Field(gt=0, le=10000)] = 1.0
     """Divides pauses, leases and the watchdog's intervals: with 60 a minute takes a second. Only for use with the
     simulator."""

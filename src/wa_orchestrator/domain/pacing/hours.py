@@ -4,6 +4,7 @@ A local time that the clock skips means the moment of the skip. Of a local time 
 second and closing the first, so that no instant of the window has a wall clock outside the hours.
 """
 
+from bisect import bisect_left
 from datetime import UTC, date, datetime, time, timedelta
 from functools import lru_cache
 from zoneinfo import ZoneInfo
@@ -83,16 +84,7 @@ def _instant_ms(local: datetime, zone: ZoneInfo, *, fold: int) -> int:
 
 def _end_of_gap_ms(skipped: datetime, zone: ZoneInfo) -> int:
     """Return the instant at which the clock jumped over the local time `skipped`."""
-    before = (skipped.replace(tzinfo=zone, fold=1).astimezone(UTC) - _EPOCH) // _MS // 1000
-    after = (skipped.replace(tzinfo=zone, fold=0).astimezone(UTC) - _EPOCH) // _MS // 1000
-    while after - before > 1:
-        middle = (before + after) // 2
-        if _wall_clock(middle, zone) < skipped:
-            before = middle
-        else:
-            after = middle
-    return after * 1000
-
-
-def _wall_clock(second: int, zone: ZoneInfo) -> datetime:
-    return (_EPOCH + timedelta(seconds=second)).astimezone(zone).replace(tzinfo=None)
+    before, after = (int(skipped.replace(tzinfo=zone, fold=fold).timestamp()) for fold in (1, 0))
+    seconds = range(before, after + 1)
+    at = bisect_left(seconds, skipped, key=lambda second: datetime.fromtimestamp(second, zone).replace(tzinfo=None))
+    return seconds[at] * 1000

@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass, fields, replace
-from datetime import time
+from datetime import date, datetime, time
 from enum import StrEnum
 
 from wa_orchestrator.errors import Refused
@@ -151,8 +151,4 @@ def _within(inner: Pace, outer: Pace) -> bool:
 
 
 def _seconds_after(start: time, end: time) -> int:
-    return (_second_of_day(end) - _second_of_day(start)) % (DAY_MS // 1000)
-
-
-def _second_of_day(moment: time) -> int:
-    return moment.hour * 3600 + moment.minute * 60 + moment.second
+    return (datetime.combine(date.min, end) - datetime.combine(date.min, start)).seconds  # always less than a day
