@@ -61,37 +61,28 @@ class CheckedUrl:
 
 def is_public(address: Address) -> bool:
     """Whether an address is on the internet, also when it is embedded in another one."""
-    if isinstance(address, ipaddress.IPv6Address):
-        inner = _embedded(address)
-        if inner is not None:
-            return is_public(inner)
-        if address in _LOCAL_NAT64 or address.is_site_local:
-            return False
-    elif address in _SHARED:
-        return False
-    return address.is_global and not address.is_reserved and not is_forbidden(address)
+    inner = _embedded(address)
+    is_local = inner in _SHARED or inner in _LOCAL_NAT64 or getattr(inner, "is_site_local", False)
+    return inner.is_global and not inner.is_reserved and not is_local and not is_forbidden(inner)
 
 
 def is_forbidden(address: Address) -> bool:
     """Whether an address is refused even on a trusted LAN: link-local, metadata, multicast or unspecified."""
-    inner = _embedded(address) if isinstance(address, ipaddress.IPv6Address) else None
-    if inner is not None:
-        return is_forbidden(inner)
-    return address.is_link_local or address.is_multicast or address.is_unspecified or address in _METADATA
+    inner = _embedded(address)
+    return inner.is_link_local or inner.is_multicast or inner.is_unspecified or inner in _METADATA
 
 
-def _embedded(address: ipaddress.IPv6Address) -> ipaddress.IPv4Address | None:
-    """Return the IPv4 address embedded in an IPv6 address: mapped, compatible, 6to4, Teredo, NAT64."""
-    if address.ipv4_mapped is not None:
-        return address.ipv4_mapped
-    if address.sixtofour is not None:
-        return address.sixtofour
+def _embedded(address: Address) -> Address:
+    """Return the IPv4 address embedded in an IPv6 address (mapped, compatible, 6to4, Teredo, NAT64), or the address."""
+    if isinstance(address, ipaddress.IPv4Address):
+        return address
+    if inner := address.ipv4_mapped or address.sixtofour:
+        return inner
     if address.teredo is not None:
         return address.teredo[1]
     low = int(address) & 0xFFFFFFFF
-    if address in _NAT64 or (int(address) >> 32 == 0 and low > 0xFFFF):
-        return ipaddress.IPv4Address(low)
-    return None
+    is_compatible = int(address) >> 32 == 0 and low > 0xFFFF
+    return ipaddress.IPv4Address(low) if address in _NAT64 or is_compatible else address
 
 
 async def resolve_name(host: str, port: int) -> list[str]:

@@ -50,12 +50,9 @@ class Standing:
     base_unlinked_at_ms: int = 0
 
 
-INITIAL = StateChange(State.PENDING, Reason.WAITING_FOR_TURN)
-
-
 def initial(epoch: int, at_ms: int) -> Standing:
     """Return the standing of a session that was just created."""
-    return settled(INITIAL, epoch, at_ms)
+    return settled(StateChange(State.PENDING, Reason.WAITING_FOR_TURN), epoch, at_ms)
 
 
 def settled(base: StateChange, epoch: int, at_ms: int, unlinked_at_ms: int = 0) -> Standing:
