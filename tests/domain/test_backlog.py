@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from wa_orchestrator.domain.pacing.backlog import Backlog, QueueCounts, split_backlog
+from wa_orchestrator.domain.pacing.backlog import Backlog, Part, QueueCounts, leaving_today, split_backlog
 from wa_orchestrator.domain.pacing.limits import PRESETS, Preset, Trust
 
 ZONE = ZoneInfo("UTC")
@@ -46,3 +46,15 @@ def test_the_three_parts_are_everything_that_waits(
     assert min(found.now, found.today, found.later) >= 0
     assert found.total == queued + aside + today + later
     assert found.now + found.today <= max(0, PACE.per_day - sent)
+
+
+@given(_COUNT, _COUNT, _COUNT, _COUNT, st.integers(0, DAY_MS))
+def test_the_parts_of_single_messages_add_up_to_the_backlog(
+    queued: int, today: int, later: int, sent: int, at_ms: int
+) -> None:
+    counts = QueueCounts(queued, 1, today + later, today, sent)
+    leaving = leaving_today(PACE, ZONE, counts, NOON + at_ms)
+    parts = [leaving.part(queue_rank=rank, later_rank=None) for rank in range(queued)]
+    parts += [leaving.part(queue_rank=None, later_rank=rank) for rank in range(today + later)]
+    parts.append(leaving.part(queue_rank=None, later_rank=None))  # set aside
+    assert split_backlog(PACE, ZONE, counts, NOON + at_ms) == Backlog(*(parts.count(part) for part in Part))
