@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -93,8 +94,6 @@ class Loop:
         if self.wake is None or seconds <= 0:
             await asyncio.sleep(seconds)
             return
-        try:
+        with suppress(TimeoutError):
             async with asyncio.timeout(seconds):
                 await self.wake.wait()
-        except TimeoutError:
-            return

@@ -129,8 +129,7 @@ def _names(source: OperatorSource) -> Finding:
 
 
 def _python(_settings: Settings) -> Finding:
-    mark = Mark.OK if sys.version_info >= (3, 11) else Mark.PROBLEM
-    return Finding("python", mark, f"{platform.python_version()} ({sys.executable})")
+    return Finding("python", Mark.OK, f"{platform.python_version()} ({sys.executable})")
 
 
 def _node(_settings: Settings) -> Finding:

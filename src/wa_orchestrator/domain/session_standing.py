@@ -159,17 +159,13 @@ def decode(text: str) -> Standing:
     unlinked_at_ms, base_unlinked_at_ms = raw.get("unlinked", (0, 0))  # an older version has none
     return Standing(
         state=State(raw["state"]),
-        reason=_reason(raw["reason"]),
+        reason=Reason(raw["reason"]) if raw["reason"] else None,
         epoch=raw["epoch"],
         at_ms=raw["at"],
-        base=StateChange(State(base_state), _reason(base_reason)),
+        base=StateChange(State(base_state), Reason(base_reason) if base_reason else None),
         base_at_ms=base_at_ms,
         floor=(floor_at_ms, floor_sequence, floor_rank),
         reports=tuple(Report(Event(event), epoch, at_ms, seq) for event, epoch, at_ms, seq in raw["heard"]),
         unlinked_at_ms=unlinked_at_ms,
         base_unlinked_at_ms=base_unlinked_at_ms,
     )
-
-
-def _reason(text: str | None) -> Reason | None:
-    return None if text is None else Reason(text)
