@@ -247,6 +247,6 @@ def install(app: FastAPI, context: Context) -> Dashboard:
     for status in (404, 405):  # 405: a button's address, opened as a page
         app.add_exception_handler(status, dashboard.no_such_page)
     app.include_router(dashboard.router())
-    app.include_router(json_api.router(context, dashboard.renderer))
+    app.include_router(json_api.DashboardRoutes(context, dashboard.renderer), responses=problems.responses())
     app.mount("/static", CachedStaticFiles(directory=HERE / "static"), name="static")
     return dashboard

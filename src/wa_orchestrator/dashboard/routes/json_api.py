@@ -3,7 +3,6 @@
 from dataclasses import asdict
 from typing import Any, Literal
 
-from fastapi import APIRouter
 from pydantic import Field
 
 from wa_orchestrator.context import Context
@@ -14,13 +13,13 @@ from wa_orchestrator.domain.pacing.limits import Trust
 from wa_orchestrator.domain.session import Reason, State, needs_person
 from wa_orchestrator.domain.stream_events import AlertTest, EventType
 from wa_orchestrator.errors import Refused
-from wa_orchestrator.store.access import audit
 from wa_orchestrator.store.events import event_stream
 from wa_orchestrator.store.messages import message_counts
 from wa_orchestrator.timestamps import iso
 from wa_orchestrator.web.auth import AdminCaller, ReadCaller
 from wa_orchestrator.web.models import ResponseModel, Timestamp
 from wa_orchestrator.web.problems import responses
+from wa_orchestrator.web.route_group import RouteGroup
 
 
 class DashboardSession(ResponseModel):
@@ -106,22 +105,15 @@ class QueuedAlert(ResponseModel):
     queued: Literal[True] = True
 
 
-def router(context: Context, renderer: Renderer) -> APIRouter:
-    """Return the routes of the table and the figures."""
-    routes = APIRouter(prefix="/api/v1/dashboard", tags=["dashboard"], responses=responses())
-    api = _Figures(context, renderer)
-    routes.get("/sessions")(api.list_dashboard_sessions)
-    routes.get("/stats")(api.get_dashboard_stats)
-    routes.post("/test-alert", status_code=202, responses=responses(NOBODY_GETS_ALERTS=409))(api.send_test_alert)
-    return routes
-
-
-class _Figures:
-    """One method per route."""
+class DashboardRoutes(RouteGroup):
+    """Routes `/api/v1/dashboard/…`."""
 
     def __init__(self, context: Context, renderer: Renderer) -> None:
-        self._context = context
+        super().__init__(context, "/api/v1/dashboard", "dashboard")
         self._renderer = renderer
+        self.get("/sessions")(self.list_dashboard_sessions)
+        self.get("/stats")(self.get_dashboard_stats)
+        self.post("/test-alert", status_code=202, responses=responses(NOBODY_GETS_ALERTS=409))(self.send_test_alert)
 
     async def list_dashboard_sessions(self, _caller: ReadCaller) -> DashboardSessions:
         """List all sessions as the dashboard's table shows them."""
@@ -134,11 +126,11 @@ class _Figures:
         view = await self._look()
         snapshot = view.snapshot
         sent, failed = snapshot.today("sent"), snapshot.today("failed")
-        failed_lately = await history.failed_lately(self._context.scripts, view.now_ms)
+        failed_lately = await history.failed_lately(self._scripts, view.now_ms)
         return DashboardStats(
             sessions={"total": len(snapshot.rows), **{str(state): snapshot.counts[state] for state in State}},
             messages_today=MessagesToday(**{status: snapshot.today(status) for status in MessagesToday.model_fields}),
-            messages=await message_counts.by_status(self._context.scripts),
+            messages=await message_counts.by_status(self._scripts),
             queue=WaitingMessages(waiting=snapshot.waiting.total, **asdict(snapshot.waiting)),
             proxies=ProxySlots(
                 total=len(snapshot.proxies),
@@ -156,15 +148,15 @@ class _Figures:
 
     async def send_test_alert(self, caller: AdminCaller) -> QueuedAlert:
         """Send a test alert to everybody who gets alerts."""
-        settings = self._context.settings
+        settings = self._settings
         if settings.telegram_bot_token is None and settings.alert_webhook_url is None:
             raise Refused("NOBODY_GETS_ALERTS", "Set TELEGRAM_BOT_TOKEN or ALERT_WEBHOOK_URL first.", 409)
-        await event_stream.emit(self._context.scripts, EventType.ALERT_TEST, AlertTest(caller.key_id))
-        await audit.record(self._context.scripts, caller.key_id, "alert.test", "")
+        await event_stream.emit(self._scripts, EventType.ALERT_TEST, AlertTest(caller.key_id))
+        await self._audit(caller, "alert.test", "")
         return QueuedAlert()
 
     async def _look(self) -> View:
-        return await self._renderer.view_as(None, "", self._context.settings.language)
+        return await self._renderer.view_as(None, "", self._settings.language)
 
 
 def _row(row: Row, say: Any) -> DashboardSession:
