@@ -3,7 +3,8 @@
 What must hold under any race is decided by the script `admit_messages`.
 """
 
-from collections.abc import Sequence
+import secrets
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Final
 
@@ -14,7 +15,6 @@ from wa_orchestrator.errors import Broken, OrchestratorError, Refused
 from wa_orchestrator.gateway import replies, sender_choice
 from wa_orchestrator.gateway.content_loader import Content
 from wa_orchestrator.gateway.idempotency import StoredResponses
-from wa_orchestrator.gateway.message_ids import RandomIds
 from wa_orchestrator.gateway.redis_access import Outcome, RedisAccess
 from wa_orchestrator.gateway.request_models import SendBody
 from wa_orchestrator.gateway.sender_pool import RECENT_S, Choice, PoolSnapshot, SenderPool
@@ -41,6 +41,7 @@ from wa_orchestrator.store.records import MessageChanges
 _TRIES: Final = 5
 #: The sender has no conversation with the recipient, so another may take its place.
 _REPLACEABLE: Final = frozenset({Why.MOST_ROOM, Why.NONE_READY})
+_ID_BYTES: Final = 9
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,7 +113,7 @@ class Acceptor:
         self._settings = settings
         self._redis = redis
         self._pool = pool
-        self._ids = RandomIds()
+        self._ids = _random_ids()
         self._rates: dict[str, Rate] = {}
 
     def rate_of(self, api_key: str) -> Rate:
@@ -189,7 +190,7 @@ class Acceptor:
         """
         choice.reserve()
         body, sender = request.body, choice.sender
-        random = self._ids.draw()
+        random = next(self._ids)
         kind, content = request.content
         fields = MessageChanges(
             kind=kind, body=content, api_key=request.api_key, pinned=sender_choice.pin(body), why=choice.why.value
@@ -267,3 +268,10 @@ class Acceptor:
         if record is not None:
             await self.stored.store(record, response)
         return SendReply(response)
+
+
+def _random_ids() -> Iterator[bytes]:
+    """Yield random bytes for one id after another, read for 256 at a time: a read costs more than an id."""
+    while True:
+        random = secrets.token_bytes(_ID_BYTES * 256)
+        yield from (random[at : at + _ID_BYTES] for at in range(0, len(random), _ID_BYTES))

@@ -12,7 +12,7 @@ from wa_orchestrator.gateway.content_loader import ContentLoader
 from wa_orchestrator.gateway.hot_path import HotPath
 from wa_orchestrator.gateway.redis_access import PooledRedis, RedisAccess
 from wa_orchestrator.gateway.retention import Retention
-from wa_orchestrator.gateway.routes import messages, queues, send, send_batch, uploads
+from wa_orchestrator.gateway.routes import messages, queues, send, send_batch, statistics, uploads
 from wa_orchestrator.gateway.routes.send import SendHandler
 from wa_orchestrator.gateway.routes.send_batch import BatchHandler
 from wa_orchestrator.gateway.sender_pool import SenderPool
@@ -48,6 +48,7 @@ class Gateway:
         routes.include_router(send_batch.router(self._batch))
         routes.include_router(messages.router(self.context, self.pool))
         routes.include_router(queues.router(self.context, self.pool))
+        routes.include_router(statistics.router(self.context, self.pool))
         routes.include_router(uploads.router(self.context, self._acceptor))
         return routes
 

@@ -16,6 +16,7 @@ from wa_orchestrator.domain.pacing.forecast import Forecast
 from wa_orchestrator.domain.pacing.hours import day_bounds_ms, hours_bounds_ms
 from wa_orchestrator.domain.pacing.limits import MINUTE_MS, Pace
 from wa_orchestrator.domain.routing import Readiness, Why
+from wa_orchestrator.errors import Refused
 from wa_orchestrator.gateway.redis_access import Command, RedisAccess
 from wa_orchestrator.messages.queue_forecast import Facts, forecast_of
 from wa_orchestrator.messages.session_pace import Holds, holds_on, pace_of, readiness_with, zone_of
@@ -160,6 +161,14 @@ class SenderPool:
             self._refresh = asyncio.get_running_loop().create_task(self._read())
             self._refresh.add_done_callback(self._refreshed)
         return await asyncio.shield(self._refresh)
+
+    async def find(self, session_id: str) -> tuple[PoolSnapshot, Sender]:
+        """Return a session and the recent snapshot it is in; raises if there is no such session."""
+        snapshot = await self.current(fresh_s=RECENT_S)
+        if session_id not in snapshot.senders:
+            text = f"There is no session {session_id}. GET /api/sessions lists them."
+            raise Refused("NO_SUCH_SESSION", text, 404, sessionId=session_id)
+        return snapshot, snapshot.senders[session_id]
 
     def cached(self, fresh_s: float = FRESH_S) -> PoolSnapshot | None:
         """Return the last snapshot unless it is older than `fresh_s`."""

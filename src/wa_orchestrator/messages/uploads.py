@@ -24,9 +24,9 @@ UNUSED_S: Final = 24 * 3600
 #: Lifetime after the message was due, because a dead letter can be retried.
 USED_S: Final = 30 * 24 * 3600
 _MIB: Final = 1024 * 1024
-LARGEST_BYTES: Final = 64 * _MIB
-#: WhatsApp's own limit of each kind.
-LARGEST: Final = {"image": 16 * _MIB, "audio": 16 * _MIB, "video": 64 * _MIB, "document": LARGEST_BYTES}
+#: The upload size limit; it must not be below the largest of WhatsApp's own limits, which follow.
+MAX_UPLOAD_BYTES: Final = 64 * _MIB
+LARGEST: Final = {"image": 16 * _MIB, "audio": 16 * _MIB, "video": 64 * _MIB, "document": MAX_UPLOAD_BYTES}
 _IMAGES = frozenset({"image/jpeg", "image/png", "image/webp", "image/gif"})
 _VIDEOS = frozenset({"video/mp4", "video/3gpp", "video/quicktime"})
 #: Pages and programs that a browser would run; no legitimate message contains them.

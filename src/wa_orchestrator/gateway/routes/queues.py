@@ -1,15 +1,14 @@
-"""Queues of sessions, and counts of messages by day."""
+"""Queues of sessions, and the messages that wait in them."""
 
 from collections.abc import Sequence
 from typing import Annotated, Final
-from zoneinfo import ZoneInfo
 
 from fastapi import APIRouter, Path, Query
 from pydantic import Field
 
 from wa_orchestrator.context import Context
 from wa_orchestrator.errors import Refused
-from wa_orchestrator.gateway import response_models, statistics, waiting_messages
+from wa_orchestrator.gateway import response_models, waiting_messages
 from wa_orchestrator.gateway.message_search import Filters
 from wa_orchestrator.gateway.request_models import LONGEST_REFERENCE, BatchId, Instant, Phone, SessionId
 from wa_orchestrator.gateway.response_models import (
@@ -17,13 +16,10 @@ from wa_orchestrator.gateway.response_models import (
     MessageView,
     QueueItem,
     QueueResponse,
-    SessionStats,
-    TotalStats,
     WaitingList,
 )
-from wa_orchestrator.gateway.sender_pool import RECENT_S, PoolSnapshot, Sender, SenderPool
+from wa_orchestrator.gateway.sender_pool import RECENT_S, SenderPool
 from wa_orchestrator.messages import queue_forecast
-from wa_orchestrator.messages.session_pace import zone_of
 from wa_orchestrator.store.access import audit
 from wa_orchestrator.store.messages import open_messages, queues
 from wa_orchestrator.store.messages.message_keys import Place
@@ -35,7 +31,7 @@ from wa_orchestrator.web.problems import responses
 
 SessionPath = Annotated[str, Path(pattern=r"^[A-Za-z0-9_-]{1,64}$", examples=["worker_1"])]
 _MOST: Final = 1000
-_ERRORS = responses(NO_SUCH_SESSION=404)
+SESSION_ERRORS = responses(NO_SUCH_SESSION=404)
 
 
 class WaitingFilters(RequestModel):
@@ -71,16 +67,14 @@ class WaitingSearch(WaitingFilters):
 
 
 def router(context: Context, pool: SenderPool) -> APIRouter:
-    """Return the routes of queues and counts."""
+    """Return the routes of queues."""
     routes = APIRouter(prefix="/api/v1", tags=["messages"])
     api = _Queues(context, pool)
     routes.get("/queue")(api.list_waiting)
     routes.delete("/queue", responses=responses(FILTER_REQUIRED=422))(api.cancel_waiting)
     queue = "/queue/{session_id}"
-    routes.get(queue, responses=_ERRORS)(api.get_queue)
-    routes.delete(queue, responses=_ERRORS)(api.empty_queue)
-    routes.get("/stats")(api.get_stats)
-    routes.get("/stats/{session_id}", responses=_ERRORS)(api.get_session_stats)
+    routes.get(queue, responses=SESSION_ERRORS)(api.get_queue)
+    routes.delete(queue, responses=SESSION_ERRORS)(api.empty_queue)
     return routes
 
 
@@ -99,7 +93,7 @@ class _Queues:
         limit: Annotated[int, Query(ge=1, le=_MOST)] = _MOST,
     ) -> QueueResponse:
         """List what waits for a session, in sending order: its queue, then scheduled and deferred messages."""
-        snapshot, sender = await self._found(session_id)
+        snapshot, sender = await self._pool.find(session_id)
         phone = sender.session.phone
         forecast = await self._pool.forecast(snapshot, sender)
         lock_until_ms = sender.phone.lock_until
@@ -120,7 +114,7 @@ class _Queues:
 
     async def empty_queue(self, session_id: SessionPath, caller: SendCaller) -> EmptiedQueue:
         """Cancel all messages that wait for a session, also those scheduled or deferred."""
-        _, sender = await self._found(session_id)
+        _, sender = await self._pool.find(session_id)
         found = await open_messages.waiting(self._scripts, session_id, sender.session.phone)
         return await self._cancel(found, caller, session_id)
 
@@ -155,26 +149,3 @@ class _Queues:
             too_late += isinstance(outcome, TooLate)
         await audit.record(self._context.scripts, caller.key_id, "queue.empty", target, cancelled=cancelled)
         return EmptiedQueue(cancelled=cancelled, too_late=too_late)
-
-    async def get_session_stats(
-        self, session_id: SessionPath, _caller: ReadCaller, days: Annotated[int, Query(ge=1, le=400)] = 30
-    ) -> SessionStats:
-        """Count the messages of a session by day: sent, delivered, read and failed."""
-        snapshot, sender = await self._found(session_id)
-        dates = statistics.dates(snapshot.now_ms(), zone_of(self._context.settings, sender.session), days)
-        return await statistics.of_session(self._scripts, session_id, dates)
-
-    async def get_stats(
-        self, _caller: ReadCaller, days: Annotated[int, Query(ge=1, le=statistics.MAX_DAYS_OF_ALL)] = 30
-    ) -> TotalStats:
-        """Count the messages of all sessions by day, and those that no session could send."""
-        snapshot = await self._pool.current(fresh_s=RECENT_S)
-        dates = statistics.dates(snapshot.now_ms(), ZoneInfo(self._context.settings.timezone), days)
-        return await statistics.of_all(self._scripts, list(snapshot.senders), dates)
-
-    async def _found(self, session_id: str) -> tuple[PoolSnapshot, Sender]:
-        snapshot = await self._pool.current(fresh_s=RECENT_S)
-        if session_id not in snapshot.senders:
-            text = f"There is no session {session_id}. GET /api/sessions lists them."
-            raise Refused("NO_SUCH_SESSION", text, 404, sessionId=session_id)
-        return snapshot, snapshot.senders[session_id]

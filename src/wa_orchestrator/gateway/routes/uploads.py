@@ -15,7 +15,7 @@ from wa_orchestrator.errors import Refused
 from wa_orchestrator.gateway.acceptance import Acceptor
 from wa_orchestrator.gateway.response_models import StoredUpload
 from wa_orchestrator.messages import uploads
-from wa_orchestrator.messages.uploads import LARGEST_BYTES, UNUSED_S, Upload
+from wa_orchestrator.messages.uploads import MAX_UPLOAD_BYTES, UNUSED_S, Upload
 from wa_orchestrator.timestamps import iso
 from wa_orchestrator.web import request_body
 from wa_orchestrator.web.auth import SendCaller
@@ -63,7 +63,7 @@ def router(context: Context, acceptor: Acceptor) -> APIRouter:
         Send a form with the field `file`, or the bytes themselves with their own Content-Type (`image/png`, …).
         """
         await acceptor.count_call(caller.key_id)
-        if (request_body.declared_bytes(request.scope) or 0) > LARGEST_BYTES + _FORM_BYTES:
+        if (request_body.declared_bytes(request.scope) or 0) > MAX_UPLOAD_BYTES + _FORM_BYTES:
             raise _too_large()
         declared = request.headers.get("content-type", "")
         if declared.lower().startswith(_FORM):
@@ -86,7 +86,7 @@ def router(context: Context, acceptor: Acceptor) -> APIRouter:
 
 async def _from_form(context: Context, request: Request) -> Upload:
     # Starlette writes a form to disk before this code sees the file, so its size is limited here.
-    receive = request_body.limited(request.receive, LARGEST_BYTES + _FORM_BYTES, _too_large())
+    receive = request_body.limited(request.receive, MAX_UPLOAD_BYTES + _FORM_BYTES, _too_large())
     try:
         async with Request(request.scope, receive).form(max_files=1, max_fields=10) as form:
             file = form.get("file")
@@ -100,7 +100,7 @@ async def _from_form(context: Context, request: Request) -> Upload:
 
 
 def _too_large() -> Refused:
-    return Refused("FILE_TOO_LARGE", f"A file has at most {LARGEST_BYTES} bytes.", 413, limit=LARGEST_BYTES)
+    return Refused("FILE_TOO_LARGE", f"A file has at most {MAX_UPLOAD_BYTES} bytes.", 413, limit=MAX_UPLOAD_BYTES)
 
 
 async def _chunks(file: UploadFile) -> AsyncIterator[bytes]:
