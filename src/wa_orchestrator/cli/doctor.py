@@ -5,7 +5,7 @@ import platform
 import shutil
 import subprocess
 import sys
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from enum import StrEnum
 from pathlib import Path
@@ -108,17 +108,7 @@ def print_report(effective: Sequence[Mapping[str, str]], findings: Sequence[Find
 
 def examine(settings: Settings, source: OperatorSource) -> list[Finding]:
     """Check everything the product needs from this machine. Creates nothing."""
-    checks: tuple[Callable[[Settings], Finding], ...] = (
-        _python,
-        _node,
-        _bundle,
-        _redis,
-        _files,
-        _ports,
-        _server,
-        _proxies,
-        _runner,
-    )
+    checks = (_python, _node, _bundle, _redis, _files, _ports, _server, _proxies, _runner)
     return [_names(source), *(check(settings) for check in checks), _zone(settings, source)]
 
 

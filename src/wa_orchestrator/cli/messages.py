@@ -62,24 +62,7 @@ def listed(
 @command(app)
 def show(run: Invocation, message_id: MessageId) -> None:
     """Show one message with its timeline and why it waits."""
-    _print_one(run, run.client.message(message_id))
-
-
-@command(app)
-def cancel(run: Invocation, message_id: MessageId) -> None:
-    """Cancel a message that has not been claimed."""
-    result = run.client.cancel(message_id)
-    run.output(result, lambda: tables.line(f"{message_id} is {result['status']}."))
-
-
-@command(app)
-def retry(run: Invocation, message_id: MessageId) -> None:
-    """Retry a failed message with the same WhatsApp id."""
-    result = run.client.retry(message_id)
-    run.output(result, lambda: tables.line(f"{message_id} is {result['status']} again."))
-
-
-def _print_one(run: Invocation, message: dict[str, Any]) -> None:
+    message = run.client.message(message_id)
     waiting = message["waiting"] or {}
     values = message | {
         "reason": message["reasonText"] or message["reason"],
@@ -95,6 +78,20 @@ def _print_one(run: Invocation, message: dict[str, Any]) -> None:
         tables.table({"when": "at", "status": "status", "note": "note"}, message["timeline"])
 
     run.output(message, show_all)
+
+
+@command(app)
+def cancel(run: Invocation, message_id: MessageId) -> None:
+    """Cancel a message that has not been claimed."""
+    result = run.client.cancel(message_id)
+    run.output(result, lambda: tables.line(f"{message_id} is {result['status']}."))
+
+
+@command(app)
+def retry(run: Invocation, message_id: MessageId) -> None:
+    """Retry a failed message with the same WhatsApp id."""
+    result = run.client.retry(message_id)
+    run.output(result, lambda: tables.line(f"{message_id} is {result['status']} again."))
 
 
 def _text(content: dict[str, Any] | None) -> str:
