@@ -1,7 +1,7 @@
 """Loop runner: repeats a step until cancelled; knows intervals, wake-ups, leadership and errors with backoff."""
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from contextlib import suppress
 from dataclasses import dataclass
 from typing import Protocol
@@ -25,14 +25,6 @@ class Runnable(Protocol):
         ...
 
 
-class Steps(Protocol):
-    """The work of a loop. Tests call `step` directly."""
-
-    async def step(self) -> float:
-        """Do one round. Return the seconds until the next one; 0 for at once."""
-        ...
-
-
 class Leadership(Protocol):
     """Whether this process may act for the installation."""
 
@@ -48,10 +40,11 @@ class Leadership(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Loop:
-    """Runs `steps` until cancelled. An error ends a round, never the loop."""
+    """Repeats `step` until cancelled. An error ends a round, never the loop."""
 
     name: str
-    steps: Steps
+    step: Callable[[], Awaitable[float]]
+    """Does one round. Returns the seconds until the next one; 0 for at once. Tests call it directly."""
     leadership: Leadership | None = None
     """Step only while this process leads."""
     on_standby: Callable[[], None] | None = None
@@ -67,7 +60,7 @@ class Loop:
             if self.wake is not None:
                 self.wake.clear()
             try:
-                wait_s = await self.steps.step()
+                wait_s = await self.step()
                 failures = 0
             except Exception as error:  # one bad record must not stop all others
                 failures += 1

@@ -10,12 +10,11 @@ from tests.domain.properties import quick
 from wa_orchestrator.domain.reconcile import (
     STRAY_GRACE_MS,
     Adopt,
+    FoundWorker,
     Instruction,
     Replace,
-    SeenWorker,
     Start,
     Stop,
-    WantedWorker,
     plan,
 )
 
@@ -26,42 +25,42 @@ OLD = NOW - STRAY_GRACE_MS
 @pytest.mark.parametrize(
     ("wanted", "seen", "instructions"),
     [
-        ([], [], []),
-        ([WantedWorker("a", 1)], [], [Start("a", 1)]),
-        ([WantedWorker("a", 1)], [SeenWorker("a", 1, "h", NOW)], [Adopt("a", "h")]),
-        ([WantedWorker("a", 2)], [SeenWorker("a", 1, "h", NOW)], [Replace("a", "h", 2)]),
-        ([WantedWorker("a", 1)], [SeenWorker("a", 2, "h", NOW)], [Replace("a", "h", 1)]),
-        ([], [SeenWorker("a", 1, "h", OLD)], [Stop("h", "a")]),
-        ([], [SeenWorker("a", 1, "h", OLD + 1)], []),
+        ({}, [], []),
+        ({"a": 1}, [], [Start("a", 1)]),
+        ({"a": 1}, [FoundWorker("h", "a", 1, NOW)], [Adopt("a", "h")]),
+        ({"a": 2}, [FoundWorker("h", "a", 1, NOW)], [Replace("a", "h", 2)]),
+        ({"a": 1}, [FoundWorker("h", "a", 2, NOW)], [Replace("a", "h", 1)]),
+        ({}, [FoundWorker("h", "a", 1, OLD)], [Stop("h", "a")]),
+        ({}, [FoundWorker("h", "a", 1, OLD + 1)], []),
         (
-            [WantedWorker("a", 2)],
-            [SeenWorker("a", 1, "old", NOW), SeenWorker("a", 2, "new", NOW)],
+            {"a": 2},
+            [FoundWorker("old", "a", 1, NOW), FoundWorker("new", "a", 2, NOW)],
             [Stop("old", "a"), Adopt("a", "new")],
         ),
         (
-            [WantedWorker("a", 1), WantedWorker("b", 1)],
-            [SeenWorker("c", 1, "h", OLD)],
+            {"a": 1, "b": 1},
+            [FoundWorker("h", "c", 1, OLD)],
             [Stop("h", "c"), Start("a", 1), Start("b", 1)],
         ),
     ],
 )
 def test_the_plan_closes_the_gap_between_wanted_and_seen(
-    wanted: list[WantedWorker], seen: list[SeenWorker], instructions: list[Instruction]
+    wanted: dict[str, int], seen: list[FoundWorker], instructions: list[Instruction]
 ) -> None:
     assert plan(wanted, seen, NOW) == instructions
 
 
 def test_of_two_equal_workers_the_adopted_one_stays() -> None:
-    twins = [SeenWorker("a", 1, "h1", NOW), SeenWorker("a", 1, "h2", NOW)]
-    assert plan([WantedWorker("a", 1)], twins, NOW, adopted=frozenset({"h2"})) == [Stop("h1", "a")]
+    twins = [FoundWorker("h1", "a", 1, NOW), FoundWorker("h2", "a", 1, NOW)]
+    assert plan({"a": 1}, twins, NOW, adopted=frozenset({"h2"})) == [Stop("h1", "a")]
 
 
 def test_a_worker_of_the_right_epoch_stays_although_an_older_one_is_adopted() -> None:
-    both = [SeenWorker("a", 1, "old", NOW), SeenWorker("a", 2, "new", NOW)]
-    assert plan([WantedWorker("a", 2)], both, NOW, adopted=frozenset({"old"})) == [Stop("old", "a"), Adopt("a", "new")]
+    both = [FoundWorker("old", "a", 1, NOW), FoundWorker("new", "a", 2, NOW)]
+    assert plan({"a": 2}, both, NOW, adopted=frozenset({"old"})) == [Stop("old", "a"), Adopt("a", "new")]
 
 
-def carry_out(instructions: list[Instruction], seen: list[SeenWorker]) -> tuple[list[SeenWorker], frozenset[str]]:
+def carry_out(instructions: list[Instruction], seen: list[FoundWorker]) -> tuple[list[FoundWorker], frozenset[str]]:
     """Do what a runner would do, and refuse to ever run two workers of a session started by us."""
     running = {worker.handle: worker for worker in seen}
     adopted: set[str] = set()
@@ -72,11 +71,11 @@ def carry_out(instructions: list[Instruction], seen: list[SeenWorker]) -> tuple[
             case Replace(session_id, handle, epoch):
                 del running[handle]
                 assert session_id not in {worker.session_id for worker in running.values()}
-                running[f"new{number}"] = SeenWorker(session_id, epoch, f"new{number}", NOW)
+                running[f"new{number}"] = FoundWorker(f"new{number}", session_id, epoch, NOW)
                 adopted.add(f"new{number}")
             case Start(session_id, epoch):
                 assert session_id not in {worker.session_id for worker in running.values()}
-                running[f"new{number}"] = SeenWorker(session_id, epoch, f"new{number}", NOW)
+                running[f"new{number}"] = FoundWorker(f"new{number}", session_id, epoch, NOW)
                 adopted.add(f"new{number}")
             case Adopt(_, handle):
                 assert handle in running
@@ -86,32 +85,32 @@ def carry_out(instructions: list[Instruction], seen: list[SeenWorker]) -> tuple[
 
 sessions = st.sampled_from(["a", "b", "c", "d"])
 worlds = st.tuples(
-    st.lists(st.builds(WantedWorker, sessions, st.integers(1, 3)), unique_by=lambda one: one.session_id),
-    st.lists(st.builds(SeenWorker, sessions, st.integers(1, 3), st.just(""), st.integers(OLD - 5, NOW)), max_size=8),
+    st.dictionaries(sessions, st.integers(1, 3)),
+    st.lists(st.builds(FoundWorker, st.just(""), sessions, st.integers(1, 3), st.integers(OLD - 5, NOW)), max_size=8),
 )
 
 
 @quick
 @given(worlds)
 def test_after_the_plan_each_wanted_session_has_one_worker_of_its_epoch_and_a_second_plan_is_empty(
-    world: tuple[list[WantedWorker], list[SeenWorker]],
+    world: tuple[dict[str, int], list[FoundWorker]],
 ) -> None:
     wanted, unnamed = world
     seen = [replace(worker, handle=f"h{number}") for number, worker in enumerate(unnamed)]
     running, adopted = carry_out(plan(wanted, seen, NOW), seen)
-    for one in wanted:
-        assert [worker.epoch for worker in running if worker.session_id == one.session_id] == [one.epoch]
+    for session_id, epoch in wanted.items():
+        assert [worker.epoch for worker in running if worker.session_id == session_id] == [epoch]
     assert plan(wanted, running, NOW, adopted=adopted) == []
 
 
 @quick
 @given(worlds)
 def test_a_healthy_worker_of_the_right_epoch_is_never_stopped(
-    world: tuple[list[WantedWorker], list[SeenWorker]],
+    world: tuple[dict[str, int], list[FoundWorker]],
 ) -> None:
     wanted, unnamed = world
     alone = {worker.session_id: replace(worker, handle=worker.session_id) for worker in unnamed}
     for instruction in plan(wanted, alone.values(), NOW):
         if isinstance(instruction, Stop | Replace):
             worker = alone[instruction.session_id]
-            assert WantedWorker(worker.session_id, worker.epoch) not in wanted
+            assert wanted.get(worker.session_id) != worker.epoch

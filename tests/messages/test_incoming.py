@@ -26,7 +26,9 @@ HANDLERS: Handlers = {
 }
 
 
-async def tell(api: MessageApi, what: str, *, sequence: int | None = None, **data: object) -> WorkerEvent:
+async def tell(
+    api: MessageApi, what: str, *, sequence: int | None = None, **data: object
+) -> WorkerEvent[events.Payload]:
     """Pass a worker's event to its handler."""
     raw = {"sessionId": "w1", "type": what, "timestamp": 1_750_000_000_000, "epoch": 1, "data": data}
     if sequence is not None:

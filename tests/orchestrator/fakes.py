@@ -13,13 +13,14 @@ from standardwebhooks.webhooks import Webhook
 
 from wa_orchestrator.context import Context
 from wa_orchestrator.domain.proxy import ProxyFailure
+from wa_orchestrator.domain.reconcile import FoundWorker
 from wa_orchestrator.loop import Loop
 from wa_orchestrator.orchestrator.proxies.socks_check import CheckFailed, CheckPassed
 from wa_orchestrator.orchestrator.service import Orchestrator
 from wa_orchestrator.orchestrator.workers import tokens
 from wa_orchestrator.orchestrator.workers.session_controller import SessionController
-from wa_orchestrator.orchestrator.workers.start_queue import StartQueue
-from wa_orchestrator.runner.contract import AlreadyRunning, Exited, FoundWorker, Running, StartFailed, WorkerSpec
+from wa_orchestrator.orchestrator.workers.start_queue import start_next
+from wa_orchestrator.runner.contract import AlreadyRunning, Exited, Running, StartFailed, WorkerSpec
 from wa_orchestrator.store import keys
 
 T = TypeVar("T")
@@ -79,13 +80,14 @@ class FakeCheck:
 
 
 def part(control: Orchestrator, kind: type[T]) -> T:
-    """Return one of the control plane's loops."""
-    return next(loop.steps for loop in control.loops if isinstance(loop, Loop) and isinstance(loop.steps, kind))
+    """Return the object whose step one of the control plane's loops repeats."""
+    owners = (getattr(loop.step, "__self__", None) for loop in control.loops if isinstance(loop, Loop))
+    return next(owner for owner in owners if isinstance(owner, kind))
 
 
 async def drive(orchestrator: Orchestrator) -> None:
     """Let the control plane do everything that waits, without its clocks."""
-    controller, start_queue = part(orchestrator, SessionController), part(orchestrator, StartQueue)
+    controller = part(orchestrator, SessionController)
     redis = orchestrator.context.redis
     await orchestrator.lease.step()  # a test may take longer than a lease
     for _ in range(200):
@@ -95,7 +97,7 @@ async def drive(orchestrator: Orchestrator) -> None:
             if not await redis.llen(keys.CONTROL_ATTEND):
                 return
             continue
-        await asyncio.sleep(await start_queue.step())
+        await asyncio.sleep(await start_next(orchestrator.context, orchestrator.pool))
     raise AssertionError("the control plane does not come to rest")
 
 

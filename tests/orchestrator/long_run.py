@@ -21,11 +21,12 @@ from wa_orchestrator.context import Context
 from wa_orchestrator.domain import proxy_url
 from wa_orchestrator.domain.proxy import ProxyFailure
 from wa_orchestrator.orchestrator import installation_check, service
-from wa_orchestrator.orchestrator.proxies.monitor import ProxyMonitor, SlotAssigner
+from wa_orchestrator.orchestrator.proxies import placement
+from wa_orchestrator.orchestrator.proxies.monitor import check_due_proxies
 from wa_orchestrator.orchestrator.proxies.socks_check import CheckFailed, CheckPassed
 from wa_orchestrator.orchestrator.service import Orchestrator
-from wa_orchestrator.orchestrator.workers.reconciler import ExitWatcher, Reconciler
-from wa_orchestrator.orchestrator.workers.watchdog import Watchdog
+from wa_orchestrator.orchestrator.workers.reconciler import Reconciler
+from wa_orchestrator.orchestrator.workers.watchdog import ExitWatcher, Watchdog
 from wa_orchestrator.runner.contract import WorkerSpec
 from wa_orchestrator.settings import Settings
 from wa_orchestrator.store import keys, records
@@ -256,8 +257,8 @@ class Server:
         if self._ticks % 30 == 0:
             await part(self.control, Watchdog).step()
         await part(self.control, ExitWatcher).step()
-        await part(self.control, ProxyMonitor).step()
-        await part(self.control, SlotAssigner).step()
+        await check_due_proxies(self.control.context, self.control.proxy_health)
+        await placement.assign_waiting(self.control.context)
         await self._settle()
         self._ticks += 1
 

@@ -10,10 +10,10 @@ import pytest
 from tests.orchestrator.fakes import Teller, drive
 from tests.orchestrator.session_steps import PHONE, linked, now
 from wa_orchestrator.orchestrator.notifications import alert_texts
-from wa_orchestrator.orchestrator.notifications.alert_channels import TelegramChannel, WebhookChannel
+from wa_orchestrator.orchestrator.notifications.alert_channels import telegram_channel, webhook_channel
 from wa_orchestrator.orchestrator.notifications.alert_texts import Alert
 from wa_orchestrator.orchestrator.notifications.alerts import Alerts
-from wa_orchestrator.orchestrator.notifications.daily_summary import DailySummaries
+from wa_orchestrator.orchestrator.notifications.daily_summary import emit_when_due
 from wa_orchestrator.orchestrator.service import Orchestrator
 from wa_orchestrator.simulator.world import World
 from wa_orchestrator.store import keys
@@ -135,7 +135,7 @@ async def test_a_real_connection_reaches_telegram_without_password_or_phone(
     async with World(proxies=1) as world, httpx.AsyncClient() as client:
         changes = {"telegram_api_url": world.telegram, "telegram_bot_token": _Secret(), "telegram_chat_id": "7"}
         settings = control.context.settings.model_copy(update=changes)
-        alerts = Alerts(control.context, [TelegramChannel(settings, client)], gap_s=0)
+        alerts = Alerts(control.context, [telegram_channel(settings, client)], gap_s=0)
         await alerts.step()
         world.telegram_bot.fault("error", code=500)
         await linked(control, api, teller, "s1", PHONE)
@@ -180,11 +180,11 @@ async def test_the_day_is_summed_up_once_at_eight_local_time(
         return round(clock[0].timestamp() * 1000)
 
     await linked(control, api, teller, "s1", PHONE)
-    alerts, summaries = Alerts(control.context, [receiver], gap_s=0), DailySummaries(control.context)
+    alerts = Alerts(control.context, [receiver], gap_s=0)
     await alerts.step()
     monkeypatch.setattr(control.context.scripts, "now_ms", now_ms)
     while clock:
-        await summaries.step()
+        await emit_when_due(control.context)
         clock.pop(0)
     monkeypatch.undo()
     await alerts.step()
@@ -204,7 +204,7 @@ async def test_a_webhook_gets_alerts_signed(control: Orchestrator) -> None:
 
     settings = control.context.settings.model_copy(update={"alert_webhook_url": "https://ops.example.com/alerts"})
     async with httpx.AsyncClient(transport=httpx.MockTransport(answer)) as client:
-        channel = WebhookChannel(settings, client)
+        channel = webhook_channel(settings, client)
         assert await channel.deliver([Alert("proxy.bad", "p_1", "", 1)]) is None
     told = Webhook(settings.webhook_secret.get_secret_value()).verify(seen[0].content, dict(seen[0].headers))
     assert told["alerts"] == [{"type": "proxy.bad", "subject": "p_1", "name": "p_1", "reason": "", "at": 1}]

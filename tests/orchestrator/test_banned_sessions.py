@@ -13,8 +13,7 @@ from wa_orchestrator.domain import proxy_url
 from wa_orchestrator.domain.session import Reason
 from wa_orchestrator.orchestrator.service import Orchestrator
 from wa_orchestrator.orchestrator.sessions import ban_end
-from wa_orchestrator.orchestrator.sessions.ban_end import BanEnd
-from wa_orchestrator.orchestrator.workers.reconciler import ExitWatcher
+from wa_orchestrator.orchestrator.workers.watchdog import ExitWatcher
 from wa_orchestrator.store import keys
 
 CONFIRMED = {"confirm": "BANNED"}
@@ -105,14 +104,14 @@ async def _time_passes(control: Orchestrator, past_ms: int = 1) -> None:
     """Let the ban have ended, as if the hour were over, and let the server look."""
     ended = round(time.time() * 1000) - past_ms
     await control.context.redis.hset(keys.session("s1"), "ban_ends_at", ended)
-    await part(control, BanEnd).step()
+    await ban_end.start_when_over(control.context)
     await drive(control)
 
 
 async def test_a_suspended_session_comes_back_by_itself_when_the_ban_ends_and_not_before(
     control: Orchestrator, api: httpx.AsyncClient, teller: Teller, runner: FakeRunner, suspended: str
 ) -> None:
-    await part(control, BanEnd).step()
+    await ban_end.start_when_over(control.context)
     await drive(control)
     assert not runner.epochs()
     told = (await api.get("/api/sessions/s1")).json()

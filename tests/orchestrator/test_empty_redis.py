@@ -6,9 +6,9 @@ from typing import Any
 
 import httpx
 
-from tests.orchestrator.fakes import FakeRunner, part
+from tests.orchestrator.fakes import FakeRunner
 from tests.orchestrator.session_steps import started
-from wa_orchestrator.orchestrator.installation_check import InstallationCheck
+from wa_orchestrator.orchestrator.installation_check import check_installation
 from wa_orchestrator.orchestrator.notifications.alert_texts import alert_of, text_of
 from wa_orchestrator.orchestrator.service import Orchestrator
 from wa_orchestrator.orchestrator.sessions import credential_files
@@ -38,7 +38,7 @@ async def test_an_emptied_redis_is_set_up_again_and_reported_once(control: Orche
     for _ in range(2):
         await control.context.redis.flushall()
         for _ in range(2):
-            await part(control, InstallationCheck).step()
+            await check_installation(control.context)
         known = {proxy.url for proxy in await records.proxies(control.context.scripts)}
         assert known == {each.get_secret_value() for each in control.context.settings.proxy_urls}
         written: Any = await control.context.redis.xrange(keys.EVENTS)
@@ -50,6 +50,6 @@ async def test_an_emptied_redis_is_set_up_again_and_reported_once(control: Orche
 
 
 async def test_a_new_installation_is_not_reported_as_emptied(control: Orchestrator) -> None:
-    await part(control, InstallationCheck).step()
+    await check_installation(control.context)
     written: Any = await control.context.redis.xrange(keys.EVENTS)
     assert [fields for _, fields in written if fields["type"] == "server.redis_emptied"] == []

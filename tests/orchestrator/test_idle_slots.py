@@ -6,9 +6,10 @@ from tests.orchestrator.fakes import FakeCheck, FakeRunner, Teller, drive, part
 from tests.orchestrator.session_steps import GIVEN, IDS, OTHER, PHONE, condemned, delete, fill, linked, now, started
 from tests.orchestrator.test_proxies import url_of
 from wa_orchestrator.domain.session import Reason, State
-from wa_orchestrator.orchestrator.proxies.monitor import SlotAssigner
+from wa_orchestrator.orchestrator.proxies import placement
 from wa_orchestrator.orchestrator.service import Orchestrator
-from wa_orchestrator.orchestrator.workers.reconciler import ExitWatcher, Reconciler
+from wa_orchestrator.orchestrator.workers.reconciler import Reconciler
+from wa_orchestrator.orchestrator.workers.watchdog import ExitWatcher
 from wa_orchestrator.store import keys, records
 
 
@@ -31,7 +32,7 @@ async def _lose_proxy(control: Orchestrator, check: FakeCheck, session_id: str) 
 async def _settle(control: Orchestrator) -> None:
     """Let slots be given up, freed and assigned."""
     for _ in range(3):
-        await part(control, SlotAssigner).step()
+        await placement.assign_waiting(control.context)
         await drive(control)
         await part(control, Reconciler).step()
         await drive(control)

@@ -71,7 +71,7 @@ def at_least(steps: Scripted, number: int) -> Callable[[], bool]:
 )
 async def test_an_error_ends_a_round_and_never_the_loop(errors: Sequence[Exception]) -> None:
     steps = Scripted(*errors, 0.001)
-    async with running(Loop("test", steps)):
+    async with running(Loop("test", steps.step)):
         await until(at_least(steps, len(errors) + 2), "the next step")
 
 
@@ -85,7 +85,7 @@ async def test_repeated_errors_are_retried_at_growing_intervals(monkeypatch: pyt
 
     monkeypatch.setattr("wa_orchestrator.loop.asyncio.sleep", sleep)
     steps = Scripted(OSError("gone"))
-    task = asyncio.create_task(Loop("test", steps).run())
+    task = asyncio.create_task(Loop("test", steps.step).run())
     while len(slept) < 8:
         await real_sleep(0)
     task.cancel()
@@ -98,7 +98,7 @@ async def test_only_the_leader_steps_and_a_loop_that_stands_by_is_told() -> None
     def stand_by() -> None:
         standbys[0] += 1
 
-    async with running(Loop("test", steps, leadership, on_standby=stand_by)):
+    async with running(Loop("test", steps.step, leadership, on_standby=stand_by)):
         await until(lambda: standbys[0] == 1, "the call of on_standby")
         assert steps.steps == 0
         leadership.give()
@@ -112,7 +112,7 @@ async def test_only_the_leader_steps_and_a_loop_that_stands_by_is_told() -> None
 
 async def test_a_wake_up_ends_the_wait_between_two_rounds() -> None:
     steps, wake = Scripted(60.0), asyncio.Event()
-    async with running(Loop("test", steps, wake=wake)):
+    async with running(Loop("test", steps.step, wake=wake)):
         await until(at_least(steps, 1), "the next step")
         wake.set()
         await until(at_least(steps, 2), "the next step")

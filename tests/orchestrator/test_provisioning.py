@@ -7,7 +7,7 @@ import httpx
 import pytest
 
 from tests.orchestrator.conftest import PROXIES
-from tests.orchestrator.fakes import FakeCheck, FakeRunner, drive, part
+from tests.orchestrator.fakes import FakeCheck, FakeRunner, drive
 from tests.orchestrator.session_steps import (
     GIVEN,
     IDS,
@@ -21,7 +21,7 @@ from tests.orchestrator.session_steps import (
     started,
 )
 from wa_orchestrator.domain import proxy_url
-from wa_orchestrator.orchestrator.proxies.monitor import ProxyMonitor
+from wa_orchestrator.orchestrator.proxies.monitor import check_due_proxies
 from wa_orchestrator.orchestrator.service import Orchestrator
 from wa_orchestrator.store import keys, proxies, records, sessions
 from wa_orchestrator.store.events import event_stream
@@ -174,25 +174,25 @@ async def test_a_given_proxy_must_have_room_for_the_phones_other_sessions_too(
 
 
 async def test_a_full_pool_refuses_and_raises_the_alarm_once(api: httpx.AsyncClient, control: Orchestrator) -> None:
-    await part(control, ProxyMonitor).step()
+    await check_due_proxies(control.context, control.proxy_health)
     assert await _low_inventory_alarms(control) == 0
     answers = [await provision(api) for _ in range(13)]
     assert [each.status_code for each in answers] == [201] * 12 + [409]
     assert await code_of(answers[-1]) == "NO_PROXY_CAPACITY"
     for _ in range(3):
-        await part(control, ProxyMonitor).step()
+        await check_due_proxies(control.context, control.proxy_health)
     assert await _low_inventory_alarms(control) == 1
 
 
 async def test_a_pool_that_runs_low_again_raises_the_alarm_again(api: httpx.AsyncClient, control: Orchestrator) -> None:
     for n in range(9):
         await provision(api, sessionId=f"s{n}")
-    await part(control, ProxyMonitor).step()
+    await check_due_proxies(control.context, control.proxy_health)
     await delete(control, api, "s0")
-    await part(control, ProxyMonitor).step()
+    await check_due_proxies(control.context, control.proxy_health)
     assert await _low_inventory_alarms(control) == 1
     await provision(api, sessionId="s0")
-    await part(control, ProxyMonitor).step()
+    await check_due_proxies(control.context, control.proxy_health)
     assert await _low_inventory_alarms(control) == 2
 
 
@@ -201,18 +201,18 @@ async def test_a_dying_proxy_raises_the_alarm_of_a_pool_that_runs_low(
 ) -> None:
     for n in range(6):
         await provision(api, sessionId=f"s{n}")
-    await part(control, ProxyMonitor).step()
+    await check_due_proxies(control.context, control.proxy_health)
     assert await _low_inventory_alarms(control) == 0
     check.dead.add(PROXIES[0])
     await condemned(control, proxy_url.proxy_id(PROXIES[0]))
-    await part(control, ProxyMonitor).step()
+    await check_due_proxies(control.context, control.proxy_health)
     assert await _low_inventory_alarms(control) == 1
 
 
 async def test_an_installation_without_proxies_is_not_told_that_its_slots_run_low(control: Orchestrator) -> None:
     for proxy in await records.proxies(control.context.scripts):
         await proxies.remove(control.context.scripts, proxy.id)
-    await part(control, ProxyMonitor).step()
+    await check_due_proxies(control.context, control.proxy_health)
     assert await _low_inventory_alarms(control) == 0
 
 

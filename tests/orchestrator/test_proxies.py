@@ -10,7 +10,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from tests.orchestrator.conftest import PROXIES
-from tests.orchestrator.fakes import FakeCheck, FakeRunner, Teller, drive, part
+from tests.orchestrator.fakes import FakeCheck, FakeRunner, Teller, drive
 from tests.orchestrator.session_steps import IDS, PHONE, code_of, condemned, linked, now, started
 from wa_orchestrator.domain import proxy_url
 from wa_orchestrator.domain.proxy import ProxyFailure
@@ -18,7 +18,7 @@ from wa_orchestrator.domain.session import Event, Reason
 from wa_orchestrator.domain.stream_events import ProxyReason
 from wa_orchestrator.errors import Unavailable
 from wa_orchestrator.orchestrator.proxies import placement, socks_check
-from wa_orchestrator.orchestrator.proxies.monitor import ProxyMonitor, SlotAssigner
+from wa_orchestrator.orchestrator.proxies.monitor import check_due_proxies
 from wa_orchestrator.orchestrator.proxies.socks_check import CheckFailed, CheckPassed
 from wa_orchestrator.orchestrator.service import Orchestrator
 from wa_orchestrator.orchestrator.sessions import transitions as states
@@ -199,11 +199,10 @@ async def test_the_monitor_condemns_at_the_second_failure_and_takes_back_after_t
     control: Orchestrator, api: httpx.AsyncClient, teller: Teller, check: FakeCheck
 ) -> None:
     await linked(control, api, teller, "s1", PHONE, proxy=PROXIES[0])
-    monitor = part(control, ProxyMonitor)
     check.dead.add(PROXIES[0])
-    await monitor.step()
+    await check_due_proxies(control.context, control.proxy_health)
     assert (await now(control.context, "s1")).proxy == IDS[0]
-    await monitor.step()
+    await check_due_proxies(control.context, control.proxy_health)
     moved = await now(control.context, "s1")
     assert moved.proxy not in ("", IDS[0])
     check.dead.clear()
@@ -276,8 +275,7 @@ async def test_without_room_a_session_waits_and_goes_on_by_itself_as_soon_as_the
     assert not await placement.assign_slot(control.context, await now(control.context, "s0"), ProxyReason.PROXY_FAILED)
     assert (await now(control.context, "s0")).reason == Reason.WAITING_FOR_PROXY
     await api.post("/api/v1/proxies", json={"url": NEW})
-    assigner = part(control, SlotAssigner)
-    await assigner.step()
+    await placement.assign_waiting(control.context)
     await drive(control)
     assert len(runner.running) == 12
     proxy = await records.proxy(control.context.scripts, proxy_url.proxy_id(NEW))

@@ -14,7 +14,7 @@ from wa_orchestrator.context import Context
 from wa_orchestrator.domain.proxy import Patience
 from wa_orchestrator.orchestrator.notifications.alert_texts import alert_of, text_of
 from wa_orchestrator.orchestrator.proxies import health
-from wa_orchestrator.orchestrator.proxies.monitor import ProxyMonitor
+from wa_orchestrator.orchestrator.proxies.monitor import check_due_proxies
 from wa_orchestrator.orchestrator.service import Orchestrator
 from wa_orchestrator.orchestrator.workers.reconciler import Reconciler
 from wa_orchestrator.store import keys, records, sessions
@@ -130,10 +130,10 @@ async def test_a_connected_session_nobody_complains_about_gets_the_time_to_show_
 async def test_when_most_proxies_fail_at_once_nobody_moves_and_one_alert_says_whose_fault_it_is(
     control: Orchestrator, check: FakeCheck, runner: FakeRunner, dead: tuple[str, ...]
 ) -> None:
-    monitor, before = part(control, ProxyMonitor), runner.epochs()
+    before = runner.epochs()
     check.dead.update(dead)
     for _ in range(6):
-        await monitor.step()
+        await check_due_proxies(control.context, control.proxy_health)
     assert await exits(control) == IDS
     assert runner.epochs() == before
     told = await events(control, "proxy.outage", "proxy.bad", "session.moved")
@@ -145,29 +145,27 @@ async def test_when_most_proxies_fail_at_once_nobody_moves_and_one_alert_says_wh
     assert "check this server’s own internet connection" in text_of([alert], "en")
     check.dead.clear()
     for _ in range(2):
-        await monitor.step()
+        await check_due_proxies(control.context, control.proxy_health)
     assert len(await events(control, "proxy.outage_ended")) == 1
 
 
 async def test_the_moment_our_connection_comes_back_condemns_nobody(control: Orchestrator, check: FakeCheck) -> None:
-    monitor = part(control, ProxyMonitor)
     check.dead.update(PROXIES)
-    await monitor.step()
+    await check_due_proxies(control.context, control.proxy_health)
     check.dead.difference_update(PROXIES[1:])  # some checks of the next round pass already
-    await monitor.step()
+    await check_due_proxies(control.context, control.proxy_health)
     assert await exits(control) == IDS
 
 
 async def test_a_proxy_that_stays_dead_after_our_outage_is_left_and_the_cause_is_told(
     control: Orchestrator, check: FakeCheck
 ) -> None:
-    monitor = part(control, ProxyMonitor)
     check.dead.update(PROXIES)
     for _ in range(3):
-        await monitor.step()
+        await check_due_proxies(control.context, control.proxy_health)
     check.dead.difference_update(PROXIES[1:])
     for _ in range(4):
-        await monitor.step()
+        await check_due_proxies(control.context, control.proxy_health)
     assert (await exits(control))[0] in IDS[1:]
     bad, moved = await events(control, "proxy.bad", "session.moved")
     alerts = [alert for alert in (alert_of(bad), alert_of(moved)) if alert is not None]

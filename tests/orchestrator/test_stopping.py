@@ -15,8 +15,9 @@ from wa_orchestrator.orchestrator import leader_lease as lease
 from wa_orchestrator.orchestrator import service
 from wa_orchestrator.orchestrator.service import Orchestrator
 from wa_orchestrator.orchestrator.sessions import credential_files, transitions
-from wa_orchestrator.orchestrator.workers.reconciler import ExitWatcher, Reconciler
+from wa_orchestrator.orchestrator.workers.reconciler import Reconciler
 from wa_orchestrator.orchestrator.workers.session_controller import SessionController
+from wa_orchestrator.orchestrator.workers.watchdog import ExitWatcher
 from wa_orchestrator.runner.contract import Exited
 from wa_orchestrator.store import keys, leases
 from wa_orchestrator.store.records import SessionChanges
@@ -162,9 +163,9 @@ async def test_credentials_are_exchanged_only_when_a_worker_that_outlived_its_se
     seen: list[tuple[int, bool]] = []
     discard = credential_files.discard
 
-    async def discarded(*args: Any, **wishes: Any) -> str | None:
+    async def discarded(*args: Any, **wishes: Any) -> None:
         seen.append((len(runner.running), (await now(control.context, "s1")).epoch > old.epoch))
-        return await discard(*args, **wishes)
+        await discard(*args, **wishes)
 
     monkeypatch.setattr(credential_files, "discard", discarded)
     await part(reborn, SessionController).attend("s1")  # before the reconciler has looked around

@@ -15,7 +15,8 @@ from tests.orchestrator.fakes import FakeRunner, Teller, drive, part
 from tests.orchestrator.session_steps import PHONE, now, started, with_credentials
 from wa_orchestrator.orchestrator.service import Orchestrator
 from wa_orchestrator.orchestrator.sessions import transitions
-from wa_orchestrator.orchestrator.workers.reconciler import ExitWatcher, Reconciler
+from wa_orchestrator.orchestrator.workers.reconciler import Reconciler
+from wa_orchestrator.orchestrator.workers.watchdog import ExitWatcher
 from wa_orchestrator.store import keys
 
 

@@ -3,8 +3,9 @@
 from collections.abc import Sequence
 from enum import StrEnum
 
+from wa_orchestrator.domain.reconcile import FoundWorker
 from wa_orchestrator.errors import Unavailable
-from wa_orchestrator.runner.contract import Exited, FoundWorker, Runner, Running, StartFailed, WorkerSpec
+from wa_orchestrator.runner.contract import Exited, Runner, Running, StartFailed, WorkerSpec
 
 
 class RunnerFault(StrEnum):

@@ -26,14 +26,14 @@ class Register:
 @pytest.mark.parametrize("others", [0, 1, ATTEMPTS - 1])
 async def test_a_lost_race_is_tried_again_with_what_the_winner_wrote(others: int) -> None:
     register = Register(others)
-    assert await compare_and_set("the register", register.add_ten) == others + 10
+    assert await compare_and_set("the register")(register.add_ten)() == others + 10
     assert register.value == others + 10
 
 
 async def test_a_race_that_is_always_lost_is_an_error_and_writes_nothing() -> None:
     register = Register(ATTEMPTS)
     with pytest.raises(Unavailable) as raised:
-        await compare_and_set("the register", register.add_ten)
+        await compare_and_set("the register")(register.add_ten)()
     assert (raised.value.code, register.value) == ("WRITE_CONFLICT", ATTEMPTS)
 
 
@@ -41,4 +41,4 @@ async def test_none_is_a_result_and_not_a_lost_race() -> None:
     async def nothing_to_do() -> Changed | int | None:
         return None
 
-    assert await compare_and_set("nothing", nothing_to_do) is None
+    assert await compare_and_set("nothing")(nothing_to_do)() is None

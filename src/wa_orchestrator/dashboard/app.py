@@ -63,7 +63,7 @@ class Dashboard:
         """Read and count events until cancelled."""
         async with asyncio.TaskGroup() as tasks:
             tasks.create_task(self.hub.run())
-            tasks.create_task(Loop("dashboard_history", self.history_recorder).run())
+            tasks.create_task(Loop("dashboard_history", self.history_recorder.step).run())
 
     def router(self) -> APIRouter:
         routes = APIRouter(include_in_schema=False)

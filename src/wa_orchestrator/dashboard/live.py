@@ -57,7 +57,7 @@ class Hub:
             with contextlib.suppress(RedisError, OSError):
                 for newest in await event_stream.latest(self._context.scripts, most=1):
                     self._note(newest)
-            await Loop("dashboard_events", self).run()
+            await Loop("dashboard_events", self.step).run()
         finally:  # the server stops: close the streams, browsers reconnect by themselves
             self.open = False
             self.wake()

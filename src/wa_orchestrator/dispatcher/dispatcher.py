@@ -47,7 +47,7 @@ class Dispatcher:
         listener = Listener(self._scripts, {keys.WAKE: lambda _: self._woken.set()})
         async with asyncio.TaskGroup() as tasks:
             tasks.create_task(listener.run())
-            tasks.create_task(Loop("dispatcher", self, wake=self._woken).run())
+            tasks.create_task(Loop("dispatcher", self.step, wake=self._woken).run())
 
     async def step(self) -> float:
         """Do everything that is due. Return after how many seconds something else may be due; 0 for at once."""

@@ -1,6 +1,6 @@
 """Plans how the workers that run become those that should: at most one per session, of the right epoch."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import groupby
 
@@ -9,21 +9,13 @@ STRAY_GRACE_MS = 30_000
 
 
 @dataclass(frozen=True, slots=True)
-class WantedWorker:
-    """A session that should have a worker, and the epoch of that worker."""
-
-    session_id: str
-    epoch: int
-
-
-@dataclass(frozen=True, slots=True)
-class SeenWorker:
+class FoundWorker:
     """A worker that runs, by the runner's survey; `handle` is how to find it again."""
 
+    handle: str
     session_id: str
     epoch: int
-    handle: str
-    seen_since_ms: int
+    started_at_ms: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,49 +55,52 @@ Instruction = Start | Stop | Adopt | Replace
 
 
 def plan(
-    wanted: Iterable[WantedWorker],
-    seen: Iterable[SeenWorker],
+    wanted: Mapping[str, int],
+    found: Iterable[FoundWorker],
     now_ms: int,
     *,
     adopted: frozenset[str] = frozenset(),
     grace_ms: int = STRAY_GRACE_MS,
 ) -> list[Instruction]:
-    """Return the instructions that lead from `seen` to `wanted`. Handles in `adopted` are supervised already.
+    """Return the instructions that lead from the workers found to those wanted: the epoch of each session's worker.
+
+    Handles in `adopted` are supervised already.
 
     Stops come first, then replacements, so that a session never has two workers while the plan is carried out.
     """
-    by_session = _by_session(seen)
-    want = {one.session_id: one for one in wanted}
+    by_session = _by_session(found)
     instructions: list[Instruction] = []
     for session_id, workers in by_session.items():
-        if session_id not in want:
+        if session_id not in wanted:
             instructions += [
-                Stop(worker.handle, session_id) for worker in workers if now_ms - worker.seen_since_ms >= grace_ms
+                Stop(worker.handle, session_id) for worker in workers if now_ms - worker.started_at_ms >= grace_ms
             ]
-    for session_id, one in sorted(want.items()):
-        instructions += _for_session(one, by_session.get(session_id, ()), adopted)
+    for session_id, epoch in sorted(wanted.items()):
+        instructions += _for_session(session_id, epoch, by_session.get(session_id, ()), adopted)
     return sorted(instructions, key=lambda instruction: _ORDER[type(instruction)])
 
 
 _ORDER: dict[type[Instruction], int] = {Stop: 0, Replace: 1, Adopt: 2, Start: 3}
 
 
-def _for_session(one: WantedWorker, workers: Sequence[SeenWorker], adopted: frozenset[str]) -> list[Instruction]:
+def _for_session(
+    session_id: str, epoch: int, workers: Sequence[FoundWorker], adopted: frozenset[str]
+) -> list[Instruction]:
     if not workers:
-        return [Start(one.session_id, one.epoch)]
+        return [Start(session_id, epoch)]
     keep, *others = sorted(
         workers,
-        key=lambda worker: (worker.epoch != one.epoch, worker.handle not in adopted, -worker.epoch, worker.handle),
+        key=lambda worker: (worker.epoch != epoch, worker.handle not in adopted, -worker.epoch, worker.handle),
     )
     # A second worker of a session gets no grace: the two would disconnect each other from WhatsApp.
-    instructions: list[Instruction] = [Stop(worker.handle, one.session_id) for worker in others]
-    if keep.epoch != one.epoch:
-        instructions.append(Replace(one.session_id, keep.handle, one.epoch))
+    instructions: list[Instruction] = [Stop(worker.handle, session_id) for worker in others]
+    if keep.epoch != epoch:
+        instructions.append(Replace(session_id, keep.handle, epoch))
     elif keep.handle not in adopted:
-        instructions.append(Adopt(one.session_id, keep.handle))
+        instructions.append(Adopt(session_id, keep.handle))
     return instructions
 
 
-def _by_session(seen: Iterable[SeenWorker]) -> dict[str, Sequence[SeenWorker]]:
-    ordered = sorted(seen, key=lambda worker: (worker.session_id, worker.epoch, worker.handle))
+def _by_session(found: Iterable[FoundWorker]) -> dict[str, Sequence[FoundWorker]]:
+    ordered = sorted(found, key=lambda worker: (worker.session_id, worker.epoch, worker.handle))
     return {session_id: tuple(workers) for session_id, workers in groupby(ordered, key=lambda w: w.session_id)}

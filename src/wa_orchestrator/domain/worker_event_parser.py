@@ -24,7 +24,7 @@ class BadEvent(Refused):
         self.problem = problem
 
 
-def parse(raw: Mapping[str, object]) -> WorkerEvent:
+def parse(raw: Mapping[str, object]) -> WorkerEvent[Payload]:
     """Parse an event from its JSON object; raise `BadEvent` for an invalid one."""
     envelope = _read_object(_Envelope, raw)
     payload: Payload = UnknownEvent()

@@ -7,7 +7,7 @@ because a plain worker leaves it out.
 from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import Annotated, ClassVar
+from typing import Annotated, ClassVar, Generic, TypeVar
 
 from wa_orchestrator.domain.content import Location
 from wa_orchestrator.domain.session import Event
@@ -183,14 +183,17 @@ TYPES: Mapping[str, type[Payload]] = {
 }
 
 
+P_co = TypeVar("P_co", bound=Payload, covariant=True)
+
+
 @dataclass(frozen=True, slots=True)
-class WorkerEvent:
+class WorkerEvent(Generic[P_co]):
     """One event of a session's worker. `sequence` and `epoch` are None where the worker did not send them."""
 
     session_id: str
     type: str
     at_ms: int
-    payload: Payload
+    payload: P_co
     sequence: int | None = None
     epoch: int | None = None
 

@@ -31,7 +31,7 @@ class Retention:
 
     async def run(self) -> None:
         """Run until cancelled."""
-        await Loop("retention", self).run()
+        await Loop("retention", self.step).run()
 
     async def step(self) -> float:
         """Erase one batch, and index one that an earlier version stored. Return the seconds until the next one."""

@@ -30,7 +30,6 @@ class DiskMonitor:
         self._low: set[Path] = set()
 
     async def step(self) -> float:
-        """Look at the directories of the server."""
         settings = self._context.settings
         for directory in sorted({settings.data_dir.absolute(), settings.sessions_dir.absolute()}):
             await self._check(directory)

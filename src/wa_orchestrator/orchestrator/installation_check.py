@@ -15,28 +15,24 @@ _EVERY_S = 2.0
 log = structlog.get_logger(__name__)
 
 
-class InstallationCheck:
-    """Looks for the mark of an installation, which goes with everything else that Redis holds."""
+async def check_installation(context: Context) -> float:
+    """Set up a Redis that is new or empty: the mark of an installation goes with everything else that it holds.
 
-    def __init__(self, context: Context) -> None:
-        self._context = context
+    The mark is written last: after a crash this is done again.
+    """
+    if not await control_plane.is_installed(context.scripts):
+        await add_configured_proxies(context)
+        await _report_loss(context)
+        await control_plane.mark_installed(context.scripts)
+    return _EVERY_S
 
-    async def step(self) -> float:
-        """Set up a Redis that is new or empty. The mark is written last: after a crash this is done again."""
-        scripts = self._context.scripts
-        if not await control_plane.is_installed(scripts):
-            await add_configured_proxies(self._context)
-            await self._report_loss()
-            await control_plane.mark_installed(scripts)
-        return _EVERY_S
 
-    async def _report_loss(self) -> None:
-        """Report an empty Redis if there are credentials of sessions that it should know."""
-        linked = await credential_files.linked_sessions(self._context.settings)
-        if linked and not await records.sessions(self._context.scripts):
-            log.error("redis.emptied", sessions=len(linked))
-            lost = RedisEmptied(sessions=len(linked))
-            await event_stream.emit(self._context.scripts, EventType.REDIS_EMPTIED, lost)
+async def _report_loss(context: Context) -> None:
+    """Report an empty Redis if there are credentials of sessions that it should know."""
+    linked = await credential_files.linked_sessions(context.settings)
+    if linked and not await records.sessions(context.scripts):
+        log.error("redis.emptied", sessions=len(linked))
+        await event_stream.emit(context.scripts, EventType.REDIS_EMPTIED, RedisEmptied(sessions=len(linked)))
 
 
 async def add_configured_proxies(context: Context) -> None:

@@ -45,13 +45,12 @@ class LeaderLease:
         return self.holding is not None
 
     async def acquired(self) -> None:
-        """Wait until this process has the lease."""
         await self._acquired.wait()
 
     async def run(self) -> None:
         """Keep the lease until cancelled, then release it."""
         try:
-            await Loop("leader_lease", self).run()
+            await Loop("leader_lease", self.step).run()
         finally:
             await self.release()
 

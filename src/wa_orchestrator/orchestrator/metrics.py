@@ -1,6 +1,7 @@
 """Prometheus metrics of the control plane."""
 
-from collections import Counter as Count
+from collections import Counter
+from functools import partial
 
 from prometheus_client import Gauge
 
@@ -20,20 +21,19 @@ class OrchestratorMetrics:
         self._context = context
         self._lease = lease
         self._pool = pool
-        registry = context.registry
-        self._sessions = Gauge("wa_sessions", "Sessions by status", ["status"], registry=registry)
-        self._slots = Gauge("wa_proxy_seats", "Slots of healthy proxies", ["state"], registry=registry)
-        self._proxies = Gauge("wa_proxies", "Proxies by status", ["status"], registry=registry)
-        self._waiting = Gauge("wa_sessions_waiting_for_proxy", "Sessions without a slot", registry=registry)
-        self._starting = Gauge("wa_provisioning_queue", "Sessions in the start queue", registry=registry)
-        self._workers = Gauge("wa_workers", "Workers that this process manages", registry=registry)
-        self._memory = Gauge("wa_workers_rss_bytes", "Memory of all workers, from their last pings", registry=registry)
-        self._leads = Gauge("wa_control_lease_held", "1 if this process is the leader", registry=registry)
+        gauge = partial(Gauge, registry=context.registry)
+        self._sessions = gauge("wa_sessions", "Sessions by status", ["status"])
+        self._slots = gauge("wa_proxy_seats", "Slots of healthy proxies", ["state"])
+        self._proxies = gauge("wa_proxies", "Proxies by status", ["status"])
+        self._waiting = gauge("wa_sessions_waiting_for_proxy", "Sessions without a slot")
+        self._starting = gauge("wa_provisioning_queue", "Sessions in the start queue")
+        self._workers = gauge("wa_workers", "Workers that this process manages")
+        self._memory = gauge("wa_workers_rss_bytes", "Memory of all workers, from their last pings")
+        self._leads = gauge("wa_control_lease_held", "1 if this process is the leader")
 
     async def refresh(self) -> None:
-        """Refresh all gauges."""
         sessions = await records.sessions(self._context.scripts)
-        counted = Count(session.status for session in sessions)
+        counted = Counter(session.status for session in sessions)
         for state in State:
             self._sessions.labels(state).set(counted[state])
         stock = await placement.inventory(self._context)

@@ -3,6 +3,7 @@
 import asyncio
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import partial
 
 import structlog
 from fastapi import APIRouter
@@ -16,41 +17,26 @@ from wa_orchestrator.orchestrator.api.session_reads import SessionReadRoutes
 from wa_orchestrator.orchestrator.api.sessions import SessionRoutes
 from wa_orchestrator.orchestrator.api.worker_events import Handlers, WorkerEventRoutes
 from wa_orchestrator.orchestrator.disk_monitor import DiskMonitor
-from wa_orchestrator.orchestrator.installation_check import InstallationCheck
+from wa_orchestrator.orchestrator.installation_check import check_installation
 from wa_orchestrator.orchestrator.leader_lease import LeaderLease
 from wa_orchestrator.orchestrator.metrics import OrchestratorMetrics
-from wa_orchestrator.orchestrator.notifications.daily_summary import DailySummaries
+from wa_orchestrator.orchestrator.notifications import daily_summary
+from wa_orchestrator.orchestrator.proxies import placement
 from wa_orchestrator.orchestrator.proxies.health import ProxyHealth
-from wa_orchestrator.orchestrator.proxies.monitor import ProxyMonitor, SlotAssigner
+from wa_orchestrator.orchestrator.proxies.monitor import check_due_proxies
 from wa_orchestrator.orchestrator.proxies.socks_check import ProxyCheck
-from wa_orchestrator.orchestrator.sessions import credential_files as files
-from wa_orchestrator.orchestrator.sessions import transitions, worker_reports
-from wa_orchestrator.orchestrator.sessions.ban_end import BanEnd
+from wa_orchestrator.orchestrator.sessions import ban_end, credential_files, transitions, worker_reports
 from wa_orchestrator.orchestrator.workers.pool import WorkerPool
-from wa_orchestrator.orchestrator.workers.reconciler import ExitWatcher, Reconciler
+from wa_orchestrator.orchestrator.workers.reconciler import Reconciler
 from wa_orchestrator.orchestrator.workers.session_controller import SessionController
-from wa_orchestrator.orchestrator.workers.start_queue import StartQueue
-from wa_orchestrator.orchestrator.workers.watchdog import Watchdog
+from wa_orchestrator.orchestrator.workers.start_queue import start_next
+from wa_orchestrator.orchestrator.workers.watchdog import ExitWatcher, Watchdog
 from wa_orchestrator.runner.contract import Runner
-from wa_orchestrator.store.errors import RedisError
 
-_PURGE_EVERY_S = 3600.0
 #: How long a stopping server tries to record why its workers end.
 RECORD_STOPS_S = 3.0
 
 log = structlog.get_logger(__name__)
-
-
-class TrashPurger:
-    """Deletes old credentials from the trash."""
-
-    def __init__(self, context: Context) -> None:
-        self._context = context
-
-    async def step(self) -> float:
-        """Delete what is older than TRASH_DAYS."""
-        await files.purge(self._context.settings, await self._context.scripts.now_ms())
-        return _PURGE_EVERY_S
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,7 +52,6 @@ class Orchestrator:
 
     @property
     def routers(self) -> list[APIRouter]:
-        """Return the routes of sessions, proxies, worker events and administration."""
         return [
             SessionReadRoutes(self.context),
             SessionRoutes(self.context, self.proxy_health),
@@ -90,21 +75,16 @@ class Orchestrator:
 
     async def _record_stops(self, session_ids: Sequence[str]) -> None:
         """Record why these workers end, for a limited time: they must be stopped even if Redis hangs."""
-        tasks = [asyncio.create_task(self._record_stop(each)) for each in session_ids]
+        applied = (transitions.apply(self.context, each, Event.SERVER_STOPPED) for each in session_ids)
+        tasks = [asyncio.create_task(each) for each in applied]
         if not tasks:
             return
         # Not cancelled and awaited: redis-py may swallow a cancellation while it connects.
-        _, pending = await asyncio.wait(tasks, timeout=RECORD_STOPS_S)
+        done, pending = await asyncio.wait(tasks, timeout=RECORD_STOPS_S)
         for task in pending:
             task.cancel()
-        if pending:
-            log.warning("sessions.stop_not_recorded", sessions=len(pending))
-
-    async def _record_stop(self, session_id: str) -> None:
-        try:
-            await transitions.apply(self.context, session_id, Event.SERVER_STOPPED)
-        except (RedisError, OSError) as error:
-            log.warning("session.stop_not_recorded", session=session_id, error=type(error).__name__)
+        if failed := len(pending) + sum(task.exception() is not None for task in done):
+            log.warning("sessions.stop_not_recorded", sessions=failed)
 
 
 def assemble(context: Context, runner: Runner, checker: ProxyCheck | None = None) -> Orchestrator:
@@ -121,17 +101,17 @@ def assemble(context: Context, runner: Runner, checker: ProxyCheck | None = None
         worker_reports.handlers(proxy_health),
         (
             lease,
-            Loop("reconciler", Reconciler(context, lease, pool), lease, on_standby=pool.workers.clear),
-            Loop("exit_watcher", ExitWatcher(context, lease, pool), lease),
-            Loop("session_controller", SessionController(context, pool), lease),
-            Loop("start_queue", StartQueue(context, pool), lease),
-            Loop("watchdog", Watchdog(context, lease, pool), lease),
-            Loop("ban_end", BanEnd(context), lease),
-            Loop("proxy_monitor", ProxyMonitor(context, proxy_health), lease),
-            Loop("slot_assigner", SlotAssigner(context), lease),
-            Loop("daily_summary", DailySummaries(context), lease),
-            Loop("installation_check", InstallationCheck(context), lease),
-            Loop("disk_monitor", DiskMonitor(context), lease),
-            Loop("trash_purger", TrashPurger(context), lease),
+            Loop("reconciler", Reconciler(context, lease, pool).step, lease, on_standby=pool.workers.clear),
+            Loop("exit_watcher", ExitWatcher(context, lease, pool).step, lease),
+            Loop("session_controller", SessionController(context, pool).step, lease),
+            Loop("start_queue", partial(start_next, context, pool), lease),
+            Loop("watchdog", Watchdog(context, lease, pool).step, lease),
+            Loop("ban_end", partial(ban_end.start_when_over, context), lease),
+            Loop("proxy_monitor", partial(check_due_proxies, context, proxy_health), lease),
+            Loop("slot_assigner", partial(placement.assign_waiting, context), lease),
+            Loop("daily_summary", partial(daily_summary.emit_when_due, context), lease),
+            Loop("installation_check", partial(check_installation, context), lease),
+            Loop("disk_monitor", DiskMonitor(context).step, lease),
+            Loop("trash_purger", partial(credential_files.purge, context), lease),
         ),
     )

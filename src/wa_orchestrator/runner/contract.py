@@ -16,6 +16,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Protocol
 
+from wa_orchestrator.domain.reconcile import FoundWorker
 from wa_orchestrator.errors import Refused, Unavailable
 
 
@@ -49,16 +50,6 @@ class Exited:
     """The worker does not run. `code` is its exit code, if known."""
 
     code: int | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class FoundWorker:
-    """A running worker in the result of `survey`."""
-
-    handle: str
-    session_id: str
-    epoch: int
-    started_at_ms: int
 
 
 class AlreadyRunning(Refused):

@@ -6,7 +6,8 @@ path inside as on the host (the compose file does that), because the engine reso
 
 import asyncio
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import replace
 from datetime import datetime
 from pathlib import Path
@@ -17,9 +18,10 @@ from aiodocker import Docker
 from aiodocker.containers import DockerContainer
 from aiodocker.exceptions import DockerError
 
+from wa_orchestrator.domain.reconcile import FoundWorker
 from wa_orchestrator.errors import Unavailable
 from wa_orchestrator.runner.container_spec import LABEL_HOME, ContainerSpec, hardened
-from wa_orchestrator.runner.contract import AlreadyRunning, Exited, FoundWorker, Running, StartFailed, WorkerSpec
+from wa_orchestrator.runner.contract import AlreadyRunning, Exited, Running, StartFailed, WorkerSpec
 from wa_orchestrator.runner.docker_relays import LABEL_RELAY, ProxyRelays, ensure_network
 from wa_orchestrator.runner.node_command import ENVIRONMENT, heap_flag
 from wa_orchestrator.runner.worker_files import hand_over, private_directory, write_secrets
@@ -52,14 +54,13 @@ class DockerRunner:
     async def start(self, spec: WorkerSpec) -> str:
         """Create and start the container. A dead container of the same name is removed first."""
         name = PREFIX + spec.session_id
-        try:
-            await self._remove_dead(name, spec.session_id)
-            await ensure_network(self._docker, self._container_spec)
-            container = await self._create(spec, name)
-        except DockerError as error:
-            raise StartFailed(f"Docker could not create {name}: {error.message}") from error
-        except OSError as error:
-            raise _unavailable(error) from error
+        with _engine_errors():
+            try:
+                await self._remove_dead(name, spec.session_id)
+                await ensure_network(self._docker, self._container_spec)
+                container = await self._create(spec, name)
+            except DockerError as error:
+                raise StartFailed(f"Docker could not create {name}: {error.message}") from error
         try:
             await container.start()
         except (DockerError, OSError) as error:
@@ -71,11 +72,10 @@ class DockerRunner:
     async def _create(self, spec: WorkerSpec, name: str) -> DockerContainer:
         """Create the container. Its PROXY_URL names the relay to the proxy, not the proxy itself."""
         async with self._relays.lock:
+            relay = ""
             if url := spec.secrets.get("PROXY_URL"):
                 relay, relayed = await self._relays.ensure(url)
                 spec = replace(spec, secrets={**spec.secrets, "PROXY_URL": relayed})
-            else:
-                relay = ""
             return await self._docker.containers.create(self._config(spec, relay), name=name)
 
     async def poll(self, handle: str) -> Running | Exited:
@@ -92,31 +92,21 @@ class DockerRunner:
         if name != NAME:
             return
         container = self._docker.containers.container(container_id)
-        try:
-            if grace_s > 0:
+        if grace_s > 0:
+            with _engine_errors(_GONE, _NOT_RUNNING):
                 await container.stop(t=int(grace_s))
-        except DockerError as error:
-            if error.status not in (_GONE, _NOT_RUNNING):
-                raise _unavailable(error) from error
-        except OSError as error:
-            raise _unavailable(error) from error
         await self._delete(container)
-        await self._drop_unused_relays()
-        self._listed_at = -_FRESH_S
-
-    async def _drop_unused_relays(self) -> None:
         try:
             await self._relays.drop_unused()
         except (DockerError, OSError) as error:
             log.warning("relays.not_removed", error=str(error))
+        self._listed_at = -_FRESH_S
 
     async def survey(self) -> Sequence[FoundWorker]:
         """Return the running containers with this installation's label, including paused ones."""
         filters = {"label": [f"{LABEL_HOME}={self._home}"], "status": ["running", "paused", "restarting"]}
-        try:
+        with _engine_errors():
             containers = await self._docker.containers.list(filters=filters)
-        except (DockerError, OSError) as error:
-            raise _unavailable(error) from error
         return [_found(each._container) for each in containers]
 
     async def _remove_dead(self, name: str, session_id: str) -> None:
@@ -131,26 +121,20 @@ class DockerRunner:
         await self._delete(old)
 
     async def _delete(self, container: DockerContainer) -> None:
-        try:
+        with _engine_errors(_GONE, _BUSY):  # busy: another call is removing it
             await container.delete(force=True, v=True)
-        except DockerError as error:
-            if error.status not in (_GONE, _BUSY):  # busy: another call is removing it
-                raise _unavailable(error) from error
-        while True:
-            try:
+        with _engine_errors(_GONE):
+            while True:  # until it is gone
                 await container.show()
-            except DockerError as error:
-                if error.status == _GONE:
-                    return
-                raise _unavailable(error) from error
-            await asyncio.sleep(0.05)
+                await asyncio.sleep(0.05)
 
     def _config(self, spec: WorkerSpec, relay: str) -> dict[str, Any]:
+        shared = self._container_spec
         place = private_directory(self._home / spec.session_id)
         secrets = write_secrets(place / "secrets", spec.secrets)
         private_directory(spec.auth_dir)
         for tree in (place / "secrets", spec.auth_dir):
-            hand_over(tree, self._container_spec.uid, self._container_spec.gid)
+            hand_over(tree, shared.uid, shared.gid)
         environment = dict(spec.environment)
         binds = [f"{spec.auth_dir.absolute()}:{AUTH_DIR}:rw", f"{place / 'secrets'}:{SECRETS_DIR}:ro"]
         if authorities := environment.get("NODE_EXTRA_CA_CERTS"):
@@ -158,7 +142,7 @@ class DockerRunner:
             environment["NODE_EXTRA_CA_CERTS"] = f"{CA_DIR}/ca.pem"
         variables = {
             **ENVIRONMENT,
-            "NODE_OPTIONS": heap_flag(self._container_spec.memory_mb),
+            "NODE_OPTIONS": heap_flag(shared.memory_mb),
             **environment,
             **{f"{name}_FILE": f"{SECRETS_DIR}/{path.name}" for name, path in secrets.items()},
             "SESSION_ID": spec.session_id,
@@ -166,40 +150,37 @@ class DockerRunner:
             "AUTH_DIR": AUTH_DIR,
             "HOME": "/tmp",  # noqa: S108 (the container's own tmpfs)
         }
+        labels = {LABEL_SESSION: spec.session_id, LABEL_EPOCH: str(spec.epoch), LABEL_RELAY: relay}
         config = {
-            "Image": self._container_spec.image,
+            "Image": shared.image,
             "Env": [f"{name}={value}" for name, value in variables.items()],
-            "User": f"{self._container_spec.uid}:{self._container_spec.gid}",
-            "Labels": {
-                LABEL_HOME: str(self._home),
-                LABEL_SESSION: spec.session_id,
-                LABEL_EPOCH: str(spec.epoch),
-                LABEL_RELAY: relay,
+            "User": f"{shared.uid}:{shared.gid}",
+            "Labels": {LABEL_HOME: str(self._home), **labels},
+            "HostConfig": hardened(shared.memory_mb, shared.pids)
+            | {
+                "Binds": [*binds, *shared.binds],
+                "NetworkMode": shared.network,
+                # The engine must not restart workers: after "replaced" (440) a restarted worker would fight the device
+                # that replaced it, and after a reboot it would run with a stale epoch.
+                "RestartPolicy": {"Name": "no"},
             },
-            "HostConfig": self._host_config([*binds, *self._container_spec.binds]),
         }
-        return config | ({"Entrypoint": list(self._container_spec.command)} if self._container_spec.command else {})
-
-    def _host_config(self, binds: Sequence[str]) -> dict[str, Any]:
-        return hardened(self._container_spec.memory_mb, self._container_spec.pids) | {
-            "Binds": list(binds),
-            "NetworkMode": self._container_spec.network,
-            # The engine must not restart workers: after "replaced" (440) a restarted worker would fight the device that
-            # replaced it, and after a reboot it would run with a stale epoch.
-            "RestartPolicy": {"Name": "no"},
-        }
+        return config | ({"Entrypoint": list(shared.command)} if shared.command else {})
 
 
 def _found(raw: Mapping[str, Any]) -> FoundWorker:
-    labels = raw["Labels"]
-    return FoundWorker(
-        f"{NAME}/{raw['Id']}", labels[LABEL_SESSION], int(labels[LABEL_EPOCH]), int(_created_s(raw["Created"]) * 1000)
-    )
+    labels, created = raw["Labels"], raw["Created"]
+    created_s = created if isinstance(created, int) else datetime.fromisoformat(created).timestamp()
+    handle = f"{NAME}/{raw['Id']}"
+    return FoundWorker(handle, labels[LABEL_SESSION], int(labels[LABEL_EPOCH]), int(created_s * 1000))
 
 
-def _created_s(created: int | str) -> float:
-    return float(created) if isinstance(created, int) else datetime.fromisoformat(created).timestamp()
-
-
-def _unavailable(error: Exception) -> Unavailable:
-    return Unavailable("DOCKER_UNAVAILABLE", f"The Docker engine returned an error or does not respond: {error}")
+@contextmanager
+def _engine_errors(*expected: int) -> Iterator[None]:
+    """Raise `Unavailable` for an error of the engine, and nothing for one with an expected status."""
+    try:
+        yield
+    except (DockerError, OSError) as error:
+        if not isinstance(error, DockerError) or error.status not in expected:
+            text = f"The Docker engine returned an error or does not respond: {error}"
+            raise Unavailable("DOCKER_UNAVAILABLE", text) from error

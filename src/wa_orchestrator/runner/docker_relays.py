@@ -51,9 +51,8 @@ async def ensure_network(docker: Docker, container_spec: ContainerSpec) -> None:
         if error.status != _GONE:
             raise
         pool = {"Config": [{"Subnet": container_spec.subnet}]}
-        await docker.networks.create(
-            {"Name": container_spec.network, "Driver": "bridge", "Internal": True, "IPAM": pool}
-        )
+        network = {"Name": container_spec.network, "Driver": "bridge", "Internal": True, "IPAM": pool}
+        await docker.networks.create(network)
         return
     if not shown["Internal"]:
         raise StartFailed(
@@ -105,9 +104,8 @@ class ProxyRelays:
         try:
             await (await self._docker.networks.get(self._container_spec.network)).connect({"Container": relay.id})
         except DockerError:
-            await relay.delete(
-                force=True, v=True
-            )  # otherwise the next call would find a relay that workers cannot reach
+            # Otherwise the next call would find a relay that workers cannot reach.
+            await relay.delete(force=True, v=True)
             raise
         return relay
 

@@ -16,9 +16,10 @@ from pathlib import Path
 
 import structlog
 
+from wa_orchestrator.domain.reconcile import FoundWorker
 from wa_orchestrator.errors import Broken
 from wa_orchestrator.runner import process_identity
-from wa_orchestrator.runner.contract import AlreadyRunning, Exited, FoundWorker, Running, StartFailed, WorkerSpec
+from wa_orchestrator.runner.contract import AlreadyRunning, Exited, Running, StartFailed, WorkerSpec
 from wa_orchestrator.runner.node_command import ENVIRONMENT
 from wa_orchestrator.runner.worker_files import private_directory, write_secrets
 
@@ -48,7 +49,6 @@ class ProcessRunner:
         return await asyncio.to_thread(self._spawn, spec)
 
     async def poll(self, handle: str) -> Running | Exited:
-        """Compare the process id and start time with the handle's."""
         child = self._children.get(handle)
         if child is not None and (code := child.poll()) is not None:
             return Exited(code)
@@ -70,7 +70,7 @@ class ProcessRunner:
 
     async def survey(self) -> Sequence[FoundWorker]:
         """Return the processes with this installation's marker; long logs are rotated on the way."""
-        found = await asyncio.to_thread(lambda: list(self._scan()))
+        found = await asyncio.to_thread(self._scan)
         for each in found:
             _rotate(self.log_file(each.session_id))
         return found
@@ -149,8 +149,8 @@ class ProcessRunner:
 
     def _left_children(self, handle: str, pid: int) -> bool:
         """Whether a worker that we started has exited and left children; its group id is then still its own."""
-        child = self._children.get(handle)
-        return child is not None and process_identity.start_time(pid) is None and process_identity.group_is_running(pid)
+        exited = handle in self._children and process_identity.start_time(pid) is None
+        return exited and process_identity.group_is_running(pid)
 
     async def _wait_for_exit(self, handle: str, grace_s: float) -> None:
         with contextlib.suppress(TimeoutError):
@@ -161,8 +161,7 @@ class ProcessRunner:
                     await asyncio.sleep(_POLL_S)
 
     def _forget(self, handle: str) -> None:
-        child = self._children.pop(handle, None)
-        if child is not None:
+        if (child := self._children.pop(handle, None)) is not None:
             child.poll()
 
 

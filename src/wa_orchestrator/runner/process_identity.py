@@ -25,7 +25,6 @@ def start_time(pid: int) -> int | None:
 
 
 def started_at_ms(ticks: int) -> int:
-    """Convert a start time to milliseconds of the wall clock."""
     boot_s = next(
         int(line.split()[1]) for line in (PROC / "stat").read_text("ascii").splitlines() if line.startswith("btime")
     )
@@ -33,16 +32,11 @@ def started_at_ms(ticks: int) -> int:
 
 
 def group_is_running(group: int) -> bool:
-    """Whether any process of a group runs."""
-    for pid in pids():
-        fields = _stat(pid)
-        if fields is not None and fields[_STATE] not in "ZX" and int(fields[_GROUP]) == group:
-            return True
-    return False
+    found = (fields for pid in pids() if (fields := _stat(pid)))
+    return any(fields[_STATE] not in "ZX" and int(fields[_GROUP]) == group for fields in found)
 
 
 def pids() -> Iterator[int]:
-    """Return all process ids."""
     return (int(entry.name) for entry in os.scandir(PROC) if entry.name.isdigit())
 
 

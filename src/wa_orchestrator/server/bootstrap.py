@@ -190,7 +190,7 @@ def control_app(control: Orchestrator, routers: Sequence[APIRouter] = ()) -> tup
 
 
 def _redis_check(context: Context) -> Runnable:
-    return Loop("redis_check", RedisCheck(context))
+    return Loop("redis_check", RedisCheck(context).step)
 
 
 def _fleet(server: Server, size: int) -> list[Runnable]:

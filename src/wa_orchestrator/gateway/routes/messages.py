@@ -111,15 +111,12 @@ class _Messages:
                 pass
         return await self._detail(message_id)
 
-    async def _cancel(self, message_id: str) -> Ended | TooLate:
+    @compare_and_set("The message", code="MESSAGE_MOVES")
+    async def _cancel(self, message_id: str) -> Ended | TooLate | Changed:
         """Cancel a message; retried when it moves to another sender at the same time."""
-
-        async def attempt() -> Ended | TooLate | Changed:
-            message = await self._found(message_id)
-            outcome = await queues.cancel(self._scripts, _place(message), reason="CANCELLED")
-            return Changed() if isinstance(outcome, Gone) else outcome
-
-        return await compare_and_set(f"Message {message_id}", attempt, code="MESSAGE_MOVES")
+        message = await self._found(message_id)
+        outcome = await queues.cancel(self._scripts, _place(message), reason="CANCELLED")
+        return Changed() if isinstance(outcome, Gone) else outcome
 
     async def retry_message(self, message_id: MessageId, caller: SendCaller) -> MessageDetail:
         """Queue a message that was given up (failed or unknown) again, with the same WhatsApp id."""

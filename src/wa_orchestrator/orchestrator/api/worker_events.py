@@ -39,7 +39,7 @@ _EPOCH_MISSING = (
 
 log = structlog.get_logger(__name__)
 
-Handler = Callable[[Context, Session, WorkerEvent], Awaitable[None]]
+Handler = Callable[[Context, Session, WorkerEvent[Any]], Awaitable[None]]
 #: The handler of each payload class; events without one are accepted and ignored.
 Handlers = dict[type[Payload], Handler]
 
@@ -129,7 +129,7 @@ class WorkerEventRoutes(RouteGroup):
             raise Refused(*mismatch, 401) from error
         return event_id
 
-    async def _handle_once(self, event_id: str, body: bytes, session: Session, event: WorkerEvent) -> None:
+    async def _handle_once(self, event_id: str, body: bytes, session: Session, event: WorkerEvent[Payload]) -> None:
         scripts = self._scripts
         match await worker_events.begin(scripts, session.id, event_id):
             case Seen.IN_PROGRESS:

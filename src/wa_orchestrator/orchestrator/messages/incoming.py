@@ -21,24 +21,17 @@ OPTED_OUT = "OPTED_OUT"
 log = structlog.get_logger(__name__)
 
 
-async def on_message_received(context: Context, session: Session, event: WorkerEvent) -> None:
+async def on_message_received(context: Context, session: Session, event: WorkerEvent[IncomingMessage]) -> None:
     """Handle MESSAGE_RECEIVED: store it, emit its event, and opt the sender out if it is a stop word.
 
     Every step is idempotent: the worker repeats the event until all of them are done.
     """
     received = event.payload
-    assert isinstance(received, IncomingMessage)  # noqa: S101 (handlers are chosen by the payload's class)
     scripts = context.scripts
     phone, lid = await _names(scripts, received)
+    kind, group = received.kind, received.group or ""
     message = contacts.Incoming(
-        session.id,
-        session.phone,
-        received.whatsapp_id,
-        received.kind,
-        phone,
-        lid,
-        received.group or "",
-        _fields(received),
+        session.id, session.phone, received.whatsapp_id, kind, phone, lid, group, _fields(received)
     )
     keep_ms = context.settings.body_retention_days * DAY_MS
     if await contacts.receive(scripts, message, keep_ms=keep_ms):
@@ -49,7 +42,10 @@ async def on_message_received(context: Context, session: Session, event: WorkerE
         await contacts.reopen(scripts, session.phone, phone)
         await _carry_opt_out_over(scripts, phone, lid)
     if received.text and opt_out.is_opt_out(received.text, context.settings.stop_words):
-        await _opt_out(scripts, session, phone or f"lid:{lid or _user(received.sender)}", received.text)
+        recipient, word = phone or f"lid:{lid or _user(received.sender)}", received.text.strip()[:40]
+        await contacts.opt_out(scripts, recipient, word=word, via="reply", session=session.id, phone=session.phone)
+        cancelled = await cancel_for(scripts, recipient)
+        log.info("contact.opted_out", session=session.id, recipient=recipient, cancelled=cancelled)
 
 
 async def _names(scripts: Scripts, received: IncomingMessage) -> tuple[str, str]:
@@ -90,13 +86,6 @@ async def _carry_opt_out_over(scripts: Scripts, phone: str, lid: str) -> None:
         await cancel_for(scripts, phone)
 
 
-async def _opt_out(scripts: Scripts, session: Session, recipient: str, text: str) -> None:
-    word = text.strip()[:40]
-    await contacts.opt_out(scripts, recipient, word=word, via="reply", session=session.id, phone=session.phone)
-    cancelled = await cancel_for(scripts, recipient)
-    log.info("contact.opted_out", session=session.id, recipient=recipient, cancelled=cancelled)
-
-
 async def cancel_for(scripts: Scripts, recipient: str) -> int:
     """Cancel all waiting messages to a recipient who opted out; returns how many."""
     ended = 0
@@ -113,10 +102,9 @@ async def _cancel_found(scripts: Scripts, recipient: str) -> int:
     return sum(isinstance(outcome, queues.Ended) for outcome in outcomes)
 
 
-async def on_account_limits(context: Context, session: Session, event: WorkerEvent) -> None:
+async def on_account_limits(context: Context, session: Session, event: WorkerEvent[AccountLimits]) -> None:
     """Handle ACCOUNT_LIMITS: messages to new contacts wait while WhatsApp locks the phone for them."""
     limits = event.payload
-    assert isinstance(limits, AccountLimits)  # noqa: S101 (handlers are chosen by the payload's class)
     if not session.phone:
         return
     lock = limits.reachout_lock

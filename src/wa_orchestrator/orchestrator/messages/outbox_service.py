@@ -34,7 +34,6 @@ class OutboxService:
     """Hands messages and commands to workers, and records the results they report."""
 
     def __init__(self, context: Context) -> None:
-        """Serve from this context's store."""
         self._context = context
         self._scripts = context.scripts
         self._settings = context.settings
@@ -108,12 +107,9 @@ class OutboxService:
         if message is None:
             raise _no_such_message(message_id)
         failure = retry_policy.failure_from(code, retryable=retryable)
+        slowdowns = await outbox.slowdowns(self._scripts, message.phone)
         decided = retry_policy.verdict(
-            message,
-            failure,
-            max_attempts=self._settings.max_attempts,
-            jitter=_dice(),
-            slowdowns=await outbox.slowdowns(self._scripts, message.phone),
+            message, failure, max_attempts=self._settings.max_attempts, jitter=_dice(), slowdowns=slowdowns
         )
         decided = replace(decided, doubt=retry_policy.doubt_after(code, failure))
         if decided.backoff_ms is not None:
@@ -125,18 +121,15 @@ class OutboxService:
         match await outbox.nack(self._scripts, place, epoch=session.epoch, verdict=decided, day=day):
             case outbox.Became(status):
                 log.warning("message.not_sent", session=session.id, message=message_id, code=code, status=status)
-                await self._after_nack(session, message, failure)
+                if failure.remedy in retry_policy.UNCOUNTED:
+                    await outbox.add_uncounted_attempt(self._scripts, message.id)
+                if failure is Failure.REACHOUT_LOCKED:
+                    await reachout_lock.refused_by_nack(self._context, session, message)
                 return status, failure
             case Fenced(epoch):
                 raise tokens.fenced(epoch)
             case outbox.NotHolder(status):
                 raise _not_holder(message_id, status)
-
-    async def _after_nack(self, session: Session, message: Message, failure: Failure) -> None:
-        if not retry_policy.is_counted(failure):
-            await outbox.add_uncounted_attempt(self._scripts, message.id)
-        if failure is Failure.REACHOUT_LOCKED:
-            await reachout_lock.refused_by_nack(self._context, session, message)
 
 
 def _lease_end(message_id: str, outcome: outbox.Renewed | Fenced | outbox.NotHolder) -> int:

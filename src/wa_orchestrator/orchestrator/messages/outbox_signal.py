@@ -14,7 +14,6 @@ class OutboxSignals:
     """Signals per session, for the workers that wait in this process. It begins to listen with the first of them."""
 
     def __init__(self, scripts: Scripts) -> None:
-        """Listen on this Redis."""
         self._listener = Listener(scripts, {keys.OUTBOX_SIGNAL: self._signal})
         self._waiting: defaultdict[str, set[asyncio.Event]] = defaultdict(set)
         self._task: asyncio.Task[None] | None = None

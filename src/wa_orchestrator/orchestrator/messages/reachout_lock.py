@@ -5,7 +5,7 @@ refusal, which comes before that report; the nack, which has no place among the 
 """
 
 from wa_orchestrator.context import Context
-from wa_orchestrator.domain.worker_events import WorkerEvent
+from wa_orchestrator.domain.worker_events import Payload, WorkerEvent
 from wa_orchestrator.store.messages import contacts, outbox
 from wa_orchestrator.store.messages.contacts import ReportNumber
 from wa_orchestrator.store.records import Message, Session
@@ -14,12 +14,12 @@ from wa_orchestrator.store.records import Message, Session
 GUESSED_LOCK_MS = 600_000
 
 
-def report_number(session: Session, event: WorkerEvent) -> ReportNumber | None:
+def report_number(session: Session, event: WorkerEvent[Payload]) -> ReportNumber | None:
     """Return an event's place among the reports of its worker; None when the worker gave no sequence."""
     return None if event.sequence is None else ReportNumber(event.epoch or session.epoch, event.sequence)
 
 
-async def refused_by_event(context: Context, session: Session, message: Message, event: WorkerEvent) -> None:
+async def refused_by_event(context: Context, session: Session, message: Message, event: WorkerEvent[Payload]) -> None:
     """Handle the event of a refusal (463)."""
     await outbox.note_refusal(context.scripts, message.id, message.attempts)
     await _guess(context, session, report_number(session, event))

@@ -37,36 +37,33 @@ async def record(
     return await outbox.ack(context.scripts, place, status=status, whatsapp_id=whatsapp_id, at_ms=at_ms, day=day)
 
 
-async def on_message_sent(context: Context, session: Session, event: WorkerEvent) -> None:
+async def on_message_sent(context: Context, session: Session, event: WorkerEvent[MessageSent]) -> None:
     """Handle MESSAGE_SENT: WhatsApp's server accepted a message."""
     sent = event.payload
-    assert isinstance(sent, MessageSent)  # noqa: S101 (handlers are chosen by the payload's class)
     outcome = await record(context, sent.message_id, status="sent", whatsapp_id=sent.whatsapp_id, at_ms=event.at_ms)
     if isinstance(outcome, outbox.Mismatch | Unknown):
         log.warning("receipt.unmatched", session=session.id, message=sent.message_id, outcome=type(outcome).__name__)
 
 
-async def on_message_status(context: Context, session: Session, event: WorkerEvent) -> None:
+async def on_message_status(context: Context, session: Session, event: WorkerEvent[MessageReceipt]) -> None:
     """Handle MESSAGE_STATUS: delivered, or read.
 
     A receipt for a message that the phone's owner wrote on the phone is ignored.
     """
     receipt = event.payload
-    assert isinstance(receipt, MessageReceipt)  # noqa: S101 (handlers are chosen by the payload's class)
     message_id = message_id_of(receipt.whatsapp_id)
     if message_id is not None:
         status = _STATUS[receipt.status]
         await record(context, message_id, status=status, whatsapp_id=receipt.whatsapp_id, at_ms=receipt.at_ms)
 
 
-async def on_message_failed(context: Context, session: Session, event: WorkerEvent) -> None:
+async def on_message_failed(context: Context, session: Session, event: WorkerEvent[MessageFailed]) -> None:
     """Handle MESSAGE_FAILED: log it, and detect a reach-out lock.
 
     The message itself changes only by the worker's nack: an event may arrive long after its attempt, when the next
     attempt is already under way, and must not end that.
     """
     failed = event.payload
-    assert isinstance(failed, MessageFailed)  # noqa: S101 (handlers are chosen by the payload's class)
     log.warning("message.attempt_failed", session=session.id, message=failed.message_id, code=failed.code)
     if retry_policy.failure_from(failed.code, retryable=False) is Failure.REACHOUT_LOCKED:
         message = await records.message(context.scripts, failed.message_id)

@@ -1,7 +1,6 @@
 """Retry or give up after a failed attempt: worker codes to failures, counted attempts, verdict."""
 
 from collections.abc import Mapping
-from types import MappingProxyType
 
 from wa_orchestrator.domain.message_failures import (
     IMPOSSIBLE,
@@ -20,16 +19,14 @@ UNCOUNTED = frozenset({Remedy.HAND_BACK, Remedy.SLOW_DOWN, Remedy.STOP_SESSION})
 #: The worker's report of the session's end follows in a moment; until then nothing more is tried on it.
 STOPPED_MS = 60_000
 _WHATSAPP = "WA_"
-_WORKER_CODES: Mapping[str, Failure] = MappingProxyType(
-    {
-        "ACK_TIMEOUT": Failure.NO_ACK,
-        "SEND_TIMEOUT": Failure.NO_ACK,
-        "SOCKET_CLOSED": Failure.CONNECTION_LOST,
-        "LOOKUP_FAILED": Failure.CONNECTION_LOST,
-        "WORKER_STOPPING": Failure.HANDED_BACK,
-        "MEDIA_UPLOAD_FAILED": Failure.MEDIA_UNREACHABLE,
-    }
-)
+_WORKER_CODES: Mapping[str, Failure] = {
+    "ACK_TIMEOUT": Failure.NO_ACK,
+    "SEND_TIMEOUT": Failure.NO_ACK,
+    "SOCKET_CLOSED": Failure.CONNECTION_LOST,
+    "LOOKUP_FAILED": Failure.CONNECTION_LOST,
+    "WORKER_STOPPING": Failure.HANDED_BACK,
+    "MEDIA_UPLOAD_FAILED": Failure.MEDIA_UNREACHABLE,
+}
 #: Failed before anything was written.
 _UNWRITTEN = frozenset({"LOOKUP_FAILED"})
 
@@ -51,17 +48,12 @@ def doubt_after(code: str, failure: Failure) -> Doubt:
     return Doubt.SETTLED if failure in IMPOSSIBLE else Doubt.KEPT
 
 
-def counted_attempts(message: Message) -> int:
-    """Return the number of attempts without those of crashed workers and those that were handed back."""
-    spared = message.crashes + message.uncounted
-    return max(1, message.attempts - spared)
-
-
 def verdict(
     message: Message, failure: Failure, *, max_attempts: int, jitter: float, slowdowns: int = 0
 ) -> FailureVerdict:
     """Decide whether a message is retried after a failed attempt. The backoff is not scaled yet."""
-    attempts = counted_attempts(message)
+    # Those of crashed workers and those that were handed back do not count.
+    attempts = max(1, message.attempts - message.crashes - message.uncounted)
     match after_failure(failure, attempts, max_attempts=max_attempts, jitter=jitter, slowdowns=slowdowns):
         case Retry(backoff_ms):
             return FailureVerdict(message.attempts, failure, backoff_ms)
@@ -71,8 +63,3 @@ def verdict(
             return FailureVerdict(message.attempts, failure, pause_ms, slowdowns=slowdowns + 1)
         case StopSession():
             return FailureVerdict(message.attempts, failure, STOPPED_MS)
-
-
-def is_counted(failure: Failure) -> bool:
-    """Whether an attempt that failed this way counts."""
-    return failure.remedy not in UNCOUNTED

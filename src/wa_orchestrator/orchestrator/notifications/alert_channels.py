@@ -4,7 +4,8 @@ import base64
 import binascii
 import json
 import secrets
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from typing import Protocol
 
 import httpx
@@ -23,71 +24,61 @@ log = structlog.get_logger(__name__)
 class AlertChannel(Protocol):
     """Something that delivers alerts."""
 
-    name: str
+    @property
+    def name(self) -> str: ...
 
     async def deliver(self, alerts: Sequence[Alert]) -> float | None:
         """Deliver alerts together. None when they were accepted, else the seconds to wait at least (0: any)."""
         ...
 
 
-class TelegramChannel:
-    """A chat that a bot writes to."""
+@dataclass(frozen=True, slots=True)
+class HttpChannel:
+    """A channel that gets alerts by an HTTP request, which `request` makes."""
 
-    name = "telegram"
-
-    def __init__(self, settings: Settings, client: httpx.AsyncClient) -> None:
-        token = settings.telegram_bot_token.get_secret_value() if settings.telegram_bot_token else ""
-        self._url = f"{settings.telegram_api_url}/bot{token}/sendMessage"
-        self._chat = settings.telegram_chat_id
-        self._language = settings.language
-        self._base_url = settings.public_base_url
-        self._client = client
+    name: str
+    client: httpx.AsyncClient
+    request: Callable[[Sequence[Alert]], httpx.Request]
 
     async def deliver(self, alerts: Sequence[Alert]) -> float | None:
-        """Send one text."""
-        text = alert_texts.text_of(alerts, self._language, self._base_url)[:_TELEGRAM_MAX_TEXT]
         try:
-            response = await self._client.post(self._url, json={"chat_id": self._chat, "text": text})
-        except httpx.HTTPError as error:
-            log.warning("alerts.telegram_unreachable", error=type(error).__name__)  # its text would hold the token
+            response = await self.client.send(self.request(alerts))
+        except httpx.HTTPError as error:  # its text would hold Telegram's token
+            log.warning("alerts.unreachable", channel=self.name, error=type(error).__name__)
             return 0
         if response.is_success:
             return None
-        log.warning("alerts.telegram_refused", status=response.status_code)
+        log.warning("alerts.refused", channel=self.name, status=response.status_code)
         return _retry_after_s(response)
 
 
-class WebhookChannel:
-    """A URL that gets alerts as JSON, signed with WEBHOOK_SECRET."""
+def telegram_channel(settings: Settings, client: httpx.AsyncClient) -> HttpChannel:
+    """Return a chat that a bot writes to, one text for all alerts."""
+    token = settings.telegram_bot_token.get_secret_value() if settings.telegram_bot_token else ""
+    url = f"{settings.telegram_api_url}/bot{token}/sendMessage"
 
-    name = "webhook"
+    def request(alerts: Sequence[Alert]) -> httpx.Request:
+        text = alert_texts.text_of(alerts, settings.language, settings.public_base_url)[:_TELEGRAM_MAX_TEXT]
+        return client.build_request("POST", url, json={"chat_id": settings.telegram_chat_id, "text": text})
 
-    def __init__(self, settings: Settings, client: httpx.AsyncClient) -> None:
-        self._url = settings.alert_webhook_url or ""
-        self._secret = _signing_secret(settings.webhook_secret.get_secret_value())
-        self._language = settings.language
-        self._base_url = settings.public_base_url
-        self._client = client
+    return HttpChannel("telegram", client, request)
 
-    async def deliver(self, alerts: Sequence[Alert]) -> float | None:
-        """Post them together."""
-        body = json.dumps(
-            {
-                "text": alert_texts.text_of(alerts, self._language, self._base_url),
-                "alerts": [
-                    {"type": a.kind, "subject": a.who, "name": a.name or a.who, "reason": a.reason, "at": a.at_ms}
-                    for a in alerts
-                ],
-            },
-            ensure_ascii=False,
-        )
-        headers = signed_headers(self._secret, f"alert_{secrets.token_hex(8)}", body)
-        try:
-            response = await self._client.post(self._url, content=body, headers=headers)
-        except httpx.HTTPError as error:
-            log.warning("alerts.webhook_unreachable", error=type(error).__name__)
-            return 0
-        return None if response.is_success else _retry_after_s(response)
+
+def webhook_channel(settings: Settings, client: httpx.AsyncClient) -> HttpChannel:
+    """Return a URL that gets alerts as JSON, signed with WEBHOOK_SECRET."""
+    secret = _signing_secret(settings.webhook_secret.get_secret_value())
+
+    def request(alerts: Sequence[Alert]) -> httpx.Request:
+        text = alert_texts.text_of(alerts, settings.language, settings.public_base_url)
+        items = [
+            {"type": a.kind, "subject": a.who, "name": a.name or a.who, "reason": a.reason, "at": a.at_ms}
+            for a in alerts
+        ]
+        body = json.dumps({"text": text, "alerts": items}, ensure_ascii=False)
+        headers = signed_headers(secret, f"alert_{secrets.token_hex(8)}", body)
+        return client.build_request("POST", settings.alert_webhook_url or "", content=body, headers=headers)
+
+    return HttpChannel("webhook", client, request)
 
 
 def _signing_secret(secret: str) -> str:
@@ -108,10 +99,6 @@ def _retry_after_s(response: httpx.Response) -> float:
 
 
 def configured_channels(settings: Settings, client: httpx.AsyncClient) -> list[AlertChannel]:
-    """Return the channels that the settings name."""
-    channels: list[AlertChannel] = []
-    if settings.telegram_bot_token is not None:
-        channels.append(TelegramChannel(settings, client))
-    if settings.alert_webhook_url:
-        channels.append(WebhookChannel(settings, client))
-    return channels
+    telegram = [telegram_channel(settings, client)] if settings.telegram_bot_token is not None else []
+    webhook = [webhook_channel(settings, client)] if settings.alert_webhook_url else []
+    return [*telegram, *webhook]

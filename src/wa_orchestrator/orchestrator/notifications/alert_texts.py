@@ -27,13 +27,11 @@ class Alert:
     """How people know the one it concerns; looked up when the alert is delivered."""
 
     def encode(self) -> str:
-        """Return the alert as one line of JSON."""
         stored = {name: value for name, value in asdict(self).items() if name != "name"}
         return json.dumps(stored, separators=(",", ":"))
 
 
 def decode(text: str) -> Alert:
-    """Return the alert that `encode` wrote."""
     return Alert(**json.loads(text))
 
 

@@ -42,9 +42,8 @@ class Alerts:
         self._failures: dict[str, int] = {}
 
     async def run(self) -> None:
-        """Step until cancelled."""
         try:
-            await Loop("alerts", self).run()
+            await Loop("alerts", self.step).run()
         finally:
             await self._client.aclose()
 
@@ -59,7 +58,6 @@ class Alerts:
         return _ROUND_S
 
     async def collect(self) -> None:
-        """Queue the alerts of new events."""
         await alert_queue.collect(self._scripts, [channel.name for channel in self._channels], _encoded)
 
     async def _deliver(self, channel: AlertChannel) -> None:

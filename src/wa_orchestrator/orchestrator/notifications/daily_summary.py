@@ -15,33 +15,28 @@ _INTERVAL_S = 20.0
 _HOURS = 24
 
 
-class DailySummaries:
-    """Emits the summary of each day once. A server that was down at the time emits it when it is back."""
+async def emit_when_due(context: Context) -> float:
+    """Emit the summary of each day once. A server that was down at the time emits it when it is back."""
+    now_ms = await context.scripts.now_ms()
+    local = datetime.fromtimestamp(now_ms / 1000, tz=ZoneInfo(context.settings.timezone))
+    today = local.date().isoformat()
+    last = await summaries.last_day(context.scripts)
+    if last is None or (last != today and local.time() >= AT):
+        # A new installation has no day to sum up.
+        details = json.dumps(await _details(context, now_ms)) if last is not None else ""
+        await summaries.emit(context.scripts, today, details)
+    return _INTERVAL_S
 
-    def __init__(self, context: Context) -> None:
-        self._context = context
 
-    async def step(self) -> float:
-        """Emit today's summary if it is time."""
-        now_ms = await self._context.scripts.now_ms()
-        local = datetime.fromtimestamp(now_ms / 1000, tz=ZoneInfo(self._context.settings.timezone))
-        today = local.date().isoformat()
-        last = await summaries.last_day(self._context.scripts)
-        if last is None or (last != today and local.time() >= AT):
-            # A new installation has no day to sum up.
-            details = json.dumps(await self._details(now_ms)) if last is not None else ""
-            await summaries.emit(self._context.scripts, today, details)
-        return _INTERVAL_S
-
-    async def _details(self, now_ms: int) -> dict[str, int]:
-        found = await records.sessions(self._context.scripts)
-        counts = await activity.hours(self._context.scripts)
-        this_hour = now_ms // activity.HOUR_MS
-        hours = range(this_hour - _HOURS + 1, this_hour + 1)
-        return {
-            "sessions": len(found),
-            "connected": sum(session.status is State.CONNECTED for session in found),
-            "sent": sum(counts.get(f"{hour}:sent", 0) for hour in hours),
-            "failed": sum(counts.get(f"{hour}:failed", 0) for hour in hours),
-            "queued": await activity.queued(self._context.scripts, [session.phone for session in found]),
-        }
+async def _details(context: Context, now_ms: int) -> dict[str, int]:
+    found = await records.sessions(context.scripts)
+    counts = await activity.hours(context.scripts)
+    this_hour = now_ms // activity.HOUR_MS
+    hours = range(this_hour - _HOURS + 1, this_hour + 1)
+    return {
+        "sessions": len(found),
+        "connected": sum(session.status is State.CONNECTED for session in found),
+        "sent": sum(counts.get(f"{hour}:sent", 0) for hour in hours),
+        "failed": sum(counts.get(f"{hour}:failed", 0) for hour in hours),
+        "queued": await activity.queued(context.scripts, [session.phone for session in found]),
+    }

@@ -34,7 +34,6 @@ async def post(context: Context, hook: Webhook, event: str, body: str) -> str:
 
 
 def signed_headers(secret: str, message_id: str, body: str) -> dict[str, str]:
-    """Return the headers of a signed JSON request."""
     now = datetime.now(tz=UTC)
     return {
         "Content-Type": "application/json",
@@ -51,7 +50,6 @@ def _tls_context() -> ssl.SSLContext:
 
 
 async def _drain(response: httpx.Response) -> None:
-    """Read and discard the response, up to a limit."""
     read = 0
     async for chunk in response.aiter_raw():
         read += len(chunk)

@@ -42,7 +42,6 @@ class WebhookDeliverer:
     """Reads the stream and delivers. Any number may run: cursor and queues are in Redis."""
 
     def __init__(self, context: Context) -> None:
-        """Deliver from this context's store."""
         self._context = context
         self._scripts = context.scripts
         self._settings = context.settings
@@ -50,9 +49,8 @@ class WebhookDeliverer:
         self._busy: Counter[str] = Counter()
 
     async def run(self) -> None:
-        """Deliver until cancelled."""
         try:
-            await Loop("webhooks", self).run()
+            await Loop("webhooks", self.step).run()
         finally:
             for task in self._tasks:
                 task.cancel()
@@ -67,7 +65,6 @@ class WebhookDeliverer:
         return 0.0 if queued or started else _IDLE_S
 
     async def idle(self) -> None:
-        """Wait until no delivery is in progress."""
         while self._tasks:
             await asyncio.gather(*self._tasks)
 

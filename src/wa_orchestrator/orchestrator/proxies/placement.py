@@ -23,12 +23,12 @@ from wa_orchestrator.store.sessions import control_plane, slots
 
 #: A session that moves for one of these follows its phone; nothing is wrong with the proxy it leaves.
 _TO_THE_PHONES_PROXY = frozenset({ProxyReason.PROXY_GIVEN, ProxyReason.STICKY_FULL})
+_ASSIGN_EVERY_S = 0.5
 
 log = structlog.get_logger(__name__)
 
 
 def loads(proxies: Iterable[Proxy]) -> list[Load]:
-    """Return how full each proxy is."""
     return [Load(proxy.id, len(proxy.sessions), proxy.status == ProxyStatus.OK) for proxy in proxies]
 
 
@@ -47,14 +47,14 @@ def eligible_proxies(proxies: Sequence[Proxy], held: Sequence[str], per_proxy: i
     return [sticky] if sticky in ranked else ranked
 
 
-async def drain(context: Context, proxy_id: str, reason: ProxyReason) -> list[str]:
-    """Move all sessions away from a proxy that was marked bad; return their ids.
+async def drain(context: Context, proxy_id: str, reason: ProxyReason) -> None:
+    """Move all sessions away from a proxy that was marked bad.
 
     The start queue spreads their starts. Log lines and records name the proxy by id only.
     """
     proxy = await records.proxy(context.scripts, proxy_id)
     if proxy is None or not proxy.sessions:
-        return []
+        return
     found = await records.sessions(context.scripts, proxy.sessions)
     leaving = sorted(found, key=lambda session: (session.phone, session.id))
     log.warning("proxy.drained", proxy=proxy_id, sessions=len(leaving), reason=reason)
@@ -63,7 +63,6 @@ async def drain(context: Context, proxy_id: str, reason: ProxyReason) -> list[st
             if not _keeps_proxy(session, proxy):
                 await transitions.apply(context, session.id, Event.PROXY_LOST)
             await assign_slot(context, session, reason)
-    return [session.id for session in leaving]
 
 
 def _keeps_proxy(session: Session, proxy: Proxy | None) -> bool:
@@ -74,26 +73,23 @@ def _keeps_proxy(session: Session, proxy: Proxy | None) -> bool:
     return bool(session.proxy_given or session.banned) and proxy is not None and not proxy.draining
 
 
-async def assign_slot(context: Context, session: Session, reason: ProxyReason) -> bool:
+@compare_and_set("The session")
+async def assign_slot(context: Context, session: Session, reason: ProxyReason) -> bool | Changed:
     """Move a session that lost its slot to another proxy; False if it must wait, for room or for its given proxy."""
+    current = await records.session(context.scripts, session.id)
+    if current is None or current.proxy not in ("", session.proxy):
+        return current is not None  # deleted, or moved by another call
+    proxies = await records.proxies(context.scripts)
+    if _keeps_proxy(current, next((each for each in proxies if each.id == current.proxy), None)):
+        return await _wait_for_given_proxy(context, current)
+    if not current.first_connected_at and await _linked_session_waits(context):
+        await _wait_for_slot(context, current)
+        return False
+    sticky = await slots.sticky_proxy(context.scripts, current.phone)
+    held = [each.proxy for each in await _siblings(context, current)]
     per_proxy = context.settings.max_sessions_per_proxy
-
-    async def attempt() -> bool | Changed:
-        current = await records.session(context.scripts, session.id)
-        if current is None or current.proxy not in ("", session.proxy):
-            return current is not None  # deleted, or moved by another call
-        proxies = await records.proxies(context.scripts)
-        if _keeps_proxy(current, next((each for each in proxies if each.id == current.proxy), None)):
-            return await _wait_for_given_proxy(context, current)
-        if not current.first_connected_at and await _linked_session_waits(context):
-            await _wait_for_slot(context, current)
-            return False
-        sticky = await slots.sticky_proxy(context.scripts, current.phone)
-        held = [each.proxy for each in await _siblings(context, current)]
-        candidates = eligible_proxies(_allowed(current, proxies, sticky), held, per_proxy, sticky)
-        return await _move(context, current, reason, candidates)
-
-    return await compare_and_set(f"Session {session.id}", attempt)
+    candidates = eligible_proxies(_allowed(current, proxies, sticky), held, per_proxy, sticky)
+    return await _move(context, current, reason, candidates)
 
 
 def _allowed(session: Session, proxies: list[Proxy], sticky: str) -> list[Proxy]:
@@ -104,10 +100,9 @@ def _allowed(session: Session, proxies: list[Proxy], sticky: str) -> list[Proxy]
 
 async def _move(context: Context, session: Session, reason: ProxyReason, candidates: Sequence[str]) -> bool | Changed:
     flight = slots.Move(session.id, session.proxy, session.phone, reason, candidates)
-    outcome = await slots.move(context.scripts, flight, per_proxy=context.settings.max_sessions_per_proxy)
-    match outcome:
-        case Changed():
-            return outcome
+    match await slots.move(context.scripts, flight, per_proxy=context.settings.max_sessions_per_proxy):
+        case Changed() as changed:
+            return changed
         case slots.Moved(proxy_id):
             await _slot_assigned(context, session, proxy_id, reason)
             return True
@@ -154,21 +149,20 @@ async def _linked_session_waits(context: Context) -> bool:
     return any(each.first_connected_at and not each.proxy and transitions.wants_worker(each) for each in waiting)
 
 
-async def assign_waiting(context: Context) -> int:
-    """Assign slots to waiting sessions, linked ones first, then the longest waiting. Return how many got one."""
+async def assign_waiting(context: Context) -> float:
+    """Assign slots to waiting sessions, linked ones first, then the longest waiting.
+
+    Return the seconds until the next round.
+    """
     ids = await slots.waiting(context.scripts)
-    if not ids:
-        return 0
     found = await records.sessions(context.scripts, ids)
     waiting = [session for session in found if not session.proxy and transitions.wants_worker(session)]
     await slots.remove_waiting(context.scripts, ids - {session.id for session in waiting})
-    assigned = 0
     for session in sorted(waiting, key=lambda each: (not each.first_connected_at, each.changed_at, each.id)):
-        if await assign_slot(context, session, ProxyReason.WAITED_FOR_PROXY):
-            assigned += 1
-        elif session.first_connected_at:
+        assigned = await assign_slot(context, session, ProxyReason.WAITED_FOR_PROXY)
+        if session.first_connected_at and not assigned:
             await _make_room(context, session)
-    return assigned
+    return _ASSIGN_EVERY_S
 
 
 async def _make_room(context: Context, session: Session) -> None:
@@ -194,16 +188,14 @@ async def move_phone_sessions(context: Context, phone: str, proxy_id: str, reaso
         await _move_to(context, session.id, proxy_id, reason)
 
 
-async def _move_to(context: Context, session_id: str, proxy_id: str, reason: ProxyReason) -> None:
-    async def attempt() -> bool | Changed:
-        session = await records.session(context.scripts, session_id)
-        proxy = await records.proxy(context.scripts, proxy_id)
-        room = proxy is not None and len(proxy.sessions) < context.settings.max_sessions_per_proxy
-        if session is None or session.proxy in ("", proxy_id) or not room:
-            return False
-        return await _move(context, session, reason, [proxy_id])
-
-    await compare_and_set(f"Session {session_id}", attempt)
+@compare_and_set("The session")
+async def _move_to(context: Context, session_id: str, proxy_id: str, reason: ProxyReason) -> bool | Changed:
+    session = await records.session(context.scripts, session_id)
+    proxy = await records.proxy(context.scripts, proxy_id)
+    room = proxy is not None and len(proxy.sessions) < context.settings.max_sessions_per_proxy
+    if session is None or session.proxy in ("", proxy_id) or not room:
+        return False
+    return await _move(context, session, reason, [proxy_id])
 
 
 async def inventory(context: Context) -> dict[str, int]:

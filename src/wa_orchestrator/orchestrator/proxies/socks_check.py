@@ -29,11 +29,11 @@ class CheckFailed:
     detail: str = ""
 
     def __str__(self) -> str:
-        """Return it as it is stored."""
         return f"{self.why}:{self.detail}" if self.detail else self.why
 
 
-ProxyCheck = Callable[[str], Awaitable[CheckPassed | CheckFailed]]
+CheckResult = CheckPassed | CheckFailed
+ProxyCheck = Callable[[str], Awaitable[CheckResult]]
 
 
 class _CheckError(Exception):
@@ -42,7 +42,7 @@ class _CheckError(Exception):
         self.failed = CheckFailed(why, str(detail))
 
 
-async def check(url: str, target: str, timeout_ms: float) -> CheckPassed | CheckFailed:
+async def check(url: str, target: str, timeout_ms: float) -> CheckResult:
     """Connect to `target` (`host:port`, by name) through the proxy at `url`."""
     host, _, port = target.rpartition(":")
     began = time.monotonic()

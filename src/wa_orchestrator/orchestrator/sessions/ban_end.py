@@ -25,19 +25,12 @@ def is_over(session: Session, now_ms: int, least_rest_ms: float) -> bool:
     )
 
 
-class BanEnd:
-    """Looks for ended bans. Their end is in the record, so a restart of the server misses none."""
-
-    def __init__(self, context: Context) -> None:
-        self._context = context
-
-    async def step(self) -> float:
-        """Start every session whose temporary ban is over."""
-        scripts, settings = self._context.scripts, self._context.settings
-        now_ms = await scripts.now_ms()
-        for session in await records.sessions(scripts):
-            if is_over(session, now_ms, settings.scaled(LEAST_REST_MS)):
-                log.info("session.ban_ended", session=session.id)
-                await transitions.apply(self._context, session.id, Event.BAN_ENDED)
-                await control_plane.request_attention(scripts, session.id)
-        return settings.monitor_interval_ms / 1000
+async def start_when_over(context: Context) -> float:
+    """Start every session whose temporary ban is over. The end is in the record, so a restart misses none."""
+    now_ms = await context.scripts.now_ms()
+    for session in await records.sessions(context.scripts):
+        if is_over(session, now_ms, context.settings.scaled(LEAST_REST_MS)):
+            log.info("session.ban_ended", session=session.id)
+            await transitions.apply(context, session.id, Event.BAN_ENDED)
+            await control_plane.request_attention(context.scripts, session.id)
+    return context.settings.monitor_interval_ms / 1000

@@ -6,11 +6,15 @@ import json
 import re
 import shutil
 import sqlite3
+from collections.abc import Callable, Coroutine
 from dataclasses import dataclass
+from functools import wraps
 from pathlib import Path
+from typing import Any, ParamSpec, TypeVar
 
 import structlog
 
+from wa_orchestrator.context import Context
 from wa_orchestrator.errors import Refused
 from wa_orchestrator.settings import Settings
 
@@ -20,8 +24,21 @@ NOTE = "trash.json"
 DATABASE = "auth.db"
 _NAME = re.compile(r"(?P<session>[A-Za-z0-9_-]{1,64})-(?P<at>\d{10,16})")
 _DAY_MS = 24 * 3600 * 1000
+_PURGE_EVERY_S = 3600.0
 
+P = ParamSpec("P")
+T = TypeVar("T")
 log = structlog.get_logger(__name__)
+
+
+def _in_thread(function: Callable[P, T]) -> Callable[P, Coroutine[Any, Any, T]]:
+    """Run a function in a thread: a slow disk must not hold up the event loop."""
+
+    @wraps(function)
+    async def run(*args: P.args, **kwargs: P.kwargs) -> T:
+        return await asyncio.to_thread(function, *args, **kwargs)
+
+    return run
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,57 +54,44 @@ class TrashedCredentials:
 
 
 def directory(settings: Settings, session_id: str) -> Path:
-    """Return the directory of a session's credentials."""
     return settings.sessions_dir.absolute() / session_id
 
 
-async def stored_epoch(settings: Settings, session_id: str) -> int:
+@_in_thread
+def stored_epoch(settings: Settings, session_id: str) -> int:
     """Return the highest epoch that has opened a session's directory; 0 if it is new or cannot be read."""
-    return await asyncio.to_thread(_stored_epoch, directory(settings, session_id) / DATABASE)
-
-
-def _stored_epoch(database: Path) -> int:
+    database = directory(settings, session_id) / DATABASE
     if not database.is_file():
         return 0
     try:
         with contextlib.closing(sqlite3.connect(f"{database.as_uri()}?mode=ro", uri=True, timeout=1)) as opened:
             row = opened.execute("SELECT value FROM meta WHERE name = 'epoch'").fetchone()
     except sqlite3.Error as error:  # the worker itself will say what is wrong with it
-        log.warning("credentials.epoch_unreadable", session=database.parent.name, error=str(error))
+        log.warning("credentials.epoch_unreadable", session=session_id, error=str(error))
         return 0
     return int(row[0]) if row else 0
 
 
-async def linked_sessions(settings: Settings) -> list[str]:
+@_in_thread
+def linked_sessions(settings: Settings) -> list[str]:
     """Return the sessions that have credentials on disk."""
-    root = settings.sessions_dir.absolute()
-    found = await asyncio.to_thread(lambda: sorted(root.glob(f"*/{DATABASE}")))
-    return [each.parent.name for each in found]
+    return [found.parent.name for found in sorted(settings.sessions_dir.glob(f"*/{DATABASE}"))]
 
 
 def _trash(settings: Settings) -> Path:
     return settings.sessions_dir.absolute() / TRASH
 
 
-async def discard(settings: Settings, session_id: str, now_ms: int, *, phone: str, label: str, why: str) -> str | None:
-    """Move a session's credentials to the trash and return their trash id; None if it has none.
-
-    Its worker must not run.
-    """
-    note = {"phone": phone, "label": label, "why": why}
-    return await asyncio.to_thread(_discard, settings, session_id, now_ms, note)
-
-
-def _discard(settings: Settings, session_id: str, now_ms: int, note: dict[str, str]) -> str | None:
+@_in_thread
+def discard(settings: Settings, session_id: str, now_ms: int, *, phone: str, label: str, why: str) -> None:
+    """Move a session's credentials to the trash, if it has any. Its worker must not run."""
     source = directory(settings, session_id)
     if not source.is_dir() or not any(source.iterdir()):
-        return None
+        return
     _trash(settings).mkdir(mode=0o700, parents=True, exist_ok=True)
-    name = f"{session_id}-{now_ms}"
-    (source / NOTE).write_text(json.dumps(note), "utf-8")
-    source.rename(_trash(settings) / name)
-    log.info("credentials.discarded", session=session_id, why=note["why"])
-    return name
+    (source / NOTE).write_text(json.dumps({"phone": phone, "label": label, "why": why}), "utf-8")
+    source.rename(_trash(settings) / f"{session_id}-{now_ms}")
+    log.info("credentials.discarded", session=session_id, why=why)
 
 
 def list_trash(settings: Settings) -> list[TrashedCredentials]:
@@ -106,14 +110,8 @@ def _read_entry(path: Path) -> TrashedCredentials | None:
         note = json.loads((path / NOTE).read_text("utf-8"))
     except (OSError, ValueError):
         note = {}
-    return TrashedCredentials(
-        path.name,
-        name["session"],
-        int(name["at"]),
-        str(note.get("phone", "")),
-        str(note.get("label", "")),
-        str(note.get("why", "")),
-    )
+    noted = {field: str(note.get(field, "")) for field in ("phone", "label", "why")}
+    return TrashedCredentials(path.name, name["session"], int(name["at"]), **noted)
 
 
 def find(settings: Settings, trash_id: str) -> TrashedCredentials:
@@ -121,24 +119,19 @@ def find(settings: Settings, trash_id: str) -> TrashedCredentials:
     for each in list_trash(settings):
         if each.id == trash_id:
             return each
-    raise Refused(
-        "NOT_IN_TRASH", f"There is nothing in the trash with the id {trash_id}. GET /api/v1/trash lists it.", 404
-    )
+    text = f"There is nothing in the trash with the id {trash_id}. GET /api/v1/trash lists it."
+    raise Refused("NOT_IN_TRASH", text, 404)
 
 
 def require_none(settings: Settings, session_id: str) -> None:
-    """Raise `Refused` if a session has credentials."""
     place = directory(settings, session_id)
     if place.exists() and not (place.is_dir() and not any(place.iterdir())):
         raise Refused("HAS_CREDENTIALS", f"Session {session_id} has credentials. Log it out or delete it first.", 409)
 
 
-async def restore(settings: Settings, trash_id: str, session_id: str) -> None:
+@_in_thread
+def restore(settings: Settings, trash_id: str, session_id: str) -> None:
     """Move credentials from the trash to a session that has none. Its worker must not run."""
-    await asyncio.to_thread(_restore, settings, trash_id, session_id)
-
-
-def _restore(settings: Settings, trash_id: str, session_id: str) -> None:
     find(settings, trash_id)
     require_none(settings, session_id)
     target = directory(settings, session_id)
@@ -148,10 +141,11 @@ def _restore(settings: Settings, trash_id: str, session_id: str) -> None:
     (target / NOTE).unlink(missing_ok=True)
 
 
-async def purge(settings: Settings, now_ms: int) -> int:
-    """Delete what has been in the trash for longer than TRASH_DAYS. Return how many entries."""
-    old = [each for each in list_trash(settings) if each.at_ms <= now_ms - settings.trash_days * _DAY_MS]
-    for each in old:
-        await asyncio.to_thread(shutil.rmtree, _trash(settings) / each.id, ignore_errors=True)
-        log.info("credentials.purged", session=each.session_id)
-    return len(old)
+async def purge(context: Context) -> float:
+    """Delete what has been in the trash for longer than TRASH_DAYS. Return the seconds until the next time."""
+    settings, now_ms = context.settings, await context.scripts.now_ms()
+    for each in list_trash(settings):
+        if each.at_ms <= now_ms - settings.trash_days * _DAY_MS:
+            await asyncio.to_thread(shutil.rmtree, _trash(settings) / each.id, ignore_errors=True)
+            log.info("credentials.purged", session=each.session_id)
+    return _PURGE_EVERY_S

@@ -9,9 +9,8 @@ from wa_orchestrator.domain.ids import Phone
 from wa_orchestrator.domain.session import Event, State
 from wa_orchestrator.domain.stream_events import EventType, ProxyReason, SessionChanged
 from wa_orchestrator.domain.worker_events import Connected, WorkerEvent
-from wa_orchestrator.errors import Broken
 from wa_orchestrator.orchestrator.proxies import placement
-from wa_orchestrator.orchestrator.sessions import phone_change, transitions
+from wa_orchestrator.orchestrator.sessions import queue_handover, transitions
 from wa_orchestrator.orchestrator.workers import tokens
 from wa_orchestrator.store import records, sessions
 from wa_orchestrator.store.engine.compare_and_set import Changed, compare_and_set
@@ -25,29 +24,28 @@ _TAKES_SIBLINGS_ALONG = {"given": ProxyReason.PROXY_GIVEN, "sticky_full": ProxyR
 log = structlog.get_logger(__name__)
 
 
-async def connected(context: Context, session: Session, report: WorkerEvent) -> None:
+async def connected(context: Context, session: Session, report: WorkerEvent[Connected]) -> None:
     """Handle CONNECTED. The session's temporary proxy becomes the phone's own, or the session moves to that one."""
-    payload = report.payload
-    if not isinstance(payload, Connected):
-        raise Broken("this handler is for CONNECTED only")
-
-    async def attempt() -> bool | Changed:
-        return await _bind(context, session, report, payload)
-
-    await compare_and_set(f"Session {session.id}", attempt)
-    await phone_change.finish_phone_change(context, session.id)
+    await _bind(context, session, report)
+    await queue_handover.follow_to_new_phone(context, session.id)
 
 
-async def _bind(context: Context, reporter: Session, report: WorkerEvent, payload: Connected) -> bool | Changed:
+@compare_and_set("The session")
+async def _bind(context: Context, reporter: Session, report: WorkerEvent[Connected]) -> Changed | None:
     session = await records.session(context.scripts, reporter.id)
     if session is None or session.epoch != reporter.epoch:
         raise tokens.fenced(session.epoch if session else 0)
+    payload = report.payload
     phone = phones.parse(payload.phone_number)
-    after = transitions.after_report(transitions.standing_of(session), Event.CONNECTED, report, session.epoch)
+    after = transitions.after_report(session, Event.CONNECTED, report, session.epoch)
     if after.state is not State.CONNECTED and session.phone == phone:
         await transitions.apply_report(context, session, Event.CONNECTED, report)
-        return True
-    binding = await _binding(context, session, phone, payload, standings.encode(after))
+        return None
+    jid = payload.jid or f"{phone}@s.whatsapp.net"
+    fields = SessionChanges(standing=standings.encode(after), unlinked_at=0)
+    fields |= SessionChanges(jid=jid, lid=payload.lid or "", fingerprint=payload.fingerprint or "")
+    sticky = await slots.sticky_proxy(context.scripts, phone)
+    binding = slots.Binding(session.epoch, phone, sticky, session.proxy, session.proxy_given, session.phone, fields)
     outcome = await slots.bind(
         context.scripts,
         session.id,
@@ -58,17 +56,9 @@ async def _bind(context: Context, reporter: Session, report: WorkerEvent, payloa
     if isinstance(outcome, Changed):
         return outcome
     await _follow(context, session, phone, outcome)
-    await _restore_later_state(context, session.id, after)
-    return True
-
-
-async def _binding(context: Context, session: Session, phone: str, payload: Connected, standing: str) -> slots.Binding:
-    sticky = await slots.sticky_proxy(context.scripts, phone)
-    jid = payload.jid or f"{phone}@s.whatsapp.net"
-    fields = SessionChanges(
-        standing=standing, unlinked_at=0, jid=jid, lid=payload.lid or "", fingerprint=payload.fingerprint or ""
-    )
-    return slots.Binding(session.epoch, phone, sticky, session.proxy, session.proxy_given, session.phone, fields)
+    if after.state is not State.CONNECTED:
+        await _restore_later_state(context, session.id, after)
+    return None
 
 
 async def _follow(
@@ -103,18 +93,12 @@ async def _reject(context: Context, session: Session, phone: str, count: int) ->
     await commands.push(context.scripts, session.id, "logout")
 
 
-async def _restore_later_state(context: Context, session_id: str, after: standings.Standing) -> None:
-    """Restore the state of later reports if CONNECTED arrived after them: only its phone number was new."""
-    if after.state is State.CONNECTED:
-        return
-
-    async def attempt() -> bool | Changed:
-        session = await records.session(context.scripts, session_id)
-        if session is None or not session.standing or standings.decode(session.standing).state is not after.state:
-            return True  # a newer report has decided
-        outcome = await sessions.advance(
-            context.scripts, session_id, transitions.step_to(session, after, Event.CONNECTED)
-        )
-        return outcome if isinstance(outcome, Changed) else True
-
-    await compare_and_set(f"Session {session_id}", attempt)
+@compare_and_set("The session")
+async def _restore_later_state(context: Context, session_id: str, after: standings.Standing) -> Changed | None:
+    """Restore the state of reports that CONNECTED arrived after: only its phone number was new."""
+    session = await records.session(context.scripts, session_id)
+    if session is None or not session.standing or standings.decode(session.standing).state is not after.state:
+        return None  # a newer report has decided
+    step = transitions.step_to(session, after, Event.CONNECTED)
+    outcome = await sessions.advance(context.scripts, session_id, step)
+    return outcome if isinstance(outcome, Changed) else None

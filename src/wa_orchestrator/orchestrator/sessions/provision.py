@@ -69,40 +69,32 @@ async def provision(context: Context, request: SessionRequest) -> Session:
     return session
 
 
-async def _create(context: Context, request: SessionRequest) -> str:
-    async def attempt() -> str | Changed:
-        session_id = request.session_id or f"worker_{await sessions.next_number(context.scripts)}"
-        siblings = await records.sessions_of_phone(context.scripts, request.phone)
-        candidates = await _candidates(context, request, siblings)
-        direct = "direct" if not candidates and await _may_go_direct(context) else ""
-        fields = await _fields(context, request, direct)
-        new = sessions.NewSession(session_id, request.phone, len(siblings), candidates, direct, fields)
-        outcome = await sessions.create(
-            context.scripts,
-            new,
-            per_proxy=context.settings.max_sessions_per_proxy,
-            per_phone=context.settings.max_sessions_per_phone,
-        )
-        match outcome:
-            case sessions.Created():
-                return session_id
-            case Changed():
-                return outcome
-            case sessions.Exists():
-                if not request.session_id:
-                    return Changed()  # an operator gave this id to another session
-                return await _start_again(context, request)
-            case sessions.PhoneFull(count):
-                raise Refused(
-                    "PHONE_FULL",
-                    f"This phone has {count} sessions, the maximum. Delete one first.",
-                    409,
-                    sessions=count,
-                )
-            case sessions.NoRoom():
-                raise await _no_room(context, request, siblings)
-
-    return await compare_and_set("The phone's sessions", attempt)
+@compare_and_set("The phone's list of sessions")
+async def _create(context: Context, request: SessionRequest) -> str | Changed:
+    session_id = request.session_id or f"worker_{await sessions.next_number(context.scripts)}"
+    siblings = await records.sessions_of_phone(context.scripts, request.phone)
+    candidates = await _candidates(context, request, siblings)
+    settings = context.settings
+    is_direct = not candidates and settings.allow_direct and not await records.proxies(context.scripts)
+    direct = "direct" if is_direct else ""
+    fields = await _fields(context, request, direct)
+    new = sessions.NewSession(session_id, request.phone, len(siblings), candidates, direct, fields)
+    match await sessions.create(
+        context.scripts, new, per_proxy=settings.max_sessions_per_proxy, per_phone=settings.max_sessions_per_phone
+    ):
+        case sessions.Created():
+            return session_id
+        case Changed() as changed:
+            return changed
+        case sessions.Exists():
+            if not request.session_id:
+                return Changed()  # an operator gave this id to another session
+            return await _start_again(context, request)
+        case sessions.PhoneFull(count):
+            text = f"This phone has {count} sessions, the maximum. Delete one first."
+            raise Refused("PHONE_FULL", text, 409, sessions=count)
+        case sessions.NoRoom():
+            raise await _no_room(context, request, siblings)
 
 
 async def _start_again(context: Context, request: SessionRequest) -> str:
@@ -163,10 +155,6 @@ async def _own_proxy(context: Context, request: SessionRequest, siblings: Sequen
     return proxy.id if proxy is not None and proxy.status == ProxyStatus.OK else None
 
 
-async def _may_go_direct(context: Context) -> bool:
-    return context.settings.allow_direct and not await records.proxies(context.scripts)
-
-
 async def _no_room(context: Context, request: SessionRequest, siblings: Sequence[Session]) -> Refused:
     if request.proxy is not None:
         proxy = await records.proxy(context.scripts, request.proxy.id)
@@ -178,11 +166,8 @@ async def _no_room(context: Context, request: SessionRequest, siblings: Sequence
         text = "All sessions of a phone use one proxy, and this one has no room for all of them. Give another one."
         return Refused("STICKY_PROXY_FULL", text, 409)
     if siblings or await _own_proxy(context, request, siblings) is not None:
-        return Refused(
-            "STICKY_PROXY_FULL",
-            "This phone or session has a proxy of its own, and it has no room. Free a slot, or give another proxy.",
-            409,
-        )
+        text = "This phone or session has a proxy of its own, and it has no room. Free a slot, or give another proxy."
+        return Refused("STICKY_PROXY_FULL", text, 409)
     has_some = bool(await records.proxies(context.scripts))
     what = "All slots of all working proxies are taken. Add a proxy." if has_some else "There is no proxy yet. Add one."
     return Refused("NO_PROXY_CAPACITY", what, 409)

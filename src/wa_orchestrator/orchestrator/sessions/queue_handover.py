@@ -1,6 +1,5 @@
-"""Queue handover: the messages of a deleted session are cancelled or moved to other senders."""
+"""Queue handover: what becomes of a session's messages when it is deleted or linked to another phone."""
 
-from collections.abc import Collection
 from dataclasses import replace
 
 import structlog
@@ -17,6 +16,7 @@ from wa_orchestrator.store.messages import contacts, deadlines, open_messages, o
 from wa_orchestrator.store.messages.deadlines import Deadline
 from wa_orchestrator.store.messages.message_keys import Place
 from wa_orchestrator.store.records import Message, Session
+from wa_orchestrator.store.sessions import slots
 
 _ANY_CRASHES = 1_000_000
 log = structlog.get_logger(__name__)
@@ -26,7 +26,7 @@ async def hand_over(context: Context, session: Session, how: str) -> int:
     """Cancel or move every message that waits for this session. Its worker must not run. Return their number."""
     candidates = await _candidates(context, session) if how == "reroute" else []
     handled: set[str] = set()
-    while found := await _unfinished(context, session, handled):
+    while found := [message for message in await _unended(context, session) if message.id not in handled]:
         for message in found:
             await _settle(context, message, candidates)
         handled |= {message.id for message in found}
@@ -35,13 +35,30 @@ async def hand_over(context: Context, session: Session, how: str) -> int:
     return len(handled)
 
 
-async def _unfinished(context: Context, session: Session, handled: Collection[str]) -> list[Message]:
-    """Return a session's unfinished messages, also those not routed yet, except those already handled."""
-    index = keys.messages_of_session(session.id)
-    every = {
-        each.id: each async for each in open_messages.unended(context.scripts, index) if each.session == session.id
-    }
-    return [message for message in every.values() if message.id not in handled]
+async def follow_to_new_phone(context: Context, session_id: str) -> None:
+    """Move the messages that clients pinned to a session which has left its phone; the others find other senders.
+
+    The mark was written with the new phone and is removed last: after a crash, CONNECTED is reported again.
+    """
+    session = await records.session(context.scripts, session_id)
+    left = session.left_phone if session else ""
+    if session is None or not left:
+        return
+    day = day_of(context.settings, session, await context.scripts.now_ms())
+    unended = await _unended(context, session)
+    behind = [each for each in unended if routing.is_left_behind(each.pinned, each.phone, session.phone)]
+    for message in behind:
+        await reroutes.follow_session(context.scripts, message, session, day=day)
+    for phone in left.split():
+        await queues.wake(context.scripts, phone)
+    await slots.clear_left_phone(context.scripts, session.id, left)
+    log.warning("session.relinked", session=session.id, messages=len(behind))
+
+
+async def _unended(context: Context, session: Session) -> list[Message]:
+    """Return a session's unfinished messages, each once, also those not routed yet."""
+    found = open_messages.unended(context.scripts, keys.messages_of_session(session.id))
+    return list({each.id: each async for each in found if each.session == session.id}.values())
 
 
 async def _settle(context: Context, message: Message, candidates: list[Candidate]) -> None:

@@ -12,7 +12,7 @@ from wa_orchestrator.domain.session import (
     StateChange,
 )
 from wa_orchestrator.domain.session_standing import Report, Standing
-from wa_orchestrator.domain.worker_events import WorkerEvent
+from wa_orchestrator.domain.worker_events import Payload, WorkerEvent
 from wa_orchestrator.orchestrator.workers import tokens
 from wa_orchestrator.store import records, sessions
 from wa_orchestrator.store.engine.compare_and_set import Changed, compare_and_set
@@ -47,67 +47,56 @@ def exchange_pending(session: Session) -> bool:
     return session.discard or bool(session.restore)
 
 
+@compare_and_set("The session")
 async def apply(
     context: Context, session_id: str, event: Event, fields: SessionChanges | None = None
-) -> Session | None:
+) -> Session | Changed | None:
     """Apply an event of the server itself; return the session after it, or None if it does not exist.
 
     An event that is illegal in the session's current state came too late and changes nothing.
     """
-
-    async def attempt() -> Session | Changed | None:
-        session = await records.session(context.scripts, session_id)
-        if session is None:
-            return None
-        try:
-            after = standings.decide(standing_of(session), event, await context.scripts.now_ms(), epoch=session.epoch)
-        except IllegalTransition:
-            return session
-        return await _write(context, session, after, event, fields)
-
-    return await compare_and_set(f"Session {session_id}", attempt)
+    session = await records.session(context.scripts, session_id)
+    if session is None:
+        return None
+    try:
+        after = standings.decide(standing_of(session), event, await context.scripts.now_ms(), epoch=session.epoch)
+    except IllegalTransition:
+        return session
+    if after == standing_of(session) and not fields:
+        return session
+    return await _write(context, session.id, step_to(session, after, event, fields))
 
 
+@compare_and_set("The session")
 async def apply_report(
-    context: Context, session: Session, event: Event, report: WorkerEvent, fields: SessionChanges | None = None
-) -> Session | None:
+    context: Context, reporter: Session, event: Event, report: WorkerEvent[Payload]
+) -> Session | Changed | None:
     """Apply an event that the session's worker reported. The result does not depend on the order of the reports.
 
     Raises FENCED if the worker has been replaced.
     """
-
-    async def attempt() -> Session | Changed | None:
-        current = await records.session(context.scripts, session.id)
-        if current is None:
-            return None
-        after = after_report(standing_of(current), event, report, session.epoch)
-        return await _write(context, current, after, event, fields, epoch=session.epoch)
-
-    return await compare_and_set(f"Session {session.id}", attempt)
-
-
-def after_report(before: Standing, event: Event, report: WorkerEvent, epoch: int) -> Standing:
-    """Return the standing after a report of the worker of `epoch`."""
-    return standings.apply(before, Report(event, epoch, report.at_ms, report.sequence or 0))
-
-
-async def _write(  # noqa: PLR0917 (each is another thing; private to this module)
-    context: Context,
-    session: Session,
-    after: Standing,
-    event: Event,
-    fields: SessionChanges | None,
-    epoch: int | None = None,
-) -> Session | Changed | None:
-    if after == standing_of(session) and not fields:
+    session = await records.session(context.scripts, reporter.id)
+    if session is None:
+        return None
+    after = after_report(session, event, report, reporter.epoch)
+    if after == standing_of(session):
         return session
-    match await sessions.advance(context.scripts, session.id, step_to(session, after, event, fields, epoch)):
+    return await _write(context, session.id, step_to(session, after, event, epoch=reporter.epoch))
+
+
+def after_report(session: Session, event: Event, report: WorkerEvent[Payload], epoch: int) -> Standing:
+    """Return the session's standing after a report of the worker of `epoch`."""
+    return standings.apply(standing_of(session), Report(event, epoch, report.at_ms, report.sequence or 0))
+
+
+async def _write(context: Context, session_id: str, step: sessions.Transition) -> Session | Changed | None:
+    match await sessions.advance(context.scripts, session_id, step):
         case Fenced(current):
             raise tokens.fenced(current)
         case Changed() as changed:
             return changed
         case Written() | Unknown():
-            return await records.session(context.scripts, session.id)
+            return await records.session(context.scripts, session_id)
 
 
 def step_to(

@@ -1,11 +1,13 @@
 """Handlers of worker events about a session: codes, disconnects, proxy errors, pings."""
 
+from functools import partial
+
 import structlog
 
 from wa_orchestrator.context import Context
 from wa_orchestrator.domain import worker_events
 from wa_orchestrator.domain.session import Event, Reason, State
-from wa_orchestrator.domain.worker_events import Disconnected, PairingCodeShown, Ping, QrCode, WorkerEvent
+from wa_orchestrator.domain.worker_events import Disconnected, PairingCodeShown, Payload, Ping, QrCode, WorkerEvent
 from wa_orchestrator.orchestrator.api.worker_events import Handlers
 from wa_orchestrator.orchestrator.messages import ban_hold
 from wa_orchestrator.orchestrator.proxies.health import ProxyHealth
@@ -22,28 +24,25 @@ log = structlog.get_logger(__name__)
 
 
 def handlers(proxy_health: ProxyHealth) -> Handlers:
-    """Return the handler of each kind of worker event about a session."""
-    reports = _Reports(proxy_health)
+    changed = partial(_changed, proxy_health)
     return {
         worker_events.QrCode: _code_shown,
         worker_events.PairingCodeShown: _code_shown,
         worker_events.Connected: phone_binding.connected,
-        worker_events.Disconnected: reports.changed,
-        worker_events.StatusChange: reports.changed,
-        worker_events.AuthFailure: reports.changed,
-        worker_events.ProxyError: reports.changed,
+        worker_events.Disconnected: changed,
+        worker_events.StatusChange: changed,
+        worker_events.AuthFailure: changed,
+        worker_events.ProxyError: changed,
         worker_events.Ping: _pinged,
     }
 
 
-async def _code_shown(context: Context, session: Session, report: WorkerEvent) -> None:
+async def _code_shown(context: Context, session: Session, report: WorkerEvent[QrCode | PairingCodeShown]) -> None:
     match report.payload:
         case QrCode(qr, expires_at_ms):
             code, event = StoredLinkCode(qr, "", expires_at_ms, report.at_ms), Event.QR_SHOWN
         case PairingCodeShown(text, expires_at_ms):
             code, event = StoredLinkCode("", text, expires_at_ms, report.at_ms), Event.CODE_SHOWN
-        case _:
-            return
     after = await transitions.apply_report(context, session, event, report)
     stored = await link_codes.get(context.scripts, session.id)
     newer = stored is None or stored.expires_at_ms < code.expires_at_ms
@@ -51,39 +50,34 @@ async def _code_shown(context: Context, session: Session, report: WorkerEvent) -
         await link_codes.put(context.scripts, session.id, code)
 
 
-async def _pinged(context: Context, session: Session, report: WorkerEvent) -> None:
-    match report.payload:
-        case Ping(socket, lag_ms, rss_bytes, last_traffic_at_ms):
-            fields = SessionChanges(
-                last_ping_at=await context.scripts.now_ms(),
-                ping_socket=socket,
-                ping_lag_ms=lag_ms,
-                ping_rss_bytes=rss_bytes,
-                last_traffic_at=last_traffic_at_ms,
-            )
-            await sessions.update(context.scripts, session.id, fields)
+async def _pinged(context: Context, session: Session, report: WorkerEvent[Ping]) -> None:
+    ping = report.payload
+    fields = SessionChanges(
+        last_ping_at=await context.scripts.now_ms(),
+        ping_socket=ping.socket,
+        ping_lag_ms=ping.lag_ms,
+        ping_rss_bytes=ping.rss_bytes,
+        last_traffic_at=ping.last_traffic_at_ms,
+    )
+    await sessions.update(context.scripts, session.id, fields)
 
 
-class _Reports:
-    def __init__(self, proxy_health: ProxyHealth) -> None:
-        self._proxy_health = proxy_health
-
-    async def changed(self, context: Context, session: Session, report: WorkerEvent) -> None:
-        blames_proxy = worker_events.mentions_proxy(report.payload)
-        event = worker_events.to_session_event(report.payload)
-        if event is not None:
-            if event in _BANS and _would_fail(session, event, report):
-                # Before the session fails: then its worker is stopped, and could not report it again after a crash.
-                await _hold(context, session, event, report)
-            after = await transitions.apply_report(context, session, event, report)
-            if after is not None:
-                await _follow(context, after, event, report)
-        if blames_proxy and session.proxy and transitions.wants_worker(session):
-            log.info("proxy.failure_reported", session=session.id, proxy=session.proxy, type=report.type)
-            self._proxy_health.report_failure(session.proxy, session.id, session.epoch, report.at_ms)
+async def _changed(proxy_health: ProxyHealth, context: Context, session: Session, report: WorkerEvent[Payload]) -> None:
+    event = worker_events.to_session_event(report.payload)
+    if event is not None:
+        standing = transitions.after_report(session, event, report, session.epoch)
+        if event in _BANS and standing.state is State.FAILED:
+            # Before the session fails: then its worker is stopped, and could not report it again after a crash.
+            await _hold(context, session, event, report)
+        after = await transitions.apply_report(context, session, event, report)
+        if after is not None:
+            await _follow(context, after, event, report)
+    if worker_events.mentions_proxy(report.payload) and session.proxy and transitions.wants_worker(session):
+        log.info("proxy.failure_reported", session=session.id, proxy=session.proxy, type=report.type)
+        proxy_health.report_failure(session.proxy, session.id, session.epoch, report.at_ms)
 
 
-async def _follow(context: Context, after: Session, event: Event, report: WorkerEvent) -> None:
+async def _follow(context: Context, after: Session, event: Event, report: WorkerEvent[Payload]) -> None:
     """Do what a logout or a ban requires. Each step may be repeated."""
     if event is Event.LOGGED_OUT and after.reason == Reason.LOGGED_OUT:
         await sessions.update(context.scripts, after.id, SessionChanges(discard=True, restart_epoch=after.epoch))
@@ -92,19 +86,12 @@ async def _follow(context: Context, after: Session, event: Event, report: Worker
         await _hold(context, after, event, report)
 
 
-def _would_fail(session: Session, event: Event, report: WorkerEvent) -> bool:
-    return (
-        transitions.after_report(transitions.standing_of(session), event, report, session.epoch).state is State.FAILED
-    )
-
-
-async def _hold(context: Context, session: Session, event: Event, report: WorkerEvent) -> None:
+async def _hold(context: Context, session: Session, event: Event, report: WorkerEvent[Payload]) -> None:
     """Hold a banned phone's messages until the ban ends; a permanent ban has no end."""
     until = None
     if event is Event.TEMPORARILY_BANNED:
         ends = report.payload.expires_at_ms if isinstance(report.payload, Disconnected) else None
         until = ends or await context.scripts.now_ms() + _UNKNOWN_BAN_MS
     await ban_hold.place(context, session, until_ms=until)
-    await sessions.update(
-        context.scripts, session.id, SessionChanges(ban_ends_at=until or 0, banned=event is Event.BANNED)
-    )
+    fields = SessionChanges(ban_ends_at=until or 0, banned=event is Event.BANNED)
+    await sessions.update(context.scripts, session.id, fields)

@@ -1,1 +1,1 @@
-"""Worker processes: start queue, reconciler, watchdog, commands and tokens."""
+"""Worker processes: start queue, pool, adoption after a server restart, reconciler, watchdog, tokens, commands."""

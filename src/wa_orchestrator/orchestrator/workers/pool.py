@@ -54,26 +54,23 @@ class WorkerPool:
 
     async def fence(self, session: Session) -> int | None:
         """Raise the session's epoch, so that its current worker can do nothing more. None if we do not lead."""
+        return await self._register(session, await credential_files.stored_epoch(self._context.settings, session.id))
 
-        stored = await credential_files.stored_epoch(self._context.settings, session.id)
-
-        async def attempt() -> int | Changed | None:
-            holding = self._lease.holding
-            current = await records.session(self._context.scripts, session.id)
-            if holding is None or current is None:
+    @compare_and_set("The session")
+    async def _register(self, session: Session, stored_epoch: int) -> int | Changed | None:
+        scripts, holding = self._context.scripts, self._lease.holding
+        current = await records.session(scripts, session.id)
+        if holding is None or current is None:
+            return None
+        match await sessions.register(
+            scripts, session.id, phone=current.phone, lease=holding.value, fields={}, above=stored_epoch
+        ):
+            case Changed() as changed:
+                return changed
+            case sessions.Registered(epoch):
+                return epoch
+            case sessions.NotLeader() | Unknown():
                 return None
-            outcome = await sessions.register(
-                self._context.scripts, session.id, phone=current.phone, lease=holding.value, fields={}, above=stored
-            )
-            match outcome:
-                case Changed():
-                    return outcome
-                case sessions.Registered(epoch):
-                    return epoch
-                case sessions.NotLeader() | Unknown():
-                    return None
-
-        return await compare_and_set(f"Session {session.id}", attempt)
 
     async def enqueue(self, session_id: str, *, front: bool = True) -> None:
         """Put a session into the start queue, once. Those that were connected go before new ones."""
@@ -101,24 +98,20 @@ class WorkerPool:
         """Start the session's worker if it should run and does not. Return whether a start was attempted."""
         async with self.lock(session_id):
             session = await records.session(self._context.scripts, session_id)
-            if session is None or not transitions.wants_worker(session) or self._runs(session):
+            if session is None or not transitions.wants_worker(session):
                 return False
+            known = self.workers.get(session_id)
+            if known is not None and known.epoch == session.epoch and not transitions.restart_pending(session):
+                return False  # it runs
             if transitions.exchange_pending(session):
                 # A worker must not read credentials that are about to be exchanged.
                 await control_plane.request_attention(self._context.scripts, session_id)
                 return False
             proxy_url = await self._proxy_url(session)
-            if proxy_url is None:
-                return False
-            epoch = await self.fence(session)
-            if epoch is None:
+            if proxy_url is None or (epoch := await self.fence(session)) is None:
                 return False
             await self.stop(session_id, 0)
             return await self._launch(session, epoch, proxy_url)
-
-    def _runs(self, session: Session) -> bool:
-        known = self.workers.get(session.id)
-        return known is not None and known.epoch == session.epoch and not transitions.restart_pending(session)
 
     async def _proxy_url(self, session: Session) -> str | None:
         """Return the URL of the session's proxy ('' for direct); None if it cannot start now."""

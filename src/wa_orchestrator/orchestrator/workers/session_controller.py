@@ -114,21 +114,21 @@ class SessionController:
         await credential_files.discard(
             self._context.settings, session.id, now, phone=session.phone, label=session.label, why="deleted"
         )
-        forget = "forget" if session.removing == "forget" else ""
-
-        async def attempt() -> bool | Changed:
-            await queue_handover.hand_over(self._context, session, session.removing_queued or "cancel")
-            current = await records.session(self._context.scripts, session.id)
-            if current is None:
-                return False
-            outcome = await sessions.remove(
-                self._context.scripts, session.id, proxy=current.proxy, phone=current.phone, forget=forget
-            )
-            # A message that was released meanwhile must be handed over, too.
-            return Changed() if isinstance(outcome, Changed | sessions.InFlight) else True
-
-        if await compare_and_set(f"Session {session.id}", attempt):
+        if await self._remove_record(session):
             log.info("session.removed", session=session.id)
+
+    @compare_and_set("The session")
+    async def _remove_record(self, session: Session) -> bool | Changed:
+        await queue_handover.hand_over(self._context, session, session.removing_queued or "cancel")
+        current = await records.session(self._context.scripts, session.id)
+        if current is None:
+            return False
+        forget = "forget" if session.removing == "forget" else ""
+        outcome = await sessions.remove(
+            self._context.scripts, session.id, proxy=current.proxy, phone=current.phone, forget=forget
+        )
+        # A message that was released meanwhile must be handed over, too.
+        return Changed() if isinstance(outcome, Changed | sessions.InFlight) else True
 
 
 def _grace(session: Session) -> float:

@@ -4,32 +4,21 @@ from wa_orchestrator.context import Context
 from wa_orchestrator.orchestrator.workers.pool import WorkerPool
 from wa_orchestrator.store.sessions import control_plane
 
-_IDLE_S = 0.1
 
+async def start_next(context: Context, pool: WorkerPool) -> float:
+    """Start the next session of the queue, if one is due. Return the seconds until the next look.
 
-class StartQueue:
-    """Starts the next session of the queue. The queue and the last start are in Redis: a restart keeps both."""
-
-    def __init__(self, context: Context, pool: WorkerPool) -> None:
-        self._context = context
-        self._pool = pool
-
-    async def step(self) -> float:
-        """Start one worker, if one is due. The reconciler queues again what a crash lost from the queue."""
-        scripts = self._context.scripts
-        wait_ms = await self._until_next_ms()
-        if wait_ms > 0:
-            return wait_ms / 1000
-        session_id = await control_plane.dequeue_start(scripts)
-        if session_id is None:
-            return _IDLE_S
-        now = await scripts.now_ms()
-        if await self._pool.start(session_id):
-            await control_plane.record_start(scripts, now)
-            return 0
+    The queue and the last start are in Redis: a restart keeps both. The reconciler queues again what a crash lost.
+    """
+    scripts, interval_ms = context.scripts, context.settings.provisioning_interval_ms
+    now = await scripts.now_ms()
+    wait_ms = min(interval_ms, await control_plane.last_start_ms(scripts) + interval_ms - now)
+    if wait_ms > 0:
+        return wait_ms / 1000
+    session_id = await control_plane.dequeue_start(scripts)
+    if session_id is None:
+        return 0.1
+    if not await pool.start(session_id):
         return 0.02
-
-    async def _until_next_ms(self) -> int:
-        last = await control_plane.last_start_ms(self._context.scripts)
-        interval = self._context.settings.provisioning_interval_ms
-        return max(0, min(interval, last + interval - await self._context.scripts.now_ms()))
+    await control_plane.record_start(scripts, now)
+    return 0

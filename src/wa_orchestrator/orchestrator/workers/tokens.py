@@ -14,7 +14,6 @@ from wa_orchestrator.context import Context
 from wa_orchestrator.errors import Refused
 from wa_orchestrator.settings import Settings
 from wa_orchestrator.store import records
-from wa_orchestrator.store.access.api_keys import digest
 from wa_orchestrator.store.records import Session
 
 
@@ -24,11 +23,6 @@ class WorkerCredentials:
 
     token: str
     webhook_secret: str
-
-    @property
-    def token_hash(self) -> str:
-        """The token's digest in the session's record."""
-        return digest(self.token)
 
 
 def mint(settings: Settings, session_id: str, epoch: int) -> WorkerCredentials:

@@ -1,21 +1,22 @@
-"""Watchdog: replaces workers that do not work, in two steps: the first miss marks the worker, the second replaces it.
+"""Watchdog: replaces workers that do not work: they have exited, are silent, or ping and claim nothing.
 
-A worker does not work if it is silent, or if it pings and claims nothing.
+Silence is judged in two steps: the first miss marks the worker, the second replaces it.
 """
 
-from dataclasses import dataclass
 from enum import Enum, auto
 
 import structlog
 
 from wa_orchestrator.context import Context
 from wa_orchestrator.domain.session import Event
+from wa_orchestrator.errors import Unavailable
 from wa_orchestrator.orchestrator.leader_lease import LeaderLease
 from wa_orchestrator.orchestrator.sessions import transitions
-from wa_orchestrator.orchestrator.workers.pool import WorkerPool
+from wa_orchestrator.orchestrator.workers.pool import KnownWorker, WorkerPool
 from wa_orchestrator.runner.contract import Exited
 from wa_orchestrator.store import records, sessions
 from wa_orchestrator.store.records import Session, SessionChanges
+from wa_orchestrator.store.sessions import control_plane, slots
 
 #: So many messages in a row that a connected worker did not claim: one may be bad luck.
 UNCLAIMED_SUSPICIOUS, UNCLAIMED_SICK = 2, 3
@@ -33,24 +34,16 @@ class Liveness(Enum):
     """Marked before and silent (or without a claim) ever since: replace it."""
 
 
-@dataclass(frozen=True, slots=True)
-class LifeSigns:
-    """When a worker was last heard and last marked, and how many messages in a row it did not claim."""
-
-    last_sign_ms: int
-    missed_at_ms: int
-    unclaimed: int = 0
-
-
-def assess(signs: LifeSigns, now_ms: int, timeout_ms: float, round_ms: float) -> Liveness:
+def assess(
+    now_ms: int, last_sign_ms: int, missed_at_ms: int, unclaimed: int = 0, *, timeout_ms: float, round_ms: float
+) -> Liveness:
     """Assess a worker. It is marked one round before the timeout, so that it can be replaced right at it."""
-    if signs.unclaimed >= UNCLAIMED_SICK:
+    if unclaimed >= UNCLAIMED_SICK:
         return Liveness.SILENT
-    silent_ms = now_ms - signs.last_sign_ms
+    silent_ms = now_ms - last_sign_ms
     if silent_ms < max(timeout_ms - round_ms, timeout_ms / 2):
-        return Liveness.MISSED if signs.unclaimed >= UNCLAIMED_SUSPICIOUS else Liveness.HEALTHY
-    marked = signs.missed_at_ms > signs.last_sign_ms
-    return Liveness.SILENT if marked and silent_ms >= timeout_ms else Liveness.MISSED
+        return Liveness.MISSED if unclaimed >= UNCLAIMED_SUSPICIOUS else Liveness.HEALTHY
+    return Liveness.SILENT if missed_at_ms > last_sign_ms and silent_ms >= timeout_ms else Liveness.MISSED
 
 
 class Watchdog:
@@ -60,13 +53,9 @@ class Watchdog:
         self._context = context
         self._lease = lease
         self._pool = pool
-
-    @property
-    def _round_ms(self) -> float:
-        return self._context.settings.scaled(self._context.settings.watchdog_interval_ms)
+        self._round_ms = context.settings.scaled(context.settings.watchdog_interval_ms)
 
     async def step(self) -> float:
-        """Assess every worker once."""
         for session in await records.sessions(self._context.scripts, list(self._pool.workers)):
             if transitions.wants_worker(session):
                 await self._check(session)
@@ -75,8 +64,6 @@ class Watchdog:
     async def _check(self, session: Session) -> None:
         now = await self._context.scripts.now_ms()
         match self._liveness(session, now):
-            case Liveness.HEALTHY:
-                return
             case Liveness.MISSED:
                 await self._mark(session, now)
             case Liveness.SILENT:
@@ -89,23 +76,15 @@ class Watchdog:
         timeout_ms = self._context.settings.scaled(self._context.settings.ping_timeout_ms)
         # While the server was away nobody could claim.
         unclaimed = session.unclaimed if now - self._lease.grace_from_ms >= timeout_ms else 0
-        signs = LifeSigns(self._last_sign_ms(session), session.missed_at, unclaimed)
-        return assess(signs, now, timeout_ms, self._round_ms)
-
-    def _signs(self, session: Session, now: int) -> dict[str, int]:
-        return {"silent_ms": now - self._last_sign_ms(session), "unclaimed": session.unclaimed}
+        last_sign_ms = self._last_sign_ms(session)
+        return assess(now, last_sign_ms, session.missed_at, unclaimed, timeout_ms=timeout_ms, round_ms=self._round_ms)
 
     async def _mark(self, session: Session, now: int) -> None:
         await sessions.update(self._context.scripts, session.id, SessionChanges(missed_at=now))
         known = self._pool.workers.get(session.id)
         runs = known is not None and not isinstance(await self._pool.runner.poll(known.handle), Exited)
-        log.warning(
-            "worker.missed",
-            session=session.id,
-            silent_ms=now - self._last_sign_ms(session),
-            unclaimed=session.unclaimed,
-            runs=runs,
-        )
+        silent_ms = now - self._last_sign_ms(session)
+        log.warning("worker.missed", session=session.id, silent_ms=silent_ms, unclaimed=session.unclaimed, runs=runs)
 
     async def _replace(self, judged: Session) -> None:
         async with self._pool.lock(judged.id):
@@ -116,13 +95,43 @@ class Watchdog:
                 return
             if self._liveness(session, now) is not Liveness.SILENT:
                 return
-            log.error(
-                "worker.silent",
-                session=session.id,
-                silent_ms=now - self._last_sign_ms(session),
-                unclaimed=session.unclaimed,
-            )
-            if await self._pool.fence(session) is None:
+            silent_ms = now - self._last_sign_ms(session)
+            log.error("worker.silent", session=session.id, silent_ms=silent_ms, unclaimed=session.unclaimed)
+            if await self._pool.fence(session) is not None:
+                await self._pool.stop(session.id, 0)
+                await self._pool.restart_or_give_up(session.id, Event.GONE_SILENT)
+
+
+class ExitWatcher:
+    """Polls each worker; one that exited is replaced at once."""
+
+    def __init__(self, context: Context, lease: LeaderLease, pool: WorkerPool) -> None:
+        self._context = context
+        self._lease = lease
+        self._pool = pool
+
+    async def step(self) -> float:
+        for session_id, known in list(self._pool.workers.items()):
+            try:
+                state = await self._pool.runner.poll(known.handle)
+            except Unavailable:
+                return 1.0  # no proof of an exit
+            if isinstance(state, Exited):
+                await self._exited(session_id, known, state.code)
+        return 0.5
+
+    async def _exited(self, session_id: str, known: KnownWorker, code: int | None) -> None:
+        async with self._pool.lock(session_id):
+            if self._pool.workers.get(session_id) != known or not self._lease.is_leader:
+                return  # already handled, or it ends with this server
+            del self._pool.workers[session_id]
+            await self._pool.runner.stop(known.handle, 0)  # its child processes
+            await slots.release(self._context.scripts, session_id)
+            log.warning("worker.exited", session=session_id, epoch=known.epoch, code=code)
+            session = await records.session(self._context.scripts, session_id)
+            if session is None or session.epoch != known.epoch or not transitions.wants_worker(session):
                 return
-            await self._pool.stop(session.id, 0)
-            await self._pool.restart_or_give_up(session.id, Event.GONE_SILENT)
+            if transitions.exchange_pending(session) or transitions.restart_pending(session):
+                await control_plane.request_attention(self._context.scripts, session_id)
+            else:
+                await self._pool.restart_or_give_up(session_id, Event.WORKER_DIED)
