@@ -24,7 +24,7 @@ from typing import Any
 from redis import Redis
 
 from wa_orchestrator.store.engine.embedded_redis import EmbeddedRedis, find_program
-from wa_orchestrator.store.engine.scripts import read_sources, redis_clock
+from wa_orchestrator.store.engine.scripts import LUA, read_sources
 
 HERE = Path(__file__).parent
 ROOT = HERE.parents[1]
@@ -152,7 +152,7 @@ def serving(name: str, path: str, directory: Path) -> Iterator[Running]:
     }  # fmt: skip
     if "ADMIT" in extra:
         script = directory / extra["ADMIT"]
-        script.write_text(f"{redis_clock()}\n{read_sources()['admit_messages']}")
+        script.write_text(f"{(LUA / '_clock.lua').read_text()}\n{read_sources()['admit_messages']}")
         environment["ADMIT"] = str(script)
     server = subprocess.Popen(command, cwd=HERE / "peers", env=environment, stdout=subprocess.DEVNULL)
     try:
