@@ -3,8 +3,8 @@
 -- uses: _conversation
 -- admit_messages: accept each message once, or return why not; and count the calls against their API key's rate.
 -- Atomic because an accepted message must survive any crash: idempotency record, message, job and counts are one write.
--- Many at once because what they share (rate, counts, jobs, the clock) then costs as much as for one. Nearly all of the rest is the cost
--- of the arguments of each call, so nothing is written here that route_message writes too: it adds the message to the indexes.
+-- Many at once because what they share (rate, counts, jobs, the clock) then costs as much as for one. Most of the rest is the cost
+-- of each message's own writes, so nothing is written here that route_message can write: it adds the message to the indexes.
 -- KEYS[1] rate  KEYS[2] jobs list  KEYS[3] waiting hash  KEYS[4] counts hash  KEYS[5] opt-outs hash  KEYS[6] sequence
 -- KEYS[7] expiring zset  KEYS[8] events stream  KEYS[9] unconfirmed zset; then for each message: message hash, queue zset, sent zset,
 -- pace hash, affinity string, and, unless it is plain (4 is '', 8 and 9 are 0), later zset and idempotency hash
