@@ -101,7 +101,7 @@ class LeaderLease:
         now = await self._context.scripts.now_ms()
         before = await control_plane.record_pulse(self._context.scripts, now)
         absence = max(self._context.settings.scaled(ABSENCE_MS), _SHORTEST_ABSENCE_MS)
-        if before is None or now - before > absence:
+        if before is None or abs(now - before) > absence:  # nobody led, or Redis' clock was set
             self.grace_from_ms = now
             log.info("leader.grace_started", absent_ms=now - before if before else None)
 

@@ -3,9 +3,11 @@
 import asyncio
 
 from wa_orchestrator.context import Context
+from wa_orchestrator.domain.proxy import ProxyStatus, next_check_ms
 from wa_orchestrator.orchestrator.proxies import placement
 from wa_orchestrator.orchestrator.proxies.health import ProxyHealth
 from wa_orchestrator.store import records
+from wa_orchestrator.store.records import Proxy
 
 _INTERVAL_S = 1.0
 
@@ -13,9 +15,16 @@ _INTERVAL_S = 1.0
 async def check_due_proxies(context: Context, proxy_health: ProxyHealth) -> float:
     """Check every proxy that is due, and whether enough slots are free. Return the seconds until the next round."""
     now = await context.scripts.now_ms()
-    due = [proxy.id for proxy in await records.proxies(context.scripts) if proxy.next_check_at <= now]
+    due = [proxy.id for proxy in await records.proxies(context.scripts) if _is_due(context, proxy, now)]
     await asyncio.gather(*(proxy_health.check(proxy_id) for proxy_id in due))
     if due:
         await proxy_health.end_outage()
     await placement.report_inventory(context)
     return min(_INTERVAL_S, context.settings.monitor_interval_ms / 1000)
+
+
+def _is_due(context: Context, proxy: Proxy, now: int) -> bool:
+    """Whether to check a proxy: also one that would wait too long, because Redis' clock was set back."""
+    failures = proxy.bad_in_a_row if proxy.status is ProxyStatus.BAD else 0
+    longest_ms = next_check_ms(failures, context.settings.monitor_interval_ms)
+    return not now < proxy.next_check_at <= now + longest_ms

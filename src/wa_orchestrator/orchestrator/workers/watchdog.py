@@ -69,21 +69,23 @@ class Watchdog:
             case Liveness.SILENT:
                 await self._replace(session)
 
-    def _last_sign_ms(self, session: Session) -> int:
-        return max(session.last_ping_at, session.started_at, self._lease.grace_from_ms)
+    def _last_sign_ms(self, session: Session, now: int) -> int:
+        """Return when the worker was last heard. Not what was heard in the future: Redis' clock was set back since."""
+        signs = (session.last_ping_at, session.started_at, self._lease.grace_from_ms)
+        return max((each for each in signs if each <= now), default=0)
 
     def _liveness(self, session: Session, now: int) -> Liveness:
         timeout_ms = self._context.settings.scaled(self._context.settings.ping_timeout_ms)
         # While the server was away nobody could claim.
         unclaimed = session.unclaimed if now - self._lease.grace_from_ms >= timeout_ms else 0
-        last_sign_ms = self._last_sign_ms(session)
+        last_sign_ms = self._last_sign_ms(session, now)
         return assess(now, last_sign_ms, session.missed_at, unclaimed, timeout_ms=timeout_ms, round_ms=self._round_ms)
 
     async def _mark(self, session: Session, now: int) -> None:
         await sessions.update(self._context.scripts, session.id, SessionChanges(missed_at=now))
         known = self._pool.workers.get(session.id)
         runs = known is not None and not isinstance(await self._pool.runner.poll(known.handle), Exited)
-        silent_ms = now - self._last_sign_ms(session)
+        silent_ms = now - self._last_sign_ms(session, now)
         log.warning("worker.missed", session=session.id, silent_ms=silent_ms, unclaimed=session.unclaimed, runs=runs)
 
     async def _replace(self, judged: Session) -> None:
@@ -95,7 +97,7 @@ class Watchdog:
                 return
             if self._liveness(session, now) is not Liveness.SILENT:
                 return
-            silent_ms = now - self._last_sign_ms(session)
+            silent_ms = now - self._last_sign_ms(session, now)
             log.error("worker.silent", session=session.id, silent_ms=silent_ms, unclaimed=session.unclaimed)
             if await self._pool.fence(session) is not None:
                 await self._pool.stop(session.id, 0)

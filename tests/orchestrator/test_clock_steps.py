@@ -1,0 +1,47 @@
+"""The clock of Redis' machine is set back by an hour: workers and proxies are watched all the same."""
+
+import httpx
+
+from tests.orchestrator.conftest import PROXIES
+from tests.orchestrator.fakes import FakeCheck, FakeRunner, Teller, part
+from tests.orchestrator.session_steps import IDS, OTHER, PHONE, linked, now
+from wa_orchestrator.orchestrator.proxies.monitor import check_due_proxies
+from wa_orchestrator.orchestrator.service import Orchestrator
+from wa_orchestrator.orchestrator.workers.watchdog import Watchdog
+from wa_orchestrator.store import keys
+from wa_orchestrator.store.sessions import control_plane
+
+HOUR_MS = 3_600_000
+
+
+async def test_a_worker_that_was_last_heard_in_the_future_is_replaced_and_one_that_pings_is_not(
+    control: Orchestrator, api: httpx.AsyncClient, teller: Teller, runner: FakeRunner
+) -> None:
+    await linked(control, api, teller, "s1", PHONE)
+    await linked(control, api, teller, "s2", OTHER)
+    ahead = str(await control.context.scripts.now_ms() + HOUR_MS)
+    await control.context.redis.hset(keys.session("s1"), mapping={"last_ping_at": ahead, "started_at": ahead})
+    control.lease.grace_from_ms = 0
+    for _ in range(2):
+        await part(control, Watchdog).step()
+    assert (await now(control.context, "s1")).reason == "WORKER_SILENT"
+    assert runner.epochs() == {"s2": 1}
+
+
+async def test_workers_get_a_new_grace_period(control: Orchestrator) -> None:
+    at_ms = await control.context.scripts.now_ms()
+    control.lease.grace_from_ms = 0
+    await control_plane.record_pulse(control.context.scripts, at_ms + HOUR_MS)
+    await control.lease.step()
+    assert control.lease.grace_from_ms >= at_ms
+
+
+async def test_proxies_whose_next_check_is_beyond_any_interval_are_checked_now(
+    control: Orchestrator, check: FakeCheck
+) -> None:
+    at_ms = await control.context.scripts.now_ms()
+    for proxy_id, next_ms in zip(IDS, (at_ms + 10 * 60_000, at_ms + 20_000, at_ms), strict=True):
+        await control.context.redis.hset(keys.proxy(proxy_id), "next_check_at", next_ms)
+    check.checked.clear()
+    await check_due_proxies(control.context, control.proxy_health)
+    assert sorted(check.checked) == sorted([PROXIES[0], PROXIES[2]])
