@@ -49,7 +49,7 @@ class Kind(StrEnum):
     MUTE = "mute"
     """A proxy passes our checks and carries nothing."""
     BLIP = "blip"
-    """A proxy answers nobody for some seconds."""
+    """A proxy answers nobody for some seconds, less than between a failed check and the one that confirms it."""
     UPLINK = "uplink"
     """Our own connection is down."""
     RESTART = "restart"
