@@ -14,8 +14,8 @@ for n = first, first + count - 1 do
   local was_tried = status ~= 'cancelled' and status ~= 'expired'
   local message, story = 'message:' .. id, 'message:story:' .. id
   redis.call('HSET', message, 'id', id, 'phone', phone, 'to', to, 'session', session, 'status', status, 'accepted_at', at,
-    'changed_at', at, 'sequence', n, 'priority', 2, 'whatsapp_id', string.format('3EB0%018X', n), 'kind', 'text', 'body', body,
-    'api_key', 'k_bench', 'pinned', '', 'why', 'MOST_ROOM', 'reference', reference, 'batch', batch, 'reason', '')
+    'sequence', n, 'priority', 2, 'whatsapp_id', string.format('3EB0%018X', n), 'kind', 'text', 'body', body,
+    'api_key', 'k_bench', 'why', 'MOST_ROOM', 'reference', reference, 'batch', batch, 'reason', '')
   local steps = { status }
   if was_tried then
     steps = { 'scheduled', 'sending', status }

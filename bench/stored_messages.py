@@ -150,7 +150,6 @@ async def store_by_the_product(scripts: Scripts, number: int, *, send: bool) -> 
     fields = MessageChanges(
         kind="text", body="{}", api_key="k", why="MOST_ROOM", reference="order-0", batch="b_" + "0" * 18
     )
-    fields |= {"pinned": ""}  # type: ignore[typeddict-item]
     message = admission.NewMessage(name, whatsapp_id, place.phone, place.session, to, fields=fields)
     await admission.accept(scripts, message, admission.Room(10, 10, 0))
     await queues.route(scripts, place, to=to, reference="order-0", batch="b_" + "0" * 18)
