@@ -10,10 +10,10 @@ import pytest
 
 from tests.conftest import Clock
 from tests.gateway.conftest import NOON_MS, PHONE, Gate, OpenGate, code_of
-from wa_orchestrator.gateway import message_search
+from wa_orchestrator.messages import message_search
 from wa_orchestrator.store import keys, records, sessions
 from wa_orchestrator.store.engine.scripts import Scripts
-from wa_orchestrator.store.messages import message_index, outbox, queues
+from wa_orchestrator.store.messages import message_index, open_messages, outbox, queues
 from wa_orchestrator.store.messages.message_keys import Place
 from wa_orchestrator.store.messages.queues import Permit
 from wa_orchestrator.timestamps import iso
@@ -183,6 +183,27 @@ async def test_search_by_recipient_session_status_reference_and_time(gate: Gate,
     ]
     for query, expected in table:
         assert [each for page in await _pages(gate, **query) for each in page] == expected, query
+
+
+@pytest.mark.parametrize("query", [{}, {"status": "queued"}, {"sessionId": "w1"}, {"to": "972511111111"}])
+async def test_a_message_is_found_by_its_status_before_it_is_routed(
+    gate: Gate, clock: Clock, monkeypatch: pytest.MonkeyPatch, query: dict[str, Any]
+) -> None:
+    monkeypatch.setattr(open_messages, "PAGE", 3)
+    monkeypatch.setattr(open_messages, "_OVERLAP", 1)
+    routed = [await _send(gate) for _ in range(2)]
+    unrouted = []
+    for number in range(9):
+        await clock.pass_ms(number % 2)  # some have the same instant
+        unrouted.append((await gate.send(sessionId="w1")).json()["messageId"])
+    await gate.send(sessionId="w1", to="972522222222")
+    found = [each for page in await _pages(gate, **{"to": "972511111111"} | query, limit=2) for each in page]
+    assert sorted(found) == sorted(routed + unrouted)  # each once
+    instants = [record.accepted_at for name in found if (record := await records.message(gate.scripts, name))]
+    assert instants == sorted(instants, reverse=True)
+    assert await _pages(gate, status="cancelled") == [[]]
+    await gate.client.delete(f"/api/v1/messages/{unrouted[-1]}")
+    assert await _pages(gate, status="cancelled") == [[unrouted[-1]]]
 
 
 @pytest.mark.parametrize(

@@ -12,9 +12,13 @@ from wa_orchestrator.gateway.content_loader import ContentLoader
 from wa_orchestrator.gateway.hot_path import HotPath
 from wa_orchestrator.gateway.redis_access import PooledRedis, RedisAccess
 from wa_orchestrator.gateway.retention import Retention
-from wa_orchestrator.gateway.routes import messages, queues, send, send_batch, statistics, uploads
+from wa_orchestrator.gateway.routes import send, send_batch
+from wa_orchestrator.gateway.routes.messages import MessageRoutes
+from wa_orchestrator.gateway.routes.queues import QueueRoutes
 from wa_orchestrator.gateway.routes.send import SendHandler
 from wa_orchestrator.gateway.routes.send_batch import BatchHandler
+from wa_orchestrator.gateway.routes.statistics import StatisticsRoutes
+from wa_orchestrator.gateway.routes.uploads import UploadRoutes
 from wa_orchestrator.gateway.sender_pool import SenderPool
 from wa_orchestrator.web import health
 from wa_orchestrator.web.app import make_app
@@ -46,10 +50,10 @@ class Gateway:
         routes = APIRouter(lifespan=self._lifespan)
         routes.include_router(send.router(self._send))
         routes.include_router(send_batch.router(self._batch))
-        routes.include_router(messages.router(self.context, self.pool))
-        routes.include_router(queues.router(self.context, self.pool))
-        routes.include_router(statistics.router(self.context, self.pool))
-        routes.include_router(uploads.router(self.context, self._acceptor))
+        routes.include_router(MessageRoutes(self.context, self.pool))
+        routes.include_router(QueueRoutes(self.context, self.pool))
+        routes.include_router(StatisticsRoutes(self.context, self.pool))
+        routes.include_router(UploadRoutes(self.context, self._acceptor))
         return routes
 
     def app(self) -> FastAPI:

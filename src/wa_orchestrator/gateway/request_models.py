@@ -84,6 +84,7 @@ Instant = Annotated[
 SessionId = Annotated[str, Field(pattern=r"^[A-Za-z0-9_-]{1,64}$", examples=["worker_1"])]
 BatchId = Annotated[str, Field(pattern=r"^b_[0-9a-f]{18}$", examples=["b_0a1b2c3d4e5f607182"])]
 Text = Annotated[str, Field(min_length=1, max_length=LONGEST_TEXT), AfterValidator(_not_blank)]
+Reference = Annotated[str, Field(min_length=1, max_length=LONGEST_REFERENCE)]
 Line = Annotated[str, AfterValidator(_one_line)]
 
 

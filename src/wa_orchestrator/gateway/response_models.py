@@ -1,18 +1,20 @@
 """Responses of the gateway, as pydantic serializes them and OpenAPI shows them."""
 
 import json
-from typing import Any, Literal
+from typing import Annotated, Any, Literal, Self
 
 from pydantic import Field
 
 from wa_orchestrator.domain.message import MessageStatus
-from wa_orchestrator.domain.pacing.forecast import Eta
 from wa_orchestrator.store.records import Message
 from wa_orchestrator.texts import catalogue
 from wa_orchestrator.texts.catalogue import text
-from wa_orchestrator.timestamps import iso
-from wa_orchestrator.web.models import NextCursor, ResponseModel, Timestamp
+from wa_orchestrator.web.models import NextCursor, OptionalTimestamp, ResponseModel
 from wa_orchestrator.web.problems import ErrorDetail
+
+EstimatedTime = Annotated[
+    OptionalTimestamp, Field(description="Estimated time of sending; null if it depends on a person or on WhatsApp.")
+]
 
 
 class AcceptedMessage(ResponseModel):
@@ -22,9 +24,7 @@ class AcceptedMessage(ResponseModel):
     message_id: str = Field(examples=["m_0a1b2c3d4e5f607182"])
     session_id: str = Field(examples=["worker_1"])
     position: int = Field(description="Position in the queue; 1 is next.")
-    eta: Timestamp | None = Field(
-        description="Estimated time of sending; null if it depends on a person or on WhatsApp."
-    )
+    eta: EstimatedTime
     because: str = Field(description="What it waits for.", examples=["OUTSIDE_HOURS"])
     warning: str | None = Field(
         default=None,
@@ -47,7 +47,7 @@ class BatchResponse(ResponseModel):
     batch_id: str = Field(description="Lists and cancels them together.", examples=["b_0a1b2c3d4e5f607182"])
     accepted: int
     refused: int
-    last_eta: Timestamp | None = Field(
+    last_eta: OptionalTimestamp = Field(
         description="When the last of them leaves; null if none was accepted, or one depends on a person or WhatsApp."
     )
     items: list[AcceptedMessage | RefusedMessage]
@@ -58,15 +58,13 @@ class Waiting(ResponseModel):
 
     because: str = Field(examples=["OUTSIDE_HOURS"])
     text: str = Field(description="The reason as a sentence.")
-    eta: Timestamp | None = Field(
-        description="Estimated time of sending; null if it depends on a person or on WhatsApp."
-    )
+    eta: EstimatedTime
 
 
 class TimelineEntry(ResponseModel):
     """One change of a message's status."""
 
-    at: Timestamp | None
+    at: OptionalTimestamp
     status: str
     note: str
 
@@ -89,12 +87,29 @@ class MessageView(ResponseModel):
     attempts: int
     whatsapp_id: str = Field(description="Its id at WhatsApp, the same for every attempt.")
     chosen_because: str = Field(description="Why this session sends it, as a code.")
-    accepted_at: Timestamp | None
-    send_at: Timestamp | None
-    expires_at: Timestamp | None
-    sent_at: Timestamp | None
-    delivered_at: Timestamp | None
-    read_at: Timestamp | None
+    accepted_at: OptionalTimestamp
+    send_at: OptionalTimestamp
+    expires_at: OptionalTimestamp
+    sent_at: OptionalTimestamp
+    delivered_at: OptionalTimestamp
+    read_at: OptionalTimestamp
+
+    @classmethod
+    def show(cls, message: Message, language: str, **more: object) -> Self:
+        """Return a message with its texts in a language."""
+        failure = catalogue.message_failure(language, message.reason, message.status)
+        return cls.of(
+            message,
+            message_id=message.id,
+            session_id=message.session,
+            reason_text=failure or text(language, f"wait_reason.{message.reason}"),
+            kind=message.kind or "text",
+            content=json.loads(message.body) if message.body else None,
+            batch_id=message.batch,
+            chosen_because=message.why,
+            send_at=message.due_at,
+            **more,
+        )
 
 
 class MessageDetail(MessageView):
@@ -115,7 +130,7 @@ class QueueItem(MessageView):
     """A message that waits in a queue."""
 
     position: int
-    eta: Timestamp | None
+    eta: OptionalTimestamp
     because: str
 
 
@@ -188,42 +203,4 @@ class StoredUpload(ResponseModel):
     filename: str
     size: int
     kind: str
-    expires_at: Timestamp | None
-
-
-def view(message: Message, language: str) -> dict[str, Any]:
-    """Return the fields of a `MessageView`."""
-    return {
-        "message_id": message.id,
-        "session_id": message.session,
-        "phone": message.phone,
-        "to": message.to,
-        "status": message.status,
-        "reason": message.reason,
-        "reason_text": _sentence(message, language),
-        "kind": message.kind or "text",
-        "content": json.loads(message.body) if message.body else None,
-        "reference": message.reference,
-        "batch_id": message.batch,
-        "priority": message.priority,
-        "attempts": message.attempts,
-        "whatsapp_id": message.whatsapp_id,
-        "chosen_because": message.why,
-        "accepted_at": iso(message.accepted_at),
-        "send_at": iso(message.due_at),
-        "expires_at": iso(message.expires_at),
-        "sent_at": iso(message.sent_at),
-        "delivered_at": iso(message.delivered_at),
-        "read_at": iso(message.read_at),
-    }
-
-
-def waiting(eta: Eta, language: str) -> Waiting:
-    """Return what a message waits for."""
-    at = None if eta.at_ms is None else iso(eta.at_ms)
-    return Waiting(because=eta.because, text=text(language, f"wait_reason.{eta.because}"), eta=at)
-
-
-def _sentence(message: Message, language: str) -> str:
-    failure = catalogue.message_failure(language, message.reason, message.status)
-    return failure or text(language, f"wait_reason.{message.reason}")
+    expires_at: OptionalTimestamp

@@ -1,51 +1,30 @@
 """Messages that wait, by session, recipient, reference, batch and time: found and counted."""
 
 from collections import Counter, defaultdict
-from collections.abc import AsyncIterator, Sequence
-from typing import Final
+from collections.abc import Sequence
+from dataclasses import replace
 
 from wa_orchestrator.context import Context
 from wa_orchestrator.domain.message import MessageStatus
 from wa_orchestrator.domain.pacing.backlog import Part, leaving_today
 from wa_orchestrator.domain.pacing.hours import day_bounds_ms
-from wa_orchestrator.gateway.message_search import Filters
 from wa_orchestrator.gateway.sender_pool import PoolSnapshot, Sender
+from wa_orchestrator.messages import message_search
+from wa_orchestrator.messages.message_search import MAX_EXAMINED, Filters
 from wa_orchestrator.messages.session_pace import zone_of
-from wa_orchestrator.store import records
 from wa_orchestrator.store.engine.scripts import Scripts
-from wa_orchestrator.store.messages import message_index, open_messages, phone_queues
+from wa_orchestrator.store.messages import phone_queues
 from wa_orchestrator.store.records import Message
-
-_PAGE: Final = 1_000
 
 
 async def find(scripts: Scripts, filters: Filters) -> list[Message]:
     """Return all messages that wait and match, the newest first: not routed yet, not due yet, queued, or set aside."""
-    candidates = _of_status(scripts, filters) if filters.has_index_of_status else _of_index(scripts, filters)
-    found = {each.id: each async for each in candidates if each.status == MessageStatus.QUEUED and filters.match(each)}
-    return sorted(found.values(), key=lambda each: (each.accepted_at, each.sequence), reverse=True)
-
-
-def _of_index(scripts: Scripts, filters: Filters) -> AsyncIterator[Message]:
-    return open_messages.unended(scripts, filters.index)
-
-
-async def _of_status(scripts: Scripts, filters: Filters) -> AsyncIterator[Message]:
-    async for message in open_messages.unrouted(scripts):  # first: one that is routed meanwhile is in the index by then
-        yield message
-    last = None
-    while entries := await message_index.page_of_statuses(
-        scripts,
-        [MessageStatus.QUEUED],
-        filters.session or "",
-        after=last,
-        from_ms=filters.from_ms,
-        until_ms=filters.until_ms,
-        most=_PAGE,
-    ):
-        last = entries[-1]
-        for message in await records.messages(scripts, [name for name, _ in entries]):
-            yield message
+    waiting = replace(filters, statuses=[MessageStatus.QUEUED])
+    found, last = await message_search.search(scripts, waiting, limit=MAX_EXAMINED)
+    while last is not None:
+        more, last = await message_search.search(scripts, waiting, after=last, limit=MAX_EXAMINED)
+        found += more
+    return found
 
 
 async def count(context: Context, snapshot: PoolSnapshot, messages: Sequence[Message]) -> dict[Part, int]:

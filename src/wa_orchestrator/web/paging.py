@@ -26,7 +26,12 @@ def decode(cursor: str) -> str:
     try:
         return base64.b64decode(cursor + "=" * (-len(cursor) % 4), altchars=b"-_", validate=True).decode()
     except (binascii.Error, ValueError):
-        raise Refused("BAD_CURSOR", "The cursor is malformed. Use `next` of the page before, or none.") from None
+        raise bad_cursor() from None
+
+
+def bad_cursor() -> Refused:
+    """Return the error for a malformed cursor."""
+    return Refused("BAD_CURSOR", "The cursor is malformed. Use `next` of the page before, or none.")
 
 
 def page(items: Sequence[T], cursor: str | None, limit: int, key: Callable[[T], str]) -> tuple[list[T], str | None]:

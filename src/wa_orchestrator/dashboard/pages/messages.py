@@ -12,14 +12,14 @@ from wa_orchestrator.dashboard.html.renderer import PageContent, Renderer, View
 from wa_orchestrator.domain.message import DEAD, WAITING, MessageStatus
 from wa_orchestrator.domain.message import MessageStatus as S
 from wa_orchestrator.domain.pacing.forecast import Eta
+from wa_orchestrator.messages import message_search
+from wa_orchestrator.messages.message_search import Filters
 from wa_orchestrator.messages.queue_forecast import facts_of, forecast_of, message_eta
-from wa_orchestrator.store import keys, records
+from wa_orchestrator.store import records
 from wa_orchestrator.store.messages import message_index
 from wa_orchestrator.store.records import Message
 
 PAGE_SIZE: Final = 25
-#: How many are searched for a status at most.
-_SEARCHED: Final = 500
 #: The filters of the page; `queued` is everything that waits.
 _FILTERS: Final[dict[str, frozenset[MessageStatus]]] = {"queued": WAITING} | {
     str(status): frozenset({status})
@@ -108,30 +108,19 @@ async def search(renderer: Renderer, query: Mapping[str, str]) -> tuple[list[Mes
     scripts, text = renderer.context.scripts, query.get("q", "").strip()
     if text.startswith("m_"):
         return await records.messages(scripts, [text]), ""
-    session, before = query.get("session", ""), query.get("before", "")
-    wanted = _FILTERS.get(query.get("status", ""))
-    until_ms = int(before) - 1 if before.isdigit() else None
-    if wanted and not text:
-        entries = await message_index.page_of_statuses(scripts, wanted, session, until_ms=until_ms, most=PAGE_SIZE + 1)
-    else:
-        most = _SEARCHED if wanted else PAGE_SIZE + 1
-        entries = await message_index.page(scripts, _index(text, session), until_ms=until_ms, most=most)
-    found: list[Message] = []
-    while entries and len(found) <= PAGE_SIZE:
-        chunk, entries = entries[: PAGE_SIZE + 1], entries[PAGE_SIZE + 1 :]
-        messages = await records.messages(scripts, [message_id for message_id, _ in chunk])
-        found += [each for each in messages if wanted is None or each.status in wanted]
+    digits = "".join(each for each in text if each.isdigit())
+    is_phone = 8 <= len(digits) <= 15 and set(text) <= set("+-() .0123456789")
+    before = query.get("before", "")
+    filters = Filters(
+        to=digits if is_phone else None,
+        reference=text if text and not is_phone else None,
+        session_id=query.get("session") or None,
+        statuses=_FILTERS.get(query.get("status", ""), ()),
+        until=int(before) - 1 if before.isdigit() else None,
+    )
+    found, _ = await message_search.search(scripts, filters, limit=PAGE_SIZE + 1)
     shown = found[:PAGE_SIZE]
     return shown, str(shown[-1].accepted_at) if len(found) > PAGE_SIZE else ""
-
-
-def _index(text: str, session: str) -> str:
-    digits = "".join(each for each in text if each.isdigit())
-    if 8 <= len(digits) <= 15 and set(text) <= set("+-() .0123456789"):
-        return keys.messages_to(digits)
-    if text:
-        return keys.messages_with_reference(text)
-    return keys.messages_of_session(session) if session else keys.ALL_MESSAGES
 
 
 async def details_of(renderer: Renderer, message_id: str) -> MessageDetails | None:

@@ -5,68 +5,61 @@ from datetime import UTC, date, datetime, timedelta
 from typing import Annotated, Final
 from zoneinfo import ZoneInfo
 
-from fastapi import APIRouter, Query
+from fastapi import Query
 
 from wa_orchestrator.context import Context
 from wa_orchestrator.gateway.response_models import DayStats, SessionStats, TotalDayStats, TotalStats
 from wa_orchestrator.gateway.routes.queues import SESSION_ERRORS, SessionPath
 from wa_orchestrator.gateway.sender_pool import RECENT_S, SenderPool
 from wa_orchestrator.messages.session_pace import zone_of
-from wa_orchestrator.store.engine.scripts import Scripts
 from wa_orchestrator.store.messages import message_counts
 from wa_orchestrator.store.messages.message_counts import DayCounts
 from wa_orchestrator.web.auth import ReadCaller
+from wa_orchestrator.web.route_group import RouteGroup
 
 #: A day of all sessions is one round trip with one reply per session.
 _MAX_DAYS_OF_ALL: Final = 92
 
 
-def router(context: Context, pool: SenderPool) -> APIRouter:
-    """Return the routes of counts."""
-    routes = APIRouter(prefix="/api/v1", tags=["messages"])
+class StatisticsRoutes(RouteGroup):
+    """Routes `/api/v1/stats`."""
 
-    @routes.get("/stats")
-    async def get_stats(_caller: ReadCaller, days: Annotated[int, Query(ge=1, le=_MAX_DAYS_OF_ALL)] = 30) -> TotalStats:
+    def __init__(self, context: Context, pool: SenderPool) -> None:
+        super().__init__(context, "/api/v1/stats", "messages")
+        self._pool = pool
+        self.get("")(self.get_stats)
+        self.get("/{session_id}", responses=SESSION_ERRORS)(self.get_session_stats)
+
+    async def get_stats(
+        self, _caller: ReadCaller, days: Annotated[int, Query(ge=1, le=_MAX_DAYS_OF_ALL)] = 30
+    ) -> TotalStats:
         """Count the messages of all sessions by day, and those that no session could send."""
-        snapshot = await pool.current(fresh_s=RECENT_S)
-        dates = _dates(snapshot.now_ms(), ZoneInfo(context.settings.timezone), days)
-        return await _of_all(context.scripts, list(snapshot.senders), dates)
+        snapshot = await self._pool.current(fresh_s=RECENT_S)
+        dates = _dates(snapshot.now_ms(), ZoneInfo(self._settings.timezone), days)
+        rows = [await self._day_of_all(list(snapshot.senders), _name(day)) for day in dates]
+        shown = [TotalDayStats(date=day.isoformat(), **row) for day, row in zip(dates, rows, strict=True)]
+        return TotalStats(total=TotalDayStats(date="total", **_sum(rows)), days=shown)
 
-    @routes.get("/stats/{session_id}", responses=SESSION_ERRORS)
     async def get_session_stats(
-        session_id: SessionPath, _caller: ReadCaller, days: Annotated[int, Query(ge=1, le=400)] = 30
+        self, session_id: SessionPath, _caller: ReadCaller, days: Annotated[int, Query(ge=1, le=400)] = 30
     ) -> SessionStats:
         """Count the messages of a session by day: sent, delivered, read and failed."""
-        snapshot, sender = await pool.find(session_id)
-        dates = _dates(snapshot.now_ms(), zone_of(context.settings, sender.session), days)
-        return await _of_session(context.scripts, session_id, dates)
+        snapshot, sender = await self._pool.find(session_id)
+        dates = _dates(snapshot.now_ms(), zone_of(self._settings, sender.session), days)
+        rows = await message_counts.by_day(self._scripts, session_id, [_name(day) for day in dates])
+        shown = [DayStats(date=day.isoformat(), **row) for day, row in zip(dates, rows, strict=True)]
+        return SessionStats(session_id=session_id, total=DayStats(date="total", **_sum(rows)), days=shown)
 
-    return routes
+    async def _day_of_all(self, sessions: Sequence[str], day: str) -> DayCounts:
+        """Return the counts of all sessions, each in its own time zone, and of messages without a session."""
+        unsent, counted = await message_counts.of_day(self._scripts, sessions, day)
+        return {**_sum([unsent, *counted]), "failed_without_sender": unsent["failed"] + unsent["unknown"]}
 
 
 def _dates(now_ms: int, zone: ZoneInfo, days: int) -> list[date]:
     """Return the last `days` dates in a time zone, today first."""
     today = datetime.fromtimestamp(now_ms / 1000, UTC).astimezone(zone).date()
     return [today - timedelta(days=back) for back in range(days)]
-
-
-async def _of_session(scripts: Scripts, session_id: str, of: Sequence[date]) -> SessionStats:
-    """Return a session's counts for these days."""
-    rows = await message_counts.by_day(scripts, session_id, [_name(day) for day in of])
-    shown = [DayStats(date=day.isoformat(), **row) for day, row in zip(of, rows, strict=True)]
-    return SessionStats(session_id=session_id, total=DayStats(date="total", **_sum(rows)), days=shown)
-
-
-async def _of_all(scripts: Scripts, sessions: Sequence[str], of: Sequence[date]) -> TotalStats:
-    """Return the counts of all sessions together, each in its own time zone, and of messages without a session."""
-    rows = [await _day_of_all(scripts, sessions, _name(day)) for day in of]
-    shown = [TotalDayStats(date=day.isoformat(), **row) for day, row in zip(of, rows, strict=True)]
-    return TotalStats(total=TotalDayStats(date="total", **_sum(rows)), days=shown)
-
-
-async def _day_of_all(scripts: Scripts, sessions: Sequence[str], day: str) -> DayCounts:
-    unsent, counted = await message_counts.of_day(scripts, sessions, day)
-    return {**_sum([unsent, *counted]), "failed_without_sender": unsent["failed"] + unsent["unknown"]}
 
 
 def _sum(rows: Sequence[DayCounts]) -> DayCounts:

@@ -5,7 +5,7 @@ import time
 from collections.abc import AsyncIterator
 from typing import Annotated, Final
 
-from fastapi import APIRouter, Header, Request
+from fastapi import Header, Request
 from starlette.datastructures import UploadFile
 from starlette.exceptions import HTTPException
 from starlette.formparsers import MultiPartException
@@ -16,10 +16,10 @@ from wa_orchestrator.gateway.acceptance import Acceptor
 from wa_orchestrator.gateway.response_models import StoredUpload
 from wa_orchestrator.messages import uploads
 from wa_orchestrator.messages.uploads import MAX_UPLOAD_BYTES, UNUSED_S, Upload
-from wa_orchestrator.timestamps import iso
 from wa_orchestrator.web import request_body
 from wa_orchestrator.web.auth import SendCaller
 from wa_orchestrator.web.problems import responses
+from wa_orchestrator.web.route_group import RouteGroup
 
 _MIMETYPE = re.compile(r"[A-Za-z0-9][\w.+-]*/[A-Za-z0-9][\w.+-]*(;[ -~]*)?")
 _FORM: Final = "multipart/form-data"
@@ -30,73 +30,58 @@ _ERRORS = responses(
     BAD_FORM=400, FILE_TOO_LARGE=413, UNSUPPORTED_TYPE=415, FILE_EMPTY=422,
     RATE_LIMITED=429, QUEUE_UNAVAILABLE=503,
 )  # fmt: skip
-_BINARY = {"schema": {"type": "string", "format": "binary"}}
+_FILE = {"type": "string", "format": "binary"}
 _BODY = {
     "requestBody": {
         "required": True,
         "content": {
-            "application/octet-stream": _BINARY,
-            _FORM: {
-                "schema": {
-                    "type": "object",
-                    "required": ["file"],
-                    "properties": {"file": {"type": "string", "format": "binary"}},
-                }
-            },
+            "application/octet-stream": {"schema": _FILE},
+            _FORM: {"schema": {"type": "object", "required": ["file"], "properties": {"file": _FILE}}},
         },
     }
 }
 
 
-def router(context: Context, acceptor: Acceptor) -> APIRouter:
-    """Return the upload route."""
-    routes = APIRouter(prefix="/api/v1", tags=["messages"])
+class UploadRoutes(RouteGroup):
+    """Routes `/api/v1/uploads`."""
 
-    @routes.post("/uploads", status_code=201, responses=_ERRORS, openapi_extra=_BODY)
+    def __init__(self, context: Context, acceptor: Acceptor) -> None:
+        super().__init__(context, "/api/v1/uploads", "messages")
+        self._acceptor = acceptor
+        self.post("", status_code=201, responses=_ERRORS, openapi_extra=_BODY)(self.upload_file)
+
     async def upload_file(
-        request: Request,
-        caller: SendCaller,
-        x_filename: Annotated[str, Header(max_length=255)] = "",
+        self, request: Request, caller: SendCaller, x_filename: Annotated[str, Header(max_length=255)] = ""
     ) -> StoredUpload:
         """Store a file for a message.
 
         Send a form with the field `file`, or the bytes themselves with their own Content-Type (`image/png`, …).
         """
-        await acceptor.count_call(caller.key_id)
+        await self._acceptor.count_call(caller.key_id)
         if (request_body.declared_bytes(request.scope) or 0) > MAX_UPLOAD_BYTES + _FORM_BYTES:
             raise _too_large()
         declared = request.headers.get("content-type", "")
         if declared.lower().startswith(_FORM):
-            stored = await _from_form(context, request)
+            stored = await self._from_form(request)
         else:
-            stored = await uploads.save(
-                context.settings, request.stream(), mimetype=_type(declared), filename=_clean(x_filename)
-            )
-        return StoredUpload(
-            upload_id=stored.id,
-            mimetype=stored.mimetype,
-            filename=stored.filename,
-            size=stored.size,
-            kind=uploads.kind_of(stored.mimetype),
-            expires_at=iso(int((time.time() + UNUSED_S) * 1000)),
-        )
+            stored = await self._save(request.stream(), declared, x_filename)
+        kind, expires_at = uploads.kind_of(stored.mimetype), int((time.time() + UNUSED_S) * 1000)
+        return StoredUpload.of(stored, upload_id=stored.id, kind=kind, expires_at=expires_at)
 
-    return routes
+    async def _from_form(self, request: Request) -> Upload:
+        # Starlette writes a form to disk before this code sees the file, so its size is limited here.
+        receive = request_body.limited(request.receive, MAX_UPLOAD_BYTES + _FORM_BYTES, _too_large())
+        try:
+            async with Request(request.scope, receive).form(max_files=1, max_fields=10) as form:
+                file = form.get("file")
+                if not isinstance(file, UploadFile):
+                    raise Refused("BAD_FORM", "The form has no file in the field `file`.")
+                return await self._save(_chunks(file), file.content_type or "", file.filename or "")
+        except (MultiPartException, HTTPException) as error:
+            raise Refused("BAD_FORM", "The form cannot be parsed. Send one file in the field `file`.") from error
 
-
-async def _from_form(context: Context, request: Request) -> Upload:
-    # Starlette writes a form to disk before this code sees the file, so its size is limited here.
-    receive = request_body.limited(request.receive, MAX_UPLOAD_BYTES + _FORM_BYTES, _too_large())
-    try:
-        async with Request(request.scope, receive).form(max_files=1, max_fields=10) as form:
-            file = form.get("file")
-            if not isinstance(file, UploadFile):
-                raise Refused("BAD_FORM", "The form has no file in the field `file`.")
-            return await uploads.save(
-                context.settings, _chunks(file), mimetype=_type(file.content_type or ""), filename=_clean(file.filename)
-            )
-    except (MultiPartException, HTTPException) as error:
-        raise Refused("BAD_FORM", "The form cannot be parsed. Send one file in the field `file`.") from error
+    async def _save(self, chunks: AsyncIterator[bytes], declared: str, filename: str) -> Upload:
+        return await uploads.save(self._settings, chunks, mimetype=_type(declared), filename=_clean(filename))
 
 
 def _too_large() -> Refused:
@@ -116,6 +101,6 @@ def _type(declared: str) -> str:
     return declared
 
 
-def _clean(name: str | None) -> str:
-    bare = (name or "").replace("\\", "/").rpartition("/")[2]
+def _clean(name: str) -> str:
+    bare = name.replace("\\", "/").rpartition("/")[2]
     return "".join(sign for sign in bare if sign.isprintable())[:255]

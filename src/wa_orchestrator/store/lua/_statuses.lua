@@ -1,5 +1,5 @@
 -- The index of messages by status, one zset in the order of its members: `<session>:<status> <accepted at> <id>`, and the same without
--- a session. A message is in it from its routing on. A page of any status costs the same however many messages there are.
+-- a session. A message is in it from its routing on; before, a search finds it among the jobs. A page of any status costs the same however many messages there are.
 -- store/messages/message_index.py reads it.
 
 local function status_members(session_id, status, accepted_at, id)

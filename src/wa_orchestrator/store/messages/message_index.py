@@ -7,6 +7,8 @@ from typing import Any
 from wa_orchestrator.store import keys
 from wa_orchestrator.store.engine.scripts import Scripts
 from wa_orchestrator.store.messages.message_keys import Place, locate_all
+from wa_orchestrator.store.messages.open_messages import job_pages
+from wa_orchestrator.timestamps import FOREVER_MS
 
 IndexEntry = tuple[str, int]
 """A message id and when the message was accepted."""
@@ -24,15 +26,19 @@ async def page(
     """Return the next entries of an index after `after` (None: from the start), accepted between the two instants."""
     low: str | int = "-inf" if from_ms is None else from_ms
     high: str | int = "+inf" if until_ms is None else until_ms
+    same_instant: list[Any] = []
     if after is not None:
         message_id, accepted_at = after
         rank: Any = await scripts.redis.zrevrank(index, message_id)
         if rank is not None:
             raw: Any = await scripts.redis.zrevrange(index, rank + 1, rank + most, withscores=True)
             return [(str(each), int(at)) for each, at in raw if from_ms is None or at >= from_ms]
-        high = f"({accepted_at}"  # the last entry of the page before was erased meanwhile
+        # The last entry of the page before is a job, or was erased meanwhile.
+        raw = await scripts.redis.zrevrangebyscore(index, accepted_at, accepted_at)
+        same_instant = [(each, accepted_at) for each in raw if each < message_id]
+        high = f"({accepted_at}"
     raw = await scripts.redis.zrevrangebyscore(index, high, low, start=0, num=most, withscores=True)
-    return [(str(each), int(at)) for each, at in raw]
+    return [(str(each), int(at)) for each, at in (*same_instant, *raw)][:most]
 
 
 async def page_of_statuses(
@@ -56,7 +62,39 @@ async def page_of_statuses(
         pipe.zrevrangebylex(keys.STATUSES, f"({prefix}{last}", f"[{prefix}{first}", start=0, num=most)
     members: list[str] = [member for found in await pipe.execute() for member in found]
     entries = [(name, int(at)) for _, at, name in (member.split(" ") for member in members)]
-    return sorted(entries, key=lambda entry: (entry[1], entry[0]), reverse=True)[:most]
+    return sorted(entries, key=newest_last, reverse=True)[:most]
+
+
+async def page_of_jobs(
+    scripts: Scripts,
+    *,
+    after: IndexEntry | None = None,
+    from_ms: int | None = None,
+    until_ms: int | None = None,
+    most: int,
+) -> list[IndexEntry]:
+    """Return the same for messages that are not routed yet: they are in no index."""
+    low, high = from_ms or 0, FOREVER_MS if until_ms is None else until_ms
+    found: set[IndexEntry] = set()
+    async for ids in job_pages(scripts):
+        oldest = await _entries(scripts, ids[:1])
+        if oldest and oldest[0][1] > (high if after is None else min(high, after[1])):
+            continue  # all of this page are newer: no need to read them
+        entries = [entry for entry in await _entries(scripts, ids) if low <= entry[1] <= high]
+        found.update(entry for entry in entries if after is None or newest_last(entry) < newest_last(after))
+        if len(found) >= most or (oldest and oldest[0][1] < low):
+            break
+    return sorted(found, key=newest_last, reverse=True)[:most]
+
+
+async def _entries(scripts: Scripts, ids: Sequence[str]) -> list[IndexEntry]:
+    instants = await scripts.each(lambda pipe, key: pipe.hget(key, "accepted_at"), map(keys.message, ids))
+    return [(name, int(at)) for name, at in zip(ids, instants, strict=True) if at is not None]
+
+
+def newest_last(entry: IndexEntry) -> tuple[int, str]:
+    """Return what entries are sorted by."""
+    return entry[1], entry[0]
 
 
 async def add_older(scripts: Scripts, *, most: int) -> int:

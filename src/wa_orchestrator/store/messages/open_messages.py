@@ -20,20 +20,11 @@ async def unended(scripts: Scripts, index: str) -> AsyncIterator[Message]:
 
     Jobs come first: one that is routed meanwhile is in the index by then.
     """
-    async for message in unrouted(scripts):
-        yield message
-    async for ids in _indexed(scripts, index):
-        for message in await records.messages(scripts, ids):
-            if message.status in OPEN:
-                yield message
-
-
-async def unrouted(scripts: Scripts) -> AsyncIterator[Message]:
-    """Yield every job that has not ended; some twice."""
-    async for ids in _jobs(scripts):
-        for message in await records.messages(scripts, ids):
-            if message.status in OPEN:
-                yield message
+    for pages in (job_pages(scripts), _indexed(scripts, index)):
+        async for ids in pages:
+            for message in await records.messages(scripts, ids):
+                if message.status in OPEN:
+                    yield message
 
 
 async def waiting(scripts: Scripts, session_id: str, phone: str) -> list[Place]:
@@ -43,7 +34,7 @@ async def waiting(scripts: Scripts, session_id: str, phone: str) -> list[Place]:
     in an outbox is not among them.
     """
     found: dict[str, Place] = {}
-    async for ids in _jobs(scripts):
+    async for ids in job_pages(scripts):
         found |= {place.message: place for place in await locate_all(scripts, ids) if place.session == session_id}
     pipe = scripts.redis.pipeline(transaction=True)  # at one instant: a message moves between them
     pipe.zrange(keys.queue(phone), 0, -1)
@@ -56,7 +47,7 @@ async def waiting(scripts: Scripts, session_id: str, phone: str) -> list[Place]:
     return list(found.values())
 
 
-async def _jobs(scripts: Scripts) -> AsyncIterator[list[str]]:
+async def job_pages(scripts: Scripts) -> AsyncIterator[list[str]]:
     """Yield pages from the newest to the oldest, counted from the end: routers take the oldest, no place shifts."""
     last = -1
     while True:
