@@ -40,12 +40,10 @@ class Invocation:
 
     @cached_property
     def target(self) -> Target:
-        """The server's URL and a key for it."""
         return find(self.options)
 
     @cached_property
     def installation(self) -> "Settings":
-        """The settings of the installation on this machine, with its secrets."""
         return installation(self.options.data_dir)
 
     @cached_property
@@ -56,7 +54,6 @@ class Invocation:
         return Client(self.target.url, self.target.api_key)
 
     def close(self) -> None:
-        """Close the client, if there is one."""
         if "client" in self.__dict__:
             self.client.close()
 
@@ -69,7 +66,6 @@ class Invocation:
 
 
 def print_json(value: Any) -> None:
-    """Print a value as one line of JSON."""
     sys.stdout.write(json.dumps(value, ensure_ascii=False) + "\n")
     sys.stdout.flush()
 

@@ -96,7 +96,6 @@ def _masked(value: object) -> str:
 
 
 def print_report(effective: Sequence[Mapping[str, str]], findings: Sequence[Finding], *, as_json: bool) -> None:
-    """Print the settings and the findings: tables for people, or JSON."""
     found = list(map(asdict, findings))
     if as_json:
         print_json({"settings": effective, "findings": found})

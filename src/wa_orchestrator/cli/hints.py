@@ -35,7 +35,6 @@ _NEXT: Final[Mapping[str, str]] = {
 
 
 def terminal_message(code: str, message: str, details: Mapping[str, Any]) -> str:
-    """Return the message of an error for a person at a terminal."""
     with suppress(KeyError):
         return _INSTEAD[code].format_map(details)
     return f"{message} {_NEXT[code]}" if code in _NEXT else message

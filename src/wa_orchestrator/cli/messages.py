@@ -1,5 +1,6 @@
 """`wa-orchestrator messages …`: search, show, cancel, retry."""
 
+from itertools import islice
 from typing import Annotated, Any
 
 import typer
@@ -9,7 +10,6 @@ from wa_orchestrator.cli.command import Invocation, command, group
 
 app = group("Messages of a running server: search, show, cancel, retry.")
 MessageId = Annotated[str, typer.Argument(metavar="MESSAGE", help="The message's id, m_…")]
-_DEFAULT_LIMIT = 50
 _COLUMNS = {
     "message": "messageId", "accepted": "acceptedAt", "status": "status", "session": "sessionId", "to": "to",
     "kind": "kind", "reference": "reference", "reason": "reason",
@@ -19,16 +19,6 @@ _FIELDS = {
     "from": "from", "to": "to", "kind": "kind", "text": "text", "reference": "reference", "attempts": "attempts",
     "WhatsApp id": "whatsappId",
 }  # fmt: skip
-
-
-def _print(run: Invocation, limit: int, **filters: str | None) -> None:
-    found: list[dict[str, Any]] = []
-    for message in run.client.all_messages(**filters, limit=min(limit, 500)):
-        found.append(message)
-        if len(found) == limit:
-            break
-    empty = "No matches." if any(filters.values()) else "There are no messages yet."
-    run.output({"messages": found}, lambda: tables.table(_COLUMNS, found, empty=empty))
 
 
 @command(app, "list", alias="search")
@@ -44,19 +34,15 @@ def listed(
     reference: Annotated[str | None, typer.Option(help="Only with this reference.")] = None,
     since: Annotated[str | None, typer.Option(metavar="TIME", help='Accepted since: "-2h", "2030-01-31".')] = None,
     until: Annotated[str | None, typer.Option(metavar="TIME", help="Accepted until.")] = None,
-    limit: Annotated[int, typer.Option(min=1, help="At most so many, the newest first.")] = _DEFAULT_LIMIT,
+    limit: Annotated[int, typer.Option(min=1, help="At most so many, the newest first.")] = 50,
 ) -> None:
     """Search messages, the newest first."""
-    _print(
-        run,
-        limit,
-        to=to,
-        session_id=session,
-        status=status,
-        reference=reference,
-        since=times.parse(since, "--since") if since else None,
-        until=times.parse(until, "--until") if until else None,
-    )
+    filters = {"to": to, "session_id": session, "status": status, "reference": reference}
+    filters["since"] = times.parse(since, "--since") if since else None
+    filters["until"] = times.parse(until, "--until") if until else None
+    found = list(islice(run.client.all_messages(**filters, limit=min(limit, 500)), limit))
+    empty = "No matches." if any(filters.values()) else "There are no messages yet."
+    run.output({"messages": found}, lambda: tables.table(_COLUMNS, found, empty=empty))
 
 
 @command(app)
@@ -95,6 +81,5 @@ def retry(run: Invocation, message_id: MessageId) -> None:
 
 
 def _text(content: dict[str, Any] | None) -> str:
-    """Return the text of a message, or an empty string."""
     content = content or {}
     return str(content.get("text") or content.get("caption") or content.get("name") or "")

@@ -33,17 +33,13 @@ def _all(run: Invocation) -> dict[str, Any]:
     return whole
 
 
-def _print(run: Invocation) -> None:
+@command(app, "list")
+def listed(run: Invocation) -> None:
+    """List proxies."""
     found = _all(run)
     rows = [_row(proxy) for proxy in found["proxies"]]
     empty = "There are no proxies. Add one: wa-orchestrator proxies add socks5h://user:password@host:port"
     run.output(found, lambda: tables.table(COLUMNS, rows, empty=empty))
-
-
-@command(app, "list")
-def listed(run: Invocation) -> None:
-    """List proxies."""
-    _print(run)
 
 
 @command(app)

@@ -1,7 +1,5 @@
 """`wa-orchestrator sessions …`: list, create, link, stop, delete."""
 
-from collections.abc import Iterator
-from enum import StrEnum
 from typing import Annotated, Any, Literal
 
 import typer
@@ -27,31 +25,6 @@ _FIELDS = {
 }  # fmt: skip
 
 
-class QueuedAction(StrEnum):
-    """What happens to the queued messages of a deleted session."""
-
-    CANCEL = "cancel"
-    REROUTE = "reroute"
-
-
-def _all(run: Invocation, **filters: str | None) -> Iterator[dict[str, Any]]:
-    cursor: str | None = None
-    while True:
-        page = run.client.sessions(**filters, cursor=cursor, limit=500)
-        yield from page["sessions"]
-        cursor = page["next"]
-        if cursor is None:
-            return
-
-
-def _print(run: Invocation, **filters: str | None) -> None:
-    found = list(_all(run, **filters))
-    rows = [each | {"status": _state(each)} for each in found]
-    is_all = not any(filters.values())
-    empty = "There are no sessions. Create one: wa-orchestrator sessions add --wait" if is_all else "No matches."
-    run.output({"sessions": found}, lambda: tables.table(_COLUMNS, rows, empty=empty))
-
-
 def _state(session: dict[str, Any]) -> str:
     return f"{session['status']} ({session['reason']})" if session["reason"] else str(session["status"])
 
@@ -68,7 +41,16 @@ def listed(
     text: Annotated[str | None, typer.Option(help="Only with this in id, phone or label.")] = None,
 ) -> None:
     """List sessions."""
-    _print(run, status=status, label=label, proxy=proxy, text=text)
+    found: list[dict[str, Any]] = []
+    cursor: str | None = ""
+    while cursor is not None:
+        page = run.client.sessions(status=status, label=label, proxy=proxy, text=text, cursor=cursor or None, limit=500)
+        found += page["sessions"]
+        cursor = page["next"]
+    rows = [each | {"status": _state(each)} for each in found]
+    is_all = not (status or label or proxy or text)
+    empty = "There are no sessions. Create one: wa-orchestrator sessions add --wait" if is_all else "No matches."
+    run.output({"sessions": found}, lambda: tables.table(_COLUMNS, rows, empty=empty))
 
 
 @command(app)
@@ -187,11 +169,13 @@ def delete(
     session_id: SessionId,
     *,
     forget: Annotated[bool, typer.Option("--forget", help="Also forget the phone's own proxy.")] = False,
-    queued: Annotated[QueuedAction, typer.Option(help="What happens to its queued messages.")] = QueuedAction.CANCEL,
+    queued: Annotated[
+        Literal["cancel", "reroute"], typer.Option(help="What happens to its queued messages.")
+    ] = "cancel",
     yes: Yes = False,
 ) -> None:
     """Delete a session; its credentials stay in the trash for TRASH_DAYS."""
     confirm(f"Delete {session_id}? Its queued messages: {queued}.", yes=yes)
-    result = run.client.delete_session(session_id, forget=forget, queued=queued.value)
+    result = run.client.delete_session(session_id, forget=forget, queued=queued)
     outcome = "was deleted" if result["deleted"] else "will be deleted when its worker has stopped"
     run.output(result, lambda: tables.line(f"{session_id} {outcome}."))

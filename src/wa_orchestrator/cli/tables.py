@@ -26,7 +26,6 @@ def _terminal() -> Console:
 
 
 def console() -> Console:
-    """Return the console for stdout."""
     if sys.stdout.isatty():
         return _terminal()
     return Console(markup=False, highlight=False, width=_WIDTH_WITHOUT_TERMINAL, file=sys.stdout)
@@ -57,7 +56,6 @@ def fields(titles: Mapping[str, str], values: Mapping[str, Any]) -> None:
 
 
 def line(text: str) -> None:
-    """Print one line."""
     console().print(text, soft_wrap=True)
 
 

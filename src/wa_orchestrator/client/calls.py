@@ -107,12 +107,24 @@ class Calls(ABC, Generic[R]):
         """Return a message with its timeline and what it waits for."""
         return self.ask(_get(f"/api/v1/messages/{_in_path(message_id)}"))
 
-    def messages(self, *, since: str | int | None = None, **search: str | int | None) -> R:
-        """Return a page of a search by `to`, `session_id`, `status`, `reference`, `since` and `until`.
-
-        `limit` is the size of the page; `next` of the response is the `cursor` of the next one.
-        """
-        return self.ask(_get("/api/v1/messages", {"from": since, **search}))
+    def messages(
+        self,
+        *,
+        to: str | None = None,
+        session_id: str | None = None,
+        status: str | None = None,
+        reference: str | None = None,
+        batch_id: str | None = None,
+        since: str | int | None = None,
+        until: str | int | None = None,
+        cursor: str | None = None,
+        limit: int | None = None,
+    ) -> R:
+        """Return a page of a search; `next` of the response is the `cursor` of the next one."""
+        query = {"to": to, "session_id": session_id, "status": status, "reference": reference, "batch_id": batch_id}
+        return self.ask(
+            _get("/api/v1/messages", query | {"from": since, "until": until, "cursor": cursor, "limit": limit})
+        )
 
     def cancel(self, message_id: str) -> R:
         """Cancel a message that no worker has claimed."""
@@ -157,9 +169,19 @@ class Calls(ABC, Generic[R]):
         body = {"phone": phone, "proxy": proxy, "session_id": session_id, "label": label, "pairing": pairing}
         return self.ask(_post("/api/sessions/provision", body))
 
-    def sessions(self, **filters: str | int | None) -> R:
-        """List all sessions, or those that match `status`, `proxy`, `label`, `text`."""
-        return self.ask(_get("/api/sessions", filters))
+    def sessions(
+        self,
+        *,
+        status: str | None = None,
+        proxy: str | None = None,
+        label: str | None = None,
+        text: str | None = None,
+        cursor: str | None = None,
+        limit: int | None = None,
+    ) -> R:
+        """Return a page of sessions; `next` of the response is the `cursor` of the next one."""
+        query = {"status": status, "proxy": proxy, "label": label, "text": text, "cursor": cursor, "limit": limit}
+        return self.ask(_get("/api/sessions", query))
 
     def session(self, session_id: str) -> R:
         """Return a session with its worker and its queue."""
