@@ -19,7 +19,6 @@ from tests.dashboard.serving import settings
 from wa_orchestrator.context import make_context
 from wa_orchestrator.dashboard.fleet import history
 from wa_orchestrator.dashboard.fleet.availability import DAY_MS, Change, day_of
-from wa_orchestrator.dashboard.fleet.history import HistoryRecorder
 from wa_orchestrator.dashboard.fleet.snapshot import natural
 from wa_orchestrator.dashboard.fleet.snapshot_reader import SnapshotReader
 from wa_orchestrator.dashboard.html import charts
@@ -116,33 +115,28 @@ def test_a_strip_has_always_96_beats_and_a_share_between_none_and_all(changes: l
 
 
 async def test_two_history_recorders_count_an_event_once(scripts: Scripts) -> None:
-    context = make_context(settings(), scripts.redis)
     now = await scripts.now_ms()
     for at in range(5):
         await scripts.redis.xadd(keys.EVENTS, {"type": "message.sent", "at": now - at, "session": "w"})
     await scripts.redis.xadd(keys.EVENTS, {"type": "message.failed", "at": now, "session": "w"})
-    one, other = HistoryRecorder(context), HistoryRecorder(context)
-    await one.step()
-    await other.step()
+    await history.record(scripts)
+    await history.record(scripts)
     sent, failed = await history.per_hour(scripts, now)
     assert (sum(sent), sum(failed)) == (5, 1)
 
 
 async def test_each_check_of_a_proxy_is_stored_once(scripts: Scripts) -> None:
-    context = make_context(settings(), scripts.redis)
     await proxies.add(scripts, "p1", url="socks5h://u:fake@a.example.com:1", masked="m", origin="operator")
-    history_recorder = HistoryRecorder(context)
     for checked_at, fields in ((1, {"latency_ms": 90}), (1, {}), (2, {"last_error": "refused"})):
         await scripts.redis.hset(keys.proxy("p1"), mapping={"checked_at": checked_at, **fields})
-        await history_recorder.step()
+        await history.record(scripts)
     assert await history.health(scripts, ["p1"]) == {"p1": [90, -1]}
 
 
 async def test_the_queue_depth_is_stored_once_a_minute(scripts: Scripts) -> None:
     await scripts.redis.hset(keys.COUNTS, mapping={"queued": 7, "sending": 1, "read": 90})
-    history_recorder = HistoryRecorder(make_context(settings(), scripts.redis))
-    await history_recorder.step()
-    await history_recorder.step()
+    await history.record(scripts)
+    await history.record(scripts)
     assert await scripts.redis.llen(keys.DASHBOARD_QUEUE) == 1
     depths = await history.depths(scripts, await scripts.now_ms() + 1)
     assert depths == [-1] * 95 + [7]

@@ -57,4 +57,5 @@ async def test_a_write_that_loses_every_race_is_an_error(
     with pytest.raises(Unavailable) as raised:
         await write(control, session)
     assert (raised.value.code, races) == ("WRITE_CONFLICT", ATTEMPTS)
+    assert session.id in raised.value.text
     assert await now(control.context, session.id) == session

@@ -8,7 +8,7 @@ from wa_orchestrator.context import make_context
 from wa_orchestrator.dashboard.fleet.snapshot_reader import SnapshotReader
 from wa_orchestrator.dashboard.html.renderer import Renderer
 from wa_orchestrator.dashboard.pages import fleet
-from wa_orchestrator.server.redis_check import RedisCheck
+from wa_orchestrator.server.redis_check import check_redis
 from wa_orchestrator.store.engine.durability import Weakness
 
 
@@ -21,7 +21,7 @@ async def test_a_redis_that_does_not_wait_for_the_disk_is_reported_in_the_log_an
             await redis.config_set(name, value)
         with capture_logs() as logs:
             for _ in range(2):
-                await RedisCheck(context).step()
+                await check_redis(context)
         view = await renderer.view_as(None, "fleet", "en")
         page = renderer.page(view, await fleet.show(renderer, view, {}))
     finally:

@@ -4,6 +4,7 @@ import asyncio
 import re
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from dataclasses import replace
+from functools import partial
 from typing import Annotated, Any, Final
 
 import structlog
@@ -12,7 +13,7 @@ from starlette.responses import HTMLResponse, JSONResponse, RedirectResponse, Re
 
 from wa_orchestrator.context import Context
 from wa_orchestrator.dashboard import guard, internal_api
-from wa_orchestrator.dashboard.fleet.history import HistoryRecorder
+from wa_orchestrator.dashboard.fleet import history
 from wa_orchestrator.dashboard.fleet.snapshot_reader import SnapshotReader
 from wa_orchestrator.dashboard.guard import LoggedInPerson, NotLoggedIn, with_security_headers
 from wa_orchestrator.dashboard.html.compression import CachedStaticFiles, compressed
@@ -55,7 +56,6 @@ class Dashboard:
         self._context = context
         reader = SnapshotReader(context)
         self.hub = Hub(context, reader)
-        self.history_recorder = HistoryRecorder(context)
         self.renderer = Renderer(context, reader)
         self.auth = Authenticator(context)
 
@@ -63,7 +63,7 @@ class Dashboard:
         """Read and count events until cancelled."""
         async with asyncio.TaskGroup() as tasks:
             tasks.create_task(self.hub.run())
-            tasks.create_task(Loop("dashboard_history", self.history_recorder.step).run())
+            tasks.create_task(Loop("dashboard_history", partial(history.record, self._context.scripts)).run())
 
     def router(self) -> APIRouter:
         routes = APIRouter(include_in_schema=False)

@@ -89,7 +89,6 @@ def require_csrf_token(request: Request, person: Person, given: str) -> None:
 
 
 async def logged_in_person(request: Request) -> Person:
-    """Return the logged-in person, or raise `NotLoggedIn`."""
     auth: Authenticator = request.app.state.authenticator
     person = await auth.recognize(request.cookies.get(cookie_name(context_of(request).settings)))
     if person is None:

@@ -49,8 +49,6 @@ class ApiResponse:
 
 
 async def call(app: FastAPI, caller: Caller, method: str, path: str, json: Any = None) -> ApiResponse:
-    """Call the API of `app` on behalf of `caller`."""
-
     async def with_caller(scope: Scope, receive: Receive, send: Send) -> None:
         await app({**scope, _CALLER: caller}, receive, send)
 

@@ -120,7 +120,6 @@ class PageStream:
         """The cursor up to which the browser has everything; it is sent as the id of events."""
 
     def add_events(self, entries: list[Entry]) -> None:
-        """Queue events for the next batch."""
         if self._page == "live-log":
             self._lines += entries
             over = max(0, len(self._lines) - _MAX_LINES_AFTER_GAP)

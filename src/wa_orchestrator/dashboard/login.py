@@ -14,7 +14,7 @@ from enum import StrEnum
 from typing import Final
 
 from wa_orchestrator.context import Context
-from wa_orchestrator.dashboard.login_throttle import LoginThrottle
+from wa_orchestrator.dashboard import login_throttle
 from wa_orchestrator.errors import Refused
 from wa_orchestrator.settings import Settings
 from wa_orchestrator.store.access import audit, logins
@@ -113,23 +113,22 @@ class Authenticator:
 
     def __init__(self, context: Context) -> None:
         self._scripts = context.scripts
-        self._throttle = LoginThrottle(context.scripts)
         self._passwords = Passwords(context.settings)
 
     async def log_in(self, password: str, *, name: str, address: str) -> str | WrongPassword | TooManyAttempts:
         """Check a password and return a token for the cookie. A wrong one counts against this name and this address."""
         name = _clean_name(name)
-        attempts_left = await self._throttle.count(name, address)
+        attempts_left = await login_throttle.count(self._scripts, name, address)
         if attempts_left < 0:
-            return TooManyAttempts(await self._throttle.seconds_left(name, address))
+            return TooManyAttempts(await login_throttle.seconds_left(self._scripts, name, address))
         role = await self._passwords.role_of(password)
         if role is None:
             await audit.record(self._scripts, _NOBODY, "dashboard.login_failed", address, name=name)
             return WrongPassword(attempts_left)
         if role is Role.ADMINISTRATOR:
-            await self._throttle.reset(name, address)
+            await login_throttle.reset(self._scripts, name, address)
         else:  # not reset: a viewer could otherwise guess the administrator's password without limit
-            await self._throttle.give_back(name, address)
+            await login_throttle.give_back(self._scripts, name, address)
         return await self._start_session(role, name, via=address)
 
     async def log_in_by_link(self, token: str) -> str | None:
@@ -174,7 +173,6 @@ class Authenticator:
         return Person(role, login.name, login.csrf, token_hash), left_s
 
     async def log_out(self, person: Person) -> None:
-        """End a login session."""
         await logins.remove(self._scripts, person.token_hash)
         await audit.record(self._scripts, person.caller.key_id, "dashboard.logout", str(person.role))
 
@@ -192,6 +190,5 @@ async def create_login_link(context: Context, role: Role = Role.ADMINISTRATOR) -
 
 
 def require_administrator(person: Person) -> None:
-    """Refuse viewers."""
     if not person.is_administrator:
         raise Refused("VIEWERS_ONLY_LOOK", "You have read-only access. Ask an administrator.", 403)

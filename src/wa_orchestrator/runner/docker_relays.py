@@ -110,7 +110,6 @@ class ProxyRelays:
         return relay
 
     async def drop_unused(self) -> None:
-        """Remove the relays that no worker of this installation uses."""
         async with self.lock:
             in_use = {each._container["Labels"].get(LABEL_RELAY) for each in await self._labelled(LABEL_HOME)}
             for relay in await self._labelled(LABEL_RELAY_HOME):

@@ -9,6 +9,7 @@ import sys
 from collections.abc import AsyncIterator, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass
+from functools import partial
 
 import structlog
 from fastapi import APIRouter, FastAPI
@@ -38,7 +39,7 @@ from wa_orchestrator.orchestrator.service import Orchestrator
 from wa_orchestrator.runner.factory import runner_for
 from wa_orchestrator.server import address, banner
 from wa_orchestrator.server.http import listen, serving
-from wa_orchestrator.server.redis_check import RedisCheck
+from wa_orchestrator.server.redis_check import check_redis
 from wa_orchestrator.server.supervisor import CloseOnCancel, RunOnce, Signals, supervised
 from wa_orchestrator.settings import Settings
 from wa_orchestrator.simulator import child_process, demo
@@ -64,7 +65,6 @@ async def up(settings: Settings, *, simulate: bool = False, fleet: int = 0) -> N
 
 
 async def gateway(settings: Settings) -> None:
-    """Run only the gateway."""
     async with contexts.opened(settings, _redis_url(settings)) as context:
         await _check_keys(context)
         made = Gateway(context)
@@ -74,7 +74,6 @@ async def gateway(settings: Settings) -> None:
 
 
 async def dispatcher(settings: Settings) -> None:
-    """Run only a dispatcher."""
     async with contexts.opened(settings, _redis_url(settings)) as context:
         await _check_keys(context)
         await _run([Dispatcher(context), _redis_check(context)])
@@ -104,7 +103,6 @@ async def _check_keys(context: Context) -> None:
 
 
 async def _run(loops: Sequence[Runnable]) -> None:
-    """Run loops until a signal."""
     with Signals() as signals:
         async with supervised(loops):
             await signals.received.wait()
@@ -122,7 +120,6 @@ class Server:
 
     @property
     def url(self) -> str:
-        """URL of the server for programs on the same machine."""
         return self.context.settings.local_url
 
     async def stop_workers(self) -> None:
@@ -190,7 +187,7 @@ def control_app(control: Orchestrator, routers: Sequence[APIRouter] = ()) -> tup
 
 
 def _redis_check(context: Context) -> Runnable:
-    return Loop("redis_check", RedisCheck(context).step)
+    return Loop("redis_check", partial(check_redis, context))
 
 
 def _fleet(server: Server, size: int) -> list[Runnable]:

@@ -11,16 +11,10 @@ _EVERY_S = 60.0
 log = structlog.get_logger(__name__)
 
 
-class RedisCheck:
-    """Reads the settings of Redis: they can change while it runs."""
-
-    def __init__(self, context: Context) -> None:
-        self._context = context
-
-    async def step(self) -> float:
-        """Warn about every weakness that is new."""
-        found = await durability.weaknesses(self._context.scripts)
-        for code in set(found) - set(self._context.redis_weaknesses):
-            log.warning("redis.not_durable", code=code, text=text("en", f"redis_weakness.{code}"))
-        self._context.redis_weaknesses = found
-        return _EVERY_S
+async def check_redis(context: Context) -> float:
+    """Warn about every weakness that is new: the settings of Redis can change while it runs."""
+    found = await durability.weaknesses(context.scripts)
+    for code in set(found) - set(context.redis_weaknesses):
+        log.warning("redis.not_durable", code=code, text=text("en", f"redis_weakness.{code}"))
+    context.redis_weaknesses = found
+    return _EVERY_S

@@ -51,7 +51,6 @@ class CloseOnCancel:
         self._close = close
 
     async def run(self) -> None:
-        """Wait until cancelled."""
         try:
             await asyncio.Event().wait()
         finally:
@@ -65,7 +64,6 @@ class RunOnce:
         self._task = task
 
     async def run(self) -> None:
-        """Run the task, then wait until cancelled."""
         try:
             await self._task()
         except Exception as error:

@@ -264,7 +264,6 @@ class Entry:
 
 
 async def session(scripts: Scripts, session_id: str) -> Session | None:
-    """Return a session, or None."""
     raw: Any = await scripts.redis.hgetall(keys.session(session_id))
     return decode(Session, raw) if raw else None
 
@@ -283,7 +282,6 @@ async def sessions_of_phone(scripts: Scripts, phone: str) -> list[Session]:
 
 
 async def proxy(scripts: Scripts, proxy_id: str) -> Proxy | None:
-    """Return a proxy, or None."""
     found = await proxies(scripts, [proxy_id])
     return found[0] if found else None
 
@@ -305,7 +303,6 @@ async def proxies(scripts: Scripts, ids: Iterable[str] | None = None) -> list[Pr
 
 
 async def message(scripts: Scripts, message_id: str) -> Message | None:
-    """Return a message, or None."""
     raw: Any = await scripts.redis.hgetall(keys.message(message_id))
     return decode(Message, raw) if raw else None
 
@@ -337,6 +334,5 @@ async def phone_pace(scripts: Scripts, phone: str, *, since_ms: int) -> PhonePac
 
 
 async def holds(scripts: Scripts) -> dict[str, Hold]:
-    """Return all holds by their field."""
     raw: Any = await scripts.redis.hgetall(keys.HOLDS)
     return holds_from(raw)

@@ -89,7 +89,6 @@ async def authenticate(context: Context, request: Request, scope: Scope) -> Call
 
 
 def context_of(request: Request) -> Context:
-    """Return the context of the app that serves this request."""
     context: Context = request.app.state.context
     return context
 

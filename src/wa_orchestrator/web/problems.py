@@ -78,7 +78,6 @@ def _problem(error: Any) -> dict[str, str]:
 
 
 def answer(error: OrchestratorError) -> JSONResponse:
-    """Return the response for an error."""
     status = getattr(error, "status", 500)
     body: dict[str, Any] = {"error": {"code": error.code, "message": error.text, **error.details}}
     if error.code == "FENCED":
@@ -127,7 +126,6 @@ def to_response(error: Exception) -> JSONResponse:
 
 
 def not_json() -> Refused:
-    """Return the error for a body that is not JSON."""
     return Refused("BAD_JSON", _NOT_JSON)
 
 

@@ -41,5 +41,4 @@ async def read(request: Request, most: int) -> bytes:
 
 
 def too_long(most: int) -> Refused:
-    """Return the error for a body that is too long."""
     return Refused("BODY_TOO_LONG", f"The body is longer than {most} bytes. Send less, or upload the file first.", 413)

@@ -41,7 +41,6 @@ class FailedMessages:
 
 
 def items(snapshot: Snapshot, locale: Locale, failed: FailedMessages | None = None) -> list[Item]:
-    """Return everything that needs a person."""
     return [
         *_failed(snapshot, locale),
         *_unlinked(snapshot, locale),

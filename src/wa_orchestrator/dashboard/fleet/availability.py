@@ -80,7 +80,6 @@ def _spans(changes: Sequence[Change], begins: int, ends: int) -> Iterator[tuple[
 
 
 def _beat(change: Change, before: str) -> str:
-    """Return the beat of a change of a linked session."""
     if change.reason == Reason.LOGGED_OUT and change.state is not State.STOPPED:
         return "bad"
     if change.reason in _NOT_COUNTED:

@@ -3,7 +3,6 @@
 from collections.abc import Sequence
 from typing import Final
 
-from wa_orchestrator.context import Context
 from wa_orchestrator.dashboard.fleet.attention import FailedMessages
 from wa_orchestrator.dashboard.fleet.availability import DAY_MS, QUARTER_MS, Change, Day, day_of
 from wa_orchestrator.dashboard.html.charts import QUARTERS
@@ -73,29 +72,21 @@ async def health(scripts: Scripts, proxy_ids: Sequence[str]) -> dict[str, list[i
     return {proxy_id: [latency for _, latency in checks] for proxy_id, checks in zip(proxy_ids, found, strict=True)}
 
 
-class HistoryRecorder:
-    """Counts messages before their events are trimmed, and records queue depth and checks of proxies.
+async def record(scripts: Scripts) -> float:
+    """Count one batch of messages before their events are trimmed; record queue depth and checks of proxies.
 
-    Any number may run: the counts of a batch and its cursor are written together or not at all.
+    Any number may run: the counts of a batch and its cursor are written together or not at all. Return the seconds
+    until the next one.
     """
-
-    def __init__(self, context: Context) -> None:
-        self._scripts = context.scripts
-
-    async def step(self) -> float:
-        """Count one batch of events and record the proxies' checks. Return the seconds until the next one."""
-        entries = await activity.count_per_hour(self._scripts, _COUNTED, most=_BATCH)
-        if entries:
-            last_hour = int(entries[-1].cursor.partition("-")[0]) // HOUR_MS
-            await activity.remove_hours_before(self._scripts, last_hour - _KEEP_HOURS)
-        await self._record_checks()
-        await activity.add_queue_length(self._scripts, interval_ms=_MINUTE_MS, most=DAY_MS // _MINUTE_MS)
-        return 0 if len(entries) >= _BATCH else _ROUND_S
-
-    async def _record_checks(self) -> None:
-        checks: dict[str, tuple[int, int]] = {
-            proxy.id: (proxy.checked_at, -1 if proxy.last_error else proxy.latency_ms or 0)
-            for proxy in await records.proxies(self._scripts)
-            if proxy.checked_at
-        }
-        await activity.add_proxy_checks(self._scripts, checks, most=_KEEP_CHECKS)
+    entries = await activity.count_per_hour(scripts, _COUNTED, most=_BATCH)
+    if entries:
+        last_hour = int(entries[-1].cursor.partition("-")[0]) // HOUR_MS
+        await activity.remove_hours_before(scripts, last_hour - _KEEP_HOURS)
+    checks: dict[str, tuple[int, int]] = {
+        proxy.id: (proxy.checked_at, -1 if proxy.last_error else proxy.latency_ms or 0)
+        for proxy in await records.proxies(scripts)
+        if proxy.checked_at
+    }
+    await activity.add_proxy_checks(scripts, checks, most=_KEEP_CHECKS)
+    await activity.add_queue_length(scripts, interval_ms=_MINUTE_MS, most=DAY_MS // _MINUTE_MS)
+    return 0 if len(entries) >= _BATCH else _ROUND_S

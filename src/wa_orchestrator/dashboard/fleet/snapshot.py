@@ -42,12 +42,10 @@ class Row:
 
     @property
     def needs_confirmation(self) -> bool:
-        """Whether a person must confirm its start."""
         return session_start.is_banned(self.session)
 
     @property
     def name(self) -> str:
-        """The label, else the id."""
         return self.session.label or self.session.id
 
     @property
@@ -76,7 +74,6 @@ class Row:
 
     @property
     def for_today(self) -> int:
-        """How many of them can leave today."""
         return self.waiting.now + self.waiting.today
 
     @property
@@ -93,7 +90,6 @@ class Row:
 
     @property
     def left_today(self) -> int:
-        """How many messages its phone may still send today."""
         return max(0, self.pace.per_day - self.sent_today)
 
     @property
@@ -152,7 +148,6 @@ class Snapshot:
         return sorted(self.rows.values(), key=lambda row: (_ORDER.index(row.state), natural(row.name), row.id))
 
     def today(self, status: str) -> int:
-        """Return how many messages got this status today."""
         return sum(row.stats.get(status, 0) for row in self.rows.values())
 
     @property
@@ -179,12 +174,10 @@ class Snapshot:
 
     @property
     def slots(self) -> int:
-        """The number of slots of healthy proxies."""
         return self.slots_per_proxy * len(self.healthy)
 
     @property
     def free_slots(self) -> int:
-        """The number of free slots of healthy proxies."""
         return sum(max(0, self.slots_per_proxy - len(proxy.sessions)) for proxy in self.healthy)
 
     def slots_of(self, proxy: Proxy) -> list[Row | None]:

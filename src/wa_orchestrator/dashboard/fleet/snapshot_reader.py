@@ -44,7 +44,6 @@ class SnapshotReader:
         self._read_all_at_s = float("-inf")
 
     async def read(self) -> Snapshot:
-        """Return the fleet as it is now."""
         now_ms = await self._scripts.now_ms()
         every = await records.holds(self._scripts)
         holds = {name: hold for name, hold in every.items() if hold.until_ms > now_ms}

@@ -20,7 +20,6 @@ CACHE_S: Final = 31_536_000
 
 
 def accepts_gzip(request: Request) -> bool:
-    """Whether the browser accepts gzip."""
     offered = [each.partition(";") for each in request.headers.get("accept-encoding", "").lower().split(",")]
     return any(name.strip() == "gzip" and how.replace(" ", "") not in ("q=0", "q=0.0") for name, _, how in offered)
 
@@ -41,7 +40,6 @@ class CachedStaticFiles(StaticFiles):
     """Static files, gzipped, cached for ever: their URL changes with the content."""
 
     async def get_response(self, path: str, scope: Any) -> Response:
-        """Return one file."""
         response = await super().get_response(path, scope)
         if isinstance(response, FileResponse) and accepts_gzip(Request(scope)):
             headers = {"Content-Encoding": "gzip", "ETag": response.headers["etag"]}

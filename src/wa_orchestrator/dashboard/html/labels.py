@@ -54,7 +54,6 @@ def cause(view: Locale, code: str) -> str:
 
 
 def proxy_failure(view: Locale, stored: str) -> Markup:
-    """Return why a proxy is bad."""
     return bdi(catalogue.proxy_failure(view.language, stored) or "—")
 
 

@@ -22,7 +22,6 @@ def bdi(value: object) -> Markup:
 
 
 def spelled_phone(phone: str) -> str:
-    """Format a phone number for people."""
     if len(phone) == 12 and phone.startswith("972"):
         return f"+972 {phone[3:5]}-{phone[5:8]}-{phone[8:]}"
     if len(phone) == 11 and phone.startswith("1"):
@@ -48,11 +47,9 @@ class Locale:
         return {code: text(code, "language.name") for code in languages() if code != self.language}
 
     def knows(self, name: str) -> bool:
-        """Whether there is a text of this name."""
         return name in texts(self.language)
 
     def t(self, name: str, /, **values: object) -> Markup:
-        """Return a text with these values."""
         return Markup(texts(self.language)[name]).format(**values)  # noqa: S704 (our own files; values are escaped)
 
     def n(self, name: str, count: int, /, **values: object) -> Markup:
@@ -75,7 +72,6 @@ class Locale:
         return ltr(spelled_phone(phone))
 
     def reason(self, code: str) -> str:
-        """Return the sentence of a session reason."""
         return text(self.language, f"session_reason.{code}") or code
 
     def reason_short(self, code: str) -> str:
@@ -83,11 +79,9 @@ class Locale:
         return text(self.language, f"session_reason_short.{code}") or self.reason(code)
 
     def kind(self, name: str) -> str:
-        """Return the name of a message kind."""
         return self.t(f"kind.{name}").striptags() if self.knows(f"kind.{name}") else name
 
     def wait_reason(self, code: str) -> str:
-        """Return what a message waits for."""
         return text(self.language, f"wait_reason.{code}") or code
 
     # -- times
@@ -107,11 +101,9 @@ class Locale:
         return Markup("{} {}").format(day, clock)
 
     def clock_s(self, at_ms: int) -> Markup:
-        """Format a time with seconds."""
         return self.clock(at_ms, "%H:%M:%S")
 
     def clock_ms(self, at_ms: int) -> Markup:
-        """Format a time with milliseconds."""
         return self.clock(at_ms, f"%H:%M:%S.{at_ms % 1000:03d}")
 
     def hour(self, at_ms: int) -> Markup:
@@ -119,7 +111,6 @@ class Locale:
         return ltr(f"{self._local(at_ms):%H:%M}")
 
     def date(self, at_ms: int) -> Markup:
-        """Format a date with the month's name."""
         then = self._local(at_ms)
         return self.t("time.date", day=then.day, month=self.t(f"month.{then.month}"))
 

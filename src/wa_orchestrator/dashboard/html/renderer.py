@@ -99,11 +99,9 @@ class Renderer:
         self.macros: Any = self._env.get_template("parts.html").module
 
     async def view(self, request: Request, person: Person, page: str) -> View:
-        """Return the view for a request."""
         return self._view(await self.reader.read(), person, page, self.language_of(request), _theme_of(request))
 
     async def view_as(self, person: Person | None, page: str, language: str) -> View:
-        """Return the view for a person and a language."""
         return self._view(await self.reader.read(), person, page, language)
 
     def _view(self, snapshot: Snapshot, person: Person | None, page: str, language: str, theme: str = "") -> View:
@@ -111,7 +109,6 @@ class Renderer:
         return View(language, zone, snapshot.now_ms, person, theme, page, simulated, snapshot)
 
     def page(self, view: View, shown: PageContent, *, cursor: str = "", status: int = 200) -> HTMLResponse:
-        """Render a whole page."""
         html = self._env.get_template(shown.template).render(
             v=view,
             parts=self.frame_parts(view) | shown.parts,

@@ -101,7 +101,6 @@ def share_of(view: View, day: Day) -> Markup:
 
 
 def filtered(view: View, query: Mapping[str, str]) -> list[Row]:
-    """Return the rows that match a filter, sorted."""
     found = [row for row in view.snapshot.sorted_rows() if _passes(row, query)]
     if query.get("sort") == "name":
         return sorted(found, key=lambda row: natural(row.name))

@@ -71,7 +71,6 @@ def levels_in(query: Mapping[str, str]) -> frozenset[str]:
 
 
 def passes(line: Line, query: Mapping[str, str]) -> bool:
-    """Whether a line matches a filter."""
     text = query.get("q", "").strip().lower()
     return (
         line.level in levels_in(query)
@@ -82,7 +81,6 @@ def passes(line: Line, query: Mapping[str, str]) -> bool:
 
 
 def line_of(view: View, entry: Entry) -> Line:
-    """Return an event as a line."""
     fields = entry.fields
     kind = fields.get("type", "?")
     session = fields.get("session", "")
@@ -116,7 +114,6 @@ def explained_text(view: View, kind: str, fields: Mapping[str, str]) -> Markup:
 
 
 def event_text(view: View, kind: str, fields: Mapping[str, str]) -> Markup:
-    """Return what happened."""
     name = f"event.{kind}"
     values = {
         "message": ltr(fields.get("message", "")),

@@ -33,7 +33,6 @@ class Code:
 
     @property
     def left_s(self) -> int:
-        """How long it is still valid."""
         return max(0, (self.life_ms - self.age_ms) // 1000)
 
 

@@ -146,7 +146,6 @@ class Outcome:
 
 
 def find(name: str) -> Action:
-    """Return an action by its name, or raise `Refused`."""
     action = ACTIONS.get(name)
     if action is None:
         raise Refused("NO_SUCH_ACTION", "There is no such action. Reload the page.", 404)
@@ -164,7 +163,6 @@ def forms(action: Action, data: FormData) -> list[Form]:
 def outcome_of(
     name: str, action: Action, forms_sent: Sequence[Form], responses: Sequence[ApiResponse], locale: Locale
 ) -> Outcome:
-    """Return the result of an action."""
     if len(responses) > 1:
         return _bulk_outcome(name, forms_sent, responses, locale)
     form, response = forms_sent[0], responses[0]

@@ -93,7 +93,7 @@ class MessageRoutes(RouteGroup):
                 await self._audit(caller, "message.cancel", message_id)
         return await self._detail(message_id)
 
-    @compare_and_set("The message", code="MESSAGE_MOVES")
+    @compare_and_set("Message {message_id}", code="MESSAGE_MOVES")
     async def _cancel(self, message_id: str) -> Ended | TooLate | Changed:
         """Cancel a message; retried when it moves to another sender at the same time."""
         message = await self._found(message_id)

@@ -122,7 +122,6 @@ def _receiver(model: type[BaseModel]) -> Callable[..., Awaitable[None]]:
 
 
 def render() -> str:
-    """Return the page."""
     parts = [_HEAD]
     for subject in SUBJECTS:
         rows = [_row(each) for each in EventType if each.subject == subject and each not in INTERNAL]

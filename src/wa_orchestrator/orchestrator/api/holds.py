@@ -157,7 +157,6 @@ class HoldRoutes(RouteGroup):
 
 
 def limits_view(pace: Pace) -> LimitsView:
-    """Return limits as the API shows them."""
     pause_ms = pace.pause_base_ms
     return LimitsView.of(pace, pause_min_ms=pause_ms, pause_max_ms=pause_ms + pace.pause_range_ms)
 

@@ -51,7 +51,6 @@ class LimitsBody(RequestModel):
         return self
 
     def override(self) -> Override:
-        """Return these limits as the domain has them."""
         span = None if self.pause_min_ms is None or self.pause_max_ms is None else self.pause_max_ms - self.pause_min_ms
         return Override(
             self.per_day,

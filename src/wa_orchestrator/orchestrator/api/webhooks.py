@@ -118,7 +118,7 @@ class WebhookRoutes(RouteGroup):
         """Add a webhook. The response is the only place that shows its secret."""
         # The address is checked at every delivery too: the name may resolve to another one by then.
         await outbound_http.check(body.url, allow_private=self._settings.allow_private_urls)
-        if await webhooks.count(self._scripts) >= MAX_WEBHOOKS:
+        if len(await webhooks.every(self._scripts)) >= MAX_WEBHOOKS:
             raise Refused("TOO_MANY_WEBHOOKS", f"There are {MAX_WEBHOOKS} webhooks already. Delete one.", 409)
         hook = await _new(self._context, body)
         await webhooks.put(self._scripts, hook)
@@ -176,7 +176,6 @@ def _unknown(webhook_id: str) -> Refused:
 
 
 def view(hook: Webhook, state: WebhookHealth) -> WebhookView:
-    """Return a webhook as the API shows it."""
     return WebhookView.of(
         hook,
         events=hook.types,

@@ -41,7 +41,7 @@ class ProxyMark:
     fields: ProxyChanges
 
 
-@compare_and_set("The proxy")
+@compare_and_set("Proxy {proxy_id}")
 async def mark_proxy(
     context: Context, proxy_id: str, decide: Callable[[Proxy, int], ProxyMark | None]
 ) -> tuple[Proxy, ProxyMark] | Changed | None:

@@ -73,7 +73,7 @@ def _keeps_proxy(session: Session, proxy: Proxy | None) -> bool:
     return bool(session.proxy_given or session.banned) and proxy is not None and not proxy.draining
 
 
-@compare_and_set("The session")
+@compare_and_set("Session {session.id}")
 async def assign_slot(context: Context, session: Session, reason: ProxyReason) -> bool | Changed:
     """Move a session that lost its slot to another proxy; False if it must wait, for room or for its given proxy."""
     current = await records.session(context.scripts, session.id)
@@ -188,7 +188,7 @@ async def move_phone_sessions(context: Context, phone: str, proxy_id: str, reaso
         await _move_to(context, session.id, proxy_id, reason)
 
 
-@compare_and_set("The session")
+@compare_and_set("Session {session_id}")
 async def _move_to(context: Context, session_id: str, proxy_id: str, reason: ProxyReason) -> bool | Changed:
     session = await records.session(context.scripts, session_id)
     proxy = await records.proxy(context.scripts, proxy_id)

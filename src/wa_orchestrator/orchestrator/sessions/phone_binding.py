@@ -30,7 +30,7 @@ async def connected(context: Context, session: Session, report: WorkerEvent[Conn
     await queue_handover.follow_to_new_phone(context, session.id)
 
 
-@compare_and_set("The session")
+@compare_and_set("Session {reporter.id}")
 async def _bind(context: Context, reporter: Session, report: WorkerEvent[Connected]) -> Changed | None:
     session = await records.session(context.scripts, reporter.id)
     if session is None or session.epoch != reporter.epoch:
@@ -93,7 +93,7 @@ async def _reject(context: Context, session: Session, phone: str, count: int) ->
     await commands.push(context.scripts, session.id, "logout")
 
 
-@compare_and_set("The session")
+@compare_and_set("Session {session_id}")
 async def _restore_later_state(context: Context, session_id: str, after: standings.Standing) -> Changed | None:
     """Restore the state of reports that CONNECTED arrived after: only its phone number was new."""
     session = await records.session(context.scripts, session_id)

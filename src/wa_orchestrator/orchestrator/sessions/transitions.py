@@ -47,7 +47,7 @@ def exchange_pending(session: Session) -> bool:
     return session.discard or bool(session.restore)
 
 
-@compare_and_set("The session")
+@compare_and_set("Session {session_id}")
 async def apply(
     context: Context, session_id: str, event: Event, fields: SessionChanges | None = None
 ) -> Session | Changed | None:
@@ -67,7 +67,7 @@ async def apply(
     return await _write(context, session.id, step_to(session, after, event, fields))
 
 
-@compare_and_set("The session")
+@compare_and_set("Session {reporter.id}")
 async def apply_report(
     context: Context, reporter: Session, event: Event, report: WorkerEvent[Payload]
 ) -> Session | Changed | None:

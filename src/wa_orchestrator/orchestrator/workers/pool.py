@@ -56,7 +56,7 @@ class WorkerPool:
         """Raise the session's epoch, so that its current worker can do nothing more. None if we do not lead."""
         return await self._register(session, await credential_files.stored_epoch(self._context.settings, session.id))
 
-    @compare_and_set("The session")
+    @compare_and_set("Session {session.id}")
     async def _register(self, session: Session, stored_epoch: int) -> int | Changed | None:
         scripts, holding = self._context.scripts, self._lease.holding
         current = await records.session(scripts, session.id)

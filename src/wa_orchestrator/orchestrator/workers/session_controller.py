@@ -30,7 +30,6 @@ class SessionController:
         self._busy: set[asyncio.Task[None]] = set()
 
     async def step(self) -> float:
-        """Take the next request."""
         session_id = await control_plane.next_attention(self._context.scripts, _WAIT_S)
         if session_id is not None:
             task = asyncio.create_task(self._attend(session_id))
@@ -117,7 +116,7 @@ class SessionController:
         if await self._remove_record(session):
             log.info("session.removed", session=session.id)
 
-    @compare_and_set("The session")
+    @compare_and_set("Session {session.id}")
     async def _remove_record(self, session: Session) -> bool | Changed:
         await queue_handover.hand_over(self._context, session, session.removing_queued or "cancel")
         current = await records.session(self._context.scripts, session.id)

@@ -57,7 +57,6 @@ async def create(scripts: Scripts, name: str, scopes: Iterable[Scope]) -> tuple[
 
 
 async def find(scripts: Scripts, hashed: str) -> ApiKey | None:
-    """Return the key with this hash."""
     key_id = await scripts.redis.hget(keys.API_KEY_DIGESTS, hashed)
     text = await scripts.redis.hget(keys.API_KEYS, key_id) if key_id else None
     return _decode(str(key_id), str(text)) if text else None

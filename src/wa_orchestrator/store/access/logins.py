@@ -36,17 +36,14 @@ async def seconds_left(scripts: Scripts, accounts: Iterable[str]) -> int:
 
 
 async def return_attempt(scripts: Scripts, account: str) -> None:
-    """Take back one attempt."""
     await scripts.redis.decr(keys.login_tries(account))
 
 
 async def clear_attempts(scripts: Scripts, account: str) -> None:
-    """Forget all attempts under this account."""
     await scripts.redis.delete(keys.login_tries(account))
 
 
 async def add_link(scripts: Scripts, token_hash: str, role: str, *, ttl_s: int) -> None:
-    """Store a one-time link."""
     await scripts.redis.set(keys.login_link(token_hash), role, ex=ttl_s)
 
 
@@ -57,7 +54,6 @@ async def use_link(scripts: Scripts, token_hash: str) -> str | None:
 
 
 async def add(scripts: Scripts, token_hash: str, login: Login, *, ttl_s: int) -> None:
-    """Store a person's session."""
     fields: dict[Any, Any] = {name: str(value) for name, value in asdict(login).items()}
     async with scripts.redis.pipeline(transaction=True) as pipe:
         pipe.hset(keys.person(token_hash), mapping=fields)
@@ -66,16 +62,13 @@ async def add(scripts: Scripts, token_hash: str, login: Login, *, ttl_s: int) ->
 
 
 async def find(scripts: Scripts, token_hash: str) -> Login | None:
-    """Return a person's session, or None."""
     raw: Any = await scripts.redis.hgetall(keys.person(token_hash))
     return decode(Login, raw) if raw else None
 
 
 async def extend(scripts: Scripts, token_hash: str, *, ttl_s: int) -> None:
-    """Let a person's session last this long from now."""
     await scripts.redis.expire(keys.person(token_hash), ttl_s)
 
 
 async def remove(scripts: Scripts, token_hash: str) -> None:
-    """End a person's session."""
     await scripts.redis.delete(keys.person(token_hash))

@@ -1,5 +1,6 @@
 """Compare-and-set: read, decide, write unless the record changed meanwhile; if it did, start over."""
 
+import inspect
 from collections.abc import Awaitable, Callable, Coroutine
 from dataclasses import dataclass
 from functools import wraps
@@ -24,6 +25,8 @@ def compare_and_set(
 ) -> Callable[[Callable[P, Awaitable[T | Changed]]], Callable[P, Coroutine[Any, Any, T]]]:
     """Repeat the decorated function until it does not return `Changed`, and return its result.
 
+    `what` names the record, by arguments of the function: `Session {session.id}`.
+
     The function reads the record, decides, and writes with a script that compares versions. Raises `Unavailable` when
     every attempt lost its race: a lost race is never a success, and trying again later may help.
     """
@@ -35,7 +38,8 @@ def compare_and_set(
                 outcome = await attempt(*args, **kwargs)
                 if not isinstance(outcome, Changed):
                     return outcome
-            raise Unavailable(code, f"{what} is being changed by others. Try again.", retryAfterS=1)
+            named = what.format_map(inspect.signature(attempt).bind(*args, **kwargs).arguments)
+            raise Unavailable(code, f"{named} is being changed by others. Try again.", retryAfterS=1)
 
         return repeat
 

@@ -49,7 +49,6 @@ async def weaknesses(scripts: Scripts) -> tuple[Weakness, ...]:
 
 
 async def examine(redis: Redis) -> RedisReport:
-    """Return the version and the weaknesses of an open Redis."""
     facts = await redis.info()
     settings: dict[str | None, str | None] = {}
     with contextlib.suppress(ResponseError):  # hosted services forbid CONFIG; INFO knows most of it
@@ -59,7 +58,6 @@ async def examine(redis: Redis) -> RedisReport:
 
 
 def judge(facts: dict[str, object], appendfsync: str | None) -> tuple[Weakness, ...]:
-    """Return each setting that can lose or reject accepted messages."""
     found = {
         Weakness.APPENDONLY_OFF: not facts.get("aof_enabled"),
         Weakness.APPENDFSYNC_NOT_ALWAYS: bool(facts.get("aof_enabled")) and appendfsync not in (None, "always"),

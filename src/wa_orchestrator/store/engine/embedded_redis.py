@@ -176,7 +176,6 @@ class EmbeddedRedis:
         await self.stop()
 
     async def pid(self) -> int:
-        """Return the process id."""
         async with _client(self.url) as redis:
             return int((await redis.info("server"))["process_id"])
 

@@ -26,7 +26,6 @@ class Listener:
         self.connected = asyncio.Event()
 
     async def run(self) -> None:
-        """Listen until cancelled."""
         while True:
             try:
                 await self._listen()

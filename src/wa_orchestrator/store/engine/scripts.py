@@ -80,7 +80,6 @@ class Scripts:
         return int(reply[1])
 
     async def ping(self) -> None:
-        """Return when Redis responds."""
         await self.redis.ping()
 
     async def load(self) -> None:
@@ -107,7 +106,6 @@ def unexpected(name: str, reply: Reply) -> Broken:
 
 
 def read_outcome(name: str, reply: Reply, /, **outcomes: Callable[..., Outcome]) -> Outcome:
-    """Return the outcome of a reply's word."""
     if reply[0] not in outcomes:
         raise unexpected(name, reply)
     outcome = outcomes[reply[0]]

@@ -50,7 +50,6 @@ async def count_per_hour(scripts: Scripts, kinds: Collection[str], *, most: int)
 
 
 async def remove_hours_before(scripts: Scripts, hour: int) -> None:
-    """Delete the counts of earlier hours."""
     names: Any = await scripts.redis.hkeys(keys.DASHBOARD_HOURS)
     old = [name for name in names if int(name.partition(":")[0]) < hour]
     if old:

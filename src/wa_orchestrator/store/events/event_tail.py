@@ -19,7 +19,6 @@ class Tail:
     """Waits for new events. It reads only while it has followers."""
 
     def __init__(self, scripts: Scripts) -> None:
-        """Follow the events of this Redis."""
         self._scripts = scripts
         self._newest = "0"
         self._changed = asyncio.Event()
@@ -27,7 +26,6 @@ class Tail:
         self._task: asyncio.Task[None] | None = None
 
     async def last(self) -> str:
-        """Return the cursor of the newest event, `0` when there is none."""
         return await last_cursor(self._scripts)
 
     async def after(self, cursor: str) -> None:
@@ -43,7 +41,6 @@ class Tail:
             self._followers -= 1
 
     async def close(self) -> None:
-        """Stop reading."""
         while self._task is not None and not self._task.done():
             self._task.cancel()  # once is not enough: the Redis client may swallow it while it connects
             await asyncio.wait({self._task}, timeout=0.05)

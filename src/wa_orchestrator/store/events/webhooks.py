@@ -45,7 +45,6 @@ class WebhookHealth:
 
 
 async def put(scripts: Scripts, webhook: Webhook) -> None:
-    """Store a webhook."""
     record = asdict(webhook)
     del record["id"]
     await scripts.redis.hset(keys.WEBHOOKS, webhook.id, json.dumps(record))
@@ -72,7 +71,6 @@ async def remove(scripts: Scripts, webhook_id: str) -> bool:
 
 
 async def state(scripts: Scripts, webhook_id: str) -> WebhookHealth:
-    """Return the health of a webhook."""
     raw: Any = await scripts.redis.hgetall(keys.webhook_state(webhook_id))
     return WebhookHealth(int(raw.get("failing_since", 0)), int(raw.get("disabled_at", 0)), raw.get("why", ""))
 
@@ -92,11 +90,6 @@ async def count_deliveries(scripts: Scripts, webhook_id: str) -> int:
     return int(await scripts.redis.zcard(keys.delivery_log(webhook_id)))
 
 
-async def count(scripts: Scripts) -> int:
-    """Return how many webhooks there are."""
-    return int(await scripts.redis.hlen(keys.WEBHOOKS))
-
-
 async def disable(scripts: Scripts, webhook_id: str, why: str) -> None:
     """Stop delivering to a webhook, and emit the event."""
     now_ms = await scripts.now_ms()
@@ -107,7 +100,6 @@ async def disable(scripts: Scripts, webhook_id: str, why: str) -> None:
 
 
 async def enable(scripts: Scripts, webhook_id: str) -> None:
-    """Resume delivery to a disabled webhook."""
     await scripts.redis.delete(keys.webhook_state(webhook_id))
 
 
@@ -138,7 +130,6 @@ async def settle(
 
 
 async def delivery(scripts: Scripts, webhook_id: str, event: str) -> dict[str, str] | None:
-    """Return the record of a delivery, or None."""
     raw: Any = await scripts.redis.hgetall(keys.delivery(webhook_id, event))
     return raw or None
 
@@ -161,10 +152,8 @@ async def replay(scripts: Scripts, webhook_id: str, event: str) -> None:
 async def trim(scripts: Scripts, webhook_id: str, *, keep: int) -> None:
     """Delete the oldest finished deliveries, so that about `keep` remain."""
     oldest: Any = await scripts.redis.zrange(keys.delivery_log(webhook_id), 0, -keep - 1)
-    pipe = scripts.redis.pipeline(transaction=False)
-    for event in oldest:
-        pipe.hget(keys.delivery(webhook_id, event), "status")
-    statuses: list[Any] = await pipe.execute()
+    names = [keys.delivery(webhook_id, event) for event in oldest]
+    statuses = await scripts.each(lambda pipe, key: pipe.hget(key, "status"), names)
     over = [event for event, status in zip(oldest, statuses, strict=True) if status != "waiting"]
     if over:
         await scripts.redis.zrem(keys.delivery_log(webhook_id), *over)

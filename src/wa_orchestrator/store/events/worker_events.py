@@ -30,7 +30,6 @@ async def begin(scripts: Scripts, session_id: str, event_id: str) -> Seen:
 
 
 async def accept(scripts: Scripts, session_id: str, event_id: str, body: bytes, *, keep_ms: int) -> None:
-    """Record that an event was handled."""
     key = keys.heard(session_id, event_id[:_MAX_ID_LENGTH])
     await scripts.redis.set(key, hashlib.sha256(body).hexdigest(), px=keep_ms)
 

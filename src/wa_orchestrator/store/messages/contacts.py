@@ -81,7 +81,6 @@ async def opt_outs(scripts: Scripts) -> list[OptOutRecord]:
 
 
 async def opt_out_of(scripts: Scripts, recipient: str) -> OptOutRecord | None:
-    """Return the opt-out of a recipient."""
     text: Any = await scripts.redis.hget(keys.OPT_OUTS, recipient)
     return None if text is None else _opt_out_record(recipient, text)
 

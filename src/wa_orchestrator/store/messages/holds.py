@@ -26,7 +26,6 @@ class Hold:
 
 
 def holds_from(stored: Mapping[str, str]) -> dict[str, Hold]:
-    """Return the stored holds by their field."""
     found = [(field, json.loads(text)) for field, text in stored.items()]
     return {field: Hold(field, int(raw["until_ms"]), raw.get("why", ""), raw.get("by", "")) for field, raw in found}
 

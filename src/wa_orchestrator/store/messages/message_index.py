@@ -123,5 +123,4 @@ async def add_to_statuses(scripts: Scripts, place: Place) -> None:
 
 
 async def count_newer(scripts: Scripts, than_ms: int) -> int:
-    """Return how many messages were accepted after an instant."""
     return int(await scripts.redis.zcount(keys.ALL_MESSAGES, f"({than_ms}", "+inf"))

@@ -17,7 +17,6 @@ class Place:
 
 
 async def locate(scripts: Scripts, message_id: str) -> Place | None:
-    """Return a message's place, or None."""
     phone, session = await scripts.redis.hmget(keys.message(message_id), ["phone", "session"])
     return Place(message_id, str(phone), str(session)) if phone is not None and session is not None else None
 

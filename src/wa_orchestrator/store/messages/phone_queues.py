@@ -60,7 +60,6 @@ class Position:
 
 
 async def position(scripts: Scripts, message: Message) -> Position:
-    """Return the position of a message."""
     async with scripts.redis.pipeline(transaction=False) as pipe:
         pipe.zrank(keys.queue(message.phone), message.id)
         pipe.zcard(keys.queue(message.phone))

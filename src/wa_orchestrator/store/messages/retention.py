@@ -38,9 +38,6 @@ async def erase_bodies(scripts: Scripts, until_ms: int, *, most: int) -> int:
     # All messages of the last millisecond are included, so that the cursor can be set after it.
     whole: Any = await scripts.redis.zrangebyscore(keys.ENDED, last, last)
     ids = {str(message_id) for message_id, _ in found} | {str(message_id) for message_id in whole}
-    pipe = scripts.redis.pipeline(transaction=False)
-    for message_id in ids:
-        pipe.hdel(keys.message(message_id), "body")
-    await pipe.execute()
+    await scripts.each(lambda pipe, key: pipe.hdel(key, "body"), map(keys.message, ids))
     await scripts.redis.set(keys.BODIES_ERASED, last + 1)
     return len(ids)

@@ -80,7 +80,6 @@ def slot_keys(candidates: Sequence[str]) -> list[str]:
 
 
 async def connected_sessions(scripts: Scripts) -> set[str]:
-    """Return the ids of the sessions that are connected."""
     found: Any = await scripts.redis.smembers(keys.SESSIONS_ACTIVE)
     return set(found)
 

@@ -41,7 +41,6 @@ async def cancel(scripts: Scripts, session_id: str, command: QueuedCommand) -> N
 
 
 async def take(scripts: Scripts, session_id: str) -> dict[str, Any] | None:
-    """Take the oldest command for a session's worker."""
     text: Any = await scripts.redis.lpop(keys.commands(session_id))
     command: dict[str, Any] | None = json.loads(text) if text else None
     return command

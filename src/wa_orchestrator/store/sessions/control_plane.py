@@ -12,7 +12,6 @@ async def is_installed(scripts: Scripts) -> bool:
 
 
 async def mark_installed(scripts: Scripts) -> None:
-    """Record that this Redis is in use."""
     await scripts.redis.set(keys.INSTALLATION, await scripts.now_ms(), nx=True)
 
 
@@ -35,18 +34,15 @@ async def enqueue_start(scripts: Scripts, session_id: str, *, front: bool) -> No
 
 
 async def dequeue_start(scripts: Scripts) -> str | None:
-    """Take the first session from the start queue."""
     session_id: Any = await scripts.redis.lpop(keys.PROVISIONING)
     return None if session_id is None else str(session_id)
 
 
 async def cancel_start(scripts: Scripts, session_id: str) -> None:
-    """Remove a session from the start queue."""
     await scripts.redis.lrem(keys.PROVISIONING, 0, session_id)
 
 
 async def starts_waiting(scripts: Scripts) -> int:
-    """Return the length of the start queue."""
     return int(await scripts.redis.llen(keys.PROVISIONING))
 
 
@@ -56,7 +52,6 @@ async def last_start_ms(scripts: Scripts) -> int:
 
 
 async def record_start(scripts: Scripts, now_ms: int) -> None:
-    """Record that a worker was started now."""
     await scripts.redis.set(keys.STARTED_LAST, now_ms)
 
 

@@ -19,7 +19,6 @@ class StoredLinkCode:
 
 
 async def get(scripts: Scripts, session_id: str) -> StoredLinkCode | None:
-    """Return the code that a session shows."""
     text: Any = await scripts.redis.get(keys.qr(session_id))
     if text is None:
         return None

@@ -103,7 +103,6 @@ async def sticky_proxy(scripts: Scripts, phone: str) -> str:
 
 
 async def waiting(scripts: Scripts) -> set[str]:
-    """Return the sessions that wait for a slot."""
     ids: Any = await scripts.redis.smembers(keys.SESSIONS_WAITING)
     return set(ids)
 
@@ -114,6 +113,5 @@ async def add_waiting(scripts: Scripts, session_id: str) -> bool:
 
 
 async def remove_waiting(scripts: Scripts, session_ids: Collection[str]) -> None:
-    """Remove sessions that wait no longer."""
     if session_ids:
         await scripts.redis.srem(keys.SESSIONS_WAITING, *session_ids)
