@@ -92,12 +92,40 @@ async def test_missing_slots_are_shown_before_a_session_waits_for_one(redis: Red
 async def test_messages_that_were_given_up_lately_need_somebody(redis: Redis, scripts: Scripts) -> None:
     now = await scripts.now_ms()
     hour = now // HOUR_MS
-    counted = {f"{hour}:failed": 2, f"{hour - 1}:failed": 1, f"{hour - 2}:failed": 9}
+    counted = {f"{hour}:failed": 2, f"{hour - 1}:failed": 1, f"{hour - 2}:failed": 9, f"{hour}:unknown": 1}
     await redis.hset(keys.DASHBOARD_HOURS, mapping=counted)
+    await redis.hset(keys.COUNTS, mapping={"failed": 12, "unknown": 1})
     given_up = await history.failed_lately(scripts, now)
-    item = attention.items(await look(redis, allow_direct=True), ENGLISH, given_up)[0]
-    assert item.what.startswith("3 messages failed since")
-    assert item.href == "/messages?status=failed"
+    failed, unknown = attention.items(await look(redis, allow_direct=True), ENGLISH, given_up)
+    assert failed.what.startswith("3 messages failed since")
+    assert failed.href == "/messages?status=failed"
+    assert unknown.what.startswith("1 message was never confirmed since")
+    assert unknown.href == "/messages?status=unknown"
+
+
+async def test_messages_that_were_retried_or_confirmed_late_need_nobody(redis: Redis, scripts: Scripts) -> None:
+    now = await scripts.now_ms()
+    hour = now // HOUR_MS
+    await redis.hset(keys.DASHBOARD_HOURS, mapping={f"{hour}:failed": 2, f"{hour}:unknown": 1})
+    await redis.hset(keys.COUNTS, mapping={"failed": 0, "unknown": 0, "sent": 3})
+    assert (
+        attention.items(await look(redis, allow_direct=True), ENGLISH, await history.failed_lately(scripts, now)) == []
+    )
+
+
+async def test_everything_that_needs_attention_can_be_read_however_much_it_is(redis: Redis, scripts: Scripts) -> None:
+    builder = FleetBuilder(scripts)
+    pool = [await builder.proxy(1), await builder.proxy(2)]
+    reasons = ("BANNED", "TEMPORARY_BAN", "AUTH_FAILURE", "CLIENT_OUTDATED", "REPLACED_ELSEWHERE", "TOO_MANY_RESTARTS")
+    for number, reason in enumerate(reasons, 1):
+        await builder.connected(f"w{number}", f"W {number}", f"97250000000{number}", pool)
+        await builder.put(f"w{number}", "failed", reason)
+    context = make_context(settings(), redis)
+    renderer = Renderer(context, SnapshotReader(context))
+    view = await renderer.view_as(ADMINISTRATOR, "x", "en")
+    html = bytes(renderer.page(view, await fleet.show(renderer, view, {})).body).decode()
+    assert html.count("<li data-s=") == len(reasons)
+    assert "and 1 more</summary>" in html
 
 
 async def test_sessions_with_the_same_name_are_told_apart_wherever_one_is_shown(redis: Redis, scripts: Scripts) -> None:

@@ -34,6 +34,11 @@ def test_each_message_is_in_the_part_in_which_it_can_leave(hour: int, counts: Qu
     assert split_backlog(PACE, ZONE, counts, NOON + (hour - 12) * 3_600_000) == expected
 
 
+@pytest.mark.parametrize(("later", "days"), [(0, 0), (1, 1), (PACE.per_day, 1), (PACE.per_day + 1, 2)])
+def test_what_is_left_after_today_takes_whole_days(later: int, days: int) -> None:
+    assert Backlog(now=500, later=later).days_after_today(PACE) == days
+
+
 _COUNT = st.integers(0, 50)
 
 

@@ -9,7 +9,7 @@ import pytest
 
 from tests.orchestrator.fakes import Teller, drive
 from tests.orchestrator.session_steps import PHONE, linked, now
-from wa_orchestrator.orchestrator.notifications import alert_texts
+from wa_orchestrator.orchestrator.notifications import alert_texts, lasting_troubles
 from wa_orchestrator.orchestrator.notifications.alert_channels import telegram_channel, webhook_channel
 from wa_orchestrator.orchestrator.notifications.alert_texts import Alert
 from wa_orchestrator.orchestrator.notifications.alerts import Alerts
@@ -17,6 +17,8 @@ from wa_orchestrator.orchestrator.notifications.daily_summary import emit_when_d
 from wa_orchestrator.orchestrator.service import Orchestrator
 from wa_orchestrator.simulator.world import World
 from wa_orchestrator.store import keys
+from wa_orchestrator.store.events import webhooks
+from wa_orchestrator.store.events.webhooks import Webhook
 
 
 class Receiver:
@@ -193,8 +195,32 @@ async def test_the_day_is_summed_up_once_at_eight_local_time(
     assert text.startswith("📊 Daily summary — 1 of 1 sessions are connected.")
 
 
+async def test_a_queue_of_days_and_a_webhook_that_keeps_failing_are_one_alert_each_until_they_are_over(
+    control: Orchestrator, api: httpx.AsyncClient, teller: Teller, receiver: Receiver
+) -> None:
+    await linked(control, api, teller, "s1", PHONE, label="Clinic Haifa")
+    redis, failing = control.context.redis, Webhook("wh1", "https://crm.example.com/secret", ("*",), "s", "0", 1)
+    alerts = Alerts(control.context, [receiver], gap_s=0)
+    await alerts.step()
+    await webhooks.put(control.context.scripts, failing)
+    began_ms = await control.context.scripts.now_ms()
+    for minutes_ago, queued in ((0, 0), (11, 1600), (12, 1599), (0, 0), (11, 1600)):
+        await redis.hset(keys.webhook_state("wh1"), "failing_since", began_ms - minutes_ago * 60_000)
+        await redis.delete(keys.queue(PHONE))
+        if queued:
+            await redis.zadd(keys.queue(PHONE), {f"m{number}": number for number in range(queued)})
+        await lasting_troubles.report_new(control.context)
+        await alerts.step()
+    assert [len(taken) for taken in receiver.taken] == [2, 2], "told when it begins, and again only after it was over"
+    text = alert_texts.text_of(receiver.taken[0], "en", "https://wa.example.com")
+    assert f"The queue takes days: link more phones, or cancel what is not needed: Clinic Haifa (…{PHONE[-4:]})" in text
+    assert "1600 messages wait, about " in text
+    assert "Deliveries to a webhook keep failing: check its receiver: crm.example.com" in text
+    assert "secret" not in text
+
+
 async def test_a_webhook_gets_alerts_signed(control: Orchestrator) -> None:
-    from standardwebhooks.webhooks import Webhook
+    import standardwebhooks
 
     seen: list[httpx.Request] = []
 
@@ -206,5 +232,7 @@ async def test_a_webhook_gets_alerts_signed(control: Orchestrator) -> None:
     async with httpx.AsyncClient(transport=httpx.MockTransport(answer)) as client:
         channel = webhook_channel(settings, client)
         assert await channel.deliver([Alert("proxy.bad", "p_1", "", 1)]) is None
-    told = Webhook(settings.webhook_secret.get_secret_value()).verify(seen[0].content, dict(seen[0].headers))
+    told = standardwebhooks.Webhook(settings.webhook_secret.get_secret_value()).verify(
+        seen[0].content, dict(seen[0].headers)
+    )
     assert told["alerts"] == [{"type": "proxy.bad", "subject": "p_1", "name": "p_1", "reason": "", "at": 1}]

@@ -130,6 +130,15 @@ class ReachoutLock(Payload):
 
 
 @dataclass(frozen=True, slots=True)
+class LongQueue(Payload):
+    """`details` is a JSON object of counts: queued messages, and the days after today that they take."""
+
+    session: SessionId
+    phone: Phone
+    details: str
+
+
+@dataclass(frozen=True, slots=True)
 class MessageChanged(Payload):
     """An outgoing message has a new status; `note` is a code that says why."""
 
@@ -228,6 +237,14 @@ class RedisEmptied(Payload):
 
 
 @dataclass(frozen=True, slots=True)
+class WebhookFailing(Payload):
+    """No delivery to a webhook has succeeded for some time."""
+
+    webhook: str
+    since: Instant
+
+
+@dataclass(frozen=True, slots=True)
 class WebhookDisabled(Payload):
     """The server stopped delivering to a webhook; `note` is the last error."""
 
@@ -292,6 +309,9 @@ class EventType(StrEnum):
     SESSION_REACHOUT_UNLOCKED = (
         "session.reachout_unlocked", ReachoutLock, _INFO, "The phone may write to new contacts again.",
     )  # fmt: skip
+    LONG_QUEUE = (
+        "session.long_queue", LongQueue, _WARNING, "At the daily limit the phone's queue takes days.", "🗓️",
+    )  # fmt: skip
     PHONE_BOUND = "phone.bound", ProxyChanged, _INFO, "The phone is bound to a proxy."
     MESSAGE_QUEUED = "message.queued", MessageChanged, _INFO, "The message was accepted or returned to its queue."
     MESSAGE_SCHEDULED = "message.scheduled", MessageChanged, _INFO, "The message was released to its session."
@@ -322,6 +342,7 @@ class EventType(StrEnum):
     PROXY_OUTAGE_ENDED = "proxy.outage_ended", ProxyOutage, _INFO, "Most proxies pass their checks again."
     DISK_LOW = "server.disk_low", DiskLow, _ERROR, "The server's disk is nearly full.", "💾"
     REDIS_EMPTIED = "server.redis_emptied", RedisEmptied, _ERROR, "Redis came back without its data.", "🕳️"
+    WEBHOOK_FAILING = "webhook.failing", WebhookFailing, _WARNING, "Deliveries to a webhook fail for ten minutes.", "📪"
     WEBHOOK_DISABLED = "webhook.disabled", WebhookDisabled, _WARNING, "A webhook was disabled after failing.", "🔌"
     SUMMARY_DAILY = "summary.daily", DailySummary, _INFO, "What the last day was like, at 08:00 local time.", "📊"
     ALERT_TEST = "alert.test", AlertTest, _INFO, "An operator asked for a test alert.", "🔔"

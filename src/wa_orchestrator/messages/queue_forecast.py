@@ -137,6 +137,16 @@ async def _later(scripts: Scripts, forecast: Forecast, page: QueuePage) -> list[
 
 async def waiting(scripts: Scripts, settings: Settings, session: Session, now_ms: int) -> Backlog:
     """Return how many messages wait for a session's phone: now, today, later."""
-    zone = zone_of(settings, session)
-    counts = await phone_queues.counts(scripts, session.phone, day_bounds_ms(now_ms, zone))
-    return split_backlog(pace_of(settings, session, now_ms), zone, counts, now_ms)
+    (found,) = await waiting_for_each(scripts, settings, [session], now_ms)
+    return found
+
+
+async def waiting_for_each(
+    scripts: Scripts, settings: Settings, sessions: Sequence[Session], now_ms: int
+) -> list[Backlog]:
+    """Return how many messages wait for the phone of each of these sessions, in one round trip."""
+    days = [(each.phone, day_bounds_ms(now_ms, zone_of(settings, each))) for each in sessions]
+    return [
+        split_backlog(pace_of(settings, session, now_ms), zone_of(settings, session), counts, now_ms)
+        for session, counts in zip(sessions, await phone_queues.counts_of_each(scripts, days), strict=True)
+    ]

@@ -20,7 +20,7 @@ from wa_orchestrator.orchestrator.disk_monitor import DiskMonitor
 from wa_orchestrator.orchestrator.installation_check import check_installation
 from wa_orchestrator.orchestrator.leader_lease import LeaderLease
 from wa_orchestrator.orchestrator.metrics import OrchestratorMetrics
-from wa_orchestrator.orchestrator.notifications import daily_summary
+from wa_orchestrator.orchestrator.notifications import daily_summary, lasting_troubles
 from wa_orchestrator.orchestrator.proxies import placement
 from wa_orchestrator.orchestrator.proxies.health import ProxyHealth
 from wa_orchestrator.orchestrator.proxies.monitor import check_due_proxies
@@ -110,6 +110,7 @@ def assemble(context: Context, runner: Runner, checker: ProxyCheck | None = None
             Loop("proxy_monitor", partial(check_due_proxies, context, proxy_health), lease),
             Loop("slot_assigner", partial(placement.assign_waiting, context), lease),
             Loop("daily_summary", partial(daily_summary.emit_when_due, context), lease),
+            Loop("lasting_troubles", partial(lasting_troubles.report_new, context), lease),
             Loop("installation_check", partial(check_installation, context), lease),
             Loop("disk_monitor", DiskMonitor(context).step, lease),
             Loop("trash_purger", partial(credential_files.purge, context), lease),

@@ -254,6 +254,9 @@ STARTED_LAST: Final = "sessions:started_last"
 ALERT_CURSOR: Final = "alerts:cursor"
 """string: the last entry of `events` that alerts were made of · alerts · for ever"""
 
+LASTING_TROUBLES: Final = "alerts:lasting"
+"""set of troubles that people were told of, `queue:<phone>` and `webhook:<id>` · the leader · while they last"""
+
 SUMMARY_DAY: Final = "summary:day"
 """string: the local day of the last daily summary · the leader · for ever"""
 

@@ -10,14 +10,12 @@ from markupsafe import Markup
 from wa_orchestrator.dashboard.fleet.snapshot import Row, Snapshot
 from wa_orchestrator.dashboard.html import labels
 from wa_orchestrator.dashboard.html.locale import Locale, bdi, ltr
+from wa_orchestrator.domain.pacing.backlog import MAX_DAYS
 from wa_orchestrator.domain.session import Reason, State
+from wa_orchestrator.orchestrator.notifications.lasting_troubles import PATIENCE_MS
 
 MAX_SHOWN: Final = 5
 _NAMED: Final = 3
-#: What mends itself is not shown before this time.
-PATIENCE_MS: Final = 10 * 60_000
-#: A queue that takes longer than this many days needs a person.
-_MAX_DAYS: Final = 1
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,9 +32,10 @@ class Item:
 
 @dataclass(frozen=True, slots=True)
 class FailedMessages:
-    """How many messages failed lately, and since when they are counted."""
+    """How many messages failed lately or were never confirmed, and since when they are counted."""
 
-    count: int = 0
+    failed: int = 0
+    unknown: int = 0
     since_ms: int = 0
 
 
@@ -124,7 +123,7 @@ def _failing_webhooks(snapshot: Snapshot, locale: Locale) -> Iterator[Item]:
 
 
 def _long_queues(snapshot: Snapshot, locale: Locale) -> Iterator[Item]:
-    if rows := [row for row in snapshot.sorted_rows() if row.days_queued > _MAX_DAYS]:
+    if rows := [row for row in snapshot.sorted_rows() if row.days_queued > MAX_DAYS]:
         longest = max(rows, key=lambda row: row.days_queued)
         days = locale.number(longest.days_queued)
         what = locale.n("attention.long_queue", len(rows), name=bdi(snapshot.called(longest)), days=days)
@@ -160,10 +159,11 @@ def _full(snapshot: Snapshot, locale: Locale) -> Iterator[Item]:
 
 
 def _failed_messages(failed: FailedMessages, locale: Locale) -> Iterator[Item]:
-    if failed.count:
-        what = locale.n("attention.failed_messages", failed.count, since=locale.hour(failed.since_ms))
-        do = locale.t("attention.failed_messages_do")
-        yield Item("warn", "i-msg", what, do, locale.t("do.details"), "/messages?status=failed")
+    for status, count in (("failed", failed.failed), ("unknown", failed.unknown)):
+        if count:
+            name, href = f"attention.{status}_messages", f"/messages?status={status}"
+            what = locale.n(name, count, since=locale.hour(failed.since_ms))
+            yield Item("warn", "i-msg", what, locale.t(f"{name}_do"), locale.t("do.details"), href)
 
 
 def named(rows: Sequence[Row], snapshot: Snapshot, locale: Locale) -> Markup:

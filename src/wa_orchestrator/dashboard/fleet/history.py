@@ -12,6 +12,7 @@ from wa_orchestrator.store import records
 from wa_orchestrator.store.engine.scripts import Scripts
 from wa_orchestrator.store.events import activity
 from wa_orchestrator.store.events.activity import HOUR_MS
+from wa_orchestrator.store.messages import message_counts
 from wa_orchestrator.store.records import Entry, Session
 
 _MINUTE_MS: Final = 60_000
@@ -21,7 +22,7 @@ _KEEP_CHECKS: Final = 120
 _BATCH: Final = 1000
 _ROUND_S: Final = 2.0
 #: Counted per hour.
-_COUNTED: Final = frozenset({EventType.MESSAGE_SENT, EventType.MESSAGE_FAILED})
+_COUNTED: Final = frozenset({EventType.MESSAGE_SENT, EventType.MESSAGE_FAILED, EventType.MESSAGE_UNKNOWN})
 
 
 async def days(scripts: Scripts, sessions: Sequence[Session], now_ms: int) -> dict[str, Day]:
@@ -50,9 +51,15 @@ async def per_hour(scripts: Scripts, now_ms: int) -> tuple[list[int], list[int]]
 
 
 async def failed_lately(scripts: Scripts, now_ms: int) -> FailedMessages:
-    """Return how many messages failed since the start of the previous hour."""
-    _, failed = await per_hour(scripts, now_ms)
-    return FailedMessages(sum(failed[-2:]), (now_ms // HOUR_MS - 1) * HOUR_MS)
+    """Return how many messages failed since the start of the previous hour, without those that were retried since."""
+    since = now_ms // HOUR_MS - 1
+    counts, now = await activity.hours(scripts), await message_counts.by_status(scripts)
+
+    def still(status: str) -> int:
+        lately = counts.get(f"{since}:{status}", 0) + counts.get(f"{since + 1}:{status}", 0)
+        return min(lately, now.get(status, 0))
+
+    return FailedMessages(still("failed"), still("unknown"), since * HOUR_MS)
 
 
 async def depths(scripts: Scripts, now_ms: int) -> list[int]:

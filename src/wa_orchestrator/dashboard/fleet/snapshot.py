@@ -86,7 +86,7 @@ class Row:
     @property
     def days_queued(self) -> int:
         """How many days after today its queue needs at its daily limit."""
-        return -(-self.waiting.later // self.pace.per_day)
+        return self.waiting.days_after_today(self.pace)
 
     @property
     def left_today(self) -> int:

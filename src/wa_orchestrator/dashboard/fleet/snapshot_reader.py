@@ -6,7 +6,6 @@ from collections import Counter
 from collections.abc import Iterable, Sequence
 from datetime import datetime
 from typing import Final
-from urllib.parse import urlsplit
 
 from wa_orchestrator.context import Context
 from wa_orchestrator.dashboard.fleet.displaced_sessions import DisplacedSessions
@@ -89,8 +88,7 @@ class SnapshotReader:
         for webhook in (await webhooks.every(self._scripts)).values():
             state = await webhooks.state(self._scripts, webhook.id)
             if since := state.failing_since_ms or state.disabled_at_ms:
-                host = urlsplit(webhook.url).hostname or webhook.id
-                found[host] = min(since, found.get(host, since))
+                found[webhook.host] = min(since, found.get(webhook.host, since))
         return found
 
     async def _read(self, sessions: Sequence[Session], holds: Holds, now_ms: int) -> list[Row]:

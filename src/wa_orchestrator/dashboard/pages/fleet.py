@@ -69,7 +69,7 @@ async def _parts(renderer: Renderer, view: View, query: Mapping[str, str], rows:
     made = {
         "headline": m.headline(view),
         "holding": m.holding(view),
-        "attention": m.attention(view, items[: attention.MAX_SHOWN], len(items)),
+        "attention": m.attention(view, items[: attention.MAX_SHOWN], items[attention.MAX_SHOWN :]),
         "figures": m.figures(view),
         "per-hour": m.per_hour(view, bars, charts.top_of(sent, failed), area, deepest, hours),
         "pool": m.pool(view),

@@ -122,7 +122,8 @@ def event_text(view: View, kind: str, fields: Mapping[str, str]) -> Markup:
         "to": ltr(fields.get("to", "")) if kind in (EventType.SESSION_MOVED, EventType.PHONE_BOUND) else "",
         "last": ltr("••••" + last_four(fields.get("contact_phone") or fields.get("to") or fields.get("phone") or "")),
         "count": fields.get("count", ""),
-        "until": view.clock(int(float(fields["until"]))) if fields.get("until", "").isdigit() else "",
+        "since": _clock(view, fields.get("since", "")),
+        "until": _clock(view, fields.get("until", "")),
         "kind": view.kind(fields.get("kind", "")),
         "word": bdi(fields["word"]) if fields.get("word") else "—",
         "note": fields.get("note", ""),
@@ -130,6 +131,10 @@ def event_text(view: View, kind: str, fields: Mapping[str, str]) -> Markup:
         "what": _held(view, fields) if kind.startswith("hold.") else "",
     }
     return view.t(name, **values) if view.knows(name) else Markup("{}").format(kind)
+
+
+def _clock(view: View, at_ms: str) -> Markup | str:
+    return view.clock(int(at_ms)) if at_ms.isdigit() else ""
 
 
 def _held(view: View, fields: Mapping[str, str]) -> Markup:

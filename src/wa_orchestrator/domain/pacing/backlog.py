@@ -2,10 +2,14 @@
 
 from dataclasses import dataclass
 from enum import StrEnum
+from typing import Final
 from zoneinfo import ZoneInfo
 
 from wa_orchestrator.domain.pacing.hours import day_bounds_ms, release_bounds_ms
 from wa_orchestrator.domain.pacing.limits import Pace
+
+#: A queue that takes more days after today than this needs a person.
+MAX_DAYS: Final = 1
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,6 +38,10 @@ class Backlog:
     def total(self) -> int:
         """All of them."""
         return self.now + self.today + self.later
+
+    def days_after_today(self, pace: Pace) -> int:
+        """Return how many days after today it takes at the daily limit."""
+        return -(-self.later // pace.per_day)
 
 
 class Part(StrEnum):

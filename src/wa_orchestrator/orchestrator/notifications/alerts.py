@@ -11,13 +11,12 @@ from dataclasses import replace
 import httpx
 
 from wa_orchestrator.context import Context
-from wa_orchestrator.domain.ids import SessionId
 from wa_orchestrator.loop import Loop
 from wa_orchestrator.orchestrator.notifications import alert_texts
 from wa_orchestrator.orchestrator.notifications.alert_channels import AlertChannel, configured_channels
 from wa_orchestrator.orchestrator.notifications.alert_texts import Alert
 from wa_orchestrator.store import records
-from wa_orchestrator.store.events import alert_queue
+from wa_orchestrator.store.events import alert_queue, webhooks
 from wa_orchestrator.store.records import Entry
 
 _MAX_PER_DELIVERY = 100
@@ -75,11 +74,13 @@ class Alerts:
         self._next[channel.name] = time.monotonic() + wait_s
 
     async def _named(self, alerts: Sequence[Alert]) -> list[Alert]:
-        """Add how people know the sessions that alerts are about."""
+        """Add how people know the sessions and webhooks that alerts are about."""
         ids = {alert.who for alert in alerts if alert.kind.startswith(("session.", "message."))}
         found = await records.sessions(self._scripts, ids)
-        names = {each.id: alert_texts.name_of(each.label, each.id, each.phone) for each in found}
-        return [replace(alert, name=names.get(SessionId(alert.who), "")) for alert in alerts]
+        names: dict[str, str] = {each.id: alert_texts.name_of(each.label, each.id, each.phone) for each in found}
+        if any(alert.kind.startswith("webhook.") for alert in alerts):
+            names |= {each.id: each.host for each in (await webhooks.every(self._scripts)).values()}
+        return [replace(alert, name=names.get(alert.who, "")) for alert in alerts]
 
 
 def _encoded(entry: Entry) -> str | None:

@@ -4,6 +4,7 @@ import json
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
+from urllib.parse import urlsplit
 
 from redis.asyncio.client import Pipeline
 
@@ -23,6 +24,11 @@ class Webhook:
     secret: str
     since: str
     created_at_ms: int
+
+    @property
+    def host(self) -> str:
+        """How people know it; the rest of its URL may be secret."""
+        return urlsplit(self.url).hostname or self.id
 
 
 @dataclass(frozen=True, slots=True)

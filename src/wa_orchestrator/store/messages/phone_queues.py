@@ -98,9 +98,19 @@ async def page(scripts: Scripts, phone: str, *, most: int) -> QueuePage:
 
 async def counts(scripts: Scripts, phone: str, day_ms: tuple[int, int]) -> QueueCounts:
     """Return how many messages wait for a phone, and how many it sent on this day."""
+    (found,) = await counts_of_each(scripts, [(phone, day_ms)])
+    return found
+
+
+async def counts_of_each(scripts: Scripts, days: Sequence[tuple[str, tuple[int, int]]]) -> list[QueueCounts]:
+    """Return the counts of each of these phones, with its day, in one round trip."""
+    if not days:
+        return []
     async with scripts.redis.pipeline(transaction=True) as pipe:
-        add_counts(pipe, phone, day_ms)
-        return read_counts(await pipe.execute())
+        for phone, day_ms in days:
+            add_counts(pipe, phone, day_ms)
+        replies: list[Any] = await pipe.execute()
+    return [read_counts(replies[COUNTS * at : COUNTS * (at + 1)]) for at in range(len(days))]
 
 
 #: The number of replies for `read_counts`.
