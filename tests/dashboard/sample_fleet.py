@@ -73,7 +73,7 @@ class FleetBuilder:
         proxy = await self.session(session_id, label, candidates)
         held = await leases.acquire_lease(self.scripts, "control", owner="builder", lease_ms=600_000)
         assert isinstance(held, leases.Holding)
-        await sessions.register(self.scripts, session_id, phone="", lease=held.value, fields={})
+        await sessions.register(self.scripts, session_id, phone="", lease=held.value, day="20250615")
         binding = slots.Binding(1, phone, "", proxy)
         assert isinstance(await slots.bind(self.scripts, session_id, binding, per_proxy=4, per_phone=4), slots.Bound)
         now = await self.scripts.now_ms()

@@ -70,7 +70,7 @@ class Scenario:
         """A new epoch: a new worker is about to start."""
         holding = await acquire_lease(self.scripts, "control", owner="test", lease_ms=10**12)
         assert isinstance(holding, Holding)
-        done = await sessions.register(self.scripts, session, phone=phone, lease=holding.value, fields={})
+        done = await sessions.register(self.scripts, session, phone=phone, lease=holding.value, day="20250615")
         assert isinstance(done, sessions.Registered), done
         self.epochs[session] = done.epoch
         return done.epoch

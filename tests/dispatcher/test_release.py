@@ -7,7 +7,7 @@ from zoneinfo import ZoneInfo
 
 from tests.conftest import Clock
 from tests.dispatcher.scenario import DAY_MS, NOON, Scenario, settle
-from wa_orchestrator.dispatcher import sweeper
+from wa_orchestrator.domain import retry
 from wa_orchestrator.store import keys, sessions
 from wa_orchestrator.store.messages import contacts
 
@@ -154,7 +154,7 @@ async def test_a_message_that_kills_its_workers_is_counted_as_failed_on_its_day(
     message = await scenario.accept("w1", A)
     await settle(scenario.dispatcher())
     assert await scenario.claim("w1", A) == message
-    await scenario.scripts.redis.hset(keys.message(message), "crashes", sweeper.MOST_CRASHES - 1)
+    await scenario.scripts.redis.hset(keys.message(message), "crashes", retry.MOST_CRASHES - 1)
     await clock.pass_ms(120_000)
     await scenario.dispatcher().sweeper.step()
     assert await scenario.status(message) == "unknown"

@@ -19,6 +19,8 @@ import pytest
 
 from tests.e2e.product import Product, product
 from tests.waiting import until
+from wa_orchestrator.domain.retry import MOST_CRASHES
+from wa_orchestrator.store import keys
 
 SCALE = 20
 PAUSE_MIN_MS = 5000 / SCALE
@@ -74,7 +76,7 @@ async def test_nothing_is_lost_nothing_is_sent_twice_whatever_dies() -> None:
         kills: Counter[str] = Counter()
         operator = asyncio.create_task(start_what_gave_up(running, phones))
         sending = asyncio.create_task(send_all(running, ledger, phones))
-        await kill_at_random(running, dice, kills)
+        await kill_at_random(running, dice, kills, phones)
         await sending
         ended = await until(lambda: all_ended(running, ledger), "every message has ended", 600)
         operator.cancel()
@@ -121,7 +123,7 @@ async def accepted(running: Product, key: str, body: dict[str, str]) -> str:
     return str(await until(told, f"{key} is accepted", 120))
 
 
-async def kill_at_random(running: Product, dice: random.Random, kills: Counter[str]) -> None:
+async def kill_at_random(running: Product, dice: random.Random, kills: Counter[str], phones: dict[str, str]) -> None:
     """Kill a part every moment; workers most often, and every other one just when WhatsApp has its message."""
     servers = ["gateway", "dispatcher-1", "dispatcher-2", "orchestrator", "redis"]
     for n in range(SIZE.kills):
@@ -135,10 +137,16 @@ async def kill_at_random(running: Product, dice: random.Random, kills: Counter[s
             continue
         pids = running.worker_pids()
         chosen = await who_spoke(running) if n % 2 else dice.choice(sorted(pids) or ["nobody"])
-        if chosen in pids:
+        if chosen in pids and not await is_last_chance(running, phones[chosen]):
             with suppress(ProcessLookupError):
                 os.kill(pids[chosen], signal.SIGKILL)
                 kills["worker"] += 1
+
+
+async def is_last_chance(running: Product, phone: str) -> bool:
+    """Whether so many workers have died with the phone's message that it is given up, rightly, if this one dies too."""
+    message = await running.redis.hget(keys.pace(phone), "in_flight")
+    return int(await running.redis.hget(keys.message(str(message)), "crashes") or 0) >= MOST_CRASHES - 1
 
 
 async def who_spoke(running: Product) -> str:

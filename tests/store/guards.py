@@ -325,21 +325,35 @@ async def _(scene: Scene) -> None:
     assert await scene.reclaim(message) == outbox.Alive(scene.clock.now_ms + 1)
 
 
-@case("rearm: reclaim")
+@case("rearm: take_back")
 async def _(scene: Scene) -> None:
     await scene.connected()
     message = await scene.sending()
     await scene.clock.pass_ms(LEASE_MS)
     assert await scene.reclaim(message) == outbox.Became("queued")
     assert await scene.release(message) == queues.Wait(scene.clock.now_ms + PAUSE_MS, "PAUSE")
+    await scene.clock.pass_ms(PAUSE_MS)
+    await scene.release(message)
+    await scene.claim()
+    await scene.register()
+    assert await scene.release(message) == queues.Wait(scene.clock.now_ms + PAUSE_MS, "PAUSE")
 
 
-@case("rearm: register")
+@case("poison")
 async def _(scene: Scene) -> None:
     await scene.connected()
     message = await scene.sending()
-    await scene.register()
-    assert await scene.release(message) == queues.Wait(scene.clock.now_ms + PAUSE_MS, "PAUSE")
+    await scene.register()  # replaced, not dead
+    for epoch, status in ((2, "queued"), (3, "unknown")):
+        await scene.clock.pass_ms(PAUSE_MS)
+        await scene.release(message)
+        await scene.claim(epoch)
+        await scene.register(most_crashes=2)
+        assert await scene.status(message) == status
+    assert await scene.scripts.redis.zrange(keys.DEAD, 0, -1) == [message]
+    following = await scene.queued()
+    await scene.clock.pass_ms(PAUSE_MS)
+    assert isinstance(await scene.release(following), queues.Released)
 
 
 # -- cancel, retry ------------------------------------------------------------------------------------------------
@@ -464,7 +478,7 @@ async def _(scene: Scene) -> None:
 @case("leader")
 async def _(scene: Scene) -> None:
     await scene.connected()
-    other = await sessions.register(scene.scripts, "w1", phone=PHONE, lease="other 7", fields={})
+    other = await sessions.register(scene.scripts, "w1", phone=PHONE, lease="other 7", day="20250615")
     assert other == sessions.NotLeader()
 
 
@@ -472,7 +486,7 @@ async def _(scene: Scene) -> None:
 async def _(scene: Scene) -> None:
     await scene.connected()
     await scene.sending()
-    unseen = await sessions.register(scene.scripts, "w1", phone="", lease=scene.lease, fields={})
+    unseen = await sessions.register(scene.scripts, "w1", phone="", lease=scene.lease, day="20250615")
     # The caller looked at another phone, so it saw nothing in flight there; nothing may be taken back blindly.
     assert unseen == sessions.Registered(2)
     await scene.scripts.redis.hset(keys.pace(""), "in_flight", "m_somebody")
@@ -677,7 +691,7 @@ async def _(scene: Scene) -> None:
     # Redis has lost its data, and the session was made again: its directory knows a higher epoch.
     await scene.connected("w1")
     for above, epoch in ((7, 8), (3, 9)):
-        made = await sessions.register(scene.scripts, "w1", phone=PHONE, lease=scene.lease, fields={}, above=above)
+        made = await sessions.register(scene.scripts, "w1", phone=PHONE, lease=scene.lease, day="20250615", above=above)
         assert made == sessions.Registered(epoch)
 
 

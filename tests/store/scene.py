@@ -48,13 +48,15 @@ class Scene:
         assert isinstance(await slots.bind(self.scripts, session, binding, per_proxy=4, per_phone=4), slots.Bound)
 
     async def register(
-        self, session: str = "w1", phone: str = PHONE
+        self, session: str = "w1", phone: str = PHONE, most_crashes: int | None = None
     ) -> sessions.Registered | sessions.NotLeader | Changed | Unknown:
         """A new epoch, by the holder of the control lease."""
         holding = await leases.acquire_lease(self.scripts, "control", owner="me", lease_ms=600_000)
         assert isinstance(holding, leases.Holding)
         self.lease = holding.value
-        return await sessions.register(self.scripts, session, phone=phone, lease=self.lease, fields={})
+        return await sessions.register(
+            self.scripts, session, phone=phone, lease=self.lease, day="20250615", most_crashes=most_crashes
+        )
 
     def message(
         self, to: str = "97251", session: str = "w1", phone: str = PHONE, **changes: object
@@ -157,7 +159,7 @@ class Scene:
         verdict = outbox.FailureVerdict(attempts, "ACK_TIMEOUT", backoff_ms, doubt)
         return await outbox.nack(self.scripts, place, epoch=epoch, verdict=verdict, day="20250615")
 
-    async def reclaim(self, message: str, most_crashes: int = 20) -> object:
+    async def reclaim(self, message: str, most_crashes: int = 3) -> object:
         """The server looks at an old lease."""
         return await outbox.reclaim(self.scripts, self.places[message], most_crashes=most_crashes, day="20250615")
 

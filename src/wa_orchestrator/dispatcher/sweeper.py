@@ -7,6 +7,7 @@ from dataclasses import dataclass
 import structlog
 
 from wa_orchestrator.dispatcher.release_permit import unclaimed_ms
+from wa_orchestrator.domain.retry import MOST_CRASHES
 from wa_orchestrator.messages.session_pace import day_of
 from wa_orchestrator.settings import Settings
 from wa_orchestrator.store import records
@@ -16,8 +17,6 @@ from wa_orchestrator.store.messages.deadlines import Deadline
 from wa_orchestrator.store.messages.message_keys import Place, locate_all
 
 BATCH = 200
-#: A message whose workers died this often while they held it is not sent any more: it may be what kills them.
-MOST_CRASHES = 20
 #: A message that a worker holds cannot expire; it is checked again after this time.
 _HELD_MS = 30_000
 

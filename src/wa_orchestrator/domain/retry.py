@@ -8,6 +8,9 @@ from wa_orchestrator.domain.message_failures import Failure, Remedy
 BACKOFF_BASE_MS = 5_000
 BACKOFF_MAX_MS = 300_000
 SLOWDOWN_BASE_MS = 30_000
+#: A message with which so many workers have died is given up: it may be what kills them. Not fewer, because two kills
+#: from outside do hit one message now and then; not more, because after as many restarts the session is given up.
+MOST_CRASHES = 3
 
 
 @dataclass(frozen=True, slots=True)

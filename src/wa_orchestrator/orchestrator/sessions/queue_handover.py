@@ -18,7 +18,6 @@ from wa_orchestrator.store.messages.message_keys import Place
 from wa_orchestrator.store.records import Message, Session
 from wa_orchestrator.store.sessions import slots
 
-_ANY_CRASHES = 1_000_000
 log = structlog.get_logger(__name__)
 
 
@@ -68,7 +67,7 @@ async def _settle(context: Context, message: Message, candidates: list[Candidate
         now = await context.scripts.now_ms()
         await deadlines.move(context.scripts, Deadline.LEASE, message.id, now - 1)
         day = day_of(context.settings, None, now)
-        await outbox.reclaim(context.scripts, place, most_crashes=_ANY_CRASHES, day=day)
+        await outbox.reclaim(context.scripts, place, most_crashes=None, day=day)
     if not await _hand_over(context, place, message, candidates):
         reason = Failure.SENDER_LOST if routing.may_have_arrived(message.claimed_at) else Failure.SESSION_DELETED
         await queues.cancel(context.scripts, place, reason=reason)

@@ -11,6 +11,7 @@ from wa_orchestrator.domain.proxy import ProxyStatus
 from wa_orchestrator.domain.session import Event
 from wa_orchestrator.domain.stream_events import ProxyReason
 from wa_orchestrator.errors import Unavailable
+from wa_orchestrator.messages.session_pace import day_of
 from wa_orchestrator.orchestrator.leader_lease import LeaderLease
 from wa_orchestrator.orchestrator.proxies import placement
 from wa_orchestrator.orchestrator.sessions import credential_files, transitions
@@ -52,18 +53,28 @@ class WorkerPool:
         """Return the lock of a session. It is shared by all who hold or await it, and dropped with the last of them."""
         return self._locks.setdefault(session_id, asyncio.Lock())
 
-    async def fence(self, session: Session) -> int | None:
-        """Raise the session's epoch, so that its current worker can do nothing more. None if we do not lead."""
-        return await self._register(session, await credential_files.stored_epoch(self._context.settings, session.id))
+    async def fence(self, session: Session, *, most_crashes: int | None = None) -> int | None:
+        """Raise the session's epoch, so that its current worker can do nothing more. None if we do not lead.
+
+        With `most_crashes` that worker has died: the message it held fails after so many deaths.
+        """
+        stored_epoch = await credential_files.stored_epoch(self._context.settings, session.id)
+        return await self._register(session, stored_epoch, most_crashes)
 
     @compare_and_set("Session {session.id}")
-    async def _register(self, session: Session, stored_epoch: int) -> int | Changed | None:
+    async def _register(self, session: Session, stored_epoch: int, most_crashes: int | None) -> int | Changed | None:
         scripts, holding = self._context.scripts, self._lease.holding
         current = await records.session(scripts, session.id)
         if holding is None or current is None:
             return None
         match await sessions.register(
-            scripts, session.id, phone=current.phone, lease=holding.value, fields={}, above=stored_epoch
+            scripts,
+            session.id,
+            phone=current.phone,
+            lease=holding.value,
+            day=day_of(self._context.settings, current, await scripts.now_ms()),
+            above=stored_epoch,
+            most_crashes=most_crashes,
         ):
             case Changed() as changed:
                 return changed

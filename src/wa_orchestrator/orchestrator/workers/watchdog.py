@@ -8,6 +8,7 @@ from enum import Enum, auto
 import structlog
 
 from wa_orchestrator.context import Context
+from wa_orchestrator.domain.retry import MOST_CRASHES
 from wa_orchestrator.domain.session import Event
 from wa_orchestrator.errors import Unavailable
 from wa_orchestrator.orchestrator.leader_lease import LeaderLease
@@ -135,5 +136,5 @@ class ExitWatcher:
                 return
             if transitions.exchange_pending(session) or transitions.restart_pending(session):
                 await control_plane.request_attention(self._context.scripts, session_id)
-            else:
+            elif await self._pool.fence(session, most_crashes=MOST_CRASHES) is not None:
                 await self._pool.restart_or_give_up(session_id, Event.WORKER_DIED)

@@ -101,6 +101,20 @@ local function end_flight(now, silence_ms)
   redis.call('ZREM', LEASES, ID)
 end
 
+-- take_back: the worker that held it is gone. It returns to the front; WhatsApp may have it already, so the pause starts again now.
+-- A message with which `most_crashes` workers have died is given up instead: it may be what kills them. nil: this worker did not
+-- die, it was replaced. Returns the message's status.
+local function take_back(stats, unconfirmed, now, note, most_crashes)
+  end_flight(now, tonumber(redis.call('HGET', MESSAGE, 'pause_ms') or 0)) -- rearm: take_back
+  redis.call('HSET', MESSAGE, 'in_doubt', '1')
+  wake_phone(now)
+  local times = redis.call('HINCRBY', MESSAGE, most_crashes and 'crashes' or 'uncounted', 1)
+  if most_crashes and times >= most_crashes then return fail_message(stats, unconfirmed, now, 'WORKER_CRASHED') end -- guard: poison
+  redis.call('ZADD', QUEUE, FRONT, ID)
+  set_status('queued', now, note)
+  return 'queued'
+end
+
 -- undo_release: it was released but never claimed, so WhatsApp cannot have seen it: it does not count against the limits.
 local function undo_release()
   redis.call('ZREM', SENT, ID .. '#' .. (redis.call('HGET', MESSAGE, 'releases') or '0'))

@@ -1,11 +1,14 @@
 -- uses: _message
 -- register_worker: a new worker is about to start for a session. Its epoch rises, so everything an older worker does is refused from here on;
--- what the older one held returns to the front, and the pause starts again now, because WhatsApp may have that message already.
+-- what the older one held returns to the front, or is given up if too many workers have died with it.
 -- Atomic because between the two an old worker could still claim.
 -- KEYS: the message layout (for the phone's message in flight, if any), then KEYS[17] lease of the control plane
--- ARGV[4] the lease's value as the caller holds it  ARGV[5] highest epoch that its directory has seen  ARGV[6…] further fields and values of the session
+-- KEYS[18] stats hash of the day  KEYS[19] unconfirmed zset
+-- ARGV[4] the lease's value as the caller holds it  ARGV[5] highest epoch that its directory has seen
+-- ARGV[6] crashes after which a message fails, or empty if the older worker did not crash
 -- returns {'registered', epoch} | {'not_leader'} | {'changed'} | {'unknown'}
-local LEADER_LEASE, held_lease, directory_epoch = KEYS[17], ARGV[4], tonumber(ARGV[5])
+local LEADER_LEASE, STATS, UNCONFIRMED = unpack(KEYS, 17, 19)
+local held_lease, directory_epoch, most_crashes = ARGV[4], tonumber(ARGV[5]), tonumber(ARGV[6])
 local now = now_ms()
 if redis.call('EXISTS', SESSION) == 0 then return { 'unknown' } end
 if redis.call('GET', LEADER_LEASE) ~= held_lease then return { 'not_leader' } end -- guard: leader
@@ -16,14 +19,9 @@ local known_epoch = tonumber(redis.call('HGET', SESSION, 'epoch') or 0)
 if directory_epoch > known_epoch then redis.call('HSET', SESSION, 'epoch', ARGV[5]) end -- guard: directory_epoch
 local epoch = redis.call('HINCRBY', SESSION, 'epoch', 1)
 redis.call('HINCRBY', SESSION, 'version', 1)
-redis.call('HSET', SESSION, 'started_at', now, unpack(ARGV, 6))
-local status, session, pause_ms = unpack(redis.call('HMGET', MESSAGE, 'status', 'session', 'pause_ms'))
+redis.call('HSET', SESSION, 'started_at', now)
+local status, session = unpack(redis.call('HMGET', MESSAGE, 'status', 'session'))
 if ID ~= '' and status == 'sending' and session == SESSION_ID then -- guard: take_back
-  end_flight(now, tonumber(pause_ms or 0)) -- rearm: register
-  redis.call('HINCRBY', MESSAGE, 'crashes', 1)
-  redis.call('HSET', MESSAGE, 'in_doubt', '1')
-  redis.call('ZADD', QUEUE, FRONT, ID)
-  set_status('queued', now, 'NEW_EPOCH')
-  wake_phone(now)
+  take_back(STATS, UNCONFIRMED, now, 'NEW_EPOCH', most_crashes)
 end
 return { 'registered', epoch }

@@ -160,12 +160,11 @@ async def shorten_leases(scripts: Scripts, *, longest_ms: int) -> bool:
     return await scripts.whether("shorten_leases", [keys.LEASES], [longest_ms], shortened=True, none=False)
 
 
-async def reclaim(scripts: Scripts, place: Place, *, most_crashes: int, day: str) -> Became | Alive | Unknown:
-    """Take back a message whose lease has expired."""
+async def reclaim(scripts: Scripts, place: Place, *, most_crashes: int | None, day: str) -> Became | Alive | Unknown:
+    """Take back a message whose lease has expired; after so many crashes it fails. None: its worker did not crash."""
     names = [*layout(place), keys.stats(place.session, day), keys.UNCONFIRMED]
-    return await scripts.ask(
-        "reclaim_message", names, [*head(place), most_crashes], became=Became, alive=Alive, unknown=Unknown
-    )
+    args = [*head(place), most_crashes or ""]
+    return await scripts.ask("reclaim_message", names, args, became=Became, alive=Alive, unknown=Unknown)
 
 
 async def add_uncounted_attempt(scripts: Scripts, message_id: str) -> None:

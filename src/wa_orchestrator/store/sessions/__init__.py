@@ -161,15 +161,23 @@ async def current_phone(scripts: Scripts, session_id: str) -> str:
 
 
 async def register(
-    scripts: Scripts, session_id: str, *, phone: str, lease: str, fields: SessionChanges, above: int = 0
+    scripts: Scripts,
+    session_id: str,
+    *,
+    phone: str,
+    lease: str,
+    day: str,
+    above: int = 0,
+    most_crashes: int | None = None,
 ) -> Registered | NotLeader | Changed | Unknown:
     """Raise the epoch for a worker that is about to start; what the old one held returns to the queue.
 
-    `above` is the highest epoch that the session's directory has seen.
+    `above` is the highest epoch that the session's directory has seen. With `most_crashes` the old worker has died: the
+    message it held fails after so many deaths.
     """
     place = Place(await phone_queues.in_flight(scripts, phone), phone, session_id)
-    names = [*layout(place), keys.lease(CONTROL_LEASE)]
-    args = [*head(place), lease, above, *flat(fields)]
+    names = [*layout(place), keys.lease(CONTROL_LEASE), keys.stats(session_id, day), keys.UNCONFIRMED]
+    args = [*head(place), lease, above, most_crashes or ""]
     return await scripts.ask(
         "register_worker", names, args, registered=Registered, not_leader=NotLeader, changed=Changed, unknown=Unknown
     )
