@@ -9,7 +9,7 @@ NPM_CI := $(RUN_NODE) $(abspath $(VENV))/node/lib/node_modules/npm/bin/npm-cli.j
 WORKERS ?= auto
 
 .DEFAULT_GOAL := help
-.PHONY: help setup run demo test check bench clean lock worker web screenshots
+.PHONY: help setup run demo test check bench clean lock worker web screenshots trouble
 
 help:  ## show this list
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## /\t/' | expand -t 14
@@ -50,6 +50,9 @@ web: frontend/node_modules/.done  ## install packages for tests of the pages and
 
 screenshots: setup  ## take a picture of every page, language, theme and width into .cache/screenshots
 	$(PY) -m tests.dashboard.screenshots .cache/screenshots
+
+trouble: setup  ## make every trouble in a simulated fleet, time its alerts, take pictures into .cache/trouble
+	$(PY) -m tests.dashboard.trouble .cache/trouble
 
 run: $(VENV)/.python worker  ## start the product
 	@$(BIN)/wa-orchestrator up

@@ -166,6 +166,20 @@ async def test_a_phone_that_unlinked_itself_is_red_with_when_and_what_waits_also
         assert item.href == "/scan?id=w1"
 
 
+async def test_an_unlinked_session_without_a_slot_is_not_told_to_scan_a_code_that_it_does_not_have(
+    redis: Redis, scripts: Scripts
+) -> None:
+    builder = FleetBuilder(scripts)
+    await builder.connected("w1", "Clinic", "972500000001", [await builder.proxy(1)])
+    await redis.hset(keys.session("w1"), "unlinked_at", NOW - 60_000)
+    await builder.put("w1", "pending", "WAITING_FOR_PROXY")
+    unlinked, no_slot = attention.items(await look(redis), ENGLISH)
+    assert "was unlinked on the phone at" in unlinked.what
+    assert "Scan" not in f"{unlinked.do}{unlinked.button}"
+    assert "A new code comes when a proxy slot is free." in unlinked.do
+    assert "waits for a proxy slot" in no_slot.what
+
+
 async def test_unreadable_credentials_offer_a_new_code(redis: Redis, scripts: Scripts) -> None:
     builder = FleetBuilder(scripts)
     await builder.connected("w1", "Clinic", "972500000001", [await builder.proxy(1)])

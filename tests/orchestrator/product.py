@@ -4,7 +4,7 @@ import contextlib
 import json
 import os
 import signal
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -90,11 +90,12 @@ class Product:
         listed = self.api.get("/api/sessions", params={"limit": 500}).json()["sessions"]
         return {session["sessionId"]: session for session in listed}
 
-    def link(self, *ids: str, first_phone: int = 972501000001) -> None:
+    def link(self, *ids: str, first_phone: int = 972501000001, labels: Mapping[str, str] | None = None) -> None:
         """Provision sessions and let simulated phones scan their codes."""
         phones = {session_id: str(first_phone + n) for n, session_id in enumerate(ids)}
         for session_id in ids:
-            answer = self.api.post("/api/sessions/provision", json={"sessionId": session_id})
+            label = {"label": labels[session_id]} if labels else {}
+            answer = self.api.post("/api/sessions/provision", json={"sessionId": session_id, **label})
             assert answer.status_code == 201, answer.text
         scanned: set[str] = set()
 

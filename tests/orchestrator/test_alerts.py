@@ -182,6 +182,7 @@ async def test_the_day_is_summed_up_once_at_eight_local_time(
         return round(clock[0].timestamp() * 1000)
 
     await linked(control, api, teller, "s1", PHONE)
+    await control.context.redis.hset(keys.COUNTS, "queued", 1586)
     alerts = Alerts(control.context, [receiver], gap_s=0)
     await alerts.step()
     monkeypatch.setattr(control.context.scripts, "now_ms", now_ms)
@@ -193,6 +194,7 @@ async def test_the_day_is_summed_up_once_at_eight_local_time(
     (summary,) = [alert for taken in receiver.taken for alert in taken]
     text = alert_texts.text_of([summary], "en")
     assert text.startswith("📊 Daily summary — 1 of 1 sessions are connected.")
+    assert text.endswith("Waiting now: 1586."), "as the dashboard counts: also what waits for another day"
 
 
 async def test_a_queue_of_days_and_a_webhook_that_keeps_failing_are_one_alert_each_until_they_are_over(

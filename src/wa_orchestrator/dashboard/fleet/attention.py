@@ -78,12 +78,16 @@ def _link_to(rows: Sequence[Row], state: str, locale: Locale) -> tuple[Markup, s
 
 
 def _unlinked(snapshot: Snapshot, locale: Locale) -> Iterator[Item]:
-    """Each until it is linked again; also while it waits for its code, or when nobody scanned one."""
-    if rows := [row for row in snapshot.sorted_rows() if row.is_unlinked]:
-        at = locale.clock(rows[0].session.unlinked_at)
-        what = locale.n("attention.unlinked", len(rows), name=bdi(snapshot.called(rows[0])), at=at)
-        do = Markup("{} {}").format(_waiting(rows, locale), locale.reason(Reason.LOGGED_OUT))
-        yield Item("failed", "s-failed", what, do, locale.t("do.scan"), f"/scan?id={rows[0].id}")
+    """Each until it is linked again; also while it waits for a slot or its code, or when nobody scanned one."""
+    unlinked = [row for row in snapshot.sorted_rows() if row.is_unlinked]
+    scan, add_proxy = (locale.t("do.scan"), "/scan?id={}"), (locale.t("do.add_proxy"), "/proxies#add")
+    new_code, no_slot = locale.reason(Reason.LOGGED_OUT), locale.t("attention.unlinked_no_slot")
+    for waits, next_step, (button, href) in ((False, new_code, scan), (True, no_slot, add_proxy)):
+        if rows := [row for row in unlinked if row.waits_for_slot is waits]:
+            at = locale.clock(rows[0].session.unlinked_at)
+            what = locale.n("attention.unlinked", len(rows), name=bdi(snapshot.called(rows[0])), at=at)
+            do = Markup("{} {}").format(_waiting(rows, locale), next_step)
+            yield Item("failed", "s-failed", what, do, button, href.format(rows[0].id))
 
 
 def _waiting(rows: Sequence[Row], locale: Locale) -> Markup:
@@ -91,7 +95,7 @@ def _waiting(rows: Sequence[Row], locale: Locale) -> Markup:
 
 
 def _without_slot(snapshot: Snapshot, locale: Locale) -> Iterator[Item]:
-    if rows := [row for row in snapshot.sorted_rows() if row.session.reason == Reason.WAITING_FOR_PROXY]:
+    if rows := [row for row in snapshot.sorted_rows() if row.waits_for_slot]:
         name = "attention.no_slot" if snapshot.healthy else "attention.no_proxy_for"
         what = locale.n(name, len(rows), name=bdi(snapshot.called(rows[0])), slots=snapshot.slots)
         do = locale.t("attention.no_slot_do")
@@ -150,7 +154,7 @@ def _bad_proxies(snapshot: Snapshot, locale: Locale) -> Iterator[Item]:
 
 def _full(snapshot: Snapshot, locale: Locale) -> Iterator[Item]:
     """No session waits yet, but the next one would. `_without_slot` and `_bad_proxies` report what is worse."""
-    waits = any(row.session.reason == Reason.WAITING_FOR_PROXY for row in snapshot.rows.values())
+    waits = any(row.waits_for_slot for row in snapshot.rows.values())
     all_bad = snapshot.proxies and not snapshot.healthy
     if not (snapshot.direct or snapshot.free_slots or waits or all_bad):
         name = "attention.full" if snapshot.proxies else "attention.no_proxy"

@@ -68,6 +68,11 @@ class Row:
         return bool(self.session.unlinked_at) and self.state is not State.STOPPED and not failed
 
     @property
+    def waits_for_slot(self) -> bool:
+        """Whether it can start, or show a code, only when a proxy slot is free."""
+        return self.session.reason is Reason.WAITING_FOR_PROXY
+
+    @property
     def queued(self) -> int:
         """How many messages wait for its phone: now, today and later."""
         return self.waiting.total

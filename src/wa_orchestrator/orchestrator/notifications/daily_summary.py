@@ -8,6 +8,7 @@ from wa_orchestrator.context import Context
 from wa_orchestrator.domain.session import State
 from wa_orchestrator.store import records
 from wa_orchestrator.store.events import activity, summaries
+from wa_orchestrator.store.messages import message_counts
 
 #: In the time zone of TIMEZONE.
 AT = time(8, 0)
@@ -38,5 +39,5 @@ async def _details(context: Context, now_ms: int) -> dict[str, int]:
         "connected": sum(session.status is State.CONNECTED for session in found),
         "sent": sum(counts.get(f"{hour}:sent", 0) for hour in hours),
         "failed": sum(counts.get(f"{hour}:failed", 0) for hour in hours),
-        "queued": await activity.queued(context.scripts, [session.phone for session in found]),
+        "queued": (await message_counts.by_status(context.scripts)).get("queued", 0),
     }

@@ -1,6 +1,6 @@
 """What the dashboard shows over time: messages per hour, queue lengths, checks of proxies, activity of sessions."""
 
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -135,15 +135,6 @@ async def of_sessions(scripts: Scripts, spans: Sequence[Span]) -> list[SessionAc
     replies: list[Any] = await pipe.execute() if spans else []
     each = 3 + phone_queues.COUNTS
     return [_activity(span, replies[each * at : each * (at + 1)]) for at, span in enumerate(spans)]
-
-
-async def queued(scripts: Scripts, phones: Iterable[str]) -> int:
-    """Return how many messages wait for these phones; each phone counts once."""
-    pipe = scripts.redis.pipeline(transaction=False)
-    for phone in sorted({phone for phone in phones if phone}):
-        pipe.zcard(keys.queue(phone))
-        pipe.hget(keys.GATEWAY_WAITING, phone)
-    return sum(int(found or 0) for found in await pipe.execute())
 
 
 def _activity(span: Span, replies: Sequence[Any]) -> SessionActivity:
