@@ -29,7 +29,7 @@ from wa_orchestrator.orchestrator.service import Orchestrator
 from wa_orchestrator.orchestrator.sessions import transitions
 from wa_orchestrator.store import keys
 from wa_orchestrator.store.engine.scripts import Scripts
-from wa_orchestrator.store.messages import admission, queues, reroutes
+from wa_orchestrator.store.messages import admission, queues
 from wa_orchestrator.store.messages.message_keys import Place
 from wa_orchestrator.store.records import MessageChanges
 
@@ -58,7 +58,7 @@ async def test_what_is_tied_to_a_session_goes_along_to_another_phone_also_when_t
     tied = [await _queued(scripts, n, session, "session") for n, session in enumerate(("sibling", "s1", "s1"))]
     free = await _queued(scripts, 9, "s1", "")
     with monkeypatch.context() as dying:
-        dying.setattr(reroutes, "reroute", AsyncMock(side_effect=ConnectionError))
+        dying.setattr(queues, "reroute", AsyncMock(side_effect=ConnectionError))
         assert (await teller.connected("s1", OTHER)).status_code == 500
     assert (await now(control.context, "s1")).phone == OTHER
     assert (await teller.connected("s1", OTHER)).status_code == 200
@@ -75,7 +75,7 @@ async def test_a_session_that_left_two_phones_while_the_server_died_is_counted_a
     scripts, redis = control.context.scripts, control.context.redis
     tied = await _queued(scripts, 1, "s1", "session")
     with monkeypatch.context() as dying:
-        dying.setattr(reroutes, "reroute", AsyncMock(side_effect=ConnectionError))
+        dying.setattr(queues, "reroute", AsyncMock(side_effect=ConnectionError))
         assert (await teller.connected("s1", OTHER)).status_code == 500
     await redis.delete(keys.DUE)
     assert (await teller.connected("s1", THIRD)).status_code == 200

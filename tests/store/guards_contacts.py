@@ -6,9 +6,9 @@ from wa_orchestrator.domain.message_failures import Doubt
 from wa_orchestrator.store import due_items, keys
 from wa_orchestrator.store.due_items import Due
 from wa_orchestrator.store.events import webhooks
-from wa_orchestrator.store.messages import contacts, outbox, queues, reroutes
+from wa_orchestrator.store.messages import contacts, outbox, queues
 from wa_orchestrator.store.messages.message_keys import Place
-from wa_orchestrator.store.messages.reroutes import Rerouted
+from wa_orchestrator.store.messages.queues import Rerouted
 
 OTHER = "972500000002"
 
@@ -17,7 +17,7 @@ OTHER = "972500000002"
 async def _(scene: Scene) -> None:
     await scene.connected()
     message = await scene.sending()
-    moved = await reroutes.reroute(scene.scripts, scene.places[message], phone=OTHER, session="w2")
+    moved = await queues.reroute(scene.scripts, scene.places[message], phone=OTHER, session="w2")
     assert moved == queues.TooLate("sending")
     assert await scene.scripts.redis.llen(keys.GATEWAY_JOBS) == 0
 
@@ -27,7 +27,7 @@ async def _(scene: Scene) -> None:
     await scene.connected()
     message = await scene.sending()
     await scene.nack(message)
-    assert await reroutes.reroute(scene.scripts, scene.places[message], phone=PHONE, session="w2") == Rerouted()
+    assert await queues.reroute(scene.scripts, scene.places[message], phone=PHONE, session="w2") == Rerouted()
     scene.places[message] = Place(message, PHONE, "w2")
     assert await scene.ack(message) == outbox.Became("sent")
     assert await scene.route(message) == queues.Gone()
@@ -40,7 +40,7 @@ async def _(scene: Scene) -> None:
     await scene.connected()
     message = await scene.sending()
     await scene.nack(message)
-    moved = await reroutes.reroute(scene.scripts, scene.places[message], phone=OTHER, session="w2")
+    moved = await queues.reroute(scene.scripts, scene.places[message], phone=OTHER, session="w2")
     assert moved == queues.TooLate("tried")
     assert await scene.scripts.redis.zrange(keys.queue(PHONE), 0, -1) == [message]
 
@@ -50,7 +50,7 @@ async def _retried(scene: Scene, message: str, reason: str) -> object:
     place = scene.places[message]
     assert await queues.fail(scene.scripts, place, reason=reason, counted="stats") == queues.Ended()
     assert await queues.retry(scene.scripts, place, to="97251") == queues.Queued()
-    return await reroutes.reroute(scene.scripts, place, phone=OTHER, session="w2")
+    return await queues.reroute(scene.scripts, place, phone=OTHER, session="w2")
 
 
 @case("retry_told")
@@ -67,7 +67,7 @@ async def _(scene: Scene) -> None:
     assert isinstance(await scene.release(message), queues.Released)
     assert isinstance(await scene.claim(session="w2", phone=OTHER), tuple)
     await scene.nack(message, attempts=1)
-    back = await reroutes.reroute(scene.scripts, scene.places[message], phone=PHONE, session="w1")
+    back = await queues.reroute(scene.scripts, scene.places[message], phone=PHONE, session="w1")
     assert back == queues.TooLate("tried")
 
 
@@ -76,14 +76,14 @@ async def _moved_on(scene: Scene) -> str:
     await scene.connected()
     await scene.connected("w2", OTHER, "p2")
     message = await scene.queued()
-    assert await reroutes.reroute(scene.scripts, scene.places[message], phone=OTHER, session="w2") == Rerouted()
+    assert await queues.reroute(scene.scripts, scene.places[message], phone=OTHER, session="w2") == Rerouted()
     return message
 
 
 @case("reroute_place")
 async def _(scene: Scene) -> None:
     message = await _moved_on(scene)
-    assert await reroutes.reroute(scene.scripts, scene.places[message], phone=PHONE, session="w1") == queues.Gone()
+    assert await queues.reroute(scene.scripts, scene.places[message], phone=PHONE, session="w1") == queues.Gone()
     assert await scene.scripts.redis.hgetall(keys.GATEWAY_WAITING) == {OTHER: "1"}
 
 
@@ -110,7 +110,7 @@ async def _(scene: Scene) -> None:
     message = await scene.accept(due_ms=scene.clock.now_ms + 1000)
     stale = scene.places[message]
     await scene.route(message)
-    assert await reroutes.reroute(scene.scripts, stale, phone=OTHER, session="w2") == Rerouted()
+    assert await queues.reroute(scene.scripts, stale, phone=OTHER, session="w2") == Rerouted()
     scene.places[message] = Place(message, OTHER, "w2")
     await scene.route(message)
     await scene.clock.pass_ms(1000)
@@ -132,7 +132,7 @@ async def _(scene: Scene) -> None:
 @case("burst_once")
 async def _(scene: Scene) -> None:
     for _ in range(2):
-        await reroutes.mark_burst(scene.scripts, PHONE, session="w1", submitted=99, burst_ms=1000)
+        await queues.mark_burst(scene.scripts, PHONE, session="w1", submitted=99, burst_ms=1000)
     assert await scene.scripts.redis.xlen(keys.EVENTS) == 1
 
 

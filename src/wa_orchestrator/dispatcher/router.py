@@ -14,7 +14,7 @@ from wa_orchestrator.messages.session_pace import day_of, pace_of
 from wa_orchestrator.settings import Settings
 from wa_orchestrator.store import keys, records
 from wa_orchestrator.store.engine.scripts import Scripts
-from wa_orchestrator.store.messages import contacts, phone_queues, queues, reroutes
+from wa_orchestrator.store.messages import contacts, phone_queues, queues
 from wa_orchestrator.store.messages.message_keys import Place
 from wa_orchestrator.store.records import Message, Session
 from wa_orchestrator.store.sessions import connected_sessions, sessions_of_phones
@@ -105,8 +105,8 @@ class Router:
 
     async def _reroute(self, message: Message, other: Session) -> None:
         place = Place(message.id, message.phone, message.session)
-        moved = await reroutes.reroute(self._scripts, place, phone=other.phone, session=other.id)
-        if isinstance(moved, reroutes.Rerouted):
+        moved = await queues.reroute(self._scripts, place, phone=other.phone, session=other.id)
+        if isinstance(moved, queues.Rerouted):
             log.info("message.rerouted", message=message.id, session=other.id, was=message.session)
 
     async def _fail(self, message: Message) -> None:
@@ -119,7 +119,7 @@ class Router:
     async def _follow(self, message: Message, session: Session) -> None:
         """Move a message to the phone that its session has now; it fails if the recipient may already have it."""
         day = day_of(self._settings, session, await self._scripts.now_ms())
-        outcome = await reroutes.follow_session(self._scripts, message, session, day=day)
+        outcome = await queues.follow_session(self._scripts, message, session, day=day)
         log.info("message.followed_session", message=message.id, session=session.id, outcome=type(outcome).__name__)
 
     async def _detect_bursts(self, messages: dict[str, Message], sessions: dict[str, Session]) -> None:
@@ -136,7 +136,7 @@ class Router:
 
     async def _mark_burst(self, phone: str, session: Session, count: int) -> None:
         burst_ms = int(self._settings.scaled(BURST_MS))
-        if await reroutes.mark_burst(self._scripts, phone, session=session.id, submitted=count, burst_ms=burst_ms):
+        if await queues.mark_burst(self._scripts, phone, session=session.id, submitted=count, burst_ms=burst_ms):
             log.warning("session.burst", session=session.id, phone=phone, burst_ms=burst_ms)
 
 

@@ -12,7 +12,7 @@ from wa_orchestrator.messages import sender_candidates
 from wa_orchestrator.messages.session_pace import day_of
 from wa_orchestrator.orchestrator.sessions import transitions
 from wa_orchestrator.store import keys, records
-from wa_orchestrator.store.messages import contacts, deadlines, open_messages, outbox, queues, reroutes
+from wa_orchestrator.store.messages import contacts, deadlines, open_messages, outbox, queues
 from wa_orchestrator.store.messages.deadlines import Deadline
 from wa_orchestrator.store.messages.message_keys import Place
 from wa_orchestrator.store.records import Message, Session
@@ -47,7 +47,7 @@ async def follow_to_new_phone(context: Context, session_id: str) -> None:
     unended = await _unended(context, session)
     behind = [each for each in unended if routing.is_left_behind(each.pinned, each.phone, session.phone)]
     for message in behind:
-        await reroutes.follow_session(context.scripts, message, session, day=day)
+        await queues.follow_session(context.scripts, message, session, day=day)
     for phone in left.split():
         await queues.wake(context.scripts, phone)
     await slots.clear_left_phone(context.scripts, session.id, left)
@@ -80,7 +80,7 @@ async def _hand_over(context: Context, place: Place, message: Message, candidate
     if isinstance(choice, NoSender):
         return False
     at = next(at for at, candidate in enumerate(candidates) if candidate.session_id == choice.session_id)
-    outcome = await reroutes.reroute(context.scripts, place, phone=candidates[at].phone, session=choice.session_id)
+    outcome = await queues.reroute(context.scripts, place, phone=candidates[at].phone, session=choice.session_id)
     candidates[at] = replace(candidates[at], room_today=candidates[at].room_today - 1)
     return not isinstance(outcome, queues.TooLate)
 

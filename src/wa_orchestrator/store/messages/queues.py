@@ -1,14 +1,15 @@
-"""The way of a message from the gateway's jobs to a session's outbox: route, schedule, release, cancel, retry."""
+"""The way of a message from the gateway's jobs to an outbox: route, schedule, release, reroute, cancel, retry."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from wa_orchestrator.domain.message_failures import FREEING
+from wa_orchestrator.domain.message_failures import FREEING, Failure
 from wa_orchestrator.store import keys
 from wa_orchestrator.store.engine.compare_and_set import Changed
 from wa_orchestrator.store.engine.scripts import Scripts, unexpected
 from wa_orchestrator.store.messages.message_keys import Place, head, layout
+from wa_orchestrator.store.records import Message, Session
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,6 +85,11 @@ class MustEnd:
 @dataclass(frozen=True, slots=True)
 class Ended:
     """It ended without being sent."""
+
+
+@dataclass(frozen=True, slots=True)
+class Rerouted:
+    """It is a job again, for another phone."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -211,6 +217,31 @@ async def _end(
     )
 
 
+async def reroute(scripts: Scripts, place: Place, *, phone: str, session: str) -> Rerouted | TooLate | Gone:
+    """Assign a waiting message to another sender, who gets the conversation. It keeps its order of acceptance."""
+    to = await scripts.redis.hget(keys.message(place.message), "to")
+    names = [*layout(place), keys.GATEWAY_JOBS, keys.GATEWAY_WAITING, keys.SCHEDULED, keys.affinity(str(to or ""))]
+    names += [keys.later(place.phone), keys.later(phone)]
+    args = [*head(place), phone, session]
+    return await scripts.ask(
+        "reroute_message", names, args, rerouted=Rerouted, too_late=TooLate, unknown=Gone, moved=Gone
+    )
+
+
+async def follow_session(
+    scripts: Scripts, message: Message, session: Session, *, day: str
+) -> Rerouted | Ended | TooLate | Gone:
+    """Move a message to the phone that its session has now.
+
+    One that was tried stays behind and has failed: its recipient may have it, and would read it twice.
+    """
+    place = Place(message.id, message.phone, message.session)
+    moved = await reroute(scripts, place, phone=session.phone, session=session.id)
+    if moved != TooLate("tried"):
+        return moved
+    return await fail(scripts, place, reason=Failure.SESSION_RELINKED, counted=keys.stats(session.id, day))
+
+
 async def retry(scripts: Scripts, place: Place, *, to: str) -> Queued | TooLate | MustEnd:
     """Queue a dead letter again, with the same WhatsApp id; from another phone only if its failure allows it."""
     args = [*head(place), to, *sorted(FREEING)]
@@ -223,3 +254,9 @@ async def wake(scripts: Scripts, *phones: str) -> None:
     if phones:
         await scripts.redis.zadd(keys.DUE, dict.fromkeys(phones, await scripts.now_ms()), lt=True)
         await scripts.redis.publish(keys.WAKE, phones[0])
+
+
+async def mark_burst(scripts: Scripts, phone: str, *, session: str, submitted: int, burst_ms: int) -> bool:
+    """Double the pauses of a phone that was given too many messages within a minute; False if they are doubled."""
+    names = [keys.pace(phone), keys.EVENTS]
+    return await scripts.whether("mark_burst", names, [phone, session, submitted, burst_ms], burst=True, already=False)
