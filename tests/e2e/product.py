@@ -62,16 +62,7 @@ class Product:
     key: str = "test-key-" + secrets.token_hex(16)
 
     async def __aenter__(self) -> Self:
-        """Start everything in its order; what has started ends again if the rest does not."""
-        try:
-            await self._start()
-        except BaseException:
-            for part in reversed(self.parts.values()):
-                part.end()
-            raise
-        return self
-
-    async def _start(self) -> None:
+        """Start everything in its order."""
         self._redis()
         await self._simulator()
         ports = {"ORCH_PORT": str(free_port()), "GATEWAY_PORT": str(free_port())}
@@ -90,6 +81,7 @@ class Product:
         self.redis = Redis.from_url(self.redis_url, decode_responses=True)
         await until(lambda: self._answers(self.api), "the orchestrator answers")
         await until(lambda: self._answers(self.door), "the gateway answers")
+        return self
 
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None

@@ -9,6 +9,7 @@ import uvicorn
 from tests.messages.conftest import API_KEY, PHONE, MessageApi
 from tests.waiting import until
 from wa_orchestrator.orchestrator.api import events
+from wa_orchestrator.store.events import event_stream
 from wa_orchestrator.store.events.event_tail import Tail
 from wa_orchestrator.web.app import make_app
 
@@ -36,7 +37,7 @@ async def test_a_client_that_reconnects_misses_nothing(api: MessageApi) -> None:
 
 async def test_many_concurrent_followers_share_one_reader_and_all_are_woken(api: MessageApi) -> None:
     tail = Tail(api.context.scripts)
-    begin = await tail.last()
+    begin = await event_stream.last_cursor(api.context.scripts)
     following = [asyncio.create_task(tail.after(begin)) for _ in range(3)]
 
     async def reads() -> bool:

@@ -255,7 +255,7 @@ async def test_events_come_in_pages_and_a_filter_loses_none(api: MessageApi) -> 
 async def test_a_stream_resumes_after_the_last_event_and_sends_heartbeats(api: MessageApi) -> None:
     first = await api.scenario.accept("w1", PHONE)
     tail = Tail(api.context.scripts)
-    begin = await tail.last()
+    begin = await event_stream.last_cursor(api.context.scripts)
     lines = events_api.follow(api.context, tail, begin, ("message.*",), heartbeat_s=0.05)
     assert (await anext(lines)).startswith("retry:")
     assert await anext(lines) == ": still here\n\n"

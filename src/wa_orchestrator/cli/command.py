@@ -13,11 +13,10 @@ import typer
 from typer.core import TyperCommand
 
 from wa_orchestrator.cli.hints import terminal_message
-from wa_orchestrator.cli.target import Options, Target, find, installation
+from wa_orchestrator.cli.target import Options, Target, find
 
 if TYPE_CHECKING:
     from wa_orchestrator.client import ApiError, Client
-    from wa_orchestrator.settings import Settings
 
 EXIT_FAILED: Final = 1
 P = ParamSpec("P")
@@ -34,17 +33,11 @@ _OPTIONS: Mapping[str, Any] = {
 
 @dataclass
 class Invocation:
-    """One run of a command."""
-
     options: Options
 
     @cached_property
     def target(self) -> Target:
         return find(self.options)
-
-    @cached_property
-    def installation(self) -> "Settings":
-        return installation(self.options.data_dir)
 
     @cached_property
     def client(self) -> "Client":
@@ -130,7 +123,6 @@ def _invoke(function: Callable[..., None], run: Invocation, values: Mapping[str,
 
 
 def error_line(error: "ApiError", run: Invocation) -> str:
-    """Return the server's error, or that no server answers, in one line."""
     from wa_orchestrator.client.errors import InvalidError, NoAnswerError
 
     if isinstance(error, NoAnswerError):

@@ -33,8 +33,6 @@ _UTC = frozenset(
 
 
 class Mark(StrEnum):
-    """Severity of a finding."""
-
     OK = "ok"
     WARNING = "warning"
     """Works, with a risk that the text explains."""
@@ -44,8 +42,6 @@ class Mark(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """The result of one check."""
-
     name: str
     mark: Mark
     text: str

@@ -10,14 +10,13 @@ from typing import Annotated, Any
 import typer
 
 from wa_orchestrator.cli import events, messages, proxies, send, sessions
-from wa_orchestrator.cli.command import command
+from wa_orchestrator.cli.command import EXIT_FAILED, command
 from wa_orchestrator.cli.target import installation
 from wa_orchestrator.errors import OrchestratorError, Refused
 from wa_orchestrator.settings import GENERATED, Settings, build, read
 
 #: Bad settings or options: the caller can fix it.
 EXIT_REFUSED = 2
-EXIT_FAILED = 1
 
 app = typer.Typer(
     name="wa-orchestrator",

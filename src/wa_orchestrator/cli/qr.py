@@ -14,7 +14,6 @@ _POLL_S: Final = 0.5
 
 
 def draw(shown: dict[str, Any]) -> None:
-    """Print a QR code, or the pairing code to type."""
     until = tables.when(shown.get("expiresAt"))
     if "qr" not in shown:
         tables.line(f"Type this code in WhatsApp under Linked devices: {shown['code']}   (valid until {until})")

@@ -7,6 +7,7 @@ import typer
 from wa_orchestrator.cli import qr as linking
 from wa_orchestrator.cli import tables
 from wa_orchestrator.cli.command import Invocation, command, confirm, group
+from wa_orchestrator.cli.target import installation
 
 app = group("Sessions of a running server: list, create, link, stop, delete.")
 SessionId = Annotated[str, typer.Argument(metavar="SESSION", help="The session's id.")]
@@ -33,8 +34,7 @@ def _state(session: dict[str, Any]) -> str:
 def listed(
     run: Invocation,
     status: Annotated[
-        str | None,
-        typer.Option(help="Only pending, qr_ready, connected, disconnected, failed or stopped ones."),
+        str | None, typer.Option(help="Only pending, qr_ready, connected, disconnected, failed or stopped ones.")
     ] = None,
     label: Annotated[str | None, typer.Option(help="Only with this label.")] = None,
     proxy: Annotated[str | None, typer.Option(help="Only on the proxy with this id.")] = None,
@@ -123,7 +123,7 @@ def worker_env(run: Invocation, session_id: SessionId) -> None:
 
     from wa_orchestrator.cli.worker_env import worker_environment
 
-    variables, has_worker = asyncio.run(worker_environment(run.installation, session_id))
+    variables, has_worker = asyncio.run(worker_environment(installation(run.options.data_dir), session_id))
     run.output(variables, lambda: tables.line("\n".join(map("=".join, variables.items()))))
     if has_worker:
         text = f"The server runs a worker of {session_id}. Stop it first: wa-orchestrator sessions stop {session_id}"

@@ -3,7 +3,6 @@
 import sys
 from collections.abc import Mapping, Sequence
 from datetime import datetime
-from functools import lru_cache
 from typing import Any
 
 from rich.console import Console
@@ -20,15 +19,9 @@ _COLOURS = {
 _WIDTH_WITHOUT_TERMINAL = 220
 
 
-@lru_cache(maxsize=1)
-def _terminal() -> Console:
-    return Console(markup=False, highlight=False)
-
-
 def console() -> Console:
-    if sys.stdout.isatty():
-        return _terminal()
-    return Console(markup=False, highlight=False, width=_WIDTH_WITHOUT_TERMINAL, file=sys.stdout)
+    width = None if sys.stdout.isatty() else _WIDTH_WITHOUT_TERMINAL
+    return Console(markup=False, highlight=False, width=width, file=sys.stdout)
 
 
 def table(columns: Mapping[str, str], rows: Sequence[Mapping[str, Any]], *, empty: str = "") -> None:

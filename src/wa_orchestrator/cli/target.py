@@ -29,8 +29,6 @@ class Options:
 
 @dataclass(frozen=True, slots=True, repr=False)
 class Target:
-    """A server and an API key for it."""
-
     url: str
     api_key: str
 

@@ -60,7 +60,6 @@ class Dashboard:
         self.auth = Authenticator(context)
 
     async def run(self) -> None:
-        """Read and count events until cancelled."""
         async with asyncio.TaskGroup() as tasks:
             tasks.create_task(self.hub.run())
             tasks.create_task(Loop("dashboard_history", partial(history.record, self._context.scripts)).run())
@@ -88,15 +87,13 @@ class Dashboard:
             cursor = self.hub.cursor
             await self.hub.catch_up()
             view = await self.renderer.view(request, person, name)
-            return compressed(request, await content(request, view, cursor))
-
-        async def content(request: Request, view: View, cursor: str) -> Response:
             if name in ADMINISTRATORS_ONLY and not view.may_change:
-                return self.renderer.page(view, PageContent("refused.html"), status=403)
-            shown = await show(self.renderer, view, dict(request.query_params) | dict(request.path_params))
-            if shown is None:
-                return self.renderer.page(view, PageContent("gone.html"), status=404)
-            return self.renderer.page(view, shown, cursor=cursor)
+                response = self.renderer.page(view, PageContent("refused.html"), status=403)
+            elif shown := await show(self.renderer, view, dict(request.query_params) | dict(request.path_params)):
+                response = self.renderer.page(view, shown, cursor=cursor)
+            else:
+                response = self.renderer.page(view, PageContent("gone.html"), status=404)
+            return compressed(request, response)
 
         return page
 

@@ -82,7 +82,6 @@ def require_same_origin(request: Request) -> None:
 
 
 def require_csrf_token(request: Request, person: Person, given: str) -> None:
-    """Refuse a change that another site may have caused (CSRF)."""
     require_same_origin(request)
     if not hmac.compare_digest(_unmasked(given), person.csrf.encode()):
         raise Refused("CSRF_TOKEN_WRONG", "This page is outdated. Reload it and try again.", 403)

@@ -18,8 +18,6 @@ _TIMEOUT_S: Final = 60.0
 
 @dataclass(frozen=True, slots=True)
 class ApiResponse:
-    """A response of the API."""
-
     status: int
     body: Any
 
@@ -40,7 +38,6 @@ class ApiResponse:
 
     @property
     def paths(self) -> list[str]:
-        """Which fields are invalid."""
         return [str(each.get("path", "")) for each in self._error.get("errors") or []]
 
     @property

@@ -21,6 +21,7 @@ from wa_orchestrator.dashboard.pages import live_log as log_page
 from wa_orchestrator.loop import Loop
 from wa_orchestrator.store.errors import RedisError
 from wa_orchestrator.store.events import event_stream
+from wa_orchestrator.store.events.event_stream import cursor_order
 from wa_orchestrator.store.records import Entry
 
 COALESCE_S: Final = 0.25
@@ -199,7 +200,9 @@ class PageStream:
         if self._page != "live-log" or not (self._lines or self._lost):
             return []
         # Missed events and those that arrived meanwhile overlap.
-        entries = {entry.cursor: entry for entry in sorted(self._lines, key=_order)}.values()
+        entries = {
+            entry.cursor: entry for entry in sorted(self._lines, key=lambda each: cursor_order(each.cursor))
+        }.values()
         lines = [log_page.line_of(view, entry) for entry in entries]
         wanted = [line for line in lines if log_page.passes(line, self._query)]
         skipped = max(0, len(wanted) - self._room) + self._skipped
@@ -209,11 +212,6 @@ class PageStream:
             html.insert(0, str(self._renderer.macros.log_gap(view, unknown, _MAX_MISSED, cursor)))
         self._lines, self._skipped, self._lost, self._room = [], 0, False, _MAX_LINES
         return [_event("lines", {"at": self._hub.last_event_ms, "lines": html, "skipped": skipped}, cursor)]
-
-
-def _order(entry: Entry) -> tuple[int, int]:
-    at, _, number = entry.cursor.partition("-")
-    return int(at), int(number or 0)
 
 
 def _event(kind: str, content: object, cursor: str) -> str:

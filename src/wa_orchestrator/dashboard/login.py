@@ -47,8 +47,6 @@ SCOPES: Final = {Role.ADMINISTRATOR: frozenset({Scope.ADMIN}), Role.VIEWER: froz
 
 @dataclass(frozen=True, slots=True)
 class Person:
-    """A logged-in user."""
-
     role: Role
     name: str
     csrf: str
@@ -60,7 +58,6 @@ class Person:
 
     @property
     def caller(self) -> Caller:
-        """The caller for the API and the audit log."""
         return Caller(f"dashboard:{self.name}" if self.name else f"dashboard:{self.role}", SCOPES[self.role])
 
 
@@ -109,8 +106,6 @@ class TooManyAttempts:
 
 
 class Authenticator:
-    """Logs people in and out and recognizes their cookies."""
-
     def __init__(self, context: Context) -> None:
         self._scripts = context.scripts
         self._passwords = Passwords(context.settings)

@@ -29,7 +29,6 @@ async def seconds_left(scripts: Scripts, name: str, address: str) -> int:
 
 
 async def give_back(scripts: Scripts, name: str, address: str) -> None:
-    """Take back one attempt."""
     for account in _accounts(name, address):
         await logins.return_attempt(scripts, account)
 

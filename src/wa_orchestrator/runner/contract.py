@@ -98,7 +98,5 @@ class Runner(Protocol):
         ...
 
     async def survey(self) -> Sequence[FoundWorker]:
-        """Return every running worker of this installation, whichever process started it: all of them, and only live
-        ones.
-        """
+        """Return every running worker of this installation, whichever process started it, and only live ones."""
         ...

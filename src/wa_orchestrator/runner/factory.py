@@ -32,5 +32,3 @@ async def runner_for(settings: Settings) -> AsyncIterator[Runner]:
             async with Docker() as docker:
                 spec = ContainerSpec(settings.docker_image, settings.worker_memory_mb, network=settings.docker_network)
                 yield DockerRunner(docker, home, spec)
-        case other:
-            raise BadSettings(f"RUNNER: {other} is not part of this version. Example: RUNNER=process")

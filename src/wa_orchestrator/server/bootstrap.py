@@ -110,8 +110,6 @@ async def _run(loops: Sequence[Runnable]) -> None:
 
 @dataclass(frozen=True, slots=True)
 class Server:
-    """A running server with everything in one process."""
-
     context: Context
     orchestrator: Orchestrator
     gateway_port: int

@@ -7,6 +7,7 @@ Proxies are keyed by id, never by URL: a URL holds a password.
 Writers are named by their script, message scripts without their noun: `ack` is `ack_message.lua`.
 """
 
+import re
 from collections.abc import Callable
 from typing import Final
 
@@ -15,6 +16,11 @@ def _one_per(pattern: str) -> Callable[[str], str]:
     """Return the function that names one key of the pattern, such as `message:<message_id>`."""
     prefix, _, _ = pattern.partition("<")
     return prefix.__add__
+
+
+def _one_per_pair(pattern: str) -> Callable[[str, str], str]:
+    """Return the function that names one key of a pattern with two names, such as `stats:<session_id>:<day>`."""
+    return re.sub("<.*?>", "{}", pattern).format
 
 
 # -- messages -----------------------------------------------------------------------------------------------------
@@ -130,20 +136,14 @@ messages_with_reference: Final = _one_per("messages:reference:<reference>")
 messages_of_batch: Final = _one_per("messages:batch:<batch_id>")
 """zset id by acceptance · route · trimmed by erase"""
 
-
-def stats(session_id: str, day: str) -> str:
-    """Hash sent, delivered, read, failed → count · ack, nack, reclaim · 400 days."""
-    return f"stats:{session_id}:{day}"
-
+stats: Final = _one_per_pair("stats:<session_id>:<day>")
+"""hash sent, delivered, read, failed → count · ack, nack, reclaim · 400 days"""
 
 stats_of_nobody: Final = _one_per("messages:stats:<day>")
 """hash failed → count of messages that found no session to send them, by the server's day · cancel · 400 days"""
 
-
-def idempotency(api_key_id: str, key_hash: str) -> str:
-    """Hash fingerprint, message, answer · accept, then the gateway adds its answer · 24 h."""
-    return f"idempotency:{api_key_id}:{key_hash}"
-
+idempotency: Final = _one_per_pair("idempotency:<api_key_id>:<key_hash>")
+"""hash fingerprint, message, answer · accept, then the gateway adds its answer · 24 h"""
 
 rate: Final = _one_per("rate:<api_key_id>")
 """string: the theoretical arrival time of GCRA · spend_rate · ends by itself"""
@@ -263,11 +263,8 @@ SUMMARY_DAY: Final = "summary:day"
 restarts: Final = _one_per("session:restarts:<session_id>")
 """zset of instants at which the server restarted this session's worker by itself · watchdog · 15 minutes"""
 
-
-def heard(session_id: str, webhook_id: str) -> str:
-    """String: digest of an event that was taken in under this id · event intake · longer than a signature is valid."""
-    return f"session:heard:{session_id}:{webhook_id}"
-
+heard: Final = _one_per_pair("session:heard:<session_id>:<webhook_id>")
+"""string: digest of an event that was taken in under this id · event intake · longer than a signature is valid"""
 
 # -- contacts, webhooks ----------------------------------------------------
 
@@ -277,11 +274,8 @@ lid_of: Final = _one_per("contact:lid:<phone>")
 phone_of: Final = _one_per("contact:phone:<lid>")
 """string: the phone behind a LID, as a worker reported it · receive · 400 days after it was last seen"""
 
-
-def incoming(session_id: str, whatsapp_id: str) -> str:
-    """Hash, one incoming message with its text · receive · ends with the retention of bodies."""
-    return f"message:incoming:{session_id}:{whatsapp_id}"
-
+incoming: Final = _one_per_pair("message:incoming:<session_id>:<whatsapp_id>")
+"""hash, one incoming message with its text · receive · ends with the retention of bodies"""
 
 command_result: Final = _one_per("command:result:<command_id>")
 """list of at most one JSON answer of a worker to a command · outbox pushes, the asker pops · a few minutes"""
@@ -302,11 +296,8 @@ WEBHOOK_MARK: Final = "webhooks:mark"
 webhook_state: Final = _one_per("webhook:state:<webhook_id>")
 """hash `failing_since`, `disabled_at`, `why` · settle_delivery, webhook API · with the webhook"""
 
-
-def delivery(webhook_id: str, event: str) -> str:
-    """Hash, one delivery: type, body, status, attempts, note · queue_deliveries, settle_delivery · with the log."""
-    return f"webhook:delivery:{webhook_id}/{event}"
-
+delivery: Final = _one_per_pair("webhook:delivery:<webhook_id>/<event>")
+"""hash, one delivery: type, body, status, attempts, note · queue_deliveries, settle_delivery · with the log"""
 
 delivery_log: Final = _one_per("webhook:log:<webhook_id>")
 """zset of events by the instant they were queued: all that wait and about 1,000 that ended · queue_deliveries"""

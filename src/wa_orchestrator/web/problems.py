@@ -134,6 +134,5 @@ async def _handle(_request: Request, error: Exception) -> JSONResponse:
 
 
 def install(app: FastAPI) -> None:
-    """Register the handler that answers every error in this form."""
     for kind in (OrchestratorError, RequestValidationError, HTTPException, RedisError, Exception):
         app.add_exception_handler(kind, _handle)

@@ -82,8 +82,7 @@ async def health(scripts: Scripts, proxy_ids: Sequence[str]) -> dict[str, list[i
 async def record(scripts: Scripts) -> float:
     """Count one batch of messages before their events are trimmed; record queue depth and checks of proxies.
 
-    Any number may run: the counts of a batch and its cursor are written together or not at all. Return the seconds
-    until the next one.
+    Any number may run: the counts of a batch and its cursor are written together or not at all.
     """
     entries = await activity.count_per_hour(scripts, _COUNTED, most=_BATCH)
     if entries:

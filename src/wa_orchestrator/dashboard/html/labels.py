@@ -25,7 +25,6 @@ def actor(view: Locale, by: str) -> Markup:
 
 
 def action_name(view: Locale, action: str) -> Markup:
-    """Return what was done, for the audit log."""
     return _text_or(view, f"action.{action}", action)
 
 

@@ -43,7 +43,6 @@ class Locale:
 
     @property
     def other_languages(self) -> dict[str, str]:
-        """The names of the other languages, by code."""
         return {code: text(code, "language.name") for code in languages() if code != self.language}
 
     def knows(self, name: str) -> bool:

@@ -90,8 +90,6 @@ def asset(name: str) -> str:
 
 
 class Renderer:
-    """Renders pages and creates views."""
-
     def __init__(self, context: Context, reader: SnapshotReader) -> None:
         self.context = context
         self.reader = reader

@@ -18,7 +18,6 @@ _MAX_OPT_OUTS: Final = 200
 
 
 async def show(renderer: Renderer, view: View, query: Mapping[str, str]) -> PageContent:
-    """Show the limits of the preset and the exceptions."""
     settings = renderer.context.settings
     preset = query.get("preset", "")
     chosen = Preset(preset) if preset in tuple(Preset) else None

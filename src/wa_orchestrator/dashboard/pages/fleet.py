@@ -91,12 +91,10 @@ async def _parts(renderer: Renderer, view: View, query: Mapping[str, str], rows:
 
 
 def draw(view: View, day: Day, *, tall: bool = False) -> Markup:
-    """Draw a strip with its percentage as label."""
     return charts.strip(day.beats, view.plain("strip.label", share=share_of(view, day)), tall=tall)
 
 
 def share_of(view: View, day: Day) -> Markup:
-    """Return the share of time that a session was connected."""
     return view.t("strip.never") if day.share is None else view.percent(day.share)
 
 

@@ -29,8 +29,6 @@ _SECRET: Final = frozenset({"qr", "code", "text", "body"})
 
 @dataclass(frozen=True, slots=True)
 class Line:
-    """A line of the log."""
-
     cursor: str
     at_ms: int
     kind: str
@@ -138,7 +136,6 @@ def _clock(view: View, at_ms: str) -> Markup | str:
 
 
 def _held(view: View, fields: Mapping[str, str]) -> Markup:
-    """Return what a hold applies to."""
     scope = fields.get("scope", "")
     name = fields.get(scope, "")
     if scope == "phone":

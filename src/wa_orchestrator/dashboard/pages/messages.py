@@ -29,8 +29,6 @@ _FILTERS: Final[dict[str, frozenset[MessageStatus]]] = {"queued": WAITING} | {
 
 @dataclass(frozen=True, slots=True)
 class TimelineStep:
-    """One entry of a message's timeline."""
-
     at_ms: int
     status: str
     note: str
@@ -40,8 +38,6 @@ class TimelineStep:
 
 @dataclass(frozen=True, slots=True)
 class MessageDetails:
-    """Everything about one message."""
-
     message: Message
     text: str
     steps: list[TimelineStep]
@@ -60,17 +56,11 @@ class MessageDetails:
 
 
 async def show(renderer: Renderer, view: View, query: Mapping[str, str]) -> PageContent:
-    """Show the results of a search, and one message."""
     found, older = await search(renderer, query)
     selected = query.get("id", "") or (found[0].id if found else "")
     details = await details_of(renderer, selected) if selected else None
     parts = _parts(renderer, view, found, details, query)
-    values = {
-        "found": found,
-        "older": older,
-        "query": query,
-        "groups": list(_FILTERS),
-    }
+    values = {"found": found, "older": older, "query": query, "groups": list(_FILTERS)}
     watch = {
         "page": "messages",
         "id": details.message.id if details else "",
@@ -82,7 +72,6 @@ async def show(renderer: Renderer, view: View, query: Mapping[str, str]) -> Page
 
 
 async def parts(renderer: Renderer, view: View, query: Mapping[str, str]) -> dict[str, Markup]:
-    """Render the rows on the page and the details of the open message."""
     ids = [name for name in query.get("ids", "").split(",") if name][:PAGE_SIZE]
     found = await records.messages(renderer.context.scripts, ids)
     details = await details_of(renderer, query["id"]) if query.get("id") else None

@@ -66,11 +66,7 @@ def page_of(found: Sequence[Proxy], query: Mapping[str, str]) -> int:
 async def _parts(renderer: Renderer, view: View, proxies: list[Proxy]) -> dict[str, Markup]:
     m = renderer.macros
     latencies = await history.health(renderer.context.scripts, [proxy.id for proxy in proxies])
-    made = {
-        "slots-headline": m.slots_headline(view),
-        "slots-notice": m.slots_notice(view),
-        "newer": m.newer(view, 0),
-    }
+    made = {"slots-headline": m.slots_headline(view), "slots-notice": m.slots_notice(view), "newer": m.newer(view, 0)}
     for proxy in proxies:
         found = latencies[proxy.id][-40:]
         failed = len([each for each in found if each < 0])

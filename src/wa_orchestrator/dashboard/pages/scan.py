@@ -24,8 +24,6 @@ _LINKED: Final = (State.CONNECTED, State.DISCONNECTED)
 
 @dataclass(frozen=True, slots=True, repr=False)
 class Code:
-    """A code to scan or to enter."""
-
     picture: Markup
     pairing: str
     life_ms: int
@@ -37,7 +35,6 @@ class Code:
 
 
 async def show(renderer: Renderer, view: View, query: Mapping[str, str]) -> PageContent:
-    """Show the waiting sessions, and the code of the selected one."""
     row = selected(view, query.get("id", ""))
     phone = phone_in(query) or (row.session.phone if row else "")
     parts = await _parts(renderer, view, row, phone)
@@ -46,7 +43,6 @@ async def show(renderer: Renderer, view: View, query: Mapping[str, str]) -> Page
 
 
 async def parts(renderer: Renderer, view: View, query: Mapping[str, str]) -> dict[str, Markup]:
-    """Render the list and the card of the selected session."""
     return await _parts(renderer, view, view.snapshot.rows.get(query.get("id", "")), phone_in(query))
 
 

@@ -72,7 +72,6 @@ async def _parts(renderer: Renderer, view: View, row: Row) -> dict[str, Markup]:
 
 
 def trust_progress(row: Row, now_ms: int) -> dict[str, Any]:
-    """Return the progress of a session from cold to hot."""
     age = now_ms - row.session.first_connected_at if row.session.first_connected_at else 0
     steps = []
     for trust, (begins, ends) in zip(Trust, pairwise((0, WARM_FROM_MS, HOT_FROM_MS, 20 * DAY_MS)), strict=True):
@@ -84,7 +83,6 @@ def trust_progress(row: Row, now_ms: int) -> dict[str, Any]:
 
 
 async def queue(renderer: Renderer, row: Row) -> Sequence[QueuedMessage]:
-    """Return the first messages that wait, with their ETAs."""
     if not row.session.phone:
         return []
     scripts, session = renderer.context.scripts, row.session

@@ -15,7 +15,6 @@ _DELIVERIES_SHOWN = 20
 
 
 async def show(renderer: Renderer, view: View, query: Mapping[str, str]) -> PageContent:
-    """Show the settings of administrators, without secrets."""
     scripts = renderer.context.scripts
     values = {
         "keys": await api_keys.every(scripts),
@@ -27,7 +26,6 @@ async def show(renderer: Renderer, view: View, query: Mapping[str, str]) -> Page
 
 
 async def parts(renderer: Renderer, view: View, _query: Mapping[str, str]) -> dict[str, Markup]:
-    """Render the live parts: webhooks, their state and their deliveries."""
     scripts = renderer.context.scripts
     hooks = [
         (hook, await webhooks.state(scripts, hook.id), await _deliveries(scripts, hook.id))

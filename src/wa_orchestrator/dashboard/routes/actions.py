@@ -35,7 +35,6 @@ class Action:
     """The field that may occur several times: one call for each value."""
 
     def call(self, form: Form) -> tuple[str, str, Body | None]:
-        """Return method, path and body of the call."""
         path = self.path(form) if callable(self.path) else self.path
         fields = defaultdict(str, {name: quote(value, safe="") for name, value in form.items()})
         return self.method, path.format_map(fields), self.body(form)
@@ -117,9 +116,7 @@ ACTIONS: Final[dict[str, Action]] = {
     "opt-out": Action("POST", "/api/v1/opt-outs", lambda form: {"phone": form.get("phone", "")}),
     "opt-in": Action("DELETE", "/api/v1/opt-outs/{phone}"),
     "key-make": Action(
-        "POST",
-        "/api/v1/keys",
-        lambda form: {"name": form.get("name", ""), "scopes": form.get("scopes", "").split(",")},
+        "POST", "/api/v1/keys", lambda form: {"name": form.get("name", ""), "scopes": form.get("scopes", "").split(",")}
     ),
     "key-revoke": Action("DELETE", "/api/v1/keys/{id}"),
     "webhook-add": Action("POST", "/api/v1/webhooks", _webhook),

@@ -15,9 +15,8 @@ from wa_orchestrator.domain.stream_events import AlertTest, EventType
 from wa_orchestrator.errors import Refused
 from wa_orchestrator.store.events import event_stream
 from wa_orchestrator.store.messages import message_counts
-from wa_orchestrator.timestamps import iso
 from wa_orchestrator.web.auth import AdminCaller, ReadCaller
-from wa_orchestrator.web.models import ResponseModel, Timestamp
+from wa_orchestrator.web.models import OptionalText, OptionalTimestamp, ResponseModel
 from wa_orchestrator.web.problems import responses
 from wa_orchestrator.web.route_group import RouteGroup
 
@@ -26,8 +25,8 @@ class DashboardSession(ResponseModel):
     """A session as the dashboard's table shows it."""
 
     session_id: str
-    label: str | None
-    phone: str | None
+    label: OptionalText
+    phone: OptionalText
     status: State
     reason: Reason | None
     reason_text: str | None = Field(description="The reason for a person, with what to do.")
@@ -38,9 +37,9 @@ class DashboardSession(ResponseModel):
     left_today: int
     queued: int
     held: bool = Field(description="Whether sending is paused.")
-    proxy_id: str | None
-    last_ping_at: Timestamp | None
-    connected_at: Timestamp | None
+    proxy_id: OptionalText
+    last_ping_at: OptionalTimestamp
+    connected_at: OptionalTimestamp
 
 
 class DashboardSessions(ResponseModel):
@@ -106,8 +105,6 @@ class QueuedAlert(ResponseModel):
 
 
 class DashboardRoutes(RouteGroup):
-    """Routes `/api/v1/dashboard/…`."""
-
     def __init__(self, context: Context, renderer: Renderer) -> None:
         super().__init__(context, "/api/v1/dashboard", "dashboard")
         self._renderer = renderer
@@ -161,12 +158,9 @@ class DashboardRoutes(RouteGroup):
 
 def _row(row: Row, say: Any) -> DashboardSession:
     session = row.session
-    return DashboardSession(
+    return DashboardSession.of(
+        session,
         session_id=row.id,
-        label=session.label or None,
-        phone=session.phone or None,
-        status=row.state,
-        reason=Reason(session.reason) if session.reason else None,
         reason_text=str(say(session.reason)) if session.reason else None,
         needs_person=needs_person(row.state, session.reason),
         trust=row.trust,
@@ -175,7 +169,5 @@ def _row(row: Row, say: Any) -> DashboardSession:
         left_today=row.left_today,
         queued=row.queued,
         held=row.hold is not None,
-        proxy_id=session.proxy or None,
-        last_ping_at=iso(session.last_ping_at),
-        connected_at=iso(session.connected_at),
+        proxy_id=session.proxy,
     )

@@ -113,8 +113,6 @@ def _view(key: ApiKey) -> ApiKeyView:
 
 
 class AdminRoutes(RouteGroup):
-    """Routes for administrators."""
-
     def __init__(self, context: Context) -> None:
         super().__init__(context, "/api/v1", "administration")
         restore = responses(NOT_IN_TRASH=404, NO_PROXY_CAPACITY=409, PHONE_FULL=409)

@@ -80,7 +80,6 @@ def data_model(payload: type[Payload]) -> type[BaseModel]:
 
 
 def event_model(kind: EventType) -> type[BaseModel]:
-    """Return the model of the event that webhooks get."""
     fields: Any = {
         "id": EventId,
         "type": Literal[str(kind)],

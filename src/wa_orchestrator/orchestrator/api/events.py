@@ -53,8 +53,6 @@ class EventStreamResponse(StreamingResponse):
 
 
 class EventRoutes(RouteGroup):
-    """Routes `/api/v1/events` and `/api/v1/events/stream`."""
-
     def __init__(self, context: Context, tail: Tail | None = None) -> None:
         super().__init__(context, "/api/v1/events", "events")
         self._tail = tail or Tail(context.scripts)
@@ -84,7 +82,8 @@ class EventRoutes(RouteGroup):
         resumed = last_event_id or after
         if resumed is not None and not resumed.replace("-", "", 1).isdigit():
             raise Refused("BAD_CURSOR", "Last-Event-ID is not a cursor. Use the `id` of an event.")
-        lines = follow(self._context, self._tail, resumed or await self._tail.last(), _patterns(types))
+        begin = resumed or await event_stream.last_cursor(self._scripts)
+        lines = follow(self._context, self._tail, begin, _patterns(types))
         return EventStreamResponse(lines, headers={"Cache-Control": "no-store", "X-Accel-Buffering": "no"})
 
 

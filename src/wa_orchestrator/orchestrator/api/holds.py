@@ -43,7 +43,6 @@ class HoldBody(RequestModel):
 
     @property
     def field(self) -> str:
-        """The name of this hold in the store."""
         if self.all:
             return "all"
         return f"group:{self.group}" if self.group is not None else f"session:{self.session_id}"
@@ -92,8 +91,6 @@ class LiftedHold(ResponseModel):
 
 
 class HoldRoutes(RouteGroup):
-    """Routes `/api/anti-ban/holds` and `/api/anti-ban/presets`."""
-
     def __init__(self, context: Context) -> None:
         super().__init__(context, "/api/anti-ban", "anti-ban")
         refusals = responses(NO_SUCH_SESSION=404, NO_SUCH_GROUP=404, PAST=422)
@@ -151,7 +148,6 @@ class HoldRoutes(RouteGroup):
                 raise Refused("NO_SUCH_GROUP", f"No session has the label {body.group}. Known labels: {known}.", 404)
 
     async def _affected(self, field: str) -> list[str]:
-        """Return the phones that a hold affects."""
         sessions = await records.sessions(self._scripts)
         return sorted({session.phone for session in sessions if session.phone and field in hold_fields(session)})
 

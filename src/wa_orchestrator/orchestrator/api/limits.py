@@ -92,8 +92,6 @@ class SessionLimits(ResponseModel):
 
 
 class LimitRoutes(RouteGroup):
-    """Routes `/api/anti-ban/sessions/{id}/limits`."""
-
     def __init__(self, context: Context) -> None:
         super().__init__(context, "/api/anti-ban/sessions", "anti-ban")
         path, risk = "/{session_id}/limits", responses(NO_SUCH_SESSION=404, RISK=409)

@@ -56,8 +56,6 @@ Recipient = Annotated[str, Path(description="The phone, or `lid:` and the lid.",
 
 
 class OptOutRoutes(RouteGroup):
-    """Routes `/api/v1/opt-outs`."""
-
     def __init__(self, context: Context) -> None:
         super().__init__(context, "/api/v1/opt-outs", "opt-outs")
         self.get("", responses=responses(BAD_CURSOR=400))(self.list_opt_outs)

@@ -128,8 +128,6 @@ def _no_such_proxy(proxy_id: str) -> Refused:
 
 
 class ProxyRoutes(RouteGroup):
-    """Routes `/api/v1/proxies`."""
-
     def __init__(self, context: Context, proxy_health: ProxyHealth) -> None:
         super().__init__(context, "/api/v1/proxies", "proxies")
         self._proxy_health = proxy_health

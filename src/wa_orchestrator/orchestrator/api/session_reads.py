@@ -113,8 +113,6 @@ async def find(context: Context, session_id: str) -> Session:
 
 
 class SessionReadRoutes(RouteGroup):
-    """Routes that read `/api/sessions`."""
-
     def __init__(self, context: Context) -> None:
         super().__init__(context, "/api/sessions", "sessions")
         one = "/{session_id}"

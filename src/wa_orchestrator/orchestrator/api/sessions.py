@@ -108,8 +108,6 @@ _PAIRING = responses(NO_SUCH_SESSION=404, ALREADY_LINKED=409, PHONE_NEEDED_FOR_C
 
 
 class SessionRoutes(RouteGroup):
-    """Routes that change `/api/sessions`."""
-
     def __init__(self, context: Context, proxy_health: ProxyHealth) -> None:
         super().__init__(context, "/api/sessions", "sessions")
         self._proxy_health = proxy_health

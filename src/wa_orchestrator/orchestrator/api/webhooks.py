@@ -96,8 +96,6 @@ class QueuedReplay(ResponseModel):
 
 
 class WebhookRoutes(RouteGroup):
-    """Routes `/api/v1/webhooks`."""
-
     def __init__(self, context: Context) -> None:
         super().__init__(context, "/api/v1/webhooks", "webhooks")
         one, missing = "/{webhook_id}", responses(NO_SUCH_WEBHOOK=404)

@@ -59,10 +59,7 @@ class WorkerEventBody(ResponseModel):
 
 #: The body is read by hand, because its signature covers the bytes.
 _BODY: dict[str, Any] = {
-    "requestBody": {
-        "required": True,
-        "content": {"application/json": {"schema": WorkerEventBody.model_json_schema()}},
-    }
+    "requestBody": {"required": True, "content": {"application/json": {"schema": WorkerEventBody.model_json_schema()}}}
 }
 
 

@@ -8,7 +8,7 @@ import time
 from collections.abc import Collection
 from typing import Annotated, Any, Literal
 
-from fastapi import Path, Request, Response
+from fastapi import Request, Response
 from fastapi.responses import FileResponse, JSONResponse
 from pydantic import BaseModel, ConfigDict, Field
 
@@ -16,10 +16,11 @@ from wa_orchestrator.context import Context
 from wa_orchestrator.domain import content
 from wa_orchestrator.errors import Refused
 from wa_orchestrator.messages import uploads
-from wa_orchestrator.orchestrator.messages.outbox_service import ClaimedMessage, OutboxService
+from wa_orchestrator.orchestrator.api.session_reads import SessionId
+from wa_orchestrator.orchestrator.messages.outbox_service import OutboxService
 from wa_orchestrator.orchestrator.messages.outbox_signal import OutboxSignals
 from wa_orchestrator.orchestrator.workers import tokens
-from wa_orchestrator.store.records import Session
+from wa_orchestrator.store.records import Message, Session
 from wa_orchestrator.store.sessions import commands
 from wa_orchestrator.web.models import ResponseModel
 from wa_orchestrator.web.route_group import RouteGroup
@@ -31,7 +32,6 @@ MAX_WAIT_MS = 60_000
 _MAX_CONCURRENT = 24
 #: A waiting worker's outbox is checked now and then, should a signal be lost with its connection.
 _RECHECK_S = 10.0
-SessionId = Annotated[str, Path(pattern=r"^[A-Za-z0-9_-]{1,64}$")]
 
 
 class WorkerBody(BaseModel):
@@ -106,8 +106,6 @@ class RenewedLease(ResponseModel):
 
 
 class WorkerOutboxRoutes(RouteGroup):
-    """Routes of the outbox, for workers."""
-
     def __init__(self, context: Context, signals: OutboxSignals | None = None) -> None:
         super().__init__(context, BASE, "workers")
         self.include_in_schema = False
@@ -152,7 +150,7 @@ class WorkerOutboxRoutes(RouteGroup):
         if command is not None:
             return {"command": command}
         claimed = await self._outbox.claim(session) if "messages" in accept else None
-        return _view(claimed, session.id, self._outbox.lease_ms) if claimed is not None else None
+        return _view(*claimed, session.id, self._outbox.lease_ms) if claimed is not None else None
 
     async def ack(self, request: Request, session_id: SessionId, message_id: str, body: AckBody) -> OutboxStatus:
         try:
@@ -188,8 +186,7 @@ class WorkerOutboxRoutes(RouteGroup):
         return FileResponse(upload.path, media_type=upload.mimetype, filename=upload.filename or None)
 
 
-def _view(claimed: ClaimedMessage, session_id: str, lease_ms: int) -> dict[str, Any]:
-    message = claimed.message
+def _view(message: Message, attempt: int, session_id: str, lease_ms: int) -> dict[str, Any]:
     part: dict[str, Any]
     match content.decode(json.loads(message.body)):
         case content.Text(text):
@@ -200,7 +197,7 @@ def _view(claimed: ClaimedMessage, session_id: str, lease_ms: int) -> dict[str, 
             # A worker reaches only its proxy and this server, so files come from here.
             url = f"{BASE.format(session_id=session_id)}/media/{media.upload}" if media.upload else media.url
             part = {"kind": media.kind, "media": ClaimedMedia.of(media, url=url)}
-    part |= {"message_id": message.id, "attempt": claimed.attempt, "lease_ms": lease_ms}
+    part |= {"message_id": message.id, "attempt": attempt, "lease_ms": lease_ms}
     return ClaimedMessageView.of(message, **part).model_dump(by_alias=True, exclude_none=True)
 
 

@@ -1,7 +1,7 @@
 """Worker outbox: claim, renew, ack, nack."""
 
 import random
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 import structlog
 
@@ -22,17 +22,7 @@ log = structlog.get_logger(__name__)
 _dice = random.SystemRandom().random
 
 
-@dataclass(frozen=True, slots=True)
-class ClaimedMessage:
-    """A message for the worker that claimed it."""
-
-    message: Message
-    attempt: int
-
-
 class OutboxService:
-    """Hands messages and commands to workers, and records the results they report."""
-
     def __init__(self, context: Context) -> None:
         self._context = context
         self._scripts = context.scripts
@@ -43,8 +33,8 @@ class OutboxService:
         """How long a worker holds a message that it claimed or renewed."""
         return int(self._settings.scaled(self._settings.lease_ms))
 
-    async def claim(self, session: Session) -> ClaimedMessage | None:
-        """Give the session's next message to its worker; None when there is none."""
+    async def claim(self, session: Session) -> tuple[Message, int] | None:
+        """Give the session's next message to its worker, with the number of the attempt; None when there is none."""
         # Read each time: a session may get its phone, or another one, while its worker waits.
         phone = await sessions.current_phone(self._scripts, session.id)
         match await outbox.claim(self._scripts, session.id, phone=phone, epoch=session.epoch, lease_ms=self.lease_ms):
@@ -57,7 +47,7 @@ class OutboxService:
                 if message is None:
                     raise Broken(f"message {place.message} was claimed and does not exist")
                 log.info("message.claimed", session=session.id, message=message.id, attempt=claimed.attempt)
-                return ClaimedMessage(message, claimed.attempt)
+                return message, claimed.attempt
 
     async def ack(self, session_id: str, message_id: str, *, whatsapp_id: str, at_ms: int | None) -> str:
         """Record that WhatsApp accepted a message; returns its status."""
@@ -82,9 +72,7 @@ class OutboxService:
 
     async def confirm_write(self, session: Session, message_id: str) -> int:
         """Extend the lease of a worker that is about to write, unless the message must not be written any more."""
-        message = await records.message(self._scripts, message_id)
-        if message is None:
-            raise _no_such_message(message_id)
+        message = await self._message(message_id)
         place, permit = Place(message_id, message.phone, session.id), await self._write_permit(session, message)
         outcome = await outbox.confirm_write(self._scripts, place, permit, epoch=session.epoch, lease_ms=self.lease_ms)
         if isinstance(outcome, outbox.WriteRefused):
@@ -92,6 +80,12 @@ class OutboxService:
             text = f"{message_id} must not be written any more; drop it."
             raise Refused("WRITE_REFUSED", text, 409, now=outcome.status, reason=outcome.reason)
         return _lease_end(message_id, outcome)
+
+    async def _message(self, message_id: str) -> Message:
+        message = await records.message(self._scripts, message_id)
+        if message is None:
+            raise _no_such_message(message_id)
+        return message
 
     async def _write_permit(self, session: Session, message: Message) -> outbox.WritePermit:
         now_ms = await self._scripts.now_ms()
@@ -103,9 +97,7 @@ class OutboxService:
 
     async def nack(self, session: Session, message_id: str, code: str, *, retryable: bool) -> tuple[str, Failure]:
         """Record that an attempt failed, and decide what happens to the message; returns its status and the reason."""
-        message = await records.message(self._scripts, message_id)
-        if message is None:
-            raise _no_such_message(message_id)
+        message = await self._message(message_id)
         failure = retry_policy.failure_from(code, retryable=retryable)
         slowdowns = await outbox.slowdowns(self._scripts, message.phone)
         decided = retry_policy.verdict(

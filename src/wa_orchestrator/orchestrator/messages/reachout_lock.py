@@ -20,7 +20,6 @@ def report_number(session: Session, event: WorkerEvent[Payload]) -> ReportNumber
 
 
 async def refused_by_event(context: Context, session: Session, message: Message, event: WorkerEvent[Payload]) -> None:
-    """Handle the event of a refusal (463)."""
     await outbox.note_refusal(context.scripts, message.id, message.attempts)
     await _guess(context, session, report_number(session, event))
 

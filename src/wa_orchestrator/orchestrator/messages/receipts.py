@@ -46,10 +46,7 @@ async def on_message_sent(context: Context, session: Session, event: WorkerEvent
 
 
 async def on_message_status(context: Context, session: Session, event: WorkerEvent[MessageReceipt]) -> None:
-    """Handle MESSAGE_STATUS: delivered, or read.
-
-    A receipt for a message that the phone's owner wrote on the phone is ignored.
-    """
+    """Handle MESSAGE_STATUS: delivered, or read. What the phone's owner wrote on the phone is ignored."""
     receipt = event.payload
     message_id = message_id_of(receipt.whatsapp_id)
     if message_id is not None:

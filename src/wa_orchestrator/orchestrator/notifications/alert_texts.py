@@ -31,10 +31,6 @@ class Alert:
         return json.dumps(stored, separators=(",", ":"))
 
 
-def decode(text: str) -> Alert:
-    return Alert(**json.loads(text))
-
-
 def alert_of(fields: Mapping[str, str]) -> Alert | None:
     """Return the alert for an event of the stream; None for most events."""
     kind = fields.get("type", "")

@@ -4,6 +4,7 @@ The cursor in the stream and the queue of each channel are in Redis and written 
 its own queue waiting and no other; no outage loses an alert.
 """
 
+import json
 import time
 from collections.abc import Sequence
 from dataclasses import replace
@@ -63,7 +64,7 @@ class Alerts:
         waiting = await alert_queue.waiting(self._scripts, channel.name, most=_MAX_PER_DELIVERY)
         if not waiting:
             return
-        retry_after_s = await channel.deliver(await self._named([alert_texts.decode(text) for text in waiting]))
+        retry_after_s = await channel.deliver(await self._named([Alert(**json.loads(text)) for text in waiting]))
         if retry_after_s is None:
             await alert_queue.remove(self._scripts, channel.name, waiting)
             self._failures[channel.name] = 0

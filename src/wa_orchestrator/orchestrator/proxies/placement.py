@@ -150,10 +150,7 @@ async def _linked_session_waits(context: Context) -> bool:
 
 
 async def assign_waiting(context: Context) -> float:
-    """Assign slots to waiting sessions, linked ones first, then the longest waiting.
-
-    Return the seconds until the next round.
-    """
+    """Assign slots to waiting sessions, linked ones first, then the longest waiting."""
     ids = await slots.waiting(context.scripts)
     found = await records.sessions(context.scripts, ids)
     waiting = [session for session in found if not session.proxy and transitions.wants_worker(session)]

@@ -43,8 +43,6 @@ def _in_thread(function: Callable[P, T]) -> Callable[P, Coroutine[Any, Any, T]]:
 
 @dataclass(frozen=True, slots=True)
 class TrashedCredentials:
-    """Credentials in the trash."""
-
     id: str
     session_id: str
     at_ms: int
@@ -115,7 +113,6 @@ def _read_entry(path: Path) -> TrashedCredentials | None:
 
 
 def find(settings: Settings, trash_id: str) -> TrashedCredentials:
-    """Return an entry of the trash, or raise `Refused`."""
     for each in list_trash(settings):
         if each.id == trash_id:
             return each

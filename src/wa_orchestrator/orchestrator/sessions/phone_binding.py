@@ -62,10 +62,7 @@ async def _bind(context: Context, reporter: Session, report: WorkerEvent[Connect
 
 
 async def _follow(
-    context: Context,
-    session: Session,
-    phone: str,
-    outcome: slots.Bound | slots.Moved | sessions.PhoneFull | Fenced,
+    context: Context, session: Session, phone: str, outcome: slots.Bound | slots.Moved | sessions.PhoneFull | Fenced
 ) -> None:
     match outcome:
         case Fenced(epoch):

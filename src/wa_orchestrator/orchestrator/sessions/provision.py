@@ -25,8 +25,6 @@ log = structlog.get_logger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class SessionRequest:
-    """A validated request for a session."""
-
     phone: str = ""
     proxy: ProxyUrl | None = None
     session_id: str = ""

@@ -13,10 +13,8 @@ async def call(context: Context, session_id: str, kind: str, *, timeout_s: float
 
     Raises `Unavailable` if the worker does not respond in time, and `Refused` with the worker's code if it fails.
     """
-    command = await commands.push(context.scripts, session_id, kind, **fields)
-    result = await commands.wait_for_result(context.scripts, command, timeout_s)
+    result = await commands.run(context.scripts, session_id, kind, timeout_s=timeout_s, **fields)
     if result is None:
-        await commands.cancel(context.scripts, session_id, command)
         raise Unavailable("WORKER_SILENT", f"The worker of {session_id} did not respond in time. Try again in a while.")
     if not result.get("ok"):
         code = str(result.get("code") or "FAILED")

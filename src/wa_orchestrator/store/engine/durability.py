@@ -23,8 +23,6 @@ class Weakness(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class RedisReport:
-    """The version of an external Redis, and what in its configuration could lose messages."""
-
     version: str
     weaknesses: tuple[Weakness, ...]
 

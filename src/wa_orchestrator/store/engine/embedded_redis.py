@@ -52,8 +52,6 @@ log = structlog.get_logger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class Program:
-    """A Redis or Valkey server that can be started."""
-
     path: Path
     version: str
 
@@ -162,7 +160,9 @@ class EmbeddedRedis:
                 # The server closes the connection as its answer; `nosave` is about snapshots, the AOF is synced.
                 with contextlib.suppress(RedisError, OSError):
                     await redis.shutdown(nosave=True, now=True)
-            await self._wait_until_ended()
+            async with asyncio.timeout(_ANSWER_S):
+                while not self._is_gone():  # noqa: ASYNC110 (another process frees a file lock)
+                    await asyncio.sleep(_POLL_S)
             if self._process:
                 self._process.wait()
         finally:
@@ -232,11 +232,6 @@ class EmbeddedRedis:
         if handle is not None:
             os.close(handle)
         return handle is not None
-
-    async def _wait_until_ended(self) -> None:
-        async with asyncio.timeout(_ANSWER_S):
-            while not self._is_gone():  # noqa: ASYNC110 (another process frees a file lock)
-                await asyncio.sleep(_POLL_S)
 
     async def _keep_running(self) -> None:
         """Restart Redis whenever it dies; all that it acknowledged is on disk."""

@@ -34,10 +34,7 @@ async def hours(scripts: Scripts) -> dict[str, int]:
 
 
 async def count_per_hour(scripts: Scripts, kinds: Collection[str], *, most: int) -> list[Entry]:
-    """Count events of these types (`message.<name>`) that were not counted yet, and return them.
-
-    Several processes may count: the counts and the cursor are written together, or not at all.
-    """
+    """Count events of these types (`message.<name>`) that were not counted yet, each once, and return them."""
 
     def add(pipe: Pipeline, entries: Sequence[Entry]) -> None:
         for entry in entries:

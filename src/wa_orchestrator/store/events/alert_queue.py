@@ -32,7 +32,6 @@ async def collect(scripts: Scripts, channels: Sequence[str], encode: Callable[[E
 
 
 async def waiting(scripts: Scripts, channel: str, *, most: int) -> list[str]:
-    """Return the oldest alerts that wait for a channel."""
     found: Any = await scripts.redis.lrange(keys.alerts(channel), 0, most - 1)
     return list(found)
 

@@ -28,7 +28,6 @@ async def emit(scripts: Scripts, kind: EventType, payload: Payload, *, history: 
 
 
 def emit_in(pipe: Pipeline, kind: EventType, payload: Payload, *, at_ms: int, history: str = "") -> None:
-    """Append an event as part of a transaction."""
     if not isinstance(payload, kind.payload):
         raise Broken(f"{kind} has the payload {kind.payload.__name__}, not {type(payload).__name__}")
     fields: dict[Any, Any] = {"type": str(kind), "at": at_ms, **stream_events.encode(payload)}
@@ -107,7 +106,6 @@ class Details:
 
 
 async def details(scripts: Scripts, entries: Sequence[Entry]) -> list[Details]:
-    """Look up the messages and contacts of events."""
     pipe = scripts.redis.pipeline(transaction=False)
     for entry in entries:
         fields = entry.fields
@@ -118,9 +116,11 @@ async def details(scripts: Scripts, entries: Sequence[Entry]) -> list[Details]:
     replies: list[Any] = await pipe.execute()
     messages = [reply if isinstance(reply, dict) else _named(reply) for reply in replies]
     phones = [_contact_phone(entry, message) for entry, message in zip(entries, messages, strict=True)]
-    lids = await _lids(scripts, phones)
+    wanted = sorted(set(phones) - {""})
+    found: Any = await scripts.redis.mget([keys.lid_of(phone) for phone in wanted]) if wanted else []
+    lids = dict(zip(wanted, found, strict=True))
     return [
-        Details(message, phone, entry.fields.get("contact_lid") or lids.get(phone, ""))
+        Details(message, phone, entry.fields.get("contact_lid") or lids.get(phone) or "")
         for entry, message, phone in zip(entries, messages, phones, strict=True)
     ]
 
@@ -132,9 +132,3 @@ def _named(values: Sequence[str | None]) -> dict[str, str]:
 def _contact_phone(entry: Entry, message: Mapping[str, str]) -> str:
     known = entry.fields.get("contact_phone", "")
     return known if known or entry.fields["type"] == EventType.MESSAGE_RECEIVED else message.get("to", "")
-
-
-async def _lids(scripts: Scripts, phones: Sequence[str]) -> dict[str, str]:
-    wanted = sorted(set(phones) - {""})
-    found: Any = await scripts.redis.mget([keys.lid_of(phone) for phone in wanted]) if wanted else []
-    return {phone: lid for phone, lid in zip(wanted, found, strict=True) if lid}

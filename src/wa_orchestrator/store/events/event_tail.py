@@ -25,9 +25,6 @@ class Tail:
         self._followers = 0
         self._task: asyncio.Task[None] | None = None
 
-    async def last(self) -> str:
-        return await last_cursor(self._scripts)
-
     async def after(self, cursor: str) -> None:
         """Return when there is an event after this cursor."""
         self._followers += 1
@@ -50,7 +47,7 @@ class Tail:
         while self._followers:
             try:
                 if not begun:
-                    self._notify(await self.last())
+                    self._notify(await last_cursor(self._scripts))
                     begun = True
                 entries = await wait(self._scripts, after=self._newest, most=1000, block_ms=_BLOCK_MS)
             except (RedisError, OSError) as error:

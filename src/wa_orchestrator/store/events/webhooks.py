@@ -87,7 +87,6 @@ async def cursor(scripts: Scripts) -> str:
 
 
 async def has_deliveries(scripts: Scripts) -> bool:
-    """Whether anything is in the queue of deliveries."""
     return bool(await scripts.redis.exists(keys.WEBHOOK_DUE))
 
 
@@ -122,10 +121,7 @@ async def fan_out(scripts: Scripts, *, after: str, until: str, deliveries: Seque
 async def settle(
     scripts: Scripts, member: str, mark: str, *, outcome: str, next_ms: int, note: str, disable_ms: int
 ) -> str:
-    """Record the outcome of an attempt at `<webhook>/<event>`.
-
-    Returns `settled`, `disabled` (the webhook, just now) or `taken_over`.
-    """
+    """Record the outcome of an attempt; returns `settled`, `disabled` (the webhook, just now) or `taken_over`."""
     webhook_id, _, event = member.partition("/")
     names = [keys.WEBHOOK_DUE, keys.delivery(webhook_id, event), keys.webhook_state(webhook_id), keys.EVENTS]
     args: list[str | int | float] = [webhook_id, event, mark, outcome, next_ms, note, disable_ms]

@@ -3,11 +3,13 @@
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Literal
 
 from wa_orchestrator.store import keys, records
 from wa_orchestrator.store.engine.scripts import Scripts
 from wa_orchestrator.store.record_codec import flat
+
+LockSource = Literal["reported", "guessed"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,12 +111,9 @@ class ReportNumber:
 
 
 async def lock(
-    scripts: Scripts, phone: str, *, session: str, until_ms: int, source: str, report: ReportNumber | None = None
+    scripts: Scripts, phone: str, *, session: str, until_ms: int, source: LockSource, report: ReportNumber | None = None
 ) -> bool:
-    """Record until when a phone may not write to new contacts (0: it may); False when nothing changed.
-
-    `source` is `reported` or `guessed`.
-    """
+    """Record until when a phone may not write to new contacts (0: it may); False when nothing changed."""
     names = [keys.pace(phone), keys.DUE, keys.EVENTS]
     who, number = (f"{session} {report.epoch}", report.number) if report else ("", 0)
     return await scripts.whether(

@@ -86,7 +86,6 @@ class QueuePage:
 
 
 async def page(scripts: Scripts, phone: str, *, most: int) -> QueuePage:
-    """Return the first `most` message ids of a phone's queue."""
     async with scripts.redis.pipeline(transaction=False) as pipe:
         pipe.zrange(keys.queue(phone), 0, most - 1)
         pipe.zcard(keys.queue(phone))

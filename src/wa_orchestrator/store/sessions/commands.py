@@ -3,7 +3,6 @@
 import json
 import secrets
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Any
 
 from wa_orchestrator.store import keys
@@ -14,16 +13,8 @@ KEEP_MS = 120_000
 _MAX_WAITING = 20
 
 
-@dataclass(frozen=True, slots=True)
-class QueuedCommand:
-    """A command that waits for its worker."""
-
-    id: str
-    text: str
-
-
-async def push(scripts: Scripts, session_id: str, kind: str, **details: str) -> QueuedCommand:
-    """Queue a command for a session's worker and wake it. A command that no worker takes expires."""
+async def push(scripts: Scripts, session_id: str, kind: str, **details: str) -> tuple[str, str]:
+    """Queue a command for a session's worker and wake it; return its id and text. One that nobody takes expires."""
     command_id = f"c_{secrets.token_hex(9)}"
     text = json.dumps({"id": command_id, "kind": kind, **details})
     async with scripts.redis.pipeline(transaction=True) as pipe:
@@ -32,12 +23,7 @@ async def push(scripts: Scripts, session_id: str, kind: str, **details: str) -> 
         pipe.pexpire(keys.commands(session_id), KEEP_MS)
         pipe.publish(keys.OUTBOX_SIGNAL, session_id)
         await pipe.execute()
-    return QueuedCommand(command_id, text)
-
-
-async def cancel(scripts: Scripts, session_id: str, command: QueuedCommand) -> None:
-    """Remove a command that no worker has taken."""
-    await scripts.redis.lrem(keys.commands(session_id), 1, command.text)
+    return command_id, text
 
 
 async def take(scripts: Scripts, session_id: str) -> dict[str, Any] | None:
@@ -56,8 +42,14 @@ async def put_result(scripts: Scripts, command_id: str, result: Mapping[str, Any
         await pipe.execute()
 
 
-async def wait_for_result(scripts: Scripts, command: QueuedCommand, timeout_s: float) -> dict[str, Any] | None:
-    """Wait for the result of a command; None after `timeout_s`."""
-    popped: Any = await scripts.redis.blpop([keys.command_result(command.id)], timeout=timeout_s)
-    result: dict[str, Any] | None = None if popped is None else json.loads(popped[1])
+async def run(
+    scripts: Scripts, session_id: str, kind: str, *, timeout_s: float, **details: str
+) -> dict[str, Any] | None:
+    """Queue a command and return its result; None after `timeout_s`, when it is taken back from the queue."""
+    command_id, text = await push(scripts, session_id, kind, **details)
+    popped: Any = await scripts.redis.blpop([keys.command_result(command_id)], timeout=timeout_s)
+    if popped is None:
+        await scripts.redis.lrem(keys.commands(session_id), 1, text)
+        return None
+    result: dict[str, Any] = json.loads(popped[1])
     return result

@@ -27,7 +27,6 @@ async def get(scripts: Scripts, session_id: str) -> StoredLinkCode | None:
 
 
 async def put(scripts: Scripts, session_id: str, code: StoredLinkCode) -> None:
-    """Store a code until it expires."""
     text = {"qr": code.qr} if code.qr else {"code": code.code}
     record = json.dumps({**text, "expires_at_ms": code.expires_at_ms, "at_ms": code.at_ms})
     await scripts.redis.set(keys.qr(session_id), record, pxat=code.expires_at_ms)
