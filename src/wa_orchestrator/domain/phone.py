@@ -20,11 +20,12 @@ class BadPhone(Refused):
 
 def parse(text: str) -> Phone:
     """Return the digits of `text`; a leading plus, spaces, dashes, dots and parentheses are dropped."""
-    digits = text if _DIGITS.fullmatch(text) else _ORNAMENT.sub("", text).removeprefix("+")
-    if not digits:
-        raise BadPhone("A phone number is missing. Write the country code and the number, such as 972501234567.")
-    if not _DIGITS.fullmatch(digits):
-        raise BadPhone("A phone number has digits only. Write the country code and the number, such as 972501234567.")
+    digits = text
+    if not _DIGITS.fullmatch(text):
+        digits = _ORNAMENT.sub("", text).removeprefix("+")
+        if not _DIGITS.fullmatch(digits):
+            problem = "has digits only" if digits else "is missing"
+            raise BadPhone(f"A phone number {problem}. Write the country code and the number, such as 972501234567.")
     if digits.startswith("0"):
         raise BadPhone(
             "A phone number begins with its country code, and none begins with 0. Write 972501234567 for 0501234567."

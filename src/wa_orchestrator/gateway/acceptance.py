@@ -6,7 +6,7 @@ What must hold under any race is decided by the script `admit_messages`.
 import secrets
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import Final
+from typing import Final, NamedTuple
 
 from wa_orchestrator.domain.message import whatsapp_id
 from wa_orchestrator.domain.pacing.forecast import Forecast
@@ -44,8 +44,7 @@ _REPLACEABLE: Final = frozenset({Why.MOST_ROOM, Why.NONE_READY})
 _ID_BYTES: Final = 9
 
 
-@dataclass(frozen=True, slots=True)
-class SendRequest:
+class SendRequest(NamedTuple):
     """A validated message to accept."""
 
     body: SendBody
@@ -134,7 +133,9 @@ class Acceptor:
     async def accept(self, request: SendRequest, rate: Rate = UNCOUNTED) -> SendReply:
         """Accept one message and count its call against `rate` in the same step. Raises the error for the client."""
         try:
-            affinity = await self._affinity(request.body.to) if sender_choice.is_free(request.body) else None
+            affinity = None
+            if sender_choice.is_free(request.body):
+                affinity = await self._redis.call("GET", keys.affinity(request.body.to))
             snapshot, choice = await self._choose(request.body, affinity)
         except Refused:
             if rate is not UNCOUNTED:
@@ -167,7 +168,8 @@ class Acceptor:
             affinity = affinity_of.get(request.body.to)
             try:
                 snapshot, choice = await self._choose(request.body, affinity)
-                prepared.append(await self._prepare(request, choice, snapshot, affinity))
+                forecast = await self._pool.forecast(snapshot, choice.sender)
+                prepared.append(self.attempt(request, choice, snapshot, forecast, affinity))
                 if sender_choice.is_free(request.body):  # the next message to this recipient follows this one
                     affinity_of[request.body.to] = choice.sender.session.id
             except Refused as error:
@@ -193,12 +195,14 @@ class Acceptor:
         random = next(self._ids)
         kind, content = request.content
         fields = MessageChanges(
-            kind=kind, body=content, api_key=request.api_key, pinned=sender_choice.pin(body), why=choice.why.value
+            kind=kind,
+            body=content,
+            api_key=request.api_key,
+            pinned=sender_choice.pin(body),
+            why=choice.why,
+            reference=body.reference or "",
+            batch=request.batch,
         )
-        if body.reference is not None:
-            fields["reference"] = body.reference
-        if request.batch:
-            fields["batch"] = request.batch
         message = NewMessage(
             f"m_{random.hex()}",
             whatsapp_id(random),
@@ -228,10 +232,6 @@ class Acceptor:
         except OrchestratorError as error:
             return error
 
-    async def _affinity(self, to: str) -> str | None:
-        found: str | None = await self._redis.call("GET", keys.affinity(to))
-        return found
-
     async def _choose(self, body: SendBody, affinity: str | None) -> tuple[PoolSnapshot, Choice]:
         snapshot = await self._pool.current()
         try:
@@ -243,16 +243,12 @@ class Acceptor:
         snapshot = await self._pool.current(fresh_s=RECENT_S)
         return snapshot, sender_choice.choose(snapshot, body, affinity)
 
-    async def _prepare(
-        self, request: SendRequest, choice: Choice, snapshot: PoolSnapshot, affinity: str | None
-    ) -> Attempt:
-        # The forecast comes first: an accepted message must get its response, whatever Redis does next.
-        return self.attempt(request, choice, snapshot, await self._pool.forecast(snapshot, choice.sender), affinity)
-
     async def _try(
         self, request: SendRequest, choice: Choice, snapshot: PoolSnapshot, rate: Rate, affinity: str | None
     ) -> tuple[Attempt, Outcome]:
-        attempt = await self._prepare(request, choice, snapshot, affinity)
+        # The forecast comes first: an accepted message must get its response, whatever Redis does next.
+        forecast = await self._pool.forecast(snapshot, choice.sender)
+        attempt = self.attempt(request, choice, snapshot, forecast, affinity)
         outcome = (await self._redis.admit(rate, [attempt.wanted]))[0]
         if isinstance(outcome, OrchestratorError):
             choice.unreserve()

@@ -8,7 +8,7 @@ from wa_orchestrator.domain.pacing.forecast import Eta
 from wa_orchestrator.errors import Refused, Unavailable
 from wa_orchestrator.gateway.sender_pool import Sender
 from wa_orchestrator.store.leases import Limited
-from wa_orchestrator.store.messages.admission import Conflict, DayFull, OptedOut, QueueFull
+from wa_orchestrator.store.messages.admission import Conflict, DayFull, OptedOut, QueueFull, Rejection
 from wa_orchestrator.timestamps import iso
 
 #: The recipient may have another message that was never confirmed.
@@ -20,7 +20,7 @@ def accepted(message_id: str, session_id: str, position: int, eta: Eta, warning:
     at = "null" if eta.at_ms is None else f'"{_second(eta.at_ms // 1000)}.{eta.at_ms % 1000:03d}Z"'
     return (
         f'{{"queued":true,"messageId":"{message_id}","sessionId":"{session_id}","position":{position},'
-        f'"eta":{at},"because":"{eta.because.value}"' + (f',"warning":"{warning}"}}' if warning else "}")
+        f'"eta":{at},"because":"{eta.because}"' + (f',"warning":"{warning}"}}' if warning else "}")
     )
 
 
@@ -35,7 +35,7 @@ def refused_item(code: str, text: str, details: dict[str, object]) -> str:
     return json.dumps({"queued": False, "error": {"code": code, "message": text, **details}}, ensure_ascii=False)
 
 
-def refusal(outcome: Conflict | OptedOut | DayFull | QueueFull, sender: Sender, now_ms: int) -> Refused:
+def refusal(outcome: Rejection, sender: Sender, now_ms: int) -> Refused:
     """Return the error for a message that was not accepted."""
     session_id = sender.session.id
     match outcome:

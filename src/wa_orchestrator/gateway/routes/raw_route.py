@@ -1,6 +1,7 @@
 """Routes that parse their request themselves, while FastAPI describes them in OpenAPI."""
 
-from collections.abc import Awaitable, Callable, Coroutine, Sequence
+from collections.abc import Awaitable, Callable, Coroutine, Iterator, Sequence
+from contextlib import contextmanager
 from typing import Annotated, Any
 
 import structlog
@@ -9,14 +10,12 @@ from fastapi.routing import APIRoute
 from starlette.requests import Request
 from starlette.responses import Response
 
-from wa_orchestrator.errors import Unavailable
 from wa_orchestrator.gateway import replies
 from wa_orchestrator.store.access.api_keys import Scope
 from wa_orchestrator.store.errors import RedisError
 from wa_orchestrator.web.auth import requires
 from wa_orchestrator.web.problems import responses
 
-OUTAGE = (RedisError, OSError, TimeoutError)
 Handler = Callable[[Request], Awaitable[Response]]
 IdempotencyKey = Annotated[str | None, Header(alias="Idempotency-Key", min_length=1, max_length=255)]
 _ERRORS = responses(
@@ -54,7 +53,11 @@ def router(paths: Sequence[str], handler: Handler, description: Any) -> APIRoute
     return routes
 
 
-def queue_error(error: Exception) -> Unavailable:
-    """Return the error of a send during an outage of Redis, whichever store function met it."""
-    log.warning("request.redis_unavailable", error=type(error).__name__)
-    return replies.unavailable()
+@contextmanager
+def outages_as_unavailable() -> Iterator[None]:
+    """Raise the error of a send during an outage of Redis, whichever store function met it."""
+    try:
+        yield
+    except (RedisError, OSError, TimeoutError) as error:
+        log.warning("request.redis_unavailable", error=type(error).__name__)
+        raise replies.unavailable() from error

@@ -14,7 +14,7 @@ from wa_orchestrator.gateway.content_loader import ContentLoader
 from wa_orchestrator.gateway.request_models import SendBody
 from wa_orchestrator.gateway.response_models import AcceptedMessage
 from wa_orchestrator.gateway.routes import raw_route
-from wa_orchestrator.gateway.routes.raw_route import OUTAGE, IdempotencyKey, queue_error
+from wa_orchestrator.gateway.routes.raw_route import IdempotencyKey, outages_as_unavailable
 from wa_orchestrator.gateway.sender_pool import SenderPool
 from wa_orchestrator.store.access.api_keys import Scope
 from wa_orchestrator.web import auth, request_body
@@ -41,10 +41,8 @@ class SendHandler:
 
     async def reply(self, request: Request, raw: bytes | None = None) -> SendReply:
         """Accept the message of a request. `raw` is its body where that is read already."""
-        try:
+        with outages_as_unavailable():
             return await self._reply(request, raw)
-        except OUTAGE as error:
-            raise queue_error(error) from error
 
     async def _reply(self, request: Request, raw: bytes | None) -> SendReply:
         caller = await auth.authenticate(self._context, request, Scope.SEND)
@@ -59,7 +57,7 @@ class SendHandler:
         return await self._accept(caller.key_id, body, key)
 
     async def _accept(self, api_key: str, body: SendBody, key: str | None) -> SendReply:
-        record = None if key is None else idempotency.record_of(api_key, key, message_body.canonical(body))
+        record = idempotency.record_of(api_key, key, message_body.canonical(body)) if key else None
         content = self._contents.inline(body)
         if content is not None:
             request = SendRequest(body, content, api_key, record)

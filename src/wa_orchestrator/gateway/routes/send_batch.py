@@ -20,7 +20,7 @@ from wa_orchestrator.gateway.content_loader import Content, ContentLoader
 from wa_orchestrator.gateway.request_models import BatchBody, BatchEnvelope, SendBody
 from wa_orchestrator.gateway.response_models import BatchResponse
 from wa_orchestrator.gateway.routes import raw_route
-from wa_orchestrator.gateway.routes.raw_route import OUTAGE, IdempotencyKey, queue_error
+from wa_orchestrator.gateway.routes.raw_route import IdempotencyKey, outages_as_unavailable
 from wa_orchestrator.gateway.sender_pool import SenderPool
 from wa_orchestrator.store.access.api_keys import Scope
 from wa_orchestrator.store.messages.admission import MOST_AT_ONCE
@@ -46,7 +46,7 @@ class BatchHandler:
 
     async def __call__(self, request: Request) -> Response:
         """Accept the messages of a batch."""
-        try:
+        with outages_as_unavailable():
             caller = await auth.authenticate(self._context, request, Scope.SEND)
             await self._acceptor.count_call(caller.key_id)
             batch = _parse(await request_body.read(request, MAX_BYTES))
@@ -55,8 +55,6 @@ class BatchHandler:
             batch_id = _batch_id(caller.key_id, key)
             items = _Items(self._contents, caller.key_id, key, batch_id, batch.spread_minutes)
             return _response(batch_id, await self._accept(await items.requests(batch.messages, now_ms)))
-        except OUTAGE as error:
-            raise queue_error(error) from error
 
     async def _accept(self, items: list[SendRequest | OrchestratorError]) -> list[SendReply | OrchestratorError]:
         requests = [item for item in items if isinstance(item, SendRequest)]

@@ -1,6 +1,6 @@
 """Admission of messages: each is accepted once and within the limits, or rejected with a reason."""
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import Final, NamedTuple
@@ -10,7 +10,7 @@ from pydantic_core import to_json
 from wa_orchestrator.domain.pacing.forecast import Turn
 from wa_orchestrator.errors import Broken
 from wa_orchestrator.store import keys
-from wa_orchestrator.store.engine.scripts import Reply, Scripts, unexpected
+from wa_orchestrator.store.engine.scripts import Reply, Scripts, read_outcome
 from wa_orchestrator.store.leases import Limited
 from wa_orchestrator.store.records import MessageChanges
 
@@ -138,7 +138,8 @@ class Errored:
     error: str
 
 
-Acceptance = Accepted | Replayed | Conflict | OptedOut | OtherSender | DayFull | QueueFull
+Rejection = Conflict | OptedOut | DayFull | QueueFull
+Acceptance = Accepted | Replayed | OtherSender | Rejection
 
 
 async def accept(
@@ -186,29 +187,18 @@ def admit_call(rate: Rate, messages: Iterable[Wanted]) -> Call:
     return names, words
 
 
+_REJECTIONS: Final[dict[str, Callable[..., Replayed | Rejection | OtherSender | Limited | Errored]]] = {
+    "replayed": Replayed, "conflict": Conflict, "opted_out": OptedOut, "other_sender": OtherSender,
+    "day_full": DayFull, "queue_full": QueueFull, "limited": Limited, "error": Errored,
+}  # fmt: skip
+
+
 def read_admission(reply: Reply) -> Acceptance | Limited | Errored:
     """Return the script's reply about one message as a value."""
     match reply:
-        case ["accepted", ahead, now, "unconfirmed" | "" as earlier]:
-            return Accepted(int(ahead), int(now), None, earlier != "")
-        case ["scheduled", ahead, now, due, before, same, first_due, "unconfirmed" | "" as earlier]:
-            turn = Turn(int(due), int(before), int(same), int(first_due))
-            return Accepted(int(ahead), int(now), turn, earlier != "")
-        case ["replayed", message_id, answer]:
-            return Replayed(str(message_id), str(answer))
-        case ["conflict"]:
-            return Conflict()
-        case ["opted_out"]:
-            return OptedOut()
-        case ["other_sender", session]:
-            return OtherSender(str(session))
-        case ["day_full", count]:
-            return DayFull(int(count))
-        case ["queue_full", count]:
-            return QueueFull(int(count))
-        case ["limited", retry_after_ms]:
-            return Limited(int(retry_after_ms))
-        case ["error", text]:
-            return Errored(str(text))
+        case ["accepted", ahead, now, earlier]:
+            return Accepted(ahead, now, None, earlier != "")
+        case ["scheduled", ahead, now, *turn, earlier]:
+            return Accepted(ahead, now, Turn(*turn), earlier != "")
         case _:
-            raise unexpected("admit_messages", reply)
+            return read_outcome("admit_messages", reply, **_REJECTIONS)
