@@ -128,7 +128,7 @@ async def settle(dispatcher: Dispatcher) -> None:
         routed = await dispatcher.router.step()
         swept = await dispatcher.sweeper.step()
         looked = await dispatcher.releaser.step()
-        if not routed and not swept.count and not looked.phones:
+        if not routed and not swept and not looked.phones:
             return
     raise AssertionError("it goes round and round")
 

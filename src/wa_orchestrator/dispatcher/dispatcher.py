@@ -67,9 +67,7 @@ class Dispatcher:
             await self.sweeper.wake_sleepers()
             self._wake_sleepers_at = now + self._settings.scaled(WAKE_SLEEPERS_EVERY_S)
         swept = await self.sweeper.step()
-        every_s = max(0.02, self._settings.scaled(SWEEP_EVERY_S))
-        if swept.count:
-            every_s = 0.0
+        every_s = 0.0 if swept else max(0.02, self._settings.scaled(SWEEP_EVERY_S))
         self._sweep_at = now + every_s
         return every_s
 

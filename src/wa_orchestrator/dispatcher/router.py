@@ -28,7 +28,6 @@ class Router:
     """Moves accepted messages into their queues. Several routers may read the same job; the script moves it once."""
 
     def __init__(self, scripts: Scripts, settings: Settings) -> None:
-        """Work on this store."""
         self._scripts = scripts
         self._settings = settings
 
@@ -56,18 +55,14 @@ class Router:
 
     async def _route(self, message: Message, session: Session | None) -> Message | None:
         """Move a message to its queue; return it if it needs another sender."""
-        if message.status != "queued":  # it ended while it was a job; the script removes the job
-            place = Place(message.id, message.phone, message.session)
-            await queues.route(self._scripts, place, to=message.to)
-        elif session is None or not _waits_for(session, message):
+        is_open = message.status == "queued"  # one that ended while it was a job: the script removes the job
+        if is_open and (session is None or not _waits_for(session, message)):
             return message
-        else:
-            return None if await self._enqueue(message, session) else message
-        return None
+        return None if await self._enqueue(message, message.session) else message
 
-    async def _enqueue(self, message: Message, session: Session) -> bool:
+    async def _enqueue(self, message: Message, session_id: str) -> bool:
         """Move a message to its queue; False if the session was deleted meanwhile."""
-        place = Place(message.id, message.phone, session.id)
+        place = Place(message.id, message.phone, session_id)
         routed = await queues.route(
             self._scripts, place, to=message.to, reference=message.reference, batch=message.batch
         )
@@ -82,7 +77,7 @@ class Router:
         if sender is None:
             await self._fail(message)
         elif sender.phone in ("", message.phone):
-            return await self._enqueue(message, sender) or await self.find_sender(message)
+            return await self._enqueue(message, sender.id) or await self.find_sender(message)
         elif sender.id == message.session:
             await self._follow(message, sender)
         else:
@@ -104,16 +99,14 @@ class Router:
                 return None
 
     async def _reroute(self, message: Message, other: Session) -> None:
-        place = Place(message.id, message.phone, message.session)
-        moved = await queues.reroute(self._scripts, place, phone=other.phone, session=other.id)
+        moved = await queues.reroute(self._scripts, Place.of(message), phone=other.phone, session=other.id)
         if isinstance(moved, queues.Rerouted):
             log.info("message.rerouted", message=message.id, session=other.id, was=message.session)
 
     async def _fail(self, message: Message) -> None:
-        place = Place(message.id, message.phone, message.session)
         counted = keys.stats_of_nobody(day_of(self._settings, None, await self._scripts.now_ms()))
         reason = Failure.SENDER_LOST if routing.may_have_arrived(message.claimed_at) else Failure.NO_SENDER
-        await queues.fail(self._scripts, place, reason=reason, counted=counted)
+        await queues.fail(self._scripts, Place.of(message), reason=reason, counted=counted)
         log.warning("message.no_sender", message=message.id, session=message.session, reason=reason.value)
 
     async def _follow(self, message: Message, session: Session) -> None:

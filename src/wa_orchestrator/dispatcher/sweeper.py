@@ -2,7 +2,6 @@
 
 import asyncio
 from collections.abc import Awaitable, Callable, Sequence
-from dataclasses import dataclass
 
 import structlog
 
@@ -23,19 +22,10 @@ _HELD_MS = 30_000
 log = structlog.get_logger(__name__)
 
 
-@dataclass(frozen=True, slots=True)
-class Swept:
-    """How many deadlines were handled; the next is at `next_ms`, or none that is known."""
-
-    count: int
-    next_ms: int | None
-
-
 class Sweeper:
     """Handles what is overdue. Two at once do no harm: every script checks Redis' own clock again."""
 
     def __init__(self, scripts: Scripts, settings: Settings) -> None:
-        """Work on this store."""
         self._scripts = scripts
         self._settings = settings
         self._longest_lease_ms = max(unclaimed_ms(settings), int(settings.scaled(settings.lease_ms)))
@@ -45,16 +35,14 @@ class Sweeper:
             Deadline.EXPIRY: self._expire,
         }
 
-    async def step(self) -> Swept:
-        """Handle what is overdue now, at most `BATCH` of each kind."""
+    async def step(self) -> int:
+        """Handle what is overdue now, at most `BATCH` of each kind; return how many deadlines."""
         now_ms = await self._scripts.now_ms()
         await outbox.shorten_leases(self._scripts, longest_ms=self._longest_lease_ms)
         overdue = await deadlines.overdue(self._scripts, now_ms, most=BATCH)
-        for kind, found in overdue.items():
-            await self._handle(kind, found.messages)
-        count = sum(len(found.messages) for found in overdue.values())
-        coming = [found.first_ms for found in overdue.values() if found.first_ms is not None]
-        return Swept(count, now_ms if count else min(coming, default=None))
+        for kind, ids in overdue.items():
+            await self._handle(kind, ids)
+        return sum(len(ids) for ids in overdue.values())
 
     async def wake_sleepers(self) -> int:
         """Wake the phones for which messages wait and that nothing will wake. Return how many.

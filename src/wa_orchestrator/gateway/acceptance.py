@@ -221,9 +221,6 @@ class Acceptor:
 
     async def _settle(self, attempt: Attempt, outcome: Outcome | OrchestratorError) -> SendReply | OrchestratorError:
         try:
-            if isinstance(outcome, OrchestratorError):
-                attempt.choice.unreserve()
-                return outcome
             is_full = isinstance(outcome, DayFull | QueueFull) and attempt.choice.why in _REPLACEABLE
             if is_full or isinstance(outcome, OtherSender):
                 attempt.choice.unreserve()
@@ -245,17 +242,13 @@ class Acceptor:
 
     async def _try(
         self, request: SendRequest, choice: Choice, snapshot: PoolSnapshot, rate: Rate, affinity: str | None
-    ) -> tuple[Attempt, Outcome]:
+    ) -> tuple[Attempt, Outcome | OrchestratorError]:
         # The forecast comes first: an accepted message must get its response, whatever Redis does next.
         forecast = await self._pool.forecast(snapshot, choice.sender)
         attempt = self.attempt(request, choice, snapshot, forecast, affinity)
-        outcome = (await self._redis.admit(rate, [attempt.wanted]))[0]
-        if isinstance(outcome, OrchestratorError):
-            choice.unreserve()
-            raise outcome
-        return attempt, outcome
+        return attempt, (await self._redis.admit(rate, [attempt.wanted]))[0]
 
-    async def _conclude(self, attempt: Attempt, outcome: Outcome) -> SendReply:
+    async def _conclude(self, attempt: Attempt, outcome: Outcome | OrchestratorError) -> SendReply:
         record = attempt.request.idempotency
         if record is not None and isinstance(outcome, Replayed):
             attempt.choice.unreserve()

@@ -77,8 +77,3 @@ class Gateway:
             self._applications -= 1
             if not self._applications:
                 await self.close()
-
-
-def router(context: Context) -> APIRouter:
-    """Return the routes of a new gateway, for an application that serves them among others."""
-    return Gateway(context).router()

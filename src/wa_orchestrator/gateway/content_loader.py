@@ -3,7 +3,6 @@
 import json
 import mimetypes
 import ssl
-from collections.abc import AsyncIterator
 from json.encoder import encode_basestring
 from pathlib import PurePosixPath
 from typing import Final
@@ -20,7 +19,6 @@ from wa_orchestrator.messages.uploads import Upload
 from wa_orchestrator.settings import Settings
 
 FETCH_S: Final = 20.0
-_NO_TYPE: Final = "application/octet-stream"
 
 Content = tuple[str, str]
 """The kind of a message and its body as JSON, as stored in its record."""
@@ -58,16 +56,13 @@ class ContentLoader:
         upload = self._uploaded(media) if media.upload is not None else await self._download(media)
         mimetype = media.mimetype or upload.mimetype
         uploads.check_type(mimetype)
-        kind = str(media.kind or uploads.kind_of(mimetype))
+        kind = content.MediaKind(media.kind or uploads.kind_of(mimetype))
         if upload.size > uploads.LARGEST[kind]:
             raise Refused("FILE_TOO_LARGE", f"A file of this kind has at most {uploads.LARGEST[kind]} bytes.", 413)
         waits_s = max(0, (send.send_at or 0) / 1000 - upload.path.stat().st_mtime)
         uploads.keep_for(self._settings, upload.id, uploads.USED_S + waits_s)
         filename = media.filename or upload.filename or None
-        file = content.Media(
-            content.MediaKind(kind), mimetype, upload=upload.id, filename=filename, caption=media.caption
-        )
-        return _stored(file)
+        return _stored(content.Media(kind, mimetype, upload=upload.id, filename=filename, caption=media.caption))
 
     def _uploaded(self, media: MediaBody) -> Upload:
         upload = uploads.open(self._settings, str(media.upload))
@@ -82,10 +77,10 @@ class ContentLoader:
             async with outbound_http.request("GET", target, timeout_s=FETCH_S, trust=self._trust) as response:
                 if response.status_code != httpx.codes.OK:
                     raise _unreachable(f"It responded with {response.status_code}; redirects are not followed.")
-                mimetype = media.mimetype or response.headers.get("content-type") or _guess(url)
-                return await uploads.save(
-                    self._settings, _chunks(response), mimetype=mimetype, filename=media.filename or _name_in(url)
-                )
+                guessed = mimetypes.guess_type(urlsplit(url).path)[0] or "application/octet-stream"
+                mimetype = media.mimetype or response.headers.get("content-type") or guessed
+                filename, chunks = media.filename or _name_in(url), response.aiter_bytes(65536)
+                return await uploads.save(self._settings, chunks, mimetype=mimetype, filename=filename)
         except (httpx.HTTPError, httpx.InvalidURL, OSError, TimeoutError) as error:
             raise _unreachable("The connection failed.") from error
 
@@ -95,17 +90,8 @@ def _stored(carried: content.Content) -> Content:
     return str(encoded["kind"]), json.dumps(encoded, ensure_ascii=False)
 
 
-async def _chunks(response: httpx.Response) -> AsyncIterator[bytes]:
-    async for chunk in response.aiter_bytes(65536):
-        yield chunk
-
-
 def _unreachable(why: str) -> Refused:
     return Refused("MEDIA_UNREACHABLE", f"The file at this address cannot be fetched. {why} Upload it instead.", 422)
-
-
-def _guess(url: str) -> str:
-    return mimetypes.guess_type(urlsplit(url).path)[0] or _NO_TYPE
 
 
 def _name_in(url: str) -> str:

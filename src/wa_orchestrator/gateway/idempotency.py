@@ -8,7 +8,7 @@ from wa_orchestrator.errors import Refused, Unavailable
 from wa_orchestrator.gateway import replies
 from wa_orchestrator.gateway.redis_access import RedisAccess
 from wa_orchestrator.gateway.sender_pool import SenderPool
-from wa_orchestrator.store import keys, records
+from wa_orchestrator.store import records
 from wa_orchestrator.store.messages.admission import Idempotency, Replayed
 
 #: How long a repeat waits for the response to the first request, which may be written at this moment.
@@ -32,7 +32,7 @@ class StoredResponses:
 
     async def find(self, record: Idempotency) -> str | None:
         """Return the response to an earlier request with this key, or None. Raises for another body."""
-        found = await self._redis.call("HMGET", _name(record), "fingerprint", "message", "answer")
+        found = await self._redis.call("HMGET", record.name, "fingerprint", "message", "answer")
         fingerprint, message_id, response = found
         if fingerprint is None:
             return None
@@ -43,7 +43,7 @@ class StoredResponses:
     async def store(self, record: Idempotency, response: str) -> None:
         """Store the response to a request; the first one stays."""
         try:
-            await self._redis.call("HSETNX", _name(record), "answer", response)
+            await self._redis.call("HSETNX", record.name, "answer", response)
         except Unavailable as error:  # the message is accepted; a repeat with the same key says so
             raise replies.uncertain() from error
 
@@ -55,7 +55,7 @@ class StoredResponses:
         pause_s, waited_s = _FIRST_POLL_S, 0.0
         while waited_s < _RESPONSE_S:
             await asyncio.sleep(pause_s)
-            if response := await self._redis.call("HGET", _name(record), "answer"):
+            if response := await self._redis.call("HGET", record.name, "answer"):
                 return str(response)
             waited_s += pause_s
             pause_s *= 2
@@ -71,8 +71,4 @@ class StoredResponses:
             raise Refused("NO_SUCH_SESSION", f"There is no session {message.session} any more.", 404)
         forecast = await self._pool.forecast(snapshot, sender)
         await self.store(record, replies.accepted(message.id, message.session, 1, forecast.eta(0)))
-        return str(await self._redis.call("HGET", _name(record), "answer"))
-
-
-def _name(record: Idempotency) -> str:
-    return keys.idempotency(record.api_key_id, record.key_hash)
+        return str(await self._redis.call("HGET", record.name, "answer"))

@@ -52,23 +52,18 @@ class RedisAccess(Protocol):
 
     async def call(self, *command: Part) -> Any:
         """Run one command."""
-        ...
 
     async def many(self, commands: Sequence[Command]) -> list[Any]:
         """Run commands in their order, in one round trip."""
-        ...
 
     async def run(self, name: str, keys: Sequence[str], args: Sequence[Part] = ()) -> Reply:
         """Run a script."""
-        ...
 
     async def admit(self, rate: Rate, messages: Sequence[Wanted]) -> list[Outcome | OrchestratorError]:
         """Admit messages in their order, each with its own outcome, and count each as a call against `rate`."""
-        ...
 
     async def close(self) -> None:
         """Close the connections."""
-        ...
 
 
 class PooledRedis:

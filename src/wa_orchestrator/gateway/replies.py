@@ -1,6 +1,5 @@
 """Responses and errors of the send routes."""
 
-import json
 import math
 from functools import lru_cache
 
@@ -30,11 +29,6 @@ def _second(second: int) -> str:
     return str(iso(second * 1000)).partition(".")[0]
 
 
-def refused_item(code: str, text: str, details: dict[str, object]) -> str:
-    """Return the JSON of a batch item that was refused."""
-    return json.dumps({"queued": False, "error": {"code": code, "message": text, **details}}, ensure_ascii=False)
-
-
 def refusal(outcome: Rejection, sender: Sender, now_ms: int) -> Refused:
     """Return the error for a message that was not accepted."""
     session_id = sender.session.id
@@ -56,33 +50,20 @@ def refusal(outcome: Rejection, sender: Sender, now_ms: int) -> Refused:
                 retryAfterS=max(1, math.ceil((sender.reopens_ms - now_ms) / 1000)),
             )
         case QueueFull(count):
-            return Refused(
-                "QUEUE_FULL",
-                f"{count} messages wait for session {session_id} already. Wait until some have left.",
-                429,
-                sessionId=session_id,
-                count=count,
-                retryAfterS=60,
-            )
+            text = f"{count} messages wait for session {session_id} already. Wait until some have left."
+            return Refused("QUEUE_FULL", text, 429, sessionId=session_id, count=count, retryAfterS=60)
 
 
 def conflict() -> Refused:
     """Return the error for an idempotency key that was used with another body."""
-    return Refused(
-        "IDEMPOTENCY_CONFLICT",
-        "This Idempotency-Key was used with another body. Use a new key for a new message.",
-        409,
-    )
+    text = "This Idempotency-Key was used with another body. Use a new key for a new message."
+    return Refused("IDEMPOTENCY_CONFLICT", text, 409)
 
 
 def rate_limited(verdict: Limited) -> Refused:
     """Return the error for an API key that exceeds its rate."""
-    return Refused(
-        "RATE_LIMITED",
-        "This API key calls too often. Wait as long as Retry-After says, or send in batches.",
-        429,
-        retryAfterS=max(1, math.ceil(verdict.retry_after_ms / 1000)),
-    )
+    text = "This API key calls too often. Wait as long as Retry-After says, or send in batches."
+    return Refused("RATE_LIMITED", text, 429, retryAfterS=max(1, math.ceil(verdict.retry_after_ms / 1000)))
 
 
 def unavailable() -> Unavailable:

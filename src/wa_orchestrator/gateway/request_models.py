@@ -140,20 +140,19 @@ class SendBody(RequestModel):
     )
 
 
-class BatchBody(RequestModel):
-    """Up to 1,000 messages, each validated and answered on its own."""
+class BatchEnvelope(RequestModel):
+    """A batch before its messages are validated."""
 
-    messages: Annotated[list[SendBody], Field(min_length=1, max_length=MAX_BATCH)]
+    messages: Annotated[list[Any], Field(min_length=1, max_length=MAX_BATCH)]
     spread_minutes: Annotated[float, Field(ge=0, le=7 * 24 * 60, allow_inf_nan=False)] = Field(
         0, description="Spread the messages evenly over this many minutes."
     )
 
 
-class BatchEnvelope(RequestModel):
-    """A batch before its messages are validated."""
+class BatchBody(BatchEnvelope):
+    """Up to 1,000 messages, each validated and answered on its own."""
 
-    messages: Annotated[list[Any], Field(min_length=1, max_length=MAX_BATCH)]
-    spread_minutes: Annotated[float, Field(ge=0, le=7 * 24 * 60, allow_inf_nan=False)] = 0
+    messages: Annotated[list[SendBody], Field(min_length=1, max_length=MAX_BATCH)]
 
 
 Problem = dict[str, str]

@@ -17,17 +17,16 @@ def choose(pool: PoolSnapshot, send: SendBody, affinity: str | None) -> Choice:
     if known is not None:
         return known
     wish = Wish(*named)
-    candidates = [_candidate(sender) for sender in _candidates(pool, wish, affinity)]
+    candidates = [
+        Candidate(sender.session.id, sender.session.phone, sender.readiness, sender.room_today)
+        for sender in _candidates(pool, wish, affinity)
+    ]
     match routing.choose(wish, candidates, affinity=affinity):
         case Chosen(session_id, why):
             sender = pool.senders[session_id]
             if not sender.session.phone:
-                raise Refused(
-                    "SESSION_NOT_LINKED",
-                    f"Session {session_id} has no phone yet. Link it first.",
-                    409,
-                    sessionId=session_id,
-                )
+                text = f"Session {session_id} has no phone yet. Link it first."
+                raise Refused("SESSION_NOT_LINKED", text, 409, sessionId=session_id)
             choice = Choice(sender, why)
             if not is_free(send):  # within one snapshot a name has one answer
                 pool.choices[named] = choice
@@ -72,7 +71,3 @@ def _candidates(pool: PoolSnapshot, wish: Wish, affinity: str | None) -> list[Se
         return list(pool.senders.values())
     known = None if affinity is None else pool.senders.get(affinity)
     return [roomiest] if known is None else [roomiest, *pool.by_phone[known.session.phone]]
-
-
-def _candidate(sender: Sender) -> Candidate:
-    return Candidate(sender.session.id, sender.session.phone, sender.readiness, sender.room_today)

@@ -51,13 +51,8 @@ def pace_of(settings: Settings, session: Session, now_ms: int) -> Pace:
 
 
 def override_of(session: Session) -> Override:
-    """Return the operator's overrides for a session; all unset where there are none."""
-    return decode_override(session.limits or "{}")
-
-
-def decode_override(text: str) -> Override:
-    """Read what `encode_override` wrote; unknown names, which a later version may add, are ignored."""
-    raw: dict[str, Any] = json.loads(text)
+    """Return the operator's overrides for a session; unknown names, which a later version may add, are ignored."""
+    raw: dict[str, Any] = json.loads(session.limits or "{}")
     known = {name: raw[name] for name in Override.__slots__ if raw.get(name) is not None}
     read: dict[str, Any] = {name: time.fromisoformat(each) if name in _HOURS else each for name, each in known.items()}
     return Override(**read)

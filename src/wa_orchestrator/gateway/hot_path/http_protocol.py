@@ -142,12 +142,6 @@ class SendProtocol(HttpToolsProtocol):
         else:
             self.server_state.total_requests += 1
 
-    def keep_head(self, raw: bytes, head: _Head) -> None:
-        """Keep the head of an accepted request; those of strangers are not worth the memory."""
-        if len(self.heads) >= _MAX_HEADS:
-            self.heads.clear()
-        self.heads[raw] = head
-
     def _handle_known(self, head: _Head, body: bytes) -> None:
         cycle = _SendCycle(self, head.scope, keep_alive=True)
         cycle.body, cycle.more_body = body, False
@@ -228,22 +222,21 @@ class _SendCycle:
             task.add_done_callback(protocol.tasks.discard)
 
     def finish(self, outcome: str | Exception, headers: Sequence[tuple[bytes, bytes]] = ()) -> None:
-        """Write the response: 202 with this JSON and these headers, or the error."""
-        if isinstance(outcome, str):
-            self._write(HTTPStatus.ACCEPTED, headers, outcome.encode())
-            return
-        response = problems.to_response(outcome)
-        headers = [header for header in response.raw_headers if header[0] not in _OWN]
-        self._write(response.status_code, headers, bytes(response.body))
-
-    def _write(self, status: int, headers: Sequence[tuple[bytes, bytes]], body: bytes) -> None:
-        """Write the response unless the client has disconnected."""
+        """Write 202 with this JSON and these headers, or the error, unless the client has disconnected."""
         protocol = self._protocol
+        if isinstance(outcome, str):
+            status, body = 202, outcome.encode()
+        else:
+            response = problems.to_response(outcome)
+            status, body = response.status_code, bytes(response.body)
+            headers = [header for header in response.raw_headers if header[0] not in _OWN]
         if self.disconnected or protocol.transport.is_closing():
             return
         self.response_complete = True
-        if self.head is not None and status == HTTPStatus.ACCEPTED:
-            protocol.keep_head(*self.head)
+        if self.head is not None and status == HTTPStatus.ACCEPTED:  # heads of strangers are not worth the memory
+            if len(protocol.heads) >= _MAX_HEADS:
+                protocol.heads.clear()
+            protocol.heads.update([self.head])
         protocol.write_json(status, headers, body, keep_alive=self.keep_alive)
 
     async def _handle(self) -> None:

@@ -97,7 +97,7 @@ class MessageRoutes(RouteGroup):
     async def _cancel(self, message_id: str) -> Ended | TooLate | Changed:
         """Cancel a message; retried when it moves to another sender at the same time."""
         message = await self._found(message_id)
-        outcome = await queues.cancel(self._scripts, _place(message), reason="CANCELLED")
+        outcome = await queues.cancel(self._scripts, Place.of(message), reason="CANCELLED")
         return Changed() if isinstance(outcome, Gone) else outcome
 
     async def retry_message(self, message_id: MessageId, caller: SendCaller) -> MessageDetail:
@@ -105,7 +105,7 @@ class MessageRoutes(RouteGroup):
         message = await self._found(message_id)
         if not message.body:
             raise Refused("TEXT_ERASED", "Its text was erased after BODY_RETENTION_DAYS. Send a new message.", 409)
-        match await queues.retry(self._scripts, _place(message), to=message.to):
+        match await queues.retry(self._scripts, Place.of(message), to=message.to):
             case TooLate(status):
                 raise _too_late("NOT_FAILED", "Only one that was given up can be retried.", status)
             case MustEnd():
@@ -145,10 +145,6 @@ def _too_late(code: str, rule: str, status: str) -> Refused:
     refused = Refused(code, f"The message is {status}. {rule}", 409)
     refused.details["status"] = status  # as a keyword it would be the HTTP status
     return refused
-
-
-def _place(message: Message) -> Place:
-    return Place(message.id, message.phone, message.session)
 
 
 def _decode(cursor: str) -> IndexEntry:

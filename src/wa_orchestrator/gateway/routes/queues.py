@@ -104,8 +104,9 @@ class QueueRoutes(RouteGroup):
             text = "Name what to cancel: sessionId, to, reference, batchId, or a time."
             raise Refused("FILTER_REQUIRED", text, 422)
         found = await waiting_messages.find(self._scripts, filters)
-        places = [Place(each.id, each.phone, each.session) for each in found]
-        return await self._cancel(places, caller, search.model_dump_json(exclude_none=True, by_alias=True))
+        return await self._cancel(
+            list(map(Place.of, found)), caller, search.model_dump_json(exclude_none=True, by_alias=True)
+        )
 
     async def _cancel(self, places: Sequence[Place], caller: Caller, target: str) -> EmptiedQueue:
         """Cancel these. Each is a step of its own: after a crash, a repeat does the rest."""

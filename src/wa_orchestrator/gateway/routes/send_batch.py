@@ -156,7 +156,8 @@ def _last_eta(responses: list[str]) -> str | None:
 def _item(outcome: SendReply | OrchestratorError) -> str:
     if isinstance(outcome, SendReply):
         return outcome.json
-    return replies.refused_item(outcome.code, outcome.text, outcome.details)
+    error = {"code": outcome.code, "message": outcome.text, **outcome.details}
+    return json.dumps({"queued": False, "error": error}, ensure_ascii=False)
 
 
 def router(handler: BatchHandler) -> APIRouter:

@@ -60,6 +60,11 @@ class Idempotency:
     key_hash: str
     fingerprint: str
 
+    @property
+    def name(self) -> str:
+        """The key of its record."""
+        return keys.idempotency(self.api_key_id, self.key_hash)
+
 
 class Rate(NamedTuple):
     """The rate of an API key: one call every `gap_ms`, and `burst` of them at once."""
@@ -158,7 +163,7 @@ def wanted(message: NewMessage, room: Room, idempotency: Idempotency | None) -> 
     names: tuple[str, ...] = (keys.message(message.id), *_of_phone(message.phone), keys.affinity(message.to))
     fingerprint, record = "", ""
     if idempotency is not None:
-        fingerprint, record = idempotency.fingerprint, keys.idempotency(idempotency.api_key_id, idempotency.key_hash)
+        fingerprint, record = idempotency.fingerprint, idempotency.name
     if record or message.due_ms or room.defer_to_ms:
         names += (keys.later(message.phone), record)
     words: list[object] = [

@@ -1,9 +1,7 @@
 """Messages with a deadline: scheduled, leased to a worker, or expiring."""
 
 from collections.abc import Collection
-from dataclasses import dataclass
 from enum import StrEnum
-from typing import Any
 
 from wa_orchestrator.store import keys
 from wa_orchestrator.store.engine.scripts import Scripts
@@ -17,23 +15,10 @@ class Deadline(StrEnum):
     EXPIRY = keys.EXPIRING
 
 
-@dataclass(frozen=True, slots=True)
-class Overdue:
-    """The messages whose deadline has passed, and the earliest deadline of all (None where there is none)."""
-
-    messages: list[str]
-    first_ms: int | None
-
-
-async def overdue(scripts: Scripts, now_ms: int, *, most: int) -> dict[Deadline, Overdue]:
-    """Return what is overdue of each kind, at most `most` messages, in one round trip."""
-    async with scripts.redis.pipeline(transaction=False) as pipe:
-        for kind in Deadline:
-            pipe.zrangebyscore(kind, "-inf", now_ms, start=0, num=most)
-            pipe.zrange(kind, 0, 0, withscores=True)
-        replies: list[Any] = await pipe.execute()
-    found = zip(Deadline, replies[::2], replies[1::2], strict=True)
-    return {kind: Overdue(messages, int(first[0][1]) if first else None) for kind, messages, first in found}
+async def overdue(scripts: Scripts, now_ms: int, *, most: int) -> dict[Deadline, list[str]]:
+    """Return the messages of each kind whose deadline has passed, at most `most`, in one round trip."""
+    found = await scripts.each(lambda pipe, key: pipe.zrangebyscore(key, "-inf", now_ms, start=0, num=most), Deadline)
+    return dict(zip(Deadline, found, strict=True))
 
 
 async def forget(scripts: Scripts, kind: Deadline, messages: Collection[str]) -> None:

@@ -5,6 +5,7 @@ from dataclasses import dataclass
 
 from wa_orchestrator.store import keys
 from wa_orchestrator.store.engine.scripts import Scripts
+from wa_orchestrator.store.records import Message
 
 
 @dataclass(frozen=True, slots=True)
@@ -14,6 +15,11 @@ class Place:
     message: str
     phone: str
     session: str
+
+    @classmethod
+    def of(cls, message: Message) -> "Place":
+        """Return the place that a message has by its record."""
+        return cls(message.id, message.phone, message.session)
 
 
 async def locate(scripts: Scripts, message_id: str) -> Place | None:
