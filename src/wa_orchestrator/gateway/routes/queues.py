@@ -104,9 +104,8 @@ class QueueRoutes(RouteGroup):
             text = "Name what to cancel: sessionId, to, reference, batchId, or a time."
             raise Refused("FILTER_REQUIRED", text, 422)
         found = await waiting_messages.find(self._scripts, filters)
-        return await self._cancel(
-            list(map(Place.of, found)), caller, search.model_dump_json(exclude_none=True, by_alias=True)
-        )
+        target = search.model_dump_json(exclude_none=True, by_alias=True)
+        return await self._cancel([Place.of(each) for each in found], caller, target)
 
     async def _cancel(self, places: Sequence[Place], caller: Caller, target: str) -> EmptiedQueue:
         """Cancel these. Each is a step of its own: after a crash, a repeat does the rest."""
