@@ -482,7 +482,7 @@ def test_no_order_of_steps_breaks_an_invariant(redis_url: str) -> None:
 def test_the_model_turns_red_without_the_guard(guard: str, redis_url: str) -> None:
     Messages.url = redis_url
     Messages.sources = next(mutant for mutant in mutants() if mutant.guard == guard).sources()
+    # It ends at the first broken invariant. Which examples come first changes with any constant of the source.
+    search = settings(RUN, max_examples=10_000, phases=[Phase.generate], database=None, derandomize=True)
     with pytest.raises((AssertionError, ExceptionGroup)):
-        run_state_machine_as_test(
-            Messages, settings=settings(RUN, phases=[Phase.generate], database=None, derandomize=True)
-        )
+        run_state_machine_as_test(Messages, settings=search)
