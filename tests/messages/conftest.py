@@ -43,8 +43,8 @@ class Worker:
         address = f"/api/worker/sessions/{to or self.session}/outbox/{path}"
         return await self.client.post(address, json={} if body is None else body, headers=headers)
 
-    async def claim(self, wait_ms: int = 0) -> dict[str, Any] | None:
-        answer = await self.call("claim", {"waitMs": wait_ms})
+    async def claim(self, wait_ms: int = 0, **fields: str) -> dict[str, Any] | None:
+        answer = await self.call("claim", {"waitMs": wait_ms, **fields})
         assert answer.status_code in (200, 204), answer.text
         return answer.json() if answer.status_code == 200 else None
 

@@ -173,6 +173,17 @@ async def test_another_sessions_token_is_refused(api: MessageApi) -> None:
     assert await api.worker().claim() is not None
 
 
+async def test_a_worker_whose_claim_got_no_answer_gets_the_message_when_it_asks_again(api: MessageApi) -> None:
+    message = await api.released()
+    lost = await api.worker().claim(process="p1")
+    assert await api.worker().claim() is None  # an earlier worker does not say who it is
+    assert await api.worker().claim(process="p2") is None  # restarted: it may not send before the pause is over
+    assert await api.worker().claim(process="p1") == lost
+    may_write = await api.worker().call(f"{message}/renew", {"beforeWrite": True})
+    assert may_write.status_code == 200
+    assert await api.worker().claim(process="p1") is None  # it may have been written
+
+
 async def test_a_claim_without_a_valid_token_is_refused(api: MessageApi) -> None:
     await api.released()
     address = "/api/worker/sessions/w1/outbox/claim"

@@ -246,7 +246,31 @@ async def _(scene: Scene) -> None:
     # Two calls of a worker have both seen the same message in the outbox.
     await scene.connected()
     place = scene.places[await scene.sending()]
-    assert await scene.scripts.run("claim_message", layout(place), [*head(place), 1, LEASE_MS]) == ["empty"]
+    assert await scene.scripts.run("claim_message", layout(place), [*head(place), 1, LEASE_MS, ""]) == ["empty"]
+
+
+@case("claim_again")
+async def _(scene: Scene) -> None:
+    await scene.connected()
+    message = await scene.queued()
+    await scene.release(message)
+    assert isinstance(await scene.claim(process="one"), tuple)
+    await scene.clock.pass_ms(LEASE_MS - 1)
+    assert await scene.claim() == await scene.claim(process="two") == outbox.Empty()
+    again = outbox.Claimed(1, scene.clock.now_ms)  # the same attempt
+    assert await scene.claim(process="one") == (scene.places[message], again)
+    await scene.clock.pass_ms(1)
+    assert isinstance(await scene.reclaim(message), outbox.Alive)
+
+
+@case("claim_written")
+async def _(scene: Scene) -> None:
+    await scene.connected()
+    message = await scene.queued()
+    await scene.release(message)
+    await scene.claim(process="one")
+    await scene.confirm_write(message)
+    assert await scene.claim(process="one") == outbox.Empty()
 
 
 @case("renew_epoch")

@@ -39,7 +39,7 @@ def _of_line(guard: str, line: str) -> Iterator[Mutant]:
         yield Mutant(guard, line, re.sub(r"end_flight\(now, .*\) --", "end_flight(now, 0) --", line))
     elif guard == "slot":
         yield from (Mutant(name, line, line.replace(was, left)) for name, (was, left) in _WITHIN.items())
-    elif re.search(r"\bend --", line):
+    elif re.search(r"\bend --|^redis\.call", line):
         yield Mutant(guard, line, "")
     else:
         yield Mutant(guard, line, re.sub(r"if .* then --", "if false then --", line))

@@ -113,10 +113,10 @@ class Scene:
         )
 
     async def claim(
-        self, epoch: int = 1, session: str = "w1", phone: str = PHONE
+        self, epoch: int = 1, session: str = "w1", phone: str = PHONE, process: str = ""
     ) -> tuple[Place, outbox.Claimed] | Fenced | outbox.Empty:
         """A worker asks for work."""
-        return await outbox.claim(self.scripts, session, phone=phone, epoch=epoch, lease_ms=LEASE_MS)
+        return await outbox.claim(self.scripts, session, phone=phone, epoch=epoch, lease_ms=LEASE_MS, process=process)
 
     async def sending(self, to: str = "97251", **changes: object) -> str:
         """A message that a worker of epoch 1 holds; its id."""

@@ -57,6 +57,7 @@ class Station:
     acks: list[Json] = field(default_factory=list)
     nacks: list[Json] = field(default_factory=list)
     renewals: list[str] = field(default_factory=list)
+    processes: list[str] = field(default_factory=list)
     results: dict[str, Json | bytes] = field(default_factory=dict)
     #: answers to give instead of the right one, for a while
     event_status: int | None = None
@@ -244,6 +245,8 @@ class StandIn:
         if refusal := self._refusal(request, station):
             return refusal
         epoch = int(request.headers["x-epoch"])
+        if "process" in asked:
+            station.processes.append(asked["process"])
 
         def next_thing() -> Json | None:
             if epoch < station.epoch or self._closing:

@@ -56,6 +56,19 @@ async def _limits(session: Session, seen: int, *, active: bool) -> Json:
     return found
 
 
+async def test_a_worker_asks_for_every_message_under_one_name_and_its_successor_under_another(rig: Rig) -> None:
+    session = rig.session()
+    await session.link()
+    for number in range(2):
+        await rig.server.acked(await session.say(new_phone(), f"number {number}"))
+    asked = session.station.processes
+    assert len(asked) > 1
+    assert len(set(asked)) == 1
+    await session.worker.terminate()
+    await session.restart()
+    await until(lambda: len(set(asked)) > 1, "the successor has asked")
+
+
 async def test_a_worker_that_was_frozen_does_not_write_what_it_no_longer_holds(rig: Rig) -> None:
     session, friend = rig.session(TYPING_MAX_MS="3000"), new_phone()
     await session.link()

@@ -1,4 +1,5 @@
 // Client of the server's outbox: claim, renew, ack, nack, and command results.
+import { randomUUID } from 'node:crypto'
 import { Ending } from './exit-codes.ts'
 import { type Answer, type Call, isFenced, parseJson, send } from './http.ts'
 import { describeError, type Log } from './log.ts'
@@ -37,6 +38,8 @@ export class Outbox {
   readonly #settings: OutboxSettings
   readonly #log: Log
   readonly #answered: () => void
+  /** By this the server knows that a claim is repeated because its answer was lost, and answers with the same message. */
+  readonly #process = randomUUID()
 
   constructor(settings: OutboxSettings, log: Log, answered: () => void) {
     this.#settings = settings
@@ -47,7 +50,7 @@ export class Outbox {
   /** Waits for something to do. Messages are asked for only by a connected worker; commands always. Throws FENCED. */
   async claim(accept: 'messages and commands' | 'commands', signal: AbortSignal): Promise<Claim> {
     const waitMs = accept === 'commands' ? this.#settings.commandWaitMs : this.#settings.claimWaitMs
-    const body = accept === 'commands' ? { waitMs, accept: ['commands'] } : { waitMs }
+    const body = accept === 'commands' ? { waitMs, accept: ['commands'] } : { waitMs, process: this.#process }
     let answer: Answer
     try {
       answer = await this.#call('claim', { body: JSON.stringify(body), timeoutMs: waitMs + CALL_TIMEOUT_MS, signal })

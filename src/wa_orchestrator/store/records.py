@@ -201,6 +201,8 @@ class Message:
     releases: int
     pause_ms: int
     claim_epoch: int
+    claimed_by: str
+    """The process of the worker that holds it, until that may write."""
     freed: bool
     """A person allowed another attempt from another phone, although the recipient may have it."""
     in_doubt: bool

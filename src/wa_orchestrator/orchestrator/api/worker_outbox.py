@@ -5,7 +5,6 @@ import base64
 import contextlib
 import json
 import time
-from collections.abc import Collection
 from typing import Annotated, Any, Literal
 
 from fastapi import Request, Response
@@ -41,10 +40,11 @@ class WorkerBody(BaseModel):
 
 
 class ClaimBody(WorkerBody):
-    """How long to wait, and for what."""
+    """How long to wait, and for what. `process` tells a worker that asks again from the next one."""
 
     wait_ms: Annotated[int, Field(alias="waitMs", ge=0)] = 0
     accept: list[Literal["messages", "commands"]] = ["messages", "commands"]
+    process: Annotated[str, Field(max_length=64)] = ""
 
 
 class AckBody(WorkerBody):
@@ -132,7 +132,7 @@ class WorkerOutboxRoutes(RouteGroup):
                 while not disconnect.done():  # no message must be claimed for a worker that has hung up
                     signal.clear()
                     async with self._slots:
-                        found = await self._next(session, wanted.accept)
+                        found = await self._next(session, wanted)
                     if found is not None:
                         return JSONResponse(found)
                     left_s = ends_at - time.monotonic()
@@ -145,11 +145,11 @@ class WorkerOutboxRoutes(RouteGroup):
             finally:
                 disconnect.cancel()
 
-    async def _next(self, session: Session, accept: Collection[str]) -> dict[str, Any] | None:
-        command = await commands.take(self._scripts, session.id) if "commands" in accept else None
+    async def _next(self, session: Session, wanted: ClaimBody) -> dict[str, Any] | None:
+        command = await commands.take(self._scripts, session.id) if "commands" in wanted.accept else None
         if command is not None:
             return {"command": command}
-        claimed = await self._outbox.claim(session) if "messages" in accept else None
+        claimed = await self._outbox.claim(session, wanted.process) if "messages" in wanted.accept else None
         return _view(*claimed, session.id, self._outbox.lease_ms) if claimed is not None else None
 
     async def ack(self, request: Request, session_id: SessionId, message_id: str, body: AckBody) -> OutboxStatus:

@@ -33,11 +33,13 @@ class OutboxService:
         """How long a worker holds a message that it claimed or renewed."""
         return int(self._settings.scaled(self._settings.lease_ms))
 
-    async def claim(self, session: Session) -> tuple[Message, int] | None:
-        """Give the session's next message to its worker, with the number of the attempt; None when there is none."""
+    async def claim(self, session: Session, process: str = "") -> tuple[Message, int] | None:
+        """Give this process of the session's worker its next message and the attempt's number; None: there is none."""
         # Read each time: a session may get its phone, or another one, while its worker waits.
         phone = await sessions.current_phone(self._scripts, session.id)
-        match await outbox.claim(self._scripts, session.id, phone=phone, epoch=session.epoch, lease_ms=self.lease_ms):
+        match await outbox.claim(
+            self._scripts, session.id, phone=phone, epoch=session.epoch, lease_ms=self.lease_ms, process=process
+        ):
             case Fenced(epoch):
                 raise tokens.fenced(epoch)
             case outbox.Empty():

@@ -35,4 +35,5 @@ local lock_until = tonumber(redis.call('HGET', PACE, 'lock_until') or 0)
 local is_locked = lock_until > now and redis.call('SISMEMBER', CONTACTS, recipient) == 0
 if is_locked then return refuse('queued', 'REACHOUT_LOCKED') end -- guard: write_reachout
 redis.call('ZADD', LEASES, now + lease_ms, ID)
+redis.call('HDEL', MESSAGE, 'claimed_by') -- guard: claim_written
 return { 'renewed', now + lease_ms }

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from wa_orchestrator.domain.message_failures import Doubt
 from wa_orchestrator.store import keys
 from wa_orchestrator.store.engine.scripts import Scripts
+from wa_orchestrator.store.messages import phone_queues
 from wa_orchestrator.store.messages.message_keys import Place, head, layout
 from wa_orchestrator.store.outcomes import Fenced, Unknown
 
@@ -84,12 +85,15 @@ class Alive:
 
 
 async def claim(
-    scripts: Scripts, session: str, *, phone: str, epoch: int, lease_ms: int
+    scripts: Scripts, session: str, *, phone: str, epoch: int, lease_ms: int, process: str = ""
 ) -> tuple[Place, Claimed] | Fenced | Empty:
-    """Claim the released message of a session. A fenced caller gets `Fenced` even when there is nothing to claim."""
-    waiting = await scripts.redis.lindex(keys.outbox(session), 0)
-    place = Place(str(waiting or ""), phone, session)
-    args = [*head(place), epoch, lease_ms]
+    """Claim the released message of a session. A fenced caller gets `Fenced` even when there is nothing to claim.
+
+    A `process` that asks again before it writes gets the same message again: it has not received the answer.
+    """
+    waiting = await scripts.redis.lindex(keys.outbox(session), 0) or await phone_queues.in_flight(scripts, phone)
+    place = Place(str(waiting), phone, session)
+    args = [*head(place), epoch, lease_ms, process]
     outcome: Claimed | Fenced | Empty = await scripts.ask(
         "claim_message", layout(place), args, claimed=Claimed, fenced=Fenced, empty=Empty
     )
