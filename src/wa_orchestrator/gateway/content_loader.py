@@ -53,7 +53,9 @@ class ContentLoader:
         media = send.media
         if media is None:
             raise Refused("VALIDATION_FAILED", "There is no file to send.", 422)
-        upload = self._uploaded(media) if media.upload is not None else await self._download(media)
+        upload = uploads.open(self._settings, media.upload) if media.upload else await self._download(media)
+        if upload is None:
+            raise Refused("NO_SUCH_UPLOAD", "There is no such upload, or it has expired. Upload the file again.", 422)
         mimetype = media.mimetype or upload.mimetype
         uploads.check_type(mimetype)
         kind = content.MediaKind(media.kind or uploads.kind_of(mimetype))
@@ -63,12 +65,6 @@ class ContentLoader:
         uploads.keep_for(self._settings, upload.id, uploads.USED_S + waits_s)
         filename = media.filename or upload.filename or None
         return _stored(content.Media(kind, mimetype, upload=upload.id, filename=filename, caption=media.caption))
-
-    def _uploaded(self, media: MediaBody) -> Upload:
-        upload = uploads.open(self._settings, str(media.upload))
-        if upload is None:
-            raise Refused("NO_SUCH_UPLOAD", "There is no such upload, or it has expired. Upload the file again.", 422)
-        return upload
 
     async def _download(self, media: MediaBody) -> Upload:
         url = str(media.url)

@@ -2,6 +2,7 @@
 
 import re
 from collections.abc import Iterator
+from contextlib import suppress
 from datetime import datetime
 from typing import Annotated, Any, Final, Literal
 
@@ -30,25 +31,18 @@ def _phone(text: str) -> str:
         raise PydanticCustomError("phone", "{text}", {"text": error.text}) from None
 
 
-def _instant_ms(value: object) -> object:
+def _instant_ms(value: object) -> int:
     """Parse an instant: an ISO date and time with its offset, or milliseconds since 1970."""
     if isinstance(value, int) and not isinstance(value, bool):
         return value
-    if not isinstance(value, str):
-        raise _bad_instant()
-    if value.isascii() and value.isdigit() and len(value) <= 15:  # a query has strings only
-        return int(value)
-    try:
-        moment = datetime.fromisoformat(value)
-        if moment.tzinfo is not None:
-            return int(moment.timestamp() * 1000)
-    except (ValueError, OverflowError):
-        pass
-    raise _bad_instant()
-
-
-def _bad_instant() -> PydanticCustomError:
-    return PydanticCustomError(
+    if isinstance(value, str):
+        if value.isascii() and value.isdigit() and len(value) <= 15:  # a query has strings only
+            return int(value)
+        with suppress(ValueError, OverflowError):
+            moment = datetime.fromisoformat(value)
+            if moment.tzinfo is not None:
+                return int(moment.timestamp() * 1000)
+    raise PydanticCustomError(
         "instant", "Must be a date and time with its offset, such as 2026-01-31T09:00:00+02:00, or milliseconds."
     )
 
@@ -184,10 +178,9 @@ def _time_problems(send_at: object, expires_at: object, now_ms: int) -> Iterator
 
 def _or_none(value: object) -> int | None:
     try:
-        read = _instant_ms(value)
+        return _instant_ms(value)
     except PydanticCustomError:
         return None
-    return read if isinstance(read, int) and not isinstance(read, bool) else None
 
 
 def _problem(path: str, code: str, message: str) -> Problem:

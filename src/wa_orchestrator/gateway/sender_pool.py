@@ -46,7 +46,6 @@ class Sender:
     reopens_ms: int
     """When the next day's hours begin."""
     phone: PhonePace
-    waiting: int = 0
     sent_today: int = 0
     room_today: int = 0
     forecast: Forecast | None = None
@@ -191,8 +190,7 @@ class SenderPool:
         """Return the forecast of a sender's queue if it needs no call to Redis."""
         if sender.forecast is None:
             known = self._forecasts.get(sender.session.id)
-            now_s = monotonic()
-            if known is not None and now_s - known.at_s < _FORECAST_S and known.version == sender.version:
+            if known is not None and monotonic() - known.at_s < _FORECAST_S and known.version == sender.version:
                 sender.forecast = known.forecast
         return sender.forecast
 
@@ -272,7 +270,6 @@ class SenderPool:
                     each.day_ms,
                     each.reopens_ms,
                     _phone_pace(raw_pace),
-                    waits,
                     int(sent_today),
                     each.pace.per_day - int(sent_today) - waits,
                 )
