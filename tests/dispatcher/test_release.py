@@ -7,6 +7,7 @@ from zoneinfo import ZoneInfo
 
 from tests.conftest import Clock
 from tests.dispatcher.scenario import DAY_MS, NOON, Scenario, settle
+from wa_orchestrator.dispatcher import due_phones
 from wa_orchestrator.domain import retry
 from wa_orchestrator.store import keys, sessions
 from wa_orchestrator.store.messages import contacts
@@ -304,6 +305,42 @@ async def test_an_expired_lease_goes_to_the_front_and_the_pause_starts_again(sce
     await clock.pass_ms(1)
     await settle(dispatcher)
     assert await scenario.claim("w1", A) == first
+
+
+async def test_a_message_does_not_wait_for_a_frozen_device_while_its_sibling_asks(
+    scenario: Scenario, clock: Clock
+) -> None:
+    for session in ("w1", "w2"):
+        await scenario.connect(session, A)
+        assert await scenario.claim(session, A) is None
+    await clock.pass_ms(due_phones.SILENT_MS + 1)
+    assert await scenario.claim("w2", A) is None
+    message = await scenario.accept("w1", A)
+    await settle(scenario.dispatcher())
+    assert await scenario.claim("w2", A) == message
+    await scenario.ack(message)
+    named = await scenario.accept("w1", A, fields={"pinned": "session"})
+    await clock.pass_ms(60_000)
+    await settle(scenario.dispatcher())
+    assert (await scenario.claim("w2", A), await scenario.claim("w1", A)) == (None, named)
+
+
+async def test_a_device_keeps_its_message_while_it_asks_and_while_no_sibling_does(
+    scenario: Scenario, clock: Clock
+) -> None:
+    for session in ("w1", "w2"):
+        await scenario.connect(session, A)
+    first = await scenario.accept("w2", A)
+    await settle(scenario.dispatcher())  # nobody has asked yet
+    assert await scenario.claim("w2", A) == first
+    await scenario.ack(first)
+    second = await scenario.accept("w2", A)
+    await clock.pass_ms(60_000)
+    for session in ("w1", "w2"):
+        await scenario.claim(session, A)
+    await clock.pass_ms(due_phones.SILENT_MS)
+    await settle(scenario.dispatcher())
+    assert await scenario.claim("w2", A) == second
 
 
 async def test_a_released_message_that_nobody_claims_is_given_to_a_sibling(scenario: Scenario, clock: Clock) -> None:

@@ -249,6 +249,13 @@ async def _(scene: Scene) -> None:
     assert await scene.scripts.run("claim_message", layout(place), [*head(place), 1, LEASE_MS, ""]) == ["empty"]
 
 
+@case("asked")
+async def _(scene: Scene) -> None:
+    await scene.connected()
+    await scene.claim()
+    assert await scene.scripts.redis.hget(keys.session("w1"), "asked_at") == str(scene.clock.now_ms)
+
+
 @case("claim_again")
 async def _(scene: Scene) -> None:
     await scene.connected()

@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from wa_orchestrator.domain import routing
-from wa_orchestrator.domain.routing import Candidate, Chosen, NoSender
+from wa_orchestrator.domain.routing import Candidate, Chosen, NoSender, Pin, Readiness
 from wa_orchestrator.messages.sender_candidates import assignment_of
 from wa_orchestrator.messages.session_pace import Holds, readiness_of
 from wa_orchestrator.store import records
@@ -13,6 +13,10 @@ from wa_orchestrator.store.messages import phone_queues
 from wa_orchestrator.store.messages.phone_queues import QueueHead
 from wa_orchestrator.store.records import Message, Session
 from wa_orchestrator.store.sessions import sessions_of_phones
+
+#: A worker always waits for messages, and the server sees it waiting every ten seconds (`worker_outbox`). One that was
+#: not seen for so long is frozen or cut off.
+SILENT_MS = 15_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,11 +32,19 @@ class DuePhone:
         """Return the session of this phone that sends the message; None where there is none."""
         known: dict[str, Session] = {session.id: session for session in self.sessions}
         candidates = [Candidate(each.id, each.phone, readiness_of(each, holds, now_ms)) for each in self.sessions]
+        asking = [each for each in candidates if self._asks(each, known[each.session_id], now_ms)]
+        if asking and message.pinned is not Pin.SESSION:
+            candidates = asking  # a frozen device would keep the message for a whole lease
         match routing.choose_again(assignment_of(message), candidates):
             case Chosen(session_id) if known[session_id].phone == self.queue.phone:
                 return known[session_id]
             case Chosen() | NoSender():
                 return None
+
+    def _asks(self, candidate: Candidate, session: Session, now_ms: int) -> bool:
+        """Whether a session of this phone is ready, and its worker waits for messages."""
+        is_ready = candidate.phone == self.queue.phone and candidate.readiness is Readiness.READY
+        return is_ready and session.asked_at >= now_ms - SILENT_MS
 
 
 async def read(scripts: Scripts, phones: Sequence[str], now_ms: int) -> tuple[Holds, Sequence[DuePhone]]:

@@ -70,6 +70,8 @@ class Session:
     """The epoch whose worker is to be replaced."""
     started_at: int
     missed_at: int
+    asked_at: int
+    """When its worker last asked for messages, or was seen waiting for them."""
     unclaimed: int
     """How many released messages in a row its worker did not claim, although it was connected."""
     last_ping_at: int

@@ -8,6 +8,7 @@ local now = now_ms()
 local epoch = redis.call('HGET', SESSION, 'epoch') or '0'
 if epoch ~= seen_epoch then return { 'fenced', epoch } end -- guard: claim_epoch
 redis.call('HDEL', SESSION, 'unclaimed') -- it asks, so it works
+redis.call('HSET', SESSION, 'asked_at', now) -- guard: asked
 -- A worker asks for the next when it is done with the last, so the answer was lost. Not for another process of the same epoch: it
 -- knows nothing of the pause. Not once the message may have been written: confirm_write clears `claimed_by`.
 local status, session, claim_epoch, claimed_by, attempts = unpack(redis.call('HMGET', MESSAGE, 'status', 'session', 'claim_epoch', 'claimed_by', 'attempts'))
