@@ -145,6 +145,10 @@ class Product:
         """Provision a session and scan its code with the simulated phone."""
         made = await self.api.post("/api/sessions/provision", json={"sessionId": session})
         assert made.status_code == httpx.codes.CREATED, made.text
+        await self.scan(session, phone)
+
+    async def scan(self, session: str, phone: str) -> None:
+        """Scan the code of a session with the simulated phone, and wait until it is connected."""
 
         async def scanned() -> bool:
             shown = await self.api.get(f"/api/sessions/{session}/qr", headers={"Accept": "application/json"})

@@ -83,6 +83,9 @@ class Model:
 class Messages(RuleBasedStateMachine):
     """Accept, route, release, claim, write, ack, nack, expire, new epoch, cancel, hold, opt out, fail over: in any order,
     while Redis' clock is set back and operators' acts are cut off between two steps.
+
+    The clock is never set forward. To a script that is time which passes, and `time_passes` is here. Only a clock that
+    nobody sets can tell the two apart: a dispatcher has one, and keeps the pauses (`tests/dispatcher/test_clock_steps.py`).
     """
 
     url: ClassVar[str]
