@@ -18,7 +18,7 @@ from wa_orchestrator.dashboard.html.renderer import HERE, Renderer
 from wa_orchestrator.dashboard.pages import live_log, session
 from wa_orchestrator.domain.message_failures import Failure
 from wa_orchestrator.domain.proxy import ProxyFailure
-from wa_orchestrator.domain.stream_events import ProxyReason
+from wa_orchestrator.domain.stream_events import EventType, ProxyReason
 from wa_orchestrator.settings import Settings
 from wa_orchestrator.store import keys
 from wa_orchestrator.store.engine.scripts import LUA, Scripts
@@ -62,6 +62,7 @@ def test_everything_that_a_message_goes_through_is_said_in_words() -> None:
     scripts = "".join(path.read_text("utf-8") for path in LUA.glob("*.lua"))
     written = re.findall(r"(?:set_status|fail_message)\('?\w+'?,(?: \w+,)+ '(\w+)'\)", scripts)
     written += re.findall(r"refuse\('\w+', '(\w+)'\)", scripts)
+    written += re.findall(r"take_back\((?:\w+, )+'(\w+)'", scripts)
     notes = {*written, "CANCELLED", "EXPIRED", "NO_SENDER"}
     assert {"RETRIED", "NEW_EPOCH"} <= notes
     for status in ("queued", "failed", "unknown"):
@@ -134,6 +135,21 @@ async def test_the_log_says_why_a_proxy_failed(redis: Redis, language: str, said
     view = await Renderer(context, SnapshotReader(context)).view_as(None, "live-log", language)
     fields = {"type": "proxy.bad", "proxy": "p_1", "reason": "NO_ANSWER:5"}
     assert live_log.explained_text(view, "proxy.bad", fields).striptags() == said
+
+
+@pytest.mark.parametrize("language", languages())
+async def test_every_event_is_a_line_of_the_log_also_without_its_fields(redis: Redis, language: str) -> None:
+    context = make_context(settings(), redis)
+    view = await Renderer(context, SnapshotReader(context)).view_as(None, "live-log", language)
+    for kind in EventType:
+        assert live_log.explained_text(view, kind, {"type": kind}).striptags()
+
+
+async def test_the_log_says_how_many_proxies_failed_in_our_own_outage(redis: Redis) -> None:
+    context = make_context(settings(), redis)
+    view = await Renderer(context, SnapshotReader(context)).view_as(None, "live-log", "en")
+    said = live_log.explained_text(view, "proxy.outage", {"type": "proxy.outage", "failing": "5", "healthy": "6"})
+    assert said.striptags().startswith("5 of 6 proxies fail at once")
 
 
 def test_every_way_to_run_workers_has_a_name() -> None:

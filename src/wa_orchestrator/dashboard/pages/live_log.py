@@ -113,7 +113,11 @@ def explained_text(view: View, kind: str, fields: Mapping[str, str]) -> Markup:
 
 def event_text(view: View, kind: str, fields: Mapping[str, str]) -> Markup:
     name = f"event.{kind}"
-    values = {
+    if not view.knows(name):
+        return Markup("{}").format(kind)
+    known = stream_events.find(kind)
+    stored = stream_events.fields_of(known.payload) if known else {}
+    values = {field: fields.get(field, "") for field in stored} | {
         "message": ltr(fields.get("message", "")),
         "proxy": ltr(fields.get("proxy", "")),
         "from_": ltr(fields.get("from", "")),
@@ -128,7 +132,7 @@ def event_text(view: View, kind: str, fields: Mapping[str, str]) -> Markup:
         "by": labels.actor(view, fields.get("by", "")),
         "what": _held(view, fields) if kind.startswith("hold.") else "",
     }
-    return view.t(name, **values) if view.knows(name) else Markup("{}").format(kind)
+    return view.t(name, **values)
 
 
 def _clock(view: View, at_ms: str) -> Markup | str:
