@@ -1,5 +1,6 @@
 """What needs a person, and which session is meant: nothing that waits for somebody is passed over or mistaken."""
 
+from typing import Any
 from zoneinfo import ZoneInfo
 
 from redis.asyncio import Redis
@@ -7,20 +8,23 @@ from redis.asyncio import Redis
 from tests.dashboard.sample_fleet import FleetBuilder, fill
 from tests.dashboard.serving import settings
 from wa_orchestrator.context import make_context
-from wa_orchestrator.dashboard.fleet import attention, history
+from wa_orchestrator.dashboard.fleet import attention
 from wa_orchestrator.dashboard.fleet.snapshot import Snapshot
 from wa_orchestrator.dashboard.fleet.snapshot_reader import SnapshotReader
 from wa_orchestrator.dashboard.html.locale import Locale, spelled_phone
 from wa_orchestrator.dashboard.html.renderer import Renderer
 from wa_orchestrator.dashboard.login import Person, Role
 from wa_orchestrator.dashboard.pages import anti_ban, fleet, live_log, messages, scan, session
+from wa_orchestrator.dashboard.pages import proxies as proxies_page
 from wa_orchestrator.domain.stream_events import ProxyReason
 from wa_orchestrator.store import keys, proxies
 from wa_orchestrator.store.engine.scripts import Scripts
 from wa_orchestrator.store.events import webhooks
 from wa_orchestrator.store.events.activity import HOUR_MS
+from wa_orchestrator.store.messages import holds
 from wa_orchestrator.store.outcomes import Written
 from wa_orchestrator.store.sessions import slots
+from wa_orchestrator.timestamps import FOREVER_MS
 
 NOW = 1_750_075_200_000
 ENGLISH = Locale("en", ZoneInfo("UTC"), NOW)
@@ -95,8 +99,7 @@ async def test_messages_that_were_given_up_lately_need_somebody(redis: Redis, sc
     counted = {f"{hour}:failed": 2, f"{hour - 1}:failed": 1, f"{hour - 2}:failed": 9, f"{hour}:unknown": 1}
     await redis.hset(keys.DASHBOARD_HOURS, mapping=counted)
     await redis.hset(keys.COUNTS, mapping={"failed": 12, "unknown": 1})
-    given_up = await history.failed_lately(scripts, now)
-    failed, unknown = attention.items(await look(redis, allow_direct=True), ENGLISH, given_up)
+    failed, unknown = attention.items(await look(redis, allow_direct=True), ENGLISH)
     assert failed.what.startswith("3 messages failed since")
     assert failed.href == "/messages?status=failed"
     assert unknown.what.startswith("1 message was never confirmed since")
@@ -108,9 +111,7 @@ async def test_messages_that_were_retried_or_confirmed_late_need_nobody(redis: R
     hour = now // HOUR_MS
     await redis.hset(keys.DASHBOARD_HOURS, mapping={f"{hour}:failed": 2, f"{hour}:unknown": 1})
     await redis.hset(keys.COUNTS, mapping={"failed": 0, "unknown": 0, "sent": 3})
-    assert (
-        attention.items(await look(redis, allow_direct=True), ENGLISH, await history.failed_lately(scripts, now)) == []
-    )
+    assert attention.items(await look(redis, allow_direct=True), ENGLISH) == []
 
 
 async def test_everything_that_needs_attention_can_be_read_however_much_it_is(redis: Redis, scripts: Scripts) -> None:
@@ -225,3 +226,82 @@ async def test_failing_webhooks_reachout_locks_and_queues_of_days_need_attention
     assert "crm.example.com" in found[1].what
     assert "secret-path" not in found[1].what
     assert "The queue of" in found[2].what
+
+
+async def page_of(redis: Redis, page: Any, query: dict[str, str]) -> str:
+    """Return a page in English as an administrator sees it."""
+    context = make_context(settings(), redis)
+    renderer = Renderer(context, SnapshotReader(context))
+    view = await renderer.view_as(ADMINISTRATOR, "x", "en")
+    return bytes(renderer.page(view, await page.show(renderer, view, query)).body).decode()
+
+
+async def test_the_badge_beside_fleet_is_the_number_of_lines_that_need_attention(
+    redis: Redis, scripts: Scripts
+) -> None:
+    await fill(scripts)
+    lines = len(attention.items(await look(redis), ENGLISH))
+    for page, query in ((fleet, {}), (proxies_page, {}), (session, {"id": "worker_4"})):
+        assert f'id="nav-fleet" data-s="failed">{lines}</span>' in await page_of(redis, page, query)
+
+
+async def test_a_session_that_is_offline_for_long_is_not_said_to_need_nothing(redis: Redis, scripts: Scripts) -> None:
+    builder = FleetBuilder(scripts)
+    await builder.connected("w1", "Clinic", "972500000001", [await builder.proxy(1)])
+    await builder.put("w1", "disconnected", "RECONNECTING")
+    assert "nothing to do" in await page_of(redis, session, {"id": "w1"})
+    await redis.hset(keys.session("w1"), "lost_at", await scripts.now_ms() - 3_600_000)
+    await redis.delete(keys.session_events("w1"))  # the history tells what was true then
+    html = await page_of(redis, session, {"id": "w1"})
+    assert "nothing to do" not in html
+    assert "Reconnecting has not worked so far." in html
+
+
+async def test_a_reachout_lock_is_shown_where_its_line_leads(redis: Redis, scripts: Scripts) -> None:
+    builder = FleetBuilder(scripts)
+    await builder.connected("w1", "Clinic", "972500000001", [await builder.proxy(1)])
+    await redis.hset(keys.pace("972500000001"), "lock_until", await scripts.now_ms() + 3_600_000)
+    for page, query in ((anti_ban, {}), (session, {"id": "w1"}), (fleet, {})):
+        assert "WhatsApp allows no new contacts until" in await page_of(redis, page, query), page.__name__
+
+
+async def test_only_a_pause_without_an_end_is_said_to_need_an_administrator(redis: Redis, scripts: Scripts) -> None:
+    builder = FleetBuilder(scripts)
+    await builder.connected("w1", "Clinic", "972500000001", [await builder.proxy(1)])
+    an_hour_ms = await scripts.now_ms() + 3_600_000
+    for until_ms, sentence in ((an_hour_ms, "The pause ends by itself at"), (FOREVER_MS, "Only an administrator")):
+        await holds.put(scripts, holds.Hold("phone:972500000001", until_ms, "BAN_SIGNAL", holds.SERVER))
+        assert sentence in await page_of(redis, anti_ban, {})
+
+
+async def test_a_worker_that_has_ended_is_not_said_to_use_memory(redis: Redis, scripts: Scripts) -> None:
+    builder = FleetBuilder(scripts)
+    await builder.connected("w1", "Clinic", "972500000001", [await builder.proxy(1)])
+    await redis.hset(keys.session("w1"), "ping_rss_bytes", 70 * 1048576)
+    assert "70 MB" in await page_of(redis, session, {"id": "w1"})
+    await builder.put("w1", "failed", "BANNED")
+    assert "70 MB" not in await page_of(redis, session, {"id": "w1"})
+
+
+async def test_the_chart_of_the_queue_reaches_what_waits_now(redis: Redis, scripts: Scripts) -> None:
+    builder = FleetBuilder(scripts)
+    await builder.connected("w1", "Clinic", "972500000001", [await builder.proxy(1)])
+    await redis.rpush(keys.DASHBOARD_QUEUE, f"{await scripts.now_ms() - 30_000}:5")
+    await redis.zadd(keys.queue("972500000001"), {f"m{number}": number for number in range(1600)})
+    assert "<span>1,600</span><span>0</span>" in await page_of(redis, fleet, {})
+
+
+async def test_a_session_that_had_no_slot_moved_from_nowhere(redis: Redis) -> None:
+    context = make_context(settings(), redis)
+    view = await Renderer(context, SnapshotReader(context)).view_as(ADMINISTRATOR, "x", "en")
+    moved = {"from": "", "to": "p_c587ce8a3f"}
+    assert live_log.event_text(view, "session.moved", moved).striptags() == "moved to p_c587ce8a3f"
+
+
+async def test_more_of_the_limit_than_was_sent_is_explained_by_attempts(redis: Redis, scripts: Scripts) -> None:
+    builder = FleetBuilder(scripts)
+    await builder.connected("w1", "Clinic", "972500000001", [await builder.proxy(1)])
+    assert "Every attempt counts" not in await page_of(redis, session, {"id": "w1"})
+    now_ms = await scripts.now_ms()
+    await redis.zadd(keys.sent("972500000001"), {f"m1:{attempt}": now_ms for attempt in range(3)})
+    assert "Every attempt counts towards the limit" in await page_of(redis, session, {"id": "w1"})

@@ -7,7 +7,7 @@ from typing import Final
 
 from markupsafe import Markup
 
-from wa_orchestrator.dashboard.fleet.snapshot import Row, Snapshot
+from wa_orchestrator.dashboard.fleet.snapshot import FailedMessages, Row, Snapshot
 from wa_orchestrator.dashboard.html import labels
 from wa_orchestrator.dashboard.html.locale import Locale, bdi, ltr
 from wa_orchestrator.domain.pacing.backlog import MAX_DAYS
@@ -30,16 +30,7 @@ class Item:
     href: str
 
 
-@dataclass(frozen=True, slots=True)
-class FailedMessages:
-    """How many messages failed lately or were never confirmed, and since when they are counted."""
-
-    failed: int = 0
-    unknown: int = 0
-    since_ms: int = 0
-
-
-def items(snapshot: Snapshot, locale: Locale, failed: FailedMessages | None = None) -> list[Item]:
+def items(snapshot: Snapshot, locale: Locale) -> list[Item]:
     return [
         *_failed(snapshot, locale),
         *_unlinked(snapshot, locale),
@@ -47,7 +38,7 @@ def items(snapshot: Snapshot, locale: Locale, failed: FailedMessages | None = No
         *_offline(snapshot, locale),
         *_bad_proxies(snapshot, locale),
         *_to_scan(snapshot, locale),
-        *_failed_messages(failed or FailedMessages(), locale),
+        *_failed_messages(snapshot.failed, locale),
         *_reachout_locks(snapshot, locale),
         *_failing_webhooks(snapshot, locale),
         *_long_queues(snapshot, locale),
@@ -102,10 +93,14 @@ def _without_slot(snapshot: Snapshot, locale: Locale) -> Iterator[Item]:
         yield Item("disconnected", "s-disconnected", what, do, locale.t("do.add_proxy"), "/proxies#add")
 
 
+def is_offline_for_long(row: Row, now_ms: int) -> bool:
+    """Whether a session should have reconnected by itself, and has not for long."""
+    return 0 < row.offline_since < now_ms - PATIENCE_MS and not row.is_unlinked
+
+
 def _offline(snapshot: Snapshot, locale: Locale) -> Iterator[Item]:
     """Sessions that should reconnect by themselves, and have not for long."""
-    before = snapshot.now_ms - PATIENCE_MS
-    if rows := [row for row in snapshot.sorted_rows() if 0 < row.offline_since < before and not row.is_unlinked]:
+    if rows := [row for row in snapshot.sorted_rows() if is_offline_for_long(row, snapshot.now_ms)]:
         since = locale.clock(min(row.offline_since for row in rows))
         what = locale.n("attention.offline", len(rows), name=bdi(snapshot.called(rows[0])), since=since)
         do = Markup("{} {}").format(_waiting(rows, locale), locale.t("attention.offline_do"))

@@ -3,8 +3,8 @@
 from collections.abc import Sequence
 from typing import Final
 
-from wa_orchestrator.dashboard.fleet.attention import FailedMessages
 from wa_orchestrator.dashboard.fleet.availability import DAY_MS, QUARTER_MS, Change, Day, day_of
+from wa_orchestrator.dashboard.fleet.snapshot import FailedMessages
 from wa_orchestrator.dashboard.html.charts import QUARTERS
 from wa_orchestrator.domain.session import State
 from wa_orchestrator.domain.stream_events import EventType

@@ -10,7 +10,7 @@ from typing import Any, Final
 from wa_orchestrator.dashboard.html.locale import spelled_phone
 from wa_orchestrator.domain.pacing.backlog import Backlog
 from wa_orchestrator.domain.pacing.limits import Pace, Trust
-from wa_orchestrator.domain.session import Reason, State
+from wa_orchestrator.domain.session import WANTS_WORKER, Reason, State
 from wa_orchestrator.orchestrator.sessions import session_start
 from wa_orchestrator.store.messages.holds import Hold
 from wa_orchestrator.store.records import Proxy, Session
@@ -66,6 +66,11 @@ class Row:
         reason = self.session.reason
         failed = self.state is State.FAILED and reason is not Reason.QR_EXPIRED  # for a worse reason
         return bool(self.session.unlinked_at) and self.state is not State.STOPPED and not failed
+
+    @property
+    def wants_worker(self) -> bool:
+        """Whether a worker should be running for it."""
+        return self.state in WANTS_WORKER
 
     @property
     def waits_for_slot(self) -> bool:
@@ -125,6 +130,15 @@ class Row:
 
 
 @dataclass(frozen=True, slots=True)
+class FailedMessages:
+    """How many messages failed lately or were never confirmed, and since when they are counted."""
+
+    failed: int = 0
+    unknown: int = 0
+    since_ms: int = 0
+
+
+@dataclass(frozen=True, slots=True)
 class Snapshot:
     """Everything that the pages show of sessions and proxies, at one moment."""
 
@@ -143,6 +157,7 @@ class Snapshot:
     """Sessions may connect without a proxy; every page warns about it."""
     failing_webhooks: Mapping[str, int] = field(default_factory=dict)
     """Since when deliveries to a webhook fail, by its host."""
+    failed: FailedMessages = FailedMessages()
 
     def called(self, row: Row) -> str:
         """Return the name of a session; the full name if others have the same."""

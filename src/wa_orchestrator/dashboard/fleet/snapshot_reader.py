@@ -8,6 +8,7 @@ from datetime import datetime
 from typing import Final
 
 from wa_orchestrator.context import Context
+from wa_orchestrator.dashboard.fleet import history
 from wa_orchestrator.dashboard.fleet.displaced_sessions import DisplacedSessions
 from wa_orchestrator.dashboard.fleet.snapshot import Row, Snapshot
 from wa_orchestrator.domain.pacing.backlog import split_backlog
@@ -81,6 +82,7 @@ class SnapshotReader:
             await self._displaced.of(proxies, now_ms),
             self._settings.allow_direct,
             await self._failing_webhooks(),
+            await history.failed_lately(self._scripts, now_ms),
         )
 
     async def _failing_webhooks(self) -> dict[str, int]:

@@ -15,6 +15,7 @@ from starlette.responses import HTMLResponse
 
 from wa_orchestrator.context import Context
 from wa_orchestrator.dashboard import guard
+from wa_orchestrator.dashboard.fleet import attention
 from wa_orchestrator.dashboard.fleet.snapshot import Snapshot
 from wa_orchestrator.dashboard.fleet.snapshot_reader import SnapshotReader
 from wa_orchestrator.dashboard.html import labels
@@ -120,7 +121,8 @@ class Renderer:
 
     def frame_parts(self, view: View) -> dict[str, Markup]:
         """Return the parts that every page has: the counts in the navigation."""
-        return {"nav-fleet": self.macros.nav_fleet(view), "nav-scan": self.macros.nav_scan(view)}
+        needs_attention = len(attention.items(view.snapshot, view))
+        return {"nav-fleet": self.macros.nav_fleet(view, needs_attention), "nav-scan": self.macros.nav_scan(view)}
 
     def public_page(self, request: Request, template: str, status: int = 200, **values: object) -> HTMLResponse:
         """Render a page for somebody who is not logged in: with a language and a theme, but without the fleet."""

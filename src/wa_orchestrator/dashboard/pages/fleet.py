@@ -59,10 +59,11 @@ async def first_parts(renderer: Renderer, view: View, _query: Mapping[str, str])
 
 async def _parts(renderer: Renderer, view: View, query: Mapping[str, str], rows: Sequence[Row]) -> dict[str, Markup]:
     m, scripts = renderer.macros, renderer.context.scripts
-    items = attention.items(view.snapshot, view, await history.failed_lately(scripts, view.now_ms))
+    items = attention.items(view.snapshot, view)
     sent, failed = await history.per_hour(scripts, view.now_ms)
     bars = charts.bars(sent, failed, view.plain("fleet.per_hour_label", most=max(sent)))
     depths = await history.depths(scripts, view.now_ms)
+    depths[-1] = max(depths[-1], view.snapshot.waiting.total)  # the last sample may be a minute old
     deepest = max(0, *depths)
     hours = [view.now_ms - back * HOUR_MS for back in (23, 17, 11, 5)]
     area = charts.area(depths, view.plain("fleet.queue_label", most=deepest))

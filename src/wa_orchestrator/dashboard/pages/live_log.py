@@ -112,7 +112,8 @@ def explained_text(view: View, kind: str, fields: Mapping[str, str]) -> Markup:
 
 
 def event_text(view: View, kind: str, fields: Mapping[str, str]) -> Markup:
-    name = f"event.{kind}"
+    from_nowhere = kind == EventType.SESSION_MOVED and not fields.get("from")
+    name = "event.session.moved_in" if from_nowhere else f"event.{kind}"
     if not view.knows(name):
         return Markup("{}").format(kind)
     known = stream_events.find(kind)

@@ -6,7 +6,7 @@ from typing import Any, Literal
 from pydantic import Field
 
 from wa_orchestrator.context import Context
-from wa_orchestrator.dashboard.fleet import attention, history
+from wa_orchestrator.dashboard.fleet import attention
 from wa_orchestrator.dashboard.fleet.snapshot import Row
 from wa_orchestrator.dashboard.html.renderer import Renderer, View
 from wa_orchestrator.domain.pacing.limits import Trust
@@ -123,7 +123,6 @@ class DashboardRoutes(RouteGroup):
         view = await self._look()
         snapshot = view.snapshot
         sent, failed = snapshot.today("sent"), snapshot.today("failed")
-        failed_lately = await history.failed_lately(self._scripts, view.now_ms)
         return DashboardStats(
             sessions={"total": len(snapshot.rows), **{str(state): snapshot.counts[state] for state in State}},
             messages_today=MessagesToday(**{status: snapshot.today(status) for status in MessagesToday.model_fields}),
@@ -139,7 +138,7 @@ class DashboardRoutes(RouteGroup):
             success_rate=round(sent / (sent + failed), 4) if sent + failed else None,
             alerts=[
                 AttentionItem(state=item.state, what=item.what.striptags(), do=item.do.striptags(), href=item.href)
-                for item in attention.items(snapshot, view, failed_lately)
+                for item in attention.items(snapshot, view)
             ],
         )
 

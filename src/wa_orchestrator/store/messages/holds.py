@@ -9,6 +9,7 @@ from wa_orchestrator.domain.stream_events import HoldChanged, encode
 from wa_orchestrator.store import keys
 from wa_orchestrator.store.engine.scripts import Scripts
 from wa_orchestrator.store.record_codec import flat
+from wa_orchestrator.timestamps import FOREVER_MS
 
 SERVER = "server"
 """The author of holds after a ban signal."""
@@ -23,6 +24,11 @@ class Hold:
     why: str
     by: str
     session: str = ""
+
+    @property
+    def ends(self) -> bool:
+        """Whether it ends by itself."""
+        return self.until_ms < FOREVER_MS
 
 
 def holds_from(stored: Mapping[str, str]) -> dict[str, Hold]:
