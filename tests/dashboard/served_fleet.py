@@ -9,7 +9,7 @@ from redis.asyncio import Redis
 from tests.dashboard import sample_fleet
 from tests.dashboard.serving import Routers, Thread, in_thread
 from wa_orchestrator.context import Context
-from wa_orchestrator.gateway import app as gateway
+from wa_orchestrator.gateway.app import Gateway
 from wa_orchestrator.orchestrator.api.admin import AdminRoutes
 from wa_orchestrator.orchestrator.api.holds import HoldRoutes
 from wa_orchestrator.orchestrator.api.limits import LimitRoutes
@@ -44,8 +44,8 @@ async def _fresh(on: sample_fleet.FleetBuilder) -> None:
 
 def api(context: Context) -> list[Any]:
     """Return the routes that actions need without workers."""
-    parts = (AdminRoutes, HoldRoutes, LimitRoutes, OptOutRoutes, WebhookRoutes, gateway.router)
-    return [part(context) for part in parts]
+    parts = (AdminRoutes, HoldRoutes, LimitRoutes, OptOutRoutes, WebhookRoutes)
+    return [*(part(context) for part in parts), Gateway(context).router()]
 
 
 @contextlib.contextmanager
