@@ -173,13 +173,13 @@ async def test_a_message_known_to_have_arrived_is_acknowledged_without_sending_i
 
 
 async def test_a_longer_text_is_typed_for_longer(rig: Rig) -> None:
-    session, friend = rig.session(TYPING_MAX_MS="900"), new_phone()
+    session, friend = rig.session(TYPING_MAX_MS="3000"), new_phone()
     await session.link()
     message = await session.say(friend, "x" * 200)
     await rig.server.acked(message)
     typed = next(entry for entry in rig.world.whatsapp.chatstates() if entry["to"] == friend)
     assert typed["state"] == "composing"
-    assert session.arrivals(to=friend)[0]["at"] - typed["at"] >= 0.85
+    assert session.arrivals(to=friend)[0]["at"] - typed["at"] >= 2  # the simulator may see it late
 
 
 async def test_asked_to_stop_while_waiting_for_the_ack_it_finishes_first(rig: Rig) -> None:
