@@ -279,8 +279,9 @@ async def test_a_worker_that_has_ended_is_not_said_to_use_memory(redis: Redis, s
     await builder.connected("w1", "Clinic", "972500000001", [await builder.proxy(1)])
     await redis.hset(keys.session("w1"), "ping_rss_bytes", 70 * 1048576)
     assert "70 MB" in await page_of(redis, session, {"id": "w1"})
-    await builder.put("w1", "failed", "BANNED")
-    assert "70 MB" not in await page_of(redis, session, {"id": "w1"})
+    for state, reason in (("failed", "BANNED"), ("disconnected", "WAITING_FOR_PROXY")):
+        await builder.put("w1", state, reason)
+        assert "70 MB" not in await page_of(redis, session, {"id": "w1"}), reason
 
 
 async def test_the_chart_of_the_queue_reaches_what_waits_now(redis: Redis, scripts: Scripts) -> None:

@@ -68,9 +68,9 @@ class Row:
         return bool(self.session.unlinked_at) and self.state is not State.STOPPED and not failed
 
     @property
-    def wants_worker(self) -> bool:
-        """Whether a worker should be running for it."""
-        return self.state in WANTS_WORKER
+    def has_worker(self) -> bool:
+        """Whether a worker should be running for it; none does while it waits for a slot."""
+        return self.state in WANTS_WORKER and not self.waits_for_slot
 
     @property
     def waits_for_slot(self) -> bool:
