@@ -209,6 +209,7 @@ async def test_a_queue_of_days_and_a_webhook_that_keeps_failing_are_one_alert_ea
     for minutes_ago, queued in ((0, 0), (11, 1600), (12, 1599), (0, 0), (11, 1600)):
         await redis.hset(keys.webhook_state("wh1"), "failing_since", began_ms - minutes_ago * 60_000)
         await redis.delete(keys.queue(PHONE))
+        await redis.hset(keys.COUNTS, "queued", queued)
         if queued:
             await redis.zadd(keys.queue(PHONE), {f"m{number}": number for number in range(queued)})
         await lasting_troubles.report_new(control.context)

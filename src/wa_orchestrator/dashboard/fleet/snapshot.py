@@ -158,6 +158,8 @@ class Snapshot:
     failing_webhooks: Mapping[str, int] = field(default_factory=dict)
     """Since when deliveries to a webhook fail, by its host."""
     failed: FailedMessages = FailedMessages()
+    _sorted: list[Row] = field(default_factory=list, init=False, repr=False, compare=False)
+    """Sorted once: what needs attention asks a dozen times, on every page."""
 
     def called(self, row: Row) -> str:
         """Return the name of a session; the full name if others have the same."""
@@ -165,7 +167,10 @@ class Snapshot:
 
     def sorted_rows(self) -> list[Row]:
         """Return all sessions, those that need a person first."""
-        return sorted(self.rows.values(), key=lambda row: (_ORDER.index(row.state), natural(row.name), row.id))
+        if not self._sorted:
+            order = sorted(self.rows.values(), key=lambda row: (_ORDER.index(row.state), natural(row.name), row.id))
+            self._sorted.extend(order)
+        return list(self._sorted)
 
     def today(self, status: str) -> int:
         return sum(row.stats.get(status, 0) for row in self.rows.values())

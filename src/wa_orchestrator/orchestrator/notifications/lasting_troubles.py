@@ -4,6 +4,7 @@ import json
 from typing import Final
 
 from wa_orchestrator.context import Context
+from wa_orchestrator.domain.message import WAITING
 from wa_orchestrator.domain.pacing.backlog import MAX_DAYS
 from wa_orchestrator.domain.stream_events import EventType, Instant, LongQueue, WebhookFailing
 from wa_orchestrator.messages import queue_forecast
@@ -11,10 +12,11 @@ from wa_orchestrator.messages.session_pace import pace_of
 from wa_orchestrator.store import records
 from wa_orchestrator.store.events import lasting_troubles, webhooks
 from wa_orchestrator.store.events.lasting_troubles import Troubles
+from wa_orchestrator.store.messages import message_counts
 
 #: What may mend itself does not need a person before this time.
 PATIENCE_MS: Final = 10 * 60_000
-_INTERVAL_S: Final = 4.0
+_INTERVAL_S: Final = 5.0
 
 
 async def report_new(context: Context) -> float:
@@ -27,6 +29,9 @@ async def report_new(context: Context) -> float:
 
 async def _long_queues(context: Context, now_ms: int) -> Troubles:
     scripts, settings = context.scripts, context.settings
+    counts = await message_counts.by_status(scripts)
+    if not any(counts.get(status) for status in WAITING):
+        return {}  # most of the time nothing waits: do not read every session
     linked = [each for each in await records.sessions(scripts) if each.phone and not each.removing]
     sessions = list({each.phone: each for each in linked}.values())
     backlogs = await queue_forecast.waiting_for_each(scripts, settings, sessions, now_ms)
