@@ -6,6 +6,7 @@ import secrets
 import subprocess
 import time
 from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
@@ -13,15 +14,19 @@ from typing import Any
 
 import httpx
 import pytest
+from redis import Redis
 from standardwebhooks.webhooks import Webhook
 
 from tests.processes import PRODUCT, Program, bare_environment, whole_server
 from tests.waiting import PATIENCE_S, until_blocking
+from wa_orchestrator.errors import BadSettings
 from wa_orchestrator.settings import build, read
+from wa_orchestrator.store.engine import embedded_redis
 
 pytestmark = pytest.mark.slow
 
 PHONE = "972501234567"
+CHAT = "-1001234567890"
 #: The first session gets a worker at once. The next one would start after this, so a test speaks for its worker.
 START_INTERVAL_MS = 600_000
 
@@ -34,6 +39,7 @@ class Installation:
     phones: httpx.Client
     proxies: list[str] = field(repr=False)
     data_dir: Path
+    redis: Redis = field(repr=False)
 
     def worker_of(self, session_id: str) -> "Worker":
         """A worker that is written from the documents, with what `worker-env` prints."""
@@ -97,11 +103,16 @@ def installation(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Installat
             "WORKER_CA_FILE": ready["caFile"],
             "COLD_HOURS": "00:00-00:00",
             "TIMEZONE": "UTC",
+            "TELEGRAM_BOT_TOKEN": f"123456789:{secrets.token_urlsafe(26)}",
+            "TELEGRAM_CHAT_ID": CHAT,
+            "TELEGRAM_API_URL": ready["telegram"],
         }
         with whole_server(home, **settings) as (url, key):
             api = httpx.Client(base_url=url, headers={"X-API-Key": key}, timeout=PATIENCE_S)
-            with api, httpx.Client(base_url=ready["control"], timeout=PATIENCE_S) as phones:
-                yield Installation(api, phones, proxies, home / "data")
+            phones = httpx.Client(base_url=ready["control"], timeout=PATIENCE_S)
+            redis = Redis.from_url(embedded_redis.url_in(home / "data"), decode_responses=True)
+            with api, phones, redis:
+                yield Installation(api, phones, proxies, home / "data", redis)
     finally:
         world.end()
 
@@ -127,6 +138,20 @@ def worker_1(installation: Installation) -> str:
 
 def _status(installation: Installation, session_id: str) -> str:
     return str(installation.api.get(f"/api/sessions/{session_id}/status").json()["status"])
+
+
+def _proxy_id(installation: Installation, session_id: str) -> str:
+    return str(installation.api.get(f"/api/sessions/{session_id}/status").json()["proxyId"])
+
+
+def _proxy(installation: Installation, proxy_id: str) -> Any:
+    return installation.api.get(f"/api/v1/proxies/{proxy_id}").json()
+
+
+def _url_of(installation: Installation, proxy_id: str) -> str:
+    """The whole URL of a proxy, which the server shows without its password."""
+    place = _proxy(installation, proxy_id)["url"].rsplit("@")[1]
+    return next(url for url in installation.proxies if url.rsplit("@")[1] == place)
 
 
 def _provision(installation: Installation, session_id: str, **body: Any) -> Worker:
@@ -168,6 +193,13 @@ def test_the_env_file_of_the_documents_is_taken(tmp_path: Path) -> None:
     assert (settings.max_sessions_per_proxy, settings.max_sessions_per_phone) == (4, 4)
     assert len(settings.proxy_urls) == 3
     assert settings.sessions_dir.name == "sessions"
+
+
+@pytest.mark.parametrize("name", ["API_KEY", "WEBHOOK_SECRET"])
+def test_a_placeholder_of_the_documents_is_no_secret(tmp_path: Path, name: str) -> None:
+    (tmp_path / ".env").write_text(f"{name}=<random-32-chars>\n", "utf-8")
+    with pytest.raises(BadSettings, match=name):
+        build(read(tmp_path / ".env"))
 
 
 def test_the_deployment_is_verified_with_health_and_no_key(installation: Installation) -> None:
@@ -230,6 +262,184 @@ def test_a_proxy_never_has_more_than_four_sessions(installation: Installation, w
     assert {len(each["sessions"]) for each in api.get("/api/v1/proxies").json()["proxies"]} == {4}
     for session_id in made:
         api.delete(f"/api/sessions/{session_id}")
+
+
+def test_the_worked_example_of_the_documents(installation: Installation, worker_1: str) -> None:
+    """A has two sessions, B one, C four: a new one goes to D."""
+    api, first = installation.api, _url_of(installation, _proxy_id(installation, worker_1))
+    api.post("/api/v1/proxies", json={"url": installation.proxies[3]})  # refused where an earlier test added it
+    second, third, fourth = (url for url in installation.proxies if url != first)
+    made = [f"example-{number}" for number in range(7)]
+    for session_id, url in zip(made, [first, second, third, third, third, third], strict=False):
+        _provision(installation, session_id, proxy=url)
+    _provision(installation, made[-1])
+    assert _url_of(installation, _proxy_id(installation, made[-1])) == fourth
+    refused = api.post("/api/sessions/provision", json={"sessionId": "fifth", "proxy": third})
+    assert (refused.status_code, refused.json()["error"]["code"]) == (409, "PROXY_FULL")
+    for session_id in made:
+        api.delete(f"/api/sessions/{session_id}")
+
+
+def test_a_phone_has_at_most_four_sessions_all_on_one_proxy(installation: Installation, worker_1: str) -> None:
+    api, body = installation.api, {"phone": "972501115511"}
+    made = [api.post("/api/sessions/provision", json=body).json()["sessionId"] for _ in range(4)]
+    assert len({_proxy_id(installation, session_id) for session_id in made}) == 1
+    fifth = api.post("/api/sessions/provision", json=body)
+    assert (fifth.status_code, fifth.json()["error"]["code"]) == (409, "PHONE_FULL")
+    for session_id in made:
+        api.delete(f"/api/sessions/{session_id}")
+
+
+def test_a_session_that_is_made_again_gets_the_proxy_it_had(installation: Installation, worker_1: str) -> None:
+    _provision(installation, "session_125", proxy=installation.proxies[3])
+    had = _proxy_id(installation, "session_125")
+    installation.api.delete("/api/sessions/session_125")
+    assert installation.redis.get("session:proxy:session_125") == had
+    _provision(installation, "session_125")
+    assert _proxy_id(installation, "session_125") == had
+    installation.api.delete("/api/sessions/session_125")
+
+
+def test_a_worker_is_started_with_the_variables_of_the_documents(installation: Installation, worker_1: str) -> None:
+    given = installation.proxies[3]
+    env = _provision(installation, "session_126", proxyOverride=given).env
+    assert (env["SESSION_ID"], env["PROXY_URL"], env["ENABLE_KEEP_ALIVE"]) == ("session_126", given, "true")
+    assert env["WEBHOOK_URL"].endswith("/webhook")
+    assert env["WEBHOOK_SECRET"] != installation.worker_of(worker_1).env["WEBHOOK_SECRET"]
+    installation.api.delete("/api/sessions/session_126")
+
+
+def test_names_are_resolved_by_the_proxy(installation: Installation, worker_1: str) -> None:
+    used = [each for each in installation.phones.get("/proxies").json() if each["live"]]
+    assert used
+    assert {kind for each in used for kind in each["addressTypes"]} == {"domain"}
+
+
+def test_a_connected_worker_pings(installation: Installation, worker_1: str) -> None:
+    address = f"/api/sessions/{worker_1}/status"
+    until_blocking(lambda: installation.api.get(address).json()["lastPingAt"], "a PING within 15 s")
+
+
+# -- what Redis has ----------------------------------------------------------------------------------------------------
+
+
+def test_a_scan_changes_the_keys_of_the_documents(installation: Installation, worker_1: str) -> None:
+    redis, phone, session_id = installation.redis, "972501116600", "session_600"
+    worker = _provision(installation, session_id)
+    proxy = redis.get(f"session:temp:{session_id}")
+    assert proxy == _proxy_id(installation, session_id)
+    assert not redis.sismember("sessions:active", session_id)
+    worker.report("QR_CODE", {"qr": "2@ABC"})
+    assert "2@ABC" in str(redis.get(f"session:qr:{session_id}"))
+    load = len(_proxy(installation, proxy)["sessions"])
+
+    worker.report("CONNECTED", {"phoneNumber": phone, "fingerprint": "Windows/Chrome/120.0"})
+    assert redis.get(f"phone:proxy:{phone}") == proxy
+    kept = redis.hgetall(f"session:{session_id}")
+    assert (kept["phone"], kept["proxy"], kept["status"]) == (phone, proxy, "connected")
+    assert kept["fingerprint"] == "Windows/Chrome/120.0"
+    assert abs(int(kept["connected_at"]) - _now_ms()) < PATIENCE_S * 1000
+    assert not redis.exists(f"session:temp:{session_id}")
+    assert redis.sismember("sessions:active", session_id)
+    assert redis.exists(f"session:events:{session_id}")
+    assert redis.sismember("proxies:all", proxy)
+    assert redis.sismember("proxies:available", proxy)
+    assert len(_proxy(installation, proxy)["sessions"]) == load
+    installation.api.delete(f"/api/sessions/{session_id}")
+    assert not redis.sismember("sessions:active", session_id)
+    assert redis.get(f"phone:proxy:{phone}") == proxy
+
+
+def test_a_message_passes_the_queues_of_the_documents(installation: Installation, worker_1: str) -> None:
+    phone, session_id = "972501116611", "session_601"
+    _provision(installation, session_id).report("CONNECTED", {"phoneNumber": phone})
+    stations = ["gateway:jobs", f"queue:session:{phone}", f"session:outbox:{session_id}"]
+    with installation.redis.monitor() as monitor:  # type: ignore[no-untyped-call]
+        body = {"to": PHONE, "message": "Hello", "sessionId": session_id}
+        message = installation.api.post("/api/v1/send", json=body).json()["messageId"]
+        passed: list[str] = []
+        deadline = time.monotonic() + PATIENCE_S
+        while passed != stations:
+            assert time.monotonic() < deadline, passed
+            verb, *words = monitor.next_command()["command"].split(" ")
+            if verb.upper() in {"LPUSH", "RPUSH", "ZADD"} and words[0] in stations and words[-1] == message:
+                passed.append(words[0])
+    assert installation.redis.lrange(stations[-1], 0, -1) == [message]
+    installation.api.delete(f"/api/sessions/{session_id}")
+
+
+# -- failover ----------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("kind", "data"),
+    [
+        ("PROXY_ERROR", {"error": "connect ECONNREFUSED"}),
+        ("STATUS_CHANGE", {"status": "DISCONNECTED", "error": "proxy connection refused"}),
+    ],
+)
+def test_failover_as_the_documents_list_it(
+    installation: Installation, worker_1: str, kind: str, data: dict[str, str]
+) -> None:
+    api, redis, session_id = installation.api, installation.redis, f"failover-{kind}"
+    phone = {"PROXY_ERROR": "972501117700", "STATUS_CHANGE": "972501117711"}[kind]
+    worker = _provision(installation, session_id)
+    worker.report("CONNECTED", {"phoneNumber": phone})
+    old = _proxy_id(installation, session_id)
+    with _refusing(installation, old):
+        worker.report(kind, data)
+        until_blocking(lambda: _proxy_id(installation, session_id) not in {old, None}, "another proxy")
+        new = _proxy_id(installation, session_id)
+        burned, taken = _proxy(installation, old), _proxy(installation, new)
+        assert burned["status"] == "BAD"
+        assert (taken["status"], session_id in taken["sessions"]) == ("OK", True)
+        assert len(taken["sessions"]) <= 4
+        assert not redis.sismember("proxies:available", old)
+        assert redis.get(f"phone:proxy:{phone}") == redis.hget(f"session:{session_id}", "proxy") == new
+        assert installation.worker_of(session_id).env["PROXY_URL"] == _url_of(installation, new)
+        _told(installation, "🔄", session_id)
+        _told(installation, "🔥")
+    assert _proxy_id(installation, session_id) == new
+    api.delete(f"/api/sessions/{session_id}")
+
+
+@contextmanager
+def _refusing(installation: Installation, proxy_id: str) -> Iterator[None]:
+    """A proxy that refuses connections; healthy again afterwards, for the next test."""
+    target = {"proxy": _url_of(installation, proxy_id)}
+    for kind in ("refuse", "drop"):
+        installation.phones.post("/faults", json={"target": target, "kind": kind}).raise_for_status()
+    try:
+        yield
+    finally:
+        installation.phones.delete("/faults")
+        installation.api.post(f"/api/v1/proxies/{proxy_id}/reinstate")
+
+
+# -- alerts ------------------------------------------------------------------------------------------------------------
+
+
+def test_telegram_tells_of_a_session_that_connects_and_disconnects(installation: Installation, worker_1: str) -> None:
+    worker = _provision(installation, "session_700")
+    worker.report("CONNECTED", {"phoneNumber": "972501118800"})
+    _told(installation, "✅", "session_700")
+    worker.report("DISCONNECTED", {"reason": "Connection Lost", "code": 408})
+    _told(installation, "⚠️", "session_700")
+    worker.report("DISCONNECTED", {"reason": "loggedOut", "code": 401})
+    _told(installation, "Unlinked on the phone", "session_700")
+    installation.api.delete("/api/sessions/session_700")
+
+
+def _told(installation: Installation, *words: str) -> None:
+    """Wait for a line in the operator's chat."""
+
+    def told() -> bool:
+        messages = installation.phones.get("/telegram").json()
+        assert {each["chatId"] for each in messages} <= {CHAT}
+        lines = [line for each in messages for line in each["text"].splitlines()]
+        return any(all(word in line for word in words) for line in lines)
+
+    until_blocking(told, f"{words} at Telegram")
 
 
 # -- worker events -----------------------------------------------------------------------------------------------------
@@ -337,6 +547,76 @@ def test_a_worker_claims_a_message_and_acknowledges_it(installation: Installatio
     assert worker.outbox(f"{message}/ack", whatsappId=claimed["whatsappId"], timestamp=_now_ms()).status_code == 200
     assert installation.api.get(f"/api/v1/messages/{message}").json()["status"] == "sent"
     installation.api.delete("/api/sessions/session_300")
+
+
+def test_a_message_that_a_worker_could_not_send_waits_for_another_attempt(
+    installation: Installation, worker_1: str
+) -> None:
+    worker = _provision(installation, "session_302")
+    message = _claimed_message(installation, worker, "972501113302")
+    worker.report("MESSAGE_FAILED", {"messageId": message, "code": 500, "error": "internal-server-error"})
+    answer = worker.outbox(f"{message}/nack", code=500, error="internal-server-error", retryable=True)
+    assert (answer.status_code, answer.json()["status"]) == (200, "queued")
+    shown = installation.api.get(f"/api/v1/messages/{message}").json()
+    assert (shown["status"], shown["attempts"]) == ("queued", 1)
+    assert worker.outbox(f"{message}/nack", code=500).status_code == 409
+    installation.api.delete("/api/sessions/session_302")
+
+
+def test_a_message_that_nobody_can_get_fails_and_is_counted(installation: Installation, worker_1: str) -> None:
+    worker = _provision(installation, "session_303")
+    message = _claimed_message(installation, worker, "972501113303")
+    worker.report("MESSAGE_FAILED", {"messageId": message, "code": "NOT_ON_WHATSAPP", "error": "no such account"})
+    answer = worker.outbox(f"{message}/nack", code="NOT_ON_WHATSAPP", error="no such account", retryable=False)
+    assert answer.json() == {"status": "failed", "reason": "NOT_ON_WHATSAPP"}
+    counted = installation.api.get("/api/v1/stats/session_303").json()["total"]
+    assert (counted["sent"], counted["failed"]) == (0, 1)
+    _told(installation, "✉️", "session_303")
+    installation.api.delete("/api/sessions/session_303")
+
+
+def test_messages_of_a_session_that_is_offline_wait_in_their_order(installation: Installation, worker_1: str) -> None:
+    api, phone = installation.api, "972501113304"
+    worker = _provision(installation, "session_304")
+    worker.report("CONNECTED", {"phoneNumber": phone})
+    worker.report("DISCONNECTED", {"reason": "Connection Lost", "code": 408})
+    sent = []
+    for number in range(3):
+        answer = api.post("/api/v1/send", json={"to": PHONE, "message": f"{number}", "sessionId": "session_304"})
+        assert (answer.status_code, answer.json()["queued"]) == (202, True)
+        sent.append(answer.json()["messageId"])
+    until_blocking(lambda: installation.redis.zrange(f"queue:session:{phone}", 0, -1) == sent, "all in the queue")
+    worker.report("CONNECTED", {"phoneNumber": phone})
+    assert until_blocking(lambda: _claimed(worker), "the first message")["messageId"] == sent[0]
+    api.delete("/api/sessions/session_304")
+
+
+def test_a_worker_types_before_it_sends(installation: Installation, worker_1: str) -> None:
+    to = "972509876545"
+    installation.api.post("/api/v1/send", json={"to": to, "message": "Hello", "sessionId": worker_1})
+
+    def arrived() -> Any:
+        return next((each for each in installation.phones.get("/arrivals").json() if each["to"] == to), None)
+
+    at = until_blocking(arrived, "the message at WhatsApp")["at"]
+    states = installation.phones.get("/chatstates").json()
+    assert any(each["to"] == to and each["state"] == "composing" and each["at"] < at for each in states), states
+
+
+def test_a_key_may_come_as_a_bearer_token(installation: Installation) -> None:
+    key = installation.api.headers["X-API-Key"]
+    address, headers = f"{installation.api.base_url}/api/sessions", {"Authorization": f"Bearer {key}"}
+    assert httpx.get(address, headers=headers, timeout=PATIENCE_S).status_code == 200
+    assert httpx.get(address, timeout=PATIENCE_S).status_code == 401
+
+
+def _claimed_message(installation: Installation, worker: Worker, phone: str) -> str:
+    """Connect a session, send a message with it and claim that; gives its id."""
+    worker.report("CONNECTED", {"phoneNumber": phone})
+    body = {"to": PHONE, "message": "Claimed", "sessionId": worker.env["SESSION_ID"]}
+    message = str(installation.api.post("/api/v1/send", json=body).json()["messageId"])
+    assert until_blocking(lambda: _claimed(worker), "a message in the outbox")["messageId"] == message
+    return message
 
 
 def _claimed(worker: Worker) -> Any:
