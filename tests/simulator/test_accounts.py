@@ -8,14 +8,14 @@ from wa_orchestrator.simulator.errors import ProtocolError, SimulatorError
 from wa_orchestrator.simulator.protocol import jid
 from wa_orchestrator.simulator.whatsapp.accounts import Accounts, lid_of, number_of
 
-numbers = st.from_regex(r"[1-9][0-9]{4,14}", fullmatch=True)
+numbers = st.from_regex(r"[1-8][0-9]{4,14}", fullmatch=True)
 
 
 @given(numbers)
 def test_a_lid_leads_back_to_its_number_and_hides_it(number: str) -> None:
     lid = lid_of(number)
     assert number_of(lid) == number
-    assert len(lid) == 16
+    assert 13 <= len(lid) <= 15  # as long as a phone number, so that only its server tells it apart
 
 
 @given(numbers, numbers)

@@ -33,6 +33,9 @@ class FakeWhatsApp:
             raise SimulatorError("UNKNOWN_QR", "Nobody shows this QR now; take a fresh one.")
         self.asked.append(("scan", phone, qr))
 
+    def describe_account(self, phone: str, **account: Any) -> None:
+        self.asked.append(("describe_account", phone, account))
+
     def unregister(self, phone: str) -> None:
         self.asked.append(("unregister", phone))
 
@@ -80,14 +83,17 @@ async def control(whatsapp: FakeWhatsApp, pool: SocksPool, telegram: Telegram) -
         ("/phones/972501234567/say-media", {"to": "+972 50-765-4321", "kind": "image", "data": base64.b64encode(b"png").decode()},
          ("send_media", "972501234567", "972507654321", "image", b"png", "application/octet-stream", {"caption": None, "name": None})),
         ("/phones/972501234567/say", {"to": "123-456@g.us", "text": "hi"},
-         ("send_text", "972501234567", "123-456@g.us", "hi", {"expires": None, "by_lid": False})),
+         ("send_text", "972501234567", "123-456@g.us", "hi", {"expires": None, "by_lid": None})),
         ("/phones/972501234567/read", None, ("read", "972501234567", None, {})),
         ("/phones/972501234567/read", {"from": "972507654321"}, ("read", "972501234567", "972507654321", {})),
         ("/phones/972501234567/unlink", None, ("unlink", "972501234567", None, {})),
         ("/phones/972501234567/unlink", {"device": 2}, ("unlink", "972501234567", 2, {})),
         ("/phones/972501234567/unregister", None, ("unregister", "972501234567")),
+        ("/phones/972501234567/migrate", None, ("migrate", "972501234567", {})),
+        ("/phones/972501234567/account", {"migrated": True, "username": "dana", "hidesNumber": True},
+         ("describe_account", "972501234567", {"migrated": True, "username": "dana", "hides_number": True})),
         ("/groups", {"phone": "972501234567", "subject": "Family", "members": ["+972500000001"]},
-         ("create_group", "972501234567", "Family", ["972500000001"], {})),
+         ("create_group", "972501234567", "Family", ["972500000001"], None, {})),
         ("/faults", {"target": {"phone": "972501234567"}, "kind": "ack_error", "code": 463, "delayMs": 7},
          ("fault", "ack_error", {"phone": "972501234567", "seconds": None, "code": 463, "delay_ms": 7})),
         ("/faults", {"target": "whatsapp", "kind": "drop", "seconds": 3},

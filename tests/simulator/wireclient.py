@@ -30,13 +30,17 @@ class WireClient:
         self.phone, self.device = "", 0
         self.sessions: dict[str, SignalSession] = {}
         self.socket: ClientConnection | None = None
+        #: what precedes the prologue; the answer that linked it; how many stanzas came compressed
+        self.intro = b""
+        self.pair_success: Node | None = None
+        self.compressed = 0
         self._ids = 0
 
     async def handshake(self, payload: bytes) -> None:
         self.socket = await connect(f"ws://127.0.0.1:{self.world.port}/ws/chat", max_size=None, compression=None)
         self._deframer = noise.FrameReader(expects_intro=False)
         initiator = noise.Initiator(self.noise, self.world.whatsapp.noise_root)
-        await self.socket.send(noise.PROLOGUE + noise.frame(initiator.hello()))
+        await self.socket.send(self.intro + noise.PROLOGUE + noise.frame(initiator.hello()))
         (hello,) = self._deframer.feed(await self.raw())
         finish, self._seal, self._open = initiator.finish(hello, payload)
         await self.socket.send(noise.frame(finish))
@@ -58,7 +62,9 @@ class WireClient:
     async def receive(self) -> Node:
         while not self._inbox:
             for body in self._deframer.feed(await self.raw()):
-                self._inbox.append(binary_xml.decode(self._open.open(body)))
+                payload = self._open.open(body)
+                self.compressed += payload[0] == 2
+                self._inbox.append(binary_xml.decode(payload))
         return self._inbox.pop(0)
 
     async def until(self, tag: str, **attrs: str) -> Node:
@@ -95,7 +101,7 @@ class WireClient:
     async def complete(self) -> Node:
         """Answer pair-success; returns the stream error that follows."""
         stanza = await self.until("iq", type="set")
-        success = stanza.require("pair-success")
+        success = self.pair_success = stanza.require("pair-success")
         box = protobuf.decode(success.child_bytes("device-identity"))
         assert curve25519.mac(self.adv, box.raw(1)) == box.raw(2)
         signed = box.message(1)
@@ -148,13 +154,17 @@ class WireClient:
             )
         return self.sessions[phone]
 
-    async def say(self, to: str, text: str, message_id: str | None = None) -> str:
-        """Send a text to a phone, without waiting for an answer; returns its id."""
+    async def say(self, to: str, text: str, message_id: str | None = None, **names: str) -> str:
+        """Send a text to a phone, without waiting for an answer; returns its id.
+
+        `chat` and `device` are the servers of the names of the chat and of the device in it.
+        """
         message_id = message_id or "3EB0" + secrets.token_hex(9).upper()
         kind, sealed = (await self.session(to)).encrypt(signal.pad(protobuf.encode({1: text}), 3))
         enc = node("enc", {"v": "2", "type": kind}, sealed)
-        copies = [node("to", {"jid": f"{to}@s.whatsapp.net"}, [enc])]
-        attrs = {"id": message_id, "to": f"{to}@s.whatsapp.net", "type": "text"}
+        chat = names.pop("chat", "s.whatsapp.net")
+        copies = [node("to", {"jid": name_in(names.pop("device", chat), to)}, [enc])]
+        attrs = {"id": message_id, "to": name_in(chat, to), "type": "text", **names}
         await self.send(node("message", attrs, [node("participants", content=copies)]))
         return message_id
 
@@ -191,6 +201,10 @@ class WireClient:
     async def close(self) -> None:
         if self.socket:
             await self.socket.close()
+
+
+def name_in(server: str, phone: str) -> str:
+    return f"{lid_of(phone)}@lid" if server == "lid" else f"{phone}@{server}"
 
 
 def _key(tag: str, number: int, value: bytes) -> Node:

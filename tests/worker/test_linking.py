@@ -5,16 +5,20 @@ import time
 import pytest
 
 from tests.worker.harness import Rig, new_phone
+from wa_orchestrator.simulator.errors import SimulatorError
 
 pytestmark = pytest.mark.asyncio(loop_scope="session")
 
 
-async def test_a_secret_renewed_before_the_scan_shows_a_new_qr_that_links(rig: Rig) -> None:
+async def test_a_scan_that_renews_the_secret_shows_a_new_qr_that_links(rig: Rig) -> None:
     session = rig.session()
     await session.start()
     old = await session.event("QR_CODE")
     seen = len(session.station.events)
-    await rig.world.whatsapp.fault("companion_reg_refresh", qr=old["data"]["qr"])
+    await rig.world.whatsapp.fault("companion_reg_refresh", phone=session.phone)
+    with pytest.raises(SimulatorError) as lost:
+        await rig.world.whatsapp.scan(session.phone, old["data"]["qr"])
+    assert lost.value.code == "QR_RETIRED"
     new = await session.event("QR_CODE", after=seen)
     assert new["data"]["qr"].split(",")[3] != old["data"]["qr"].split(",")[3]
     await rig.world.whatsapp.scan(session.phone, new["data"]["qr"])

@@ -27,6 +27,7 @@ from wa_orchestrator.simulator.protocol.signal import (
 TIMEOUT_S = 30.0
 SIGNED_ID = 1
 USER_AGENT: protobuf.Layout = {1: 14, 2: {1: 2, 2: 3000, 3: 1_000_000_000}}
+_LID_MIGRATION = "9435"
 _numbers = itertools.count(1)
 
 
@@ -46,6 +47,7 @@ class DeviceClient:
         self._sessions: dict[tuple[str, int], list[SignalSession]] = {}
         self._phones: dict[str, str] = {}
         self._devices: dict[str, list[jid.Jid]] = {}
+        self._migrated: bool | None = None
 
     # -- linking ------------------------------------------------------------------------------------------------------
 
@@ -180,7 +182,7 @@ class DeviceClient:
         while socket is not None and (stanzas := await socket.receive()):
             for stanza in stanzas:
                 if stanza.tag == "stream:error":
-                    code = int(stanza.attr("code") or 0) or None
+                    code = _code_of(stanza)
                     await socket.close()
                 with contextlib.suppress(ClosedError):
                     await self._handle_stanza(socket, stanza)
@@ -207,11 +209,11 @@ class DeviceClient:
 
     async def send(self, phone: str, text: str, message_id: str | None = None) -> str | None:
         """Send a text to every device of a phone and of the own account. Returns WhatsApp's error code, or None."""
-        chat = str(jid.of_phone(phone))
         message = message_content.text(text)
         for number in (phone, self.credentials.phone):
             if number not in self._devices:
                 await self._fetch_devices(number)
+        chat = str(self._devices[phone][0]._replace(device=None))
         parts = [await self._encrypt_for(device, message) for device in self._devices[phone]]
         copy = message_content.device_sent(chat, message)
         parts += [await self._encrypt_for(device, copy) for device in self._devices[self.credentials.phone]]
@@ -221,22 +223,39 @@ class DeviceClient:
         return answer.attr("error") or None
 
     async def _fetch_devices(self, phone: str) -> None:
-        user = node("user", {"jid": str(jid.of_phone(phone))})
-        query = [Node("query", {}, [node("devices", {"version": 2}), node("lid")]), Node("list", {}, [user])]
-        attrs = {"context": "message", "mode": "query", "sid": f"s{next(_numbers)}", "last": "true", "index": "0"}
-        answer = await self.ask("usync", "get", Node("usync", attrs, query))
-        found = answer.require("usync").require("list").require("user")
+        lid = await self._fetch_lid(phone)
+        self._phones[lid.user] = phone
+        account = lid if await self._is_migrated() else jid.of_phone(phone)
+        found = await self._usync(account, node("devices", {"version": 2}))
+        listed = found.require("devices").require("device-list").children("device")
+        devices = [account._replace(device=int(device.attr("id")) or None) for device in listed]
+        own = account._replace(device=self.credentials.device)
+        self._devices[phone] = [device for device in devices if phone != self.credentials.phone or device != own]
+
+    async def _is_migrated(self) -> bool:
+        """Whether the account's chats go by LIDs: all names in a message must be of one kind."""
+        if self._migrated is None:
+            answer = await self.ask("abt", "get", node("props", {"protocol": 1}))
+            props = {prop.attr("config_code"): prop.attr("config_value") for prop in answer.require("props").children()}
+            self._migrated = props.get(_LID_MIGRATION) in ("1", "true")
+        return self._migrated
+
+    async def _fetch_lid(self, phone: str) -> jid.Jid:
+        found = await self._usync(jid.of_phone(phone), node("lid"))
         lid = jid.parse(found.require("lid").attr("val"))
         if lid is None:
             raise ProtocolError("user without a LID")
-        self._phones[lid.user] = phone
-        listed = found.require("devices").require("device-list").children("device")
-        devices = [jid.Jid(lid.user, jid.LID, int(device.attr("id")) or None) for device in listed]
-        own = jid.Jid(lid.user, jid.LID, self.credentials.device)
-        self._devices[phone] = [device for device in devices if phone != self.credentials.phone or device != own]
+        return lid
+
+    async def _usync(self, account: jid.Jid, protocol: Node) -> Node:
+        user = node("user", {"jid": str(account)})
+        query = [Node("query", {}, [protocol]), Node("list", {}, [user])]
+        attrs = {"context": "message", "mode": "query", "sid": f"s{next(_numbers)}", "last": "true", "index": "0"}
+        answer = await self.ask("usync", "get", Node("usync", attrs, query))
+        return answer.require("usync").require("list").require("user")
 
     async def _encrypt_for(self, device: jid.Jid, message: bytes) -> Node:
-        peer = (self._phones[device.user], device.device or 0)
+        peer = (self._phones.get(device.user, device.user), device.device or 0)
         if peer not in self._sessions:
             bundle = await self._fetch_bundle(device)
             own = self.credentials
@@ -284,3 +303,11 @@ class DeviceClient:
             with contextlib.suppress(UndecryptableError):
                 return session.decrypt(raw)
         raise UndecryptableError("no matching session")
+
+
+def _code_of(ending: Node) -> int | None:
+    """Return the code of a stream error. A connection that was replaced has none; clients call it 440."""
+    conflict = ending.child("conflict")
+    if conflict and conflict.attr("type") == "replaced":
+        return 440
+    return int(ending.attr("code") or 0) or None

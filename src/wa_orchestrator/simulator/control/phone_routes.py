@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 from fastapi import APIRouter, Path
 from fastapi.responses import Response
 
-from wa_orchestrator.simulator.control.request_models import EnterCode, Read, Say, SayMedia, Scan, Unlink
+from wa_orchestrator.simulator.control.request_models import Account, EnterCode, Read, Say, SayMedia, Scan, Unlink
 from wa_orchestrator.simulator.errors import SimulatorError
 from wa_orchestrator.simulator.phones.numbers import chat, digits
 
@@ -36,6 +36,8 @@ class PhoneRoutes:
         routes.post("/read", summary="read messages")(self.read)
         routes.post("/unlink", summary="remove linked devices")(self.unlink)
         routes.post("/unregister", summary="unregister the number from WhatsApp")(self.unregister)
+        routes.post("/migrate", summary="move the account's chats from numbers to LIDs")(self.migrate)
+        routes.post("/account", summary="set the kind of account, before it is linked")(self.account)
         routes.get("/inbox", summary="the decrypted messages of this phone")(self.inbox)
         routes.get(
             "/inbox/{message_id}/media", summary="the file of a message, decrypted", response_class=Response
@@ -70,6 +72,14 @@ class PhoneRoutes:
 
     async def unregister(self, phone: Phone) -> dict[str, Any]:
         self._whatsapp.unregister(digits(phone))
+        return OK
+
+    async def migrate(self, phone: Phone) -> dict[str, Any]:
+        await self._whatsapp.migrate(digits(phone))
+        return OK
+
+    async def account(self, phone: Phone, body: Account) -> dict[str, Any]:
+        self._whatsapp.describe_account(digits(phone), **body.model_dump())
         return OK
 
     async def inbox(self, phone: Phone) -> list[dict[str, Any]]:

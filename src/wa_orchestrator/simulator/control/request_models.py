@@ -24,12 +24,15 @@ class EnterCode(_Body):
 
 
 class Say(_Body):
-    """A text from a phone, to a phone or a group. It disappears after `expires` seconds; `byLid` hides the number."""
+    """A text from a phone, to a phone or a group. It disappears after `expires` seconds.
+
+    `byLid` names the sender by LID or by number; without it by the kind of the receiver's account.
+    """
 
     to: str = Field(min_length=1)
     text: str = Field(min_length=1)
     expires: int | None = Field(default=None, gt=0)
-    by_lid: bool = Field(default=False, alias="byLid")
+    by_lid: bool | None = Field(default=None, alias="byLid")
 
 
 class SayMedia(_Body):
@@ -55,12 +58,21 @@ class Unlink(_Body):
     device: int | None = Field(default=None, ge=1)
 
 
+class Account(_Body):
+    """What an account is: `migrated` is whether its chats go by LIDs, `hidesNumber` whether others see its LID only."""
+
+    migrated: bool | None = None
+    username: str | None = Field(default=None, max_length=40)
+    hides_number: bool | None = Field(default=None, alias="hidesNumber")
+
+
 class GroupRequest(_Body):
     """A group that `phone` creates."""
 
     phone: str
     subject: str = Field(min_length=1, max_length=100)
     members: list[str] = Field(min_length=1)
+    mode: Literal["lid", "pn"] | None = None
 
 
 class OnPhone(_Body):

@@ -75,7 +75,7 @@ class WorldRoutes:
 
     async def create_group(self, body: GroupRequest) -> dict[str, Any]:
         members = [digits(member) for member in body.members]
-        return {"jid": await self._whatsapp.create_group(digits(body.phone), body.subject, members)}
+        return {"jid": await self._whatsapp.create_group(digits(body.phone), body.subject, members, body.mode)}
 
     async def fault(self, body: FaultRequest) -> dict[str, Any]:
         extra = {_snake(name): value for name, value in (body.model_extra or {}).items()}

@@ -4,22 +4,25 @@ from wa_orchestrator.simulator.errors import SimulatorError
 from wa_orchestrator.simulator.phones import encryption
 from wa_orchestrator.simulator.protocol import jid, message_content, protobuf
 from wa_orchestrator.simulator.protocol.binary_xml import Node, node
+from wa_orchestrator.simulator.protocol.message_content import Content
 from wa_orchestrator.simulator.whatsapp import media
 from wa_orchestrator.simulator.whatsapp.accounts import Device, Phone
-from wa_orchestrator.simulator.whatsapp.stanzas import device_notifications, groups
+from wa_orchestrator.simulator.whatsapp.stanzas import addressing, device_notifications, groups
+from wa_orchestrator.simulator.whatsapp.stanzas.groups import Group
 from wa_orchestrator.simulator.whatsapp.stanzas.messages import inbox_entry
 from wa_orchestrator.simulator.whatsapp.state import ServerState, new_message_id
 
 _KEPT_FOR_RETRY = 5000
 
 
-def send_message(state: ServerState, phone: Phone, to: str, message: bytes, *, by_lid: bool = False) -> str:
+def send_message(state: ServerState, phone: Phone, to: str, message: bytes, *, by_lid: bool | None = None) -> str:
     """Send a message from a phone to a phone or a group and return its id."""
     message_id = new_message_id()
     _remember(state, phone, message_id, to, message)
     what = message_content.read(protobuf.decode(message))
-    members = groups.find(state, to).members if "@" in to else [to]
-    if "@" in to and phone.number not in members:
+    group = groups.find(state, to) if "@" in to else None
+    members = group.members if group else [to]
+    if phone.number not in members and group:
         raise SimulatorError("NOT_A_MEMBER", f"{phone.number} is not in the group {to}.")
     for number in dict.fromkeys([phone.number, *members]):
         person = state.accounts.phone(number)
@@ -28,49 +31,66 @@ def send_message(state: ServerState, phone: Phone, to: str, message: bytes, *, b
         state.ledger.add_to_inbox(number, chat, inbox_entry(state, phone.number, to, message_id, what, is_own=is_own))
         person.contacts.add(phone.number)
         phone.contacts.add(number)
-    if "@" in to:
-        _send_to_group(state, phone, to, message_id, message)
+    if group:
+        _send_to_group(state, phone, group, message_id, message)
         return message_id
-    for device in state.accounts.phone(to).devices.values():
-        enc = encryption.encrypt_for(phone, device, message)
-        state.deliver(device, _envelope(state, phone, message_id, [enc], by_lid=by_lid))
-    if to != phone.number:
-        _copy_to_own_devices(state, phone, to, message_id, message)
+    receiver = state.accounts.phone(to)
+    names = _names(phone, receiver, by_lid=by_lid)
+    for device in receiver.devices.values():
+        enc = _encrypt(phone, device, message, what)
+        state.deliver(device, _envelope(state, phone, message_id, what, names, encs=[enc]))
+    if receiver is not phone:
+        _copy_to_own_devices(state, phone, receiver, message_id, message)
     return message_id
 
 
-def _copy_to_own_devices(state: ServerState, phone: Phone, to: str, message_id: str, message: bytes) -> None:
-    chat = str(jid.of_phone(to))
+def _names(phone: Phone, receiver: Phone, *, by_lid: bool | None) -> dict[str, str]:
+    """Return how a message names its sender: by the receiver's account, or in the given way."""
+    if by_lid is None or by_lid == receiver.migrated:
+        return addressing.in_chat(receiver, phone)
+    number, lid = str(phone.address), str(phone.address_in(jid.LID))
+    return {"from": lid, "sender_pn": number} if by_lid else {"from": number, "sender_lid": lid}
+
+
+def _copy_to_own_devices(state: ServerState, phone: Phone, to: Phone, message_id: str, message: bytes) -> None:
+    what = message_content.read(protobuf.decode(message))
     for device in phone.devices.values():
-        enc = encryption.encrypt_for(phone, device, message_content.device_sent(chat, message))
-        stanza = _envelope(state, phone, message_id, [enc], by_lid=False)
-        stanza.attrs["recipient"] = chat
-        state.deliver(device, stanza)
+        copy = message_content.device_sent(str(to.address_in(phone.space)), message)
+        enc = _encrypt(phone, device, copy, what)
+        state.deliver(device, _envelope(state, phone, message_id, what, addressing.own_copy(phone, to), encs=[enc]))
 
 
-def _envelope(state: ServerState, phone: Phone, message_id: str, encs: list[Node], *, by_lid: bool) -> Node:
-    number, lid = str(phone.address), f"{phone.lid}@{jid.LID}"
-    attrs = {"id": message_id, "t": str(state.now), "type": "text", "notify": phone.name}
-    attrs |= {"from": lid, "sender_pn": number} if by_lid else {"from": number, "sender_lid": lid}
+def _encrypt(phone: Phone, device: Device, message: bytes, what: Content, count: int | None = None) -> Node:
+    enc = encryption.encrypt_for(phone, device, message, count)
+    return _with_media_type(enc, what)
+
+
+def _with_media_type(enc: Node, what: Content) -> Node:
+    if what.file:
+        enc.attrs["mediatype"] = what.kind
+    return enc
+
+
+def _envelope(
+    state: ServerState, phone: Phone, message_id: str, what: Content, names: dict[str, str], *, encs: list[Node]
+) -> Node:
+    kind = "media" if what.file else "reaction" if what.kind == "reaction" else "text"
+    attrs = {"id": message_id, "t": str(state.now), "type": kind, "notify": phone.name, **names}
     return Node("message", attrs, list(encs))
 
 
-def _send_to_group(state: ServerState, phone: Phone, group: str, message_id: str, message: bytes) -> None:
-    sealed, distribution, holders = encryption.encrypt_group(phone, group, message)
-    handed = message_content.sender_key(group, distribution)
-    for number in groups.find(state, group).members:
+def _send_to_group(state: ServerState, phone: Phone, group: Group, message_id: str, message: bytes) -> None:
+    what = message_content.read(protobuf.decode(message))
+    sealed, distribution, holders = encryption.encrypt_group(phone, group.address, message)
+    handed = message_content.sender_key(group.address, distribution)
+    names = addressing.in_group(group, phone)
+    for number in group.members:
         for device in state.accounts.phone(number).devices.values():
             peer = (device.phone, device.number)
             encs = [] if peer in holders else [encryption.encrypt_for(phone, device, handed)]
             holders.add(peer)
-            encs.append(node("enc", {"v": "2", "type": "skmsg"}, sealed))
-            state.deliver(device, _group_envelope(state, phone, group, message_id, encs))
-
-
-def _group_envelope(state: ServerState, phone: Phone, group: str, message_id: str, encs: list[Node]) -> Node:
-    attrs = {"id": message_id, "t": str(state.now), "type": "text", "notify": phone.name, "from": group}
-    attrs |= {"participant": str(phone.address), "participant_lid": f"{phone.lid}@{jid.LID}"}
-    return Node("message", attrs, encs)
+            encs.append(_with_media_type(node("enc", {"v": "2", "type": "skmsg"}, sealed), what))
+            state.deliver(device, _envelope(state, phone, message_id, what, names, encs=encs))
 
 
 def _remember(state: ServerState, phone: Phone, message_id: str, to: str, message: bytes) -> None:
@@ -85,22 +105,20 @@ def resend(state: ServerState, phone: Phone, device: Device, message_id: str, co
     if known is None:
         return
     to, message = known
+    what = message_content.read(protobuf.decode(message))
     if "@" in to:
         key, holders = phone.own_sender_keys[to]
         holders.add((device.phone, device.number))
         message = message + message_content.sender_key(to, key.distribution())
-        enc = encryption.encrypt_for(phone, device, message, count)
-        state.deliver(device, _group_envelope(state, phone, to, message_id, [enc]))
-        return
-    is_own = device.phone == phone.number and to != phone.number
-    chat = str(jid.of_phone(to))
-    enc = encryption.encrypt_for(
-        phone, device, message_content.device_sent(chat, message) if is_own else message, count
-    )
-    stanza = _envelope(state, phone, message_id, [enc], by_lid=False)
-    if is_own:
-        stanza.attrs["recipient"] = chat
-    state.deliver(device, stanza)
+        names = addressing.in_group(groups.find(state, to), phone)
+    elif device.phone == phone.number and to != phone.number:
+        other = state.accounts.phone(to)
+        message = message_content.device_sent(str(other.address_in(phone.space)), message)
+        names = addressing.own_copy(phone, other)
+    else:
+        names = addressing.in_chat(state.accounts.phone(device.phone), phone)
+    enc = _encrypt(phone, device, message, what, count)
+    state.deliver(device, _envelope(state, phone, message_id, what, names, encs=[enc]))
 
 
 def send_file(
@@ -139,9 +157,9 @@ def _send_read_receipt(state: ServerState, reader: Phone, author: Phone, chat: s
         state.ledger.record_receipt(author.number, message_id, reader.number, "read")
     if state.faults.active("no_receipts", author.number):
         return
-    attrs = {"id": ids[0], "type": "read", "t": str(state.now), "from": str(reader.address)}
+    attrs = {"id": ids[0], "type": "read", "t": str(state.now), "from": str(reader.address_in(author.space))}
     if "@" in chat:
-        attrs |= {"from": chat, "participant": str(reader.address)}
+        attrs |= {"from": chat, "participant": str(reader.address_in(groups.find(state, chat).space))}
     items = [node("list", content=[node("item", {"id": message_id}) for message_id in ids[1:]])] if ids[1:] else None
     for device in author.devices.values():
         state.deliver(device, Node("receipt", attrs, items))

@@ -85,6 +85,11 @@ def encode(root: Node) -> bytes:
     return bytes(out)
 
 
+def compress(payload: bytes) -> bytes:
+    """Compress an encoded stanza."""
+    return bytes([payload[0] | _COMPRESSED]) + zlib.compress(payload[1:])
+
+
 def decode(payload: bytes) -> Node:
     """Decode a stanza. Raises ProtocolError for anything that is not exactly one."""
     if not payload:

@@ -5,6 +5,8 @@ from typing import NamedTuple
 SERVER = "s.whatsapp.net"
 LID = "lid"
 GROUP = "g.us"
+#: The older name of SERVER, in texts of clients.
+LEGACY_SERVER = "c.us"
 #: The server itself.
 SERVER_JID = "@s.whatsapp.net"
 
@@ -35,6 +37,11 @@ def parse(text: str) -> Jid | None:
     if not colon:
         return Jid(name, server)
     return Jid(name, server, int(device)) if device.isdecimal() and int(device) < 256 else None
+
+
+def other_space(server: str) -> str:
+    """Return the server under which the same account has its other JID."""
+    return SERVER if server == LID else LID
 
 
 def of_phone(number: str, device: int | None = None) -> Jid:

@@ -196,11 +196,13 @@ def frame(body: bytes) -> bytes:
 class FrameReader:
     """Splits the byte stream of a client into frames, after the intro that precedes the first."""
 
-    __slots__ = ("_buffer", "_intro")
+    __slots__ = ("_buffer", "_intro", "routing_info")
 
     def __init__(self, *, expects_intro: bool) -> None:
         self._buffer = bytearray()
         self._intro = expects_intro
+        #: what a client begins with that was told where to connect
+        self.routing_info = b""
 
     def feed(self, chunk: bytes) -> Iterator[bytes]:
         """Yield every complete frame. Raises ProtocolError for a wrong intro."""
@@ -224,6 +226,7 @@ class FrameReader:
             if len(buffer) < 7:
                 return False
             start = 7 + int.from_bytes(buffer[4:7], "big")
+            self.routing_info = buffer[7:start]
         if not PROLOGUE.startswith(buffer[start : start + 4]):
             raise ProtocolError("not a WhatsApp client, or another version of the protocol")
         if len(buffer) < start + 4:

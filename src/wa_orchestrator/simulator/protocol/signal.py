@@ -186,17 +186,23 @@ class SignalSession:
         while chain.index < counter:
             index = chain.index
             self.skipped[peer, index] = chain.next()
+        self._drop_oldest_skipped()
+        return chain.next()
+
+    def _drop_oldest_skipped(self) -> None:
         while len(self.skipped) > _MAX_SKIP:
             del self.skipped[next(iter(self.skipped))]
-        return chain.next()
 
     def _ratchet_receiving(self, peer: bytes, previous: int) -> None:
         if self.receiving:
             newest = next(reversed(self.receiving))
             chain = self.receiving[newest]
-            while chain.index < min(previous, chain.index + _MAX_SKIP):
+            # whatsmeow's first answer has a previous counter of 2^32 - 1: derive a bounded number of keys.
+            last = min(previous, chain.index + _MAX_SKIP)
+            while chain.index < last:
                 index = chain.index
                 self.skipped[newest, index] = chain.next()
+            self._drop_oldest_skipped()
         self.root, first = _ratchet(self.root, self.ratchet.private, peer)
         self.receiving[peer] = Chain(first)
         while len(self.receiving) > _MAX_OLD_CHAINS:

@@ -15,7 +15,8 @@ from wa_orchestrator.simulator.protocol.signal import DJB, PreKeyBundle, SignalS
 from wa_orchestrator.simulator.whatsapp.app_state import AppState
 
 #: A LID is the number multiplied modulo a prime: it looks unrelated, and is reversible without a table.
-_LID_PRIME, _LID_FACTOR, _LID_BASE = 10**15 + 37, 271_828_182_845_904, 10**15
+#: It has 13 to 15 digits, as real ones have: a client that takes LID digits for a phone number must be caught.
+_LID_PRIME, _LID_FACTOR, _LID_BASE = 999 * 10**12 - 17, 271_828_182_845_904, 10**12
 SIGNED_ID = 1
 _PREKEYS_IN_TURN = 1 << 24
 _MAX_SESSIONS = 8
@@ -57,6 +58,10 @@ class Device:
     def address(self, server: str = jid.SERVER) -> Jid:
         return Jid(self.phone if server == jid.SERVER else lid_of(self.phone), server, self.number)
 
+    def account(self, server: str) -> Jid:
+        """Return the JID of its account."""
+        return self.address(server)._replace(device=None)
+
     def take_prekey_bundle(self) -> PreKeyBundle:
         """Return the pre-key bundle; its one-time pre-key is used up."""
         prekey_id, prekey = self.prekeys.popitem(last=False) if self.prekeys else (None, None)
@@ -89,10 +94,23 @@ class Phone:
         self.own_sender_keys: dict[str, tuple[SenderKey, set[tuple[str, int]]]] = {}
         #: phones with which it has exchanged messages: no longer new contacts
         self.contacts: set[str] = set()
+        #: whether its one-to-one chats have moved from phone numbers to LIDs
+        self.migrated = False
+        #: others find it by this name; whoever does, and is not told the number, knows its LID only
+        self.username = ""
+        self.hides_number = False
 
     @property
     def address(self) -> Jid:
         return jid.of_phone(self.number)
+
+    @property
+    def space(self) -> str:
+        """The server of JIDs in its one-to-one chats: all of them are of one kind."""
+        return jid.LID if self.migrated else jid.SERVER
+
+    def address_in(self, server: str) -> Jid:
+        return Jid(self.lid if server == jid.LID else self.number, server)
 
     def key_of_prekey(self, prekey_id: int) -> KeyPair:
         return self._key(f"prekey {prekey_id}")
@@ -125,8 +143,10 @@ class Phone:
 class Accounts:
     """All phones; one is created when its number is first used."""
 
-    def __init__(self, secret: bytes) -> None:
+    def __init__(self, secret: bytes, *, migrated: bool = False) -> None:
         self._secret = secret
+        #: whether new accounts have moved to LIDs
+        self._migrated = migrated
         self._phones: dict[str, Phone] = {}
         self._absent: set[str] = set()
         self._absent_prefixes: tuple[str, ...] = ()
@@ -136,9 +156,11 @@ class Accounts:
         known = self._phones.get(number)
         if known:
             return known
-        if not (number.isascii() and number.isdecimal() and 5 <= len(number) <= 15 and number[0] != "0"):
+        is_number = number.isascii() and number.isdecimal() and 5 <= len(number) <= 15 and number[0] != "0"
+        if not is_number or int(number) >= _LID_PRIME:
             raise SimulatorError("BAD_PHONE", f"{number!r} is not a phone number: 5 to 15 digits, no leading zero.")
         phone = self._phones[number] = Phone(number, self._secret)
+        phone.migrated = self._migrated
         return phone
 
     def find(self, address: Jid) -> Phone | None:
@@ -148,6 +170,9 @@ class Accounts:
             return self.phone(number) if self.is_registered(number) else None
         except (ProtocolError, SimulatorError):
             return None
+
+    def find_username(self, username: str) -> Phone | None:
+        return next((phone for phone in self._phones.values() if phone.username == username), None)
 
     def device(self, address: Jid) -> Device | None:
         phone = self.find(address)

@@ -14,6 +14,8 @@ from wa_orchestrator.simulator.whatsapp.listener import WebSocket
 from wa_orchestrator.simulator.whatsapp.state import ServerState
 
 _numbers = itertools.count(1)
+#: Longer stanzas are sent compressed.
+_COMPRESS_ABOVE = 1024
 #: Not compressed, and then no list.
 _NO_STANZA = b"\x00\xff\xff\xff"
 
@@ -63,6 +65,10 @@ class Connection:
         return self._socket.peer_port
 
     @property
+    def routing_info(self) -> bytes:
+        return self._deframer.routing_info
+
+    @property
     def is_silent(self) -> bool:
         return self.state.faults.active("silence", self.phone) is not None
 
@@ -104,7 +110,10 @@ class Connection:
             raise ProtocolError("cannot send before the handshake is complete")
         if self.ended or self.is_silent:
             return
-        self._socket.send(noise.frame(self._send.seal(binary_xml.encode(stanza))))
+        payload = binary_xml.encode(stanza)
+        if len(payload) > _COMPRESS_ABOVE:
+            payload = binary_xml.compress(payload)
+        self._socket.send(noise.frame(self._send.seal(payload)))
 
     def send_undecodable(self, *, is_sealed: bool) -> None:
         """Send a frame that is no stanza, or, unsealed, one that the client cannot decrypt."""

@@ -1,25 +1,24 @@
 """Immediate effects of a fault. Lasting effects are read from `Faults` where they apply."""
 
-import base64
-import binascii
 from collections.abc import Callable
 from typing import Any
 
-from wa_orchestrator.simulator.errors import SimulatorError
 from wa_orchestrator.simulator.phones import actions
 from wa_orchestrator.simulator.protocol.binary_xml import node
 from wa_orchestrator.simulator.whatsapp.faults import Fault
 from wa_orchestrator.simulator.whatsapp.stanzas import graphql, login
-from wa_orchestrator.simulator.whatsapp.state import ServerState, from_server
+from wa_orchestrator.simulator.whatsapp.state import ServerState
 
 #: Faults that happen once and do not stay active (`drop` does, if it has a duration).
-_MOMENTARY = frozenset({"bad_frame", "replace", "logout", "companion_reg_refresh"})
+_MOMENTARY = frozenset({"bad_frame", "replace", "logout"})
 
 
 def apply(
     state: ServerState, kind: str, *, phone: str | None, seconds: float | None, code: int | None, extra: dict[str, Any]
 ) -> None:
     """Activate a fault and apply its immediate effect. Raises SimulatorError for an unknown kind."""
+    if kind == "companion_reg_refresh":
+        extra = {"times": 1, **extra}
     fault = state.faults.add(kind, phone, seconds, code, extra)
     if kind in _MOMENTARY or (kind == "drop" and seconds is None):
         state.faults.remove(fault)
@@ -75,25 +74,6 @@ def _overload(state: ServerState, fault: Fault) -> None:
         state.faults.remove(fault)
 
 
-def _refresh_registration(state: ServerState, fault: Fault) -> None:
-    """Invalidate the ADV secret of every QR code. A client must ack and refresh it, or it cannot be linked."""
-    for connection in state.connections_of(None):
-        if connection.registration is None:
-            continue
-        notice = state.next_id()
-        connection.unacked_refresh.add(notice)
-        connection.retired_advs |= _adv_of(fault.extra.get("qr"))
-        attrs = {"type": "companion_reg_refresh", "id": notice, "t": str(state.now)}
-        connection.send(from_server("notification", attrs, [node("companion_reg_refresh")]))
-
-
-def _adv_of(qr: str | None) -> set[bytes]:
-    try:
-        return {base64.b64decode(qr.split(",")[3])} if qr else set()
-    except (IndexError, binascii.Error) as error:
-        raise SimulatorError("BAD_QR", "The QR to retire is not a QR of a device.") from error
-
-
 _AT_ONCE: dict[str, Callable[[ServerState, Fault], None]] = {
     "drop": _drop,
     "bad_frame": _send_bad_frame,
@@ -102,7 +82,6 @@ _AT_ONCE: dict[str, Callable[[ServerState, Fault], None]] = {
     "ban": _end_streams,
     "temporary_ban": _end_streams,
     "unavailable": _overload,
-    "companion_reg_refresh": _refresh_registration,
     "reachout_lock": lambda state, fault: graphql.push_timelock(state, fault.phone),
     "newchat_cap": lambda state, fault: graphql.push_capping(state, fault.phone),
 }

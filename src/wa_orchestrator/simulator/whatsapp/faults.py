@@ -24,7 +24,7 @@ KINDS = {
     "undecryptable": "phones cannot decrypt what they get, and ask for it again; with times, so often",
     "reachout_lock": "messages to new contacts are refused (463)",
     "newchat_cap": "the allowance of new chats is used up",
-    "companion_reg_refresh": "the secret in the QR on show is retired before it is scanned",
+    "companion_reg_refresh": "a scan retires the secret in the QR; the new code must be scanned; with times, so often",
     "passkey": "the next scan asks for a passkey",
 }
 

@@ -48,7 +48,13 @@ class DeviceStore:
     def save_groups(self, groups: dict[str, Group]) -> None:
         if self._directory:
             listing = [
-                {"id": group.id, "subject": group.subject, "created": group.created, "members": group.members}
+                {
+                    "id": group.id,
+                    "subject": group.subject,
+                    "created": group.created,
+                    "members": group.members,
+                    "mode": group.mode,
+                }
                 for group in groups.values()
             ]
             _write(self._directory / "groups.json", json.dumps(listing).encode())
@@ -71,6 +77,9 @@ def _phone_to_json(phone: Phone) -> dict[str, Any]:
         "name": phone.name,
         "next_device": phone.next_device,
         "contacts": sorted(phone.contacts),
+        "migrated": phone.migrated,
+        "username": phone.username,
+        "hides_number": phone.hides_number,
         "patches": {name: [_text(patch) for patch in patches] for name, patches in phone.app_state.patches.items()},
         "devices": [_device_to_json(device) for device in phone.devices.values()],
     }
@@ -88,6 +97,8 @@ def _phone_from_json(phone: Phone, kept: dict[str, Any]) -> None:
     phone.name = kept["name"]
     phone.next_device = kept["next_device"]
     phone.contacts = set(kept["contacts"])
+    phone.migrated = kept.get("migrated", phone.migrated)
+    phone.username, phone.hides_number = kept.get("username", ""), kept.get("hides_number", False)
     phone.app_state.patches = {name: [_bytes(one) for one in many] for name, many in kept["patches"].items()}
     for entry in kept["devices"]:
         prekeys = OrderedDict((int(number), _bytes(key)) for number, key in entry.pop("prekeys").items())

@@ -12,7 +12,7 @@ from typing import Any
 import structlog
 
 from wa_orchestrator.simulator.errors import ProtocolError, SimulatorError
-from wa_orchestrator.simulator.phones import actions
+from wa_orchestrator.simulator.phones import actions, peer_messages
 from wa_orchestrator.simulator.protocol import jid, message_content, noise
 from wa_orchestrator.simulator.protocol.binary_xml import Node
 from wa_orchestrator.simulator.protocol.curve25519 import KeyPair
@@ -53,12 +53,13 @@ class WhatsApp:
         proxy_of: Callable[[int], str | None] = lambda _port: None,
         on_session: Callable[[int, str], None] = lambda _port, _client: None,
         clock: Callable[[], float] = time.time,
+        migrated: bool = False,
     ) -> None:
         self._proxy_of = proxy_of
         #: called for every accepted client: its local port and its static key
         self._on_session = on_session
         self._devices = DeviceStore(state_dir)
-        accounts = Accounts(self._devices.secret())
+        accounts = Accounts(self._devices.secret(), migrated=migrated)
         self._state = ServerState(accounts, Faults(clock), clock, self._changed)
         self._devices.load(accounts, self._state.groups)
         now = int(clock())
@@ -112,9 +113,9 @@ class WhatsApp:
         self._save()
 
     async def send_text(self, phone: str, to: str, text: str, **options: Any) -> str:
-        """Send a text. Options: `expires` (seconds), `by_lid` (hide the number behind the LID)."""
+        """Send a text. Options: `expires` (seconds), `by_lid` (whether the LID names the sender)."""
         message = message_content.text(text, options.get("expires"))
-        by_lid = bool(options.get("by_lid"))
+        by_lid = options.get("by_lid")
         return actions.send_message(self._state, self._state.accounts.phone(phone), _chat(to), message, by_lid=by_lid)
 
     async def send_media(  # noqa: PLR0917 - a file takes this many words
@@ -142,11 +143,26 @@ class WhatsApp:
         actions.unlink(self._state, self._state.accounts.phone(phone), device)
         self._save()
 
-    async def create_group(self, phone: str, subject: str, members: list[str]) -> str:
-        """Create a group and return its JID."""
-        group = groups.create(self._state, phone, subject, members)
+    async def create_group(self, phone: str, subject: str, members: list[str], mode: str | None = None) -> str:
+        """Create a group and return its JID. Its members are named by `lid` or `pn`."""
+        group = groups.create(self._state, phone, subject, members, mode)
         self._devices.save_groups(self._state.groups)
         return group.address
+
+    async def migrate(self, phone: str) -> None:
+        """Move an account's one-to-one chats from phone numbers to LIDs, as WhatsApp does while devices are linked."""
+        peer_messages.migrate(self._state, self._state.accounts.phone(phone))
+        self._save()
+
+    def describe_account(
+        self, phone: str, *, migrated: bool | None = None, username: str | None = None, hides_number: bool | None = None
+    ) -> None:
+        """Set what an account is; its devices are not told."""
+        account = self._state.accounts.phone(phone)
+        account.migrated = account.migrated if migrated is None else migrated
+        account.username = account.username if username is None else username
+        account.hides_number = account.hides_number if hides_number is None else hides_number
+        self._changed(phone)
 
     def unregister(self, phone: str) -> None:
         """Mark a number as not registered."""
@@ -290,5 +306,6 @@ def _describe(connection: Connection) -> dict[str, Any]:
         "since": connection.since,
         "active": connection.active,
         "available": connection.available,
+        "routed": bool(connection.routing_info),
         "linking": bool(connection.refs),
     }

@@ -45,6 +45,8 @@ class ServerState:
     asked: dict[tuple[str, str, str], int] = field(default_factory=dict)
     #: (phone, its devices) → the phone's signed key index list
     index_lists: dict[tuple[str, tuple[int, ...]], bytes] = field(default_factory=dict)
+    #: hash of AB properties → the properties
+    properties: dict[str, dict[int, str]] = field(default_factory=dict)
     _numbers: "itertools.count[int]" = field(default_factory=lambda: itertools.count(1))
 
     @property

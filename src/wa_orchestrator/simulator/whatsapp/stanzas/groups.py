@@ -6,41 +6,55 @@ from dataclasses import dataclass, field
 from wa_orchestrator.simulator.errors import ProtocolError, SimulatorError
 from wa_orchestrator.simulator.protocol import jid
 from wa_orchestrator.simulator.protocol.binary_xml import Node, node
+from wa_orchestrator.simulator.whatsapp.accounts import Phone
 from wa_orchestrator.simulator.whatsapp.state import ServerState, from_server
 
 
 @dataclass(slots=True)
 class Group:
-    """A group; members are phone numbers, the first is its owner."""
+    """A group; members are phone numbers, the first is its owner. Its mode names its members: `lid` or `pn`."""
 
     id: str
     subject: str
     created: int
     members: list[str] = field(default_factory=list)
+    mode: str = "pn"
 
     @property
     def address(self) -> str:
         return f"{self.id}@{jid.GROUP}"
 
+    @property
+    def space(self) -> str:
+        """The server of its members' JIDs."""
+        return jid.LID if self.mode == "lid" else jid.SERVER
 
-def create(state: ServerState, owner: str, subject: str, members: list[str]) -> Group:
-    """Create a group and notify the devices of all members."""
+
+def create(state: ServerState, owner: str, subject: str, members: list[str], mode: str | None = None) -> Group:
+    """Create a group and notify the devices of all members. Without a mode it is that of the owner's account."""
     numbers = list(dict.fromkeys([owner, *members]))
     for number in numbers:
         state.accounts.phone(number)
-    group = Group(f"120363{secrets.randbelow(10**12):012}", subject, state.now, numbers)
+    creator = state.accounts.phone(owner)
+    mode = mode or ("lid" if creator.migrated else "pn")
+    group = Group(f"120363{secrets.randbelow(10**12):012}", subject, state.now, numbers, mode)
     state.groups[group.address] = group
     for number in numbers:
         for device in state.accounts.phone(number).devices.values():
-            attrs = {
-                "from": group.address,
-                "type": "w:gp2",
-                "id": state.next_id(),
-                "t": str(state.now),
-                "participant": str(jid.of_phone(owner)),
-            }
+            attrs = {"from": group.address, "type": "w:gp2", "id": state.next_id(), "t": str(state.now)}
+            attrs |= participant_names(group, creator)
             state.deliver(device, Node("notification", attrs, [node("create", {}, [describe(state, group)])]))
     return group
+
+
+def participant_names(group: Group, phone: Phone, device: int | None = None) -> dict[str, str]:
+    """Return the attributes of a stanza that name a member of a group, by both names."""
+    other = "participant_pn" if group.mode == "lid" else "participant_lid"
+    return {
+        "participant": str(phone.address_in(group.space)._replace(device=device)),
+        other: str(phone.address_in(jid.other_space(group.space))),
+        "addressing_mode": group.mode,
+    }
 
 
 def find(state: ServerState, address: str) -> Group:
@@ -52,28 +66,30 @@ def find(state: ServerState, address: str) -> Group:
 
 
 def describe(state: ServerState, group: Group) -> Node:
-    participants = [
-        node(
-            "participant",
-            {
-                "jid": str(jid.of_phone(number)),
-                "lid": f"{state.accounts.phone(number).lid}@{jid.LID}",
-                "type": "superadmin" if number == group.members[0] else None,
-            },
-        )
-        for number in group.members
-    ]
-    attrs: dict[str, str | int | None] = {
+    other = "phone_number" if group.mode == "lid" else "lid"
+    participants = []
+    for number in group.members:
+        phone = state.accounts.phone(number)
+        attrs: dict[str, str | int | None] = {
+            "jid": str(phone.address_in(group.space)),
+            other: str(phone.address_in(jid.other_space(group.space))),
+            "type": "superadmin" if number == group.members[0] else None,
+        }
+        participants.append(node("participant", attrs))
+    owner = state.accounts.phone(group.members[0])
+    described: dict[str, str | int | None] = {
         "id": group.id,
         "subject": group.subject,
         "creation": group.created,
-        "creator": str(jid.of_phone(group.members[0])),
+        "creator": str(owner.address_in(group.space)),
         "s_t": group.created,
-        "s_o": str(jid.of_phone(group.members[0])),
+        "s_o": str(owner.address_in(group.space)),
         "size": len(group.members),
-        "addressing_mode": "pn",
+        "addressing_mode": group.mode,
     }
-    return node("group", attrs, participants)
+    if group.mode == "lid":
+        described |= {"creator_pn": str(owner.address), "s_o_pn": str(owner.address)}
+    return node("group", described, participants)
 
 
 def answer(state: ServerState, phone: str | None, stanza: Node) -> Node:
@@ -87,8 +103,9 @@ def answer(state: ServerState, phone: str | None, stanza: Node) -> Node:
         return from_server("iq", attrs, [node("groups", content=mine)])
     wish = stanza.child("create")
     if wish:
-        members = [address.user for part in wish.children("participant") if (address := jid.parse(part.attr("jid")))]
-        group = create(state, phone, wish.attr("subject"), members)
+        addresses = [jid.parse(part.attr("jid")) for part in wish.children("participant")]
+        people = [state.accounts.find(address) for address in addresses if address]
+        group = create(state, phone, wish.attr("subject"), [person.number for person in people if person])
         return from_server("iq", attrs, [describe(state, group)])
     known = state.groups.get(to)
     if known is None or phone not in known.members:

@@ -8,7 +8,7 @@ from wa_orchestrator.simulator.protocol.binary_xml import Node, node
 from wa_orchestrator.simulator.whatsapp import media
 from wa_orchestrator.simulator.whatsapp.app_state import COLLECTIONS
 from wa_orchestrator.simulator.whatsapp.connection import Connection
-from wa_orchestrator.simulator.whatsapp.stanzas import graphql, groups, login, pairing, prekeys, usync
+from wa_orchestrator.simulator.whatsapp.stanzas import graphql, groups, login, pairing, prekeys, properties, usync
 from wa_orchestrator.simulator.whatsapp.state import ServerState, from_server
 
 _PRIVACY = ("readreceipts", "profile", "status", "online", "last", "groupadd", "calladd")
@@ -109,14 +109,14 @@ def _privacy(_state: ServerState, _connection: Connection, _stanza: Node) -> lis
 _ANSWERS: dict[tuple[str, str], Answer] = {
     ("encrypt", "get"): prekeys.handle_get,
     ("encrypt", "set"): prekeys.handle_set,
-    ("usync", "get"): lambda state, _connection, stanza: usync.answer(state, stanza),
+    ("usync", "get"): lambda state, connection, stanza: usync.answer(state, connection.phone, stanza),
     ("md", "set"): _link,
     ("w:m", "set"): _media_connection,
     ("w:mex", "get"): lambda state, connection, stanza: graphql.answer(state, connection.phone, stanza),
     ("w:sync:app:state", "set"): _app_state,
     ("privacy", "get"): _privacy,
     ("w:profile:picture", "get"): _picture,
-    ("abt", "get"): lambda _state, _connection, _stanza: [node("props", {"protocol": "1", "hash": "h1"})],
+    ("abt", "get"): lambda state, connection, stanza: properties.answer(state, connection.phone, stanza),
     ("blocklist", "get"): lambda _state, _connection, _stanza: [node("list")],
 }
 _AFTERWARDS: dict[tuple[str, str], Callable[[ServerState, Connection, Node], None]] = {

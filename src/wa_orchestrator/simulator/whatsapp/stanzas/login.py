@@ -1,16 +1,16 @@
 """Login of a client: refusals, the first stanzas, and the initial app state for a new device."""
 
+import hashlib
 import hmac
-import zlib
+from collections import Counter
 
-from wa_orchestrator.simulator.phones import encryption
-from wa_orchestrator.simulator.protocol import jid, protobuf
+from wa_orchestrator.simulator.phones import peer_messages
+from wa_orchestrator.simulator.protocol import jid
 from wa_orchestrator.simulator.protocol.binary_xml import Node, node
 from wa_orchestrator.simulator.protocol.protobuf import ProtobufFields
-from wa_orchestrator.simulator.whatsapp.accounts import Device, Phone
 from wa_orchestrator.simulator.whatsapp.connection import Connection
 from wa_orchestrator.simulator.whatsapp.stanzas import device_notifications, pairing
-from wa_orchestrator.simulator.whatsapp.state import ServerState, from_server, new_message_id
+from wa_orchestrator.simulator.whatsapp.state import ServerState, from_server
 
 #: Faults that refuse a login: kind → default failure code.
 _REFUSALS = {"ban": 403, "temporary_ban": 402, "refuse_login": 401, "outdated": 405, "unavailable": 503}
@@ -63,11 +63,18 @@ def _log_in(state: ServerState, connection: Connection, payload: ProtobufFields)
     state.online[number, device_number] = connection
     prekey_message = {"lid": str(device.address(jid.LID)), "props": "27", "location": "sim"}
     connection.send(node("success", {**prekey_message, "t": state.now, "creation": int(device.linked_at)}))
+    route = node("routing_info", content=_routing_info(number, device_number))
+    connection.send(from_server("ib", {}, [node("edge_routing", content=[route])]))
+
+
+def _routing_info(number: str, device: int) -> bytes:
+    """Return the bytes with which a client is to begin its next connection, so that it reaches the same data centre."""
+    return b"\x08" + hashlib.sha256(f"{number}:{device}".encode()).digest()[:7]
 
 
 def end_replaced(connection: Connection) -> None:
-    """End a connection that was replaced by a newer one (440)."""
-    connection.end_with(node("stream:error", {"code": "440"}, [node("conflict", {"type": "replaced"})]))
+    """End a connection that was replaced by a newer one; clients call this 440, the stanza has no code."""
+    connection.end_with(node("stream:error", content=[node("conflict", {"type": "replaced"})]))
 
 
 def become_active(state: ServerState, connection: Connection) -> None:
@@ -77,26 +84,20 @@ def become_active(state: ServerState, connection: Connection) -> None:
         return
     connection.active = True
     waiting = list(device.pending.values())
+    if waiting:
+        connection.send(from_server("ib", {}, [_preview(waiting)]))
     for index, stanza in enumerate(waiting):
         connection.send(Node(stanza.tag, {**stanza.attrs, "offline": str(index)}, stanza.content))
     connection.send(from_server("ib", {}, [node("offline", {"count": len(waiting)})]))
     if not device.bootstrapped:
         device.bootstrapped = True
         state.changed(device.phone)
-        _bootstrap(state, state.accounts.phone(device.phone), device)
+        peer_messages.send_first(state, state.accounts.phone(device.phone), device)
         device_notifications.announce_added(state, device)
 
 
-def _bootstrap(state: ServerState, phone: Phone, device: Device) -> None:
-    phone.app_state.name_account(phone.name, int(state.clock() * 1000))
-    app_state = phone.app_state
-    key_data: protobuf.Layout = {1: app_state.key, 2: {1: 1, 2: 0, 3: b"\0"}, 3: int(state.clock() * 1000)}
-    key_share = protobuf.encode({12: {2: 6, 7: {1: {1: {1: app_state.key_id}, 2: key_data}}}})
-    names = [{1: str(phone.address), 2: phone.name}]
-    history = zlib.compress(protobuf.encode({1: 0, 5: 1, 6: 100, 7: names}))
-    notification = protobuf.encode({12: {2: 5, 6: {6: 0, 7: 1, 9: 100, 11: history}}})
-    attrs = {"category": "peer", "push_priority": "high", "notify": phone.name, "type": "text"}
-    for message in (key_share, notification):
-        enc = encryption.encrypt_for(phone, device, message)
-        header = {"from": str(phone.address), "id": new_message_id(), "t": str(state.now), **attrs}
-        state.deliver(device, Node("message", header, [enc]))
+def _preview(waiting: list[Node]) -> Node:
+    """Return what the client is about to receive, counted by kind."""
+    kinds = Counter(stanza.tag for stanza in waiting)
+    counts = {tag: kinds[tag] for tag in ("message", "notification", "receipt")}
+    return node("offline_preview", {"count": len(waiting), "appdata": 0, "call": 0, "status": 0, **counts})

@@ -12,6 +12,8 @@ from wa_orchestrator.simulator.protocol.jid import Jid
 from wa_orchestrator.simulator.protocol.message_content import Content
 from wa_orchestrator.simulator.whatsapp.accounts import Device, Phone
 from wa_orchestrator.simulator.whatsapp.connection import Connection
+from wa_orchestrator.simulator.whatsapp.stanzas import addressing, device_lists
+from wa_orchestrator.simulator.whatsapp.stanzas.groups import Group
 from wa_orchestrator.simulator.whatsapp.state import ServerState
 
 _REACHOUT_LOCKED, _NOT_FOUND = 463, 404
@@ -31,6 +33,7 @@ class OutgoingMessage:
     chat: str
     #: the recipients' phones, which confirm it
     others: tuple[Phone, ...]
+    group: Group | None = None
 
     @property
     def id(self) -> str:
@@ -66,7 +69,7 @@ def _outgoing(state: ServerState, connection: Connection, device: Device, to: Ji
         group = state.groups.get(str(to))
         members = group.members if group else []
         others = tuple(state.accounts.phone(number) for number in members if number != sender.number)
-        return OutgoingMessage(stanza, sender, device, connection, to, str(to), others)
+        return OutgoingMessage(stanza, sender, device, connection, to, str(to), others, group)
     other = state.accounts.find(to)
     chat = other.number if other else to.user
     return OutgoingMessage(stanza, sender, device, connection, to, chat, (other,) if other else ())
@@ -81,10 +84,20 @@ def _error(state: ServerState, sent: OutgoingMessage) -> int | None:
         return fault.code or 500
     if not sent.others:
         return _NOT_FOUND
+    wrong = _wrong_names(sent)
+    if wrong:
+        return wrong
     is_new = not sent.to.is_group and sent.chat not in sent.sender.contacts and sent.chat != number
     if is_new and state.faults.active("reachout_lock", number):
         return _REACHOUT_LOCKED
     return None
+
+
+def _wrong_names(sent: OutgoingMessage) -> int | None:
+    devices = [address for address, _ in _copies(sent)]
+    if sent.group:
+        return addressing.group_refusal(sent.group, sent.stanza.attr("addressing_mode"), devices)
+    return addressing.refusal(sent.sender, sent.to, devices)
 
 
 def _accept(state: ServerState, sent: OutgoingMessage) -> None:
@@ -135,7 +148,7 @@ def _deliver_copy(state: ServerState, sent: OutgoingMessage, address: Jid, encs:
         if device:
             # In a group the copy only distributes the sender key; the message itself is the same for all.
             shared = sent.stanza.children("enc") if sent.to.is_group else []
-            relay(state, sent.device, device, sent.to, stanza=sent.stanza, encs=[*encs, *shared])
+            relay(state, sent.device, device, _recipient(sent), stanza=sent.stanza, encs=[*encs, *shared])
         return None
     fault = state.faults.active("undecryptable", phone.number)
     if fault:
@@ -167,7 +180,7 @@ def _decrypt_in_group(state: ServerState, sent: OutgoingMessage) -> set[Phone]:
         for device in phone.devices.values():
             is_new = not told & {(phone.number, device.number), (phone.lid, device.number)}
             if device is not sent.device and is_new:
-                relay(state, sent.device, device, sent.to, stanza=sent.stanza, encs=[message])
+                relay(state, sent.device, device, _recipient(sent), stanza=sent.stanza, encs=[message])
         try:
             peer = (sent.sender.number, sent.device.number)
             inner = encryption.decrypt_group(phone, sent.chat, peer, message.data)
@@ -216,9 +229,9 @@ def _send_retry_receipt(state: ServerState, sent: OutgoingMessage, phone: Phone)
     state.retries.add(key)
     is_own = phone is sent.sender
     attrs = {"id": sent.id, "type": "retry", "t": str(state.now)}
-    attrs["from"] = str(sent.to) if sent.to.is_group else str(phone.address)
-    if sent.to.is_group:
-        attrs["participant"] = str(phone.address)
+    attrs["from"] = str(sent.to) if sent.group else str(phone.address_in(sent.sender.space))
+    if sent.group:
+        attrs["participant"] = str(phone.address_in(sent.group.space))
     elif is_own:
         attrs["recipient"] = str(sent.to)
     request = [
@@ -229,7 +242,7 @@ def _send_retry_receipt(state: ServerState, sent: OutgoingMessage, phone: Phone)
 
 
 def _send_receipts(state: ServerState, sent: OutgoingMessage, readers: set[Phone]) -> None:
-    sent.connection.send(_ack(state, sent.stanza))
+    sent.connection.send(_ack(state, sent.stanza, phash=_current_devices(sent)))
     if state.faults.active("no_receipts", sent.sender.number):
         return
     for reader in readers:
@@ -237,26 +250,28 @@ def _send_receipts(state: ServerState, sent: OutgoingMessage, readers: set[Phone
             continue
         state.ledger.record_receipt(sent.sender.number, sent.id, reader.number, "delivered")
         attrs = {"from": str(sent.to), "id": sent.id, "t": str(state.now)}
-        if sent.to.is_group:
-            attrs["participant"] = str(reader.address)
+        if sent.group:
+            attrs["participant"] = str(reader.address_in(sent.group.space))
         for device in sent.sender.devices.values():
             state.deliver(device, Node("receipt", attrs))
 
 
-def relay(state: ServerState, source: Device, device: Device, to: Jid, *, stanza: Node, encs: list[Node]) -> None:
+def _recipient(sent: OutgoingMessage) -> Phone | Group:
+    return sent.group or sent.others[0]
+
+
+def relay(
+    state: ServerState, source: Device, device: Device, to: Phone | Group, *, stanza: Node, encs: list[Node]
+) -> None:
     """Relay a copy to another linked device."""
-    server = to.server if to.server == jid.LID else jid.SERVER
-    other = jid.SERVER if server == jid.LID else jid.LID
-    sender, alternative = str(source.address(server)), str(source.address(other)).replace(f":{source.number}@", "@")
-    attrs = {"id": stanza.attr("id"), "t": str(state.now), "type": stanza.attr("type") or "text"}
-    attrs["notify"] = state.accounts.phone(source.phone).name
-    which = "sender_pn" if server == jid.LID else "sender_lid"
-    if to.is_group:
-        attrs |= {"from": str(to), "participant": sender, "participant_lid": alternative}
+    sender, receiver = state.accounts.phone(source.phone), state.accounts.phone(device.phone)
+    attrs = {"id": stanza.attr("id"), "t": str(state.now), "type": stanza.attr("type") or "text", "notify": sender.name}
+    if isinstance(to, Group):
+        attrs |= addressing.in_group(to, sender, source.number)
+    elif receiver is sender:
+        attrs |= addressing.own_copy(sender, to, source.number)
     else:
-        attrs |= {"from": sender, which: alternative}
-        if source.phone == device.phone:
-            attrs["recipient"] = str(to)
+        attrs |= addressing.in_chat(receiver, sender, source.number)
     body = list(encs)
     identity = stanza.child("device-identity")
     if identity:
@@ -270,12 +285,27 @@ def _resend(state: ServerState, sender: Phone, source: Device, to: Jid, stanza: 
     device = state.accounts.device(target) if target else None
     if device is None:
         return
-    chat = jid.parse(stanza.attr("recipient")) if device.phone == sender.number else to
-    if not to.is_group and chat:
-        chat = Jid(chat.user, chat.server)
-    relay(state, source, device, chat or to, stanza=stanza, encs=stanza.children("enc"))
+    chat: Phone | Group | None
+    if to.is_group:
+        chat = state.groups.get(str(to))
+    else:
+        named = jid.parse(stanza.attr("recipient")) if device.phone == sender.number else None
+        chat = state.accounts.find(named or to)
+    if chat:
+        relay(state, source, device, chat, stanza=stanza, encs=stanza.children("enc"))
 
 
-def _ack(state: ServerState, stanza: Node, error: int | None = None) -> Node:
+def _current_devices(sent: OutgoingMessage) -> str | None:
+    """Return the hash of the devices of both accounts if the message was not encrypted for exactly them."""
+    if sent.group or sent.sender in sent.others:
+        return None
+    people = (*sent.others, sent.sender)
+    wanted = [one for phone in people for one in device_lists.addresses(phone, sent.sender.space)]
+    own = sent.device.address(sent.sender.space)
+    reached = {address._replace(device=address.device or 0) for address, _ in _copies(sent)}
+    return None if reached | {own} == set(wanted) else device_lists.participant_hash(wanted)
+
+
+def _ack(state: ServerState, stanza: Node, error: int | None = None, phash: str | None = None) -> Node:
     where = {"class": "message", "id": stanza.attr("id"), "from": stanza.attr("to")}
-    return node("ack", {**where, "t": state.now, "error": error})
+    return node("ack", {**where, "t": state.now, "error": error, "phash": phash})

@@ -61,6 +61,10 @@ async def scan(state: ServerState, phone: Phone, qr: str) -> None:
         raise SimulatorError("QR_EXPIRED", "This QR code has expired; scan the current one.")
     if connection.client_static != noise_key or connection.registration.raw(3) != identity:
         raise SimulatorError("BAD_QR", "The keys in this QR code are not those of the device.")
+    renewal = state.faults.active("companion_reg_refresh", phone.number)
+    if renewal:
+        state.faults.use(renewal)
+        _renew_secret(state, connection, adv)
     if connection.unacked_refresh or adv in connection.retired_advs:
         raise SimulatorError("QR_RETIRED", "The secret in this QR code was replaced; scan the new one.")
     fault = state.faults.active("passkey", phone.number)
@@ -69,6 +73,15 @@ async def scan(state: ServerState, phone: Phone, qr: str) -> None:
         request_passkey(state, connection)
         return
     await send_pair_success(state, connection, phone, adv)
+
+
+def _renew_secret(state: ServerState, connection: Connection, adv: bytes) -> None:
+    """Answer a scan by retiring the secret in the code. The device must ack, show another, and be scanned again."""
+    notice = state.next_id()
+    connection.unacked_refresh.add(notice)
+    connection.retired_advs.add(adv)
+    attrs = {"type": "companion_reg_refresh", "id": notice, "t": str(state.now)}
+    connection.send(from_server("notification", attrs, [node("companion_reg_refresh")]))
 
 
 def _read_qr(qr: str) -> tuple[str, bytes, bytes, bytes]:
@@ -113,6 +126,7 @@ async def send_pair_success(state: ServerState, connection: Connection, phone: P
         node(
             "device", {"jid": str(jid.of_phone(phone.number, number)), "lid": str(jid.Jid(phone.lid, jid.LID, number))}
         ),
+        node("client-props", content=protobuf.encode({1: phone.migrated})),
     ]
     connection.send(from_server("iq", attrs, [node("pair-success", content=content)]))
     try:

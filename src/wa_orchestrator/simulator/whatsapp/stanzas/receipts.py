@@ -40,8 +40,9 @@ def _forward(state: ServerState, reader: Device, author: Phone, to: jid.Jid, sta
     ids = [stanza.attr("id"), *(item.attr("id") for item in (items.children("item") if items else []))]
     for message_id in ids:
         state.ledger.record_receipt(author.number, message_id, reader.phone, status)
-    server = to.server if to.server == jid.LID else jid.SERVER
-    source = str(reader.address(server)).replace(f":{reader.number}@", "@")
+    group = state.groups.get(str(to))
+    server = group.space if group else author.space
+    source = str(reader.account(server))
     attrs = {"id": ids[0], "t": str(state.now), "from": str(to) if to.is_group else source}
     if to.is_group:
         attrs["participant"] = source
@@ -56,8 +57,10 @@ def _handle_retry(state: ServerState, device: Device, author: Phone, address: ji
     if address.device:
         other = author.devices.get(address.device)
         if other:
-            attrs = {name: value for name, value in stanza.attrs.items() if name != "to"}
-            attrs["from"] = str(device.address())
+            attrs = {name: value for name, value in stanza.attrs.items() if name not in ("to", "participant")}
+            group = state.groups.get(stanza.attr("to"))
+            asking = str(device.address(group.space if group else author.space))
+            attrs |= {"from": group.address, "participant": asking} if group else {"from": asking}
             state.deliver(other, Node("receipt", attrs, stanza.content))
         return
     keys = stanza.child("keys")
@@ -89,13 +92,14 @@ def handle_ack(state: ServerState, connection: Connection, stanza: Node) -> None
 
 def handle_presence(state: ServerState, connection: Connection, stanza: Node) -> None:
     """Record whether a device is available."""
-    kind = stanza.attr("type") or "available"
+    kind = stanza.attr("type") or "available"  # without a type it is available, as everywhere in XMPP
     if connection.phone is None or kind not in ("available", "unavailable"):
         return
     connection.available = kind == "available"
     if stanza.attr("name"):
         state.accounts.phone(connection.phone).name = stanza.attr("name")
-    state.ledger.record_chatstate(at=state.clock(), **{"from": connection.phone, "to": None}, state=kind)
+    entry = {"from": connection.phone, "to": None, "state": kind, "typed": bool(stanza.attr("type"))}
+    state.ledger.record_chatstate(at=state.clock(), **entry)
 
 
 def handle_chatstate(state: ServerState, connection: Connection, stanza: Node) -> None:
@@ -107,7 +111,10 @@ def handle_chatstate(state: ServerState, connection: Connection, stanza: Node) -
     other = None if to.is_group else state.accounts.find(to)
     name = other.number if other else str(to)
     state.ledger.record_chatstate(at=state.clock(), **{"from": connection.phone, "to": name}, state=word)
-    for device in other.devices.values() if other else ():
+    if other is None:
+        return
+    author = state.accounts.phone(connection.phone).address_in(other.space)
+    for device in other.devices.values():
         there = state.online.get((device.phone, device.number))
         if there and there.active:
-            there.send(Node("chatstate", {"from": str(jid.of_phone(connection.phone))}, [typed]))
+            there.send(Node("chatstate", {"from": str(author)}, [typed]))

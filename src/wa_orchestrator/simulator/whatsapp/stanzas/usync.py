@@ -1,69 +1,88 @@
 """usync queries: registered users, their devices and LIDs."""
 
-import base64
-import hashlib
-
-from wa_orchestrator.simulator.protocol import curve25519, jid, protobuf
+from wa_orchestrator.simulator.protocol import jid
 from wa_orchestrator.simulator.protocol.binary_xml import Node, node
 from wa_orchestrator.simulator.protocol.jid import Jid
 from wa_orchestrator.simulator.whatsapp.accounts import Phone
+from wa_orchestrator.simulator.whatsapp.stanzas import device_lists
 from wa_orchestrator.simulator.whatsapp.state import ServerState
 
-_INDEX_LIST_PREFIX = b"\x06\x02"
 
-
-def answer(state: ServerState, stanza: Node) -> list[Node]:
-    """Answer a usync query with the requested protocols."""
+def answer(state: ServerState, asking: str | None, stanza: Node) -> list[Node]:
+    """Answer a usync query with the requested protocols; the answer depends on the account that asks."""
     request = stanza.require("usync")
-    wanted = {part.tag for part in request.require("query").children()}
-    users = [_user(state, user, wanted) for user in request.require("list").children("user")]
+    query = request.require("query")
+    wanted = {part.tag: part for part in query.children()}
+    asker = state.accounts.phone(asking) if asking else None
+    users = [_user(state, asker, user, wanted) for user in request.require("list").children("user")]
     attrs = {name: request.attr(name) for name in ("sid", "mode", "context", "index", "last") if request.attr(name)}
     results = node("result", content=[node(tag) for tag in sorted(wanted)])
     return [Node("usync", attrs, [results, node("list", content=users)])]
 
 
-def _user(state: ServerState, user: Node, wanted: set[str]) -> Node:
+def _user(state: ServerState, asker: Phone | None, user: Node, wanted: dict[str, Node]) -> Node:
     contact = user.child("contact")
+    if contact is not None and contact.attr("username"):
+        return _by_username(state, contact.attr("username"), wanted)
     if contact is not None and contact.data:
-        return _by_number(state, contact.data.decode("ascii", "replace").lstrip("+"))
+        return _by_number(state, contact.data.decode("utf-8", "replace"), wanted)
     address = jid.parse(user.attr("jid"))
     phone = state.accounts.find(address) if address else None
     if phone is None or address is None:
         return node("user", {"jid": user.attr("jid")}, [node("contact", {"type": "out"})])
+    return node("user", {"jid": user.attr("jid")}, _protocols(state, asker, phone, address, wanted))
+
+
+def _protocols(
+    state: ServerState, asker: Phone | None, phone: Phone, address: Jid, wanted: dict[str, Node]
+) -> list[Node]:
     content = []
     if "contact" in wanted:
         content.append(node("contact", {"type": "in"}))
     if "devices" in wanted:
-        content.append(_devices(state, phone))
+        # An account that has moved to LIDs learns nothing of others by their numbers.
+        is_hidden = asker is not None and asker.migrated and asker is not phone and address.server == jid.SERVER
+        content.append(node("devices", content=[node("device-list")]) if is_hidden else _devices(state, phone, address))
     if "lid" in wanted and address.server == jid.SERVER:
-        content.append(node("lid", {"val": f"{phone.lid}@{jid.LID}"}))
-    return node("user", {"jid": user.attr("jid")}, content)
+        content.append(node("lid", {"val": str(phone.address_in(jid.LID))}))
+    return content
 
 
-def _by_number(state: ServerState, number: str) -> Node:
-    address = Jid(number, jid.SERVER)
-    phone = state.accounts.find(address)
-    kind = "in" if phone else "out"
-    return node("user", {"jid": str(address)}, [node("contact", {"type": kind}, f"+{number}")])
+def _by_number(state: ServerState, asked: str, wanted: dict[str, Node]) -> Node:
+    """Answer for a number, `+972…` or `+972…@c.us`; the answer repeats the number as it was asked."""
+    number, _, server = asked.partition("@")
+    known = server in ("", jid.LEGACY_SERVER, jid.SERVER)
+    address = Jid(number.lstrip("+"), jid.SERVER)
+    phone = state.accounts.find(address) if known else None
+    found = node("contact", {"type": "in" if phone else "out"}, asked)
+    if phone is None:
+        return node("user", {"jid": str(address)} if known and address.user.isdecimal() else {}, [found])
+    attrs = {"jid": str(address)}
+    content = [found]
+    if wanted.get("contact", found).attr("addressing_mode") == "lid":
+        attrs = {"jid": str(phone.address_in(jid.LID)), "pn_jid": str(address)}
+    elif "lid" in wanted:
+        content.append(node("lid", {"val": str(phone.address_in(jid.LID))}))
+    return node("user", attrs, content)
 
 
-def _devices(state: ServerState, phone: Phone) -> Node:
+def _by_username(state: ServerState, username: str, wanted: dict[str, Node]) -> Node:
+    """Answer for a username: its person is known by the LID only."""
+    phone = state.accounts.find_username(username)
+    if phone is None:
+        return node("user", {}, [node("contact", {"type": "out", "username": username})])
+    address = phone.address_in(jid.LID)
+    content = [node("contact", {"type": "in", "username": username})]
+    if "devices" in wanted:
+        content.append(_devices(state, phone, address))
+    return node("user", {"jid": str(address)}, content)
+
+
+def _devices(state: ServerState, phone: Phone, address: Jid) -> Node:
     numbers = sorted(phone.devices)
-    digest = hashlib.sha256(",".join(map(str, numbers)).encode()).digest()
     devices = [node("device", {"id": "0"})]
     devices += [node("device", {"id": number, "key-index": number}) for number in numbers]
-    content = [node("device-list", {"hash": f"2:{base64.b64encode(digest[:6]).decode()}"}, devices)]
+    content = [node("device-list", {"hash": device_lists.hash_of(phone, address.server)}, devices)]
     if numbers:
-        content.append(node("key-index-list", {"ts": state.now}, _index_list(state, phone, numbers)))
+        content.append(node("key-index-list", {"ts": state.now}, device_lists.key_index_list(state, phone)))
     return node("devices", content=content)
-
-
-def _index_list(state: ServerState, phone: Phone, numbers: list[int]) -> bytes:
-    """Return the phone's signed key index list; signed again only when its devices change."""
-    key = (phone.number, tuple(numbers))
-    if key not in state.index_lists:
-        packed = b"".join(protobuf.varint(number) for number in numbers)
-        details = protobuf.encode({1: phone.registration, 2: state.now, 3: max(numbers), 4: packed})
-        signature = curve25519.sign(phone.identity.private, _INDEX_LIST_PREFIX + details)
-        state.index_lists[key] = protobuf.encode({1: details, 2: signature, 3: phone.identity.public})
-    return state.index_lists[key]

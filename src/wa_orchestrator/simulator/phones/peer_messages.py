@@ -1,0 +1,52 @@
+"""Messages of a phone to its own linked devices, which nobody sees: keys, history, the move to LIDs."""
+
+import zlib
+
+from wa_orchestrator.simulator.phones import encryption
+from wa_orchestrator.simulator.protocol import jid, protobuf
+from wa_orchestrator.simulator.protocol.binary_xml import Node
+from wa_orchestrator.simulator.whatsapp.accounts import Device, Phone
+from wa_orchestrator.simulator.whatsapp.state import ServerState, new_message_id
+
+_PROTOCOL = 12
+_KEY_SHARE, _HISTORY, _LID_MAPPINGS = 6, 5, 22
+
+
+def send(state: ServerState, phone: Phone, device: Device, message: protobuf.Layout) -> None:
+    """Send a protocol message to one device. It goes by the phone's number, whatever the account."""
+    enc = encryption.encrypt_for(phone, device, protobuf.encode({_PROTOCOL: message}))
+    attrs = {"category": "peer", "push_priority": "high", "notify": phone.name, "type": "text"}
+    header = {"from": str(phone.address), "id": new_message_id(), "t": str(state.now), **attrs}
+    state.deliver(device, Node("message", header, [enc]))
+
+
+def send_first(state: ServerState, phone: Phone, device: Device) -> None:
+    """Send what a new device needs: the key of the app state, and the first part of the history."""
+    now_ms = int(state.clock() * 1000)
+    phone.app_state.name_account(phone.name, now_ms)
+    key_id, key = phone.app_state.key_id, phone.app_state.key
+    key_data: protobuf.Layout = {1: key, 2: {1: 1, 2: 0, 3: b"\0"}, 3: now_ms}
+    send(state, phone, device, {2: _KEY_SHARE, 7: {1: {1: {1: key_id}, 2: key_data}}})
+    names = [{1: str(phone.address), 2: phone.name}]
+    history = zlib.compress(protobuf.encode({1: 0, 5: 1, 6: 100, 7: names, **_namings(state, phone)}))
+    send(state, phone, device, {2: _HISTORY, 6: {6: 0, 7: 1, 9: 100, 11: history}})
+
+
+def migrate(state: ServerState, phone: Phone) -> None:
+    """Move an account's one-to-one chats to LIDs, and tell its devices the LIDs of its contacts."""
+    phone.migrated = True
+    pairs = [{1: int(one.number), 2: int(one.lid), 3: int(one.lid)} for one in _known(state, phone)]
+    payload = protobuf.encode({1: pairs, 2: state.now})
+    for device in phone.devices.values():
+        send(state, phone, device, {2: _LID_MAPPINGS, 23: {1: payload}})
+    state.changed(phone.number)
+
+
+def _known(state: ServerState, phone: Phone) -> list[Phone]:
+    return [state.accounts.phone(number) for number in sorted({phone.number, *phone.contacts})]
+
+
+def _namings(state: ServerState, phone: Phone) -> protobuf.Layout:
+    """Return the fields of a history sync about LIDs: those of its contacts, and when the account moved to them."""
+    pairs = [{1: str(one.address), 2: str(one.address_in(jid.LID))} for one in _known(state, phone)]
+    return {15: pairs, **({8: {20: state.now}} if phone.migrated else {})}

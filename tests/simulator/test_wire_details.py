@@ -1,0 +1,79 @@
+"""What the real server sends and clients rely on: hashes, kinds of stanzas, routing, previews, compression."""
+
+import hashlib
+import zlib
+from base64 import b64encode
+
+from tests.simulator.wireclient import WireClient, World
+from wa_orchestrator.simulator.protocol import binary_xml, signal
+from wa_orchestrator.simulator.protocol.binary_xml import node
+from wa_orchestrator.simulator.protocol.curve25519 import KeyPair
+from wa_orchestrator.simulator.protocol.signal import PreKeyBundle, PreKeyMessage, SignalSession
+
+DANA, NOA = "972501111111", "972502222222"
+
+
+def test_a_previous_counter_of_four_thousand_millions_is_survived() -> None:
+    """whatsmeow's first answer has one."""
+    own, other, signed = KeyPair.generate(), KeyPair.generate(), KeyPair.generate()
+    bundle = PreKeyBundle(1, other.public, 1, signed.public, b"")
+    ours = SignalSession.initiate(own, 1, bundle)
+    greeting = PreKeyMessage.read(ours.encrypt(b"hello")[1])
+    theirs = SignalSession.respond(other, signed, None, greeting)
+    assert theirs.decrypt(greeting.message) == b"hello"
+    theirs.previous = 2**32 - 1
+    assert ours.decrypt(theirs.encrypt(b"hello yourself")[1]) == b"hello yourself"
+    assert len(ours.skipped) <= signal._MAX_SKIP
+
+
+async def test_a_change_of_devices_is_announced_with_the_hash_of_the_new_list(world: World) -> None:
+    dana = await world.online(DANA)
+    await world.whatsapp.send_text(NOA, DANA, "we know each other")
+    noa = await world.online(NOA)
+    notice = await dana.until("notification", type="devices")
+    added = notice.require("add")
+    names = sorted(f"{NOA}.0:{number}@s.whatsapp.net" for number in (0, noa.device))
+    digest = hashlib.sha256("".join(names).encode()).digest()[:6]
+    assert added.attr("device_hash") == f"2:{b64encode(digest).decode()}"
+    assert added.attr("device_lid_hash").startswith("2:")
+    assert added.require("device").attr("lid").endswith(f":{noa.device}@lid")
+    assert added.child("key-index-list")
+    assert notice.attr("lid").endswith("@lid")
+
+
+async def test_a_file_comes_as_media_of_its_kind(world: World) -> None:
+    client = await world.online(DANA)
+    sent = await world.whatsapp.send_media(NOA, DANA, "image", b"a picture", "image/png")
+    stanza = await client.until("message", id=sent)
+    assert (stanza.attr("type"), stanza.require("enc").attr("mediatype")) == ("media", "image")
+
+
+async def test_a_login_is_told_where_to_connect_next_and_what_has_waited(world: World) -> None:
+    client = await world.link(DANA)
+    await client.come_online()
+    await client.close()
+    await world.whatsapp.send_text(NOA, DANA, "while you were out")
+    assert (await client.login()).tag == "success"
+    routing = (await client.until("ib")).require("edge_routing").child_bytes("routing_info")
+    assert routing
+    await client.ask("passive", "set", node("active"))
+    preview = (await client.until("ib")).require("offline_preview")
+    assert int(preview.attr("message")) >= 1
+    assert preview.attr("count") == str(sum(int(preview.attr(kind)) for kind in ("message", "receipt", "notification")))
+
+
+async def test_a_client_that_begins_with_routing_info_is_understood(world: World) -> None:
+    client = await world.link(DANA)
+    client.intro = b"ED\x00\x01\x00\x00\x03abc"
+    await client.come_online()
+    assert world.whatsapp.connections()[0]["routed"] is True
+
+
+async def test_long_stanzas_are_compressed(world: World) -> None:
+    client: WireClient = await world.online(DANA)
+    await client.ask("abt", "get", node("props", {"protocol": "1"}))
+    assert client.compressed > 0
+    packed = binary_xml.compress(binary_xml.encode(node("iq", {"id": "1"}, b"x" * 5000)))
+    assert packed[0] == 2
+    assert len(zlib.decompress(packed[1:])) > 5000
+    assert binary_xml.decode(packed).data == b"x" * 5000
