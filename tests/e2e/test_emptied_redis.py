@@ -28,7 +28,7 @@ async def emptied(running: Product) -> bool:
 
 
 async def test_after_redis_lost_its_data_a_session_id_that_is_created_again_is_online_without_a_scan() -> None:
-    async with product(proxies=1, TIME_SCALE="20", MONITOR_INTERVAL_MS="2000") as running:
+    async with product(proxies=1, TIME_SCALE="20", MONITOR_INTERVAL_MS="2000", COLD_HOURS="00:00-00:00") as running:
         await running.link(SESSION, PHONE)
         for _ in range(2):  # so that the directory has seen more than a first epoch
             before = running.worker_pids()[SESSION]
