@@ -40,12 +40,19 @@ def _protocols(
     if "contact" in wanted:
         content.append(node("contact", {"type": "in"}))
     if "devices" in wanted:
-        # An account that has moved to LIDs learns nothing of others by their numbers.
-        is_hidden = asker is not None and asker.migrated and asker is not phone and address.server == jid.SERVER
+        is_hidden = asker is not None and address.server == jid.SERVER and _is_hidden(state, asker, phone)
         content.append(node("devices", content=[node("device-list")]) if is_hidden else _devices(state, phone, address))
     if "lid" in wanted and address.server == jid.SERVER:
         content.append(node("lid", {"val": str(phone.address_in(jid.LID))}))
     return content
+
+
+def _is_hidden(state: ServerState, asker: Phone, phone: Phone) -> bool:
+    """Whether an account that has moved to LIDs learns nothing by a number: of all but members of its older groups."""
+    if not asker.migrated or asker is phone:
+        return False
+    older = (group.members for group in state.groups.values() if group.mode == "pn")
+    return not any(asker.number in members and phone.number in members for members in older)
 
 
 def _by_number(state: ServerState, asked: str, wanted: dict[str, Node]) -> Node:

@@ -1,0 +1,1 @@
+"""whatsmeow, a second client, against the simulator."""
