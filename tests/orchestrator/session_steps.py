@@ -66,9 +66,27 @@ async def fill(api: httpx.AsyncClient, proxy: str) -> None:
 async def linked(
     control: Orchestrator, api: httpx.AsyncClient, teller: Teller, session_id: str, phone: str, **body: Any
 ) -> None:
-    """A session that is connected."""
+    """A session that is connected; one that is not the phone's first was provisioned for it."""
+    if await control.context.redis.exists(keys.sessions_of_phone(phone)):
+        body = {"phone": phone} | body
     await started(control, api, session_id, **body)
+    await teller.qr(session_id)
     await teller.connected(session_id, phone)
+    await drive(control)
+
+
+async def relinked(control: Orchestrator, api: httpx.AsyncClient, teller: Teller, session_id: str) -> None:
+    """A session that was logged out and shows a new code."""
+    assert (await teller.disconnected(session_id, 401)).status_code == 200
+    await drive(control)
+    assert (await teller.qr(session_id)).status_code == 200
+
+
+async def confirmed(control: Orchestrator, api: httpx.AsyncClient, teller: Teller, session_id: str, phone: str) -> None:
+    """A session whose worker reported a phone of another session, which a person has confirmed; it starts again."""
+    assert (await teller.connected(session_id, phone)).status_code == 200
+    answer = await api.post(f"/api/sessions/{session_id}/confirm-phone", json={"phone": phone})
+    assert answer.status_code == 200, answer.text
     await drive(control)
 
 

@@ -15,11 +15,13 @@ from tests.orchestrator.session_steps import (
     THIRD,
     code_of,
     condemned,
+    confirmed,
     delete,
     fill,
     linked,
     now,
     provision,
+    relinked,
     started,
 )
 from wa_orchestrator.domain import proxy_url
@@ -57,6 +59,7 @@ async def test_what_is_tied_to_a_session_goes_along_to_another_phone_also_when_t
     scripts, redis = control.context.scripts, control.context.redis
     tied = [await _queued(scripts, n, session, "session") for n, session in enumerate(("sibling", "s1", "s1"))]
     free = await _queued(scripts, 9, "s1", "")
+    await relinked(control, api, teller, "s1")
     with monkeypatch.context() as dying:
         dying.setattr(queues, "reroute", AsyncMock(side_effect=ConnectionError))
         assert (await teller.connected("s1", OTHER)).status_code == 500
@@ -74,10 +77,12 @@ async def test_a_session_that_left_two_phones_while_the_server_died_is_counted_a
     await linked(control, api, teller, "s1", PHONE)
     scripts, redis = control.context.scripts, control.context.redis
     tied = await _queued(scripts, 1, "s1", "session")
+    await relinked(control, api, teller, "s1")
     with monkeypatch.context() as dying:
         dying.setattr(queues, "reroute", AsyncMock(side_effect=ConnectionError))
         assert (await teller.connected("s1", OTHER)).status_code == 500
     await redis.delete(keys.DUE)
+    await relinked(control, api, teller, "s1")
     assert (await teller.connected("s1", THIRD)).status_code == 200
     counted = {each: await redis.smembers(keys.sessions_of_phone(each)) for each in (PHONE, OTHER, THIRD)}
     assert counted == {PHONE: set(), OTHER: set(), THIRD: {"s1"}}
@@ -133,6 +138,7 @@ async def test_a_phone_with_a_proxy_of_its_own_moves_the_session_there_by_one_re
     own = (await now(control.context, "first")).proxy
     second = await started(control, api, "second")
     assert second.proxy != own
+    await confirmed(control, api, teller, "second", PHONE)
     await teller.connected("second", PHONE)
     moving = await now(control.context, "second")
     assert (moving.proxy, moving.reason, moving.status != "connected") == (own, "MOVING_TO_STICKY_PROXY", True)
@@ -153,6 +159,7 @@ async def test_a_move_to_the_phones_own_proxy_is_finished_although_the_server_di
 ) -> None:
     await linked(control, api, teller, "first", PHONE)
     await started(control, api, "second")
+    await confirmed(control, api, teller, "second", PHONE)
 
     async def dies(*_: object) -> None:
         raise RuntimeError("dies")
@@ -190,6 +197,7 @@ async def test_the_binding_moves_at_linking_only_if_the_own_proxy_is_bad_or_full
     else:
         await fill(api, url)
     second = await started(control, api, "second")
+    await teller.qr("second")
     await teller.connected("second", PHONE)
     history: Any = await control.context.redis.xrange(keys.sticky_history(PHONE))
     assert [fields["reason"] for _, fields in history] == ["first", f"sticky_{trouble}"]
@@ -203,6 +211,7 @@ async def test_where_the_phones_proxy_is_full_at_linking_its_other_sessions_foll
     own = (await now(control.context, "first")).proxy
     await fill(api, next(url for url in PROXIES if proxy_url.proxy_id(url) == own))
     second = await started(control, api, "second")
+    await confirmed(control, api, teller, "second", PHONE)
     await teller.connected("second", PHONE)
     first = await now(control.context, "first")
     assert (first.proxy, first.reason) == (second.proxy, Reason.MOVING_TO_STICKY_PROXY)
@@ -215,6 +224,7 @@ async def test_a_device_too_many_for_its_phone_is_unlinked_again(
     for number in range(4):
         await linked(control, api, teller, f"s{number}", PHONE)
     await started(control, api, "fifth")
+    await confirmed(control, api, teller, "fifth", PHONE)
     await teller.connected("fifth", PHONE)
     assert (await now(control.context, "fifth")).status != "connected"
     commands = await control.context.redis.lrange(keys.commands("fifth"), 0, -1)

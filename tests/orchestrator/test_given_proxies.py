@@ -7,7 +7,7 @@ import httpx
 
 from tests.orchestrator.conftest import PROXIES
 from tests.orchestrator.fakes import FakeCheck, FakeRunner, Teller, drive, part
-from tests.orchestrator.session_steps import GIVEN, PHONE, code_of, linked, now, provision, started
+from tests.orchestrator.session_steps import GIVEN, PHONE, code_of, confirmed, linked, now, provision, started
 from wa_orchestrator.domain import proxy_url
 from wa_orchestrator.domain.session import Reason, State
 from wa_orchestrator.orchestrator.service import Orchestrator
@@ -70,6 +70,7 @@ async def test_a_given_proxy_that_the_operator_drains_leaves_the_phones_binding_
     assert (await request).status_code == 200
     moved = await now(control.context, "s1")
     assert (moved.proxy != GIVEN_ID, moved.proxy_given) == (True, "")
+    await confirmed(control, api, teller, "s1", PHONE)
     await teller.connected("s1", PHONE)
     await drive(control)
     assert await control.context.redis.get(keys.sticky(PHONE)) == own
@@ -81,6 +82,7 @@ async def test_a_session_that_follows_its_phone_to_a_given_proxy_is_not_told_tha
 ) -> None:
     await linked(control, api, teller, "first", PHONE)
     await started(control, api, "second", proxy=GIVEN)
+    await confirmed(control, api, teller, "second", PHONE)
     await teller.connected("second", PHONE)
     first = await now(control.context, "first")
     assert (first.proxy, first.reason) == (GIVEN_ID, Reason.MOVING_TO_STICKY_PROXY)

@@ -40,7 +40,12 @@ async def test_a_stop_and_start_of_the_server_reads_as_that_and_counts_as_no_res
         await teller.connected("s1", PHONE)
     assert (await now(control.context, "s1")).status == "connected"
     told = (await api.get("/api/sessions/s1/history")).json()["events"]
-    assert {each["what"] for each in told if each.get("what")} == {"WORKER_STARTED", "CONNECTED", "SERVER_STOPPED"}
+    assert {each["what"] for each in told if each.get("what")} == {
+        "WORKER_STARTED",
+        "QR_SHOWN",
+        "CONNECTED",
+        "SERVER_STOPPED",
+    }
     assert not await control.context.redis.exists(keys.restarts("s1"))
 
 

@@ -545,7 +545,7 @@ async def _(scene: Scene) -> None:
 @case("bind_epoch")
 async def _(scene: Scene) -> None:
     await scene.connected()
-    late = slots.Binding(0, PHONE, "p1", "p1")
+    late = slots.Binding(0, PHONE, "p1", "p1", await scene.version())
     assert await slots.bind(scene.scripts, "w1", late, per_proxy=4, per_phone=4) == Fenced(1)
 
 
@@ -560,7 +560,7 @@ async def _(scene: Scene) -> None:
 @case("bind_seen")
 async def _(scene: Scene) -> None:
     await scene.connected()
-    blind = slots.Binding(1, PHONE, "", "p1")
+    blind = slots.Binding(1, PHONE, "", "p1", await scene.version())
     assert await slots.bind(scene.scripts, "w1", blind, per_proxy=4, per_phone=4) == sessions.Changed()
 
 
@@ -569,13 +569,13 @@ async def _(scene: Scene) -> None:
     await scene.connected("w1")
     await sessions.create(scene.scripts, sessions.NewSession("w2", candidates=["p1"]), per_proxy=4, per_phone=4)
     await scene.register("w2", phone="")
-    second = slots.Binding(1, PHONE, "p1", "p1")
+    second = slots.Binding(1, PHONE, "p1", "p1", await scene.version("w2"), 1)
     assert await slots.bind(scene.scripts, "w2", second, per_proxy=4, per_phone=1) == sessions.PhoneFull(1)
 
 
 async def _relinked(scene: Scene, phone: str, was: str) -> object:
     """`w1` reports another phone than before, after somebody saw it with `was`."""
-    binding = slots.Binding(1, phone, "", "p1", was=was)
+    binding = slots.Binding(1, phone, "", "p1", await scene.version(), was=was)
     return await slots.bind(scene.scripts, "w1", binding, per_proxy=4, per_phone=4)
 
 
@@ -588,6 +588,31 @@ async def _(scene: Scene) -> None:
     await scene.connected("w1")
     assert await _relinked(scene, "97252", was="97253") == sessions.Changed()
     assert await scene.scripts.redis.smembers(keys.sessions_of_phone(PHONE)) == {"w1"}
+
+
+@case("bind_version")
+async def _(scene: Scene) -> None:
+    await scene.connected()
+    stale = slots.Binding(1, PHONE, "p1", "p1", await scene.version() - 1)
+    assert await slots.bind(scene.scripts, "w1", stale, per_proxy=4, per_phone=4) == sessions.Changed()
+
+
+@case("bind_others")
+async def _(scene: Scene) -> None:
+    await scene.connected("w1")
+    await sessions.create(scene.scripts, sessions.NewSession("w2", candidates=["p1"]), per_proxy=4, per_phone=4)
+    await scene.register("w2", phone="")
+    alone = slots.Binding(1, PHONE, "p1", "p1", await scene.version("w2"), others=0)
+    assert await slots.bind(scene.scripts, "w2", alone, per_proxy=4, per_phone=4) == sessions.Changed()
+    assert await scene.scripts.redis.smembers(keys.sessions_of_phone(PHONE)) == {"w1"}
+
+
+@case("code_used")
+async def _(scene: Scene) -> None:
+    await scene.connected("w1")
+    await sessions.update(scene.scripts, "w1", {"code_at": 1})
+    await _relinked(scene, "97252", was=PHONE)
+    assert not await scene.scripts.redis.hexists(keys.session("w1"), "code_at")
 
 
 @case("bind_leaves")
@@ -618,7 +643,8 @@ async def _moved(scene: Scene) -> None:
     await sessions.create(scene.scripts, sessions.NewSession("w1", candidates=["p1"]), per_proxy=1, per_phone=4)
     await scene.register("w1", phone="")
     await scene.scripts.redis.set(keys.sticky(PHONE), "p2")
-    moved = await slots.bind(scene.scripts, "w1", slots.Binding(1, PHONE, "p2", "p1"), per_proxy=1, per_phone=4)
+    binding = slots.Binding(1, PHONE, "p2", "p1", await scene.version())
+    moved = await slots.bind(scene.scripts, "w1", binding, per_proxy=1, per_phone=4)
     assert moved == slots.Moved("p2")
     second = sessions.NewSession("w2", candidates=["p1"])
     assert await sessions.create(scene.scripts, second, per_proxy=1, per_phone=4) == sessions.NoRoom()

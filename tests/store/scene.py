@@ -44,8 +44,13 @@ class Scene:
         assert made == sessions.Created(proxy)
         assert await self.register(session, phone="") == sessions.Registered(1)
         sticky = await self.scripts.redis.get(keys.sticky(phone)) or ""
-        binding = slots.Binding(1, phone, sticky, proxy)
+        others = int(await self.scripts.redis.scard(keys.sessions_of_phone(phone)))
+        binding = slots.Binding(1, phone, sticky, proxy, await self.version(session), others)
         assert isinstance(await slots.bind(self.scripts, session, binding, per_proxy=4, per_phone=4), slots.Bound)
+
+    async def version(self, session: str = "w1") -> int:
+        """The version of a session, as a decision would see it."""
+        return int(await self.scripts.redis.hget(keys.session(session), "version") or 0)
 
     async def register(
         self, session: str = "w1", phone: str = PHONE, most_crashes: int | None = None

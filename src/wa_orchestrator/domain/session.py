@@ -50,6 +50,7 @@ class Reason(StrEnum):
     PASSKEY_REQUIRED = "PASSKEY_REQUIRED"
     CLIENT_OUTDATED = "CLIENT_OUTDATED"
     AUTH_FAILURE = "AUTH_FAILURE"
+    PHONE_CHANGED = "PHONE_CHANGED"
     TOO_MANY_RESTARTS = "TOO_MANY_RESTARTS"
     QR_EXPIRED = "QR_EXPIRED"
     STOPPED_BY_OPERATOR = "STOPPED_BY_OPERATOR"
@@ -74,6 +75,7 @@ class Event(StrEnum):
     AUTH_BROKEN = "AUTH_BROKEN"
     QR_RAN_OUT = "QR_RAN_OUT"
     # Found by the server.
+    PHONE_CHANGED = "PHONE_CHANGED"
     WORKER_STARTED = "WORKER_STARTED"
     PROXY_STRUCK = "PROXY_STRUCK"
     PROXY_LOST = "PROXY_LOST"
@@ -172,6 +174,8 @@ _TABLE: Mapping[Event, _Row] = {
     _E.PASSKEY_DEMANDED: (_fail(_R.PASSKEY_REQUIRED), _fail(_R.PASSKEY_REQUIRED), _, _, _, _),
     _E.CLIENT_REFUSED: _give_up(_R.CLIENT_OUTDATED),
     _E.AUTH_BROKEN: _give_up(_R.AUTH_FAILURE),
+    # A session that does not run, or has failed anyway, needs a person already.
+    _E.PHONE_CHANGED: _give_up(_R.PHONE_CHANGED),
     _E.QR_RAN_OUT: (_fail(_R.QR_EXPIRED), _fail(_R.QR_EXPIRED), _, _, _, _),
     # A linked session reconnects from here on: why its last worker ended says nothing about this one.
     _E.WORKER_STARTED: (_pend(_R.STARTING), _, _, _drop(_R.RECONNECTING), _X, _X),

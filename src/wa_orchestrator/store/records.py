@@ -49,6 +49,12 @@ class Session:
     direct: bool
     leaving: ProxyId
     """The proxy on which its old worker still holds a slot."""
+    named_phone: Phone
+    """A phone that a person named for it (confirmed, restored, asked a pairing code for), until it is linked."""
+    reported_phone: Phone
+    """What its worker reported when it failed with PHONE_CHANGED."""
+    code_at: int
+    """When the server recorded the first code of its present credentials; 0 once it is linked."""
     left_phone: str
     """Phones it has left, until the messages that wait there are rerouted."""
     jid: str
@@ -103,6 +109,9 @@ class SessionChanges(TypedDict, total=False):
     device_name: str
     proxy_given: str
     direct: bool
+    named_phone: Phone
+    reported_phone: Phone
+    code_at: int
     jid: str
     lid: str
     fingerprint: str

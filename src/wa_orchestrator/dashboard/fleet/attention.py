@@ -16,6 +16,8 @@ from wa_orchestrator.orchestrator.notifications.lasting_troubles import PATIENCE
 
 MAX_SHOWN: Final = 5
 _NAMED: Final = 3
+#: Why a session failed whose messages wait for it.
+_HELD: Final = (Reason.BANNED, Reason.TEMPORARY_BAN, Reason.PHONE_CHANGED)
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,7 +57,7 @@ def _failed(snapshot: Snapshot, locale: Locale) -> Iterator[Item]:
     for reason, rows in sorted(groups.items(), key=lambda pair: (pair[0] != Reason.BANNED, pair[0])):
         name = f"attention.{reason}" if locale.knows(f"attention.{reason}.other") else "attention.failed"
         what = locale.n(name, len(rows), name=bdi(snapshot.called(rows[0])), ago=locale.ago(rows[0].session.changed_at))
-        waiting = sum(row.queued for row in rows) if reason in (Reason.BANNED, Reason.TEMPORARY_BAN) else 0
+        waiting = sum(row.queued for row in rows) if reason in _HELD else 0
         held = locale.n("attention.held", waiting) if waiting else ""
         do = Markup("{} {}").format(held, locale.reason(reason))
         yield Item("failed", "s-failed", what, do, *_link_to(rows, "failed", locale))

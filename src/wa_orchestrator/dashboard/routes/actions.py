@@ -94,6 +94,7 @@ ACTIONS: Final[dict[str, Action]] = {
     "restart": Action("POST", "/api/sessions/{id}/restart", _confirmation, each="id"),
     "stop": Action("POST", "/api/sessions/{id}/stop", each="id"),
     "start": Action("POST", "/api/sessions/{id}/start", _confirmation, each="id"),
+    "confirm-phone": Action("POST", "/api/sessions/{id}/confirm-phone", _filled(phone="phone")),
     "logout": Action("POST", "/api/sessions/{id}/logout", each="id"),
     "new-code": Action("POST", "/api/sessions/{id}/logout", go=lambda form, _: f"/scan?id={quote(form.get('id', ''))}"),
     "delete": Action("DELETE", _delete_path, each="id"),

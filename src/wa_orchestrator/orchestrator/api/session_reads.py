@@ -77,6 +77,7 @@ class SessionDetail(SessionView):
     worker: WorkerView
     queue: QueueView
     ban_ends_at: OptionalTimestamp
+    reported_phone: OptionalText = Field(description="With `PHONE_CHANGED`: the phone that its worker reported.")
 
 
 class SessionPage(ResponseModel):
@@ -176,6 +177,7 @@ async def _detail(context: Context, session: Session) -> SessionDetail:
         ),
         queue=QueueView.of(waiting, waiting=waiting.total, in_flight=in_flight),
         ban_ends_at=session.ban_ends_at,
+        reported_phone=session.reported_phone,
     )
 
 

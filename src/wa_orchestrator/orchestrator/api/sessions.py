@@ -59,6 +59,12 @@ class PairingBody(RequestModel):
     phone: str | None = Field(None, examples=["972501234567"])
 
 
+class PhoneBody(RequestModel):
+    """The phone that the session may have from now on."""
+
+    phone: str = Field(examples=["972501234567"], description="The session's `reportedPhone`.")
+
+
 class StartBody(RequestModel):
     """The confirmation that a banned account is to log in again."""
 
@@ -99,6 +105,7 @@ class DeletedSession(ResponseModel):
 
 
 _START = responses(NO_SUCH_SESSION=404, CONFIRMATION_REQUIRED=409)
+_CONFIRM = responses(BAD_PHONE=400, NO_SUCH_SESSION=404, NOTHING_TO_CONFIRM=409)
 _PROVISION = responses(
     BAD_PHONE=400, BAD_PROXY_URL=400, SESSION_EXISTS=409, PHONE_FULL=409, PROXY_FULL=409, PROXY_BAD=409,
     PROXY_UNREACHABLE=409, CONFIRMATION_REQUIRED=409, STICKY_PROXY_FULL=409, NO_PROXY_CAPACITY=409,
@@ -117,6 +124,7 @@ class SessionRoutes(RouteGroup):
         self.post(f"{one}/restart", responses=_START)(self.restart_session)
         self.post(f"{one}/stop", responses=MISSING)(self.stop_session)
         self.post(f"{one}/start", responses=_START)(self.start_session)
+        self.post(f"{one}/confirm-phone", responses=_CONFIRM)(self.confirm_phone)
         self.post(f"{one}/logout", responses=MISSING)(self.logout_session)
         self.delete(one, responses=MISSING)(self.delete_session)
         self.post(f"{one}/restore-credentials", responses=no_trash)(self.restore_credentials)
@@ -152,6 +160,8 @@ class SessionRoutes(RouteGroup):
         if session.status == State.CONNECTED:
             raise Refused("ALREADY_LINKED", f"Session {session_id} is linked already. Log it out first.", 409)
         await self._audit(caller, "session.pairing_code", session_id)
+        if not session.first_connected_at:  # a linked session has its phone until it is logged out
+            await sessions.update(self._scripts, session_id, SessionChanges(named_phone=phone))
         before = await link_codes.get(self._scripts, session_id)
         await command_calls.call(self._context, session_id, "pairing_code", timeout_s=_CODE_WITHIN_S, phone=phone)
         return await self._next_code(session_id, before)
@@ -188,6 +198,21 @@ class SessionRoutes(RouteGroup):
         session = await find(self._context, session_id)
         session_start.require_confirmation(session, body.confirm if body else None)
         return session
+
+    async def confirm_phone(self, session_id: SessionId, caller: AdminCaller, body: PhoneBody) -> ChangedSession:
+        """Confirm the phone that a session reported and was not expected to have (`PHONE_CHANGED`).
+
+        Its worker is replaced, and the session has that phone when the new one reports it again. To keep the phone it
+        had, start it instead; to link another one, log it out.
+        """
+        session = await find(self._context, session_id)
+        phone = phones.parse(body.phone)
+        if session.reason is not Reason.PHONE_CHANGED or session.reported_phone != phone:
+            text = f"Session {session_id} does not wait for a confirmation of this phone. Look at it again."
+            raise Refused("NOTHING_TO_CONFIRM", text, 409)
+        fields = SessionChanges(wanted=transitions.RUNNING, named_phone=phone)
+        await transitions.request_restart(self._context, session, Event.RESTART_ASKED, fields)
+        return await self._done(caller, "session.confirm_phone", session_id, phone=phone, before=session.phone)
 
     async def stop_session(self, session_id: SessionId, caller: AdminCaller) -> ChangedSession:
         """Stop the worker of a session; its messages wait."""

@@ -4,9 +4,11 @@ import structlog
 
 from wa_orchestrator.context import Context
 from wa_orchestrator.domain import phone as phones
+from wa_orchestrator.domain import phone_change
 from wa_orchestrator.domain import session_standing as standings
 from wa_orchestrator.domain.ids import Phone
-from wa_orchestrator.domain.session import Event, State
+from wa_orchestrator.domain.phone_change import LinkFacts, PhoneVerdict
+from wa_orchestrator.domain.session import WANTS_WORKER, Event, Reason, State
 from wa_orchestrator.domain.stream_events import EventType, ProxyReason, SessionChanged
 from wa_orchestrator.domain.worker_events import Connected, WorkerEvent
 from wa_orchestrator.orchestrator.proxies import placement
@@ -17,7 +19,7 @@ from wa_orchestrator.store.engine.compare_and_set import Changed, compare_and_se
 from wa_orchestrator.store.events import event_stream
 from wa_orchestrator.store.outcomes import Fenced
 from wa_orchestrator.store.records import Session, SessionChanges
-from wa_orchestrator.store.sessions import commands, link_codes, slots
+from wa_orchestrator.store.sessions import commands, control_plane, link_codes, slots
 
 #: How a phone's binding moves while its own proxy is healthy, and why its other sessions follow: one phone, one exit.
 _TAKES_SIBLINGS_ALONG = {"given": ProxyReason.PROXY_GIVEN, "sticky_full": ProxyReason.STICKY_FULL}
@@ -37,6 +39,13 @@ async def _bind(context: Context, reporter: Session, report: WorkerEvent[Connect
         raise tokens.fenced(session.epoch if session else 0)
     payload = report.payload
     phone = phones.parse(payload.phone_number)
+    sticky = await slots.sticky_proxy(context.scripts, phone)
+    others = {each.id for each in await records.sessions_of_phone(context.scripts, phone)} - {session.id}
+    match phone_change.judge(phone, _facts(session, sticky, len(others))):
+        case PhoneVerdict.CHANGED:
+            return await _fail(context, session, phone)
+        case PhoneVerdict.IGNORED:
+            return None
     after = transitions.after_report(session, Event.CONNECTED, report, session.epoch)
     if after.state is not State.CONNECTED and session.phone == phone:
         await transitions.apply_report(context, session, Event.CONNECTED, report)
@@ -44,8 +53,17 @@ async def _bind(context: Context, reporter: Session, report: WorkerEvent[Connect
     jid = payload.jid or f"{phone}@s.whatsapp.net"
     fields = SessionChanges(standing=standings.encode(after), unlinked_at=0)
     fields |= SessionChanges(jid=jid, lid=payload.lid or "", fingerprint=payload.fingerprint or "")
-    sticky = await slots.sticky_proxy(context.scripts, phone)
-    binding = slots.Binding(session.epoch, phone, sticky, session.proxy, session.proxy_given, session.phone, fields)
+    binding = slots.Binding(
+        session.epoch,
+        phone,
+        sticky,
+        session.proxy,
+        session.version,
+        len(others),
+        session.proxy_given,
+        session.phone,
+        fields,
+    )
     outcome = await slots.bind(
         context.scripts,
         session.id,
@@ -59,6 +77,26 @@ async def _bind(context: Context, reporter: Session, report: WorkerEvent[Connect
     if after.state is not State.CONNECTED:
         await _restore_later_state(context, session.id, after)
     return None
+
+
+def _facts(session: Session, sticky: str, others: int) -> LinkFacts:
+    return LinkFacts(
+        phone=session.phone,
+        is_linked=session.first_connected_at > 0,
+        has_code=session.code_at > 0,
+        named_phone=session.named_phone,
+        awaits_person=session.reason is Reason.PHONE_CHANGED,
+        others=others,
+        bound_elsewhere=sticky not in ("", session.proxy),
+    )
+
+
+async def _fail(context: Context, session: Session, phone: Phone) -> None:
+    """Let a session that reports a phone which is not its own wait for a person. Nothing of that phone is touched."""
+    log.error("session.phone_changed", session=session.id, phone=session.phone, reported_phone=phone)
+    if session.status in WANTS_WORKER:
+        await transitions.apply(context, session.id, Event.PHONE_CHANGED, SessionChanges(reported_phone=phone))
+        await control_plane.request_attention(context.scripts, session.id)
 
 
 async def _follow(

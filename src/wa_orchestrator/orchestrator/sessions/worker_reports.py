@@ -48,6 +48,10 @@ async def _code_shown(context: Context, session: Session, report: WorkerEvent[Qr
     newer = stored is None or stored.expires_at_ms < code.expires_at_ms
     if after is not None and after.status == State.QR_READY and newer:
         await link_codes.put(context.scripts, session.id, code)
+    if after is not None and after.status == State.QR_READY and not session.first_connected_at and not after.code_at:
+        # Only for credentials that were never online: those of a linked session end with its logout, and a worker that
+        # shows a code before that has lost them, or lies.
+        await sessions.update(context.scripts, session.id, SessionChanges(code_at=await context.scripts.now_ms()))
 
 
 async def _pinged(context: Context, session: Session, report: WorkerEvent[Ping]) -> None:

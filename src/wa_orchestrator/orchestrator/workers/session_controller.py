@@ -5,6 +5,7 @@ import asyncio
 import structlog
 
 from wa_orchestrator.context import Context
+from wa_orchestrator.domain.ids import Phone
 from wa_orchestrator.domain.session import WANTS_WORKER, Event, Reason
 from wa_orchestrator.domain.stream_events import ProxyReason
 from wa_orchestrator.orchestrator.proxies import placement
@@ -82,15 +83,19 @@ class SessionController:
         restore = session.restore
         settings = self._context.settings
         # Credentials that left the trash were restored before a crash, and must not be moved there again.
-        pending = not restore or any(each.id == restore for each in credential_files.list_trash(settings))
+        trashed = {each.id: each for each in credential_files.list_trash(settings)}
+        pending = not restore or restore in trashed
         if pending:
             why = "replaced" if restore else "logged out"
             await credential_files.discard(settings, session.id, now, phone=session.phone, label=session.label, why=why)
         done = SessionChanges(discard=False, restore="", restart_epoch=None)
         if restore and pending:
+            named = SessionChanges(named_phone=Phone(trashed[restore].phone))  # its worker reports it without a code
+            await sessions.update(self._context.scripts, session.id, named)
             await credential_files.restore(settings, restore, session.id)
         elif not restore:
-            done |= SessionChanges(first_connected_at=0, banned=False)  # the warm-up starts again
+            # The warm-up starts again, and only a code of the next worker may link another phone.
+            done |= SessionChanges(first_connected_at=0, banned=False, code_at=0, named_phone=Phone(""))
         await sessions.update(self._context.scripts, session.id, done)
         await self._pool.enqueue(session.id)
 

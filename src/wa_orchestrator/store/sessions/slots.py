@@ -36,6 +36,9 @@ class Binding:
     phone: str
     sticky: str
     own: str
+    version: int
+    others: int = 0
+    """Other sessions of the phone."""
     given: str = ""
     was: str = ""
     fields: SessionChanges = field(default_factory=SessionChanges)
@@ -52,7 +55,7 @@ async def bind(
         keys.sessions_of_proxy(binding.sticky), keys.DUE, keys.sessions_of_phone(binding.was),
     ]  # fmt: skip
     args: list[Argument] = [session_id, binding.epoch, binding.phone, binding.sticky, binding.own, per_proxy, per_phone]
-    args += [binding.given, binding.was, *flat(binding.fields)]
+    args += [binding.given, binding.was, binding.version, binding.others, *flat(binding.fields)]
     return await scripts.ask(
         "bind_phone", names, args, bound=Bound, moved=Moved, phone_full=PhoneFull, changed=Changed, fenced=Fenced
     )

@@ -1,0 +1,1 @@
+"""What strangers, customers and hijacked workers try, one test each."""
