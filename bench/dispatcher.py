@@ -111,7 +111,8 @@ class Workers:
         if self.measuring and phone in self._due:
             self.late_ms.append(int(float(released[0])) - self._due[phone])
         name = f"3EB0{place.message[2:].upper()}"
-        await outbox.ack(self._scripts, place, status="sent", whatsapp_id=name, at_ms=1, day="20260101")
+        said = {"status": "sent", "whatsapp_id": name}
+        await outbox.ack(self._scripts, place, reporter=session, **said, at_ms=1, day="20260101")
         self._due[phone] = int(float(await self._scripts.redis.hget(keys.pace(phone), "silent_until") or 0))
 
 

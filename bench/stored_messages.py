@@ -160,7 +160,8 @@ async def store_by_the_product(scripts: Scripts, number: int, *, send: bool) -> 
     await queues.release(scripts, place, queues.Permit(3000, 30, 500, 0, far_ms, 0, far_ms, 60_000), to=to)
     await outbox.claim(scripts, place.session, phone=place.phone, epoch=1, lease_ms=60_000)
     for status in ("sent", "delivered"):
-        await outbox.ack(scripts, place, status=status, whatsapp_id=whatsapp_id, at_ms=1, day="20260101")
+        said = {"status": status, "whatsapp_id": whatsapp_id}
+        await outbox.ack(scripts, place, reporter=place.session, **said, at_ms=1, day="20260101")
 
 
 async def places_of(redis: Any, number: int) -> set[str]:

@@ -74,7 +74,9 @@ class FleetBuilder:
         held = await leases.acquire_lease(self.scripts, "control", owner="builder", lease_ms=600_000)
         assert isinstance(held, leases.Holding)
         await sessions.register(self.scripts, session_id, phone="", lease=held.value, day="20250615")
-        binding = slots.Binding(1, phone, "", proxy)
+        others = int(await self.scripts.redis.scard(keys.sessions_of_phone(phone)))
+        version = int(await self.scripts.redis.hget(keys.session(session_id), "version") or 0)
+        binding = slots.Binding(1, phone, "", proxy, version, others)
         assert isinstance(await slots.bind(self.scripts, session_id, binding, per_proxy=4, per_phone=4), slots.Bound)
         now = await self.scripts.now_ms()
         first = int(now - days * DAY_MS)
@@ -165,7 +167,15 @@ class FleetBuilder:
             )
             return name
         for status in ("sent", "delivered", "read"):
-            await outbox.ack(self.scripts, place, status=status, whatsapp_id=new.whatsapp_id, at_ms=now, day=day)
+            await outbox.ack(
+                self.scripts,
+                place,
+                reporter=place.session,
+                status=status,
+                whatsapp_id=new.whatsapp_id,
+                at_ms=now,
+                day=day,
+            )
             if status == until:
                 break
         return name

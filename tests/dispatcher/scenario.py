@@ -62,7 +62,8 @@ class Scenario:
         assert isinstance(await sessions.create(self.scripts, new, per_proxy=4, per_phone=4), sessions.Created)
         await self.register(session, phone)
         sticky = str(await self.scripts.redis.get(keys.sticky(phone)) or "")
-        binding = slots.Binding(self.epochs[session], phone, sticky, proxy, given="given")
+        version = int(await self.scripts.redis.hget(keys.session(session), "version") or 0)
+        binding = slots.Binding(self.epochs[session], phone, sticky, proxy, version, siblings, given="given")
         bound = await slots.bind(self.scripts, session, binding, per_proxy=4, per_phone=4)
         assert isinstance(bound, slots.Bound), bound
 
@@ -108,7 +109,9 @@ class Scenario:
         """WhatsApp has it."""
         raw: Any = await self.scripts.redis.hmget(keys.message(message), ["phone", "session", "whatsapp_id"])
         place = Place(message, raw[0], raw[1])
-        await outbox.ack(self.scripts, place, status="sent", whatsapp_id=raw[2], at_ms=at_ms, day="20250615")
+        await outbox.ack(
+            self.scripts, place, reporter=raw[1], status="sent", whatsapp_id=raw[2], at_ms=at_ms, day="20250615"
+        )
 
     async def send(self, session: str, phone: str) -> str | None:
         """The worker takes what was released and sends it at once."""

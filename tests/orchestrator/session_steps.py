@@ -15,6 +15,7 @@ from wa_orchestrator.orchestrator import service
 from wa_orchestrator.orchestrator.service import Orchestrator
 from wa_orchestrator.store import keys, records
 from wa_orchestrator.store.records import Session
+from wa_orchestrator.store.sessions import commands
 
 PHONE = "972501234567"
 OTHER = "972507654321"
@@ -109,7 +110,8 @@ async def asked(control: Orchestrator, session_id: str = "s1") -> dict[str, Any]
 
 async def done(control: Orchestrator, command: dict[str, Any]) -> None:
     """Answer, as the worker would, that it is done."""
-    await control.context.redis.rpush(keys.command_result(command["id"]), '{"ok": true}')
+    session_id = str(await control.context.redis.get(keys.command_question(command["id"]))).partition(" ")[2]
+    assert await commands.put_result(control.context.scripts, session_id, command["id"], {"ok": True})
 
 
 async def delete(control: Orchestrator, api: httpx.AsyncClient, session_id: str, **params: Any) -> httpx.Response:

@@ -142,11 +142,17 @@ class Scene:
             lease_ms=LEASE_MS,
         )
 
-    async def ack(self, message: str, status: str = "sent", whatsapp_id: str = "") -> object:
+    async def ack(self, message: str, status: str = "sent", whatsapp_id: str = "", reporter: str = "") -> object:
         """Somebody says that WhatsApp has it."""
         name = whatsapp_id or "3EB0" + message[2:].upper()
         return await outbox.ack(
-            self.scripts, self.places[message], status=status, whatsapp_id=name, at_ms=self.clock.now_ms, day="20250615"
+            self.scripts,
+            self.places[message],
+            reporter=reporter or self.places[message].session,
+            status=status,
+            whatsapp_id=name,
+            at_ms=self.clock.now_ms,
+            day="20250615",
         )
 
     async def nack(

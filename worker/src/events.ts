@@ -53,8 +53,8 @@ const RETRY_MAX_MS = 30_000
 export function judge(status: number, fenced: boolean): 'accepted' | 'fenced' | 'drop' | 'retry' | 'retry slowly' {
   if (fenced) return 'fenced'
   if ((status >= 200 && status < 300) || status === 409) return 'accepted'
-  if (status === 401 || status === 403) return 'retry slowly'
-  if (status === 400 || status === 413 || status === 422) return 'drop'
+  if (status === 401) return 'retry slowly'
+  if (status === 400 || status === 403 || status === 413 || status === 422) return 'drop'
   return 'retry'
 }
 

@@ -153,8 +153,7 @@ export class Outbox {
       try {
         const { status } = await this.#call(path, { body, timeoutMs: CALL_TIMEOUT_MS, signal }, mimetype)
         if (status < 300) return true
-        if (status >= 400 && status < 500 && status !== 401 && status !== 403 && status !== 408 && status !== 429)
-          return false
+        if (status >= 400 && status < 500 && status !== 401 && status !== 408 && status !== 429) return false
       } catch (error) {
         if (error instanceof Ending) throw error
       }

@@ -277,8 +277,12 @@ phone_of: Final = _one_per("contact:phone:<lid>")
 incoming: Final = _one_per_pair("message:incoming:<session_id>:<whatsapp_id>")
 """hash, one incoming message with its text · receive · ends with the retention of bodies"""
 
+command_question: Final = _one_per("command:asked:<command_id>")
+"""string `<how> <session_id>`: whose worker may answer a command, once · commands, put_command_result · as long as
+somebody waits"""
+
 command_result: Final = _one_per("command:result:<command_id>")
-"""list of at most one JSON answer of a worker to a command · outbox pushes, the asker pops · a few minutes"""
+"""list of at most one JSON answer of a worker to a command · put_command_result, the asker pops · 10 s"""
 
 WEBHOOKS: Final = "webhooks"
 """hash id → JSON {url, types, secret, created_at_ms} · webhook API · until deleted"""

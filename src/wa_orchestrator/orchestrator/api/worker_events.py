@@ -20,6 +20,7 @@ from wa_orchestrator.store import records
 from wa_orchestrator.store.events import worker_events
 from wa_orchestrator.store.events.worker_events import Seen
 from wa_orchestrator.store.records import Session
+from wa_orchestrator.web import request_body
 from wa_orchestrator.web.models import ResponseModel
 from wa_orchestrator.web.problems import responses
 from wa_orchestrator.web.route_group import RouteGroup
@@ -88,7 +89,7 @@ class WorkerEventRoutes(RouteGroup):
         A worker repeats an event until it gets 2xx or 409; `DUPLICATE` means that it was accepted before, `FENCED`
         that a newer worker runs the session.
         """
-        body = await request.body()
+        body = await request_body.read(request, MAX_BYTES)
         raw = _json(body)
         stated = raw.get("epoch") is not None
         raw = raw if stated else raw | {"epoch": await self._current_epoch(raw)}
@@ -147,8 +148,6 @@ class WorkerEventRoutes(RouteGroup):
 
 
 def _json(body: bytes) -> dict[str, Any]:
-    if len(body) > MAX_BYTES:
-        raise Refused("BODY_TOO_LONG", f"An event has at most {MAX_BYTES} bytes.", 413)
     try:
         raw = json.loads(body)
     except (ValueError, RecursionError):

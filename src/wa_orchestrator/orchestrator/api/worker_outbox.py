@@ -21,12 +21,15 @@ from wa_orchestrator.orchestrator.messages.outbox_signal import OutboxSignals
 from wa_orchestrator.orchestrator.workers import tokens
 from wa_orchestrator.store.records import Message, Session
 from wa_orchestrator.store.sessions import commands
+from wa_orchestrator.web import request_body
 from wa_orchestrator.web.models import ResponseModel
 from wa_orchestrator.web.route_group import RouteGroup
 
 FENCED = "FENCED"
 BASE = "/api/worker/sessions/{session_id}"
 MAX_WAIT_MS = 60_000
+#: WhatsApp's own limit for pictures and videos; larger files are documents, which nobody fetches by a command.
+MAX_RESULT_BYTES = 16 * 1024 * 1024
 #: Hundreds of workers wait without a connection to Redis; when all of them are woken, this many query it at once.
 _MAX_CONCURRENT = 24
 #: A waiting worker's outbox is checked now and then, should a signal be lost with its connection.
@@ -175,7 +178,11 @@ class WorkerOutboxRoutes(RouteGroup):
 
     async def result(self, request: Request, session_id: SessionId, command_id: str) -> dict[str, bool]:
         await self._authenticate(request, session_id)
-        await commands.put_result(self._scripts, command_id, await _command_result(request))
+        if not await commands.is_asked(self._scripts, session_id, command_id):
+            raise _unasked(command_id)  # before its body is read
+        answer = await _command_result(request)
+        if not await commands.put_result(self._scripts, session_id, command_id, answer):
+            raise _unasked(command_id)
         return {"ok": True}
 
     async def media(self, request: Request, session_id: SessionId, upload_id: str) -> Response:
@@ -208,9 +215,13 @@ async def _disconnected(request: Request, signal: asyncio.Event) -> None:
     signal.set()
 
 
+def _unasked(command_id: str) -> Refused:
+    return Refused("NOT_ASKED", f"This session was not asked {command_id[:40]}, or nobody waits for it any more.", 403)
+
+
 async def _command_result(request: Request) -> dict[str, Any]:
     """Return a worker's answer to a command: a JSON object, or the bytes of a file."""
-    raw = await request.body()
+    raw = await request_body.read(request, MAX_RESULT_BYTES)
     mimetype = request.headers.get("content-type", "application/octet-stream")
     if mimetype.partition(";")[0].strip() != "application/json":
         return {"base64": base64.b64encode(raw).decode(), "mimetype": mimetype}

@@ -55,7 +55,12 @@ class OutboxService:
         """Record that WhatsApp accepted a message; returns its status."""
         now_ms = await self._scripts.now_ms()
         outcome = await receipts.record(
-            self._context, message_id, status="sent", whatsapp_id=whatsapp_id, at_ms=min(at_ms or now_ms, now_ms)
+            self._context,
+            session_id,
+            message_id,
+            status="sent",
+            whatsapp_id=whatsapp_id,
+            at_ms=min(at_ms or now_ms, now_ms),
         )
         match outcome:
             case outbox.Became(status) | outbox.Already(status):
@@ -70,7 +75,7 @@ class OutboxService:
         """Extend the lease of the worker that holds a message; returns its end in ms."""
         place = Place(message_id, session.phone, session.id)
         outcome = await outbox.renew(self._scripts, place, epoch=session.epoch, lease_ms=self.lease_ms)
-        return _lease_end(message_id, outcome)
+        return _lease_end(session, message_id, outcome)
 
     async def confirm_write(self, session: Session, message_id: str) -> int:
         """Extend the lease of a worker that is about to write, unless the message must not be written any more."""
@@ -81,7 +86,7 @@ class OutboxService:
             log.warning("message.write_refused", session=session.id, message=message_id, reason=outcome.reason)
             text = f"{message_id} must not be written any more; drop it."
             raise Refused("WRITE_REFUSED", text, 409, now=outcome.status, reason=outcome.reason)
-        return _lease_end(message_id, outcome)
+        return _lease_end(session, message_id, outcome)
 
     async def _message(self, message_id: str) -> Message:
         message = await records.message(self._scripts, message_id)
@@ -110,7 +115,8 @@ class OutboxService:
             decided = replace(decided, backoff_ms=int(self._settings.scaled(decided.backoff_ms)))
         place = Place(message_id, message.phone, session.id)
         day = day_of(self._settings, session, await self._scripts.now_ms())
-        if failure is Failure.BANNED:  # first: once the message is back in its queue, a sibling could take it
+        if failure is Failure.BANNED and message.session == session.id:
+            # First: once the message is back in its queue, a sibling could take it.
             await ban_hold.place(self._context, session)
         match await outbox.nack(self._scripts, place, epoch=session.epoch, verdict=decided, day=day):
             case outbox.Became(status):
@@ -124,9 +130,13 @@ class OutboxService:
                 raise tokens.fenced(epoch)
             case outbox.NotHolder(status):
                 raise _not_holder(message_id, status)
+            case outbox.Stranger():
+                raise receipts.not_yours(message_id, session.id)
 
 
-def _lease_end(message_id: str, outcome: outbox.Renewed | Fenced | outbox.NotHolder) -> int:
+def _lease_end(
+    session: Session, message_id: str, outcome: outbox.Renewed | Fenced | outbox.NotHolder | outbox.Stranger
+) -> int:
     match outcome:
         case outbox.Renewed(until_ms):
             return until_ms
@@ -134,6 +144,8 @@ def _lease_end(message_id: str, outcome: outbox.Renewed | Fenced | outbox.NotHol
             raise tokens.fenced(epoch)
         case outbox.NotHolder(status):
             raise _not_holder(message_id, status)
+        case outbox.Stranger():
+            raise receipts.not_yours(message_id, session.id)
 
 
 def _no_such_message(message_id: str) -> Refused:

@@ -43,7 +43,8 @@ async def _bind(context: Context, reporter: Session, report: WorkerEvent[Connect
     others = {each.id for each in await records.sessions_of_phone(context.scripts, phone)} - {session.id}
     match phone_change.judge(phone, _facts(session, sticky, len(others))):
         case PhoneVerdict.CHANGED:
-            return await _fail(context, session, phone)
+            await _fail(context, session, phone)
+            return None
         case PhoneVerdict.IGNORED:
             return None
     after = transitions.after_report(session, Event.CONNECTED, report, session.epoch)

@@ -57,6 +57,13 @@ local function has_moved()
   return current[1] ~= PHONE or current[2] ~= SESSION_ID
 end
 
+-- is_stranger: whether a session may not speak for the message: it is another session's, and of another phone. Sessions of one
+-- phone are one account, so receipts for what one of them sent reach the others too.
+local function is_stranger(session, session_id)
+  local phone, owner = unpack(redis.call('HMGET', MESSAGE, 'phone', 'session'))
+  return owner ~= session_id and (not phone or phone ~= redis.call('HGET', session, 'phone'))
+end
+
 -- leave_waiting: take a waiting message from the place where it waits: the jobs, the schedule, the queue, or set aside.
 local function leave_waiting(jobs, waiting, scheduled, later)
   local is_now = tonumber(redis.call('HGET', MESSAGE, 'due_at') or 0) == 0

@@ -1,17 +1,20 @@
 -- uses: _message
 -- uses: _conversation
--- ack_message: WhatsApp has the message (sent), or its recipient has it (delivered, read). True from any worker, so no epoch is checked.
+-- ack_message: WhatsApp has the message (sent), or its recipient has it (delivered, read). True from any worker of its session or
+-- phone, so no epoch is checked.
 -- Atomic because the message may by then be claimed, back in the queue or failed, and must leave that place as it becomes sent.
 -- KEYS: the message layout, then KEYS[17] stats hash of the day  KEYS[18] contacts set  KEYS[19] affinity string  KEYS[20] unconfirmed zset
--- ARGV[4] status: sent | delivered | read  ARGV[5] WhatsApp's id  ARGV[6] instant by WhatsApp's clock ms
--- returns {'became', status} | {'already', status} | {'unknown'} | {'mismatch', WhatsApp's id}
-local STATS, CONTACTS, AFFINITY, UNCONFIRMED = unpack(KEYS, 17, 20)
+-- KEYS[21] hash of the session that reports it
+-- ARGV[4] status: sent | delivered | read  ARGV[5] WhatsApp's id  ARGV[6] instant by WhatsApp's clock ms  ARGV[7] id of the session that reports it
+-- returns {'became', status} | {'already', status} | {'unknown'} | {'mismatch', WhatsApp's id} | {'stranger'}
+local STATS, CONTACTS, AFFINITY, UNCONFIRMED, REPORTER = unpack(KEYS, 17, 21)
 local target, whatsapp_id, whatsapp_ms = ARGV[4], ARGV[5], tonumber(ARGV[6])
 local RANK = { sent = 1, delivered = 2, read = 3 }
 local STAMP = { sent = 'sent_at', delivered = 'delivered_at', read = 'read_at' }
 local now = now_ms()
 local status = redis.call('HGET', MESSAGE, 'status')
 if not status then return { 'unknown' } end
+if is_stranger(REPORTER, ARGV[7]) then return { 'stranger' } end -- guard: ack_owner
 local known_id, pause_ms, recipient, session, claimed_at = unpack(redis.call('HMGET', MESSAGE, 'whatsapp_id', 'pause_ms', 'to', 'session', 'claimed_at'))
 pause_ms = tonumber(pause_ms or 0)
 if known_id ~= whatsapp_id then return { 'mismatch', known_id } end -- guard: ack_id

@@ -5,7 +5,7 @@
 -- Atomic because whatever was answered before this step (a hold, an opt-out) must be seen by it, and the holder may lose its lease meanwhile.
 -- KEYS: the message layout, then KEYS[17] holds hash  KEYS[18] contacts set  KEYS[19] opt-outs hash
 -- ARGV[4] epoch  ARGV[5] lease ms  ARGV[6] recipient  ARGV[7] open from ms  ARGV[8] open until ms  ARGV[9…] fields of holds that concern it
--- returns {'renewed', until ms} | {'fenced', current epoch} | {'not_holder', status} | {'refused', status, reason}
+-- returns {'renewed', until ms} | {'fenced', current epoch} | {'not_holder', status} | {'stranger'} | {'refused', status, reason}
 local HOLDS, CONTACTS, OPT_OUTS = KEYS[17], KEYS[18], KEYS[19]
 local seen_epoch, lease_ms, recipient, open_from, open_until = ARGV[4], tonumber(ARGV[5]), ARGV[6], tonumber(ARGV[7]), tonumber(ARGV[8])
 local FIRST_HOLD = 9
@@ -13,6 +13,7 @@ local now = now_ms()
 local epoch = redis.call('HGET', SESSION, 'epoch') or '0'
 if epoch ~= seen_epoch then return { 'fenced', epoch } end -- guard: write_epoch
 local status, claim_epoch, session, expires_at = unpack(redis.call('HMGET', MESSAGE, 'status', 'claim_epoch', 'session', 'expires_at'))
+if status and is_stranger(SESSION, SESSION_ID) then return { 'stranger' } end -- guard: write_owner
 local is_holder = status == 'sending' and session == SESSION_ID and claim_epoch == epoch
 if not is_holder then return { 'not_holder', status or 'unknown' } end -- guard: write_holder
 

@@ -5,7 +5,7 @@
 -- ARGV[4] epoch  ARGV[5] verdict: retry | fail  ARGV[6] backoff ms  ARGV[7] reason  ARGV[8] attempts the verdict was made for
 -- ARGV[9] whether the recipient may have it: raised (this attempt got no answer) | settled (they cannot) | kept (as before)
 -- ARGV[10] how often in a row WhatsApp has now asked the phone to slow down (0 = it did not)
--- returns {'became', status} | {'fenced', current epoch} | {'not_holder', status}
+-- returns {'became', status} | {'fenced', current epoch} | {'not_holder', status} | {'stranger'}
 local STATS, UNCONFIRMED = KEYS[17], KEYS[18]
 local seen_epoch, verdict, backoff_ms, reason, seen_attempts, doubt = ARGV[4], ARGV[5], tonumber(ARGV[6]), ARGV[7], ARGV[8], ARGV[9]
 local slowdowns = tonumber(ARGV[10])
@@ -13,6 +13,7 @@ local now = now_ms()
 local epoch = redis.call('HGET', SESSION, 'epoch') or '0'
 if epoch ~= seen_epoch then return { 'fenced', epoch } end -- guard: nack_epoch
 local status, claim_epoch, attempts, pause_ms, session = unpack(redis.call('HMGET', MESSAGE, 'status', 'claim_epoch', 'attempts', 'pause_ms', 'session'))
+if status and is_stranger(SESSION, SESSION_ID) then return { 'stranger' } end -- guard: nack_owner
 local is_holder = status == 'sending' and session == SESSION_ID and claim_epoch == epoch and attempts == seen_attempts
 if not is_holder then return { 'not_holder', status or 'unknown' } end -- guard: nack_holder
 end_flight(now, math.max(tonumber(pause_ms or 0), backoff_ms))

@@ -39,6 +39,11 @@ class NotHolder:
 
 
 @dataclass(frozen=True, slots=True)
+class Stranger:
+    """The message belongs to another session and another phone than the caller's."""
+
+
+@dataclass(frozen=True, slots=True)
 class WriteRefused:
     """The message must not be written any more; this is its status now, and why."""
 
@@ -100,34 +105,55 @@ async def claim(
     return (place, outcome) if isinstance(outcome, Claimed) else outcome
 
 
-async def renew(scripts: Scripts, place: Place, *, epoch: int, lease_ms: int) -> Renewed | Fenced | NotHolder:
+async def renew(
+    scripts: Scripts, place: Place, *, epoch: int, lease_ms: int
+) -> Renewed | Fenced | NotHolder | Stranger:
     """Extend the holder's lease."""
     args = [*head(place), epoch, lease_ms]
-    return await scripts.ask("renew_claim", layout(place), args, renewed=Renewed, fenced=Fenced, not_holder=NotHolder)
+    return await scripts.ask(
+        "renew_claim", layout(place), args, renewed=Renewed, fenced=Fenced, not_holder=NotHolder, stranger=Stranger
+    )
 
 
 async def confirm_write(
     scripts: Scripts, place: Place, permit: WritePermit, *, epoch: int, lease_ms: int
-) -> Renewed | Fenced | NotHolder | WriteRefused:
+) -> Renewed | Fenced | NotHolder | Stranger | WriteRefused:
     """Extend the holder's lease right before it writes, unless the message must not be written any more."""
     names = [*layout(place), keys.HOLDS, keys.contacts(place.phone), keys.OPT_OUTS]
     hours = (permit.open_from_ms, permit.open_until_ms)
     args = [*head(place), epoch, lease_ms, permit.to, *hours, *permit.holds]
     return await scripts.ask(
-        "confirm_write", names, args, renewed=Renewed, fenced=Fenced, not_holder=NotHolder, refused=WriteRefused
+        "confirm_write",
+        names,
+        args,
+        renewed=Renewed,
+        fenced=Fenced,
+        not_holder=NotHolder,
+        stranger=Stranger,
+        refused=WriteRefused,
     )
 
 
 async def ack(
-    scripts: Scripts, place: Place, *, status: str, whatsapp_id: str, at_ms: int, day: str
-) -> Became | Already | Unknown | Mismatch:
-    """Record that WhatsApp has it (`sent`), or its recipient (`delivered`, `read`). Any worker may report it."""
+    scripts: Scripts, place: Place, *, reporter: str, status: str, whatsapp_id: str, at_ms: int, day: str
+) -> Became | Already | Unknown | Mismatch | Stranger:
+    """Record that WhatsApp has it (`sent`), or its recipient (`delivered`, `read`).
+
+    `reporter` is the session that says so: the message's own, or another one of its phone.
+    """
     to = await scripts.redis.hget(keys.message(place.message), "to")
     names = [*layout(place), keys.stats(place.session, day), keys.contacts(place.phone), keys.affinity(str(to or ""))]
-    names.append(keys.UNCONFIRMED)
-    args = [*head(place), status, whatsapp_id, at_ms]
+    names += [keys.UNCONFIRMED, keys.session(reporter)]
+    args = [*head(place), status, whatsapp_id, at_ms, reporter]
     return await scripts.ask(
-        "ack_message", names, args, became=Became, already=Already, unknown=Unknown, mismatch=Mismatch
+        "ack_message",
+        names,
+        args,
+        became=Became,
+        already=Already,
+        unknown=Unknown,
+        mismatch=Mismatch,
+        stranger=Stranger,
     )
 
 
@@ -145,13 +171,15 @@ class FailureVerdict:
 
 async def nack(
     scripts: Scripts, place: Place, *, epoch: int, verdict: FailureVerdict, day: str
-) -> Became | Fenced | NotHolder:
+) -> Became | Fenced | NotHolder | Stranger:
     """Return a message that its holder could not send to the front of the queue, or let it fail."""
     word = "fail" if verdict.backoff_ms is None else "retry"
     args = [*head(place), epoch, word, verdict.backoff_ms or 0, verdict.reason, verdict.attempts, verdict.doubt]
     args.append(verdict.slowdowns)
     names = [*layout(place), keys.stats(place.session, day), keys.UNCONFIRMED]
-    return await scripts.ask("nack_message", names, args, became=Became, fenced=Fenced, not_holder=NotHolder)
+    return await scripts.ask(
+        "nack_message", names, args, became=Became, fenced=Fenced, not_holder=NotHolder, stranger=Stranger
+    )
 
 
 async def slowdowns(scripts: Scripts, phone: str) -> int:
