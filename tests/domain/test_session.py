@@ -25,6 +25,7 @@ def test_every_pair_is_a_transition_or_ignored_or_illegal_and_never_two_of_them(
     [
         (State.PENDING, Event.WORKER_STARTED, State.PENDING, Reason.STARTING),
         (State.DISCONNECTED, Event.WORKER_STARTED, State.DISCONNECTED, Reason.RECONNECTING),
+        (State.CONNECTED, Event.WORKER_STARTED, State.DISCONNECTED, Reason.RECONNECTING),
         (State.PENDING, Event.QR_SHOWN, State.QR_READY, Reason.SCAN_THE_CODE),
         (State.PENDING, Event.CODE_SHOWN, State.QR_READY, Reason.ENTER_THE_CODE),
         (State.QR_READY, Event.CONNECTED, State.CONNECTED, None),

@@ -48,6 +48,7 @@ def settings(tmp_path: Path) -> Settings:
         data_dir=tmp_path,
         proxy_urls=tuple(SecretStr(url) for url in PROXIES),
         provisioning_interval_ms=0,
+        restart_interval_ms=0,
     )
 
 

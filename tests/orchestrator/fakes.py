@@ -19,7 +19,7 @@ from wa_orchestrator.orchestrator.proxies.socks_check import CheckFailed, CheckP
 from wa_orchestrator.orchestrator.service import Orchestrator
 from wa_orchestrator.orchestrator.workers import tokens
 from wa_orchestrator.orchestrator.workers.session_controller import SessionController
-from wa_orchestrator.orchestrator.workers.start_queue import start_next
+from wa_orchestrator.orchestrator.workers.start_queue import StartQueue
 from wa_orchestrator.runner.contract import AlreadyRunning, Exited, Running, StartFailed, WorkerSpec
 from wa_orchestrator.store import keys
 
@@ -93,11 +93,11 @@ async def drive(orchestrator: Orchestrator) -> None:
     for _ in range(200):
         while (waiting := await redis.lpop(keys.CONTROL_ATTEND)) is not None:
             await controller.attend(str(waiting))
-        if not await redis.llen(keys.PROVISIONING):
+        if not await redis.llen(keys.PROVISIONING) and not await redis.llen(keys.RESTARTING):
             if not await redis.llen(keys.CONTROL_ATTEND):
                 return
             continue
-        await asyncio.sleep(await start_next(orchestrator.context, orchestrator.pool))
+        await asyncio.sleep(await part(orchestrator, StartQueue).step())
     raise AssertionError("the control plane does not come to rest")
 
 

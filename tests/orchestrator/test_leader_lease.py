@@ -9,7 +9,7 @@ import httpx
 import pytest
 
 from tests.orchestrator.fakes import FakeRunner, Teller, drive, part
-from tests.orchestrator.session_steps import PHONE, another, linked, now, started
+from tests.orchestrator.session_steps import OTHER, PHONE, THIRD, another, linked, now, started
 from tests.runner.faulty_runner import FaultyRunner, RunnerFault
 from wa_orchestrator.context import Context
 from wa_orchestrator.domain.reconcile import FoundWorker
@@ -18,12 +18,13 @@ from wa_orchestrator.orchestrator.service import Orchestrator
 from wa_orchestrator.orchestrator.sessions import credential_files, transitions
 from wa_orchestrator.orchestrator.workers import tokens
 from wa_orchestrator.orchestrator.workers.reconciler import Reconciler
-from wa_orchestrator.orchestrator.workers.start_queue import start_next
+from wa_orchestrator.orchestrator.workers.start_queue import StartQueue
 from wa_orchestrator.orchestrator.workers.watchdog import ExitWatcher, Liveness, Watchdog, assess
 from wa_orchestrator.store import keys, records, sessions
 from wa_orchestrator.store.outcomes import Removed
+from wa_orchestrator.store.records import SessionChanges
 from wa_orchestrator.store.sessions import CONTROL_LEASE, commands
-from wa_orchestrator.store.sessions.control_plane import record_start
+from wa_orchestrator.store.sessions.control_plane import record_link_start
 
 _HOUR_MS = 3_600_000
 
@@ -356,17 +357,103 @@ async def test_workers_start_one_per_interval_also_across_a_restart_of_the_serve
     context.settings = context.settings.model_copy(update={"provisioning_interval_ms": 3_600_000})
     for number in range(3):
         await api.post("/api/sessions/provision", json={"sessionId": f"s{number}"})
-    assert await start_next(control.context, control.pool) == 0
-    assert 0 < await start_next(control.context, control.pool) <= 3600
+    assert await part(control, StartQueue).step() == 0
+    assert 0 < await part(control, StartQueue).step() <= 3600
     await control.lease.release()
     reborn = await another(context, runner)
     await reborn.lease.step()
     await part(reborn, Reconciler).step()
-    assert 0 < await start_next(reborn.context, reborn.pool) <= 3600
+    assert 0 < await part(reborn, StartQueue).step() <= 3600
     assert len(runner.started) == 1
-    await record_start(reborn.context.scripts, await reborn.context.scripts.now_ms() - 3_600_000)
-    await start_next(reborn.context, reborn.pool)
+    await record_link_start(reborn.context.scripts, await reborn.context.scripts.now_ms() - 3_600_000)
+    await part(reborn, StartQueue).step()
     assert len(runner.started) == 2
+
+
+async def test_linked_sessions_come_back_at_a_pace_of_their_own_while_new_ones_wait_for_theirs(
+    control: Orchestrator, api: httpx.AsyncClient, teller: Teller, runner: FakeRunner
+) -> None:
+    for name, phone in (("s1", PHONE), ("s2", OTHER), ("s3", THIRD)):
+        await linked(control, api, teller, name, phone)
+    slow = {"provisioning_interval_ms": 3_600_000, "restart_interval_ms": 0}
+    control.context.settings = control.context.settings.model_copy(update=slow)
+    await record_link_start(control.context.scripts, await control.context.scripts.now_ms())
+    await api.post("/api/sessions/provision", json={"sessionId": "new"})
+    for name in ("s1", "s2", "s3"):
+        await control.pool.replace(await now(control.context, name), 0)
+    for _ in range(5):
+        await part(control, StartQueue).step()
+    assert sorted(runner.epochs()) == ["s1", "s2", "s3"]
+
+
+async def test_restarts_keep_their_pace_across_a_restart_of_the_server(
+    control: Orchestrator, api: httpx.AsyncClient, teller: Teller, runner: FakeRunner
+) -> None:
+    for name, phone in (("s1", PHONE), ("s2", OTHER)):
+        await linked(control, api, teller, name, phone)
+    for name in ("s1", "s2"):
+        await control.pool.replace(await now(control.context, name), 0)
+    context = control.context
+    context.settings = context.settings.model_copy(update={"restart_interval_ms": 3_600_000})
+    await part(control, StartQueue).step()
+    await control.lease.release()
+    reborn = await another(context, runner)
+    await reborn.lease.step()
+    assert await part(reborn, StartQueue).step() > 0
+    assert list(runner.epochs()) == ["s2"]
+
+
+async def test_a_session_that_was_logged_out_while_it_waited_for_its_restart_waits_as_one_to_be_linked(
+    control: Orchestrator, api: httpx.AsyncClient, teller: Teller, runner: FakeRunner
+) -> None:
+    await linked(control, api, teller, "s1", PHONE)
+    await control.pool.replace(await now(control.context, "s1"), 0)
+    await sessions.update(control.context.scripts, "s1", SessionChanges(first_connected_at=0))
+    slow = {"provisioning_interval_ms": 3_600_000}
+    control.context.settings = control.context.settings.model_copy(update=slow)
+    await record_link_start(control.context.scripts, await control.context.scripts.now_ms())
+    for _ in range(3):
+        await part(control, StartQueue).step()
+    assert runner.running == {}
+
+
+async def test_a_session_is_connected_only_when_its_new_worker_says_so(
+    control: Orchestrator, api: httpx.AsyncClient, teller: Teller, runner: FakeRunner
+) -> None:
+    await linked(control, api, teller, "s1", PHONE)
+    runner.running.clear()  # a power cut: the record still says that it is connected
+    control.pool.workers.clear()
+    assert await control.pool.start("s1")
+    again = await now(control.context, "s1")
+    assert (again.status, again.reason) == ("disconnected", "RECONNECTING")
+    await teller.connected("s1", PHONE)
+    assert (await now(control.context, "s1")).status == "connected"
+
+
+async def test_after_a_power_cut_all_are_told_before_one_is_started_and_an_error_of_one_spares_no_other(
+    control: Orchestrator, api: httpx.AsyncClient, teller: Teller, runner: FakeRunner, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name, phone in (("s1", PHONE), ("s2", OTHER), ("s3", THIRD)):
+        await linked(control, api, teller, name, phone)
+    runner.running.clear()
+    reborn = await another(control.context, runner)
+    await control.lease.release()
+    await reborn.lease.step()
+    apply = transitions.apply
+
+    async def fails_for_one(context: Context, session_id: str, *event: Any) -> Any:
+        if session_id == "s1":
+            raise Unavailable("AWAY", "told to be away")
+        return await apply(context, session_id, *event)
+
+    with monkeypatch.context() as broken:
+        broken.setattr(transitions, "apply", fails_for_one)
+        with pytest.raises(Unavailable):
+            await part(reborn, Reconciler).step()
+    said = [(await now(control.context, each)).status for each in ("s1", "s2", "s3")]
+    assert said == ["connected", "disconnected", "disconnected"]
+    await part(reborn, Reconciler).step()
+    assert (await now(control.context, "s1")).reason == "SERVER_STOPPED"
 
 
 async def test_a_start_lost_between_queue_and_runner_is_made_up_for(
@@ -441,7 +528,7 @@ async def test_a_start_that_lies_leaves_no_second_worker(
     unruly.faults.add(RunnerFault.START_LIES)
     await api.post("/api/sessions/provision", json={"sessionId": "s1"})
     await control.lease.step()  # a slow machine may have let the lease run out
-    await start_next(control.context, control.pool)
+    await part(control, StartQueue).step()
     assert len(runner.running) == 1  # it runs, and nobody knows
     unruly.faults.clear()
     await drive(control)
@@ -471,7 +558,7 @@ async def test_a_worker_that_cannot_be_killed_is_fenced_before_anything_else_is_
     for _ in range(2):
         await part(control, Watchdog).step()
     assert (await teller.connected("s1", PHONE, epoch=before.epoch)).json()["code"] == "FENCED"
-    await start_next(control.context, control.pool)
+    await part(control, StartQueue).step()
     assert len(runner.running) == 1  # never two, whatever is asked
 
 

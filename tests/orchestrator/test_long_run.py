@@ -70,6 +70,7 @@ async def world(redis: Redis, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -
         data_dir=tmp_path,
         proxy_urls=tuple(SecretStr(url) for url in PROXIES),
         provisioning_interval_ms=0,
+        restart_interval_ms=0,
     )
     made = World(redis, settings, [], SEED)
     monkeypatch.setattr(health, "PATIENCE", Patience())

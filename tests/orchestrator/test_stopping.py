@@ -9,6 +9,7 @@ import pytest
 from tests.orchestrator.fakes import FakeRunner, Teller, drive, part
 from tests.orchestrator.session_steps import OTHER, PHONE, THIRD, another, linked, now, started, with_credentials
 from tests.waiting import PATIENCE_S
+from wa_orchestrator.domain.reconcile import FoundWorker
 from wa_orchestrator.domain.session import Event
 from wa_orchestrator.errors import Unavailable
 from wa_orchestrator.orchestrator import leader_lease as lease
@@ -120,6 +121,24 @@ async def test_a_worker_that_outlived_the_stop_of_its_server_is_replaced_by_the_
     await drive(reborn)
     assert runner.epochs()["survivor"] > survivor.epoch  # its socket was open: it would never have said so again
     assert not await control.context.redis.exists(keys.restarts("survivor"))
+
+
+async def test_a_worker_whose_start_was_under_way_when_the_server_stopped_ends_with_it(
+    control: Orchestrator, api: httpx.AsyncClient, teller: Teller, runner: FakeRunner, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await linked(control, api, teller, "s1", PHONE)
+    late = FoundWorker("fake/1/late", "s2", 1, 0)
+    end = runner.stop
+
+    async def stop(handle: str, grace_s: float = 10.0) -> None:
+        await end(handle, grace_s)
+        if handle != late.handle:
+            runner.running[late.handle] = late
+
+    monkeypatch.setattr(runner, "stop", stop)
+    await control.lease.retire()
+    await control.stop_workers()
+    assert runner.running == {}
 
 
 async def test_a_redis_that_hangs_keeps_no_worker_from_its_end(

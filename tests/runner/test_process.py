@@ -1,6 +1,8 @@
 """What only the driver of processes promises."""
 
 import asyncio
+import contextlib
+import errno
 import os
 import signal
 import subprocess
@@ -10,6 +12,7 @@ from pathlib import Path
 import pytest
 
 from tests.runner.drivers import COMMAND, SESSION, end_of, facts, is_ready, spec
+from tests.waiting import until
 from wa_orchestrator.errors import Refused
 from wa_orchestrator.runner import process, process_identity
 from wa_orchestrator.runner.contract import Exited, Running, StartFailed
@@ -19,6 +22,10 @@ from wa_orchestrator.runner.process import ProcessRunner
 
 def pid_of(handle: str) -> int:
     return int(handle.split("/")[2])
+
+
+def _open_files() -> int:
+    return len(list(Path("/proc/self/fd").iterdir()))
 
 
 def _bystander() -> "subprocess.Popen[bytes]":
@@ -86,6 +93,70 @@ async def test_what_a_worker_started_ends_with_it(tmp_path: Path) -> None:
     child = int((one.auth_dir / "child").read_text())
     await runner.stop(handle, 1)
     assert process_identity.start_time(child) is None
+
+
+@pytest.mark.parametrize("lacks", [errno.EMFILE, errno.ENOSYS])
+async def test_without_pidfds_workers_are_found_and_ended_all_the_same(
+    runner: ProcessRunner, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, lacks: int
+) -> None:
+    def refuse(_: int) -> int:
+        raise OSError(lacks, os.strerror(lacks))
+
+    monkeypatch.setattr(os, "pidfd_open", refuse)
+    one = spec(tmp_path)
+    handle = await runner.start(one)
+    assert [each.handle for each in await runner.survey()] == [handle]
+    assert await runner.poll(handle) == Running()
+    assert await end_of(runner, handle, one) == Exited(7)
+    assert await runner.survey() == []
+    (one.auth_dir / "end").unlink()
+    again = await runner.start(one)
+    await runner.stop(again)
+    assert isinstance(await runner.poll(again), Exited)
+
+
+async def test_a_survey_reads_no_process_that_it_knows(
+    runner: ProcessRunner, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    handle = await runner.start(spec(tmp_path))
+    read: list[int] = []
+    has_variable = process_identity.has_variable
+
+    def reads(pid: int, name: str, value: str) -> bool:
+        read.append(pid)
+        return has_variable(pid, name, value)
+
+    monkeypatch.setattr(process_identity, "has_variable", reads)
+    found = await runner.survey()
+    await runner.stop(handle, 0)
+    assert [each.handle for each in found] == [handle]
+    assert os.getpid() in read
+    assert pid_of(handle) not in read
+
+
+async def test_workers_that_have_ended_leave_no_descriptor_open(runner: ProcessRunner, tmp_path: Path) -> None:
+    before = _open_files()
+    for epoch in range(1, 4):
+        await runner.stop(await runner.start(spec(tmp_path, SESSION, epoch)), 1)
+    one = spec(tmp_path, SESSION, 4)
+    await end_of(runner, await runner.start(one), one)
+    await runner.survey()
+    assert _open_files() <= before
+
+
+async def test_a_start_that_is_cancelled_has_ended_when_the_caller_looks_for_what_it_left(
+    runner: ProcessRunner, tmp_path: Path
+) -> None:
+    one = spec(tmp_path)
+    starting = asyncio.create_task(runner.start(one))
+    await until(one.auth_dir.is_dir, "the start is under way")
+    starting.cancel()
+    with contextlib.suppress(asyncio.CancelledError):
+        await starting
+    found = await runner.survey()
+    for each in found:
+        await runner.stop(each.handle, 0)
+    assert [each.session_id for each in found] == [SESSION]
 
 
 async def test_the_code_of_an_end_is_told_by_the_server_that_started_it(runner: ProcessRunner, tmp_path: Path) -> None:

@@ -177,8 +177,9 @@ _TABLE: Mapping[Event, _Row] = {
     # A session that does not run, or has failed anyway, needs a person already.
     _E.PHONE_CHANGED: _give_up(_R.PHONE_CHANGED),
     _E.QR_RAN_OUT: (_fail(_R.QR_EXPIRED), _fail(_R.QR_EXPIRED), _, _, _, _),
-    # A linked session reconnects from here on: why its last worker ended says nothing about this one.
-    _E.WORKER_STARTED: (_pend(_R.STARTING), _, _, _drop(_R.RECONNECTING), _X, _X),
+    # A linked session reconnects from here on: why its last worker ended says nothing about this one, and that its last
+    # worker was connected is no evidence that this one is.
+    _E.WORKER_STARTED: (_pend(_R.STARTING), _, _drop(_R.RECONNECTING), _drop(_R.RECONNECTING), _X, _X),
     _E.PROXY_STRUCK: _down(_R.PROXY_RETRY),
     _E.PROXY_LOST: _down(_R.PROXY_FAILOVER),
     # The operator chose the proxy, and nobody has scanned yet: it waits for that one.

@@ -9,6 +9,7 @@ import structlog
 from fastapi import APIRouter
 
 from wa_orchestrator.context import Context
+from wa_orchestrator.domain.reconcile import FoundWorker
 from wa_orchestrator.domain.session import Event
 from wa_orchestrator.loop import Loop, Runnable
 from wa_orchestrator.orchestrator.api.admin import AdminRoutes
@@ -29,12 +30,14 @@ from wa_orchestrator.orchestrator.sessions import ban_end, credential_files, tra
 from wa_orchestrator.orchestrator.workers.pool import WorkerPool
 from wa_orchestrator.orchestrator.workers.reconciler import Reconciler
 from wa_orchestrator.orchestrator.workers.session_controller import SessionController
-from wa_orchestrator.orchestrator.workers.start_queue import start_next
+from wa_orchestrator.orchestrator.workers.start_queue import StartQueue
 from wa_orchestrator.orchestrator.workers.watchdog import ExitWatcher, Watchdog
 from wa_orchestrator.runner.contract import Runner
 
 #: How long a stopping server tries to record why its workers end.
 RECORD_STOPS_S = 3.0
+#: How often it looks for workers that run: once more than there should be any, and again if there was one.
+LOOKS_AT_STOP = 3
 
 log = structlog.get_logger(__name__)
 
@@ -62,9 +65,16 @@ class Orchestrator:
 
     async def stop_workers(self) -> None:
         """Stop all running workers in parallel, because the server stops. Which sessions should run stays recorded for
-        the next start. The lease must have been retired.
+        the next start. The lease must have been retired, and the loops have ended.
+
+        Then look once more: a start that was under way when the loops ended may have succeeded since.
         """
-        found = await self.pool.runner.survey()
+        for _ in range(LOOKS_AT_STOP):
+            if not (found := await self.pool.runner.survey()):
+                return
+            await self._stop_workers(found)
+
+    async def _stop_workers(self, found: Sequence[FoundWorker]) -> None:
         # First, so that no message is released to them any more, and the recorded reason is right.
         await self._record_stops([each.session_id for each in found])
         # An error of one must not spare the others; the next server replaces a worker that survives.
@@ -104,7 +114,7 @@ def assemble(context: Context, runner: Runner, checker: ProxyCheck | None = None
             Loop("reconciler", Reconciler(context, lease, pool).step, lease, on_standby=pool.workers.clear),
             Loop("exit_watcher", ExitWatcher(context, lease, pool).step, lease),
             Loop("session_controller", SessionController(context, pool).step, lease),
-            Loop("start_queue", partial(start_next, context, pool), lease),
+            Loop("start_queue", StartQueue(context, pool).step, lease),
             Loop("watchdog", Watchdog(context, lease, pool).step, lease),
             Loop("ban_end", partial(ban_end.start_when_over, context), lease),
             Loop("proxy_monitor", partial(check_due_proxies, context, proxy_health), lease),

@@ -2,6 +2,9 @@
 
 Workers are found again by their environment: `/proc/<pid>/environ` holds the installation's marker, the session and the
 epoch. No file has to be written after the start, so there is no moment in which a running worker cannot be found.
+
+A worker that was found is remembered with its pidfd: looking after hundreds of them costs the kernel's answer for each,
+and a survey reads only processes that it does not know.
 """
 
 import asyncio
@@ -11,7 +14,8 @@ import resource
 import signal
 import subprocess
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 
 import structlog
@@ -21,6 +25,7 @@ from wa_orchestrator.errors import Broken
 from wa_orchestrator.runner import process_identity
 from wa_orchestrator.runner.contract import AlreadyRunning, Exited, Running, StartFailed, WorkerSpec
 from wa_orchestrator.runner.node_command import ENVIRONMENT
+from wa_orchestrator.runner.process_identity import HeldProcess
 from wa_orchestrator.runner.worker_files import private_directory, write_secrets
 
 MARKER = "WA_RUNNER_HOME"
@@ -34,6 +39,24 @@ _LARGEST_FILE_BYTES = 1 << 30
 log = structlog.get_logger(__name__)
 
 
+@dataclass(frozen=True, slots=True)
+class _Worker:
+    """A worker that was started or found."""
+
+    process: HeldProcess
+    session_id: str
+    epoch: int
+
+    @property
+    def handle(self) -> str:
+        return _handle(self.process.pid, self.process.start)
+
+    def found(self, boot_ms: int) -> FoundWorker:
+        """Return it as a survey does."""
+        started_at_ms = boot_ms + process_identity.since_boot_ms(self.process.start)
+        return FoundWorker(self.handle, self.session_id, self.epoch, started_at_ms)
+
+
 class ProcessRunner:
     """Runs workers under `home`, which belongs to one installation. See `contract.Runner`."""
 
@@ -41,56 +64,85 @@ class ProcessRunner:
         self._home = private_directory(home.absolute())
         self._command = tuple(command)
         self._children: dict[str, subprocess.Popen[bytes]] = {}
+        self._workers: dict[str, _Worker] = {}
+        """By handle. Added by threads too, dropped by the event loop only: it may be looking at the pidfd."""
 
     async def start(self, spec: WorkerSpec) -> str:
         """Start a process in a kernel session of its own."""
-        if any(found.session_id == spec.session_id for found in await self.survey()):
+        if any(worker.session_id == spec.session_id for worker in await self._running()):
             raise AlreadyRunning(spec.session_id)
-        return await asyncio.to_thread(self._spawn, spec)
+        spawned = asyncio.ensure_future(asyncio.to_thread(self._spawn, spec))
+        try:
+            return await asyncio.shield(spawned)
+        except asyncio.CancelledError:
+            # Not before the thread has ended: a caller that was cancelled looks for what it left running.
+            await asyncio.wait([spawned])
+            raise
 
     async def poll(self, handle: str) -> Running | Exited:
+        if self._is_running(handle):
+            return Running()
         child = self._children.get(handle)
-        if child is not None and (code := child.poll()) is not None:
-            return Exited(code)
-        return Running() if _is_running(handle) else Exited()
+        return Exited() if child is None else Exited(child.poll())
 
     async def stop(self, handle: str, grace_s: float = 10.0) -> None:
         """Signal the whole process group; the worker's pid cannot be reused while a process of its group is left."""
         pid = _pid(handle)
-        if pid is None or not (_is_running(handle) or self._left_children(handle, pid)):
+        if pid is None or not (self._is_running(handle) or self._left_children(handle, pid)):
             self._forget(handle)
             return
         if grace_s > 0:
             _signal(pid, signal.SIGTERM)
             await self._wait_for_exit(handle, grace_s)
-        while process_identity.group_is_running(pid):
+        while self._group_is_running(handle, pid):
             _signal(pid, signal.SIGKILL)
             await asyncio.sleep(_POLL_S)
         self._forget(handle)
 
     async def survey(self) -> Sequence[FoundWorker]:
         """Return the processes with this installation's marker; long logs are rotated on the way."""
-        found = await asyncio.to_thread(self._scan)
-        for each in found:
-            _rotate(self.log_file(each.session_id))
-        return found
+        workers = await self._running()
+        await asyncio.to_thread(self._rotate_logs, [each.session_id for each in workers])
+        boot_ms = process_identity.boot_ms()
+        return [each.found(boot_ms) for each in workers]
 
     def log_file(self, session_id: str) -> Path:
         """Return the path of a worker's log; the rotated part ends in `.1`."""
         return self._home / session_id / "log"
 
-    def _scan(self) -> list[FoundWorker]:
-        found = []
+    def _rotate_logs(self, session_ids: Sequence[str]) -> None:
+        for session_id in session_ids:
+            _rotate(self.log_file(session_id))
+
+    async def _running(self) -> list[_Worker]:
+        for worker in [each for each in self._workers.values() if each.process.has_exited()]:
+            self._drop(worker)
+        await asyncio.to_thread(self._identify_new, {each.process.pid for each in self._workers.values()})
+        return list(self._workers.values())
+
+    def _identify_new(self, known: Collection[int]) -> None:
         for pid in process_identity.pids():
-            environment = process_identity.environment(pid)
-            if environment is None or environment.get(MARKER) != str(self._home):
-                continue
-            start = process_identity.start_time(pid)
-            if start is None or not _is_leader(pid):
-                continue
-            session_id, epoch = environment["SESSION_ID"], int(environment["EPOCH"])
-            found.append(FoundWorker(_handle(pid, start), session_id, epoch, process_identity.started_at_ms(start)))
-        return found
+            if pid not in known and process_identity.has_variable(pid, MARKER, str(self._home)):
+                self._identify(pid)
+
+    def _identify(self, pid: int) -> _Worker | None:
+        """Remember the worker with this pid; None if it is not one of ours, or has exited."""
+        start = process_identity.start_time(pid)
+        environment = process_identity.environment(pid)
+        if start is None or environment is None or environment.get(MARKER) != str(self._home) or not _is_leader(pid):
+            return None
+        process = process_identity.hold(pid, start)
+        if process is None:
+            return None
+        worker = _Worker(process, environment["SESSION_ID"], int(environment["EPOCH"]))
+        # Two threads may have found it at once: the first one's pidfd stays.
+        if (kept := self._workers.setdefault(worker.handle, worker)) is not worker:
+            process.close()
+        return kept
+
+    def _drop(self, worker: _Worker) -> None:
+        del self._workers[worker.handle]
+        worker.process.close()
 
     def _spawn(self, spec: WorkerSpec) -> str:
         place = private_directory(self._home / spec.session_id)
@@ -129,7 +181,7 @@ class ProcessRunner:
         """Wait until a survey can find the worker: its environment is readable a moment after it starts."""
         deadline = time.monotonic() + _FIND_TIMEOUT_S
         while child.poll() is None and time.monotonic() < deadline:
-            if (process_identity.environment(child.pid) or {}).get(MARKER) == str(self._home):
+            if self._identify(child.pid) is not None:
                 return
             time.sleep(_POLL_S / 10)
 
@@ -150,22 +202,41 @@ class ProcessRunner:
     def _left_children(self, handle: str, pid: int) -> bool:
         """Whether a worker that we started has exited and left children; its group id is then still its own."""
         exited = handle in self._children and process_identity.start_time(pid) is None
-        return exited and process_identity.group_is_running(pid)
+        return exited and self._group_is_running(handle, pid)
+
+    def _group_is_running(self, handle: str, pid: int) -> bool:
+        if (child := self._children.get(handle)) is not None:
+            child.poll()  # our own zombie would count as a process of the group
+        return process_identity.group_is_running(pid)
+
+    def _is_running(self, handle: str) -> bool:
+        """Whether the worker of this handle runs. One that is not remembered is identified by its start time."""
+        if (worker := self._workers.get(handle)) is not None:
+            return not worker.process.has_exited()
+        pid = _pid(handle)
+        return pid is not None and handle == _handle(pid, process_identity.start_time(pid))
 
     async def _wait_for_exit(self, handle: str, grace_s: float) -> None:
-        with contextlib.suppress(TimeoutError):
+        pid, start = handle.split("/")[-2:]
+        process = process_identity.hold(int(pid), int(start))
+        if process is None:
+            return
+        try:
             async with asyncio.timeout(grace_s):
-                while _is_running(handle):
-                    if (child := self._children.get(handle)) is not None:
-                        child.poll()
-                    await asyncio.sleep(_POLL_S)
+                await process.wait()
+        except TimeoutError:
+            return
+        finally:
+            process.close()
 
     def _forget(self, handle: str) -> None:
+        if (worker := self._workers.get(handle)) is not None:
+            self._drop(worker)
         if (child := self._children.pop(handle, None)) is not None:
             child.poll()
 
 
-def _handle(pid: int, start: int) -> str:
+def _handle(pid: int, start: int | None) -> str:
     return f"{NAME}/{pid}/{start}"
 
 
@@ -173,11 +244,6 @@ def _pid(handle: str) -> int | None:
     name, _, rest = handle.rpartition(f"{NAME}/")
     pid, _, start = rest.partition("/")
     return int(pid) if not name and handle.startswith(NAME) and pid.isdigit() and start.isdigit() else None
-
-
-def _is_running(handle: str) -> bool:
-    pid = _pid(handle)
-    return pid is not None and handle == f"{NAME}/{pid}/{process_identity.start_time(pid)}"
 
 
 def _is_leader(pid: int) -> bool:

@@ -5,6 +5,7 @@ next server adopts them.
 """
 
 import asyncio
+import resource
 import sys
 from collections.abc import AsyncIterator, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
@@ -54,6 +55,7 @@ log = structlog.get_logger(__name__)
 
 async def up(settings: Settings, *, simulate: bool = False, fleet: int = 0) -> None:
     """Run everything in one process until a signal."""
+    _allow_open_files()
     with Signals() as signals:
         async with running(settings, simulate=simulate, fleet=fleet) as server:
             async with supervised([RunOnce(lambda: _print_banners(server, fleet))]):
@@ -81,6 +83,7 @@ async def dispatcher(settings: Settings) -> None:
 
 async def orchestrator(settings: Settings) -> None:
     """Run only the orchestrator, with the dashboard. It serves the gateway's routes too: one port has all APIs."""
+    _allow_open_files()
     bound = listen(settings.bind_host, settings.orch_port, "ORCH_PORT")
     settings = settings.model_copy(update={"orch_port": bound.getsockname()[1]})
     async with contexts.opened(settings, _redis_url(settings)) as context, runner_for(settings) as runner:
@@ -91,6 +94,12 @@ async def orchestrator(settings: Settings) -> None:
         async with serving(app, bound, messages.http):
             with address.published(settings):
                 await _run(loops)
+
+
+def _allow_open_files() -> None:
+    """Use all the open files that the system grants: each worker takes a pidfd and a connection or two of ours."""
+    _, most = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))
 
 
 async def _check_keys(context: Context) -> None:
@@ -115,14 +124,17 @@ class Server:
     gateway_port: int
     fleet_report: asyncio.Future[str]
     """The outcome of linking the simulated fleet."""
+    loops: AsyncExitStack
+    """Ends the loops when it is closed; HTTP is served on."""
 
     @property
     def url(self) -> str:
         return self.context.settings.local_url
 
     async def stop_workers(self) -> None:
-        """Stop all workers and give up leadership, so that no loop starts them again."""
+        """Give up leadership, end the loops, then stop all workers: nothing is left that could start one again."""
         await self.orchestrator.lease.retire()
+        await self.loops.aclose()
         await self.orchestrator.stop_workers()
 
 
@@ -152,9 +164,11 @@ async def running(settings: Settings, *, simulate: bool = False, fleet: int = 0)
         app, loops = control_app(control, [messages.router()])
         await stack.enter_async_context(serving(app, main_socket, messages.http))
         await stack.enter_async_context(serving(messages.app(), gateway_socket, messages.http))
-        server = Server(context, control, settings.gateway_port, asyncio.get_running_loop().create_future())
+        supervision = await stack.enter_async_context(AsyncExitStack())
+        report = asyncio.get_running_loop().create_future()
+        server = Server(context, control, settings.gateway_port, report, supervision)
         loops += [Dispatcher(context), messages.retention, *_fleet(server, fleet)]
-        await stack.enter_async_context(supervised(loops))
+        await supervision.enter_async_context(supervised(loops))
         stack.enter_context(address.published(settings))
         yield server
 

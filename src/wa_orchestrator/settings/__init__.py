@@ -95,7 +95,10 @@ class Settings(BaseSettings):
     max_sessions_per_phone: Annotated[int, Field(ge=1, le=4)] = 4
     """Sessions that one phone may have. WhatsApp itself allows four linked devices."""
     provisioning_interval_ms: Annotated[int, Field(ge=0)] = 2000
-    """Milliseconds between worker starts, so that 200 sessions do not log in at once."""
+    """Milliseconds between starts of sessions to be linked, so that 200 do not log in at once."""
+    restart_interval_ms: Annotated[int, Field(ge=0)] = 100
+    """Milliseconds between restarts of linked sessions, on average: each pause is drawn from half to one and a half
+    times that, and twice as long while the CPU is busy."""
     watchdog_interval_ms: types.Millis = 60000
     """Milliseconds between runs of the watchdog."""
     ping_timeout_ms: types.Millis = 180000

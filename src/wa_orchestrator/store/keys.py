@@ -163,7 +163,10 @@ EPOCH_FLOOR: Final = "sessions:epoch_floor"
 """string: the highest epoch of any removed session; new ones begin there, so that no id's epoch goes back · remove"""
 
 PROVISIONING: Final = "sessions:provisioning"
-"""list of session ids that wait to be started · provision, starter"""
+"""list of session ids that wait to be started and linked · provision, start_queue"""
+
+RESTARTING: Final = "sessions:restarting"
+"""list of linked session ids whose worker waits to be started · worker pool, start_queue"""
 
 session: Final = _one_per("session:<session_id>")
 """hash, one session (`records.Session`) · create, register_worker, advance, bind_phone, move · until removed"""
@@ -249,7 +252,10 @@ SESSIONS_WAITING: Final = "sessions:waiting"
 """set of session ids that wait for a slot on a proxy · move_session adds and removes"""
 
 STARTED_LAST: Final = "sessions:started_last"
-"""string: the instant of the last worker start, so that a restart of the server keeps the stagger · starter"""
+"""string: when a session to be linked was last started; a restart of the server keeps the pace · start_queue"""
+
+RESTART_AFTER: Final = "sessions:restart_after"
+"""string: the instant before which no other linked session is restarted · start_queue"""
 
 ALERT_CURSOR: Final = "alerts:cursor"
 """string: the last entry of `events` that alerts were made of · alerts · for ever"""

@@ -84,8 +84,11 @@ class WorkerPool:
                 return None
 
     async def enqueue(self, session_id: str, *, front: bool = True) -> None:
-        """Put a session into the start queue, once. Those that were connected go before new ones."""
-        await control_plane.enqueue_start(self._context.scripts, session_id, front=front)
+        """Put a session into the queue of its kind, once; `front` before those that wait there."""
+        session = await records.session(self._context.scripts, session_id)
+        if session is not None:
+            kind = control_plane.start_kind(session)
+            await control_plane.enqueue_start(self._context.scripts, session_id, kind, front=front)
 
     async def stop(self, session_id: str, grace_s: float) -> None:
         """Stop the session's worker, if one is known. When it returns, that does not run and keeps no slot."""

@@ -1,6 +1,8 @@
 """Reconciler: compares the workers that should run with those that do, and makes them the same."""
 
-from collections.abc import Collection, Iterable, Mapping
+import asyncio
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from itertools import groupby
 
 import structlog
 
@@ -16,6 +18,9 @@ from wa_orchestrator.store import records
 from wa_orchestrator.store.leases import Holding
 from wa_orchestrator.store.records import Session
 from wa_orchestrator.store.sessions import control_plane, slots
+
+#: Instructions of one kind that are carried out at the same time.
+AT_ONCE = 32
 
 log = structlog.get_logger(__name__)
 
@@ -42,9 +47,9 @@ class Reconciler:
         wanted: dict[str, int] = {session.id: session.epoch for session in sessions if _should_run(session)}
         adopted = frozenset(known.handle for known in self._pool.workers.values())
         now = await self._context.scripts.now_ms()
-        for instruction in reconcile.plan(wanted, found.values(), now, adopted=adopted):
-            async with self._pool.lock(instruction.session_id):
-                await self._carry_out(instruction, found)
+        plan = reconcile.plan(wanted, found.values(), now, adopted=adopted)
+        for _, alike in groupby(plan, type):  # stops before starts
+            await self._carry_out_all(list(alike), found)
         self._finished_under = led_by
         return self._context.settings.monitor_interval_ms / 1000
 
@@ -64,6 +69,23 @@ class Reconciler:
         not_stopped = session.wanted == transitions.STOPPED and session.status in WANTS_WORKER
         if unfinished or not_stopped or (transitions.wants_worker(session) and not _should_run(session)):
             await control_plane.request_attention(self._context.scripts, session.id)
+
+    async def _carry_out_all(
+        self, instructions: Sequence[reconcile.Instruction], found: Mapping[str, FoundWorker]
+    ) -> None:
+        """Carry out instructions of one kind, many at a time: after a power cut hundreds of sessions are to be told
+        that they are not connected, and that must not take longer than their restart. An error of one spares no other.
+        """
+        places = asyncio.Semaphore(AT_ONCE)
+
+        async def carry_out(instruction: reconcile.Instruction) -> None:
+            async with places, self._pool.lock(instruction.session_id):
+                await self._carry_out(instruction, found)
+
+        outcomes = await asyncio.gather(*map(carry_out, instructions), return_exceptions=True)
+        for outcome in outcomes:
+            if isinstance(outcome, BaseException):
+                raise outcome
 
     async def _carry_out(self, instruction: reconcile.Instruction, found: Mapping[str, FoundWorker]) -> None:
         match instruction:

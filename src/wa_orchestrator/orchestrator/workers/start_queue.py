@@ -1,24 +1,78 @@
-"""Start queue: at most one worker starts per interval, so that many sessions do not log in at once."""
+"""Start queue: workers start one after another, so that many sessions do not log in at once.
+
+Sessions that are to be linked start one per PROVISIONING_INTERVAL_MS. Linked ones come back at a pace of their own, by
+RESTART_INTERVAL_MS: each from the address it always had, and while they are away nobody sends for them.
+"""
+
+import random
+from collections.abc import Callable
 
 from wa_orchestrator.context import Context
+from wa_orchestrator.domain import restart_pace
+from wa_orchestrator.orchestrator.workers.cpu_headroom import CpuHeadroom
 from wa_orchestrator.orchestrator.workers.pool import WorkerPool
+from wa_orchestrator.store import records
 from wa_orchestrator.store.sessions import control_plane
+from wa_orchestrator.store.sessions.control_plane import StartKind
+
+_EMPTY_S = 0.1
+_NOT_STARTED_S = 0.02
 
 
-async def start_next(context: Context, pool: WorkerPool) -> float:
-    """Start the next session of the queue, if one is due. Return the seconds until the next look.
+class StartQueue:
+    """Starts the sessions that wait for it. Queue and times are in Redis: a restart of the server keeps them.
 
-    The queue and the last start are in Redis: a restart keeps both. The reconciler queues again what a crash lost.
+    The reconciler queues again what a crash lost.
     """
-    scripts, interval_ms = context.scripts, context.settings.provisioning_interval_ms
-    now = await scripts.now_ms()
-    wait_ms = min(interval_ms, await control_plane.last_start_ms(scripts) + interval_ms - now)
-    if wait_ms > 0:
-        return wait_ms / 1000
-    session_id = await control_plane.dequeue_start(scripts)
-    if session_id is None:
-        return 0.1
-    if not await pool.start(session_id):
-        return 0.02
-    await control_plane.record_start(scripts, now)
-    return 0
+
+    def __init__(
+        self,
+        context: Context,
+        pool: WorkerPool,
+        headroom: CpuHeadroom | None = None,
+        dice: Callable[[], float] = random.random,
+    ) -> None:
+        self._context = context
+        self._pool = pool
+        self._headroom = headroom or CpuHeadroom()
+        self._dice = dice
+
+    async def step(self) -> float:
+        """Start the next session that is due. Return the seconds until the next look."""
+        scripts = self._context.scripts
+        now = await scripts.now_ms()
+        plan = await control_plane.start_plan(scripts)
+        link_wait_ms = self._limited(plan.linked_last_ms, self._context.settings.provisioning_interval_ms, now)
+        longest_ms = round(restart_pace.BUSY_FACTOR * 1.5 * self._context.settings.restart_interval_ms)
+        restart_wait_ms = min(longest_ms, plan.restart_after_ms - now)
+        if plan.restarts and restart_wait_ms <= 0:
+            return await self._start(StartKind.RESTART, now)
+        if plan.links and link_wait_ms <= 0:
+            return await self._start(StartKind.LINK, now)
+        waits = [link_wait_ms] * bool(plan.links) + [restart_wait_ms] * bool(plan.restarts)
+        return min([_EMPTY_S, *(each / 1000 for each in waits)])
+
+    @staticmethod
+    def _limited(last_ms: int, interval_ms: int, now: int) -> int:
+        """Return the milliseconds until the next start: an interval at most, also if Redis' clock was set back."""
+        return min(interval_ms, last_ms + interval_ms - now)
+
+    async def _start(self, kind: StartKind, now: int) -> float:
+        scripts = self._context.scripts
+        session_id = await control_plane.dequeue_start(scripts, kind)
+        if session_id is None:
+            return 0
+        session = await records.session(scripts, session_id)
+        if session is not None and control_plane.start_kind(session) is not kind:
+            # It was linked or logged out while it waited, or an older version queued it.
+            await self._pool.enqueue(session_id)
+            return 0
+        if not await self._pool.start(session_id):
+            return _NOT_STARTED_S
+        if kind is StartKind.LINK:
+            await control_plane.record_link_start(scripts, now)
+        else:
+            interval_ms = self._context.settings.restart_interval_ms
+            pause = restart_pace.pause_ms(interval_ms, idle_share=self._headroom.idle_share(), dice=self._dice())
+            await control_plane.set_restart_after(scripts, now + pause)
+        return 0

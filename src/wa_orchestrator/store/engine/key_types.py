@@ -25,6 +25,7 @@ _FIXED: Final[Mapping[str, str]] = {
     keys.SESSIONS_ALL: "set",
     keys.SESSIONS_ACTIVE: "set",
     keys.PROVISIONING: "list",
+    keys.RESTARTING: "list",
     keys.PROXIES_ALL: "set",
     keys.PROXIES_AVAILABLE: "set",
     keys.EVENTS: "stream",

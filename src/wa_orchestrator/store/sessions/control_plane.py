@@ -1,9 +1,34 @@
 """State of the control plane: requests to look at a session, the start queue, restart counts, the leader's pulse."""
 
+from dataclasses import dataclass
+from enum import Enum
 from typing import Any
 
 from wa_orchestrator.store import keys
 from wa_orchestrator.store.engine.scripts import Scripts
+from wa_orchestrator.store.records import Session
+
+
+class StartKind(Enum):
+    """What a start leads to; the value is the queue."""
+
+    LINK = keys.PROVISIONING
+    RESTART = keys.RESTARTING
+
+
+@dataclass(frozen=True, slots=True)
+class StartPlan:
+    """How many sessions wait in each queue, and the instants that the pace depends on (0 for never)."""
+
+    links: int
+    restarts: int
+    linked_last_ms: int
+    restart_after_ms: int
+
+
+def start_kind(session: Session) -> StartKind:
+    """Return what the start of a session's worker leads to."""
+    return StartKind.RESTART if session.first_connected_at else StartKind.LINK
 
 
 async def is_installed(scripts: Scripts) -> bool:
@@ -26,33 +51,38 @@ async def next_attention(scripts: Scripts, timeout_s: float) -> str | None:
     return None if popped is None else str(popped[1])
 
 
-async def enqueue_start(scripts: Scripts, session_id: str, *, front: bool) -> None:
-    """Put a session into the start queue, unless it is there."""
+async def enqueue_start(scripts: Scripts, session_id: str, kind: StartKind, *, front: bool) -> None:
+    """Put a session into a start queue, unless it is there."""
     redis = scripts.redis
-    if await redis.lpos(keys.PROVISIONING, session_id) is None:
-        await (redis.lpush if front else redis.rpush)(keys.PROVISIONING, session_id)
+    if await redis.lpos(kind.value, session_id) is None:
+        await (redis.lpush if front else redis.rpush)(kind.value, session_id)
 
 
-async def dequeue_start(scripts: Scripts) -> str | None:
-    session_id: Any = await scripts.redis.lpop(keys.PROVISIONING)
+async def dequeue_start(scripts: Scripts, kind: StartKind) -> str | None:
+    session_id: Any = await scripts.redis.lpop(kind.value)
     return None if session_id is None else str(session_id)
 
 
 async def cancel_start(scripts: Scripts, session_id: str) -> None:
-    await scripts.redis.lrem(keys.PROVISIONING, 0, session_id)
+    for kind in StartKind:
+        await scripts.redis.lrem(kind.value, 0, session_id)
 
 
-async def starts_waiting(scripts: Scripts) -> int:
-    return int(await scripts.redis.llen(keys.PROVISIONING))
+async def start_plan(scripts: Scripts) -> StartPlan:
+    pipe = scripts.redis.pipeline(transaction=False)
+    pipe.llen(keys.PROVISIONING)
+    pipe.llen(keys.RESTARTING)
+    pipe.mget(keys.STARTED_LAST, keys.RESTART_AFTER)
+    links, restarts, (linked_last, restart_after) = await pipe.execute()
+    return StartPlan(links, restarts, int(linked_last or 0), int(restart_after or 0))
 
 
-async def last_start_ms(scripts: Scripts) -> int:
-    """Return when a worker was started last; 0 for never."""
-    return int(await scripts.redis.get(keys.STARTED_LAST) or 0)
-
-
-async def record_start(scripts: Scripts, now_ms: int) -> None:
+async def record_link_start(scripts: Scripts, now_ms: int) -> None:
     await scripts.redis.set(keys.STARTED_LAST, now_ms)
+
+
+async def set_restart_after(scripts: Scripts, at_ms: int) -> None:
+    await scripts.redis.set(keys.RESTART_AFTER, at_ms)
 
 
 async def count_restart(scripts: Scripts, session_id: str, *, now_ms: int, window_ms: int) -> int:
