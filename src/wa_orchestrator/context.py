@@ -9,6 +9,7 @@ from fastapi import Request
 from prometheus_client import CollectorRegistry
 from redis.asyncio import BlockingConnectionPool, Redis
 
+from wa_orchestrator.instruments import Instruments
 from wa_orchestrator.settings import Settings
 from wa_orchestrator.store.engine.durability import Weakness
 from wa_orchestrator.store.engine.scripts import Scripts
@@ -36,12 +37,16 @@ class Context:
     redis: Redis
     scripts: Scripts
     registry: CollectorRegistry = field(default_factory=CollectorRegistry)
+    instruments: Instruments = field(init=False)
     recognize: Recognize | None = None
     refreshers: list[Refresh] = field(default_factory=list)
     simulator: dict[str, Any] | None = None
     redis_weaknesses: tuple[Weakness, ...] = ()
     """The settings of Redis with which messages can be lost, as last seen."""
     key_cache: dict[str, tuple[float, "Caller | None"]] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        self.instruments = Instruments(self.registry)
 
 
 def make_context(settings: Settings, redis: Redis) -> Context:

@@ -329,6 +329,12 @@ DASHBOARD_CURSOR: Final = "dashboard:cursor"
 DASHBOARD_HOURS: Final = "dashboard:hours"
 """hash `<hour since 1970>:<status>` → how many messages got that status within it · dashboard · 48 hours"""
 
+EVENT_COUNTS: Final = "metrics:events"
+"""hash `<type>` or `<type> <note>` → how many such events there were · with `dashboard:cursor` · for ever"""
+
+DURATION_COUNTS: Final = "metrics:durations"
+"""hash `<step> <bucket>` → how many messages took that long, and `<step> sum_ms` · dashboard · for ever"""
+
 DASHBOARD_QUEUE: Final = "dashboard:queue"
 """list of `<ms>:<messages that wait>`, one a minute, the last day · dashboard · for ever"""
 

@@ -10,7 +10,7 @@ from wa_orchestrator.domain.session import State
 from wa_orchestrator.domain.stream_events import EventType
 from wa_orchestrator.store import records
 from wa_orchestrator.store.engine.scripts import Scripts
-from wa_orchestrator.store.events import activity
+from wa_orchestrator.store.events import activity, event_counts
 from wa_orchestrator.store.events.activity import HOUR_MS
 from wa_orchestrator.store.messages import message_counts
 from wa_orchestrator.store.records import Entry, Session
@@ -86,6 +86,7 @@ async def record(scripts: Scripts) -> float:
     """
     entries = await activity.count_per_hour(scripts, _COUNTED, most=_BATCH)
     if entries:
+        await event_counts.add_durations(scripts, entries)
         last_hour = int(entries[-1].cursor.partition("-")[0]) // HOUR_MS
         await activity.remove_hours_before(scripts, last_hour - _KEEP_HOURS)
     checks: dict[str, tuple[int, int]] = {

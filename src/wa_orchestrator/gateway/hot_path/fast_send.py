@@ -1,5 +1,6 @@
 """Accepts a plain message with one question to Redis and without a task of its own."""
 
+import time
 from collections.abc import Callable, Mapping
 
 from wa_orchestrator.context import Context
@@ -25,6 +26,7 @@ class FastSend:
         self._pool = pool
         self._acceptor = acceptor
         self._contents = contents
+        self._accept_time = context.instruments.accept
 
     def try_send(self, headers: Mapping[bytes, bytes], raw: bytes, respond: Callable[[str | Exception], None]) -> bool:
         """Accept a message and call `respond`, soon, with the JSON of the 202 or with the error.
@@ -49,7 +51,10 @@ class FastSend:
             return False
         attempt = self._acceptor.attempt(SendRequest(body, content, caller.key_id), choice, snapshot, forecast)
 
+        begins = time.perf_counter()
+
         def on_outcome(outcome: Outcome | OrchestratorError) -> None:
+            self._accept_time.observe(time.perf_counter() - begins)
             try:
                 response: str | Exception = attempt.response(outcome)
             except Exception as error:  # whatever it is, the client is waiting

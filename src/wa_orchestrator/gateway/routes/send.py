@@ -16,6 +16,7 @@ from wa_orchestrator.gateway.response_models import AcceptedMessage
 from wa_orchestrator.gateway.routes import raw_route
 from wa_orchestrator.gateway.routes.raw_route import IdempotencyKey, outages_as_unavailable
 from wa_orchestrator.gateway.sender_pool import SenderPool
+from wa_orchestrator.instruments import timed
 from wa_orchestrator.store.access.api_keys import Scope
 from wa_orchestrator.web import auth, request_body
 
@@ -41,7 +42,7 @@ class SendHandler:
 
     async def reply(self, request: Request, raw: bytes | None = None) -> SendReply:
         """Accept the message of a request. `raw` is its body where that is read already."""
-        with outages_as_unavailable():
+        with outages_as_unavailable(), timed(self._context.instruments.accept):
             return await self._reply(request, raw)
 
     async def _reply(self, request: Request, raw: bytes | None) -> SendReply:

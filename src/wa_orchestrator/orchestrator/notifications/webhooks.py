@@ -3,6 +3,7 @@
 import asyncio
 import json
 import random
+import time
 from collections import Counter
 from collections.abc import Callable, Sequence
 
@@ -144,7 +145,7 @@ class WebhookDeliverer:
             await due_items.settle(self._scripts, Due.DELIVERIES, member, mark, next_ms=None)
             return
         disabled = (await webhooks.state(self._scripts, hook.id)).disabled_at_ms
-        error = "DISABLED" if disabled else await post(self._context, hook, event, raw["body"])
+        error = "DISABLED" if disabled else await self._post(hook, event, raw["body"])
         attempts = int(raw["attempts"])
         outcome, next_ms = "failed", 0
         if not error:
@@ -159,6 +160,13 @@ class WebhookDeliverer:
         log.info("webhook.attempted", webhook=hook.id, event_id=event, outcome=outcome, note=note)
         if settled == "disabled":
             log.error("webhook.disabled", webhook=hook.id, note=note)
+
+    async def _post(self, hook: Webhook, event: str, body: str) -> str:
+        begins = time.perf_counter()
+        error = await post(self._context, hook, event, body)
+        outcome = "failed" if error else "delivered"
+        self._context.instruments.webhook_delivery.labels(outcome).observe(time.perf_counter() - begins)
+        return error
 
 
 def _wants(hook: Webhook, entry: Entry) -> bool:

@@ -14,6 +14,7 @@ from wa_orchestrator.domain import proxy as domain
 from wa_orchestrator.domain.proxy import CONDEMNED, Evidence, Health, Patience, ProxyStatus, Verdict
 from wa_orchestrator.domain.session import Event, State
 from wa_orchestrator.domain.stream_events import ProxyReason
+from wa_orchestrator.instruments import timed
 from wa_orchestrator.orchestrator.leader_lease import LeaderLease
 from wa_orchestrator.orchestrator.proxies import placement
 from wa_orchestrator.orchestrator.proxies.socks_check import CheckFailed, CheckPassed, CheckResult, ProxyCheck, check
@@ -94,7 +95,8 @@ class ProxyHealth:
     async def probe(self, url: str) -> CheckResult:
         """Check a proxy that need not be in the pool; nothing is recorded."""
         async with self._room:
-            return await self._check(url)
+            with timed(self._context.instruments.proxy_check):
+                return await self._check(url)
 
     async def check(self, proxy_id: str) -> CheckResult | None:
         """Check a proxy as the monitor does; None if there is no such proxy.

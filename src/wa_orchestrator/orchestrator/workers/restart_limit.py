@@ -10,6 +10,7 @@ WINDOW_MS = 15 * 60_000
 
 async def exceeded(context: Context, session_id: str) -> bool:
     """Count this restart. Return whether there were too many before it."""
+    context.instruments.worker_restarts.inc()
     now_ms, window_ms = await context.scripts.now_ms(), round(context.settings.scaled(WINDOW_MS))
     before = await control_plane.count_restart(context.scripts, session_id, now_ms=now_ms, window_ms=window_ms)
     return before >= MAX_RESTARTS

@@ -9,7 +9,7 @@ from redis.asyncio.client import Pipeline
 from wa_orchestrator.domain.pacing.backlog import QueueCounts
 from wa_orchestrator.store import keys
 from wa_orchestrator.store.engine.scripts import Scripts
-from wa_orchestrator.store.events import event_stream
+from wa_orchestrator.store.events import event_counts, event_stream
 from wa_orchestrator.store.messages import phone_queues
 from wa_orchestrator.store.messages.message_counts import COUNTED
 from wa_orchestrator.store.records import Entry
@@ -34,9 +34,10 @@ async def hours(scripts: Scripts) -> dict[str, int]:
 
 
 async def count_per_hour(scripts: Scripts, kinds: Collection[str], *, most: int) -> list[Entry]:
-    """Count events of these types (`message.<name>`) that were not counted yet, each once, and return them."""
+    """Count events that were not counted yet, each once, and return them; those of these types by the hour too."""
 
     def add(pipe: Pipeline, entries: Sequence[Entry]) -> None:
+        event_counts.add(pipe, entries)
         for entry in entries:
             kind = entry.fields.get("type", "")
             if kind in kinds:
