@@ -10,6 +10,9 @@ from wa_orchestrator.domain.message_failures import Failure, Remedy, failure_of
     [
         ("463", Failure.REACHOUT_LOCKED, Remedy.NEVER),
         (463, Failure.REACHOUT_LOCKED, Remedy.NEVER),
+        ("400", Failure.ADDRESSING, Remedy.NEVER),
+        ("475", Failure.NEW_CHAT_CAP, Remedy.NEVER),
+        ("NO_TRUST_TOKEN", Failure.NO_TRUST_TOKEN, Remedy.NEVER),
         ("not_on_whatsapp", Failure.NOT_ON_WHATSAPP, Remedy.NEVER),
         (479, Failure.STALE_DEVICES, Remedy.REFRESH_THEN_RETRY),
         (401, Failure.LOGGED_OUT, Remedy.STOP_SESSION),

@@ -257,10 +257,10 @@ async def test_a_message_that_whatsapp_refuses_as_reaching_out_is_never_tried_ag
 ) -> None:
     await mishap("ack_error", "south", code=463, to=person)
     failed = await reaches(running, await send(running, person, "Hello, stranger.", session="south"), "failed")
-    assert (failed["reason"], failed["attempts"]) == ("REACHOUT_LOCKED", 1)
+    assert (failed["reason"], failed["attempts"]) == ("NO_TRUST_TOKEN", 1)
     refused = (await running.control.get("/refusals")).json()
     assert [each["id"] for each in refused if each["to"] == person] == [failed["whatsappId"]]
-    # It was a mistake of WhatsApp's: asked, it knows of no lock, and nobody else has to wait for the guess to pass.
+    # Asked, WhatsApp knows of no lock: it is about this person, and nobody else has to wait.
     await reaches(running, await send(running, str(next(_people)), "Hello.", session="south"), *HAD)
 
 

@@ -23,6 +23,7 @@ from tests.orchestrator.session_steps import (
 from wa_orchestrator.domain import proxy_url
 from wa_orchestrator.orchestrator.proxies.monitor import check_due_proxies
 from wa_orchestrator.orchestrator.service import Orchestrator
+from wa_orchestrator.orchestrator.workers import worker_spec
 from wa_orchestrator.store import keys, proxies, records, sessions
 from wa_orchestrator.store.events import event_stream
 
@@ -250,3 +251,17 @@ async def test_a_bad_proxy_is_refused_when_it_is_given(
     await condemned(control, IDS[0])
     answer = await provision(api, proxy=PROXIES[0])
     assert (answer.status_code, await code_of(answer)) == (409, "PROXY_BAD")
+
+
+async def test_a_session_may_have_its_own_presence(control: Orchestrator, api: httpx.AsyncClient) -> None:
+    assert (await provision(api, sessionId="s1", presence="never")).status_code == 201
+    session = await now(control.context, "s1")
+    assert worker_spec.presence_of(control.context.settings, session) == "never"
+    answer = await api.put("/api/sessions/s1/presence", json={"presence": "while_sending"})
+    assert answer.is_success, answer.text
+    session = await now(control.context, "s1")
+    assert worker_spec.presence_of(control.context.settings, session) == "while_sending"
+    await api.put("/api/sessions/s1/presence", json={"presence": None})
+    session = await now(control.context, "s1")
+    assert worker_spec.presence_of(control.context.settings, session) == "always"
+    assert (await api.put("/api/sessions/s1/presence", json={"presence": "sometimes"})).status_code == 422

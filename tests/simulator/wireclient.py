@@ -65,7 +65,16 @@ class WireClient:
                 payload = self._open.open(body)
                 self.compressed += payload[0] == 2
                 self._inbox.append(binary_xml.decode(payload))
-        return self._inbox.pop(0)
+        stanza = self._inbox.pop(0)
+        if stanza.attr("type") == "privacy_token":
+            attrs = {
+                "id": stanza.attr("id"),
+                "class": "notification",
+                "type": "privacy_token",
+                "to": stanza.attr("from"),
+            }
+            await self.send(node("ack", attrs))
+        return stanza
 
     async def until(self, tag: str, **attrs: str) -> Node:
         """Read on to the stanza with that name (and attributes)."""
@@ -230,7 +239,7 @@ class World:
     """A simulated WhatsApp for one test."""
 
     def __init__(self, state_dir: Path | None = None, **options: Any) -> None:
-        self.whatsapp = WhatsApp(state_dir=state_dir, **options)
+        self.whatsapp = WhatsApp(state_dir=state_dir, **{"migrated": False, **options})
         self.port = 0
 
     async def __aenter__(self) -> Self:

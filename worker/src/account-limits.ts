@@ -3,9 +3,11 @@ import type { WASocket } from 'baileys'
 import type { Device } from './device.ts'
 import type { Events } from './events.ts'
 import { describeError, type Log } from './log.ts'
+import { within } from './timing.ts'
 
 const REFRESH_MS = 30 * 60_000
 const DEBOUNCE_MS = 60_000
+const ANSWER_MS = 10_000
 
 type Lock = { active: boolean; type: string; endsAt?: number }
 type Cap = { status: string; used?: number; total?: number; endsAt?: number }
@@ -70,11 +72,13 @@ export class Limits {
     clearInterval(this.#timer)
   }
 
-  /** WhatsApp refused a message with 463: find out why, but not once per message. */
-  refused(): void {
-    if (Date.now() - this.#refusedAt < DEBOUNCE_MS) return
-    this.#refusedAt = Date.now()
-    void this.#fetch(this.#device.openSocket)
+  /** WhatsApp refused a message as one too many to strangers: whether the account is locked, asked at most once a minute. */
+  async isLocked(): Promise<boolean> {
+    if (Date.now() - this.#refusedAt >= DEBOUNCE_MS) {
+      this.#refusedAt = Date.now()
+      await within(ANSWER_MS, this.#fetch(this.#device.openSocket), () => undefined)
+    }
+    return this.#lock?.active === true
   }
 
   async #fetch(sock: WASocket | undefined): Promise<void> {

@@ -1,6 +1,5 @@
-// Keep-alive: pings to the server, presence and an occasional note to self for WhatsApp.
-import { generateMessageIDV2, jidNormalizedUser, type WASocket } from 'baileys'
-import type { Auth } from './auth.ts'
+// Keep-alive: pings to the server, and an occasional note to self for WhatsApp.
+import { generateMessageIDV2 } from 'baileys'
 import type { Device } from './device.ts'
 import type { Events } from './events.ts'
 import { describeError, type Log } from './log.ts'
@@ -18,10 +17,12 @@ export class KeepAlive {
   readonly #log: Log
   readonly #isBusy: () => boolean
   readonly #beforeNote: (whatsappId: string) => void
+  readonly #self: () => string | undefined
+  readonly #onBeat: () => void
   readonly #timers: NodeJS.Timeout[] = []
   #pingDueAt = 0
 
-  /** `beforeNote` hears the id of each note to self, whose receipts are nobody's business. */
+  /** `beforeNote` hears the id of each note to self, whose receipts are nobody's business; `self` is the chat for them. */
   constructor(
     settings: KeepAliveSettings,
     device: Device,
@@ -29,6 +30,8 @@ export class KeepAlive {
     log: Log,
     isBusy: () => boolean,
     beforeNote: (whatsappId: string) => void,
+    self: () => string | undefined,
+    onBeat: () => void,
   ) {
     this.#settings = settings
     this.#device = device
@@ -36,6 +39,8 @@ export class KeepAlive {
     this.#log = log
     this.#isBusy = isBusy
     this.#beforeNote = beforeNote
+    this.#self = self
+    this.#onBeat = onBeat
   }
 
   start(): void {
@@ -50,16 +55,6 @@ export class KeepAlive {
     for (const timer of this.#timers) clearInterval(timer)
   }
 
-  /** The account's name may arrive after the connection opened, and without a name WhatsApp takes no presence. */
-  attach(sock: WASocket, auth: Auth): void {
-    let named = !!auth.creds.me?.name
-    sock.ev.on('creds.update', () => {
-      if (named || !auth.creds.me?.name) return
-      named = true
-      this.#available()
-    })
-  }
-
   #beat(): void {
     const now = Date.now()
     const lagMs = Math.max(0, now - this.#pingDueAt)
@@ -72,24 +67,17 @@ export class KeepAlive {
       rssBytes: process.memoryUsage.rss(),
       lastTrafficAt: lastTrafficAt ?? null,
     })
-    this.#available()
-  }
-
-  #available(): void {
-    if (!this.#settings.keepAlive) return
-    this.#device.openSocket
-      ?.sendPresenceUpdate('available')
-      .catch(error => this.#log.debug('presence.not_sent', { error: describeError(error) }))
+    this.#onBeat()
   }
 
   #noteToSelf(): void {
     const sock = this.#device.openSocket
-    const me = sock?.user?.id
+    const me = this.#self()
     if (!sock || !me || this.#isBusy()) return
     const messageId = generateMessageIDV2(me)
     this.#beforeNote(messageId)
     sock
-      .sendMessage(jidNormalizedUser(me), { text: NOTE }, { messageId, ephemeralExpiration: NOTE_LIFE_S })
+      .sendMessage(me, { text: NOTE }, { messageId, ephemeralExpiration: NOTE_LIFE_S })
       .catch(error => this.#log.warn('self_message.not_sent', { error: describeError(error) }))
   }
 }

@@ -2,8 +2,11 @@
 import { type BinaryNode, getAllBinaryNodeChildren, getBinaryNodeChild, type WASocket } from 'baileys'
 import { Bounded } from './bounded-cache.ts'
 
-/** `error` is WhatsApp's code when the server refused the message. */
-export type Proof = { at: number; error?: string }
+/**
+ * `error` is WhatsApp's code when the server refused the message. It may add that the number belongs to another account now
+ * (`isReassigned`), or that the message was not encrypted for exactly the devices there are (`isPartial`).
+ */
+export type Proof = { at: number; error?: string; isReassigned?: true; isPartial?: true }
 
 const MOST_UNKNOWN = 500
 
@@ -27,7 +30,12 @@ export class Proofs {
 
   attach(sock: WASocket): void {
     sock.ws.on('CB:ack,class:message', (node: BinaryNode) =>
-      this.#found(node.attrs.id, { at: time(node), ...(node.attrs.error ? { error: node.attrs.error } : {}) }),
+      this.#found(node.attrs.id, {
+        at: time(node),
+        ...(node.attrs.error ? { error: node.attrs.error } : {}),
+        ...(node.attrs.refresh_lid === 'true' ? { isReassigned: true } : {}),
+        ...(node.attrs.phash ? { isPartial: true } : {}),
+      }),
     )
     sock.ws.on('CB:receipt', (node: BinaryNode) => {
       if (node.attrs.type !== 'server-error') for (const id of receiptIds(node)) this.#found(id, { at: time(node) })

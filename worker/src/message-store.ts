@@ -1,8 +1,11 @@
 // Stored messages: sent ones for retry receipts, media that the server may ask for, and which ids WhatsApp has acknowledged.
-import { proto, type WAMessage } from 'baileys'
+import { isJidGroup, proto, type WAMessage } from 'baileys'
 import type { Database } from './database.ts'
 
 const MOST_MESSAGES = 1_000
+/** How long a message is sent again to who could not decrypt it: a phone may have been off for a day. */
+const CHAT_RETRY_MS = 24 * 60 * 60_000
+const GROUP_RETRY_MS = 15 * 60_000
 
 export class Messages {
   readonly #database: Database
@@ -34,6 +37,13 @@ export class Messages {
     if (!row) return undefined
     const bytes = seal.open(`messages/${id}`, row.value as Uint8Array)
     return bytes.length ? (proto.WebMessageInfo.decode(bytes) as WAMessage) : undefined
+  }
+
+  /** A message that somebody asks for again. An old one is not given: it would appear as new, in a group to everybody. */
+  findForRetry({ id, remoteJid }: Pick<WAMessage['key'], 'id' | 'remoteJid'>): WAMessage | undefined {
+    const row = this.#database.prepare('SELECT stored_at AS at FROM messages WHERE id = ?').get(id ?? '')
+    const limitMs = isJidGroup(remoteJid ?? '') ? GROUP_RETRY_MS : CHAT_RETRY_MS
+    return !id || !row || Date.now() - Number(row.at) > limitMs ? undefined : this.find(id)
   }
 
   /** Remembers that WhatsApp's server has the message, so that a restart before the server heard of it need not send again. */

@@ -1,5 +1,6 @@
 // Sends claimed messages one at a time; acks only after WhatsApp's own ack.
-import { generateWAMessage, type WASocket } from 'baileys'
+import { generateWAMessage, isLidUser, isPnUser, type WASocket } from 'baileys'
+import type { Address, Addressing } from './addressing.ts'
 import { Bounded } from './bounded-cache.ts'
 import { type Prepared, prepare } from './content.ts'
 import type { Device } from './device.ts'
@@ -9,6 +10,7 @@ import { baileysLogger, describeError, type Log, maskNumbers } from './log.ts'
 import type { Proof, Proofs } from './message-acks.ts'
 import type { Messages } from './message-store.ts'
 import type { Claimed, Command, Outbox } from './outbox.ts'
+import type { Presence } from './presence.ts'
 import { failed, failedToSend, type Outcome, refusedByWhatsApp } from './send-outcomes.ts'
 import type { Settings } from './settings.ts'
 import { backoffMs, sleep, within } from './timing.ts'
@@ -25,6 +27,9 @@ const KNOWN_PHONE_MS = 24 * 60 * 60_000
 
 type SenderSettings = Pick<Settings, 'ackTimeoutMs' | 'typingMaxMs'>
 
+/** WhatsApp's answer to one writing, before it is judged. */
+type Answer = Outcome | { kind: 'refused'; code: string }
+
 export type Parts = {
   settings: SenderSettings
   device: Device
@@ -34,14 +39,16 @@ export type Parts = {
   events: Events
   log: Log
   runCommand: (command: Command) => Promise<void>
-  /** Called after a 463. */
-  onReachoutLock: () => void
+  addressing: Addressing
+  presence: Presence
+  /** Whether WhatsApp says that the account may not write to strangers now. */
+  isLocked: () => Promise<boolean>
   checkEpoch: () => void
 }
 
 export class Sender {
   readonly #parts: Parts
-  readonly #addresses = new Bounded(2_000, KNOWN_PHONE_MS)
+  readonly #chats = new Bounded(2_000, KNOWN_PHONE_MS)
   /** Stops claiming; what is in hand is finished or handed back. */
   readonly #stopping = new AbortController()
   /** Gives up what is in hand. */
@@ -108,6 +115,7 @@ export class Sender {
       const outcome = await this.#attempt(message, lease)
       await this.#report(message, outcome)
     } finally {
+      this.#parts.presence.end()
       lease.stop()
       this.#inHand = false
     }
@@ -140,30 +148,32 @@ export class Sender {
   async #send(message: Claimed, prepared: Prepared, lease: { lost: () => boolean }): Promise<Outcome> {
     const sock = await this.#parts.device.whenOpen(RECONNECT_WAIT_MS)
     if (!sock) return failed('SOCKET_CLOSED', 'not connected', 'retry')
-    const jid = await this.#address(sock, message.to)
-    if (typeof jid !== 'string') return jid
-    await this.#type(sock, jid, message)
+    const address = await this.#address(sock, message.to)
+    if ('kind' in address) return address
+    await this.#parts.presence.begin()
+    await this.#type(sock, address.jid, message)
     if (this.#stopping.signal.aborted)
       return failed('WORKER_STOPPING', 'the worker was asked to stop before it sent', 'retry')
     this.#parts.checkEpoch()
     // The answer renews the lease, so a yes that came within one lease is still true.
     const mayWrite = !lease.lost() && (await this.#parts.outbox.mayWrite(message.messageId, message.leaseMs))
     if (!mayWrite) return { kind: 'abandoned' }
-    return this.#write(sock, jid, message, prepared)
+    return this.#write(sock, address, message, prepared)
   }
 
   /** Where to send: WhatsApp is asked first, because messages to numbers without WhatsApp are held against the sender. */
-  async #address(sock: WASocket, to: string): Promise<string | Outcome> {
-    if (to.includes('@')) return to
-    const known = this.#addresses.get<string>(to)
-    if (known) return known
+  async #address(sock: WASocket, to: string): Promise<Address | Outcome> {
+    const unknown = failed('LOOKUP_FAILED', 'WhatsApp did not say who the recipient is', 'retry')
     try {
-      const found = await sock.onWhatsApp(to)
-      if (!found) return failed('LOOKUP_FAILED', 'WhatsApp did not say whether the recipient exists', 'retry')
-      const jid = found.find(entry => entry.exists)?.jid
-      if (!jid) return failed('NOT_ON_WHATSAPP', 'the recipient has no WhatsApp', 'give up')
-      this.#addresses.set(to, jid)
-      return jid
+      let chat = to.includes('@') ? to : this.#chats.get<string>(to)
+      if (!chat) {
+        const found = await sock.onWhatsApp(to)
+        if (!found) return unknown
+        chat = found.find(entry => entry.exists)?.jid
+        if (!chat) return failed('NOT_ON_WHATSAPP', 'the recipient has no WhatsApp', 'give up')
+        this.#chats.set(to, chat)
+      }
+      return (await this.#parts.addressing.resolve(sock, chat)) ?? unknown
     } catch (error) {
       return failedToSend(error)
     }
@@ -171,20 +181,38 @@ export class Sender {
 
   async #type(sock: WASocket, jid: string, { kind, text, media }: Claimed): Promise<void> {
     const ms = typingMs((text ?? media?.caption ?? '').length, this.#parts.settings.typingMaxMs)
-    if (ms <= 0) return
+    if (ms <= 0 || !this.#parts.presence.isTypingShown) return
     await sock.sendPresenceUpdate(kind === 'audio' ? 'recording' : 'composing', jid).catch(() => undefined)
     await sleep(ms, this.#stopping.signal)
   }
 
+  /** Sends the message, and once more under the person's other name if WhatsApp did not take the first. */
+  async #write(sock: WASocket, address: Address, message: Claimed, prepared: Prepared): Promise<Outcome> {
+    const answer = await this.#exchange(sock, address, message, prepared)
+    if (answer.kind !== 'refused') return answer
+    const other = await this.#otherAddress(sock, address, answer.code)
+    if (!other) return this.#judge(answer.code, address)
+    const second = await this.#exchange(sock, other, message, prepared)
+    return second.kind === 'refused' ? this.#judge(second.code, other) : second
+  }
+
+  /** A number that WhatsApp refused, when it turns out that the account has moved to LIDs meanwhile. */
+  async #otherAddress(sock: WASocket, address: Address, code: string): Promise<Address | undefined> {
+    const { addressing } = this.#parts
+    if (!(code === '400' || code === '463') || !isPnUser(address.jid) || addressing.byLid) return undefined
+    await addressing.refresh(sock)
+    return addressing.byLid ? addressing.resolve(sock, address.jid) : undefined
+  }
+
   /** Writes the message and waits for proof that WhatsApp has it. */
-  async #write(sock: WASocket, jid: string, message: Claimed, prepared: Prepared): Promise<Outcome> {
+  async #exchange(sock: WASocket, address: Address, message: Claimed, prepared: Prepared): Promise<Answer> {
     const { proofs, settings } = this.#parts
     const { proof, cancel } = proofs.expect(message.whatsappId)
     const interruption = this.#interruption(sock)
-    const proven = proof.then((found): Outcome => this.#judge(found, jid))
-    const written = this.#transmit(sock, jid, message, prepared)
-    const slow = (): Outcome => failed('SEND_TIMEOUT', 'the message could not be written in time', 'retry')
-    const unanswered = (): Outcome => failed('ACK_TIMEOUT', 'WhatsApp did not acknowledge the message', 'retry')
+    const proven = proof.then((found): Promise<Answer> => this.#read(sock, found, address))
+    const written = this.#transmit(sock, address, message, prepared)
+    const slow = (): Answer => failed('SEND_TIMEOUT', 'the message could not be written in time', 'retry')
+    const unanswered = (): Answer => failed('ACK_TIMEOUT', 'WhatsApp did not acknowledge the message', 'retry')
     try {
       const early = await within(WRITE_TIMEOUT_MS, Promise.race([written, proven, interruption.happened]), slow)
       const outcome =
@@ -220,20 +248,29 @@ export class Sender {
    */
   async #transmit(
     sock: WASocket,
-    jid: string,
+    address: Address,
     { messageId, whatsappId }: Claimed,
     { content }: Prepared,
   ): Promise<Outcome | undefined> {
-    const { messages, log } = this.#parts
+    const { messages, addressing, log } = this.#parts
+    const { jid, phone } = address
     try {
       const composed = await generateWAMessage(jid, content, {
         logger: baileysLogger(log),
-        userJid: sock.user?.id ?? '',
+        userJid: (addressing.byLid ? sock.user?.lid : sock.user?.id) ?? '',
         upload: sock.waUploadToServer,
         messageId: whatsappId,
       })
       messages.remember(composed)
-      await sock.relayMessage(jid, composed.message ?? {}, { messageId: whatsappId })
+      // Of a person addressed by LID WhatsApp wants the number beside it.
+      const additionalAttributes: Record<string, string> = {}
+      if (isLidUser(jid) && phone) additionalAttributes.peer_recipient_pn = phone
+      const additionalNodes = await addressing.firstContactToken(address)
+      await sock.relayMessage(jid, composed.message ?? {}, {
+        messageId: whatsappId,
+        additionalAttributes,
+        additionalNodes,
+      })
       log.info('message.written', { message: messageId })
       return undefined
     } catch (error) {
@@ -243,11 +280,26 @@ export class Sender {
     }
   }
 
-  #judge({ at, error }: Proof, jid: string): Outcome {
-    if (error === undefined) return { kind: 'sent', at }
-    if (error === '463') this.#parts.onReachoutLock()
-    if (error === '479') this.#parts.device.forgetDevices(jid)
-    return refusedByWhatsApp(error)
+  /** What an ack says, and what it says of the recipient besides. */
+  async #read(sock: WASocket, { at, error, isReassigned, isPartial }: Proof, address: Address): Promise<Answer> {
+    if (isPartial || isReassigned || error === '479') this.#forgetDevices(address)
+    if (isReassigned) {
+      this.#parts.log.warn('recipient.reassigned', { accepted: error === undefined })
+      await this.#parts.addressing.forget(sock, address)
+    }
+    return error === undefined ? { kind: 'sent', at } : { kind: 'refused', code: error }
+  }
+
+  async #judge(code: string, { jid }: Address): Promise<Outcome> {
+    if (code === '404') this.#chats.clear()
+    if (code === '479') this.#parts.device.forgetDevices(jid)
+    const isLocked = (code === '463' || code === '475') && (await this.#parts.isLocked())
+    return refusedByWhatsApp(code, isLocked)
+  }
+
+  #forgetDevices({ jid, phone, lid }: Address): void {
+    const own = this.#parts.addressing.self
+    for (const name of [jid, phone, lid, own]) if (name) this.#parts.device.forgetDevices(name)
   }
 
   async #report(message: Claimed, outcome: Outcome): Promise<void> {

@@ -17,10 +17,16 @@ export const failed = (code: string, error: string, retryable: 'retry' | 'give u
 /** Codes that another attempt with the same id may cure. */
 const CURABLE = new Set(['421', '429', '479', '496'])
 
-/** An error in WhatsApp's ack. 463 must never be repeated: each try counts as another reach-out. */
-export function refusedByWhatsApp(code: string): Outcome {
-  if (code === '463')
+/**
+ * An error in WhatsApp's ack. 463 must never be repeated: each try counts as another reach-out. It stands for a lock of the
+ * account, and also for a person who has given no sign of acquaintance: which of them only WhatsApp's own word on locks tells.
+ */
+export function refusedByWhatsApp(code: string, isLocked = false): Outcome {
+  if (code === '463' && isLocked)
     return failed('REACHOUT_LOCKED', 'WhatsApp does not let this account begin new chats now', 'give up')
+  if (code === '463') return failed('NO_TRUST_TOKEN', 'WhatsApp wants a sign that this person knows us', 'give up')
+  if (code === '400') return failed('ADDRESSING', 'WhatsApp does not take this name of the recipient', 'give up')
+  if (code === '475') return failed('NEW_CHAT_CAP', 'the allowance of new chats is used up', 'give up')
   const retry = CURABLE.has(code) || Number(code) >= 500
   return failed(`WA_${code}`, `WhatsApp refused the message with code ${code}`, retry ? 'retry' : 'give up')
 }

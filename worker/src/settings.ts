@@ -4,6 +4,9 @@ import type { ExitName } from './exit-codes.ts'
 
 export type Platform = 'ubuntu' | 'macos' | 'windows'
 
+/** When the device is shown as online; while it is, the owner's phone gets no notifications. */
+export type PresenceMode = 'always' | 'while_sending' | 'never'
+
 export type ProxyAddress = { host: string; port: number; username: string; password: string }
 
 export type Settings = {
@@ -19,6 +22,7 @@ export type Settings = {
   platform: Platform
   pairingPhone: string | undefined
   keepAlive: boolean
+  presence: PresenceMode
   logLevel: string
   orphanTimeoutMs: number
   pingIntervalMs: number
@@ -185,6 +189,12 @@ function pairingPhone(env: Environment): string | undefined {
   return digits
 }
 
+function presence(env: Environment): PresenceMode {
+  const mode = look(env, 'PRESENCE') ?? (flag(env, 'ENABLE_KEEP_ALIVE', true) ? 'always' : 'while_sending')
+  if (mode === 'always' || mode === 'while_sending' || mode === 'never') return mode
+  return refuse('PRESENCE', 'must be always, while_sending or never', 'PRESENCE=while_sending')
+}
+
 function logLevel(env: Environment): string {
   const level = (look(env, 'LOG_LEVEL') ?? 'info').toLowerCase()
   if (!['debug', 'info', 'warn', 'error', 'silent'].includes(level))
@@ -214,6 +224,7 @@ const readers: Readers<Settings> = {
   platform,
   pairingPhone,
   keepAlive: env => flag(env, 'ENABLE_KEEP_ALIVE', true),
+  presence,
   logLevel,
   orphanTimeoutMs: env => integer(env, 'ORPHAN_TIMEOUT_MS', 30 * 60_000, 100),
   pingIntervalMs: env => integer(env, 'PING_INTERVAL_MS', 15_000, 50),

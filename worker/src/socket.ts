@@ -27,11 +27,21 @@ const CLOSE_TIMEOUT_MS = 2_000
 const FIVE_MINUTES_MS = 5 * 60_000
 const HOUR_MS = 60 * 60_000
 
-/** What we ask the phone to tell us at linking: names and the first mapping of phones to LIDs, no old conversations. */
+/** What we ask the phone to tell us at linking: names, LIDs, tokens of acquaintance. Texts in it are dropped unread. */
 const HISTORY_WANTED: ReadonlySet<number> = new Set([
   proto.HistorySync.HistorySyncType.PUSH_NAME,
   proto.HistorySync.HistorySyncType.INITIAL_BOOTSTRAP,
 ])
+
+type HistoryNotice = Parameters<SocketConfig['shouldSyncHistoryMessage']>[0]
+
+/**
+ * Recent history is taken when it comes. Baileys also asks before it has come, with nothing but the type, whether to hold all
+ * events back for it, up to 20 s: it shall not.
+ */
+const isWanted = ({ syncType, directPath, initialHistBootstrapInlinePayload: inline }: HistoryNotice): boolean =>
+  HISTORY_WANTED.has(syncType ?? -1) ||
+  (syncType === proto.HistorySync.HistorySyncType.RECENT && (!!directPath || !!inline?.length))
 
 const BROWSERS: Record<Platform, SocketConfig['browser']> = {
   ubuntu: Browsers.ubuntu('Chrome'),
@@ -72,7 +82,7 @@ export function makeFetchOptions(proxy: ProxyAddress | undefined): SocketConfig[
 }
 
 export type Wiring = {
-  settings: Pick<Settings, 'proxy' | 'platform' | 'keepAlive' | 'whatsappKeepAliveMs'>
+  settings: Pick<Settings, 'proxy' | 'platform' | 'presence' | 'whatsappKeepAliveMs'>
   auth: Auth
   agent: Agent | undefined
   fetchOptions: SocketConfig['options']
@@ -97,11 +107,11 @@ function configure(
     logger: baileysLogger(log),
     connectTimeoutMs: OPEN_TIMEOUT_MS,
     keepAliveIntervalMs: settings.whatsappKeepAliveMs,
-    markOnlineOnConnect: settings.keepAlive,
+    markOnlineOnConnect: settings.presence === 'always',
     syncFullHistory: false,
-    shouldSyncHistoryMessage: ({ syncType }) => HISTORY_WANTED.has(syncType ?? -1),
-    enableRecentMessageCache: false,
-    getMessage: async key => messages.find(key.id ?? '')?.message ?? undefined,
+    shouldSyncHistoryMessage: isWanted,
+    enableRecentMessageCache: true,
+    getMessage: async key => messages.findForRetry(key)?.message ?? undefined,
     makeSignalRepository: makeRepository(inbox),
     transactionOpts: { maxCommitRetries: 3, delayBetweenTriesMs: 200 },
   }
@@ -151,19 +161,34 @@ function closeOnBadFrame(sock: WASocket): void {
 
 /**
  * Baileys announces a new name by a presence without a type, which WhatsApp reads as "available", and takes every change of
- * the credentials that carries no name for a new one. With the name beside it, unseen by whoever stores the change, it does not.
+ * the credentials that carries no name for a new one. With the name beside it, unseen by whoever stores the change, it does not;
+ * and a name that is new indeed is stored before Baileys compares, because our own presence announces it with its type.
  */
-function announceOnlyNewNames(sock: WASocket, { creds }: Auth): void {
+function announceNoNames(sock: WASocket, { creds }: Auth): void {
   const emit = sock.ev.emit.bind(sock.ev)
   sock.ev.emit = (event, data) => {
-    if (event !== 'creds.update' || 'me' in (data as object)) return emit(event, data)
-    return emit(event, Object.defineProperty({ ...data }, 'me', { value: creds.me }))
+    if (event !== 'creds.update') return emit(event, data)
+    const { me } = data as Partial<Auth['creds']>
+    if (me?.name && creds.me) creds.me.name = me.name
+    return emit(event, me ? data : Object.defineProperty({ ...data }, 'me', { value: creds.me }))
   }
+}
+
+/**
+ * The manager of retries comes with a cache of sent messages, which our own store replaces. Without it one message that cannot
+ * be decrypted would hold back all that follow for two seconds, and always trouble the phone.
+ */
+function keepNoRecentMessages(sock: WASocket): void {
+  const manager = sock.messageRetryManager
+  if (!manager) throw new Error('this Baileys has no manager of retries')
+  manager.addRecentMessage = () => undefined
+  manager.getRecentMessage = () => undefined
 }
 
 export function connect(wiring: Wiring, version: WAVersion): WASocket {
   const sock = makeWASocket(configure(wiring, version))
-  announceOnlyNewNames(sock, wiring.auth)
+  announceNoNames(sock, wiring.auth)
+  keepNoRecentMessages(sock)
   closeQuickly(sock)
   closeOnBadFrame(sock)
   watchOpening(sock, wiring.settings.proxy)

@@ -2,6 +2,7 @@
 import { mkdirSync, rmSync } from 'node:fs'
 import { join } from 'node:path'
 import { Limits } from './account-limits.ts'
+import { Addressing } from './addressing.ts'
 import { type Auth, openAuth } from './auth.ts'
 import { Commands } from './commands.ts'
 import { Unreadable } from './database.ts'
@@ -16,6 +17,7 @@ import { Proofs } from './message-acks.ts'
 import { Messages } from './message-store.ts'
 import { Outbox } from './outbox.ts'
 import { Sender } from './outgoing-messages.ts'
+import { Presence } from './presence.ts'
 import { TunnelAgent } from './proxy.ts'
 import type { Settings } from './settings.ts'
 import { makeSettling } from './settled-signal.ts'
@@ -34,6 +36,7 @@ type Parts = {
   sender: Sender
   keepAlive: KeepAlive
   limits: Limits
+  presence: Presence
   log: Log
 }
 
@@ -94,6 +97,7 @@ function assemble(
   })
   const wiring: Wiring = { settings, auth, agent, fetchOptions, caches: makeCaches(), messages, inbox, log }
   const version = new Version(settings.authDir, agent, log)
+  const addressing = new Addressing(auth, log)
   const device = new Device({
     settings,
     wiring,
@@ -103,17 +107,21 @@ function assemble(
     log,
     onSocket: sock => {
       proofs.attach(sock)
+      addressing.attach(sock)
       inbox.attach(sock, auth)
       receiver.attach(sock)
       limits.attach(sock)
-      keepAlive.attach(sock, auth)
+      presence.attach(sock, auth)
     },
     onOpen: sock => {
+      addressing.opened(sock)
+      void presence.announce()
       limits.opened(sock)
       settle()
     },
   })
   const limits = new Limits(device, events, log)
+  const presence = new Presence(settings.presence, device, log)
   const settle = makeSettling(settings.settleAfterMs)
   const commands = new Commands(device, outbox, messages, fetchOptions, log)
   const sender = new Sender({
@@ -125,7 +133,9 @@ function assemble(
     events,
     log,
     runCommand: command => commands.run(command),
-    onReachoutLock: () => limits.refused(),
+    addressing,
+    presence,
+    isLocked: () => limits.isLocked(),
     checkEpoch: () => database.checkEpoch(),
   })
   const keepAlive = new KeepAlive(
@@ -135,13 +145,15 @@ function assemble(
     log,
     () => sender.busy,
     whatsappId => receiver.ignore(whatsappId),
+    () => addressing.self,
+    () => presence.beat(),
   )
-  return { auth, events, device, sender, keepAlive, limits, log }
+  return { auth, events, device, sender, keepAlive, limits, presence, log }
 }
 
 /** Lets go of everything in order and ends the process. What cannot be reported now is in the file and will be reported at the next start. */
 async function finish(
-  { auth, events, device, sender, keepAlive, limits, log }: Parts,
+  { auth, events, device, sender, keepAlive, limits, presence, log }: Parts,
   ending: Ending | undefined,
 ): Promise<void> {
   const exit: ExitName = ending?.exit ?? 'OK'
@@ -151,6 +163,7 @@ async function finish(
   limits.stop()
   const isHeard = exit !== 'FENCED' && exit !== 'ORPHANED'
   await sender.stop(!isHeard ? 0 : exit === 'OK' ? FINISH_SENDING_MS : LAST_REPORT_MS)
+  await presence.stop()
   device.stop()
   if (exit !== 'FENCED') auth.flush()
   await events.close(!isHeard ? 0 : exit === 'OK' ? LAST_REPORT_MS : REPORT_MS)

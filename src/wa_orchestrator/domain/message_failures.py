@@ -47,6 +47,9 @@ class Failure(StrEnum):
     REPLACED_ELSEWHERE = "REPLACED_ELSEWHERE", Remedy.STOP_SESSION
     # A retry counts as another attempt to reach out to a stranger and makes the lock longer.
     REACHOUT_LOCKED = "REACHOUT_LOCKED", Remedy.NEVER
+    NO_TRUST_TOKEN = "NO_TRUST_TOKEN", Remedy.NEVER
+    NEW_CHAT_CAP = "NEW_CHAT_CAP", Remedy.NEVER
+    ADDRESSING = "ADDRESSING", Remedy.NEVER
     NOT_ON_WHATSAPP = "NOT_ON_WHATSAPP", Remedy.NEVER
     OPTED_OUT = "OPTED_OUT", Remedy.NEVER
     BAD_CONTENT = "BAD_CONTENT", Remedy.NEVER
@@ -83,14 +86,15 @@ FREEING: frozenset[Failure] = frozenset({F.SESSION_RELINKED, F.SENDER_LOST})
 
 #: WhatsApp's error numbers in the response to a message. Any other is `UNKNOWN`.
 _BY_NUMBER: Mapping[str, Failure] = {
-    "400": F.BAD_CONTENT,
+    "400": F.ADDRESSING,
     "401": F.LOGGED_OUT,
     "403": F.BANNED,
     "408": F.NO_ACK,
     "428": F.CONNECTION_LOST,
     "429": F.RATE_LIMITED,
     "440": F.REPLACED_ELSEWHERE,
-    "463": F.REACHOUT_LOCKED,
+    "463": F.REACHOUT_LOCKED,  # of a worker that cannot tell its causes apart: the careful reading
+    "475": F.NEW_CHAT_CAP,
     "479": F.STALE_DEVICES,
     "500": F.SERVER_ERROR,
     "503": F.OVERLOADED,

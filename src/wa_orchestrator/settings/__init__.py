@@ -108,6 +108,10 @@ class Settings(BaseSettings):
     takes."""
     enable_keep_alive: bool = True
     """Workers send presence updates, and from time to time a disappearing message to themselves."""
+    presence: Literal["always", "while_sending", "never"] | None = None
+    """When devices are shown as online: `always` keeps the owner's phone from ringing for messages; `while_sending`
+    lets it ring except around a message; `never` shows no typing either. Default: `always` with ENABLE_KEEP_ALIVE,
+    else `while_sending`. A session may have its own."""
 
     runner: Annotated[Literal["process", "docker"], BeforeValidator(types.runner)] = "process"
     """How workers run: `process` needs nothing else; `docker` isolates them in containers."""

@@ -30,6 +30,7 @@ class World:
     """`async with World(proxies=3) as world:` runs everything.
 
     The proxies connect to WhatsApp and to the addresses in `allow` only: `(host, port)` on this machine.
+    The chats of new accounts go by LIDs if they are `migrated`, else by phone numbers.
     With a `state_dir` a later start has the same authority, ports, passwords, accounts and linked devices.
     """
 
@@ -41,6 +42,7 @@ class World:
         control_port: int = 0,
         allow: Iterable[tuple[str, int]] = (),
         clock: Callable[[], float] = time.time,
+        migrated: bool = True,
     ) -> None:
         self._proxy_count = proxies
         self._control_port = control_port
@@ -54,6 +56,7 @@ class World:
             proxy_of=self.pool.proxy_of,
             on_session=self.pool.mark_session,
             clock=clock,
+            migrated=migrated,
         )
         control = ControlApi(self.whatsapp, self.pool, self.telegram_bot, self.add_proxy)
         self._control = HttpServer(control.app())

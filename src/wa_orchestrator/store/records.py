@@ -40,6 +40,8 @@ class Session:
     limits: str
     """Overridden limits as JSON."""
     timezone: str
+    presence: str
+    """When its device is shown as online: `always`, `while_sending`, `never`; '' is the installation's."""
     device_name: str
     # Its phone and its proxy.
     phone: Phone
@@ -106,6 +108,7 @@ class SessionChanges(TypedDict, total=False):
     pairing: str
     limits: str
     timezone: str
+    presence: str
     device_name: str
     proxy_given: str
     direct: bool

@@ -202,6 +202,8 @@ async def linked(world: Outside, home: Path, phone: str, *, proxy: int = 0) -> A
     """Run a client and link it to `phone` by QR."""
     async with baileys(world, home, proxy=proxy) as client:
         shown = await client.wait("qr")
+        # This client sends by numbers whatever the account; which kind takes what is tried with the worker.
+        await world.post(f"/phones/{phone}/account", migrated=False)
         await world.post(f"/phones/{phone}/scan", qr=shown["qr"])
         await client.wait("open")
         yield client

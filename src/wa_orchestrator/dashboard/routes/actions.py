@@ -88,11 +88,12 @@ ACTIONS: Final[dict[str, Action]] = {
     "provision": Action(
         "POST",
         "/api/sessions/provision",
-        _filled(label="label", phone="phone", proxy="proxy", pairing="pairing"),
+        _filled(label="label", phone="phone", proxy="proxy", pairing="pairing", presence="presence"),
         go=lambda _, session: f"/scan?id={quote(session['sessionId'])}",
     ),
     "restart": Action("POST", "/api/sessions/{id}/restart", _confirmation, each="id"),
     "stop": Action("POST", "/api/sessions/{id}/stop", each="id"),
+    "presence": Action("PUT", "/api/sessions/{id}/presence", lambda form: {"presence": form.get("presence") or None}),
     "start": Action("POST", "/api/sessions/{id}/start", _confirmation, each="id"),
     "confirm-phone": Action("POST", "/api/sessions/{id}/confirm-phone", _filled(phone="phone")),
     "logout": Action("POST", "/api/sessions/{id}/logout", each="id"),

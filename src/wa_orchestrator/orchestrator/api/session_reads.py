@@ -42,6 +42,7 @@ class SessionView(ResponseModel):
     proxy_id: OptionalText
     trust: Trust = Field(description="By the time since it was first linked; decides which limits hold.")
     device_name: OptionalText = Field(description="Its name in the phone's list of linked devices.")
+    presence: OptionalText = Field(description="When it is shown as online, if it has its own choice.")
     created_at: OptionalTimestamp
     changed_at: OptionalTimestamp = Field(description="Since when it has this status.")
     connected_at: OptionalTimestamp

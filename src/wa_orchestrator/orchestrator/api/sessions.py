@@ -32,6 +32,13 @@ _CODE_WITHIN_S = 20.0
 _REPORTED_WITHIN_S = 5.0
 
 
+PresenceMode = Literal["always", "while_sending", "never"]
+_PRESENCE = (
+    "When its device is shown as online. `always`: the owner's phone does not ring for messages. `while_sending`: it "
+    "rings except around a message. `never`: it always rings, and nobody sees the session type. Default: `PRESENCE`."
+)
+
+
 class ProvisionBody(RequestModel):
     """A session to create; every field is optional."""
 
@@ -46,11 +53,18 @@ class ProvisionBody(RequestModel):
     label: str | None = Field(None, max_length=100, examples=["support"], description="A group for holds and routing.")
     pairing: Literal["qr", "code"] = Field("qr", description="How the phone is linked: by QR code or by 8 characters.")
     timezone: TimezoneName | None = Field(None, description="Of its hours and days. Default: `TIMEZONE`.")
+    presence: PresenceMode | None = Field(None, description=_PRESENCE)
 
     @field_validator("phone", "proxy", "label", mode="after")
     @classmethod
     def _stripped(cls, value: str | None) -> str | None:
         return value.strip() if value else value
+
+
+class PresenceBody(RequestModel):
+    """When a session's device is shown as online."""
+
+    presence: PresenceMode | None = Field(description=_PRESENCE)
 
 
 class PairingBody(RequestModel):
@@ -123,6 +137,7 @@ class SessionRoutes(RouteGroup):
         self.post(f"{one}/pairing-code", responses=_PAIRING)(self.request_pairing_code)
         self.post(f"{one}/restart", responses=_START)(self.restart_session)
         self.post(f"{one}/stop", responses=MISSING)(self.stop_session)
+        self.put(f"{one}/presence", responses=MISSING)(self.set_presence)
         self.post(f"{one}/start", responses=_START)(self.start_session)
         self.post(f"{one}/confirm-phone", responses=_CONFIRM)(self.confirm_phone)
         self.post(f"{one}/logout", responses=MISSING)(self.logout_session)
@@ -139,6 +154,7 @@ class SessionRoutes(RouteGroup):
             body.label or "",
             body.pairing,
             timezone=body.timezone or "",
+            presence=body.presence or "",
         )
         if wanted.pairing == "code" and not wanted.phone:
             raise _phone_needed()
@@ -185,6 +201,14 @@ class SessionRoutes(RouteGroup):
             self._context, session, Event.RESTART_ASKED, SessionChanges(wanted=transitions.RUNNING)
         )
         return await self._done(caller, "session.restart", session_id, **_confirmation(session))
+
+    async def set_presence(self, session_id: SessionId, caller: AdminCaller, body: PresenceBody) -> ChangedSession:
+        """Set when a session's device is shown as online; a running worker is replaced by one that does so."""
+        session = await find(self._context, session_id)
+        await sessions.update(self._scripts, session_id, SessionChanges(presence=body.presence or ""))
+        if session.status == State.CONNECTED:
+            await transitions.request_restart(self._context, session, Event.RESTART_ASKED)
+        return await self._done(caller, "presence.set", session_id, presence=body.presence or "")
 
     async def start_session(
         self, session_id: SessionId, caller: AdminCaller, body: StartBody | None = None

@@ -34,6 +34,8 @@ class SessionRequest:
     """Trash id of the credentials to restore."""
     timezone: str = ""
     """Of its hours and days; '' is the installation's."""
+    presence: str = ""
+    """When its device is shown as online; '' is the installation's."""
 
 
 async def require_reachable(context: Context, proxy: ProxyUrl, check: ProxyCheck) -> None:
@@ -124,6 +126,7 @@ async def _fields(context: Context, request: SessionRequest, direct: str) -> Ses
         direct=bool(direct),
         restore=request.restore,
         timezone=request.timezone,
+        presence=request.presence,
     )
 
 

@@ -14,6 +14,11 @@ _SHORTEST_PING_MS = 200
 _LEVELS = {"warning": "warn"}
 
 
+def presence_of(settings: Settings, session: Session) -> str:
+    """Return when a session's device is shown as online: its own choice, or the installation's."""
+    return session.presence or settings.presence or ("always" if settings.enable_keep_alive else "while_sending")
+
+
 def spec_for(settings: Settings, session: Session, epoch: int, proxy_url: str) -> WorkerSpec:
     """Return the spec of a session's worker. '' as `proxy_url` means direct, which the settings must allow."""
     minted = tokens.mint(settings, session.id, epoch)
@@ -22,6 +27,7 @@ def spec_for(settings: Settings, session: Session, epoch: int, proxy_url: str) -
         "WEBHOOK_URL": f"{base}/webhook",
         "OUTBOX_URL": f"{base}/api/worker/sessions/{session.id}/outbox",
         "ENABLE_KEEP_ALIVE": str(settings.enable_keep_alive).lower(),
+        "PRESENCE": presence_of(settings, session),
         "DEVICE_NAME": session.device_name or "Ubuntu",
         "LOG_LEVEL": _LEVELS.get(settings.log_level, settings.log_level),
         "ORPHAN_TIMEOUT_MS": str(settings.orphan_timeout_ms),

@@ -37,11 +37,13 @@ class PhoneRoutes:
         routes.post("/unlink", summary="remove linked devices")(self.unlink)
         routes.post("/unregister", summary="unregister the number from WhatsApp")(self.unregister)
         routes.post("/migrate", summary="move the account's chats from numbers to LIDs")(self.migrate)
+        routes.post("/reassign", summary="give the number to another person")(self.reassign)
         routes.post("/account", summary="set the kind of account, before it is linked")(self.account)
         routes.get("/inbox", summary="the decrypted messages of this phone")(self.inbox)
         routes.get(
             "/inbox/{message_id}/media", summary="the file of a message, decrypted", response_class=Response
         )(self.media)  # fmt: skip
+        routes.get("/pushes", summary="how often this phone has rung for a message")(self.pushes)
         routes.get("/devices", summary="the devices linked to this phone")(self.devices)
         return routes
 
@@ -78,6 +80,9 @@ class PhoneRoutes:
         await self._whatsapp.migrate(digits(phone))
         return OK
 
+    async def reassign(self, phone: Phone) -> dict[str, Any]:
+        return {"lid": self._whatsapp.reassign(digits(phone))}
+
     async def account(self, phone: Phone, body: Account) -> dict[str, Any]:
         self._whatsapp.describe_account(digits(phone), **body.model_dump())
         return OK
@@ -87,6 +92,9 @@ class PhoneRoutes:
 
     async def media(self, phone: Phone, message_id: str) -> Response:
         return Response(self._whatsapp.media_of(digits(phone), message_id), media_type="application/octet-stream")
+
+    async def pushes(self, phone: Phone) -> dict[str, int]:
+        return {"pushes": self._whatsapp.pushes(digits(phone))}
 
     async def devices(self, phone: Phone) -> list[dict[str, Any]]:
         return self._whatsapp.devices(digits(phone))

@@ -7,7 +7,7 @@ from wa_orchestrator.simulator.protocol.binary_xml import Node, node
 from wa_orchestrator.simulator.protocol.message_content import Content
 from wa_orchestrator.simulator.whatsapp import media
 from wa_orchestrator.simulator.whatsapp.accounts import Device, Phone
-from wa_orchestrator.simulator.whatsapp.stanzas import addressing, device_notifications, groups
+from wa_orchestrator.simulator.whatsapp.stanzas import addressing, device_notifications, groups, trust_tokens
 from wa_orchestrator.simulator.whatsapp.stanzas.groups import Group
 from wa_orchestrator.simulator.whatsapp.stanzas.messages import inbox_entry
 from wa_orchestrator.simulator.whatsapp.state import ServerState, new_message_id
@@ -29,6 +29,8 @@ def send_message(state: ServerState, phone: Phone, to: str, message: bytes, *, b
         is_own = person is phone
         chat = to if is_own or "@" in to else phone.number
         state.ledger.add_to_inbox(number, chat, inbox_entry(state, phone.number, to, message_id, what, is_own=is_own))
+        if not is_own:
+            state.ring(person)
         person.contacts.add(phone.number)
         phone.contacts.add(number)
     if group:
@@ -39,6 +41,7 @@ def send_message(state: ServerState, phone: Phone, to: str, message: bytes, *, b
     for device in receiver.devices.values():
         enc = _encrypt(phone, device, message, what)
         state.deliver(device, _envelope(state, phone, message_id, what, names, encs=[enc]))
+    trust_tokens.hand_over(state, phone, receiver)
     if receiver is not phone:
         _copy_to_own_devices(state, phone, receiver, message_id, message)
     return message_id

@@ -24,6 +24,7 @@ def send_first(state: ServerState, phone: Phone, device: Device) -> None:
     """Send what a new device needs: the key of the app state, and the first part of the history."""
     now_ms = int(state.clock() * 1000)
     phone.app_state.name_account(phone.name, now_ms)
+    phone.app_state.add_salt(phone.first_contact_salt, now_ms)
     key_id, key = phone.app_state.key_id, phone.app_state.key
     key_data: protobuf.Layout = {1: key, 2: {1: 1, 2: 0, 3: b"\0"}, 3: now_ms}
     send(state, phone, device, {2: _KEY_SHARE, 7: {1: {1: {1: key_id}, 2: key_data}}})
@@ -49,4 +50,4 @@ def _known(state: ServerState, phone: Phone) -> list[Phone]:
 def _namings(state: ServerState, phone: Phone) -> protobuf.Layout:
     """Return the fields of a history sync about LIDs: those of its contacts, and when the account moved to them."""
     pairs = [{1: str(one.address), 2: str(one.address_in(jid.LID))} for one in _known(state, phone)]
-    return {15: pairs, **({8: {20: state.now}} if phone.migrated else {})}
+    return {15: pairs, 19: phone.first_contact_salt, **({8: {20: state.now}} if phone.migrated else {})}

@@ -96,6 +96,12 @@ class Phone:
         self.contacts: set[str] = set()
         #: whether its one-to-one chats have moved from phone numbers to LIDs
         self.migrated = False
+        #: accounts that hold its token of acquaintance
+        self.trusted: set[str] = set()
+        #: from this its devices make the token for a first contact
+        self.first_contact_salt = curve25519.hkdf(self._seed, 32, info=b"first contact")
+        #: how often it has rung for a message
+        self.pushes = 0
         #: others find it by this name; whoever does, and is not told the number, knows its LID only
         self.username = ""
         self.hides_number = False
@@ -149,6 +155,9 @@ class Accounts:
         self._migrated = migrated
         self._phones: dict[str, Phone] = {}
         self._absent: set[str] = set()
+        #: LIDs of numbers that changed hands: the new one → number, and those that nobody has any more
+        self._reassigned: dict[str, str] = {}
+        self.retired_lids: set[str] = set()
         self._absent_prefixes: tuple[str, ...] = ()
 
     def phone(self, number: str) -> Phone:
@@ -166,10 +175,24 @@ class Accounts:
     def find(self, address: Jid) -> Phone | None:
         """Return the phone behind a number or a LID; None if there is none on WhatsApp."""
         try:
-            number = number_of(address.user) if address.server == jid.LID else address.user
+            number = self._number_of(address.user) if address.server == jid.LID else address.user
             return self.phone(number) if self.is_registered(number) else None
         except (ProtocolError, SimulatorError):
             return None
+
+    def reassign(self, number: str) -> Phone:
+        """Give a number to another person: it has a new LID, and the old one is nobody's."""
+        phone = self.phone(number)
+        self.retired_lids.add(phone.lid)
+        phone.lid = str(_LID_BASE + _LID_PRIME - 1 - len(self._reassigned))
+        self._reassigned[phone.lid] = number
+        phone.contacts.clear()
+        return phone
+
+    def _number_of(self, lid: str) -> str:
+        if lid in self.retired_lids:
+            raise ProtocolError("nobody has this LID any more")
+        return self._reassigned.get(lid) or number_of(lid)
 
     def find_username(self, username: str) -> Phone | None:
         return next((phone for phone in self._phones.values() if phone.username == username), None)

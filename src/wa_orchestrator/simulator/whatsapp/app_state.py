@@ -39,18 +39,32 @@ class AppState:
         if not self.version("critical_block"):
             self.patches["critical_block"] = [name_patch(self.key_id, self.key, name, now_ms)]
 
+    def add_salt(self, salt: bytes, now_ms: int) -> None:
+        """Store the salt of tokens for first contacts, once."""
+        if not self.version("regular_high"):
+            value: protobuf.Layout = {1: now_ms, 80: {1: salt}}
+            patch = _first_patch(self.key_id, self.key, "regular_high", "nct_salt_sync", value)
+            self.patches["regular_high"] = [patch]
+
 
 def name_patch(key_id: bytes, key: bytes, name: str, now_ms: int, iv: bytes | None = None) -> bytes:
-    """Return the first patch of `critical_block`, which sets the push name, with valid MACs."""
+    """Return the first patch of `critical_block`, which sets the push name."""
+    return _first_patch(key_id, key, "critical_block", "setting_pushName", {1: now_ms, 7: {1: name}}, iv=iv)
+
+
+def _first_patch(
+    key_id: bytes, key: bytes, collection: str, name: str, value: protobuf.Layout, *, iv: bytes | None = None
+) -> bytes:
+    """Return the first patch of a collection, which sets one value, with valid MACs."""
     derived = curve25519.hkdf(key, 160, info=b"WhatsApp Mutation Keys")
     index_key, value_key, value_mac_key, snapshot_key, patch_key = (derived[n : n + 32] for n in range(0, 160, 32))
-    index = json.dumps(["setting_pushName"]).encode()
-    action = protobuf.encode({1: index, 2: {1: now_ms, 7: {1: name}}, 3: b"", 4: 1})
+    index = json.dumps([name]).encode()
+    action = protobuf.encode({1: index, 2: value, 3: b"", 4: 1})
     iv = iv or secrets.token_bytes(16)
     sealed = iv + cbc_encrypt(value_key, iv, action)
     length = struct.pack(">Q", 1 + len(key_id))
     value_mac = hmac.digest(value_mac_key, b"\x01" + key_id + sealed + length, "sha512")[:32]
-    name_of_collection, version = b"critical_block", struct.pack(">Q", 1)
+    name_of_collection, version = collection.encode(), struct.pack(">Q", 1)
     snapshot_mac = curve25519.mac(snapshot_key, lt_hash(bytes(128), value_mac), version, name_of_collection)
     patch_mac = curve25519.mac(patch_key, snapshot_mac, value_mac, version, name_of_collection)
     record = {1: {1: curve25519.mac(index_key, index)}, 2: {1: sealed + value_mac}, 3: {1: key_id}}

@@ -23,6 +23,7 @@ KINDS = {
     "no_receipts": "nobody confirms delivery",
     "undecryptable": "phones cannot decrypt what they get, and ask for it again; with times, so often",
     "reachout_lock": "messages to new contacts are refused (463)",
+    "needs_token": "messages without a token of acquaintance are refused (463); with to, those to one person",
     "newchat_cap": "the allowance of new chats is used up",
     "companion_reg_refresh": "a scan retires the secret in the QR; the new code must be scanned; with times, so often",
     "passkey": "the next scan asks for a passkey",

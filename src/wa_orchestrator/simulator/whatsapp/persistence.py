@@ -78,6 +78,7 @@ def _phone_to_json(phone: Phone) -> dict[str, Any]:
         "next_device": phone.next_device,
         "contacts": sorted(phone.contacts),
         "migrated": phone.migrated,
+        "trusted": sorted(phone.trusted),
         "username": phone.username,
         "hides_number": phone.hides_number,
         "patches": {name: [_text(patch) for patch in patches] for name, patches in phone.app_state.patches.items()},
@@ -98,6 +99,7 @@ def _phone_from_json(phone: Phone, kept: dict[str, Any]) -> None:
     phone.next_device = kept["next_device"]
     phone.contacts = set(kept["contacts"])
     phone.migrated = kept.get("migrated", phone.migrated)
+    phone.trusted = set(kept.get("trusted", ()))
     phone.username, phone.hides_number = kept.get("username", ""), kept.get("hides_number", False)
     phone.app_state.patches = {name: [_bytes(one) for one in many] for name, many in kept["patches"].items()}
     for entry in kept["devices"]:

@@ -53,7 +53,7 @@ class WhatsApp:
         proxy_of: Callable[[int], str | None] = lambda _port: None,
         on_session: Callable[[int, str], None] = lambda _port, _client: None,
         clock: Callable[[], float] = time.time,
-        migrated: bool = False,
+        migrated: bool = True,
     ) -> None:
         self._proxy_of = proxy_of
         #: called for every accepted client: its local port and its static key
@@ -164,6 +164,10 @@ class WhatsApp:
         account.hides_number = account.hides_number if hides_number is None else hides_number
         self._changed(phone)
 
+    def reassign(self, phone: str) -> str:
+        """Give a number to another person, and return its new LID. Whoever uses the old one is told so in the ack."""
+        return self._state.accounts.reassign(phone).lid
+
     def unregister(self, phone: str) -> None:
         """Mark a number as not registered."""
         self._state.accounts.unregister(phone)
@@ -197,6 +201,10 @@ class WhatsApp:
                 if blob is not None:
                     return media.decrypt(blob, file.kind, file.key, file.sha256)
         raise SimulatorError("NO_MEDIA", f"{phone} shows no file in message {message_id}.")
+
+    def pushes(self, phone: str) -> int:
+        """Return how often a phone has rung for a message."""
+        return self._state.accounts.phone(phone).pushes
 
     def chatstates(self) -> list[dict[str, Any]]:
         return self._state.ledger.chatstates()

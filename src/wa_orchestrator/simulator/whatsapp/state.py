@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from wa_orchestrator.simulator.protocol import jid
 from wa_orchestrator.simulator.protocol.binary_xml import Node
-from wa_orchestrator.simulator.whatsapp.accounts import Accounts, Device
+from wa_orchestrator.simulator.whatsapp.accounts import Accounts, Device, Phone
 from wa_orchestrator.simulator.whatsapp.faults import Faults
 from wa_orchestrator.simulator.whatsapp.ledger import Ledger
 from wa_orchestrator.simulator.whatsapp.media import MediaStore
@@ -66,6 +66,11 @@ class ServerState:
     def acknowledged(self, device: Device, kind: str, stanza: Node) -> None:
         """Remove a stanza that the device has acked: `kind` is message, receipt or notification."""
         device.pending.pop(acknowledgement_key(kind, stanza), None)
+
+    def ring(self, phone: Phone) -> None:
+        """Notify a phone of a message, unless a linked device is online: then WhatsApp spares the phone."""
+        if not any(one.available and not one.ended for one in self.connections_of(phone.number)):
+            phone.pushes += 1
 
     def connections_of(self, phone: str | None) -> "list[Connection]":
         """Return the connections of a phone's devices, or all for None."""

@@ -12,7 +12,7 @@ from wa_orchestrator.simulator.protocol.jid import Jid
 from wa_orchestrator.simulator.protocol.message_content import Content
 from wa_orchestrator.simulator.whatsapp.accounts import Device, Phone
 from wa_orchestrator.simulator.whatsapp.connection import Connection
-from wa_orchestrator.simulator.whatsapp.stanzas import addressing, device_lists
+from wa_orchestrator.simulator.whatsapp.stanzas import addressing, device_lists, trust_tokens
 from wa_orchestrator.simulator.whatsapp.stanzas.groups import Group
 from wa_orchestrator.simulator.whatsapp.state import ServerState
 
@@ -53,6 +53,11 @@ def handle(state: ServerState, connection: Connection, stanza: Node) -> None:
         _resend(state, sender, device, to, stanza)
         connection.send(_ack(state, stanza))
         return
+    if to.server == jid.LID and to.user in state.accounts.retired_lids:
+        ack = _ack(state, stanza)
+        ack.attrs["refresh_lid"] = "true"  # accepted, and nobody sees it
+        connection.send(ack)
+        return
     sent = _outgoing(state, connection, device, to, stanza)
     error = _error(state, sent)
     if error:
@@ -90,6 +95,9 @@ def _error(state: ServerState, sent: OutgoingMessage) -> int | None:
     is_new = not sent.to.is_group and sent.chat not in sent.sender.contacts and sent.chat != number
     if is_new and state.faults.active("reachout_lock", number):
         return _REACHOUT_LOCKED
+    wary = None if sent.group or sent.chat == number else state.faults.active("needs_token", number)
+    if wary and wary.extra.get("to") in (None, sent.chat):
+        return None if trust_tokens.are_valid(sent.sender, sent.others[0], sent.stanza) else _REACHOUT_LOCKED
     return None
 
 
@@ -199,9 +207,9 @@ def _add_to_inbox(state: ServerState, sent: OutgoingMessage, phone: Phone, what:
         return  # a protocol message, which no inbox shows
     is_own = phone is sent.sender
     chat = sent.chat if is_own or sent.to.is_group else sent.sender.number
-    state.ledger.add_to_inbox(
-        phone.number, chat, inbox_entry(state, sent.sender.number, sent.chat, sent.id, what, is_own=is_own)
-    )
+    entry = inbox_entry(state, sent.sender.number, sent.chat, sent.id, what, is_own=is_own)
+    if state.ledger.add_to_inbox(phone.number, chat, entry) and not is_own:
+        state.ring(phone)
 
 
 def inbox_entry(

@@ -1,0 +1,38 @@
+"""Tokens of acquaintance: one that a person gives to whom they write, and one for a first contact."""
+
+import hmac
+
+from wa_orchestrator.simulator.protocol import curve25519, jid
+from wa_orchestrator.simulator.protocol.binary_xml import Node, node
+from wa_orchestrator.simulator.whatsapp.accounts import Phone
+from wa_orchestrator.simulator.whatsapp.state import ServerState
+
+
+def hand_over(state: ServerState, giver: Phone, holder: Phone) -> None:
+    """Give the devices of an account the token of a person who writes to it, once."""
+    if giver is holder or holder.number in giver.trusted:
+        return
+    giver.trusted.add(holder.number)
+    names = {"from": str(giver.address_in(holder.space)), "sender_lid": str(giver.address_in(jid.LID))}
+    for device in holder.devices.values():
+        attrs = {**names, "type": "privacy_token", "id": state.next_id(), "t": str(state.now)}
+        given = {"jid": str(device.account(jid.SERVER)), "t": str(state.now), "type": "trusted_contact"}
+        token = node("token", given, token_of(giver, holder))
+        state.deliver(device, Node("notification", attrs, [node("tokens", content=[token])]))
+
+
+def token_of(giver: Phone, holder: Phone) -> bytes:
+    return curve25519.mac(giver.identity.private, b"trusted contact", holder.number.encode())[:16]
+
+
+def first_contact_token(sender: Phone, recipient: Phone) -> bytes:
+    """Return the token for a person who has given none: the account's salt, and the LID of the person."""
+    return curve25519.mac(sender.first_contact_salt, str(recipient.address_in(jid.LID)).encode())
+
+
+def are_valid(sender: Phone, recipient: Phone, stanza: Node) -> bool:
+    """Whether a message carries a valid token of either kind."""
+    given, first = stanza.child("tctoken"), stanza.child("cstoken")
+    if given and sender.number in recipient.trusted:
+        return hmac.compare_digest(given.data, token_of(recipient, sender))
+    return first is not None and hmac.compare_digest(first.data, first_contact_token(sender, recipient))

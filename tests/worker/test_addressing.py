@@ -1,0 +1,130 @@
+"""Names and tokens: a message arrives whatever kind of account sends it, and fails with the true reason."""
+
+import itertools
+
+import pytest
+
+from tests.waiting import until
+from tests.worker.harness import Rig, Session, new_phone
+from wa_orchestrator.simulator.whatsapp.accounts import lid_of
+
+pytestmark = pytest.mark.asyncio(loop_scope="session")
+
+ACCOUNTS = ("migrated", "not migrated", "migrating")
+CONTACTS = ("phone", "lid", "username")
+_sessions: dict[str, Session] = {}
+
+
+async def _session(rig: Rig, account: str) -> Session:
+    """A session on each kind of account, linked once; one that migrates does so while it is linked."""
+    if account not in _sessions:
+        session = rig.session()
+        rig.world.whatsapp.describe_account(session.phone, migrated=account == "migrated")
+        await session.link()
+        rig.kept.append(session.worker)
+        if account == "migrating":
+            await _sent(rig, session, new_phone())
+            await rig.world.whatsapp.migrate(session.phone)
+        _sessions[account] = session
+    return _sessions[account]
+
+
+async def _sent(rig: Rig, session: Session, to: str) -> None:
+    message = await session.say(to, "to a number")
+    await rig.server.acked(message)
+
+
+@pytest.mark.parametrize(
+    ("account", "contact", "meeting", "token"),
+    list(itertools.product(ACCOUNTS, CONTACTS, ("first", "known"), ("demanded", "not demanded"))),
+)
+async def test_a_message_arrives_where_it_must_and_fails_with_the_true_reason(
+    rig: Rig, account: str, contact: str, meeting: str, token: str
+) -> None:
+    session, person = await _session(rig, account), new_phone()
+    whatsapp = rig.world.whatsapp
+    if contact == "username":
+        whatsapp.describe_account(person, username=f"name.{person}", hides_number=True)
+    if meeting == "known":
+        seen = len(session.station.events)
+        await whatsapp.send_text(person, session.phone, "we know each other")
+        await session.event("MESSAGE_RECEIVED", after=seen)
+    if token == "demanded":
+        await whatsapp.fault("needs_token", phone=session.phone, to=person)
+    to = person if contact == "phone" else f"{lid_of(person)}@lid"
+    message = await session.say(to, "hello")
+    # An account that has not moved takes numbers only, and of a person who hides the number there is none.
+    is_known = contact == "phone" or (contact == "lid" and meeting == "known")
+    if account == "not migrated" and not is_known:
+        assert (await rig.server.nacked(message))["code"] == "ADDRESSING"
+        assert session.arrivals(to=person) == []
+        return
+    await rig.server.acked(message)
+    assert [entry["text"] for entry in whatsapp.inbox(person) if not entry["fromMe"]] == ["hello"]
+
+
+@pytest.mark.parametrize("account", ACCOUNTS)
+async def test_without_any_token_the_failure_is_about_this_person_alone_and_no_lock_is_told(
+    rig: Rig, account: str
+) -> None:
+    session, wary, other = await _session(rig, account), new_phone(), new_phone()
+    seen = len(session.station.events)
+    await rig.world.whatsapp.fault("ack_error", phone=session.phone, code=463, to=wary)
+    nack = await rig.server.nacked(await session.say(wary, "hello"))
+    assert (nack["code"], nack["retryable"]) == ("NO_TRUST_TOKEN", False)
+    await rig.server.acked(await session.say(other, "hello"))
+    told = [event["data"] for event in session.station.events[seen:] if event["type"] == "ACCOUNT_LIMITS"]
+    assert [limits for limits in told if limits["reachoutLock"]["active"]] == []
+
+
+async def test_a_lock_is_named_as_one(rig: Rig) -> None:
+    session = rig.session()
+    await session.link()
+    await rig.world.whatsapp.fault("reachout_lock", phone=session.phone)
+    nack = await rig.server.nacked(await session.say(new_phone(), "hello"))
+    assert nack["code"] == "REACHOUT_LOCKED"
+
+
+async def test_a_session_linked_by_an_older_worker_learns_its_kind_after_a_restart(rig: Rig) -> None:
+    """Its credentials say nothing, and WhatsApp tells only changes to whoever asks with the hash of an earlier answer."""
+    session = rig.session()
+    rig.world.whatsapp.describe_account(session.phone, migrated=False)
+    await session.link()
+    await _sent(rig, session, new_phone())
+    await session.worker.terminate()
+    rig.world.whatsapp.describe_account(session.phone, migrated=True)  # and no device was told
+    await session.restart()
+    await _sent(rig, session, new_phone())
+    assert [entry for entry in rig.world.whatsapp.refusals() if entry["from"] == session.phone] == []
+
+
+async def test_an_account_that_moves_unannounced_costs_no_message(rig: Rig) -> None:
+    session, person = rig.session(), new_phone()
+    rig.world.whatsapp.describe_account(session.phone, migrated=False)
+    await session.link()
+    await _sent(rig, session, new_phone())
+    rig.world.whatsapp.describe_account(session.phone, migrated=True)
+    message = await session.say(person, "hello")
+    await rig.server.acked(message)
+    refused = [entry for entry in rig.world.whatsapp.refusals() if entry["from"] == session.phone]
+    assert [(entry["code"], entry["id"]) for entry in refused] == [(463, message["whatsappId"])]
+    assert [entry["id"] for entry in session.arrivals(to=person)] == [message["whatsappId"]]
+
+
+async def test_a_number_that_changed_hands_is_looked_up_anew(rig: Rig) -> None:
+    session, person = rig.session(), new_phone()
+    await session.link()
+    await _sent(rig, session, person)
+    new_owner = rig.world.whatsapp.reassign(person)
+    await rig.server.acked(await session.say(person, "to whom it may concern"))
+    await rig.server.acked(await session.say(person, "hello, new owner"))
+    texts = [entry["text"] for entry in rig.world.whatsapp.inbox(person)]
+    assert texts == ["to a number", "hello, new owner"]
+    assert new_owner != lid_of(person)
+
+
+async def test_a_note_to_self_is_addressed_like_any_other_message(rig: Rig) -> None:
+    session = rig.session(SELF_MESSAGE_INTERVAL_MS="300", ENABLE_KEEP_ALIVE="true")
+    await session.link()
+    await until(lambda: len(session.arrivals(to=session.phone)) > 0, "a note arrived")
+    assert [entry for entry in rig.world.whatsapp.refusals() if entry["from"] == session.phone] == []

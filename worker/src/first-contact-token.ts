@@ -1,0 +1,72 @@
+// The token for a first message to somebody who has given us none: a hash of the person's LID under a salt of the account.
+// Baileys knows neither the salt nor the token, so the salt is read from the bytes that Baileys decodes.
+import { createHmac } from 'node:crypto'
+import { type BinaryNode, proto } from 'baileys'
+
+const SALT_IN_HISTORY = 19
+const SALT_INDEX = '["nct_salt_sync"]'
+const SALT_ACTION = 80
+/** Bytes after the tag, and after the number, by the kind of a field. */
+const FIXED_SIZES: Record<number, number> = { 0: 0, 1: 8, 5: 4 }
+
+/** The last value of a length-delimited field; nothing if there is none, or if the bytes are no protobuf. */
+export function fieldOf(bytes: Uint8Array, wanted: number): Uint8Array | undefined {
+  let found: Uint8Array | undefined
+  let at = 0
+  const varint = (): number => {
+    let value = 0
+    for (let shift = 1; at < bytes.length; shift *= 128) {
+      const byte = bytes[at++] as number
+      value += (byte & 127) * shift
+      if (byte < 128) return value
+    }
+    return Number.NaN
+  }
+  while (at < bytes.length) {
+    const tag = varint()
+    const kind = tag % 8
+    const read = kind === 0 || kind === 2 ? varint() : 0
+    const size = kind === 2 ? read : (FIXED_SIZES[kind] ?? Number.NaN)
+    if (!(at + size <= bytes.length)) return undefined
+    if (kind === 2 && Math.floor(tag / 8) === wanted) found = bytes.subarray(at, at + size)
+    at += size
+  }
+  return found
+}
+
+export const makeToken = (salt: Uint8Array, lid: string): BinaryNode => ({
+  tag: 'cstoken',
+  attrs: {},
+  content: createHmac('sha256', salt).update(lid).digest(),
+})
+
+type Heard = {
+  /** `isNews` is false for the history, which only fills in what app state has not said. */
+  salt: (salt: Uint8Array, isNews: boolean) => void
+  /** The history says that the account's chats have moved to LIDs. */
+  moved: () => void
+}
+
+/** Listens to what Baileys decodes. Old texts are dropped at once: of the history only names and tokens are wanted. */
+export function listenToDecoding(heard: Heard): void {
+  const decodeHistory = proto.HistorySync.decode.bind(proto.HistorySync)
+  proto.HistorySync.decode = (bytes, length) => {
+    const history = decodeHistory(bytes, length)
+    const salt = bytes instanceof Uint8Array ? fieldOf(bytes, SALT_IN_HISTORY) : undefined
+    if (salt?.length) heard.salt(Uint8Array.from(salt), false)
+    if (Number(history.globalSettings?.chatDbLidMigrationTimestamp ?? 0) > 0) heard.moved()
+    for (const conversation of history.conversations ?? []) conversation.messages = []
+    return history
+  }
+  const decodeAction = proto.SyncActionData.decode.bind(proto.SyncActionData)
+  proto.SyncActionData.decode = (bytes, length) => {
+    const action = decodeAction(bytes, length)
+    if (bytes instanceof Uint8Array && Buffer.from(action.index ?? []).toString() === SALT_INDEX) {
+      const value = fieldOf(bytes, 2)
+      const inner = value && fieldOf(value, SALT_ACTION)
+      const salt = inner && fieldOf(inner, 1)
+      if (salt?.length) heard.salt(Uint8Array.from(salt), true)
+    }
+    return action
+  }
+}
