@@ -9,6 +9,8 @@ from fastapi import Request
 from prometheus_client import CollectorRegistry
 from redis.asyncio import BlockingConnectionPool, Redis
 
+from wa_orchestrator.archive.contract import Archive
+from wa_orchestrator.archive.sqlite_archive import SqliteArchive
 from wa_orchestrator.instruments import Instruments
 from wa_orchestrator.settings import Settings
 from wa_orchestrator.store.engine.durability import Weakness
@@ -36,6 +38,8 @@ class Context:
     settings: Settings
     redis: Redis
     scripts: Scripts
+    archive: Archive = field(init=False)
+    """History that has left Redis."""
     registry: CollectorRegistry = field(default_factory=CollectorRegistry)
     instruments: Instruments = field(init=False)
     recognize: Recognize | None = None
@@ -47,6 +51,7 @@ class Context:
 
     def __post_init__(self) -> None:
         self.instruments = Instruments(self.registry)
+        self.archive = SqliteArchive(self.settings.archive_path)
 
 
 def make_context(settings: Settings, redis: Redis) -> Context:
@@ -68,7 +73,9 @@ async def opened(settings: Settings, redis_url: str) -> AsyncIterator[Context]:
         health_check_interval=30,
     )
     redis = Redis.from_pool(pool)
+    context = make_context(settings, redis)
     try:
-        yield make_context(settings, redis)
+        yield context
     finally:
+        await context.archive.close()
         await redis.aclose()

@@ -10,7 +10,7 @@ import pytest
 
 from tests.conftest import Clock
 from tests.gateway.conftest import NOON_MS, PHONE, Gate, OpenGate, code_of
-from wa_orchestrator.messages import message_search
+from wa_orchestrator.messages import message_lookup, message_search
 from wa_orchestrator.store import keys, records, sessions
 from wa_orchestrator.store.engine.scripts import Scripts
 from wa_orchestrator.store.messages import message_index, open_messages, outbox, queues
@@ -248,7 +248,7 @@ async def test_a_page_reads_no_more_messages_than_it_shows(gate: Gate, monkeypat
         read.append(len(ids))
         return await records.messages(scripts, ids)
 
-    monkeypatch.setattr(message_search, "records", SimpleNamespace(messages=messages))
+    monkeypatch.setattr(message_lookup, "records", SimpleNamespace(messages=messages))
     for query in ({}, {"status": "queued"}, {"sessionId": "w1"}, {"reference": "x"}):
         await gate.client.get("/api/v1/messages", params={"limit": 3, **query})
     assert read == [3, 3, 3, 3]
@@ -300,6 +300,7 @@ async def test_a_failed_message_is_found_behind_any_number_of_newer_ones(gate: G
     assert (await gate.client.get("/api/v1/messages", params={"status": "failed", "sessionId": "w2"})).json() == {
         "messages": [],
         "next": None,
+        "complete": True,
     }
     assert (await gate.client.get("/api/v1/messages", params={"status": "expired"})).json()["messages"] == []
 

@@ -5,7 +5,15 @@ from redis.asyncio import Redis
 from redis.exceptions import ResponseError
 
 from tests.conftest import HELD_CLOCK, Clock
-from tests.store import guards_clock, guards_contacts, guards_gateway, guards_holds, guards_workers, guards_write  # noqa: F401 (each adds its cases)
+from tests.store import (  # noqa: F401 (each adds its cases)
+    guards_archive,
+    guards_clock,
+    guards_contacts,
+    guards_gateway,
+    guards_holds,
+    guards_workers,
+    guards_write,
+)
 from tests.store.guards import CASES
 from tests.store.mutants import Mutant, mutants
 from tests.store.scene import Scene

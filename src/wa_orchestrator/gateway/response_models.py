@@ -124,6 +124,9 @@ class MessagePage(ResponseModel):
 
     messages: list[MessageView]
     next: NextCursor
+    complete: bool = Field(
+        description="False where this process cannot read the archive: only fresh messages are listed."
+    )
 
 
 class QueueItem(MessageView):

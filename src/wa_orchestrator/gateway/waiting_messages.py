@@ -4,25 +4,27 @@ from collections import Counter, defaultdict
 from collections.abc import Sequence
 from dataclasses import replace
 
+from wa_orchestrator.archive.contract import Archive
 from wa_orchestrator.context import Context
 from wa_orchestrator.domain.message import MessageStatus
 from wa_orchestrator.domain.pacing.backlog import Part, leaving_today
 from wa_orchestrator.domain.pacing.hours import day_bounds_ms
 from wa_orchestrator.gateway.sender_pool import PoolSnapshot, Sender
 from wa_orchestrator.messages import message_search
-from wa_orchestrator.messages.message_search import MAX_EXAMINED, Filters
+from wa_orchestrator.messages.message_search import MAX_EXAMINED
 from wa_orchestrator.messages.session_pace import zone_of
 from wa_orchestrator.store.engine.scripts import Scripts
 from wa_orchestrator.store.messages import phone_queues
+from wa_orchestrator.store.messages.message_filters import Filters
 from wa_orchestrator.store.records import Message
 
 
-async def find(scripts: Scripts, filters: Filters) -> list[Message]:
+async def find(scripts: Scripts, archive: Archive, filters: Filters) -> list[Message]:
     """Return all messages that wait and match, the newest first: not routed yet, not due yet, queued, or set aside."""
     waiting = replace(filters, statuses=[MessageStatus.QUEUED])
-    found, last = await message_search.search(scripts, waiting, limit=MAX_EXAMINED)
+    found, last = await message_search.search(scripts, archive, waiting, limit=MAX_EXAMINED)
     while last is not None:
-        more, last = await message_search.search(scripts, waiting, after=last, limit=MAX_EXAMINED)
+        more, last = await message_search.search(scripts, archive, waiting, after=last, limit=MAX_EXAMINED)
         found += more
     return found
 

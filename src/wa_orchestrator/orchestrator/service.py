@@ -8,6 +8,7 @@ from functools import partial
 import structlog
 from fastapi import APIRouter
 
+from wa_orchestrator.archive.archiver import Archiver
 from wa_orchestrator.context import Context
 from wa_orchestrator.domain.reconcile import FoundWorker
 from wa_orchestrator.domain.session import Event
@@ -123,6 +124,7 @@ def assemble(context: Context, runner: Runner, checker: ProxyCheck | None = None
             Loop("lasting_troubles", partial(lasting_troubles.report_new, context), lease),
             Loop("installation_check", partial(check_installation, context), lease),
             Loop("disk_monitor", DiskMonitor(context).step, lease),
+            Loop("archiver", Archiver(context.settings, context.scripts, context.archive).step, lease),
             Loop("trash_purger", partial(credential_files.purge, context), lease),
         ),
     )

@@ -66,7 +66,7 @@ class Settings(BaseSettings):
     """Base URL of the orchestrator for workers. Default: the address listened on, or loopback if that is a wildcard."""
 
     data_dir: types.Directory = setting(Path("data"), example="/var/lib/wa-orchestrator")
-    """Generated secrets, the embedded Redis, uploads, and the lock that prevents a second server."""
+    """Generated secrets, the embedded Redis, the archive, uploads, and the lock that prevents a second server."""
     sessions_dir: types.Directory = setting(Path("sessions"), example="/var/lib/wa-orchestrator/sessions")
     """Credentials, one directory per session. Default: `./sessions`, or `sessions` in DATA_DIR if that is set."""
 
@@ -175,6 +175,11 @@ class Settings(BaseSettings):
     """Days for which the text of a finished message is kept."""
     message_retention_days: types.Positive = 90
     """Days for which a finished message and its timeline are kept."""
+    event_retention_days: types.Positive = 30
+    """Days for which events are kept, so that an integration that was away can catch up."""
+    archive_after_hours: Annotated[int, Field(ge=24)] = 24
+    """Hours after which a finished message moves from Redis to the archive on disk. Most receipts come within a day; a
+    later one brings it back. At least 24: an `Idempotency-Key` is valid for a day."""
     allow_private_urls: bool = False
     """Allow webhooks and media on private and loopback addresses, and over http. For a LAN you trust."""
 
@@ -254,6 +259,11 @@ class Settings(BaseSettings):
     def scaled(self, duration: float) -> float:
         """Divide a duration, in any unit, by TIME_SCALE."""
         return duration / self.time_scale
+
+    @property
+    def archive_path(self) -> Path:
+        """The file of the archive."""
+        return self.data_dir / "archive.sqlite"
 
     @property
     def local_url(self) -> str:

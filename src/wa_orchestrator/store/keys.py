@@ -57,7 +57,7 @@ UNCONFIRMED: Final = "messages:unconfirmed"
 """zset recipient, who may have a message that WhatsApp never confirmed, by when it was given up · a day long"""
 
 ENDED: Final = "messages:ended"
-"""zset id by the instant it ended, for retention · every end adds, erase removes"""
+"""zset id by the instant it ended, for archive and retention · every end adds, remove_archived and erase remove"""
 
 BODIES_ERASED: Final = "messages:bodies-erased"
 """string: the texts of messages that ended up to this instant are erased · retention · for ever"""
@@ -90,8 +90,14 @@ STATUSES: Final = "messages:statuses"
 STATUSES_INDEXED: Final = "messages:statuses:indexed"
 """string: messages of earlier versions accepted from this instant on are in `messages:statuses`; 0 = all · backfill"""
 
+ARCHIVE: Final = "messages:archive"
+"""string: the identity of the archive that messages move to; another one is not written · archiver · for ever"""
+
+REWRITTEN: Final = "messages:rewritten"
+"""string: ms when the AOF was last rewritten so that what was erased leaves the disk · archiver · for ever"""
+
 message: Final = _one_per("message:<message_id>")
-"""hash, one message (`records.Message`) · every message script · removed by erase after retention"""
+"""hash, one message (`records.Message`) · every message script · removed by remove_archived, or by erase"""
 
 timeline: Final = _one_per("message:story:<message_id>")
 """list of `<ms> <status> <note>`, the message's timeline, at most 60 · every message script · with the message"""
@@ -190,7 +196,8 @@ sessions_of_phone: Final = _one_per("phone:sessions:<phone>")
 """set of session ids linked to (or provisioned for) this phone · create_session, bind_phone, remove"""
 
 EVENTS: Final = "events"
-"""stream of everything that happened, about 100,000 entries · every script that changes a state · webhooks, SSE read"""
+"""stream of everything that happened, about the last 100,000; the archive has all · every script that changes
+a state"""
 
 # -- proxies ------------------------------------------------------------------------------------------------------
 
@@ -286,6 +293,12 @@ incoming: Final = _one_per_pair("message:incoming:<session_id>:<whatsapp_id>")
 command_question: Final = _one_per("command:asked:<command_id>")
 """string `<how> <session_id>`: whose worker may answer a command, once · commands, put_command_result · as long as
 somebody waits"""
+
+INCOMING: Final = "messages:incoming"
+"""zset `<session> <WhatsApp id>` of incoming messages by when they came · receive adds, the archiver removes"""
+
+ERASURES: Final = "contacts:erasures"
+"""hash phone of a person to be erased → `<asked at ms> <passes done>` · erasure API, the archiver · until done"""
 
 command_result: Final = _one_per("command:result:<command_id>")
 """list of at most one JSON answer of a worker to a command · put_command_result, the asker pops · 10 s"""

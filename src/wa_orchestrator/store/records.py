@@ -334,10 +334,13 @@ async def timeline(scripts: Scripts, message_id: str) -> list[tuple[int, str, st
     pipe.hget(keys.message(message_id), "accepted_at")
     pipe.lrange(keys.timeline(message_id), 0, -1)
     accepted_at, lines = await pipe.execute()
-    if accepted_at is None:
-        return []
+    return [] if accepted_at is None else timeline_of(int(accepted_at), lines)
+
+
+def timeline_of(accepted_at: int, lines: Sequence[str]) -> list[tuple[int, str, str]]:
+    """Return the stored lines of a timeline as (instant ms, status, note), after the acceptance."""
     parts = [(*line.split(" ", 2), "", "")[:3] for line in lines]
-    return [(int(accepted_at), "queued", ""), *((int(at), status, note) for at, status, note in parts)]
+    return [(accepted_at, "queued", ""), *((int(at), status, note) for at, status, note in parts)]
 
 
 async def phone_pace(scripts: Scripts, phone: str, *, since_ms: int) -> PhonePace:

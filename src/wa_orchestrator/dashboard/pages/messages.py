@@ -2,7 +2,7 @@
 
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final
 
 from markupsafe import Markup
@@ -12,11 +12,11 @@ from wa_orchestrator.dashboard.html.renderer import PageContent, Renderer, View
 from wa_orchestrator.domain.message import DEAD, WAITING, MessageStatus
 from wa_orchestrator.domain.message import MessageStatus as S
 from wa_orchestrator.domain.pacing.forecast import Eta
-from wa_orchestrator.messages import message_search
-from wa_orchestrator.messages.message_search import Filters
+from wa_orchestrator.messages import message_lookup, message_search
 from wa_orchestrator.messages.queue_forecast import facts_of, forecast_of, message_eta
 from wa_orchestrator.store import records
 from wa_orchestrator.store.messages import message_index
+from wa_orchestrator.store.messages.message_filters import Filters
 from wa_orchestrator.store.records import Message
 
 PAGE_SIZE: Final = 25
@@ -73,7 +73,8 @@ async def show(renderer: Renderer, view: View, query: Mapping[str, str]) -> Page
 
 async def parts(renderer: Renderer, view: View, query: Mapping[str, str]) -> dict[str, Markup]:
     ids = [name for name in query.get("ids", "").split(",") if name][:PAGE_SIZE]
-    found = await records.messages(renderer.context.scripts, ids)
+    by_id = await message_lookup.messages(renderer.context.scripts, renderer.context.archive, ids)
+    found = [by_id[name] for name in ids if name in by_id]
     details = await details_of(renderer, query["id"]) if query.get("id") else None
     made = _parts(renderer, view, found, details, query)
     newest = int(query["newest"]) if query.get("newest", "").isdigit() else 0
@@ -93,10 +94,13 @@ def _parts(
 
 
 async def search(renderer: Renderer, query: Mapping[str, str]) -> tuple[list[Message], str]:
-    """Find messages by recipient, id, reference, session and status. The second value is the cursor of older ones."""
-    scripts, text = renderer.context.scripts, query.get("q", "").strip()
+    """Find messages by recipient, id, reference or words, session and status. The second value is the cursor of older
+    ones.
+    """
+    context, text = renderer.context, query.get("q", "").strip()
     if text.startswith("m_"):
-        return await records.messages(scripts, [text]), ""
+        one = await message_lookup.message(context.scripts, context.archive, text)
+        return [one] if one else [], ""
     digits = "".join(each for each in text if each.isdigit())
     is_phone = 8 <= len(digits) <= 15 and set(text) <= set("+-() .0123456789")
     before = query.get("before", "")
@@ -107,16 +111,21 @@ async def search(renderer: Renderer, query: Mapping[str, str]) -> tuple[list[Mes
         statuses=_FILTERS.get(query.get("status", ""), ()),
         until=int(before) - 1 if before.isdigit() else None,
     )
-    found, _ = await message_search.search(scripts, filters, limit=PAGE_SIZE + 1)
+    both = (context.scripts, context.archive)
+    found, _ = await message_search.search(*both, filters, limit=PAGE_SIZE + 1)
+    if not found and filters.reference:  # then it is words of a text
+        filters = replace(filters, reference=None, text=text)
+        found, _ = await message_search.search(*both, filters, limit=PAGE_SIZE + 1)
     shown = found[:PAGE_SIZE]
     return shown, str(shown[-1].accepted_at) if len(found) > PAGE_SIZE else ""
 
 
 async def details_of(renderer: Renderer, message_id: str) -> MessageDetails | None:
     """Return a message with its timeline and, while it waits, what for and until when."""
-    if (message := await records.message(renderer.context.scripts, message_id)) is None:
+    both = (renderer.context.scripts, renderer.context.archive)
+    if (message := await message_lookup.message(*both, message_id)) is None:
         return None
-    steps = _steps(await records.timeline(renderer.context.scripts, message_id))
+    steps = _steps(await message_lookup.timeline(*both, message_id))
     return MessageDetails(message, content(message), steps, await _eta(renderer.context, message))
 
 

@@ -6,18 +6,17 @@ from fastapi import Path, Query
 from pydantic import Field
 
 from wa_orchestrator.context import Context
-from wa_orchestrator.domain.message import MessageStatus
+from wa_orchestrator.domain.message import WAITING, MessageStatus
 from wa_orchestrator.domain.pacing.forecast import Eta
-from wa_orchestrator.errors import Refused
+from wa_orchestrator.errors import Refused, Unavailable
 from wa_orchestrator.gateway.request_models import BatchId, Instant, Phone, Reference, SessionId
 from wa_orchestrator.gateway.response_models import MessageDetail, MessagePage, MessageView, TimelineEntry, Waiting
 from wa_orchestrator.gateway.sender_pool import RECENT_S, SenderPool
-from wa_orchestrator.messages import message_search
-from wa_orchestrator.messages.message_search import Filters
+from wa_orchestrator.messages import message_lookup, message_search
 from wa_orchestrator.messages.queue_forecast import message_eta
-from wa_orchestrator.store import records
 from wa_orchestrator.store.engine.compare_and_set import Changed, compare_and_set
 from wa_orchestrator.store.messages import queues
+from wa_orchestrator.store.messages.message_filters import Filters
 from wa_orchestrator.store.messages.message_index import IndexEntry
 from wa_orchestrator.store.messages.message_keys import Place
 from wa_orchestrator.store.messages.queues import Ended, Gone, MustEnd, Queued, TooLate
@@ -45,6 +44,9 @@ class Search(RequestModel):
     status: MessageStatus | None = None
     reference: Reference | None = None
     batch_id: BatchId | None = None
+    text: Annotated[str, Field(max_length=200)] | None = Field(
+        None, description="Contains all of these words, as whole words; case and accents do not matter."
+    )
     since: Instant | None = Field(None, alias="from", description="Accepted at or after this instant.")
     until: Instant | None = Field(None, description="Accepted at or before this instant.")
     cursor: Annotated[str, Field(max_length=200)] | None = None
@@ -56,7 +58,7 @@ class Search(RequestModel):
             to=self.to or self.recipient,
             session_id=self.session_id or self.session,
             statuses=[self.status] if self.status else (),
-            **self.model_dump(include={"reference", "batch_id", "since", "until"}),
+            **self.model_dump(include={"reference", "batch_id", "text", "since", "until"}),
         )
 
 
@@ -66,6 +68,7 @@ class MessageRoutes(RouteGroup):
     def __init__(self, context: Context, pool: SenderPool) -> None:
         super().__init__(context, "/api/v1/messages", "messages")
         self._pool = pool
+        self._archive = context.archive
         one = "/{message_id}"
         self.get("", responses=responses(BAD_CURSOR=400))(self.search_messages)
         self.get(f"{one}/status", name="get_message_status", responses=_GET_ERRORS)(self.get_message)
@@ -76,9 +79,11 @@ class MessageRoutes(RouteGroup):
     async def search_messages(self, _caller: ReadCaller, search: Annotated[Search, Query()]) -> MessagePage:
         """Search messages."""
         after = None if search.cursor is None else _decode(search.cursor)
-        found, last = await message_search.search(self._scripts, search.filters(), after=after, limit=search.limit)
+        both = (self._scripts, self._archive)
+        found, last = await message_search.search(*both, search.filters(), after=after, limit=search.limit)
         shown = [MessageView.show(message, self._settings.language) for message in found]
-        return MessagePage(messages=shown, next=None if last is None else paging.encode(f"{last[1]} {last[0]}"))
+        following = None if last is None else paging.encode(f"{last[1]} {last[0]}")
+        return MessagePage(messages=shown, next=following, complete=await message_search.is_complete(*both))
 
     async def get_message(self, message_id: MessageId, _caller: SendCaller) -> MessageDetail:
         """Get a message with its timeline and what it waits for."""
@@ -97,6 +102,8 @@ class MessageRoutes(RouteGroup):
     async def _cancel(self, message_id: str) -> Ended | TooLate | Changed:
         """Cancel a message; retried when it moves to another sender at the same time."""
         message = await self._found(message_id)
+        if message.status not in WAITING:
+            return TooLate(message.status)
         outcome = await queues.cancel(self._scripts, Place.of(message), reason="CANCELLED")
         return Changed() if isinstance(outcome, Gone) else outcome
 
@@ -105,7 +112,8 @@ class MessageRoutes(RouteGroup):
         message = await self._found(message_id)
         if not message.body:
             raise Refused("TEXT_ERASED", "Its text was erased after BODY_RETENTION_DAYS. Send a new message.", 409)
-        match await queues.retry(self._scripts, Place.of(message), to=message.to):
+        place = await message_lookup.restored(self._scripts, self._archive, message_id) or Place.of(message)
+        match await queues.retry(self._scripts, place, to=message.to):
             case TooLate(status):
                 raise _too_late("NOT_FAILED", "Only one that was given up can be retried.", status)
             case MustEnd():
@@ -116,7 +124,10 @@ class MessageRoutes(RouteGroup):
                 return await self._detail(message_id)
 
     async def _found(self, message_id: str) -> Message:
-        message = await records.message(self._scripts, message_id)
+        message = await message_lookup.message(self._scripts, self._archive, message_id)
+        if message is None and not await message_search.is_complete(self._scripts, self._archive):
+            text = "It may be in the archive, which this process cannot read. Ask the orchestrator, on ORCH_PORT."
+            raise Unavailable("ARCHIVE_ELSEWHERE", text, messageId=message_id)
         if message is None:
             text = "There is no such message; it may have been erased. GET /api/v1/messages lists those that are kept."
             raise Refused("NO_SUCH_MESSAGE", text, 404, messageId=message_id)
@@ -125,7 +136,7 @@ class MessageRoutes(RouteGroup):
     async def _detail(self, message_id: str) -> MessageDetail:
         message = await self._found(message_id)
         eta, language = await self._eta(message), self._settings.language
-        timeline = await records.timeline(self._scripts, message_id)
+        timeline = await message_lookup.timeline(self._scripts, self._archive, message_id)
         return MessageDetail.show(
             message,
             language,

@@ -13,8 +13,8 @@ from wa_orchestrator.gateway.request_models import BatchId, Instant, Phone, Refe
 from wa_orchestrator.gateway.response_models import EmptiedQueue, MessageView, QueueItem, QueueResponse, WaitingList
 from wa_orchestrator.gateway.sender_pool import RECENT_S, SenderPool
 from wa_orchestrator.messages import queue_forecast
-from wa_orchestrator.messages.message_search import Filters
 from wa_orchestrator.store.messages import open_messages, queues
+from wa_orchestrator.store.messages.message_filters import Filters
 from wa_orchestrator.store.messages.message_keys import Place
 from wa_orchestrator.store.messages.queues import Ended, TooLate
 from wa_orchestrator.web.auth import Caller, ReadCaller, SendCaller
@@ -91,7 +91,7 @@ class QueueRoutes(RouteGroup):
 
     async def list_waiting(self, _caller: ReadCaller, search: Annotated[WaitingSearch, Query()]) -> WaitingList:
         """List and count the messages that wait, by session, recipient, reference, batch and time; newest first."""
-        found = await waiting_messages.find(self._scripts, search.filters())
+        found = await waiting_messages.find(self._scripts, self._context.archive, search.filters())
         snapshot = await self._pool.current(fresh_s=RECENT_S)
         counts = await waiting_messages.count(self._context, snapshot, found)
         shown = [MessageView.show(each, self._settings.language) for each in found[: search.limit]]
@@ -103,7 +103,7 @@ class QueueRoutes(RouteGroup):
         if filters == Filters():
             text = "Name what to cancel: sessionId, to, reference, batchId, or a time."
             raise Refused("FILTER_REQUIRED", text, 422)
-        found = await waiting_messages.find(self._scripts, filters)
+        found = await waiting_messages.find(self._scripts, self._context.archive, filters)
         target = search.model_dump_json(exclude_none=True, by_alias=True)
         return await self._cancel([Place.of(each) for each in found], caller, target)
 

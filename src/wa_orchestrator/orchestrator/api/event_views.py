@@ -6,10 +6,11 @@ from typing import Any
 
 from pydantic.alias_generators import to_camel
 
+from wa_orchestrator.archive.contract import Archive
 from wa_orchestrator.domain import stream_events
 from wa_orchestrator.domain.stream_events import INTERNAL, EventType
+from wa_orchestrator.messages import event_history
 from wa_orchestrator.store.engine.scripts import Scripts
-from wa_orchestrator.store.events import event_stream
 from wa_orchestrator.store.events.event_stream import Details
 from wa_orchestrator.store.records import Entry
 from wa_orchestrator.texts import catalogue
@@ -27,9 +28,9 @@ def is_wanted(patterns: Iterable[str], entry: Entry) -> bool:
     return kind not in INTERNAL and stream_events.matches(patterns, kind)
 
 
-async def views(scripts: Scripts, entries: Sequence[Entry]) -> list[dict[str, Any]]:
+async def views(scripts: Scripts, archive: Archive, entries: Sequence[Entry]) -> list[dict[str, Any]]:
     """Return events as `{id, type, timestamp, data}`. Only here do texts of incoming messages join them."""
-    found = await event_stream.details(scripts, entries)
+    found = await event_history.details(scripts, archive, entries)
     return [_view(entry, details) for entry, details in zip(entries, found, strict=True)]
 
 

@@ -11,6 +11,7 @@ from pydantic import Field
 
 from wa_orchestrator.context import Context
 from wa_orchestrator.errors import Refused
+from wa_orchestrator.messages import event_history
 from wa_orchestrator.orchestrator.api import event_views
 from wa_orchestrator.orchestrator.api.event_reference import EventId
 from wa_orchestrator.store import records
@@ -98,16 +99,21 @@ async def page(
     wanted: list[records.Entry] = []
     cursor = after
     for _ in range(_MAX_SCANS):
-        entries = await event_stream.read(context.scripts, after=cursor, most=_SCAN_SIZE)
+        entries = await event_history.read(context.scripts, context.archive, after=cursor, most=_SCAN_SIZE)
         for entry in entries:
             if len(wanted) == limit:
-                return await event_views.views(context.scripts, wanted), cursor, True
+                return await event_views.views(context.scripts, context.archive, wanted), cursor, True
             cursor = entry.cursor
             if event_views.is_wanted(patterns, entry):
                 wanted.append(entry)
-        if len(entries) < _SCAN_SIZE:
-            return await event_views.views(context.scripts, wanted), cursor, False
-    return await event_views.views(context.scripts, wanted), cursor, True
+        if not entries or (len(entries) < _SCAN_SIZE and await _is_end(context, cursor)):
+            return await event_views.views(context.scripts, context.archive, wanted), cursor, False
+    return await event_views.views(context.scripts, context.archive, wanted), cursor, True
+
+
+async def _is_end(context: Context, cursor: str) -> bool:
+    """Whether a short page was the last: one of the archive ends before those that are in Redis alone."""
+    return cursor == await event_stream.last_cursor(context.scripts)
 
 
 async def follow(

@@ -4,6 +4,7 @@ import json
 
 import structlog
 
+from wa_orchestrator.archive.archiver import HOUR_MS
 from wa_orchestrator.context import Context
 from wa_orchestrator.domain import content, opt_out
 from wa_orchestrator.domain.pacing.limits import DAY_MS
@@ -34,6 +35,8 @@ async def on_message_received(context: Context, session: Session, event: WorkerE
         session.id, session.phone, received.whatsapp_id, kind, phone, lid, group, _fields(received)
     )
     keep_ms = context.settings.body_retention_days * DAY_MS
+    if await _is_archived(context, session, event):
+        return
     if await contacts.receive(scripts, message, keep_ms=keep_ms):
         log.info("message.received", session=session.id, kind=received.kind)
     if received.group is not None:
@@ -46,6 +49,13 @@ async def on_message_received(context: Context, session: Session, event: WorkerE
         await contacts.opt_out(scripts, recipient, word=word, via="reply", session=session.id, phone=session.phone)
         cancelled = await cancel_for(scripts, recipient)
         log.info("contact.opted_out", session=session.id, recipient=recipient, cancelled=cancelled)
+
+
+async def _is_archived(context: Context, session: Session, event: WorkerEvent[IncomingMessage]) -> bool:
+    """Whether an old message was taken in before. Only one that has been in Redis for a day is in the archive."""
+    oldest_ms = await context.scripts.now_ms() - context.settings.archive_after_hours * HOUR_MS
+    name = (session.id, event.payload.whatsapp_id)
+    return event.payload.at_ms <= oldest_ms and name in await context.archive.incoming([name])
 
 
 async def _names(scripts: Scripts, received: IncomingMessage) -> tuple[str, str]:

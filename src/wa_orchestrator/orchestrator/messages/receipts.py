@@ -7,11 +7,11 @@ from wa_orchestrator.domain.message import is_whatsapp_id
 from wa_orchestrator.domain.message_failures import Failure
 from wa_orchestrator.domain.worker_events import MessageFailed, MessageReceipt, MessageSent, Receipt, WorkerEvent
 from wa_orchestrator.errors import Refused
+from wa_orchestrator.messages import message_lookup
 from wa_orchestrator.messages.session_pace import day_of
 from wa_orchestrator.orchestrator.messages import reachout_lock, retry_policy
 from wa_orchestrator.store import records
 from wa_orchestrator.store.messages import outbox
-from wa_orchestrator.store.messages.message_keys import locate
 from wa_orchestrator.store.outcomes import Unknown
 from wa_orchestrator.store.records import Session
 
@@ -32,7 +32,7 @@ async def record(
 
     Raises `Refused` if the message is neither that session's nor its phone's.
     """
-    place = await locate(context.scripts, message_id)
+    place = await message_lookup.restored(context.scripts, context.archive, message_id)
     if place is None:
         return Unknown()
     session = await records.session(context.scripts, place.session)

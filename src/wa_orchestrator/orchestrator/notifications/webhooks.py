@@ -11,11 +11,12 @@ import structlog
 
 from wa_orchestrator.context import Context
 from wa_orchestrator.loop import Loop
+from wa_orchestrator.messages import event_history
 from wa_orchestrator.orchestrator.api import event_views
 from wa_orchestrator.orchestrator.notifications.webhook_post import post
 from wa_orchestrator.store import due_items
 from wa_orchestrator.store.due_items import Due
-from wa_orchestrator.store.events import event_stream, webhooks
+from wa_orchestrator.store.events import webhooks
 from wa_orchestrator.store.events.event_stream import cursor_order
 from wa_orchestrator.store.events.webhooks import Delivery, Webhook
 from wa_orchestrator.store.records import Entry
@@ -78,7 +79,7 @@ class WebhookDeliverer:
             return False
         oldest = min((hook.since for hook in enabled), key=cursor_order)
         after = max(cursor or "0", oldest, key=cursor_order)
-        entries = await event_stream.read(self._scripts, after=after, most=_EVENTS_PER_STEP)
+        entries = await event_history.read(self._scripts, self._context.archive, after=after, most=_EVENTS_PER_STEP)
         if not entries:
             return False
         deliveries = await self._deliveries(enabled, entries)
@@ -98,7 +99,7 @@ class WebhookDeliverer:
 
     async def _deliveries(self, hooks: Sequence[Webhook], entries: Sequence[Entry]) -> list[Delivery]:
         wanted = [entry for entry in entries if any(_wants(hook, entry) for hook in hooks)]
-        views = await event_views.views(self._scripts, wanted)
+        views = await event_views.views(self._scripts, self._context.archive, wanted)
         return [
             Delivery(hook.id, entry.cursor, entry.fields["type"], json.dumps(view, ensure_ascii=False))
             for entry, view in zip(wanted, views, strict=True)

@@ -14,8 +14,10 @@ from wa_orchestrator.store import keys
 from wa_orchestrator.store.engine.scripts import Scripts
 from wa_orchestrator.store.records import Entry
 
-#: How many events are kept, about. The scripts use the same numbers.
-MAX_EVENTS: Final = 100_000
+#: How many events are kept at most, about; reached only while no leader archives. The scripts use the same numbers.
+MAX_EVENTS: Final = 1_000_000
+#: How many stay in Redis, about, when the archive has them too.
+FRESH_EVENTS: Final = 100_000
 MAX_SESSION_EVENTS: Final = 500
 _OUTGOING: Final = ("to", "reference", "whatsapp_id", "kind")
 
@@ -84,6 +86,23 @@ async def consume(
     return entries
 
 
+async def first_cursor(scripts: Scripts) -> str:
+    """Return the cursor of the oldest event in Redis, '' when there is none."""
+    found: Any = await scripts.redis.xrange(keys.EVENTS, count=1)
+    return str(found[0][0]) if found else ""
+
+
+async def trim(scripts: Scripts, archived: str, *, keep: int = FRESH_EVENTS) -> int:
+    """Remove the oldest events before the cursor `archived`, so that about `keep` stay. Return how many."""
+    excess = int(await scripts.redis.xlen(keys.EVENTS)) - keep
+    return int(await scripts.redis.xtrim(keys.EVENTS, minid=archived, limit=excess)) if excess > 0 else 0
+
+
+async def remove(scripts: Scripts, cursors: Sequence[str]) -> None:
+    if cursors:
+        await scripts.redis.xdel(keys.EVENTS, *cursors)
+
+
 async def last_cursor(scripts: Scripts) -> str:
     """Return the cursor of the newest event, `0` when there is none."""
     found: Any = await scripts.redis.xrevrange(keys.EVENTS, count=1)
@@ -127,6 +146,17 @@ async def details(scripts: Scripts, entries: Sequence[Entry]) -> list[Details]:
 
 def _named(values: Sequence[str | None]) -> dict[str, str]:
     return {name: value for name, value in zip(_OUTGOING, values, strict=True) if value}
+
+
+def outgoing(fields: Mapping[str, str]) -> dict[str, str]:
+    """Return those fields of a message that belong to its events."""
+    return _named([fields.get(name) for name in _OUTGOING])
+
+
+def contact_of(entry: Entry) -> str:
+    """Return the person whom an event names: a phone, or `lid:…` while only that is known; '' for nobody."""
+    phone, lid = entry.fields.get("contact_phone"), entry.fields.get("contact_lid")
+    return phone or (f"lid:{lid}" if lid else "")
 
 
 def _contact_phone(entry: Entry, message: Mapping[str, str]) -> str:

@@ -1,6 +1,7 @@
 -- Shared by all scripts that emit events; domain/stream_events.py lists the types and the fields of each.
 
-local MAX_EVENTS, MAX_SESSION_EVENTS = 100000, 500
+-- The archiver trims earlier, what it has stored; this limit keeps Redis from growing while no leader runs.
+local MAX_EVENTS, MAX_SESSION_EVENTS = 1000000, 500
 
 -- emit: append an event to the stream of all events.
 local function emit(events, kind, now, ...)

@@ -31,7 +31,7 @@ async def receive(scripts: Scripts, message: Incoming, *, keep_ms: int) -> bool:
     names = [
         keys.incoming(message.session, message.whatsapp_id), keys.contacts(message.phone),
         keys.affinity(message.contact_phone), keys.lid_of(message.contact_phone),
-        keys.phone_of(message.contact_lid), keys.EVENTS,
+        keys.phone_of(message.contact_lid), keys.EVENTS, keys.INCOMING,
     ]  # fmt: skip
     args: list[str | int | float] = [
         message.session, message.phone, message.contact_phone, message.contact_lid, keep_ms, message.whatsapp_id,

@@ -4,6 +4,7 @@ from typing import Any
 
 from wa_orchestrator.store import keys
 from wa_orchestrator.store.engine.scripts import Scripts
+from wa_orchestrator.store.messages.ended_messages import removal_layout
 
 
 async def ended_until(scripts: Scripts, until_ms: int, *, most: int) -> list[str]:
@@ -14,13 +15,9 @@ async def ended_until(scripts: Scripts, until_ms: int, *, most: int) -> list[str
 
 async def erase(scripts: Scripts, message_id: str, *, until_ms: int) -> bool:
     """Erase a message that ended at `until_ms` at the latest. Return whether it was erased."""
-    known: Any = await scripts.redis.hmget(keys.message(message_id), ["session", "to", "reference", "batch"])
-    session, recipient, reference, batch = (str(value or "") for value in known)
-    names = [
-        keys.message(message_id), keys.timeline(message_id), keys.ENDED, keys.DEAD, keys.ALL_MESSAGES,
-        keys.messages_of_session(session), keys.messages_to(recipient), keys.messages_with_reference(reference),
-        keys.messages_of_batch(batch), keys.STATUSES,
-    ]  # fmt: skip
+    named = ("session", "to", "reference", "batch")
+    known: Any = await scripts.redis.hmget(keys.message(message_id), named)
+    names = removal_layout(message_id, dict(zip(named, known, strict=True)))
     return await scripts.whether("erase_message", names, [message_id, until_ms], erased=True, kept=False)
 
 
