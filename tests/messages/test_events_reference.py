@@ -24,4 +24,4 @@ def test_every_alert_has_a_title_in_every_language() -> None:
 
 
 def test_an_alert_that_another_version_queued_is_delivered() -> None:
-    assert alert_texts.text_of([Alert("backup.done", "", "", 0)], "en") == "backup.done"
+    assert alert_texts.text_of([Alert("moon.rose", "", "", 0)], "en") == "moon.rose"

@@ -11,6 +11,7 @@ from tests.store import (  # noqa: F401 (each adds its cases)
     guards_contacts,
     guards_gateway,
     guards_holds,
+    guards_restore,
     guards_workers,
     guards_write,
 )

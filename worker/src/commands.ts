@@ -1,5 +1,6 @@
 // Commands of the server other than sending. They arrive with the claim, because the worker runs no server.
 import { downloadMediaMessage, extractMessageContent, getContentType, type SocketConfig, type WAMessage } from 'baileys'
+import { copyDatabase, type Database } from './database.ts'
 import type { Device } from './device.ts'
 import { baileysLogger, describeError, type Log } from './log.ts'
 import type { Messages } from './message-store.ts'
@@ -16,18 +17,30 @@ function mimetypeOf(message: WAMessage): string {
   return (type && (content?.[type] as { mimetype?: string } | undefined)?.mimetype) || 'application/octet-stream'
 }
 
+/** The worker's store, and what writes to it everything that waits. */
+export type Store = { database: Database; directory: string; flush: () => void }
+
 export class Commands {
   readonly #device: Device
   readonly #outbox: Outbox
   readonly #messages: Messages
+  readonly #store: Store
   readonly #fetchOptions: SocketConfig['options']
   readonly #log: Log
   readonly #never = new AbortController().signal
 
-  constructor(device: Device, outbox: Outbox, messages: Messages, fetchOptions: SocketConfig['options'], log: Log) {
+  constructor(
+    device: Device,
+    outbox: Outbox,
+    messages: Messages,
+    store: Store,
+    fetchOptions: SocketConfig['options'],
+    log: Log,
+  ) {
     this.#device = device
     this.#outbox = outbox
     this.#messages = messages
+    this.#store = store
     this.#fetchOptions = fetchOptions
     this.#log = log
   }
@@ -47,6 +60,7 @@ export class Commands {
     if (command.kind === 'logout') return this.#logout(command)
     if (command.kind === 'pairing_code') return this.#pairingCode(command)
     if (command.kind === 'fetch_media') return this.#fetchMedia(command)
+    if (command.kind === 'copy_store') return this.#copyStore(command)
     throw new CommandError('UNKNOWN_COMMAND')
   }
 
@@ -62,6 +76,13 @@ export class Commands {
     if (!phone || !/^\d{8,15}$/.test(phone)) throw new CommandError('INVALID_PHONE')
     const code = await this.#device.requestPairingCode(phone)
     await this.#outbox.result(id, { ok: true, ...code }, this.#never)
+  }
+
+  /** A copy for a backup, beside the file. What waits for the end of the turn is written first: no ratchet may be older than its last message. */
+  async #copyStore({ id }: Command): Promise<void> {
+    this.#store.flush()
+    const file = copyDatabase(this.#store.database, this.#store.directory, id)
+    await this.#outbox.result(id, { ok: true, file }, this.#never)
   }
 
   async #fetchMedia({ id, whatsappId }: Command): Promise<void> {

@@ -198,6 +198,23 @@ function openExisting(directory: string, settings: StoreSettings, seal: Seal): D
   }
 }
 
+/** Names of copies that the server asked for and has not fetched, or never will. */
+const COPY = /^copy-[\w-]{1,64}\.db(-journal)?$/
+
+function removeCopies(directory: string): void {
+  for (const name of readdirSync(directory)) if (COPY.test(name)) rmSync(join(directory, name), { force: true })
+}
+
+/** Makes a whole and consistent copy beside the file while it is in use, and returns its name. An older copy goes. */
+export function copyDatabase({ sql }: Pick<Database, 'sql'>, directory: string, id: string): string {
+  const name = `copy-${id}.db`
+  if (!COPY.test(name)) throw new Error('INVALID_COPY')
+  removeCopies(directory)
+  sql.prepare('VACUUM INTO ?').run(join(directory, name))
+  chmodSync(join(directory, name), 0o600)
+  return name
+}
+
 /** The epoch that is stored may only rise: whoever finds a higher one than its own has been replaced. */
 function guardEpoch(sql: DatabaseSync, epoch: number): () => void {
   const select = sql.prepare("SELECT value FROM meta WHERE name = 'epoch'")
@@ -219,6 +236,7 @@ export async function openDatabase(
   const directory = settings.authDir
   prepareDirectory(directory)
   const lock = await takeLock(directory, epoch)
+  removeCopies(directory)
   if (!existsSync(join(directory, 'auth.db'))) create(directory, settings, fill)
   const seal = makeSeal(settings.sessionId, settings.authKey)
   const sql = openExisting(directory, settings, seal)

@@ -123,7 +123,12 @@ function assemble(
   const limits = new Limits(device, events, log)
   const presence = new Presence(settings.presence, device, log)
   const settle = makeSettling(settings.settleAfterMs)
-  const commands = new Commands(device, outbox, messages, fetchOptions, log)
+  const flush = (): void => {
+    auth.flush()
+    events.flush()
+  }
+  const store = { database, directory: settings.authDir, flush }
+  const commands = new Commands(device, outbox, messages, store, fetchOptions, log)
   const sender = new Sender({
     settings,
     device,

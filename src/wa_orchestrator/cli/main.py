@@ -9,7 +9,7 @@ from typing import Annotated, Any
 
 import typer
 
-from wa_orchestrator.cli import events, messages, proxies, send, sessions
+from wa_orchestrator.cli import backups, events, messages, proxies, send, sessions
 from wa_orchestrator.cli.command import EXIT_FAILED, command
 from wa_orchestrator.cli.target import installation
 from wa_orchestrator.errors import OrchestratorError, Refused
@@ -109,8 +109,20 @@ def show_secrets(*, data_dir: DataDir = None, as_json: Json = False) -> None:
 
 for _name, _group in (("sessions", sessions), ("proxies", proxies), ("messages", messages)):
     app.add_typer(_group.app, name=_name, rich_help_panel=QUERY)
-for _function in (send.send, events.events):
+for _function in (send.send, events.events, backups.backup, backups.backups, backups.restore):
     command(app, panel=QUERY)(_function)
+
+
+@app.command(name="restore-secrets", rich_help_panel=CONFIGURE)
+def restore_secrets(
+    archive: Annotated[Path, typer.Argument(help="An encrypted backup, backup_….zip.age.")],
+    *,
+    identity: Annotated[Path, typer.Option("--identity", help="The file with its secret key.")],
+    data_dir: DataDir = None,
+) -> None:
+    """Take the generated secrets out of a backup, before the first start on a new machine."""
+    settings = build(read(), **_given(data_dir=data_dir))
+    typer.echo(f"Written: {backups.restore_secrets(settings.data_dir, archive, identity)}")
 
 
 @app.command(rich_help_panel=CONFIGURE)

@@ -228,6 +228,29 @@ class Calls(ABC, Generic[R]):
         flag = None if drain is None else str(drain).lower()
         return self.ask(_delete(f"/api/v1/proxies/{_in_path(proxy_id)}", drain=flag))
 
+    # -- backups
+
+    def backups(self) -> R:
+        """List backups, and the one that runs."""
+        return self.ask(_get("/api/v1/backups"))
+
+    def create_backup(self) -> R:
+        """Make a backup now."""
+        return self.ask(_post("/api/v1/backups/create"))
+
+    def restore_backup(
+        self,
+        backup_id: str,
+        *,
+        sessions: Sequence[str] | None = None,
+        identity: str | None = None,
+        dry_run: bool | None = None,
+        accept_older: bool | None = None,
+    ) -> R:
+        """Check a backup and restore it, or with `dry_run` say what that would change."""
+        body = {"sessions": sessions, "identity": identity, "dry_run": dry_run, "accept_older": accept_older}
+        return self.ask(_post(f"/api/v1/backups/restore/{_in_path(backup_id)}", body))
+
     # -- events, webhooks, opt-outs
 
     def events(self, *, after: str | None = None, types: str | None = None, limit: int | None = None) -> R:

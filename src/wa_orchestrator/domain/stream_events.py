@@ -237,6 +237,27 @@ class RedisEmptied(Payload):
 
 
 @dataclass(frozen=True, slots=True)
+class BackupProgress(Payload):
+    """How far a backup or restore is: so many sessions of all are done."""
+
+    kind: str
+    backup: str
+    phase: str
+    done: int
+    total: int
+
+
+@dataclass(frozen=True, slots=True)
+class BackupEnded(Payload):
+    """A backup or restore ended. `sessions` is how many it has; `reason` is the code of what failed."""
+
+    backup: str
+    sessions: int
+    reason: str | None = None
+    bytes: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
 class WebhookFailing(Payload):
     """No delivery to a webhook has succeeded for some time."""
 
@@ -342,6 +363,16 @@ class EventType(StrEnum):
     PROXY_OUTAGE_ENDED = "proxy.outage_ended", ProxyOutage, _INFO, "Most proxies pass their checks again."
     DISK_LOW = "server.disk_low", DiskLow, _ERROR, "The server's disk is nearly full.", "💾"
     REDIS_EMPTIED = "server.redis_emptied", RedisEmptied, _ERROR, "Redis came back without its data.", "🕳️"
+    BACKUP_PROGRESS = "backup.progress", BackupProgress, _INFO, "A backup or restore goes on."
+    BACKUP_DONE = "backup.done", BackupEnded, _INFO, "A backup was made and verified.", "🗄️"
+    BACKUP_FAILED = (
+        "backup.failed", BackupEnded, _ERROR, "A backup could not be made; older ones are intact.", "🧯",
+    )  # fmt: skip
+    BACKUP_COPY_FAILED = (
+        "backup.copy_failed", BackupEnded, _WARNING, "A backup is complete; its second copy could not be made.", "📎",
+    )  # fmt: skip
+    RESTORE_DONE = "restore.done", BackupEnded, _WARNING, "A backup was restored; its sessions start.", "♻️"
+    RESTORE_FAILED = "restore.failed", BackupEnded, _ERROR, "A backup was not restored; nothing was changed.", "🛑"
     WEBHOOK_FAILING = "webhook.failing", WebhookFailing, _WARNING, "Deliveries to a webhook fail for ten minutes.", "📪"
     WEBHOOK_DISABLED = "webhook.disabled", WebhookDisabled, _WARNING, "A webhook was disabled after failing.", "🔌"
     SUMMARY_DAILY = "summary.daily", DailySummary, _INFO, "What the last day was like, at 08:00 local time.", "📊"

@@ -14,10 +14,13 @@ from wa_orchestrator.domain.reconcile import FoundWorker
 from wa_orchestrator.domain.session import Event
 from wa_orchestrator.loop import Loop, Runnable
 from wa_orchestrator.orchestrator.api.admin import AdminRoutes
+from wa_orchestrator.orchestrator.api.backups import BackupRoutes
 from wa_orchestrator.orchestrator.api.proxies import ProxyRoutes
 from wa_orchestrator.orchestrator.api.session_reads import SessionReadRoutes
 from wa_orchestrator.orchestrator.api.sessions import SessionRoutes
 from wa_orchestrator.orchestrator.api.worker_events import Handlers, WorkerEventRoutes
+from wa_orchestrator.orchestrator.backups.sent_journal import SentJournal
+from wa_orchestrator.orchestrator.backups.service import BackupService
 from wa_orchestrator.orchestrator.disk_monitor import DiskMonitor
 from wa_orchestrator.orchestrator.installation_check import check_installation
 from wa_orchestrator.orchestrator.leader_lease import LeaderLease
@@ -61,6 +64,7 @@ class Orchestrator:
             SessionRoutes(self.context, self.proxy_health),
             ProxyRoutes(self.context, self.proxy_health),
             AdminRoutes(self.context),
+            BackupRoutes(self.context),
             WorkerEventRoutes(self.context, self.handlers),
         ]
 
@@ -103,6 +107,8 @@ def assemble(context: Context, runner: Runner, checker: ProxyCheck | None = None
     lease = LeaderLease(context)
     pool = WorkerPool(context, lease, runner)
     proxy_health = ProxyHealth(context, lease, checker)
+    journal = SentJournal(context)
+    backups = BackupService(context, pool, journal)
     context.refreshers.append(OrchestratorMetrics(context, lease, pool).refresh)
     return Orchestrator(
         context,
@@ -125,6 +131,8 @@ def assemble(context: Context, runner: Runner, checker: ProxyCheck | None = None
             Loop("installation_check", partial(check_installation, context), lease),
             Loop("disk_monitor", DiskMonitor(context).step, lease),
             Loop("archiver", Archiver(context.settings, context.scripts, context.archive).step, lease),
+            Loop("sent_journal", journal.step, lease, on_standby=journal.standby),
+            Loop("backups", backups.step, lease, on_standby=backups.standby),
             Loop("trash_purger", partial(credential_files.purge, context), lease),
         ),
     )

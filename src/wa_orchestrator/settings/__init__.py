@@ -24,6 +24,7 @@ SECTIONS = {
     "api_key": "Secrets",
     "bind_host": "Addresses",
     "data_dir": "Files",
+    "backups_dir": "Backups",
     "redis_url": "Redis",
     "proxy_urls": "Proxies",
     "max_sessions_per_phone": "Sessions and workers",
@@ -69,6 +70,18 @@ class Settings(BaseSettings):
     """Generated secrets, the embedded Redis, the archive, uploads, and the lock that prevents a second server."""
     sessions_dir: types.Directory = setting(Path("sessions"), example="/var/lib/wa-orchestrator/sessions")
     """Credentials, one directory per session. Default: `./sessions`, or `sessions` in DATA_DIR if that is set."""
+
+    backups_dir: types.Directory = setting(Path("backups"), example="/var/lib/wa-orchestrator/backups")
+    """Backups, one file each. Default: `./backups`, or `backups` in DATA_DIR if that is set."""
+    backup_time: types.ClockTime = setting("03:00", example="03:00")
+    """When the daily backup is made, in TIMEZONE. One that was missed is made as soon as the server runs again."""
+    max_backups: types.Positive = 7
+    """Backups that are kept; the oldest is deleted after a new one was verified."""
+    backup_recipient: types.OptionalRecipient = setting(None, example=types.EXAMPLE_RECIPIENT)
+    """The age public key (`age1…` or an SSH public key) that backups are encrypted to. Keep its secret key elsewhere: a
+    restore asks for it. Only an encrypted backup contains the generated secrets. Default: not encrypted."""
+    backup_copy_dir: types.OptionalDirectory = setting(None, example="/mnt/nas/wa-backups")
+    """A second directory, best on another machine, that gets a copy of every backup. Default: no copy."""
 
     redis_url: types.OptionalRedisUrl = setting(None, example="redis://localhost:6379/0")
     """Your own Redis or Valkey ≥ 7, with `appendonly yes` and `noeviction`. Default: an embedded one in the data
@@ -218,11 +231,13 @@ class Settings(BaseSettings):
 
     @model_validator(mode="before")
     @classmethod
-    def _keep_sessions_in_data_dir(cls, values: dict[str, Any]) -> dict[str, Any]:
-        """Put sessions into a data directory that was set, so that two installations never mix."""
+    def _keep_files_in_data_dir(cls, values: dict[str, Any]) -> dict[str, Any]:
+        """Put sessions and backups into a data directory that was set, so that two installations never mix."""
         data_dir = values.get("data_dir")
-        sessions_dir = Path(data_dir, "sessions") if data_dir else Path("sessions")
-        return {"data_dir": "data", "sessions_dir": str(sessions_dir)} | values
+        inside = {
+            name: str(Path(data_dir or "", name.removesuffix("_dir"))) for name in ("sessions_dir", "backups_dir")
+        }
+        return {"data_dir": "data"} | inside | values
 
     @model_validator(mode="after")
     def _check_combinations(self) -> Self:

@@ -9,6 +9,7 @@ from typing import Annotated, Any
 from urllib.parse import urlsplit
 from zoneinfo import ZoneInfo
 
+import pyrage
 from pydantic import AfterValidator, BeforeValidator, Field, SecretStr
 from pydantic_settings import NoDecode
 
@@ -22,6 +23,7 @@ EXAMPLE_API_KEY = "wao_2Jv0Zc5Xq8sR1mT7kD4hW9bN"
 EXAMPLE_WEBHOOK_SECRET = "whsec_Zm9yLWV4YW1wbGUtb25seS0xMjM0NQ=="  # noqa: S105
 EXAMPLE_PASSWORD = "correct-horse-battery-staple"  # noqa: S105
 EXAMPLE_VIEWER_PASSWORD = "green-ladder-seven-windows"  # noqa: S105
+EXAMPLE_RECIPIENT = "age1qjnqylu2x96wc7xvgxcnny0jd2lchcm7rx6yqhau7asap3tw8etqevp42n"
 _EXAMPLES = (EXAMPLE_API_KEY, EXAMPLE_WEBHOOK_SECRET, EXAMPLE_PASSWORD, EXAMPLE_VIEWER_PASSWORD)
 #: A place to fill in: <random-32-chars>, ${API_KEY}, [your key].
 _PLACEHOLDER = re.compile(r"\$?(?:<.*>|\{.*\}|\[.*\])", re.DOTALL)
@@ -139,6 +141,19 @@ def host_and_port(value: str) -> str:
     return value
 
 
+def recipient(value: str) -> str:
+    """Require a public key of age, or an SSH public key; the example's secret key is known to nobody."""
+    if value.startswith("AGE-SECRET-KEY-"):
+        raise ValueError("is a secret key; set its public key (age1…), and keep the secret one elsewhere")
+    if value == EXAMPLE_RECIPIENT:
+        raise ValueError("is the example of the documentation; set your own public key (age-keygen makes a pair)")
+    for kind in (pyrage.x25519, pyrage.ssh):
+        with contextlib.suppress(pyrage.RecipientError):
+            kind.Recipient.from_str(value)
+            return value
+    raise ValueError("must be a public key of age (age1…), or an SSH public key")
+
+
 def words(value: object) -> object:
     """Split a comma-separated list."""
     if not isinstance(value, str):
@@ -200,6 +215,9 @@ ProxyUrl = Annotated[SecretStr, AfterValidator(proxy_url)]
 Words = Annotated[tuple[str, ...], NoDecode, BeforeValidator(words)]
 Directory = Annotated[Path, AfterValidator(Path.absolute), BeforeValidator(not_blank)]
 OptionalStrong = Annotated[Strong | None, Blank]
+OptionalDirectory = Annotated[Directory | None, Blank]
+OptionalRecipient = Annotated[Annotated[str, AfterValidator(recipient)] | None, Blank]
+ClockTime = Annotated[str, matching(_CLOCK_TIME, "must be a time of day, HH:MM")]
 OptionalText = Annotated[str | None, Blank]
 OptionalUrl = Annotated[Annotated[str, AfterValidator(http_url)] | None, Blank]
 OptionalFile = Annotated[Path | None, Blank]

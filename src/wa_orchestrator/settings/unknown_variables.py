@@ -6,10 +6,8 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Final
 
-#: Planned, and read by nothing yet: an operator must not believe that backups are made.
-NOT_IN_THIS_VERSION: Final = frozenset(
-    {"BACKUPS_DIR", "MAX_BACKUPS", "BACKUP_TIME", "BACKUP_RECIPIENT", "LINK_TIMEOUT_MS"}
-)
+#: Planned, and read by nothing yet: an operator must not believe that they have an effect.
+NOT_IN_THIS_VERSION: Final = frozenset({"LINK_TIMEOUT_MS"})
 #: Read by the compose file, and by docker compose itself.
 _COMPOSE = re.compile(r"WA_DATA_DIR|COMPOSE_\w+")
 #: A variable name: words in one case. Anything else in `.env` may be a piece of a secret, as a base64 text over two

@@ -356,3 +356,39 @@ proxy_health: Final = _one_per("proxy:health:<proxy_id>")
 
 alerts: Final = _one_per("alerts:outgoing:<sink>")
 """list of JSON alerts that wait for one receiver (`telegram`, `webhook`), at most 1,000 · alerts push and pop"""
+
+# -- backups ------------------------------------------------------------------------------------------------------
+
+BACKUP_REQUESTS: Final = "backups:requests"
+"""list of at most one name: who asked for a backup now · backup API pushes, the leader pops"""
+
+BACKUP_RUN: Final = "backups:run"
+"""hash kind, id, phase, done, total, session, by, began_at: the backup or restore that runs · the leader · while it
+runs; what a killed server left expires"""
+
+BACKUP_RUNS: Final = "backups:runs"
+"""list of JSON: the latest 20 backups and restores that ended, failed ones too · the leader · for ever"""
+
+BACKUP_DAY: Final = "backups:day"
+"""string: the local day of the last scheduled backup · the leader · for ever"""
+
+BACKUP_RETRY: Final = "backups:retry"
+"""string: a scheduled backup failed; the next attempt is made when this expires · the leader · an hour"""
+
+RESTORE_LOADED: Final = "backups:loading"
+"""string: the restore that fills this Redis · restore · until it is complete"""
+
+#: Keys by their beginning that no backup holds: they end by themselves, or belong to this machine and its processes.
+NOT_BACKED_UP: Final = (
+    "backups:", "lease:", "fence:", "control:", "command:result:", "rate:", "dashboard:person:", "dashboard:tries:",
+    "dashboard:link:", "session:qr:", "session:commands:", "session:heard:", "session:restarts:",
+    PROVISIONING, RESTARTING, STARTED_LAST, RESTART_AFTER, SESSIONS_ACTIVE, INSTALLATION, SUMMARY_DAY,
+)  # fmt: skip
+#: Keys that are many and change no more, or only grow: a backup reads them after the others, without blocking Redis.
+HISTORY: Final = ("message:", "webhook:delivery:", "idempotency:", "stats:", "messages:stats:")
+#: Where messages wait or are under way: these messages are read together with the queues.
+OPEN_MESSAGES: Final = (GATEWAY_JOBS, SCHEDULED, LEASES, "queue:", "session:outbox:")
+#: What sets something in motion: a restore writes it last.
+MOVING: Final = (SESSIONS_ALL, GATEWAY_JOBS, SCHEDULED, DUE, WEBHOOK_DUE, LEASES)
+#: What a restore adds to and does not replace: settings and operators have written to it before.
+SHARED: Final = (PROXIES_ALL, PROXIES_AVAILABLE, API_KEYS, API_KEY_DIGESTS, OPT_OUTS)

@@ -23,6 +23,7 @@ TAGS: Final = {
     "events": "Everything that happened, by cursor or as a stream.",
     "webhooks": "Events delivered to your own systems.",
     "administration": "API keys, audit log, trash.",
+    "backups": "Backups and their restoration.",
     "dashboard": "The dashboard's figures for scripts.",
     "workers": "What workers call. Not for clients.",
     "health": "Probes and metrics, without an API key.",

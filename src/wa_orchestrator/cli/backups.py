@@ -1,0 +1,150 @@
+"""`wa-orchestrator backup`, `backups`, `restore`: of a running server; `restore-secrets`: before its first start."""
+
+import sys
+import tempfile
+import time
+import zipfile
+from collections.abc import Callable
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from wa_orchestrator.cli import tables
+from wa_orchestrator.cli.command import EXIT_FAILED, Invocation, confirm
+from wa_orchestrator.errors import Refused
+
+COLUMNS = {
+    "backup": "id", "made": "createdAt", "sessions": "sessions", "bytes": "bytes", "verified": "verifiedAt",
+    "encrypted": "encrypted", "copied": "copied",
+}  # fmt: skip
+_LOOK_S = 0.3
+_MOST_S = 3600.0
+BackupId = Annotated[str, typer.Argument(metavar="BACKUP", help="The backup's id, backup_…")]
+Identity = Annotated[
+    Path | None, typer.Option("--identity", help="The file with the secret key, for an encrypted backup.")
+]
+
+
+def backups(run: Invocation) -> None:
+    """List backups."""
+    found = run.client.backups()
+    rows = [each | {"sessions": len(each["sessions"])} for each in found["backups"]]
+    run.output(
+        found, lambda: tables.table(COLUMNS, rows, empty="There are no backups. Make one: wa-orchestrator backup")
+    )
+
+
+def backup(run: Invocation) -> None:
+    """Make a backup now, without stopping anyone, and wait for it. Exit code 1 when it fails."""
+    before = run.client.backups()["latest"]
+    run.client.create_backup()
+    ended = _follow(run, "backup", lambda now: _newer(now, before, "backup"))
+    run.output(
+        ended,
+        lambda: tables.line(_outcome(ended, f"{ended['id']} was made and verified: {ended['sessions']} sessions.")),
+    )
+    if ended["error"]:
+        raise typer.Exit(EXIT_FAILED)
+
+
+def restore(
+    run: Invocation,
+    backup_id: BackupId,
+    *,
+    session: Annotated[list[str] | None, typer.Option("--session", help="Only this one; may be repeated.")] = None,
+    identity: Identity = None,
+    yes: Annotated[bool, typer.Option("--yes", help="Do not ask.")] = False,
+) -> None:
+    """Check a backup whole, show what would change, and restore it. Anything wrong: refused, and nothing is changed."""
+    key = _read(identity) if identity else None
+    plan = run.client.restore_backup(backup_id, sessions=session, identity=key, dry_run=True)
+    changes = plan["changes"]
+    for text in _described(changes):
+        typer.echo(text, err=True)
+    count = len(changes["returns"]) + len(changes["goesBack"])
+    confirm(f"Restore {count} sessions from {backup_id}?", yes=yes)
+    before = run.client.backups()["latest"]
+    run.client.restore_backup(backup_id, sessions=session, identity=key, accept_older=True)
+    ended = _follow(run, "restore", lambda now: _newer(now, before, "restore"))
+    run.output(
+        ended, lambda: tables.line(_outcome(ended, f"{backup_id} is restored; {ended['sessions']} sessions start."))
+    )
+    if ended["error"]:
+        raise typer.Exit(EXIT_FAILED)
+
+
+def restore_secrets(data_dir: Path, archive: Path, identity: Path) -> Path:
+    """Write the generated secrets of an encrypted backup into a data directory that has none; return their file."""
+    from wa_orchestrator.orchestrator.backups import archive_reader, manifest
+
+    target = data_dir / manifest.SECRETS
+    if target.exists():
+        raise Refused("HAS_SECRETS", f"{target} exists. Move it away first, if the secrets of the backup are wanted.")
+    with tempfile.TemporaryDirectory() as place:
+        plain = Path(place) / "archive.zip"
+        archive_reader.decrypt(archive, plain, archive_reader.identity_of(_read(identity)))
+        archive_reader.unpack(plain, Path(place) / "files")
+        with zipfile.ZipFile(plain) as opened:
+            if manifest.SECRETS not in opened.namelist():
+                raise Refused("NO_SECRETS", "The backup has no generated secrets: its installation had its own.")
+            content = opened.read(manifest.SECRETS)
+    data_dir.mkdir(mode=0o700, parents=True, exist_ok=True)
+    target.touch(mode=0o600, exist_ok=False)
+    target.write_bytes(content)
+    return target
+
+
+def _read(file: Path) -> str:
+    try:
+        return file.read_text("utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        raise Refused("BAD_FILE", f"{file}: cannot be read.") from error
+
+
+def _described(changes: dict[str, list[str]]) -> list[str]:
+    rows = [
+        ("+", "returns", "come back: they do not exist now"),
+        ("=", "goesBack", "restart with the link of the backup; no scan, and those of now go to the trash"),
+        (
+            "!",
+            "older",
+            "of them were online after the backup: chat keys go back, messages since then may be unreadable",
+        ),
+        ("·", "kept", "were linked again after the backup and stay as they are"),
+        ("·", "untouched", "are not restored and stay as they are"),
+    ]
+    return [f"{sign} {len(changes[name])} {text}" for sign, name, text in rows if changes[name]]
+
+
+def _newer(now: dict[str, Any], before: list[dict[str, Any]], kind: str) -> dict[str, Any] | None:
+    """Return the first run of a kind that was not among those before."""
+    fresh = [each for each in now["latest"] if each["kind"] == kind and each not in before]
+    return fresh[-1] if fresh else None
+
+
+def _follow(run: Invocation, kind: str, look: Callable[[dict[str, Any]], dict[str, Any] | None]) -> dict[str, Any]:
+    """Wait for the end of a run, with a bar where a person looks."""
+    from rich.console import Console
+    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn
+
+    columns = (TextColumn(kind), BarColumn(), MofNCompleteColumn(), TextColumn("{task.description}"))
+    shown = Progress(*columns, console=Console(stderr=True), disable=not sys.stderr.isatty())
+    until = time.monotonic() + _MOST_S
+    with shown as bar:
+        task = bar.add_task("", total=None)
+        while time.monotonic() < until:
+            now = run.client.backups()
+            if (running := now["running"]) and running["kind"] == kind:
+                said = running["session"] or running["phase"]
+                bar.update(task, completed=running["done"], total=running["total"] or None, description=said)
+            if ended := look(now):
+                return ended
+            time.sleep(_LOOK_S)
+    raise Refused("TOO_SLOW", f"The {kind} has not ended within an hour. Look at it: wa-orchestrator backups")
+
+
+def _outcome(ended: dict[str, Any], done: str) -> str:
+    if not ended["error"]:
+        return done
+    return f"{ended['error']}: {ended['text'] or 'It failed.'} Nothing was written; older backups are intact."

@@ -1,0 +1,217 @@
+"""Routes of backups: list, create, restore."""
+
+import asyncio
+from datetime import datetime, time
+from typing import Annotated, Literal
+from zoneinfo import ZoneInfo
+
+from fastapi import Path
+from pydantic import Field, SecretStr
+
+from wa_orchestrator.context import Context
+from wa_orchestrator.domain import backup_schedule
+from wa_orchestrator.errors import Refused
+from wa_orchestrator.orchestrator.api.session_reads import SessionId
+from wa_orchestrator.orchestrator.backups import backup_files, restore_staging
+from wa_orchestrator.orchestrator.backups.backup_files import BackupNote
+from wa_orchestrator.orchestrator.backups.restore_staging import Changes, Plan, Staged
+from wa_orchestrator.store import records
+from wa_orchestrator.store.backups import runs, state_dump
+from wa_orchestrator.timestamps import iso
+from wa_orchestrator.web.auth import AdminCaller, Caller, ReadCaller
+from wa_orchestrator.web.models import OptionalText, OptionalTimestamp, RequestModel, ResponseModel, Timestamp
+from wa_orchestrator.web.problems import responses
+from wa_orchestrator.web.route_group import RouteGroup
+
+_BackupId = Annotated[str, Path(max_length=80, examples=["backup_2026-01-31"])]
+
+
+class BackupView(ResponseModel):
+    """A backup that can be restored."""
+
+    id: str = Field(examples=["backup_2026-01-31"])
+    file: str = Field(description="Its name in BACKUPS_DIR.")
+    bytes: int
+    created_at: OptionalTimestamp
+    sessions: list[str] = Field(description="Empty for a file that was brought here without its note.")
+    encrypted: bool = Field(description="A restore needs the secret key.")
+    verified_at: OptionalTimestamp = Field(description="When it was read back whole; null if it was brought here.")
+    version: OptionalText = Field(description="The version that made it.")
+    sha256: OptionalText
+    has_secrets: bool = Field(description="It contains the generated secrets; only encrypted ones do.")
+    needs_auth_key: bool = Field(description="Its credentials can be used only with the AUTH_KEY they were made with.")
+    copied: bool = Field(description="A second copy is in BACKUP_COPY_DIR.")
+
+
+class RunView(ResponseModel):
+    """A backup or restore under way."""
+
+    kind: str = Field(examples=["backup", "restore"])
+    id: str
+    phase: str = Field(
+        examples=["sessions"],
+        description="`sessions`, `redis`, `writing`, `copying` of a backup; `restoring`, `starting` of a restore.",
+    )
+    done: int = Field(description="So many sessions are done.")
+    total: int
+    session: OptionalText = Field(description="The one it is at.")
+    by: OptionalText
+    began_at: OptionalTimestamp
+
+
+class EndedRunView(ResponseModel):
+    """A backup or restore that ended."""
+
+    kind: str
+    id: str
+    began_at: OptionalTimestamp
+    ended_at: OptionalTimestamp
+    sessions: int
+    by: OptionalText
+    error: OptionalText = Field(description="The code of what failed; null if it succeeded.")
+    text: OptionalText
+
+
+class BackupsResponse(ResponseModel):
+    """All backups, the newest first, what runs, and how the latest runs ended."""
+
+    backups: list[BackupView]
+    running: RunView | None
+    requested: bool = Field(description="A backup was asked for and begins at once.")
+    latest: list[EndedRunView]
+    next_at: Timestamp = Field(description="When the next daily backup is made.")
+    keep: int = Field(description="So many are kept.")
+    encrypted: bool = Field(description="New ones are encrypted.")
+    copy_dir: OptionalText = Field(description="Where the second copies go.")
+
+
+class BackupRequested(ResponseModel):
+    """The backup begins within a second; `GET /api/v1/backups` and the event stream tell how far it is."""
+
+    requested: Literal[True] = True
+    running: RunView | None = Field(description="What runs now and has to end first.")
+
+
+class RestoreBody(RequestModel):
+    """What to restore, and how. Without a body: everything."""
+
+    sessions: list[SessionId] | None = Field(None, max_length=10_000, description="Only these. Default: all.")
+    identity: SecretStr | None = Field(None, max_length=20_000, description="The secret key, for an encrypted backup.")
+    dry_run: bool = Field(False, description="Check the backup and say what would change; change nothing.")
+    accept_older: bool = Field(
+        False,
+        description="Sessions that were online after the backup lose chat keys: messages since then may be unreadable "
+        "until WhatsApp sends them again. This accepts it.",
+    )
+
+
+class ChangesView(ResponseModel):
+    """What a restore does with each session."""
+
+    returns: list[str] = Field(description="They do not exist now.")
+    goes_back: list[str] = Field(
+        description="They exist; their credentials are replaced, those of now go to the trash."
+    )
+    kept: list[str] = Field(description="They were linked again after the backup and stay as they are.")
+    untouched: list[str] = Field(description="They are not in the backup, or were not chosen.")
+    older: list[str] = Field(description="Of those that go back: they were online after the backup.")
+
+
+class RestoreResponse(ResponseModel):
+    """The backup was read whole and is sound."""
+
+    backup: str
+    created_at: OptionalTimestamp
+    started: bool = Field(description="False for a dry run: nothing was changed.")
+    whole: bool = Field(description="The installation was empty: queues, keys, webhooks and settings return too.")
+    changes: ChangesView
+
+
+class BackupRoutes(RouteGroup):
+    def __init__(self, context: Context) -> None:
+        super().__init__(context, "/api/v1/backups", "backups")
+        restore = responses(
+            NO_SUCH_BACKUP=404, NOT_IN_BACKUP=404, BACKUP_OLDER=409, RESTORE_RUNNING=409, BACKUP_DAMAGED=422,
+            BACKUP_UNSAFE=422, BACKUP_TOO_LARGE=422, BACKUP_NEWER=422, BACKUP_KEY_NEEDED=422, BACKUP_KEY_WRONG=422,
+            BACKUP_AUTH_KEY=422, DISK_FULL=507,
+        )  # fmt: skip
+        self.get("")(self.list_backups)
+        self.post("/create", status_code=202)(self.create_backup)
+        self.post("/restore/{backup_id}", status_code=202, responses=restore)(self.restore_backup)
+
+    async def list_backups(self, _caller: ReadCaller) -> BackupsResponse:
+        """List backups, and what runs."""
+        settings = self._settings
+        zone = ZoneInfo(settings.timezone)
+        now = datetime.fromtimestamp(await self._scripts.now_ms() / 1000, tz=zone)
+        upcoming = backup_schedule.next_run(now, time.fromisoformat(settings.backup_time), zone)
+        return BackupsResponse(
+            backups=[BackupView.of(each) for each in await asyncio.to_thread(backup_files.listed, settings)],
+            running=await self._running(),
+            requested=await runs.requested(self._scripts) is not None,
+            latest=[EndedRunView.of(each) for each in await runs.latest(self._scripts)],
+            next_at=iso(round(upcoming.timestamp() * 1000)) or "",
+            keep=settings.max_backups,
+            encrypted=settings.backup_recipient is not None,
+            copy_dir=str(settings.backup_copy_dir or ""),
+        )
+
+    async def _running(self) -> RunView | None:
+        run = await runs.current(self._scripts)
+        return None if run is None else RunView.of(run)
+
+    async def create_backup(self, caller: AdminCaller) -> BackupRequested:
+        """Make a backup now, without stopping anyone. Asking twice makes one."""
+        await runs.request(self._scripts, caller.key_id)
+        await self._audit(caller, "backup.create", "")
+        return BackupRequested(running=await self._running())
+
+    async def restore_backup(
+        self, backup_id: _BackupId, caller: AdminCaller, body: RestoreBody | None = None
+    ) -> RestoreResponse:
+        """Check a backup whole, then restore it: everything into an empty installation, else its sessions.
+
+        Anything wrong with the backup refuses it, and nothing is changed. Sessions need no new scan.
+        """
+        wanted = body or RestoreBody.model_validate({})
+        note = await asyncio.to_thread(backup_files.find, self._settings, backup_id)
+        if await asyncio.to_thread(lambda: any(restore_staging.decided(self._settings))):
+            raise Refused("RESTORE_RUNNING", "A restore is being carried out. Wait until it has ended.", 409)
+        secret = wanted.identity.get_secret_value() if wanted.identity else None
+        staged = await asyncio.to_thread(restore_staging.stage, self._settings, note, secret)
+        try:
+            return await self._decide(note, staged, wanted, caller)
+        finally:
+            await asyncio.to_thread(staged.discard)  # once decided it has another name
+
+    async def _decide(self, note: BackupNote, staged: Staged, wanted: RestoreBody, caller: Caller) -> RestoreResponse:
+        whole = wanted.sessions is None and await state_dump.is_empty(self._scripts)
+        current = await records.sessions(self._scripts)
+        changes = restore_staging.compare(staged, current, wanted.sessions)
+        answer = RestoreResponse(
+            backup=note.id,
+            created_at=iso(staged.manifest.created_at),
+            started=not wanted.dry_run,
+            whole=whole,
+            changes=ChangesView.of(changes),
+        )
+        if wanted.dry_run:
+            return answer
+        if changes.older and not wanted.accept_older:
+            raise _older(changes)
+        restored = (*changes.returns, *changes.goes_back)
+        now = await self._scripts.now_ms()
+        plan = Plan(
+            restore_staging.plan_id(staged), note.id, whole, restored, caller.key_id, now, staged.manifest.cursor
+        )
+        await self._audit(caller, "backup.restore", note.id, sessions=len(restored), whole=whole)
+        await asyncio.to_thread(restore_staging.commit, staged, plan)
+        return answer
+
+
+def _older(changes: Changes) -> Refused:
+    text = (
+        f"{len(changes.older)} sessions were online after this backup. Their chat keys go back: messages since then "
+        'may be unreadable until WhatsApp sends them again. To restore all the same, send {"acceptOlder": true}.'
+    )
+    return Refused("BACKUP_OLDER", text, 409, sessions=list(changes.older))

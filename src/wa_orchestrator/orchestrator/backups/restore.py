@@ -1,0 +1,179 @@
+"""Carries out a decided restore. Every step may be repeated: after a crash the leader begins again and finishes."""
+
+import asyncio
+import contextlib
+from collections.abc import Iterator, Mapping
+from dataclasses import replace
+from pathlib import Path
+from typing import Final
+
+import structlog
+
+from wa_orchestrator.context import Context
+from wa_orchestrator.domain.session import WANTS_WORKER, Event, Reason, State
+from wa_orchestrator.domain.stream_events import BackupEnded, EventType
+from wa_orchestrator.errors import Unavailable
+from wa_orchestrator.orchestrator.backups import archive_reader, restore_staging, session_copies
+from wa_orchestrator.orchestrator.backups import manifest as manifests
+from wa_orchestrator.orchestrator.backups.restore_staging import Plan
+from wa_orchestrator.orchestrator.backups.restored_messages import settle_messages
+from wa_orchestrator.orchestrator.sessions import credential_files, transitions
+from wa_orchestrator.orchestrator.workers.pool import STOP_GRACE_S, WorkerPool
+from wa_orchestrator.store import records, sessions
+from wa_orchestrator.store.backups import restored_sessions, runs, state_dump
+from wa_orchestrator.store.backups.runs import EndedRun, Run
+from wa_orchestrator.store.backups.state_dump import StateLine
+from wa_orchestrator.store.events import event_stream
+from wa_orchestrator.store.records import Session, SessionChanges
+from wa_orchestrator.store.sessions import slots
+
+#: Workers of a lost installation may have had later epochs than the backup knows; no new one may equal theirs.
+EPOCH_LEAP: Final = 1000
+
+log = structlog.get_logger(__name__)
+
+
+class Restorer:
+    """Carries out restores. Only the leader may use it, while it holds the right (`backup.exclusively`)."""
+
+    def __init__(self, context: Context, pool: WorkerPool) -> None:
+        self._context = context
+        self._pool = pool
+
+    async def carry_out(self, directory: Path, plan: Plan) -> None:
+        """Carry a restore out, from wherever it was interrupted."""
+        began_at = await self._context.scripts.now_ms()
+        log.info("restore.began", backup=plan.backup, sessions=len(plan.sessions), whole=plan.whole)
+        run = Run("restore", plan.backup, "restoring", 0, len(plan.sessions), "", plan.by, began_at)
+        if plan.whole and not await state_dump.begin_load(self._context.scripts, plan.id):
+            await self._end(directory, plan, began_at, "NOT_EMPTY")
+            return
+        await (self._load if plan.whole else self._merge)(directory, plan, run)
+        await self._end(directory, plan, began_at, "")
+
+    async def _end(self, directory: Path, plan: Plan, began_at: int, error: str) -> None:
+        scripts = self._context.scripts
+        await asyncio.to_thread(restore_staging.finish, directory)
+        await runs.end(
+            scripts,
+            EndedRun("restore", plan.backup, began_at, await scripts.now_ms(), len(plan.sessions), plan.by, error),
+        )
+        kind = EventType.RESTORE_FAILED if error else EventType.RESTORE_DONE
+        await event_stream.emit(scripts, kind, BackupEnded(plan.backup, len(plan.sessions), reason=error or None))
+        log.info("restore.ended", backup=plan.backup, error=error)
+
+    # -- everything, into an empty installation
+
+    async def _load(self, directory: Path, plan: Plan, run: Run) -> None:
+        context, files = self._context, directory / restore_staging.FILES
+        for number, session_id in enumerate(plan.sessions):
+            await runs.report(context.scripts, replace(run, done=number, session=session_id))
+            await self._pool.stop_all(session_id)
+            await self._exchange_files(files, session_id, {})
+        await state_dump.load(context.scripts, self._resting(files / manifests.STATE))
+        await settle_messages(context, plan.cursor)
+        await state_dump.end_load(context.scripts)
+        await runs.report(context.scripts, replace(run, done=run.total, phase="starting"))
+        for session in await records.sessions(context.scripts):
+            await session_copies.resume(context, session.id)
+
+    def _resting(self, path: Path) -> Iterator[StateLine]:
+        """Yield the state with every session at rest that ran: it is started when everything is in place."""
+        for line in archive_reader.lines_of(path):
+            if line.kind == "hash" and state_dump.session_id_of(line.key):
+                fields = _at_rest(line.pairs)
+                yield replace(line, values=[part for pair in fields.items() for part in pair])
+            else:
+                yield line
+
+    # -- some sessions, into an installation in use
+
+    async def _merge(self, directory: Path, plan: Plan, run: Run) -> None:
+        files = directory / restore_staging.FILES
+        saved, proxies = _saved(files / manifests.STATE)
+        for number, session_id in enumerate(plan.sessions):
+            await runs.report(self._context.scripts, replace(run, done=number, session=session_id))
+            async with self._pool.lock(session_id):
+                await self._restore_one(files, session_id, saved[session_id], proxies)
+            await session_copies.resume(self._context, session_id)
+
+    async def _restore_one(
+        self, files: Path, session_id: str, saved: Mapping[str, str], proxies: Mapping[str, Mapping[str, str]]
+    ) -> None:
+        context = self._context
+        session = await records.session(context.scripts, session_id)
+        if session is not None:
+            await self._stop(session)
+        else:
+            await self._pool.stop_all(session_id)
+        await self._exchange_files(files, session_id, saved)
+        if session is None:
+            await self._record(session_id, saved, proxies)
+        elif not session.first_connected_at:  # a logout had ended its trust; these credentials have theirs
+            age = SessionChanges(first_connected_at=int(saved.get("first_connected_at") or 0))
+            await sessions.update(context.scripts, session_id, age)
+
+    async def _stop(self, session: Session) -> None:
+        await transitions.apply(self._context, session.id, Event.RESTORE_BEGAN)
+        if await self._pool.fence(session) is None:
+            raise Unavailable("NOT_LEADER", "Another server leads now.")
+        await self._pool.stop(session.id, STOP_GRACE_S)
+        await self._pool.stop_all(session.id)
+
+    async def _record(
+        self, session_id: str, saved: Mapping[str, str], proxies: Mapping[str, Mapping[str, str]]
+    ) -> None:
+        """Record a session that does not exist, on its phone's proxy: the one of now, else the one of the backup."""
+        settings = self._context.settings
+        sticky = await slots.sticky_proxy(self._context.scripts, saved.get("phone", ""))
+        proxy = sticky or saved.get("proxy", "")
+        outcome = await restored_sessions.restore(
+            self._context.scripts,
+            session_id,
+            _at_rest(saved),
+            proxy=proxy,
+            proxy_fields=proxies.get(proxy, {}),
+            per_proxy=settings.max_sessions_per_proxy,
+            per_phone=settings.max_sessions_per_phone,
+        )
+        log.info("restore.session_recorded", session=session_id, outcome=str(outcome))
+
+    async def _exchange_files(self, files: Path, session_id: str, saved: Mapping[str, str]) -> None:
+        """Put the credentials of the backup in place; those of now go to the trash. No worker may run."""
+        now_ms = await self._context.scripts.now_ms()
+        source = files / Path(manifests.auth_db(session_id)).parent
+        if not await asyncio.to_thread(source.is_dir):
+            return  # done before a crash
+        settings = self._context.settings
+        await credential_files.discard(
+            settings, session_id, now_ms, phone=saved.get("phone", ""), label=saved.get("label", ""), why="restored"
+        )
+        await asyncio.to_thread(_move, source, credential_files.directory(settings, session_id))
+
+
+def _move(source: Path, target: Path) -> None:
+    with contextlib.suppress(FileNotFoundError):
+        target.rmdir()  # what an empty trashing left
+    source.rename(target)
+
+
+def _saved(path: Path) -> tuple[dict[str, dict[str, str]], dict[str, dict[str, str]]]:
+    """Return the records of sessions and of proxies in a state."""
+    found, proxies = {}, {}
+    for line in archive_reader.lines_of(path):
+        if line.kind != "hash":
+            continue
+        if session_id := state_dump.session_id_of(line.key):
+            found[session_id] = line.pairs
+        elif proxy_id := state_dump.proxy_id_of(line.key):
+            proxies[proxy_id] = line.pairs
+    return found, proxies
+
+
+def _at_rest(fields: Mapping[str, str]) -> dict[str, str]:
+    """Return a session's record for a session that is about to be started, if it ran; without what ended with its
+    worker."""
+    rested = dict(fields) | {"epoch": str(int(fields.get("epoch") or 0) + EPOCH_LEAP), "restart_epoch": ""}
+    if fields.get("status") in WANTS_WORKER:
+        rested |= {"status": State.STOPPED.value, "reason": Reason.RESTORE.value, "standing": ""}
+    return rested

@@ -1,0 +1,1 @@
+"""Backups in Redis: reading and loading its state, and the backup or restore that runs."""

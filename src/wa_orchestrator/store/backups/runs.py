@@ -1,0 +1,132 @@
+"""The backup or restore that runs, what was asked for, and how the latest ended."""
+
+import json
+from dataclasses import asdict, dataclass
+from typing import Any
+
+from wa_orchestrator.domain.stream_events import BackupProgress, EventType
+from wa_orchestrator.store import keys, leases
+from wa_orchestrator.store.engine.scripts import Scripts
+from wa_orchestrator.store.events import event_stream
+from wa_orchestrator.store.leases import Holding
+from wa_orchestrator.store.record_codec import decode, encode
+
+LEASE = "backups"
+LEASE_MS = 20_000
+_MOST_RUNS = 20
+#: What a killed server says about its run ends after this time.
+_RUN_MS = 60_000
+_RETRY_MS = 3_600_000
+
+
+@dataclass(frozen=True, slots=True)
+class Run:
+    """A backup or a restore under way: so many of its sessions are done, and which one is next."""
+
+    kind: str
+    """`backup` or `restore`."""
+    id: str
+    phase: str
+    """`sessions`, `redis`, `writing`, `verifying`, `copying`; `checking`, `restoring`, `starting`."""
+    done: int
+    total: int
+    session: str
+    by: str
+    began_at: int
+
+
+@dataclass(frozen=True, slots=True)
+class EndedRun:
+    """How a backup or restore ended; `error` is a code, empty if it succeeded."""
+
+    kind: str
+    id: str
+    began_at: int
+    ended_at: int
+    sessions: int
+    by: str = ""
+    error: str = ""
+    text: str = ""
+
+
+async def acquire(scripts: Scripts, owner: str) -> Holding | None:
+    """Take or renew the right to back up or restore: never two at once."""
+    held = await leases.acquire_lease(scripts, LEASE, owner=owner, lease_ms=LEASE_MS)
+    return held if isinstance(held, Holding) else None
+
+
+async def release(scripts: Scripts, holding: Holding) -> None:
+    await leases.release_lease(scripts, LEASE, holding)
+
+
+async def request(scripts: Scripts, by: str) -> bool:
+    """Ask the leader for a backup. False if one is asked for already."""
+    async with scripts.redis.pipeline(transaction=True) as pipe:
+        pipe.rpush(keys.BACKUP_REQUESTS, by)
+        pipe.ltrim(keys.BACKUP_REQUESTS, 0, 0)
+        length, _ = await pipe.execute()
+    return int(length) == 1
+
+
+async def requested(scripts: Scripts) -> str | None:
+    """Return who asked for a backup that has not been made yet."""
+    found: Any = await scripts.redis.lindex(keys.BACKUP_REQUESTS, 0)
+    return None if found is None else str(found)
+
+
+async def answer_request(scripts: Scripts) -> None:
+    await scripts.redis.delete(keys.BACKUP_REQUESTS)
+
+
+async def report(scripts: Scripts, run: Run) -> None:
+    """Store how far a run is, and tell the pages and streams."""
+    async with scripts.redis.pipeline(transaction=True) as pipe:
+        pipe.hset(keys.BACKUP_RUN, mapping=encode(asdict(run)))  # type: ignore[arg-type]
+        pipe.pexpire(keys.BACKUP_RUN, _RUN_MS)
+        payload = BackupProgress(run.kind, run.id, run.phase, run.done, run.total)
+        event_stream.emit_in(pipe, EventType.BACKUP_PROGRESS, payload, at_ms=await scripts.now_ms())
+        await pipe.execute()
+
+
+async def keep_alive(scripts: Scripts) -> None:
+    """Show a run for another while: one session of it takes long."""
+    await scripts.redis.pexpire(keys.BACKUP_RUN, _RUN_MS)
+
+
+async def current(scripts: Scripts) -> Run | None:
+    raw: Any = await scripts.redis.hgetall(keys.BACKUP_RUN)
+    return decode(Run, raw) if raw else None
+
+
+async def end(scripts: Scripts, ended: EndedRun) -> None:
+    """Record how a run ended; it is shown among the latest."""
+    async with scripts.redis.pipeline(transaction=True) as pipe:
+        pipe.delete(keys.BACKUP_RUN)
+        pipe.lpush(keys.BACKUP_RUNS, json.dumps(asdict(ended)))
+        pipe.ltrim(keys.BACKUP_RUNS, 0, _MOST_RUNS - 1)
+        await pipe.execute()
+
+
+async def latest(scripts: Scripts) -> list[EndedRun]:
+    """Return the latest runs that ended, the newest first."""
+    raw: Any = await scripts.redis.lrange(keys.BACKUP_RUNS, 0, -1)
+    return [EndedRun(**json.loads(each)) for each in raw]
+
+
+async def last_day(scripts: Scripts) -> str | None:
+    """Return the local day of the last scheduled backup; None in a new installation."""
+    found: Any = await scripts.redis.get(keys.BACKUP_DAY)
+    return None if found is None else str(found)
+
+
+async def set_last_day(scripts: Scripts, day: str) -> None:
+    await scripts.redis.set(keys.BACKUP_DAY, day)
+
+
+async def wait_before_retry(scripts: Scripts) -> None:
+    """Let a scheduled backup that failed rest for a while."""
+    await scripts.redis.set(keys.BACKUP_RETRY, "1", px=_RETRY_MS)
+
+
+async def may_try(scripts: Scripts) -> bool:
+    return not await scripts.redis.exists(keys.BACKUP_RETRY)

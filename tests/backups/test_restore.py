@@ -1,0 +1,298 @@
+"""Restoring: what returns, what is kept, what is known about messages, and what a crash in between leaves."""
+
+import asyncio
+import json
+import shutil
+import sqlite3
+from contextlib import closing
+from pathlib import Path
+from typing import Any
+
+import httpx
+from redis.asyncio import Redis
+
+from tests.backups import archives
+from tests.backups.test_backup import make, provision
+from wa_orchestrator.context import Context
+from wa_orchestrator.domain.session import Reason, State
+from wa_orchestrator.orchestrator.backups import restore_staging, sent_journal
+from wa_orchestrator.orchestrator.backups.sent_journal import SentJournal
+from wa_orchestrator.orchestrator.backups.service import BackupService
+from wa_orchestrator.orchestrator.service import Orchestrator
+from wa_orchestrator.orchestrator.sessions import credential_files
+from wa_orchestrator.settings import Settings
+from wa_orchestrator.store import records
+from wa_orchestrator.store.backups import state_dump
+
+#: What differs on purpose after a restore: sessions rest until they start, epochs leap, and the new installation's own.
+VOLATILE = {"status", "reason", "standing", "epoch", "version", "changed_at", "restart_epoch", "lost_at", "unlinked_at"}
+
+
+async def state(context: Context) -> dict[str, Any]:
+    """Everything that a backup holds, as values to compare."""
+    found: dict[str, Any] = {}
+    async for line in state_dump.read(context.scripts):
+        if line.kind == "stream" or line.key in ("dispatch:mark", "dashboard:cursor"):
+            continue
+        if state_dump.session_id_of(line.key):
+            found[line.key] = {name: value for name, value in line.pairs.items() if name not in VOLATILE}
+        elif line.kind in ("hash", "zset"):
+            found[line.key] = line.pairs
+        else:
+            found[line.key] = sorted(line.values) if line.kind == "set" else line.values
+    return found
+
+
+def stores(settings: Settings) -> dict[str, list[str]]:
+    """The contents of all credentials, row by row."""
+    found = {}
+    for path in settings.sessions_dir.glob("*/auth.db"):
+        with closing(sqlite3.connect(path)) as opened:
+            found[path.parent.name] = list(opened.iterdump())
+    return found
+
+
+def lose_files(settings: Settings) -> None:
+    shutil.rmtree(settings.sessions_dir)
+
+
+async def restore(api: httpx.AsyncClient, service: BackupService, backup_id: str, **body: Any) -> dict[str, Any]:
+    answer = await api.post(f"/api/v1/backups/restore/{backup_id}", json=body)
+    assert answer.status_code == 202, answer.text
+    await service.step()
+    said: dict[str, Any] = answer.json()
+    return said
+
+
+async def test_what_is_restored_into_an_empty_redis_is_what_was_backed_up(
+    api: httpx.AsyncClient, settings: Settings, service: BackupService, context: Context, redis: Redis
+) -> None:
+    await provision(api, settings, "north", "south")
+    await api.put("/api/anti-ban/sessions/north/limits", json={"perDay": 7})
+    await api.post("/api/v1/opt-outs", json={"phone": "972521110001"})
+    await api.post("/api/v1/keys", json={"name": "CRM", "scopes": ["send"]})
+    await api.post("/api/anti-ban/holds", json={"sessionId": "south", "why": "holiday"})
+    before = await state(context)
+    files = stores(settings)
+    (made,) = (await make(api, service))["backups"]
+    await redis.flushall()
+    lose_files(settings)
+
+    said = await restore(api, service, made["id"])
+    assert said["whole"]
+    assert await state(context) == before
+    assert stores(settings) == files
+    for session in await records.sessions(context.scripts):
+        assert (session.status, session.reason) == (State.PENDING, Reason.WAITING_FOR_TURN)
+
+
+async def test_a_session_that_an_operator_had_stopped_stays_so(
+    api: httpx.AsyncClient, settings: Settings, service: BackupService, context: Context, redis: Redis
+) -> None:
+    await provision(api, settings, "north")
+    (await api.post("/api/sessions/north/stop")).raise_for_status()
+    (made,) = (await make(api, service))["backups"]
+    await redis.flushall()
+    await restore(api, service, made["id"])
+    session = await records.session(context.scripts, "north")
+    assert session is not None
+    assert session.wanted == "stopped"
+
+
+async def test_a_deleted_session_returns_on_its_proxy_and_the_others_are_untouched(
+    api: httpx.AsyncClient, settings: Settings, service: BackupService, context: Context, redis: Redis
+) -> None:
+    await provision(api, settings, "north", "south")
+    north = await records.session(context.scripts, "north")
+    south = await records.session(context.scripts, "south")
+    assert north is not None
+    (made,) = (await make(api, service))["backups"]
+    for name in await redis.keys("*north*"):
+        await redis.delete(name)
+    await redis.srem("sessions:all", "north")
+    await redis.srem(f"proxy:sessions:{north.proxy}", "north")
+    shutil.rmtree(credential_files.directory(settings, "north"))
+
+    said = await restore(api, service, made["id"])
+    assert (said["whole"], said["changes"]["returns"]) == (False, ["north"])
+    assert said["changes"]["goesBack"] == ["south"]
+    returned = await records.session(context.scripts, "north")
+    assert returned is not None
+    assert (returned.proxy, returned.created_at) == (north.proxy, north.created_at)
+    assert returned.epoch > north.epoch
+    assert await redis.sismember(f"proxy:sessions:{north.proxy}", "north")
+    kept = await records.session(context.scripts, "south")
+    assert kept is not None
+    assert south is not None
+    assert kept.proxy == south.proxy
+
+
+async def test_a_session_that_returns_never_overfills_its_proxy(
+    api: httpx.AsyncClient, settings: Settings, service: BackupService, context: Context, redis: Redis
+) -> None:
+    await provision(api, settings, "north")
+    north = await records.session(context.scripts, "north")
+    assert north is not None
+    (made,) = (await make(api, service))["backups"]
+    await redis.delete("session:north")
+    await redis.srem("sessions:all", "north")
+    await redis.delete(f"proxy:sessions:{north.proxy}")
+    await redis.sadd(f"proxy:sessions:{north.proxy}", "a", "b", "c", "d")
+    await redis.sadd("sessions:all", "a")
+    await redis.hset("session:a", mapping={"id": "a", "status": "stopped"})
+    await restore(api, service, made["id"], sessions=["north"])
+    assert await redis.scard(f"proxy:sessions:{north.proxy}") == 4
+    returned = await records.session(context.scripts, "north")
+    assert returned is not None
+    assert returned.proxy == ""
+
+
+async def test_a_session_online_after_the_backup_goes_back_only_if_that_is_accepted_and_its_files_stay_in_the_trash(
+    api: httpx.AsyncClient, settings: Settings, service: BackupService, context: Context, redis: Redis
+) -> None:
+    await provision(api, settings, "north")
+    (made,) = (await make(api, service))["backups"]
+    await redis.hset("session:north", "last_traffic_at", await context.scripts.now_ms() + 60_000)
+    newer = archives.auth_db(credential_files.directory(settings, "north").parent / "x.db", "north", epoch=9)
+    newer.replace(credential_files.directory(settings, "north") / "auth.db")
+    refused = await api.post(f"/api/v1/backups/restore/{made['id']}")
+    assert (refused.status_code, refused.json()["error"]["code"]) == (409, "BACKUP_OLDER")
+    assert refused.json()["error"]["sessions"] == ["north"]
+    await restore(api, service, made["id"], acceptOlder=True)
+    assert await credential_files.stored_epoch(settings, "north") == 3
+    (trashed,) = (await api.get("/api/v1/trash")).json()["trash"]
+    assert (trashed["sessionId"], trashed["why"]) == ("north", "restored")
+
+
+async def test_a_session_that_was_linked_again_after_the_backup_is_kept(
+    api: httpx.AsyncClient, settings: Settings, service: BackupService, redis: Redis
+) -> None:
+    await provision(api, settings, "north", "south")
+    (made,) = (await make(api, service))["backups"]
+    await redis.hset("session:north", mapping={"jid": "972501000001:7@s.whatsapp.net", "first_connected_at": 5})
+    said = await restore(api, service, made["id"])
+    assert (said["changes"]["kept"], said["changes"]["goesBack"]) == (["north"], ["south"])
+
+
+async def test_only_the_chosen_sessions_are_restored(
+    api: httpx.AsyncClient, settings: Settings, service: BackupService
+) -> None:
+    await provision(api, settings, "north", "south")
+    (made,) = (await make(api, service))["backups"]
+    said = await restore(api, service, made["id"], sessions=["south"])
+    assert (said["changes"]["goesBack"], said["changes"]["untouched"]) == (["south"], ["north"])
+    answer = await api.post(f"/api/v1/backups/restore/{made['id']}", json={"sessions": ["west"]})
+    assert (answer.status_code, answer.json()["error"]["code"]) == (404, "NOT_IN_BACKUP")
+
+
+async def queue_message(redis: Redis, message_id: str, phone: str = "972501000001") -> None:
+    """A message that waits in the queue of a phone."""
+    fields = {
+        "id": message_id, "whatsapp_id": f"3EB0{message_id}", "phone": phone, "session": "north", "to": "972521110009",
+        "status": "queued", "accepted_at": "1700000000000", "priority": "2", "sequence": "1", "kind": "text",
+        "body": json.dumps({"kind": "text", "text": "hello"}), "pause_ms": "100",
+    }  # fmt: skip
+    await redis.hset(f"message:{message_id}", mapping=fields)
+    await redis.zadd(f"queue:session:{phone}", {message_id: 1})
+    await redis.zadd("messages:index", {message_id: 1_700_000_000_000})
+    await redis.hincrby("messages:counts", "queued", 1)
+    await redis.hincrby("messages:counts", "accepted", 1)
+    members = {f":queued 1700000000000 {message_id}": 0, f"north:queued 1700000000000 {message_id}": 0}
+    await redis.zadd("messages:statuses", members)
+
+
+async def event(redis: Redis, kind: str, message_id: str) -> None:
+    await redis.xadd("events", {"type": kind, "at": "1", "message": message_id, "session": "north", "phone": "x"})
+
+
+async def test_what_was_sent_or_cancelled_after_the_backup_is_not_sent_again(
+    api: httpx.AsyncClient, settings: Settings, service: BackupService, context: Context, redis: Redis
+) -> None:
+    journal = SentJournal(context)
+    await provision(api, settings, "north")
+    await journal.step()
+    for name in ("m_sent", "m_claimed", "m_cancelled", "m_waiting"):
+        await queue_message(redis, name)
+    (made,) = (await make(api, service))["backups"]
+    for kind, name in (
+        ("sending", "m_sent"),
+        ("sent", "m_sent"),
+        ("sending", "m_claimed"),
+        ("cancelled", "m_cancelled"),
+    ):
+        await event(redis, f"message.{kind}", name)
+    await redis.xadd("events", {"type": "contact.opted_out", "at": "1", "contact_phone": "972521110077"})
+    await journal.step()
+    await redis.flushall()
+    await SentJournal(context).step()  # the new server writes to the journal before anybody restores
+    await restore(api, service, made["id"])
+
+    now = {name: await redis.hget(f"message:{name}", "status") for name in ("m_sent", "m_claimed", "m_cancelled")}
+    assert now == {"m_sent": "sent", "m_claimed": "queued", "m_cancelled": "cancelled"}
+    assert await redis.zrange("queue:session:972501000001", 0, -1) == ["m_claimed", "m_waiting"]
+    assert await redis.zrange("phone:sent:972501000001", 0, -1) == ["m_sent#restored"]
+    assert await redis.hexists("optouts", "972521110077")
+    assert await redis.hgetall("holds") == {}
+
+
+async def test_without_the_journal_nothing_is_sent_until_a_person_has_looked(
+    api: httpx.AsyncClient, settings: Settings, service: BackupService, redis: Redis
+) -> None:
+    await provision(api, settings, "north")
+    await queue_message(redis, "m_1")
+    (made,) = (await make(api, service))["backups"]
+    (settings.backups_dir / sent_journal.FILE).unlink(missing_ok=True)
+    await redis.flushall()
+    await restore(api, service, made["id"])
+    assert json.loads((await redis.hget("holds", "all")) or "{}")["why"] == "RESTORED_WITHOUT_JOURNAL"
+
+
+async def test_a_journal_is_shortened_to_what_the_oldest_backup_does_not_know(
+    api: httpx.AsyncClient, settings: Settings, context: Context, redis: Redis, control: Orchestrator
+) -> None:
+    journal = SentJournal(context)
+    service = BackupService(context, control.pool, journal)
+    await journal.step()
+    await event(redis, "message.sent", "m_old")
+    await journal.step()
+    await make(api, service)
+    await event(redis, "message.sent", "m_new")
+    await journal.step()
+    text = (settings.backups_dir / sent_journal.FILE).read_text()
+    assert "m_new" in text
+    assert "m_old" not in text
+    (note,) = list(settings.backups_dir.glob("*.json"))
+    cursor = json.loads(note.read_text())["cursor"]
+    known = sent_journal.read(settings.backups_dir / sent_journal.FILE, cursor)
+    assert known.covers(cursor)
+    assert set(known.statuses) == {"m_new"}
+
+
+async def test_a_restore_that_was_cut_off_anywhere_is_finished_by_the_next_leader(
+    api: httpx.AsyncClient, settings: Settings, context: Context, redis: Redis, control: Orchestrator, tmp_path: Path
+) -> None:
+    await provision(api, settings, "north", "south")
+    service = BackupService(context, control.pool, SentJournal(context))
+    (made,) = (await make(api, service))["backups"]
+    before = await state(context)
+    for steps in range(0, 60, 3):
+        await redis.flushall()
+        await control.lease.step()
+        shutil.rmtree(settings.sessions_dir)
+        answer = await api.post(f"/api/v1/backups/restore/{made['id']}")
+        assert answer.status_code == 202, answer.text
+        await cut_off(BackupService(context, control.pool, SentJournal(context)), steps)
+        await redis.delete("lease:backups")  # it expires
+        await BackupService(context, control.pool, SentJournal(context)).step()
+        assert await state(context) == before
+        assert sorted(each.parent.name for each in settings.sessions_dir.glob("*/auth.db")) == ["north", "south"]
+        assert list(restore_staging.decided(settings)) == []
+
+
+async def cut_off(service: BackupService, steps: int) -> None:
+    """Let a restore go on for so many turns of the event loop, and end it there without a word."""
+    task = asyncio.create_task(service.step())
+    for _ in range(steps * 3):
+        await asyncio.sleep(0)
+    task.cancel()
+    await asyncio.wait([task])
