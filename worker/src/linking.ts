@@ -70,9 +70,10 @@ export class Linking {
     await this.#firstQr
     this.#mode = 'code'
     const taken = this.#answerToHello()
+    const askedAt = Date.now() // its life counts from here, not from the answer
     try {
       const [code] = await Promise.all([this.#sock.requestPairingCode(phone), taken])
-      const shown = { code, expiresAt: Date.now() + CODE_LIFE_MS }
+      const shown = { code, expiresAt: askedAt + CODE_LIFE_MS }
       this.#events.emit('PAIRING_CODE', shown)
       this.#log.info('linking.code_ready')
       return shown
