@@ -15,6 +15,7 @@ from wa_orchestrator.instruments import Instruments
 from wa_orchestrator.settings import Settings
 from wa_orchestrator.store.engine.durability import Weakness
 from wa_orchestrator.store.engine.scripts import Scripts
+from wa_orchestrator.web.rates import Rates
 
 if TYPE_CHECKING:
     from wa_orchestrator.web.auth import Caller
@@ -47,6 +48,7 @@ class Context:
     simulator: dict[str, Any] | None = None
     redis_weaknesses: tuple[Weakness, ...] = ()
     """The settings of Redis with which messages can be lost, as last seen."""
+    rates: Rates = field(default_factory=Rates)
     key_cache: dict[str, tuple[float, "Caller | None"]] = field(default_factory=dict)
 
     def __post_init__(self) -> None:

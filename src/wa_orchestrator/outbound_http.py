@@ -1,7 +1,8 @@
 """Requests to URLs of customers, protected against server-side request forgery (SSRF).
 
 The name is resolved once, private addresses are refused, and the connection goes to the address that was checked, with
-the name in SNI and Host. https only, no redirects, no proxy from the environment.
+the name in SNI and Host. https only, no redirects, no proxy from the environment, and no compression: a few bytes of
+gzip become gigabytes before a limit on the decoded body is reached.
 """
 
 import asyncio
@@ -21,11 +22,32 @@ from wa_orchestrator.errors import Refused
 Address = ipaddress.IPv4Address | ipaddress.IPv6Address
 Resolve = Callable[[str, int], Coroutine[Any, Any, Sequence[str]]]
 _NAT64 = ipaddress.IPv6Network("64:ff9b::/96")
-_LOCAL_NAT64 = ipaddress.IPv6Network("64:ff9b:1::/48")
-_SHARED = ipaddress.IPv4Network("100.64.0.0/10")
+#: Unicast addresses of the IPv6 internet; nothing else of IPv6 is routed there.
+_GLOBAL_UNICAST = ipaddress.IPv6Network("2000::/3")
+#: IANA's registries of special-purpose addresses. Spelled out, because `is_global` differs between releases of Python.
+_SPECIAL: Final = tuple(
+    map(
+        ipaddress.ip_network,
+        (
+            "0.0.0.0/8", "10.0.0.0/8", "100.64.0.0/10", "127.0.0.0/8", "169.254.0.0/16", "172.16.0.0/12",
+            "192.0.0.0/24", "192.0.2.0/24", "192.31.196.0/24", "192.52.193.0/24", "192.88.99.0/24", "192.168.0.0/16",
+            "192.175.48.0/24", "198.18.0.0/15", "198.51.100.0/24", "203.0.113.0/24", "224.0.0.0/4", "240.0.0.0/4",
+            "2001::/23", "2001:db8::/32", "2002::/16", "2620:4f:8000::/48", "3fff::/20",
+        ),
+    )
+)  # fmt: skip
 #: Metadata services of clouds, which return credentials, where they are not link-local.
 _METADATA: Final = frozenset(map(ipaddress.ip_address, ("168.63.129.16", "100.100.100.200", "fd00:ec2::254")))
 _CONNECT_S: Final = 5.0
+_CHUNK_BYTES: Final = 65536
+
+
+class EncodedBody(Refused):
+    """A response with an encoding that was not asked for. Decoding it would be work that its sender decides on."""
+
+    def __init__(self) -> None:
+        text = "The server at this address sends the file compressed. Serve it without Content-Encoding, or upload it."
+        super().__init__("CONTENT_ENCODED", text, 422)
 
 
 class BadUrl(Refused):
@@ -62,8 +84,9 @@ class CheckedUrl:
 def is_public(address: Address) -> bool:
     """Whether an address is on the internet, also when it is embedded in another one."""
     inner = _embedded(address)
-    is_local = inner in _SHARED or inner in _LOCAL_NAT64 or getattr(inner, "is_site_local", False)
-    return inner.is_global and not inner.is_reserved and not is_local and not is_forbidden(inner)
+    if isinstance(inner, ipaddress.IPv6Address) and inner not in _GLOBAL_UNICAST:
+        return False
+    return not is_forbidden(inner) and not any(inner in network for network in _SPECIAL)
 
 
 def is_forbidden(address: Address) -> bool:
@@ -142,7 +165,7 @@ async def request(
     content: bytes | None = None,
     trust: ssl.SSLContext | bool = True,
 ) -> AsyncIterator[httpx.Response]:
-    """Request a checked URL. Redirects are not followed; the caller reads the body in chunks."""
+    """Request a checked URL. Redirects are not followed; the caller reads the body with `raw_chunks`."""
     timeout = httpx.Timeout(timeout_s, connect=_CONNECT_S)
     async with (
         asyncio.timeout(timeout_s),
@@ -150,9 +173,27 @@ async def request(
         client.stream(
             method,
             target.connect_url,
-            headers={**(headers or {}), "Host": target.host_header},
+            headers={**(headers or {}), "Host": target.host_header, "Accept-Encoding": "identity"},
             content=content,
             extensions={"sni_hostname": target.host},
         ) as response,
     ):
         yield response
+
+
+def raw_chunks(response: httpx.Response) -> AsyncIterator[bytes]:
+    """Return the bytes of a body as they came over the wire. Raises `EncodedBody` where they would need decoding."""
+    encodings = response.headers.get("content-encoding", "").lower().split(",")
+    if any(each.strip() not in ("", "identity") for each in encodings):
+        raise EncodedBody
+    return response.aiter_raw(_CHUNK_BYTES)
+
+
+async def drain(response: httpx.Response, most: int) -> bytes:
+    """Read at most `most` bytes of a body, as they came over the wire, and leave the rest."""
+    read = bytearray()
+    async for chunk in response.aiter_raw():
+        read += chunk
+        if len(read) >= most:
+            break
+    return bytes(read[:most])

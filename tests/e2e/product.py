@@ -65,7 +65,7 @@ class Product:
         """Start everything in its order."""
         self._redis()
         await self._simulator()
-        ports = {"ORCH_PORT": str(free_port()), "GATEWAY_PORT": str(free_port())}
+        ports = {name: str(free_port()) for name in ("ORCH_PORT", "GATEWAY_PORT", "WORKER_PORT")}
         env = self._environment() | ports
         for name, command in {
             "orchestrator": "orchestrator",

@@ -368,6 +368,15 @@ async def test_a_full_queue_takes_no_more(gates: OpenGate) -> None:
     assert (response.status_code, code_of(response), response.json()["error"]["count"]) == (429, "QUEUE_FULL", 2)
 
 
+async def test_scheduled_messages_count_as_waiting(gates: OpenGate) -> None:
+    gate = await gates(queue_limit=2)
+    await gate.add_session()
+    later = NOON_MS + 3_600_000
+    assert [(await gate.send(sendAt=later)).status_code for _ in range(2)] == [202, 202]
+    for response in (await gate.send(), await gate.send(sendAt=later)):
+        assert (response.status_code, code_of(response), response.json()["error"]["count"]) == (429, "QUEUE_FULL", 2)
+
+
 async def test_a_key_that_calls_too_often_waits_and_leaves_nothing_behind(gates: OpenGate, clock: Clock) -> None:
     gate = await gates(rate_limit_per_minute=3)
     await gate.add_session()

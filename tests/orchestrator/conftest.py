@@ -82,7 +82,7 @@ async def control(context: Context, runner: FakeRunner, check: FakeCheck) -> Orc
 @pytest.fixture
 async def client(control: Orchestrator) -> AsyncIterator[httpx.AsyncClient]:
     """A client of its API without a key."""
-    app = make_app(control.context, [*control.routers, health.router(control.context)])
+    app = make_app(control.context, [*control.routers, control.worker_events, health.router(control.context)])
     transport = httpx.ASGITransport(app, raise_app_exceptions=False)
     async with httpx.AsyncClient(transport=transport, base_url="http://server") as made:
         yield made

@@ -243,7 +243,7 @@ class Server:
         control.proxy_health._started_ms = world.now_ms
         await installation_check.add_configured_proxies(context)
         await control.lease.step()
-        app = make_app(context, control.routers)
+        app = make_app(context, [*control.routers, control.worker_events])
         transport = httpx.ASGITransport(app, raise_app_exceptions=False)
         return cls(world, control, httpx.AsyncClient(transport=transport, base_url="http://server", headers=ADMIN))
 

@@ -25,7 +25,7 @@ class Product:
     def __init__(self, home: Path, proxies: int, **settings: object) -> None:
         self.home = home
         self._proxies = proxies
-        self._port, self._gateway_port = free_port(), free_port()
+        self._port, self._gateway_port, self._worker_port = free_port(), free_port(), free_port()
         self._settings = {name.upper(): str(value) for name, value in settings.items()}
         self._outside: Program | None = None
         self.server: Program | None = None
@@ -64,6 +64,7 @@ class Product:
             "DATA_DIR": str(self.home / "data"),
             "ORCH_PORT": str(self._port),
             "GATEWAY_PORT": str(self._gateway_port),
+            "WORKER_PORT": str(self._worker_port),
             "API_KEY": API_KEY,
             "WORKER_CA_FILE": self.ready["caFile"],
             "TELEGRAM_API_URL": self.ready["telegram"],

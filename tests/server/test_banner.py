@@ -30,3 +30,9 @@ def test_the_banner_has_the_link_on_a_line_of_its_own_and_no_secret() -> None:
     assert "http://127.0.0.1:3001/enter#x" in [line.strip() for line in shown.splitlines()]
     assert "is ready: http://127.0.0.1:3001\n" in shown
     assert "canary" not in shown
+
+
+def test_where_the_output_is_kept_the_banner_names_the_command_instead_of_a_link() -> None:
+    shown = banner.render(Settings(data_dir=Path.cwd() / "data"), None)
+    assert "wa-orchestrator login-link" in [line.strip() for line in shown.splitlines()]
+    assert "/enter" not in shown

@@ -47,8 +47,8 @@ def test_settings_made_in_code_read_neither_the_environment_nor_a_file(
 def test_the_command_line_wins_over_the_environment_and_that_over_the_file(tmp_path: Path) -> None:
     file = tmp_path / ".env"
     file.write_text("ORCH_PORT=1001\nMAX_ATTEMPTS=3\nQUEUE_LIMIT=10\n")
-    settings = load({"ORCH_PORT": "2001", "MAX_ATTEMPTS": "4"}, file, orch_port=3003)
-    assert (settings.orch_port, settings.max_attempts, settings.queue_limit) == (3003, 4, 10)
+    settings = load({"ORCH_PORT": "2001", "MAX_ATTEMPTS": "4"}, file, orch_port=3004)
+    assert (settings.orch_port, settings.max_attempts, settings.queue_limit) == (3004, 4, 10)
 
 
 @pytest.mark.parametrize(
@@ -240,7 +240,12 @@ def test_every_setting_is_read_by_a_service() -> None:
     unrelated = (package / "settings", package / "cli", package / "server" / "preflight.py")  # they list and check all
     files = [file for file in package.rglob("*.py") if not any(file.is_relative_to(each) for each in unrelated)]
     read = {name for file in files for name in re.findall(r"settings\.(\w+)", file.read_text("utf-8"))}
-    derived = {"public_base_url": {"public_url"}, "worker_base_url": {"worker_url"}, "scaled": {"time_scale"}}
+    derived = {
+        "public_base_url": {"public_url"},
+        "worker_base_url": {"worker_url"},
+        "worker_bind_host": {"worker_host"},
+        "scaled": {"time_scale"},
+    }
     derived["pace"] = {name for name in Settings.model_fields if name.startswith(tuple(f"{trust}_" for trust in Trust))}
     read |= {name for by, names in derived.items() if by in read for name in names}
     assert set(Settings.model_fields) - read == set()

@@ -20,7 +20,6 @@ from wa_orchestrator.orchestrator.workers import tokens
 from wa_orchestrator.settings import Settings
 from wa_orchestrator.store import keys
 from wa_orchestrator.store.events import event_tail
-from wa_orchestrator.web import app as web_app
 from wa_orchestrator.web import health, paging
 from wa_orchestrator.web.app import make_app
 
@@ -60,6 +59,10 @@ def routes(context: Context) -> APIRouter:
                 raise Broken("canary-secret in the text")
             case _:
                 raise RuntimeError("canary-secret in the text")
+
+    @made.post("/api/takes")
+    async def takes(body: dict[str, str]) -> None:
+        raise AssertionError(body)
 
     @made.get("/api/worker/sessions/{session_id}")
     async def worker(session_id: str, request: Request) -> dict[str, int]:
@@ -111,14 +114,12 @@ async def test_responses_have_security_headers_and_are_not_cached(client: httpx.
 
 
 async def test_a_body_with_a_too_large_content_length_is_not_read(client: httpx.AsyncClient) -> None:
-    answer = await client.post("/api/x", content=b"", headers={"Content-Length": str(64 << 20)})
+    answer = await client.post("/api/takes", content=b"", headers={"Content-Length": str(64 << 20)})
     assert (answer.status_code, answer.json()["error"]["code"]) == (413, "BODY_TOO_LONG")
 
 
-async def test_a_body_without_content_length_is_cut_at_the_limit(
-    context: Context, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(web_app, "MOST_BODY_BYTES", 1000)
+async def test_a_body_without_content_length_is_cut_at_the_limit(context: Context) -> None:
+    context.settings = context.settings.model_copy(update={"max_body_bytes": 1000})
     given = 0
 
     async def endless() -> AsyncIterator[bytes]:

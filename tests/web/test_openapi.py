@@ -46,9 +46,9 @@ def _app(name: str, home: Path) -> Any:
         case "gateway":
             return Gateway(context).app()
         case "orchestrator":
-            return bootstrap.control_app(service.assemble(context, FakeRunner()))[0]
+            return bootstrap.control_apps(service.assemble(context, FakeRunner())).main
         case _:
-            return bootstrap.control_app(service.assemble(context, FakeRunner()), [Gateway(context).router()])[0]
+            return bootstrap.control_apps(service.assemble(context, FakeRunner()), [Gateway(context).router()]).main
 
 
 @pytest.fixture(scope="module", params=SERVICES)

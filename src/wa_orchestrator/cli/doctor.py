@@ -164,12 +164,15 @@ def _files(settings: Settings) -> Finding:
 
 def _ports(settings: Settings) -> Finding:
     host, texts, mark = types.connectable(settings.bind_host), [], Mark.OK
+    version = None
     for name in preflight.PORTS:
         problem = next(preflight.port_problems(settings, (name,)), None)
-        url = f"http://{host}:{getattr(settings, name)}"
+        # The workers' port says nothing about itself; what runs on the others runs there too.
+        if name != "worker_port":
+            version = _running_version(f"http://{host}:{getattr(settings, name)}")
         if problem is None:
             texts.append(f"{name.upper()} {getattr(settings, name)} is free")
-        elif version := _running_version(url):
+        elif version:
             texts.append(f"{name.upper()} {getattr(settings, name)} is in use by wa-orchestrator {version}")
         else:
             texts.append(problem)

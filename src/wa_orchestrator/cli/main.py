@@ -41,11 +41,13 @@ def up(
     data_dir: DataDir = None,
     port: Annotated[int | None, typer.Option("--port", help="Overrides ORCH_PORT.")] = None,
     gateway_port: Annotated[int | None, typer.Option("--gateway-port", help="Overrides GATEWAY_PORT.")] = None,
+    worker_port: Annotated[int | None, typer.Option("--worker-port", help="Overrides WORKER_PORT.")] = None,
 ) -> None:
     """Run everything in one process."""
     if fleet and not simulate:
         raise Refused("FLEET_NEEDS_SIMULATE", "--fleet: requires --simulate. Example: --simulate --fleet 8")
-    settings = _ready(_settings_for_start(data_dir=data_dir, orch_port=port, gateway_port=gateway_port))
+    ports = {"orch_port": port, "gateway_port": gateway_port, "worker_port": worker_port}
+    settings = _ready(_settings_for_start(data_dir=data_dir, **ports))
     from wa_orchestrator.server import bootstrap
 
     _run(bootstrap.up(settings, simulate=simulate, fleet=fleet))
@@ -66,7 +68,7 @@ def dispatcher(data_dir: DataDir = None) -> None:
 @app.command(rich_help_panel=RUN)
 def orchestrator(data_dir: DataDir = None) -> None:
     """Run only the orchestrator: sessions, proxies, workers and the dashboard."""
-    _run_single("orchestrator", data_dir, "orch_port")
+    _run_single("orchestrator", data_dir, "orch_port", "worker_port")
 
 
 @app.command(rich_help_panel=RUN)
@@ -105,6 +107,16 @@ def show_secrets(*, data_dir: DataDir = None, as_json: Json = False) -> None:
     if not all(shown.values()):
         raise Refused("NO_SECRETS", f"There are no secrets in {settings.data_dir} yet; the first start generates them.")
     typer.echo(json.dumps(shown) if as_json else "\n".join(f"{name}={value}" for name, value in shown.items()))
+
+
+@app.command(rich_help_panel=CONFIGURE)
+def login_link(data_dir: DataDir = None) -> None:
+    """Print a link that logs an administrator in to the dashboard: valid once, for one hour."""
+    import asyncio
+
+    from wa_orchestrator.cli import login_link as links
+
+    typer.echo(asyncio.run(links.create(installation(data_dir))))
 
 
 for _name, _group in (("sessions", sessions), ("proxies", proxies), ("messages", messages)):

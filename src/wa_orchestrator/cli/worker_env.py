@@ -17,9 +17,8 @@ async def worker_environment(settings: Settings, session_id: str) -> tuple[dict[
         redis_url = settings.redis_url.get_secret_value()
     else:
         redis_url = embedded_redis.url_in(settings.data_dir)
-    settings = settings.model_copy(
-        update={"worker_url": settings.worker_url or address.find(settings.data_dir) or settings.local_url}
-    )
+    published = address.find(settings.data_dir, "workers")
+    settings = settings.model_copy(update={"worker_url": settings.worker_url or published})
     async with contexts.opened(settings, redis_url) as context:
         try:
             session = await records.session(context.scripts, session_id)

@@ -192,9 +192,9 @@ class Dashboard:
         guard.require_same_origin(request)
         address = request.client.host if request.client else "?"
         match await self.auth.log_in(password, name=name, address=address):
-            case WrongPassword(attempts_left):
-                log.warning("login.refused", address=address, attempts_left=attempts_left)
-                return self._public_page(request, "login.html", 401, attempts_left=attempts_left, name=name)
+            case WrongPassword(wait_s):
+                log.warning("login.refused", address=address, next_takes_s=wait_s)
+                return self._public_page(request, "login.html", 401, wait_s=wait_s, name=name)
             case TooManyAttempts(seconds):
                 response = self._public_page(request, "login.html", 429, locked_s=seconds, name=name)
                 response.headers["Retry-After"] = str(seconds)

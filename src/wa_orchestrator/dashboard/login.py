@@ -15,6 +15,7 @@ from typing import Final
 
 from wa_orchestrator.context import Context
 from wa_orchestrator.dashboard import login_throttle
+from wa_orchestrator.dashboard.login_throttle import LoginThrottle
 from wa_orchestrator.errors import Refused
 from wa_orchestrator.settings import Settings
 from wa_orchestrator.store.access import audit, logins
@@ -93,14 +94,14 @@ class Passwords:
 
 @dataclass(frozen=True, slots=True)
 class WrongPassword:
-    """The password is wrong; this many attempts are left."""
+    """The password is wrong; the next attempt takes so many seconds."""
 
-    attempts_left: int
+    wait_s: int
 
 
 @dataclass(frozen=True, slots=True)
 class TooManyAttempts:
-    """Too many attempts with this name or from this address; retry after this time."""
+    """Too many attempts of this address wait at the same time; retry after this time."""
 
     seconds: int
 
@@ -109,21 +110,23 @@ class Authenticator:
     def __init__(self, context: Context) -> None:
         self._scripts = context.scripts
         self._passwords = Passwords(context.settings)
+        self._throttle = LoginThrottle(context.scripts)
 
     async def log_in(self, password: str, *, name: str, address: str) -> str | WrongPassword | TooManyAttempts:
-        """Check a password and return a token for the cookie. A wrong one counts against this name and this address."""
+        """Check a password and return a token for the cookie. A wrong one slows this address down."""
         name = _clean_name(name)
-        attempts_left = await login_throttle.count(self._scripts, name, address)
-        if attempts_left < 0:
-            return TooManyAttempts(await login_throttle.seconds_left(self._scripts, name, address))
+        if self._throttle.is_crowded(address):
+            return TooManyAttempts(login_throttle.LONGEST_S)
+        async with self._throttle.turn(address):
+            return await self._check(password, name, address)
+
+    async def _check(self, password: str, name: str, address: str) -> str | WrongPassword:
         role = await self._passwords.role_of(password)
         if role is None:
             await audit.record(self._scripts, _NOBODY, "dashboard.login_failed", address, name=name)
-            return WrongPassword(attempts_left)
-        if role is Role.ADMINISTRATOR:
-            await login_throttle.reset(self._scripts, name, address)
-        else:  # not reset: a viewer could otherwise guess the administrator's password without limit
-            await login_throttle.give_back(self._scripts, name, address)
+            return WrongPassword(await self._throttle.count_wrong(address))
+        if role is Role.ADMINISTRATOR:  # a viewer could otherwise guess the administrator's password without delay
+            await self._throttle.forgive(address)
         return await self._start_session(role, name, via=address)
 
     async def log_in_by_link(self, token: str) -> str | None:

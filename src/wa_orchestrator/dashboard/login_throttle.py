@@ -1,45 +1,62 @@
-"""Login throttle: how many wrong passwords a name and an address may try, and how long they then wait."""
+"""Login throttle: wrong passwords slow their address down. Nobody is shut out by what others guess."""
 
+import asyncio
+from collections import Counter
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
 from typing import Final
+from weakref import WeakValueDictionary
 
 from wa_orchestrator.store.access import logins
 from wa_orchestrator.store.engine.scripts import Scripts
+from wa_orchestrator.web.connections import client_of
 
-MAX_ATTEMPTS: Final = 5
-#: Several people may share an address; this stops guesses under many names.
-MAX_ATTEMPTS_PER_ADDRESS: Final = 20
+#: A person mistypes.
+FREE_TRIES: Final = 3
+#: Then each try takes twice as long as the one before, up to this: six a minute find no password of 16 characters.
+LONGEST_S: Final = 10
 WINDOW_S: Final = 15 * 60
+#: Tries of one address that wait for their turn; more at once are no person's.
+MOST_WAITING: Final = 8
 
 
-async def count(scripts: Scripts, name: str, address: str) -> int:
-    """Count an attempt and return how many are left; below 0 it must be refused.
-
-    Counted before the password is checked, so that concurrent attempts cannot exceed the limit.
-    """
-    of_name, of_address = _accounts(name, address)
-    return min(
-        MAX_ATTEMPTS - await logins.count_attempt(scripts, of_name, window_s=WINDOW_S),
-        MAX_ATTEMPTS_PER_ADDRESS - await logins.count_attempt(scripts, of_address, window_s=WINDOW_S),
-    )
+def delay_s(wrong: int) -> int:
+    """Return how long a try takes after so many wrong ones."""
+    return 0 if wrong < FREE_TRIES else int(min(2.0 ** min(wrong - FREE_TRIES, 10), LONGEST_S))
 
 
-async def seconds_left(scripts: Scripts, name: str, address: str) -> int:
-    """Return after how many seconds both may try again."""
-    return await logins.seconds_left(scripts, _accounts(name, address))
+class LoginThrottle:
+    """Lets one try of an address through after the other, each after its delay. `sleep` is for tests."""
 
+    def __init__(self, scripts: Scripts, sleep: Callable[[float], Awaitable[None]] = asyncio.sleep) -> None:
+        self._scripts = scripts
+        self._sleep = sleep
+        self._waiting: Counter[str] = Counter()
+        self._locks: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
 
-async def give_back(scripts: Scripts, name: str, address: str) -> None:
-    for account in _accounts(name, address):
-        await logins.return_attempt(scripts, account)
+    def is_crowded(self, address: str) -> bool:
+        """Whether too many tries of an address wait already."""
+        return self._waiting[client_of(address)] >= MOST_WAITING
 
+    @asynccontextmanager
+    async def turn(self, address: str) -> AsyncIterator[None]:
+        """Wait for the turn of a try, and for its delay."""
+        client = client_of(address)
+        lock = self._locks.setdefault(client, asyncio.Lock())
+        self._waiting[client] += 1
+        try:
+            async with lock:
+                await self._sleep(delay_s(await logins.attempts(self._scripts, client)))
+                yield
+        finally:
+            self._waiting[client] -= 1
+            if not self._waiting[client]:
+                del self._waiting[client]
 
-async def reset(scripts: Scripts, name: str, address: str) -> None:
-    """Forget the attempts of a name. The address gets back one only: behind a reverse proxy others share it."""
-    of_name, of_address = _accounts(name, address)
-    await logins.clear_attempts(scripts, of_name)
-    await logins.return_attempt(scripts, of_address)
+    async def count_wrong(self, address: str) -> int:
+        """Count a wrong password. Returns how many seconds the next try of the address takes."""
+        return delay_s(await logins.count_attempt(self._scripts, client_of(address), window_s=WINDOW_S))
 
-
-def _accounts(name: str, address: str) -> tuple[str, str]:
-    """Return the counters of a name and of an address. Without a name the address stands for it."""
-    return f"name {name.casefold()}" if name else f"nameless {address}", f"address {address}"
+    async def forgive(self, address: str) -> None:
+        """Forget the wrong passwords of an address."""
+        await logins.clear_attempts(self._scripts, client_of(address))

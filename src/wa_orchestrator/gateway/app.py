@@ -22,6 +22,7 @@ from wa_orchestrator.gateway.routes.uploads import UploadRoutes
 from wa_orchestrator.gateway.sender_pool import SenderPool
 from wa_orchestrator.web import health
 from wa_orchestrator.web.app import make_app
+from wa_orchestrator.web.http_protocol import GuardedProtocol
 
 
 class Gateway:
@@ -41,7 +42,7 @@ class Gateway:
         self._hot_path = hot_path
         self._applications = 0
         #: The HTTP protocol of a server that serves the routes, for uvicorn's `http`.
-        self.http: Any = "auto"
+        self.http: type[GuardedProtocol] = GuardedProtocol
         if hot_path is not None:
             self.http = hot_path.http_protocol(self._send, self.pool, self._acceptor, contents)
 

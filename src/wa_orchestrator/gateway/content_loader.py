@@ -48,12 +48,12 @@ class ContentLoader:
             return _stored(content.Location(**send.location.model_dump()))
         return None
 
-    async def fetch(self, send: SendBody) -> Content:
-        """Return the content of a message with a file, which is stored when this returns."""
+    async def fetch(self, send: SendBody, api_key: str) -> Content:
+        """Return the content of a message with a file, which is stored when this returns, for the sender's API key."""
         media = send.media
         if media is None:
             raise Refused("VALIDATION_FAILED", "There is no file to send.", 422)
-        upload = uploads.open(self._settings, media.upload) if media.upload else await self._download(media)
+        upload = uploads.open(self._settings, media.upload) if media.upload else await self._download(media, api_key)
         if upload is None:
             raise Refused("NO_SUCH_UPLOAD", "There is no such upload, or it has expired. Upload the file again.", 422)
         mimetype = media.mimetype or upload.mimetype
@@ -66,7 +66,7 @@ class ContentLoader:
         filename = media.filename or upload.filename or None
         return _stored(content.Media(kind, mimetype, upload=upload.id, filename=filename, caption=media.caption))
 
-    async def _download(self, media: MediaBody) -> Upload:
+    async def _download(self, media: MediaBody, api_key: str) -> Upload:
         url = str(media.url)
         target = await outbound_http.check(url, allow_private=self._settings.allow_private_urls, resolve=self._resolve)
         try:
@@ -75,8 +75,8 @@ class ContentLoader:
                     raise _unreachable(f"It responded with {response.status_code}; redirects are not followed.")
                 guessed = mimetypes.guess_type(urlsplit(url).path)[0] or "application/octet-stream"
                 mimetype = media.mimetype or response.headers.get("content-type") or guessed
-                filename, chunks = media.filename or _name_in(url), response.aiter_bytes(65536)
-                return await uploads.save(self._settings, chunks, mimetype=mimetype, filename=filename)
+                filename, chunks = media.filename or _name_in(url), outbound_http.raw_chunks(response)
+                return await uploads.save(self._settings, chunks, mimetype=mimetype, filename=filename, owner=api_key)
         except (httpx.HTTPError, httpx.InvalidURL, OSError, TimeoutError) as error:
             raise _unreachable("The connection failed.") from error
 

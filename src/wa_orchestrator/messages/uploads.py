@@ -16,6 +16,8 @@ from pathlib import Path
 from typing import Final
 
 from wa_orchestrator.errors import Refused
+from wa_orchestrator.messages import upload_quota
+from wa_orchestrator.messages.upload_quota import Room
 from wa_orchestrator.settings import Settings
 
 _ID = re.compile(r"u_[0-9a-f]{32}")
@@ -73,20 +75,24 @@ def check_type(mimetype: str) -> None:
         )
 
 
-async def save(settings: Settings, chunks: AsyncIterator[bytes], *, mimetype: str, filename: str = "") -> Upload:
-    """Store a file. Raises `Refused` for a type or a size that cannot be sent, and leaves nothing behind."""
+async def save(
+    settings: Settings, chunks: AsyncIterator[bytes], *, mimetype: str, filename: str = "", owner: str = ""
+) -> Upload:
+    """Store a file of an API key. Raises `Refused` for a type or a size that cannot be sent, or where there is no room
+    (`upload_quota`), and leaves nothing behind.
+    """
     check_type(mimetype)
     upload_id = f"u_{secrets.token_hex(16)}"
     path = _directory(settings) / upload_id
     path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
     try:
-        size = await _write(path, chunks, LARGEST[kind_of(mimetype)])
+        with upload_quota.reserved(settings, path.parent, owner) as room:
+            size = await _write(path, chunks, LARGEST[kind_of(mimetype)], room)
+            await asyncio.to_thread(_describe, Upload(upload_id, path, mimetype, filename, size), owner)
     except BaseException:
         path.unlink(missing_ok=True)
         raise
-    upload = Upload(upload_id, path, mimetype, filename, size)
-    await asyncio.to_thread(_describe, upload)
-    return upload
+    return Upload(upload_id, path, mimetype, filename, size)
 
 
 def open(settings: Settings, upload_id: str) -> Upload | None:  # noqa: A001 (called as `uploads.open`)
@@ -135,7 +141,7 @@ def _directory(settings: Settings) -> Path:
     return settings.data_dir / "uploads"
 
 
-async def _write(path: Path, chunks: AsyncIterator[bytes], most: int) -> int:
+async def _write(path: Path, chunks: AsyncIterator[bytes], most: int, room: Room) -> int:
     size = 0
     handle = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
     try:
@@ -143,6 +149,7 @@ async def _write(path: Path, chunks: AsyncIterator[bytes], most: int) -> int:
             size += len(chunk)
             if size > most:
                 raise Refused("FILE_TOO_LARGE", f"Files of this kind must not exceed {most} bytes.", 413, limit=most)
+            room.take(len(chunk))
             await asyncio.to_thread(_write_all, handle, chunk)
         if not size:
             raise Refused("FILE_EMPTY", "The file is empty.", 422)
@@ -159,9 +166,10 @@ def _write_all(handle: int, chunk: bytes) -> None:
         rest = rest[os.write(handle, rest) :]
 
 
-def _describe(upload: Upload) -> None:
+def _describe(upload: Upload, owner: str) -> None:
     draft = upload.path.with_suffix(".part")
-    text = json.dumps({"mimetype": upload.mimetype, "filename": upload.filename, "size": upload.size})
+    described = {"mimetype": upload.mimetype, "filename": upload.filename, "size": upload.size, "owner": owner}
+    text = json.dumps(described)
     draft.write_text(text, "utf-8")
     ends = time.time() + UNUSED_S
     os.utime(draft, (ends, ends))

@@ -65,8 +65,12 @@ class Orchestrator:
             ProxyRoutes(self.context, self.proxy_health),
             AdminRoutes(self.context),
             BackupRoutes(self.context),
-            WorkerEventRoutes(self.context, self.handlers),
         ]
+
+    @property
+    def worker_events(self) -> APIRouter:
+        """The route of workers' events."""
+        return WorkerEventRoutes(self.context, self.handlers)
 
     async def stop_workers(self) -> None:
         """Stop all running workers in parallel, because the server stops. Which sessions should run stays recorded for

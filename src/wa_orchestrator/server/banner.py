@@ -11,8 +11,8 @@ from wa_orchestrator.settings import Settings
 _PROGRAM = "wa-orchestrator"
 
 
-def render(settings: Settings, link: str, *, world: Mapping[str, Any] | None = None, note: str = "") -> str:
-    """Return the banner. `link` logs one person in; `note` stands below the URL."""
+def render(settings: Settings, link: str | None, *, world: Mapping[str, Any] | None = None, note: str = "") -> str:
+    """Return the banner. `link` logs one person in, None where the output is kept; `note` stands below the URL."""
     rows = {"HTTP API": f"{settings.local_url}/docs", "Secrets": command_line("secrets", settings.data_dir)}
     if world is not None:
         rows["Simulator"] = str(world["control"])
@@ -20,8 +20,7 @@ def render(settings: Settings, link: str, *, world: Mapping[str, Any] | None = N
         f"WhatsApp Orchestrator is ready: {settings.local_url}",
         *([note] if note else []),
         "",
-        "Log in with this link (valid once, for one hour):",
-        f"  {link}",
+        *_login(settings, link),
         "",
         *(f"{name:16} {value}" for name, value in rows.items()),
         "",
@@ -29,6 +28,15 @@ def render(settings: Settings, link: str, *, world: Mapping[str, Any] | None = N
     ]
     width = max(60, *map(len, lines))
     return "\n".join(["", "─" * width, *lines, "─" * width, "", ""])
+
+
+def _login(settings: Settings, link: str | None) -> list[str]:
+    if link is None:
+        return [
+            "To log in, have a link printed (valid once, for one hour):",
+            f"  {command_line('login-link', settings.data_dir)}",
+        ]
+    return ["Log in with this link (valid once, for one hour):", f"  {link}"]
 
 
 def command_line(command: str, data_dir: Path, program: str | None = None, here: Path | None = None) -> str:

@@ -5,12 +5,13 @@ next server adopts them.
 """
 
 import asyncio
-import resource
+import socket
 import sys
 from collections.abc import AsyncIterator, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass
 from functools import partial
+from typing import NamedTuple
 
 import structlog
 from fastapi import APIRouter, FastAPI
@@ -38,7 +39,7 @@ from wa_orchestrator.orchestrator.notifications.alerts import Alerts
 from wa_orchestrator.orchestrator.notifications.webhooks import WebhookDeliverer
 from wa_orchestrator.orchestrator.service import Orchestrator
 from wa_orchestrator.runner.factory import runner_for
-from wa_orchestrator.server import address, banner
+from wa_orchestrator.server import address, banner, open_files
 from wa_orchestrator.server.http import listen, serving
 from wa_orchestrator.server.redis_check import check_redis
 from wa_orchestrator.server.supervisor import CloseOnCancel, RunOnce, Signals, supervised
@@ -48,14 +49,14 @@ from wa_orchestrator.store import records
 from wa_orchestrator.store.engine import key_types
 from wa_orchestrator.store.engine.embedded_redis import EmbeddedRedis
 from wa_orchestrator.web import health
-from wa_orchestrator.web.app import make_app
+from wa_orchestrator.web.app import make_app, make_worker_app
+from wa_orchestrator.web.connections import Limits
 
 log = structlog.get_logger(__name__)
 
 
 async def up(settings: Settings, *, simulate: bool = False, fleet: int = 0) -> None:
     """Run everything in one process until a signal."""
-    _allow_open_files()
     with Signals() as signals:
         async with running(settings, simulate=simulate, fleet=fleet) as server:
             async with supervised([RunOnce(lambda: _print_banners(server, fleet))]):
@@ -71,7 +72,7 @@ async def gateway(settings: Settings) -> None:
         await _check_keys(context)
         made = Gateway(context)
         bound = listen(settings.bind_host, settings.gateway_port, "GATEWAY_PORT")
-        async with serving(made.app(), bound, made.http):
+        async with serving(made.app(), bound, open_files.shared(Limits.of(settings), 1), made.http):
             await _run([made.retention, _redis_check(context)])
 
 
@@ -83,23 +84,19 @@ async def dispatcher(settings: Settings) -> None:
 
 async def orchestrator(settings: Settings) -> None:
     """Run only the orchestrator, with the dashboard. It serves the gateway's routes too: one port has all APIs."""
-    _allow_open_files()
-    bound = listen(settings.bind_host, settings.orch_port, "ORCH_PORT")
-    settings = settings.model_copy(update={"orch_port": bound.getsockname()[1]})
+    settings, (bound, worker_socket) = _listeners(settings)
     async with contexts.opened(settings, _redis_url(settings)) as context, runner_for(settings) as runner:
         await _check_keys(context)
         await installation_check.add_configured_proxies(context)
         messages = Gateway(context)
-        app, loops = control_app(service.assemble(context, runner), [messages.router()])
-        async with serving(app, bound, messages.http):
+        apps = control_apps(service.assemble(context, runner), [messages.router()])
+        limits = open_files.shared(Limits.of(settings), 2)
+        async with (
+            serving(apps.main, bound, limits, messages.http),
+            serving(apps.workers, worker_socket, limits.inside()),
+        ):
             with address.published(settings):
-                await _run(loops)
-
-
-def _allow_open_files() -> None:
-    """Use all the open files that the system grants: each worker takes a pidfd and a connection or two of ours."""
-    _, most = resource.getrlimit(resource.RLIMIT_NOFILE)
-    resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))
+                await _run(apps.loops)
 
 
 async def _check_keys(context: Context) -> None:
@@ -142,10 +139,9 @@ class Server:
 async def running(settings: Settings, *, simulate: bool = False, fleet: int = 0) -> AsyncIterator[Server]:
     """Run everything in one process while the block runs. Workers keep running afterwards."""
     async with AsyncExitStack() as stack:
-        main_socket = listen(settings.bind_host, settings.orch_port, "ORCH_PORT")
+        settings, (main_socket, worker_socket) = _listeners(settings)
         gateway_socket = listen(settings.bind_host, settings.gateway_port, "GATEWAY_PORT")
-        ports = {"orch_port": main_socket.getsockname()[1], "gateway_port": gateway_socket.getsockname()[1]}
-        settings = settings.model_copy(update=ports)
+        settings = settings.model_copy(update={"gateway_port": gateway_socket.getsockname()[1]})
         child_process.check_data_dir(settings.data_dir, simulate=simulate)
         redis_url = await _redis(settings, stack)
         world = None
@@ -161,20 +157,38 @@ async def running(settings: Settings, *, simulate: bool = False, fleet: int = 0)
         runner = await stack.enter_async_context(runner_for(settings))
         control = service.assemble(context, runner)
         messages = Gateway(context)
-        app, loops = control_app(control, [messages.router()])
-        await stack.enter_async_context(serving(app, main_socket, messages.http))
-        await stack.enter_async_context(serving(messages.app(), gateway_socket, messages.http))
+        apps = control_apps(control, [messages.router()])
+        limits = open_files.shared(Limits.of(settings), 3)
+        await stack.enter_async_context(serving(apps.main, main_socket, limits, messages.http))
+        await stack.enter_async_context(serving(messages.app(), gateway_socket, limits, messages.http))
+        await stack.enter_async_context(serving(apps.workers, worker_socket, limits.inside()))
         supervision = await stack.enter_async_context(AsyncExitStack())
         report = asyncio.get_running_loop().create_future()
         server = Server(context, control, settings.gateway_port, report, supervision)
-        loops += [Dispatcher(context), messages.retention, *_fleet(server, fleet)]
+        loops = [*apps.loops, Dispatcher(context), messages.retention, *_fleet(server, fleet)]
         await supervision.enter_async_context(supervised(loops))
         stack.enter_context(address.published(settings))
         yield server
 
 
-def control_app(control: Orchestrator, routers: Sequence[APIRouter] = ()) -> tuple[FastAPI, list[Runnable]]:
-    """Return the orchestrator's application with the dashboard, and its loops."""
+def _listeners(settings: Settings) -> tuple[Settings, tuple[socket.socket, socket.socket]]:
+    """Bind the main port and the workers' own. Returns the settings with the ports that were picked."""
+    main = listen(settings.bind_host, settings.orch_port, "ORCH_PORT")
+    workers = listen(settings.worker_bind_host, settings.worker_port, "WORKER_PORT")
+    ports = {"orch_port": main.getsockname()[1], "worker_port": workers.getsockname()[1]}
+    return settings.model_copy(update=ports), (main, workers)
+
+
+class ControlApps(NamedTuple):
+    """The orchestrator's applications, with the dashboard and for workers alone, and its loops."""
+
+    main: FastAPI
+    workers: FastAPI
+    loops: list[Runnable]
+
+
+def control_apps(control: Orchestrator, routers: Sequence[APIRouter] = ()) -> ControlApps:
+    """Return the orchestrator's applications and its loops; `routers` are served beside its own."""
     context = control.context
     control.handlers.update(
         {
@@ -186,16 +200,18 @@ def control_app(control: Orchestrator, routers: Sequence[APIRouter] = ()) -> tup
         }
     )
     signals = OutboxSignals(context.scripts)
+    of_workers = [control.worker_events, WorkerOutboxRoutes(context, signals)]
     parts = [
         *control.routers,
-        WorkerOutboxRoutes(context, signals),
+        *(of_workers if context.settings.workers_on_main_port else ()),
         *(part(context) for part in (EventRoutes, WebhookRoutes, OptOutRoutes, HoldRoutes, LimitRoutes)),
         health.router(context),
     ]
     app = make_app(context, [*routers, *parts], webhooks=event_reference.webhooks())
     pages = dashboard.install(app, context)
     deliveries: list[Runnable] = [WebhookDeliverer(context), Alerts(context)]
-    return app, [*control.loops, *deliveries, pages, CloseOnCancel(signals.close), _redis_check(context)]
+    loops = [*control.loops, *deliveries, pages, CloseOnCancel(signals.close), _redis_check(context)]
+    return ControlApps(app, make_worker_app(context, of_workers), loops)
 
 
 def _redis_check(context: Context) -> Runnable:
@@ -245,7 +261,7 @@ async def _proxy_note(context: Context) -> str:
 
 async def _print_banner(server: Server, note: str) -> None:
     context = server.context
-    sys.stdout.write(
-        banner.render(context.settings, await create_login_link(context), world=context.simulator, note=note)
-    )
+    # Not into a file or a journal, where others read it within the hour.
+    link = await create_login_link(context) if sys.stdout.isatty() else None
+    sys.stdout.write(banner.render(context.settings, link, world=context.simulator, note=note))
     sys.stdout.flush()

@@ -9,7 +9,7 @@ from wa_orchestrator.errors import BadSettings
 from wa_orchestrator.settings import Settings
 
 DIRECTORIES = ("data_dir", "sessions_dir")
-PORTS = ("orch_port", "gateway_port")
+PORTS = ("orch_port", "gateway_port", "worker_port")
 
 
 def preflight(settings: Settings, ports: Sequence[str] = PORTS) -> None:
@@ -57,10 +57,11 @@ def port_problems(settings: Settings, ports: Sequence[str] = PORTS) -> Iterator[
     """Return one line for every port that cannot be bound."""
     for name in ports:
         port: int = getattr(settings, name)
+        host = settings.worker_bind_host if name == "worker_port" else settings.bind_host
         try:
-            bind(settings.bind_host, port).close()
+            bind(host, port).close()
         except OSError as error:
-            yield port_problem(name.upper(), settings.bind_host, port, error)
+            yield port_problem(name.upper(), host, port, error)
 
 
 def port_problem(variable: str, host: str, port: int, error: OSError) -> str:

@@ -23,6 +23,7 @@ FROM_FILE = (*GENERATED, "viewer_password", "telegram_bot_token", "redis_url")
 SECTIONS = {
     "api_key": "Secrets",
     "bind_host": "Addresses",
+    "trusted_proxies": "Limits for strangers",
     "data_dir": "Files",
     "backups_dir": "Backups",
     "redis_url": "Redis",
@@ -63,8 +64,47 @@ class Settings(BaseSettings):
     responses, fewer messages per second."""
     public_url: types.OptionalUrl = setting(None, example="https://wa.example.com")
     """Base URL of the dashboard, for links in alerts. Default: the address listened on."""
-    worker_url: types.OptionalUrl = setting(None, example="http://172.28.0.1:3001")
-    """Base URL of the orchestrator for workers. Default: the address listened on, or loopback if that is a wildcard."""
+    worker_host: types.OptionalText = setting(None, example="172.28.0.1")
+    """The address of the workers' own listener. Default: 127.0.0.1 with RUNNER=process, else BIND_HOST."""
+    worker_port: types.Port = 3003
+    """Port of the workers' own listener, which has only their routes; 0 picks a free one, as does ORCH_PORT=0."""
+    workers_on_main_port: bool = True
+    """Serve workers' routes on ORCH_PORT too, for workers that were started by hand with that address. `false` where
+    the port is reachable from outside and no such worker runs."""
+    worker_url: types.OptionalUrl = setting(None, example="http://172.28.0.1:3003")
+    """Base URL of the workers' listener for workers. Default: the address listened on, or loopback if that is a
+    wildcard."""
+    serve_docs: bool = True
+    """Serve `/docs` and `/openapi.json`. They show no data; `false` hides which version runs."""
+    serve_metrics: bool = True
+    """Serve `/metrics`, which needs no key. `false` where strangers must not see how much is sent."""
+
+    trusted_proxies: types.Networks = setting((), example="127.0.0.1,10.0.0.0/8")
+    """Addresses and networks of reverse proxies, separated by commas. Their `X-Forwarded-For` and `X-Forwarded-Proto`
+    are believed, those of anybody else are not; and MAX_CONNECTIONS_PER_ADDRESS does not count them."""
+    max_connections: types.Positive = 4096
+    """Open connections of one port; further ones are closed at once. Each needs a file descriptor and some memory."""
+    max_connections_per_address: types.Positive = 256
+    """Open connections of one address (of IPv6: of one /64 network): nobody may take them all. A browser uses six."""
+    max_head_bytes: Annotated[int, Field(ge=4096)] = 65536
+    """Bytes of a request line with its headers. A browser sends about a thousand, with many cookies several."""
+    head_timeout_ms: types.Millis = 15000
+    """Milliseconds for a request line with its headers. Clients send them in one packet."""
+    max_body_bytes: Annotated[int, Field(ge=4096)] = 262144
+    """Bytes of a request body: the longest message, all of it escaped. Batches, uploads and workers' events have limits
+    of their own."""
+    body_timeout_ms: types.Millis = 30000
+    """Milliseconds for a request body, and a second more for each 4 KiB that arrive: a slow line may upload a large
+    file."""
+    write_timeout_ms: types.Millis = 30000
+    """Milliseconds for which a client may leave its response unread, also of an event stream; then it is dropped."""
+    api_rate_per_minute: types.Positive = 6000
+    """Requests per minute of one API key to routes that send nothing; further ones get 429."""
+    public_rate_per_minute: types.Positive = 1200
+    """Requests per minute of one address to pages and to routes without a key, and with a wrong key; further ones get
+    429."""
+    worker_rate_per_minute: types.Positive = 6000
+    """Requests per minute of one worker; further ones get 429. One that was taken over must not occupy the server."""
 
     data_dir: types.Directory = setting(Path("data"), example="/var/lib/wa-orchestrator")
     """Generated secrets, the embedded Redis, the archive, uploads, and the lock that prevents a second server."""
@@ -172,9 +212,14 @@ class Settings(BaseSettings):
     """Replies that opt a recipient out, separated by commas. The whole reply is compared, ignoring case."""
 
     queue_limit: types.Positive = 1000
-    """Messages that may be queued for one session; further ones are refused with `QUEUE_FULL`."""
+    """Messages that may wait for one session, scheduled ones included; further ones are refused with `QUEUE_FULL`."""
     rate_limit_per_minute: types.Positive = 600
-    """Requests per minute of one API key; further ones get 429."""
+    """Requests per minute of one API key to routes that send; further ones get 429."""
+    upload_quota_mb: types.Positive = 1024
+    """Megabytes of files that one API key may have stored; further ones are refused with `UPLOAD_QUOTA`. Unused files
+    go after a day."""
+    min_free_disk_mb: Annotated[int, Field(ge=0)] = 512
+    """Megabytes that uploads leave free on their disk, for Redis and the workers' credentials; then `DISK_FULL`."""
     lease_ms: types.Millis = 120000
     """Milliseconds for which a worker holds a message it claimed. Must be longer than ACK_TIMEOUT_MS, or a slow ack
     would look like a dead worker."""
@@ -239,11 +284,19 @@ class Settings(BaseSettings):
         }
         return {"data_dir": "data"} | inside | values
 
+    @model_validator(mode="before")
+    @classmethod
+    def _pick_worker_port(cls, values: dict[str, Any]) -> dict[str, Any]:
+        """Pick a free port for workers if the server's own is picked: two such servers run side by side."""
+        return ({"worker_port": 0} if str(values.get("orch_port")) == "0" else {}) | values
+
     @model_validator(mode="after")
     def _check_combinations(self) -> Self:
         """Refuse settings that contradict each other. The text begins with the variable."""
         if self.orch_port == self.gateway_port != 0:
             raise ValueError("GATEWAY_PORT: must differ from ORCH_PORT")
+        if self.worker_port != 0 and self.worker_port in (self.orch_port, self.gateway_port):
+            raise ValueError("WORKER_PORT: must differ from ORCH_PORT and GATEWAY_PORT")
         if (self.telegram_bot_token is None) != (self.telegram_chat_id is None):
             missing = "TELEGRAM_CHAT_ID" if self.telegram_chat_id is None else "TELEGRAM_BOT_TOKEN"
             raise ValueError(f"{missing}: is missing; Telegram needs both the bot token and a chat id")
@@ -286,9 +339,14 @@ class Settings(BaseSettings):
         return f"http://{types.connectable(self.bind_host)}:{self.orch_port}"
 
     @property
+    def worker_bind_host(self) -> str:
+        """The address of the workers' listener: processes are on this machine, containers come from outside it."""
+        return self.worker_host or ("127.0.0.1" if self.runner == "process" else self.bind_host)
+
+    @property
     def worker_base_url(self) -> str:
-        """URL of the orchestrator for workers."""
-        return self.worker_url or self.local_url
+        """URL of the workers' listener for workers."""
+        return self.worker_url or f"http://{types.connectable(self.worker_bind_host)}:{self.worker_port}"
 
     @property
     def public_base_url(self) -> str:

@@ -161,6 +161,16 @@ def words(value: object) -> object:
     return tuple(word for word in (part.strip() for part in value.split(",")) if word)
 
 
+def networks(value: tuple[str, ...]) -> tuple[str, ...]:
+    """Require addresses and networks."""
+    for each in value:
+        try:
+            ipaddress.ip_network(each)
+        except ValueError:
+            raise ValueError("must be addresses or networks, separated by commas") from None
+    return value
+
+
 def lowered(value: object) -> object:
     """Lower the case of a choice: `RUNNER=Docker` means `docker`."""
     return value.strip().lower() if isinstance(value, str) else value
@@ -213,6 +223,7 @@ Millis = Positive
 Strong = Annotated[SecretStr, AfterValidator(strong)]
 ProxyUrl = Annotated[SecretStr, AfterValidator(proxy_url)]
 Words = Annotated[tuple[str, ...], NoDecode, BeforeValidator(words)]
+Networks = Annotated[Words, AfterValidator(networks)]
 Directory = Annotated[Path, AfterValidator(Path.absolute), BeforeValidator(not_blank)]
 OptionalStrong = Annotated[Strong | None, Blank]
 OptionalDirectory = Annotated[Directory | None, Blank]

@@ -9,10 +9,10 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from wa_orchestrator.context import Context
 from wa_orchestrator.web import docs, openapi, problems, request_body
+from wa_orchestrator.web.connections import client_of
+from wa_orchestrator.web.keyed_route import longest_body_of
+from wa_orchestrator.web.rates import rate_limited
 
-#: A batch of 1,000 long texts fits; uploads have a limit of their own.
-MOST_BODY_BYTES = 32 * 1024 * 1024
-UPLOADS = "/api/v1/uploads"
 #: What every response carries; the content security policies of /docs and the dashboard are stricter.
 SECURITY_HEADERS: Final = (
     (b"x-content-type-options", b"nosniff"),
@@ -26,29 +26,53 @@ SECURITY_HEADERS: Final = (
 API_HEADERS: Final = (*SECURITY_HEADERS, (b"cache-control", b"no-store"))
 
 
-class Guard:
-    """Adds the security headers to every response and refuses bodies that are too long, also without Content-Length."""
+#: A year. Browsers that have seen this header use TLS only.
+_HSTS: Final = (b"strict-transport-security", b"max-age=31536000")
 
-    def __init__(self, app: ASGIApp) -> None:
+
+class Guard:
+    """Adds security headers to every response, limits bodies, and counts requests to pages by address."""
+
+    def __init__(self, app: ASGIApp, context: Context) -> None:
         self._app = app
+        self._rates = context.rates
+        self._settings = context.settings
+        self._is_tls = (context.settings.public_url or "").startswith("https://")
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] != "http":
             await self._app(scope, receive, send)
             return
+        path = str(scope["path"])
+        headers = API_HEADERS if path.startswith("/api") else SECURITY_HEADERS
+        if self._is_tls or scope.get("scheme") == "https":
+            headers = (*headers, _HSTS)
 
         async def with_headers(message: Message) -> None:
             if message["type"] == "http.response.start":
-                _add_headers(message, API_HEADERS if str(scope["path"]).startswith("/api") else SECURITY_HEADERS)
+                _add_headers(message, headers)
             await send(message)
 
         app = self._app
-        if not scope["path"].startswith(UPLOADS):
-            # Routes hold a body in memory before they know who sends it. FastAPI passes on an HTTPException only.
-            receive = request_body.limited(receive, MOST_BODY_BYTES, HTTPException(413))
-            if (request_body.declared_bytes(scope) or 0) > MOST_BODY_BYTES:
-                app = problems.answer(request_body.too_long(MOST_BODY_BYTES))
-        await app(scope, receive, with_headers)
+        if wait_s := self._wait_s(scope, path):
+            app = problems.answer(rate_limited(wait_s))
+        await app(scope, self._limited(scope, receive), with_headers)
+
+    def _wait_s(self, scope: Scope, path: str) -> float:
+        """Count a request to a page or to a public route. The API's are counted by key, workers' by session."""
+        client = scope.get("client")
+        if client is None or path.startswith(("/api/", "/webhook")):
+            return 0
+        return self._rates.spend(f"address {client_of(client[0])}", self._settings.public_rate_per_minute)
+
+    def _limited(self, scope: Scope, receive: Receive) -> Receive:
+        """Limit the body to what the route takes, which is known when it is read. Most hold it in memory."""
+
+        def most() -> int:
+            return longest_body_of(scope.get("endpoint"), self._settings.max_body_bytes)
+
+        # FastAPI passes on an HTTPException only.
+        return request_body.limited(receive, most, HTTPException(413), request_body.declared_bytes(scope))
 
 
 def _add_headers(message: Message, headers: Sequence[tuple[bytes, bytes]]) -> None:
@@ -74,13 +98,29 @@ def make_app(
         generate_unique_id_function=openapi.operation_id,
         docs_url=None,
         redoc_url=None,
+        openapi_url="/openapi.json" if context.settings.serve_docs else None,
     )
-    app.state.context = context
-    docs.install(app)
-    openapi.install(app)
-    problems.install(app)
-    app.add_middleware(Guard)
+    _prepare(app, context)
+    if context.settings.serve_docs:
+        docs.install(app)
+        openapi.install(app)
     for router in routers:
         described = problems.public_responses() if "health" in router.tags else problems.responses()
         app.include_router(router, responses=described)
     return app
+
+
+def make_worker_app(context: Context, routers: Sequence[APIRouter]) -> FastAPI:
+    """Make the service for workers: their routes, and no description of them."""
+    app = FastAPI(title="WhatsApp Orchestrator: workers", docs_url=None, redoc_url=None, openapi_url=None)
+    _prepare(app, context)
+    app.state.is_for_workers = True
+    for router in routers:
+        app.include_router(router)
+    return app
+
+
+def _prepare(app: FastAPI, context: Context) -> None:
+    app.state.context = context
+    problems.install(app)
+    app.add_middleware(Guard, context=context)

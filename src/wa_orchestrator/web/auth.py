@@ -13,6 +13,8 @@ from wa_orchestrator.context import Context
 from wa_orchestrator.errors import Refused
 from wa_orchestrator.store.access import api_keys
 from wa_orchestrator.store.access.api_keys import Scope, digest
+from wa_orchestrator.web.connections import client_of
+from wa_orchestrator.web.keyed_route import before_body
 
 #: How long a look-up is cached: a revocation in another process takes effect within this time.
 CACHE_S = 2.0
@@ -73,19 +75,31 @@ def key_in(headers: Mapping[bytes, bytes]) -> str | None:
 
 async def authenticate(context: Context, request: Request, scope: Scope) -> Caller:
     """Return the caller; raise `Refused` with 401 without a valid key, with 403 without the scope."""
-    secret = key_in(dict(request.scope["headers"]))
+    headers = request.scope["headers"]
+    # Whoever stands in front of us may have checked the other one.
+    if any(sum(name == each for name, _ in headers) > 1 for each in (b"x-api-key", b"authorization")):
+        raise Refused("API_KEY_AMBIGUOUS", "The request has two API keys. Send one.", 401)
+    secret = key_in(dict(headers))
     if secret is not None:
         caller = await look_up(context, secret)
         if caller is None:
+            count_stranger(context, request)
             raise Refused("API_KEY_UNKNOWN", "This API key does not exist or was revoked. Use another one.", 401)
     else:
         caller = await context.recognize(request) if context.recognize else None
     if caller is None:
+        count_stranger(context, request)
         raise Refused("API_KEY_MISSING", "Send an API key in the header X-API-Key, or as a bearer token.", 401)
     if not caller.may(scope):
         text = f"This API key lacks the scope `{scope}`. Use a key that has it."
         raise Refused("SCOPE_MISSING", text, 403, needed=str(scope))
     return caller
+
+
+def count_stranger(context: Context, request: Request) -> None:
+    """Count a request without valid credentials against its address."""
+    client = client_of(request.client.host) if request.client else ""
+    context.rates.require(f"address {client}", context.settings.public_rate_per_minute)
 
 
 def context_of(request: Request) -> Context:
@@ -100,14 +114,22 @@ _bearer = HTTPBearer(auto_error=False, description="The same key as a bearer tok
 def requires(scope: Scope) -> Callable[..., Awaitable[Caller]]:
     """Make the dependency that returns the caller of a route and refuses requests without `scope`."""
 
-    async def dependency(
-        request: Request, _key: object = Security(_header), _token: object = Security(_bearer)
-    ) -> Caller:
-        caller = await authenticate(context_of(request), request, scope)
+    async def admit(request: Request) -> Caller:
+        """Authenticate a request and count it against the rate of its key. A person's clicks were counted before."""
+        context = context_of(request)
+        caller = await authenticate(context, request, scope)
+        if not caller.key_id.startswith("dashboard:"):
+            context.rates.require(f"key {caller.key_id}", context.settings.api_rate_per_minute)
         request.state.caller = caller
         return caller
 
-    return dependency
+    async def dependency(
+        request: Request, _key: object = Security(_header), _token: object = Security(_bearer)
+    ) -> Caller:
+        caller: Caller | None = getattr(request.state, "caller", None)
+        return caller or await admit(request)
+
+    return before_body(admit, dependency)
 
 
 #: Parameters of routes: `caller: AdminCaller` checks the scope and gives the caller.

@@ -52,11 +52,12 @@ def router(context: Context) -> APIRouter:
     for path, check in (("/health", get_health), ("/ready", get_readiness)):
         routes.add_api_route(path, check, methods=["HEAD"], include_in_schema=False)
 
-    @routes.get("/metrics", response_class=PlainTextResponse)
     async def get_metrics() -> Response:
         """Get metrics in the format of Prometheus."""
         for refresh in context.refreshers:
             await refresh()
         return Response(generate_latest(context.registry), media_type=CONTENT_TYPE_LATEST)
 
+    if context.settings.serve_metrics:
+        routes.get("/metrics", response_class=PlainTextResponse)(get_metrics)
     return routes

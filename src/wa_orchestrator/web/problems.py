@@ -9,6 +9,7 @@ from fastapi.exceptions import RequestValidationError
 from fastapi.responses import JSONResponse
 from pydantic import BaseModel, ConfigDict, Field
 from starlette.exceptions import HTTPException
+from starlette.requests import ClientDisconnect
 
 from wa_orchestrator.errors import Broken, OrchestratorError, Refused, Unavailable
 from wa_orchestrator.logs import redact_text
@@ -26,8 +27,8 @@ _BY_STATUS = {
 }
 #: Codes that any route with an API key may answer.
 _ANY_ROUTE = {
-    "BAD_JSON": 400, "API_KEY_MISSING": 401, "API_KEY_UNKNOWN": 401, "SCOPE_MISSING": 403, "BODY_TOO_LONG": 413,
-    "VALIDATION_FAILED": 422, "BROKEN": 500, "STORE_UNAVAILABLE": 503,
+    "BAD_JSON": 400, "API_KEY_MISSING": 401, "API_KEY_UNKNOWN": 401, "API_KEY_AMBIGUOUS": 401, "SCOPE_MISSING": 403,
+    "BODY_TOO_LONG": 413, "VALIDATION_FAILED": 422, "RATE_LIMITED": 429, "BROKEN": 500, "STORE_UNAVAILABLE": 503,
 }  # fmt: skip
 
 
@@ -106,6 +107,10 @@ def _described(codes: Mapping[str, int]) -> dict[int | str, dict[str, Any]]:
 def to_response(error: Exception) -> JSONResponse:
     """Return the response for any error, and log what the client is not told."""
     match error:
+        case ClientDisconnect():  # nobody reads the answer, and nothing is wrong with us
+            return answer(Refused("CLIENT_DISCONNECTED", "The client hung up.", 400))
+        case HTTPException() if isinstance(error.__cause__, ClientDisconnect):
+            return to_response(error.__cause__)
         case RequestValidationError() if any(each["type"] == "json_invalid" for each in error.errors()):
             return answer(not_json())
         case RequestValidationError():
@@ -134,5 +139,5 @@ async def _handle(_request: Request, error: Exception) -> JSONResponse:
 
 
 def install(app: FastAPI) -> None:
-    for kind in (OrchestratorError, RequestValidationError, HTTPException, RedisError, Exception):
+    for kind in (ClientDisconnect, OrchestratorError, RequestValidationError, HTTPException, RedisError, Exception):
         app.add_exception_handler(kind, _handle)

@@ -1,5 +1,7 @@
 """Request bodies with a size limit, whether or not the request declares its length."""
 
+from collections.abc import Callable
+
 from starlette.requests import ClientDisconnect, Request
 from starlette.types import Message, Receive, Scope
 
@@ -12,15 +14,17 @@ def declared_bytes(scope: Scope) -> int | None:
     return int(length) if length.isdigit() else None
 
 
-def limited(receive: Receive, most: int, error: Exception) -> Receive:
-    """Return a `receive` that raises `error` as soon as the body is longer than `most` bytes."""
+def limited(receive: Receive, most: Callable[[], int], error: Exception, declared: int | None = None) -> Receive:
+    """Return a `receive` that raises `error` once the body is longer than `most()` bytes, or declared as longer."""
     size = 0
 
     async def counted() -> Message:
         nonlocal size
+        if declared is not None and declared > most():
+            raise error
         message = await receive()
         size += len(message.get("body", b""))
-        if size > most:
+        if size > most():
             raise error
         return message
 
@@ -33,7 +37,7 @@ async def read(request: Request, most: int) -> bytes:
     if declared is not None and declared > most:
         raise too_long(most)
     if declared is None:  # the server holds a client to the length that it declared
-        request = Request(request.scope, limited(request.receive, most, too_long(most)))
+        request = Request(request.scope, limited(request.receive, lambda: most, too_long(most)))
     try:
         return await request.body()
     except ClientDisconnect:

@@ -6,13 +6,14 @@ from wa_orchestrator.context import Context
 from wa_orchestrator.settings import Settings
 from wa_orchestrator.store.access import audit
 from wa_orchestrator.web.auth import Caller
+from wa_orchestrator.web.keyed_route import KeyedRoute
 
 
 class RouteGroup(APIRouter):
     """A router whose handlers are its methods; a subclass registers them."""
 
     def __init__(self, context: Context, prefix: str, tag: str) -> None:
-        super().__init__(prefix=prefix, tags=[tag])
+        super().__init__(prefix=prefix, tags=[tag], route_class=KeyedRoute)
         self._context, self._scripts = context, context.scripts
 
     @property

@@ -128,7 +128,7 @@ class Renderer:
         """Render a page for somebody who is not logged in: with a language and a theme, but without the fleet."""
         nothing = Snapshot(0, {}, (), {}, frozenset(), self.context.settings.max_sessions_per_proxy)
         view = self._view(nothing, None, "login", self.language_of(request), _theme_of(request))
-        values = {"attempts_left": None, "locked_s": None, "used_link": False, "name": ""} | values
+        values = {"wait_s": None, "locked_s": None, "used_link": False, "name": ""} | values
         return self.page(view, PageContent(template, values=values), status=status)
 
     def language_of(self, request: Request) -> str:

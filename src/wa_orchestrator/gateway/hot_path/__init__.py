@@ -7,8 +7,6 @@ same responses more slowly. `HotPath` is its interface; nothing else outside thi
 import gc
 from typing import Final
 
-from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
-
 from wa_orchestrator.context import Context
 from wa_orchestrator.gateway.acceptance import Acceptor
 from wa_orchestrator.gateway.content_loader import ContentLoader
@@ -17,6 +15,7 @@ from wa_orchestrator.gateway.hot_path.fast_send import FastSend
 from wa_orchestrator.gateway.hot_path.http_protocol import make_protocol
 from wa_orchestrator.gateway.routes.send import PATHS, SendHandler
 from wa_orchestrator.gateway.sender_pool import SenderPool
+from wa_orchestrator.web.http_protocol import GuardedProtocol
 
 #: Objects allocated before the collector looks for cycles. A request allocates a hundred, and makes no cycle.
 _GC_THRESHOLD: Final = 20_000
@@ -31,10 +30,10 @@ class HotPath:
 
     def http_protocol(
         self, handler: SendHandler, pool: SenderPool, acceptor: Acceptor, contents: ContentLoader
-    ) -> type[HttpToolsProtocol]:
+    ) -> type[GuardedProtocol]:
         """Return the protocol class for `uvicorn.Config(http=…)`."""
         fast = FastSend(self._context, self.redis, pool, acceptor, contents)
-        return make_protocol(PATHS, handler.reply, fast.try_send)
+        return make_protocol(PATHS, handler.reply, fast.try_send, fast.is_known)
 
     def tune_gc(self) -> None:
         """Exempt what exists from garbage collection: it lives as long as the process."""

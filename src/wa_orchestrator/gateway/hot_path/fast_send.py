@@ -28,6 +28,10 @@ class FastSend:
         self._contents = contents
         self._accept_time = context.instruments.accept
 
+    def is_known(self, headers: Mapping[bytes, bytes]) -> bool:
+        """Whether the key in these headers may send and was looked up a moment ago."""
+        return auth.cached_caller(self._context, headers, Scope.SEND) is not None
+
     def try_send(self, headers: Mapping[bytes, bytes], raw: bytes, respond: Callable[[str | Exception], None]) -> bool:
         """Accept a message and call `respond`, soon, with the JSON of the 202 or with the error.
 

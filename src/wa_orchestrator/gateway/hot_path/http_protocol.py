@@ -14,12 +14,12 @@ from typing import Any, ClassVar, Final, NamedTuple
 
 from starlette.requests import Request
 from starlette.types import Scope
-from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
 from wa_orchestrator.gateway.acceptance import SendReply
 from wa_orchestrator.gateway.routes.send import REPLAYED
 from wa_orchestrator.web import problems
 from wa_orchestrator.web.app import API_HEADERS
+from wa_orchestrator.web.http_protocol import GuardedProtocol
 
 OnAccepted = Callable[[str | Exception], None]
 """Takes the JSON of a 202, or the error."""
@@ -27,10 +27,13 @@ Handler = Callable[[Request, bytes], Awaitable[SendReply]]
 """Accepts the message of a request with this body; raises the error for the client."""
 TrySend = Callable[[Mapping[bytes, bytes], bytes, OnAccepted], bool]
 """Accepts a message, given headers and body, and calls back; False, with nothing done, where the handler must do it."""
+IsKnown = Callable[[Mapping[bytes, bytes]], bool]
+"""Whether the key in these headers was looked up a moment ago and may send."""
 
 _STATUS: Final = {each.value: f"HTTP/1.1 {each.value} {each.phrase}\r\n".encode() for each in HTTPStatus}
 #: Longer bodies need uvicorn's flow control.
 _MAX_BODY: Final = 60_000
+_MAX_STRANGERS_BODY: Final = 4096
 _HEAD_END: Final = b"\r\n\r\n"
 #: Heads that are kept. A client has one for each length of its bodies.
 _MAX_HEADS: Final = 2000
@@ -49,6 +52,7 @@ class Shortcut(NamedTuple):
     paths: frozenset[bytes]
     handler: Handler
     try_send: TrySend
+    is_known: IsKnown
 
 
 class _Head(NamedTuple):
@@ -59,7 +63,7 @@ class _Head(NamedTuple):
     scope: Scope
 
 
-class SendProtocol(HttpToolsProtocol):
+class SendProtocol(GuardedProtocol):
     """HTTP/1.1 with the shortcut. `make_protocol` fills in the class variables."""
 
     shortcut: ClassVar[Shortcut]
@@ -92,10 +96,10 @@ class SendProtocol(HttpToolsProtocol):
         self._send_cycle = None
         super().on_message_begin()
 
-    def on_headers_complete(self) -> None:
+    def handle_head(self) -> None:
         """Give a send request a cycle of ours, any other one uvicorn's."""
         if self.url not in self.shortcut.paths or not self._is_simple():
-            super().on_headers_complete()
+            super().handle_head()
             return
         path = self.url.decode("ascii")
         self.scope.update({"method": "POST", "path": path, "raw_path": self.url, "query_string": b""})
@@ -143,6 +147,7 @@ class SendProtocol(HttpToolsProtocol):
             self.server_state.total_requests += 1
 
     def _handle_known(self, head: _Head, body: bytes) -> None:
+        self.end_reading()
         cycle = _SendCycle(self, head.scope, keep_alive=True)
         cycle.body, cycle.more_body = body, False
         self.cycle = cycle  # type: ignore[assignment]
@@ -175,7 +180,11 @@ class SendProtocol(HttpToolsProtocol):
         if self.expect_100_continue or self.limit_concurrency is not None or self.parser.should_upgrade():
             return False
         lengths = [value for name, value in self.headers if name == b"content-length"]
-        return len(lengths) == 1 and lengths[0].isdigit() and int(lengths[0]) <= _MAX_BODY
+        if len(lengths) != 1 or not lengths[0].isdigit():
+            return False
+        # Here a body is read before its key is looked up; a longer one of a stranger must not be.
+        is_short = int(lengths[0]) <= _MAX_STRANGERS_BODY
+        return is_short or (int(lengths[0]) <= _MAX_BODY and self.shortcut.is_known(dict(self.headers)))
 
     def _start_asgi_task(self, cycle: Any, app: Any) -> None:
         """Start a request that waited for the one before it on its connection."""
@@ -256,7 +265,7 @@ class _SendCycle:
         self.finish(outcome, headers)
 
 
-def make_protocol(paths: Sequence[str], handler: Handler, try_send: TrySend) -> type[SendProtocol]:
+def make_protocol(paths: Sequence[str], handler: Handler, try_send: TrySend, is_known: IsKnown) -> type[SendProtocol]:
     """Return the protocol class for these routes."""
-    shortcut = Shortcut(frozenset(path.encode() for path in paths), handler, try_send)
+    shortcut = Shortcut(frozenset(path.encode() for path in paths), handler, try_send, is_known)
     return type("GatewayProtocol", (SendProtocol,), {"shortcut": shortcut, "heads": {}})

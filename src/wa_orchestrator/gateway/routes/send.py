@@ -68,7 +68,7 @@ class SendHandler:
         stored = None if record is None else await self._acceptor.stored.find(record)
         if stored is not None:
             return SendReply(stored, is_replay=True)
-        content = await self._contents.fetch(body)
+        content = await self._contents.fetch(body, api_key)
         return await self._acceptor.accept(SendRequest(body, content, api_key, record))
 
 

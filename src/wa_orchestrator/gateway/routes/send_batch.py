@@ -25,6 +25,7 @@ from wa_orchestrator.gateway.sender_pool import SenderPool
 from wa_orchestrator.store.access.api_keys import Scope
 from wa_orchestrator.store.messages.admission import MOST_AT_ONCE
 from wa_orchestrator.web import auth, request_body
+from wa_orchestrator.web.keyed_route import longest_body
 
 PATH: Final = "/api/v1/send/batch"
 MAX_BYTES: Final = 16 * 1024 * 1024
@@ -110,13 +111,13 @@ class _Items:
 
     async def _file(self, body: SendBody) -> Content:
         if body.media is None or body.media.url is None:
-            return await self._contents.fetch(body)
+            return await self._contents.fetch(body, self._api_key)
         name = body.media.model_dump_json()
         if name not in self._files:
             if len(self._files) >= _MAX_URLS:
                 text = f"A batch names {_MAX_URLS} URLs at most. Upload the files first."
                 raise Refused("TOO_MANY_FILES", text, 422)
-            self._files[name] = asyncio.ensure_future(self._contents.fetch(body))
+            self._files[name] = asyncio.ensure_future(self._contents.fetch(body, self._api_key))
         return await self._files[name]
 
 
@@ -163,6 +164,7 @@ def _item(outcome: SendReply | OrchestratorError) -> str:
 def router(handler: BatchHandler) -> APIRouter:
     """Return the route that sends a batch."""
 
+    @longest_body(MAX_BYTES)
     async def send_batch(body: BatchBody, idempotency_key: IdempotencyKey = None) -> BatchResponse:
         """Send up to 1,000 messages."""
         raise AssertionError((body, idempotency_key))

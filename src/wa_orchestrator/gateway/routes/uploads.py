@@ -18,6 +18,7 @@ from wa_orchestrator.messages import uploads
 from wa_orchestrator.messages.uploads import MAX_UPLOAD_BYTES, UNUSED_S, Upload
 from wa_orchestrator.web import request_body
 from wa_orchestrator.web.auth import SendCaller
+from wa_orchestrator.web.keyed_route import longest_body
 from wa_orchestrator.web.problems import responses
 from wa_orchestrator.web.route_group import RouteGroup
 
@@ -27,8 +28,8 @@ _CHUNK: Final = 65536
 #: What a form adds to the file.
 _FORM_BYTES: Final = 64 * 1024
 _ERRORS = responses(
-    BAD_FORM=400, FILE_TOO_LARGE=413, UNSUPPORTED_TYPE=415, FILE_EMPTY=422,
-    RATE_LIMITED=429, QUEUE_UNAVAILABLE=503,
+    BAD_FORM=400, FILE_TOO_LARGE=413, UNSUPPORTED_TYPE=415, CONTENT_ENCODED=415, FILE_EMPTY=422,
+    RATE_LIMITED=429, QUEUE_UNAVAILABLE=503, UPLOAD_QUOTA=507, DISK_FULL=507,
 )  # fmt: skip
 _FILE = {"type": "string", "format": "binary"}
 _BODY = {
@@ -50,6 +51,8 @@ class UploadRoutes(RouteGroup):
         self._acceptor = acceptor
         self.post("", status_code=201, responses=_ERRORS, openapi_extra=_BODY)(self.upload_file)
 
+    # The handler's own limits give better answers than this one, which is above them.
+    @longest_body(2 * MAX_UPLOAD_BYTES)
     async def upload_file(
         self, request: Request, caller: SendCaller, x_filename: Annotated[str, Header(max_length=255)] = ""
     ) -> StoredUpload:
@@ -58,30 +61,33 @@ class UploadRoutes(RouteGroup):
         Send a form with the field `file`, or the bytes themselves with their own Content-Type (`image/png`, …).
         """
         await self._acceptor.count_call(caller.key_id)
+        if request.headers.get("content-encoding", "identity").lower() != "identity":
+            raise Refused("CONTENT_ENCODED", "Send the file without Content-Encoding; it is not decoded here.", 415)
         if (request_body.declared_bytes(request.scope) or 0) > MAX_UPLOAD_BYTES + _FORM_BYTES:
             raise _too_large()
         declared = request.headers.get("content-type", "")
         if declared.lower().startswith(_FORM):
-            stored = await self._from_form(request)
+            stored = await self._from_form(request, caller.key_id)
         else:
-            stored = await self._save(request.stream(), declared, x_filename)
+            stored = await self._save(request.stream(), declared, x_filename, caller.key_id)
         kind, expires_at = uploads.kind_of(stored.mimetype), int((time.time() + UNUSED_S) * 1000)
         return StoredUpload.of(stored, upload_id=stored.id, kind=kind, expires_at=expires_at)
 
-    async def _from_form(self, request: Request) -> Upload:
+    async def _from_form(self, request: Request, owner: str) -> Upload:
         # Starlette writes a form to disk before this code sees the file, so its size is limited here.
-        receive = request_body.limited(request.receive, MAX_UPLOAD_BYTES + _FORM_BYTES, _too_large())
+        receive = request_body.limited(request.receive, lambda: MAX_UPLOAD_BYTES + _FORM_BYTES, _too_large())
         try:
             async with Request(request.scope, receive).form(max_files=1, max_fields=10) as form:
                 file = form.get("file")
                 if not isinstance(file, UploadFile):
                     raise Refused("BAD_FORM", "The form has no file in the field `file`.")
-                return await self._save(_chunks(file), file.content_type or "", file.filename or "")
+                return await self._save(_chunks(file), file.content_type or "", file.filename or "", owner)
         except (MultiPartException, HTTPException) as error:
             raise Refused("BAD_FORM", "The form cannot be parsed. Send one file in the field `file`.") from error
 
-    async def _save(self, chunks: AsyncIterator[bytes], declared: str, filename: str) -> Upload:
-        return await uploads.save(self._settings, chunks, mimetype=_type(declared), filename=_clean(filename))
+    async def _save(self, chunks: AsyncIterator[bytes], declared: str, filename: str, owner: str) -> Upload:
+        kind, name = _type(declared), _clean(filename)
+        return await uploads.save(self._settings, chunks, mimetype=kind, filename=name, owner=owner)
 
 
 def _too_large() -> Refused:

@@ -2,7 +2,7 @@
 
 from typing import Annotated, Literal
 
-from fastapi import Path, Query
+from fastapi import Query
 from pydantic import Field
 
 from wa_orchestrator.context import Context
@@ -16,6 +16,7 @@ from wa_orchestrator.store.access.api_keys import ApiKey, Scope
 from wa_orchestrator.store.sessions import control_plane
 from wa_orchestrator.web import auth, paging
 from wa_orchestrator.web.auth import AdminCaller
+from wa_orchestrator.web.ids import KeyId, TrashId
 from wa_orchestrator.web.models import NextCursor, OptionalText, OptionalTimestamp, RequestModel, ResponseModel
 from wa_orchestrator.web.problems import responses
 from wa_orchestrator.web.route_group import RouteGroup
@@ -134,7 +135,7 @@ class AdminRoutes(RouteGroup):
         await self._audit(caller, "key.make", key.id, name=body.name, scopes=body.scopes)
         return CreatedApiKey.of(_view(key), key=secret)
 
-    async def revoke_api_key(self, key_id: Annotated[str, Path(max_length=64)], caller: AdminCaller) -> RevokedApiKey:
+    async def revoke_api_key(self, key_id: KeyId, caller: AdminCaller) -> RevokedApiKey:
         """Revoke an API key."""
         if not await auth.revoke_key(self._context, key_id):
             raise Refused("NO_SUCH_KEY", f"There is no key {key_id}. GET /api/v1/keys lists them.", 404)
@@ -159,9 +160,7 @@ class AdminRoutes(RouteGroup):
         found = credential_files.list_trash(self._settings)
         return TrashResponse(trash=[TrashItem.of(each, discarded_at=each.at_ms) for each in found])
 
-    async def restore_from_trash(
-        self, trash_id: Annotated[str, Path(max_length=100)], caller: AdminCaller
-    ) -> RestoredSession:
+    async def restore_from_trash(self, trash_id: TrashId, caller: AdminCaller) -> RestoredSession:
         """Restore credentials; a deleted session is created again."""
         found = credential_files.find(self._settings, trash_id)
         session = await records.session(self._scripts, found.session_id)

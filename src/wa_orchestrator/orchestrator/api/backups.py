@@ -19,11 +19,12 @@ from wa_orchestrator.store import records
 from wa_orchestrator.store.backups import runs, state_dump
 from wa_orchestrator.timestamps import iso
 from wa_orchestrator.web.auth import AdminCaller, Caller, ReadCaller
+from wa_orchestrator.web.ids import PRINTABLE
 from wa_orchestrator.web.models import OptionalText, OptionalTimestamp, RequestModel, ResponseModel, Timestamp
 from wa_orchestrator.web.problems import responses
 from wa_orchestrator.web.route_group import RouteGroup
 
-_BackupId = Annotated[str, Path(max_length=80, examples=["backup_2026-01-31"])]
+_BackupId = Annotated[str, Path(pattern=PRINTABLE, max_length=80, examples=["backup_2026-01-31"])]
 
 
 class BackupView(ResponseModel):

@@ -16,11 +16,12 @@ from wa_orchestrator.store.messages import holds as holding
 from wa_orchestrator.store.messages.holds import Hold
 from wa_orchestrator.timestamps import FOREVER_MS
 from wa_orchestrator.web.auth import AdminCaller, ReadCaller
+from wa_orchestrator.web.ids import PRINTABLE
 from wa_orchestrator.web.models import ClockTime, OptionalText, OptionalTimestamp, RequestModel, ResponseModel
 from wa_orchestrator.web.problems import responses
 from wa_orchestrator.web.route_group import RouteGroup
 
-HoldId = Annotated[str, Path(description="`id` of the hold.", examples=["session:worker_1"])]
+HoldId = Annotated[str, Path(pattern=PRINTABLE, description="`id` of the hold.", examples=["session:worker_1"])]
 _TARGET = re.compile(r"all|(session|group|phone):(.{1,64})")
 
 

@@ -10,7 +10,7 @@ from wa_orchestrator.domain.pacing.limits import Override, Preset, Trust
 from wa_orchestrator.errors import Refused
 from wa_orchestrator.messages.session_pace import encode_override, override_of, pace_of, trust_of, zone_of
 from wa_orchestrator.orchestrator.api.holds import LimitsView, limits_view
-from wa_orchestrator.orchestrator.api.session_reads import MISSING, find
+from wa_orchestrator.orchestrator.api.session_reads import MISSING, SessionId, find
 from wa_orchestrator.store import sessions
 from wa_orchestrator.web.auth import AdminCaller, ReadCaller
 from wa_orchestrator.web.models import ClockTime, RequestModel, ResponseModel, TimezoneName
@@ -100,7 +100,7 @@ class LimitRoutes(RouteGroup):
         self.put("/{session_id}/timezone", responses=MISSING, response_model_exclude_none=True)(self.set_timezone)
         self.delete(path, responses=MISSING, response_model_exclude_none=True)(self.reset_limits)
 
-    async def get_limits(self, session_id: str, _caller: ReadCaller) -> SessionLimits:
+    async def get_limits(self, session_id: SessionId, _caller: ReadCaller) -> SessionLimits:
         """Get the limits of a session."""
         session, now_ms = await find(self._context, session_id), await self._scripts.now_ms()
         trust, override = trust_of(session, now_ms), override_of(session)
@@ -116,7 +116,7 @@ class LimitRoutes(RouteGroup):
             timezone=zone_of(self._settings, session).key,
         )
 
-    async def set_limits(self, session_id: str, body: LimitsBody, caller: AdminCaller) -> SessionLimits:
+    async def set_limits(self, session_id: SessionId, body: LimitsBody, caller: AdminCaller) -> SessionLimits:
         """Set own limits for a session."""
         session = await find(self._context, session_id)
         preset = self._settings.pace(trust_of(session, await self._scripts.now_ms()))
@@ -129,7 +129,7 @@ class LimitRoutes(RouteGroup):
         await self._audit(caller, "limits.set", session_id, limits=wanted, riskier=riskier)
         return await self.get_limits(session_id, caller)
 
-    async def set_timezone(self, session_id: str, body: TimezoneBody, caller: AdminCaller) -> SessionLimits:
+    async def set_timezone(self, session_id: SessionId, body: TimezoneBody, caller: AdminCaller) -> SessionLimits:
         """Set the time zone of a session's hours and days."""
         await find(self._context, session_id)
         zone = body.timezone or ""
@@ -137,7 +137,7 @@ class LimitRoutes(RouteGroup):
         await self._audit(caller, "timezone.set", session_id, timezone=zone)
         return await self.get_limits(session_id, caller)
 
-    async def reset_limits(self, session_id: str, caller: AdminCaller) -> SessionLimits:
+    async def reset_limits(self, session_id: SessionId, caller: AdminCaller) -> SessionLimits:
         """Delete the own limits of a session: the preset is in force again."""
         await find(self._context, session_id)
         await sessions.set_limits(self._scripts, session_id, "")

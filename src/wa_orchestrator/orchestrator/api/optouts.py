@@ -12,6 +12,7 @@ from wa_orchestrator.orchestrator.messages import incoming
 from wa_orchestrator.store.messages import contacts
 from wa_orchestrator.web import paging
 from wa_orchestrator.web.auth import AdminCaller, ReadCaller
+from wa_orchestrator.web.ids import PRINTABLE
 from wa_orchestrator.web.models import NextCursor, OptionalText, OptionalTimestamp, RequestModel, ResponseModel
 from wa_orchestrator.web.problems import responses
 from wa_orchestrator.web.route_group import RouteGroup
@@ -52,7 +53,9 @@ class DeletedOptOut(ResponseModel):
     deleted: Literal[True] = True
 
 
-Recipient = Annotated[str, Path(description="The phone, or `lid:` and the lid.", examples=["972501234567"])]
+Recipient = Annotated[
+    str, Path(pattern=PRINTABLE, description="The phone, or `lid:` and the lid.", examples=["972501234567"])
+]
 
 
 class OptOutRoutes(RouteGroup):

@@ -14,6 +14,7 @@ from wa_orchestrator.store.events import event_stream, webhooks
 from wa_orchestrator.store.events.webhooks import Webhook, WebhookHealth
 from wa_orchestrator.web import paging
 from wa_orchestrator.web.auth import AdminCaller
+from wa_orchestrator.web.ids import EventNumber, WebhookId
 from wa_orchestrator.web.models import OptionalText, OptionalTimestamp, RequestModel, ResponseModel
 from wa_orchestrator.web.problems import responses
 from wa_orchestrator.web.route_group import RouteGroup
@@ -123,27 +124,29 @@ class WebhookRoutes(RouteGroup):
         await self._audit(caller, "webhook.add", hook.id, url=hook.url, events=hook.types)
         return CreatedWebhook.of(view(hook, WebhookHealth(0, 0, "")), secret=hook.secret)
 
-    async def delete_webhook(self, webhook_id: str, caller: AdminCaller) -> DeletedWebhook:
+    async def delete_webhook(self, webhook_id: WebhookId, caller: AdminCaller) -> DeletedWebhook:
         """Delete a webhook and what waits for it."""
         if not await webhooks.remove(self._scripts, webhook_id):
             raise _unknown(webhook_id)
         await self._audit(caller, "webhook.delete", webhook_id)
         return DeletedWebhook()
 
-    async def enable_webhook(self, webhook_id: str, caller: AdminCaller) -> WebhookView:
+    async def enable_webhook(self, webhook_id: WebhookId, caller: AdminCaller) -> WebhookView:
         """Deliver to a disabled webhook again."""
         hook = await self._found(webhook_id)
         await webhooks.enable(self._scripts, webhook_id)
         await self._audit(caller, "webhook.enable", webhook_id)
         return view(hook, WebhookHealth(0, 0, ""))
 
-    async def list_deliveries(self, webhook_id: str, _: AdminCaller, limit: paging.Limit = 100) -> DeliveriesResponse:
+    async def list_deliveries(
+        self, webhook_id: WebhookId, _: AdminCaller, limit: paging.Limit = 100
+    ) -> DeliveriesResponse:
         """List what was delivered, and what was not."""
         await self._found(webhook_id)
         found = await webhooks.log(self._scripts, webhook_id, most=limit)
         return DeliveriesResponse(deliveries=[_delivery(raw) for raw in found])
 
-    async def replay_delivery(self, webhook_id: str, number: str, caller: AdminCaller) -> QueuedReplay:
+    async def replay_delivery(self, webhook_id: WebhookId, number: EventNumber, caller: AdminCaller) -> QueuedReplay:
         """Deliver an event once more."""
         await self._found(webhook_id)
         if await webhooks.delivery(self._scripts, webhook_id, number) is None:

@@ -4,7 +4,8 @@ import json
 import re
 import time
 from collections.abc import Awaitable, Callable, Mapping
-from typing import Any, Literal
+from http import HTTPStatus
+from typing import Any, Literal, TypeGuard
 
 import structlog
 from fastapi import Request
@@ -21,6 +22,9 @@ from wa_orchestrator.store.events import worker_events
 from wa_orchestrator.store.events.worker_events import Seen
 from wa_orchestrator.store.records import Session
 from wa_orchestrator.web import request_body
+from wa_orchestrator.web.auth import count_stranger
+from wa_orchestrator.web.ids import SESSION_ID
+from wa_orchestrator.web.keyed_route import longest_body
 from wa_orchestrator.web.models import ResponseModel
 from wa_orchestrator.web.problems import responses
 from wa_orchestrator.web.route_group import RouteGroup
@@ -83,49 +87,59 @@ class WorkerEventRoutes(RouteGroup):
         for path, name in (("/webhook", "receive_worker_event"), ("/api/webhook", "receive_worker_event_alias")):
             self.post(path, name=name, responses=described, openapi_extra=_BODY)(self.receive_worker_event)
 
+    @longest_body(MAX_BYTES)
     async def receive_worker_event(self, request: Request) -> AcceptedEvent:
         """Report an event of a worker, signed as in Standard Webhooks.
 
         A worker repeats an event until it gets 2xx or 409; `DUPLICATE` means that it was accepted before, `FENCED`
         that a newer worker runs the session.
         """
-        body = await request_body.read(request, MAX_BYTES)
-        raw = _json(body)
-        stated = raw.get("epoch") is not None
-        raw = raw if stated else raw | {"epoch": await self._current_epoch(raw)}
-        event_id = self._verify(raw, body, request.headers, _OTHER_WORKER if stated else _EPOCH_MISSING)
-        event = worker_event_parser.parse(raw)
+        try:
+            event, event_id, body = await self._verified(request)
+        except Refused as refusal:
+            if refusal.status == HTTPStatus.UNAUTHORIZED:
+                count_stranger(self._context, request)
+            raise
+        self._context.rates.require(f"worker {event.session_id}", self._settings.worker_rate_per_minute)
         session = await records.session(self._scripts, event.session_id)
         if session is None or event.epoch != session.epoch:
             raise tokens.fenced(session.epoch if session else 0)
         await self._handle_once(event_id, body, session, event)
         return AcceptedEvent()
 
+    async def _verified(self, request: Request) -> tuple[WorkerEvent[Payload], str, bytes]:
+        """Return a request's event, its id and its body, if a worker has signed it."""
+        _check_headers(request.headers)
+        body = await request_body.read(request, self._longest(request))
+        raw = _json(body)
+        stated = raw.get("epoch") is not None
+        raw = raw if stated else raw | {"epoch": await self._current_epoch(raw)}
+        event_id = self._verify(raw, body, request.headers, _OTHER_WORKER if stated else _EPOCH_MISSING)
+        return worker_event_parser.parse(raw), event_id, body
+
+    def _longest(self, request: Request) -> int:
+        """Return the longest event: where strangers come, a body that nobody has vouched for yet must be short."""
+        return MAX_BYTES if getattr(request.app.state, "is_for_workers", False) else self._settings.max_body_bytes
+
     async def _current_epoch(self, raw: Mapping[str, Any]) -> int:
         """Return the epoch of the session's worker: only that worker has the secret that goes with it."""
-        session = await records.session(self._scripts, str(raw.get("sessionId")))
+        session_id = raw.get("sessionId")
+        session = await records.session(self._scripts, session_id) if _is_id(session_id) else None
         return session.epoch if session else 0
 
     def _verify(
         self, raw: Mapping[str, Any], body: bytes, headers: Mapping[str, str], mismatch: tuple[str, str]
     ) -> str:
-        """Check time and signature with the secret of the worker that it names; returns the event's id."""
-        event_id, stamp = headers.get("webhook-id", ""), headers.get("webhook-timestamp", "")
-        if not event_id or not _STAMP.fullmatch(stamp) or not headers.get("webhook-signature"):
-            raise Refused(
-                "BAD_SIGNATURE", "The headers webhook-id, webhook-timestamp and webhook-signature are required.", 401
-            )
-        if abs(time.time() - int(stamp)) > WINDOW_S:
-            raise Refused("STALE_SIGNATURE", "The signature is more than 5 minutes off. Compare the two clocks.", 401)
+        """Check the signature with the secret of the worker that the event names; returns the event's id."""
         session_id, epoch = raw.get("sessionId"), raw.get("epoch")
-        if not isinstance(session_id, str) or not isinstance(epoch, int):
-            raise Refused("BAD_EVENT", "sessionId must be a string, and epoch a number.")
+        if not _is_id(session_id) or not isinstance(epoch, int):
+            raise Refused("BAD_EVENT", "sessionId must be the id of a session, and epoch a number.")
         secret = tokens.mint(self._settings, session_id, epoch).webhook_secret
         try:
             Webhook(secret).verify(body, dict(headers))
-        except WebhookVerificationError as error:
+        except (WebhookVerificationError, ValueError) as error:  # ValueError: it is not even written as one
             raise Refused(*mismatch, 401) from error
-        return event_id
+        return headers["webhook-id"]
 
     async def _handle_once(self, event_id: str, body: bytes, session: Session, event: WorkerEvent[Payload]) -> None:
         scripts = self._scripts
@@ -145,6 +159,21 @@ class WorkerEventRoutes(RouteGroup):
             await worker_events.release(scripts, session.id, event_id)
             raise
         await worker_events.accept(scripts, session.id, event_id, body, keep_ms=_KEPT_MS)
+
+
+def _check_headers(headers: Mapping[str, str]) -> None:
+    """Refuse a request that cannot have a valid signature, before its body is read."""
+    stamp = headers.get("webhook-timestamp", "")
+    if not headers.get("webhook-id") or not _STAMP.fullmatch(stamp) or not headers.get("webhook-signature"):
+        raise Refused(
+            "BAD_SIGNATURE", "The headers webhook-id, webhook-timestamp and webhook-signature are required.", 401
+        )
+    if abs(time.time() - int(stamp)) > WINDOW_S:
+        raise Refused("STALE_SIGNATURE", "The signature is more than 5 minutes off. Compare the two clocks.", 401)
+
+
+def _is_id(value: object) -> TypeGuard[str]:
+    return isinstance(value, str) and SESSION_ID.fullmatch(value) is not None
 
 
 def _json(body: bytes) -> dict[str, Any]:

@@ -7,7 +7,7 @@ import json
 import time
 from typing import Annotated, Any, Literal
 
-from fastapi import Request, Response
+from fastapi import Depends, Request, Response
 from fastapi.responses import FileResponse, JSONResponse
 from pydantic import BaseModel, ConfigDict, Field
 
@@ -22,6 +22,8 @@ from wa_orchestrator.orchestrator.workers import tokens
 from wa_orchestrator.store.records import Message, Session
 from wa_orchestrator.store.sessions import commands
 from wa_orchestrator.web import request_body
+from wa_orchestrator.web.ids import CommandId, MessageId, UploadId
+from wa_orchestrator.web.keyed_route import before_body, longest_body
 from wa_orchestrator.web.models import ResponseModel
 from wa_orchestrator.web.route_group import RouteGroup
 
@@ -112,6 +114,7 @@ class WorkerOutboxRoutes(RouteGroup):
     def __init__(self, context: Context, signals: OutboxSignals | None = None) -> None:
         super().__init__(context, BASE, "workers")
         self.include_in_schema = False
+        self.dependencies.append(Depends(before_body(self._check_token, _no_dependency)))
         self._outbox = OutboxService(context)
         self._signals = signals or OutboxSignals(context.scripts)
         self._slots = asyncio.Semaphore(_MAX_CONCURRENT)
@@ -121,6 +124,12 @@ class WorkerOutboxRoutes(RouteGroup):
         self.post("/outbox/{message_id}/renew")(self.renew)
         self.post("/outbox/commands/{command_id}/result")(self.result)
         self.get("/media/{upload_id}")(self.media)
+
+    async def _check_token(self, request: Request) -> None:
+        """Check the token before the body is read, and count the request against the worker's rate."""
+        session_id = str(request.path_params["session_id"])
+        tokens.require_token(self._context, request, session_id)
+        self._context.rates.require(f"worker {session_id}", self._settings.worker_rate_per_minute)
 
     async def _authenticate(self, request: Request, session_id: str) -> Session:
         async with self._slots:
@@ -155,7 +164,7 @@ class WorkerOutboxRoutes(RouteGroup):
         claimed = await self._outbox.claim(session, wanted.process) if "messages" in wanted.accept else None
         return _view(*claimed, session.id, self._outbox.lease_ms) if claimed is not None else None
 
-    async def ack(self, request: Request, session_id: SessionId, message_id: str, body: AckBody) -> OutboxStatus:
+    async def ack(self, request: Request, session_id: SessionId, message_id: MessageId, body: AckBody) -> OutboxStatus:
         try:
             await self._authenticate(request, session_id)
         except Refused as refusal:
@@ -164,19 +173,22 @@ class WorkerOutboxRoutes(RouteGroup):
         acked = await self._outbox.ack(session_id, message_id, whatsapp_id=body.whatsapp_id, at_ms=body.timestamp)
         return OutboxStatus(status=acked)
 
-    async def nack(self, request: Request, session_id: SessionId, message_id: str, body: NackBody) -> OutboxStatus:
+    async def nack(
+        self, request: Request, session_id: SessionId, message_id: MessageId, body: NackBody
+    ) -> OutboxStatus:
         session = await self._authenticate(request, session_id)
         status, reason = await self._outbox.nack(session, message_id, str(body.code), retryable=body.retryable)
         return OutboxStatus(status=status, reason=reason)
 
     async def renew(
-        self, request: Request, session_id: SessionId, message_id: str, body: RenewBody | None = None
+        self, request: Request, session_id: SessionId, message_id: MessageId, body: RenewBody | None = None
     ) -> RenewedLease:
         session = await self._authenticate(request, session_id)
         ask = self._outbox.confirm_write if body and body.before_write else self._outbox.renew
         return RenewedLease(until=await ask(session, message_id), lease_ms=self._outbox.lease_ms)
 
-    async def result(self, request: Request, session_id: SessionId, command_id: str) -> dict[str, bool]:
+    @longest_body(MAX_RESULT_BYTES)
+    async def result(self, request: Request, session_id: SessionId, command_id: CommandId) -> dict[str, bool]:
         await self._authenticate(request, session_id)
         if not await commands.is_asked(self._scripts, session_id, command_id):
             raise _unasked(command_id)  # before its body is read
@@ -185,12 +197,16 @@ class WorkerOutboxRoutes(RouteGroup):
             raise _unasked(command_id)
         return {"ok": True}
 
-    async def media(self, request: Request, session_id: SessionId, upload_id: str) -> Response:
+    async def media(self, request: Request, session_id: SessionId, upload_id: UploadId) -> Response:
         await self._authenticate(request, session_id)
         upload = uploads.open(self._settings, upload_id)
         if upload is None:
             raise Refused("NO_SUCH_UPLOAD", "There is no such file, or it has expired.", 404)
         return FileResponse(upload.path, media_type=upload.mimetype, filename=upload.filename or None)
+
+
+async def _no_dependency() -> None:
+    """Carry a check for `before_body`."""
 
 
 def _view(message: Message, attempt: int, session_id: str, lease_ms: int) -> dict[str, Any]:

@@ -11,12 +11,14 @@ from typing import Protocol
 import httpx
 import structlog
 
+from wa_orchestrator import outbound_http
 from wa_orchestrator.orchestrator.notifications import alert_texts
 from wa_orchestrator.orchestrator.notifications.alert_texts import Alert
 from wa_orchestrator.orchestrator.notifications.webhook_post import signed_headers
 from wa_orchestrator.settings import Settings
 
 _TELEGRAM_MAX_TEXT = 4096
+_MAX_RESPONSE_BYTES = 65_536
 
 log = structlog.get_logger(__name__)
 
@@ -41,15 +43,21 @@ class HttpChannel:
     request: Callable[[Sequence[Alert]], httpx.Request]
 
     async def deliver(self, alerts: Sequence[Alert]) -> float | None:
+        request = self.request(alerts)
+        request.headers["Accept-Encoding"] = "identity"
         try:
-            response = await self.client.send(self.request(alerts))
+            response = await self.client.send(request, stream=True)
+            try:  # of a refusal the body is read, because Telegram says there when to try again
+                said = b"" if response.is_success else await outbound_http.drain(response, _MAX_RESPONSE_BYTES)
+            finally:
+                await response.aclose()
         except httpx.HTTPError as error:  # its text would hold Telegram's token
             log.warning("alerts.unreachable", channel=self.name, error=type(error).__name__)
             return 0
         if response.is_success:
             return None
         log.warning("alerts.refused", channel=self.name, status=response.status_code)
-        return _retry_after_s(response)
+        return _retry_after_s(response, said)
 
 
 def telegram_channel(settings: Settings, client: httpx.AsyncClient) -> HttpChannel:
@@ -89,10 +97,10 @@ def _signing_secret(secret: str) -> str:
     return secret
 
 
-def _retry_after_s(response: httpx.Response) -> float:
+def _retry_after_s(response: httpx.Response, said: bytes) -> float:
     """Return the wait that Telegram puts in the body, or any server in the header Retry-After."""
     try:
-        return float(response.json()["parameters"]["retry_after"])
+        return float(json.loads(said)["parameters"]["retry_after"])
     except (ValueError, KeyError, TypeError):
         header = response.headers.get("retry-after", "")
         return float(header) if header.isdigit() else 0

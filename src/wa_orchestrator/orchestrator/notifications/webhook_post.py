@@ -25,7 +25,7 @@ async def post(context: Context, hook: Webhook, event: str, body: str) -> str:
         async with outbound_http.request(
             "POST", target, timeout_s=TIMEOUT_S, headers=headers, content=body.encode(), trust=_tls_context()
         ) as response:
-            await _drain(response)
+            await outbound_http.drain(response, _MAX_RESPONSE_BYTES)
             return "" if response.is_success else f"HTTP_{response.status_code}"
     except Refused as refusal:
         return refusal.code
@@ -47,11 +47,3 @@ def signed_headers(secret: str, message_id: str, body: str) -> dict[str, str]:
 def _tls_context() -> ssl.SSLContext:
     """Cached TLS context; loading the CA certificates takes tens of milliseconds."""
     return ssl.create_default_context()
-
-
-async def _drain(response: httpx.Response) -> None:
-    read = 0
-    async for chunk in response.aiter_raw():
-        read += len(chunk)
-        if read > _MAX_RESPONSE_BYTES:
-            return

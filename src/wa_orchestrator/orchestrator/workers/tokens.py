@@ -15,6 +15,7 @@ from wa_orchestrator.errors import Refused
 from wa_orchestrator.settings import Settings
 from wa_orchestrator.store import records
 from wa_orchestrator.store.records import Session
+from wa_orchestrator.web import auth
 
 
 @dataclass(frozen=True, slots=True, repr=False)
@@ -42,18 +43,28 @@ def fenced(epoch: int) -> Refused:
     return Refused("FENCED", "Superseded by a newer worker; exit.", 409, epoch=epoch)
 
 
-async def authenticate_worker(context: Context, request: Request, session_id: str) -> Session:
-    """Return the session that this worker may act for.
+def require_token(context: Context, request: Request, session_id: str) -> int:
+    """Return the epoch of a worker's token. Asks nobody, so it is done before anything of the request is read.
 
-    Raises 401 for a missing or forged token, 403 for another session's, 409 FENCED for an older epoch's.
+    Raises 401 for a missing or forged token, 403 for another session's.
     """
     scheme, _, token = request.headers.get("authorization", "").partition(" ")
     owner, epoch = _claims(token.strip()) if scheme.lower() == "bearer" else ("", 0)
     genuine = mint(context.settings, owner, epoch).token
     if not owner or not hmac.compare_digest(genuine.encode(), token.strip().encode()):
+        auth.count_stranger(context, request)
         raise Refused("WORKER_TOKEN_WRONG", "Not a valid worker token of this server.", 401)
     if owner != session_id:
         raise Refused("OTHER_SESSION", "This token belongs to another session.", 403)
+    return epoch
+
+
+async def authenticate_worker(context: Context, request: Request, session_id: str) -> Session:
+    """Return the session that this worker may act for.
+
+    Raises 401 for a missing or forged token, 403 for another session's, 409 FENCED for an older epoch's.
+    """
+    epoch = require_token(context, request, session_id)
     session = await records.session(context.scripts, session_id)
     said = request.headers.get("x-epoch", str(epoch))
     if session is None or session.epoch != epoch or said != str(epoch):

@@ -1,6 +1,5 @@
 """Logins to the dashboard: counted attempts, one-time links, and the sessions of people."""
 
-from collections.abc import Iterable
 from dataclasses import asdict, dataclass
 from typing import Any
 
@@ -30,13 +29,9 @@ async def count_attempt(scripts: Scripts, account: str, *, window_s: int) -> int
     return int(made)
 
 
-async def seconds_left(scripts: Scripts, accounts: Iterable[str]) -> int:
-    """Return after how many seconds attempts under all these accounts are allowed again, at least 1."""
-    return max([1, *[int(await scripts.redis.ttl(keys.login_tries(account))) for account in accounts]])
-
-
-async def return_attempt(scripts: Scripts, account: str) -> None:
-    await scripts.redis.decr(keys.login_tries(account))
+async def attempts(scripts: Scripts, account: str) -> int:
+    """Return how many attempts are counted under this account."""
+    return int(await scripts.redis.get(keys.login_tries(account)) or 0)
 
 
 async def clear_attempts(scripts: Scripts, account: str) -> None:

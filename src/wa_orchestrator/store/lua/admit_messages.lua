@@ -7,7 +7,7 @@
 -- of each message's own writes, so nothing is written here that route_message can write: it adds the message to the indexes.
 -- KEYS[1] rate  KEYS[2] jobs list  KEYS[3] waiting hash  KEYS[4] counts hash  KEYS[5] opt-outs hash  KEYS[6] sequence
 -- KEYS[7] expiring zset  KEYS[8] events stream  KEYS[9] unconfirmed zset; then for each message: message hash, queue zset, sent zset,
--- pace hash, affinity string, and, unless it is plain (4 is '', 8 and 9 are 0), later zset and idempotency hash
+-- pace hash, affinity string, later zset, and, if it has an idempotency key (4 is not ''), its hash
 -- ARGV[1] ms between two calls (0 = calls are not counted)  ARGV[2] calls that may come at once  ARGV[3] idempotency ttl ms
 --   then for each message a JSON array, which is cheaper than as many arguments:
 --   1 id  2 phone  3 recipient  4 fingerprint ('' = no idempotency key)  5 queue limit  6 day limit  7 start of the day ms
@@ -20,14 +20,14 @@
 --       | {'other_sender', the session that has the conversation, or ''} | {'day_full', count} | {'queue_full', count} | {'limited', retry after ms} | {'error', Redis' error}
 local RATE, JOBS, WAITING, COUNTS, OPT_OUTS, SEQUENCE, EXPIRING, EVENTS, UNCONFIRMED = unpack(KEYS, 1, 9)
 local gap, burst, idempotency_ms = tonumber(ARGV[1]), tonumber(ARGV[2]), ARGV[3]
-local SHARED_KEYS, PLAIN_KEYS, ALL_KEYS, SHARED_ARGS = 9, 5, 7, 3
+local SHARED_KEYS, PLAIN_KEYS, ALL_KEYS, SHARED_ARGS = 9, 6, 7, 3
 local now = now_ms()
 local arrival = gap > 0 and tonumber(redis.call('GET', RATE) or 0) or 0
 local messages, first_keys, phones, recipients, affinities = {}, {}, {}, {}, {}
 local next_key = SHARED_KEYS + 1
 for n = 1, #ARGV - SHARED_ARGS do
   local wanted = cjson.decode(ARGV[SHARED_ARGS + n])
-  local is_plain = wanted[4] == '' and wanted[8] == 0 and wanted[9] == 0
+  local is_plain = wanted[4] == ''
   messages[n], first_keys[n], phones[n], recipients[n], affinities[n] = wanted, next_key, wanted[2], wanted[3], KEYS[next_key + 4]
   next_key = next_key + (is_plain and PLAIN_KEYS or ALL_KEYS)
 end
@@ -59,7 +59,9 @@ local function admit(n)
   local waits = waiting[phone] or tonumber(unrouted[n] or 0)
   local queued = redis.call('ZCARD', QUEUE)
   local ahead = queued + waits
-  if ahead >= queue_limit then return { 'queue_full', ahead } end -- guard: queue_limit
+  -- What is scheduled waits too: memory and disk are used by it as by the rest.
+  local all = ahead + redis.call('ZCARD', LATER)
+  if all >= queue_limit then return { 'queue_full', all } end -- guard: queue_limit
   local deferred = false
   if due <= now then
     due = 0

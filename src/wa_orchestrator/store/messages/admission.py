@@ -131,7 +131,7 @@ class DayFull:
 
 @dataclass(frozen=True, slots=True)
 class QueueFull:
-    """The phone's queue is at its limit."""
+    """What waits for the phone, scheduled messages included, is at its limit."""
 
     count: int
 
@@ -160,12 +160,12 @@ async def accept(
 
 def wanted(message: NewMessage, room: Room, idempotency: Idempotency | None) -> Wanted:
     """Return a message's keys and arguments in the order of the script."""
-    names: tuple[str, ...] = (keys.message(message.id), *_of_phone(message.phone), keys.affinity(message.to))
-    fingerprint, record = "", ""
+    queue, sent, pace, later = _of_phone(message.phone)
+    names: tuple[str, ...] = (keys.message(message.id), queue, sent, pace, keys.affinity(message.to), later)
+    fingerprint = ""
     if idempotency is not None:
-        fingerprint, record = idempotency.fingerprint, idempotency.name
-    if record or message.due_ms or room.defer_to_ms:
-        names += (keys.later(message.phone), record)
+        fingerprint = idempotency.fingerprint
+        names += (idempotency.name,)
     words: list[object] = [
         message.id, message.phone, message.to, fingerprint, room.queue_limit, room.per_day, room.day_start_ms,
         message.due_ms, room.defer_to_ms, message.expires_ms, message.session, message.priority,
@@ -178,8 +178,8 @@ def wanted(message: NewMessage, room: Room, idempotency: Idempotency | None) -> 
 
 
 @lru_cache(maxsize=4096)
-def _of_phone(phone: str) -> tuple[str, str, str]:
-    return keys.queue(phone), keys.sent(phone), keys.pace(phone)
+def _of_phone(phone: str) -> tuple[str, str, str, str]:
+    return keys.queue(phone), keys.sent(phone), keys.pace(phone), keys.later(phone)
 
 
 def admit_call(rate: Rate, messages: Iterable[Wanted]) -> Call:
