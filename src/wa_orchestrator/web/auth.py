@@ -99,7 +99,7 @@ async def authenticate(context: Context, request: Request, scope: Scope) -> Call
 def count_stranger(context: Context, request: Request) -> None:
     """Count a request without valid credentials against its address."""
     client = client_of(request.client.host) if request.client else ""
-    context.rates.require(f"address {client}", context.settings.public_rate_per_minute)
+    context.rates.require(f"stranger {client}", context.settings.public_rate_per_minute)
 
 
 def context_of(request: Request) -> Context:
