@@ -70,7 +70,7 @@ def test_directories_within_an_unwritable_one_are_not_reported_again(tmp_path: P
 def test_a_port_in_use_refuses_the_start_and_creates_nothing(tmp_path: Path) -> None:
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = taken.getsockname()[1]
-        refused = run(tmp_path, "up", "--port", str(port), "--gateway-port", "0")
+        refused = run(tmp_path, "up", "--port", str(port), "--gateway-port", "0", "--worker-port", "0")
     assert refused.returncode == 2
     assert refused.stderr.startswith(f"ORCH_PORT: cannot bind 127.0.0.1:{port}: address already in use. Example: ")
     assert len(refused.stderr.splitlines()) == 1
@@ -165,8 +165,11 @@ def test_doctor_warns_when_the_zone_is_utc_only_because_nobody_set_one(tmp_path:
 
 
 def test_doctor_shows_the_values_in_effect_and_not_empty_ones(tmp_path: Path) -> None:
-    values, findings = _doctor(tmp_path, ORCH_PORT="39001", PACING_PRESET="conservative", COLD_PER_DAY="7")
-    assert values["PUBLIC_URL"] == values["WORKER_URL"] == "http://127.0.0.1:39001"
+    values, findings = _doctor(
+        tmp_path, ORCH_PORT="39001", WORKER_PORT="39003", PACING_PRESET="conservative", COLD_PER_DAY="7"
+    )
+    urls = ("http://127.0.0.1:39001", "http://127.0.0.1:39003")
+    assert (values["PUBLIC_URL"], values["WORKER_URL"]) == urls
     assert values["REDIS_URL"] == "embedded"
     assert values["WORKER_BUNDLE"].endswith("worker.cjs")
     assert (values["COLD_PER_DAY"], values["WARM_PER_DAY"], values["HOT_HOURS"]) == ("7", "50", "07:00-23:00")
