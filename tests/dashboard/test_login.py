@@ -177,22 +177,6 @@ async def test_a_new_password_ends_the_sessions_of_the_old_one(context: Context)
     assert await login.Authenticator(context).recognize(entered) is None  # it was ended, and stays so
 
 
-async def test_a_right_password_resets_the_attempts(browser: httpx.AsyncClient) -> None:
-    for _ in range(3):
-        for _ in range(4):
-            await browser.post("/login", data={"password": "wrong"})
-        assert (await browser.post("/login", data={"password": PASSWORD})).status_code == 303
-
-
-async def test_a_viewers_login_does_not_reset_the_attempts(browser: httpx.AsyncClient) -> None:
-    for _ in range(4):
-        await browser.post("/login", data={"password": "wrong"})
-    for _ in range(3):
-        assert (await browser.post("/login", data={"password": VIEWER_PASSWORD})).status_code == 303
-    assert (await browser.post("/login", data={"password": "wrong"})).status_code == 401
-    assert (await browser.post("/login", data={"password": PASSWORD})).status_code == 429
-
-
 async def test_a_session_that_is_too_old_ends_although_it_is_used(browser: httpx.AsyncClient, redis: Redis) -> None:
     await log_in(browser)
     (person,) = await redis.keys("dashboard:person:*")
