@@ -87,7 +87,13 @@ export async function openAuth(
   onFenced: (ending: Ending) => void,
 ): Promise<Auth> {
   const database = await openDatabase(settings, epoch, fillFrom(settings.authDir))
-  const creds = loadCreds(database)
+  let creds: AuthenticationCreds
+  try {
+    creds = loadCreds(database)
+  } catch (error) {
+    database.close()
+    throw error
+  }
   forgetUnfinishedLink(creds)
   const store = new KeyStore(database, creds, onFenced)
   return {

@@ -13,7 +13,7 @@ import {
 } from 'node:fs'
 import { join } from 'node:path'
 import { DatabaseSync, type StatementSync } from 'node:sqlite'
-import { isSealed, makeSeal, type Seal } from './encryption-at-rest.ts'
+import { keyId, makeSeal, type Seal } from './encryption-at-rest.ts'
 import { Ending } from './exit-codes.ts'
 import type { StoreSettings } from './settings.ts'
 
@@ -134,15 +134,15 @@ function create(
   put.run('session', settings.sessionId)
   put.run('epoch', 0)
   put.run('sequence', 0)
-  fill({ sql, seal: makeSeal(settings.sessionId, settings.authKey) })
+  fill({ sql, seal: makeSeal(settings.sessionId, settings) })
   sql.exec('COMMIT; PRAGMA wal_checkpoint(TRUNCATE); PRAGMA journal_mode=DELETE')
   sql.close()
   renameSync(unfinished, path)
   syncDirectory(directory)
 }
 
-/** Seals what was stored before a key was given. */
-function sealEverything(sql: DatabaseSync, seal: Seal): void {
+/** Seals what was stored before this key was given: plain, or sealed with the key before it. All of it, or nothing. */
+function sealEverything(sql: DatabaseSync, seal: Seal, key: Buffer): void {
   sql.exec('BEGIN IMMEDIATE')
   for (const [table, key] of Object.entries(SEALED_TABLES)) {
     const update = sql.prepare(`UPDATE ${table} SET value = ? WHERE ${key} = ?`)
@@ -151,11 +151,15 @@ function sealEverything(sql: DatabaseSync, seal: Seal): void {
       value: Uint8Array
     }[]) {
       const name = `${table}/${row.key}`
-      if (!isSealed(row.value)) update.run(seal.close(name, seal.open(name, row.value)), row.key)
+      update.run(seal.close(name, seal.open(name, row.value)), row.key)
     }
   }
-  sql.prepare("INSERT OR REPLACE INTO meta (name, value) VALUES ('sealed', 1)").run()
+  const put = sql.prepare('INSERT OR REPLACE INTO meta (name, value) VALUES (?, ?)')
+  put.run('sealed', 1)
+  put.run('key', keyId(key))
   sql.exec('COMMIT')
+  // What was plain is still in free pages and in the log.
+  sql.exec('VACUUM; PRAGMA wal_checkpoint(TRUNCATE)')
 }
 
 function checkContents(sql: DatabaseSync, settings: StoreSettings, seal: Seal): void {
@@ -167,7 +171,7 @@ function checkContents(sql: DatabaseSync, settings: StoreSettings, seal: Seal): 
   )
   if (meta.format !== 1) throw new Unreadable(`auth.db has format ${meta.format}, this worker knows 1`)
   if (meta.session !== settings.sessionId) throw new Unreadable('auth.db belongs to another session')
-  if (settings.authKey && meta.sealed !== 1) sealEverything(sql, seal)
+  if (settings.authKey && meta.key !== keyId(settings.authKey)) sealEverything(sql, seal, settings.authKey)
 }
 
 /** SQLite would make a new database of an empty file; so the file is looked at before SQLite is. */
@@ -181,15 +185,17 @@ function checkFile(path: string): void {
 
 function openExisting(directory: string, settings: StoreSettings, seal: Seal): DatabaseSync {
   const path = join(directory, 'auth.db')
+  let sql: DatabaseSync | undefined
   try {
     checkFile(path)
-    const sql = openFile(path)
+    sql = openFile(path)
     const [verdict] = Object.values(sql.prepare('PRAGMA quick_check(1)').get() ?? {})
     if (verdict !== 'ok') throw new Unreadable('auth.db is damaged')
     checkContents(sql, settings, seal)
     sql.exec(ADDITIONS)
     return sql
   } catch (error) {
+    sql?.close() // what it had begun to seal is as before
     if (error instanceof Unreadable) throw error
     const code = (error as { errcode?: number }).errcode
     if (code !== undefined && DISK_ERRORS.has(code & 0xff))
@@ -236,10 +242,16 @@ export async function openDatabase(
   const directory = settings.authDir
   prepareDirectory(directory)
   const lock = await takeLock(directory, epoch)
-  removeCopies(directory)
-  if (!existsSync(join(directory, 'auth.db'))) create(directory, settings, fill)
-  const seal = makeSeal(settings.sessionId, settings.authKey)
-  const sql = openExisting(directory, settings, seal)
+  const seal = makeSeal(settings.sessionId, settings)
+  let sql: DatabaseSync
+  try {
+    removeCopies(directory)
+    if (!existsSync(join(directory, 'auth.db'))) create(directory, settings, fill)
+    sql = openExisting(directory, settings, seal)
+  } catch (error) {
+    lock.close()
+    throw error
+  }
   const statements = new Map<string, StatementSync>()
   const prepare = (text: string): StatementSync => {
     const known = statements.get(text) ?? sql.prepare(text)

@@ -19,6 +19,7 @@ export type Settings = {
   workerToken: string
   authDir: string
   authKey: Buffer | undefined
+  previousAuthKey: Buffer | undefined
   platform: Platform
   pairingPhone: string | undefined
   keepAlive: boolean
@@ -165,11 +166,12 @@ function webhookSecret(env: Environment): string {
 }
 
 /** 32 bytes as base64 or hex; they seal credentials at rest. */
-function authKey(env: Environment): Buffer | undefined {
-  const text = look(env, 'AUTH_KEY')
+function authKey(env: Environment, name = 'AUTH_KEY'): Buffer | undefined {
+  const text = look(env, name)
   if (text === undefined) return undefined
   const key = /^[0-9a-fA-F]{64}$/.test(text) ? Buffer.from(text, 'hex') : Buffer.from(text, 'base64')
-  if (key.length !== 32) refuse('AUTH_KEY', 'must be 32 bytes in base64 or hex', 'AUTH_KEY_FILE=/run/secrets/auth_key')
+  if (key.length !== 32)
+    refuse(name, 'must be 32 bytes in base64 or hex', `${name}_FILE=/run/secrets/${name.toLowerCase()}`)
   return key
 }
 
@@ -203,14 +205,15 @@ function logLevel(env: Environment): string {
 }
 
 /** The few that an export needs. */
-export type StoreSettings = Pick<Settings, 'sessionId' | 'authDir' | 'authKey'>
+export type StoreSettings = Pick<Settings, 'sessionId' | 'authDir' | 'authKey' | 'previousAuthKey'>
 
 type Readers<T> = { [K in keyof T]: (env: Environment) => T[K] }
 
 const storeReaders: Readers<StoreSettings> = {
   sessionId,
   authDir: env => look(env, 'AUTH_DIR') ?? `/app/sessions/${sessionId(env)}`,
-  authKey,
+  authKey: env => authKey(env),
+  previousAuthKey: env => authKey(env, 'AUTH_KEY_PREVIOUS'),
 }
 
 const readers: Readers<Settings> = {

@@ -1,5 +1,5 @@
 import assert from 'node:assert/strict'
-import { mkdtempSync, readdirSync } from 'node:fs'
+import { mkdtempSync, readdirSync, readFileSync } from 'node:fs'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { test } from 'node:test'
@@ -9,7 +9,8 @@ import { makeSeal } from '../src/encryption-at-rest.ts'
 import { writeMultiFile } from '../src/multifile-layout.ts'
 
 const temporary = () => mkdtempSync(join(tmpdir(), 'store-'))
-const open = (authDir: string, authKey?: Buffer) => openAuth({ sessionId: 's', authDir, authKey }, 1, () => undefined)
+const open = (authDir: string, authKey?: Buffer, previousAuthKey?: Buffer) =>
+  openAuth({ sessionId: 's', authDir, authKey, previousAuthKey }, 1, () => undefined)
 
 const KEYS = {
   'pre-key': { '1': { public: Buffer.alloc(32, 1), private: Buffer.alloc(32, 2) } },
@@ -60,8 +61,10 @@ test('what is set can be read at once, and what is removed is gone', async () =>
 test('a write after a newer epoch has opened the file fails and changes nothing', async () => {
   const directory = temporary()
   const fenced: unknown[] = []
-  const old = await openAuth({ sessionId: 's', authDir: directory, authKey: undefined }, 1, ending =>
-    fenced.push(ending),
+  const old = await openAuth(
+    { sessionId: 's', authDir: directory, authKey: undefined, previousAuthKey: undefined },
+    1,
+    ending => fenced.push(ending),
   )
   old.database.sql.exec("UPDATE meta SET value = 2 WHERE name = 'epoch'")
   await assert.rejects(Promise.resolve(old.keys.set({ 'lid-mapping': { a: '1' } })), { exit: 'FENCED' })
@@ -72,13 +75,13 @@ test('a write after a newer epoch has opened the file fails and changes nothing'
 
 test('a sealed value opens only under its own name, session and key', () => {
   const key = Buffer.alloc(32, 9)
-  const seal = makeSeal('s', key)
+  const seal = makeSeal('s', { authKey: key })
   const stored = seal.close('keys/creds', Buffer.from('secret'))
   assert.equal(seal.open('keys/creds', stored).toString(), 'secret')
   assert.throws(() => seal.open('keys/other', stored))
-  assert.throws(() => makeSeal('t', key).open('keys/creds', stored))
-  assert.throws(() => makeSeal('s', Buffer.alloc(32, 8)).open('keys/creds', stored))
-  assert.throws(() => makeSeal('s', undefined).open('keys/creds', stored))
+  assert.throws(() => makeSeal('t', { authKey: key }).open('keys/creds', stored))
+  assert.throws(() => makeSeal('s', { authKey: Buffer.alloc(32, 8) }).open('keys/creds', stored))
+  assert.throws(() => makeSeal('s', { authKey: undefined }).open('keys/creds', stored))
 })
 
 test('a first start leaves a whole file and nothing unfinished', async () => {
@@ -89,4 +92,47 @@ test('a first start leaves a whole file and nothing unfinished', async () => {
     readdirSync(directory).filter(name => name.startsWith('auth.new')),
     [],
   )
+})
+
+const [OLD, NEW, WRONG] = [1, 2, 3].map(byte => Buffer.alloc(32, byte)) as [Buffer, Buffer, Buffer]
+const bytesOf = (directory: string): Buffer =>
+  Buffer.concat(
+    readdirSync(directory)
+      .filter(name => name.startsWith('auth.db'))
+      .map(name => readFileSync(join(directory, name))),
+  )
+
+async function noiseKeyOf(directory: string, ...keys: Buffer[]): Promise<Buffer> {
+  const auth = await open(directory, ...keys)
+  auth.database.close()
+  return Buffer.from(auth.creds.noiseKey.private)
+}
+
+test('credentials that were stored plain are sealed at the next start with a key, and nothing plain is left in the file', async () => {
+  const directory = temporary()
+  const plainAuth = await open(directory)
+  await plainAuth.keys.set({ session: { canary: Buffer.from('a canary that nobody may find') } })
+  const noiseKey = Buffer.from(plainAuth.creds.noiseKey.private)
+  plainAuth.database.close()
+  const inPlain = noiseKey.toString('base64')
+  assert.ok(bytesOf(directory).includes(inPlain))
+  assert.deepEqual(await noiseKeyOf(directory, NEW), noiseKey)
+  assert.ok(!bytesOf(directory).includes(inPlain))
+})
+
+test('after a rotation the key before opens what it sealed, and afterwards the new one is enough', async () => {
+  const directory = temporary()
+  const noiseKey = await noiseKeyOf(directory, OLD)
+  assert.deepEqual(await noiseKeyOf(directory, NEW, OLD), noiseKey)
+  assert.deepEqual(await noiseKeyOf(directory, NEW), noiseKey)
+  await assert.rejects(open(directory, OLD), { name: 'Unreadable' })
+})
+
+test('a wrong or missing key neither makes a new identity nor changes a byte of the credentials', async () => {
+  const directory = temporary()
+  const noiseKey = await noiseKeyOf(directory, NEW)
+  for (const keys of [[WRONG], [WRONG, OLD], []] as Buffer[][]) {
+    await assert.rejects(open(directory, ...keys), { name: 'Unreadable' })
+  }
+  assert.deepEqual(await noiseKeyOf(directory, NEW), noiseKey)
 })

@@ -11,7 +11,7 @@ export async function openStore(
   epoch: number,
 ): Promise<{ creds: Creds; store: KeyStore; close: () => void }> {
   const database = await openDatabase(
-    { sessionId: 'torture', authDir: directory, authKey: undefined },
+    { sessionId: 'torture', authDir: directory, authKey: undefined, previousAuthKey: undefined },
     epoch,
     ({ sql, seal }) => {
       const creds = { identity: `${process.pid} at ${Date.now()}`, count: 0 }

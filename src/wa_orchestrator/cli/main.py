@@ -99,12 +99,20 @@ def doctor(*, data_dir: DataDir = None, as_json: Json = False) -> None:
         raise typer.Exit(EXIT_FAILED)
 
 
-@app.command(name="secrets", rich_help_panel=CONFIGURE)
-def show_secrets(*, data_dir: DataDir = None, as_json: Json = False) -> None:
-    """Print the API key, the webhook secret and the dashboard password in effect."""
+_secrets = typer.Typer(invoke_without_command=True)
+app.add_typer(_secrets, name="secrets", rich_help_panel=CONFIGURE)
+
+
+@_secrets.callback()
+def show_secrets(ctx: typer.Context, *, data_dir: DataDir = None, as_json: Json = False) -> None:
+    """Print the secrets in effect: the API key, the webhook secret, the key of credentials, the dashboard password."""
+    ctx.obj = data_dir
+    if ctx.invoked_subcommand is not None:
+        return
     settings = installation(data_dir)
-    shown = {name.upper(): getattr(settings, name).get_secret_value() for name in GENERATED}
-    if not all(shown.values()):
+    known = {name.upper(): getattr(settings, name).get_secret_value() for name in GENERATED}
+    shown = {name: value for name, value in known.items() if value}  # an older version has generated fewer
+    if not shown:
         raise Refused("NO_SECRETS", f"There are no secrets in {settings.data_dir} yet; the first start generates them.")
     typer.echo(json.dumps(shown) if as_json else "\n".join(f"{name}={value}" for name, value in shown.items()))
 
@@ -117,6 +125,23 @@ def login_link(data_dir: DataDir = None) -> None:
     from wa_orchestrator.cli import login_link as links
 
     typer.echo(asyncio.run(links.create(installation(data_dir))))
+
+
+@_secrets.command("rotate")
+def rotate_secret(
+    ctx: typer.Context,
+    name: Annotated[str, typer.Argument(metavar="NAME", help="API_KEY, WEBHOOK_SECRET, AUTH_KEY, DASHBOARD_PASSWORD.")],
+    *,
+    data_dir: DataDir = None,
+) -> None:
+    """Replace a generated secret; the server uses the new one after a restart, and its workers keep running."""
+    from wa_orchestrator.server import secret_rotation
+
+    if name.lower() not in GENERATED:
+        raise Refused("NO_SUCH_SECRET", f"There is no secret {name}. Use one of {', '.join(GENERATED).upper()}.")
+    settings = build(read(), **_given(data_dir=data_dir or ctx.obj))
+    secret_rotation.rotate(settings, name.lower())
+    typer.echo(f"{name.upper()} is replaced. Restart the server to use it; workers keep running.")
 
 
 for _name, _group in (("sessions", sessions), ("proxies", proxies), ("messages", messages)):

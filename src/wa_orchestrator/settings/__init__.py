@@ -16,9 +16,17 @@ from wa_orchestrator.settings.source import OperatorSource
 from wa_orchestrator.settings.types import override, setting
 
 #: Generated at the first start when they are not set (see `server.secrets`).
-GENERATED = ("api_key", "webhook_secret", "dashboard_password")
+GENERATED = ("api_key", "webhook_secret", "auth_key", "dashboard_password")
+#: Secrets whose value before a rotation is accepted, too: as `NAME_PREVIOUS`.
+PREVIOUS = ("webhook_secret", "auth_key")
 #: May also be read from the file that `NAME_FILE` names.
-FROM_FILE = (*GENERATED, "viewer_password", "telegram_bot_token", "redis_url")
+FROM_FILE = (
+    *GENERATED,
+    *(f"{name}_previous" for name in PREVIOUS),
+    "viewer_password",
+    "telegram_bot_token",
+    "redis_url",
+)
 #: The first setting of each section in docs/settings.md.
 SECTIONS = {
     "api_key": "Secrets",
@@ -46,7 +54,14 @@ class Settings(BaseSettings):
     api_key: types.Strong = setting(SecretStr(""), example=types.EXAMPLE_API_KEY)
     """The first API key, with all scopes; clients send it as `X-API-Key`."""
     webhook_secret: types.Strong = setting(SecretStr(""), example=types.EXAMPLE_WEBHOOK_SECRET)
-    """Each worker's signing secret is derived from this one."""
+    """Each worker's token and signing secret are derived from this one."""
+    webhook_secret_previous: types.OptionalStrong = setting(None, example=types.EXAMPLE_WEBHOOK_SECRET)
+    """The WEBHOOK_SECRET before a rotation: workers that were started with it are still accepted."""
+    auth_key: types.Strong = setting(SecretStr(""), example=types.EXAMPLE_AUTH_KEY)
+    """Seals the credentials of all sessions on disk; each worker gets a key of its own that is derived from it. Keep a
+    copy apart from the credentials: without it they are lost."""
+    auth_key_previous: types.OptionalStrong = setting(None, example=types.EXAMPLE_AUTH_KEY)
+    """The AUTH_KEY before a rotation: opens credentials that have not been sealed with the new one yet."""
     dashboard_password: types.Strong = setting(SecretStr(""), example=types.EXAMPLE_PASSWORD)
     """The administrator's password for the dashboard."""
     viewer_password: types.OptionalStrong = setting(None, example=types.EXAMPLE_VIEWER_PASSWORD)

@@ -21,10 +21,11 @@ MIN_SECRET_CHARS = 16
 #: Examples of docs/settings.md. They are public, so none of them is accepted as a secret.
 EXAMPLE_API_KEY = "wao_2Jv0Zc5Xq8sR1mT7kD4hW9bN"
 EXAMPLE_WEBHOOK_SECRET = "whsec_Zm9yLWV4YW1wbGUtb25seS0xMjM0NQ=="  # noqa: S105
+EXAMPLE_AUTH_KEY = "Zm9yLWV4YW1wbGUtb25seS10aGlydHktdHdvLWJ5dGU="
 EXAMPLE_PASSWORD = "correct-horse-battery-staple"  # noqa: S105
 EXAMPLE_VIEWER_PASSWORD = "green-ladder-seven-windows"  # noqa: S105
 EXAMPLE_RECIPIENT = "age1qjnqylu2x96wc7xvgxcnny0jd2lchcm7rx6yqhau7asap3tw8etqevp42n"
-_EXAMPLES = (EXAMPLE_API_KEY, EXAMPLE_WEBHOOK_SECRET, EXAMPLE_PASSWORD, EXAMPLE_VIEWER_PASSWORD)
+_EXAMPLES = (EXAMPLE_API_KEY, EXAMPLE_WEBHOOK_SECRET, EXAMPLE_AUTH_KEY, EXAMPLE_PASSWORD, EXAMPLE_VIEWER_PASSWORD)
 #: A place to fill in: <random-32-chars>, ${API_KEY}, [your key].
 _PLACEHOLDER = re.compile(r"\$?(?:<.*>|\{.*\}|\[.*\])", re.DOTALL)
 #: Made of nothing but words that every password list and every template contains.

@@ -70,6 +70,23 @@ def stored_epoch(settings: Settings, session_id: str) -> int:
     return int(row[0]) if row else 0
 
 
+def seals(settings: Settings) -> list[tuple[str, str]]:
+    """Return the session and the id of the key ('' if unknown) of all sealed credentials, those in the trash too."""
+    databases = [*settings.sessions_dir.glob(f"*/{DATABASE}"), *_trash(settings).glob(f"*/{DATABASE}")]
+    found = [_meta(path) for path in sorted(databases)]
+    return [(str(meta.get("session", "")), str(meta.get("key", ""))) for meta in found if meta.get("sealed")]
+
+
+def _meta(database: Path) -> dict[str, object]:
+    try:
+        with contextlib.closing(
+            sqlite3.connect(f"{database.absolute().as_uri()}?mode=ro", uri=True, timeout=1)
+        ) as opened:
+            return dict(opened.execute("SELECT name, value FROM meta").fetchall())
+    except sqlite3.Error:
+        return {}
+
+
 @_in_thread
 def linked_sessions(settings: Settings) -> list[str]:
     """Return the sessions that have credentials on disk."""

@@ -9,6 +9,7 @@ import hmac
 from dataclasses import dataclass
 
 from fastapi import Request
+from pydantic import SecretStr
 
 from wa_orchestrator.context import Context
 from wa_orchestrator.errors import Refused
@@ -28,14 +29,23 @@ class WorkerCredentials:
 
 def mint(settings: Settings, session_id: str, epoch: int) -> WorkerCredentials:
     """Return the credentials of the worker of this session and epoch; they are always the same."""
-    token = _derive(settings, f"token {session_id} {epoch}").hex()
-    secret = base64.b64encode(_derive(settings, f"events {session_id} {epoch}")).decode()
+    return _mint(settings.webhook_secret, session_id, epoch)
+
+
+def accepted(settings: Settings, session_id: str, epoch: int) -> list[WorkerCredentials]:
+    """Return the credentials that this worker may have: of the present secret, and of the one before a rotation."""
+    roots = (settings.webhook_secret, settings.webhook_secret_previous)
+    return [_mint(root, session_id, epoch) for root in roots if root is not None]
+
+
+def _mint(root: SecretStr, session_id: str, epoch: int) -> WorkerCredentials:
+    token = _derive(root, f"token {session_id} {epoch}").hex()
+    secret = base64.b64encode(_derive(root, f"events {session_id} {epoch}")).decode()
     return WorkerCredentials(f"wwt_{session_id}.{epoch}.{token}", f"whsec_{secret}")
 
 
-def _derive(settings: Settings, purpose: str) -> bytes:
-    root = settings.webhook_secret.get_secret_value().encode()
-    return hmac.new(root, purpose.encode(), hashlib.sha256).digest()
+def _derive(root: SecretStr, purpose: str) -> bytes:
+    return hmac.new(root.get_secret_value().encode(), purpose.encode(), hashlib.sha256).digest()
 
 
 def fenced(epoch: int) -> Refused:
@@ -50,8 +60,9 @@ def require_token(context: Context, request: Request, session_id: str) -> int:
     """
     scheme, _, token = request.headers.get("authorization", "").partition(" ")
     owner, epoch = _claims(token.strip()) if scheme.lower() == "bearer" else ("", 0)
-    genuine = mint(context.settings, owner, epoch).token
-    if not owner or not hmac.compare_digest(genuine.encode(), token.strip().encode()):
+    given = token.strip().encode()
+    genuine = [each.token.encode() for each in accepted(context.settings, owner, epoch)]
+    if not owner or not any(hmac.compare_digest(each, given) for each in genuine):
         auth.count_stranger(context, request)
         raise Refused("WORKER_TOKEN_WRONG", "Not a valid worker token of this server.", 401)
     if owner != session_id:

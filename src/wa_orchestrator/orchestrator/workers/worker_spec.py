@@ -1,7 +1,7 @@
 """The spec of a worker: its environment and secrets."""
 
 from wa_orchestrator.orchestrator.sessions import credential_files
-from wa_orchestrator.orchestrator.workers import tokens
+from wa_orchestrator.orchestrator.workers import credential_keys, tokens
 from wa_orchestrator.runner.contract import WorkerSpec
 from wa_orchestrator.settings import Settings
 from wa_orchestrator.store.records import Session
@@ -38,6 +38,7 @@ def spec_for(settings: Settings, session: Session, epoch: int, proxy_url: str) -
     if settings.worker_ca_file is not None:
         environment["NODE_EXTRA_CA_CERTS"] = str(settings.worker_ca_file.absolute())
     secrets = {"WORKER_TOKEN": minted.token, "WEBHOOK_SECRET": minted.webhook_secret}
+    secrets |= credential_keys.worker_secrets(settings, session.id)
     if proxy_url:
         secrets["PROXY_URL"] = proxy_url
     elif settings.allow_direct:
