@@ -383,6 +383,7 @@ NOT_BACKED_UP: Final = (
     "backups:", "lease:", "fence:", "control:", "command:result:", "rate:", "dashboard:person:", "dashboard:tries:",
     "dashboard:link:", "session:qr:", "session:commands:", "session:heard:", "session:restarts:",
     PROVISIONING, RESTARTING, STARTED_LAST, RESTART_AFTER, SESSIONS_ACTIVE, INSTALLATION, SUMMARY_DAY,
+    ARCHIVE, REWRITTEN,
 )  # fmt: skip
 #: Keys that are many and change no more, or only grow: a backup reads them after the others, without blocking Redis.
 HISTORY: Final = ("message:", "webhook:delivery:", "idempotency:", "stats:", "messages:stats:")

@@ -30,6 +30,8 @@ from wa_orchestrator.store.sessions import slots
 #: Workers of a lost installation may have had later epochs than the backup knows; no new one may equal theirs.
 EPOCH_LEAP: Final = 1000
 
+_EVENTS: Final = 1000
+
 log = structlog.get_logger(__name__)
 
 
@@ -71,11 +73,19 @@ class Restorer:
             await self._pool.stop_all(session_id)
             await self._exchange_files(files, session_id, {})
         await state_dump.load(context.scripts, self._resting(files / manifests.STATE))
+        await self._copy_events()
         await settle_messages(context, plan.cursor)
         await state_dump.end_load(context.scripts)
         await runs.report(context.scripts, replace(run, done=run.total, phase="starting"))
         for session in await records.sessions(context.scripts):
             await session_copies.resume(context, session.id)
+
+    async def _copy_events(self) -> None:
+        """Copy the restored events to the archive: its own begin with this installation, and readers ask it first."""
+        cursor = "0"
+        while entries := await event_stream.read(self._context.scripts, after=cursor, most=_EVENTS):
+            await self._context.archive.put_events(entries)
+            cursor = entries[-1].cursor
 
     def _resting(self, path: Path) -> Iterator[StateLine]:
         """Yield the state with every session at rest that ran: it is started when everything is in place."""
