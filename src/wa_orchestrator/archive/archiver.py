@@ -8,10 +8,11 @@ from typing import Final
 
 import structlog
 
+from wa_orchestrator.archive import erasure
 from wa_orchestrator.archive.contract import Archive
 from wa_orchestrator.settings import Settings
 from wa_orchestrator.store.engine.scripts import Scripts
-from wa_orchestrator.store.events import event_stream
+from wa_orchestrator.store.events import event_stream, webhooks
 from wa_orchestrator.store.messages import archive_marks, ended_messages, incoming_messages
 
 HOUR_MS: Final = 3_600_000
@@ -41,8 +42,10 @@ class Archiver:
         if not await self._check_identity():
             return _ELSEWHERE_S
         now_ms = await self._scripts.now_ms()
+        await erasure.step(self._scripts, self._archive)
         moved = await self.move(now_ms)
         erased = await self.erase(now_ms)
+        await self._shrink_daily(now_ms)
         return _BUSY_S if max(moved, erased) >= BATCH else _IDLE_S
 
     async def move(self, now_ms: int) -> int:
@@ -82,9 +85,17 @@ class Archiver:
         texts = await archive.erase_texts(now_ms - settings.body_retention_days * DAY_MS, most=BATCH)
         messages = await archive.erase_messages(now_ms - settings.message_retention_days * DAY_MS, most=BATCH)
         events = await archive.erase_events(now_ms - settings.event_retention_days * DAY_MS, most=EVENTS)
+        await webhooks.erase_deliveries_until(self._scripts, now_ms - settings.body_retention_days * DAY_MS)
         if texts or messages:
             log.info("archive.erased", texts=texts, messages=messages, events=events)
         return max(texts, messages, events * BATCH // EVENTS)
+
+    async def _shrink_daily(self, now_ms: int) -> None:
+        """Once a day, let what was erased leave the disk: the AOF of Redis and the log of the archive."""
+        rewritten_at = await archive_marks.rewritten_at(self._scripts)
+        if not 0 <= now_ms - rewritten_at < DAY_MS:
+            await archive_marks.rewrite(self._scripts)
+            await self._archive.shrink()
 
     async def _check_identity(self) -> bool:
         """Whether this is the archive in use. History must not be split over the disks of two machines."""

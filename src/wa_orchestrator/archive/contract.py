@@ -102,8 +102,8 @@ class Archive(Protocol):
         """Erase events that happened at `until_ms` at the latest."""
         ...
 
-    async def erase_contact(self, contact: Contact, *, most: int) -> int:
-        """Erase messages to a person with their events, their incoming messages, and events that name them."""
+    async def erase_contact(self, contact: Contact, messages: Sequence[str], *, most: int) -> int:
+        """Erase messages to a person, their incoming messages, and events that name them or one of these messages."""
         ...
 
     async def shrink(self) -> None:

@@ -84,8 +84,8 @@ class SqliteArchive:
     async def erase_events(self, until_ms: int, *, most: int) -> int:
         return await self._write(writes.erase_events, until_ms, most)
 
-    async def erase_contact(self, contact: Contact, *, most: int) -> int:
-        return await self._write(writes.erase_contact, contact, most)
+    async def erase_contact(self, contact: Contact, messages: Sequence[str], *, most: int) -> int:
+        return await self._write(writes.erase_contact, contact, messages, most)
 
     async def shrink(self) -> None:
         await self._write(writes.shrink)

@@ -145,14 +145,13 @@ def _delete_oldest(connection: sqlite3.Connection, table: str, until_ms: int, mo
     return connection.execute(f"DELETE FROM {table} WHERE place IN ({oldest})", values).rowcount
 
 
-def erase_contact(connection: sqlite3.Connection, contact: Contact, most: int) -> int:
+def erase_contact(connection: sqlite3.Connection, contact: Contact, messages: Sequence[str], most: int) -> int:
     with transaction(connection):
-        query = "SELECT place, id FROM message WHERE recipient = ? LIMIT ?"
-        rows = connection.execute(query, (contact.phone, most)).fetchall()
-        _erase_messages(connection, [place for place, _ in rows])
-        erased = len(rows)
+        query = "SELECT place FROM message WHERE recipient = ? LIMIT ?"
+        places = [row[0] for row in connection.execute(query, (contact.phone, most))]
+        _erase_messages(connection, places)
         events = "DELETE FROM event WHERE message != '' AND message = ?"
-        erased += sum(connection.execute(events, (name,)).rowcount for _, name in rows)
+        erased = len(places) + sum(connection.execute(events, (name,)).rowcount for name in messages)
         for table in ("incoming", "event"):
             query = f"DELETE FROM {table} WHERE contact != '' AND contact = ?"
             erased += sum(connection.execute(query, (name,)).rowcount for name in contact.names)

@@ -27,6 +27,7 @@ from wa_orchestrator.gateway.app import Gateway
 from wa_orchestrator.loop import Loop, Runnable
 from wa_orchestrator.orchestrator import installation_check, service
 from wa_orchestrator.orchestrator.api import event_reference
+from wa_orchestrator.orchestrator.api.contacts import ContactRoutes
 from wa_orchestrator.orchestrator.api.events import EventRoutes
 from wa_orchestrator.orchestrator.api.holds import HoldRoutes
 from wa_orchestrator.orchestrator.api.limits import LimitRoutes
@@ -204,7 +205,7 @@ def control_apps(control: Orchestrator, routers: Sequence[APIRouter] = ()) -> Co
     parts = [
         *control.routers,
         *(of_workers if context.settings.workers_on_main_port else ()),
-        *(part(context) for part in (EventRoutes, WebhookRoutes, OptOutRoutes, HoldRoutes, LimitRoutes)),
+        *(part(context) for part in (EventRoutes, WebhookRoutes, OptOutRoutes, ContactRoutes, HoldRoutes, LimitRoutes)),
         health.router(context),
     ]
     app = make_app(context, [*routers, *parts], webhooks=event_reference.webhooks())

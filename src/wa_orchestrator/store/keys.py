@@ -298,7 +298,8 @@ INCOMING: Final = "messages:incoming"
 """zset `<session> <WhatsApp id>` of incoming messages by when they came · receive adds, the archiver removes"""
 
 ERASURES: Final = "contacts:erasures"
-"""hash phone of a person to be erased → `<asked at ms> <passes done>` · erasure API, the archiver · until done"""
+"""hash phone of a person to be erased → `<ms of the first pass> <lid>`, 0 before it · erasure API, archiver ·
+until done"""
 
 command_result: Final = _one_per("command:result:<command_id>")
 """list of at most one JSON answer of a worker to a command · put_command_result, the asker pops · 10 s"""

@@ -20,6 +20,7 @@ TAGS: Final = {
     "proxies": "The pool of SOCKS5 proxies through which sessions connect.",
     "anti-ban": "Limits and pauses of sending.",
     "opt-outs": "Recipients that get no more messages.",
+    "contacts": "One person: an export of what is stored about them, and its erasure.",
     "events": "Everything that happened, by cursor or as a stream.",
     "webhooks": "Events delivered to your own systems.",
     "administration": "API keys, audit log, trash.",

@@ -3,7 +3,7 @@
 import json
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
-from typing import Any
+from typing import Any, Final
 from urllib.parse import urlsplit
 
 from redis.asyncio.client import Pipeline
@@ -12,6 +12,9 @@ from wa_orchestrator.domain.stream_events import EventType, WebhookDisabled
 from wa_orchestrator.store import keys
 from wa_orchestrator.store.engine.scripts import Scripts, unexpected
 from wa_orchestrator.store.events import event_stream
+
+#: Deliveries that are looked at in one round trip.
+_SCANNED: Final = 500
 
 
 @dataclass(frozen=True, slots=True, repr=False)
@@ -160,3 +163,45 @@ async def trim(scripts: Scripts, webhook_id: str, *, keep: int) -> None:
     if over:
         await scripts.redis.zrem(keys.delivery_log(webhook_id), *over)
         await scripts.redis.delete(*(keys.delivery(webhook_id, event) for event in over))
+
+
+async def erase_deliveries_until(scripts: Scripts, until_ms: int) -> int:
+    """Erase deliveries of events up to an instant, whatever became of them: they contain texts. Return how many."""
+    erased = 0
+    for webhook_id in await every(scripts):
+        # By when they were queued, which may be later than the event, so it is the event that is compared.
+        events: Any = await scripts.redis.zrange(keys.delivery_log(webhook_id), 0, _SCANNED - 1)
+        old = [event for event in events if event_stream.cursor_order(event)[0] <= until_ms]
+        erased += await _erase(scripts, webhook_id, old)
+    return erased
+
+
+async def erase_deliveries(scripts: Scripts, phone: str, lid: str) -> int:
+    """Erase deliveries that name a person. Return how many."""
+    erased = 0
+    for webhook_id in await every(scripts):
+        events: Any = await scripts.redis.zrange(keys.delivery_log(webhook_id), 0, -1)
+        for first in range(0, len(events), _SCANNED):
+            some = events[first : first + _SCANNED]
+            names = [keys.delivery(webhook_id, event) for event in some]
+            bodies = await scripts.each(lambda pipe, key: pipe.hget(key, "body"), names)
+            theirs = [event for event, body in zip(some, bodies, strict=True) if body and _names(body, phone, lid)]
+            erased += await _erase(scripts, webhook_id, theirs)
+    return erased
+
+
+def _names(body: str, phone: str, lid: str) -> bool:
+    """Whether a delivery is about a person."""
+    data = json.loads(body).get("data") or {}
+    contact = data.get("contact") or {}
+    return phone in (data.get("to"), contact.get("phone")) or bool(lid and lid == contact.get("lid"))
+
+
+async def _erase(scripts: Scripts, webhook_id: str, events: Sequence[str]) -> int:
+    if events:
+        async with scripts.redis.pipeline(transaction=True) as pipe:
+            pipe.zrem(keys.delivery_log(webhook_id), *events)
+            pipe.zrem(keys.WEBHOOK_DUE, *(f"{webhook_id}/{event}" for event in events))
+            pipe.delete(*(keys.delivery(webhook_id, event) for event in events))
+            await pipe.execute()
+    return len(events)
