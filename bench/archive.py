@@ -202,7 +202,9 @@ async def main() -> int:
     broken += ["memory over a month"] if memory["last_to_third"] > FLAT else []
     result = {
         "what": f"{MANY:,} archived messages against {FEW:,}: medians in turns; Redis' memory over {DAYS} days",
-        "command": "python -m bench.archive" if MANY == 5_000_000 else f"MESSAGES={MANY} python -m bench.archive",
+        "command": "python -m bench.archive"
+        if MANY == 5_000_000
+        else f"MESSAGES={MANY} PER_DAY={PER_DAY} python -m bench.archive",
         "cores": os.cpu_count(),
         "load": round(os.getloadavg()[0], 2),
         "sqlite": sqlite3.sqlite_version,
