@@ -15,13 +15,13 @@ from pathlib import Path
 from typing import Any
 
 from playwright.sync_api import Page, sync_playwright
-from redis.asyncio import Redis
 from tests.dashboard import serving
 from tests.dashboard.browsing import CHROMIUM, FLAGS, log_in, visit
 from tests.dashboard.sample_fleet import fill_large
 
 from wa_orchestrator.store import keys
 from wa_orchestrator.store.engine.embedded_redis import EmbeddedRedis
+from wa_orchestrator.store.engine.line_client import LineClient
 from wa_orchestrator.store.engine.scripts import Scripts
 
 SESSIONS = 500
@@ -32,14 +32,14 @@ LIMITS = {"scriptMsPerEvent": 16.0, "kBytesPerS": 100.0, "firstPaintMs": 500.0, 
 
 
 async def _fill(redis_url: str) -> None:
-    redis = Redis.from_url(redis_url, decode_responses=True)
+    redis = LineClient.from_url(redis_url, decode_responses=True)
     await fill_large(Scripts(redis), sessions=SESSIONS)
     await redis.aclose()
 
 
 async def _events(redis_url: str) -> int:
     """Emit events at an even pace: session states and messages."""
-    redis = Redis.from_url(redis_url, decode_responses=True)
+    redis = LineClient.from_url(redis_url, decode_responses=True)
     begun, made = time.monotonic(), 0
     while time.monotonic() - begun < SECONDS:
         number = made * 7 % SESSIONS + 1

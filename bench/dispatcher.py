@@ -24,7 +24,7 @@ from redis.asyncio import BlockingConnectionPool, Redis
 from wa_orchestrator.settings import Settings
 from wa_orchestrator.store import keys
 from wa_orchestrator.store.engine.embedded_redis import EmbeddedRedis
-from wa_orchestrator.store.engine.pipelined_scripts import PipelinedScripts
+from wa_orchestrator.store.engine.line_client import LineClient
 from wa_orchestrator.store.engine.scripts import Scripts
 from wa_orchestrator.store.messages import admission, outbox, queues
 from wa_orchestrator.store.messages.message_keys import Place
@@ -65,9 +65,8 @@ async def fill(scripts: Scripts, sessions: int, each: int) -> None:
         pipe.sadd(keys.SESSIONS_ACTIVE, name)
         pipe.sadd(keys.sessions_of_phone(phone), name)
     await pipe.execute()
-    batched = PipelinedScripts(scripts)
     for number in range(each):
-        await asyncio.gather(*(_put(batched, n, number) for n in range(sessions)))
+        await asyncio.gather(*(_put(scripts, n, number) for n in range(sessions)))
     now_ms = await scripts.now_ms()
     for n in range(sessions):
         silent_until = now_ms + 5_000 + random.randrange(sessions * 1000 // PER_SECOND)
@@ -88,7 +87,7 @@ class Workers:
     """The workers of all sessions: claim released messages, acknowledge them, and record how late they were."""
 
     def __init__(self, scripts: Scripts) -> None:
-        self._scripts = PipelinedScripts(scripts)
+        self._scripts = scripts
         self._due: dict[str, int] = {}
         self.late_ms: list[int] = []
         self.measuring = False
@@ -183,7 +182,7 @@ async def serve(url: str) -> None:
     configure("warning")
     with contextlib.suppress(AttributeError, OSError):
         os.sched_setaffinity(0, {max(os.sched_getaffinity(0))})
-    redis = Redis.from_url(url, decode_responses=True)
+    redis = LineClient.from_url(url, decode_responses=True)
     dispatcher = asyncio.create_task(Dispatcher(make_context(Settings(timezone="UTC"), redis)).run())
     while await asyncio.to_thread(sys.stdin.readline):
         used = resource.getrusage(resource.RUSAGE_SELF)

@@ -32,6 +32,7 @@ from wa_orchestrator.gateway.app import Gateway
 from wa_orchestrator.logs import configure
 from wa_orchestrator.store import keys
 from wa_orchestrator.store.engine.embedded_redis import EmbeddedRedis
+from wa_orchestrator.store.engine.line_client import LineClient
 from wa_orchestrator.store.engine.scripts import LUA, Scripts
 from wa_orchestrator.store.messages import admission, outbox, queues
 from wa_orchestrator.store.messages.message_keys import Place
@@ -70,13 +71,12 @@ class Store:
 async def open_store(home: Path, messages: int) -> AsyncIterator[Store]:
     """Start a durable Redis with this many messages, a gateway and a dashboard."""
     async with EmbeddedRedis(home) as server, contextlib.AsyncExitStack() as stack:
-        redis = Redis.from_url(server.url, decode_responses=True)
+        redis = LineClient.from_url(server.url, decode_responses=True)
         stack.push_async_callback(redis.aclose)
         chosen = settings(3001, data_dir=home, gateway_hot_path=False, hot_per_day=10**6, rate_limit_per_minute=10**6)
         context = make_context(chosen, redis)
         await fill(redis, messages)
         gateway = Gateway(context)
-        stack.push_async_callback(gateway.close)
         dashboard = make_app(context, [])
         install(dashboard, context)
         api = httpx.AsyncClient(

@@ -8,6 +8,7 @@ from hypothesis import HealthCheck, settings
 from redis.asyncio import Redis
 
 from tests.redis_server import FORGETFUL, redis_server
+from wa_orchestrator.store.engine.line_client import LineClient
 from wa_orchestrator.store.engine.scripts import Scripts
 
 # How long an example takes says something about the machine. CI tries the same examples every time; people, new ones.
@@ -29,7 +30,7 @@ def redis_url() -> Iterator[str]:
 @pytest.fixture
 async def redis(redis_url: str) -> AsyncIterator[Redis]:
     """An empty Redis."""
-    client = Redis.from_url(redis_url, decode_responses=True)
+    client = LineClient.from_url(redis_url, decode_responses=True)
     await client.flushall()
     yield client
     await client.aclose()

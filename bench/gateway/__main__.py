@@ -48,6 +48,7 @@ SERVERS: dict[str, tuple[list[str], dict[str, str]]] = {
     "fastify": (FASTIFY, SAME),
     "gateway, sender chosen": (PYTHON, {"NAMED": "0"}),
     "gateway, hot path off": (PYTHON, {"NAMED": "1", "HOT_PATH": "0"}),
+    "gateway, ordinary HTTP": (PYTHON, {"NAMED": "1", "OWN_HTTP": "0"}),
     "express, bare Lua": (EXPRESS, BARE),
     "fastify, bare Lua": (FASTIFY, BARE),
     "fastify, auto-pipelining": (FASTIFY, {**SAME, "AUTO_PIPELINING": "1"}),
@@ -72,7 +73,7 @@ def main() -> None:
     """Measure all servers in turn, several rounds, and write the medians."""
     if shutil.which("wrk") is None:
         sys.exit("wrk is missing: apt-get install wrk")
-    if not OTHER:
+    if any(command is not PYTHON for command, _ in SERVERS.values()):
         install_peers()
     with tempfile.TemporaryDirectory(prefix="bench-gw-") as directory:
         results = asyncio.run(measure(Path(directory)))

@@ -24,9 +24,10 @@ async def serve() -> None:
     )
     async with opened(settings, f"unix://{os.environ['REDIS_SOCKET']}") as context:
         gateway = Gateway(context)
+        http = "httptools" if os.environ.get("OWN_HTTP") == "0" else gateway.http
         config = uvicorn.Config(
             gateway.app(), host="127.0.0.1", port=int(os.environ["PORT"]), log_level="warning", access_log=False,
-            loop="uvloop", http=gateway.http, lifespan="on",
+            loop="uvloop", http=http, lifespan="on",
         )  # fmt: skip
         await uvicorn.Server(config).serve()
 

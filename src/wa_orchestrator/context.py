@@ -14,6 +14,7 @@ from wa_orchestrator.archive.sqlite_archive import SqliteArchive
 from wa_orchestrator.instruments import Instruments
 from wa_orchestrator.settings import Settings
 from wa_orchestrator.store.engine.durability import Weakness
+from wa_orchestrator.store.engine.line_client import LineClient
 from wa_orchestrator.store.engine.scripts import Scripts
 from wa_orchestrator.web.rates import Rates
 
@@ -64,7 +65,7 @@ def make_context(settings: Settings, redis: Redis) -> Context:
 @asynccontextmanager
 async def opened(settings: Settings, redis_url: str) -> AsyncIterator[Context]:
     """Yield a context and close its connections afterwards. Redis need not be reachable yet."""
-    # A blocking pool: hundreds of workers may send requests at the same moment, and wait for a free connection.
+    # For blocking reads and pub/sub; everything else goes over the line.
     pool = BlockingConnectionPool.from_url(
         redis_url,
         max_connections=_CONNECTIONS,
@@ -74,7 +75,7 @@ async def opened(settings: Settings, redis_url: str) -> AsyncIterator[Context]:
         socket_timeout=_SOCKET_TIMEOUT_S,
         health_check_interval=30,
     )
-    redis = Redis.from_pool(pool)
+    redis = LineClient.from_pool(pool)
     context = make_context(settings, redis)
     try:
         yield context

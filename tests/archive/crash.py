@@ -11,6 +11,7 @@ from pathlib import Path
 from types import FrameType
 from typing import Any
 
+from wa_orchestrator.store.engine.line_client import LineClient
 from redis.asyncio import Redis
 
 from tests.archive.history import BEGIN_MS, DAY_MS
@@ -46,7 +47,7 @@ class Fuse:
 
 
 async def archive_all(redis_url: str, data_dir: Path, fuse: Fuse) -> None:
-    redis = Redis.from_url(redis_url, decode_responses=True)
+    redis = LineClient.from_url(redis_url, decode_responses=True)
     scripts, archive = Scripts(redis, clock=HELD), SqliteArchive(data_dir / "archive.sqlite")
     archiver = Archiver(Settings(data_dir=data_dir), scripts, archive)
     await scripts.load()

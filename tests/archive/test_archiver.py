@@ -93,7 +93,6 @@ async def test_an_archived_dead_letter_can_be_retried_and_an_unknown_one_settled
         assert (await client.delete(f"/api/v1/messages/{name}")).json()["error"]["code"] == "TOO_LATE"
         told = (await client.post(f"/api/v1/messages/{name}/retry")).json()
         assert told["status"] == "queued"
-    await gateway.close()
     became = await receipts.record(context, "w1", name, status="sent", whatsapp_id=f"3EB0{1:018X}", at_ms=clock.now_ms)
     assert became == outbox.Became("sent")
     assert await context.redis.zcard(keys.queue("972500000001")) == 0

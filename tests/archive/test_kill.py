@@ -9,6 +9,7 @@ import random
 from collections import Counter
 from pathlib import Path
 
+from wa_orchestrator.store.engine.line_client import LineClient
 from redis.asyncio import Redis
 
 from tests.archive import crash
@@ -55,7 +56,7 @@ async def test_kill_9_at_any_point_of_archiving_leaves_every_message_found_exact
     print(f"ARCHIVE_SEED={SEED} ARCHIVE_KILLS={KILLS}")
     dice = random.Random(SEED)
     with redis_server(*DURABLE) as server:
-        redis = Redis.from_url(server.url, decode_responses=True)
+        redis = LineClient.from_url(server.url, decode_responses=True)
         scripts = Scripts(redis, clock=f"local function now_ms() return {BEGIN_MS} end")
         await _add(scripts, 1)
         exit_code, lines = _archive(server.url, tmp_path / "dry", 0)

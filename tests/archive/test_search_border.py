@@ -10,6 +10,7 @@ from typing import Any
 
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from wa_orchestrator.store.engine.line_client import LineClient
 from redis.asyncio import Redis
 
 from tests.archive.history import BEGIN_MS, body_of, ended_message, found_ids, move, newest_first, put_into_redis
@@ -72,7 +73,7 @@ FILTERS = st.fixed_dictionaries(
 
 @asynccontextmanager
 async def two_places(redis_url: str) -> AsyncIterator[tuple[Scripts, SqliteArchive]]:
-    redis = Redis.from_url(redis_url, decode_responses=True)
+    redis = LineClient.from_url(redis_url, decode_responses=True)
     with tempfile.TemporaryDirectory() as home:
         archive = SqliteArchive(Path(home) / "archive.sqlite")
         try:

@@ -10,12 +10,12 @@ from pathlib import Path
 from typing import Any
 
 from playwright.sync_api import Browser, Page, sync_playwright
-from redis.asyncio import Redis
 
 from tests.dashboard import sample_fleet, serving
 from tests.dashboard.browsing import CHROMIUM, FLAGS, log_in, visit
 from wa_orchestrator.store import keys
 from wa_orchestrator.store.engine.embedded_redis import EmbeddedRedis
+from wa_orchestrator.store.engine.line_client import LineClient
 from wa_orchestrator.store.engine.scripts import Scripts
 
 PAGES = {
@@ -66,7 +66,7 @@ SCENES = (
 
 
 async def _fill(redis_url: str, fill: Fill) -> None:
-    redis = Redis.from_url(redis_url, decode_responses=True)
+    redis = LineClient.from_url(redis_url, decode_responses=True)
     await redis.flushall()
     await fill(Scripts(redis), afternoon())
     await redis.aclose()
@@ -74,7 +74,7 @@ async def _fill(redis_url: str, fill: Fill) -> None:
 
 async def _fresh_code(redis_url: str) -> None:
     """A code lives for a minute, and a round of pictures takes longer."""
-    redis = Redis.from_url(redis_url, decode_responses=True)
+    redis = LineClient.from_url(redis_url, decode_responses=True)
     if await redis.hget(keys.session("worker_18"), "status") == "qr_ready":
         await sample_fleet.FleetBuilder(Scripts(redis), afternoon()).code("worker_18")
     await redis.aclose()

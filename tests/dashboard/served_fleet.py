@@ -4,8 +4,6 @@ import contextlib
 from collections.abc import Iterator
 from typing import Any
 
-from redis.asyncio import Redis
-
 from tests.dashboard import sample_fleet
 from tests.dashboard.serving import Routers, Thread, in_thread
 from wa_orchestrator.context import Context
@@ -15,6 +13,7 @@ from wa_orchestrator.orchestrator.api.holds import HoldRoutes
 from wa_orchestrator.orchestrator.api.limits import LimitRoutes
 from wa_orchestrator.orchestrator.api.optouts import OptOutRoutes
 from wa_orchestrator.orchestrator.api.webhooks import WebhookRoutes
+from wa_orchestrator.store.engine.line_client import LineClient
 from wa_orchestrator.store.engine.scripts import Scripts
 
 
@@ -28,7 +27,7 @@ class ServedFleet:
         """Await `work(builder)` in the thread."""
 
         async def doing() -> Any:
-            redis = Redis.from_url(self.redis_url, decode_responses=True)
+            redis = LineClient.from_url(self.redis_url, decode_responses=True)
             try:
                 return await work(sample_fleet.FleetBuilder(Scripts(redis)))
             finally:

@@ -8,13 +8,13 @@ from typing import Any
 
 import uvicorn
 from pydantic import SecretStr
-from redis.asyncio import Redis
 
 from tests.processes import free_port
 from tests.waiting import until
 from wa_orchestrator.context import Context, make_context
 from wa_orchestrator.dashboard.app import Dashboard, install
 from wa_orchestrator.settings import Settings
+from wa_orchestrator.store.engine.line_client import LineClient
 from wa_orchestrator.web.app import make_app
 
 PASSWORD = "violet-harbour-91-otters"
@@ -44,7 +44,7 @@ async def serving(
     redis_url: str, chosen: Settings, routers: Routers, simulator: dict[str, Any] | None
 ) -> AsyncIterator[tuple[str, Dashboard]]:
     """Serve the dashboard within this loop."""
-    redis = Redis.from_url(redis_url, decode_responses=True)
+    redis = LineClient.from_url(redis_url, decode_responses=True)
     context = make_context(chosen, redis)
     context.simulator = simulator
     app = make_app(context, routers(context))

@@ -20,6 +20,7 @@ from wa_orchestrator.dashboard.html.renderer import Renderer, View
 from wa_orchestrator.dashboard.live import Hub, PageStream
 from wa_orchestrator.dashboard.pages import live_log
 from wa_orchestrator.store import keys
+from wa_orchestrator.store.engine.line_client import LineClient
 from wa_orchestrator.texts.catalogue import texts
 
 
@@ -36,7 +37,7 @@ def served(thread: serving.Thread, redis_url: str, port: int) -> Iterator[str]:
 
 async def happen(redis_url: str, mark: str, numbers: range) -> None:
     """So many events, each with a number of its own."""
-    redis = Redis.from_url(redis_url, decode_responses=True)
+    redis = LineClient.from_url(redis_url, decode_responses=True)
     for number in numbers:
         await redis.xadd(keys.EVENTS, {"type": "session.connected", "session": f"{mark}_{number:03d}", "at": number})
     await redis.aclose()

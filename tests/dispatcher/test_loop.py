@@ -9,7 +9,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from redis.asyncio import Redis
 from redis.exceptions import RedisError
 
 from tests.dispatcher.scenario import Scenario, settings
@@ -18,6 +17,7 @@ from wa_orchestrator.dispatcher import dispatcher
 from wa_orchestrator.dispatcher.dispatcher import Dispatcher
 from wa_orchestrator.store import keys
 from wa_orchestrator.store.engine.embedded_redis import EmbeddedRedis
+from wa_orchestrator.store.engine.line_client import LineClient
 from wa_orchestrator.store.engine.scripts import Scripts
 
 A = "972500000001"
@@ -116,7 +116,7 @@ async def test_an_idle_dispatcher_makes_few_calls(scripts: Scripts) -> None:
 async def test_after_an_outage_of_redis_it_continues_within_five_seconds(tmp_path: Path, outage: str) -> None:
     server = EmbeddedRedis(tmp_path)
     await server.start()
-    redis = Redis.from_url(server.url, decode_responses=True)
+    redis = LineClient.from_url(server.url, decode_responses=True)
     scenario = Scenario(Scripts(redis), settings())
     await scenario.connect("w1", A, limits=ALL_DAY)
     async with running(scenario):

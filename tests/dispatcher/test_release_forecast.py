@@ -10,7 +10,6 @@ import pytest
 from hypothesis import HealthCheck, Phase, given
 from hypothesis import settings as tries
 from hypothesis import strategies as st
-from redis.asyncio import Redis
 
 from tests.conftest import HELD_CLOCK, Clock
 from tests.dispatcher.scenario import Scenario, settings
@@ -22,6 +21,7 @@ from wa_orchestrator.domain.pacing.wait_reasons import WaitReason
 from wa_orchestrator.messages.queue_forecast import facts_of, forecast_of, message_eta
 from wa_orchestrator.messages.session_pace import encode_override
 from wa_orchestrator.store import keys, records
+from wa_orchestrator.store.engine.line_client import LineClient
 from wa_orchestrator.store.engine.scripts import Scripts, read_sources
 from wa_orchestrator.store.messages import queues
 from wa_orchestrator.store.messages.message_keys import Place
@@ -132,7 +132,7 @@ async def released_at(scenario: Scenario, clock: Clock, message: str) -> int | N
 def hold_together(url: str, sources: dict[str, str], how: tries) -> None:
     """Compare the forecast with the script in many cases."""
     with asyncio.Runner() as runner:
-        redis = Redis.from_url(url, decode_responses=True)
+        redis = LineClient.from_url(url, decode_responses=True)
         clock = Clock(redis)
         scenario = Scenario(Scripts(redis, clock=HELD_CLOCK, sources=sources), settings())
 

@@ -104,10 +104,7 @@ async def open_gate(scripts: Scripts, settings: Settings, contents: ContentLoade
         serve(gateway) as transport,
         httpx.AsyncClient(transport=transport, base_url="http://gateway", headers=headers, timeout=60) as client,
     ):
-        try:
-            yield Gate(gateway, client, scripts.redis)
-        finally:
-            await gateway.close()
+        yield Gate(gateway, client, scripts.redis)
 
 
 OpenGate = Callable[..., Awaitable[Gate]]

@@ -210,21 +210,3 @@ async def test_the_routes_answer_the_same_over_asgi(gates: OpenGate, tmp_path: P
     described = document["paths"]["/api/v1/send"]["post"]
     assert described["requestBody"]["content"]["application/json"]["schema"]["$ref"].endswith("SendBody")
     assert {"202", "401", "409", "422", "429", "503"} <= set(described["responses"])
-
-
-async def test_applications_share_one_gateway_whose_connections_close_with_the_last(
-    gate: Gate, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    closed = []
-
-    async def close() -> None:
-        closed.append(True)
-
-    monkeypatch.setattr(gate.gateway.redis, "close", close)
-    one, other = gate.gateway.app(), gate.gateway.app()
-    async with one.router.lifespan_context(one):
-        async with other.router.lifespan_context(other):
-            pass
-        assert not closed
-    assert closed == [True]
-    monkeypatch.undo()

@@ -10,7 +10,6 @@ import pytest
 import schemathesis
 from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis.errors import Unsatisfiable
-from redis.asyncio import Redis
 from schemathesis import GenerationMode
 from schemathesis.checks import not_a_server_error
 from schemathesis.core.result import Ok
@@ -25,6 +24,7 @@ from tests.waiting import until
 from wa_orchestrator.context import Context
 from wa_orchestrator.gateway.app import Gateway
 from wa_orchestrator.store import keys
+from wa_orchestrator.store.engine.line_client import LineClient
 from wa_orchestrator.store.engine.scripts import Scripts
 
 SEND = ("/api/v1/send", "/api/send")
@@ -40,7 +40,7 @@ def service(redis_url: str, tmp_path: Path, hot_path: bool) -> Iterator[str]:
     address: list[str] = []
 
     async def run() -> None:
-        redis = Redis.from_url(redis_url, decode_responses=True)
+        redis = LineClient.from_url(redis_url, decode_responses=True)
         await redis.flushall()
         known: dict[Any, Any] = {
             "id": "w1",

@@ -5,14 +5,13 @@ from collections.abc import AsyncIterator
 from pathlib import Path
 
 import pytest
-from redis.asyncio import Redis
 
 from tests.gateway.conftest import BOTH_MODES, Gate, code_of, make_settings, open_gate
 from tests.redis_server import RedisServer
 from tests.waiting import until
-from wa_orchestrator.gateway.hot_path.redis_pipeline import PipelinedRedis
-from wa_orchestrator.gateway.redis_access import PooledRedis
 from wa_orchestrator.store import keys
+from wa_orchestrator.store.engine.line_client import LineClient
+from wa_orchestrator.store.engine.redis_line import RedisLine
 from wa_orchestrator.store.engine.scripts import Scripts
 
 pytestmark = BOTH_MODES
@@ -23,7 +22,7 @@ async def fragile(
     private_redis: RedisServer, tmp_path: Path, hot_path: bool
 ) -> AsyncIterator[tuple[Gate, RedisServer]]:
     """A gateway on a Redis that may be broken. Real clock: outages are about real connections."""
-    redis = Redis.from_url(private_redis.url, decode_responses=True)
+    redis = LineClient.from_url(private_redis.url, decode_responses=True)
     settings = make_settings(tmp_path, hot_hours="00:00-00:00", gateway_hot_path=hot_path)
     async with open_gate(Scripts(redis), settings) as gate:
         await gate.add_session()
@@ -92,12 +91,9 @@ async def test_a_redis_that_does_not_answer_is_given_up_on(fragile: tuple[Gate, 
 
 
 async def _wait_at_most(gate: Gate, seconds: float) -> None:
-    await gate.gateway.close()
-    match gate.gateway.redis:
-        case PipelinedRedis() as redis:
-            redis._connections = PipelinedRedis(gate.scripts, response_s=seconds)._connections
-        case PooledRedis() as redis:
-            redis._redis = redis.scripts.redis = PooledRedis(gate.scripts, response_s=seconds)._redis
+    line = gate.scripts.line
+    await line.close()
+    line._connections = RedisLine(gate.scripts.redis.connection_pool, seconds)._connections
 
 
 async def test_the_state_of_a_message_is_not_known_without_redis(fragile: tuple[Gate, RedisServer]) -> None:

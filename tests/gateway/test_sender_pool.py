@@ -7,7 +7,7 @@ import pytest
 
 from tests.gateway.conftest import Gate, make_settings
 from wa_orchestrator.errors import Unavailable
-from wa_orchestrator.gateway.redis_access import PooledRedis
+from wa_orchestrator.gateway.redis_access import PlainRedis
 from wa_orchestrator.gateway.replies import unavailable
 from wa_orchestrator.gateway.sender_pool import SenderPool
 
@@ -16,7 +16,7 @@ async def test_etas_that_redis_refused_are_asked_for_again_by_the_next_one(
     gate: Gate, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     await gate.add_session()
-    redis = PooledRedis(gate.scripts)
+    redis = PlainRedis(gate.scripts)
     pool = SenderPool(redis, make_settings(tmp_path))
     snapshot = await pool.current()
 
@@ -28,4 +28,3 @@ async def test_etas_that_redis_refused_are_asked_for_again_by_the_next_one(
         with pytest.raises(Unavailable):
             await pool.forecast(snapshot, snapshot.senders["w1"])
     assert (await pool.forecast(snapshot, snapshot.senders["w1"])).eta(0).at_ms is not None
-    await redis.close()

@@ -18,7 +18,6 @@ from hypothesis.stateful import (
     rule,
     run_state_machine_as_test,
 )
-from redis.asyncio import Redis
 
 from tests.conftest import HELD_CLOCK, Clock
 from tests.store.mutants import mutants
@@ -26,6 +25,7 @@ from tests.store.scene import LEASE_MS, PAUSE_MS, Scene
 from wa_orchestrator.domain.message import SUCCEEDED, MessageStatus, may_become
 from wa_orchestrator.domain.stream_events import ProxyReason
 from wa_orchestrator.store import keys, proxies, records, sessions
+from wa_orchestrator.store.engine.line_client import LineClient
 from wa_orchestrator.store.engine.scripts import Scripts, read_sources
 from wa_orchestrator.store.messages import contacts, holds, outbox, phone_queues, queues
 from wa_orchestrator.store.messages.holds import Hold
@@ -112,7 +112,7 @@ class Messages(RuleBasedStateMachine):
         self.do(self._begin())
 
     async def _begin(self) -> None:
-        self.redis = Redis.from_url(self.url, decode_responses=True)
+        self.redis = LineClient.from_url(self.url, decode_responses=True)
         await self.redis.flushall()
         self.clock = Clock(self.redis)
         await self.clock.set(self.clock.now_ms // DAY_MS * DAY_MS)

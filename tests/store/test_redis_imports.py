@@ -1,4 +1,4 @@
-"""Redis is spoken in store/ alone; the gateway's own connections and the context that opens one are the exceptions."""
+"""Redis is spoken in store/ alone; the gateway's translation of errors and the context that connects are exceptions."""
 
 import ast
 from pathlib import Path
@@ -6,8 +6,8 @@ from pathlib import Path
 import wa_orchestrator
 
 SOURCE = Path(wa_orchestrator.__file__).parent
-#: Modules outside store/ that open connections of their own.
-ALLOWED = {"context.py", "gateway/redis_access.py", "gateway/hot_path/redis_pipeline.py"}
+#: Modules outside store/ that know the client.
+ALLOWED = {"context.py", "gateway/redis_access.py"}
 
 
 def _modules() -> dict[str, ast.Module]:

@@ -11,7 +11,6 @@ from wa_orchestrator.dispatcher.router import Router
 from wa_orchestrator.dispatcher.sweeper import Sweeper
 from wa_orchestrator.loop import Loop
 from wa_orchestrator.store import keys
-from wa_orchestrator.store.engine.pipelined_scripts import PipelinedScripts
 from wa_orchestrator.store.engine.pubsub import Listener
 
 #: The longest sleep: work that another dispatcher dropped when it died is found after this time.
@@ -34,7 +33,7 @@ class Dispatcher:
     ) -> None:
         """Work on this context's store; `jitter` draws the pauses."""
         self._settings = context.settings
-        self._scripts = scripts = PipelinedScripts(context.scripts)
+        self._scripts = scripts = context.scripts
         self.router = Router(scripts, context.settings)
         self.sweeper = Sweeper(scripts, context.settings)
         self.releaser = Releaser(scripts, context.settings, self.router, jitter=jitter, clock_steps=clock_steps)

@@ -10,7 +10,7 @@ from wa_orchestrator.context import Context
 from wa_orchestrator.gateway.acceptance import Acceptor
 from wa_orchestrator.gateway.content_loader import ContentLoader
 from wa_orchestrator.gateway.hot_path import HotPath
-from wa_orchestrator.gateway.redis_access import PooledRedis, RedisAccess
+from wa_orchestrator.gateway.redis_access import PlainRedis, RedisAccess
 from wa_orchestrator.gateway.retention import Retention
 from wa_orchestrator.gateway.routes import send, send_batch
 from wa_orchestrator.gateway.routes.messages import MessageRoutes
@@ -33,14 +33,13 @@ class Gateway:
         hot_path = HotPath(context) if settings.gateway_hot_path else None
         contents = contents or ContentLoader(settings)
         self.context = context
-        self.redis: RedisAccess = hot_path.redis if hot_path else PooledRedis(context.scripts)
+        self.redis: RedisAccess = hot_path.redis if hot_path else PlainRedis(context.scripts)
         self.pool = SenderPool(self.redis, settings)
         self.retention = Retention(settings, context.scripts)
         self._acceptor = Acceptor(settings, self.redis, self.pool)
         self._send = SendHandler(context, self._acceptor, self.pool, contents)
         self._batch = BatchHandler(context, self._acceptor, self.pool, contents)
         self._hot_path = hot_path
-        self._applications = 0
         #: The HTTP protocol of a server that serves the routes, for uvicorn's `http`.
         self.http: type[GuardedProtocol] = GuardedProtocol
         if hot_path is not None:
@@ -62,19 +61,8 @@ class Gateway:
         parts = [self.router(), health.router(self.context)]
         return make_app(self.context, parts, title="WhatsApp Orchestrator: gateway")
 
-    async def close(self) -> None:
-        """Close the connections."""
-        await self.redis.close()
-
     @asynccontextmanager
     async def _lifespan(self, _app: Any) -> AsyncIterator[None]:
-        """Close the connections when the last application that serves the routes ends."""
         if self._hot_path is not None:
             self._hot_path.tune_gc()
-        self._applications += 1
-        try:
-            yield
-        finally:
-            self._applications -= 1
-            if not self._applications:
-                await self.close()
+        yield

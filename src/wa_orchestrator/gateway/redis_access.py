@@ -1,18 +1,14 @@
-"""How the gateway's send path uses Redis: the interface, and the ordinary implementation on redis-py's pool.
+"""How the gateway's send path uses Redis: the interface, and the ordinary implementation.
 
-`hot_path` has the other implementation. Both raise `Unavailable` for an outage and `Broken` for an error that only a
-programmer can fix, never an error of redis-py.
+`hot_path` has the other one, which admits many messages with one call. Both raise `Unavailable` for an outage and
+`Broken` for an error that only a programmer can fix, never an error of redis-py.
 """
 
-import copy
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any, Final, Protocol
 
 import structlog
-from redis.asyncio import BlockingConnectionPool, Redis
-from redis.asyncio.retry import Retry
-from redis.backoff import NoBackoff
 from redis.exceptions import BusyLoadingError, OutOfMemoryError, ReadOnlyError, RedisError, ResponseError
 
 from wa_orchestrator.errors import Broken, OrchestratorError, Unavailable
@@ -34,8 +30,6 @@ Command = tuple[Part, ...]
 Outcome = Acceptance | Limited
 """What Redis decided about one message."""
 
-#: How long Redis may take to respond before a request is answered with 503.
-RESPONSE_S: Final = 3.0
 ADMIT: Final = "admit_messages"
 #: Errors by which Redis refuses a write for the moment. Nothing was written.
 _TRANSIENT: Final = (
@@ -62,20 +56,12 @@ class RedisAccess(Protocol):
     async def admit(self, rate: Rate, messages: Sequence[Wanted]) -> list[Outcome | OrchestratorError]:
         """Admit messages in their order, each with its own outcome, and count each as a call against `rate`."""
 
-    async def close(self) -> None:
-        """Close the connections."""
 
+class PlainRedis:
+    """`RedisAccess` that calls Redis for each request."""
 
-class PooledRedis:
-    """`RedisAccess` with one connection of a pool per call."""
-
-    def __init__(self, scripts: Scripts, *, response_s: float = RESPONSE_S) -> None:
-        pool = scripts.redis.connection_pool
-        # No retries: an admission whose response was lost may have happened, and a second one would queue it twice.
-        options = {**pool.connection_kwargs, "socket_timeout": response_s, "retry": Retry(NoBackoff(), 0)}
-        self._redis = Redis.from_pool(BlockingConnectionPool(connection_class=pool.connection_class, **options))
-        self.scripts = copy.copy(scripts)
-        self.scripts.redis = self._redis
+    def __init__(self, scripts: Scripts) -> None:
+        self.scripts = scripts
 
     async def call(self, *command: Part) -> Any:
         """Run one command."""
@@ -83,15 +69,15 @@ class PooledRedis:
 
     async def many(self, commands: Sequence[Command]) -> list[Any]:
         """Run commands in their order, in one round trip."""
-        pipeline = self._redis.pipeline(transaction=False)
+        pipeline = self.scripts.redis.pipeline(transaction=False)
         for command in commands:
             pipeline.execute_command(*command)
-        with _translated_errors():
+        with translated_errors():
             return await pipeline.execute()
 
     async def run(self, name: str, keys: Sequence[str], args: Sequence[Part] = ()) -> Reply:
         """Run a script."""
-        with _translated_errors():
+        with translated_errors():
             return await self.scripts.run(name, keys, args)
 
     async def admit(self, rate: Rate, messages: Sequence[Wanted]) -> list[Outcome | OrchestratorError]:
@@ -101,11 +87,6 @@ class PooledRedis:
             reply = await self.run(ADMIT, *admit_call(rate, messages[start : start + MOST_AT_ONCE]))
             outcomes += [read_outcome(each) for each in reply]
         return outcomes
-
-    async def close(self) -> None:
-        """Close the connections."""
-        await self._redis.aclose()
-        await self._redis.connection_pool.disconnect()
 
 
 def read_outcome(reply: Reply) -> Outcome | OrchestratorError:
@@ -123,7 +104,8 @@ def redis_error(text: str) -> Unavailable | Broken:
 
 
 @contextmanager
-def _translated_errors() -> Iterator[None]:
+def translated_errors() -> Iterator[None]:
+    """Raise what an error of the client means to the sender of a message."""
     try:
         yield
     except (ReadOnlyError, OutOfMemoryError, BusyLoadingError) as error:  # redis-py cuts the code off their text

@@ -75,7 +75,7 @@ class Settings(BaseSettings):
     """Port of the gateway, also with `up`, which serves sends on both ports; 0 picks a free one."""
 
     gateway_hot_path: bool = True
-    """Serve sends with the gateway's own HTTP protocol, batching and pipelining. `false` uses ordinary routes: the same
+    """Serve sends with the gateway's own HTTP protocol and in batches. `false` uses ordinary routes: the same
     responses, fewer messages per second."""
     public_url: types.OptionalUrl = setting(None, example="https://wa.example.com")
     """Base URL of the dashboard, for links in alerts. Default: the address listened on."""

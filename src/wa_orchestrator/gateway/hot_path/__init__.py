@@ -1,7 +1,8 @@
 """The hot path of sending one message: what makes it fast, and nothing that decides anything.
 
-`GATEWAY_HOT_PATH=false` switches it off: uvicorn's own protocol, FastAPI's routes and redis-py's pool then give the
-same responses more slowly. `HotPath` is its interface; nothing else outside this folder is imported from it.
+`GATEWAY_HOT_PATH=false` switches it off: uvicorn's own protocol, FastAPI's routes and a call of Redis for each message
+then give the same responses more slowly. `HotPath` is its interface; nothing else outside this folder is imported from
+it.
 """
 
 import gc
@@ -22,7 +23,7 @@ _GC_THRESHOLD: Final = 20_000
 
 
 class HotPath:
-    """Pipelined and batched Redis (`redis`), and an HTTP protocol with a shortcut for the send routes."""
+    """Batched admissions (`redis`), and an HTTP protocol with a shortcut for the send routes."""
 
     def __init__(self, context: Context) -> None:
         self._context = context

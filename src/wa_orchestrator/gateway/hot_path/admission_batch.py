@@ -12,9 +12,9 @@ from typing import Any, Final
 import structlog
 
 from wa_orchestrator.errors import Broken, OrchestratorError
-from wa_orchestrator.gateway.hot_path.redis_pipeline import PipelinedRedis, checked, is_unknown_script
-from wa_orchestrator.gateway.redis_access import ADMIT, RESPONSE_S, Outcome, read_outcome
+from wa_orchestrator.gateway.redis_access import ADMIT, Outcome, PlainRedis, read_outcome, translated_errors
 from wa_orchestrator.store.engine.scripts import Scripts
+from wa_orchestrator.store.errors import NoScriptError, RedisError
 from wa_orchestrator.store.messages.admission import MOST_AT_ONCE, Call, Rate, Wanted, admit_call
 
 MAX_CALLS: Final = 16
@@ -24,29 +24,39 @@ OnOutcome = Callable[[Outcome | OrchestratorError], None]
 log = structlog.get_logger(__name__)
 
 
-class BatchingRedis(PipelinedRedis):
+class BatchingRedis(PlainRedis):
     """`RedisAccess` of the hot path."""
 
-    def __init__(self, scripts: Scripts, *, response_s: float = RESPONSE_S) -> None:
-        super().__init__(scripts, response_s=response_s)
+    def __init__(self, scripts: Scripts) -> None:
+        super().__init__(scripts)
+        self._line = scripts.line
         self._messages: dict[Rate, list[tuple[Wanted, OnOutcome]]] = {}
         self._calls = 0
         self._is_scheduled = False
         self._retries: set[asyncio.Task[None]] = set()
 
+    @property
+    def has_room(self) -> bool:
+        """Whether another message may wait."""
+        return self._line.has_room
+
     def submit(self, rate: Rate, message: Wanted, on_outcome: OnOutcome) -> None:
         """Admit a message with the next batch and count its call; raises when too many wait already."""
-        self.enter(1)
+        self._enter(1)
         self._add(rate, message, on_outcome)
 
     async def admit(self, rate: Rate, messages: Sequence[Wanted]) -> list[Outcome | OrchestratorError]:
         """Admit messages in their order, each with its own outcome, and count each as a call against `rate`."""
         loop = asyncio.get_running_loop()
         futures: list[asyncio.Future[Outcome | OrchestratorError]] = [loop.create_future() for _ in messages]
-        self.enter(len(messages))
+        self._enter(len(messages))
         for message, future in zip(messages, futures, strict=True):
             self._add(rate, message, _resolve(future))
         return await asyncio.gather(*futures)
+
+    def _enter(self, messages: int) -> None:
+        with translated_errors():
+            self._line.enter(messages)
 
     def _add(self, rate: Rate, message: Wanted, on_outcome: OnOutcome) -> None:
         self._messages.setdefault(rate, []).append((message, on_outcome))
@@ -66,11 +76,11 @@ class BatchingRedis(PipelinedRedis):
                 call = admit_call(rate, [message for message, _ in batch])
                 callbacks = [on_outcome for _, on_outcome in batch]
                 self._calls += 1
-                self.send([self.script_command(ADMIT, *call)], partial(self._received, call, callbacks))
+                self._line.send([self.scripts.command(ADMIT, *call)], partial(self._received, call, callbacks))
 
-    def _received(self, call: Call, callbacks: Sequence[OnOutcome], replies: list[Any] | OrchestratorError) -> None:
+    def _received(self, call: Call, callbacks: Sequence[OnOutcome], replies: list[Any] | RedisError) -> None:
         reply = replies[0] if isinstance(replies, list) else replies
-        if is_unknown_script(reply):  # Redis was restarted; nothing was done
+        if isinstance(reply, NoScriptError):  # Redis was restarted; nothing was done
             task = asyncio.get_running_loop().create_task(self._send_again(call, callbacks))
             self._retries.add(task)
             task.add_done_callback(self._retries.discard)
@@ -79,9 +89,8 @@ class BatchingRedis(PipelinedRedis):
 
     async def _send_again(self, call: Call, callbacks: Sequence[OnOutcome]) -> None:
         try:
-            await self.load()
-            reply: Any = (await self.replies([self.script_command(ADMIT, *call)]))[0]
-        except OrchestratorError as error:
+            reply: Any = await self.scripts.run(ADMIT, *call)
+        except RedisError as error:
             reply = error
         self._report(reply, callbacks)
 
@@ -89,15 +98,16 @@ class BatchingRedis(PipelinedRedis):
         """Call back for each message of a call with its outcome, or with the error of the whole call."""
         outcomes: Sequence[Outcome | OrchestratorError]
         try:
-            if isinstance(reply, OrchestratorError):
-                raise reply
-            outcomes = [read_outcome(each) for each in checked(reply)]
+            with translated_errors():
+                if isinstance(reply, RedisError):
+                    raise reply
+            outcomes = [read_outcome(each) for each in reply]
         except OrchestratorError as error:
             outcomes = [error] * len(callbacks)
         except Exception as error:  # whatever it is, the clients are waiting
             outcomes = [Broken(f"cannot read the reply of {ADMIT}: {type(error).__name__}")] * len(callbacks)
         self._calls -= 1
-        self.leave(len(callbacks))
+        self._line.leave(len(callbacks))
         if self._messages:
             self._schedule()
         for on_outcome, outcome in zip(callbacks, outcomes, strict=True):

@@ -1,5 +1,6 @@
 """Loads the Lua scripts and runs them by their digest; the only place that assembles a script."""
 
+import asyncio
 import hashlib
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -11,6 +12,8 @@ from redis.asyncio.client import Pipeline
 from redis.exceptions import NoScriptError
 
 from wa_orchestrator.errors import Broken
+from wa_orchestrator.store.engine.line_client import LineClient
+from wa_orchestrator.store.engine.redis_line import RedisLine
 from wa_orchestrator.store.record_codec import read_fields
 
 LUA: Final = Path(__file__).parents[1] / "lua"
@@ -42,13 +45,14 @@ class Scripts:
         head = (LUA / "_clock.lua").read_text(encoding="utf-8") if clock is None else clock
         self._text = {name: f"{head}\n{text}" for name, text in (sources or read_sources()).items()}
         self._digest = {name: _digest(text) for name, text in self._text.items()}
+        self._loading: asyncio.Task[None] | None = None
 
     async def run(self, name: str, keys: Sequence[str], args: Sequence[Argument] = ()) -> Reply:
         """Run a script; its reply is a list whose first element is a word."""
         try:
             reply = await self._evaluate(name, keys, args)
-        except NoScriptError:
-            await self.redis.script_load(self._text[name])
+        except NoScriptError:  # a restart of Redis forgets scripts
+            await self.load()
             reply = await self._evaluate(name, keys, args)
         if not isinstance(reply, list) or not reply:
             raise Broken(f"script {name} answered {reply!r}")
@@ -79,17 +83,34 @@ class Scripts:
         reply = await self.run("now", [])
         return int(reply[1])
 
+    @property
+    def line(self) -> RedisLine:
+        """The line of the client, for callers that need neither redis-py nor a task."""
+        if not isinstance(self.redis, LineClient):
+            raise Broken("the client has no line")
+        return self.redis.line
+
     async def ping(self) -> None:
         await self.redis.ping()
 
     async def load(self) -> None:
-        """Load all scripts, so that pipelines can call them by digest."""
-        for text in self._text.values():
-            await self.redis.script_load(text)
+        """Load all scripts. Callers at the same time share one load: after a restart of Redis all miss them at once."""
+        if self._loading is None:
+            self._loading = asyncio.get_running_loop().create_task(self._load())
+        await asyncio.shield(self._loading)
 
-    def digest(self, name: str) -> str:
-        """Return the digest of a script, for callers that batch their calls."""
-        return self._digest[name]
+    async def _load(self) -> None:
+        try:
+            pipe = self.redis.pipeline(transaction=False)
+            for text in self._text.values():
+                pipe.script_load(text)
+            await pipe.execute()
+        finally:
+            self._loading = None
+
+    def command(self, name: str, keys: Sequence[str], args: Sequence[Argument]) -> tuple[Argument, ...]:
+        """Return the command that runs a loaded script, for callers that use the line."""
+        return ("EVALSHA", self._digest[name], len(keys), *keys, *args)
 
     async def _evaluate(self, name: str, keys: Sequence[str], args: Sequence[Argument]) -> Any:
         return await self.redis.evalsha(self._digest[name], len(keys), *keys, *args)

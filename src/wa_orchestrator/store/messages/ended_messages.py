@@ -6,7 +6,6 @@ from dataclasses import dataclass
 from typing import Any
 
 from wa_orchestrator.store import keys
-from wa_orchestrator.store.engine.pipelined_scripts import PipelinedScripts
 from wa_orchestrator.store.engine.scripts import Argument, Scripts
 from wa_orchestrator.store.record_codec import decode
 from wa_orchestrator.store.records import Message, timeline_of
@@ -62,8 +61,7 @@ async def copies(scripts: Scripts, until_ms: int, *, most: int) -> list[MessageC
 
 async def remove(scripts: Scripts, copied: Sequence[MessageCopy]) -> int:
     """Remove messages that are safe in the archive; return how many. One that changed since it was copied stays."""
-    pipelined = PipelinedScripts(scripts)
-    return sum(await asyncio.gather(*(_remove(pipelined, each) for each in copied)))
+    return sum(await asyncio.gather(*(_remove(scripts, each) for each in copied)))
 
 
 async def _remove(scripts: Scripts, copy: MessageCopy) -> bool:
