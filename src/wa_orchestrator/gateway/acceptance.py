@@ -3,6 +3,7 @@
 What must hold under any race is decided by the script `admit_messages`.
 """
 
+import asyncio
 import secrets
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -163,17 +164,23 @@ class Acceptor:
         free = [request.body.to for request in requests if sender_choice.is_free(request.body)]
         affinities = await self._redis.many([("GET", keys.affinity(to)) for to in free])
         affinity_of = dict(zip(free, affinities, strict=True))
-        prepared: list[Attempt | OrchestratorError] = []
+        chosen: list[tuple[PoolSnapshot, Choice, str | None] | Refused] = []
         for request in requests:
             affinity = affinity_of.get(request.body.to)
             try:
                 snapshot, choice = await self._choose(request.body, affinity)
-                forecast = await self._pool.forecast(snapshot, choice.sender)
-                prepared.append(self.attempt(request, choice, snapshot, forecast, affinity))
-                if sender_choice.is_free(request.body):  # the next message to this recipient follows this one
-                    affinity_of[request.body.to] = choice.sender.session.id
             except Refused as error:
-                prepared.append(error)
+                chosen.append(error)
+                continue
+            choice.reserve()
+            chosen.append((snapshot, choice, affinity))
+            if sender_choice.is_free(request.body):  # the next message to this recipient follows this one
+                affinity_of[request.body.to] = choice.sender.session.id
+        forecasts = await self._forecasts([each for each in chosen if not isinstance(each, Refused)])
+        prepared: list[Attempt | OrchestratorError] = [
+            each if isinstance(each, Refused) else self.attempt(request, each[1], each[0], next(forecasts), each[2])
+            for request, each in zip(requests, chosen, strict=True)
+        ]
         attempts = [each for each in prepared if isinstance(each, Attempt)]
         outcomes = iter(await self._redis.admit(UNCOUNTED, [attempt.wanted for attempt in attempts]))
         return [await self._settle(each, next(outcomes)) if isinstance(each, Attempt) else each for each in prepared]
@@ -186,11 +193,10 @@ class Acceptor:
         forecast: Forecast,
         affinity: str | None = None,
     ) -> Attempt:
-        """Return the message as it is to be stored, and reserve its place at the sender.
+        """Return the message as it is to be stored. The caller has reserved its place at the sender.
 
         `affinity` is the session that had the conversation when the sender was chosen.
         """
-        choice.reserve()
         body, sender = request.body, choice.sender
         random = next(self._ids)
         kind, content = request.content
@@ -219,6 +225,11 @@ class Acceptor:
         room = Room(self._settings.queue_limit, sender.pace.per_day, sender.day_ms[0], defer_to_ms)
         return Attempt(request, choice, snapshot, message, forecast, wanted(message, room, request.idempotency))
 
+    async def _forecasts(self, chosen: Sequence[tuple[PoolSnapshot, Choice, str | None]]) -> Iterator[Forecast]:
+        """Return the forecast of each choice's sender, all in one round trip."""
+        asked = (self._pool.forecast(snapshot, choice.sender) for snapshot, choice, _ in chosen)
+        return iter(await asyncio.gather(*asked))
+
     async def _settle(self, attempt: Attempt, outcome: Outcome | OrchestratorError) -> SendReply | OrchestratorError:
         try:
             is_full = isinstance(outcome, DayFull | QueueFull) and attempt.choice.why in _REPLACEABLE
@@ -245,6 +256,7 @@ class Acceptor:
     ) -> tuple[Attempt, Outcome | OrchestratorError]:
         # The forecast comes first: an accepted message must get its response, whatever Redis does next.
         forecast = await self._pool.forecast(snapshot, choice.sender)
+        choice.reserve()
         attempt = self.attempt(request, choice, snapshot, forecast, affinity)
         return attempt, (await self._redis.admit(rate, [attempt.wanted]))[0]
 

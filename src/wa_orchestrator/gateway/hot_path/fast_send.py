@@ -53,6 +53,7 @@ class FastSend:
         forecast = self._pool.cached_forecast(choice.sender)
         if forecast is None:
             return False
+        choice.reserve()
         attempt = self._acceptor.attempt(SendRequest(body, content, caller.key_id), choice, snapshot, forecast)
 
         begins = time.perf_counter()

@@ -1,5 +1,6 @@
 """Routes that read sessions: the list, one session, its history and its QR code. No response has a secret."""
 
+from collections.abc import Sequence
 from typing import Annotated
 
 from fastapi import Path, Query, Request, Response
@@ -12,7 +13,7 @@ from wa_orchestrator.errors import Refused
 from wa_orchestrator.messages import queue_forecast
 from wa_orchestrator.messages.session_pace import trust_of
 from wa_orchestrator.orchestrator.api import qr
-from wa_orchestrator.store import keys, records
+from wa_orchestrator.store import keys, records, sessions
 from wa_orchestrator.store.events import event_stream
 from wa_orchestrator.store.messages import phone_queues
 from wa_orchestrator.store.records import Proxy, Session
@@ -136,13 +137,25 @@ class SessionReadRoutes(RouteGroup):
         limit: paging.Limit = 100,
     ) -> SessionPage:
         """List sessions."""
+        if status is None and proxy is None and label is None and text is None:
+            return await self._page_of_all(cursor, limit)
         every = await records.sessions(self._scripts)
         found = [each for each in every if _matches(each, status=status, proxy=proxy, label=label, text=text)]
         shown, following = paging.page(found, cursor, limit, lambda session: session.id)
-        proxies = {each.id: each for each in await records.proxies(self._scripts)}
+        return SessionPage(sessions=await self._views(shown), total=len(found), next=following)
+
+    async def _page_of_all(self, cursor: str | None, limit: int) -> SessionPage:
+        """Return a page of all sessions, reading those on it and no others."""
+        ids = await sessions.present(self._scripts)
+        names, following = paging.page(ids, cursor, limit, str)
+        shown = await records.sessions(self._scripts, names)
+        return SessionPage(sessions=await self._views(shown), total=len(ids), next=following)
+
+    async def _views(self, shown: Sequence[Session]) -> list[SessionView]:
+        used = {session.proxy for session in shown if session.proxy}
+        proxies = {each.id: each for each in await records.proxies(self._scripts, used)}
         now_ms, language = await self._scripts.now_ms(), self._settings.language
-        views = [_view(session, proxies.get(session.proxy), now_ms, language) for session in shown]
-        return SessionPage(sessions=views, total=len(found), next=following)
+        return [_view(session, proxies.get(session.proxy), now_ms, language) for session in shown]
 
     async def get_session(self, session_id: SessionId, _caller: ReadCaller) -> SessionDetail:
         """Get a session with its worker and its queue."""

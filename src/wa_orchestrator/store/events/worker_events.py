@@ -2,7 +2,7 @@
 
 import hashlib
 from enum import Enum, auto
-from typing import Final
+from typing import Any, Final
 
 from wa_orchestrator.store import keys
 from wa_orchestrator.store.engine.scripts import Scripts
@@ -24,9 +24,10 @@ class Seen(Enum):
 async def begin(scripts: Scripts, session_id: str, event_id: str) -> Seen:
     """Reserve an event for handling, unless it came before."""
     key = keys.heard(session_id, event_id[:_MAX_ID_LENGTH])
-    if await scripts.redis.set(key, _IN_PROGRESS, nx=True, px=_IN_PROGRESS_MS):
+    before: Any = await scripts.redis.set(key, _IN_PROGRESS, nx=True, px=_IN_PROGRESS_MS, get=True)
+    if before is None:
         return Seen.NEW
-    return Seen.IN_PROGRESS if await scripts.redis.get(key) == _IN_PROGRESS else Seen.ACCEPTED
+    return Seen.IN_PROGRESS if before == _IN_PROGRESS else Seen.ACCEPTED
 
 
 async def accept(scripts: Scripts, session_id: str, event_id: str, body: bytes, *, keep_ms: int) -> None:

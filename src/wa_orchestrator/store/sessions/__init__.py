@@ -79,6 +79,13 @@ def slot_keys(candidates: Sequence[str]) -> list[str]:
     return [name for proxy in candidates for name in (keys.proxy(proxy), keys.sessions_of_proxy(proxy))]
 
 
+async def present(scripts: Scripts) -> list[str]:
+    """Return the ids of all sessions that are not being removed, sorted; nothing else of them is read."""
+    found: Any = sorted(await scripts.redis.smembers(keys.SESSIONS_ALL))
+    removing = await scripts.each(lambda pipe, key: pipe.hget(key, "removing"), map(keys.session, found))
+    return [name for name, removed in zip(found, removing, strict=True) if not removed]
+
+
 async def connected_sessions(scripts: Scripts) -> set[str]:
     found: Any = await scripts.redis.smembers(keys.SESSIONS_ACTIVE)
     return set(found)
