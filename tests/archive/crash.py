@@ -11,14 +11,12 @@ from pathlib import Path
 from types import FrameType
 from typing import Any
 
-from wa_orchestrator.store.engine.line_client import LineClient
-from redis.asyncio import Redis
-
 from tests.archive.history import BEGIN_MS, DAY_MS
 from wa_orchestrator.archive.archiver import BATCH, Archiver
 from wa_orchestrator.archive.sqlite_archive import SqliteArchive
 from wa_orchestrator.logs import configure
 from wa_orchestrator.settings import Settings
+from wa_orchestrator.store.engine.line_client import LineClient
 from wa_orchestrator.store.engine.scripts import Scripts
 from wa_orchestrator.store.messages import ended_messages
 

@@ -9,9 +9,6 @@ import random
 from collections import Counter
 from pathlib import Path
 
-from wa_orchestrator.store.engine.line_client import LineClient
-from redis.asyncio import Redis
-
 from tests.archive import crash
 from tests.archive.history import BEGIN_MS, ended_message, found_ids, put_into_redis
 from tests.redis_server import DURABLE, redis_server
@@ -19,6 +16,7 @@ from wa_orchestrator.archive.sqlite_archive import SqliteArchive
 from wa_orchestrator.domain.stream_events import AlertTest, EventType
 from wa_orchestrator.messages import event_history
 from wa_orchestrator.store import keys
+from wa_orchestrator.store.engine.line_client import LineClient
 from wa_orchestrator.store.engine.scripts import Scripts
 from wa_orchestrator.store.events import event_stream
 from wa_orchestrator.store.messages import contacts, incoming_messages

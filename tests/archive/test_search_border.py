@@ -10,12 +10,11 @@ from typing import Any
 
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from wa_orchestrator.store.engine.line_client import LineClient
-from redis.asyncio import Redis
 
 from tests.archive.history import BEGIN_MS, body_of, ended_message, found_ids, move, newest_first, put_into_redis
 from wa_orchestrator.archive.sqlite_archive import SqliteArchive
 from wa_orchestrator.messages import message_search
+from wa_orchestrator.store.engine.line_client import LineClient
 from wa_orchestrator.store.engine.scripts import Scripts
 from wa_orchestrator.store.messages import ended_messages
 from wa_orchestrator.store.messages.ended_messages import MessageCopy

@@ -19,6 +19,29 @@ def _some(count: int) -> list[dict[str, str]]:
     return [{"to": f"97251{n:07d}", "message": f"hello {n}"} for n in range(count)]
 
 
+async def test_a_batch_asks_for_the_forecasts_of_all_its_senders_at_once(
+    gate: Gate, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for number in range(2, 5):
+        await gate.add_session(f"w{number}", f"97250000000{number}")
+    under_way, most = 0, 0
+    compute = gate.gateway.pool._compute
+
+    async def counted(*asked: Any) -> Any:
+        nonlocal under_way, most
+        under_way += 1
+        most = max(most, under_way)
+        try:
+            return await compute(*asked)
+        finally:
+            under_way -= 1
+
+    monkeypatch.setattr(gate.gateway.pool, "_compute", counted)
+    items = [{"to": f"97251{n:07d}", "message": "a", "sessionId": f"w{n % 4 + 1}"} for n in range(8)]
+    assert (await _post(gate, items)).json()["accepted"] == 8
+    assert most == 4
+
+
 async def test_each_item_says_whether_it_was_taken(gate: Gate) -> None:
     await gate.redis.hset(keys.OPT_OUTS, "972522222222", "{}")
     items = [

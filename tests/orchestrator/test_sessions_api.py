@@ -26,9 +26,10 @@ from tests.orchestrator.session_steps import (
 )
 from wa_orchestrator.orchestrator.api import sessions
 from wa_orchestrator.orchestrator.service import Orchestrator
-from wa_orchestrator.store import keys
+from wa_orchestrator.store import keys, records
 from wa_orchestrator.store.access import api_keys
 from wa_orchestrator.store.access.api_keys import Scope
+from wa_orchestrator.store.engine.scripts import Scripts
 from wa_orchestrator.store.sessions import control_plane
 
 # -- reading ----------------------------------------------------------------------------------------------------------
@@ -50,6 +51,25 @@ async def test_lists_are_filtered_and_come_in_pages(api: httpx.AsyncClient) -> N
     assert 0 < on_one["total"] < 5
     answer = await api.get("/api/sessions", params={"cursor": "%%%"})
     assert (answer.status_code, await code_of(answer)) == (400, "BAD_CURSOR")
+
+
+async def test_a_page_of_all_sessions_reads_those_on_it_and_counts_none_that_is_being_removed(
+    control: Orchestrator, api: httpx.AsyncClient, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for number in range(5):
+        await provision(api, sessionId=f"s{number}")
+    await control.context.redis.hset(keys.session("s0"), "removing", "keep")
+    read: list[list[str]] = []
+    read_sessions = records.sessions
+
+    async def sessions_read(scripts: Scripts, ids: Any = None) -> Any:
+        read.append(ids)
+        return await read_sessions(scripts, ids)
+
+    monkeypatch.setattr(records, "sessions", sessions_read)
+    page = (await api.get("/api/sessions", params={"limit": 2})).json()
+    assert ([each["sessionId"] for each in page["sessions"]], page["total"]) == (["s1", "s2"], 4)
+    assert read == [["s1", "s2"]]
 
 
 async def test_a_code_is_shown_as_json_and_as_pictures_until_it_expires(
