@@ -54,10 +54,9 @@ def gateway(context: Context) -> Gateway:
 
 
 @pytest.fixture
-async def apps(context: Context, gateway: Gateway) -> AsyncIterator[ControlApps]:
+async def apps(context: Context, gateway: Gateway) -> ControlApps:
     """The applications as `up` serves them."""
-    yield bootstrap.control_apps(service.assemble(context, FakeRunner()), [gateway.router()])
-    await gateway.close()
+    return bootstrap.control_apps(service.assemble(context, FakeRunner()), [gateway.router()])
 
 
 @pytest.fixture

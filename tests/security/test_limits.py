@@ -76,7 +76,6 @@ async def test_hsts_is_sent_behind_tls_only(context: Context) -> None:
         transport = httpx.ASGITransport(gateway.app())
         async with httpx.AsyncClient(transport=transport, base_url=f"{scheme}://server") as client:
             answer = await client.get("/health")
-        await gateway.close()
         found: str | None = answer.headers.get("strict-transport-security")
         return found
 
