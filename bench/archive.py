@@ -20,7 +20,6 @@ from pathlib import Path
 from typing import Any
 
 import httpx
-from redis.asyncio import Redis
 from tests.archive.history import ended_message
 from tests.conftest import HELD_CLOCK
 from tests.dashboard.serving import API_KEY, settings
@@ -37,7 +36,7 @@ from wa_orchestrator.domain.stream_events import AlertTest, EventType
 from wa_orchestrator.gateway.app import Gateway
 from wa_orchestrator.logs import configure
 from wa_orchestrator.store.engine.embedded_redis import EmbeddedRedis
-from wa_orchestrator.store.engine.pipelined_scripts import PipelinedScripts
+from wa_orchestrator.store.engine.line_client import LineClient
 from wa_orchestrator.store.engine.scripts import Scripts
 from wa_orchestrator.store.events import event_stream
 from wa_orchestrator.store.messages import archive_marks, ended_messages
@@ -105,7 +104,7 @@ async def open_store(home: Path, messages: int) -> AsyncIterator[Store]:
     await asyncio.to_thread(fill, home / "archive.sqlite", messages)
     print(f"{messages:,} messages were written in {time.perf_counter() - begun:.0f} s", flush=True)
     async with EmbeddedRedis(home) as server, contextlib.AsyncExitStack() as stack:
-        redis = Redis.from_url(server.url, decode_responses=True)
+        redis = LineClient.from_url(server.url, decode_responses=True)
         stack.push_async_callback(redis.aclose)
         await add_sessions(redis)
         chosen = settings(3001, data_dir=home, gateway_hot_path=False, hot_per_day=10**6, rate_limit_per_minute=10**6,
@@ -114,7 +113,6 @@ async def open_store(home: Path, messages: int) -> AsyncIterator[Store]:
         stack.push_async_callback(context.archive.close)
         await archive_marks.claim(context.scripts, await context.archive.identity())
         gateway = Gateway(context)
-        stack.push_async_callback(gateway.close)
         api = httpx.AsyncClient(
             transport=httpx.ASGITransport(app=gateway.app()), base_url=HERE, headers={"X-API-Key": API_KEY}, timeout=120
         )
@@ -146,7 +144,7 @@ QUESTIONS: dict[str, Question] = {
 async def month(home: Path) -> dict[str, Any]:
     """Let thirty days pass, and return Redis' memory at the end of each."""
     async with EmbeddedRedis(home) as server:
-        redis = Redis.from_url(server.url, decode_responses=True)
+        redis = LineClient.from_url(server.url, decode_responses=True)
         await redis.config_set("appendfsync", "no")  # it is memory that is measured
         context = make_context(settings(3001, data_dir=home), redis)
         context.scripts = Scripts(redis, clock=HELD_CLOCK)
@@ -168,7 +166,7 @@ async def month(home: Path) -> dict[str, Any]:
 
 async def add_day(scripts: Scripts, day: int, now_ms: int) -> None:
     """Store a day's messages as they are when they have ended, and an event of each."""
-    pipelined = PipelinedScripts(scripts)
+    pipelined = scripts
     numbers = range(day * PER_DAY, (day + 1) * PER_DAY)
     for first in range(numbers.start, numbers.stop, BATCH):
         await asyncio.gather(
