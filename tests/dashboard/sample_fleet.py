@@ -202,7 +202,7 @@ class FleetBuilder:
             hour = now // HOUR_MS - back
             await self.redis.hset(
                 keys.DASHBOARD_HOURS,
-                mapping={f"{hour}:sent": shape[(hour + local) % 24], f"{hour}:failed": int(hour % 7 == 0)},
+                mapping={f"{hour}:sent": shape[(hour + local) % 24], f"{hour}:failed": int(back % 7 == 3)},
             )
         for back in range(96):
             depth = shape[((now - back * 900_000) // HOUR_MS + local) % 24] * 3 // (2 + back % 3)
