@@ -142,6 +142,14 @@ def _check_names(manifest: Manifest) -> None:
 
 def key_fingerprint(settings: Settings) -> str:
     """Return a fingerprint of the AUTH_KEY that workers seal credentials with; empty without one."""
-    key = getattr(settings, "auth_key", None)
-    secret = key.get_secret_value() if key is not None else ""
+    return _fingerprint(settings.auth_key.get_secret_value())
+
+
+def known_fingerprints(settings: Settings) -> set[str]:
+    """Return the fingerprints of the keys that open credentials here: the present one, and the one before."""
+    previous = settings.auth_key_previous
+    return {key_fingerprint(settings), _fingerprint(previous.get_secret_value() if previous else "")} - {""}
+
+
+def _fingerprint(secret: str) -> str:
     return hmac.new(secret.encode(), b"backup", hashlib.sha256).hexdigest()[:16] if secret else ""

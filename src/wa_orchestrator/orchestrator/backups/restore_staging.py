@@ -105,7 +105,7 @@ def stage(settings: Settings, note: BackupNote, identity: str | None) -> Staged:
 
 
 def _check_auth_key(settings: Settings, manifest: Manifest) -> None:
-    if manifest.is_sealed and manifest.auth_key != manifests.key_fingerprint(settings):
+    if manifest.is_sealed and manifest.auth_key not in manifests.known_fingerprints(settings):
         text = (
             "The credentials in the backup are sealed with the AUTH_KEY of the installation that made it. Set that "
             "AUTH_KEY (an encrypted backup contains it, see docs/backups.md) and restart. Nothing was changed."
