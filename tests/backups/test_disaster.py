@@ -15,6 +15,7 @@ from typing import Any
 import pytest
 
 from tests.orchestrator.product import Product, running_product
+from wa_orchestrator.orchestrator.backups import sent_journal
 
 FLEET = int(os.environ.get("BACKUP_FLEET", "3"))
 SECONDS = float(os.environ.get("BACKUP_SECONDS", "6"))
@@ -144,8 +145,13 @@ def test_what_was_lost_with_its_machine_returns_without_a_scan_and_nothing_is_lo
         last = back_up(product)
         product.until(lambda: len(arrivals(product)) >= len(sent), "the queues to be empty")
         product.until(lambda: set(statuses(product, sent)) <= {"sent", "delivered", "read"}, "all to be known as sent")
-        journal = tmp_path / "backups" / "sent-messages.jsonl"
-        product.until(lambda: all(each in journal.read_text() for each in sent[-3 * FLEET :]), "the journal")
+        noted = tmp_path / "backups" / sent_journal.FILE
+        left = {"sent", "delivered", "read"}
+        late = sent[-3 * FLEET :]
+        product.until(
+            lambda: all(sent_journal.read(noted, "0").statuses.get(each, ("", 0))[0] in left for each in late),
+            "the journal",
+        )
         lose_everything(product)
 
         product.start()
