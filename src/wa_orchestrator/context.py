@@ -50,6 +50,8 @@ class Context:
     redis_weaknesses: tuple[Weakness, ...] = ()
     """The settings of Redis with which messages can be lost, as last seen."""
     rates: Rates = field(default_factory=Rates)
+    workers_read_each_other: bool = False
+    """Whether a worker that was taken over can read the files of others: the kernel has nothing against it."""
     key_cache: dict[str, tuple[float, "Caller | None"]] = field(default_factory=dict)
 
     def __post_init__(self) -> None:

@@ -239,3 +239,41 @@ def test_a_redis_that_can_lose_messages_is_warned_about(
 ) -> None:
     assert durability.judge(facts, appendfsync) == (weakness,)
     assert all(f"redis_weakness.{weakness}" in texts(language) for language in languages())
+
+
+def _command_line(pid: int) -> str:
+    return Path(f"/proc/{pid}/cmdline").read_text()
+
+
+async def test_nobody_reads_or_writes_without_the_password_and_no_list_of_processes_shows_it(home: Path) -> None:
+    async with EmbeddedRedis(home) as embedded:
+        password = (home / "redis" / "password").read_text()
+        command_line = _command_line(await embedded.pid())
+        stranger = Redis.from_url(embedded.url.replace(f":{password}@", ""))
+        with pytest.raises(RedisError, match="authenticat"):
+            await stranger.ping()
+        await stranger.aclose()
+    assert password in embedded.url
+    assert password not in command_line
+    assert (home / "redis" / "password").stat().st_mode & 0o077 == 0
+    assert (home / "redis").stat().st_mode & 0o077 == 0
+
+
+async def test_a_redis_that_was_started_without_a_password_gets_one_when_it_is_adopted(home: Path) -> None:
+    embedded = EmbeddedRedis(home)
+    async with contextlib.AsyncExitStack() as stack:
+        redis = await stack.enter_async_context(Redis.from_url(await embedded.start(), decode_responses=True))
+        await redis.set("kept", "1")
+        await redis.config_set("requirepass", "")
+        assert embedded._watch is not None
+        embedded._watch.cancel()
+        embedded._held.close()  # as if the server had been killed
+        adopter = await stack.enter_async_context(EmbeddedRedis(home))
+        assert adopter.adopted
+        again = await stack.enter_async_context(Redis.from_url(adopter.url, decode_responses=True))
+        assert await again.get("kept") == "1"
+        stranger = await stack.enter_async_context(
+            Redis.from_url(adopter.url.partition(":")[0] + "://" + adopter.url.rpartition("@")[2])
+        )
+        with pytest.raises(RedisError, match="authenticat"):
+            await stranger.ping()

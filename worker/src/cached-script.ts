@@ -1,7 +1,7 @@
-// Runs a CommonJS file with V8's code cache stored beside it.
+// Runs a CommonJS file with V8's code cache, stored beside it or in a directory that is given.
 import { createHash } from 'node:crypto'
-import { readFileSync, renameSync, rmSync, writeFileSync } from 'node:fs'
-import { dirname, join } from 'node:path'
+import { readdirSync, readFileSync, renameSync, rmSync, writeFileSync } from 'node:fs'
+import { basename, dirname, join } from 'node:path'
 import { Script } from 'node:vm'
 
 const DIGEST_BYTES = 32
@@ -40,20 +40,31 @@ function writeWhole(path: string, compiled: Buffer): void {
   }
 }
 
+/** Removes what earlier versions have kept in a directory of our own. */
+function removeOthers(path: string): void {
+  for (const name of readdirSync(dirname(path)))
+    if (name.startsWith('code-') && name !== basename(path)) rmSync(join(dirname(path), name), { force: true })
+}
+
 export class CachedScript {
   readonly #path: string
   readonly #cache: string
+  readonly #isShared: boolean
   readonly #script: Script
   #isKept: boolean
 
-  /** `flags` are those set at run time; with those of the command line they decide whether V8 accepts what is kept. */
-  constructor(path: string, flags: readonly string[]) {
+  /**
+   * `flags` are those set at run time; with those of the command line they decide whether V8 accepts what is kept.
+   * `directory` is the worker's own: V8 runs what it finds in a cache unseen, so workers that do not trust one another must not share it.
+   */
+  constructor(path: string, flags: readonly string[], directory?: string) {
     const source = readFileSync(path, 'latin1')
     const key = sha256(source, JSON.stringify([process.version, process.arch, process.execArgv, flags]))
       .toString('hex')
       .slice(0, 16)
     this.#path = path
-    this.#cache = join(dirname(path), `code-${key}.cache`)
+    this.#cache = join(directory ?? dirname(path), `code-${key}.cache`)
+    this.#isShared = directory === undefined
     const cachedData = readWhole(this.#cache)
     this.#script = new Script(`(function(exports,require,module,__filename,__dirname){${source}\n})`, {
       filename: path,
@@ -78,5 +89,6 @@ export class CachedScript {
     if (this.#isKept) return
     this.#isKept = true
     writeWhole(this.#cache, this.#script.createCachedData())
+    if (!this.#isShared) removeOthers(this.#cache)
   }
 }

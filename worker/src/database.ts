@@ -1,8 +1,8 @@
 // auth.db, the worker's only file: opened by one process at a time, written only by the newest epoch.
 import {
-  chmodSync,
   closeSync,
   existsSync,
+  fchmodSync,
   fsyncSync,
   mkdirSync,
   openSync,
@@ -66,11 +66,21 @@ function syncDirectory(directory: string): void {
   closeSync(handle)
 }
 
+/** By handle: a confined worker must not change files by path, because the kernel does not check there whose they are. */
+function setMode(path: string, mode: number): void {
+  const handle = openSync(path, 'r')
+  try {
+    fchmodSync(handle, mode)
+  } finally {
+    closeSync(handle)
+  }
+}
+
 export function prepareDirectory(directory: string): void {
   try {
     mkdirSync(directory, { recursive: true, mode: 0o700 })
-    chmodSync(directory, 0o700)
-    for (const name of readdirSync(directory)) if (name.startsWith('auth.')) chmodSync(join(directory, name), 0o600)
+    setMode(directory, 0o700)
+    for (const name of readdirSync(directory)) if (name.startsWith('auth.')) setMode(join(directory, name), 0o600)
   } catch (error) {
     throw new Ending(
       'AUTH_DIR_UNUSABLE',

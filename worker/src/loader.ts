@@ -36,7 +36,7 @@ const require = createRequire(bundle)
 for (const name of REQUIRED_MODULES) require(name)
 for (const flag of FLAGS) setFlagsFromString(flag)
 
-const script = new CachedScript(bundle, FLAGS)
+const script = new CachedScript(bundle, FLAGS, process.env.CODE_CACHE_DIR || undefined)
 process.once(SETTLED as 'disconnect', () => {
   script.keep() // before the collection, which may throw compiled functions away
   tidyUp({ collect, look }, LOOK_AGAIN_MS)

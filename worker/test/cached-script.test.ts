@@ -72,3 +72,14 @@ test('a directory that cannot be written is no problem', () => {
   assert.deepEqual(seen, [])
   writeFileSync(`${(directory = mkdtempSync(join(tmpdir(), 'cached-script-')))}/x`, '')
 })
+
+test('in a directory of its own nothing lies beside the program, and older forms go', () => {
+  const own = mkdtempSync(join(directory, 'own-'))
+  writeFileSync(join(own, 'code-0.cache'), 'of an older bundle')
+  const script = new CachedScript(path, [], own)
+  run(script)
+  script.keep()
+  assert.deepEqual(caches(), [])
+  assert.equal(readdirSync(own).length, 1)
+  assert.equal(new CachedScript(path, [], own).isKept, true)
+})

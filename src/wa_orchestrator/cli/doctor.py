@@ -19,6 +19,7 @@ from wa_orchestrator.domain import proxy_url
 from wa_orchestrator.domain.pacing.limits import Trust
 from wa_orchestrator.errors import OrchestratorError, Refused
 from wa_orchestrator.logs import redact_text
+from wa_orchestrator.runner.factory import find_layers
 from wa_orchestrator.runner.node_command import BUILT_BUNDLE, node_binary
 from wa_orchestrator.server import address, preflight, secrets
 from wa_orchestrator.settings import GENERATED, Settings, types
@@ -215,9 +216,26 @@ def _zone(settings: Settings, source: OperatorSource) -> Finding:
     return Finding("timezone", Mark.OK, settings.timezone)
 
 
+def _processes(settings: Settings) -> Finding:
+    """Try the confinement of workers as a start of the server does."""
+    try:
+        layers = find_layers(settings, str(node_binary()))
+    except Refused:
+        return Finding("runner", Mark.OK, "process")  # the missing Node is a finding of its own
+    has = {
+        "users of their own": layers.own_users,
+        f"Landlock {layers.landlock}": layers.landlock > 0,
+        "a filter of system calls": layers.syscall_filter,
+    }
+    confined = ", ".join(name for name, is_so in has.items() if is_so) or "nothing"
+    sentences = [text("en", f"confinement.{gap}") for gap in layers.gaps]
+    mark = Mark.WARNING if layers.gaps else Mark.OK
+    return Finding("runner", mark, " ".join((f"process; workers are confined by: {confined}.", *sentences)))
+
+
 def _runner(settings: Settings) -> Finding:
     if settings.runner == "process":
-        return Finding("runner", Mark.OK, "process")
+        return _processes(settings)
     docker = shutil.which("docker")
     version = _output(Path(docker), "version", "--format", "{{.Server.Version}}") if docker else None
     if version is None:

@@ -10,7 +10,6 @@ and a survey reads only processes that it does not know.
 import asyncio
 import contextlib
 import os
-import resource
 import signal
 import subprocess
 import time
@@ -23,18 +22,21 @@ import structlog
 from wa_orchestrator.domain.reconcile import FoundWorker
 from wa_orchestrator.errors import Broken
 from wa_orchestrator.runner import process_identity
+from wa_orchestrator.runner.confinement.launch import launch_command, reach_of, spawn
+from wa_orchestrator.runner.confinement.layers import Layers
 from wa_orchestrator.runner.contract import AlreadyRunning, Exited, Running, StartFailed, WorkerSpec
 from wa_orchestrator.runner.node_command import ENVIRONMENT
 from wa_orchestrator.runner.process_identity import HeldProcess
-from wa_orchestrator.runner.worker_files import private_directory, write_secrets
+from wa_orchestrator.runner.worker_files import hand_over, private_directory, write_secrets
+from wa_orchestrator.runner.worker_users import WorkerUsers
 
 MARKER = "WA_RUNNER_HOME"
 NAME = "process/1"
 MAX_LOG_BYTES = 5_000_000
 _POLL_S = 0.02
 _FIND_TIMEOUT_S = 5.0
-_OPEN_FILES = 1024
-_LARGEST_FILE_BYTES = 1 << 30
+#: Used only where each worker has a user of its own.
+USERS = range(1_900_000_000, 1_900_010_000)
 
 log = structlog.get_logger(__name__)
 
@@ -60,12 +62,20 @@ class _Worker:
 class ProcessRunner:
     """Runs workers under `home`, which belongs to one installation. See `contract.Runner`."""
 
-    def __init__(self, home: Path, command: Sequence[str]) -> None:
+    def __init__(self, home: Path, command: Sequence[str], layers: Layers | None = None, users: range = USERS) -> None:
+        """`layers` are the confinement that this machine has; none: workers run as they are."""
         self._home = private_directory(home.absolute())
         self._command = tuple(command)
+        self._layers = layers or Layers()
+        self._users = WorkerUsers(self._home, users) if self._layers.own_users else None
         self._children: dict[str, subprocess.Popen[bytes]] = {}
         self._workers: dict[str, _Worker] = {}
         """By handle. Added by threads too, dropped by the event loop only: it may be looking at the pidfd."""
+
+    @property
+    def separates_files(self) -> bool:
+        """Whether a worker cannot read what belongs to others."""
+        return self._layers.separates_files
 
     async def start(self, spec: WorkerSpec) -> str:
         """Start a process in a kernel session of its own."""
@@ -122,19 +132,33 @@ class ProcessRunner:
 
     def _identify_new(self, known: Collection[int]) -> None:
         for pid in process_identity.pids():
-            if pid not in known and process_identity.has_variable(pid, MARKER, str(self._home)):
+            if pid in known:
+                continue
+            if process_identity.has_variable(pid, MARKER, str(self._home)) or self._owned_by(pid) is not None:
                 self._identify(pid)
+
+    def _owned_by(self, pid: int) -> str | None:
+        """Return the session whose user runs this process; None where workers have no users of their own."""
+        return None if self._users is None else self._users.session_of(process_identity.owner(pid))
 
     def _identify(self, pid: int) -> _Worker | None:
         """Remember the worker with this pid; None if it is not one of ours, or has exited."""
         start = process_identity.start_time(pid)
         environment = process_identity.environment(pid)
-        if start is None or environment is None or environment.get(MARKER) != str(self._home) or not _is_leader(pid):
+        if start is None or environment is None or not _is_leader(pid):
             return None
+        # A worker can overwrite its own environment, to hide or to pretend to be another's; its user it cannot change.
+        owned_by, marker = self._owned_by(pid), environment.get(MARKER)
+        if marker != str(self._home) and (marker is not None or owned_by is None):
+            return None
+        session_id, epoch = owned_by or environment.get("SESSION_ID", ""), environment.get("EPOCH", "")
+        if not session_id or not epoch.isdecimal():
+            log.warning("worker.environment_overwritten", pid=pid, session=session_id)
+            epoch = "0"  # older than any: it is stopped as a stray
         process = process_identity.hold(pid, start)
         if process is None:
             return None
-        worker = _Worker(process, environment["SESSION_ID"], int(environment["EPOCH"]))
+        worker = _Worker(process, session_id, int(epoch))
         # Two threads may have found it at once: the first one's pidfd stays.
         if (kept := self._workers.setdefault(worker.handle, worker)) is not worker:
             process.close()
@@ -146,22 +170,22 @@ class ProcessRunner:
 
     def _spawn(self, spec: WorkerSpec) -> str:
         place = private_directory(self._home / spec.session_id)
-        private_directory(spec.auth_dir)
         secrets = write_secrets(place / "secrets", spec.secrets)
+        # Compiled code is run unseen: one that was taken over must not leave any for the others.
+        cache, root = private_directory(place / "cache"), private_directory(place / "root")
+        private_directory(spec.auth_dir)
+        user = self._users.assign(spec.session_id, spec.auth_dir) if self._users is not None else None
+        owner = (user, user) if user is not None else (os.geteuid(), os.getegid())
+        for tree in (place / "secrets", cache, spec.auth_dir):
+            hand_over(tree, *owner)
+        program = Path(self._command[-1])
+        readable = [place / "secrets", *([program.resolve().parent] if program.is_file() else [])]
+        reach = reach_of(spec, readable, (spec.auth_dir.absolute(), cache))
+        command = launch_command(self._layers, self._command, reach, root=root, user=user)
         _rotate(place / "log")
         output = os.open(place / "log", os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
         try:
-            child = subprocess.Popen(
-                self._command,
-                cwd=place,
-                env=self._environment(spec, secrets),
-                stdin=subprocess.DEVNULL,
-                stdout=output,
-                stderr=output,
-                start_new_session=True,
-            )
-        except OSError as error:
-            raise StartFailed(f"Cannot run {self._command[0]}: {error.strerror}.") from error
+            child = spawn(command, self._environment(spec, secrets, cache), place, output)
         finally:
             os.close(output)
         return self._register(child)
@@ -170,8 +194,6 @@ class ProcessRunner:
         start = process_identity.start_time(child.pid)
         if start is None:
             raise StartFailed(f"The worker exited immediately with code {child.wait()}. See its log.")
-        with contextlib.suppress(ProcessLookupError):  # it may have exited: the next poll returns that
-            _limit(child.pid)
         handle = _handle(child.pid, start)
         self._children[handle] = child
         self._wait_until_found(child)
@@ -185,10 +207,10 @@ class ProcessRunner:
                 return
             time.sleep(_POLL_S / 10)
 
-    def _environment(self, spec: WorkerSpec, secrets: Mapping[str, Path]) -> dict[str, str]:
+    def _environment(self, spec: WorkerSpec, secrets: Mapping[str, Path], cache: Path) -> dict[str, str]:
         return {
             "PATH": os.environ.get("PATH", ""),
-            "HOME": str(self._home / spec.session_id),
+            "HOME": str(spec.auth_dir.absolute()),
             "TZ": os.environ.get("TZ", ""),
             **ENVIRONMENT,
             **spec.environment,
@@ -196,6 +218,7 @@ class ProcessRunner:
             "SESSION_ID": spec.session_id,
             "EPOCH": str(spec.epoch),
             "AUTH_DIR": str(spec.auth_dir.absolute()),
+            "CODE_CACHE_DIR": str(cache),
             MARKER: str(self._home),
         }
 
@@ -259,18 +282,6 @@ def _signal(pid: int, number: signal.Signals) -> None:
         raise Broken(f"refused to signal process group {pid}")
     with contextlib.suppress(ProcessLookupError):
         os.killpg(pid, number)
-
-
-def _limit(pid: int) -> None:
-    """Limit a worker's resources. Memory is limited by a Node flag: Node reserves more address space than it uses."""
-    if not hasattr(resource, "prlimit"):
-        return
-    for what, most in (
-        (resource.RLIMIT_CORE, 0),  # a core dump would contain keys
-        (resource.RLIMIT_NOFILE, _OPEN_FILES),
-        (resource.RLIMIT_FSIZE, _LARGEST_FILE_BYTES),
-    ):
-        resource.prlimit(pid, what, (most, most))
 
 
 def _rotate(path: Path) -> None:

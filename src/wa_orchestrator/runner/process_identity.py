@@ -140,3 +140,11 @@ def environment(pid: int) -> dict[str, str] | None:
         return None
     pairs = (part.partition("=") for part in raw.decode("utf-8", "replace").split("\0") if part)
     return {name: value for name, _, value in pairs}
+
+
+def owner(pid: int) -> int | None:
+    """Return the number of the user whose process it is; None if it has exited."""
+    try:
+        return (PROC / str(pid)).stat().st_uid
+    except OSError:
+        return None

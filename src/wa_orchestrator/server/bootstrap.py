@@ -39,7 +39,7 @@ from wa_orchestrator.orchestrator.messages.outbox_signal import OutboxSignals
 from wa_orchestrator.orchestrator.notifications.alerts import Alerts
 from wa_orchestrator.orchestrator.notifications.webhooks import WebhookDeliverer
 from wa_orchestrator.orchestrator.service import Orchestrator
-from wa_orchestrator.runner.factory import runner_for
+from wa_orchestrator.runner.factory import runner_for, separates_files
 from wa_orchestrator.server import address, banner, open_files
 from wa_orchestrator.server.http import listen, serving
 from wa_orchestrator.server.redis_check import check_redis
@@ -87,6 +87,7 @@ async def orchestrator(settings: Settings) -> None:
     """Run only the orchestrator, with the dashboard. It serves the gateway's routes too: one port has all APIs."""
     settings, (bound, worker_socket) = _listeners(settings)
     async with contexts.opened(settings, _redis_url(settings)) as context, runner_for(settings) as runner:
+        context.workers_read_each_other = not separates_files(runner)
         await _check_keys(context)
         await installation_check.add_configured_proxies(context)
         messages = Gateway(context)
@@ -156,6 +157,7 @@ async def running(settings: Settings, *, simulate: bool = False, fleet: int = 0)
         await context.scripts.load()
         await installation_check.add_configured_proxies(context)
         runner = await stack.enter_async_context(runner_for(settings))
+        context.workers_read_each_other = not separates_files(runner)
         control = service.assemble(context, runner)
         messages = Gateway(context)
         apps = control_apps(control, [messages.router()])

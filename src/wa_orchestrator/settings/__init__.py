@@ -188,6 +188,9 @@ class Settings(BaseSettings):
     docker_network: str = "wa_workers"
     """The network of workers' containers. Created if missing, as 172.28.0.0/16; if that range is taken, create one
     yourself (docs/runner.md)."""
+    worker_users: types.UserRange = setting(range(1_900_000_000, 1_900_010_000), example="1900000000-1900009999")
+    """User numbers for workers of RUNNER=process when the server is root: one per session, from a range that no account
+    of the machine has. Two installations on one machine need different ranges."""
     worker_memory_mb: Annotated[int, Field(ge=32)] = 256
     """Memory limit of one worker in megabytes: a leak in one must not affect the others."""
     worker_bundle: types.OptionalFile = setting(None, example="/opt/wa-orchestrator/worker.cjs")

@@ -10,7 +10,7 @@ from urllib.parse import urlsplit
 from zoneinfo import ZoneInfo
 
 import pyrage
-from pydantic import AfterValidator, BeforeValidator, Field, SecretStr
+from pydantic import AfterValidator, BeforeValidator, Field, PlainValidator, SecretStr
 from pydantic_settings import NoDecode
 
 from wa_orchestrator.domain.proxy_url import BadProxyUrl
@@ -35,6 +35,8 @@ _WELL_KNOWN = re.compile(
     r"|your|own|my|me|api|key|token|webhook|dashboard|please|the|this|here|some|(?<![a-z])an?(?![a-z])|of|in|it|to|[\W_\d])+",
     re.IGNORECASE,
 )
+#: Below are the machine's accounts and services; above, numbers that some file systems take as negative.
+_LEAST_USER, _LARGEST_USER = 100_000, 2_147_483_646
 _CLOCK_TIME = r"([01]\d|2[0-3]):[0-5]\d"
 
 
@@ -200,6 +202,17 @@ def known_language(value: str) -> str:
     return value
 
 
+def user_range(value: object) -> object:
+    """Require a range of user numbers, first-last, without those of accounts and of the system."""
+    if not isinstance(value, str):
+        return value
+    found = re.fullmatch(r"\s*(\d{1,10})\s*-\s*(\d{1,10})\s*", value)
+    first, last = map(int, found.groups()) if found else (0, 0)
+    if not _LEAST_USER <= first <= last <= _LARGEST_USER:
+        raise ValueError(f"must be two numbers, first-last, between {_LEAST_USER} and {_LARGEST_USER}")
+    return range(first, last + 1)
+
+
 def text(value: object) -> str:
     """Return a value as it is written in `.env`."""
     match value:
@@ -209,6 +222,8 @@ def text(value: object) -> str:
             return str(value).lower()
         case float():
             return f"{value:g}"
+        case range():
+            return f"{value[0]}-{value[-1]}"
         case tuple():
             return ",".join(map(str, value))
         case _:
@@ -226,6 +241,7 @@ ProxyUrl = Annotated[SecretStr, AfterValidator(proxy_url)]
 Words = Annotated[tuple[str, ...], NoDecode, BeforeValidator(words)]
 Networks = Annotated[Words, AfterValidator(networks)]
 Directory = Annotated[Path, AfterValidator(Path.absolute), BeforeValidator(not_blank)]
+UserRange = Annotated[range, PlainValidator(user_range)]
 OptionalStrong = Annotated[Strong | None, Blank]
 OptionalDirectory = Annotated[Directory | None, Blank]
 OptionalRecipient = Annotated[Annotated[str, AfterValidator(recipient)] | None, Blank]

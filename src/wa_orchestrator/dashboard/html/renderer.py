@@ -114,6 +114,7 @@ class Renderer:
             watch=shown.watch,
             cursor=cursor,
             m=self.macros,
+            workers_read_each_other=self.context.workers_read_each_other,
             redis_weaknesses=self.context.redis_weaknesses,
             **shown.values,
         )

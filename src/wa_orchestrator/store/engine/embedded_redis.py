@@ -8,6 +8,9 @@ Two file locks, which the kernel frees whenever their holder dies, allow one ser
 So a Redis that outlived a crashed server is found by its lock and adopted, and two of them never write to one
 directory. (A pid file with a start time was tried; it leaves a gap between the start of the process and the writing of
 the file.)
+
+Redis wants a password, in a file that only the server's user can read: a worker that was taken over may reach the
+socket where the kernel does not forbid it. It is written to Redis' standard input: command lines can be seen by all.
 """
 
 import asyncio
@@ -16,6 +19,7 @@ import fcntl
 import hashlib
 import os
 import re
+import secrets
 import shutil
 import stat
 import subprocess
@@ -124,12 +128,13 @@ class EmbeddedRedis:
         self._process: subprocess.Popen[bytes] | None = None
         self._watch: asyncio.Task[None] | None = None
         self._socket = Path()
+        self._password = ""
         self.adopted = False
 
     @property
     def url(self) -> str:
-        """The URL, for any Redis client. It stays the same when Redis is restarted."""
-        return f"unix://{quote(str(self._socket))}"
+        """The URL with its password, for any Redis client. It stays the same when Redis is restarted."""
+        return _url(self._socket, self._password)
 
     async def start(self) -> str:
         """Start Redis, or adopt one that runs, and return its URL when it responds and has loaded its data."""
@@ -138,7 +143,10 @@ class EmbeddedRedis:
             self._home.mkdir(mode=0o700, exist_ok=True)
             self._program = self._program or find_program()
             self._socket = _socket_path(self._home)
+            self._password = _password(self._home)
             self.adopted = not self._run()
+            if self.adopted:
+                await self._require_password()
             await self._wait_until_ready()
         except BaseException:
             if self._process:
@@ -200,16 +208,26 @@ class EmbeddedRedis:
         self._socket.unlink(missing_ok=True)
         with self._open_log() as output:
             # Not asyncio's subprocess, which kills its child with the loop: this one may outlive the server.
-            return subprocess.Popen(
-                [self._program.path, *DURABLE, "--dir", str(self._home), "--unixsocket", str(self._socket)],
-                stdin=subprocess.DEVNULL, stdout=output, stderr=output,
+            process = subprocess.Popen(
+                [self._program.path, "-", *DURABLE, "--dir", str(self._home), "--unixsocket", str(self._socket)],
+                stdin=subprocess.PIPE, stdout=output, stderr=output,
                 pass_fds=(lock,), start_new_session=True,  # Ctrl-C in the terminal must not reach Redis: it ends last
             )  # fmt: skip
+        assert process.stdin is not None  # noqa: S101 (it is a pipe)
+        with contextlib.suppress(BrokenPipeError), process.stdin as configuration:  # it died: waiting for it tells why
+            configuration.write(f"requirepass {self._password}\n".encode())
+        return process
 
     def _open_log(self) -> BinaryIO:
         path = self._home / "redis.log"
         too_long = path.exists() and path.stat().st_size > _MAX_LOG_BYTES
         return open(path, "wb" if too_long else "ab", opener=partial(os.open, mode=0o600))
+
+    async def _require_password(self) -> None:
+        """Set the password of an adopted Redis that an earlier version of the product has started without one."""
+        async with _client(_url(self._socket, "")) as redis:
+            with contextlib.suppress(RedisError, OSError):  # it has one already; the wait for it tells the rest
+                await redis.config_set("requirepass", self._password)
 
     async def _wait_until_ready(self) -> None:
         """Wait until Redis responds. Loading may take any time; without a response the wait ends."""
@@ -261,7 +279,29 @@ async def _client(url: str) -> AsyncIterator["Redis"]:
 
 def url_in(data_dir: Path) -> str:
     """Return the URL of the embedded Redis of a data directory, whether it runs or not."""
-    return f"unix://{quote(str(_socket_path(data_dir / 'redis')))}"
+    home = data_dir / "redis"
+    return _url(_socket_path(home), _password(home))
+
+
+def _url(socket: Path, password: str) -> str:
+    return f"unix://{f':{password}@' if password else ''}{quote(str(socket))}"
+
+
+def _password(home: Path) -> str:
+    """Return the password of the Redis in `home`; it is made at the first start."""
+    path = home / "password"
+    with contextlib.suppress(FileNotFoundError):
+        return path.read_text("ascii")
+    home.mkdir(mode=0o700, parents=True, exist_ok=True)
+    draft = home / f"password.{os.getpid()}"
+    with open(draft, "w", encoding="ascii", opener=partial(os.open, mode=0o600)) as file:
+        file.write(secrets.token_hex(32))
+        file.flush()
+        os.fsync(file.fileno())
+    with contextlib.suppress(FileExistsError):
+        path.hardlink_to(draft)  # whoever was first wins, and a file of this name is always whole
+    draft.unlink()
+    return path.read_text("ascii")
 
 
 def _socket_path(home: Path) -> Path:
