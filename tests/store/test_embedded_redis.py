@@ -16,7 +16,7 @@ from wa_orchestrator.errors import Refused, Unavailable
 from wa_orchestrator.store import keys
 from wa_orchestrator.store.engine import durability
 from wa_orchestrator.store.engine.durability import Weakness
-from wa_orchestrator.store.engine.embedded_redis import EmbeddedRedis, find_program, sole_server
+from wa_orchestrator.store.engine.embedded_redis import EmbeddedRedis, find_program, max_memory_bytes, sole_server
 from wa_orchestrator.store.engine.scripts import Scripts
 from wa_orchestrator.store.messages import admission
 from wa_orchestrator.texts.catalogue import languages, texts
@@ -228,6 +228,7 @@ def test_a_server_on_the_path_that_is_too_old_is_passed_over(tmp_path: Path, mon
 @pytest.mark.parametrize(
     ("facts", "appendfsync", "weakness"),
     [
+        ({"aof_enabled": 1, "used_memory": 70, "maxmemory": 100}, "always", Weakness.MEMORY_LOW),
         ({"aof_enabled": 0}, None, Weakness.APPENDONLY_OFF),
         ({"aof_enabled": 1}, "everysec", Weakness.APPENDFSYNC_NOT_ALWAYS),
         ({"aof_enabled": 1, "maxmemory_policy": "allkeys-lru"}, "always", Weakness.EVICTION),
@@ -277,3 +278,16 @@ async def test_a_redis_that_was_started_without_a_password_gets_one_when_it_is_a
         )
         with pytest.raises(RedisError, match="authenticat"):
             await stranger.ping()
+
+
+async def test_redis_may_use_a_share_of_the_machine_and_deletes_nothing_when_it_is_full(home: Path) -> None:
+    async with EmbeddedRedis(home) as embedded, Redis.from_url(embedded.url, decode_responses=True) as redis:
+        facts = await redis.info("memory")
+        assert facts["maxmemory"] == max_memory_bytes() > 0
+        assert facts["maxmemory_policy"] == "noeviction"
+        await redis.set("kept", "1")
+        await redis.config_set("maxmemory", 1)
+        with pytest.raises(RedisError, match="maxmemory"):
+            await redis.set("new", "1")
+        assert await redis.get("kept") == "1"
+        assert durability.is_memory_low(*await durability.memory_in_use(Scripts(redis)))

@@ -149,13 +149,25 @@ def _redis(settings: Settings) -> Finding:
     try:
         if settings.redis_url is None:
             program = embedded_redis.find_program()
-            return Finding("redis", Mark.OK, f"embedded, {program.version} ({program.path})")
+            return _embedded(settings, f"embedded, {program.version} ({program.path})")
         verdict = asyncio.run(durability.check(settings.redis_url.get_secret_value()))
     except OrchestratorError as error:
         return Finding("redis", Mark.PROBLEM, redact_text(error.text))
     mark = Mark.WARNING if verdict.weaknesses else Mark.OK
     sentences = [text("en", f"redis_weakness.{code}") for code in verdict.weaknesses]
     return Finding("redis", mark, " ".join((f"REDIS_URL, {verdict.version}.", *sentences)))
+
+
+def _embedded(settings: Settings, program: str) -> Finding:
+    """Ask the embedded Redis, if it runs: only its memory can be a trouble, its settings are ours."""
+    if not (settings.data_dir / "redis" / "password").exists():
+        return Finding("redis", Mark.OK, program)
+    try:
+        weaknesses = asyncio.run(durability.check(embedded_redis.url_in(settings.data_dir))).weaknesses
+    except OrchestratorError:
+        return Finding("redis", Mark.OK, program)  # it does not run now
+    sentences = [text("en", f"redis_weakness.{code}") for code in weaknesses]
+    return Finding("redis", Mark.WARNING if weaknesses else Mark.OK, " ".join((f"{program}.", *sentences)))
 
 
 def _files(settings: Settings) -> Finding:

@@ -230,6 +230,14 @@ class DiskLow(Payload):
 
 
 @dataclass(frozen=True, slots=True)
+class RedisMemoryLow(Payload):
+    """Redis has used most of the memory that it may use. When it is full, nothing new is accepted; nothing is lost."""
+
+    used_bytes: int
+    max_bytes: int
+
+
+@dataclass(frozen=True, slots=True)
 class RedisEmptied(Payload):
     """Redis came back without its data; `sessions` is how many sessions have credentials on disk."""
 
@@ -362,6 +370,7 @@ class EventType(StrEnum):
     )  # fmt: skip
     PROXY_OUTAGE_ENDED = "proxy.outage_ended", ProxyOutage, _INFO, "Most proxies pass their checks again."
     DISK_LOW = "server.disk_low", DiskLow, _ERROR, "The server's disk is nearly full.", "💾"
+    REDIS_MEMORY_LOW = "server.redis_memory_low", RedisMemoryLow, _ERROR, "Redis has used 70 % of its memory.", "🧠"
     REDIS_EMPTIED = "server.redis_emptied", RedisEmptied, _ERROR, "Redis came back without its data.", "🕳️"
     BACKUP_PROGRESS = "backup.progress", BackupProgress, _INFO, "A backup or restore goes on."
     BACKUP_DONE = "backup.done", BackupEnded, _INFO, "A backup was made and verified.", "🗄️"

@@ -30,6 +30,7 @@ from wa_orchestrator.orchestrator.proxies import placement
 from wa_orchestrator.orchestrator.proxies.health import ProxyHealth
 from wa_orchestrator.orchestrator.proxies.monitor import check_due_proxies
 from wa_orchestrator.orchestrator.proxies.socks_check import ProxyCheck
+from wa_orchestrator.orchestrator.redis_memory_monitor import RedisMemoryMonitor
 from wa_orchestrator.orchestrator.sessions import ban_end, credential_files, transitions, worker_reports
 from wa_orchestrator.orchestrator.workers.pool import WorkerPool
 from wa_orchestrator.orchestrator.workers.reconciler import Reconciler
@@ -137,6 +138,7 @@ def assemble(context: Context, runner: Runner, checker: ProxyCheck | None = None
             Loop("archiver", Archiver(context.settings, context.scripts, context.archive).step, lease),
             Loop("sent_journal", journal.step, lease, on_standby=journal.standby),
             Loop("backups", backups.step, lease, on_standby=backups.standby),
+            Loop("redis_memory_monitor", RedisMemoryMonitor(context).step, lease),
             Loop("trash_purger", partial(credential_files.purge, context), lease),
         ),
     )

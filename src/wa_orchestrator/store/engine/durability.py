@@ -11,6 +11,8 @@ from wa_orchestrator.errors import Refused, Unavailable
 from wa_orchestrator.store.engine.embedded_redis import MIN_MAJOR_VERSION
 from wa_orchestrator.store.engine.scripts import Scripts
 
+MEMORY_LOW_SHARE = 0.7
+
 
 class Weakness(StrEnum):
     """A setting with which Redis can lose or refuse accepted messages. The sentences are in the texts."""
@@ -18,6 +20,7 @@ class Weakness(StrEnum):
     APPENDONLY_OFF = "APPENDONLY_OFF"
     APPENDFSYNC_NOT_ALWAYS = "APPENDFSYNC_NOT_ALWAYS"
     EVICTION = "EVICTION"
+    MEMORY_LOW = "MEMORY_LOW"
     REPLICA = "REPLICA"
 
 
@@ -55,11 +58,27 @@ async def examine(redis: Redis) -> RedisReport:
     return RedisReport(version, judge(facts, settings.get("appendfsync")))
 
 
+def memory(facts: dict[str, object]) -> tuple[int, int]:
+    """Return the bytes that Redis uses and may use; 0 for no limit."""
+    return int(str(facts.get("used_memory", 0))), int(str(facts.get("maxmemory", 0)))
+
+
+def is_memory_low(used_bytes: int, max_bytes: int) -> bool:
+    """Whether Redis has used so much of its memory that somebody should act before it refuses to write."""
+    return max_bytes > 0 and used_bytes >= MEMORY_LOW_SHARE * max_bytes
+
+
+async def memory_in_use(scripts: Scripts) -> tuple[int, int]:
+    """Return the bytes that the Redis in use uses and may use; 0 for no limit."""
+    return memory(await scripts.redis.info("memory"))
+
+
 def judge(facts: dict[str, object], appendfsync: str | None) -> tuple[Weakness, ...]:
     found = {
         Weakness.APPENDONLY_OFF: not facts.get("aof_enabled"),
         Weakness.APPENDFSYNC_NOT_ALWAYS: bool(facts.get("aof_enabled")) and appendfsync not in (None, "always"),
         Weakness.EVICTION: facts.get("maxmemory_policy", "noeviction") != "noeviction",
+        Weakness.MEMORY_LOW: is_memory_low(*memory(facts)),
         Weakness.REPLICA: facts.get("role") not in (None, "master"),
     }
     return tuple(weakness for weakness, is_so in found.items() if is_so)

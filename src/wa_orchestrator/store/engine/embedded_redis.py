@@ -48,6 +48,10 @@ DURABLE = (
     # at no cost in CPU (bench/results/message_memory.json).
     "--hash-max-listpack-value", "1024",
 )  # fmt: skip
+#: Of the machine's memory. The rest is for workers, and for the copy that Redis makes while it rewrites its file.
+MEMORY_SHARE = 0.4
+_LEAST_MEMORY_BYTES = 64 * 1024**2
+_CGROUP_LIMITS = (Path("/sys/fs/cgroup/memory.max"), Path("/sys/fs/cgroup/memory/memory.limit_in_bytes"))
 _POLL_S = 0.02
 _WATCH_S = 0.1
 _ANSWER_S = 10.0
@@ -215,7 +219,7 @@ class EmbeddedRedis:
             )  # fmt: skip
         assert process.stdin is not None  # noqa: S101 (it is a pipe)
         with contextlib.suppress(BrokenPipeError), process.stdin as configuration:  # it died: waiting for it tells why
-            configuration.write(f"requirepass {self._password}\n".encode())
+            configuration.write(f"requirepass {self._password}\nmaxmemory {max_memory_bytes()}\n".encode())
         return process
 
     def _open_log(self) -> BinaryIO:
@@ -228,6 +232,7 @@ class EmbeddedRedis:
         async with _client(_url(self._socket, "")) as redis:
             with contextlib.suppress(RedisError, OSError):  # it has one already; the wait for it tells the rest
                 await redis.config_set("requirepass", self._password)
+                await redis.config_set("maxmemory", max_memory_bytes())
 
     async def _wait_until_ready(self) -> None:
         """Wait until Redis responds. Loading may take any time; without a response the wait ends."""
@@ -275,6 +280,19 @@ async def _client(url: str) -> AsyncIterator["Redis"]:
         yield redis
     finally:
         await redis.aclose()
+
+
+def max_memory_bytes() -> int:
+    """Return how much memory Redis may use here: a share of the machine's, or of the container's if that is less.
+
+    Without a limit a full machine ends some process, and Redis is the largest; with one Redis refuses to write, and
+    what it has accepted is safe.
+    """
+    sizes = [os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")]
+    for limit in _CGROUP_LIMITS:
+        with contextlib.suppress(OSError, ValueError):  # not in a container, or "max"
+            sizes.append(int(limit.read_text()))
+    return max(_LEAST_MEMORY_BYTES, int(min(sizes) * MEMORY_SHARE))
 
 
 def url_in(data_dir: Path) -> str:
