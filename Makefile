@@ -9,7 +9,7 @@ NPM_CI := $(RUN_NODE) $(abspath $(VENV))/node/lib/node_modules/npm/bin/npm-cli.j
 WORKERS ?= auto
 
 .DEFAULT_GOAL := help
-.PHONY: help setup run demo test check bench clean lock worker web screenshots trouble
+.PHONY: help setup run demo test check bench clean lock sbom worker web screenshots trouble
 
 help:  ## show this list
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## /\t/' | expand -t 14
@@ -77,6 +77,11 @@ bench: setup  ## run the benchmarks; results go to bench/results
 lock: $(BIN)/uv  ## resolve the dependencies anew and write the lock files
 	$(BIN)/uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-header --no-annotate --upgrade pyproject.toml -o requirements.lock
 	$(BIN)/uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-header --no-annotate --upgrade --extra dev -c requirements.lock pyproject.toml -o requirements-dev.lock
+
+sbom: $(VENV)/.python  ## list everything the product ships with, as CycloneDX, into dist/sbom.cdx.json
+	@mkdir -p dist
+	@$(PY) -m scripts.sbom > dist/sbom.cdx.json
+	@echo "dist/sbom.cdx.json"
 
 clean:  ## remove what was built and installed (data stays)
 	rm -rf $(VENV) worker/node_modules worker/dist .mypy_cache .ruff_cache .pytest_cache .import_linter_cache .coverage* src/wa_orchestrator/dashboard/static/vendor

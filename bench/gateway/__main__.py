@@ -99,7 +99,9 @@ async def measure(directory: Path) -> dict[int, Results]:
     """Load the servers in short turns over one durable Redis, so that a slow minute affects all of them."""
     results: dict[int, Results] = {connections: {name: [] for name in SERVERS} for connections in CONNECTIONS}
     async with EmbeddedRedis(directory) as redis:
-        path, redis_pid = redis.url.removeprefix("unix://"), await redis.pid()
+        path, redis_pid = redis.url.rpartition("@")[2], await redis.pid()
+        with Redis.from_url(redis.url) as own:
+            own.config_set("requirepass", "")  # the peers know a socket and no password
         seed(path)
         with contextlib.ExitStack() as stack:
             running = {name: stack.enter_context(serving(name, path, directory)) for name in SERVERS}

@@ -15,6 +15,7 @@ from redis import Redis as BlockingRedis
 from tests.processes import whole_server
 from wa_orchestrator.cli import main
 from wa_orchestrator.store import keys
+from wa_orchestrator.store.engine import embedded_redis
 
 PHONE = "972501234567"
 
@@ -46,7 +47,7 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Running]:
     settings = {"TIMEZONE": "UTC", "HOT_HOURS": "00:00-00:00", "RATE_LIMIT_PER_MINUTE": "100000"}
     with whole_server(home, **settings) as (url, key):
         data = home / "data"
-        redis = BlockingRedis(unix_socket_path=str(data / "redis" / "redis.sock"), decode_responses=True)
+        redis = BlockingRedis.from_url(embedded_redis.url_in(data), decode_responses=True)
         yield Running(url, data, key, redis)
 
 

@@ -25,6 +25,7 @@ from tests.processes import whole_server
 from tests.waiting import PATIENCE_S
 from tests.web.clients import generate_client
 from wa_orchestrator.store import keys
+from wa_orchestrator.store.engine import embedded_redis
 
 pytestmark = pytest.mark.slow
 
@@ -59,7 +60,7 @@ def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
 
 def _add_session(data: Path, session_id: str, phone: str, **fields: str | int) -> None:
     known = {"id": session_id, "phone": phone, "wanted": "stopped", "version": 1, "timezone": "UTC", **fields}
-    with Redis(unix_socket_path=str(data / "redis" / "redis.sock")) as redis:
+    with Redis.from_url(embedded_redis.url_in(data)) as redis:
         redis.hset(keys.session(session_id), mapping=known)
         redis.sadd(keys.SESSIONS_ALL, session_id)
 
