@@ -227,7 +227,7 @@ export function copyDatabase({ sql }: Pick<Database, 'sql'>, directory: string, 
   if (!COPY.test(name)) throw new Error('INVALID_COPY')
   removeCopies(directory)
   sql.prepare('VACUUM INTO ?').run(join(directory, name))
-  chmodSync(join(directory, name), 0o600)
+  setMode(join(directory, name), 0o600)
   return name
 }
 
