@@ -19,7 +19,7 @@ _known: dict[Path, tuple[str, int]] = {}
 _writing: Counter[tuple[Path, str]] = Counter()
 
 
-class Room:
+class UploadRoom:
     """The room of one upload that is being written."""
 
     def __init__(self, settings: Settings, directory: Path, owner: str) -> None:
@@ -43,9 +43,9 @@ class Room:
 
 
 @contextlib.contextmanager
-def reserved(settings: Settings, directory: Path, owner: str) -> Iterator[Room]:
+def reserved(settings: Settings, directory: Path, owner: str) -> Iterator[UploadRoom]:
     """Give room for one upload; when the block ends, it is stored and described, or gone."""
-    room = Room(settings, directory, owner)
+    room = UploadRoom(settings, directory, owner)
     try:
         yield room
     finally:

@@ -17,7 +17,7 @@ from typing import Final
 
 from wa_orchestrator.errors import Refused
 from wa_orchestrator.messages import upload_quota
-from wa_orchestrator.messages.upload_quota import Room
+from wa_orchestrator.messages.upload_quota import UploadRoom
 from wa_orchestrator.settings import Settings
 
 _ID = re.compile(r"u_[0-9a-f]{32}")
@@ -141,7 +141,7 @@ def _directory(settings: Settings) -> Path:
     return settings.data_dir / "uploads"
 
 
-async def _write(path: Path, chunks: AsyncIterator[bytes], most: int, room: Room) -> int:
+async def _write(path: Path, chunks: AsyncIterator[bytes], most: int, room: UploadRoom) -> int:
     size = 0
     handle = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
     try:
