@@ -12,7 +12,6 @@ from typing import Any
 import httpx
 import pytest
 from pydantic import SecretStr, TypeAdapter
-from redis.asyncio import Redis
 
 from tests.orchestrator.fakes import FakeRunner
 from tests.web.clients import generate_client
@@ -23,6 +22,7 @@ from wa_orchestrator.orchestrator import service
 from wa_orchestrator.orchestrator.api import event_reference, event_views
 from wa_orchestrator.server import bootstrap
 from wa_orchestrator.settings import Settings
+from wa_orchestrator.store.engine.line_client import LineClient
 from wa_orchestrator.store.events.event_stream import Details
 from wa_orchestrator.store.records import Entry
 
@@ -33,11 +33,11 @@ REDOCLY = ROOT / "frontend" / "node_modules" / "@redocly" / "cli" / "bin" / "cli
 OPERATIONS = Path(__file__).with_name("operations.txt")
 SERVICES = ("gateway", "orchestrator", "up")
 #: Operations that answer text.
-TEXT = {"getMetrics", "streamEvents"}
+TEXT = {"exportContact", "getMetrics", "streamEvents"}
 
 
 def _context(home: Path) -> Context:
-    return make_context(Settings(api_key=SecretStr("wao_5vR8kq2LxZt7mB1nWd9s"), data_dir=home), Redis())
+    return make_context(Settings(api_key=SecretStr("wao_5vR8kq2LxZt7mB1nWd9s"), data_dir=home), LineClient())
 
 
 def _app(name: str, home: Path) -> Any:

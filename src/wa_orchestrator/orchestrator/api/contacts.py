@@ -29,7 +29,9 @@ _PAGE: Final = 200
 _WAIT_S: Final = 15.0
 _POLL_S: Final = 0.2
 
-PhonePath = Annotated[str, Path(max_length=40, description="The person's phone.", examples=["972501234567"])]
+PhonePath = Annotated[
+    str, Path(max_length=40, pattern=r"^[0-9+(). -]+$", description="The person's phone.", examples=["972501234567"])
+]
 
 
 class ContactErasure(ResponseModel):
@@ -43,7 +45,8 @@ class ContactErasure(ResponseModel):
 class JsonLines(StreamingResponse):
     """One JSON object per line."""
 
-    media_type = "application/x-ndjson"
+    #: Not `application/x-ndjson`, which generated clients refuse to read.
+    media_type = "text/plain"
 
 
 class ContactRoutes(RouteGroup):
