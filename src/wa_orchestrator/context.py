@@ -43,7 +43,7 @@ class Context:
     archive: Archive = field(init=False)
     """History that has left Redis."""
     registry: CollectorRegistry = field(default_factory=CollectorRegistry)
-    instruments: Instruments = field(init=False)
+    instruments: Instruments = None  # type: ignore[assignment]  # made of the registry, unless it is passed
     recognize: Recognize | None = None
     refreshers: list[Refresh] = field(default_factory=list)
     simulator: dict[str, Any] | None = None
@@ -55,7 +55,7 @@ class Context:
     key_cache: dict[str, tuple[float, "Caller | None"]] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        self.instruments = Instruments(self.registry)
+        self.instruments = self.instruments or Instruments(self.registry)
         self.archive = SqliteArchive(self.settings.archive_path)
 
 

@@ -25,7 +25,7 @@ async def test_messages_are_served_on_the_port_of_a_separate_orchestrator(tmp_pa
                 for path in ("/api/send", "/api/v1/send"):
                     answer = await client.post(path, json={"to": "972511111111", "message": "hello"})
                     assert (answer.status_code, answer.json()["error"]["code"]) == (409, "NO_SENDER")
-                assert (await client.get("/api/v1/messages")).json() == {"messages": [], "next": None}
+                assert (await client.get("/api/v1/messages")).json() == {"messages": [], "next": None, "complete": True}
                 assert (await client.get("/api/v1/stats")).status_code == 200
                 queue = await client.get("/api/v1/queue/worker_1")
                 assert queue.json()["error"]["code"] == "NO_SUCH_SESSION"
