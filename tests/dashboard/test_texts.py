@@ -37,7 +37,8 @@ def test_every_button_says_what_came_of_it() -> None:
 #: What only programs, workers, people at a terminal or the simulated world can be told; no page can meet it.
 FOR_PROGRAMS = frozenset(
     {
-        "API_KEY_MISSING", "API_KEY_UNKNOWN", "BAD_SIGNATURE", "EPOCH_MISSING",
+        "API_KEY_AMBIGUOUS", "API_KEY_MISSING", "API_KEY_UNKNOWN", "BAD_SIGNATURE", "CLIENT_DISCONNECTED",
+        "CONTENT_ENCODED", "EPOCH_MISSING", "NOT_ASKED", "NOT_YOUR_MESSAGE", "UPLOAD_QUOTA",
         "DATA_DIR_IN_USE", "DOCKER_UNAVAILABLE", "FENCED", "FILE_EMPTY", "FILE_TOO_LARGE", "FILTER_REQUIRED",
         "MEDIA_UNREACHABLE", "NO_NODE", "NO_REDIS", "NO_SIMULATOR", "NO_SUCH_UPLOAD",
         "NO_WORKER_BUNDLE", "OTHER_SESSION", "OTHER_WHATSAPP_ID", "REDIS_DID_NOT_START", "REDIS_TOO_OLD",

@@ -52,7 +52,9 @@ async def read(scripts: Scripts) -> dict[tuple[str, str], int]:
 
 async def add_durations(scripts: Scripts, entries: Sequence[Entry]) -> None:
     """Add the durations of the messages that were sent. A crash before this leaves a few out, which is harmless."""
-    sent = [entry for entry in entries if entry.fields.get("type") == EventType.MESSAGE_SENT]
+    sent = [
+        entry for entry in entries if entry.fields.get("type") == EventType.MESSAGE_SENT and "message" in entry.fields
+    ]
     if not sent:
         return
     found = await scripts.each(
