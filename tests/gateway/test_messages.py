@@ -290,10 +290,13 @@ async def test_emptying_a_queue_reaches_behind_any_number_of_others_that_are_not
 async def test_a_failed_message_is_found_behind_any_number_of_newer_ones(gate: Gate) -> None:
     failed = await _send(gate, reference="order-1")
     await _fail(gate, failed)
-    for at in range(3):
-        batch = [{"to": f"97252{number:07d}", "message": "hi", "onLimit": "defer"} for number in range(500)]
+    await gate.add_session("w3", "972500000003")
+    await gate.add_session("w4", "972500000004")
+    for session in ("w1", "w3", "w4"):  # a queue takes a thousand
+        message = {"sessionId": session, "message": "hi", "onLimit": "defer"}
+        batch = [{"to": f"97252{number:07d}", **message} for number in range(500)]
         answer = (await gate.client.post("/api/v1/send/batch", json={"messages": batch})).json()
-        assert answer["accepted"] == 500, at
+        assert answer["accepted"] == 500, session
     for query in ({"status": "failed"}, {"status": "failed", "sessionId": "w1"}, {"reference": "order-1"}):
         page = (await gate.client.get("/api/v1/messages", params={**query, "limit": 1})).json()
         assert [each["messageId"] for each in page["messages"]] == [failed]
