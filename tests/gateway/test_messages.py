@@ -288,10 +288,10 @@ async def test_emptying_a_queue_reaches_behind_any_number_of_others_that_are_not
 
 
 async def test_a_failed_message_is_found_behind_any_number_of_newer_ones(gate: Gate) -> None:
-    failed = await _send(gate, reference="order-1")
-    await _fail(gate, failed)
     await gate.add_session("w3", "972500000003")
     await gate.add_session("w4", "972500000004")
+    failed = await _send(gate, reference="order-1")
+    await _fail(gate, failed)
     for session in ("w1", "w3", "w4"):  # a queue takes a thousand
         message = {"sessionId": session, "message": "hi", "onLimit": "defer"}
         batch = [{"to": f"97252{number:07d}", **message} for number in range(500)]

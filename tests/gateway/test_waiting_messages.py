@@ -106,11 +106,11 @@ async def test_everything_is_not_cancelled_by_a_call_that_names_nothing(gate: Ga
     assert (await _waiting(gate))["total"] == 2
 
 
-async def test_messages_without_a_phone_that_could_send_them_are_for_later(gate: Gate) -> None:
+async def test_messages_without_a_phone_that_could_send_them_are_for_later(gate: Gate, gates: OpenGate) -> None:
     batch = await _post(gate, 2)
     await _route(gate)
     await gate.redis.hset(keys.session("w1"), "phone", "972500000009")
-    told = await _waiting(gate, batchId=batch["batchId"])
+    told = await _waiting(await gates(), batchId=batch["batchId"])  # the other gateway may remember the old phone
     assert [told[part] for part in PARTS] == [2, 0, 0, 2]
 
 
