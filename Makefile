@@ -9,7 +9,7 @@ NPM_CI := $(RUN_NODE) $(abspath $(VENV))/node/lib/node_modules/npm/bin/npm-cli.j
 WORKERS ?= auto
 
 .DEFAULT_GOAL := help
-.PHONY: help setup run demo test check bench clean lock sbom worker web screenshots trouble
+.PHONY: help setup run demo test check bench clean lock sbom dist worker web screenshots trouble
 
 help:  ## show this list
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## /\t/' | expand -t 14
@@ -82,6 +82,11 @@ sbom: $(VENV)/.python  ## list everything the product ships with, as CycloneDX, 
 	@mkdir -p dist
 	@$(PY) -m scripts.sbom > dist/sbom.cdx.json
 	@echo "dist/sbom.cdx.json"
+
+dist: $(VENV)/.python worker sbom  ## build the wheel, which has the worker in it, with its locked dependencies beside it, into dist/
+	@rm -f dist/*.whl
+	@$(PY) -m hatchling build --target wheel --directory dist
+	@cp requirements.lock dist/
 
 clean:  ## remove what was built and installed (data stays)
 	rm -rf $(VENV) worker/node_modules worker/dist .mypy_cache .ruff_cache .pytest_cache .import_linter_cache .coverage* src/wa_orchestrator/dashboard/static/vendor

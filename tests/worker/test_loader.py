@@ -30,8 +30,15 @@ def compiled(dist: Path) -> list[Path]:
 
 def test_everything_that_was_built_is_pure_ascii(dist: Path) -> None:
     built = sorted(dist.iterdir())
-    assert [path.name[:6] for path in built] == ["loader", "proto-", "worker"]
-    assert [path.name for path in built if max(path.read_bytes()) > 0x7F] == []
+    assert [path.name[:6] for path in built] == ["THIRD-", "loader", "proto-", "worker"]
+    assert [path.name for path in built[1:] if max(path.read_bytes()) > 0x7F] == []
+
+
+def test_the_notices_of_everything_in_the_bundle_lie_beside_it(dist: Path) -> None:
+    notices = (dist / "THIRD-PARTY.txt").read_text("utf-8")
+    assert [name for name in ("baileys", "libsignal", "protobufjs", "ws") if f"\n{name} " not in notices] == []
+    assert "GNU GENERAL PUBLIC LICENSE" in notices
+    assert notices.count("Permission is hereby granted") > 5
 
 
 @pytest.mark.asyncio(loop_scope="session")

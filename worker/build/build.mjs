@@ -4,6 +4,7 @@ import { mkdir, readdir, rename, rm, writeFile } from 'node:fs/promises'
 import { dirname, join } from 'node:path'
 import { fileURLToPath } from 'node:url'
 import { makeBundle, makeLoader } from './bundle.mjs'
+import { collectNotices } from './notices.mjs'
 
 const root = join(dirname(fileURLToPath(import.meta.url)), '..')
 const dist = process.argv[2] ?? join(root, 'dist')
@@ -16,7 +17,7 @@ async function write(name, text) {
   await rename(unfinished, join(dist, name))
 }
 
-const { text, pieces, modules } = await makeBundle(root)
+const { text, pieces, modules, sources } = await makeBundle(root)
 const loader = await makeLoader(root, modules)
 
 await mkdir(dist, { recursive: true })
@@ -24,5 +25,6 @@ await mkdir(dist, { recursive: true })
 await write(pieces.name, pieces.text)
 await write('worker.cjs', text)
 await write('loader.cjs', loader)
+await writeFile(join(dist, 'THIRD-PARTY.txt'), await collectNotices(root, sources))
 // Compiled forms of older bundles: nobody needs them, and who has read one keeps it.
 for (const name of await readdir(dist)) if (/^code-.*\.cache$/.test(name)) await rm(join(dist, name), { force: true })

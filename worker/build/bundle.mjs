@@ -12,7 +12,7 @@ const COMMON = {
   target: 'node24',
   format: 'cjs',
   charset: 'ascii', // one other character would make V8 keep the whole source as two-byte text (+5 MB)
-  legalComments: 'none',
+  legalComments: 'none', // notices.mjs collects them
   logLevel: 'warning',
   supported: { 'dynamic-import': false }, // becomes require(): a script that is run by the loader has no import()
 }
@@ -37,7 +37,7 @@ function requiredModules({ outputs }) {
   return [...new Set(imports.filter(isBuiltin))].sort()
 }
 
-/** Builds the worker; `pieces` is the file of types that must lie beside it. */
+/** Builds the worker; `pieces` is the file of types that must lie beside it, `sources` are the files that went in. */
 export async function makeBundle(root) {
   const stub = name => join(root, 'src', 'stubs', name)
   const absent = stub('absent.ts')
@@ -60,7 +60,12 @@ export async function makeBundle(root) {
       'music-metadata': absent,
     },
   })
-  return { text: outputFiles[0].text, pieces, modules: requiredModules(metafile) }
+  return {
+    text: outputFiles[0].text,
+    pieces,
+    modules: requiredModules(metafile),
+    sources: Object.keys(metafile.inputs),
+  }
 }
 
 /** Builds the loader, which requires these modules of Node before it sets any flag. */

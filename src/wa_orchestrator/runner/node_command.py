@@ -5,8 +5,11 @@ from pathlib import Path
 
 from wa_orchestrator.errors import Refused
 
-#: In a checkout: the worker's own directory, beside `src`.
-BUILT_BUNDLE = Path(__file__).resolve().parents[3] / "worker" / "dist" / "worker.cjs"
+_PACKAGED = Path(__file__).resolve().parents[1] / "worker" / "worker.cjs"
+#: In the package as the wheel brings it; in a checkout in the worker's own directory, beside `src`.
+BUILT_BUNDLE = (
+    _PACKAGED if _PACKAGED.is_file() else Path(__file__).resolve().parents[3] / "worker" / "dist" / "worker.cjs"
+)
 LOADER = "loader.cjs"
 #: Each saves memory, and none disables Node's built-in code cache; the loader sets further ones.
 FLAGS = ("--max-semi-space-size=1", "--single-threaded-gc", "--v8-pool-size=1")
