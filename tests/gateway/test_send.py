@@ -191,6 +191,21 @@ async def test_who_spoke_with_the_recipient_before_speaks_again(gate: Gate) -> N
     assert (await gate.send(to="972522222222")).json()["sessionId"] == "w1"
 
 
+async def test_a_conversation_that_another_gateway_moved_is_followed_and_each_call_counts_once(gates: OpenGate) -> None:
+    gate = await gates(rate_limit_per_minute=6)
+    await gate.add_session()
+    await gate.add_session("w2", "972500000002")
+    first = (await gate.send()).json()["sessionId"]
+    followed = []
+    for session in ("w2", "w1", "w2"):
+        await gate.redis.set(keys.affinity("972511111111"), session)
+        followed.append((await gate.send()).json()["sessionId"])
+    assert (first, followed) == ("w1", ["w2", "w1", "w2"])
+    await gate.redis.delete(keys.affinity("972511111111"))
+    assert (await gate.send()).status_code == 202
+    assert [(await gate.send()).status_code for _ in range(2)] == [202, 429]
+
+
 async def test_four_messages_in_a_row_to_a_new_recipient_leave_from_one_phone(gate: Gate) -> None:
     await gate.add_session("w2", "972500000002")
     await gate.add_session("w3", "972500000003")

@@ -43,6 +43,8 @@ _TRIES: Final = 5
 #: The sender has no conversation with the recipient, so another may take its place.
 _REPLACEABLE: Final = frozenset({Why.MOST_ROOM, Why.NONE_READY})
 _ID_BYTES: Final = 9
+#: Recipients whose sender is remembered.
+_MAX_CONVERSATIONS: Final = 50_000
 
 
 class SendRequest(NamedTuple):
@@ -115,6 +117,7 @@ class Acceptor:
         self._pool = pool
         self._ids = _random_ids()
         self._rates: dict[str, Rate] = {}
+        self._conversations: dict[str, str] = {}
 
     def rate_of(self, api_key: str) -> Rate:
         """Return the rate limit of a key."""
@@ -131,12 +134,14 @@ class Acceptor:
         if isinstance(verdict, Limited):
             raise replies.rate_limited(verdict)
 
+    def affinity_of(self, body: SendBody) -> str | None:
+        """Return the session that had the conversation when it was last seen. The script knows better, and says so."""
+        return self._conversations.get(body.to) if sender_choice.is_free(body) else None
+
     async def accept(self, request: SendRequest, rate: Rate = UNCOUNTED) -> SendReply:
         """Accept one message and count its call against `rate` in the same step. Raises the error for the client."""
+        affinity = self.affinity_of(request.body)
         try:
-            affinity = None
-            if sender_choice.is_free(request.body):
-                affinity = await self._redis.call("GET", keys.affinity(request.body.to))
             snapshot, choice = await self._choose(request.body, affinity)
         except Refused:
             if rate is not UNCOUNTED:
@@ -146,7 +151,7 @@ class Acceptor:
         for _ in range(_TRIES):
             if isinstance(outcome, OtherSender):  # another message to this recipient was accepted meanwhile
                 choice.unreserve()
-                affinity = outcome.session or None
+                affinity = self._remember(request.body, outcome.session)
                 snapshot, choice = await self._choose(request.body, affinity)
             elif isinstance(outcome, DayFull | QueueFull) and choice.why in _REPLACEABLE:
                 # The snapshot was outdated: the next sender may have room.
@@ -158,6 +163,18 @@ class Acceptor:
                 break
             attempt, outcome = await self._try(request, choice, snapshot, UNCOUNTED, affinity)
         return await self._conclude(attempt, outcome)
+
+    def is_retried(self, attempt: Attempt, outcome: Outcome | OrchestratorError) -> bool:
+        """Whether another sender is to be tried: the recipient has one already, or this one has no room any more."""
+        is_full = isinstance(outcome, DayFull | QueueFull) and attempt.choice.why in _REPLACEABLE
+        return is_full or isinstance(outcome, OtherSender)
+
+    async def retry(self, attempt: Attempt, outcome: Outcome | OrchestratorError) -> SendReply:
+        """Accept a message whose first try is to be repeated with another sender; its call is counted already."""
+        attempt.choice.unreserve()
+        if isinstance(outcome, OtherSender):
+            self._remember(attempt.request.body, outcome.session)
+        return await self.accept(attempt.request)
 
     async def accept_many(self, requests: Sequence[SendRequest]) -> list[SendReply | OrchestratorError]:
         """Accept messages in their order, each with its own outcome. Calls are not counted."""
@@ -232,13 +249,21 @@ class Acceptor:
 
     async def _settle(self, attempt: Attempt, outcome: Outcome | OrchestratorError) -> SendReply | OrchestratorError:
         try:
-            is_full = isinstance(outcome, DayFull | QueueFull) and attempt.choice.why in _REPLACEABLE
-            if is_full or isinstance(outcome, OtherSender):
-                attempt.choice.unreserve()
-                return await self.accept(attempt.request)
+            if self.is_retried(attempt, outcome):
+                return await self.retry(attempt, outcome)
             return await self._conclude(attempt, outcome)
         except OrchestratorError as error:
             return error
+
+    def _remember(self, body: SendBody, session: str) -> str | None:
+        """Remember who has the conversation with a recipient, and return it."""
+        if len(self._conversations) >= _MAX_CONVERSATIONS:
+            self._conversations.clear()
+        if session:
+            self._conversations[body.to] = session
+        else:
+            self._conversations.pop(body.to, None)
+        return session or None
 
     async def _choose(self, body: SendBody, affinity: str | None) -> tuple[PoolSnapshot, Choice]:
         snapshot = await self._pool.current()

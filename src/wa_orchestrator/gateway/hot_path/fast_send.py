@@ -1,12 +1,14 @@
 """Accepts a plain message with one question to Redis and without a task of its own."""
 
+import asyncio
 import time
 from collections.abc import Callable, Mapping
 
 from wa_orchestrator.context import Context
+from wa_orchestrator.domain.routing import Why
 from wa_orchestrator.errors import OrchestratorError, Refused
 from wa_orchestrator.gateway import message_body, sender_choice
-from wa_orchestrator.gateway.acceptance import Acceptor, SendRequest
+from wa_orchestrator.gateway.acceptance import Acceptor, Attempt, SendRequest
 from wa_orchestrator.gateway.content_loader import ContentLoader
 from wa_orchestrator.gateway.hot_path.admission_batch import BatchingRedis
 from wa_orchestrator.gateway.redis_access import Outcome
@@ -27,6 +29,7 @@ class FastSend:
         self._acceptor = acceptor
         self._contents = contents
         self._accept_time = context.instruments.accept
+        self._retries: set[asyncio.Task[None]] = set()
 
     def is_known(self, headers: Mapping[bytes, bytes]) -> bool:
         """Whether the key in these headers may send and was looked up a moment ago."""
@@ -45,26 +48,48 @@ class FastSend:
         try:
             body = message_body.parse(raw, snapshot.now_ms())
             content = self._contents.inline(body)
-            if content is None or body.idempotency_key is not None or sender_choice.is_free(body):
+            if content is None or body.idempotency_key is not None:
                 return False
-            choice = sender_choice.choose(snapshot, body, None)
+            affinity = self._acceptor.affinity_of(body)
+            choice = sender_choice.choose(snapshot, body, affinity)
         except Refused:
             return False
         forecast = self._pool.cached_forecast(choice.sender)
-        if forecast is None:
+        if forecast is None or choice.why is Why.NONE_READY:
             return False
         choice.reserve()
-        attempt = self._acceptor.attempt(SendRequest(body, content, caller.key_id), choice, snapshot, forecast)
+        request = SendRequest(body, content, caller.key_id)
+        attempt = self._acceptor.attempt(request, choice, snapshot, forecast, affinity)
 
         begins = time.perf_counter()
 
-        def on_outcome(outcome: Outcome | OrchestratorError) -> None:
+        def finish(response: str | Exception) -> None:
             self._accept_time.observe(time.perf_counter() - begins)
+            respond(response)
+
+        def on_outcome(outcome: Outcome | OrchestratorError) -> None:
+            if self._acceptor.is_retried(attempt, outcome):
+                self._retry(attempt, outcome, finish)
+                return
             try:
                 response: str | Exception = attempt.response(outcome)
             except Exception as error:  # whatever it is, the client is waiting
                 response = error
-            respond(response)
+            finish(response)
 
         self._redis.submit(self._acceptor.rate_of(caller.key_id), attempt.wanted, on_outcome)
         return True
+
+    def _retry(
+        self, attempt: Attempt, outcome: Outcome | OrchestratorError, finish: Callable[[str | Exception], None]
+    ) -> None:
+        async def retry() -> None:
+            try:
+                response: str | Exception = (await self._acceptor.retry(attempt, outcome)).json
+            except Exception as error:  # whatever it is, the client is waiting
+                response = error
+            finish(response)
+
+        task = asyncio.get_running_loop().create_task(retry())
+        self._retries.add(task)
+        task.add_done_callback(self._retries.discard)
