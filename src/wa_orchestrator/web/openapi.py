@@ -7,6 +7,8 @@ from fastapi import FastAPI
 from fastapi.routing import APIRoute
 from pydantic.alias_generators import to_camel
 
+from wa_orchestrator.web import problems
+
 DESCRIPTION: Final = """Runs an operator's own WhatsApp accounts, each with its own worker and its own proxy.
 
 Every route under `/api` needs an API key in the header `X-API-Key`. `wa-orchestrator secrets` shows the first key; the
@@ -56,6 +58,8 @@ def install(app: FastAPI) -> None:
 
 def _complete(document: dict[str, Any]) -> None:
     """Take summaries from docstrings, mark public operations, describe tags and errors."""
+    components = document.setdefault("components", {})
+    components["schemas"] = dict(sorted({**components.get("schemas", {}), **problems.schemas()}.items()))
     tags: set[str] = set()
     for operation in _operations(document):
         summary, _, rest = operation.pop("description", "").partition("\n\n")
@@ -64,9 +68,6 @@ def _complete(document: dict[str, Any]) -> None:
         if rest:
             operation["description"] = rest
         operation.setdefault("security", [])
-        for status, response in operation["responses"].items():
-            if not status.startswith("2") and "content" in response:  # JSON, whatever the route answers else
-                response["content"] = {"application/json": next(iter(response["content"].values()))}
         tags |= set(operation.get("tags", ()))
     document["tags"] = [{"name": name, "description": text} for name, text in TAGS.items() if name in tags]
 
