@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 
 from tests.orchestrator.product import Product, running_product
-from wa_orchestrator.orchestrator.backups import sent_journal
+from wa_orchestrator.orchestrator.backups import journal_file
 
 FLEET = int(os.environ.get("BACKUP_FLEET", "3"))
 SECONDS = float(os.environ.get("BACKUP_SECONDS", "6"))
@@ -145,11 +145,11 @@ def test_what_was_lost_with_its_machine_returns_without_a_scan_and_nothing_is_lo
         last = back_up(product)
         product.until(lambda: len(arrivals(product)) >= len(sent), "the queues to be empty")
         product.until(lambda: set(statuses(product, sent)) <= {"sent", "delivered", "read"}, "all to be known as sent")
-        noted = tmp_path / "backups" / sent_journal.FILE
+        noted = tmp_path / "backups" / journal_file.FILE
         left = {"sent", "delivered", "read"}
         late = sent[-3 * FLEET :]
         product.until(
-            lambda: all(sent_journal.read(noted, "0").statuses.get(each, ("", 0))[0] in left for each in late),
+            lambda: all(journal_file.read(noted, "0").trace(each)[0] in left for each in late),
             "the journal",
         )
         lose_everything(product)
@@ -178,3 +178,31 @@ def test_what_was_lost_with_its_machine_returns_without_a_scan_and_nothing_is_lo
         assert max(Counter(each["text"] for each in arrivals(product)).values()) == 1
         assert max(received(product).values()) == 1
         print(f"\n{FLEET} sessions, {backups + 1} backups, {len(sent)} out, {len(said)} in, last {last['bytes']} bytes")
+
+
+def test_a_message_that_was_being_written_when_everything_was_lost_is_unknown_and_not_written_again(
+    tmp_path: Path,
+) -> None:
+    settings = PACE | {"backups_dir": tmp_path / "backups"}
+    with running_product(tmp_path, proxies=1, **settings) as product:
+        product.link("s00")
+        assert product.api.post("/api/anti-ban/holds", json={"sessionId": "s00"}).status_code == 201
+        written, waiting = send(product, "s00", "out-written"), send(product, "s00", "out-waiting")
+        backup = back_up(product)
+        # WhatsApp takes the first and says nothing: neither Redis nor its events know that it arrived.
+        product.fault("whatsapp", "ack_delay", seconds=3600)
+        assert product.api.delete("/api/anti-ban/holds/session:s00").is_success
+        product.until(lambda: arrivals(product), "the first to arrive")
+        lose_everything(product)
+
+        product.heal()
+        product.start()
+        assert product.api.post(f"/api/v1/backups/restore/{backup['id']}").status_code == 202
+        product.until(lambda: product.connected("s00") if product.sessions() else None, "the session to be connected")
+        assert statuses(product, [written, waiting]) == Counter(unknown=1, queued=1)
+        assert product.api.delete("/api/anti-ban/holds/session:s00").is_success
+        product.until(lambda: len(arrivals(product)) > 1, "what waited to arrive")
+        product.until(lambda: set(statuses(product, [waiting])) <= {"sent", "delivered", "read"}, "it to be known")
+        assert [each["text"] for each in arrivals(product)] == ["out-written", "out-waiting"]
+        said = product.api.get(f"/api/v1/messages/{written}").json()
+        assert (said["status"], said["reason"]) == ("unknown", "RESTORED")

@@ -1,8 +1,10 @@
 """Archives that are damaged, hostile, too new or locked are refused with the reason, and nothing changes."""
 
+import sqlite3
 import stat
 import zipfile
 from collections.abc import Callable
+from contextlib import closing
 from pathlib import Path
 
 import httpx
@@ -11,6 +13,8 @@ import pytest
 from redis.asyncio import Redis
 
 from tests.backups import archives
+from wa_orchestrator.archive import sqlite_copies
+from wa_orchestrator.archive.sqlite_schema import open_writer
 from wa_orchestrator.settings import Settings
 
 ID = "backup_2026-01-31"
@@ -109,6 +113,30 @@ def with_foreign_database(place: Path) -> Entries:
     return [("manifest.json", archives.manifest(files)), *files.items()]
 
 
+def with_history(place: Path, *statements: str) -> Entries:
+    source, target = place / "archive.sqlite", place / "history.db"
+    open_writer(source).close()
+    assert sqlite_copies.copy_to(source, target)
+    with closing(sqlite3.connect(target)) as opened:
+        for each in statements:
+            opened.execute(each)
+    files = archives.contents(place) | {"archive/history.db": target.read_bytes()}
+    return [("manifest.json", archives.manifest(files)), *files.items()]
+
+
+def with_trigger_in_history(place: Path) -> Entries:
+    return with_history(place, "CREATE TRIGGER t AFTER INSERT ON event BEGIN DELETE FROM message; END")
+
+
+def with_a_table_missing_in_history(place: Path) -> Entries:
+    return with_history(place, "DROP TABLE incoming")
+
+
+def with_broken_history(place: Path) -> Entries:
+    files = archives.contents(place) | {"archive/history.db": b"SQLite format 3\0" + b"\xff" * 5000}
+    return [("manifest.json", archives.manifest(files)), *files.items()]
+
+
 def without_manifest(place: Path) -> Entries:
     return [*archives.contents(place).items()]
 
@@ -133,6 +161,9 @@ def with_no_redis_state(place: Path) -> Entries:
         (with_missing_file, "BACKUP_DAMAGED"),
         (with_broken_database, "BACKUP_DAMAGED"),
         (with_foreign_database, "BACKUP_DAMAGED"),
+        (with_trigger_in_history, "BACKUP_DAMAGED"),
+        (with_a_table_missing_in_history, "BACKUP_DAMAGED"),
+        (with_broken_history, "BACKUP_DAMAGED"),
         (without_manifest, "BACKUP_DAMAGED"),
         (with_no_redis_state, "BACKUP_DAMAGED"),
     ],

@@ -9,13 +9,17 @@ from pathlib import Path
 from typing import Any
 
 import httpx
+import pytest
 from redis.asyncio import Redis
 
+from tests.archive.history import BEGIN_MS, body_of, ended_message, found_ids
 from tests.backups import archives
 from tests.backups.test_backup import make, provision
-from wa_orchestrator.context import Context
+from wa_orchestrator.archive.sqlite_archive import SqliteArchive
+from wa_orchestrator.context import Context, make_context
 from wa_orchestrator.domain.session import Reason, State
-from wa_orchestrator.orchestrator.backups import restore_staging, sent_journal
+from wa_orchestrator.orchestrator.backups import journal_file, restore_staging
+from wa_orchestrator.orchestrator.backups.journal_file import JournalFile
 from wa_orchestrator.orchestrator.backups.sent_journal import SentJournal
 from wa_orchestrator.orchestrator.backups.service import BackupService
 from wa_orchestrator.orchestrator.service import Orchestrator
@@ -23,6 +27,8 @@ from wa_orchestrator.orchestrator.sessions import credential_files
 from wa_orchestrator.settings import Settings
 from wa_orchestrator.store import records
 from wa_orchestrator.store.backups import state_dump
+from wa_orchestrator.store.messages.incoming_messages import IncomingCopy
+from wa_orchestrator.store.records import Entry
 
 #: What differs on purpose after a restore: sessions rest until they start, epochs leap, and the new installation's own.
 VOLATILE = {"status", "reason", "standing", "epoch", "version", "changed_at", "restart_epoch", "lost_at", "unlinked_at"}
@@ -201,38 +207,76 @@ async def queue_message(redis: Redis, message_id: str, phone: str = "97250100000
     await redis.zadd("messages:statuses", members)
 
 
-async def event(redis: Redis, kind: str, message_id: str) -> None:
-    await redis.xadd("events", {"type": kind, "at": "1", "message": message_id, "session": "north", "phone": "x"})
+async def event(redis: Redis, kind: str, message_id: str, note: str = "") -> None:
+    fields = {"type": kind, "at": "1", "message": message_id, "session": "north", "phone": "x", "note": note}
+    await redis.xadd("events", fields)
 
 
-async def test_what_was_sent_or_cancelled_after_the_backup_is_not_sent_again(
+async def test_what_left_or_may_have_left_after_the_backup_is_not_sent_again(
     api: httpx.AsyncClient, settings: Settings, service: BackupService, context: Context, redis: Redis
 ) -> None:
-    journal = SentJournal(context)
+    journal, ahead = SentJournal(context), JournalFile(settings)
     await provision(api, settings, "north")
     await journal.step()
-    for name in ("m_sent", "m_claimed", "m_cancelled", "m_waiting"):
+    for name in ("m_sent", "m_written", "m_lost", "m_returned", "m_cancelled", "m_unknown", "m_waiting"):
         await queue_message(redis, name)
     (made,) = (await make(api, service))["backups"]
-    for kind, name in (
-        ("sending", "m_sent"),
-        ("sent", "m_sent"),
-        ("sending", "m_claimed"),
-        ("cancelled", "m_cancelled"),
+    for name in ("m_sent", "m_written", "m_lost", "m_returned"):
+        await ahead.note_write(name, await context.scripts.now_ms())
+    for kind, name, note in (
+        ("sent", "m_sent", ""),
+        ("queued", "m_lost", "LEASE_EXPIRED"),  # its worker died
+        ("queued", "m_returned", "HELD"),
+        ("cancelled", "m_cancelled", ""),
+        ("unknown", "m_unknown", "NO_ACK"),
     ):
-        await event(redis, f"message.{kind}", name)
+        await event(redis, f"message.{kind}", name, note)
     await redis.xadd("events", {"type": "contact.opted_out", "at": "1", "contact_phone": "972521110077"})
     await journal.step()
     await redis.flushall()
     await SentJournal(context).step()  # the new server writes to the journal before anybody restores
     await restore(api, service, made["id"])
 
-    now = {name: await redis.hget(f"message:{name}", "status") for name in ("m_sent", "m_claimed", "m_cancelled")}
-    assert now == {"m_sent": "sent", "m_claimed": "queued", "m_cancelled": "cancelled"}
-    assert await redis.zrange("queue:session:972501000001", 0, -1) == ["m_claimed", "m_waiting"]
-    assert await redis.zrange("phone:sent:972501000001", 0, -1) == ["m_sent#restored"]
+    told = {"m_sent": "sent", "m_cancelled": "cancelled", "m_returned": "queued", "m_waiting": "queued"}
+    told |= dict.fromkeys(("m_written", "m_lost", "m_unknown"), "unknown")
+    assert {name: await redis.hget(f"message:{name}", "status") for name in told} == told
+    assert await redis.zrange("queue:session:972501000001", 0, -1) == ["m_returned", "m_waiting"]
+    assert set(await redis.zrange("phone:sent:972501000001", 0, -1)) == {
+        f"{name}#restored" for name in ("m_sent", "m_written", "m_lost", "m_unknown")
+    }
     assert await redis.hexists("optouts", "972521110077")
     assert await redis.hgetall("holds") == {}
+    (ended, *_) = (await api.get("/api/v1/backups")).json()["latest"]
+    assert ended["messages"] == {"sent": 1, "cancelled": 1, "unknown": 3, "waiting": 2}
+    (done,) = [fields for _, fields in await redis.xrange("events") if fields["type"] == "restore.done"]
+    assert done["unknown"] == "3"
+
+
+@pytest.mark.parametrize(("claimed_by", "status"), [("", "unknown"), ("process-1", "queued")])
+async def test_what_a_worker_held_at_the_backup_is_unknown_unless_it_was_not_yet_allowed_to_write(
+    api: httpx.AsyncClient,
+    settings: Settings,
+    service: BackupService,
+    context: Context,
+    redis: Redis,
+    claimed_by: str,
+    status: str,
+) -> None:
+    await provision(api, settings, "north")
+    await SentJournal(context).step()
+    await queue_message(redis, "m_held")
+    await redis.zrem("queue:session:972501000001", "m_held")
+    await redis.hset("message:m_held", mapping={"status": "sending", "claim_epoch": "1", "claimed_by": claimed_by})
+    await redis.hincrby("messages:counts", "queued", -1)
+    await redis.hincrby("messages:counts", "sending", 1)
+    await redis.zadd("messages:leases", {"m_held": 1})
+    (made,) = (await make(api, service))["backups"]
+    await redis.flushall()
+    await restore(api, service, made["id"])
+    if status == "queued":  # by the sweeper, whose lease it is
+        assert await redis.hget("message:m_held", "status") == "sending"
+    else:
+        assert await redis.hget("message:m_held", "status") == status
 
 
 async def test_without_the_journal_nothing_is_sent_until_a_person_has_looked(
@@ -241,10 +285,53 @@ async def test_without_the_journal_nothing_is_sent_until_a_person_has_looked(
     await provision(api, settings, "north")
     await queue_message(redis, "m_1")
     (made,) = (await make(api, service))["backups"]
-    (settings.backups_dir / sent_journal.FILE).unlink(missing_ok=True)
+    (settings.backups_dir / journal_file.FILE).unlink(missing_ok=True)
     await redis.flushall()
     await restore(api, service, made["id"])
     assert json.loads((await redis.hget("holds", "all")) or "{}")["why"] == "RESTORED_WITHOUT_JOURNAL"
+    (ended, *_) = (await api.get("/api/v1/backups")).json()["latest"]
+    assert ended["messages"] == {"held": 1}
+
+
+async def test_history_that_had_left_redis_is_in_the_backup_and_returns(
+    api: httpx.AsyncClient, settings: Settings, service: BackupService, context: Context, redis: Redis, tmp_path: Path
+) -> None:
+    await provision(api, settings, "north")
+    old = ended_message(1, session="north", body=body_of("the invoice of spring"))
+    incoming = IncomingCopy("north", "3EB0AA", {"text": "thanks", "contact_phone": "97251"}, BEGIN_MS)
+    await context.archive.create()
+    await context.archive.put_messages([old])
+    await context.archive.put_incoming([incoming])
+    await context.archive.put_events([Entry(f"{BEGIN_MS}-0", {"type": "message.sent", "message": old.id})])
+    (made,) = (await make(api, service))["backups"]
+    assert made["hasHistory"]
+    await redis.flushall()
+    new = context.archive = SqliteArchive(tmp_path / "new" / "archive.sqlite")
+    identity = await new.create()
+    await restore(api, service, made["id"])
+    await new.take_from(await copy_of(new, tmp_path / "again.db"))  # what a repetition after a crash does
+
+    assert await new.identity() == identity
+    assert (await new.messages([old.id]))[old.id] == old
+    assert await found_ids(context.scripts, new, text="invoice") == [old.id]
+    assert list(await new.incoming([("north", "3EB0AA")])) == [("north", "3EB0AA")]
+    assert (await new.events("0", most=1))[0].fields["message"] == old.id
+    await new.close()
+
+
+async def copy_of(archive: SqliteArchive, target: Path) -> Path:
+    assert await archive.copy_to(target)
+    return target
+
+
+async def test_history_is_left_out_where_the_operator_wants_that(
+    api: httpx.AsyncClient, context: Context, redis: Redis, control: Orchestrator
+) -> None:
+    settings = context.settings.model_copy(update={"backup_history": False})
+    await context.archive.create()
+    service = BackupService(make_context(settings, redis), control.pool, SentJournal(context))
+    (made,) = (await make(api, service))["backups"]
+    assert not made["hasHistory"]
 
 
 async def test_a_journal_is_shortened_to_what_the_oldest_backup_does_not_know(
@@ -258,14 +345,26 @@ async def test_a_journal_is_shortened_to_what_the_oldest_backup_does_not_know(
     await make(api, service)
     await event(redis, "message.sent", "m_new")
     await journal.step()
-    text = (settings.backups_dir / sent_journal.FILE).read_text()
+    text = (settings.backups_dir / journal_file.FILE).read_text()
     assert "m_new" in text
     assert "m_old" not in text
     (note,) = list(settings.backups_dir.glob("*.json"))
     cursor = json.loads(note.read_text())["cursor"]
-    known = sent_journal.read(settings.backups_dir / sent_journal.FILE, cursor)
+    known = journal_file.read(settings.backups_dir / journal_file.FILE, cursor)
     assert known.covers(cursor)
-    assert set(known.statuses) == {"m_new"}
+    assert set(known.notes) == {"m_new"}
+
+
+async def test_what_is_noted_while_the_journal_is_shortened_is_not_lost(settings: Settings) -> None:
+    ahead, other = JournalFile(settings), JournalFile(settings)
+
+    async def shorten() -> None:
+        for number in range(20):
+            await asyncio.to_thread(other.trim, f"{number}-0")
+
+    ids = [f"m_{number}" for number in range(100)]
+    await asyncio.gather(shorten(), *(ahead.note_write(each, 1000) for each in ids))
+    assert set(journal_file.read(settings.backups_dir / journal_file.FILE, "0").notes) == set(ids)
 
 
 async def test_a_restore_that_was_cut_off_anywhere_is_finished_by_the_next_leader(

@@ -14,6 +14,7 @@ from tests.messages.conftest import PHONE, MessageApi
 from tests.waiting import until
 from wa_orchestrator.errors import Refused, Unavailable
 from wa_orchestrator.messages import uploads
+from wa_orchestrator.orchestrator.backups import journal_file
 from wa_orchestrator.orchestrator.workers import command_calls, tokens
 from wa_orchestrator.store import keys, records
 from wa_orchestrator.store.messages import outbox
@@ -122,6 +123,35 @@ async def test_a_worker_that_is_about_to_write_is_told_that_its_recipient_opted_
     refused = await worker.call(f"{message}/renew", {"beforeWrite": True})
     assert (refused.status_code, refused.json()["error"]["code"]) == (409, "WRITE_REFUSED")
     assert await api.scenario.status(message) == "cancelled"
+
+
+async def test_a_worker_may_write_only_what_the_journal_beside_the_backups_names(api: MessageApi) -> None:
+    message, worker = await api.released(), api.worker()
+    assert await worker.claim()
+    journal = api.context.settings.backups_dir / journal_file.FILE
+    assert not journal.exists()
+    assert (await worker.call(f"{message}/renew")).status_code == 200
+    assert not journal.exists()  # it still types
+    assert (await worker.call(f"{message}/renew", {"beforeWrite": True})).status_code == 200
+    assert journal_file.read(journal, "0").trace(message)[0] == "written"
+
+
+async def test_while_the_journal_cannot_be_written_nothing_is_and_then_it_goes_on_by_itself(
+    api: MessageApi, clock: Clock
+) -> None:
+    message, worker = await api.released(), api.worker()
+    assert await worker.claim()
+    in_the_way = api.context.settings.backups_dir
+    in_the_way.touch()  # no directory can be made there
+    refused = await worker.call(f"{message}/renew", {"beforeWrite": True})
+    assert (refused.status_code, refused.json()["error"]["reason"]) == (409, "HELD")
+    await settle(api.scenario.dispatcher())
+    assert await api.scenario.status(message) == "queued"
+    in_the_way.unlink()
+    await clock.pass_ms(60_000)
+    await settle(api.scenario.dispatcher())
+    assert (await worker.claim() or {})["messageId"] == message
+    assert (await worker.call(f"{message}/renew", {"beforeWrite": True})).status_code == 200
 
 
 @pytest.mark.parametrize("hold", [{"all": True}, {"sessionId": "w1"}, {"group": "north"}])

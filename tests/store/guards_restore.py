@@ -5,6 +5,7 @@ from tests.store.scene import PHONE, Scene
 from wa_orchestrator.store import keys, sessions
 from wa_orchestrator.store.backups import restored_sessions
 from wa_orchestrator.store.backups.restored_sessions import Restored
+from wa_orchestrator.store.messages import queues
 
 _FIELDS = {"id": "w2", "status": "stopped", "phone": PHONE, "epoch": "7"}
 
@@ -33,3 +34,35 @@ async def _(scene: Scene) -> None:
     await scene.connected("w1", proxy="p1")
     assert await _restored(scene, per_proxy=1) == Restored("")
     assert await scene.scripts.redis.scard(keys.sessions_of_proxy("p1")) == 1
+
+
+async def _settled(scene: Scene, message: str, status: str = "unknown", left_at_ms: int = 0) -> object:
+    return await queues.settle(
+        scene.scripts,
+        scene.places[message],
+        status=status,
+        reason="RESTORED",
+        left_at_ms=left_at_ms,
+        counted=keys.stats("w1", "20250615"),
+    )
+
+
+@case("settled_open")
+async def _(scene: Scene) -> None:
+    await scene.connected()
+    message = await scene.sending()
+    assert await _settled(scene, message) == queues.Ended()
+    assert await scene.status(message) == "unknown"
+    assert await scene.scripts.redis.zscore(keys.LEASES, message) is None
+    assert await _settled(scene, message, "cancelled") == queues.TooLate("unknown")
+    assert await scene.status(message) == "unknown"
+
+
+@case("settled_counts")
+async def _(scene: Scene) -> None:
+    await scene.connected()
+    waiting, left = await scene.queued(), await scene.queued()
+    await _settled(scene, waiting, "cancelled")
+    await _settled(scene, left, left_at_ms=scene.clock.now_ms - 5)
+    counted = await scene.scripts.redis.zrange(keys.sent(PHONE), 0, -1, withscores=True)
+    assert counted == [(f"{left}#restored", scene.clock.now_ms - 5)]

@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Protocol
 
 from wa_orchestrator.store.messages.ended_messages import MessageCopy
@@ -108,6 +109,14 @@ class Archive(Protocol):
 
     async def shrink(self) -> None:
         """Remove from disk what was erased before, as far as the archive can."""
+        ...
+
+    async def copy_to(self, target: Path) -> bool:
+        """Write everything into a new file while the archive is in use; False while there is none. Any process may."""
+        ...
+
+    async def take_from(self, source: Path) -> None:
+        """Add what such a file has and this archive has not. May be repeated."""
         ...
 
     async def close(self) -> None:

@@ -5,9 +5,11 @@ import sqlite3
 import threading
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from pathlib import Path
 from typing import Concatenate, Final, ParamSpec, TypeVar
 
+from wa_orchestrator.archive import sqlite_copies as copies
 from wa_orchestrator.archive import sqlite_reads as reads
 from wa_orchestrator.archive import sqlite_writes as writes
 from wa_orchestrator.archive.contract import Contact
@@ -90,6 +92,17 @@ class SqliteArchive:
     async def shrink(self) -> None:
         await self._write(writes.shrink)
 
+    async def copy_to(self, target: Path) -> bool:
+        # In a thread of its own: it may take a minute, and neither readers nor the writer wait for it.
+        return await _translated(None, lambda: copies.copy_to(self.path, target))
+
+    async def take_from(self, source: Path) -> None:
+        await self._write(_with_copy(source, copies.take_marks))
+        for take in copies.TAKES:
+            after: int | None = -1
+            while after is not None:
+                after = await self._write(_with_copy(source, partial(_taken, take, after)))
+
     async def close(self) -> None:
         await asyncio.to_thread(self._close)
 
@@ -143,7 +156,23 @@ def _identity(connection: sqlite3.Connection) -> str:
     return mark(connection, "identity", "")
 
 
-async def _translated(executor: ThreadPoolExecutor, work: Callable[[], T]) -> T:
+def _taken(take: copies.Take, after: int, connection: sqlite3.Connection, copy: sqlite3.Connection) -> int | None:
+    return take(connection, copy, after)
+
+
+def _with_copy(
+    source: Path, function: Callable[[sqlite3.Connection, sqlite3.Connection], T]
+) -> Callable[[sqlite3.Connection], T]:
+    """Return a function of the archive's connection that has a copy open too."""
+
+    def work(connection: sqlite3.Connection) -> T:
+        with copies.opened(source) as copy:
+            return function(connection, copy)
+
+    return work
+
+
+async def _translated(executor: ThreadPoolExecutor | None, work: Callable[[], T]) -> T:
     try:
         return await asyncio.get_running_loop().run_in_executor(executor, work)
     except (sqlite3.Error, OSError) as error:

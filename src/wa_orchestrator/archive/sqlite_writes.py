@@ -53,7 +53,7 @@ def put_messages(connection: sqlite3.Connection, copies: Sequence[MessageCopy]) 
                 continue
             body = copy.fields.get("body") if copy.ended_at > texts_erased else None
             if place is None:
-                place = _free_place(connection, "message", copy.accepted_at, number_of_id(copy.id))
+                place = free_place(connection, "message", copy.accepted_at, number_of_id(copy.id))
             else:
                 _erase_messages(connection, [place])
             _insert_message(connection, place, copy, body)
@@ -73,7 +73,8 @@ def _insert_message(connection: sqlite3.Connection, place: int, copy: MessageCop
         connection.execute("INSERT INTO message_text (rowid, words) VALUES (?, ?)", (place, " ".join(words)))
 
 
-def _free_place(connection: sqlite3.Connection, table: str, at_ms: int, number: int) -> int:
+def free_place(connection: sqlite3.Connection, table: str, at_ms: int, number: int) -> int:
+    """Return a free place of a millisecond, this one if it is free."""
     while True:
         place = place_of(at_ms, number)
         if not connection.execute(f"SELECT 1 FROM {table} WHERE place = ?", (place,)).fetchone():
@@ -98,7 +99,7 @@ def put_incoming(connection: sqlite3.Connection, copies: Sequence[IncomingCopy])
         for copy in copies:
             if connection.execute(query, (copy.session, copy.whatsapp_id)).fetchone():
                 continue
-            place = _free_place(connection, "incoming", copy.received_at, 0)
+            place = free_place(connection, "incoming", copy.received_at, 0)
             row = (place, copy.session, copy.whatsapp_id, copy.contact, _json(copy.fields))
             connection.execute("INSERT INTO incoming VALUES (?, ?, ?, ?, ?)", row)
 

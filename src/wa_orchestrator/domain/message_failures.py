@@ -60,6 +60,7 @@ class Failure(StrEnum):
     NO_SENDER = "NO_SENDER", Remedy.NEVER
     SENDER_LOST = "SENDER_LOST", Remedy.NEVER
     WORKER_CRASHED = "WORKER_CRASHED", Remedy.NEVER
+    RESTORED = "RESTORED", Remedy.NEVER
 
 
 F = Failure

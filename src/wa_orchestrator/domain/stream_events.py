@@ -257,12 +257,18 @@ class BackupProgress(Payload):
 
 @dataclass(frozen=True, slots=True)
 class BackupEnded(Payload):
-    """A backup or restore ended. `sessions` is how many it has; `reason` is the code of what failed."""
+    """A backup or restore ended. `sessions` is how many it has; `reason` is the code of what failed.
+
+    After a restore of everything, `unknown` messages may have been sent before and are not sent again by themselves;
+    `held` ones wait for a person, because there was no journal.
+    """
 
     backup: str
     sessions: int
     reason: str | None = None
     bytes: int | None = None
+    unknown: int | None = None
+    held: int | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -137,6 +137,8 @@ class Settings(BaseSettings):
     restore asks for it. Only an encrypted backup contains the generated secrets. Default: not encrypted."""
     backup_copy_dir: types.OptionalDirectory = setting(None, example="/mnt/nas/wa-backups")
     """A second directory, best on another machine, that gets a copy of every backup. Default: no copy."""
+    backup_history: bool = True
+    """Whether backups contain the history on disk too (`archive.sqlite`). It can be most of a backup's size."""
 
     redis_url: types.OptionalRedisUrl = setting(None, example="redis://localhost:6379/0")
     """Your own Redis or Valkey ≥ 7, with `appendonly yes` and `noeviction`. Default: an embedded one in the data

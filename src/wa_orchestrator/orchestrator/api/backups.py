@@ -41,6 +41,7 @@ class BackupView(ResponseModel):
     sha256: OptionalText
     has_secrets: bool = Field(description="It contains the generated secrets; only encrypted ones do.")
     needs_auth_key: bool = Field(description="Its credentials can be used only with the AUTH_KEY they were made with.")
+    has_history: bool = Field(description="It contains the history on disk: messages and events that had left Redis.")
     copied: bool = Field(description="A second copy is in BACKUP_COPY_DIR.")
 
 
@@ -51,7 +52,8 @@ class RunView(ResponseModel):
     id: str
     phase: str = Field(
         examples=["sessions"],
-        description="`sessions`, `redis`, `writing`, `copying` of a backup; `restoring`, `starting` of a restore.",
+        description="`sessions`, `redis`, `history`, `writing`, `copying` of a backup; `restoring`, `starting` of a "
+        "restore.",
     )
     done: int = Field(description="So many sessions are done.")
     total: int
@@ -71,6 +73,10 @@ class EndedRunView(ResponseModel):
     by: OptionalText
     error: OptionalText = Field(description="The code of what failed; null if it succeeded.")
     text: OptionalText
+    messages: dict[str, int] = Field(
+        description="After a restore of everything: how many messages that waited in the backup are `sent`, `unknown` "
+        "(they may have been sent before, and are not sent again by themselves), `waiting`, or `held` for a person."
+    )
 
 
 class BackupsResponse(ResponseModel):

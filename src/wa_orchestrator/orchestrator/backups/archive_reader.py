@@ -14,6 +14,7 @@ from typing import Any, Final
 
 import pyrage
 
+from wa_orchestrator.archive import sqlite_copies
 from wa_orchestrator.errors import Refused
 from wa_orchestrator.orchestrator.backups import manifest as manifests
 from wa_orchestrator.orchestrator.backups.archive_writer import COMMENT, digest_of
@@ -79,6 +80,8 @@ def unpack(source: Path, target: Path) -> Manifest:
     except _UNREADABLE as error:
         raise damaged("The archive cannot be read.") from error
     _check_state(target / STATE)
+    if any(file.name == manifests.HISTORY for file in manifest.files):
+        _check_history(target / manifests.HISTORY)
     for session in manifest.sessions:
         check_store(target / manifests.auth_db(session.id), session.id)
     return manifest
@@ -176,6 +179,13 @@ def _check_state(path: Path) -> None:
             pass
     except (ValueError, TypeError, KeyError, IndexError) as error:
         raise damaged("The state of Redis in the archive cannot be read.") from error
+
+
+def _check_history(path: Path) -> None:
+    try:
+        sqlite_copies.check(path)
+    except ValueError as error:
+        raise damaged(f"The history in the archive cannot be used: {error}.") from error
 
 
 def check_store(path: Path, session_id: str) -> bool:

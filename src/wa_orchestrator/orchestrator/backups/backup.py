@@ -108,6 +108,7 @@ class BackupMaker:
         await runs.report(self._context.scripts, replace(run, done=len(saved)))
         cursor = await event_stream.last_cursor(self._context.scripts)
         await self._write_state(files / manifests.STATE)
+        await self._copy_history(replace(run, done=len(saved), phase="history"), files / manifests.HISTORY)
         await runs.report(self._context.scripts, replace(run, done=len(saved), phase="writing"))
         return await asyncio.to_thread(self._write, run, work, saved, cursor)
 
@@ -133,11 +134,20 @@ class BackupMaker:
             async for line in state_dump.read(self._context.scripts):
                 file.write(f"{line.encode()}\n")
 
+    async def _copy_history(self, run: Run, target: Path) -> None:
+        """Copy the history on disk, after Redis: what moves there meanwhile is in both copies, and never in neither."""
+        if self._settings.backup_history:
+            await runs.report(self._context.scripts, run)
+            target.parent.mkdir(mode=0o700)
+            await self._context.archive.copy_to(target)
+
     def _write(self, run: Run, work: Path, saved: Sequence[SavedSession], cursor: str) -> BackupNote:
         """Write the archive, read it back whole, and give it its name."""
         settings, files = self._settings, work / "files"
         recipient = settings.backup_recipient
         names = [manifests.STATE, *(manifests.auth_db(session.id) for session in saved)]
+        if (files / manifests.HISTORY).is_file():
+            names.append(manifests.HISTORY)
         secrets = settings.data_dir / _SECRETS_FILE
         if recipient and secrets.is_file():  # only an encrypted archive may hold them
             shutil.copyfile(secrets, files / manifests.SECRETS)
@@ -171,6 +181,7 @@ class BackupMaker:
             has_secrets=manifests.SECRETS in names,
             needs_auth_key=manifest.is_sealed and manifests.SECRETS not in names,
             cursor=cursor,
+            has_history=manifests.HISTORY in names,
         )
         backup_files.publish(settings, finished, note)
         return note

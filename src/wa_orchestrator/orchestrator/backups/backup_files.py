@@ -38,6 +38,8 @@ class BackupNote:
     """The credentials are sealed with AUTH_KEY, and the archive does not contain it."""
     cursor: str = ""
     """The last event that the backup includes."""
+    has_history: bool = False
+    """It contains the history that had left Redis for the archive on disk."""
     copied: bool = False
     """A second copy is in BACKUP_COPY_DIR."""
 

@@ -15,8 +15,8 @@ FORMAT: Final = 1
 MANIFEST: Final = "manifest.json"
 STATE: Final = "redis.jsonl"
 SECRETS: Final = "secrets.json"
-#: The only names that an archive may have, besides the manifest. The history of messages that left Redis for files
-#: belongs under `archive/`.
+HISTORY: Final = "archive/history.db"
+#: The only names that an archive may have, besides the manifest.
 _NAME: Final = re.compile(
     r"redis\.jsonl|secrets\.json|archive/[\w-]{1,64}\.db|sessions/(?P<session>[\w-]{1,64})/auth\.db", re.ASCII
 )

@@ -16,7 +16,7 @@ from wa_orchestrator.errors import Unavailable
 from wa_orchestrator.orchestrator.backups import archive_reader, restore_staging, session_copies
 from wa_orchestrator.orchestrator.backups import manifest as manifests
 from wa_orchestrator.orchestrator.backups.restore_staging import Plan
-from wa_orchestrator.orchestrator.backups.restored_messages import settle_messages
+from wa_orchestrator.orchestrator.backups.restored_messages import HELD, settle_messages
 from wa_orchestrator.orchestrator.sessions import credential_files, transitions
 from wa_orchestrator.orchestrator.workers.pool import STOP_GRACE_S, WorkerPool
 from wa_orchestrator.store import records, sessions
@@ -29,6 +29,8 @@ from wa_orchestrator.store.sessions import slots
 
 #: Workers of a lost installation may have had later epochs than the backup knows; no new one may equal theirs.
 EPOCH_LEAP: Final = 1000
+
+NOTHING_TOLD: Final[Mapping[str, int]] = {}
 
 _EVENTS: Final = 1000
 
@@ -50,35 +52,42 @@ class Restorer:
         if plan.whole and not await state_dump.begin_load(self._context.scripts, plan.id):
             await self._end(directory, plan, began_at, "NOT_EMPTY")
             return
-        await (self._load if plan.whole else self._merge)(directory, plan, run)
-        await self._end(directory, plan, began_at, "")
+        told = await (self._load if plan.whole else self._merge)(directory, plan, run)
+        await self._end(directory, plan, began_at, messages=told)
 
-    async def _end(self, directory: Path, plan: Plan, began_at: int, error: str) -> None:
-        scripts = self._context.scripts
+    async def _end(
+        self, directory: Path, plan: Plan, began_at: int, error: str = "", messages: Mapping[str, int] = NOTHING_TOLD
+    ) -> None:
+        scripts, count = self._context.scripts, len(plan.sessions)
         await asyncio.to_thread(restore_staging.finish, directory)
-        await runs.end(
-            scripts,
-            EndedRun("restore", plan.backup, began_at, await scripts.now_ms(), len(plan.sessions), plan.by, error),
-        )
+        now_ms = await scripts.now_ms()
+        ended = EndedRun("restore", plan.backup, began_at, now_ms, count, plan.by, error, messages=dict(messages))
+        await runs.end(scripts, ended)
         kind = EventType.RESTORE_FAILED if error else EventType.RESTORE_DONE
-        await event_stream.emit(scripts, kind, BackupEnded(plan.backup, len(plan.sessions), reason=error or None))
+        payload = BackupEnded(
+            plan.backup, count, error or None, unknown=messages.get("unknown"), held=messages.get(HELD)
+        )
+        await event_stream.emit(scripts, kind, payload)
         log.info("restore.ended", backup=plan.backup, error=error)
 
     # -- everything, into an empty installation
 
-    async def _load(self, directory: Path, plan: Plan, run: Run) -> None:
+    async def _load(self, directory: Path, plan: Plan, run: Run) -> Mapping[str, int]:
         context, files = self._context, directory / restore_staging.FILES
         for number, session_id in enumerate(plan.sessions):
             await runs.report(context.scripts, replace(run, done=number, session=session_id))
             await self._pool.stop_all(session_id)
             await self._exchange_files(files, session_id, {})
+        if await asyncio.to_thread((files / manifests.HISTORY).is_file):
+            await context.archive.take_from(files / manifests.HISTORY)
         await state_dump.load(context.scripts, self._resting(files / manifests.STATE))
         await self._copy_events()
-        await settle_messages(context, plan.cursor)
+        told = await settle_messages(context, plan.cursor)
         await state_dump.end_load(context.scripts)
         await runs.report(context.scripts, replace(run, done=run.total, phase="starting"))
         for session in await records.sessions(context.scripts):
             await session_copies.resume(context, session.id)
+        return told
 
     async def _copy_events(self) -> None:
         """Copy the restored events to the archive: its own begin with this installation, and readers ask it first."""
@@ -98,7 +107,7 @@ class Restorer:
 
     # -- some sessions, into an installation in use
 
-    async def _merge(self, directory: Path, plan: Plan, run: Run) -> None:
+    async def _merge(self, directory: Path, plan: Plan, run: Run) -> Mapping[str, int]:
         files = directory / restore_staging.FILES
         saved, proxies = _saved(files / manifests.STATE)
         for number, session_id in enumerate(plan.sessions):
@@ -106,6 +115,7 @@ class Restorer:
             async with self._pool.lock(session_id):
                 await self._restore_one(files, session_id, saved[session_id], proxies)
             await session_copies.resume(self._context, session_id)
+        return NOTHING_TOLD  # queues stay as they are now
 
     async def _restore_one(
         self, files: Path, session_id: str, saved: Mapping[str, str], proxies: Mapping[str, Mapping[str, str]]

@@ -10,6 +10,7 @@ from wa_orchestrator.domain.message_failures import Failure
 from wa_orchestrator.domain.pacing.hours import hours_bounds_ms
 from wa_orchestrator.errors import Broken, Refused
 from wa_orchestrator.messages.session_pace import at_scale, day_of, hold_fields, pace_of, zone_of
+from wa_orchestrator.orchestrator.backups.journal_file import JournalFile
 from wa_orchestrator.orchestrator.messages import ban_hold, reachout_lock, receipts, retry_policy
 from wa_orchestrator.orchestrator.workers import tokens
 from wa_orchestrator.store import records, sessions
@@ -20,6 +21,9 @@ from wa_orchestrator.store.records import Message, Session
 
 log = structlog.get_logger(__name__)
 _dice = random.SystemRandom().random
+#: Why all sending is on hold while the journal cannot be written, and for how long after each attempt.
+JOURNAL_UNWRITABLE = "JOURNAL_UNWRITABLE"
+UNWRITABLE_MS = 30_000
 
 
 class OutboxService:
@@ -27,6 +31,7 @@ class OutboxService:
         self._context = context
         self._scripts = context.scripts
         self._settings = context.settings
+        self._journal = JournalFile(context.settings)
 
     @property
     def lease_ms(self) -> int:
@@ -80,7 +85,10 @@ class OutboxService:
     async def confirm_write(self, session: Session, message_id: str) -> int:
         """Extend the lease of a worker that is about to write, unless the message must not be written any more."""
         message = await self._message(message_id)
-        place, permit = Place(message_id, message.phone, session.id), await self._write_permit(session, message)
+        place = Place(message_id, message.phone, session.id)
+        now_ms = await self._scripts.now_ms()
+        await self._note_write(message_id, now_ms)
+        permit = self._write_permit(session, message, now_ms)
         outcome = await outbox.confirm_write(self._scripts, place, permit, epoch=session.epoch, lease_ms=self.lease_ms)
         if isinstance(outcome, outbox.WriteRefused):
             log.warning("message.write_refused", session=session.id, message=message_id, reason=outcome.reason)
@@ -88,14 +96,25 @@ class OutboxService:
             raise Refused("WRITE_REFUSED", text, 409, now=outcome.status, reason=outcome.reason)
         return _lease_end(session, message_id, outcome)
 
+    async def _note_write(self, message_id: str, now_ms: int) -> None:
+        """Note on disk that a message is about to be written: after the loss of Redis a restore must know it.
+
+        While that cannot be done, all sending is on hold; the script that follows then refuses this write too.
+        """
+        try:
+            await self._journal.note_write(message_id, now_ms)
+        except OSError as error:
+            log.error("journal.unwritable", message=message_id, error=str(error))
+            hold = holds.Hold("all", now_ms + UNWRITABLE_MS, JOURNAL_UNWRITABLE, holds.SERVER)
+            await holds.put(self._scripts, hold)
+
     async def _message(self, message_id: str) -> Message:
         message = await records.message(self._scripts, message_id)
         if message is None:
             raise _no_such_message(message_id)
         return message
 
-    async def _write_permit(self, session: Session, message: Message) -> outbox.WritePermit:
-        now_ms = await self._scripts.now_ms()
+    def _write_permit(self, session: Session, message: Message, now_ms: int) -> outbox.WritePermit:
         pace = at_scale(self._settings, pace_of(self._settings, session, now_ms))
         hours = hours_bounds_ms(pace, now_ms, zone_of(self._settings, session))
         # The phone's hold counts also where the session has left that phone.

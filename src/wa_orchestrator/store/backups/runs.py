@@ -1,7 +1,8 @@
 """The backup or restore that runs, what was asked for, and how the latest ended."""
 
 import json
-from dataclasses import asdict, dataclass
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field
 from typing import Any
 
 from wa_orchestrator.domain.stream_events import BackupProgress, EventType
@@ -27,7 +28,7 @@ class Run:
     """`backup` or `restore`."""
     id: str
     phase: str
-    """`sessions`, `redis`, `writing`, `verifying`, `copying`; `checking`, `restoring`, `starting`."""
+    """`sessions`, `redis`, `history`, `writing`, `copying`; `restoring`, `starting`."""
     done: int
     total: int
     session: str
@@ -47,6 +48,8 @@ class EndedRun:
     by: str = ""
     error: str = ""
     text: str = ""
+    messages: Mapping[str, int] = field(default_factory=dict)
+    """After a restore of everything: how many open messages of the backup got which status."""
 
 
 async def acquire(scripts: Scripts, owner: str) -> Holding | None:
@@ -102,7 +105,10 @@ async def end(scripts: Scripts, ended: EndedRun) -> None:
     """Record how a run ended; it is shown among the latest."""
     async with scripts.redis.pipeline(transaction=True) as pipe:
         pipe.delete(keys.BACKUP_RUN)
-        pipe.lpush(keys.BACKUP_RUNS, json.dumps(asdict(ended)))
+        record = asdict(ended)
+        if not ended.messages:  # an earlier version does not know the field
+            del record["messages"]
+        pipe.lpush(keys.BACKUP_RUNS, json.dumps(record))
         pipe.ltrim(keys.BACKUP_RUNS, 0, _MOST_RUNS - 1)
         await pipe.execute()
 

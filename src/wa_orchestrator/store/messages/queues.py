@@ -205,12 +205,24 @@ async def expire(scripts: Scripts, place: Place) -> Ended | TooLate | Gone:
     return await _end(scripts, place, "expired", "EXPIRED", when="due")
 
 
+async def settle(
+    scripts: Scripts, place: Place, *, status: str, reason: str, left_at_ms: int, counted: str
+) -> Ended | TooLate | Gone:
+    """End an open message after a restore, wherever it is; one that may have left counts against its phone's limits."""
+    names = [*_places(place), counted, keys.UNCONFIRMED]
+    args = [*head(place), status, reason, left_at_ms]
+    return await scripts.ask("settle_message", names, args, ended=Ended, too_late=TooLate, unknown=Gone)
+
+
+def _places(place: Place) -> list[str]:
+    """Return the message layout and the other places where a message can wait."""
+    return [*layout(place), keys.GATEWAY_JOBS, keys.GATEWAY_WAITING, keys.SCHEDULED, keys.later(place.phone)]
+
+
 async def _end(
     scripts: Scripts, place: Place, status: str, reason: str, *, when: str = "", counted: str = ""
 ) -> Ended | TooLate | Gone:
-    later = keys.later(place.phone)
-    names = [*layout(place), keys.GATEWAY_JOBS, keys.GATEWAY_WAITING, keys.SCHEDULED, later, counted]
-    names.append(keys.UNCONFIRMED)
+    names = [*_places(place), counted, keys.UNCONFIRMED]
     args = [*head(place), status, reason, when]
     return await scripts.ask(
         "cancel_message", names, args, ended=Ended, too_late=TooLate, unknown=Gone, early=Gone, moved=Gone
