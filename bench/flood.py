@@ -94,7 +94,7 @@ async def largest_gap_ms(world: httpx.AsyncClient, after: int, until: int) -> tu
     arrivals = [a for a in (await world.get("/arrivals", params={"after": after})).json() if a["n"] <= until]
     by_phone: dict[str, list[float]] = {}
     for arrival in arrivals:
-        by_phone.setdefault(arrival["from"], []).append(float(arrival["at"]))
+        by_phone.setdefault(arrival["from"], []).append(float(arrival["at"]) * 1000)
     gaps = [later - earlier for times in by_phone.values() for earlier, later in itertools.pairwise(times)]
     return max(gaps, default=0.0), len(arrivals)
 
