@@ -292,7 +292,7 @@ class Acceptor:
             return SendReply(await self.stored.replay(record, outcome), is_replay=True)
         response = attempt.response(outcome)
         if record is not None:
-            await self.stored.store(record, response)
+            self.stored.store_soon(record, response)
         return SendReply(response)
 
 

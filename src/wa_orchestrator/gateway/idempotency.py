@@ -1,10 +1,15 @@
-"""Idempotency keys: the first response to a request is stored, and a repeat of the request gets it again."""
+"""Idempotency keys: the first response to a request is stored, and a repeat of the request gets it again.
+
+That a key was used, and for which message, is written with the message itself. The response is written after it and
+nobody waits for that write: where the server dies before it, a repeat gets the same message with a new eta.
+"""
 
 import asyncio
+import contextlib
 import hashlib
 from typing import Final
 
-from wa_orchestrator.errors import Refused, Unavailable
+from wa_orchestrator.errors import OrchestratorError, Refused
 from wa_orchestrator.gateway import replies
 from wa_orchestrator.gateway.redis_access import RedisAccess
 from wa_orchestrator.gateway.sender_pool import SenderPool
@@ -29,6 +34,7 @@ class StoredResponses:
     def __init__(self, redis: RedisAccess, pool: SenderPool) -> None:
         self._redis = redis
         self._pool = pool
+        self._writes: set[asyncio.Task[None]] = set()
 
     async def find(self, record: Idempotency) -> str | None:
         """Return the response to an earlier request with this key, or None. Raises for another body."""
@@ -40,12 +46,18 @@ class StoredResponses:
             raise replies.conflict()
         return await self.replay(record, Replayed(message_id, response or ""))
 
-    async def store(self, record: Idempotency, response: str) -> None:
-        """Store the response to a request; the first one stays."""
-        try:
-            await self._redis.call("HSETNX", record.name, "answer", response)
-        except Unavailable as error:  # the message is accepted; a repeat with the same key says so
-            raise replies.uncertain() from error
+    def store_soon(self, record: Idempotency, response: str) -> None:
+        """Begin to store the response to a request; the first one stays."""
+        write = asyncio.get_running_loop().create_task(self._try_store(record, response))
+        self._writes.add(write)
+        write.add_done_callback(self._writes.discard)
+
+    async def _try_store(self, record: Idempotency, response: str) -> None:
+        with contextlib.suppress(OrchestratorError):  # the message is accepted; a repeat makes its response again
+            await self._store(record, response)
+
+    async def _store(self, record: Idempotency, response: str) -> None:
+        await self._redis.call("HSETNX", record.name, "answer", response)
 
     async def replay(self, record: Idempotency, replayed: Replayed) -> str:
         """Return the first response. Where its server died before it was stored, it is made again, once."""
@@ -70,5 +82,5 @@ class StoredResponses:
         if sender is None:
             raise Refused("NO_SUCH_SESSION", f"There is no session {message.session} any more.", 404)
         forecast = await self._pool.forecast(snapshot, sender)
-        await self.store(record, replies.accepted(message.id, message.session, 1, forecast.eta(0)))
+        await self._store(record, replies.accepted(message.id, message.session, 1, forecast.eta(0)))
         return str(await self._redis.call("HGET", record.name, "answer"))
