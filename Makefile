@@ -9,7 +9,7 @@ NPM_CI := $(RUN_NODE) $(abspath $(VENV))/node/lib/node_modules/npm/bin/npm-cli.j
 WORKERS ?= auto
 
 .DEFAULT_GOAL := help
-.PHONY: help setup run demo test check bench clean lock sbom dist worker web screenshots trouble
+.PHONY: help setup run demo test check docs bench clean lock sbom dist worker web screenshots trouble
 
 help:  ## show this list
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## /\t/' | expand -t 14
@@ -70,6 +70,11 @@ check: $(VENV)/.python worker/node_modules/.done  ## ruff, mypy --strict (tests 
 	$(BIN)/mypy
 	$(BIN)/lint-imports --no-cache
 	$(RUN_NODE) worker/node_modules/@biomejs/biome/bin/biome ci --error-on-warnings --colors=off
+
+docs: $(VENV)/.python  ## build the documents as a site with search, into .cache/site; fails at a broken link
+	@$(PY) -m scripts.docs_site
+	@$(BIN)/mkdocs build --strict > .cache/docs.log 2>&1 || { grep -E 'WARNING|ERROR|Aborted' .cache/docs.log; exit 1; }
+	@echo ".cache/site/index.html"
 
 bench: setup  ## run the benchmarks; results go to bench/results
 	$(PY) -m bench

@@ -1,9 +1,15 @@
-"""The documents name files that exist."""
+"""The documents name files that exist, and make a site."""
 
+import json
+import os
 import re
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
+
+from scripts import docs_site
 
 ROOT = Path(__file__).parents[2]
 PACKAGE = ROOT / "src" / "wa_orchestrator"
@@ -27,3 +33,16 @@ def test_every_file_that_a_page_names_exists(page: Path) -> None:
     named = {name for name in _FILE.findall(text) if not any((home / name).exists() for home in (*_HOMES, page.parent))}
     linked = {name for name in _LINK.findall(text) if not (page.parent / name).exists()}
     assert (named, linked) == (set(), set())
+
+
+def test_the_site_is_built_with_every_page_and_no_link_of_it_is_broken(tmp_path: Path) -> None:
+    pages = docs_site.collect(tmp_path / "docs")
+    built = subprocess.run(
+        (sys.executable, "-m", "mkdocs", "build", "--strict", "--site-dir", str(tmp_path / "site")),
+        cwd=ROOT, env=os.environ | {"DOCS_DIR": str(tmp_path / "docs")}, capture_output=True, text=True, check=False,
+    )  # fmt: skip
+    assert built.returncode == 0, built.stderr
+    index = json.loads((tmp_path / "site" / "search" / "search_index.json").read_text("utf-8"))
+    found = {entry["location"].partition("#")[0] for entry in index["docs"]}
+    assert {"index.html", "docs/he/index.html", "docs/guides/sizing.html", "docs/codes.html"} <= found
+    assert pages > len(found) > 30
