@@ -22,6 +22,7 @@ HANDLERS: Handlers = {
     events.MessageReceipt: receipts.on_message_status,
     events.MessageFailed: receipts.on_message_failed,
     events.IncomingMessage: incoming.on_message_received,
+    events.UndecryptableMessage: incoming.on_message_undecryptable,
     events.AccountLimits: incoming.on_account_limits,
 }
 
@@ -72,6 +73,32 @@ async def test_an_answer_makes_a_known_contact_and_the_session_its_partner(api: 
     assert len(await api.scenario.events("message.received")) == 1
     assert await api.context.redis.sismember(keys.contacts(PHONE), FRIEND)
     assert await api.context.redis.get(keys.affinity(FRIEND)) == "w1"
+
+
+async def cannot_be_read(api: MessageApi, name: str = "ABC", reason: str = "decrypt") -> None:
+    sender: dict[str, Any] = {"from": "77001@lid", "phone": FRIEND, "lid": "77001@lid"}
+    await tell(api, "MESSAGE_UNDECRYPTABLE", whatsappId=name, reason=reason, at=1_750_000_000_000, **sender)
+
+
+async def test_an_unreadable_message_is_told_once_and_again_as_the_message(api: MessageApi) -> None:
+    await cannot_be_read(api)
+    await cannot_be_read(api)
+    [event] = await api.scenario.events("message.undecryptable")
+    assert (event["whatsapp_id"], event["reason"], event["contact_phone"]) == ("ABC", "decrypt", FRIEND)
+    await says(api, "readable now")
+    [received] = await api.scenario.events("message.received")
+    assert received["whatsapp_id"] == "ABC"
+    events = (await api.client.get("/api/v1/events", params={"types": "message.undecryptable"})).json()["events"]
+    assert events[0]["data"] == {
+        "sessionId": "w1", "phone": PHONE, "whatsappId": "ABC", "reason": "decrypt",
+        "contact": {"phone": FRIEND, "lid": "77001"},
+    }  # fmt: skip
+
+
+async def test_a_message_that_came_meanwhile_is_not_told_as_unreadable(api: MessageApi) -> None:
+    await says(api, "hello")
+    await cannot_be_read(api)
+    assert await api.scenario.events("message.undecryptable") == []
 
 
 @pytest.mark.parametrize("text", ["STOP", " stop. ", "Unsubscribe!", "הסר", "הסירו", "עצור"])

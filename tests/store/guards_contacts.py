@@ -191,6 +191,20 @@ async def _(scene: Scene) -> None:
     assert not await contacts.receive(scene.scripts, said, keep_ms=1000)
 
 
+@case("undecryptable_once")
+async def _(scene: Scene) -> None:
+    unread = contacts.Incoming("w1", PHONE, "3EB0AA", "", "97251", "123")
+    assert await contacts.report_undecryptable(scene.scripts, unread, reason="decrypt", keep_ms=1000)
+    assert not await contacts.report_undecryptable(scene.scripts, unread, reason="decrypt", keep_ms=1000)
+
+
+@case("readable_meanwhile")
+async def _(scene: Scene) -> None:
+    said = contacts.Incoming("w1", PHONE, "3EB0AA", "text", "97251", "123", fields={"text": "hello"})
+    assert await contacts.receive(scene.scripts, said, keep_ms=1000)
+    assert not await contacts.report_undecryptable(scene.scripts, said, reason="decrypt", keep_ms=1000)
+
+
 @case("private_chat")
 async def _(scene: Scene) -> None:
     said = contacts.Incoming("w1", PHONE, "3EB0AA", "text", "97251", "123", "1203@g.us")

@@ -32,6 +32,7 @@ FAST = {
     "COMMAND_WAIT_MS": "250",
     "CLAIM_WAIT_MS": "5000",
     "TYPING_MAX_MS": "40",
+    "UNDECRYPTABLE_AFTER_MS": "1500",
     "LOG_LEVEL": "debug",
 }
 

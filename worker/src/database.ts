@@ -26,9 +26,14 @@ const SCHEMA = `
   CREATE INDEX messages_by_age ON messages (stored_at);
 `
 /** What came after format 1 was made; an older worker does not look at it. */
-const ADDITIONS = 'CREATE TABLE IF NOT EXISTS reported (id TEXT NOT NULL UNIQUE) STRICT'
+const ADDITIONS = `
+  CREATE TABLE IF NOT EXISTS reported (id TEXT NOT NULL UNIQUE) STRICT;
+  CREATE TABLE IF NOT EXISTS undecryptable (
+    name TEXT NOT NULL UNIQUE, id TEXT NOT NULL, value BLOB NOT NULL, due_at INTEGER NOT NULL, told INTEGER NOT NULL DEFAULT 0
+  ) STRICT;
+`
 /** Rows by their key: every table whose values are sealed. */
-const SEALED_TABLES = { keys: 'name', events: 'sequence', messages: 'id' } as const
+const SEALED_TABLES = { keys: 'name', events: 'sequence', messages: 'id', undecryptable: 'name' } as const
 
 const MAGIC = Buffer.from('SQLite format 3\0')
 const LOCK_WAIT_MS = 15_000
@@ -181,6 +186,7 @@ function checkContents(sql: DatabaseSync, settings: StoreSettings, seal: Seal): 
   )
   if (meta.format !== 1) throw new Unreadable(`auth.db has format ${meta.format}, this worker knows 1`)
   if (meta.session !== settings.sessionId) throw new Unreadable('auth.db belongs to another session')
+  sql.exec(ADDITIONS)
   if (settings.authKey && meta.key !== keyId(settings.authKey)) sealEverything(sql, seal, settings.authKey)
 }
 
@@ -202,7 +208,6 @@ function openExisting(directory: string, settings: StoreSettings, seal: Seal): D
     const [verdict] = Object.values(sql.prepare('PRAGMA quick_check(1)').get() ?? {})
     if (verdict !== 'ok') throw new Unreadable('auth.db is damaged')
     checkContents(sql, settings, seal)
-    sql.exec(ADDITIONS)
     return sql
   } catch (error) {
     sql?.close() // what it had begun to seal is as before

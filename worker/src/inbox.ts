@@ -14,6 +14,7 @@ import type { Auth } from './auth.ts'
 import { decode } from './codec.ts'
 import type { Database } from './database.ts'
 import { baileysLogger, describeError, type Log } from './log.ts'
+import { decryptWithOtherSession } from './other-identity.ts'
 
 type SignalRepository = ReturnType<SocketConfig['makeSignalRepository']>
 
@@ -32,6 +33,8 @@ const digestOf = (ciphertext: Uint8Array): string => createHash('sha256').update
 export class Inbox {
   readonly #database: Database
   readonly #log: Log
+  /** Called with each ciphertext that cannot be decrypted, before WhatsApp is answered. */
+  onFailure: (stanza: BinaryNode, enc: BinaryNode) => void = () => undefined
   /** The stanza of each ciphertext: the repository is given nothing but the bytes. */
   readonly #stanzas = new WeakMap<Uint8Array, { stanza: BinaryNode; enc: BinaryNode }>()
 
@@ -60,15 +63,21 @@ export class Inbox {
       keys.transaction(async () => {
         const plaintext = await decrypt().catch(error => {
           const known = this.#plaintextOf(ciphertext)
-          if (!known) throw error
-          return known
+          if (known) return known
+          const found = this.#stanzas.get(ciphertext)
+          if (found) this.onFailure(found.stanza, found.enc)
+          throw error
         })
         await this.#keep(keys, ciphertext, plaintext)
         return plaintext
       }, lock)
     return Object.assign(repository, {
       decryptMessage: (parameters: Parameters<typeof decryptMessage>[0]) =>
-        stored(parameters.ciphertext, parameters.jid, () => decryptMessage(parameters)),
+        stored(parameters.ciphertext, parameters.jid, () =>
+          decryptMessage(parameters).catch(error =>
+            decryptWithOtherSession(repository, keys, parameters.jid, error, () => decryptMessage(parameters)),
+          ),
+        ),
       decryptGroupMessage: (parameters: Parameters<typeof decryptGroupMessage>[0]) =>
         stored(parameters.msg, parameters.group, () => decryptGroupMessage(parameters)),
     })

@@ -18,6 +18,7 @@ import type { Events } from './events.ts'
 import type { Inbox } from './inbox.ts'
 import { describeError, type Log } from './log.ts'
 import type { Messages } from './message-store.ts'
+import type { Undecryptable } from './undecryptable-messages.ts'
 
 const STATUS: Record<number, 'delivered' | 'read' | 'played'> = {
   [proto.WebMessageInfo.Status.DELIVERY_ACK]: 'delivered',
@@ -114,14 +115,16 @@ export class Receiver {
   readonly #events: Events
   readonly #messages: Messages
   readonly #inbox: Inbox
+  readonly #undecryptable: Undecryptable
   readonly #log: Log
   readonly #highest = new Bounded(2_000)
   readonly #seen = new Bounded(2_000)
 
-  constructor(events: Events, messages: Messages, inbox: Inbox, log: Log) {
+  constructor(events: Events, messages: Messages, inbox: Inbox, undecryptable: Undecryptable, log: Log) {
     this.#events = events
     this.#messages = messages
     this.#inbox = inbox
+    this.#undecryptable = undecryptable
     this.#log = log
   }
 
@@ -164,6 +167,7 @@ export class Receiver {
       ...content,
       at: timeOf(message),
     })
+    this.#undecryptable.resolved(key)
     this.#settled(key)
     this.#log.info('message.received', { kind: content.kind })
   }

@@ -35,6 +35,8 @@ export type Settings = {
   reconnectMaxMs: number
   linkTimeoutMs: number
   typingMaxMs: number
+  /** How long a message that cannot be decrypted may still be sent again before that is told. */
+  undecryptableAfterMs: number
   whatsappKeepAliveMs: number
   /** How long after opening the connection memory is tidied up. */
   settleAfterMs: number
@@ -238,6 +240,7 @@ const readers: Readers<Settings> = {
   reconnectMinMs: env => integer(env, 'RECONNECT_MIN_MS', 1_000, 10),
   reconnectMaxMs: env => integer(env, 'RECONNECT_MAX_MS', 60_000, 10),
   linkTimeoutMs: env => integer(env, 'LINK_TIMEOUT_MS', 15 * 60_000, 100),
+  undecryptableAfterMs: env => integer(env, 'UNDECRYPTABLE_AFTER_MS', 5_000, 0),
   typingMaxMs: env => integer(env, 'TYPING_MAX_MS', 8_000, 0),
   whatsappKeepAliveMs: env => integer(env, 'WHATSAPP_KEEP_ALIVE_MS', 30_000, 100),
   settleAfterMs: env => integer(env, 'SETTLE_AFTER_MS', 60_000, 0),

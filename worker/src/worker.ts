@@ -22,6 +22,7 @@ import { TunnelAgent } from './proxy.ts'
 import type { Settings } from './settings.ts'
 import { makeSettling } from './settled-signal.ts'
 import { makeCaches, makeFetchOptions, type Wiring } from './socket.ts'
+import { Undecryptable } from './undecryptable-messages.ts'
 import { Version } from './version.ts'
 
 const STOP_LIMIT_MS = 9_500
@@ -37,6 +38,7 @@ type Parts = {
   keepAlive: KeepAlive
   limits: Limits
   presence: Presence
+  undecryptable: Undecryptable
   log: Log
 }
 
@@ -89,7 +91,9 @@ function assemble(
   const agent = settings.proxy ? new TunnelAgent(settings.proxy) : undefined
   const fetchOptions = makeFetchOptions(settings.proxy)
   const inbox = new Inbox(database, log)
-  const receiver = new Receiver(events, messages, inbox, log)
+  const undecryptable = new Undecryptable(auth, events, log, settings.undecryptableAfterMs, id => inbox.isSettled(id))
+  inbox.onFailure = (stanza, enc) => undecryptable.failed(stanza, enc)
+  const receiver = new Receiver(events, messages, inbox, undecryptable, log)
   const proofs = new Proofs((whatsappId, messageId, at) => {
     sender
       .acknowledgeLate(whatsappId, messageId, at)
@@ -109,6 +113,7 @@ function assemble(
       proofs.attach(sock)
       addressing.attach(sock)
       inbox.attach(sock, auth)
+      undecryptable.attach(sock)
       receiver.attach(sock)
       limits.attach(sock)
       presence.attach(sock, auth)
@@ -153,12 +158,12 @@ function assemble(
     () => addressing.self,
     () => presence.beat(),
   )
-  return { auth, events, device, sender, keepAlive, limits, presence, log }
+  return { auth, events, device, sender, keepAlive, limits, presence, undecryptable, log }
 }
 
 /** Lets go of everything in order and ends the process. What cannot be reported now is in the file and will be reported at the next start. */
 async function finish(
-  { auth, events, device, sender, keepAlive, limits, presence, log }: Parts,
+  { auth, events, device, sender, keepAlive, limits, presence, undecryptable, log }: Parts,
   ending: Ending | undefined,
 ): Promise<void> {
   const exit: ExitName = ending?.exit ?? 'OK'
@@ -166,6 +171,7 @@ async function finish(
   setTimeout(() => process.exit(EXIT[exit]), STOP_LIMIT_MS)
   keepAlive.stop()
   limits.stop()
+  undecryptable.stop()
   const isHeard = exit !== 'FENCED' && exit !== 'ORPHANED'
   await sender.stop(!isHeard ? 0 : exit === 'OK' ? FINISH_SENDING_MS : LAST_REPORT_MS)
   await presence.stop()

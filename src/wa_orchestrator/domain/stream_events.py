@@ -165,6 +165,22 @@ class MessageReceived(Payload):
 
 
 @dataclass(frozen=True, slots=True)
+class MessageUndecryptable(Payload):
+    """A message to one of our phones cannot be read: `reason` is decrypt, view_once or unavailable.
+
+    When it can be read after all, `message.received` follows with the same `whatsapp_id`.
+    """
+
+    session: SessionId
+    phone: Phone
+    whatsapp_id: str
+    reason: str
+    contact_phone: Phone
+    contact_lid: str
+    group: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
 class ContactOptedOut(Payload):
     """A contact wants no more messages."""
 
@@ -362,6 +378,10 @@ class EventType(StrEnum):
     MESSAGE_EXPIRED = "message.expired", MessageChanged, _WARNING, "The message expired before it was sent."
     MESSAGE_CANCELLED = "message.cancelled", MessageChanged, _INFO, "The message was cancelled."
     MESSAGE_RECEIVED = "message.received", MessageReceived, _INFO, "A message came in."
+    MESSAGE_UNDECRYPTABLE = (
+        "message.undecryptable", MessageUndecryptable, _WARNING,
+        "A message came in that cannot be read. If it can be later, message.received follows.",
+    )  # fmt: skip
     CONTACT_OPTED_OUT = "contact.opted_out", ContactOptedOut, _WARNING, "A contact wants no more messages."
     HOLD_PLACED = "hold.placed", HoldChanged, _WARNING, "Sending was paused."
     HOLD_LIFTED = "hold.lifted", HoldChanged, _INFO, "Sending was resumed."

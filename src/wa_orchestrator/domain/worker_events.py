@@ -127,6 +127,30 @@ class IncomingMessage:
     """None also for one without coordinates, which somebody's phone may send."""
 
 
+class Unreadable(StrEnum):
+    """Why an incoming message cannot be read."""
+
+    DECRYPT = "decrypt"
+    """It cannot be decrypted, and its author has not sent it again."""
+    VIEW_ONCE = "view_once"
+    """It may be viewed once, on the phone alone."""
+    UNAVAILABLE = "unavailable"
+    """WhatsApp delivered it without content, and the phone has not given it either."""
+
+
+@dataclass(frozen=True, slots=True)
+class UndecryptableMessage:
+    """A message arrived for this account and cannot be read; it may follow as `IncomingMessage` later."""
+
+    whatsapp_id: str
+    sender: str
+    reason: Unreadable
+    at_ms: Instant
+    phone: str | None = None
+    lid: str | None = None
+    group: str | None = None
+
+
 @dataclass(frozen=True, slots=True)
 class ProxyError:
     """The connection through the proxy failed."""
@@ -163,7 +187,7 @@ class UnknownEvent:
 
 
 _AboutSession = QrCode | PairingCodeShown | Connected | Disconnected | StatusChange | Ping | ProxyError | AuthFailure
-_AboutMessages = MessageSent | MessageFailed | MessageReceipt | IncomingMessage | AccountLimits
+_AboutMessages = MessageSent | MessageFailed | MessageReceipt | IncomingMessage | UndecryptableMessage | AccountLimits
 Payload = _AboutSession | _AboutMessages | UnknownEvent
 
 TYPES: Mapping[str, type[Payload]] = {
@@ -177,6 +201,7 @@ TYPES: Mapping[str, type[Payload]] = {
     "MESSAGE_FAILED": MessageFailed,
     "MESSAGE_STATUS": MessageReceipt,
     "MESSAGE_RECEIVED": IncomingMessage,
+    "MESSAGE_UNDECRYPTABLE": UndecryptableMessage,
     "PROXY_ERROR": ProxyError,
     "AUTH_FAILURE": AuthFailure,
     "ACCOUNT_LIMITS": AccountLimits,

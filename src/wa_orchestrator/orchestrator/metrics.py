@@ -36,6 +36,7 @@ _OUTCOMES: Final = {
     EventType.MESSAGE_EXPIRED: "expired",
     EventType.MESSAGE_CANCELLED: "cancelled",
     EventType.MESSAGE_RECEIVED: "received",
+    EventType.MESSAGE_UNDECRYPTABLE: "undecryptable",
 }
 _DURATIONS: Final = {
     "claim": ("wa_message_claim_seconds", "From a message's release to its claim by a worker"),

@@ -199,6 +199,7 @@ def control_apps(control: Orchestrator, routers: Sequence[APIRouter] = ()) -> Co
             worker_events.MessageFailed: receipts.on_message_failed,
             worker_events.MessageReceipt: receipts.on_message_status,
             worker_events.IncomingMessage: incoming.on_message_received,
+            worker_events.UndecryptableMessage: incoming.on_message_undecryptable,
             worker_events.AccountLimits: incoming.on_account_limits,
         }
     )

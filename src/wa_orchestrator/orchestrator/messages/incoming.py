@@ -8,7 +8,7 @@ from wa_orchestrator.archive.archiver import HOUR_MS
 from wa_orchestrator.context import Context
 from wa_orchestrator.domain import content, opt_out
 from wa_orchestrator.domain.pacing.limits import DAY_MS
-from wa_orchestrator.domain.worker_events import AccountLimits, IncomingMessage, WorkerEvent
+from wa_orchestrator.domain.worker_events import AccountLimits, IncomingMessage, UndecryptableMessage, WorkerEvent
 from wa_orchestrator.orchestrator.messages import reachout_lock
 from wa_orchestrator.store import keys
 from wa_orchestrator.store.engine.scripts import Scripts
@@ -51,6 +51,18 @@ async def on_message_received(context: Context, session: Session, event: WorkerE
         log.info("contact.opted_out", session=session.id, recipient=recipient, cancelled=cancelled)
 
 
+async def on_message_undecryptable(
+    context: Context, session: Session, event: WorkerEvent[UndecryptableMessage]
+) -> None:
+    """Handle MESSAGE_UNDECRYPTABLE: emit its event once, unless the message itself came meanwhile."""
+    unread = event.payload
+    phone, lid = await _names(context.scripts, unread)
+    message = contacts.Incoming(session.id, session.phone, unread.whatsapp_id, "", phone, lid, unread.group or "")
+    keep_ms = context.settings.body_retention_days * DAY_MS
+    if await contacts.report_undecryptable(context.scripts, message, reason=unread.reason, keep_ms=keep_ms):
+        log.warning("message.undecryptable", session=session.id, reason=unread.reason)
+
+
 async def _is_archived(context: Context, session: Session, event: WorkerEvent[IncomingMessage]) -> bool:
     """Whether an old message was taken in before. Only one that has been in Redis for a day is in the archive."""
     oldest_ms = await context.scripts.now_ms() - context.settings.archive_after_hours * HOUR_MS
@@ -58,7 +70,7 @@ async def _is_archived(context: Context, session: Session, event: WorkerEvent[In
     return event.payload.at_ms <= oldest_ms and name in await context.archive.incoming([name])
 
 
-async def _names(scripts: Scripts, received: IncomingMessage) -> tuple[str, str]:
+async def _names(scripts: Scripts, received: IncomingMessage | UndecryptableMessage) -> tuple[str, str]:
     """Return the sender's phone and LID; one that the worker did not know may be known from before."""
     phone, lid = _user(received.phone or ""), _user(received.lid or "")
     if not phone and not lid:

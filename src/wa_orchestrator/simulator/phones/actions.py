@@ -15,8 +15,10 @@ from wa_orchestrator.simulator.whatsapp.state import ServerState, new_message_id
 _KEPT_FOR_RETRY = 5000
 
 
-def send_message(state: ServerState, phone: Phone, to: str, message: bytes, *, by_lid: bool | None = None) -> str:
-    """Send a message from a phone to a phone or a group and return its id."""
+def send_message(
+    state: ServerState, phone: Phone, to: str, message: bytes, *, by_lid: bool | None = None, alone: bool = False
+) -> str:
+    """Send a message from a phone to a phone or a group and return its id. `alone` omits the sender's other name."""
     message_id = new_message_id()
     _remember(state, phone, message_id, to, message)
     what = message_content.read(protobuf.decode(message))
@@ -38,9 +40,11 @@ def send_message(state: ServerState, phone: Phone, to: str, message: bytes, *, b
         return message_id
     receiver = state.accounts.phone(to)
     names = _names(phone, receiver, by_lid=by_lid)
+    if alone:
+        names = {"from": names["from"]}
     for device in receiver.devices.values():
-        enc = _encrypt(phone, device, message, what)
-        state.deliver(device, _envelope(state, phone, message_id, what, names, encs=[enc]))
+        parts = _first_copy(state, phone, device, message, what)
+        state.deliver(device, _envelope(state, phone, message_id, what, names, encs=parts))
     trust_tokens.hand_over(state, phone, receiver)
     if receiver is not phone:
         _copy_to_own_devices(state, phone, receiver, message_id, message)
@@ -53,6 +57,20 @@ def _names(phone: Phone, receiver: Phone, *, by_lid: bool | None) -> dict[str, s
         return addressing.in_chat(receiver, phone)
     number, lid = str(phone.address), str(phone.address_in(jid.LID))
     return {"from": lid, "sender_pn": number} if by_lid else {"from": number, "sender_lid": lid}
+
+
+def _first_copy(state: ServerState, phone: Phone, device: Device, message: bytes, what: Content) -> list[Node]:
+    """Return the content of a message for a device, as the active faults let it through."""
+    absent = state.faults.active("absent", device.phone)
+    if absent:
+        state.faults.use(absent)
+        return [node("unavailable", {"type": absent.extra.get("type")})]
+    enc = _encrypt(phone, device, message, what)
+    desync = state.faults.active("desync", device.phone)
+    if desync:
+        state.faults.use(desync)
+        return [encryption.spoil(enc)]
+    return [enc]
 
 
 def _copy_to_own_devices(state: ServerState, phone: Phone, to: Phone, message_id: str, message: bytes) -> None:
@@ -105,7 +123,7 @@ def _remember(state: ServerState, phone: Phone, message_id: str, to: str, messag
 def resend(state: ServerState, phone: Phone, device: Device, message_id: str, count: int) -> None:
     """Encrypt a message again for a device that could not decrypt it."""
     known = state.outgoing.get((phone.number, message_id))
-    if known is None:
+    if known is None or state.faults.active("no_resend", device.phone):
         return
     to, message = known
     what = message_content.read(protobuf.decode(message))

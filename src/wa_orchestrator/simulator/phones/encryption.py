@@ -21,6 +21,11 @@ def encrypt_for(phone: Phone, device: Device, message: bytes, count: int | None 
     return node("enc", {"v": "2", "type": kind, "count": count}, sealed)
 
 
+def spoil(enc: Node) -> Node:
+    """Return a ciphertext that nobody can decrypt: its MAC is wrong."""
+    return Node(enc.tag, enc.attrs, enc.data[:-1] + bytes([enc.data[-1] ^ 1]))
+
+
 def start_session(phone: Phone, peer: Peer, bundle: PreKeyBundle) -> SignalSession:
     """Start a session and use it from now on."""
     session = SignalSession.initiate(phone.identity, phone.registration, bundle)

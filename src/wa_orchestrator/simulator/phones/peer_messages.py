@@ -2,14 +2,18 @@
 
 import zlib
 
+from wa_orchestrator.simulator.errors import ProtocolError
 from wa_orchestrator.simulator.phones import encryption
-from wa_orchestrator.simulator.protocol import jid, protobuf
+from wa_orchestrator.simulator.protocol import jid, message_content, protobuf
 from wa_orchestrator.simulator.protocol.binary_xml import Node
+from wa_orchestrator.simulator.protocol.protobuf import ProtobufFields
 from wa_orchestrator.simulator.whatsapp.accounts import Device, Phone
 from wa_orchestrator.simulator.whatsapp.state import ServerState, new_message_id
 
 _PROTOCOL = 12
 _KEY_SHARE, _HISTORY, _LID_MAPPINGS = 6, 5, 22
+_REQUEST, _RESPONSE = 16, 17
+_RESEND = 4
 
 
 def send(state: ServerState, phone: Phone, device: Device, message: protobuf.Layout) -> None:
@@ -41,6 +45,37 @@ def migrate(state: ServerState, phone: Phone) -> None:
     for device in phone.devices.values():
         send(state, phone, device, {2: _LID_MAPPINGS, 23: {1: payload}})
     state.changed(phone.number)
+
+
+def answer(state: ServerState, phone: Phone, device: Device, stanza: Node) -> None:
+    """Answer a device that asks its own phone for messages which reached it without content."""
+    participants = stanza.child("participants")
+    copies = (
+        [part.children("enc") for part in participants.children("to")] if participants else [stanza.children("enc")]
+    )
+    for enc in [enc for encs in copies for enc in encs]:
+        try:
+            _, message = message_content.unwrap(encryption.decrypt(phone, (device.phone, device.number), enc))
+        except ProtocolError:
+            continue
+        request = message.message(_PROTOCOL).message(_REQUEST)
+        if request.number(1) == _RESEND and not state.faults.active("no_resend", phone.number):
+            _resend_absent(state, phone, device, stanza.attr("id"), request)
+
+
+def _resend_absent(state: ServerState, phone: Phone, device: Device, asked_in: str, request: ProtobufFields) -> None:
+    results: list[protobuf.Layout] = []
+    for wanted in request.all(5):
+        key = protobuf.decode(wanted).message(1)
+        chat, message_id = jid.parse(key.text(1)), key.text(3)
+        author = state.accounts.find(chat) if chat else None
+        known = state.outgoing.get((author.number, message_id)) if author else None
+        if author and known:
+            named: protobuf.Layout = {1: key.text(1), 2: 0, 3: message_id}
+            info = protobuf.encode({1: named, 2: known[1], 3: state.now, 19: author.name})
+            results.append({4: {1: info}})
+    if results:
+        send(state, phone, device, {2: _RESPONSE, 17: {1: _RESEND, 2: asked_in, 3: results}})
 
 
 def _known(state: ServerState, phone: Phone) -> list[Phone]:

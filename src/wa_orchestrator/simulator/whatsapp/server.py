@@ -113,10 +113,16 @@ class WhatsApp:
         self._save()
 
     async def send_text(self, phone: str, to: str, text: str, **options: Any) -> str:
-        """Send a text. Options: `expires` (seconds), `by_lid` (whether the LID names the sender)."""
+        """Send a text. Options: `expires` (seconds), `by_lid` (the LID names the sender), `alone` (by nothing else)."""
         message = message_content.text(text, options.get("expires"))
-        by_lid = options.get("by_lid")
-        return actions.send_message(self._state, self._state.accounts.phone(phone), _chat(to), message, by_lid=by_lid)
+        naming = {"by_lid": options.get("by_lid"), "alone": options.get("alone", False)}
+        return actions.send_message(self._state, self._state.accounts.phone(phone), _chat(to), message, **naming)
+
+    def ask_again(self, phone: str, of: str, chat: str, message_id: str) -> None:
+        """Make a phone ask the devices of another for a message again, as one that cannot decrypt it does."""
+        messages.ask_again(
+            self._state, self._state.accounts.phone(phone), self._state.accounts.phone(of), chat, message_id
+        )
 
     async def send_media(  # noqa: PLR0917 - a file takes this many words
         self,

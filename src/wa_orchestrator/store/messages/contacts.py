@@ -40,6 +40,17 @@ async def receive(scripts: Scripts, message: Incoming, *, keep_ms: int) -> bool:
     return await scripts.whether("receive_message", names, args, received=True, already=False)
 
 
+async def report_undecryptable(scripts: Scripts, message: Incoming, *, reason: str, keep_ms: int) -> bool:
+    """Emit that a message cannot be read, once; False when that was told, or the message came meanwhile."""
+    pair = (message.session, message.whatsapp_id)
+    args: list[str | int | float] = [
+        message.session, message.phone, message.contact_phone, message.contact_lid, keep_ms, message.whatsapp_id,
+        reason, message.group,
+    ]  # fmt: skip
+    names = [keys.undecryptable(*pair), keys.incoming(*pair), keys.EVENTS]
+    return await scripts.whether("report_undecryptable", names, args, reported=True, already=False, readable=False)
+
+
 async def opt_out(scripts: Scripts, recipient: str, *, word: str, via: str, session: str = "", phone: str = "") -> bool:
     """Put a recipient on the list; False when they are on it. The caller cancels waiting messages to them."""
     return await scripts.whether(

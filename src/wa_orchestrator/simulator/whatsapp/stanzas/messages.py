@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from wa_orchestrator.simulator.errors import ProtocolError
-from wa_orchestrator.simulator.phones import encryption
+from wa_orchestrator.simulator.phones import encryption, peer_messages
 from wa_orchestrator.simulator.protocol import jid, message_content
 from wa_orchestrator.simulator.protocol.binary_xml import Node, node
 from wa_orchestrator.simulator.protocol.jid import Jid
@@ -45,10 +45,11 @@ def handle(state: ServerState, connection: Connection, stanza: Node) -> None:
     device, to = connection.device, jid.parse(stanza.attr("to"))
     if device is None or to is None or not stanza.attr("id"):
         raise ProtocolError("message without sender, recipient or id")
+    sender = state.accounts.phone(device.phone)
     if stanza.attr("category") == "peer":
         connection.send(_ack(state, stanza))
+        peer_messages.answer(state, sender, device, stanza)
         return
-    sender = state.accounts.phone(device.phone)
     if to.device or stanza.attr("participant"):
         _resend(state, sender, device, to, stanza)
         connection.send(_ack(state, stanza))
@@ -242,11 +243,26 @@ def _send_retry_receipt(state: ServerState, sent: OutgoingMessage, phone: Phone)
         attrs["participant"] = str(phone.address_in(sent.group.space))
     elif is_own:
         attrs["recipient"] = str(sent.to)
-    request = [
-        node("retry", {"count": count, "id": sent.id, "t": state.now, "v": "1"}),
+    state.deliver(sent.device, Node("receipt", attrs, _retry_request(state, phone, sent.id, count)))
+
+
+def ask_again(state: ServerState, asker: Phone, sender: Phone, chat: str, message_id: str) -> None:
+    """Send a retry receipt for a message of any age to every device of its sender."""
+    group = state.groups.get(chat)
+    attrs = {"id": message_id, "type": "retry", "t": str(state.now)}
+    attrs["from"] = chat if group else str(asker.address_in(sender.space))
+    if group:
+        attrs["participant"] = str(asker.address_in(group.space))
+    state.retries.add((sender.number, chat, message_id))
+    for device in sender.devices.values():
+        state.deliver(device, Node("receipt", attrs, _retry_request(state, asker, message_id, 1)))
+
+
+def _retry_request(state: ServerState, phone: Phone, message_id: str, count: int) -> list[Node]:
+    return [
+        node("retry", {"count": count, "id": message_id, "t": state.now, "v": "1"}),
         node("registration", content=phone.registration.to_bytes(4, "big")),
     ]
-    state.deliver(sent.device, Node("receipt", attrs, request))
 
 
 def _send_receipts(state: ServerState, sent: OutgoingMessage, readers: set[Phone]) -> None:

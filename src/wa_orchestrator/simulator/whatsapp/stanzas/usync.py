@@ -42,7 +42,7 @@ def _protocols(
     if "devices" in wanted:
         is_hidden = asker is not None and address.server == jid.SERVER and _is_hidden(state, asker, phone)
         content.append(node("devices", content=[node("device-list")]) if is_hidden else _devices(state, phone, address))
-    if "lid" in wanted and address.server == jid.SERVER:
+    if "lid" in wanted and address.server == jid.SERVER and not state.faults.active("no_lids", phone.number):
         content.append(node("lid", {"val": str(phone.address_in(jid.LID))}))
     return content
 
