@@ -9,6 +9,7 @@ from wa_orchestrator.store.events import webhooks
 from wa_orchestrator.store.messages import contacts, outbox, queues
 from wa_orchestrator.store.messages.message_keys import Place
 from wa_orchestrator.store.messages.queues import Rerouted
+from wa_orchestrator.store.sessions import client_version
 
 OTHER = "972500000002"
 
@@ -189,6 +190,14 @@ async def _(scene: Scene) -> None:
     said = contacts.Incoming("w1", PHONE, "3EB0AA", "text", "97251", "123", fields={"text": "hello"})
     assert await contacts.receive(scene.scripts, said, keep_ms=1000)
     assert not await contacts.receive(scene.scripts, said, keep_ms=1000)
+
+
+@case("newest_revision")
+async def _(scene: Scene) -> None:
+    await client_version.record_login(scene.scripts, "w1", 7)
+    await client_version.record_login(scene.scripts, "w2", 5)
+    assert await client_version.newest_revision(scene.scripts) == 7
+    assert (await client_version.read(scene.scripts))[0].revision == 5
 
 
 @case("undecryptable_once")

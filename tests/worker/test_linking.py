@@ -20,6 +20,8 @@ async def test_a_scan_that_renews_the_secret_shows_a_new_qr_that_links(rig: Rig)
         await rig.world.whatsapp.scan(session.phone, old["data"]["qr"])
     assert lost.value.code == "QR_RETIRED"
     new = await session.event("QR_CODE", after=seen)
+    assert "renewed" not in old["data"]
+    assert new["data"]["renewed"] is True  # the person is asked to scan once more
     assert new["data"]["qr"].split(",")[3] != old["data"]["qr"].split(",")[3]
     await rig.world.whatsapp.scan(session.phone, new["data"]["qr"])
     await session.event("CONNECTED")
@@ -70,6 +72,38 @@ async def test_a_code_that_was_never_typed_leaves_no_trace_and_the_next_start_ca
     qr = await session.event("QR_CODE", after=seen)
     await rig.world.whatsapp.scan(session.phone, qr["data"]["qr"])
     await session.event("CONNECTED", after=seen)
+
+
+async def test_a_phone_that_repeats_its_step_of_a_pairing_by_code_is_linked_with_the_last_secret(rig: Rig) -> None:
+    session = rig.session()
+    await session.start(PAIRING_PHONE=session.phone)
+    code = (await session.event("PAIRING_CODE"))["data"]["code"]
+    await rig.world.whatsapp.fault("repeat_hello", phone=session.phone, times=2)
+    await rig.world.whatsapp.enter_code(session.phone, code)
+    await session.event("CONNECTED", phoneNumber=session.phone)
+
+
+async def test_a_step_for_another_code_is_ignored(rig: Rig) -> None:
+    session = rig.session()
+    await session.start(PAIRING_PHONE=session.phone)
+    code = (await session.event("PAIRING_CODE"))["data"]["code"]
+    await rig.world.whatsapp.fault("foreign_hello", phone=session.phone)
+    await rig.world.whatsapp.enter_code(session.phone, code)
+    await session.event("CONNECTED", phoneNumber=session.phone)
+    assert any("linking.step_ignored" in line for line in session.worker.raw)
+
+
+async def test_a_worker_uses_the_revision_that_another_session_was_accepted_with(rig: Rig) -> None:
+    session = rig.session()
+    await session.link()
+    await session.worker.terminate()
+    newer = rig.world.whatsapp.revision + 1000
+    await rig.world.whatsapp.fault("outdated", phone=session.phone, below=newer)
+    await session.start()  # the page names an older one
+    refused = await session.event("DISCONNECTED", reason="CLIENT_OUTDATED")
+    assert refused["data"]["revision"] == rig.world.whatsapp.revision
+    connected = await session.restart(WHATSAPP_REVISION=str(newer))
+    assert connected["data"]["revision"] == newer
 
 
 async def test_a_refused_version_is_looked_up_once_more_and_then_reported(rig: Rig) -> None:

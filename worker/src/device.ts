@@ -42,6 +42,7 @@ export class Device {
   #failures = 0
   #badFramesAt: number[] = []
   #versionOverride: WAVersion | undefined
+  #revision = 0
   #pairingPhone: string | undefined
   readonly #onClose = new WeakMap<WASocket, Set<() => void>>()
   #waiters: (() => void)[] = []
@@ -129,6 +130,7 @@ export class Device {
     try {
       const version = this.#versionOverride ?? (await this.#parts.version.current())
       if (this.#stopped.signal.aborted) return classify(undefined, Date.now())
+      this.#revision = version[2]
       error = await this.#session(version)
     } catch (thrown) {
       error = thrown
@@ -198,6 +200,7 @@ export class Device {
       jid,
       ...(me?.lid ? { lid: me.lid } : {}),
       fingerprint,
+      revision: this.#revision,
     })
     log.info('connection.open', { fingerprint })
     for (const resolve of this.#waiters.splice(0)) resolve()
@@ -230,7 +233,8 @@ export class Device {
 
   #disconnected({ reason, code, ...more }: Exclude<End, { kind: 'proxy' }>, willReconnect: boolean): void {
     const expiresAt = 'endsAt' in more && more.endsAt !== undefined ? { expiresAt: more.endsAt } : {}
-    this.#parts.events.emit('DISCONNECTED', { reason, code, willReconnect, ...expiresAt })
+    const refused = reason === 'CLIENT_OUTDATED' ? { revision: this.#revision } : {}
+    this.#parts.events.emit('DISCONNECTED', { reason, code, willReconnect, ...expiresAt, ...refused })
   }
 
   #final(end: Extract<End, { kind: 'final' }>): Ending {

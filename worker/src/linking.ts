@@ -1,6 +1,14 @@
 // Linking a device: QR, pairing code, the refreshed secret; a passkey request is reported, not answered.
 import { randomBytes } from 'node:crypto'
-import { type BinaryNode, buildAckStanza, getBinaryNodeChild, S_WHATSAPP_NET, type WASocket } from 'baileys'
+import {
+  type BinaryNode,
+  buildAckStanza,
+  getAllBinaryNodeChildren,
+  getBinaryNodeChild,
+  getBinaryNodeChildBuffer,
+  S_WHATSAPP_NET,
+  type WASocket,
+} from 'baileys'
 import { type Auth, forgetUnfinishedLink, isLinked } from './auth.ts'
 import type { Events } from './events.ts'
 import { Ending } from './exit-codes.ts'
@@ -10,6 +18,9 @@ const FIRST_QR_MS = 60_000
 const NEXT_QR_MS = 20_000
 const CODE_LIFE_MS = 180_000
 const CODE_ANSWER_MS = 10_000
+
+/** How often the phone may repeat its step of a pairing by code, as WhatsApp's own client allows it. */
+const MOST_HELLOS = 3
 
 const REFRESH_TAGS = ['companion_reg_refresh', 'pair-device-rotate-qr']
 
@@ -34,7 +45,9 @@ export class Linking {
   readonly #end: (ending: Ending) => void
   #qr: string | undefined
   #qrExpiresAt = 0
+  #isRenewed = false
   #mode: 'qr' | 'code' | 'code entered' | 'linked' = 'qr'
+  #code: { ref: Uint8Array | undefined; expiresAt: number; hellos: number } | undefined
   #ready: () => void = () => undefined
   readonly #firstQr = new Promise<void>(resolve => (this.#ready = resolve))
 
@@ -71,6 +84,7 @@ export class Linking {
     this.#mode = 'code'
     const taken = this.#answerToHello()
     const askedAt = Date.now() // its life counts from here, not from the answer
+    this.#code = { ref: undefined, expiresAt: askedAt + CODE_LIFE_MS, hellos: 0 }
     try {
       const [code] = await Promise.all([this.#sock.requestPairingCode(phone), taken])
       const shown = { code, expiresAt: askedAt + CODE_LIFE_MS }
@@ -107,7 +121,11 @@ export class Linking {
         if (outcome) reject(outcome)
         else resolve()
       }
-      const taken = (): void => settle(undefined)
+      const taken = (node: BinaryNode): void => {
+        const answer = getBinaryNodeChild(node, 'link_code_companion_reg')
+        if (this.#code) this.#code.ref = getBinaryNodeChildBuffer(answer, 'link_code_pairing_ref') as Uint8Array
+        settle(undefined)
+      }
       const refused = (node: BinaryNode): void =>
         settle(new Error(`PAIRING_CODE_REFUSED_${getBinaryNodeChild(node, 'error')?.attrs.code ?? 'UNKNOWN'}`))
       const closed = (): void => settle(new Error('SOCKET_CLOSED'))
@@ -121,10 +139,27 @@ export class Linking {
   #listen(): void {
     const { ws } = this.#sock
     ws.on('CB:notification', (node: BinaryNode) => this.#notified(node))
-    ws.on('CB:notification,type:link_code_companion_reg', (node: BinaryNode) => {
-      const stage = getBinaryNodeChild(node, 'link_code_companion_reg')?.attrs.stage
-      if (stage === 'primary_hello' && this.#mode === 'code') this.#mode = 'code entered'
-    })
+    ws.on('CB:notification,type:link_code_companion_reg', (node: BinaryNode) => this.#phoneAnswered(node))
+  }
+
+  /**
+   * The code was entered on the phone. It may repeat this step, and Baileys then makes a new secret; for another code, too late,
+   * or too often, it must not. Baileys reads the same stanza after us, and does nothing about one without content.
+   */
+  #phoneAnswered(node: BinaryNode): void {
+    const step = getBinaryNodeChild(node, 'link_code_companion_reg')
+    if (step?.attrs.stage !== 'primary_hello') return
+    const code = this.#code
+    const ref = getBinaryNodeChildBuffer(step, 'link_code_pairing_ref')
+    const isOurs = ref instanceof Uint8Array && !!code?.ref && Buffer.compare(ref, code.ref) === 0
+    if (code && isOurs && Date.now() < code.expiresAt && code.hellos < MOST_HELLOS) {
+      code.hellos += 1
+      if (this.#mode === 'code') this.#mode = 'code entered'
+      return
+    }
+    this.#log.warn('linking.step_ignored', { ours: isOurs, steps: code?.hellos })
+    // Baileys has an index of the parts already, so each is emptied.
+    for (const part of getAllBinaryNodeChildren(step)) part.content = undefined
   }
 
   #notified(node: BinaryNode): void {
@@ -148,6 +183,7 @@ export class Linking {
     if (this.#mode === 'linked' || this.#mode === 'code entered') return
     this.#auth.creds.advSecretKey = randomBytes(32).toString('base64')
     this.#auth.saveCreds()
+    this.#isRenewed = true
     this.#log.info('linking.secret_renewed')
     this.#publishQr()
   }
@@ -157,6 +193,8 @@ export class Linking {
     this.#events.emit('QR_CODE', {
       qr: withSecret(this.#qr, this.#auth.creds.advSecretKey),
       expiresAt: this.#qrExpiresAt,
+      // The answer to a scan, which is lost: the person is asked to scan again until this connection ends.
+      ...(this.#isRenewed ? { renewed: true } : {}),
     })
   }
 }

@@ -48,26 +48,26 @@ export class Version {
   readonly #file: string
   readonly #agent: Agent | undefined
   readonly #log: Log
+  readonly #least: WAVersion
 
-  constructor(directory: string, agent: Agent | undefined, log: Log) {
+  /** `known` is the newest revision that the server has seen accepted: another session's proxy may reach what ours does not. */
+  constructor(directory: string, agent: Agent | undefined, known: number, log: Log) {
     this.#file = join(directory, 'version.json')
     this.#agent = agent
     this.#log = log
+    this.#least = newest(DEFAULT_CONNECTION_CONFIG.version as WAVersion, known)
   }
 
   /** What to connect with. Looks it up once a day; a failed look-up falls back, except that a proxy which fails is told. */
   async current(): Promise<WAVersion> {
     const remembered = this.#read()
     const fresh = remembered && Date.now() - remembered.at < MAX_AGE_MS
-    return newest(
-      DEFAULT_CONNECTION_CONFIG.version as WAVersion,
-      fresh ? (remembered.revision ?? undefined) : await this.#lookUp(remembered),
-    )
+    return newest(this.#least, fresh ? (remembered.revision ?? undefined) : await this.#lookUp(remembered))
   }
 
   /** Asks again whatever is remembered, after WhatsApp has refused our version. */
   async refreshed(): Promise<WAVersion> {
-    return newest(DEFAULT_CONNECTION_CONFIG.version as WAVersion, await this.#lookUp(this.#read()))
+    return newest(this.#least, await this.#lookUp(this.#read()))
   }
 
   async #lookUp(remembered: Remembered | undefined): Promise<number | undefined> {

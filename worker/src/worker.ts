@@ -100,7 +100,7 @@ function assemble(
       .catch(error => (error instanceof Ending ? fail(error) : undefined))
   })
   const wiring: Wiring = { settings, auth, agent, fetchOptions, caches: makeCaches(), messages, inbox, log }
-  const version = new Version(settings.authDir, agent, log)
+  const version = new Version(settings.authDir, agent, settings.knownRevision, log)
   const addressing = new Addressing(auth, log)
   const device = new Device({
     settings,

@@ -18,7 +18,7 @@ class State(StrEnum):
     DISCONNECTED = "disconnected"
     """Has credentials but no connection, and reconnects by itself. Add a proxy if it waits for one."""
     FAILED = "failed"
-    """Gave up. A person is needed, the reason says for what; only a temporary ban ends by itself."""
+    """Gave up. A person is needed, the reason says for what; temporary bans and refused versions end by themselves."""
     STOPPED = "stopped"
     """Stopped by the operator, or for a backup or a restore. Press Start if it was the operator."""
 
@@ -32,6 +32,7 @@ class Reason(StrEnum):
     WAITING_FOR_TURN = "WAITING_FOR_TURN"
     STARTING = "STARTING"
     SCAN_THE_CODE = "SCAN_THE_CODE"
+    SCAN_AGAIN = "SCAN_AGAIN"
     ENTER_THE_CODE = "ENTER_THE_CODE"
     WAITING_FOR_PROXY = "WAITING_FOR_PROXY"
     PROXY_FAILOVER = "PROXY_FAILOVER"
@@ -63,6 +64,7 @@ class Event(StrEnum):
 
     # Reported by the worker. Such events repeat and arrive out of order.
     QR_SHOWN = "QR_SHOWN"
+    QR_RENEWED = "QR_RENEWED"
     CODE_SHOWN = "CODE_SHOWN"
     CONNECTED = "CONNECTED"
     CONNECTION_LOST = "CONNECTION_LOST"
@@ -88,6 +90,7 @@ class Event(StrEnum):
     RESTARTED_TOO_OFTEN = "RESTARTED_TOO_OFTEN"
     SERVER_STOPPED = "SERVER_STOPPED"
     BAN_ENDED = "BAN_ENDED"
+    VERSION_RETRIED = "VERSION_RETRIED"
     # Requested by the operator or by the server's own routine.
     START_ASKED = "START_ASKED"
     RESTART_ASKED = "RESTART_ASKED"
@@ -128,6 +131,7 @@ _ = Ignored()
 #: Happens only if the server contradicts itself.
 _X = None
 _QR = StateChange(State.QR_READY, Reason.SCAN_THE_CODE)
+_QR_AGAIN = StateChange(State.QR_READY, Reason.SCAN_AGAIN)
 _CODE = StateChange(State.QR_READY, Reason.ENTER_THE_CODE)
 _ON = StateChange(State.CONNECTED, None)
 
@@ -160,6 +164,8 @@ def _stop_all(reason: Reason) -> _Row:
 _TABLE: Mapping[Event, _Row] = {
     # The code changes about every 20 s. The worker of a stopped or failed session may still report for a moment.
     _E.QR_SHOWN: (_QR, _QR, _, _QR, _, _),
+    # WhatsApp answered a scan by retiring the secret in the code: that scan is lost.
+    _E.QR_RENEWED: (_QR_AGAIN, _QR_AGAIN, _, _QR_AGAIN, _, _),
     _E.CODE_SHOWN: (_CODE, _CODE, _, _CODE, _, _),
     # Evidence wins: a session that had failed is connected if its worker reports so. Only a stop stands.
     _E.CONNECTED: (_ON, _ON, _, _ON, _ON, _),
@@ -195,6 +201,7 @@ _TABLE: Mapping[Event, _Row] = {
     _E.SERVER_STOPPED: (_, _pend(_R.SERVER_STOPPED), _drop(_R.SERVER_STOPPED), _, _, _),
     # A stop during the ban stands.
     _E.BAN_ENDED: (_, _, _, _, _pend(_R.WAITING_FOR_TURN), _),
+    _E.VERSION_RETRIED: (_, _, _, _, _pend(_R.WAITING_FOR_TURN), _),
     _E.START_ASKED: (_, _, _, _, _pend(_R.WAITING_FOR_TURN), _pend(_R.WAITING_FOR_TURN)),
     _E.RESTART_ASKED: _down(_R.RESTARTING, failed=_pend(_R.WAITING_FOR_TURN), stopped=_pend(_R.WAITING_FOR_TURN)),
     # An operator's stop outlasts the backup during which it was requested.
@@ -225,12 +232,19 @@ CAN_SEND = frozenset({State.CONNECTED})
 NEEDS_PERSON = frozenset({State.QR_READY, State.FAILED})
 #: Reasons on the way to a code. A session that its phone unlinked keeps LOGGED_OUT instead, until it is linked again.
 BEFORE_THE_LINK = frozenset(
-    {Reason.WAITING_FOR_TURN, Reason.STARTING, Reason.SCAN_THE_CODE, Reason.ENTER_THE_CODE, Reason.LOGGED_OUT}
+    {
+        Reason.WAITING_FOR_TURN,
+        Reason.STARTING,
+        Reason.SCAN_THE_CODE,
+        Reason.SCAN_AGAIN,
+        Reason.ENTER_THE_CODE,
+        Reason.LOGGED_OUT,
+    }
 )
 #: Reasons that call for a person although the state alone does not.
 NEEDS_PERSON_BECAUSE = frozenset({Reason.WAITING_FOR_PROXY, Reason.GIVEN_PROXY_BAD, Reason.LOGGED_OUT})
 #: Reasons of a state without a worker that the server itself ends.
-RESTS_FOR_A_WHILE = frozenset({Reason.BACKUP, Reason.RESTORE, Reason.TEMPORARY_BAN})
+RESTS_FOR_A_WHILE = frozenset({Reason.BACKUP, Reason.RESTORE, Reason.TEMPORARY_BAN, Reason.CLIENT_OUTDATED})
 
 
 def advance(state: State, event: Event) -> StateChange | Ignored:

@@ -26,6 +26,8 @@ class QrCode:
     LIFE_MS: ClassVar = 60_000
     qr: str
     expires_at_ms: Instant = 0
+    renewed: bool = False
+    """WhatsApp retired the code before it, probably in answer to a scan, which is lost."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,6 +47,8 @@ class Connected:
     jid: str | None = None
     lid: str | None = None
     fingerprint: str | None = None
+    revision: int = 0
+    """The revision of WhatsApp Web that it announced; 0 where the worker does not say."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,6 +59,8 @@ class Disconnected:
     reason: str = ""
     expires_at_ms: Instant | None = None
     """When a temporary ban ends, where WhatsApp says so."""
+    revision: int = 0
+    """The revision of WhatsApp Web that was refused."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -247,7 +253,7 @@ def to_session_event(payload: Payload) -> Event | None:
     """
     match payload:
         case QrCode():
-            return Event.QR_SHOWN
+            return Event.QR_RENEWED if payload.renewed else Event.QR_SHOWN
         case PairingCodeShown():
             return Event.CODE_SHOWN
         case Connected():

@@ -31,7 +31,13 @@ from wa_orchestrator.orchestrator.proxies.health import ProxyHealth
 from wa_orchestrator.orchestrator.proxies.monitor import check_due_proxies
 from wa_orchestrator.orchestrator.proxies.socks_check import ProxyCheck
 from wa_orchestrator.orchestrator.redis_memory_monitor import RedisMemoryMonitor
-from wa_orchestrator.orchestrator.sessions import ban_end, credential_files, transitions, worker_reports
+from wa_orchestrator.orchestrator.sessions import (
+    ban_end,
+    credential_files,
+    transitions,
+    version_recovery,
+    worker_reports,
+)
 from wa_orchestrator.orchestrator.workers.pool import WorkerPool
 from wa_orchestrator.orchestrator.workers.reconciler import Reconciler
 from wa_orchestrator.orchestrator.workers.session_controller import SessionController
@@ -129,6 +135,7 @@ def assemble(context: Context, runner: Runner, checker: ProxyCheck | None = None
             Loop("start_queue", StartQueue(context, pool).step, lease),
             Loop("watchdog", Watchdog(context, lease, pool).step, lease),
             Loop("ban_end", partial(ban_end.start_when_over, context), lease),
+            Loop("version_recovery", partial(version_recovery.step, context), lease),
             Loop("proxy_monitor", partial(check_due_proxies, context, proxy_health), lease),
             Loop("slot_assigner", partial(placement.assign_waiting, context), lease),
             Loop("daily_summary", partial(daily_summary.emit_when_due, context), lease),

@@ -290,6 +290,9 @@ phone_of: Final = _one_per("contact:phone:<lid>")
 incoming: Final = _one_per_pair("message:incoming:<session_id>:<whatsapp_id>")
 """hash, one incoming message with its text · receive · ends with the retention of bodies"""
 
+CLIENT_VERSION: Final = "whatsapp:client_version"
+"""hash: last accepted login, newest accepted revision, last trial · record_login, version recovery · for ever"""
+
 undecryptable: Final = _one_per_pair("message:undecryptable:<session_id>:<whatsapp_id>")
 """string: why an incoming message could not be read · report_undecryptable · as long as an incoming message"""
 

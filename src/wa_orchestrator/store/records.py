@@ -74,6 +74,8 @@ class Session:
     """WhatsApp banned the account, and it has not been online since."""
     # Its worker.
     epoch: int
+    refused_revision: int
+    """The client revision that WhatsApp refused; 0 where its worker did not say."""
     restart_epoch: int | None
     """The epoch whose worker is to be replaced."""
     started_at: int
@@ -124,6 +126,7 @@ class SessionChanges(TypedDict, total=False):
     logout_asked_at: int
     ban_ends_at: int
     banned: bool
+    refused_revision: int
     restart_epoch: int | None
     missed_at: int
     last_ping_at: int

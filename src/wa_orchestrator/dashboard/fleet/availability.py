@@ -25,7 +25,7 @@ _STARTING: Final = frozenset({Reason.WAITING_FOR_TURN, Reason.STARTING, Reason.W
 #: Requested, or caused by the server: not the session's own failure.
 _NOT_COUNTED: Final = frozenset({Reason.RESTARTING, Reason.SERVER_STOPPED})
 #: An operator unlinked it; after a removal on the phone the reason is LOGGED_OUT.
-_LINKS_ANEW: Final = frozenset({Reason.SCAN_THE_CODE, Reason.ENTER_THE_CODE})
+_LINKS_ANEW: Final = frozenset({Reason.SCAN_THE_CODE, Reason.SCAN_AGAIN, Reason.ENTER_THE_CODE})
 
 
 @dataclass(frozen=True, slots=True)

@@ -19,7 +19,7 @@ from wa_orchestrator.store.engine.compare_and_set import Changed, compare_and_se
 from wa_orchestrator.store.events import event_stream
 from wa_orchestrator.store.outcomes import Fenced
 from wa_orchestrator.store.records import Session, SessionChanges
-from wa_orchestrator.store.sessions import commands, control_plane, link_codes, slots
+from wa_orchestrator.store.sessions import client_version, commands, control_plane, link_codes, slots
 
 #: How a phone's binding moves while its own proxy is healthy, and why its other sessions follow: one phone, one exit.
 _TAKES_SIBLINGS_ALONG = {"given": ProxyReason.PROXY_GIVEN, "sticky_full": ProxyReason.STICKY_FULL}
@@ -28,6 +28,7 @@ log = structlog.get_logger(__name__)
 
 async def connected(context: Context, session: Session, report: WorkerEvent[Connected]) -> None:
     """Handle CONNECTED. The session's temporary proxy becomes the phone's own, or the session moves to that one."""
+    await client_version.record_login(context.scripts, session.id, report.payload.revision)
     await _bind(context, session, report)
     await queue_handover.follow_to_new_phone(context, session.id)
 

@@ -39,13 +39,16 @@ def handlers(proxy_health: ProxyHealth) -> Handlers:
 
 async def _code_shown(context: Context, session: Session, report: WorkerEvent[QrCode | PairingCodeShown]) -> None:
     match report.payload:
-        case QrCode(qr, expires_at_ms):
-            code, event = StoredLinkCode(qr, "", expires_at_ms, report.at_ms), Event.QR_SHOWN
+        case QrCode(qr, expires_at_ms, renewed):
+            code = StoredLinkCode(qr, "", expires_at_ms, report.at_ms)
+            event = Event.QR_RENEWED if renewed else Event.QR_SHOWN
         case PairingCodeShown(text, expires_at_ms):
             code, event = StoredLinkCode("", text, expires_at_ms, report.at_ms), Event.CODE_SHOWN
     after = await transitions.apply_report(context, session, event, report)
     stored = await link_codes.get(context.scripts, session.id)
-    newer = stored is None or stored.expires_at_ms < code.expires_at_ms
+    # A renewed secret comes within the life of the code that it replaces.
+    is_renewed = stored is not None and (event is Event.QR_RENEWED and stored.at_ms < code.at_ms)
+    newer = stored is None or is_renewed or stored.expires_at_ms < code.expires_at_ms
     if after is not None and after.status == State.QR_READY and newer:
         await link_codes.put(context.scripts, session.id, code)
     if after is not None and after.status == State.QR_READY and not session.first_connected_at and not after.code_at:
@@ -82,7 +85,10 @@ async def _changed(proxy_health: ProxyHealth, context: Context, session: Session
 
 
 async def _follow(context: Context, after: Session, event: Event, report: WorkerEvent[Payload]) -> None:
-    """Do what a logout or a ban requires. Each step may be repeated."""
+    """Do what a logout, a ban or a refused version requires. Each step may be repeated."""
+    if event is Event.CLIENT_REFUSED and isinstance(report.payload, Disconnected):
+        refused = SessionChanges(refused_revision=report.payload.revision)
+        await sessions.update(context.scripts, after.id, refused)
     if event is Event.LOGGED_OUT and after.reason == Reason.LOGGED_OUT:
         await sessions.update(context.scripts, after.id, SessionChanges(discard=True, restart_epoch=after.epoch))
         await control_plane.request_attention(context.scripts, after.id)

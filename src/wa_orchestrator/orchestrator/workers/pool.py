@@ -22,7 +22,7 @@ from wa_orchestrator.store import records, sessions
 from wa_orchestrator.store.engine.compare_and_set import Changed, compare_and_set
 from wa_orchestrator.store.outcomes import Unknown
 from wa_orchestrator.store.records import Session, SessionChanges
-from wa_orchestrator.store.sessions import control_plane, slots
+from wa_orchestrator.store.sessions import client_version, control_plane, slots
 
 #: Time for a worker to finish its message. One that lost its proxy can finish nothing.
 STOP_GRACE_S, SHORT_GRACE_S = 10.0, 1.0
@@ -146,7 +146,8 @@ class WorkerPool:
         return proxy.url
 
     async def _launch(self, session: Session, epoch: int, proxy_url: str) -> bool:
-        spec = spec_for(self._context.settings, session, epoch, proxy_url)
+        revision = await client_version.newest_revision(self._context.scripts)
+        spec = spec_for(self._context.settings, session, epoch, proxy_url, revision)
         started = await transitions.apply(
             self._context, session.id, Event.WORKER_STARTED, SessionChanges(restart_epoch=None, missed_at=0)
         )

@@ -19,8 +19,11 @@ def presence_of(settings: Settings, session: Session) -> str:
     return session.presence or settings.presence or ("always" if settings.enable_keep_alive else "while_sending")
 
 
-def spec_for(settings: Settings, session: Session, epoch: int, proxy_url: str) -> WorkerSpec:
-    """Return the spec of a session's worker. '' as `proxy_url` means direct, which the settings must allow."""
+def spec_for(settings: Settings, session: Session, epoch: int, proxy_url: str, revision: int = 0) -> WorkerSpec:
+    """Return the spec of a session's worker. '' as `proxy_url` means direct, which the settings must allow.
+
+    `revision` is the newest of WhatsApp Web that another session was accepted with.
+    """
     minted = tokens.mint(settings, session.id, epoch)
     base = settings.worker_base_url
     environment = {
@@ -35,6 +38,8 @@ def spec_for(settings: Settings, session: Session, epoch: int, proxy_url: str) -
         "TYPING_MAX_MS": str(round(settings.scaled(TYPING_MAX_MS))),
         "ACK_TIMEOUT_MS": str(max(1000, round(settings.scaled(settings.ack_timeout_ms)))),
     }
+    if revision:
+        environment["WHATSAPP_REVISION"] = str(revision)
     if settings.worker_ca_file is not None:
         environment["NODE_EXTRA_CA_CERTS"] = str(settings.worker_ca_file.absolute())
     secrets = {"WORKER_TOKEN": minted.token, "WEBHOOK_SECRET": minted.webhook_secret}

@@ -75,6 +75,12 @@ class GroupRequest(_Body):
     mode: Literal["lid", "pn"] | None = None
 
 
+class Revision(_Body):
+    """The client revision that the page for the version check names."""
+
+    revision: int = Field(gt=0)
+
+
 class OnPhone(_Body):
     """A fault of one account."""
 

@@ -9,7 +9,13 @@ from typing import TYPE_CHECKING, Annotated, Any
 from fastapi import APIRouter, FastAPI, Query, Request
 from fastapi.responses import PlainTextResponse
 
-from wa_orchestrator.simulator.control.request_models import FaultRequest, GroupRequest, OnPhone, OnProxy
+from wa_orchestrator.simulator.control.request_models import (
+    FaultRequest,
+    GroupRequest,
+    OnPhone,
+    OnProxy,
+    Revision,
+)
 from wa_orchestrator.simulator.phones.numbers import digits
 from wa_orchestrator.simulator.proxies.pool import SocksPool
 from wa_orchestrator.simulator.proxies.socks_server import DEFAULT_LATENCY_MS, SocksServer
@@ -45,6 +51,7 @@ class WorldRoutes:
         routes.post("/proxies", summary="add a proxy", status_code=201)(self.add_proxy)
         routes.get("/telegram", summary="messages sent to Telegram")(self.telegrams)
         routes.post("/groups", summary="create a group", status_code=201)(self.create_group)
+        routes.put("/revision", summary="set the client revision that WhatsApp Web publishes")(self.set_revision)
         routes.post("/faults", summary="activate a fault")(self.fault)
         routes.delete("/faults", summary="end all faults")(self.clear_faults)
         return routes
@@ -76,6 +83,10 @@ class WorldRoutes:
     async def create_group(self, body: GroupRequest) -> dict[str, Any]:
         members = [digits(member) for member in body.members]
         return {"jid": await self._whatsapp.create_group(digits(body.phone), body.subject, members, body.mode)}
+
+    async def set_revision(self, body: Revision) -> dict[str, Any]:
+        self._whatsapp.revision = body.revision
+        return OK
 
     async def fault(self, body: FaultRequest) -> dict[str, Any]:
         extra = {_snake(name): value for name, value in (body.model_extra or {}).items()}

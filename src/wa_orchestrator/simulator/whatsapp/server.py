@@ -67,6 +67,8 @@ class WhatsApp:
             KeyPair.generate(), not_before=now - _YEAR_S, not_after=now + _YEAR_S
         )
         self._listener = HttpListener(self._serve_socket, self._answer_http)
+        #: what the page for the version check says
+        self.revision = _REVISION
         self._server: asyncio.Server | None = None
         self._saver: asyncio.Task[None] | None = None
 
@@ -287,7 +289,9 @@ class WhatsApp:
             answer = {"url": f"https://{media.HOST}{direct}", "direct_path": direct}
             return HttpResponse(200, json.dumps(answer).encode(), "application/json")
         if request.method == "GET" and path in ("/", "/sw.js"):
-            return HttpResponse(200, b'{"client_revision":%d}' % _REVISION, "text/javascript")
+            if self._state.faults.active("no_revision", None):
+                return HttpResponse(404)
+            return HttpResponse(200, b'{"client_revision":%d}' % self.revision, "text/javascript")
         blob = self._state.shelf.get(path) if request.method == "GET" else None
         return HttpResponse(404) if blob is None else HttpResponse(200, blob)
 

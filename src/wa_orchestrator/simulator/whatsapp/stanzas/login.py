@@ -24,7 +24,8 @@ def handle_client_payload(state: ServerState, connection: Connection, payload: P
     if state.faults.active("drop", phone):
         connection.abort()
         return
-    refusal = _refusal(state, phone, is_registration=is_registration)
+    revision = payload.message(5).message(2).number(3)
+    refusal = _refusal(state, phone, revision, is_registration=is_registration)
     if refusal:
         connection.end_with(refusal)
     elif is_registration:
@@ -33,11 +34,11 @@ def handle_client_payload(state: ServerState, connection: Connection, payload: P
         _log_in(state, connection, payload)
 
 
-def _refusal(state: ServerState, phone: str | None, *, is_registration: bool) -> Node | None:
+def _refusal(state: ServerState, phone: str | None, revision: int, *, is_registration: bool) -> Node | None:
     kinds = ("outdated", "unavailable") if is_registration else _REFUSALS
     for kind in kinds:
         fault = state.faults.active(kind, phone)
-        if fault is None:
+        if fault is None or ("below" in fault.extra and revision >= fault.extra["below"]):
             continue
         state.faults.use(fault)
         code = fault.code or _REFUSALS[kind]

@@ -202,28 +202,42 @@ async def enter_code(state: ServerState, phone: Phone, code: str) -> None:
     connection = await _connection_with_code(state, phone)
     wrapped = connection.code_for[1] if connection.code_for else b""
     companion = await asyncio.to_thread(_wrap, typed, wrapped[:32], wrapped[32:48], wrapped[48:80])
-    ephemeral, salt, iv = KeyPair.generate(), secrets.token_bytes(32), secrets.token_bytes(16)
-    primary = salt + iv + await asyncio.to_thread(_wrap, typed, salt, iv, ephemeral.public)
-    connection.code_keys = (phone.number, ephemeral, companion)
-    connection.finished = asyncio.get_running_loop().create_future()
-    content = [
-        node("link_code_pairing_ref", content=connection.code_ref),
-        node("primary_identity_pub", content=phone.identity.public),
-        node("link_code_pairing_wrapped_primary_ephemeral_pub", content=primary),
-    ]
-    attrs = {"type": "link_code_companion_reg", "id": state.next_id(), "t": str(state.now)}
-    body = [node("link_code_companion_reg", {"stage": "primary_hello"}, content)]
-    connection.send(from_server("notification", attrs, body))
-    try:
-        adv = await asyncio.wait_for(connection.finished, _ANSWER_TIMEOUT_S)
-    except TimeoutError as error:
-        raise SimulatorError("LINK_FAILED", "The device did not answer.") from error
+    if state.faults.active("foreign_hello", phone.number):
+        _send_hello(state, connection, phone, secrets.token_bytes(16), secrets.token_bytes(80))
+    repeat = state.faults.active("repeat_hello", phone.number)
+    adv = b""
+    for _ in range(1 + (repeat.extra.get("times", 1) if repeat else 0)):
+        adv = await _exchange(state, connection, phone, typed, companion)
     fault = state.faults.active("passkey", phone.number)
     if fault:
         state.faults.use(fault)
         request_passkey(state, connection)
         return
     await send_pair_success(state, connection, phone, adv)
+
+
+async def _exchange(state: ServerState, connection: Connection, phone: Phone, typed: bytes, companion: bytes) -> bytes:
+    """Run the phone's step of a pairing by code once, and return the secret that both sides share then."""
+    ephemeral, salt, iv = KeyPair.generate(), secrets.token_bytes(32), secrets.token_bytes(16)
+    primary = salt + iv + await asyncio.to_thread(_wrap, typed, salt, iv, ephemeral.public)
+    connection.code_keys = (phone.number, ephemeral, companion)
+    connection.finished = asyncio.get_running_loop().create_future()
+    _send_hello(state, connection, phone, connection.code_ref, primary)
+    try:
+        return await asyncio.wait_for(connection.finished, _ANSWER_TIMEOUT_S)
+    except TimeoutError as error:
+        raise SimulatorError("LINK_FAILED", "The device did not answer.") from error
+
+
+def _send_hello(state: ServerState, connection: Connection, phone: Phone, ref: bytes, primary: bytes) -> None:
+    content = [
+        node("link_code_pairing_ref", content=ref),
+        node("primary_identity_pub", content=phone.identity.public),
+        node("link_code_pairing_wrapped_primary_ephemeral_pub", content=primary),
+    ]
+    attrs = {"type": "link_code_companion_reg", "id": state.next_id(), "t": str(state.now)}
+    body = [node("link_code_companion_reg", {"stage": "primary_hello"}, content)]
+    connection.send(from_server("notification", attrs, body))
 
 
 async def _connection_with_code(state: ServerState, phone: Phone) -> Connection:
@@ -247,6 +261,8 @@ def handle_companion_finish(state: ServerState, connection: Connection, stanza: 
     bundle = request.child_bytes("link_code_pairing_wrapped_key_bundle")
     if connection.code_keys is None or connection.finished is None or connection.finished.done():
         raise ProtocolError("no code was entered")
+    if request.child_bytes("link_code_pairing_ref") != connection.code_ref:
+        raise ProtocolError("the answer belongs to another code")
     number, ephemeral, companion = connection.code_keys
     phone = state.accounts.phone(number)
     try:

@@ -1,0 +1,27 @@
+"""The client version that WhatsApp accepted last, shared by all sessions, and who tries for those it refused."""
+
+from typing import Any
+
+from wa_orchestrator.domain.version_recovery import Login, Trial
+from wa_orchestrator.store import keys
+from wa_orchestrator.store.engine.scripts import Scripts
+
+
+async def record_login(scripts: Scripts, session: str, revision: int) -> None:
+    """Record that WhatsApp let a session in. The newest revision of all logins is kept beside the last one's."""
+    await scripts.run("record_login", [keys.CLIENT_VERSION], [session, revision])
+
+
+async def put_trial(scripts: Scripts, session: str, at_ms: int) -> None:
+    await scripts.redis.hset(keys.CLIENT_VERSION, mapping={"trial_session": session, "trial_at": at_ms})
+
+
+async def read(scripts: Scripts) -> tuple[Login, Trial]:
+    raw: Any = await scripts.redis.hgetall(keys.CLIENT_VERSION)
+    login = Login(raw.get("login_session", ""), int(raw.get("login_at", 0)), int(raw.get("login_revision", 0)))
+    return login, Trial(raw.get("trial_session", ""), int(raw.get("trial_at", 0)))
+
+
+async def newest_revision(scripts: Scripts) -> int:
+    """Return the newest revision that WhatsApp accepted from any session; 0 when none is known."""
+    return int(await scripts.redis.hget(keys.CLIENT_VERSION, "newest") or 0)
