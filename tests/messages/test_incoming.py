@@ -23,6 +23,7 @@ HANDLERS: Handlers = {
     events.MessageFailed: receipts.on_message_failed,
     events.IncomingMessage: incoming.on_message_received,
     events.UndecryptableMessage: incoming.on_message_undecryptable,
+    events.IdentityChanged: incoming.on_identity_changed,
     events.AccountLimits: incoming.on_account_limits,
 }
 
@@ -99,6 +100,18 @@ async def test_a_message_that_came_meanwhile_is_not_told_as_unreadable(api: Mess
     await says(api, "hello")
     await cannot_be_read(api)
     assert await api.scenario.events("message.undecryptable") == []
+
+
+async def test_a_number_that_changed_hands_is_told_once_and_is_a_new_contact(api: MessageApi) -> None:
+    await says(api, "hello")
+    for _ in range(2):
+        await tell(api, "CONTACT_IDENTITY_CHANGED", phone=FRIEND, oldLid="77001@lid", newLid="88002@lid")
+    [event] = await api.scenario.events("contact.identity_changed")
+    assert (event["contact_phone"], event["contact_lid"], event["previous_lid"]) == (FRIEND, "88002", "77001")
+    assert not await api.context.redis.sismember(keys.contacts(PHONE), FRIEND)
+    assert await api.context.redis.get(keys.lid_of(FRIEND)) == "88002"
+    await tell(api, "CONTACT_IDENTITY_CHANGED", phone=FRIEND)  # a worker that does not know the LIDs
+    assert await api.context.redis.get(keys.lid_of(FRIEND)) is None
 
 
 @pytest.mark.parametrize("text", ["STOP", " stop. ", "Unsubscribe!", "הסר", "הסירו", "עצור"])

@@ -200,6 +200,13 @@ async def _(scene: Scene) -> None:
     assert (await client_version.read(scene.scripts))[0].revision == 5
 
 
+@case("identity_once")
+async def _(scene: Scene) -> None:
+    told = {"session": "w1", "contact_phone": "97251", "old_lid": "1", "new_lid": "2"}
+    assert await contacts.change_identity(scene.scripts, PHONE, **told)
+    assert not await contacts.change_identity(scene.scripts, PHONE, **told)
+
+
 @case("undecryptable_once")
 async def _(scene: Scene) -> None:
     unread = contacts.Incoming("w1", PHONE, "3EB0AA", "", "97251", "123")

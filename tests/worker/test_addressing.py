@@ -36,7 +36,7 @@ async def _sent(rig: Rig, session: Session, to: str) -> None:
 
 @pytest.mark.parametrize(
     ("account", "contact", "meeting", "token"),
-    list(itertools.product(ACCOUNTS, CONTACTS, ("first", "known"), ("demanded", "not demanded"))),
+    list(itertools.product(ACCOUNTS, CONTACTS, ("first", "known"), ("token", "no token", "no demand"))),
 )
 async def test_a_message_arrives_where_it_must_and_fails_with_the_true_reason(
     rig: Rig, account: str, contact: str, meeting: str, token: str
@@ -49,14 +49,19 @@ async def test_a_message_arrives_where_it_must_and_fails_with_the_true_reason(
         seen = len(session.station.events)
         await whatsapp.send_text(person, session.phone, "we know each other")
         await session.event("MESSAGE_RECEIVED", after=seen)
-    if token == "demanded":
-        await whatsapp.fault("needs_token", phone=session.phone, to=person)
+    if token != "no demand":
+        # A known person has given a token; for a first contact there is the other kind, if WhatsApp takes it.
+        await whatsapp.fault("needs_token", phone=session.phone, to=person, first_contact=token == "token")
     to = person if contact == "phone" else f"{lid_of(person)}@lid"
     message = await session.say(to, "hello")
     # An account that has not moved takes numbers only, and of a person who hides the number there is none.
     is_known = contact == "phone" or (contact == "lid" and meeting == "known")
     if account == "not migrated" and not is_known:
         assert (await rig.server.nacked(message))["code"] == "ADDRESSING"
+        assert session.arrivals(to=person) == []
+        return
+    if (meeting, token) == ("first", "no token"):
+        assert (await rig.server.nacked(message))["code"] == "NO_TRUST_TOKEN"
         assert session.arrivals(to=person) == []
         return
     await rig.server.acked(message)
@@ -121,6 +126,24 @@ async def test_a_number_that_changed_hands_is_looked_up_anew(rig: Rig) -> None:
     texts = [entry["text"] for entry in rig.world.whatsapp.inbox(person)]
     assert texts == ["to a number", "hello, new owner"]
     assert new_owner != lid_of(person)
+    changed = (await session.event("CONTACT_IDENTITY_CHANGED"))["data"]
+    assert changed == {"phone": person, "oldLid": f"{lid_of(person)}@lid", "newLid": f"{new_owner}@lid"}
+
+
+async def test_a_session_linked_again_knows_its_acquaintances_from_recent_history_and_keeps_no_texts(rig: Rig) -> None:
+    session, friend = rig.session(), new_phone()
+    await session.link()
+    await rig.world.whatsapp.send_text(friend, session.phone, "we know each other")
+    await session.event("MESSAGE_RECEIVED")
+    await rig.world.whatsapp.unlink(session.phone)
+    await session.worker.ended()
+    again = rig.session()
+    again.phone = session.phone
+    await again.link()
+    await rig.world.whatsapp.fault("needs_token", phone=session.phone, to=friend, first_contact=False)
+    await rig.server.acked(await again.say(friend, "still there?"))
+    assert [event for event in again.station.events if event["type"] == "MESSAGE_RECEIVED"] == []
+    assert b"before the device was linked" not in (again.directory / "auth.db").read_bytes()
 
 
 async def test_a_note_to_self_is_addressed_like_any_other_message(rig: Rig) -> None:

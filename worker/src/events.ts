@@ -24,6 +24,7 @@ export type EventType =
   | 'PROXY_ERROR'
   | 'AUTH_FAILURE'
   | 'ACCOUNT_LIMITS'
+  | 'CONTACT_IDENTITY_CHANGED'
 
 type Lane = 'state' | 'messages'
 /** Without a file there is nothing to number from, and no number is better than one that was used before. */
@@ -41,7 +42,7 @@ const VOLATILE: ReadonlySet<EventType> = new Set(['PING', 'QR_CODE', 'PAIRING_CO
 /** What a connection makes pointless. */
 const LINKING: ReadonlySet<EventType> = new Set(['QR_CODE', 'PAIRING_CODE'])
 
-const laneOf = (type: EventType): Lane => (type.startsWith('MESSAGE_') ? 'messages' : 'state')
+const laneOf = (type: EventType): Lane => (/^(MESSAGE|CONTACT)_/.test(type) ? 'messages' : 'state')
 
 const MOST_STATE_EVENTS = 200
 const MOST_MESSAGE_EVENTS = 20_000

@@ -1,5 +1,5 @@
 // Sends claimed messages one at a time; acks only after WhatsApp's own ack.
-import { generateWAMessage, isLidUser, isPnUser, type WASocket } from 'baileys'
+import { generateWAMessage, isLidUser, isPnUser, jidDecode, jidNormalizedUser, type WASocket } from 'baileys'
 import type { Address, Addressing } from './addressing.ts'
 import { Bounded } from './bounded-cache.ts'
 import { type Prepared, prepare } from './content.ts'
@@ -285,9 +285,25 @@ export class Sender {
     if (isPartial || isReassigned || error === '479') this.#forgetDevices(address)
     if (isReassigned) {
       this.#parts.log.warn('recipient.reassigned', { accepted: error === undefined })
-      await this.#parts.addressing.forget(sock, address)
+      await this.#reassigned(sock, address)
     }
     return error === undefined ? { kind: 'sent', at } : { kind: 'refused', code: error }
+  }
+
+  /** The number belongs to another account now. Its LID is asked for before the next message, and the server is told. */
+  async #reassigned(sock: WASocket, address: Address): Promise<void> {
+    const { addressing, events } = this.#parts
+    await addressing.forget(sock, address)
+    const { phone, lid } = address
+    if (!phone) return
+    const found = await sock.signalRepository.lidMapping.getLIDForPN(phone).catch(() => undefined)
+    const newLid = found ? jidNormalizedUser(found) : undefined
+    if (newLid === lid) return
+    events.emit('CONTACT_IDENTITY_CHANGED', {
+      phone: jidDecode(phone)?.user ?? '',
+      ...(lid ? { oldLid: lid } : {}),
+      ...(newLid ? { newLid } : {}),
+    })
   }
 
   async #judge(code: string, { jid }: Address): Promise<Outcome> {

@@ -192,6 +192,20 @@ class ContactOptedOut(Payload):
 
 
 @dataclass(frozen=True, slots=True)
+class ContactIdentityChanged(Payload):
+    """A contact's number belongs to another WhatsApp account now: whoever had it before does not get our messages.
+
+    `previous_lid` is the id of the former account.
+    """
+
+    session: SessionId
+    phone: Phone
+    contact_phone: Phone
+    contact_lid: str
+    previous_lid: str
+
+
+@dataclass(frozen=True, slots=True)
 class HoldChanged(Payload):
     """Sending is paused or resumed for a scope: all, group, session or phone.
 
@@ -383,6 +397,10 @@ class EventType(StrEnum):
         "A message came in that cannot be read. If it can be later, message.received follows.",
     )  # fmt: skip
     CONTACT_OPTED_OUT = "contact.opted_out", ContactOptedOut, _WARNING, "A contact wants no more messages."
+    CONTACT_IDENTITY_CHANGED = (
+        "contact.identity_changed", ContactIdentityChanged, _WARNING,
+        "A contact's number belongs to another WhatsApp account now. The last message went to the old one.",
+    )  # fmt: skip
     HOLD_PLACED = "hold.placed", HoldChanged, _WARNING, "Sending was paused."
     HOLD_LIFTED = "hold.lifted", HoldChanged, _INFO, "Sending was resumed."
     PROXY_ADDED = "proxy.added", ProxyPoolChanged, _INFO, "A proxy joined the pool."

@@ -158,6 +158,15 @@ class UndecryptableMessage:
 
 
 @dataclass(frozen=True, slots=True)
+class IdentityChanged:
+    """WhatsApp said that a contact's number belongs to another account now; `new_lid` is that one's, if it told."""
+
+    phone: str
+    old_lid: str = ""
+    new_lid: str = ""
+
+
+@dataclass(frozen=True, slots=True)
 class ProxyError:
     """The connection through the proxy failed."""
 
@@ -193,8 +202,8 @@ class UnknownEvent:
 
 
 _AboutSession = QrCode | PairingCodeShown | Connected | Disconnected | StatusChange | Ping | ProxyError | AuthFailure
-_AboutMessages = MessageSent | MessageFailed | MessageReceipt | IncomingMessage | UndecryptableMessage | AccountLimits
-Payload = _AboutSession | _AboutMessages | UnknownEvent
+_AboutMessages = MessageSent | MessageFailed | MessageReceipt | IncomingMessage | UndecryptableMessage
+Payload = _AboutSession | _AboutMessages | IdentityChanged | AccountLimits | UnknownEvent
 
 TYPES: Mapping[str, type[Payload]] = {
     "QR_CODE": QrCode,
@@ -208,6 +217,7 @@ TYPES: Mapping[str, type[Payload]] = {
     "MESSAGE_STATUS": MessageReceipt,
     "MESSAGE_RECEIVED": IncomingMessage,
     "MESSAGE_UNDECRYPTABLE": UndecryptableMessage,
+    "CONTACT_IDENTITY_CHANGED": IdentityChanged,
     "PROXY_ERROR": ProxyError,
     "AUTH_FAILURE": AuthFailure,
     "ACCOUNT_LIMITS": AccountLimits,

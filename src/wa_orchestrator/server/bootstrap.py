@@ -200,6 +200,7 @@ def control_apps(control: Orchestrator, routers: Sequence[APIRouter] = ()) -> Co
             worker_events.MessageReceipt: receipts.on_message_status,
             worker_events.IncomingMessage: incoming.on_message_received,
             worker_events.UndecryptableMessage: incoming.on_message_undecryptable,
+            worker_events.IdentityChanged: incoming.on_identity_changed,
             worker_events.AccountLimits: incoming.on_account_limits,
         }
     )

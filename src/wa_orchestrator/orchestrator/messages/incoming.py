@@ -8,7 +8,13 @@ from wa_orchestrator.archive.archiver import HOUR_MS
 from wa_orchestrator.context import Context
 from wa_orchestrator.domain import content, opt_out
 from wa_orchestrator.domain.pacing.limits import DAY_MS
-from wa_orchestrator.domain.worker_events import AccountLimits, IncomingMessage, UndecryptableMessage, WorkerEvent
+from wa_orchestrator.domain.worker_events import (
+    AccountLimits,
+    IdentityChanged,
+    IncomingMessage,
+    UndecryptableMessage,
+    WorkerEvent,
+)
 from wa_orchestrator.orchestrator.messages import reachout_lock
 from wa_orchestrator.store import keys
 from wa_orchestrator.store.engine.scripts import Scripts
@@ -61,6 +67,14 @@ async def on_message_undecryptable(
     keep_ms = context.settings.body_retention_days * DAY_MS
     if await contacts.report_undecryptable(context.scripts, message, reason=unread.reason, keep_ms=keep_ms):
         log.warning("message.undecryptable", session=session.id, reason=unread.reason)
+
+
+async def on_identity_changed(context: Context, session: Session, event: WorkerEvent[IdentityChanged]) -> None:
+    """Handle CONTACT_IDENTITY_CHANGED: whoever has the number now is a new contact."""
+    told = event.payload
+    names = {"contact_phone": _user(told.phone), "old_lid": _user(told.old_lid), "new_lid": _user(told.new_lid)}
+    if await contacts.change_identity(context.scripts, session.phone, session=session.id, **names):
+        log.warning("contact.identity_changed", session=session.id)
 
 
 async def _is_archived(context: Context, session: Session, event: WorkerEvent[IncomingMessage]) -> bool:

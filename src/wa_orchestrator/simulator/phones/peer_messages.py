@@ -8,12 +8,14 @@ from wa_orchestrator.simulator.protocol import jid, message_content, protobuf
 from wa_orchestrator.simulator.protocol.binary_xml import Node
 from wa_orchestrator.simulator.protocol.protobuf import ProtobufFields
 from wa_orchestrator.simulator.whatsapp.accounts import Device, Phone
+from wa_orchestrator.simulator.whatsapp.stanzas import trust_tokens
 from wa_orchestrator.simulator.whatsapp.state import ServerState, new_message_id
 
 _PROTOCOL = 12
 _KEY_SHARE, _HISTORY, _LID_MAPPINGS = 6, 5, 22
 _REQUEST, _RESPONSE = 16, 17
 _RESEND = 4
+_RECENT = 3
 
 
 def send(state: ServerState, phone: Phone, device: Device, message: protobuf.Layout) -> None:
@@ -35,6 +37,25 @@ def send_first(state: ServerState, phone: Phone, device: Device) -> None:
     names = [{1: str(phone.address), 2: phone.name}]
     history = zlib.compress(protobuf.encode({1: 0, 5: 1, 6: 100, 7: names, **_namings(state, phone)}))
     send(state, phone, device, {2: _HISTORY, 6: {6: 0, 7: 1, 9: 100, 11: history}})
+    chats = [_chat(state, phone, one) for one in _known(state, phone) if phone.number in one.trusted]
+    if chats:
+        recent = zlib.compress(protobuf.encode({1: _RECENT, 2: chats, 5: 1, 6: 100}))
+        send(state, phone, device, {2: _HISTORY, 6: {6: _RECENT, 7: 1, 9: 100, 11: recent}})
+
+
+def _chat(state: ServerState, phone: Phone, other: Phone) -> protobuf.Layout:
+    """Return a chat of the recent history: the token of acquaintance, both names, and an old text."""
+    key: protobuf.Layout = {1: str(other.address), 2: 0, 3: new_message_id()}
+    text: protobuf.Layout = {1: "a text from before the device was linked"}
+    message: protobuf.Layout = {1: {1: key, 2: text, 3: state.now - 3600}, 2: 1}
+    token: protobuf.Layout = {21: trust_tokens.token_of(other, phone), 22: state.now}
+    return {
+        1: str(other.address_in(phone.space)),
+        2: message,
+        **token,
+        39: str(other.address),
+        42: str(other.address_in(jid.LID)),
+    }
 
 
 def migrate(state: ServerState, phone: Phone) -> None:

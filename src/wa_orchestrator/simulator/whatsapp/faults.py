@@ -30,7 +30,8 @@ KINDS = {
     "absent": "messages reach linked devices without content, marked with type; the owner's phone gives it if asked",
     "no_lids": "nobody is told the LID of a number",
     "reachout_lock": "messages to new contacts are refused (463)",
-    "needs_token": "messages without a token of acquaintance are refused (463); with to, those to one person",
+    "needs_token": "messages without a token of acquaintance are refused (463); with to, those to one person; "
+    "with firstContact=false the token for a first contact is not enough",
     "newchat_cap": "the allowance of new chats is used up",
     "companion_reg_refresh": "a scan retires the secret in the QR; the new code must be scanned; with times, so often",
     "passkey": "the next scan asks for a passkey",

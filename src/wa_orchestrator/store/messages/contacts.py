@@ -51,6 +51,17 @@ async def report_undecryptable(scripts: Scripts, message: Incoming, *, reason: s
     return await scripts.whether("report_undecryptable", names, args, reported=True, already=False, readable=False)
 
 
+async def change_identity(
+    scripts: Scripts, phone: str, *, session: str, contact_phone: str, old_lid: str, new_lid: str
+) -> bool:
+    """Record that a contact's number belongs to another account now; False when that is known."""
+    names = [
+        keys.lid_of(contact_phone), keys.phone_of(old_lid), keys.phone_of(new_lid), keys.contacts(phone), keys.EVENTS,
+    ]  # fmt: skip
+    args: list[str | int | float] = [session, phone, contact_phone, old_lid, new_lid]
+    return await scripts.whether("change_identity", names, args, changed=True, already=False)
+
+
 async def opt_out(scripts: Scripts, recipient: str, *, word: str, via: str, session: str = "", phone: str = "") -> bool:
     """Put a recipient on the list; False when they are on it. The caller cancels waiting messages to them."""
     return await scripts.whether(

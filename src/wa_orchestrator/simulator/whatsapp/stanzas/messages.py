@@ -98,7 +98,8 @@ def _error(state: ServerState, sent: OutgoingMessage) -> int | None:
         return _REACHOUT_LOCKED
     wary = None if sent.group or sent.chat == number else state.faults.active("needs_token", number)
     if wary and wary.extra.get("to") in (None, sent.chat):
-        return None if trust_tokens.are_valid(sent.sender, sent.others[0], sent.stanza) else _REACHOUT_LOCKED
+        is_enough = trust_tokens.are_valid if wary.extra.get("first_contact", True) else trust_tokens.is_given
+        return None if is_enough(sent.sender, sent.others[0], sent.stanza) else _REACHOUT_LOCKED
     return None
 
 

@@ -30,9 +30,17 @@ def first_contact_token(sender: Phone, recipient: Phone) -> bytes:
     return curve25519.mac(sender.first_contact_salt, str(recipient.address_in(jid.LID)).encode())
 
 
+def is_given(sender: Phone, recipient: Phone, stanza: Node) -> bool:
+    """Whether a message carries the token that its recipient has given to the sender."""
+    given = stanza.child("tctoken")
+    if given is None or sender.number not in recipient.trusted:
+        return False
+    return hmac.compare_digest(given.data, token_of(recipient, sender))
+
+
 def are_valid(sender: Phone, recipient: Phone, stanza: Node) -> bool:
     """Whether a message carries a valid token of either kind."""
-    given, first = stanza.child("tctoken"), stanza.child("cstoken")
-    if given and sender.number in recipient.trusted:
-        return hmac.compare_digest(given.data, token_of(recipient, sender))
+    if stanza.child("tctoken") and sender.number in recipient.trusted:
+        return is_given(sender, recipient, stanza)
+    first = stanza.child("cstoken")
     return first is not None and hmac.compare_digest(first.data, first_contact_token(sender, recipient))
