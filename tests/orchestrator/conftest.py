@@ -1,6 +1,8 @@
 """A control plane over a real Redis, with a runner in memory."""
 
 import logging
+import shutil
+from collections import namedtuple
 from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
 
@@ -36,6 +38,15 @@ def quiet() -> Iterator[None]:
 def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
     """Confirm failed checks at once, and wait for no traffic."""
     monkeypatch.setattr(proxy_health, "PATIENCE", Patience(confirm_ms=0, traffic_due_ms=0))
+
+
+Usage = namedtuple("Usage", "total used free")
+
+
+@pytest.fixture(autouse=True)
+def roomy(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Half of the disk is free, whatever machine the tests run on."""
+    monkeypatch.setattr(shutil, "disk_usage", lambda _: Usage(10**12, 5 * 10**11, 5 * 10**11))
 
 
 @pytest.fixture

@@ -10,6 +10,7 @@ import structlog
 
 from wa_orchestrator.archive import erasure
 from wa_orchestrator.archive.contract import Archive
+from wa_orchestrator.errors import Unavailable
 from wa_orchestrator.settings import Settings
 from wa_orchestrator.store.engine.scripts import Scripts
 from wa_orchestrator.store.events import event_stream, webhooks
@@ -36,10 +37,25 @@ class Archiver:
         self._scripts = scripts
         self._archive = archive
         self._is_ours = False
+        self._works = False
+        """A step of this process has succeeded, and none has failed since."""
 
     async def step(self) -> float:
-        """Move and erase one batch. Return the seconds until the next one."""
+        """Move and erase one batch. Return the seconds until the next one. People are told when that fails for long."""
+        try:
+            wait_s = await self._step()
+        except Unavailable as error:
+            self._works = False
+            await archive_marks.set_failing(self._scripts, error.code)
+            raise
+        if self._is_ours and not self._works:
+            await archive_marks.set_working(self._scripts)
+            self._works = True
+        return wait_s
+
+    async def _step(self) -> float:
         if not await self._check_identity():
+            await archive_marks.set_failing(self._scripts, "ARCHIVE_ELSEWHERE")
             return _ELSEWHERE_S
         now_ms = await self._scripts.now_ms()
         await erasure.step(self._scripts, self._archive)

@@ -26,7 +26,7 @@ from wa_orchestrator.store.records import Entry
 
 COALESCE_S: Final = 0.25
 #: Without events a page is rendered again after this time: pings and codes make no events.
-IDLE_S: Final = {"scan": 0.5, "session": 5.0}
+IDLE_S: Final = {"scan": 0.5, "session": 5.0, "fleet": 5.0, "first": 5.0}
 _DEFAULT_IDLE_S: Final = 10.0
 BEAT_S: Final = 10.0
 _READ_BLOCK_MS: Final = 2000

@@ -275,6 +275,14 @@ class RedisEmptied(Payload):
 
 
 @dataclass(frozen=True, slots=True)
+class ArchiveFailing(Payload):
+    """History cannot be moved from Redis to the archive; `reason` is a code."""
+
+    reason: str
+    since: Instant
+
+
+@dataclass(frozen=True, slots=True)
 class BackupProgress(Payload):
     """How far a backup or restore is: so many sessions of all are done."""
 
@@ -416,6 +424,10 @@ class EventType(StrEnum):
     DISK_LOW = "server.disk_low", DiskLow, _ERROR, "The server's disk is nearly full.", "💾"
     REDIS_MEMORY_LOW = "server.redis_memory_low", RedisMemoryLow, _ERROR, "Redis has used 70 % of its memory.", "🧠"
     REDIS_EMPTIED = "server.redis_emptied", RedisEmptied, _ERROR, "Redis came back without its data.", "🕳️"
+    ARCHIVE_FAILING = (
+        "server.archive_failing", ArchiveFailing, _ERROR,
+        "For ten minutes nothing could be moved to the archive; history stays in Redis.", "📚",
+    )  # fmt: skip
     BACKUP_PROGRESS = "backup.progress", BackupProgress, _INFO, "A backup or restore goes on."
     BACKUP_DONE = "backup.done", BackupEnded, _INFO, "A backup was made and verified.", "🗄️"
     BACKUP_FAILED = (

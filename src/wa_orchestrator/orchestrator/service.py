@@ -21,7 +21,6 @@ from wa_orchestrator.orchestrator.api.sessions import SessionRoutes
 from wa_orchestrator.orchestrator.api.worker_events import Handlers, WorkerEventRoutes
 from wa_orchestrator.orchestrator.backups.sent_journal import SentJournal
 from wa_orchestrator.orchestrator.backups.service import BackupService
-from wa_orchestrator.orchestrator.disk_monitor import DiskMonitor
 from wa_orchestrator.orchestrator.installation_check import check_installation
 from wa_orchestrator.orchestrator.leader_lease import LeaderLease
 from wa_orchestrator.orchestrator.metrics import OrchestratorMetrics
@@ -30,7 +29,6 @@ from wa_orchestrator.orchestrator.proxies import placement
 from wa_orchestrator.orchestrator.proxies.health import ProxyHealth
 from wa_orchestrator.orchestrator.proxies.monitor import check_due_proxies
 from wa_orchestrator.orchestrator.proxies.socks_check import ProxyCheck
-from wa_orchestrator.orchestrator.redis_memory_monitor import RedisMemoryMonitor
 from wa_orchestrator.orchestrator.sessions import (
     ban_end,
     credential_files,
@@ -141,11 +139,9 @@ def assemble(context: Context, runner: Runner, checker: ProxyCheck | None = None
             Loop("daily_summary", partial(daily_summary.emit_when_due, context), lease),
             Loop("lasting_troubles", partial(lasting_troubles.report_new, context), lease),
             Loop("installation_check", partial(check_installation, context), lease),
-            Loop("disk_monitor", DiskMonitor(context).step, lease),
             Loop("archiver", Archiver(context.settings, context.scripts, context.archive).step, lease),
             Loop("sent_journal", journal.step, lease, on_standby=journal.standby),
             Loop("backups", backups.step, lease, on_standby=backups.standby),
-            Loop("redis_memory_monitor", RedisMemoryMonitor(context).step, lease),
             Loop("trash_purger", partial(credential_files.purge, context), lease),
         ),
     )

@@ -93,6 +93,9 @@ STATUSES_INDEXED: Final = "messages:statuses:indexed"
 ARCHIVE: Final = "messages:archive"
 """string: the identity of the archive that messages move to; another one is not written · archiver · for ever"""
 
+ARCHIVE_FAILING: Final = "messages:archive_failing"
+"""string `<ms> <code>`: since when nothing can be moved to the archive, and why · archiver · while that lasts"""
+
 REWRITTEN: Final = "messages:rewritten"
 """string: ms when the AOF was last rewritten so that what was erased leaves the disk · archiver · for ever"""
 
@@ -267,8 +270,9 @@ RESTART_AFTER: Final = "sessions:restart_after"
 ALERT_CURSOR: Final = "alerts:cursor"
 """string: the last entry of `events` that alerts were made of · alerts · for ever"""
 
-LASTING_TROUBLES: Final = "alerts:lasting"
-"""set of troubles that people were told of, `queue:<phone>` and `webhook:<id>` · the leader · while they last"""
+TROUBLES: Final = "troubles"
+"""hash `queue:<phone>`, `webhook:<id>`, `disk:<directory>`, … → JSON {type, at, fields}: troubles that people were told
+of · the leader · while they last"""
 
 SUMMARY_DAY: Final = "summary:day"
 """string: the local day of the last daily summary · the leader · for ever"""
@@ -379,6 +383,9 @@ BACKUP_RUNS: Final = "backups:runs"
 BACKUP_DAY: Final = "backups:day"
 """string: the local day of the last scheduled backup · the leader · for ever"""
 
+BACKUP_UNCOPIED: Final = "backups:uncopied"
+"""string: the newest backup, if its second copy could not be made · the leader · until one could"""
+
 BACKUP_RETRY: Final = "backups:retry"
 """string: a scheduled backup failed; the next attempt is made when this expires · the leader · an hour"""
 
@@ -390,7 +397,7 @@ NOT_BACKED_UP: Final = (
     "backups:", "lease:", "fence:", "control:", "command:result:", "rate:", "dashboard:person:", "dashboard:tries:",
     "dashboard:link:", "session:qr:", "session:commands:", "session:heard:", "session:restarts:",
     PROVISIONING, RESTARTING, STARTED_LAST, RESTART_AFTER, SESSIONS_ACTIVE, INSTALLATION, SUMMARY_DAY,
-    ARCHIVE, REWRITTEN,
+    ARCHIVE, ARCHIVE_FAILING, REWRITTEN, TROUBLES,
 )  # fmt: skip
 #: Keys that are many and change no more, or only grow: a backup reads them after the others, without blocking Redis.
 HISTORY: Final = ("message:", "webhook:delivery:", "idempotency:", "stats:", "messages:stats:")

@@ -3,6 +3,7 @@
 from dataclasses import dataclass
 from typing import Any
 
+from wa_orchestrator.domain.stream_events import ProxyOutage
 from wa_orchestrator.store import keys
 from wa_orchestrator.store.engine.compare_and_set import Changed
 from wa_orchestrator.store.engine.scripts import Scripts
@@ -49,6 +50,17 @@ async def report_inventory(scripts: Scripts, low: str) -> None:
     """Emit an event when slots begin to run low; `low` has the counts, '' if there are enough."""
     names = [keys.LOW_INVENTORY, keys.EVENTS]
     await scripts.whether("report_inventory", names, [low], told=True, known=False, enough=False)
+
+
+async def outage(scripts: Scripts) -> ProxyOutage | None:
+    """Return how many proxies failed at once when our own connection went down; None if it works."""
+    failing, healthy = await scripts.redis.hmget(keys.PROXY_OUTAGE, ["failing", "healthy"])
+    return ProxyOutage(int(failing), int(healthy or 0)) if failing else None
+
+
+async def is_inventory_low(scripts: Scripts) -> bool:
+    """Whether people were told that free slots run low, and they still do."""
+    return bool(await scripts.redis.exists(keys.LOW_INVENTORY))
 
 
 async def outage_began_ms(scripts: Scripts) -> int | None:

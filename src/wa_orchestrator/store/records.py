@@ -294,6 +294,11 @@ async def sessions(scripts: Scripts, ids: Iterable[str] | None = None) -> list[S
     return [decode(Session, raw) for raw in raws if raw]
 
 
+async def has_sessions(scripts: Scripts) -> bool:
+    """Whether there is any session."""
+    return bool(await scripts.redis.exists(keys.SESSIONS_ALL))
+
+
 async def sessions_of_phone(scripts: Scripts, phone: str) -> list[Session]:
     """Return the sessions that are linked to a phone, by id; none for ''."""
     members: Any = await scripts.redis.smembers(keys.sessions_of_phone(phone)) if phone else ()

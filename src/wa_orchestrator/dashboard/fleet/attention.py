@@ -12,6 +12,7 @@ from wa_orchestrator.dashboard.html import labels
 from wa_orchestrator.dashboard.html.locale import Locale, bdi, ltr
 from wa_orchestrator.domain.pacing.backlog import MAX_DAYS
 from wa_orchestrator.domain.session import Reason, State
+from wa_orchestrator.domain.stream_events import EventType
 from wa_orchestrator.orchestrator.notifications.lasting_troubles import PATIENCE_MS
 
 MAX_SHOWN: Final = 5
@@ -34,6 +35,7 @@ class Item:
 
 def items(snapshot: Snapshot, locale: Locale) -> list[Item]:
     return [
+        *_server(snapshot, locale),
         *_failed(snapshot, locale),
         *_unlinked(snapshot, locale),
         *_without_slot(snapshot, locale),
@@ -44,9 +46,55 @@ def items(snapshot: Snapshot, locale: Locale) -> list[Item]:
         *_reachout_locks(snapshot, locale),
         *_failing_webhooks(snapshot, locale),
         *_long_queues(snapshot, locale),
+        *_backups(snapshot, locale),
         *_full(snapshot, locale),
+        *_slowed_down(snapshot, locale),
         *_bursts(snapshot, locale),
     ]
+
+
+def _server(snapshot: Snapshot, locale: Locale) -> Iterator[Item]:
+    """What stops the whole installation, or soon will."""
+    for trouble in snapshot.troubles:
+        fields, since = trouble.fields, locale.clock(trouble.at_ms)
+        match trouble.kind:
+            case EventType.PROXY_OUTAGE:
+                what = locale.t("attention.outage", since=since, failing=fields["failing"], healthy=fields["healthy"])
+                yield _line("failed", what, locale.t("attention.outage_do"), "/proxies", locale)
+            case EventType.REDIS_EMPTIED:
+                what = locale.n("attention.redis_emptied", int(fields["sessions"]))
+                yield _line("failed", what, locale.t("attention.redis_emptied_do"), "/live-log?kind=server", locale)
+            case EventType.DISK_LOW:
+                free = ltr(f"{int(fields['free_bytes']) / 1e9:.1f}")
+                do = locale.t("attention.disk_low_do", directory=ltr(fields["directory"]))
+                what = locale.t("attention.disk_low", free=free, since=since)
+                yield _line("failed", what, do, "/live-log?kind=server", locale)
+            case EventType.REDIS_MEMORY_LOW:
+                what, do = locale.t("attention.redis_memory", since=since), locale.t("attention.redis_memory_do")
+                yield _line("failed", what, do, "/live-log?kind=server", locale)
+            case EventType.ARCHIVE_FAILING:
+                what = locale.t("attention.archive", since=locale.clock(int(fields["since"])))
+                elsewhere = "_elsewhere" if fields["reason"] == "ARCHIVE_ELSEWHERE" else ""
+                yield _line("warn", what, locale.t(f"attention.archive{elsewhere}_do"), "/live-log?kind=server", locale)
+
+
+def _backups(snapshot: Snapshot, locale: Locale) -> Iterator[Item]:
+    for trouble in snapshot.troubles:
+        if trouble.kind == EventType.BACKUP_FAILED:
+            what = locale.t("attention.backup_failed", since=locale.clock(trouble.at_ms))
+            do = locale.t("attention.backup_failed_do", why=locale.t(_error_text(trouble.fields["reason"], locale)))
+            yield _line("warn", what, do, "/live-log?kind=backup", locale)
+        elif trouble.kind == EventType.BACKUP_COPY_FAILED:
+            what = locale.t("attention.backup_uncopied", backup=ltr(trouble.fields["backup"]))
+            yield _line("warn", what, locale.t("attention.backup_uncopied_do"), "/live-log?kind=backup", locale)
+
+
+def _error_text(code: str, locale: Locale) -> str:
+    return f"error.{code}" if locale.knows(f"error.{code}") else "error.BROKEN"
+
+
+def _line(state: str, what: Markup, do: Markup, href: str, locale: Locale) -> Item:
+    return Item(state, "s-failed" if state == "failed" else "i-warn", what, do, locale.t("do.details"), href)
 
 
 def _failed(snapshot: Snapshot, locale: Locale) -> Iterator[Item]:
@@ -150,10 +198,16 @@ def _bad_proxies(snapshot: Snapshot, locale: Locale) -> Iterator[Item]:
 
 
 def _full(snapshot: Snapshot, locale: Locale) -> Iterator[Item]:
-    """No session waits yet, but the next one would. `_without_slot` and `_bad_proxies` report what is worse."""
+    """No session waits yet, but soon one would. `_without_slot` and `_bad_proxies` report what is worse."""
     waits = any(row.waits_for_slot for row in snapshot.rows.values())
     all_bad = snapshot.proxies and not snapshot.healthy
-    if not (snapshot.direct or snapshot.free_slots or waits or all_bad):
+    if waits or all_bad:
+        return
+    if snapshot.free_slots and any(each.kind == EventType.PROXY_LOW_INVENTORY for each in snapshot.troubles):
+        slots = locale.number(snapshot.slots)
+        what, do = locale.n("attention.few_slots", snapshot.free_slots, slots=slots), locale.t("attention.full_do")
+        yield Item("warn", "i-proxy", what, do, locale.t("do.add_proxy"), "/proxies#add")
+    elif not snapshot.direct and not snapshot.free_slots:
         name = "attention.full" if snapshot.proxies else "attention.no_proxy"
         what, do = locale.t(name, slots=locale.number(snapshot.slots)), locale.t(f"{name}_do")
         yield Item("warn", "i-proxy", what, do, locale.t("do.add_proxy"), "/proxies#add")
@@ -180,6 +234,14 @@ def _to_scan(snapshot: Snapshot, locale: Locale) -> Iterator[Item]:
         what = locale.n("attention.scan", len(rows), name=bdi(snapshot.called(rows[0])))
         do = Markup("{}. {}").format(named(rows, snapshot, locale), locale.t("attention.scan_do"))
         yield Item("qr_ready", "s-qr_ready", what, do, locale.t("do.scan"), f"/scan?id={rows[0].id}")
+
+
+def _slowed_down(snapshot: Snapshot, locale: Locale) -> Iterator[Item]:
+    """Until WhatsApp accepts a message again; without one that waits nothing would show that it does."""
+    if rows := [row for row in snapshot.sorted_rows() if row.slowdowns and row.queued]:
+        what = locale.n("attention.slowed", len(rows), name=bdi(snapshot.called(rows[0])))
+        button = (locale.t("do.open"), f"/sessions/{rows[0].id}") if len(rows) == 1 else (locale.t("do.details"), "/")
+        yield Item("warn", "i-pace", what, locale.t("attention.slowed_do"), *button)
 
 
 def _bursts(snapshot: Snapshot, locale: Locale) -> Iterator[Item]:

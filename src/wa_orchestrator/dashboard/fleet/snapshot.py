@@ -12,6 +12,7 @@ from wa_orchestrator.domain.pacing.backlog import Backlog
 from wa_orchestrator.domain.pacing.limits import Pace, Trust
 from wa_orchestrator.domain.session import WANTS_WORKER, Reason, State
 from wa_orchestrator.orchestrator.sessions import session_start
+from wa_orchestrator.store.events.lasting_troubles import Trouble
 from wa_orchestrator.store.messages.holds import Hold
 from wa_orchestrator.store.records import Proxy, Session
 
@@ -33,6 +34,7 @@ class Row:
     hold: Hold | None
     burst_until: int
     lock_until: int
+    slowdowns: int
     stats: Mapping[str, int]
     own_limits: bool
 
@@ -158,6 +160,8 @@ class Snapshot:
     failing_webhooks: Mapping[str, int] = field(default_factory=dict)
     """Since when deliveries to a webhook fail, by its host."""
     failed: FailedMessages = FailedMessages()
+    troubles: Sequence[Trouble] = ()
+    """Lasting troubles: those of the server itself are shown."""
     _sorted: list[Row] = field(default_factory=list, init=False, repr=False, compare=False)
     """Sorted once: what needs attention asks a dozen times, on every page."""
 

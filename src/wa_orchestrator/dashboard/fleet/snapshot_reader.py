@@ -17,7 +17,7 @@ from wa_orchestrator.domain.pacing.limits import Override
 from wa_orchestrator.messages import session_pace
 from wa_orchestrator.messages.session_pace import Holds, pace_of, zone_of
 from wa_orchestrator.store import records
-from wa_orchestrator.store.events import activity, webhooks
+from wa_orchestrator.store.events import activity, lasting_troubles, webhooks
 from wa_orchestrator.store.messages.holds import Hold
 from wa_orchestrator.store.records import Session
 from wa_orchestrator.store.sessions import slots
@@ -83,6 +83,7 @@ class SnapshotReader:
             self._settings.allow_direct,
             await self._failing_webhooks(),
             await history.failed_lately(self._scripts, now_ms),
+            await lasting_troubles.every(self._scripts),
         )
 
     async def _failing_webhooks(self) -> dict[str, int]:
@@ -108,6 +109,7 @@ class SnapshotReader:
                 _hold_on(holds, session),
                 done.burst_until,
                 done.lock_until,
+                done.slowdowns,
                 done.counts,
                 own_limits=session_pace.override_of(session) != Override(),
             )

@@ -16,12 +16,15 @@ from wa_orchestrator.store.events.activity import HOUR_MS
 PAGE_SIZE: Final = 50
 #: From this many sessions on the table is dense and there is a map.
 MANY: Final = 100
+#: Where what needs attention is put as soon as there is something.
+NO_ATTENTION: Final = Markup('<div id="attention"></div>')
 
 
 async def show(renderer: Renderer, view: View, query: Mapping[str, str]) -> PageContent:
     """Show the sessions that match the filter; without any session, the first steps."""
     if not view.snapshot.rows:
-        return PageContent("first.html", await first_parts(renderer, view, query), watch={"page": "first"})
+        first = await first_parts(renderer, view, query)
+        return PageContent("first.html", first, {"lost": bool(_lost(view))}, {"page": "first"})
     found = filtered(view, query)
     page = max(0, min(number_in(query, "page"), (len(found) - 1) // PAGE_SIZE))
     shown = found[page * PAGE_SIZE : (page + 1) * PAGE_SIZE]
@@ -54,7 +57,13 @@ async def parts(renderer: Renderer, view: View, query: Mapping[str, str]) -> dic
 
 async def first_parts(renderer: Renderer, view: View, _query: Mapping[str, str]) -> dict[str, Markup]:
     """Render the first steps of an installation without a session."""
-    return {"first-steps": renderer.macros.first_steps(view)}
+    m, lost = renderer.macros, _lost(view)
+    return {"first-steps": m.first_steps(view), "attention": m.attention(view, lost, []) if lost else NO_ATTENTION}
+
+
+def _lost(view: View) -> list[attention.Item]:
+    """What is worse than having no session yet: they were lost, or the server cannot work."""
+    return [item for item in attention.items(view.snapshot, view) if item.state == "failed"]
 
 
 async def _parts(renderer: Renderer, view: View, query: Mapping[str, str], rows: Sequence[Row]) -> dict[str, Markup]:

@@ -208,11 +208,13 @@ class BackupMaker:
             await asyncio.to_thread(backup_files.prune, target, self._settings.max_backups)
         except OSError as error:
             log.error("backup.copy_failed", backup=note.id, error=str(error))
+            await runs.set_uncopied(self._context.scripts, note.id)
             payload = BackupEnded(note.id, len(note.sessions), reason="COPY_FAILED")
             await event_stream.emit(self._context.scripts, EventType.BACKUP_COPY_FAILED, payload)
             return note
         note = replace(note, copied=True)
         await asyncio.to_thread(backup_files.write_note, self._settings, note)
+        await runs.set_uncopied(self._context.scripts, "")
         return note
 
     async def _failed(self, run: Run, error: Exception) -> None:

@@ -1,7 +1,9 @@
-"""Lasting troubles: queues that take days, and webhooks that fail for long. Each becomes one event and one alert."""
+"""Lasting troubles: queues of days, webhooks that fail for long, the server itself. Each is one event and one alert."""
 
 import json
 from typing import Final
+
+import structlog
 
 from wa_orchestrator.context import Context
 from wa_orchestrator.domain.message import WAITING
@@ -9,21 +11,30 @@ from wa_orchestrator.domain.pacing.backlog import MAX_DAYS
 from wa_orchestrator.domain.stream_events import EventType, Instant, LongQueue, WebhookFailing
 from wa_orchestrator.messages import queue_forecast
 from wa_orchestrator.messages.session_pace import pace_of
+from wa_orchestrator.orchestrator.notifications import server_troubles
 from wa_orchestrator.store import records
 from wa_orchestrator.store.events import lasting_troubles, webhooks
-from wa_orchestrator.store.events.lasting_troubles import Troubles
+from wa_orchestrator.store.events.lasting_troubles import FoundTrouble, Troubles
 from wa_orchestrator.store.messages import message_counts
 
 #: What may mend itself does not need a person before this time.
 PATIENCE_MS: Final = 10 * 60_000
-_INTERVAL_S: Final = 5.0
+_INTERVAL_S: Final = 2.0
+
+log = structlog.get_logger(__name__)
 
 
 async def report_new(context: Context) -> float:
     """Report the troubles that are new; returns the seconds to wait."""
     now_ms = await context.scripts.now_ms()
-    found = {**await _long_queues(context, now_ms), **await _failing_webhooks(context, now_ms)}
-    await lasting_troubles.report(context.scripts, found)
+    known = await lasting_troubles.names(context.scripts)
+    found = {
+        **await _long_queues(context, now_ms),
+        **await _failing_webhooks(context, now_ms),
+        **await server_troubles.find(context, known, PATIENCE_MS),
+    }
+    for name in await lasting_troubles.report(context.scripts, found):
+        log.warning("trouble.began", name=name, kind=found[name].kind)
     return _INTERVAL_S
 
 
@@ -40,7 +51,8 @@ async def _long_queues(context: Context, now_ms: int) -> Troubles:
         days = backlog.days_after_today(pace_of(settings, session, now_ms))
         if days > MAX_DAYS:
             details = json.dumps({"queued": backlog.total, "days": days})
-            found[f"queue:{session.phone}"] = EventType.LONG_QUEUE, LongQueue(session.id, session.phone, details)
+            payload = LongQueue(session.id, session.phone, details)
+            found[f"queue:{session.phone}"] = FoundTrouble(EventType.LONG_QUEUE, payload)
     return found
 
 
@@ -50,5 +62,5 @@ async def _failing_webhooks(context: Context, now_ms: int) -> Troubles:
         since_ms = (await webhooks.state(context.scripts, webhook_id)).failing_since_ms
         if since_ms and since_ms < now_ms - PATIENCE_MS:
             failing = WebhookFailing(webhook_id, Instant(since_ms))
-            found[f"webhook:{webhook_id}"] = EventType.WEBHOOK_FAILING, failing
+            found[f"webhook:{webhook_id}"] = FoundTrouble(EventType.WEBHOOK_FAILING, failing)
     return found

@@ -119,6 +119,19 @@ async def latest(scripts: Scripts) -> list[EndedRun]:
     return [EndedRun(**json.loads(each)) for each in raw]
 
 
+async def set_uncopied(scripts: Scripts, backup_id: str) -> None:
+    """Record that the newest backup has no second copy; '' if it has one."""
+    if backup_id:
+        await scripts.redis.set(keys.BACKUP_UNCOPIED, backup_id)
+    else:
+        await scripts.redis.delete(keys.BACKUP_UNCOPIED)
+
+
+async def uncopied(scripts: Scripts) -> str:
+    """Return the newest backup if its second copy could not be made; else ''."""
+    return str(await scripts.redis.get(keys.BACKUP_UNCOPIED) or "")
+
+
 async def last_day(scripts: Scripts) -> str | None:
     """Return the local day of the last scheduled backup; None in a new installation."""
     found: Any = await scripts.redis.get(keys.BACKUP_DAY)

@@ -119,6 +119,8 @@ class SessionActivity:
     burst_until: int
     lock_until: int
     """Until when WhatsApp does not let the phone write to new contacts."""
+    slowdowns: int
+    """How often in a row WhatsApp has asked the phone to send less."""
     counts: Mapping[str, int]
 
 
@@ -127,7 +129,7 @@ async def of_sessions(scripts: Scripts, spans: Sequence[Span]) -> list[SessionAc
     pipe = scripts.redis.pipeline(transaction=False)
     for span in spans:
         pipe.zcount(keys.sent(span.phone), span.minute_start_ms, "+inf")
-        pipe.hmget(keys.pace(span.phone), "burst_until", "lock_until")
+        pipe.hmget(keys.pace(span.phone), "burst_until", "lock_until", "slowdowns")
         pipe.hmget(keys.stats(span.session, span.day), COUNTED)
         phone_queues.add_counts(pipe, span.phone, span.day_ms)
     replies: list[Any] = await pipe.execute() if spans else []
@@ -138,7 +140,8 @@ async def of_sessions(scripts: Scripts, spans: Sequence[Span]) -> list[SessionAc
 def _activity(span: Span, replies: Sequence[Any]) -> SessionActivity:
     minute, pace, counts, *waiting = replies
     by_name = {name: int(count or 0) for name, count in zip(COUNTED, counts, strict=True)}
-    burst_until, lock_until = (int(float(each or 0)) for each in pace)
+    burst_until, lock_until, slowdowns = (int(float(each or 0)) for each in pace)
     if not span.phone:
-        return SessionActivity(QueueCounts(), 0, burst_until, lock_until, by_name)
-    return SessionActivity(phone_queues.read_counts(waiting), int(minute), burst_until, lock_until, by_name)
+        return SessionActivity(QueueCounts(), 0, burst_until, lock_until, slowdowns, by_name)
+    queued = phone_queues.read_counts(waiting)
+    return SessionActivity(queued, int(minute), burst_until, lock_until, slowdowns, by_name)

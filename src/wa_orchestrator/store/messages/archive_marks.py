@@ -1,6 +1,7 @@
-"""Facts about the archive that all processes share: which one it is, and when erased data last left the AOF."""
+"""Facts about the archive that all processes share: which it is, whether it works, when erased data left the AOF."""
 
 from contextlib import suppress
+from typing import Any
 
 from redis.exceptions import ResponseError
 
@@ -17,6 +18,24 @@ async def claim(scripts: Scripts, archive_id: str) -> bool:
     """Make an archive the one in use, unless there is one. Return whether it is."""
     await scripts.redis.set(keys.ARCHIVE, archive_id, nx=True)
     return await identity(scripts) == archive_id
+
+
+async def set_failing(scripts: Scripts, code: str) -> None:
+    """Record why nothing can be moved to the archive, and since when: the first time counts."""
+    await scripts.redis.set(keys.ARCHIVE_FAILING, f"{await scripts.now_ms()} {code}", nx=True)
+
+
+async def set_working(scripts: Scripts) -> None:
+    await scripts.redis.delete(keys.ARCHIVE_FAILING)
+
+
+async def failing(scripts: Scripts) -> tuple[int, str] | None:
+    """Return since when nothing can be moved to the archive, in ms, and why; None if it works."""
+    found: Any = await scripts.redis.get(keys.ARCHIVE_FAILING)
+    if not found:
+        return None
+    since_ms, _, code = found.partition(" ")
+    return int(since_ms), code
 
 
 async def rewritten_at(scripts: Scripts) -> int:
