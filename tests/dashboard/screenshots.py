@@ -114,6 +114,7 @@ def _page(page: Page, url: str, path: Path) -> None:
     wide = page.evaluate("document.documentElement.scrollWidth - document.documentElement.clientWidth")
     if wide > 0:
         sys.stdout.write(f"{path.name}: {wide} px too wide\n")
+    page.evaluate("document.querySelectorAll('details.fold').forEach((each) => { each.open = true; })")
     page.screenshot(path=path, full_page=True)
 
 

@@ -16,8 +16,10 @@ from wa_orchestrator.dashboard.html.renderer import Renderer
 from wa_orchestrator.dashboard.login import Person, Role
 from wa_orchestrator.dashboard.pages import anti_ban, fleet, live_log, messages, scan, session
 from wa_orchestrator.dashboard.pages import proxies as proxies_page
+from wa_orchestrator.dashboard.pages import settings as settings_page
 from wa_orchestrator.domain.stream_events import ProxyReason
 from wa_orchestrator.store import keys, proxies
+from wa_orchestrator.store.access import audit
 from wa_orchestrator.store.engine.scripts import Scripts
 from wa_orchestrator.store.events import webhooks
 from wa_orchestrator.store.events.activity import HOUR_MS
@@ -174,11 +176,10 @@ async def test_an_unlinked_session_without_a_slot_is_not_told_to_scan_a_code_tha
     await builder.connected("w1", "Clinic", "972500000001", [await builder.proxy(1)])
     await redis.hset(keys.session("w1"), "unlinked_at", NOW - 60_000)
     await builder.put("w1", "pending", "WAITING_FOR_PROXY")
-    unlinked, no_slot = attention.items(await look(redis), ENGLISH)
+    (unlinked,) = attention.items(await look(redis), ENGLISH)
     assert "was unlinked on the phone at" in unlinked.what
-    assert "Scan" not in f"{unlinked.do}{unlinked.button}"
-    assert "A new code comes when a proxy slot is free." in unlinked.do
-    assert "waits for a proxy slot" in no_slot.what
+    assert "Scan" not in unlinked.button
+    assert "A new code needs a free proxy slot" in unlinked.do
 
 
 async def test_unreadable_credentials_offer_a_new_code(redis: Redis, scripts: Scripts) -> None:
@@ -306,3 +307,92 @@ async def test_more_of_the_limit_than_was_sent_is_explained_by_attempts(redis: R
     now_ms = await scripts.now_ms()
     await redis.zadd(keys.sent("972500000001"), {f"m1:{attempt}": now_ms for attempt in range(3)})
     assert "Every attempt counts towards the limit" in await page_of(redis, session, {"id": "w1"})
+
+
+async def test_an_unlinked_phone_is_said_to_be_unlinked_on_its_page_and_in_its_row_whatever_it_waits_for(
+    redis: Redis, scripts: Scripts
+) -> None:
+    builder = FleetBuilder(scripts)
+    await builder.connected("w1", "Clinic", "972500000001", [await builder.proxy(1)])
+    await redis.hset(keys.session("w1"), mapping={"unlinked_at": await scripts.now_ms(), "first_connected_at": 0})
+    for state, reason in (("pending", "WAITING_FOR_PROXY"), ("pending", "STARTING"), ("qr_ready", "LOGGED_OUT")):
+        await builder.put("w1", state, reason)
+        shown, listed = await page_of(redis, session, {"id": "w1"}), await page_of(redis, fleet, {})
+        assert 'data-s="failed"><svg' in shown.partition('id="session-why"')[2][:200], reason
+        assert "Unlinked on the phone at" in shown, reason
+        assert "Unlinked on the phone at" in listed, reason
+        assert "continues automatically" not in shown.partition('id="session-today"')[0], "it must be scanned"
+        assert "starts when it is linked" in shown, "trust has no day yet"
+        assert "day 1;" not in shown
+
+
+async def test_a_suspension_says_when_it_ends_wherever_it_is_shown(redis: Redis, scripts: Scripts) -> None:
+    builder = FleetBuilder(scripts)
+    await builder.connected("w1", "Clinic", "972500000001", [await builder.proxy(1)])
+    await builder.put("w1", "failed", "TEMPORARY_BAN")
+    (item,) = attention.items(await look(redis), ENGLISH)
+    assert "Sending resumes at" not in item.do, "WhatsApp gave no end"
+    await redis.hset(keys.session("w1"), "ban_ends_at", NOW + 3_600_000)
+    (item,) = attention.items(await look(redis), ENGLISH)
+    assert item.do.striptags().endswith("Sending resumes at 13:00.")
+    assert "Sending resumes at" in await page_of(redis, session, {"id": "w1"})
+
+
+async def test_the_history_of_a_session_gives_no_advice_of_another_time(redis: Redis, scripts: Scripts) -> None:
+    builder = FleetBuilder(scripts)
+    await builder.connected("w1", "Clinic", "972500000001", [await builder.proxy(1)])
+    fields: Any = {"type": "session.disconnected", "session": "w1", "reason": "RECONNECTING", "at": NOW}
+    await redis.xadd(keys.session_events("w1"), fields)
+    await redis.xadd(keys.EVENTS, fields)
+    for page, query in ((session, {"id": "w1"}), (live_log, {})):
+        html = await page_of(redis, page, query)
+        assert "Reconnecting" in html, page.__name__
+        assert "nothing to do" not in html.partition('id="session-history"')[2] or page is not session
+    assert "nothing to do" not in await page_of(redis, live_log, {})
+
+
+async def test_messages_that_were_never_confirmed_are_among_the_figures_of_the_day(
+    redis: Redis, scripts: Scripts
+) -> None:
+    builder = FleetBuilder(scripts)
+    await builder.connected("w1", "Clinic", "972500000001", [await builder.proxy(1)])
+    for page, query in ((session, {"id": "w1"}), (fleet, {})):
+        assert "<span>not confirmed</span>" not in await page_of(redis, page, query)
+    await redis.hset(keys.stats("w1", await builder._day()), "unknown", 1)
+    for page, query in ((session, {"id": "w1"}), (fleet, {})):
+        assert "<b>1</b><span>not confirmed</span>" in await page_of(redis, page, query), page.__name__
+
+
+async def test_a_webhook_is_named_by_its_host_in_the_log_and_in_the_audit_log(redis: Redis, scripts: Scripts) -> None:
+    hook = webhooks.Webhook("wh_1", "https://crm.example.com/secret", ("*",), "s", "0", 1)
+    await webhooks.put(scripts, hook)
+    await audit.record(scripts, by="dashboard:Dana", action="webhook.add", target="wh_1")
+    fields: Any = {"type": "webhook.failing", "webhook": "wh_1", "since": NOW, "at": NOW}
+    await redis.xadd(keys.EVENTS, fields)
+    assert "crm.example.com" in await page_of(redis, live_log, {})
+    rows = (await page_of(redis, settings_page, {})).partition('id="au-h"')[2]
+    assert "crm.example.com" in rows
+    assert ">wh_1<" not in rows
+
+
+async def test_a_long_queue_says_how_much_of_it_is_shown(redis: Redis, scripts: Scripts) -> None:
+    builder = FleetBuilder(scripts)
+    await builder.connected("w1", "Clinic", "972500000001", [await builder.proxy(1)])
+    for number in range(21):
+        await builder.message(number, "w1", "972500000001", f"9725244{number:05d}", "Hello")
+    assert "The first 20 of 21. Show all" in await page_of(redis, session, {"id": "w1"})
+
+
+async def test_the_choice_of_presence_names_what_the_server_is_set_to(redis: Redis, scripts: Scripts) -> None:
+    builder = FleetBuilder(scripts)
+    await builder.connected("w1", "Clinic", "972500000001", [await builder.proxy(1)])
+    assert "as the server is set: always" in await page_of(redis, session, {"id": "w1"})
+
+
+async def test_everybody_who_was_linked_today_is_counted_on_the_scan_page(redis: Redis, scripts: Scripts) -> None:
+    builder = FleetBuilder(scripts)
+    pool = [await builder.proxy(1), await builder.proxy(2)]
+    for number in range(1, 9):
+        await builder.connected(f"w{number}", f"W {number}", f"97250000000{number}", pool, days=0.1)
+    await builder.put("w8", "disconnected", "RECONNECTING")
+    assert 'Linked today</h2><span class="count">8</span>' in await page_of(redis, scan, {})

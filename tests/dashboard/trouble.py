@@ -12,8 +12,10 @@ import tempfile
 import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
+from datetime import datetime, timedelta
 from pathlib import Path
 from typing import Any
+from zoneinfo import ZoneInfo
 
 from playwright.sync_api import Browser, sync_playwright
 
@@ -168,6 +170,21 @@ def kill_proxy(stage: Stage) -> None:
     stage.product.fault(dead, "drop")
 
 
+def ask_to_send_less(stage: Stage) -> None:
+    session = stage.on_dying_proxy[3]
+    stage.fault(session, "ack_error", code=429)
+    stage.send(session)
+
+
+def fail_backup(stage: Stage) -> None:
+    """Directories where the file of today's backup should be, and tomorrow's; also root cannot replace them."""
+    api, today = stage.product.api, datetime.now(ZoneInfo(afternoon()))
+    for day in (today, today + timedelta(days=1)):
+        (stage.product.home / "data" / "backups" / f"backup_{day:%Y-%m-%d}.zip").mkdir(parents=True)
+    assert api.post("/api/v1/backups/create").is_success
+    stage.product.until(lambda: any(each["error"] for each in api.get("/api/v1/backups").json()["latest"]), "a failure")
+
+
 @dataclass(frozen=True)
 class Trouble:
     """Something that needs a person: how to make it, and what people must be told."""
@@ -190,8 +207,10 @@ TROUBLES = (
     Trouble("reach-out lock", lock_reachout, "locked", "new contacts"),
     Trouble("message given up", refuse_a_message, "1 message failed", "could not be sent|failed"),
     Trouble("message never confirmed", never_confirm_a_message, "never confirmed", "never confirmed"),
+    Trouble("asked to send less", ask_to_send_less, "asked .* to send less", "asked to send less"),
+    Trouble("backup failed", fail_backup, "The last backup failed", "backup failed"),
     Trouble("proxy dead", kill_proxy, "proxy .* is bad", "Proxy failed", _CONFIRM_S),
-    Trouble("waiting for a slot", None, "waits? for a proxy slot", "proxy slot", _CONFIRM_S),
+    Trouble("waiting for a slot", None, "proxy slot", "proxy slot", _CONFIRM_S),
     Trouble("a queue of days", submit_campaign, "The queue of", "queue"),
 )
 
@@ -267,7 +286,7 @@ def say(text: str) -> None:
 
 
 def everyday(stage: Stage) -> None:
-    """Everybody sends something, one customer opts out, and the operator pauses one session."""
+    """Everybody sends something, one customer opts out; the operator pauses a session and changes two others."""
     for session in LABELS:
         stage.send(session)
     session = stage.others[4]
@@ -279,6 +298,9 @@ def everyday(stage: Stage) -> None:
     stage.product.until(lambda: api.get("/api/v1/opt-outs").json()["optOuts"], "an opt-out")
     body = {"sessionId": stage.on_dying_proxy[1], "why": "Stocktaking until Monday"}
     assert api.post("/api/anti-ban/holds", json=body).is_success
+    assert api.put(f"/api/sessions/{stage.others[4]}/presence", json={"presence": "never"}).is_success
+    assert api.put(f"/api/anti-ban/sessions/{stage.others[6]}/limits", json={"perDay": 15}).is_success
+    stage.product.until(lambda: stage.product.sessions()[stage.others[4]]["status"] == "connected", "a new presence")
 
 
 def restart(stage: Stage, browser: Browser, into: Path) -> None:
@@ -302,6 +324,7 @@ def pages(stage: Stage) -> dict[str, str]:
     cut, unlinked, banned, suspended, locked, campaign, refused = stage.others
     parts = {"cut": cut, "unlinked": unlinked, "banned": banned, "suspended": suspended, "locked": locked}
     parts |= {"campaign": campaign, "refused": refused, "unconfirmed": stage.on_dying_proxy[0]}
+    parts |= {"held": stage.on_dying_proxy[1], "slowed": stage.on_dying_proxy[3]}
     return {
         "fleet": "/",
         "scan": f"/scan?id={unlinked}",

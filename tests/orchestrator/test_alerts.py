@@ -171,6 +171,21 @@ async def test_an_alert_names_the_label_the_last_digits_the_reason_and_a_link(
     assert PHONE not in text
 
 
+async def test_the_alert_of_a_suspension_says_when_it_ends(
+    control: Orchestrator, api: httpx.AsyncClient, teller: Teller, receiver: Receiver
+) -> None:
+    await linked(control, api, teller, "s1", PHONE, label="Clinic Haifa")
+    alerts = Alerts(control.context, [receiver], gap_s=0)
+    await alerts.step()
+    ends_ms = await control.context.scripts.now_ms() + 3_600_000
+    data = {"reason": "", "code": 402, "willReconnect": False, "expiresAt": ends_ms}
+    await teller.tell("s1", "DISCONNECTED", data)
+    await alerts.step()
+    text = alert_texts.text_of(receiver.taken[0], "en")
+    ends = datetime.fromtimestamp(ends_ms / 1000, tz=ZoneInfo(control.context.settings.timezone))
+    assert f"Clinic Haifa (…{PHONE[-4:]}), paused until {ends:%d.%m. %H:%M} — WhatsApp suspended this account" in text
+
+
 async def test_the_day_is_summed_up_once_at_eight_local_time(
     control: Orchestrator, api: httpx.AsyncClient, teller: Teller, receiver: Receiver, monkeypatch: pytest.MonkeyPatch
 ) -> None:

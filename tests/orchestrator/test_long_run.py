@@ -130,7 +130,7 @@ async def test_exits_change_only_by_proxies_that_are_really_dead_and_every_move_
     assert not any(URLS.get(after[session]) in lost for session in after), "a session stayed on a lost proxy"
     condemned = [each for each in happened if each["type"] == "proxy.bad"]
     assert {URLS[each["proxy"]] for each in condemned} == lost
-    left = [each for each in happened if each["type"] in ("session.moved", "session.seatless") and each.get("from")]
+    left = [each for each in happened if each["type"] in ("session.moved", "session.slot_lost") and each.get("from")]
     assert all(is_told_truly(world, each) for each in left), [each for each in left if not is_told_truly(world, each)]
     assert changed == {each["session"] for each in left}
     assert Counter(each["reason"] for each in happened if each["type"] == "phone.bound") == {"first": len(set(PHONES))}

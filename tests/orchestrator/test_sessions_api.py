@@ -308,7 +308,7 @@ async def test_figures_are_there_and_hold_no_phone(
     await linked(control, api, teller, "s1", PHONE)
     text = (await api.get("/metrics")).text
     assert 'wa_sessions{status="connected"} 1.0' in text
-    assert 'wa_proxy_seats{state="free"} 11.0' in text
+    assert 'wa_proxy_slots{state="free"} 11.0' in text
     assert PHONE not in text
 
 

@@ -42,7 +42,7 @@ class ProxyReason(StrEnum):
     """The old proxy was bad already."""
     DRAINED = "DRAINED"
     """The operator removed the old proxy."""
-    NO_PROXY = "NO_SEAT"
+    NO_PROXY = "NO_SLOT"
     """The session had none."""
     WAITED_FOR_PROXY = "WAITED_FOR_PROXY"
     """A slot became free."""
@@ -231,7 +231,7 @@ class ProxyPoolChanged(Payload):
 
 @dataclass(frozen=True, slots=True)
 class LowInventory(Payload):
-    """`details` is a JSON object of counts: proxies, healthy, seats, free, waiting."""
+    """`details` is a JSON object of counts: proxies, healthy, slots, free, waiting."""
 
     details: str
 
@@ -363,7 +363,12 @@ class EventType(StrEnum):
     SESSION_STOPPED = "session.stopped", SessionChanged, _INFO, "The session was stopped."
     SESSION_REMOVED = "session.removed", SessionRemoved, _WARNING, "The session was deleted."
     SESSION_MOVED = "session.moved", ProxyChanged, _WARNING, "The session moved to another proxy.", "🔄"
-    SESSION_SEATLESS = "session.seatless", ProxyLost, _WARNING, "The session lost its proxy and waits for a free slot."
+    SESSION_SLOT_LOST = (
+        "session.slot_lost",
+        ProxyLost,
+        _WARNING,
+        "The session lost its proxy and waits for a free slot.",
+    )
     SESSION_TURNED_AWAY = (
         "session.turned_away", SessionChanged, _WARNING,
         "The session was unlinked: its phone has too many sessions.", "🚫",

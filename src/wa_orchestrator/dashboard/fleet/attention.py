@@ -107,7 +107,8 @@ def _failed(snapshot: Snapshot, locale: Locale) -> Iterator[Item]:
         what = locale.n(name, len(rows), name=bdi(snapshot.called(rows[0])), ago=locale.ago(rows[0].session.changed_at))
         waiting = sum(row.queued for row in rows) if reason in _HELD else 0
         held = locale.n("attention.held", waiting) if waiting else ""
-        do = Markup("{} {}").format(held, locale.reason(reason))
+        ends = locale.t("attention.ends", until=locale.clock(rows[0].ban_ends_at)) if rows[0].ban_ends_at else ""
+        do = Markup("{} {} {}").format(held, locale.reason(reason), ends if len(rows) == 1 else "")
         yield Item("failed", "s-failed", what, do, *_link_to(rows, "failed", locale))
 
 
@@ -136,7 +137,7 @@ def _waiting(rows: Sequence[Row], locale: Locale) -> Markup:
 
 
 def _without_slot(snapshot: Snapshot, locale: Locale) -> Iterator[Item]:
-    if rows := [row for row in snapshot.sorted_rows() if row.waits_for_slot]:
+    if rows := [row for row in snapshot.sorted_rows() if row.waits_for_slot and not row.is_unlinked]:
         name = "attention.no_slot" if snapshot.healthy else "attention.no_proxy_for"
         what = locale.n(name, len(rows), name=bdi(snapshot.called(rows[0])), slots=snapshot.slots)
         do = locale.t("attention.no_slot_do")

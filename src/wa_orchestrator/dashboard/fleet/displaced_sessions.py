@@ -11,7 +11,7 @@ from wa_orchestrator.store.records import Proxy
 #: A drain is over after this time.
 _WITHIN_MS: Final = 60_000
 _MAX_EVENTS: Final = 1000
-_LEFT: Final = frozenset({EventType.SESSION_MOVED, EventType.SESSION_SEATLESS})
+_LEFT: Final = frozenset({EventType.SESSION_MOVED, EventType.SESSION_SLOT_LOST})
 
 
 class DisplacedSessions:

@@ -70,6 +70,11 @@ class Row:
         return bool(self.session.unlinked_at) and self.state is not State.STOPPED and not failed
 
     @property
+    def ban_ends_at(self) -> int:
+        """When WhatsApp's suspension ends; 0 if there is none, or no end was given."""
+        return self.session.ban_ends_at if self.session.reason is Reason.TEMPORARY_BAN else 0
+
+    @property
     def has_worker(self) -> bool:
         """Whether a worker should be running for it; none does while it waits for a slot."""
         return self.state in WANTS_WORKER and not self.waits_for_slot
@@ -157,6 +162,7 @@ class Snapshot:
     """The ids of sessions that were moved away from a bad proxy, by its id."""
     direct: bool = False
     """Sessions may connect without a proxy; every page warns about it."""
+    webhook_hosts: Mapping[str, str] = field(default_factory=dict)
     failing_webhooks: Mapping[str, int] = field(default_factory=dict)
     """Since when deliveries to a webhook fail, by its host."""
     failed: FailedMessages = FailedMessages()

@@ -18,6 +18,7 @@ from wa_orchestrator.messages import session_pace
 from wa_orchestrator.messages.session_pace import Holds, pace_of, zone_of
 from wa_orchestrator.store import records
 from wa_orchestrator.store.events import activity, lasting_troubles, webhooks
+from wa_orchestrator.store.events.webhooks import Webhook
 from wa_orchestrator.store.messages.holds import Hold
 from wa_orchestrator.store.records import Session
 from wa_orchestrator.store.sessions import slots
@@ -70,6 +71,7 @@ class SnapshotReader:
         rows = dict(self._rows)
         proxies = await records.proxies(self._scripts)
         names = Counter(row.name for row in rows.values())
+        hooks = list((await webhooks.every(self._scripts)).values())
         return Snapshot(
             now_ms,
             rows,
@@ -81,14 +83,15 @@ class SnapshotReader:
             frozenset(name for name, count in names.items() if count > 1),
             await self._displaced.of(proxies, now_ms),
             self._settings.allow_direct,
-            await self._failing_webhooks(),
+            {webhook.id: webhook.host for webhook in hooks},
+            await self._failing_webhooks(hooks),
             await history.failed_lately(self._scripts, now_ms),
             await lasting_troubles.every(self._scripts),
         )
 
-    async def _failing_webhooks(self) -> dict[str, int]:
+    async def _failing_webhooks(self, hooks: Sequence[Webhook]) -> dict[str, int]:
         found: dict[str, int] = {}
-        for webhook in (await webhooks.every(self._scripts)).values():
+        for webhook in hooks:
             state = await webhooks.state(self._scripts, webhook.id)
             if since := state.failing_since_ms or state.disabled_at_ms:
                 found[webhook.host] = min(since, found.get(webhook.host, since))

@@ -38,6 +38,8 @@ def target(view: Locale, snapshot: Snapshot, action: str, name: str) -> Markup:
     row = snapshot.rows.get(rest if colon and kind == "session" else name)
     if row:
         return bdi(snapshot.called(row))
+    if name in snapshot.webhook_hosts:
+        return ltr(snapshot.webhook_hosts[name])
     if action.startswith("opt_out."):
         return ltr(f"••••{name}")
     return bdi(rest if colon and kind in ("session", "group", "phone") else name)
@@ -46,7 +48,7 @@ def target(view: Locale, snapshot: Snapshot, action: str, name: str) -> Markup:
 def cause(view: Locale, code: str) -> str:
     """Return why something happened to a session, its phone or its proxy; empty for an unknown code."""
     if code in Reason.__members__:
-        return view.reason(code)
+        return view.reason_short(code)  # not what to do: that was then
     if view.knows(f"cause.{code}"):
         return str(view.t(f"cause.{code}").striptags())
     return catalogue.proxy_failure(view.language, code) if code.partition(":")[0] in ProxyFailure.__members__ else ""

@@ -13,7 +13,6 @@ from wa_orchestrator.dashboard.html.locale import bdi, ltr
 from wa_orchestrator.dashboard.html.renderer import PageContent, Renderer, View
 from wa_orchestrator.domain import stream_events
 from wa_orchestrator.domain.phone import last_four
-from wa_orchestrator.domain.session import State
 from wa_orchestrator.domain.stream_events import SUBJECTS, EventType, Level
 from wa_orchestrator.store.events import event_stream
 from wa_orchestrator.store.records import Entry
@@ -107,8 +106,7 @@ def explained_text(view: View, kind: str, fields: Mapping[str, str]) -> Markup:
     explained = labels.message_note(view, why, status) if subject == "message" else labels.cause(view, why)
     if not why or not explained or (subject == "message" and explained == why):  # no text for this code
         return text
-    states = kind.startswith("session.") and kind.removeprefix("session.") in tuple(State)
-    return Markup("{}").format(explained) if states else Markup("{}: {}").format(text, explained)
+    return Markup("{}: {}").format(text, explained)
 
 
 def event_text(view: View, kind: str, fields: Mapping[str, str]) -> Markup:
@@ -130,6 +128,7 @@ def event_text(view: View, kind: str, fields: Mapping[str, str]) -> Markup:
         "kind": view.kind(fields.get("kind", "")),
         "word": bdi(fields["word"]) if fields.get("word") else "—",
         "note": fields.get("note", ""),
+        "webhook": ltr(view.snapshot.webhook_hosts.get(fields.get("webhook", ""), fields.get("webhook", ""))),
         "by": labels.actor(view, fields.get("by", "")),
         "what": _held(view, fields) if kind.startswith("hold.") else "",
     }

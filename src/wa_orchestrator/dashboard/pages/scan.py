@@ -58,7 +58,7 @@ async def _parts(renderer: Renderer, view: View, row: Row | None, phone: str) ->
     linked_now = row is not None and row.state in _LINKED
     m = renderer.macros
     return {
-        "waiting": m.waiting(view, waiting, linked, row.id if row else ""),
+        "waiting": m.waiting(view, waiting, linked[:_LINKED_SHOWN], len(linked), row.id if row else ""),
         "link-head": m.link_head(view, row),
         "qr-card": m.qr_card(view, row, code, following.id if following else "", phone),
         "link-simulate": m.link_simulate(view, row, linked_now, phone),
@@ -73,8 +73,8 @@ def lists(view: View) -> tuple[list[Row], list[Row]]:
     rows = view.snapshot.sorted_rows()
     waiting = [row for row in rows if waits_for_code(row)]
     since_ms = view.now_ms - DAY_MS
-    linked = [row for row in rows if row.state is State.CONNECTED and row.session.first_connected_at > since_ms]
-    return waiting, sorted(linked, key=lambda row: -row.session.first_connected_at)[:_LINKED_SHOWN]
+    linked = [row for row in rows if row.session.phone and row.session.first_connected_at > since_ms]
+    return waiting, sorted(linked, key=lambda row: -row.session.first_connected_at)
 
 
 def waits_for_code(row: Row) -> bool:

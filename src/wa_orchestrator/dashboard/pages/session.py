@@ -21,6 +21,7 @@ from wa_orchestrator.domain.session import State
 from wa_orchestrator.messages import queue_forecast
 from wa_orchestrator.messages.queue_forecast import QueuedMessage, facts_of, forecast_of
 from wa_orchestrator.messages.session_pace import zone_of
+from wa_orchestrator.orchestrator.workers import worker_spec
 from wa_orchestrator.store import keys
 from wa_orchestrator.store.events import event_stream
 from wa_orchestrator.store.records import Entry
@@ -54,11 +55,11 @@ async def parts(renderer: Renderer, view: View, query: Mapping[str, str]) -> dic
 
 
 async def _parts(renderer: Renderer, view: View, row: Row) -> dict[str, Markup]:
-    scripts, m = renderer.context.scripts, renderer.macros
+    scripts, settings, m = renderer.context.scripts, renderer.context.settings, renderer.macros
     day = (await history.days(scripts, [row.session], view.now_ms))[row.id]
     proxy = next((each for each in view.snapshot.proxies if each.id == row.session.proxy), None)
     recent = await event_stream.latest(scripts, keys.session_events(row.id), most=_HISTORY_SHOWN)
-    local = datetime.fromtimestamp(view.now_ms / 1000, tz=zone_of(renderer.context.settings, row.session))
+    local = datetime.fromtimestamp(view.now_ms / 1000, tz=zone_of(settings, row.session))
     progress, hour = trust_progress(row, view.now_ms), local.hour + local.minute / 60
     return {
         "session-head": m.session_head(view, row),
@@ -67,7 +68,7 @@ async def _parts(renderer: Renderer, view: View, row: Row) -> dict[str, Markup]:
         "session-queue": m.session_queue(view, row, await queue(renderer, row)),
         "session-strip": m.session_strip(view, draw(view, day, tall=True), share_of(view, day)),
         "session-proxy": m.session_proxy(view, row, proxy),
-        "session-worker": m.session_worker(view, row, renderer.context.settings.runner),
+        "session-worker": m.session_worker(view, row, settings.runner, worker_spec.default_presence(settings)),
         "session-history": m.session_history(view, row, [_history_entry(view, entry) for entry in recent]),
     }
 

@@ -72,7 +72,7 @@ class ProxySlots(ResponseModel):
 
     total: int = Field(description="Proxies.")
     healthy: int = Field(description="Proxies in use.")
-    seats: int = Field(description="Slots of healthy proxies.")
+    slots: int = Field(description="Slots of healthy proxies.")
     free_slots: int
     sessions_waiting: int
 
@@ -131,7 +131,7 @@ class DashboardRoutes(RouteGroup):
             proxies=ProxySlots(
                 total=len(snapshot.proxies),
                 healthy=len(snapshot.healthy),
-                seats=snapshot.slots,
+                slots=snapshot.slots,
                 free_slots=snapshot.free_slots,
                 sessions_waiting=len(snapshot.waiting_for_slot),
             ),

@@ -54,7 +54,7 @@ class ProxyView(ResponseModel):
     url: str = Field(description="Without the password.", examples=["socks5h://user:***@proxy.example.com:1080"])
     status: ProxyStatus
     sessions: list[str] = Field(description="The ids of the sessions that use it.")
-    seats: int = Field(description="How many sessions may use it.")
+    slots: int = Field(description="How many sessions may use it.")
     free: int = Field(description="How many more sessions may use it now.")
     last_check_at: OptionalTimestamp
     next_check_at: OptionalTimestamp
@@ -75,7 +75,7 @@ class Inventory(ResponseModel):
 
     proxies: int
     healthy: int
-    seats: int = Field(description="All slots of healthy proxies.")
+    slots: int = Field(description="All slots of healthy proxies.")
     free: int
     waiting: int = Field(description="Sessions that wait for a slot.")
 
@@ -267,7 +267,7 @@ class ProxyRoutes(RouteGroup):
             proxy,
             url=proxy.masked,  # the other one has the password
             sessions=sorted(proxy.sessions),
-            seats=self._settings.max_sessions_per_proxy,
+            slots=self._settings.max_sessions_per_proxy,
             free=self._free(proxy),
             last_check_at=proxy.checked_at,
             last_error=catalogue.proxy_failure(catalogue.DEFAULT, failure) if failure else None,

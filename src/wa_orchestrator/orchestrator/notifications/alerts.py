@@ -8,17 +8,21 @@ import json
 import time
 from collections.abc import Sequence
 from dataclasses import replace
+from datetime import datetime
+from zoneinfo import ZoneInfo
 
 import httpx
 
 from wa_orchestrator.context import Context
+from wa_orchestrator.domain.session import Reason
 from wa_orchestrator.loop import Loop
 from wa_orchestrator.orchestrator.notifications import alert_texts
 from wa_orchestrator.orchestrator.notifications.alert_channels import AlertChannel, configured_channels
 from wa_orchestrator.orchestrator.notifications.alert_texts import Alert
 from wa_orchestrator.store import records
 from wa_orchestrator.store.events import alert_queue, webhooks
-from wa_orchestrator.store.records import Entry
+from wa_orchestrator.store.records import Entry, Session
+from wa_orchestrator.texts.catalogue import text
 
 _MAX_PER_DELIVERY = 100
 #: Telegram accepts about twenty messages a minute in a group.
@@ -78,10 +82,19 @@ class Alerts:
         """Add how people know the sessions and webhooks that alerts are about."""
         ids = {alert.who for alert in alerts if alert.kind.startswith(("session.", "message."))}
         found = await records.sessions(self._scripts, ids)
-        names: dict[str, str] = {each.id: alert_texts.name_of(each.label, each.id, each.phone) for each in found}
+        names: dict[str, str] = {each.id: self._name_of(each) for each in found}
         if any(alert.kind.startswith("webhook.") for alert in alerts):
             names |= {each.id: each.host for each in (await webhooks.every(self._scripts)).values()}
         return [replace(alert, name=names.get(alert.who, "")) for alert in alerts]
+
+    def _name_of(self, session: Session) -> str:
+        """Return how people know a session; one that WhatsApp suspended with the end that it gave."""
+        name = alert_texts.name_of(session.label, session.id, session.phone)
+        if session.reason is not Reason.TEMPORARY_BAN or not session.ban_ends_at:
+            return name
+        settings = self._context.settings
+        ends = datetime.fromtimestamp(session.ban_ends_at / 1000, tz=ZoneInfo(settings.timezone))
+        return text(settings.language, "alert_name.until").format(name=name, until=f"{ends:%d.%m. %H:%M}")
 
 
 def _encoded(entry: Entry) -> str | None:

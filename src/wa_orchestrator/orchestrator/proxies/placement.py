@@ -203,7 +203,7 @@ async def inventory(context: Context) -> dict[str, int]:
     return {
         "proxies": len(proxies),
         "healthy": len(healthy),
-        "seats": per_proxy * len(healthy),
+        "slots": per_proxy * len(healthy),
         "free": sum(max(0, per_proxy - each.sessions) for each in healthy),
         "waiting": len(await slots.waiting(context.scripts)),
     }

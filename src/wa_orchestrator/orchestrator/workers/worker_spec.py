@@ -16,7 +16,12 @@ _LEVELS = {"warning": "warn"}
 
 def presence_of(settings: Settings, session: Session) -> str:
     """Return when a session's device is shown as online: its own choice, or the installation's."""
-    return session.presence or settings.presence or ("always" if settings.enable_keep_alive else "while_sending")
+    return session.presence or default_presence(settings)
+
+
+def default_presence(settings: Settings) -> str:
+    """Return the installation's choice."""
+    return settings.presence or ("always" if settings.enable_keep_alive else "while_sending")
 
 
 def spec_for(settings: Settings, session: Session, epoch: int, proxy_url: str, revision: int = 0) -> WorkerSpec:

@@ -21,7 +21,7 @@ redis.call('HINCRBY', SESSION, 'version', 1)
 if redis.call('HGET', SESSION, 'proxy_given') == 'given' then redis.call('HSET', SESSION, 'proxy_given', '') end -- guard: move_not_given
 if not proxy then
   redis.call('HSET', SESSION, 'proxy', '')
-  if old ~= '' then emit_and_keep(HISTORY, EVENTS, 'session.seatless', now, 'session', id, 'reason', reason, 'from', old, 'phone', phone) end
+  if old ~= '' then emit_and_keep(HISTORY, EVENTS, 'session.slot_lost', now, 'session', id, 'reason', reason, 'from', old, 'phone', phone) end
   return { 'no_room' }
 end
 redis.call('SADD', slots, id)
