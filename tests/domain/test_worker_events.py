@@ -23,6 +23,7 @@ def raw_event(kind: str, data: object, **more: object) -> dict[str, Any]:
 
 
 EVERY = [
+    ("PROTOCOL_DRIFT", {"shapes": [{"shape": "x"}]}, worker_events.ProtocolDrift([{"shape": "x"}]), None),
     ("QR_CODE", {"qr": "2@x", "expiresAt": AT}, worker_events.QrCode("2@x", AT), Event.QR_SHOWN),
     (
         "PAIRING_CODE",
@@ -232,6 +233,7 @@ def test_sequence_and_epoch_are_parsed_and_unknown_fields_are_ignored() -> None:
             "must be one of delivered, read, played",
         ),
         (raw_event("ACCOUNT_LIMITS", {"reachoutLock": {}}), "data.reachoutLock.active", "is missing"),
+        (raw_event("PROTOCOL_DRIFT", {"shapes": "ack.error:479"}), "data.shapes", "must be a list"),
     ],
 )
 def test_an_invalid_event_is_refused_with_its_path_and_problem(raw: dict[str, Any], path: str, problem: str) -> None:

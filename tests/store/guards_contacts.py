@@ -2,9 +2,11 @@
 
 from tests.store.guards import case
 from tests.store.scene import PHONE, Scene
+from wa_orchestrator.domain.drift import Kind, Shape, Sighting
 from wa_orchestrator.domain.message_failures import Doubt
 from wa_orchestrator.store import due_items, keys
 from wa_orchestrator.store.due_items import Due
+from wa_orchestrator.store.events import drift as drift_store
 from wa_orchestrator.store.events import webhooks
 from wa_orchestrator.store.messages import contacts, outbox, queues
 from wa_orchestrator.store.messages.message_keys import Place
@@ -205,6 +207,14 @@ async def _(scene: Scene) -> None:
     told = {"session": "w1", "contact_phone": "97251", "old_lid": "1", "new_lid": "2"}
     assert await contacts.change_identity(scene.scripts, PHONE, **told)
     assert not await contacts.change_identity(scene.scripts, PHONE, **told)
+
+
+@case("drift_full")
+async def _(scene: Scene) -> None:
+    for number in range(drift_store.MOST_SHAPES + 1):
+        sighting = Sighting(Shape(Kind.FIELD, str(number)), 1, 0, 0)
+        await drift_store.record(scene.scripts, "w1", sighting)
+    assert len(await drift_store.everything(scene.scripts)) == drift_store.MOST_SHAPES
 
 
 @case("undecryptable_once")

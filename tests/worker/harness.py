@@ -33,6 +33,7 @@ FAST = {
     "CLAIM_WAIT_MS": "5000",
     "TYPING_MAX_MS": "40",
     "UNDECRYPTABLE_AFTER_MS": "1500",
+    "DRIFT_AFTER_MS": "200",
     "LOG_LEVEL": "debug",
 }
 

@@ -25,6 +25,7 @@ export type EventType =
   | 'AUTH_FAILURE'
   | 'ACCOUNT_LIMITS'
   | 'CONTACT_IDENTITY_CHANGED'
+  | 'PROTOCOL_DRIFT'
 
 type Lane = 'state' | 'messages'
 /** Without a file there is nothing to number from, and no number is better than one that was used before. */

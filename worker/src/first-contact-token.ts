@@ -9,9 +9,8 @@ const SALT_ACTION = 80
 /** Bytes after the tag, and after the number, by the kind of a field. */
 const FIXED_SIZES: Record<number, number> = { 0: 0, 1: 8, 5: 4 }
 
-/** The last value of a length-delimited field; nothing if there is none, or if the bytes are no protobuf. */
-export function fieldOf(bytes: Uint8Array, wanted: number): Uint8Array | undefined {
-  let found: Uint8Array | undefined
+/** Calls back with each field at the top of a protobuf, in order; false if the bytes are none. */
+function eachField(bytes: Uint8Array, visit: (number: number, value: Uint8Array | undefined) => void): boolean {
   let at = 0
   const varint = (): number => {
     let value = 0
@@ -27,10 +26,26 @@ export function fieldOf(bytes: Uint8Array, wanted: number): Uint8Array | undefin
     const kind = tag % 8
     const read = kind === 0 || kind === 2 ? varint() : 0
     const size = kind === 2 ? read : (FIXED_SIZES[kind] ?? Number.NaN)
-    if (!(at + size <= bytes.length)) return undefined
-    if (kind === 2 && Math.floor(tag / 8) === wanted) found = bytes.subarray(at, at + size)
+    if (!(at + size <= bytes.length)) return false
+    visit(Math.floor(tag / 8), kind === 2 ? bytes.subarray(at, at + size) : undefined)
     at += size
   }
+  return true
+}
+
+/** The last value of a length-delimited field; nothing if there is none, or if the bytes are no protobuf. */
+export function fieldOf(bytes: Uint8Array, wanted: number): Uint8Array | undefined {
+  let found: Uint8Array | undefined
+  const isWhole = eachField(bytes, (number, value) => {
+    if (number === wanted && value) found = value
+  })
+  return isWhole ? found : undefined
+}
+
+/** The numbers of all fields at the top of a protobuf. */
+export function fieldNumbers(bytes: Uint8Array): number[] {
+  const found: number[] = []
+  eachField(bytes, number => found.push(number))
   return found
 }
 

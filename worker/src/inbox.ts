@@ -35,6 +35,8 @@ export class Inbox {
   readonly #log: Log
   /** Called with each ciphertext that cannot be decrypted, before WhatsApp is answered. */
   onFailure: (stanza: BinaryNode, enc: BinaryNode) => void = () => undefined
+  /** Called with each decrypted message. */
+  onDecrypted: (plaintext: Uint8Array) => void = () => undefined
   /** The stanza of each ciphertext: the repository is given nothing but the bytes. */
   readonly #stanzas = new WeakMap<Uint8Array, { stanza: BinaryNode; enc: BinaryNode }>()
 
@@ -69,6 +71,7 @@ export class Inbox {
           throw error
         })
         await this.#keep(keys, ciphertext, plaintext)
+        this.onDecrypted(plaintext)
         return plaintext
       }, lock)
     return Object.assign(repository, {

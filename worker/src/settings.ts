@@ -35,6 +35,8 @@ export type Settings = {
   reconnectMaxMs: number
   linkTimeoutMs: number
   typingMaxMs: number
+  /** How long what WhatsApp sends and we do not know is counted before it is reported. */
+  driftAfterMs: number
   /** The newest revision of WhatsApp Web that another session of the server was accepted with; 0 if none is known. */
   knownRevision: number
   /** How long a message that cannot be decrypted may still be sent again before that is told. */
@@ -244,6 +246,7 @@ const readers: Readers<Settings> = {
   linkTimeoutMs: env => integer(env, 'LINK_TIMEOUT_MS', 15 * 60_000, 100),
   undecryptableAfterMs: env => integer(env, 'UNDECRYPTABLE_AFTER_MS', 5_000, 0),
   knownRevision: env => integer(env, 'WHATSAPP_REVISION', 0, 0),
+  driftAfterMs: env => integer(env, 'DRIFT_AFTER_MS', 30_000, 0),
   typingMaxMs: env => integer(env, 'TYPING_MAX_MS', 8_000, 0),
   whatsappKeepAliveMs: env => integer(env, 'WHATSAPP_KEEP_ALIVE_MS', 30_000, 100),
   settleAfterMs: env => integer(env, 'SETTLE_AFTER_MS', 60_000, 0),

@@ -1,12 +1,14 @@
 // Assembles the worker's parts and stops them in order.
 import { mkdirSync, rmSync } from 'node:fs'
 import { join } from 'node:path'
+import { unpadRandomMax16 } from 'baileys'
 import { Limits } from './account-limits.ts'
 import { Addressing } from './addressing.ts'
 import { type Auth, openAuth } from './auth.ts'
 import { Commands } from './commands.ts'
 import { Unreadable } from './database.ts'
 import { Device } from './device.ts'
+import { Drift } from './drift.ts'
 import { Events } from './events.ts'
 import { Ending, EXIT, type ExitName } from './exit-codes.ts'
 import { Inbox } from './inbox.ts'
@@ -39,6 +41,7 @@ type Parts = {
   limits: Limits
   presence: Presence
   undecryptable: Undecryptable
+  drift: Drift
   log: Log
 }
 
@@ -93,6 +96,8 @@ function assemble(
   const inbox = new Inbox(database, log)
   const undecryptable = new Undecryptable(auth, events, log, settings.undecryptableAfterMs, id => inbox.isSettled(id))
   inbox.onFailure = (stanza, enc) => undecryptable.failed(stanza, enc)
+  const drift = new Drift(events, settings.driftAfterMs)
+  inbox.onDecrypted = plaintext => drift.decrypted(unpadRandomMax16(plaintext))
   const receiver = new Receiver(events, messages, inbox, undecryptable, log)
   const proofs = new Proofs((whatsappId, messageId, at) => {
     sender
@@ -114,6 +119,7 @@ function assemble(
       addressing.attach(sock)
       inbox.attach(sock, auth)
       undecryptable.attach(sock)
+      drift.attach(sock)
       receiver.attach(sock)
       limits.attach(sock)
       presence.attach(sock, auth)
@@ -158,12 +164,12 @@ function assemble(
     () => addressing.self,
     () => presence.beat(),
   )
-  return { auth, events, device, sender, keepAlive, limits, presence, undecryptable, log }
+  return { auth, events, device, sender, keepAlive, limits, presence, undecryptable, drift, log }
 }
 
 /** Lets go of everything in order and ends the process. What cannot be reported now is in the file and will be reported at the next start. */
 async function finish(
-  { auth, events, device, sender, keepAlive, limits, presence, undecryptable, log }: Parts,
+  { auth, events, device, sender, keepAlive, limits, presence, undecryptable, drift, log }: Parts,
   ending: Ending | undefined,
 ): Promise<void> {
   const exit: ExitName = ending?.exit ?? 'OK'
@@ -172,6 +178,7 @@ async function finish(
   keepAlive.stop()
   limits.stop()
   undecryptable.stop()
+  drift.stop()
   const isHeard = exit !== 'FENCED' && exit !== 'ORPHANED'
   await sender.stop(!isHeard ? 0 : exit === 'OK' ? FINISH_SENDING_MS : LAST_REPORT_MS)
   await presence.stop()

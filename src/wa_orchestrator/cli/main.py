@@ -9,7 +9,7 @@ from typing import Annotated, Any
 
 import typer
 
-from wa_orchestrator.cli import backups, events, messages, proxies, send, sessions
+from wa_orchestrator.cli import backups, events, messages, proxies, reproduce, send, sessions
 from wa_orchestrator.cli.command import EXIT_FAILED, command
 from wa_orchestrator.cli.target import installation
 from wa_orchestrator.errors import OrchestratorError, Refused
@@ -146,7 +146,7 @@ def rotate_secret(
 
 for _name, _group in (("sessions", sessions), ("proxies", proxies), ("messages", messages)):
     app.add_typer(_group.app, name=_name, rich_help_panel=QUERY)
-for _function in (send.send, events.events, backups.backup, backups.backups, backups.restore):
+for _function in (send.send, events.events, backups.backup, backups.backups, backups.restore, reproduce.reproduce):
     command(app, panel=QUERY)(_function)
 
 

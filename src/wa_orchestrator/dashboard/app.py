@@ -20,7 +20,17 @@ from wa_orchestrator.dashboard.html.compression import CachedStaticFiles, compre
 from wa_orchestrator.dashboard.html.renderer import HERE, THEMES, PageContent, Renderer, View
 from wa_orchestrator.dashboard.live import Hub, PageStream, Parts
 from wa_orchestrator.dashboard.login import Authenticator, Person, TooManyAttempts, WrongPassword, require_administrator
-from wa_orchestrator.dashboard.pages import anti_ban, fleet, live_log, messages, proxies, scan, session, settings
+from wa_orchestrator.dashboard.pages import (
+    anti_ban,
+    fleet,
+    live_log,
+    messages,
+    proxies,
+    radar,
+    scan,
+    session,
+    settings,
+)
 from wa_orchestrator.dashboard.routes import actions, json_api, simulated_scan
 from wa_orchestrator.errors import Refused
 from wa_orchestrator.loop import Loop
@@ -37,6 +47,7 @@ PAGES: Final[Mapping[str, tuple[str, Show, Parts]]] = {
     "/proxies": ("proxies", proxies.show, proxies.parts),
     "/anti-ban": ("anti-ban", anti_ban.show, anti_ban.parts),
     "/live-log": ("live-log", live_log.show, live_log.parts),
+    "/radar": ("radar", radar.show, radar.parts),
     "/settings": ("settings", settings.show, settings.parts),
 }
 LIVE: Final = {name: parts for name, _, parts in PAGES.values()} | {"first": fleet.first_parts}

@@ -1,7 +1,7 @@
 """Parses worker events by the fields of their classes. Unknown types and fields, of a newer worker, are ignored."""
 
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import MISSING, dataclass, fields, is_dataclass, replace
 from datetime import datetime
 from enum import StrEnum
@@ -99,6 +99,12 @@ def _mapping(value: object, path: str) -> Mapping[str, object]:
     return value
 
 
+def _sequence(value: object, path: str) -> Sequence[object]:
+    if not isinstance(value, list):
+        raise BadEvent(path, "must be a list")
+    return value
+
+
 def _string(value: object, path: str) -> str:
     if not isinstance(value, str):
         raise BadEvent(path, "must be a string")
@@ -149,5 +155,6 @@ _READERS: Mapping[Any, Callable[[object, str], Any]] = {
     Instant: _instant_ms,
     Code: lambda value, path: value if isinstance(value, str) else str(_whole(value, path)),
     Mapping[str, object]: _mapping,
+    Sequence[object]: _sequence,
     Location: _location,
 }

@@ -4,7 +4,7 @@
 because a plain worker leaves it out.
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import Annotated, ClassVar, Generic, TypeVar
@@ -167,6 +167,13 @@ class IdentityChanged:
 
 
 @dataclass(frozen=True, slots=True)
+class ProtocolDrift:
+    """What WhatsApp sent that the worker does not know, counted by shape; contents are never in it."""
+
+    shapes: Sequence[object]
+
+
+@dataclass(frozen=True, slots=True)
 class ProxyError:
     """The connection through the proxy failed."""
 
@@ -203,7 +210,7 @@ class UnknownEvent:
 
 _AboutSession = QrCode | PairingCodeShown | Connected | Disconnected | StatusChange | Ping | ProxyError | AuthFailure
 _AboutMessages = MessageSent | MessageFailed | MessageReceipt | IncomingMessage | UndecryptableMessage
-Payload = _AboutSession | _AboutMessages | IdentityChanged | AccountLimits | UnknownEvent
+Payload = _AboutSession | _AboutMessages | IdentityChanged | AccountLimits | ProtocolDrift | UnknownEvent
 
 TYPES: Mapping[str, type[Payload]] = {
     "QR_CODE": QrCode,
@@ -221,6 +228,7 @@ TYPES: Mapping[str, type[Payload]] = {
     "PROXY_ERROR": ProxyError,
     "AUTH_FAILURE": AuthFailure,
     "ACCOUNT_LIMITS": AccountLimits,
+    "PROTOCOL_DRIFT": ProtocolDrift,
 }
 
 

@@ -32,9 +32,10 @@ from wa_orchestrator.orchestrator.api.events import EventRoutes
 from wa_orchestrator.orchestrator.api.holds import HoldRoutes
 from wa_orchestrator.orchestrator.api.limits import LimitRoutes
 from wa_orchestrator.orchestrator.api.optouts import OptOutRoutes
+from wa_orchestrator.orchestrator.api.radar import RadarRoutes
 from wa_orchestrator.orchestrator.api.webhooks import WebhookRoutes
 from wa_orchestrator.orchestrator.api.worker_outbox import WorkerOutboxRoutes
-from wa_orchestrator.orchestrator.messages import incoming, receipts
+from wa_orchestrator.orchestrator.messages import drift_reports, incoming, receipts
 from wa_orchestrator.orchestrator.messages.outbox_signal import OutboxSignals
 from wa_orchestrator.orchestrator.notifications.alerts import Alerts
 from wa_orchestrator.orchestrator.notifications.webhooks import WebhookDeliverer
@@ -201,6 +202,7 @@ def control_apps(control: Orchestrator, routers: Sequence[APIRouter] = ()) -> Co
             worker_events.IncomingMessage: incoming.on_message_received,
             worker_events.UndecryptableMessage: incoming.on_message_undecryptable,
             worker_events.IdentityChanged: incoming.on_identity_changed,
+            worker_events.ProtocolDrift: drift_reports.on_protocol_drift,
             worker_events.AccountLimits: incoming.on_account_limits,
         }
     )
@@ -209,7 +211,10 @@ def control_apps(control: Orchestrator, routers: Sequence[APIRouter] = ()) -> Co
     parts = [
         *control.routers,
         *(of_workers if context.settings.workers_on_main_port else ()),
-        *(part(context) for part in (EventRoutes, WebhookRoutes, OptOutRoutes, ContactRoutes, HoldRoutes, LimitRoutes)),
+        *(
+            part(context)
+            for part in (EventRoutes, RadarRoutes, WebhookRoutes, OptOutRoutes, ContactRoutes, HoldRoutes, LimitRoutes)
+        ),
         health.router(context),
     ]
     app = make_app(context, [*routers, *parts], webhooks=event_reference.webhooks())

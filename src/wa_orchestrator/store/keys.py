@@ -294,6 +294,15 @@ phone_of: Final = _one_per("contact:phone:<lid>")
 incoming: Final = _one_per_pair("message:incoming:<session_id>:<whatsapp_id>")
 """hash, one incoming message with its text · receive · ends with the retention of bodies"""
 
+DRIFT: Final = "drift:shapes"
+"""zset of unknown protocol shapes by when they were last seen · record_drift · 30 days after that"""
+
+drift: Final = _one_per("drift:shape:<shape>")
+"""hash: first_at, last_at, count of one shape · record_drift · 30 days after it was last seen"""
+
+drift_sessions: Final = _one_per("drift:sessions:<shape>")
+"""set of the sessions that met a shape · record_drift · 30 days after it was last seen"""
+
 CLIENT_VERSION: Final = "whatsapp:client_version"
 """hash: last accepted login, newest accepted revision, last trial · record_login, version recovery · for ever"""
 

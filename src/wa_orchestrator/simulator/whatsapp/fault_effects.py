@@ -7,10 +7,10 @@ from wa_orchestrator.simulator.phones import actions
 from wa_orchestrator.simulator.protocol.binary_xml import node
 from wa_orchestrator.simulator.whatsapp.faults import Fault
 from wa_orchestrator.simulator.whatsapp.stanzas import graphql, login
-from wa_orchestrator.simulator.whatsapp.state import ServerState
+from wa_orchestrator.simulator.whatsapp.state import ServerState, from_server
 
 #: Faults that happen once and do not stay active (`drop` does, if it has a duration).
-_MOMENTARY = frozenset({"bad_frame", "replace", "logout"})
+_MOMENTARY = frozenset({"bad_frame", "replace", "logout", "novelty"})
 
 
 def apply(
@@ -48,6 +48,15 @@ def _send_bad_frame(state: ServerState, fault: Fault) -> None:
             connection.send_undecodable(is_sealed=fault.extra.get("part") != "cipher")
 
 
+def _send_novelties(state: ServerState, fault: Fault) -> None:
+    for connection in state.connections_of(fault.phone):
+        if connection.device:
+            attrs = {"id": state.next_id(), "type": "brand_new", "t": str(state.now)}
+            state.deliver(connection.device, from_server("notification", attrs, [node("brand_new")]))
+            connection.send(from_server("ib", {}, [node("brand_new_notice")]))
+            connection.send(from_server("novel", {"id": state.next_id()}))
+
+
 def _replace(state: ServerState, fault: Fault) -> None:
     for connection in state.connections_of(fault.phone):
         if connection.device:
@@ -78,6 +87,7 @@ _AT_ONCE: dict[str, Callable[[ServerState, Fault], None]] = {
     "drop": _drop,
     "bad_frame": _send_bad_frame,
     "replace": _replace,
+    "novelty": _send_novelties,
     "logout": _log_out,
     "ban": _end_streams,
     "temporary_ban": _end_streams,

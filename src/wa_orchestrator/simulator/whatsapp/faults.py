@@ -34,6 +34,7 @@ KINDS = {
     "with firstContact=false the token for a first contact is not enough",
     "newchat_cap": "the allowance of new chats is used up",
     "companion_reg_refresh": "a scan retires the secret in the QR; the new code must be scanned; with times, so often",
+    "novelty": "devices get a stanza, a notification and an announcement that no client knows",
     "passkey": "the next scan asks for a passkey",
 }
 
