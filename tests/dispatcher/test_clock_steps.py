@@ -69,14 +69,37 @@ async def test_a_step_of_the_clock_breaks_no_pause_and_silences_no_phone(machine
     assert len(rest) >= 2
 
 
-async def test_a_full_minute_before_the_clock_was_set_back_is_full_for_a_minute(machine: Machine) -> None:
+@pytest.mark.parametrize(
+    "steps_ms",
+    [
+        (HOUR_MS, HOUR_MS),
+        (HOUR_MS, -HOUR_MS),
+        (-HOUR_MS, HOUR_MS),
+        (HOUR_MS, -10 * MINUTE_MS),
+        (-HOUR_MS, 10 * MINUTE_MS),
+    ],
+)
+async def test_a_clock_that_is_set_twice_within_a_pause_breaks_it_no_more(
+    machine: Machine, steps_ms: tuple[int, int]
+) -> None:
+    last_ms = machine.true_ms
+    for step_ms in steps_ms:
+        await machine.clock.pass_ms(step_ms)
+        assert await machine.live(1_000) == []
+    first, *_ = await machine.live(30_000)
+    assert 5_000 <= first - last_ms + 500 <= SOON_MS + 2_000
+
+
+@pytest.mark.parametrize("step_ms", [-HOUR_MS, HOUR_MS])
+async def test_a_full_minute_before_the_clock_was_set_is_full_for_a_minute(machine: Machine, step_ms: int) -> None:
     await machine.scenario.scripts.redis.hset(
         keys.session("w1"), "limits", '{"pause_base_ms": 0, "pause_range_ms": 0, "per_minute": 2, "per_day": 1000}'
     )
-    await machine.live(6_000)
-    await machine.clock.pass_ms(-HOUR_MS)
-    sent = await machine.live(3 * MINUTE_MS, step_ms=1_000)
-    assert 3 <= len(sent) <= 6
+    sent = await machine.live(6_000)
+    await machine.clock.pass_ms(step_ms)
+    sent += await machine.live(3 * MINUTE_MS, step_ms=1_000)
+    assert len(sent) >= 5, "silent for longer than its minute"
+    assert all(later - earlier >= MINUTE_MS - 1_000 for earlier, later in zip(sent, sent[2:], strict=False))
 
 
 async def test_a_message_of_a_dead_worker_comes_back_within_a_lease_though_the_clock_was_set_back(

@@ -325,6 +325,19 @@ async def test_a_message_does_not_wait_for_a_frozen_device_while_its_sibling_ask
     assert (await scenario.claim("w2", A), await scenario.claim("w1", A)) == (None, named)
 
 
+async def test_a_device_that_asked_before_the_clock_was_set_back_is_not_taken_for_one_that_asks(
+    scenario: Scenario, clock: Clock
+) -> None:
+    for session in ("w1", "w2"):
+        await scenario.connect(session, A)
+        assert await scenario.claim(session, A) is None
+    await clock.pass_ms(-3_600_000)
+    assert await scenario.claim("w2", A) is None
+    message = await scenario.accept("w1", A)
+    await settle(scenario.dispatcher())
+    assert await scenario.claim("w2", A) == message
+
+
 async def test_a_device_keeps_its_message_while_it_asks_and_while_no_sibling_does(
     scenario: Scenario, clock: Clock
 ) -> None:

@@ -3,7 +3,7 @@
 import asyncio
 import random
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import structlog
 
@@ -95,7 +95,8 @@ class Releaser:
             return None
         if not queue.first:
             return pace.lock_until if queue.set_aside and pace.lock_until < FOREVER_MS else None
-        silent_until = self._clock_steps.true_end(pace.silence_end(now_ms))
+        silent_until = pace.silence_end(now_ms)
+        silent_until = self._clock_steps.true_end(silent_until - pace.silence_ms, silent_until)
         if silent_until > now_ms:
             return silent_until
         if due.message is None:
@@ -118,14 +119,16 @@ class Releaser:
         place = Place(message.id, queue.phone, sender.id)
         burst_until_ms = queue.pace.burst_until
         limits = permit(self._settings, sender, now_ms=now_ms, burst_until_ms=burst_until_ms, jitter=self._jitter())
-        released = await queues.release(self._scripts, place, limits, to=message.to)
+        jumped_ms = self._clock_steps.jumped_ms(now_ms, limits.minute_ms)
+        whole_minute = replace(limits, minute_ms=limits.minute_ms + jumped_ms)
+        released = await queues.release(self._scripts, place, whole_minute, to=message.to)
         match released:
             case queues.Released(at_ms):
                 waited_ms = at_ms - max(message.accepted_at, queue.pace.silent_until)
                 log.info("message.released", session=sender.id, message=message.id, waited_ms=waited_ms)
                 return None
             case queues.Wait(until_ms):
-                return until_ms
+                return min(until_ms, now_ms + limits.minute_ms) if jumped_ms else until_ms
             case queues.Held(by):
                 return _end_of(holds, by, now_ms)
             case queues.MustEnd(reason):
