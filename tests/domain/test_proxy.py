@@ -185,6 +185,7 @@ FAILED_BEFORE = Evidence(passed=False, passed_at_ms=NOW - 40_000, failing_since_
         (replace(WELL, complaints_ms=[NOW - 299_999, NOW]), Verdict.STRUCK_OUT),
         (replace(WELL, complaints_ms=[NOW - 300_000, NOW]), Verdict.KEEP),
         (replace(WELL, complaints_ms=[NOW - 60_000, NOW], traffic_at_ms=NOW - 30_000), Verdict.KEEP),
+        (replace(WELL, complaints_ms=[NOW, NOW + 3_000_000]), Verdict.KEEP),  # the clock was set back in between
     ],
 )
 def test_a_proxy_is_bad_when_two_checks_or_two_incidents_prove_it(each: Evidence, verdict: Verdict) -> None:

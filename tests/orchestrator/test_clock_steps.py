@@ -7,6 +7,8 @@ from tests.orchestrator.fakes import FakeCheck, FakeRunner, Teller, part
 from tests.orchestrator.session_steps import IDS, OTHER, PHONE, linked, now
 from wa_orchestrator.orchestrator.proxies.monitor import check_due_proxies
 from wa_orchestrator.orchestrator.service import Orchestrator
+from wa_orchestrator.orchestrator.workers.restart_limit import MAX_RESTARTS, WINDOW_MS
+from wa_orchestrator.orchestrator.workers.start_queue import StartQueue
 from wa_orchestrator.orchestrator.workers.watchdog import Watchdog
 from wa_orchestrator.store import keys
 from wa_orchestrator.store.sessions import control_plane
@@ -45,3 +47,28 @@ async def test_proxies_whose_next_check_is_beyond_any_interval_are_checked_now(
     check.checked.clear()
     await check_due_proxies(control.context, control.proxy_health)
     assert sorted(check.checked) == sorted([PROXIES[0], PROXIES[2]])
+
+
+async def test_sessions_start_at_once_although_the_last_start_was_in_the_future(
+    control: Orchestrator, api: httpx.AsyncClient, teller: Teller, runner: FakeRunner
+) -> None:
+    await linked(control, api, teller, "old", PHONE)
+    await control.pool.replace(await now(control.context, "old"), 0)
+    await api.post("/api/sessions/provision", json={"sessionId": "new"})
+    paced = {"provisioning_interval_ms": 60_000, "restart_interval_ms": 1_000}
+    control.context.settings = control.context.settings.model_copy(update=paced)
+    ahead_ms = await control.context.scripts.now_ms() + HOUR_MS
+    await control_plane.record_link_start(control.context.scripts, ahead_ms)
+    await control_plane.set_restart_after(control.context.scripts, ahead_ms)
+    for _ in range(2):
+        await part(control, StartQueue).step()
+    assert sorted(runner.epochs()) == ["new", "old"]
+
+
+async def test_restarts_before_the_clock_was_set_back_do_not_count_for_another_hour(control: Orchestrator) -> None:
+    scripts = control.context.scripts
+    now_ms = await scripts.now_ms()
+    for number in range(MAX_RESTARTS):
+        ahead_ms = now_ms + HOUR_MS + number
+        await control_plane.count_restart(scripts, "s1", now_ms=ahead_ms, window_ms=WINDOW_MS)
+    assert await control_plane.count_restart(scripts, "s1", now_ms=now_ms, window_ms=WINDOW_MS) == 0

@@ -153,7 +153,7 @@ def strikes(name: str, pool: Mapping[str, Evidence], now_ms: int, patience: Pati
     """Return the incidents that count against a proxy which passes our checks.
 
     Not those before anything came through it again, and not those in which another proxy was blamed too: then the
-    fault was ours.
+    fault was ours. Nor those in the future: the clock was set back since, and they may be older than the window.
     """
     own = pool[name]
     since_ms = max(now_ms - patience.strike_window_ms, own.traffic_at_ms)
@@ -162,7 +162,7 @@ def strikes(name: str, pool: Mapping[str, Evidence], now_ms: int, patience: Pati
     for at_ms in sorted(own.complaints_ms):
         shared = any(abs(at_ms - other) <= patience.incident_ms for other in elsewhere)
         again = found and at_ms - found[-1] <= patience.incident_ms
-        if at_ms > since_ms and not shared and not again:
+        if since_ms < at_ms <= now_ms and not shared and not again:
             found.append(at_ms)
     return found
 

@@ -14,3 +14,8 @@ def pause_ms(interval_ms: int, *, idle_share: float, dice: float) -> int:
     """
     factor = BUSY_FACTOR if idle_share < LITTLE_IDLE else 1.0
     return round(interval_ms * (0.5 + dice) * factor)
+
+
+def longest_pause_ms(interval_ms: int) -> int:
+    """Return the longest pause that is drawn after a restart."""
+    return pause_ms(interval_ms, idle_share=0.0, dice=1.0)

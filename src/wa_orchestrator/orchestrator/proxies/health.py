@@ -219,7 +219,7 @@ class ProxyHealth:
         counts = domain.complaint_counts(at_ms, passed_at_ms=proxy.passed_at, present_since_ms=since_ms)
         if proxy.status == ProxyStatus.BAD or not counts:
             return None
-        recent = (each for each in proxy.strikes if each > now - self._patience.strike_window_ms)
+        recent = (each for each in proxy.strikes if now - self._patience.strike_window_ms < each <= now)
         return ProxyMark(proxy.status, "STRIKE", ProxyChanges(strikes=(*recent, at_ms)))
 
     async def _follow_up(self, inquiry: asyncio.Task[bool], proxy_id: str, session_id: str, epoch: int) -> None:

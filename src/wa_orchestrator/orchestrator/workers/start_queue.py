@@ -42,20 +42,17 @@ class StartQueue:
         scripts = self._context.scripts
         now = await scripts.now_ms()
         plan = await control_plane.start_plan(scripts)
-        link_wait_ms = self._limited(plan.linked_last_ms, self._context.settings.provisioning_interval_ms, now)
-        longest_ms = round(restart_pace.BUSY_FACTOR * 1.5 * self._context.settings.restart_interval_ms)
-        restart_wait_ms = min(longest_ms, plan.restart_after_ms - now)
+        settings = self._context.settings
+        link_after_ms = plan.linked_last_ms + settings.provisioning_interval_ms
+        link_wait_ms = _wait_ms(link_after_ms, settings.provisioning_interval_ms, now)
+        longest_pause_ms = restart_pace.longest_pause_ms(settings.restart_interval_ms)
+        restart_wait_ms = _wait_ms(plan.restart_after_ms, longest_pause_ms, now)
         if plan.restarts and restart_wait_ms <= 0:
             return await self._start(StartKind.RESTART, now)
         if plan.links and link_wait_ms <= 0:
             return await self._start(StartKind.LINK, now)
         waits = [link_wait_ms] * bool(plan.links) + [restart_wait_ms] * bool(plan.restarts)
         return min([_EMPTY_S, *(each / 1000 for each in waits)])
-
-    @staticmethod
-    def _limited(last_ms: int, interval_ms: int, now: int) -> int:
-        """Return the milliseconds until the next start: an interval at most, also if Redis' clock was set back."""
-        return min(interval_ms, last_ms + interval_ms - now)
 
     async def _start(self, kind: StartKind, now: int) -> float:
         scripts = self._context.scripts
@@ -76,3 +73,11 @@ class StartQueue:
             pause = restart_pace.pause_ms(interval_ms, idle_share=self._headroom.idle_share(), dice=self._dice())
             await control_plane.set_restart_after(scripts, now + pause)
         return 0
+
+
+def _wait_ms(after_ms: int, longest_ms: int, now: int) -> int:
+    """Return the milliseconds until the next start. None if they are more than any pause: Redis' clock was set back,
+    and whoever waits for it to come to where it was waits for as long as it was set back.
+    """
+    wait_ms = after_ms - now
+    return wait_ms if wait_ms <= longest_ms else 0

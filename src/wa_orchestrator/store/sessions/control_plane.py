@@ -90,10 +90,11 @@ async def count_restart(scripts: Scripts, session_id: str, *, now_ms: int, windo
     key = keys.restarts(session_id)
     async with scripts.redis.pipeline(transaction=True) as pipe:
         pipe.zremrangebyscore(key, 0, now_ms - window_ms)
+        pipe.zremrangebyscore(key, f"({now_ms}", "+inf")  # Redis' clock was set back since
         pipe.zcard(key)
         pipe.zadd(key, {f"{now_ms}": now_ms})
         pipe.pexpire(key, window_ms)
-        _, before, _, _ = await pipe.execute()
+        _, _, before, _, _ = await pipe.execute()
     return int(before)
 
 
