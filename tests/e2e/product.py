@@ -57,15 +57,26 @@ class Product:
     home: Path
     proxies: int
     settings: dict[str, str] = field(default_factory=dict)
+    program: Sequence[str] = PRODUCT
+    """The command line of the services."""
+    redis_options: Sequence[str] = redis_server.DURABLE
     parts: dict[str, Part] = field(default_factory=dict)
     world: dict[str, Any] = field(default_factory=dict)
     key: str = "test-key-" + secrets.token_hex(16)
 
     async def __aenter__(self) -> Self:
-        """Start everything in its order."""
+        """Start everything in its order; nothing stays behind if that fails."""
+        try:
+            await self._start()
+        except BaseException:
+            self._end()
+            raise
+        return self
+
+    async def _start(self) -> None:
         self._redis()
         await self._simulator()
-        ports = {name: str(free_port()) for name in ("ORCH_PORT", "GATEWAY_PORT", "WORKER_PORT")}
+        ports = {name: str(free_port()) for name in ("ORCH_PORT", "GATEWAY_PORT", "WORKER_PORT")} | self.settings
         env = self._environment() | ports
         for name, command in {
             "orchestrator": "orchestrator",
@@ -73,7 +84,7 @@ class Product:
             "dispatcher-1": "dispatcher",
             "dispatcher-2": "dispatcher",
         }.items():
-            self._part(name, [*PRODUCT, command], env)
+            self._part(name, [*self.program, command], env)
         headers = {"X-API-Key": self.key}
         self.api = httpx.AsyncClient(base_url=f"http://127.0.0.1:{ports['ORCH_PORT']}", headers=headers, timeout=20)
         self.door = httpx.AsyncClient(base_url=f"http://127.0.0.1:{ports['GATEWAY_PORT']}", headers=headers, timeout=20)
@@ -81,7 +92,6 @@ class Product:
         self.redis = Redis.from_url(self.redis_url, decode_responses=True)
         await until(lambda: self._answers(self.api), "the orchestrator answers")
         await until(lambda: self._answers(self.door), "the gateway answers")
-        return self
 
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
@@ -90,13 +100,17 @@ class Product:
         for client in (self.api, self.door, self.control):
             await client.aclose()
         await self.redis.aclose()
-        for name in ("dispatcher-1", "dispatcher-2", "gateway", "orchestrator"):
-            self.parts[name].end()
+        self._end()
+
+    def _end(self) -> None:
+        outside = [self.parts.pop(name) for name in ("simulator", "redis") if name in self.parts]
+        for part in reversed(self.parts.values()):
+            part.end()
         for pid in self.worker_pids().values():
             with suppress(ProcessLookupError):
                 os.kill(pid, signal.SIGKILL)
-        for name in ("simulator", "redis"):
-            self.parts[name].end()
+        for part in outside:
+            part.end()
 
     @property
     def redis_url(self) -> str:
@@ -124,7 +138,7 @@ class Product:
         return part
 
     def _redis(self) -> None:
-        self._part("redis", redis_server.command(self.home, *redis_server.DURABLE), dict(os.environ))
+        self._part("redis", redis_server.command(self.home, *self.redis_options), dict(os.environ))
 
     async def _simulator(self) -> None:
         command = [*PRODUCT, "simulate", "--json", "--data-dir", str(self.home / "world")]
@@ -195,9 +209,15 @@ def _pairs(lines: Iterable[bytes]) -> list[tuple[str, str]]:
 
 
 @asynccontextmanager
-async def product(*, proxies: int, **settings: str) -> AsyncIterator[Product]:
+async def product(
+    *,
+    proxies: int,
+    program: Sequence[str] = PRODUCT,
+    redis_options: Sequence[str] = redis_server.DURABLE,
+    **settings: str,
+) -> AsyncIterator[Product]:
     """A whole product in a directory of its own; the logs stay behind when a test fails."""
     home = Path(tempfile.mkdtemp(prefix="wao-e2e-"))
-    async with Product(home, proxies, settings) as made:
+    async with Product(home, proxies, settings, program, redis_options) as made:
         yield made
     shutil.rmtree(home, ignore_errors=True)
