@@ -82,6 +82,7 @@ bench: setup  ## run the benchmarks; results go to bench/results
 lock: $(BIN)/uv  ## resolve the dependencies anew and write the lock files
 	$(BIN)/uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-header --no-annotate --upgrade pyproject.toml -o requirements.lock
 	$(BIN)/uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-header --no-annotate --upgrade --extra dev -c requirements.lock pyproject.toml -o requirements-dev.lock
+	echo hatchling | $(BIN)/uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-header --no-annotate --upgrade -c requirements-dev.lock - -o requirements-build.lock
 
 sbom: $(VENV)/.python  ## list everything the product ships with, as CycloneDX, into dist/sbom.cdx.json
 	@mkdir -p dist

@@ -14,6 +14,7 @@ from standardwebhooks.webhooks import Webhook
 from wa_orchestrator.context import Context
 from wa_orchestrator.domain.proxy import ProxyFailure
 from wa_orchestrator.domain.reconcile import FoundWorker
+from wa_orchestrator.errors import Unavailable
 from wa_orchestrator.loop import Loop
 from wa_orchestrator.orchestrator.proxies.socks_check import CheckFailed, CheckPassed
 from wa_orchestrator.orchestrator.service import Orchestrator
@@ -36,9 +37,12 @@ class FakeRunner:
         self.started: list[WorkerSpec] = []
         self.stops: list[tuple[str, float]] = []
         self.refuses = False
+        self.is_away = False
         self._numbers = itertools.count(1)
 
     async def start(self, spec: WorkerSpec) -> str:
+        if self.is_away:
+            raise Unavailable("ENGINE_AWAY", "the engine does not respond")
         if any(found.session_id == spec.session_id for found in self.running.values()):
             raise AlreadyRunning(spec.session_id)
         if self.refuses:

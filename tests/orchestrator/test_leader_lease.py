@@ -18,6 +18,7 @@ from wa_orchestrator.orchestrator.service import Orchestrator
 from wa_orchestrator.orchestrator.sessions import credential_files, transitions
 from wa_orchestrator.orchestrator.workers import tokens
 from wa_orchestrator.orchestrator.workers.reconciler import Reconciler
+from wa_orchestrator.orchestrator.workers.restart_limit import MAX_RESTARTS
 from wa_orchestrator.orchestrator.workers.start_queue import StartQueue
 from wa_orchestrator.orchestrator.workers.watchdog import ExitWatcher, Liveness, Watchdog, assess
 from wa_orchestrator.store import keys, records, sessions
@@ -207,6 +208,19 @@ async def test_a_worker_that_cannot_be_started_is_given_up_in_the_end(
     runner.refuses = True
     await started(control, api)
     assert (await now(control.context, "s1")).reason == "TOO_MANY_RESTARTS"
+
+
+async def test_an_engine_that_is_away_for_long_fails_no_session(
+    control: Orchestrator, api: httpx.AsyncClient, runner: FakeRunner
+) -> None:
+    runner.is_away = True
+    assert (await api.post("/api/sessions/provision", json={"sessionId": "s1"})).status_code == 201
+    for _ in range(2 * MAX_RESTARTS):
+        with pytest.raises(Unavailable):
+            await drive(control)
+    runner.is_away = False
+    await drive(control)
+    assert (list(runner.epochs()), (await now(control.context, "s1")).reason) == (["s1"], "STARTING")
 
 
 @pytest.mark.parametrize(

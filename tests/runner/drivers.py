@@ -3,8 +3,10 @@
 import contextlib
 import os
 import random
+import shutil
 import socket
 import sys
+import tempfile
 import uuid
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -23,6 +25,8 @@ from wa_orchestrator.runner.contract import Exited, Runner, WorkerSpec
 from wa_orchestrator.runner.docker import DockerRunner
 from wa_orchestrator.runner.docker_relays import LABEL_RELAY_HOME
 from wa_orchestrator.runner.process import ProcessRunner
+from wa_orchestrator.runner.remote.client import RemoteRunner
+from wa_orchestrator.runner.remote.server import ENVIRONMENT_NAMES, AllowedFiles, RunnerServer
 
 #: Container names are the engine's, and test processes share one engine.
 SESSION = f"s-{uuid.uuid4().hex[:8]}"
@@ -141,6 +145,12 @@ async def _opened(kind: str, home: Path) -> AsyncIterator[Runner]:
             yield ProcessRunner(home / "workers", COMMAND)
         case "misbehaving":
             yield FaultyRunner(ProcessRunner(home / "workers", COMMAND))
+        case "remote":
+            allowed = AllowedFiles(home / "sessions", home / "simulator", {*ENVIRONMENT_NAMES, "STUBBORN"})
+            socket_path = Path(tempfile.mkdtemp()) / "runner.sock"  # short: the kernel takes 107 characters
+            async with RunnerServer(ProcessRunner(home / "workers", COMMAND), allowed).serving(socket_path):
+                yield RemoteRunner(socket_path)
+            shutil.rmtree(socket_path.parent)
         case "docker":
             docker_or_skip()
             async with (

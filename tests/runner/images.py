@@ -48,7 +48,9 @@ def packed_worker() -> bytes:
         tar.add(node, "usr/bin/node")
         for library in needed:
             tar.add(library, library.lstrip("/"))
-        tar.add(BUILT_BUNDLE.parent, "app", filter=lambda entry: None if entry.name.endswith(".cache") else entry)
+        tar.add(
+            BUILT_BUNDLE.parent, "app/worker", filter=lambda entry: None if entry.name.endswith(".cache") else entry
+        )
         for name in ("app/session", "run/secrets", "run/ca", "tmp", "etc"):
             entry = tarfile.TarInfo(name)
             entry.type, entry.mode = tarfile.DIRTYPE, 0o755

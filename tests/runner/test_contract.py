@@ -11,7 +11,7 @@ from tests.waiting import PATIENCE_S
 from wa_orchestrator.runner.contract import AlreadyRunning, Exited, Runner, Running
 
 
-@pytest.fixture(params=["process", "misbehaving", pytest.param("docker", marks=pytest.mark.docker)])
+@pytest.fixture(params=["process", "misbehaving", "remote", pytest.param("docker", marks=pytest.mark.docker)])
 async def runner(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator[Runner]:
     """A driver."""
     async with driver(request.param, tmp_path) as made:

@@ -25,14 +25,13 @@ from wa_orchestrator.runner.container_spec import LABEL_HOME
 from wa_orchestrator.runner.docker import LABEL_EPOCH
 from wa_orchestrator.runner.docker_relays import LABEL_RELAY, LABEL_RELAY_HOME
 from wa_orchestrator.runner.docker_relays import PORT as RELAY_PORT
-from wa_orchestrator.runner.node_command import FLAGS, heap_flag
+from wa_orchestrator.runner.node_command import heap_flag
 from wa_orchestrator.server import bootstrap
 from wa_orchestrator.settings import Settings
 from wa_orchestrator.simulator.child_process import use_simulator
 from wa_orchestrator.simulator.world import World
 
 pytestmark = pytest.mark.docker
-DOCKERFILE = Path(__file__).resolve().parents[2] / "deploy" / "worker.Dockerfile"
 #: Container names are the engine's, and test processes share one engine.
 SESSION = f"life-{uuid.uuid4().hex[:8]}"
 KEY = "test-key-" + uuid.uuid4().hex
@@ -44,14 +43,6 @@ const socket = require('node:net').connect({ host: process.argv[1], port: Number
 const tell = what => { console.log(what); process.exit() }
 socket.on('connect', () => tell('open')).on('timeout', () => tell('closed')).on('error', () => tell('closed'))
 """
-
-
-# -- the image: Node, the libraries it needs, and the bundle; started as the shipped image starts it -------------------
-
-
-def entry_point() -> str:
-    """How the shipped image starts."""
-    return next(line for line in DOCKERFILE.read_text().splitlines() if line.startswith("ENTRYPOINT "))
 
 
 # -- the way out of a container: to this machine's loopback, over the bridge's own address ----------------------------
@@ -217,7 +208,7 @@ async def staged(home: Path) -> AsyncIterator[Stage]:
         network = await stack.enter_async_context(own_network(docker))
         inside, outside = await internal_network(docker, network), await address_outside(docker)
         packed = await asyncio.to_thread(packed_worker)
-        image = await stack.enter_async_context(imported(docker, packed, changes=entry_point()))
+        image = await stack.enter_async_context(imported(docker, packed))
         stack.push_async_callback(end_all, docker, home / "workers")
         world = await stack.enter_async_context(World(proxies=2))
         proxies = []
@@ -242,11 +233,6 @@ async def staged(home: Path) -> AsyncIterator[Stage]:
         yield Stage(
             docker, home, proxies, await stack.enter_async_context(api), await stack.enter_async_context(control)
         )
-
-
-def test_the_shipped_image_starts_the_worker_as_the_process_runner_does() -> None:
-    _, flags = entry_point().split(" ", 1)
-    assert json.loads(flags) == ["node", *FLAGS, "/app/loader.cjs"]
 
 
 def is_hardened(container: dict[str, Any], home: Path, proxies: list[str]) -> None:

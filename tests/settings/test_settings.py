@@ -93,7 +93,7 @@ def test_a_secret_that_nobody_filled_in_stops_the_start_and_says_what_to_do(name
         ("TIMEZONE", "Mars/Olympus", "unknown time zone"),
         ("TIMEZONE", "", "unknown time zone"),
         ("LANGUAGE", "fr", "'en' or 'he'"),
-        ("RUNNER", "podman", "'process' or 'docker'"),
+        ("RUNNER", "podman", "'process', 'docker' or 'remote'"),
         ("RUNNER", "Swarm", "this version does not have the swarm runner"),
         ("REDIS_URL", "http://localhost", "redis://"),
         ("LEASE_MS", "75000", "longer than ACK_TIMEOUT_MS"),

@@ -40,7 +40,7 @@ def test_variables_of_other_programs_are_ignored(name: str) -> None:
 
 
 def test_every_unknown_name_in_the_file_is_reported_except_those_of_compose(tmp_path: Path) -> None:
-    (tmp_path / ".env").write_text("SOMETHING_ELSE=1\nCOMPOSE_PROJECT_NAME=x\nWA_DATA_DIR=/srv/wa\nQUEUE_LIMIT=3\n")
+    (tmp_path / ".env").write_text("SOMETHING_ELSE=1\nCOMPOSE_PROJECT_NAME=x\nWA_PREFIX=other\nQUEUE_LIMIT=3\n")
     (found,) = read({}, tmp_path / ".env").unknown
     assert (found.name, found.meant) == ("SOMETHING_ELSE", None)
 

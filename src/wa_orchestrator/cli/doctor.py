@@ -248,6 +248,10 @@ def _processes(settings: Settings) -> Finding:
 def _runner(settings: Settings) -> Finding:
     if settings.runner == "process":
         return _processes(settings)
+    if settings.runner == "remote":
+        is_there = settings.runner_socket.is_socket()
+        lacking = "" if is_there else ", which does not exist; start `wa-orchestrator runner`"
+        return Finding("runner", Mark.OK if is_there else Mark.PROBLEM, f"remote, {settings.runner_socket}{lacking}")
     docker = shutil.which("docker")
     version = _output(Path(docker), "version", "--format", "{{.Server.Version}}") if docker else None
     if version is None:

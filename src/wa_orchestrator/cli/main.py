@@ -2,7 +2,7 @@
 
 import json
 import sys
-from collections.abc import Coroutine
+from collections.abc import Coroutine, Sequence
 from importlib.metadata import version as installed_version
 from pathlib import Path
 from typing import Annotated, Any
@@ -56,19 +56,19 @@ def up(
 @app.command(rich_help_panel=RUN)
 def gateway(data_dir: DataDir = None) -> None:
     """Run only the gateway, which accepts messages."""
-    _run_single("gateway", data_dir, "gateway_port")
+    _run_single("gateway", data_dir, ("gateway_port",), ("data_dir",))
 
 
 @app.command(rich_help_panel=RUN)
 def dispatcher(data_dir: DataDir = None) -> None:
     """Run only a dispatcher, which routes and paces; any number may run."""
-    _run_single("dispatcher", data_dir)
+    _run_single("dispatcher", data_dir, (), ("data_dir",))
 
 
 @app.command(rich_help_panel=RUN)
 def orchestrator(data_dir: DataDir = None) -> None:
     """Run only the orchestrator: sessions, proxies, workers and the dashboard."""
-    _run_single("orchestrator", data_dir, "orch_port", "worker_port")
+    _run_single("orchestrator", data_dir, ("orch_port", "worker_port"), ("data_dir", "sessions_dir"))
 
 
 @app.command(rich_help_panel=RUN)
@@ -77,12 +77,61 @@ def simulate(
     data_dir: Annotated[Path | None, typer.Option("--data-dir", help="Directory for its state.")] = None,
     control_port: Annotated[int, typer.Option("--control-port", min=0, max=65535, help="0 picks a free one.")] = 0,
     proxies: Annotated[int, typer.Option("--proxies", min=1, help="How many SOCKS5 proxies to run.")] = 4,
+    name: Annotated[
+        str | None, typer.Option("--name", help="Listen on all addresses, as a container of this name.")
+    ] = None,
     as_json: Json = False,
 ) -> None:
     """Run only the simulator: WhatsApp, phones, proxies and Telegram."""
     from wa_orchestrator.simulator import command
+    from wa_orchestrator.simulator.ports import LOCAL, Address
 
-    command.simulate(data_dir, control_port, proxies, as_json)
+    address = LOCAL if name is None else Address("0.0.0.0", name)  # noqa: S104 (its container's network is closed)
+    command.simulate(data_dir, control_port, proxies, address, as_json=as_json)
+
+
+@app.command(rich_help_panel=RUN)
+def fleet(
+    *,
+    size: Annotated[int, typer.Option("--size", min=1, help="How many simulated sessions to link.")] = 3,
+    url: Annotated[str | None, typer.Option("--url", envvar="WA_URL", help="URL of the server.")] = None,
+    data_dir: DataDir = None,
+) -> None:
+    """Link simulated phones to a server beside a simulator; send, and read what arrives."""
+    from wa_orchestrator import logs
+    from wa_orchestrator.server import bootstrap
+
+    settings = installation(data_dir)
+    logs.configure(settings.log_level)
+    _run(bootstrap.fleet(settings, url or settings.local_url, size))
+
+
+_runner = typer.Typer(invoke_without_command=True)
+app.add_typer(_runner, name="runner", rich_help_panel=RUN)
+
+
+@_runner.callback()
+def runner(ctx: typer.Context, *, data_dir: DataDir = None) -> None:
+    """Run only the driver of workers' containers, for an orchestrator with RUNNER=remote."""
+    ctx.obj = data_dir
+    if ctx.invoked_subcommand is None:
+        from wa_orchestrator import logs
+        from wa_orchestrator.server import bootstrap
+
+        settings = _settings_for_start(data_dir=data_dir)
+        logs.configure(settings.log_level)
+        _run(bootstrap.runner(settings))
+
+
+@_runner.command("end")
+def end_workers(ctx: typer.Context) -> None:
+    """End all workers, before an installation is taken down; the runner starts none until it is started again."""
+    import asyncio
+
+    from wa_orchestrator.server import bootstrap
+
+    ended = asyncio.run(bootstrap.end_workers(build(read(), **_given(data_dir=ctx.obj))))
+    typer.echo(f"{ended} workers were ended.")
 
 
 @app.command(rich_help_panel=CONFIGURE)
@@ -162,6 +211,21 @@ def restore_secrets(
     typer.echo(f"Written: {backups.restore_secrets(settings.data_dir, archive, identity)}")
 
 
+@app.command(name="setup", rich_help_panel=CONFIGURE, hidden=True)
+def prepare_parts(
+    env_file: Annotated[Path, typer.Option("--env-file", help="The operator's settings.")],
+    *,
+    data: Annotated[Path, typer.Option("--data")],
+    backups_dir: Annotated[Path, typer.Option("--backups")],
+    runner_dir: Annotated[Path, typer.Option("--runner")],
+) -> None:
+    """Prepare the directories and files of the compose file; may be repeated."""
+    from wa_orchestrator.server import part_files
+
+    new = part_files.prepare(part_files.Places(data, backups_dir, runner_dir), env_file)
+    typer.echo(f"Generated: {', '.join(new).upper()}." if new else "Nothing was missing.")
+
+
 @app.command(rich_help_panel=CONFIGURE)
 def version() -> None:
     """Print the version."""
@@ -192,24 +256,31 @@ def _settings_for_start(**options: Any) -> Settings:
     return build(source, **_given(**options))
 
 
-def _run_single(service: str, data_dir: Path | None, *ports: str) -> None:
+def _run_single(service: str, data_dir: Path | None, ports: Sequence[str], directories: Sequence[str]) -> None:
+    """Run one service, which needs these ports, and writes to these directories."""
     from wa_orchestrator.server.preflight import require_redis
 
     settings = _settings_for_start(data_dir=data_dir)
     require_redis(settings)
-    settings = _ready(settings, ports)
+    settings = _ready(settings, ports, directories)
     from wa_orchestrator.server import bootstrap
 
     _run(getattr(bootstrap, service)(settings))
 
 
-def _ready(settings: Settings, ports: tuple[str, ...] | None = None) -> Settings:
+def _ready(
+    settings: Settings, ports: Sequence[str] | None = None, directories: Sequence[str] | None = None
+) -> Settings:
     """Check the machine, then generate secrets: nothing is created before all checks have passed."""
     from wa_orchestrator import logs
     from wa_orchestrator.server import preflight, secrets
     from wa_orchestrator.server.banner import command_line
 
-    preflight.preflight(settings, preflight.PORTS if ports is None else ports)
+    preflight.preflight(
+        settings,
+        preflight.PORTS if ports is None else ports,
+        preflight.DIRECTORIES if directories is None else directories,
+    )
     complete, generated = secrets.ensure(settings)
     if generated:
         names = ", ".join(name.upper() for name in generated)

@@ -21,10 +21,17 @@ class ContainerSpec:
     network: str = "wa_workers"
     subnet: str = SUBNET
     """Used when the network has to be created."""
+    outside: str = "bridge"
+    """The network by which relays reach the proxies."""
     command: Sequence[str] = ()
     """Empty for the image's own."""
     binds: Sequence[str] = ()
     """Additional read-only mounts."""
+
+
+#: What an image says for the server must not hold for its other containers: a worker serves nothing that could be
+#: probed, and SIGTERM is what ends it.
+UNINHERITED = {"Healthcheck": {"Test": ["NONE"]}, "StopSignal": "SIGTERM", "WorkingDir": "/"}
 
 
 def hardened(memory_mb: int, pids: int) -> dict[str, Any]:

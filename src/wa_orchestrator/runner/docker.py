@@ -1,12 +1,11 @@
 """Docker driver: each worker is a container `wa_session_<id>`, found again by its labels.
 
-Directories and secrets are bind mounts. If the server itself runs in a container, its data directory must have the same
-path inside as on the host (the compose file does that), because the engine resolves mounts on the host.
+Directories and secrets are bind mounts, which the engine resolves on its own machine. A driver that runs in a container
+itself must translate its paths (`own_container.py`).
 """
 
 import asyncio
-import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from datetime import datetime
@@ -20,18 +19,17 @@ from aiodocker.exceptions import DockerError
 
 from wa_orchestrator.domain.reconcile import FoundWorker
 from wa_orchestrator.errors import Unavailable
-from wa_orchestrator.runner.container_spec import LABEL_HOME, ContainerSpec, hardened
+from wa_orchestrator.runner.container_spec import LABEL_HOME, UNINHERITED, ContainerSpec, hardened
 from wa_orchestrator.runner.contract import AlreadyRunning, Exited, Running, StartFailed, WorkerSpec
 from wa_orchestrator.runner.docker_relays import LABEL_RELAY, ProxyRelays, ensure_network
 from wa_orchestrator.runner.node_command import ENVIRONMENT, heap_flag
+from wa_orchestrator.runner.shared_survey import SharedSurvey
 from wa_orchestrator.runner.worker_files import hand_over, private_directory, write_secrets
 
 NAME = "docker/1"
 PREFIX = "wa_session_"
 LABEL_SESSION, LABEL_EPOCH = "wa.session", "wa.epoch"
 AUTH_DIR, SECRETS_DIR, CA_DIR = "/app/session", "/run/secrets", "/run/ca"
-#: All polls within this time share one listing of the engine.
-_FRESH_S = 1.0
 _GONE = 404
 _BUSY = 409
 _NOT_RUNNING = 304
@@ -42,14 +40,22 @@ log = structlog.get_logger(__name__)
 class DockerRunner:
     """Runs workers as containers of one installation, whose directory is `home`. See `contract.Runner`."""
 
-    def __init__(self, docker: Docker, home: Path, container_spec: ContainerSpec) -> None:
+    def __init__(
+        self,
+        docker: Docker,
+        home: Path,
+        container_spec: ContainerSpec,
+        on_host: Callable[[Path], Path] = Path.absolute,
+    ) -> None:
+        """`on_host` returns where the engine finds a file of ours."""
         self._docker = docker
         self._home = home.absolute()
+        self._on_host = on_host
+        #: Names the installation: several may have the same path inside of their containers.
+        self._label = on_host(self._home)
         self._container_spec = container_spec
-        self._relays = ProxyRelays(docker, self._home, container_spec)
-        self._listing = asyncio.Lock()
-        self._listed_at = -_FRESH_S
-        self._alive: frozenset[str] = frozenset()
+        self._relays = ProxyRelays(docker, self._label, container_spec)
+        self._polls = SharedSurvey(self.survey)
 
     async def start(self, spec: WorkerSpec) -> str:
         """Create and start the container. A dead container of the same name is removed first."""
@@ -66,7 +72,7 @@ class DockerRunner:
         except (DockerError, OSError) as error:
             await self._delete(container)
             raise StartFailed(f"Docker could not start {name}: {error}") from error
-        self._listed_at = -_FRESH_S
+        self._polls.forget()
         return f"{NAME}/{container.id}"
 
     async def _create(self, spec: WorkerSpec, name: str) -> DockerContainer:
@@ -80,11 +86,7 @@ class DockerRunner:
 
     async def poll(self, handle: str) -> Running | Exited:
         """Look the container up in the engine's listing, which all polls of a second share."""
-        async with self._listing:
-            if time.monotonic() - self._listed_at > _FRESH_S:
-                self._alive = frozenset(found.handle for found in await self.survey())
-                self._listed_at = time.monotonic()
-        return Running() if handle in self._alive else Exited()
+        return Running() if await self._polls.has(handle) else Exited()
 
     async def stop(self, handle: str, grace_s: float = 10.0) -> None:
         """Stop and remove the container. Its directories are mounts and remain."""
@@ -92,6 +94,8 @@ class DockerRunner:
         if name != NAME:
             return
         container = self._docker.containers.container(container_id)
+        if not await self._is_ours(container):
+            return
         if grace_s > 0:
             with _engine_errors(_GONE, _NOT_RUNNING):
                 await container.stop(t=int(grace_s))
@@ -100,14 +104,21 @@ class DockerRunner:
             await self._relays.drop_unused()
         except (DockerError, OSError) as error:
             log.warning("relays.not_removed", error=str(error))
-        self._listed_at = -_FRESH_S
+        self._polls.forget()
 
     async def survey(self) -> Sequence[FoundWorker]:
         """Return the running containers with this installation's label, including paused ones."""
-        filters = {"label": [f"{LABEL_HOME}={self._home}"], "status": ["running", "paused", "restarting"]}
+        filters = {"label": [f"{LABEL_HOME}={self._label}"], "status": ["running", "paused", "restarting"]}
         with _engine_errors():
             containers = await self._docker.containers.list(filters=filters)
         return [_found(each._container) for each in containers]
+
+    async def _is_ours(self, container: DockerContainer) -> bool:
+        """Whether a container exists and is a worker of this installation: a handle may name any."""
+        with _engine_errors(_GONE):
+            shown = await container.show()
+            return bool(shown["Config"]["Labels"].get(LABEL_HOME) == str(self._label))
+        return False
 
     async def _remove_dead(self, name: str, session_id: str) -> None:
         try:
@@ -136,9 +147,9 @@ class DockerRunner:
         for tree in (place / "secrets", spec.auth_dir):
             hand_over(tree, shared.uid, shared.gid)
         environment = dict(spec.environment)
-        binds = [f"{spec.auth_dir.absolute()}:{AUTH_DIR}:rw", f"{place / 'secrets'}:{SECRETS_DIR}:ro"]
+        mounted = {AUTH_DIR: (spec.auth_dir, "rw"), SECRETS_DIR: (place / "secrets", "ro")}
         if authorities := environment.get("NODE_EXTRA_CA_CERTS"):
-            binds.append(f"{authorities}:{CA_DIR}/ca.pem:ro")
+            mounted[f"{CA_DIR}/ca.pem"] = (Path(authorities), "ro")
             environment["NODE_EXTRA_CA_CERTS"] = f"{CA_DIR}/ca.pem"
         variables = {
             **ENVIRONMENT,
@@ -151,11 +162,12 @@ class DockerRunner:
             "HOME": "/tmp",  # noqa: S108 (the container's own tmpfs)
         }
         labels = {LABEL_SESSION: spec.session_id, LABEL_EPOCH: str(spec.epoch), LABEL_RELAY: relay}
-        config = {
+        binds = [f"{self._on_host(path)}:{inside}:{mode}" for inside, (path, mode) in mounted.items()]
+        config = UNINHERITED | {
             "Image": shared.image,
             "Env": [f"{name}={value}" for name, value in variables.items()],
             "User": f"{shared.uid}:{shared.gid}",
-            "Labels": {LABEL_HOME: str(self._home), **labels},
+            "Labels": {LABEL_HOME: str(self._label), **labels},
             "HostConfig": hardened(shared.memory_mb, shared.pids)
             | {
                 "Binds": [*binds, *shared.binds],

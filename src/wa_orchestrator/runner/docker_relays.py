@@ -1,9 +1,9 @@
 """Relay containers: each forwards TCP from the workers' network to one proxy, and to nothing else.
 
 The workers' network is internal: the engine forwards nothing out of it, so a worker cannot bypass its proxy. A relay is
-attached to that network and to the default one. It is a container and not part of the server, because workers stay
-connected while the server is upgraded; it uses the worker's image, because that contains Node. It knows no password:
-the SOCKS5 handshake passes through unchanged.
+attached to that network and to one that leads outside. It is a container and not part of the server, because workers
+stay connected while the server is upgraded; it uses the worker's image, because that contains Node. It knows no
+password: the SOCKS5 handshake passes through unchanged.
 """
 
 import asyncio
@@ -17,14 +17,13 @@ from aiodocker.containers import DockerContainer
 from aiodocker.exceptions import DockerError
 
 from wa_orchestrator.domain import proxy_url
-from wa_orchestrator.runner.container_spec import LABEL_HOME, ContainerSpec, hardened
+from wa_orchestrator.runner.container_spec import LABEL_HOME, UNINHERITED, ContainerSpec, hardened
 from wa_orchestrator.runner.contract import StartFailed
 
 PREFIX = "wa_relay_"
 #: Label of a relay: its installation. Label of a worker: the name of its relay.
 LABEL_RELAY_HOME, LABEL_RELAY = "wa.relay.home", "wa.relay"
 PORT = 1080
-_OUTSIDE = "bridge"
 _MEMORY_MB = 96
 _PIDS = 32
 _GONE = 404
@@ -62,9 +61,10 @@ async def ensure_network(docker: Docker, container_spec: ContainerSpec) -> None:
 
 
 class ProxyRelays:
-    """The relays of one installation, whose directory is `home`."""
+    """The relays of one installation."""
 
     def __init__(self, docker: Docker, home: Path, container_spec: ContainerSpec) -> None:
+        """`home` is the installation's directory on the engine's machine."""
         self._docker = docker
         self._home = home
         self._container_spec = container_spec
@@ -87,7 +87,7 @@ class ProxyRelays:
         return name, replace(proxy, host=name, port=PORT).url
 
     async def _create(self, name: str, host: str, port: int) -> DockerContainer:
-        config: dict[str, Any] = {
+        config: dict[str, Any] = UNINHERITED | {
             "Image": self._container_spec.image,
             "Entrypoint": ["node", "-e", PROGRAM],
             "Env": [f"TO_HOST={host}", f"TO_PORT={port}", f"PORT={PORT}"],
@@ -96,7 +96,7 @@ class ProxyRelays:
             "HostConfig": hardened(_MEMORY_MB, _PIDS)
             | {
                 "Binds": list(self._container_spec.binds),
-                "NetworkMode": _OUTSIDE,
+                "NetworkMode": self._container_spec.outside,
                 "RestartPolicy": {"Name": "unless-stopped"},
             },
         }

@@ -13,6 +13,8 @@ BUILT_BUNDLE = (
 LOADER = "loader.cjs"
 #: Each saves memory, and none disables Node's built-in code cache; the loader sets further ones.
 FLAGS = ("--max-semi-space-size=1", "--single-threaded-gc", "--v8-pool-size=1")
+#: How the product's image starts a worker.
+IMAGE_COMMAND = ("node", *FLAGS, "/app/worker/loader.cjs")
 #: The same for the C library.
 ENVIRONMENT = {"MALLOC_ARENA_MAX": "1", "MALLOC_TRIM_THRESHOLD_": "65536", "UV_THREADPOOL_SIZE": "1"}
 #: The part of a worker's memory that is not JavaScript heap: Node itself, TLS, buffers.

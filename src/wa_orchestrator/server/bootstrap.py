@@ -22,7 +22,7 @@ from wa_orchestrator.dashboard import app as dashboard
 from wa_orchestrator.dashboard.login import create_login_link
 from wa_orchestrator.dispatcher.dispatcher import Dispatcher
 from wa_orchestrator.domain import worker_events
-from wa_orchestrator.errors import Broken, Refused
+from wa_orchestrator.errors import Broken, Refused, Unavailable
 from wa_orchestrator.gateway.app import Gateway
 from wa_orchestrator.loop import Loop, Runnable
 from wa_orchestrator.orchestrator import installation_check, service
@@ -40,7 +40,10 @@ from wa_orchestrator.orchestrator.messages.outbox_signal import OutboxSignals
 from wa_orchestrator.orchestrator.notifications.alerts import Alerts
 from wa_orchestrator.orchestrator.notifications.webhooks import WebhookDeliverer
 from wa_orchestrator.orchestrator.service import Orchestrator
-from wa_orchestrator.runner.factory import runner_for, separates_files
+from wa_orchestrator.runner.factory import docker_runner, runner_for, separates_files
+from wa_orchestrator.runner.remote import protocol
+from wa_orchestrator.runner.remote.client import RemoteRunner
+from wa_orchestrator.runner.remote.server import AllowedFiles, RunnerServer
 from wa_orchestrator.server import address, banner, open_files
 from wa_orchestrator.server.http import listen, serving
 from wa_orchestrator.server.redis_check import check_redis
@@ -70,6 +73,7 @@ async def up(settings: Settings, *, simulate: bool = False, fleet: int = 0) -> N
 
 
 async def gateway(settings: Settings) -> None:
+    settings, _ = child_process.join_world(settings)
     async with contexts.opened(settings, _redis_url(settings)) as context:
         await _check_keys(context)
         made = Gateway(context)
@@ -79,6 +83,7 @@ async def gateway(settings: Settings) -> None:
 
 
 async def dispatcher(settings: Settings) -> None:
+    settings, _ = child_process.join_world(settings)
     async with contexts.opened(settings, _redis_url(settings)) as context:
         await _check_keys(context)
         await _run([Dispatcher(context), _redis_check(context)])
@@ -86,8 +91,10 @@ async def dispatcher(settings: Settings) -> None:
 
 async def orchestrator(settings: Settings) -> None:
     """Run only the orchestrator, with the dashboard. It serves the gateway's routes too: one port has all APIs."""
+    settings, world = child_process.join_world(settings)
     settings, (bound, worker_socket) = _listeners(settings)
     async with contexts.opened(settings, _redis_url(settings)) as context, runner_for(settings) as runner:
+        context.simulator = world
         context.workers_read_each_other = not separates_files(runner)
         await _check_keys(context)
         await installation_check.add_configured_proxies(context)
@@ -100,6 +107,45 @@ async def orchestrator(settings: Settings) -> None:
         ):
             with address.published(settings):
                 await _run(apps.loops)
+
+
+async def runner(settings: Settings) -> None:
+    """Run only the driver of workers, for an orchestrator with `RUNNER=remote`. Workers outlive it."""
+    with Signals() as signals:
+        async with (
+            docker_runner(settings) as driver,
+            RunnerServer(driver, _allowed_files(settings)).serving(settings.runner_socket),
+        ):
+            log.info("runner.serving", socket=str(settings.runner_socket))
+            await signals.received.wait()
+
+
+async def end_workers(settings: Settings) -> int:
+    """End all workers of the installation, by the runner or, where none runs, by the engine. Returns how many."""
+    try:
+        return await RemoteRunner(settings.runner_socket).end()
+    except Unavailable as error:
+        if error.code != protocol.UNREACHABLE:
+            raise
+    async with docker_runner(settings) as driver:
+        return await RunnerServer(driver, _allowed_files(settings)).end()
+
+
+def _allowed_files(settings: Settings) -> AllowedFiles:
+    return AllowedFiles(settings.sessions_dir, settings.data_dir / child_process.HOME)
+
+
+async def fleet(settings: Settings, url: str, size: int) -> None:
+    """Link simulated phones to a server that shares the simulator, send, and read messages until a signal."""
+    _, world = child_process.join_world(settings)
+    if world is None:
+        raise Refused("NO_SIMULATOR", "There is no simulator beside this server: start it with --profile simulate.")
+    linked = demo.DemoFleet(url, settings.api_key.get_secret_value(), world["control"], size)
+
+    async def link() -> None:
+        log.info("fleet.ready", text=await linked.run())
+
+    await _run([RunOnce(link), demo.MessageReaders(world["control"])])
 
 
 async def _check_keys(context: Context) -> None:

@@ -12,12 +12,12 @@ DIRECTORIES = ("data_dir", "sessions_dir")
 PORTS = ("orch_port", "gateway_port", "worker_port")
 
 
-def preflight(settings: Settings, ports: Sequence[str] = PORTS) -> None:
+def preflight(settings: Settings, ports: Sequence[str] = PORTS, directories: Sequence[str] = DIRECTORIES) -> None:
     """Raise BadSettings with one line for every directory that cannot be written and every port that is in use.
 
     Leaves no trace: a start that is refused here has created nothing.
     """
-    if problems := [*directory_problems(settings), *port_problems(settings, ports)]:
+    if problems := [*directory_problems(settings, directories), *port_problems(settings, ports)]:
         raise BadSettings(*problems)
 
 
@@ -30,10 +30,10 @@ def require_redis(settings: Settings) -> None:
         )
 
 
-def directory_problems(settings: Settings) -> Iterator[str]:
+def directory_problems(settings: Settings, directories: Sequence[str] = DIRECTORIES) -> Iterator[str]:
     """Return one line for every directory that cannot be written; a directory within such a one is not repeated."""
     reported: list[Path] = []
-    for name in DIRECTORIES:
+    for name in directories:
         directory: Path = getattr(settings, name)
         problem = unwritable(directory)
         if problem and not any(directory.is_relative_to(outer) for outer in reported):

@@ -183,10 +183,17 @@ class Settings(BaseSettings):
     lets it ring except around a message; `never` shows no typing either. Default: `always` with ENABLE_KEEP_ALIVE,
     else `while_sending`. A session may have its own."""
 
-    runner: Annotated[Literal["process", "docker"], BeforeValidator(types.runner)] = "process"
-    """How workers run: `process` needs nothing else; `docker` isolates them in containers."""
-    docker_image: str = "wa-orchestrator-worker:latest"
-    """The worker's image, for RUNNER=docker."""
+    runner: Annotated[Literal["process", "docker", "remote"], BeforeValidator(types.runner)] = "process"
+    """How workers run: `process` needs nothing else; `docker` isolates them in containers; `remote` leaves that to
+    `wa-orchestrator runner`, so that this server needs neither root nor the engine."""
+    runner_socket: types.SocketPath = setting(
+        Path("/run/wa-orchestrator/runner.sock"), example="/run/wa-orchestrator/runner.sock"
+    )
+    """The Unix socket of `wa-orchestrator runner`, for RUNNER=remote."""
+    docker_image: str = "wa-orchestrator:latest"
+    """The image of workers' containers. `wa-orchestrator runner` in a container uses its own instead."""
+    docker_outside: str = "bridge"
+    """The network by which containers that lead to proxies reach them."""
     docker_network: str = "wa_workers"
     """The network of workers' containers. Created if missing, as 172.28.0.0/16; if that range is taken, create one
     yourself (docs/runner.md)."""

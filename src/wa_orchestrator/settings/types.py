@@ -182,7 +182,7 @@ def lowered(value: object) -> object:
 def runner(value: object) -> object:
     """Refuse the planned runner by name: an operator must not believe that workers are spread over machines."""
     if lowered(value) == "swarm":
-        raise ValueError("this version does not have the swarm runner; use 'process' or 'docker'")
+        raise ValueError("this version does not have the swarm runner; use 'process', 'docker' or 'remote'")
     return lowered(value)
 
 
@@ -240,6 +240,7 @@ Strong = Annotated[SecretStr, AfterValidator(strong)]
 ProxyUrl = Annotated[SecretStr, AfterValidator(proxy_url)]
 Words = Annotated[tuple[str, ...], NoDecode, BeforeValidator(words)]
 Networks = Annotated[Words, AfterValidator(networks)]
+SocketPath = Annotated[Path, AfterValidator(Path.absolute), BeforeValidator(not_blank)]
 Directory = Annotated[Path, AfterValidator(Path.absolute), BeforeValidator(not_blank)]
 UserRange = Annotated[range, PlainValidator(user_range)]
 OptionalStrong = Annotated[Strong | None, Blank]

@@ -6,10 +6,12 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Final
 
+from wa_orchestrator.settings.compose_variables import COMPOSE
+
 #: Planned, and read by nothing yet: an operator must not believe that they have an effect.
 NOT_IN_THIS_VERSION: Final = frozenset({"LINK_TIMEOUT_MS"})
-#: Read by the compose file, and by docker compose itself.
-_COMPOSE = re.compile(r"WA_DATA_DIR|COMPOSE_\w+")
+#: Read by docker compose itself.
+_COMPOSE = re.compile(r"COMPOSE_\w+")
 #: A variable name: words in one case. Anything else in `.env` may be a piece of a secret, as a base64 text over two
 #: lines leaves one before its `=`.
 _NAME = re.compile(r"(?=[A-Z\d_]+$|[a-z\d_]+$)[A-Za-z][A-Za-z\d]{0,15}(_[A-Za-z\d]{1,15})*")
@@ -42,7 +44,7 @@ def in_file(lines: Mapping[str, str | None], known: Iterable[str], where: str) -
         name = line.upper()
         if value is None or not _NAME.fullmatch(line):
             yield UnknownVariable("A line that is not NAME=value", where)
-        elif not _COMPOSE.fullmatch(name):
+        elif name not in COMPOSE and not _COMPOSE.fullmatch(name):
             yield UnknownVariable(name, where, _nearest(name, names, _CUTOFF_FILE))
 
 

@@ -1,4 +1,4 @@
-"""`up --simulate`: the simulator as a child process of the server."""
+"""The simulator beside a server: as a child process of `up --simulate`, or in a container of its own."""
 
 import asyncio
 import contextlib
@@ -23,7 +23,9 @@ from wa_orchestrator.settings import Settings
 
 SLOTS = 4
 #: Directory of the simulator's state. It marks the data directory as simulated.
-_HOME = "simulator"
+HOME = "simulator"
+#: In that directory: where everything is, for servers that share it.
+READY_FILE = "ready.json"
 ALL_DAY = "00:00-00:00"
 _HOURS = ("cold_hours", "warm_hours", "hot_hours")
 _RUN = "from wa_orchestrator.cli.main import main; main()"
@@ -37,7 +39,7 @@ def proxies_for(fleet: int) -> int:
 
 def check_data_dir(data_dir: Path, *, simulate: bool) -> None:
     """Refuse to mix simulated and real data: simulated sessions would connect to the real WhatsApp."""
-    home = data_dir / _HOME
+    home = data_dir / HOME
     is_simulated, is_used = home.is_dir(), (data_dir / "redis").is_dir()
     if simulate and is_used and not is_simulated:
         raise Refused(
@@ -49,6 +51,31 @@ def check_data_dir(data_dir: Path, *, simulate: bool) -> None:
         )
     if simulate:  # marked first: after a crash the directory must not look like real data
         home.mkdir(mode=0o700, parents=True, exist_ok=True)
+
+
+def join_world(settings: Settings) -> tuple[Settings, dict[str, Any] | None]:
+    """Use the simulator that runs beside this service and shares its directory, if there is one.
+
+    A data directory stays with what it began with, as in `check_data_dir`: this one knows by a file, because the
+    directory of the simulator is a mount that is always there.
+    """
+    try:
+        ready = json.loads((settings.data_dir / HOME / READY_FILE).read_text("utf-8"))
+    except FileNotFoundError:
+        ready = None
+    mine = "simulated" if ready else "real"
+    settings.data_dir.mkdir(mode=0o700, parents=True, exist_ok=True)
+    kept = settings.data_dir / "world"
+    with contextlib.suppress(FileExistsError):
+        handle = os.open(kept, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+        os.write(handle, mine.encode())
+        os.close(handle)
+    if (before := kept.read_text("utf-8")) and before != mine:
+        raise Refused(
+            "REAL_DATA" if ready else "REHEARSAL_DATA",
+            f"{settings.data_dir} has {before} sessions, and this start is for {mine} ones. Move the data away first.",
+        )
+    return (use_simulator(settings, ready), ready) if ready else (settings, None)
 
 
 @asynccontextmanager
@@ -73,7 +100,7 @@ class _Process:
 
 
 def _start_or_adopt(data_dir: Path, proxies: int) -> _Process:
-    home = data_dir.absolute() / _HOME
+    home = data_dir.absolute() / HOME
     home.mkdir(mode=0o700, parents=True, exist_ok=True)
     pid_file = home / "running.json"
     return _adopt(pid_file) or _start(home, pid_file, proxies)

@@ -10,11 +10,14 @@ from collections.abc import Callable
 from pathlib import Path
 
 from wa_orchestrator import logs
+from wa_orchestrator.simulator.child_process import READY_FILE
 from wa_orchestrator.simulator.errors import SimulatorError
+from wa_orchestrator.simulator.ports import Address
+from wa_orchestrator.simulator.whatsapp.tls import write_private
 from wa_orchestrator.simulator.world import World
 
 
-def simulate(data_dir: Path | None, control_port: int, proxies: int, as_json: bool) -> None:  # noqa: FBT001
+def simulate(data_dir: Path | None, control_port: int, proxies: int, address: Address, *, as_json: bool) -> None:
     """Run the simulator until SIGTERM or SIGINT.
 
     With `as_json` it prints exactly one line, once everything is ready; else a page for people.
@@ -22,7 +25,7 @@ def simulate(data_dir: Path | None, control_port: int, proxies: int, as_json: bo
     logs.configure("warning")  # to stderr; stdout is for the page or the JSON line
     try:
         with _runner() as runner:
-            runner.run(_run(data_dir, control_port, proxies, page=_json_line if as_json else _page))
+            runner.run(_run(data_dir, control_port, proxies, address, page=_json_line if as_json else _page))
     except SimulatorError as error:
         raise SystemExit(f"simulate: {error.text}") from error
 
@@ -35,12 +38,16 @@ def _runner() -> asyncio.Runner:
     return asyncio.Runner(loop_factory=uvloop.new_event_loop)
 
 
-async def _run(data_dir: Path | None, control_port: int, proxies: int, *, page: Callable[[World], str]) -> None:
+async def _run(
+    data_dir: Path | None, control_port: int, proxies: int, address: Address, *, page: Callable[[World], str]
+) -> None:
     ended = asyncio.Event()
     loop = asyncio.get_running_loop()
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, ended.set)
-    async with World(proxies=proxies, state_dir=data_dir, control_port=control_port) as world:
+    async with World(proxies=proxies, state_dir=data_dir, control_port=control_port, address=address) as world:
+        if data_dir is not None:
+            write_private(data_dir / READY_FILE, _json_line(world).encode())
         sys.stdout.write(page(world))
         sys.stdout.flush()
         await ended.wait()

@@ -1,4 +1,4 @@
-"""`up --simulate --fleet N`: links the sessions of an imaginary business, sends messages, and reads them."""
+"""`up --simulate --fleet N` and `fleet`: link an imaginary business, send messages, and read them."""
 
 import asyncio
 import random

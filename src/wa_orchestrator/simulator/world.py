@@ -16,6 +16,7 @@ from typing import Any, Self
 from wa_orchestrator.simulator.control.app import ControlApi
 from wa_orchestrator.simulator.control.http_server import HttpServer
 from wa_orchestrator.simulator.errors import SimulatorError
+from wa_orchestrator.simulator.ports import LOCAL, Address
 from wa_orchestrator.simulator.proxies.destinations import ProxyAccount
 from wa_orchestrator.simulator.proxies.pool import SocksPool
 from wa_orchestrator.simulator.proxies.socks_server import SocksServer
@@ -43,13 +44,14 @@ class World:
         allow: Iterable[tuple[str, int]] = (),
         clock: Callable[[], float] = time.time,
         migrated: bool = True,
+        address: Address = LOCAL,
     ) -> None:
         self._proxy_count = proxies
         self._control_port = control_port
         self._is_kept = state_dir is not None
         self._dir = (state_dir or Path(tempfile.gettempdir()) / f"wa-simulator-{secrets.token_hex(8)}").resolve()
         self._stack = contextlib.AsyncExitStack()
-        self.pool = SocksPool(clock=clock, allowed=allow)
+        self.pool = SocksPool(clock=clock, allowed=allow, address=address)
         self.telegram_bot = Telegram(clock=clock)
         self.whatsapp = WhatsApp(
             state_dir=self._dir / "whatsapp" if self._is_kept else None,
@@ -58,9 +60,9 @@ class World:
             clock=clock,
             migrated=migrated,
         )
-        control = ControlApi(self.whatsapp, self.pool, self.telegram_bot, self.add_proxy)
-        self._control = HttpServer(control.app())
-        self._telegram = HttpServer(self.telegram_bot.app)
+        control = ControlApi(self.whatsapp, self.pool, self.telegram_bot, self.add_proxy, address.name)
+        self._control = HttpServer(control.app(), address)
+        self._telegram = HttpServer(self.telegram_bot.app, address)
         self.ca_file = self._dir / "tls" / "ca.pem"
 
     # -- where things are ---------------------------------------------------------------------------------------------
@@ -115,7 +117,9 @@ class World:
         self.pool.route.target = ("127.0.0.1", port)
         self._stack.push_async_callback(self.pool.close)
         kept = self._read_state()
-        await self._start_proxies([ProxyAccount(**account) for account in kept.get("proxies", [])])
+        await self._start_proxies(
+            [ProxyAccount(**account, address=self.pool.address) for account in kept.get("proxies", [])]
+        )
         await self._telegram.start(kept.get("telegram", 0))
         self._stack.push_async_callback(self._telegram.stop)
         await self._control.start(self._control_port or kept.get("control", 0))

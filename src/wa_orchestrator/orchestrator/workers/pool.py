@@ -160,10 +160,14 @@ class WorkerPool:
             await self.stop_all(session.id)
             await self.enqueue(session.id)
             return False
-        except (StartFailed, Unavailable) as error:
+        except StartFailed as error:
             log.error("worker.start_failed", session=session.id, error=error.text)
             await self.restart_or_give_up(session.id, Event.WORKER_DIED, front=False)
             return True
+        except Unavailable:
+            # The engine is away. That says nothing about this session and must not use up its restarts.
+            await self.enqueue(session.id)
+            raise
         self.workers[session.id] = KnownWorker(handle, epoch, session.proxy)
         await slots.release(self._context.scripts, session.id)  # the runner starts none while another one runs
         log.info("worker.started", session=session.id, epoch=epoch, proxy=session.proxy)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Collection
 from typing import TYPE_CHECKING
 
 from fastapi import FastAPI, Request
@@ -15,6 +15,7 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 from wa_orchestrator.simulator.control.phone_routes import PhoneRoutes
 from wa_orchestrator.simulator.control.world_routes import WorldRoutes
 from wa_orchestrator.simulator.errors import SimulatorError
+from wa_orchestrator.simulator.ports import LOOPBACK
 from wa_orchestrator.simulator.proxies.pool import SocksPool
 from wa_orchestrator.simulator.proxies.socks_server import SocksServer
 from wa_orchestrator.simulator.telegram import Telegram
@@ -25,7 +26,7 @@ if TYPE_CHECKING:
 
 #: Errors with status 404.
 NOT_FOUND = frozenset({"UNKNOWN_PROXY", "NO_MEDIA"})
-LOOPBACK_HOSTS = frozenset({"127.0.0.1", "localhost", "[::1]"})
+LOCAL_HOSTS = frozenset({"127.0.0.1", "localhost", "[::1]"})
 
 
 class ControlApi:
@@ -37,7 +38,10 @@ class ControlApi:
         pool: SocksPool,
         telegram: Telegram,
         add_proxy: Callable[[], Awaitable[SocksServer]],
+        name: str = LOOPBACK,
     ) -> None:
+        """`name` is served as well as this machine's own names."""
+        self._hosts = LOCAL_HOSTS | {name}
         self._parts = (PhoneRoutes(whatsapp), WorldRoutes(whatsapp, pool, telegram, add_proxy))
 
     def app(self) -> ASGIApp:
@@ -49,33 +53,34 @@ class ControlApi:
         app.add_exception_handler(HTTPException, _http_error)
         for part in self._parts:
             app.include_router(part.router())
-        return LoopbackOnly(app)
+        return KnownHostsOnly(app, self._hosts)
 
 
-class LoopbackOnly:
+class KnownHostsOnly:
     """Refuses requests of web pages: those with an `Origin`, and those for another host name.
 
     A page in the operator's browser can send requests to loopback, and with DNS rebinding read the responses.
     """
 
-    def __init__(self, app: ASGIApp) -> None:
+    def __init__(self, app: ASGIApp, hosts: Collection[str]) -> None:
         self._app = app
+        self._hosts = hosts
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        if scope["type"] == "http" and (reason := refusal(dict(scope["headers"]))):
+        if scope["type"] == "http" and (reason := refusal(dict(scope["headers"]), self._hosts)):
             response = _error(403, "FORBIDDEN", reason)
             await response(scope, receive, send)
             return
         await self._app(scope, receive, send)
 
 
-def refusal(headers: dict[bytes, bytes]) -> str | None:
+def refusal(headers: dict[bytes, bytes], hosts: Collection[str] = LOCAL_HOSTS) -> str | None:
     """Return why a request with these headers is refused, or None."""
     if b"origin" in headers:
         return "Requests of web pages are refused; send it without an Origin header."
     host = re.sub(r":\d+$", "", headers.get(b"host", b"").decode("latin-1").lower())
-    if host not in LOOPBACK_HOSTS:
-        return f"Only 127.0.0.1 and localhost are served, not {host!r}."
+    if host not in hosts:
+        return f"Only {' and '.join(sorted(hosts))} are served, not {host!r}."
     return None
 
 

@@ -10,7 +10,7 @@ from typing import Any
 
 import uvicorn
 
-from wa_orchestrator.simulator.ports import LOOPBACK, listen
+from wa_orchestrator.simulator.ports import LOCAL, Address, listen
 
 
 class _Uvicorn(uvicorn.Server):
@@ -30,21 +30,22 @@ class _Uvicorn(uvicorn.Server):
 
 
 class HttpServer:
-    """One ASGI application on one loopback port."""
+    """One ASGI application on one port."""
 
-    def __init__(self, app: Any) -> None:
+    def __init__(self, app: Any, address: Address = LOCAL) -> None:
         self._app = app
+        self._address = address
         self._server: _Uvicorn | None = None
         self._task: asyncio.Task[None] | None = None
         self.port = 0
 
     @property
     def url(self) -> str:
-        return f"http://{LOOPBACK}:{self.port}"
+        return f"http://{self._address.name}:{self.port}"
 
     async def start(self, port: int = 0) -> None:
         """Serve on `port`, or on a free one for 0. Returns when it accepts requests."""
-        sock = listen(port)
+        sock = listen(port, self._address.bind)
         self.port = sock.getsockname()[1]
         config = uvicorn.Config(
             self._app, log_config=None, access_log=False, lifespan="off", timeout_graceful_shutdown=1, ws="none"

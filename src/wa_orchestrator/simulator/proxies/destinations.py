@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from wa_orchestrator.simulator.ports import LOOPBACK
+from wa_orchestrator.simulator.ports import LOCAL, Address
 from wa_orchestrator.simulator.proxies.socks_protocol import ConnectRequest, Reply
 
 HTTPS = 443
@@ -17,10 +17,11 @@ class ProxyAccount:
     id: str
     password: str
     port: int
+    address: Address = LOCAL
 
     @property
     def url(self) -> str:
-        return f"socks5h://{self.id}:{self.password}@{LOOPBACK}:{self.port}"
+        return f"socks5h://{self.id}:{self.password}@{self.address.name}:{self.port}"
 
 
 @dataclass(slots=True)

@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterable, Iterator
 from urllib.parse import urlsplit
 
 from wa_orchestrator.simulator.errors import SimulatorError
-from wa_orchestrator.simulator.ports import ATTEMPTS, free_port
+from wa_orchestrator.simulator.ports import ATTEMPTS, LOCAL, Address, free_port
 from wa_orchestrator.simulator.proxies.destinations import Destinations, ProxyAccount
 from wa_orchestrator.simulator.proxies.socks_server import SocksServer, TunnelRegistry
 
@@ -17,7 +17,14 @@ from wa_orchestrator.simulator.proxies.socks_server import SocksServer, TunnelRe
 class SocksPool:
     """All SOCKS servers, with a registry of their outgoing ports."""
 
-    def __init__(self, *, clock: Callable[[], float] = time.time, allowed: Iterable[tuple[str, int]] = ()) -> None:
+    def __init__(
+        self,
+        *,
+        clock: Callable[[], float] = time.time,
+        allowed: Iterable[tuple[str, int]] = (),
+        address: Address = LOCAL,
+    ) -> None:
+        self.address = address
         self.route = Destinations(allowed=frozenset(allowed))
         self._registry = TunnelRegistry(self.route, clock)
         self._proxies: dict[str, SocksServer] = {}
@@ -71,4 +78,4 @@ class SocksPool:
 
     def _new_account(self) -> ProxyAccount:
         number = len(self._proxies) + 1
-        return ProxyAccount(f"proxy-{number}", secrets.token_hex(12), free_port())
+        return ProxyAccount(f"proxy-{number}", secrets.token_hex(12), free_port(), self.address)

@@ -75,9 +75,9 @@ class SocksServer:
     async def open(self) -> None:
         """Listen. The port stays bound until `close`, also while the proxy refuses."""
         if self._claim is None:
-            self._claim = claim(self.account.port)
+            self._claim = claim(self.account.port, self.account.address.bind)
         if self._server is None:
-            listener = listen(self.account.port)
+            listener = listen(self.account.port, self.account.address.bind)
             self._server = await asyncio.start_server(self._accept, sock=listener, backlog=BACKLOG)
 
     async def close(self) -> None:

@@ -1,0 +1,118 @@
+"""The files that an installation in containers is made of: settings, secrets, the variables of the compose file."""
+
+import os
+import re
+import stat
+from pathlib import Path
+
+import pytest
+
+from tests.deploy.wheels import ROOT
+from wa_orchestrator.errors import BadSettings, Refused
+from wa_orchestrator.server import part_files, secrets
+from wa_orchestrator.settings import Settings, build, example, read
+from wa_orchestrator.settings.compose_variables import COMPOSE
+from wa_orchestrator.simulator.child_process import join_world
+from wa_orchestrator.store.engine.embedded_redis import DURABLE
+
+ENV = "API_KEY=wao_9fJq2LxZt7mB1nWd9s4v\nREDIS_URL=redis://redis:6379\nWA_PREFIX=other\nMAX_BACKUPS='3' # kept\n"
+
+
+@pytest.fixture
+def places(tmp_path: Path) -> part_files.Places:
+    (tmp_path / "run").mkdir()
+    return part_files.Places(tmp_path / "data", tmp_path / "backups", tmp_path / "run")
+
+
+@pytest.fixture
+def env_file(tmp_path: Path) -> Path:
+    path = tmp_path / "operators.env"
+    path.write_text(ENV)
+    return path
+
+
+def files(places: part_files.Places) -> dict[str, str]:
+    return {str(path.relative_to(places.data)): path.read_text() for path in places.data.rglob("*") if path.is_file()}
+
+
+def prepare(places: part_files.Places, env_file: Path) -> tuple[str, ...]:
+    return part_files.prepare(places, env_file, user=os.geteuid())
+
+
+def test_the_example_of_settings_is_up_to_date() -> None:
+    """`python -m wa_orchestrator.settings.example > env.example`."""
+    assert (ROOT / "env.example").read_text("utf-8") == example.render()
+
+
+def test_the_example_names_every_setting_and_sets_none() -> None:
+    text = (ROOT / "env.example").read_text("utf-8")
+    named = set(re.findall(r"^#([A-Z_\d]+)=", text, re.MULTILINE))
+    settings = {name.upper() for name in Settings.model_fields} - {"PROXY_URLS"} | {"PROXY_URL_1"}
+    assert named == settings | set(COMPOSE)
+    assert [line for line in text.splitlines() if line and not line.startswith("#")] == []
+
+
+def test_every_variable_of_the_compose_file_is_described() -> None:
+    used = set(re.findall(r"\$\{([A-Z_]+)", (ROOT / "compose.yaml").read_text("utf-8")))
+    settings = {name.upper() for name in Settings.model_fields}
+    assert used - settings - set(COMPOSE) == set()
+    assert set(COMPOSE) - used - {"COMPOSE_PROFILES", "COMPOSE_PROJECT_NAME"} == set()
+
+
+def test_preparing_twice_changes_nothing(places: part_files.Places, env_file: Path) -> None:
+    assert "auth_key" in prepare(places, env_file)
+    once = files(places)
+    assert prepare(places, env_file) == ()
+    assert files(places) == once
+
+
+def test_secrets_are_closed_to_everybody_else(places: part_files.Places, env_file: Path) -> None:
+    prepare(places, env_file)
+    assert {stat.S_IMODE(path.stat().st_mode) for path in places.data.rglob("*") if path.is_file()} == {0o600}
+    assert {stat.S_IMODE(path.stat().st_mode) for path in places.data.iterdir()} == {0o700}
+
+
+def test_the_parts_get_the_settings_but_not_those_of_the_compose_file(
+    places: part_files.Places, env_file: Path
+) -> None:
+    prepare(places, env_file)
+    copied = places.data / "config" / ".env"
+    assert copied.read_text() == "API_KEY=wao_9fJq2LxZt7mB1nWd9s4v\nMAX_BACKUPS='3' # kept\n"
+    source = read(copied)
+    assert (build(source).max_backups, source.unknown) == (3, ())
+    assert "api_key" not in secrets.stored_secrets(places.data / "server")  # the operator's own is used
+
+
+def test_settings_that_cannot_be_started_with_change_nothing(places: part_files.Places, env_file: Path) -> None:
+    env_file.write_text("MAX_BACKUPS=many\n")
+    with pytest.raises(BadSettings, match="MAX_BACKUPS"):
+        prepare(places, env_file)
+    assert not places.data.exists()
+
+
+def test_redis_has_a_password_and_keeps_what_it_acknowledges(places: part_files.Places, env_file: Path) -> None:
+    prepare(places, env_file)
+    conf = dict(line.split(" ", 1) for line in (places.data / "redis" / "redis.conf").read_text().splitlines())
+    url = (places.data / "config" / "redis_url").read_text().strip()
+    assert url == f"redis://:{conf['requirepass']}@redis:6379/0"
+    assert len(conf["requirepass"]) >= 32
+    kept = {"appendonly": '"yes"', "appendfsync": '"always"', "maxmemory-policy": '"noeviction"', "save": '""'}
+    assert {name: conf[name] for name in kept} == kept
+    assert {f"--{name}" for name in conf} >= set(DURABLE[::2]) - {"--unixsocketperm"}
+
+
+def test_simulated_and_real_sessions_are_never_mixed(tmp_path: Path) -> None:
+    real, simulated = tmp_path / "real", tmp_path / "simulated"
+    for data_dir in (real, simulated):
+        (data_dir / "simulator").mkdir(parents=True)
+    ready = '{"control": "http://simulator:3010", "caFile": "/ca.pem", "proxies": [], "telegram": "http://simulator:1"}'
+    (simulated / "simulator" / "ready.json").write_text(ready)
+    _, world = join_world(Settings(data_dir=simulated))
+    assert world is not None
+    assert world["control"] == "http://simulator:3010"
+    assert join_world(Settings(data_dir=real))[1] is None
+    (simulated / "simulator" / "ready.json").rename(real / "simulator" / "ready.json")
+    for data_dir, code in ((real, "REAL_DATA"), (simulated, "REHEARSAL_DATA")):
+        with pytest.raises(Refused) as refused:
+            join_world(Settings(data_dir=data_dir))
+        assert refused.value.code == code
