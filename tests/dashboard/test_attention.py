@@ -396,3 +396,28 @@ async def test_everybody_who_was_linked_today_is_counted_on_the_scan_page(redis:
         await builder.connected(f"w{number}", f"W {number}", f"97250000000{number}", pool, days=0.1)
     await builder.put("w8", "disconnected", "RECONNECTING")
     assert 'Linked today</h2><span class="count">8</span>' in await page_of(redis, scan, {})
+
+
+async def test_a_message_that_returned_to_its_queue_is_not_said_to_be_accepted_again(
+    redis: Redis, scripts: Scripts
+) -> None:
+    for note in ("", "RATE_LIMITED"):
+        fields: Any = {"type": "message.queued", "message": "m_1", "session": "w1", "note": note, "at": NOW}
+        await redis.xadd(keys.EVENTS, fields)
+    html = await page_of(redis, live_log, {})
+    assert html.count('<bdi class="ltr">m_1</bdi> accepted') == 1
+    assert '<bdi class="ltr">m_1</bdi> returned to its queue: WhatsApp asked to slow down.' in html
+
+
+async def test_a_phone_that_was_asked_to_send_less_says_so_on_its_page_in_its_row_and_on_anti_ban(
+    redis: Redis, scripts: Scripts
+) -> None:
+    builder = FleetBuilder(scripts)
+    await builder.connected("w1", "Clinic", "972500000001", [await builder.proxy(1)])
+    await redis.hset(keys.pace("972500000001"), "slowdowns", 1)
+    pages = ((session, {"id": "w1"}), (fleet, {}), (anti_ban, {}))
+    for page, query in pages:
+        assert "WhatsApp asked it to send less" not in await page_of(redis, page, query), "nothing waits"
+    await redis.zadd(keys.queue("972500000001"), {"m1": 1})
+    for page, query in pages:
+        assert "WhatsApp asked it to send less" in await page_of(redis, page, query), page.__name__

@@ -238,8 +238,7 @@ def _to_scan(snapshot: Snapshot, locale: Locale) -> Iterator[Item]:
 
 
 def _slowed_down(snapshot: Snapshot, locale: Locale) -> Iterator[Item]:
-    """Until WhatsApp accepts a message again; without one that waits nothing would show that it does."""
-    if rows := [row for row in snapshot.sorted_rows() if row.slowdowns and row.queued]:
+    if rows := [row for row in snapshot.sorted_rows() if row.is_slowed_down]:
         what = locale.n("attention.slowed", len(rows), name=bdi(snapshot.called(rows[0])))
         button = (locale.t("do.open"), f"/sessions/{rows[0].id}") if len(rows) == 1 else (locale.t("do.details"), "/")
         yield Item("warn", "i-pace", what, locale.t("attention.slowed_do"), *button)

@@ -70,6 +70,11 @@ class Row:
         return bool(self.session.unlinked_at) and self.state is not State.STOPPED and not failed
 
     @property
+    def is_slowed_down(self) -> bool:
+        """Whether WhatsApp asked its phone to send less, and messages wait; only a sent one shows that it is over."""
+        return bool(self.slowdowns and self.queued)
+
+    @property
     def ban_ends_at(self) -> int:
         """When WhatsApp's suspension ends; 0 if there is none, or no end was given."""
         return self.session.ban_ends_at if self.session.reason is Reason.TEMPORARY_BAN else 0

@@ -66,15 +66,17 @@ def nearest(view: View, text: str) -> list[Row]:
 
 
 def held(view: View) -> list[tuple[str, Row | None, Hold]]:
-    """Return the holds on all, groups, phones and sessions; then sessions with a reach-out lock, and after a burst."""
+    """Return the holds on all, groups, phones and sessions; then what WhatsApp restricts, then bursts."""
     snapshot = view.snapshot
     named = {f"phone:{row.session.phone}": row for row in reversed(snapshot.sorted_rows())}
     named |= {f"session:{row.id}": row for row in snapshot.rows.values()}
     holds = sorted(snapshot.holds.items(), key=lambda pair: (pair[0] != "all", pair[0]))
     locks = [row for row in snapshot.sorted_rows() if row.lock_until > view.now_ms]
+    slowed = [row for row in snapshot.sorted_rows() if row.is_slowed_down]
     bursts = [row for row in snapshot.sorted_rows() if row.burst_until > view.now_ms]
     return [
         *((name, named.get(name), hold) for name, hold in holds),
         *((f"lock:{row.id}", row, Hold(f"lock:{row.id}", row.lock_until, "", "")) for row in locks),
+        *((f"slow:{row.id}", row, Hold(f"slow:{row.id}", 0, "", "")) for row in slowed),
         *((f"burst:{row.id}", row, Hold(f"burst:{row.id}", row.burst_until, "", "")) for row in bursts),
     ]

@@ -22,7 +22,8 @@ _SEARCHED: Final = 2000
 LEVELS: Final = (Level.ERROR, Level.WARNING, Level.INFO)
 _FILTERS: Final = ("session", "kind", "q", "levels")
 _PHONES: Final = frozenset({"phone", "to", "from_phone", "recipient", "contact_phone"})
-_GIVEN_UP: Final = frozenset({EventType.MESSAGE_FAILED, EventType.MESSAGE_UNKNOWN})
+#: Types whose note says why.
+_NOTED: Final = frozenset({EventType.MESSAGE_QUEUED, EventType.MESSAGE_FAILED, EventType.MESSAGE_UNKNOWN})
 _SECRET: Final = frozenset({"qr", "code", "text", "body"})
 
 
@@ -101,7 +102,7 @@ def line_of(view: View, entry: Entry) -> Line:
 def explained_text(view: View, kind: str, fields: Mapping[str, str]) -> Markup:
     """Return what happened and, if it is known, why."""
     text = event_text(view, kind, fields)
-    why = fields.get("reason") or (fields.get("note", "") if kind in _GIVEN_UP else "")
+    why = fields.get("reason") or (fields.get("note", "") if kind in _NOTED else "")
     subject, _, status = kind.partition(".")
     explained = labels.message_note(view, why, status) if subject == "message" else labels.cause(view, why)
     if not why or not explained or (subject == "message" and explained == why):  # no text for this code
@@ -111,7 +112,8 @@ def explained_text(view: View, kind: str, fields: Mapping[str, str]) -> Markup:
 
 def event_text(view: View, kind: str, fields: Mapping[str, str]) -> Markup:
     from_nowhere = kind == EventType.SESSION_MOVED and not fields.get("from")
-    name = "event.session.moved_in" if from_nowhere else f"event.{kind}"
+    returned = kind == EventType.MESSAGE_QUEUED and fields.get("note")
+    name = "event.session.moved_in" if from_nowhere else "event.message.returned" if returned else f"event.{kind}"
     if not view.knows(name):
         return Markup("{}").format(kind)
     known = stream_events.find(kind)
