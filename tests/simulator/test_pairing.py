@@ -55,7 +55,10 @@ async def prove(client: WireClient, ephemeral: KeyPair) -> None:
         shared + curve25519.dh(client.identity.private, primary) + random, 32, info=b"adv_secret"
     )
     request = node("link_code_companion_reg", {"jid": f"{DANA}@s.whatsapp.net", "stage": "companion_finish"})
-    request.content = [node("link_code_pairing_wrapped_key_bundle", content=salt + iv + sealed)]
+    request.content = [
+        node("link_code_pairing_wrapped_key_bundle", content=salt + iv + sealed),
+        node("link_code_pairing_ref", content=hello.child_bytes("link_code_pairing_ref")),
+    ]
     await client.send(node("iq", {"id": "finish", "xmlns": "md", "type": "set"}, [request]))
 
 
