@@ -167,15 +167,8 @@ class FleetBuilder:
             )
             return name
         for status in ("sent", "delivered", "read"):
-            await outbox.ack(
-                self.scripts,
-                place,
-                reporter=place.session,
-                status=status,
-                whatsapp_id=new.whatsapp_id,
-                at_ms=now,
-                day=day,
-            )
+            receipt = outbox.Receipt(place.session, status, new.whatsapp_id, now)
+            await outbox.ack(self.scripts, place, receipt, to=to, day=day)
             if status == until:
                 break
         return name

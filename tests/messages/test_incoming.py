@@ -1,5 +1,6 @@
 """Receipts, incoming messages, opt-outs, reach-out locks, holds and limits."""
 
+import itertools
 from typing import Any
 
 import pytest
@@ -10,18 +11,20 @@ from tests.messages.conftest import PHONE, MessageApi
 from wa_orchestrator.domain import worker_event_parser
 from wa_orchestrator.domain import worker_events as events
 from wa_orchestrator.domain.worker_events import WorkerEvent
-from wa_orchestrator.orchestrator.api.worker_events import Handlers
+from wa_orchestrator.orchestrator.api.worker_events import Handlers, OneStep
 from wa_orchestrator.orchestrator.messages import ban_hold, incoming, receipts
 from wa_orchestrator.store import keys, records
 from wa_orchestrator.store.access import audit
+from wa_orchestrator.store.events.worker_events import Delivery
 from wa_orchestrator.store.messages import open_messages
 
+_numbers = itertools.count(1)
 FRIEND = "97251000001"
 HANDLERS: Handlers = {
-    events.MessageSent: receipts.on_message_sent,
-    events.MessageReceipt: receipts.on_message_status,
+    events.MessageSent: OneStep(receipts.on_message_sent),
+    events.MessageReceipt: OneStep(receipts.on_message_status),
     events.MessageFailed: receipts.on_message_failed,
-    events.IncomingMessage: incoming.on_message_received,
+    events.IncomingMessage: OneStep(incoming.on_message_received),
     events.UndecryptableMessage: incoming.on_message_undecryptable,
     events.IdentityChanged: incoming.on_identity_changed,
     events.AccountLimits: incoming.on_account_limits,
@@ -36,9 +39,16 @@ async def tell(
     if sequence is not None:
         raw["sequence"] = sequence
     event = worker_event_parser.parse(raw)
+    handler = HANDLERS[type(event.payload)]
+    if isinstance(handler, OneStep):
+        delivery = Delivery("w1", 1, f"evt_{next(_numbers)}", b"", 60_000)
+        rest = await handler.handle(api.context, delivery, event)
+        if rest is not None:
+            await rest()
+        return event
     session = await records.session(api.context.scripts, "w1")
     assert session is not None
-    await HANDLERS[type(event.payload)](api.context, session, event)
+    await handler(api.context, session, event)
     return event
 
 

@@ -292,9 +292,8 @@ async def test_a_contact_has_its_phone_and_its_lid_in_every_event(api: MessageAp
 async def _reported(api: MessageApi, receiver: Receiver, **content: object) -> dict[str, Any]:
     """A worker reports a message, signed as a worker signs; the data that the webhook gets."""
     await add(api, receiver, "message.received")
-    app = make_app(
-        api.context, [worker_events.WorkerEventRoutes(api.context, {IncomingMessage: incoming.on_message_received})]
-    )
+    received = worker_events.OneStep(incoming.on_message_received)
+    app = make_app(api.context, [worker_events.WorkerEventRoutes(api.context, {IncomingMessage: received})])
     async with httpx.AsyncClient(transport=httpx.ASGITransport(app=app), base_url="http://test") as client:
         person = {"from": "77001@lid", "phone": "97251000001", "lid": "77001@lid"}
         data = {"whatsappId": "3EB0AA", **person, "at": 1_750_000_000_000, **content}

@@ -13,6 +13,7 @@ from wa_orchestrator.context import Context
 from wa_orchestrator.domain import worker_events
 from wa_orchestrator.gateway.app import Gateway
 from wa_orchestrator.orchestrator import service
+from wa_orchestrator.orchestrator.api.worker_events import OneStep
 from wa_orchestrator.orchestrator.api.worker_outbox import WorkerOutboxRoutes
 from wa_orchestrator.orchestrator.messages import incoming, receipts
 from wa_orchestrator.orchestrator.messages.outbox_signal import OutboxSignals
@@ -31,10 +32,10 @@ async def client(control: Orchestrator) -> AsyncIterator[httpx.AsyncClient]:
     """A client of all routes that a worker's token opens, without a key."""
     control.handlers.update(
         {
-            worker_events.MessageSent: receipts.on_message_sent,
+            worker_events.MessageSent: OneStep(receipts.on_message_sent),
             worker_events.MessageFailed: receipts.on_message_failed,
-            worker_events.MessageReceipt: receipts.on_message_status,
-            worker_events.IncomingMessage: incoming.on_message_received,
+            worker_events.MessageReceipt: OneStep(receipts.on_message_status),
+            worker_events.IncomingMessage: OneStep(incoming.on_message_received),
             worker_events.AccountLimits: incoming.on_account_limits,
         }
     )

@@ -190,8 +190,8 @@ async def _(scene: Scene) -> None:
 @case("receive_once")
 async def _(scene: Scene) -> None:
     said = contacts.Incoming("w1", PHONE, "3EB0AA", "text", "97251", "123", fields={"text": "hello"})
-    assert await contacts.receive(scene.scripts, said, keep_ms=1000)
-    assert not await contacts.receive(scene.scripts, said, keep_ms=1000)
+    assert await contacts.receive(scene.scripts, said, keep_ms=1000) == contacts.Received(rest=False)
+    assert await contacts.receive(scene.scripts, said, keep_ms=1000) == contacts.ReceivedBefore(rest=False)
 
 
 @case("newest_revision")

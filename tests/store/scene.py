@@ -7,6 +7,7 @@ from wa_orchestrator.domain.message_failures import Doubt
 from wa_orchestrator.store import keys, leases, proxies, sessions
 from wa_orchestrator.store.engine.compare_and_set import Changed
 from wa_orchestrator.store.engine.scripts import Scripts
+from wa_orchestrator.store.events.worker_events import Delivery
 from wa_orchestrator.store.messages import admission, outbox, queues
 from wa_orchestrator.store.messages.message_keys import Place
 from wa_orchestrator.store.outcomes import Fenced, Unknown
@@ -142,18 +143,19 @@ class Scene:
             lease_ms=LEASE_MS,
         )
 
-    async def ack(self, message: str, status: str = "sent", whatsapp_id: str = "", reporter: str = "") -> object:
+    async def ack(
+        self,
+        message: str,
+        status: str = "sent",
+        whatsapp_id: str = "",
+        reporter: str = "",
+        delivery: Delivery | None = None,
+    ) -> object:
         """Somebody says that WhatsApp has it."""
         name = whatsapp_id or "3EB0" + message[2:].upper()
-        return await outbox.ack(
-            self.scripts,
-            self.places[message],
-            reporter=reporter or self.places[message].session,
-            status=status,
-            whatsapp_id=name,
-            at_ms=self.clock.now_ms,
-            day="20250615",
-        )
+        receipt = outbox.Receipt(reporter or self.places[message].session, status, name, self.clock.now_ms)
+        to = self.recipients[message]
+        return await outbox.ack(self.scripts, self.places[message], receipt, to=to, day="20250615", delivery=delivery)
 
     async def nack(
         self,

@@ -9,6 +9,7 @@ from tests.store import (  # noqa: F401 (each adds its cases)
     guards_archive,
     guards_clock,
     guards_contacts,
+    guards_events,
     guards_gateway,
     guards_holds,
     guards_restore,

@@ -41,7 +41,12 @@ def zone_of(settings: Settings, session: Session) -> ZoneInfo:
 
 def day_of(settings: Settings, session: Session | None, at_ms: int) -> str:
     """Return the calendar day, in the zone of the session, under which an instant is counted."""
-    zone = zone_of(settings, session) if session else ZoneInfo(settings.timezone)
+    return day_in(settings, session.timezone if session else "", at_ms)
+
+
+def day_in(settings: Settings, timezone: str, at_ms: int) -> str:
+    """Return the calendar day in a session's own time zone, or the installation's ('')."""
+    zone = ZoneInfo(timezone or settings.timezone)
     return f"{datetime.fromtimestamp(at_ms / 1000, tz=zone):%Y%m%d}"
 
 

@@ -34,6 +34,7 @@ from wa_orchestrator.orchestrator.api.limits import LimitRoutes
 from wa_orchestrator.orchestrator.api.optouts import OptOutRoutes
 from wa_orchestrator.orchestrator.api.radar import RadarRoutes
 from wa_orchestrator.orchestrator.api.webhooks import WebhookRoutes
+from wa_orchestrator.orchestrator.api.worker_events import OneStep
 from wa_orchestrator.orchestrator.api.worker_outbox import WorkerOutboxRoutes
 from wa_orchestrator.orchestrator.messages import drift_reports, incoming, receipts
 from wa_orchestrator.orchestrator.messages.outbox_signal import OutboxSignals
@@ -242,10 +243,10 @@ def control_apps(control: Orchestrator, routers: Sequence[APIRouter] = ()) -> Co
     context = control.context
     control.handlers.update(
         {
-            worker_events.MessageSent: receipts.on_message_sent,
+            worker_events.MessageSent: OneStep(receipts.on_message_sent),
             worker_events.MessageFailed: receipts.on_message_failed,
-            worker_events.MessageReceipt: receipts.on_message_status,
-            worker_events.IncomingMessage: incoming.on_message_received,
+            worker_events.MessageReceipt: OneStep(receipts.on_message_status),
+            worker_events.IncomingMessage: OneStep(incoming.on_message_received),
             worker_events.UndecryptableMessage: incoming.on_message_undecryptable,
             worker_events.IdentityChanged: incoming.on_identity_changed,
             worker_events.ProtocolDrift: drift_reports.on_protocol_drift,

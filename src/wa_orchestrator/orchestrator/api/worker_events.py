@@ -4,22 +4,23 @@ import json
 import re
 import time
 from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import dataclass
 from http import HTTPStatus
-from typing import Any, Literal, TypeGuard
+from typing import Any, Final, Literal, TypeGuard
 
 import structlog
-from fastapi import Request
+from fastapi import Request, Response
 from pydantic import Field
 from standardwebhooks.webhooks import Webhook, WebhookVerificationError
 
 from wa_orchestrator.context import Context
 from wa_orchestrator.domain import worker_event_parser
 from wa_orchestrator.domain.worker_events import Payload, WorkerEvent
-from wa_orchestrator.errors import Refused, Unavailable
-from wa_orchestrator.orchestrator.workers import tokens
+from wa_orchestrator.errors import Refused
+from wa_orchestrator.orchestrator.workers import event_refusals, tokens
 from wa_orchestrator.store import records
 from wa_orchestrator.store.events import worker_events
-from wa_orchestrator.store.events.worker_events import Seen
+from wa_orchestrator.store.events.worker_events import Delivery
 from wa_orchestrator.store.records import Session
 from wa_orchestrator.web import request_body
 from wa_orchestrator.web.auth import count_stranger
@@ -44,9 +45,23 @@ _EPOCH_MISSING = (
 
 log = structlog.get_logger(__name__)
 
+Rest = Callable[[], Awaitable[None]]
 Handler = Callable[[Context, Session, WorkerEvent[Any]], Awaitable[None]]
+"""Carries out an event, step by step; it may be repeated after each of them."""
+
+
+@dataclass(frozen=True, slots=True)
+class OneStep:
+    """How a frequent event is handled: by one script that also checks its epoch and notes it as received.
+
+    `handle` may return what is left to do; then the event is noted after that.
+    """
+
+    handle: Callable[[Context, Delivery, WorkerEvent[Any]], Awaitable[Rest | None]]
+
+
 #: The handler of each payload class; events without one are accepted and ignored.
-Handlers = dict[type[Payload], Handler]
+Handlers = dict[type[Payload], Handler | OneStep]
 
 
 class WorkerEventBody(ResponseModel):
@@ -74,10 +89,14 @@ class AcceptedEvent(ResponseModel):
     accepted: Literal[True] = True
 
 
+#: Rendered once: it is the answer to every event.
+_ACCEPTED: Final = AcceptedEvent().model_dump_json(by_alias=True)
+
+
 class WorkerEventRoutes(RouteGroup):
     """Routes `/webhook` and `/api/webhook`, for workers: verify events and pass them to their handlers."""
 
-    def __init__(self, context: Context, handlers: Mapping[type[Payload], Handler]) -> None:
+    def __init__(self, context: Context, handlers: Mapping[type[Payload], Handler | OneStep]) -> None:
         super().__init__(context, "", "workers")
         self._handlers = handlers
         described = responses(
@@ -85,10 +104,12 @@ class WorkerEventRoutes(RouteGroup):
             STILL_WORKING=503,
         )  # fmt: skip
         for path, name in (("/webhook", "receive_worker_event"), ("/api/webhook", "receive_worker_event_alias")):
-            self.post(path, name=name, responses=described, openapi_extra=_BODY)(self.receive_worker_event)
+            self.post(path, name=name, response_model=AcceptedEvent, responses=described, openapi_extra=_BODY)(
+                self.receive_worker_event
+            )
 
     @longest_body(MAX_BYTES)
-    async def receive_worker_event(self, request: Request) -> AcceptedEvent:
+    async def receive_worker_event(self, request: Request) -> Response:
         """Report an event of a worker, signed as in Standard Webhooks.
 
         A worker repeats an event until it gets 2xx or 409; `DUPLICATE` means that it was accepted before, `FENCED`
@@ -101,11 +122,16 @@ class WorkerEventRoutes(RouteGroup):
                 count_stranger(self._context, request)
             raise
         self._context.rates.require(f"worker {event.session_id}", self._settings.worker_rate_per_minute)
-        session = await records.session(self._scripts, event.session_id)
-        if session is None or event.epoch != session.epoch:
-            raise tokens.fenced(session.epoch if session else 0)
-        await self._handle_once(event_id, body, session, event)
-        return AcceptedEvent()
+        delivery = Delivery(event.session_id, event.epoch or 0, event_id, body, _KEPT_MS)
+        handler = self._handlers.get(type(event.payload), _IGNORE)
+        if isinstance(handler, OneStep):
+            rest = await handler.handle(self._context, delivery, event)
+            if rest is not None:
+                await self._finish(delivery, rest)
+        else:
+            await self._handle(delivery, event, handler)
+        log.debug("worker_event.received", session=event.session_id, type=event.type, epoch=event.epoch)
+        return Response(_ACCEPTED, media_type="application/json")
 
     async def _verified(self, request: Request) -> tuple[WorkerEvent[Payload], str, bytes]:
         """Return a request's event, its id and its body, if a worker has signed it."""
@@ -139,24 +165,29 @@ class WorkerEventRoutes(RouteGroup):
             raise Refused(*mismatch, 401)
         return headers["webhook-id"]
 
-    async def _handle_once(self, event_id: str, body: bytes, session: Session, event: WorkerEvent[Payload]) -> None:
-        scripts = self._scripts
-        match await worker_events.begin(scripts, session.id, event_id):
-            case Seen.IN_PROGRESS:
-                raise Unavailable("STILL_WORKING", "This event is being handled right now.", retryAfterS=1)
-            case Seen.ACCEPTED:
-                raise Refused("DUPLICATE", "This event was accepted before. Go on with the next one.", 409)
-            case Seen.NEW:
-                pass
-        log.debug("worker_event.received", session=session.id, type=event.type, epoch=event.epoch)
-        handler = self._handlers.get(type(event.payload))
+    async def _handle(self, delivery: Delivery, event: WorkerEvent[Payload], handler: Handler) -> None:
+        session = await records.session(self._scripts, delivery.session)
+        if session is None or delivery.epoch != session.epoch:
+            raise tokens.fenced(session.epoch if session else 0)
+        if refusal := await worker_events.begin(self._scripts, delivery):
+            raise event_refusals.error(refusal)
+        await self._finish(delivery, lambda: handler(self._context, session, event))
+
+    async def _finish(self, delivery: Delivery, rest: Rest) -> None:
+        """Do what is left of an event that was begun, and note it as received; if that fails, it may come again."""
         try:
-            if handler is not None:
-                await handler(self._context, session, event)
+            await rest()
         except BaseException:
-            await worker_events.release(scripts, session.id, event_id)
+            await worker_events.release(self._scripts, delivery)
             raise
-        await worker_events.accept(scripts, session.id, event_id, body, keep_ms=_KEPT_MS)
+        await worker_events.accept(self._scripts, delivery)
+
+
+async def _ignore(context: Context, delivery: Delivery, _: WorkerEvent[Any]) -> None:
+    event_refusals.require_accepted(await worker_events.accept_ignored(context.scripts, delivery))
+
+
+_IGNORE: Final = OneStep(_ignore)
 
 
 def _check_headers(headers: Mapping[str, str]) -> None:

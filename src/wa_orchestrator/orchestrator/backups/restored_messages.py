@@ -14,7 +14,7 @@ from wa_orchestrator.orchestrator.backups import journal_file
 from wa_orchestrator.orchestrator.messages import receipts
 from wa_orchestrator.store import keys, records
 from wa_orchestrator.store.backups import restored_sessions
-from wa_orchestrator.store.messages import contacts, holds, open_messages, queues
+from wa_orchestrator.store.messages import contacts, holds, open_messages, outbox, queues
 from wa_orchestrator.store.messages.holds import Hold
 from wa_orchestrator.store.messages.message_keys import Place
 from wa_orchestrator.store.records import Message
@@ -58,9 +58,8 @@ async def settle_messages(context: Context, cursor: str) -> Counter[str]:
 async def _settle(context: Context, message: Message, status: MessageStatus, at_ms: int) -> None:
     place = Place.of(message)
     if status in SUCCEEDED:
-        await receipts.record(
-            context, message.session, message.id, status=status, whatsapp_id=message.whatsapp_id, at_ms=at_ms
-        )
+        receipt = outbox.Receipt(message.session, status, message.whatsapp_id, at_ms)
+        await receipts.record(context, message.id, receipt)
         await restored_sessions.count_sent(context.scripts, place, at_ms)
         return
     now_ms = await context.scripts.now_ms()

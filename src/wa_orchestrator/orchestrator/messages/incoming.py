@@ -1,6 +1,8 @@
 """Incoming messages, opt-outs by stop word, and account limits that WhatsApp reports."""
 
 import json
+from collections.abc import Awaitable, Callable
+from functools import partial
 
 import structlog
 
@@ -16,8 +18,11 @@ from wa_orchestrator.domain.worker_events import (
     WorkerEvent,
 )
 from wa_orchestrator.orchestrator.messages import reachout_lock
+from wa_orchestrator.orchestrator.workers import event_refusals
 from wa_orchestrator.store import keys
 from wa_orchestrator.store.engine.scripts import Scripts
+from wa_orchestrator.store.events import worker_events
+from wa_orchestrator.store.events.worker_events import Delivery, Refusal
 from wa_orchestrator.store.messages import contacts, open_messages, queues
 from wa_orchestrator.store.messages.message_keys import Place
 from wa_orchestrator.store.records import Session
@@ -28,33 +33,48 @@ OPTED_OUT = "OPTED_OUT"
 log = structlog.get_logger(__name__)
 
 
-async def on_message_received(context: Context, session: Session, event: WorkerEvent[IncomingMessage]) -> None:
-    """Handle MESSAGE_RECEIVED: store it, emit its event, and opt the sender out if it is a stop word.
+async def on_message_received(
+    context: Context, delivery: Delivery, event: WorkerEvent[IncomingMessage]
+) -> Callable[[], Awaitable[None]] | None:
+    """Handle MESSAGE_RECEIVED: store it and emit its event; returns what is left to do, for a stop word for example.
 
     Every step is idempotent: the worker repeats the event until all of them are done.
     """
-    received = event.payload
-    scripts = context.scripts
-    phone, lid = await _names(scripts, received)
-    kind, group = received.kind, received.group or ""
+    received, session = event.payload, delivery.session
+    facts = await contacts.sender_facts(context.scripts, session, *_names(received))
+    if await _is_archived(context, session, received, facts.now_ms):
+        event_refusals.require_accepted(await worker_events.accept_ignored(context.scripts, delivery))
+        return None
+    word = _stop_word(context, received)
     message = contacts.Incoming(
-        session.id, session.phone, received.whatsapp_id, kind, phone, lid, group, _fields(received)
+        session,
+        facts.our_phone,
+        received.whatsapp_id,
+        received.kind,
+        facts.phone,
+        facts.lid,
+        received.group or "",
+        _fields(received),
     )
     keep_ms = context.settings.body_retention_days * DAY_MS
-    if await _is_archived(context, session, event):
-        return
-    if await contacts.receive(scripts, message, keep_ms=keep_ms):
-        log.info("message.received", session=session.id, kind=received.kind)
-    if received.group is not None:
-        return  # a stop word in a group is not meant for us
-    if phone:
-        await contacts.reopen(scripts, session.phone, phone)
-        await _carry_opt_out_over(scripts, phone, lid)
-    if received.text and opt_out.is_opt_out(received.text, context.settings.stop_words):
-        recipient, word = phone or f"lid:{lid or _user(received.sender)}", received.text.strip()[:40]
-        await contacts.opt_out(scripts, recipient, word=word, via="reply", session=session.id, phone=session.phone)
+    outcome = await contacts.receive(context.scripts, message, keep_ms=keep_ms, delivery=delivery, opts_out=word)
+    if isinstance(outcome, Refusal):
+        raise event_refusals.error(outcome)
+    if isinstance(outcome, contacts.Received):
+        log.info("message.received", session=session, kind=received.kind)
+    recipient = facts.phone or f"lid:{facts.lid or _user(received.sender)}"
+    return partial(_follow, context.scripts, message, recipient, word) if outcome.rest else None
+
+
+async def _follow(scripts: Scripts, message: contacts.Incoming, recipient: str, word: str) -> None:
+    """Do what follows from a private message: its sender is no new contact any more, or opts out."""
+    if message.contact_phone:
+        await contacts.reopen(scripts, message.phone, message.contact_phone)
+        await _carry_opt_out_over(scripts, message.contact_phone, message.contact_lid)
+    if word:
+        await contacts.opt_out(scripts, recipient, word=word, via="reply", session=message.session, phone=message.phone)
         cancelled = await cancel_for(scripts, recipient)
-        log.info("contact.opted_out", session=session.id, recipient=recipient, cancelled=cancelled)
+        log.info("contact.opted_out", session=message.session, recipient=recipient, cancelled=cancelled)
 
 
 async def on_message_undecryptable(
@@ -62,8 +82,10 @@ async def on_message_undecryptable(
 ) -> None:
     """Handle MESSAGE_UNDECRYPTABLE: emit its event once, unless the message itself came meanwhile."""
     unread = event.payload
-    phone, lid = await _names(context.scripts, unread)
-    message = contacts.Incoming(session.id, session.phone, unread.whatsapp_id, "", phone, lid, unread.group or "")
+    facts = await contacts.sender_facts(context.scripts, session.id, *_names(unread))
+    message = contacts.Incoming(
+        session.id, session.phone, unread.whatsapp_id, "", facts.phone, facts.lid, unread.group or ""
+    )
     keep_ms = context.settings.body_retention_days * DAY_MS
     if await contacts.report_undecryptable(context.scripts, message, reason=unread.reason, keep_ms=keep_ms):
         log.warning("message.undecryptable", session=session.id, reason=unread.reason)
@@ -77,23 +99,26 @@ async def on_identity_changed(context: Context, session: Session, event: WorkerE
         log.warning("contact.identity_changed", session=session.id)
 
 
-async def _is_archived(context: Context, session: Session, event: WorkerEvent[IncomingMessage]) -> bool:
+def _stop_word(context: Context, received: IncomingMessage) -> str:
+    """Return the stop word that a message consists of, '' for any other. One in a group is not meant for us."""
+    text = received.text or ""
+    is_meant = received.group is None and opt_out.is_opt_out(text, context.settings.stop_words)
+    return text.strip()[:40] if is_meant else ""
+
+
+async def _is_archived(context: Context, session: str, received: IncomingMessage, now_ms: int) -> bool:
     """Whether an old message was taken in before. Only one that has been in Redis for a day is in the archive."""
-    oldest_ms = await context.scripts.now_ms() - context.settings.archive_after_hours * HOUR_MS
-    name = (session.id, event.payload.whatsapp_id)
-    return event.payload.at_ms <= oldest_ms and name in await context.archive.incoming([name])
+    oldest_ms = now_ms - context.settings.archive_after_hours * HOUR_MS
+    name = (session, received.whatsapp_id)
+    return received.at_ms <= oldest_ms and name in await context.archive.incoming([name])
 
 
-async def _names(scripts: Scripts, received: IncomingMessage | UndecryptableMessage) -> tuple[str, str]:
-    """Return the sender's phone and LID; one that the worker did not know may be known from before."""
+def _names(received: IncomingMessage | UndecryptableMessage) -> tuple[str, str]:
+    """Return the sender's phone and LID as the worker knows them."""
     phone, lid = _user(received.phone or ""), _user(received.lid or "")
     if not phone and not lid:
         phone = _user(received.sender) if received.sender.endswith("@s.whatsapp.net") else ""
         lid = _user(received.sender) if received.sender.endswith("@lid") else ""
-    if not phone and lid:
-        phone = await contacts.phone_of_lid(scripts, lid)
-    if not lid and phone:
-        lid = await contacts.lid_of_phone(scripts, phone)
     return phone, lid
 
 

@@ -58,16 +58,8 @@ class OutboxService:
 
     async def ack(self, session_id: str, message_id: str, *, whatsapp_id: str, at_ms: int | None) -> str:
         """Record that WhatsApp accepted a message; returns its status."""
-        now_ms = await self._scripts.now_ms()
-        outcome = await receipts.record(
-            self._context,
-            session_id,
-            message_id,
-            status="sent",
-            whatsapp_id=whatsapp_id,
-            at_ms=min(at_ms or now_ms, now_ms),
-        )
-        match outcome:
+        receipt = outbox.Receipt(session_id, "sent", whatsapp_id, at_ms or 0)
+        match await receipts.record(self._context, message_id, receipt):
             case outbox.Became(status) | outbox.Already(status):
                 log.info("message.acknowledged", session=session_id, message=message_id, status=status)
                 return status

@@ -1,5 +1,7 @@
 """Receipts of our messages: sent, delivered, read. Any worker of their session or phone may report them, late."""
 
+from dataclasses import replace
+
 import structlog
 
 from wa_orchestrator.context import Context
@@ -8,9 +10,12 @@ from wa_orchestrator.domain.message_failures import Failure
 from wa_orchestrator.domain.worker_events import MessageFailed, MessageReceipt, MessageSent, Receipt, WorkerEvent
 from wa_orchestrator.errors import Refused
 from wa_orchestrator.messages import message_lookup
-from wa_orchestrator.messages.session_pace import day_of
+from wa_orchestrator.messages.session_pace import day_in
 from wa_orchestrator.orchestrator.messages import reachout_lock, retry_policy
+from wa_orchestrator.orchestrator.workers import event_refusals
 from wa_orchestrator.store import records
+from wa_orchestrator.store.events import worker_events
+from wa_orchestrator.store.events.worker_events import Delivery, Refusal
 from wa_orchestrator.store.messages import outbox
 from wa_orchestrator.store.outcomes import Unknown
 from wa_orchestrator.store.records import Session
@@ -26,24 +31,38 @@ def message_id_of(whatsapp_id: str) -> str | None:
 
 
 async def record(
-    context: Context, reporter: str, message_id: str, *, status: str, whatsapp_id: str, at_ms: int
+    context: Context, message_id: str, receipt: outbox.Receipt, *, delivery: Delivery | None = None
 ) -> outbox.Became | outbox.Already | Unknown | outbox.Mismatch:
-    """Record that a message is `sent`, `delivered` or `read`, as the session `reporter` says.
+    """Record what a session says about a message, and note the worker's event that says so, if there is one.
 
-    Raises `Refused` if the message is neither that session's nor its phone's.
+    Raises `Refused` if the message is neither that session's nor its phone's, or if the event is not to be handled.
     """
-    place = await message_lookup.restored(context.scripts, context.archive, message_id)
-    if place is None:
-        return Unknown()
-    session = await records.session(context.scripts, place.session)
-    now_ms = await context.scripts.now_ms()
-    day = day_of(context.settings, session, now_ms)
-    outcome = await outbox.ack(
-        context.scripts, place, reporter=reporter, status=status, whatsapp_id=whatsapp_id, at_ms=at_ms, day=day
-    )
+    outcome = await _ack(context, message_id, receipt, delivery)
+    if isinstance(outcome, Refusal):
+        raise event_refusals.error(outcome)
+    if isinstance(outcome, Unknown) and delivery is not None:
+        event_refusals.require_accepted(await worker_events.accept_ignored(context.scripts, delivery))
     if isinstance(outcome, outbox.Stranger):
-        raise not_yours(message_id, reporter)
+        raise not_yours(message_id, receipt.reporter)
     return outcome
+
+
+async def _ack(
+    context: Context, message_id: str, receipt: outbox.Receipt, delivery: Delivery | None
+) -> outbox.Became | outbox.Already | Unknown | outbox.Mismatch | outbox.Stranger | Refusal:
+    scripts, reporter = context.scripts, receipt.reporter
+    facts = await outbox.receipt_facts(scripts, message_id, reporter=reporter)
+    if facts.place is None and await message_lookup.restored(scripts, context.archive, message_id):
+        facts = await outbox.receipt_facts(scripts, message_id, reporter=reporter)
+    if (place := facts.place) is None:
+        return Unknown()
+    zone = facts.timezone
+    if place.session != reporter:
+        owner = await records.session(scripts, place.session)
+        zone = owner.timezone if owner else ""
+    told = replace(receipt, at_ms=min(receipt.at_ms or facts.now_ms, facts.now_ms))
+    day = day_in(context.settings, zone, facts.now_ms)
+    return await outbox.ack(scripts, place, told, to=facts.to, day=day, delivery=delivery)
 
 
 def not_yours(message_id: str, reporter: str) -> Refused:
@@ -52,25 +71,26 @@ def not_yours(message_id: str, reporter: str) -> Refused:
     return Refused("NOT_YOUR_MESSAGE", f"{message_id} belongs to another session.", 403)
 
 
-async def on_message_sent(context: Context, session: Session, event: WorkerEvent[MessageSent]) -> None:
+async def on_message_sent(context: Context, delivery: Delivery, event: WorkerEvent[MessageSent]) -> None:
     """Handle MESSAGE_SENT: WhatsApp's server accepted a message."""
     sent = event.payload
-    outcome = await record(
-        context, session.id, sent.message_id, status="sent", whatsapp_id=sent.whatsapp_id, at_ms=event.at_ms
-    )
+    receipt = outbox.Receipt(delivery.session, "sent", sent.whatsapp_id, event.at_ms)
+    outcome = await record(context, sent.message_id, receipt, delivery=delivery)
     if isinstance(outcome, outbox.Mismatch | Unknown):
-        log.warning("receipt.unmatched", session=session.id, message=sent.message_id, outcome=type(outcome).__name__)
-
-
-async def on_message_status(context: Context, session: Session, event: WorkerEvent[MessageReceipt]) -> None:
-    """Handle MESSAGE_STATUS: delivered, or read. What the phone's owner wrote on the phone is ignored."""
-    receipt = event.payload
-    message_id = message_id_of(receipt.whatsapp_id)
-    if message_id is not None:
-        status = _STATUS[receipt.status]
-        await record(
-            context, session.id, message_id, status=status, whatsapp_id=receipt.whatsapp_id, at_ms=receipt.at_ms
+        log.warning(
+            "receipt.unmatched", session=delivery.session, message=sent.message_id, outcome=type(outcome).__name__
         )
+
+
+async def on_message_status(context: Context, delivery: Delivery, event: WorkerEvent[MessageReceipt]) -> None:
+    """Handle MESSAGE_STATUS: delivered, or read. What the phone's owner wrote on the phone is ignored."""
+    told = event.payload
+    message_id = message_id_of(told.whatsapp_id)
+    if message_id is None:
+        event_refusals.require_accepted(await worker_events.accept_ignored(context.scripts, delivery))
+        return
+    receipt = outbox.Receipt(delivery.session, _STATUS[told.status], told.whatsapp_id, told.at_ms)
+    await record(context, message_id, receipt, delivery=delivery)
 
 
 async def on_message_failed(context: Context, session: Session, event: WorkerEvent[MessageFailed]) -> None:

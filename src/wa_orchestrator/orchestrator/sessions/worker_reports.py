@@ -8,11 +8,14 @@ from wa_orchestrator.context import Context
 from wa_orchestrator.domain import worker_events
 from wa_orchestrator.domain.session import Event, Reason, State
 from wa_orchestrator.domain.worker_events import Disconnected, PairingCodeShown, Payload, Ping, QrCode, WorkerEvent
-from wa_orchestrator.orchestrator.api.worker_events import Handlers
+from wa_orchestrator.orchestrator.api.worker_events import Handlers, OneStep
 from wa_orchestrator.orchestrator.messages import ban_hold
 from wa_orchestrator.orchestrator.proxies.health import ProxyHealth
 from wa_orchestrator.orchestrator.sessions import phone_binding, transitions
+from wa_orchestrator.orchestrator.workers import event_refusals
 from wa_orchestrator.store import sessions
+from wa_orchestrator.store.events import worker_events as received
+from wa_orchestrator.store.events.worker_events import Delivery
 from wa_orchestrator.store.records import Session, SessionChanges
 from wa_orchestrator.store.sessions import control_plane, link_codes
 from wa_orchestrator.store.sessions.link_codes import StoredLinkCode
@@ -33,7 +36,7 @@ def handlers(proxy_health: ProxyHealth) -> Handlers:
         worker_events.StatusChange: changed,
         worker_events.AuthFailure: changed,
         worker_events.ProxyError: changed,
-        worker_events.Ping: _pinged,
+        worker_events.Ping: OneStep(_pinged),
     }
 
 
@@ -57,16 +60,15 @@ async def _code_shown(context: Context, session: Session, report: WorkerEvent[Qr
         await sessions.update(context.scripts, session.id, SessionChanges(code_at=await context.scripts.now_ms()))
 
 
-async def _pinged(context: Context, session: Session, report: WorkerEvent[Ping]) -> None:
+async def _pinged(context: Context, delivery: Delivery, report: WorkerEvent[Ping]) -> None:
     ping = report.payload
     fields = SessionChanges(
-        last_ping_at=await context.scripts.now_ms(),
         ping_socket=ping.socket,
         ping_lag_ms=ping.lag_ms,
         ping_rss_bytes=ping.rss_bytes,
         last_traffic_at=ping.last_traffic_at_ms,
     )
-    await sessions.update(context.scripts, session.id, fields)
+    event_refusals.require_accepted(await received.accept_ping(context.scripts, delivery, fields))
 
 
 async def _changed(proxy_health: ProxyHealth, context: Context, session: Session, report: WorkerEvent[Payload]) -> None:

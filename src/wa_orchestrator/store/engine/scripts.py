@@ -13,7 +13,7 @@ from redis.exceptions import NoScriptError
 
 from wa_orchestrator.errors import Broken
 from wa_orchestrator.store.engine.line_client import LineClient
-from wa_orchestrator.store.engine.redis_line import RedisLine
+from wa_orchestrator.store.engine.redis_line import Command, RedisLine
 from wa_orchestrator.store.record_codec import read_fields
 
 LUA: Final = Path(__file__).parents[1] / "lua"
@@ -82,6 +82,18 @@ class Scripts:
         """Return Redis' own time, which is the time of every lease and pause."""
         reply = await self.run("now", [])
         return int(reply[1])
+
+    async def now_and(self, reads: Sequence[Command]) -> tuple[int, list[Any]]:
+        """Return Redis' own time and the replies to reads, as they come from Redis, in one round trip."""
+        commands = [self.command("now", [], []), *reads]
+        replies = await self.line.replies(commands)
+        if isinstance(replies[0], NoScriptError):
+            await self.load()
+            replies = await self.line.replies(commands)
+        for reply in replies:
+            if isinstance(reply, Exception):
+                raise reply
+        return int(replies[0][1]), replies[1:]
 
     @property
     def line(self) -> RedisLine:

@@ -6,7 +6,9 @@ from dataclasses import dataclass, field
 from typing import Any, Literal
 
 from wa_orchestrator.store import keys, records
-from wa_orchestrator.store.engine.scripts import Scripts
+from wa_orchestrator.store.engine.scripts import Argument, Scripts
+from wa_orchestrator.store.events.worker_events import Delivery, InProgress, Refusal, Repeated
+from wa_orchestrator.store.outcomes import Fenced
 from wa_orchestrator.store.record_codec import flat
 
 LockSource = Literal["reported", "guessed"]
@@ -26,18 +28,65 @@ class Incoming:
     fields: Mapping[str, str | int] = field(default_factory=dict)
 
 
-async def receive(scripts: Scripts, message: Incoming, *, keep_ms: int) -> bool:
-    """Store an incoming message and emit its event, once; False when it was stored before."""
+@dataclass(frozen=True, slots=True)
+class Received:
+    """The message is stored and its event emitted. `rest`: it opts out, or changes what else waits."""
+
+    rest: bool
+
+
+@dataclass(frozen=True, slots=True)
+class ReceivedBefore:
+    """The message was stored before; its sender may have opted out since then, or not all have been told."""
+
+    rest: bool
+
+
+@dataclass(frozen=True, slots=True)
+class SenderFacts:
+    """What an incoming message is stored with: the time, the phone it came to, and both names of who sent it."""
+
+    now_ms: int
+    our_phone: str
+    phone: str
+    lid: str
+
+
+async def sender_facts(scripts: Scripts, session: str, phone: str, lid: str) -> SenderFacts:
+    """Read what an incoming message is stored with, in one round trip; the other name may be known from before."""
+    names = ("GET", keys.lid_of(phone)) if phone else ("GET", keys.phone_of(lid))
+    now_ms, (our_phone, known) = await scripts.now_and([("HGET", keys.session(session), "phone"), names])
+    return SenderFacts(now_ms, our_phone or "", phone or known or "", lid or (phone and known) or "")
+
+
+async def receive(
+    scripts: Scripts, message: Incoming, *, keep_ms: int, delivery: Delivery | None = None, opts_out: str = ""
+) -> Received | ReceivedBefore | Refusal:
+    """Store an incoming message and emit its event, once; `opts_out` is its stop word, if it has one.
+
+    The worker's event that brought it is noted as received in the same step, unless something is left to do.
+    """
     names = [
         keys.incoming(message.session, message.whatsapp_id), keys.contacts(message.phone),
         keys.affinity(message.contact_phone), keys.lid_of(message.contact_phone),
-        keys.phone_of(message.contact_lid), keys.EVENTS, keys.INCOMING,
+        keys.phone_of(message.contact_lid), keys.EVENTS, keys.INCOMING, keys.OPT_OUTS, keys.set_aside(message.phone),
+        keys.session(message.session), *([delivery.key] if delivery else ()),
     ]  # fmt: skip
-    args: list[str | int | float] = [
+    args: list[Argument] = [
         message.session, message.phone, message.contact_phone, message.contact_lid, keep_ms, message.whatsapp_id,
-        message.kind, message.group, *flat(message.fields),
+        message.kind, message.group, opts_out, *(delivery.args() if delivery else ("", "", "")),
+        *flat(message.fields),
     ]  # fmt: skip
-    return await scripts.whether("receive_message", names, args, received=True, already=False)
+    return await scripts.ask(
+        "receive_message",
+        names,
+        args,
+        received=Received,
+        already=ReceivedBefore,
+        fenced=Fenced,
+        in_progress=InProgress,
+        repeated=Repeated,
+    )
 
 
 async def report_undecryptable(scripts: Scripts, message: Incoming, *, reason: str, keep_ms: int) -> bool:

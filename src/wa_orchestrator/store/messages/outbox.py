@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from wa_orchestrator.domain.message_failures import Doubt
 from wa_orchestrator.store import keys
 from wa_orchestrator.store.engine.scripts import Scripts
+from wa_orchestrator.store.events.worker_events import Delivery, InProgress, Refusal, Repeated
 from wa_orchestrator.store.messages import phone_queues
 from wa_orchestrator.store.messages.message_keys import Place, head, layout
 from wa_orchestrator.store.outcomes import Fenced, Unknown
@@ -134,26 +135,62 @@ async def confirm_write(
     )
 
 
-async def ack(
-    scripts: Scripts, place: Place, *, reporter: str, status: str, whatsapp_id: str, at_ms: int, day: str
-) -> Became | Already | Unknown | Mismatch | Stranger:
-    """Record that WhatsApp has it (`sent`), or its recipient (`delivered`, `read`).
+@dataclass(frozen=True, slots=True)
+class ReceiptFacts:
+    """What a receipt is recorded with: where its message is (None: not in Redis), to whom, and the time."""
 
-    `reporter` is the session that says so: the message's own, or another one of its phone.
+    now_ms: int
+    place: Place | None
+    to: str
+    timezone: str
+    """The own time zone of the session that reports it; '' for the installation's."""
+
+
+async def receipt_facts(scripts: Scripts, message_id: str, *, reporter: str) -> ReceiptFacts:
+    """Read what a receipt is recorded with, in one round trip."""
+    reads = [
+        ("HMGET", keys.message(message_id), "phone", "session", "to"),
+        ("HGET", keys.session(reporter), "timezone"),
+    ]
+    now_ms, ((phone, session, to), timezone) = await scripts.now_and(reads)
+    place = Place(message_id, phone, session) if phone is not None and session is not None else None
+    return ReceiptFacts(now_ms, place, to or "", timezone or "")
+
+
+@dataclass(frozen=True, slots=True)
+class Receipt:
+    """WhatsApp has a message (`sent`), or its recipient (`delivered`, `read`), as a session says."""
+
+    reporter: str
+    """The session that says so: the message's own, or another one of its phone."""
+    status: str
+    whatsapp_id: str
+    at_ms: int
+    """By WhatsApp's clock; 0 where it is not known."""
+
+
+async def ack(
+    scripts: Scripts, place: Place, receipt: Receipt, *, to: str, day: str, delivery: Delivery | None = None
+) -> Became | Already | Unknown | Mismatch | Stranger | Refusal:
+    """Record a receipt of a message to `to`. The worker's event that brought it is noted as received in the same step.
+
+    It is not noted for a message that is unknown, because it may be archived, or a stranger's.
     """
-    to = await scripts.redis.hget(keys.message(place.message), "to")
-    names = [*layout(place), keys.stats(place.session, day), keys.contacts(place.phone), keys.affinity(str(to or ""))]
-    names += [keys.UNCONFIRMED, keys.session(reporter)]
-    args = [*head(place), status, whatsapp_id, at_ms, reporter]
+    names = [*layout(place), keys.stats(place.session, day), keys.contacts(place.phone), keys.affinity(to)]
+    names += [keys.UNCONFIRMED, keys.session(receipt.reporter), *([delivery.key] if delivery else ())]
+    args = [*head(place), receipt.status, receipt.whatsapp_id, receipt.at_ms, receipt.reporter]
     return await scripts.ask(
         "ack_message",
         names,
-        args,
+        [*args, *(delivery.args() if delivery else ())],
         became=Became,
         already=Already,
         unknown=Unknown,
         mismatch=Mismatch,
         stranger=Stranger,
+        fenced=Fenced,
+        in_progress=InProgress,
+        repeated=Repeated,
     )
 
 
