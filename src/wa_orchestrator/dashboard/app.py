@@ -116,13 +116,20 @@ class Dashboard:
         language = self.renderer.language_of(request)
         token = request.cookies.get(guard.cookie_name(self._context.settings))
 
-        async def current_view() -> View:
+        async def check_login() -> None:
             if not await self.auth.is_logged_in(token):  # logged out elsewhere: stop the stream
                 raise NotLoggedIn
-            return await self.renderer.view_as(person, page, language)
 
         after = request.headers.get("last-event-id") or query.get("at", "")
-        stream = PageStream(self.hub, self.renderer, query, current_view, LIVE[page])
+        stream = PageStream(
+            self.hub,
+            self.renderer,
+            query,
+            partial(self.renderer.view_as, person, page, language),
+            LIVE[page],
+            sight=(language, person.is_administrator),
+            check_login=check_login,
+        )
         events = _until_logged_out(stream.run(after if _CURSOR.fullmatch(after) else ""))
         response = with_security_headers(StreamingResponse(events, media_type="text/event-stream"))
         response.headers["X-Accel-Buffering"] = "no"

@@ -1,14 +1,14 @@
 """Live updates: one reader of the event stream per process, one stream of changed parts per open page.
 
-Events within a quarter of a second become one batch; of each part only the last version is sent. A browser that
+Events within a quarter of a second become one batch, for all open pages at once: pages that show the same share one
+rendering, so it costs the same for one viewer and for ten. Of each part only the last version is sent. A browser that
 reconnects sends the id of the last event it saw and gets what changed since, or the whole page if too much did.
 """
 
 import asyncio
 import contextlib
-import hashlib
 import json
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Hashable, Mapping
 from typing import Final
 
 import structlog
@@ -18,6 +18,7 @@ from wa_orchestrator.context import Context
 from wa_orchestrator.dashboard.fleet.snapshot_reader import SnapshotReader
 from wa_orchestrator.dashboard.html.renderer import Renderer, View
 from wa_orchestrator.dashboard.pages import live_log as log_page
+from wa_orchestrator.dashboard.renderings import Rendering, Renderings
 from wa_orchestrator.loop import Loop
 from wa_orchestrator.store.errors import RedisError
 from wa_orchestrator.store.events import event_stream
@@ -47,9 +48,11 @@ class Hub:
         self._context = context
         self._reader = reader
         self.pages: set[PageStream] = set()
+        self.renderings = Renderings()
         self.cursor = "0-0"
         self.last_event_ms = 0
         self.open = True
+        self._batch_end: asyncio.TimerHandle | None = None
 
     async def run(self) -> None:
         """Read until cancelled; outages of Redis are retried."""
@@ -61,7 +64,7 @@ class Hub:
             await Loop("dashboard_events", self.step).run()
         finally:  # the server stops: close the streams, browsers reconnect by themselves
             self.open = False
-            self.wake()
+            self._wake_pages()
 
     async def step(self) -> float:
         """Wait for events and pass them to the open pages. Return 0: the next round is at once."""
@@ -71,6 +74,7 @@ class Hub:
             self._note(entries[-1])
             for open_page in self.pages:
                 open_page.add_events(entries)
+            self._end_batch_soon()
         return 0
 
     async def catch_up(self) -> None:
@@ -89,6 +93,16 @@ class Hub:
     def wake(self) -> None:
         """Render all open pages again: an action may make no event."""
         self._reader.mark_all_changed()
+        self._end_batch_soon()
+
+    def _end_batch_soon(self) -> None:
+        if self._batch_end is None:
+            self._batch_end = asyncio.get_running_loop().call_later(COALESCE_S, self._wake_pages)
+
+    def _wake_pages(self) -> None:
+        """Have every page rendered again. All at once, so that they can share a rendering."""
+        self._batch_end = None
+        self.renderings.generation += 1
         for open_page in self.pages:
             open_page.wakeup.set()
 
@@ -103,13 +117,29 @@ class Hub:
 
 
 class PageStream:
-    """Server-sent events of one open page: what it shows, and what was sent to it last."""
+    """Server-sent events of one open page: what it shows, and what was sent to it last.
+
+    Streams with the same `sight` (what their viewers may see, and in which language) and the same query share their
+    renderings; without one a stream has its own.
+    """
 
     def __init__(
-        self, hub: Hub, renderer: Renderer, query: Mapping[str, str], view: Callable[[], Awaitable[View]], parts: Parts
+        self,
+        hub: Hub,
+        renderer: Renderer,
+        query: Mapping[str, str],
+        view: Callable[[], Awaitable[View]],
+        parts: Parts,
+        *,
+        sight: Hashable = None,
+        check_login: Callable[[], Awaitable[None]] | None = None,
     ) -> None:
         self._hub, self._renderer, self._query, self._view, self._parts = hub, renderer, query, view, parts
+        self._check_login = check_login
         self._page = query["page"]
+        shown = frozenset((name, value) for name, value in query.items() if name != "at")
+        self._key = (sight or id(self), shown)
+        self._idle_s = IDLE_S.get(self._page, _DEFAULT_IDLE_S)
         self.wakeup = asyncio.Event()
         self._lines: list[Entry] = []
         self._skipped = 0
@@ -126,7 +156,6 @@ class PageStream:
             over = max(0, len(self._lines) - _MAX_LINES_AFTER_GAP)
             self._skipped += over
             del self._lines[:over]
-        self.wakeup.set()
 
     async def run(self, after: str) -> AsyncIterator[str]:
         """Yield server-sent events until the browser disconnects."""
@@ -138,7 +167,7 @@ class PageStream:
             loop = asyncio.get_running_loop()
             beat_at = loop.time() + BEAT_S
             while self._hub.open:
-                await self._wait(IDLE_S.get(self._page, _DEFAULT_IDLE_S))
+                await self._wait()
                 for text in await self._batch():
                     beat_at = loop.time() + BEAT_S
                     yield text
@@ -151,58 +180,64 @@ class PageStream:
     async def _resume(self, after: str) -> None:
         """Queue what a browser has missed since this cursor; a whole page if it is new, or if it missed too much."""
         self._sent_cursor = after
-        shown = await self._render(await self._view())
+        shown = await self._rendering()
         resumes = after not in ("", "0-0")
         # Read last: an event during the rendering counts as missed.
         missed = await self._hub.since(after) if resumes else None
         if missed:
             self.add_events(missed)
+            self._hub.renderings.generation += 1  # the one that was just made may be without them
+            self.wakeup.set()
         elif missed is None:
             self._lost = resumes
             self.wakeup.set()
         else:
-            self._sent_cursor = self._hub.cursor
-            self._changed(shown)
+            self._sent_cursor = max(after, shown.cursor, key=cursor_order)
+            self._sent |= shown.marks
 
-    async def _render(self, view: View) -> dict[str, Markup]:
-        return self._renderer.frame_parts(view) | await self._parts(self._renderer, view, self._query)
+    async def _rendering(self) -> Rendering:
+        if self._check_login is not None:
+            await self._check_login()
+        return await self._hub.renderings.get(self._key, self._render, fresh_s=self._idle_s / 2)
 
-    def _changed(self, parts: Mapping[str, Markup]) -> dict[str, str]:
-        """Return the parts that differ from what was last sent."""
-        marks = {name: hashlib.blake2b(html.encode(), digest_size=8).digest() for name, html in parts.items()}
-        changed = {name: str(parts[name]) for name, mark in marks.items() if self._sent.get(name) != mark}
-        self._sent |= marks
-        return changed
+    async def _render(self) -> Rendering:
+        cursor = self._hub.cursor  # before the read: what comes during it is for the next one
+        view = await self._view()
+        parts = self._renderer.frame_parts(view) | await self._parts(self._renderer, view, self._query)
+        return Rendering(view, parts, cursor)
 
-    async def _wait(self, idle_s: float) -> None:
+    async def _wait(self) -> None:
         with contextlib.suppress(TimeoutError):
-            async with asyncio.timeout(idle_s):
+            async with asyncio.timeout(self._idle_s):
                 await self.wakeup.wait()
-        if self.wakeup.is_set():
-            await asyncio.sleep(COALESCE_S)
-            self.wakeup.clear()
+        self.wakeup.clear()
 
     async def _batch(self) -> list[str]:
-        cursor = self._hub.cursor
         try:
-            view = await self._view()
-            fresh = self._changed(await self._render(view))
+            shown = await self._rendering()
         except (RedisError, OSError) as error:
             log.warning("dashboard.redis_unavailable", error=str(error))
             return []
-        lines = self._log_lines(view, cursor)
+        fresh, cursor = shown.changed_since(self._sent), max(shown.cursor, self._sent_cursor, key=cursor_order)
+        self._sent |= shown.marks
+        lines = self._log_lines(shown.view, cursor)
         before = self._sent_cursor if lines else cursor
-        texts = [_event("parts", {"at": self._hub.last_event_ms, "parts": fresh}, before)] if fresh else []
+        at_ms = self._hub.last_event_ms
+        texts = [_event_of(f'{{"at": {at_ms}, "parts": {shown.text_of(fresh)}}}', "parts", before)] if fresh else []
         self._sent_cursor = cursor
         return texts + lines
 
     def _log_lines(self, view: View, cursor: str) -> list[str]:
+        """Return the lines of events up to a cursor. Later ones are for the next batch, whose parts have them too."""
         if self._page != "live-log" or not (self._lines or self._lost):
             return []
+        last = cursor_order(cursor)
+        ready = [entry for entry in self._lines if cursor_order(entry.cursor) <= last]
+        later = [entry for entry in self._lines if cursor_order(entry.cursor) > last]
+        if not (ready or self._lost):
+            return []
         # Missed events and those that arrived meanwhile overlap.
-        entries = {
-            entry.cursor: entry for entry in sorted(self._lines, key=lambda each: cursor_order(each.cursor))
-        }.values()
+        entries = {entry.cursor: entry for entry in sorted(ready, key=lambda each: cursor_order(each.cursor))}.values()
         lines = [log_page.line_of(view, entry) for entry in entries]
         wanted = [line for line in lines if log_page.passes(line, self._query)]
         skipped = max(0, len(wanted) - self._room) + self._skipped
@@ -210,10 +245,14 @@ class PageStream:
         if skipped or self._lost:
             unknown = 0 if self._lost else skipped
             html.insert(0, str(self._renderer.macros.log_gap(view, unknown, _MAX_MISSED, cursor)))
-        self._lines, self._skipped, self._lost, self._room = [], 0, False, _MAX_LINES
+        self._lines, self._skipped, self._lost, self._room = later, 0, False, _MAX_LINES
         return [_event("lines", {"at": self._hub.last_event_ms, "lines": html, "skipped": skipped}, cursor)]
 
 
 def _event(kind: str, content: object, cursor: str) -> str:
+    return _event_of(json.dumps(content, ensure_ascii=False), kind, cursor)
+
+
+def _event_of(text: str, kind: str, cursor: str) -> str:
     named = f"id: {cursor}\n" if cursor else ""
-    return f"{named}event: {kind}\ndata: {json.dumps(content, ensure_ascii=False)}\n\n"
+    return f"{named}event: {kind}\ndata: {text}\n\n"
