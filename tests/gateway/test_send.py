@@ -10,9 +10,10 @@ from tests.conftest import Clock
 from tests.gateway.conftest import API_KEY, BOTH_MODES, NOON_MS, PHONE, Gate, OpenGate, code_of
 from wa_orchestrator.domain import content
 from wa_orchestrator.gateway.sender_pool import FRESH_S
-from wa_orchestrator.store import keys, records
+from wa_orchestrator.store import keys, records, sessions
 from wa_orchestrator.store.access import api_keys
 from wa_orchestrator.store.access.api_keys import Scope
+from wa_orchestrator.store.outcomes import Written
 from wa_orchestrator.web.auth import revoke_key
 
 DAY_MS = 86_400_000
@@ -218,7 +219,8 @@ async def test_four_messages_in_a_row_to_a_new_recipient_leave_from_one_phone(ga
 async def test_a_conversation_stays_with_its_phone_while_that_reconnects_so_that_nothing_overtakes(gate: Gate) -> None:
     first = (await gate.send()).json()["sessionId"]
     await gate.add_session("w2", "972500000002")
-    await gate.redis.hset(keys.session(first), mapping={"status": "disconnected", "reason": "RECONNECTING"})
+    gone = sessions.Transition(1, "disconnected", "RECONNECTING", "CONNECTION_LOST")
+    assert isinstance(await sessions.advance(gate.scripts, first, gone), Written)
     await asyncio.sleep(FRESH_S)
     assert (await gate.send()).json()["sessionId"] == first
     assert (await gate.send(to="972522222222")).json()["sessionId"] == "w2"

@@ -6,6 +6,7 @@ from wa_orchestrator.store import keys
 from wa_orchestrator.store.leases import Limited
 from wa_orchestrator.store.messages import admission, message_index, queues, retention
 from wa_orchestrator.store.messages.message_keys import Place
+from wa_orchestrator.store.sessions import changes
 
 
 @case("admitted")
@@ -54,3 +55,17 @@ async def _(scene: Scene) -> None:
     assert isinstance(await scene.route(message), queues.Scheduled)
     await message_index.add_to_statuses(scene.scripts, Place(message, "972500000009", "w1"))
     assert await scene.scripts.redis.exists(keys.later("972500000009")) == 0
+
+
+@case("same_stream")
+async def _(scene: Scene) -> None:
+    await scene.connected()
+    reply = await scene.scripts.run(changes.READ_CHANGES, *changes.call("0-0"))
+    read = changes.read(reply)
+    assert isinstance(read, changes.Changes)
+    assert list(read.sessions) == ["w1"]
+    nothing = await scene.scripts.run(changes.READ_CHANGES, *changes.call(read.cursor))
+    assert changes.read(nothing) == changes.Changes(read.cursor, more=False, sessions=[], phones=[])
+    await scene.scripts.redis.delete(keys.EVENTS)
+    await scene.scripts.redis.xadd(keys.EVENTS, {"type": "session.created", "session": "w2"}, id="1-1")
+    assert changes.read(await scene.scripts.run(changes.READ_CHANGES, *changes.call(read.cursor))) == changes.Lost()

@@ -4,35 +4,32 @@ For choosing senders and estimating etas only. Limits, opt-outs and idempotency 
 """
 
 import asyncio
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from heapq import heapify, heapreplace
 from time import monotonic
 from typing import Final, NamedTuple
 
-from wa_orchestrator.domain.ids import MessageId
 from wa_orchestrator.domain.pacing.decision import Wait
 from wa_orchestrator.domain.pacing.forecast import Forecast
-from wa_orchestrator.domain.pacing.hours import day_bounds_ms, hours_bounds_ms
 from wa_orchestrator.domain.pacing.limits import MINUTE_MS, Pace
 from wa_orchestrator.domain.routing import Readiness, Why
 from wa_orchestrator.errors import Refused
-from wa_orchestrator.gateway.redis_access import Command, RedisAccess
+from wa_orchestrator.gateway.fleet_reader import Fleet, FleetReader, KnownSession
+from wa_orchestrator.gateway.redis_access import RedisAccess
 from wa_orchestrator.messages.queue_forecast import Facts, forecast_of
-from wa_orchestrator.messages.session_pace import Holds, holds_on, pace_of, readiness_with, zone_of
+from wa_orchestrator.messages.session_pace import Holds, holds_on, readiness_with
 from wa_orchestrator.settings import Settings
 from wa_orchestrator.store import keys
-from wa_orchestrator.store.messages.holds import holds_from
-from wa_orchestrator.store.record_codec import decode
 from wa_orchestrator.store.records import PhonePace, Session
 
 FRESH_S: Final = 1.0
+#: A snapshot that is in use is renewed from this age on.
+_RENEW_S: Final = 0.5
 #: Before a request is refused for lack of a sender, a snapshot older than this is renewed.
 RECENT_S: Final = 0.05
 #: A forecast is reused while its facts stay the same, but not for longer than this.
 _FORECAST_S: Final = 5.0
-#: How long the limits of a session are reused: trust grows with its age, but slowly.
-_LIMITS_MS: Final = 60_000
 
 
 @dataclass(slots=True)
@@ -120,18 +117,6 @@ class PoolSnapshot:
         return self.taken_at_ms + int((monotonic() - self.taken_at_s) * 1000)
 
 
-@dataclass(frozen=True, slots=True)
-class _Limits:
-    """What follows from a session's record alone, and until when it is valid."""
-
-    raw: Mapping[str, str]
-    session: Session
-    pace: Pace
-    day_ms: tuple[int, int]
-    reopens_ms: int
-    valid_until_ms: int
-
-
 class _CachedForecast(NamedTuple):
     """A forecast, with when and from what it was computed."""
 
@@ -146,9 +131,9 @@ class SenderPool:
     def __init__(self, redis: RedisAccess, settings: Settings) -> None:
         self._redis = redis
         self._settings = settings
+        self._reader = FleetReader(redis, settings)
         self._snapshot: PoolSnapshot | None = None
         self._refresh: asyncio.Task[PoolSnapshot] | None = None
-        self._limits: dict[str, _Limits] = {}
         self._forecasts: dict[str, _CachedForecast] = {}
 
     async def current(self, *, fresh_s: float = FRESH_S) -> PoolSnapshot:
@@ -156,10 +141,7 @@ class SenderPool:
         snapshot = self.cached(fresh_s)
         if snapshot is not None:
             return snapshot
-        if self._refresh is None:
-            self._refresh = asyncio.get_running_loop().create_task(self._read())
-            self._refresh.add_done_callback(self._refreshed)
-        return await asyncio.shield(self._refresh)
+        return await asyncio.shield(self._renew())
 
     async def find(self, session_id: str) -> tuple[PoolSnapshot, Sender]:
         """Return a session and the recent snapshot it is in; raises if there is no such session."""
@@ -170,11 +152,22 @@ class SenderPool:
         return snapshot, snapshot.senders[session_id]
 
     def cached(self, fresh_s: float = FRESH_S) -> PoolSnapshot | None:
-        """Return the last snapshot unless it is older than `fresh_s`."""
+        """Return the last snapshot unless it is older than `fresh_s`.
+
+        One that is used and no longer new is renewed meanwhile, so that under load nobody waits for it.
+        """
         snapshot = self._snapshot
-        if snapshot is None or monotonic() - snapshot.taken_at_s >= fresh_s:
+        if snapshot is None or (age_s := monotonic() - snapshot.taken_at_s) >= fresh_s:
             return None
+        if age_s >= _RENEW_S:
+            self._renew()
         return snapshot
+
+    def _renew(self) -> asyncio.Task[PoolSnapshot]:
+        if self._refresh is None:
+            self._refresh = asyncio.get_running_loop().create_task(self._read())
+            self._refresh.add_done_callback(self._refreshed)
+        return self._refresh
 
     async def forecast(self, snapshot: PoolSnapshot, sender: Sender) -> Forecast:
         """Return the forecast of a sender's queue."""
@@ -210,76 +203,26 @@ class SenderPool:
             self._snapshot = refresh.result()
 
     async def _read(self) -> PoolSnapshot:
-        clock = await self._redis.run("now", [], [])
-        taken_at_s = monotonic()
-        ids, raw_holds, raw_waiting = await self._redis.many(
-            [("SMEMBERS", keys.SESSIONS_ALL), ("HGETALL", keys.HOLDS), ("HGETALL", keys.GATEWAY_WAITING)]
-        )
-        holds: Holds = holds_from(raw_holds)
-        raws = await self._redis.many([("HGETALL", keys.session(each)) for each in sorted(ids)])
-        now_ms = int(clock[1])
-        limits = [self._limits_of(raw, now_ms) for raw in raws if raw]
-        self._limits = {each.session.id: each for each in limits}
-        senders = await self._read_senders(limits, holds, raw_waiting, now_ms)
+        fleet = await self._reader.read()
+        senders: dict[str, Sender] = {each.session.id: _sender(each, fleet) for each in fleet.sessions}
         by_phone: dict[str, list[Sender]] = {}
-        for sender in senders:
+        for sender in senders.values():
             by_phone.setdefault(sender.session.phone, []).append(sender)
-        self._forecasts = {name: each for name, each in self._forecasts.items() if name in set(ids)}
-        return PoolSnapshot(
-            {sender.session.id: sender for sender in senders},
-            by_phone,
-            RoomHeap([sender for sender in senders if sender.readiness is Readiness.READY]),
-            holds,
-            now_ms,
-            taken_at_s,
-        )
-
-    def _limits_of(self, raw: Mapping[str, str], now_ms: int) -> _Limits:
-        """Return what follows from a session's record; it is computed again only if the record has changed."""
-        known = self._limits.get(raw["id"])
-        if known is not None and known.raw == raw and now_ms < known.valid_until_ms:
-            return known
-        session = decode(Session, raw)
-        zone = zone_of(self._settings, session)
-        pace, day = pace_of(self._settings, session, now_ms), day_bounds_ms(now_ms, zone)
-        reopens_ms = hours_bounds_ms(pace, day[1], zone)[0]
-        return _Limits(raw, session, pace, day, reopens_ms, min(day[1], now_ms + _LIMITS_MS))
-
-    async def _read_senders(
-        self, limits: Sequence[_Limits], holds: Holds, waiting: Mapping[str, str], now_ms: int
-    ) -> list[Sender]:
-        """Read the figures of the sessions' phones."""
-        commands: list[Command] = []
-        for each in limits:
-            phone = each.session.phone
-            commands += [
-                ("HMGET", keys.pace(phone), *_PACE),
-                ("ZCARD", keys.queue(phone)),
-                ("ZCOUNT", keys.sent(phone), each.day_ms[0], "+inf"),
-            ]
-        answers = await self._redis.many(commands)
-        senders = []
-        for at, each in enumerate(limits):
-            raw_pace, queued, sent_today = answers[3 * at : 3 * at + 3]
-            waits = int(queued) + int(waiting.get(each.session.phone, 0))
-            senders.append(
-                Sender(
-                    each.session,
-                    each.pace,
-                    holds_on(holds, each.session, now_ms) if holds else (),
-                    each.day_ms,
-                    each.reopens_ms,
-                    _phone_pace(raw_pace),
-                    int(sent_today),
-                    each.pace.per_day - int(sent_today) - waits,
-                )
-            )
-        return senders
+        self._forecasts = {name: each for name, each in self._forecasts.items() if name in senders}
+        ready = [sender for sender in senders.values() if sender.readiness is Readiness.READY]
+        return PoolSnapshot(senders, by_phone, RoomHeap(ready), fleet.holds, fleet.now_ms, fleet.read_at_s)
 
 
-_PACE: Final = ("in_flight", "silent_until", "silence_ms", "lock_until", "burst_until", "service_ms")
-
-
-def _phone_pace(raw: Sequence[str | None]) -> PhonePace:
-    silent_until, silence_ms, lock_until, burst_until, service_ms = (int(float(each or 0)) for each in raw[1:])
-    return PhonePace(MessageId(raw[0] or ""), silent_until, silence_ms, lock_until, burst_until, service_ms, sent=())
+def _sender(known: KnownSession, fleet: Fleet) -> Sender:
+    session, pace, figures = known.session, known.pace, known.figures
+    waits = figures.queued + int(fleet.waiting.get(session.phone, 0))
+    return Sender(
+        session,
+        pace,
+        holds_on(fleet.holds, session, fleet.now_ms) if fleet.holds else (),
+        known.day_ms,
+        known.reopens_ms,
+        figures.pace,
+        figures.sent_today,
+        pace.per_day - figures.sent_today - waits,
+    )

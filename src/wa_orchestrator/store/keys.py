@@ -165,6 +165,9 @@ SESSIONS_ALL: Final = "sessions:all"
 SESSIONS_ACTIVE: Final = "sessions:active"
 """set of session ids that are connected · advance_session, bind_phone"""
 
+SESSIONS_CHANGED: Final = "sessions:changed"
+"""zset of session ids whose records changed without an event, by instant · update_session, set_limits · a minute"""
+
 SESSION_NUMBER: Final = "sessions:number"
 """counter behind `worker_<n>` · provision"""
 
@@ -405,7 +408,7 @@ RESTORE_LOADED: Final = "backups:loading"
 NOT_BACKED_UP: Final = (
     "backups:", "lease:", "fence:", "control:", "command:result:", "rate:", "dashboard:person:", "dashboard:tries:",
     "dashboard:link:", "session:qr:", "session:commands:", "session:heard:", "session:restarts:",
-    PROVISIONING, RESTARTING, STARTED_LAST, RESTART_AFTER, SESSIONS_ACTIVE, INSTALLATION, SUMMARY_DAY,
+    PROVISIONING, RESTARTING, STARTED_LAST, RESTART_AFTER, SESSIONS_ACTIVE, SESSIONS_CHANGED, INSTALLATION, SUMMARY_DAY,
     ARCHIVE, ARCHIVE_FAILING, REWRITTEN, TROUBLES,
 )  # fmt: skip
 #: Keys that are many and change no more, or only grow: a backup reads them after the others, without blocking Redis.

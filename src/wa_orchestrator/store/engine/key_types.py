@@ -24,6 +24,7 @@ _FIXED: Final[Mapping[str, str]] = {
     keys.OPT_OUTS: "hash",
     keys.SESSIONS_ALL: "set",
     keys.SESSIONS_ACTIVE: "set",
+    keys.SESSIONS_CHANGED: "zset",
     keys.PROVISIONING: "list",
     keys.RESTARTING: "list",
     keys.PROXIES_ALL: "set",

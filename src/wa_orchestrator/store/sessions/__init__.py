@@ -142,13 +142,14 @@ async def advance(scripts: Scripts, session_id: str, step: Transition) -> Writte
 
 
 async def update(scripts: Scripts, session_id: str, fields: SessionChanges) -> bool:
-    """Write fields that change no state: a ping, a mark. False if the session is removed, and stays so."""
-    return await scripts.whether("update_session", [keys.session(session_id)], flat(fields), noted=True, unknown=False)
+    """Write fields that change no state: a mark, a name. False if the session is removed, and stays so."""
+    names = [keys.session(session_id), keys.SESSIONS_CHANGED]
+    return await scripts.whether("update_session", names, flat(fields), noted=True, unknown=False)
 
 
 async def set_limits(scripts: Scripts, session_id: str, value: str, *, field: str = "limits") -> bool:
     """Write a session's own `limits` or `timezone` and wake its phone; '' deletes them, and the default applies."""
-    names = [keys.session(session_id), keys.DUE]
+    names = [keys.session(session_id), keys.DUE, keys.SESSIONS_CHANGED]
     return await scripts.whether("set_limits", names, [field, value], set=True, unknown=False)
 
 

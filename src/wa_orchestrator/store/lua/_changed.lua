@@ -1,0 +1,5 @@
+-- mark_changed: note that a session's record has changed. For changes without an event: who keeps sessions reads them again.
+local function mark_changed(changed, session, now)
+  redis.call('ZADD', changed, now, redis.call('HGET', session, 'id') or '')
+  redis.call('ZREMRANGEBYSCORE', changed, '-inf', now - 60000)
+end
