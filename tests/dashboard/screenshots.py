@@ -28,6 +28,7 @@ PAGES = {
     "proxies": "/proxies",
     "anti-ban": "/anti-ban",
     "live-log": "/live-log",
+    "backups": "/backups",
     "settings": "/settings",
 }
 WIDTHS = (1440, 390)

@@ -68,7 +68,10 @@ def restore(
     run.client.restore_backup(backup_id, sessions=session, identity=key, accept_older=True)
     ended = _follow(run, "restore", lambda now: _newer(now, before, "restore"))
     run.output(
-        ended, lambda: tables.line(_outcome(ended, f"{backup_id} is restored; {ended['sessions']} sessions start."))
+        ended,
+        lambda: tables.line(
+            _outcome(ended, f"{backup_id} is restored; {ended['sessions']} sessions start.{_told(ended)}")
+        ),
     )
     if ended["error"]:
         raise typer.Exit(EXIT_FAILED)
@@ -142,6 +145,16 @@ def _follow(run: Invocation, kind: str, look: Callable[[dict[str, Any]], dict[st
                 return ended
             time.sleep(_LOOK_S)
     raise Refused("TOO_SLOW", f"The {kind} has not ended within an hour. Look at it: wa-orchestrator backups")
+
+
+def _told(ended: dict[str, Any]) -> str:
+    """Say what became of messages that waited in the backup, if everything was restored."""
+    said = {
+        "waiting": "messages wait and are sent",
+        "unknown": "may have been sent before and are not sent again by themselves: wa-orchestrator messages",
+        "held": "wait for you, and all sending is paused: there was no journal beside the backup",
+    }
+    return "".join(f" {ended['messages'][kind]} {text}." for kind, text in said.items() if ended["messages"].get(kind))
 
 
 def _outcome(ended: dict[str, Any], done: str) -> str:

@@ -9,7 +9,7 @@ from typing import Annotated, Any, Final
 
 import structlog
 from fastapi import APIRouter, FastAPI, Form, Request
-from starlette.responses import HTMLResponse, JSONResponse, RedirectResponse, Response, StreamingResponse
+from starlette.responses import FileResponse, HTMLResponse, JSONResponse, RedirectResponse, Response, StreamingResponse
 
 from wa_orchestrator.context import Context
 from wa_orchestrator.dashboard import guard, internal_api
@@ -22,6 +22,7 @@ from wa_orchestrator.dashboard.live import Hub, PageStream, Parts
 from wa_orchestrator.dashboard.login import Authenticator, Person, TooManyAttempts, WrongPassword, require_administrator
 from wa_orchestrator.dashboard.pages import (
     anti_ban,
+    backups,
     fleet,
     live_log,
     messages,
@@ -34,6 +35,7 @@ from wa_orchestrator.dashboard.pages import (
 from wa_orchestrator.dashboard.routes import actions, json_api, simulated_scan
 from wa_orchestrator.errors import Refused
 from wa_orchestrator.loop import Loop
+from wa_orchestrator.orchestrator.api.backups import backup_file
 from wa_orchestrator.texts.catalogue import languages
 from wa_orchestrator.web import problems
 
@@ -48,6 +50,7 @@ PAGES: Final[Mapping[str, tuple[str, Show, Parts]]] = {
     "/anti-ban": ("anti-ban", anti_ban.show, anti_ban.parts),
     "/live-log": ("live-log", live_log.show, live_log.parts),
     "/radar": ("radar", radar.show, radar.parts),
+    "/backups": ("backups", backups.show, backups.parts),
     "/settings": ("settings", settings.show, settings.parts),
 }
 LIVE: Final = {name: parts for name, _, parts in PAGES.values()} | {"first": fleet.first_parts}
@@ -82,6 +85,7 @@ class Dashboard:
         for old in OLD_ADDRESSES:
             routes.get(old)(_redirect_old_address)
         routes.get("/events/ui", response_class=StreamingResponse)(self._stream)
+        routes.get("/backups/{backup_id}/file", response_class=FileResponse)(self._backup_file)
         routes.post("/do/{action}")(self._do)
         routes.post("/choose")(self._choose)
         routes.get("/login")(self._login_page)
@@ -135,6 +139,11 @@ class Dashboard:
         response.headers["X-Accel-Buffering"] = "no"
         return response
 
+    async def _backup_file(self, backup_id: str, person: LoggedInPerson) -> Response:
+        """Hand a backup over to an administrator; the audit log says so."""
+        require_administrator(person)
+        return with_security_headers(await backup_file(self._context, person.caller, backup_id))
+
     async def no_such_page(self, request: Request, error: Exception) -> Response:
         """Answer an unknown address: with a page for people, with JSON for programs. Needs no login."""
         is_api = request.url.path.startswith("/api/")
@@ -164,6 +173,7 @@ class Dashboard:
             "go": outcome.go,
             "secret": outcome.secret,
             "left": outcome.left,
+            "parts": {name: str(part) for name, part in outcome.parts.items()},
         }
         return JSONResponse(body | error, status_code=status, headers={"Cache-Control": "no-store"})
 
@@ -175,6 +185,9 @@ class Dashboard:
         forms = actions.forms(action, data)
         answers = [await internal_api.call(self._app, person.caller, *action.call(form)) for form in forms]
         outcome = actions.outcome_of(name, action, forms, answers, view)
+        if name == "backup-check" and outcome.state == "ok":
+            plan = backups.plan_part(self.renderer, view, forms[0], answers[0].body)
+            return replace(outcome, parts={"restore-plan": plan})
         if name != "delete" or len(forms) != 1 or outcome.state != "ok":
             return outcome
         # The deletion of one session can be undone while its credentials are in the trash.

@@ -96,6 +96,7 @@ class Renderer:
         self.reader = reader
         self._env = environment()
         self.macros: Any = self._env.get_template("parts.html").module
+        self.operations: Any = self._env.get_template("operations.html").module
 
     async def view(self, request: Request, person: Person, page: str) -> View:
         return self._view(await self.reader.read(), person, page, self.language_of(request), _theme_of(request))

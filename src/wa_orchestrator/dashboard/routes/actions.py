@@ -79,6 +79,14 @@ def _webhook(form: Form) -> Body:
     return {"url": form.get("url", "")} | ({"events": events} if events else {})
 
 
+def _restore(form: Form) -> Body:
+    """Return the body of a restore: chosen sessions only where some were to be chosen."""
+    body: Body = {"identity": form["identity"]} if form.get("identity", "").strip() else {}
+    if form.get("what") == "some" and form.get("listed"):
+        body["sessions"] = [each for each in form.get("sessions", "").split(",") if each]
+    return body
+
+
 def _to_the_code(form: Form, _response: Any) -> str:
     """Return the page with the code; the phone is in the address because nothing else stores it."""
     return f"/scan?{urlencode({'id': form.get('id', ''), 'phone': form.get('phone', '')})}"
@@ -125,6 +133,12 @@ ACTIONS: Final[dict[str, Action]] = {
     "webhook-enable": Action("POST", "/api/v1/webhooks/{id}/enable"),
     "webhook-replay": Action("POST", "/api/v1/webhooks/{id}/deliveries/{number}/replay"),
     "webhook-remove": Action("DELETE", "/api/v1/webhooks/{id}"),
+    "backup-create": Action("POST", "/api/v1/backups/create"),
+    "backup-check": Action("POST", "/api/v1/backups/restore/{id}", lambda form: _restore(form) | {"dryRun": True}),
+    # The dialog has said what goes back, and how many.
+    "backup-restore": Action(
+        "POST", "/api/v1/backups/restore/{id}", lambda form: _restore(form) | {"acceptOlder": True}
+    ),
     "alert-test": Action("POST", "/api/v1/dashboard/test-alert"),
 }
 
@@ -142,6 +156,8 @@ class Outcome:
     left: str | None = None
     """The lines of a list that were refused, to be corrected; None leaves the field as it is."""
     undo: Mapping[str, str] = field(default_factory=dict)
+    parts: Mapping[str, Markup] = field(default_factory=dict)
+    """Parts of the open dialog that the answer replaces, by id. Then nothing else happens."""
 
 
 def find(name: str) -> Action:

@@ -264,12 +264,31 @@ async function send(form, button) {
     if (response.status === 401) return location.assign('/login')
     const told = await response.json()
     if (told.error && !told.toast) return toastText(told.error.message)
+    if (Object.keys(told.parts || {}).length) return replaceParts(form, told.parts)
     answered(form, told)
   } catch {
     toastText(say('server_away'))
   } finally {
     button?.classList.remove('busy')
   }
+}
+// The answer to a question of an open dialog: its parts are replaced, and it stays open.
+function replaceParts(form, parts) {
+  const error = $('[data-error]', form)
+  if (error) error.hidden = true
+  for (const [id, html] of Object.entries(parts)) {
+    const holder = document.createElement('div')
+    holder.innerHTML = html
+    document.getElementById(id)?.replaceWith(holder.firstElementChild)
+  }
+  armRestore(form)
+}
+// The button of a restore carries the number that the check has found; 0 cannot be restored.
+function armRestore(form) {
+  const plan = $('#restore-plan', form),
+    button = $('[data-restore]', form)
+  button.disabled = !Number(plan.dataset.count)
+  if (plan.dataset.button) button.textContent = plan.dataset.button
 }
 function answered(form, told) {
   const dialog = form.closest('dialog'),
@@ -448,8 +467,28 @@ function openDialog(button) {
     $('[data-preset-day]', dialog).textContent = button.dataset.presetDay
     $('[data-preset-minute]', dialog).textContent = button.dataset.presetMinute
   }
+  if (dialog.id === 'restore') {
+    form.reset()
+    form.elements.id.value = button.dataset.id
+    $('[data-name]', dialog).textContent = button.dataset.name
+    $('[data-only-sealed]', dialog).hidden = !button.matches('[data-sealed]')
+    $('[data-check]', dialog).hidden = !button.matches('[data-sealed]')
+    const plan = $('#restore-plan', dialog)
+    plan.replaceChildren()
+    plan.removeAttribute('data-count')
+    armRestore(form)
+    if (!button.matches('[data-sealed]')) send(form, $('[data-check]', dialog))
+  }
   dialog.showModal()
 }
+// A plan that was computed for another choice is not carried out.
+document.addEventListener('change', e => {
+  const form = e.target.closest('#restore form')
+  if (!form || !e.target.matches('[data-recheck]')) return
+  $('[data-restore]', form).disabled = true
+  clearTimeout(typing)
+  typing = setTimeout(() => send(form, $('[data-check]', form)), 250)
+})
 function openRowMenu(button) {
   const dialog = $('#row-menu'),
     { id, name, rests } = button.dataset

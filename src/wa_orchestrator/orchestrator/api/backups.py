@@ -6,6 +6,7 @@ from typing import Annotated, Literal
 from zoneinfo import ZoneInfo
 
 from fastapi import Path
+from fastapi.responses import FileResponse
 from pydantic import Field, SecretStr
 
 from wa_orchestrator.context import Context
@@ -16,6 +17,7 @@ from wa_orchestrator.orchestrator.backups import backup_files, restore_staging
 from wa_orchestrator.orchestrator.backups.backup_files import BackupNote
 from wa_orchestrator.orchestrator.backups.restore_staging import Changes, Plan, Staged
 from wa_orchestrator.store import records
+from wa_orchestrator.store.access import audit
 from wa_orchestrator.store.backups import runs, state_dump
 from wa_orchestrator.timestamps import iso
 from wa_orchestrator.web.auth import AdminCaller, Caller, ReadCaller
@@ -143,6 +145,9 @@ class BackupRoutes(RouteGroup):
             BACKUP_AUTH_KEY=422, DISK_FULL=507,
         )  # fmt: skip
         self.get("")(self.list_backups)
+        self.get("/{backup_id}/file", response_class=FileResponse, responses=responses(NO_SUCH_BACKUP=404))(
+            self.download_backup
+        )
         self.post("/create", status_code=202)(self.create_backup)
         self.post("/restore/{backup_id}", status_code=202, responses=restore)(self.restore_backup)
 
@@ -166,6 +171,10 @@ class BackupRoutes(RouteGroup):
     async def _running(self) -> RunView | None:
         run = await runs.current(self._scripts)
         return None if run is None else RunView.of(run)
+
+    async def download_backup(self, backup_id: _BackupId, caller: AdminCaller) -> FileResponse:
+        """Download a backup. Who has an unencrypted one can act as every account in it."""
+        return await backup_file(self._context, caller, backup_id)
 
     async def create_backup(self, caller: AdminCaller) -> BackupRequested:
         """Make a backup now, without stopping anyone. Asking twice makes one."""
@@ -214,6 +223,14 @@ class BackupRoutes(RouteGroup):
         await self._audit(caller, "backup.restore", note.id, sessions=len(restored), whole=whole)
         await asyncio.to_thread(restore_staging.commit, staged, plan)
         return answer
+
+
+async def backup_file(context: Context, caller: Caller, backup_id: str) -> FileResponse:
+    """Return the file of a backup, and record who fetched it. Raises `Refused` if there is none."""
+    note = await asyncio.to_thread(backup_files.find, context.settings, backup_id)
+    await audit.record(context.scripts, caller.key_id, "backup.download", note.id)
+    path = backup_files.path_of(context.settings, note)
+    return FileResponse(path, media_type="application/octet-stream", filename=note.file)
 
 
 def _older(changes: Changes) -> Refused:

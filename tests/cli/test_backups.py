@@ -1,0 +1,98 @@
+"""`backup`, `backups` and `restore` against a running server: by a script, and by a person at a terminal."""
+
+import os
+import pty
+import re
+import subprocess
+from contextlib import closing, suppress
+from pathlib import Path
+
+from tests.backups import archives
+from tests.cli.conftest import Run, Running
+from tests.processes import PRODUCT, bare_environment
+from tests.waiting import PATIENCE_S
+from wa_orchestrator.cli import backups
+
+IDS = ("bk1", "bk2", "bk3")
+
+
+def with_credentials(server: Running) -> None:
+    """Sessions with credentials, for which no worker runs."""
+    for number, session_id in enumerate(IDS):
+        server.linked(session_id, f"97250777000{number}")
+        path = server.data_dir / "sessions" / session_id / "auth.db"
+        if not path.exists():
+            archives.auth_db(path, session_id)
+
+
+def at_a_terminal(server: Running, *arguments: str, typed: str = "") -> tuple[int, str]:
+    """Run a command in a terminal of its own; return its exit code and everything that was shown."""
+    ours, theirs = pty.openpty()
+    environment = bare_environment() | {"DATA_DIR": str(server.data_dir), "TERM": "xterm", "COLUMNS": "100"}
+    with (
+        closing(os.fdopen(ours, "r+b", buffering=0)) as screen,
+        subprocess.Popen(
+            (*PRODUCT, *arguments), stdin=theirs, stdout=theirs, stderr=theirs, env=environment, start_new_session=True
+        ) as command,
+    ):
+        os.close(theirs)
+        shown = b""
+        with suppress(OSError):  # a terminal whose program has ended
+            while chunk := screen.read(4096):
+                shown += chunk
+                if typed and b"[y/N]" in shown:
+                    screen.write(typed.encode())
+                    typed = ""
+        return command.wait(PATIENCE_S), shown.decode()
+
+
+def test_a_backup_is_made_listed_and_restored_by_a_script(wa: Run, server: Running) -> None:
+    with_credentials(server)
+    made = wa("backup")
+    assert (made.code, made.err) == (0, "")
+    assert re.fullmatch(r"backup_\S+ was made and verified: \d+ sessions\.\n", made.out)
+    (newest, *_) = wa("backups", "--json").json["backups"]
+    assert set(newest["sessions"]) >= set(IDS)
+    assert newest["id"] in wa("backups").out
+
+    unasked = wa("restore", newest["id"])
+    assert unasked.code == 2
+    assert "--yes" in unasked.err
+    credentials = server.data_dir / "sessions" / "bk2" / "auth.db"
+    credentials.unlink()
+    restored = wa("restore", newest["id"], "--session", "bk2", "--yes")
+    assert restored.code == 0, restored.err
+    assert "= 1 restart with the link of the backup" in restored.err
+    assert f"{newest['id']} is restored; 1 sessions start." in restored.out
+    assert credentials.is_file()
+
+
+def test_at_a_terminal_a_bar_counts_sessions_and_a_restore_asks_first(server: Running) -> None:
+    with_credentials(server)
+    code, shown = at_a_terminal(server, "backup")
+    assert code == 0, shown
+    assert "━" in shown  # the bar
+    backup_id = re.findall(r"(backup_\S+) was made and verified: \d+ sessions\.", shown)[-1]
+    code, shown = at_a_terminal(server, "restore", backup_id, "--session", "bk1", typed="n\n")
+    assert code != 0
+    assert f"Restore 1 sessions from {backup_id}?" in shown
+    code, shown = at_a_terminal(server, "restore", backup_id, "--session", "bk1", typed="y\n")
+    assert code == 0, shown
+    assert "━" in shown
+    assert f"{backup_id} is restored; 1 sessions start." in shown
+
+
+def test_the_end_of_a_restore_tells_what_became_of_messages() -> None:
+    assert backups._told({"messages": {}}) == ""
+    said = backups._told({"messages": {"sent": 4, "unknown": 3, "waiting": 2}})
+    assert said.startswith(" 2 messages wait and are sent. 3 may have been sent before")
+
+
+def test_a_damaged_backup_is_refused_in_one_line(wa: Run, server: Running, tmp_path: Path) -> None:
+    path = archives.sound(server.data_dir / "backups" / "backup_2020-01-01.zip", tmp_path / "made")
+    path.write_bytes(path.read_bytes()[:-200])
+    said = wa("restore", "backup_2020-01-01", "--yes")
+    assert said.code == 1
+    (line,) = said.err.splitlines()
+    assert "Nothing was changed" in line
+    path.unlink()
