@@ -96,3 +96,11 @@ def test_a_damaged_backup_is_refused_in_one_line(wa: Run, server: Running, tmp_p
     (line,) = said.err.splitlines()
     assert "Nothing was changed" in line
     path.unlink()
+
+
+def test_jobs_are_listed_and_one_is_run(wa: Run) -> None:
+    listed = wa("jobs", "--json").json["jobs"]
+    assert {"backup", "archive", "proxy_checks", "summary", "trash"} == {each["name"] for each in listed}
+    assert "daily at 03:00" in wa("jobs").out
+    assert "trash begins now" in wa("jobs", "run", "trash").out
+    assert wa("jobs", "run", "nothing").code == 1

@@ -29,6 +29,7 @@ PAGES = {
     "anti-ban": "/anti-ban",
     "live-log": "/live-log",
     "backups": "/backups",
+    "jobs": "/jobs",
     "settings": "/settings",
 }
 WIDTHS = (1440, 390)

@@ -16,9 +16,13 @@ from tests.dashboard.served_fleet import ServedFleet, api, serve_fleet
 from tests.dashboard.serving import PASSWORD, VIEWER_PASSWORD
 from tests.dashboard.test_buttons import said, toast
 from wa_orchestrator.context import Context
+from wa_orchestrator.domain.jobs import Job
 from wa_orchestrator.orchestrator.api.backups import BackupRoutes
+from wa_orchestrator.orchestrator.api.jobs import JobRoutes
+from wa_orchestrator.store import jobs
 from wa_orchestrator.store.backups import runs
 from wa_orchestrator.store.backups.runs import EndedRun, Run
+from wa_orchestrator.store.jobs import JobRun
 from wa_orchestrator.texts.catalogue import languages, texts
 
 pytestmark = pytest.mark.browser
@@ -27,7 +31,7 @@ Enter = Callable[..., Page]
 
 
 def routers(context: Context) -> list[Any]:
-    return [*api(context), BackupRoutes(context)]
+    return [*api(context), BackupRoutes(context), JobRoutes(context)]
 
 
 @pytest.fixture
@@ -170,3 +174,21 @@ def test_a_backup_is_downloaded_by_an_administrator_and_not_by_a_viewer(
     expect(viewer.locator("#backup-list tbody tr")).to_have_count(1)
     expect(viewer.locator("#backup-list a[download], [data-open=restore]")).to_have_count(0)
     assert viewer.request.get(f"{served.address}/backups/{ID}/file").status == 403
+
+
+@pytest.mark.parametrize("language", languages())
+def test_jobs_are_shown_failed_ones_first_and_one_is_run_by_hand(
+    served: ServedFleet, enter: Enter, language: str
+) -> None:
+    failed = JobRun(1_700_000_000_000, 1_700_000_001_000, "OSError")
+    served.do(lambda on: jobs.note(on.scripts, Job.TRASH, failed))
+    page = enter(language)
+    page.goto(f"{served.address}/jobs")
+    expect(page.locator("#headline")).to_have_text(said(language, "jobs.some_failed.one"))
+    rows = page.locator("#job-list tbody tr")
+    expect(rows).to_have_count(len(Job))
+    expect(rows.first).to_contain_text("OSError")
+    page.locator("#job-archive button").click()
+    expect(toast(page, language, "done.job-run")).to_be_visible()
+    expect(page.locator("#job-archive button")).to_be_disabled()
+    assert list(served.do(lambda on: jobs.take_asked(on.scripts))) == [Job.ARCHIVE]

@@ -24,7 +24,7 @@ pytestmark = pytest.mark.browser
 AXE = Path(__file__).parents[2] / "frontend" / "node_modules" / "axe-core" / "axe.min.js"
 PAGES = (
     "/", "/?state=failed", "/scan?id=worker_18", "/sessions/worker_4", "/sessions/worker_16", "/messages",
-    "/proxies", "/anti-ban", "/live-log", "/backups", "/settings",
+    "/proxies", "/anti-ban", "/live-log", "/backups", "/jobs", "/settings",
 )  # fmt: skip
 #: What is shown beyond the edge of the window, or is wider than the box that holds it.
 OVER_THE_EDGE = """

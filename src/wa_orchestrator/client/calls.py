@@ -228,6 +228,16 @@ class Calls(ABC, Generic[R]):
         flag = None if drain is None else str(drain).lower()
         return self.ask(_delete(f"/api/v1/proxies/{_in_path(proxy_id)}", drain=flag))
 
+    # -- jobs
+
+    def jobs(self) -> R:
+        """List jobs, how they went, and when they run next."""
+        return self.ask(_get("/api/v1/jobs"))
+
+    def run_job(self, name: str) -> R:
+        """Run a job now."""
+        return self.ask(_post(f"/api/v1/jobs/{_in_path(name)}/run"))
+
     # -- backups
 
     def backups(self) -> R:

@@ -24,6 +24,7 @@ from wa_orchestrator.dashboard.pages import (
     anti_ban,
     backups,
     fleet,
+    jobs,
     live_log,
     messages,
     proxies,
@@ -51,12 +52,13 @@ PAGES: Final[Mapping[str, tuple[str, Show, Parts]]] = {
     "/live-log": ("live-log", live_log.show, live_log.parts),
     "/radar": ("radar", radar.show, radar.parts),
     "/backups": ("backups", backups.show, backups.parts),
+    "/jobs": ("jobs", jobs.show, jobs.parts),
     "/settings": ("settings", settings.show, settings.parts),
 }
 LIVE: Final = {name: parts for name, _, parts in PAGES.values()} | {"first": fleet.first_parts}
 #: Addresses of the first dashboard, which people have as bookmarks.
 OLD_ADDRESSES: Final[Mapping[str, str]] = {"/index.html": "/", "/scan.html": "/scan", "/live-log.html": "/live-log"}
-ADMINISTRATORS_ONLY: Final = frozenset({"settings"})
+ADMINISTRATORS_ONLY: Final = frozenset({"settings", "jobs"})
 _YEAR_S: Final = 31_536_000
 _CURSOR: Final = re.compile(r"\d{1,20}-\d{1,20}", re.ASCII)
 log = structlog.get_logger(__name__)

@@ -10,11 +10,13 @@ from fastapi import APIRouter
 
 from wa_orchestrator.archive.archiver import Archiver
 from wa_orchestrator.context import Context
+from wa_orchestrator.domain.jobs import Job
 from wa_orchestrator.domain.reconcile import FoundWorker
 from wa_orchestrator.domain.session import Event
 from wa_orchestrator.loop import Loop, Runnable
 from wa_orchestrator.orchestrator.api.admin import AdminRoutes
 from wa_orchestrator.orchestrator.api.backups import BackupRoutes
+from wa_orchestrator.orchestrator.api.jobs import JobRoutes
 from wa_orchestrator.orchestrator.api.proxies import ProxyRoutes
 from wa_orchestrator.orchestrator.api.session_reads import SessionReadRoutes
 from wa_orchestrator.orchestrator.api.sessions import SessionRoutes
@@ -22,12 +24,13 @@ from wa_orchestrator.orchestrator.api.worker_events import Handlers, WorkerEvent
 from wa_orchestrator.orchestrator.backups.sent_journal import SentJournal
 from wa_orchestrator.orchestrator.backups.service import BackupService
 from wa_orchestrator.orchestrator.installation_check import check_installation
+from wa_orchestrator.orchestrator.job_runs import JobRequests, RecordedStep
 from wa_orchestrator.orchestrator.leader_lease import LeaderLease
 from wa_orchestrator.orchestrator.metrics import OrchestratorMetrics
 from wa_orchestrator.orchestrator.notifications import daily_summary, lasting_troubles
 from wa_orchestrator.orchestrator.proxies import placement
 from wa_orchestrator.orchestrator.proxies.health import ProxyHealth
-from wa_orchestrator.orchestrator.proxies.monitor import check_due_proxies
+from wa_orchestrator.orchestrator.proxies.monitor import check_all, check_due_proxies
 from wa_orchestrator.orchestrator.proxies.socks_check import ProxyCheck
 from wa_orchestrator.orchestrator.sessions import (
     ban_end,
@@ -70,6 +73,7 @@ class Orchestrator:
             ProxyRoutes(self.context, self.proxy_health),
             AdminRoutes(self.context),
             BackupRoutes(self.context),
+            JobRoutes(self.context),
         ]
 
     @property
@@ -118,6 +122,18 @@ def assemble(context: Context, runner: Runner, checker: ProxyCheck | None = None
     proxy_health = ProxyHealth(context, lease, checker)
     journal = SentJournal(context)
     backups = BackupService(context, pool, journal)
+    archiver = Archiver(context.settings, context.scripts, context.archive)
+    by_hand = JobRequests(
+        context,
+        {
+            Job.ARCHIVE: archiver.step,
+            Job.PROXY_CHECKS: partial(check_all, context, proxy_health),
+            Job.SUMMARY: partial(daily_summary.emit_now, context),
+            Job.TRASH: partial(credential_files.purge, context),
+        },
+    )
+    monitor = RecordedStep(context, Job.PROXY_CHECKS, partial(check_due_proxies, context, proxy_health))
+    purger = RecordedStep(context, Job.TRASH, partial(credential_files.purge, context))
     context.refreshers.append(OrchestratorMetrics(context, lease, pool).refresh)
     return Orchestrator(
         context,
@@ -134,14 +150,15 @@ def assemble(context: Context, runner: Runner, checker: ProxyCheck | None = None
             Loop("watchdog", Watchdog(context, lease, pool).step, lease),
             Loop("ban_end", partial(ban_end.start_when_over, context), lease),
             Loop("version_recovery", partial(version_recovery.step, context), lease),
-            Loop("proxy_monitor", partial(check_due_proxies, context, proxy_health), lease),
+            Loop("proxy_monitor", monitor, lease),
             Loop("slot_assigner", partial(placement.assign_waiting, context), lease),
             Loop("daily_summary", partial(daily_summary.emit_when_due, context), lease),
             Loop("lasting_troubles", partial(lasting_troubles.report_new, context), lease),
             Loop("installation_check", partial(check_installation, context), lease),
-            Loop("archiver", Archiver(context.settings, context.scripts, context.archive).step, lease),
+            Loop("archiver", RecordedStep(context, Job.ARCHIVE, archiver.step), lease),
             Loop("sent_journal", journal.step, lease, on_standby=journal.standby),
             Loop("backups", backups.step, lease, on_standby=backups.standby),
-            Loop("trash_purger", partial(credential_files.purge, context), lease),
+            Loop("trash_purger", purger, lease),
+            Loop("job_requests", by_hand.step, lease),
         ),
     )

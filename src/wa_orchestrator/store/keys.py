@@ -277,6 +277,15 @@ TROUBLES: Final = "troubles"
 """hash `queue:<phone>`, `webhook:<id>`, `disk:<directory>`, … → JSON {type, at, fields}: troubles that people were told
 of · the leader · while they last"""
 
+job_runs: Final = _one_per("jobs:runs:<job>")
+"""list of JSON, the latest runs of a job, the newest first · the leader · the last 12"""
+
+JOBS_NEXT: Final = "jobs:next"
+"""hash job → when it goes on · the leader"""
+
+JOBS_ASKED: Final = "jobs:asked"
+"""hash job → who asked for a run by hand · API sets, the leader deletes"""
+
 SUMMARY_DAY: Final = "summary:day"
 """string: the local day of the last daily summary · the leader · for ever"""
 
@@ -406,8 +415,8 @@ RESTORE_LOADED: Final = "backups:loading"
 
 #: Keys by their beginning that no backup holds: they end by themselves, or belong to this machine and its processes.
 NOT_BACKED_UP: Final = (
-    "backups:", "lease:", "fence:", "control:", "command:result:", "rate:", "dashboard:person:", "dashboard:tries:",
-    "dashboard:link:", "session:qr:", "session:commands:", "session:heard:", "session:restarts:",
+    "backups:", "jobs:", "lease:", "fence:", "control:", "command:result:", "rate:", "dashboard:person:",
+    "dashboard:tries:", "dashboard:link:", "session:qr:", "session:commands:", "session:heard:", "session:restarts:",
     PROVISIONING, RESTARTING, STARTED_LAST, RESTART_AFTER, SESSIONS_ACTIVE, SESSIONS_CHANGED, INSTALLATION, SUMMARY_DAY,
     ARCHIVE, ARCHIVE_FAILING, REWRITTEN, TROUBLES,
 )  # fmt: skip

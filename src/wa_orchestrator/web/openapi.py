@@ -27,6 +27,7 @@ TAGS: Final = {
     "webhooks": "Events delivered to your own systems.",
     "administration": "API keys, audit log, trash.",
     "backups": "Backups and their restoration.",
+    "jobs": "What the server does by itself: when, how it went, and a run by hand.",
     "dashboard": "The dashboard's figures for scripts.",
     "workers": "What workers call. Not for clients.",
     "health": "Probes and metrics, without an API key.",

@@ -139,6 +139,7 @@ ACTIONS: Final[dict[str, Action]] = {
     "backup-restore": Action(
         "POST", "/api/v1/backups/restore/{id}", lambda form: _restore(form) | {"acceptOlder": True}
     ),
+    "job-run": Action("POST", "/api/v1/jobs/{id}/run"),
     "alert-test": Action("POST", "/api/v1/dashboard/test-alert"),
 }
 

@@ -136,6 +136,12 @@ class RestoreResponse(ResponseModel):
     changes: ChangesView
 
 
+class BackupFile(FileResponse):
+    """An archive, as it is in BACKUPS_DIR."""
+
+    media_type = "application/octet-stream"
+
+
 class BackupRoutes(RouteGroup):
     def __init__(self, context: Context) -> None:
         super().__init__(context, "/api/v1/backups", "backups")
@@ -145,7 +151,7 @@ class BackupRoutes(RouteGroup):
             BACKUP_AUTH_KEY=422, DISK_FULL=507,
         )  # fmt: skip
         self.get("")(self.list_backups)
-        self.get("/{backup_id}/file", response_class=FileResponse, responses=responses(NO_SUCH_BACKUP=404))(
+        self.get("/download/{backup_id}", response_class=BackupFile, responses=responses(NO_SUCH_BACKUP=404))(
             self.download_backup
         )
         self.post("/create", status_code=202)(self.create_backup)
@@ -172,7 +178,7 @@ class BackupRoutes(RouteGroup):
         run = await runs.current(self._scripts)
         return None if run is None else RunView.of(run)
 
-    async def download_backup(self, backup_id: _BackupId, caller: AdminCaller) -> FileResponse:
+    async def download_backup(self, backup_id: _BackupId, caller: AdminCaller) -> BackupFile:
         """Download a backup. Who has an unencrypted one can act as every account in it."""
         return await backup_file(self._context, caller, backup_id)
 
@@ -225,12 +231,12 @@ class BackupRoutes(RouteGroup):
         return answer
 
 
-async def backup_file(context: Context, caller: Caller, backup_id: str) -> FileResponse:
+async def backup_file(context: Context, caller: Caller, backup_id: str) -> BackupFile:
     """Return the file of a backup, and record who fetched it. Raises `Refused` if there is none."""
     note = await asyncio.to_thread(backup_files.find, context.settings, backup_id)
     await audit.record(context.scripts, caller.key_id, "backup.download", note.id)
     path = backup_files.path_of(context.settings, note)
-    return FileResponse(path, media_type="application/octet-stream", filename=note.file)
+    return BackupFile(path, filename=note.file)
 
 
 def _older(changes: Changes) -> Refused:

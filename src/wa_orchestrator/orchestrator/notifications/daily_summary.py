@@ -1,17 +1,18 @@
 """Daily summary: one event a day, at a fixed local time, that becomes an alert."""
 
 import json
-from datetime import datetime, time
+from datetime import datetime
 from zoneinfo import ZoneInfo
 
 from wa_orchestrator.context import Context
+from wa_orchestrator.domain.jobs import SUMMARY_AT, Job
 from wa_orchestrator.domain.session import State
-from wa_orchestrator.store import records
-from wa_orchestrator.store.events import activity, summaries
+from wa_orchestrator.domain.stream_events import DailySummary, EventType
+from wa_orchestrator.store import jobs, records
+from wa_orchestrator.store.events import activity, event_stream, summaries
+from wa_orchestrator.store.jobs import JobRun
 from wa_orchestrator.store.messages import message_counts
 
-#: In the time zone of TIMEZONE.
-AT = time(8, 0)
 _INTERVAL_S = 20.0
 _HOURS = 24
 
@@ -22,11 +23,20 @@ async def emit_when_due(context: Context) -> float:
     local = datetime.fromtimestamp(now_ms / 1000, tz=ZoneInfo(context.settings.timezone))
     today = local.date().isoformat()
     last = await summaries.last_day(context.scripts)
-    if last is None or (last != today and local.time() >= AT):
+    if last is None or (last != today and local.time() >= SUMMARY_AT):
         # A new installation has no day to sum up.
         details = json.dumps(await _details(context, now_ms)) if last is not None else ""
         await summaries.emit(context.scripts, today, details)
+        if details:
+            await jobs.note(context.scripts, Job.SUMMARY, JobRun(now_ms, await context.scripts.now_ms()))
     return _INTERVAL_S
+
+
+async def emit_now(context: Context) -> None:
+    """Emit a summary of the last day that somebody asked for. The daily one comes at its time all the same."""
+    now_ms = await context.scripts.now_ms()
+    details = json.dumps(await _details(context, now_ms))
+    await event_stream.emit(context.scripts, EventType.SUMMARY_DAILY, DailySummary(details))
 
 
 async def _details(context: Context, now_ms: int) -> dict[str, int]:

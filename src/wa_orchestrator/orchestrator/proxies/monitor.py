@@ -23,6 +23,12 @@ async def check_due_proxies(context: Context, proxy_health: ProxyHealth) -> floa
     return min(_INTERVAL_S, context.settings.monitor_interval_ms / 1000)
 
 
+async def check_all(context: Context, proxy_health: ProxyHealth) -> None:
+    """Check every proxy now, because somebody asked for it."""
+    await asyncio.gather(*(proxy_health.check(proxy.id) for proxy in await records.proxies(context.scripts)))
+    await proxy_health.end_outage()
+
+
 def _is_due(context: Context, proxy: Proxy, now: int) -> bool:
     """Whether to check a proxy: also one that would wait too long, because Redis' clock was set back."""
     failures = proxy.bad_in_a_row if proxy.status is ProxyStatus.BAD else 0

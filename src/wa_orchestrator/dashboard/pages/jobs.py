@@ -1,0 +1,30 @@
+"""Jobs page: what the server does by itself, how it went, and when it does it next."""
+
+from collections.abc import Mapping, Sequence
+
+from markupsafe import Markup
+
+from wa_orchestrator.dashboard.html.renderer import PageContent, Renderer, View
+from wa_orchestrator.orchestrator import job_table
+from wa_orchestrator.store.jobs import MOST_RUNS, JobRun
+
+
+async def show(renderer: Renderer, view: View, query: Mapping[str, str]) -> PageContent:
+    return PageContent("jobs.html", await parts(renderer, view, query), {}, {"page": "jobs"})
+
+
+async def parts(renderer: Renderer, view: View, _query: Mapping[str, str]) -> dict[str, Markup]:
+    rows = await job_table.read(renderer.context.settings, renderer.context.scripts)
+    macros = renderer.operations
+    failed = sum(row.failed for row in rows)
+    shown = [(row, beats(row.runs)) for row in rows]
+    return {
+        "headline": macros.jobs_headline(view, len(rows) - failed, len(rows)),
+        "job-list": macros.job_list(view, shown),
+    }
+
+
+def beats(runs: Sequence[JobRun]) -> list[str]:
+    """Return the states of the latest runs, the oldest first, as the strip shows them."""
+    seen = ["bad" if run.error else "good" for run in reversed(runs)]
+    return ["off"] * (MOST_RUNS - len(seen)) + seen
