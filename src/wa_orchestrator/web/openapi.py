@@ -23,6 +23,7 @@ TAGS: Final = {
     "anti-ban": "Limits and pauses of sending.",
     "opt-outs": "Recipients that get no more messages.",
     "contacts": "One person: an export of what is stored about them, and its erasure.",
+    "radar": "What WhatsApp sends that no worker knows.",
     "events": "Everything that happened, by cursor or as a stream.",
     "webhooks": "Events delivered to your own systems.",
     "administration": "API keys, audit log, trash.",
