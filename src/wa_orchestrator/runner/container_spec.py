@@ -29,6 +29,8 @@ class ContainerSpec:
     """Additional read-only mounts."""
 
 
+#: An image that compose has built says so in labels, and compose would take its containers for parts.
+NOT_COMPOSE = {"com.docker.compose.project": "", "com.docker.compose.service": ""}
 #: What an image says for the server must not hold for its other containers: a worker serves nothing that could be
 #: probed, and SIGTERM is what ends it.
 UNINHERITED = {"Healthcheck": {"Test": ["NONE"]}, "StopSignal": "SIGTERM", "WorkingDir": "/"}

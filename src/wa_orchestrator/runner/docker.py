@@ -19,7 +19,7 @@ from aiodocker.exceptions import DockerError
 
 from wa_orchestrator.domain.reconcile import FoundWorker
 from wa_orchestrator.errors import Unavailable
-from wa_orchestrator.runner.container_spec import LABEL_HOME, UNINHERITED, ContainerSpec, hardened
+from wa_orchestrator.runner.container_spec import LABEL_HOME, NOT_COMPOSE, UNINHERITED, ContainerSpec, hardened
 from wa_orchestrator.runner.contract import AlreadyRunning, Exited, Running, StartFailed, WorkerSpec
 from wa_orchestrator.runner.docker_relays import LABEL_RELAY, ProxyRelays, ensure_network
 from wa_orchestrator.runner.node_command import ENVIRONMENT, heap_flag
@@ -167,7 +167,7 @@ class DockerRunner:
             "Image": shared.image,
             "Env": [f"{name}={value}" for name, value in variables.items()],
             "User": f"{shared.uid}:{shared.gid}",
-            "Labels": {LABEL_HOME: str(self._label), **labels},
+            "Labels": NOT_COMPOSE | {LABEL_HOME: str(self._label), **labels},
             "HostConfig": hardened(shared.memory_mb, shared.pids)
             | {
                 "Binds": [*binds, *shared.binds],

@@ -17,7 +17,7 @@ from aiodocker.containers import DockerContainer
 from aiodocker.exceptions import DockerError
 
 from wa_orchestrator.domain import proxy_url
-from wa_orchestrator.runner.container_spec import LABEL_HOME, UNINHERITED, ContainerSpec, hardened
+from wa_orchestrator.runner.container_spec import LABEL_HOME, NOT_COMPOSE, UNINHERITED, ContainerSpec, hardened
 from wa_orchestrator.runner.contract import StartFailed
 
 PREFIX = "wa_relay_"
@@ -92,7 +92,7 @@ class ProxyRelays:
             "Entrypoint": ["node", "-e", PROGRAM],
             "Env": [f"TO_HOST={host}", f"TO_PORT={port}", f"PORT={PORT}"],
             "User": f"{self._container_spec.uid}:{self._container_spec.gid}",
-            "Labels": {LABEL_RELAY_HOME: str(self._home)},
+            "Labels": NOT_COMPOSE | {LABEL_RELAY_HOME: str(self._home)},
             "HostConfig": hardened(_MEMORY_MB, _PIDS)
             | {
                 "Binds": list(self._container_spec.binds),

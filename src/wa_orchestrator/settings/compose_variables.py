@@ -9,6 +9,7 @@ COMPOSE = {
     "SIMULATOR_PORT": ("3010", "The port of the simulator's control API, in the profile simulate."),
     "REDIS_MEMORY": ("600mb", "What Redis may hold; further messages are refused and never dropped."),
     "REDIS_MEMORY_LIMIT": ("1200m", "Redis' own limit, twice that: it copies itself while it rewrites its file."),
+    "WA_IMAGE": ("wa-orchestrator:latest", "The image of all parts and workers, as it is built or was loaded."),
     "WA_PREFIX": ("wa", "Begins the names of containers and networks; two installations on one engine need two."),
     "WORKERS_SUBNET": ("172.28.0.0/16", "The workers' network; change all three where this one is taken."),
     "WORKERS_RANGE": ("172.28.128.0/17", "The part of it from which workers get addresses."),

@@ -1,0 +1,48 @@
+"""The unit of systemd: what must stand in it, and how exposed systemd finds it."""
+
+import configparser
+import re
+import shutil
+import subprocess
+
+import pytest
+
+from tests.deploy.wheels import ROOT
+
+UNIT = ROOT / "deploy" / "wa-orchestrator.service"
+#: 1.5 of 10 when it was written; other versions of systemd weigh a little differently.
+MOST_EXPOSED = 2.3
+
+
+def service() -> configparser.SectionProxy:
+    parser = configparser.ConfigParser(interpolation=None)
+    parser.optionxform = str  # type: ignore[assignment,method-assign]
+    parser.read(UNIT)
+    return parser["Service"]
+
+
+def test_a_reload_keeps_workers_and_a_stop_ends_them() -> None:
+    unit = service()
+    # SIGTERM leaves workers running, SIGINT ends them; only the server gets either.
+    kept = {
+        "KillMode": "process", "ExecReload": "/bin/kill -TERM $MAINPID", "Restart": "always", "KillSignal": "SIGINT",
+    }  # fmt: skip
+    assert {name: unit[name] for name in kept} == kept
+
+
+def test_the_logs_have_a_limit() -> None:
+    limits = (ROOT / "deploy" / f"journald@{service()['LogNamespace']}.conf").read_text()
+    assert "SystemMaxUse=" in limits
+
+
+def test_systemd_finds_it_little_exposed() -> None:
+    if not shutil.which("systemd-analyze"):
+        pytest.skip("systemd-analyze is not installed here")
+    told = subprocess.run(
+        ("systemd-analyze", "security", "--offline=true", "--no-pager", str(UNIT)),
+        capture_output=True, text=True, timeout=60, check=False,
+    )  # fmt: skip
+    level = re.search(r"exposure level for \S+: ([\d.]+)", told.stdout)
+    if level is None:
+        pytest.skip(f"this systemd-analyze does not judge files: {told.stderr.strip()[:100]}")
+    assert float(level[1]) <= MOST_EXPOSED
