@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import secrets
 import subprocess
 import time
@@ -28,7 +29,7 @@ pytestmark = pytest.mark.slow
 PHONE = "972501234567"
 CHAT = "-1001234567890"
 #: The first session gets a worker at once. The next one would start after this, so a test speaks for its worker.
-START_INTERVAL_MS = 600_000
+START_INTERVAL_MS = 6 * 3_600_000
 
 
 @dataclass
@@ -96,7 +97,7 @@ def installation(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Installat
             "NODE_ENV": "production",
             "MAX_SESSIONS_PER_PROXY": "4",
             "MAX_SESSIONS_PER_PHONE": "4",
-            "MONITOR_INTERVAL_MS": "30000",
+            "MONITOR_INTERVAL_MS": str(START_INTERVAL_MS),  # else it would start the workers that a test speaks for
             "WATCHDOG_INTERVAL_MS": "60000",
             "PING_TIMEOUT_MS": "180000",
             "PROVISIONING_INTERVAL_MS": str(START_INTERVAL_MS),
@@ -192,7 +193,9 @@ def test_the_env_file_of_the_documents_is_taken(tmp_path: Path) -> None:
     assert (settings.watchdog_interval_ms, settings.ping_timeout_ms) == (60000, 180000)
     assert (settings.max_sessions_per_proxy, settings.max_sessions_per_phone) == (4, 4)
     assert len(settings.proxy_urls) == 3
-    assert settings.sessions_dir.name == "sessions"
+    assert (settings.sessions_dir.name, settings.backups_dir.name, settings.max_backups) == ("sessions", "backups", 7)
+    assert settings.backup_time == "03:00", "the daily backup"
+    assert (settings.telegram_chat_id, settings.redis_url is not None) == ("-1001234567890", True)
 
 
 @pytest.mark.parametrize("name", ["API_KEY", "WEBHOOK_SECRET"])
@@ -236,6 +239,34 @@ def test_a_proxy_of_another_format_is_refused(installation: Installation, worker
     assert (answer.status_code, answer.json()["error"]["code"]) == (400, "BAD_PROXY_URL")
 
 
+@pytest.mark.parametrize("phone", ["12", "not a phone", "9725012345678901"])
+def test_a_phone_of_another_format_is_refused(installation: Installation, worker_1: str, phone: str) -> None:
+    answer = installation.api.post("/api/sessions/provision", json={"sessionId": "refused", "phone": phone})
+    assert (answer.status_code, answer.json()["error"]["code"]) == (400, "BAD_PHONE")
+
+
+def test_a_code_is_given_as_json_and_as_a_picture(installation: Installation, worker_1: str) -> None:
+    _provision(installation, "session_127").report("QR_CODE", {"qr": "2@ABC"})
+    address = "/api/sessions/session_127/qr"
+    assert installation.api.get(address).json()["qr"] == "2@ABC"
+    for kind, begins in (("image/png", b"\x89PNG"), ("image/svg+xml", b"<")):
+        picture = installation.api.get(address, headers={"Accept": kind})
+        assert (picture.status_code, picture.headers["content-type"].split(";")[0]) == (200, kind)
+        assert picture.content.lstrip().startswith(begins)
+    installation.api.delete("/api/sessions/session_127")
+    gone = installation.api.get(f"/api/sessions/{worker_1}/qr")
+    assert (gone.status_code, gone.json()["error"]["code"]) == (404, "NO_QR")
+
+
+def test_what_the_server_knows_of_a_session(installation: Installation, worker_1: str) -> None:
+    """Status, phone, proxy, the worker that holds it, when it was created, the last ping."""
+    shown = installation.api.get(f"/api/sessions/{worker_1}/status").json()
+    assert shown["worker"]["epoch"] >= 1
+    kept = installation.redis.hgetall(f"session:{worker_1}")
+    assert abs(int(float(kept["created_at"])) - _now_ms()) < 3_600_000, "in milliseconds"
+    assert installation.redis.sismember(f"phone:sessions:{PHONE}", worker_1)
+
+
 def test_a_new_session_gets_the_least_loaded_proxy(installation: Installation, worker_1: str) -> None:
     loads = {each["id"]: len(each["sessions"]) for each in installation.api.get("/api/v1/proxies").json()["proxies"]}
     _provision(installation, "least-loaded")
@@ -260,6 +291,7 @@ def test_a_proxy_never_has_more_than_four_sessions(installation: Installation, w
         made.append(answer.json()["sessionId"])
     assert (answer.status_code, answer.json()["error"]["code"]) == (409, "NO_PROXY_CAPACITY")
     assert {len(each["sessions"]) for each in api.get("/api/v1/proxies").json()["proxies"]} == {4}
+    _told(installation, "📉")
     for session_id in made:
         api.delete(f"/api/sessions/{session_id}")
 
@@ -462,11 +494,12 @@ def test_the_life_of_a_session_as_a_worker_reports_it(installation: Installation
     full = {"phoneNumber": phone, "jid": f"{phone}@s.whatsapp.net", "fingerprint": "Windows/Chrome/120.0"}
     worker.report("CONNECTED", full, path="/api/webhook")
     assert _status(installation, "session_200") == "connected"
-    worker.report("STATUS_CHANGE", {"status": "DISCONNECTED", "error": "proxy connection refused"})
     worker.report(
         "MESSAGE_RECEIVED", {"whatsappId": "3EB0", "from": phone, "kind": "text", "text": "Hi", "at": _now_ms()}
     )
     worker.report("AN_EVENT_OF_ANOTHER_VERSION", {"anything": 1})
+    # Last: the server checks the proxy and replaces the worker, whose secret ends with it.
+    worker.report("STATUS_CHANGE", {"status": "DISCONNECTED", "error": "proxy connection refused"})
     api.delete("/api/sessions/session_200")
 
 
@@ -482,8 +515,20 @@ def test_a_logged_out_session_asks_for_a_new_scan(installation: Installation, wo
 def test_a_complaint_about_the_proxy_is_taken(installation: Installation, worker_1: str) -> None:
     worker = _provision(installation, "session_202")
     worker.report("PROXY_ERROR", {"error": "connect ECONNREFUSED"})
-    worker.report("AUTH_FAILURE", {"reason": "creds.json is broken"})
     installation.api.delete("/api/sessions/session_202")
+
+
+def test_broken_credentials_need_a_new_code_and_a_person_can_ask_for_it(
+    installation: Installation, worker_1: str
+) -> None:
+    worker = _provision(installation, "session_203")
+    worker.report("CONNECTED", {"phoneNumber": "972501112255"})
+    worker.report("AUTH_FAILURE", {"reason": "creds.json is broken"})
+    shown = installation.api.get("/api/sessions/session_203/status").json()
+    assert (shown["status"], shown["reason"]) == ("failed", "AUTH_FAILURE")
+    assert installation.api.post("/api/sessions/session_203/logout").status_code == 200
+    until_blocking(lambda: _status(installation, "session_203") == "pending", "a new code")
+    installation.api.delete("/api/sessions/session_203")
 
 
 # -- messages ----------------------------------------------------------------------------------------------------------
@@ -546,6 +591,8 @@ def test_a_worker_claims_a_message_and_acknowledges_it(installation: Installatio
     worker.report("MESSAGE_SENT", {"messageId": message, "whatsappId": claimed["whatsappId"]})
     assert worker.outbox(f"{message}/ack", whatsappId=claimed["whatsappId"], timestamp=_now_ms()).status_code == 200
     assert installation.api.get(f"/api/v1/messages/{message}").json()["status"] == "sent"
+    counted = installation.api.get("/api/v1/stats/session_300").json()["total"]
+    assert (counted["sent"], counted["failed"]) == (1, 0)
     installation.api.delete("/api/sessions/session_300")
 
 
@@ -561,6 +608,14 @@ def test_a_message_that_a_worker_could_not_send_waits_for_another_attempt(
     assert (shown["status"], shown["attempts"]) == ("queued", 1)
     assert worker.outbox(f"{message}/nack", code=500).status_code == 409
     installation.api.delete("/api/sessions/session_302")
+
+
+def test_a_worker_that_needs_longer_renews_its_claim(installation: Installation, worker_1: str) -> None:
+    worker = _provision(installation, "session_305")
+    message = _claimed_message(installation, worker, "972501113305")
+    assert worker.outbox(f"{message}/renew").status_code == 200
+    assert installation.api.get(f"/api/v1/messages/{message}").json()["status"] == "sending"
+    installation.api.delete("/api/sessions/session_305")
 
 
 def test_a_message_that_nobody_can_get_fails_and_is_counted(installation: Installation, worker_1: str) -> None:
@@ -673,3 +728,34 @@ def test_restart_and_delete_work_on_one_session(installation: Installation, work
     assert deleted.json() == {"sessionId": "session_400", "deleted": True}
     assert installation.api.get("/api/sessions/session_400/status").status_code == 404
     assert _status(installation, worker_1) == "connected"
+
+
+def test_a_restart_keeps_the_credentials_so_no_scan_is_needed(installation: Installation, worker_1: str) -> None:
+    before = installation.api.get(f"/api/sessions/{worker_1}/status").json()["worker"]["epoch"]
+    assert installation.api.post(f"/api/sessions/{worker_1}/restart").status_code == 200
+    until_blocking(lambda: _epoch_online(installation, worker_1) > before, "connected again, without a scan")
+
+
+def _epoch_online(installation: Installation, session_id: str) -> int:
+    shown = installation.api.get(f"/api/sessions/{session_id}/status").json()
+    return int(shown["worker"]["epoch"]) if shown["status"] == "connected" else 0
+
+
+# -- backups -----------------------------------------------------------------------------------------------------------
+
+
+def test_a_backup_is_made_listed_and_restored_and_no_scan_is_needed(installation: Installation, worker_1: str) -> None:
+    api, address = installation.api, "/api/v1/backups"
+    assert api.post(f"{address}/create").status_code == 202
+    (made,) = until_blocking(lambda: api.get(address).json()["backups"], "a backup")
+    assert re.fullmatch(r"backup_\d{4}-\d{2}-\d{2}\.zip", made["file"])
+    assert worker_1 in made["sessions"]
+    assert (installation.data_dir / "backups" / made["file"]).is_file()
+    assert api.get(address).json()["keep"] == 7
+    _told(installation, "🗄️")
+
+    before = _epoch_online(installation, worker_1)
+    restored = api.post(f"{address}/restore/{made['id']}", json={"acceptOlder": True})
+    assert restored.status_code == 202, restored.text
+    until_blocking(lambda: _epoch_online(installation, worker_1) > before, "connected again, without a scan")
+    assert installation.api.get(f"/api/sessions/{worker_1}/status").json()["phone"] == PHONE
