@@ -1,5 +1,6 @@
 """Every code that a person can meet has its text in every language, and a language is one file."""
 
+import re
 from enum import StrEnum
 from string import Formatter
 
@@ -104,3 +105,9 @@ def test_a_new_file_is_a_new_language(klingon: str) -> None:
 
 def test_what_a_new_language_lacks_is_english(klingon: str) -> None:
     assert text(klingon, "session_reason.LOGGED_OUT") == text("en", "session_reason.LOGGED_OUT")
+
+
+def test_the_english_texts_use_the_words_that_operators_search_for() -> None:
+    """Slot, retry, select, permissions; not the words that were there before."""
+    old = re.compile(r"\b(seats?|seatless|pick(ed)?|its turn|tell again|may do)\b", re.IGNORECASE)
+    assert {name: said for name, said in texts("en").items() if old.search(said)} == {}
