@@ -71,6 +71,6 @@ WORKDIR /var/lib/wa-orchestrator
 EXPOSE 3001 3002
 # SIGTERM leaves workers running for the next server, but in this container they would be killed with it.
 STOPSIGNAL SIGINT
-HEALTHCHECK --interval=10s --timeout=5s --start-period=30s CMD ["python", "-I", "-m", "wa_orchestrator.health_probe", "http", "3001"]
+HEALTHCHECK --interval=10s --timeout=10s --start-period=300s CMD ["python", "-I", "-m", "wa_orchestrator.health_probe", "http", "3001"]
 ENTRYPOINT ["wa-orchestrator"]
 CMD ["up"]
