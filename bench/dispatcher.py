@@ -109,7 +109,7 @@ class Workers:
         released: Any = await self._scripts.redis.hmget(keys.message(place.message), ["released_at", "pause_ms", "to"])
         if self.measuring and phone in self._due:
             self.late_ms.append(int(float(released[0])) - self._due[phone])
-        receipt = outbox.Receipt(session, "sent", f"3EB0{place.message[2:].upper()}", 1)
+        receipt = outbox.MessageReport(session, "sent", f"3EB0{place.message[2:].upper()}", 1)
         await outbox.ack(self._scripts, place, receipt, to=str(released[2]), day="20260101")
         self._due[phone] = int(float(await self._scripts.redis.hget(keys.pace(phone), "silent_until") or 0))
 

@@ -161,7 +161,7 @@ async def store_by_the_product(scripts: Scripts, number: int, *, send: bool) -> 
     await outbox.claim(scripts, place.session, phone=place.phone, epoch=1, lease_ms=60_000)
     await outbox.confirm_write(scripts, place, outbox.WritePermit(to, 0, far_ms, ()), epoch=1, lease_ms=60_000)
     for status in ("sent", "delivered"):
-        receipt = outbox.Receipt(place.session, status, whatsapp_id, 1)
+        receipt = outbox.MessageReport(place.session, status, whatsapp_id, 1)
         await outbox.ack(scripts, place, receipt, to=to, day="20260101")
 
 

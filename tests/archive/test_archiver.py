@@ -69,7 +69,7 @@ async def test_a_message_leaves_redis_a_day_after_it_ended_and_not_before(contex
 async def test_a_late_receipt_reaches_an_archived_message(context: Context, clock: Clock) -> None:
     name = await archived(context, clock)
     await clock.pass_ms(DAY_MS)
-    receipt = outbox.Receipt("w1", "read", f"3EB0{1:018X}", clock.now_ms)
+    receipt = outbox.MessageReport("w1", "read", f"3EB0{1:018X}", clock.now_ms)
     became = await receipts.record(context, name, receipt)
     assert became == outbox.Became("read")
     assert await found_ids(context.scripts, context.archive, statuses=["sent"]) == []
@@ -93,7 +93,7 @@ async def test_an_archived_dead_letter_can_be_retried_and_an_unknown_one_settled
         assert (await client.delete(f"/api/v1/messages/{name}")).json()["error"]["code"] == "TOO_LATE"
         told = (await client.post(f"/api/v1/messages/{name}/retry")).json()
         assert told["status"] == "queued"
-    receipt = outbox.Receipt("w1", "sent", f"3EB0{1:018X}", clock.now_ms)
+    receipt = outbox.MessageReport("w1", "sent", f"3EB0{1:018X}", clock.now_ms)
     became = await receipts.record(context, name, receipt)
     assert became == outbox.Became("sent")
     assert await context.redis.zcard(keys.queue("972500000001")) == 0
@@ -104,7 +104,7 @@ async def test_a_message_that_changes_while_it_is_copied_stays_in_redis(context:
     await put_into_redis(context.scripts, [message])
     (copy,) = await ended_messages.copies(context.scripts, NOON, most=1)
     await context.archive.put_messages([copy])
-    receipt = outbox.Receipt("w1", "read", message.fields["whatsapp_id"], NOON)
+    receipt = outbox.MessageReport("w1", "read", message.fields["whatsapp_id"], NOON)
     await receipts.record(context, message.id, receipt)
     assert await ended_messages.remove(context.scripts, [copy]) == 0
     assert await found_ids(context.scripts, context.archive) == [message.id]

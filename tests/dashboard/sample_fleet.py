@@ -167,7 +167,7 @@ class FleetBuilder:
             )
             return name
         for status in ("sent", "delivered", "read"):
-            receipt = outbox.Receipt(place.session, status, new.whatsapp_id, now)
+            receipt = outbox.MessageReport(place.session, status, new.whatsapp_id, now)
             await outbox.ack(self.scripts, place, receipt, to=to, day=day)
             if status == until:
                 break

@@ -108,7 +108,7 @@ class Scenario:
     async def ack(self, message: str, at_ms: int = 0) -> None:
         """WhatsApp has it."""
         raw: Any = await self.scripts.redis.hmget(keys.message(message), ["phone", "session", "whatsapp_id", "to"])
-        place, receipt = Place(message, raw[0], raw[1]), outbox.Receipt(raw[1], "sent", raw[2], at_ms)
+        place, receipt = Place(message, raw[0], raw[1]), outbox.MessageReport(raw[1], "sent", raw[2], at_ms)
         await outbox.ack(self.scripts, place, receipt, to=raw[3], day="20250615")
 
     async def send(self, session: str, phone: str) -> str | None:

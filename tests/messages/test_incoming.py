@@ -15,7 +15,7 @@ from wa_orchestrator.orchestrator.api.worker_events import Handlers, OneStep
 from wa_orchestrator.orchestrator.messages import ban_hold, incoming, receipts
 from wa_orchestrator.store import keys, records
 from wa_orchestrator.store.access import audit
-from wa_orchestrator.store.events.worker_events import Delivery
+from wa_orchestrator.store.events.worker_events import EventDelivery
 from wa_orchestrator.store.messages import open_messages
 
 _numbers = itertools.count(1)
@@ -41,7 +41,7 @@ async def tell(
     event = worker_event_parser.parse(raw)
     handler = HANDLERS[type(event.payload)]
     if isinstance(handler, OneStep):
-        delivery = Delivery("w1", 1, f"evt_{next(_numbers)}", b"", 60_000)
+        delivery = EventDelivery("w1", 1, f"evt_{next(_numbers)}", b"", 60_000)
         rest = await handler.handle(api.context, delivery, event)
         if rest is not None:
             await rest()

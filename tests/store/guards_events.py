@@ -4,7 +4,7 @@ from tests.store.guards import case
 from tests.store.scene import PHONE, Scene
 from wa_orchestrator.store import keys
 from wa_orchestrator.store.events import worker_events
-from wa_orchestrator.store.events.worker_events import Accepted, Delivery, InProgress, Repeated
+from wa_orchestrator.store.events.worker_events import EventAccepted, EventDelivery, InProgress, Repeated
 from wa_orchestrator.store.messages import contacts, outbox
 from wa_orchestrator.store.outcomes import Fenced
 from wa_orchestrator.store.records import SessionChanges
@@ -12,8 +12,8 @@ from wa_orchestrator.store.records import SessionChanges
 PING = SessionChanges(ping_lag_ms=7)
 
 
-def delivery(name: str = "evt_1", epoch: int = 1) -> Delivery:
-    return Delivery("w1", epoch, name, b"{}", 60_000)
+def delivery(name: str = "evt_1", epoch: int = 1) -> EventDelivery:
+    return EventDelivery("w1", epoch, name, b"{}", 60_000)
 
 
 @case("event_epoch")
@@ -24,7 +24,7 @@ async def _(scene: Scene) -> None:
     assert await scene.ack(message, delivery=delivery(epoch=0)) == Fenced(1)
     assert await scene.status(message) == "sending"
     assert await contacts.receive(scene.scripts, _said("A"), keep_ms=1000, delivery=delivery(epoch=2)) == Fenced(1)
-    nobody = Delivery("nobody", 0, "evt_1", b"{}", 60_000)
+    nobody = EventDelivery("nobody", 0, "evt_1", b"{}", 60_000)
     assert await worker_events.accept_ping(scene.scripts, nobody, PING) == Fenced(0)
     assert not await scene.scripts.redis.exists(keys.session("nobody"))
 
@@ -32,7 +32,7 @@ async def _(scene: Scene) -> None:
 @case("event_once")
 async def _(scene: Scene) -> None:
     await scene.connected()
-    assert await worker_events.accept_ping(scene.scripts, delivery(), PING) == Accepted()
+    assert await worker_events.accept_ping(scene.scripts, delivery(), PING) == EventAccepted()
     assert await worker_events.accept_ping(scene.scripts, delivery(), PING) == Repeated()
     message = await scene.sending()
     assert await scene.ack(message, delivery=delivery("evt_2")) == outbox.Became("sent")

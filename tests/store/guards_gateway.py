@@ -62,10 +62,12 @@ async def _(scene: Scene) -> None:
     await scene.connected()
     reply = await scene.scripts.run(changes.READ_CHANGES, *changes.call("0-0"))
     read = changes.read(reply)
-    assert isinstance(read, changes.Changes)
+    assert isinstance(read, changes.FleetChanges)
     assert list(read.sessions) == ["w1"]
     nothing = await scene.scripts.run(changes.READ_CHANGES, *changes.call(read.cursor))
-    assert changes.read(nothing) == changes.Changes(read.cursor, more=False, sessions=[], phones=[])
+    assert changes.read(nothing) == changes.FleetChanges(read.cursor, more=False, sessions=[], phones=[])
     await scene.scripts.redis.delete(keys.EVENTS)
     await scene.scripts.redis.xadd(keys.EVENTS, {"type": "session.created", "session": "w2"}, id="1-1")
-    assert changes.read(await scene.scripts.run(changes.READ_CHANGES, *changes.call(read.cursor))) == changes.Lost()
+    assert (
+        changes.read(await scene.scripts.run(changes.READ_CHANGES, *changes.call(read.cursor))) == changes.StreamLost()
+    )

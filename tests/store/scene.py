@@ -7,7 +7,7 @@ from wa_orchestrator.domain.message_failures import Doubt
 from wa_orchestrator.store import keys, leases, proxies, sessions
 from wa_orchestrator.store.engine.compare_and_set import Changed
 from wa_orchestrator.store.engine.scripts import Scripts
-from wa_orchestrator.store.events.worker_events import Delivery
+from wa_orchestrator.store.events.worker_events import EventDelivery
 from wa_orchestrator.store.messages import admission, outbox, queues
 from wa_orchestrator.store.messages.message_keys import Place
 from wa_orchestrator.store.outcomes import Fenced, Unknown
@@ -149,11 +149,11 @@ class Scene:
         status: str = "sent",
         whatsapp_id: str = "",
         reporter: str = "",
-        delivery: Delivery | None = None,
+        delivery: EventDelivery | None = None,
     ) -> object:
         """Somebody says that WhatsApp has it."""
         name = whatsapp_id or "3EB0" + message[2:].upper()
-        receipt = outbox.Receipt(reporter or self.places[message].session, status, name, self.clock.now_ms)
+        receipt = outbox.MessageReport(reporter or self.places[message].session, status, name, self.clock.now_ms)
         to = self.recipients[message]
         return await outbox.ack(self.scripts, self.places[message], receipt, to=to, day="20250615", delivery=delivery)
 

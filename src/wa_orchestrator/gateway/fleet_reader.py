@@ -125,7 +125,7 @@ class FleetReader:
             return None, phones
         for _ in range(_MOST_PAGES):
             found = changes.read(await self._redis.run(changes.READ_CHANGES, *changes.call(cursor)))
-            if isinstance(found, changes.Lost):
+            if isinstance(found, changes.StreamLost):
                 return None, phones
             sessions |= set(found.sessions)
             phones |= set(found.phones)

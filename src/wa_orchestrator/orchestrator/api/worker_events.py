@@ -20,7 +20,7 @@ from wa_orchestrator.errors import Refused
 from wa_orchestrator.orchestrator.workers import event_refusals, tokens
 from wa_orchestrator.store import records
 from wa_orchestrator.store.events import worker_events
-from wa_orchestrator.store.events.worker_events import Delivery
+from wa_orchestrator.store.events.worker_events import EventDelivery
 from wa_orchestrator.store.records import Session
 from wa_orchestrator.web import request_body
 from wa_orchestrator.web.auth import count_stranger
@@ -57,7 +57,7 @@ class OneStep:
     `handle` may return what is left to do; then the event is noted after that.
     """
 
-    handle: Callable[[Context, Delivery, WorkerEvent[Any]], Awaitable[Rest | None]]
+    handle: Callable[[Context, EventDelivery, WorkerEvent[Any]], Awaitable[Rest | None]]
 
 
 #: The handler of each payload class; events without one are accepted and ignored.
@@ -122,7 +122,7 @@ class WorkerEventRoutes(RouteGroup):
                 count_stranger(self._context, request)
             raise
         self._context.rates.require(f"worker {event.session_id}", self._settings.worker_rate_per_minute)
-        delivery = Delivery(event.session_id, event.epoch or 0, event_id, body, _KEPT_MS)
+        delivery = EventDelivery(event.session_id, event.epoch or 0, event_id, body, _KEPT_MS)
         handler = self._handlers.get(type(event.payload), _IGNORE)
         if isinstance(handler, OneStep):
             rest = await handler.handle(self._context, delivery, event)
@@ -165,7 +165,7 @@ class WorkerEventRoutes(RouteGroup):
             raise Refused(*mismatch, 401)
         return headers["webhook-id"]
 
-    async def _handle(self, delivery: Delivery, event: WorkerEvent[Payload], handler: Handler) -> None:
+    async def _handle(self, delivery: EventDelivery, event: WorkerEvent[Payload], handler: Handler) -> None:
         session = await records.session(self._scripts, delivery.session)
         if session is None or delivery.epoch != session.epoch:
             raise tokens.fenced(session.epoch if session else 0)
@@ -173,7 +173,7 @@ class WorkerEventRoutes(RouteGroup):
             raise event_refusals.error(refusal)
         await self._finish(delivery, lambda: handler(self._context, session, event))
 
-    async def _finish(self, delivery: Delivery, rest: Rest) -> None:
+    async def _finish(self, delivery: EventDelivery, rest: Rest) -> None:
         """Do what is left of an event that was begun, and note it as received; if that fails, it may come again."""
         try:
             await rest()
@@ -183,7 +183,7 @@ class WorkerEventRoutes(RouteGroup):
         await worker_events.accept(self._scripts, delivery)
 
 
-async def _ignore(context: Context, delivery: Delivery, _: WorkerEvent[Any]) -> None:
+async def _ignore(context: Context, delivery: EventDelivery, _: WorkerEvent[Any]) -> None:
     event_refusals.require_accepted(await worker_events.accept_ignored(context.scripts, delivery))
 
 

@@ -58,7 +58,7 @@ async def settle_messages(context: Context, cursor: str) -> Counter[str]:
 async def _settle(context: Context, message: Message, status: MessageStatus, at_ms: int) -> None:
     place = Place.of(message)
     if status in SUCCEEDED:
-        receipt = outbox.Receipt(message.session, status, message.whatsapp_id, at_ms)
+        receipt = outbox.MessageReport(message.session, status, message.whatsapp_id, at_ms)
         await receipts.record(context, message.id, receipt)
         await restored_sessions.count_sent(context.scripts, place, at_ms)
         return

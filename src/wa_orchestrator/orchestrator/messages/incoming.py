@@ -22,7 +22,7 @@ from wa_orchestrator.orchestrator.workers import event_refusals
 from wa_orchestrator.store import keys
 from wa_orchestrator.store.engine.scripts import Scripts
 from wa_orchestrator.store.events import worker_events
-from wa_orchestrator.store.events.worker_events import Delivery, Refusal
+from wa_orchestrator.store.events.worker_events import EventDelivery, Refusal
 from wa_orchestrator.store.messages import contacts, open_messages, queues
 from wa_orchestrator.store.messages.message_keys import Place
 from wa_orchestrator.store.records import Session
@@ -34,7 +34,7 @@ log = structlog.get_logger(__name__)
 
 
 async def on_message_received(
-    context: Context, delivery: Delivery, event: WorkerEvent[IncomingMessage]
+    context: Context, delivery: EventDelivery, event: WorkerEvent[IncomingMessage]
 ) -> Callable[[], Awaitable[None]] | None:
     """Handle MESSAGE_RECEIVED: store it and emit its event; returns what is left to do, for a stop word for example.
 

@@ -58,7 +58,7 @@ class OutboxService:
 
     async def ack(self, session_id: str, message_id: str, *, whatsapp_id: str, at_ms: int | None) -> str:
         """Record that WhatsApp accepted a message; returns its status."""
-        receipt = outbox.Receipt(session_id, "sent", whatsapp_id, at_ms or 0)
+        receipt = outbox.MessageReport(session_id, "sent", whatsapp_id, at_ms or 0)
         match await receipts.record(self._context, message_id, receipt):
             case outbox.Became(status) | outbox.Already(status):
                 log.info("message.acknowledged", session=session_id, message=message_id, status=status)

@@ -15,7 +15,7 @@ from wa_orchestrator.orchestrator.messages import reachout_lock, retry_policy
 from wa_orchestrator.orchestrator.workers import event_refusals
 from wa_orchestrator.store import records
 from wa_orchestrator.store.events import worker_events
-from wa_orchestrator.store.events.worker_events import Delivery, Refusal
+from wa_orchestrator.store.events.worker_events import EventDelivery, Refusal
 from wa_orchestrator.store.messages import outbox
 from wa_orchestrator.store.outcomes import Unknown
 from wa_orchestrator.store.records import Session
@@ -31,7 +31,7 @@ def message_id_of(whatsapp_id: str) -> str | None:
 
 
 async def record(
-    context: Context, message_id: str, receipt: outbox.Receipt, *, delivery: Delivery | None = None
+    context: Context, message_id: str, receipt: outbox.MessageReport, *, delivery: EventDelivery | None = None
 ) -> outbox.Became | outbox.Already | Unknown | outbox.Mismatch:
     """Record what a session says about a message, and note the worker's event that says so, if there is one.
 
@@ -48,7 +48,7 @@ async def record(
 
 
 async def _ack(
-    context: Context, message_id: str, receipt: outbox.Receipt, delivery: Delivery | None
+    context: Context, message_id: str, receipt: outbox.MessageReport, delivery: EventDelivery | None
 ) -> outbox.Became | outbox.Already | Unknown | outbox.Mismatch | outbox.Stranger | Refusal:
     scripts, reporter = context.scripts, receipt.reporter
     facts = await outbox.receipt_facts(scripts, message_id, reporter=reporter)
@@ -71,10 +71,10 @@ def not_yours(message_id: str, reporter: str) -> Refused:
     return Refused("NOT_YOUR_MESSAGE", f"{message_id} belongs to another session.", 403)
 
 
-async def on_message_sent(context: Context, delivery: Delivery, event: WorkerEvent[MessageSent]) -> None:
+async def on_message_sent(context: Context, delivery: EventDelivery, event: WorkerEvent[MessageSent]) -> None:
     """Handle MESSAGE_SENT: WhatsApp's server accepted a message."""
     sent = event.payload
-    receipt = outbox.Receipt(delivery.session, "sent", sent.whatsapp_id, event.at_ms)
+    receipt = outbox.MessageReport(delivery.session, "sent", sent.whatsapp_id, event.at_ms)
     outcome = await record(context, sent.message_id, receipt, delivery=delivery)
     if isinstance(outcome, outbox.Mismatch | Unknown):
         log.warning(
@@ -82,14 +82,14 @@ async def on_message_sent(context: Context, delivery: Delivery, event: WorkerEve
         )
 
 
-async def on_message_status(context: Context, delivery: Delivery, event: WorkerEvent[MessageReceipt]) -> None:
+async def on_message_status(context: Context, delivery: EventDelivery, event: WorkerEvent[MessageReceipt]) -> None:
     """Handle MESSAGE_STATUS: delivered, or read. What the phone's owner wrote on the phone is ignored."""
     told = event.payload
     message_id = message_id_of(told.whatsapp_id)
     if message_id is None:
         event_refusals.require_accepted(await worker_events.accept_ignored(context.scripts, delivery))
         return
-    receipt = outbox.Receipt(delivery.session, _STATUS[told.status], told.whatsapp_id, told.at_ms)
+    receipt = outbox.MessageReport(delivery.session, _STATUS[told.status], told.whatsapp_id, told.at_ms)
     await record(context, message_id, receipt, delivery=delivery)
 
 

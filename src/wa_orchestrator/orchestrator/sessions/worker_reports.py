@@ -15,7 +15,7 @@ from wa_orchestrator.orchestrator.sessions import phone_binding, transitions
 from wa_orchestrator.orchestrator.workers import event_refusals
 from wa_orchestrator.store import sessions
 from wa_orchestrator.store.events import worker_events as received
-from wa_orchestrator.store.events.worker_events import Delivery
+from wa_orchestrator.store.events.worker_events import EventDelivery
 from wa_orchestrator.store.records import Session, SessionChanges
 from wa_orchestrator.store.sessions import control_plane, link_codes
 from wa_orchestrator.store.sessions.link_codes import StoredLinkCode
@@ -60,7 +60,7 @@ async def _code_shown(context: Context, session: Session, report: WorkerEvent[Qr
         await sessions.update(context.scripts, session.id, SessionChanges(code_at=await context.scripts.now_ms()))
 
 
-async def _pinged(context: Context, delivery: Delivery, report: WorkerEvent[Ping]) -> None:
+async def _pinged(context: Context, delivery: EventDelivery, report: WorkerEvent[Ping]) -> None:
     ping = report.payload
     fields = SessionChanges(
         ping_socket=ping.socket,

@@ -2,7 +2,7 @@
 
 from wa_orchestrator.errors import Refused, Unavailable
 from wa_orchestrator.orchestrator.workers import tokens
-from wa_orchestrator.store.events.worker_events import Accepted, InProgress, Refusal, Repeated
+from wa_orchestrator.store.events.worker_events import EventAccepted, InProgress, Refusal, Repeated
 from wa_orchestrator.store.outcomes import Fenced
 
 
@@ -17,7 +17,7 @@ def error(refusal: Refusal) -> Refused | Unavailable:
             return Refused("DUPLICATE", "This event was accepted before. Go on with the next one.", 409)
 
 
-def require_accepted(outcome: Accepted | Refusal) -> None:
+def require_accepted(outcome: EventAccepted | Refusal) -> None:
     """Raise for an event that was not handled."""
-    if not isinstance(outcome, Accepted):
+    if not isinstance(outcome, EventAccepted):
         raise error(outcome)

@@ -30,7 +30,7 @@ class InProgress:
 
 
 @dataclass(frozen=True, slots=True)
-class Accepted:
+class EventAccepted:
     """The event is done, and noted as received."""
 
 
@@ -39,7 +39,7 @@ Refusal = Fenced | InProgress | Repeated
 
 
 @dataclass(frozen=True, slots=True)
-class Delivery:
+class EventDelivery:
     """An event as it was delivered: its session, the epoch of its worker, its id, and how long the id is kept."""
 
     session: str
@@ -62,7 +62,7 @@ class Delivery:
         return [self.epoch, self.digest, self.keep_ms]
 
 
-async def begin(scripts: Scripts, delivery: Delivery) -> Repeated | InProgress | None:
+async def begin(scripts: Scripts, delivery: EventDelivery) -> Repeated | InProgress | None:
     """Reserve an event for handling; None if it may be handled."""
     before: Any = await scripts.redis.set(delivery.key, _IN_PROGRESS, nx=True, px=_IN_PROGRESS_MS, get=True)
     if before is None:
@@ -70,33 +70,33 @@ async def begin(scripts: Scripts, delivery: Delivery) -> Repeated | InProgress |
     return InProgress() if before == _IN_PROGRESS else Repeated()
 
 
-async def accept(scripts: Scripts, delivery: Delivery) -> None:
+async def accept(scripts: Scripts, delivery: EventDelivery) -> None:
     """Note that an event which was begun is done."""
     await scripts.redis.set(delivery.key, delivery.digest, px=delivery.keep_ms)
 
 
-async def release(scripts: Scripts, delivery: Delivery) -> None:
+async def release(scripts: Scripts, delivery: EventDelivery) -> None:
     """Let an event that could not be handled come again."""
     await scripts.redis.delete(delivery.key)
 
 
-async def accept_ping(scripts: Scripts, delivery: Delivery, fields: SessionChanges) -> Accepted | Refusal:
+async def accept_ping(scripts: Scripts, delivery: EventDelivery, fields: SessionChanges) -> EventAccepted | Refusal:
     """Write what a worker's ping says into its session, and when it came, and note the ping as received."""
     return await _accept(scripts, delivery, ["last_ping_at", *flat(fields)])
 
 
-async def accept_ignored(scripts: Scripts, delivery: Delivery) -> Accepted | Refusal:
+async def accept_ignored(scripts: Scripts, delivery: EventDelivery) -> EventAccepted | Refusal:
     """Note an event that changes nothing as received."""
     return await _accept(scripts, delivery, [""])
 
 
-async def _accept(scripts: Scripts, delivery: Delivery, fields: list[Argument]) -> Accepted | Refusal:
+async def _accept(scripts: Scripts, delivery: EventDelivery, fields: list[Argument]) -> EventAccepted | Refusal:
     names = [keys.session(delivery.session), delivery.key]
     return await scripts.ask(
         "accept_event",
         names,
         [*delivery.args(), *fields],
-        accepted=Accepted,
+        accepted=EventAccepted,
         fenced=Fenced,
         in_progress=InProgress,
         repeated=Repeated,

@@ -7,7 +7,7 @@ from typing import Any, Literal
 
 from wa_orchestrator.store import keys, records
 from wa_orchestrator.store.engine.scripts import Argument, Scripts
-from wa_orchestrator.store.events.worker_events import Delivery, InProgress, Refusal, Repeated
+from wa_orchestrator.store.events.worker_events import EventDelivery, InProgress, Refusal, Repeated
 from wa_orchestrator.store.outcomes import Fenced
 from wa_orchestrator.store.record_codec import flat
 
@@ -60,7 +60,7 @@ async def sender_facts(scripts: Scripts, session: str, phone: str, lid: str) -> 
 
 
 async def receive(
-    scripts: Scripts, message: Incoming, *, keep_ms: int, delivery: Delivery | None = None, opts_out: str = ""
+    scripts: Scripts, message: Incoming, *, keep_ms: int, delivery: EventDelivery | None = None, opts_out: str = ""
 ) -> Received | ReceivedBefore | Refusal:
     """Store an incoming message and emit its event, once; `opts_out` is its stop word, if it has one.
 

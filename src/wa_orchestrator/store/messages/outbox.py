@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from wa_orchestrator.domain.message_failures import Doubt
 from wa_orchestrator.store import keys
 from wa_orchestrator.store.engine.scripts import Scripts
-from wa_orchestrator.store.events.worker_events import Delivery, InProgress, Refusal, Repeated
+from wa_orchestrator.store.events.worker_events import EventDelivery, InProgress, Refusal, Repeated
 from wa_orchestrator.store.messages import phone_queues
 from wa_orchestrator.store.messages.message_keys import Place, head, layout
 from wa_orchestrator.store.outcomes import Fenced, Unknown
@@ -158,7 +158,7 @@ async def receipt_facts(scripts: Scripts, message_id: str, *, reporter: str) -> 
 
 
 @dataclass(frozen=True, slots=True)
-class Receipt:
+class MessageReport:
     """WhatsApp has a message (`sent`), or its recipient (`delivered`, `read`), as a session says."""
 
     reporter: str
@@ -170,7 +170,7 @@ class Receipt:
 
 
 async def ack(
-    scripts: Scripts, place: Place, receipt: Receipt, *, to: str, day: str, delivery: Delivery | None = None
+    scripts: Scripts, place: Place, receipt: MessageReport, *, to: str, day: str, delivery: EventDelivery | None = None
 ) -> Became | Already | Unknown | Mismatch | Stranger | Refusal:
     """Record a receipt of a message to `to`. The worker's event that brought it is noted as received in the same step.
 

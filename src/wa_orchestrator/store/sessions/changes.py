@@ -14,7 +14,7 @@ READ_CHANGES: Final = "read_changes"
 
 
 @dataclass(frozen=True, slots=True)
-class Changes:
+class FleetChanges:
     """Names of sessions whose records, and of phones whose figures, may have changed; the cursor for the next call."""
 
     cursor: str
@@ -24,7 +24,7 @@ class Changes:
 
 
 @dataclass(frozen=True, slots=True)
-class Lost:
+class StreamLost:
     """The cursor is of another stream: Redis was emptied or restored. Everything may have changed."""
 
 
@@ -33,12 +33,12 @@ def call(cursor: str) -> tuple[list[str], list[Argument]]:
     return [keys.EVENTS], [cursor, MOST_EVENTS]
 
 
-def read(reply: Reply) -> Changes | Lost:
+def read(reply: Reply) -> FleetChanges | StreamLost:
     match reply:
         case ["changes", cursor, more, sessions, phones]:
-            return Changes(str(cursor), more == "more", json.loads(sessions), json.loads(phones))
+            return FleetChanges(str(cursor), more == "more", json.loads(sessions), json.loads(phones))
         case ["lost"]:
-            return Lost()
+            return StreamLost()
         case _:
             raise unexpected(READ_CHANGES, reply)
 
