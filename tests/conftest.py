@@ -2,12 +2,15 @@
 
 import os
 from collections.abc import AsyncIterator, Iterator
+from pathlib import Path
 
 import pytest
 from hypothesis import HealthCheck, settings
 from redis.asyncio import Redis
 
 from tests.redis_server import FORGETFUL, redis_server
+from wa_orchestrator import audit_log
+from wa_orchestrator.context import Context
 from wa_orchestrator.store.engine.line_client import LineClient
 from wa_orchestrator.store.engine.scripts import Scripts
 
@@ -18,6 +21,19 @@ settings.load_profile("ci" if os.environ.get("CI") == "true" else "people")
 
 HELD_CLOCK = "local function now_ms() return tonumber(redis.call('GET', 'test:clock')) end"
 """Replaces the scripts' clock, so that a test says what time it is."""
+
+
+@pytest.fixture(scope="session", autouse=True)
+def audit_directory(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
+    """Keep the audit log of tests that choose no data directory out of the current one."""
+    chosen, otherwise = audit_log.path_of, tmp_path_factory.mktemp("audit") / audit_log.FILE_NAME
+    with pytest.MonkeyPatch.context() as patch:
+
+        def path_of(context: Context) -> Path:
+            return otherwise if context.settings.data_dir == Path("data") else chosen(context)
+
+        patch.setattr(audit_log, "path_of", path_of)
+        yield
 
 
 @pytest.fixture(scope="session")

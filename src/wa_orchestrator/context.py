@@ -16,6 +16,7 @@ from wa_orchestrator.settings import Settings
 from wa_orchestrator.store.engine.durability import Weakness
 from wa_orchestrator.store.engine.line_client import LineClient
 from wa_orchestrator.store.engine.scripts import Scripts
+from wa_orchestrator.store.sessions.labels import SessionLabels
 from wa_orchestrator.web.rates import Rates
 
 if TYPE_CHECKING:
@@ -53,8 +54,10 @@ class Context:
     workers_read_each_other: bool = False
     """Whether a worker that was taken over can read the files of others: the kernel has nothing against it."""
     key_cache: dict[str, tuple[float, "Caller | None"]] = field(default_factory=dict)
+    session_labels: SessionLabels = field(init=False)
 
     def __post_init__(self) -> None:
+        self.session_labels = SessionLabels(self.scripts)
         self.instruments = self.instruments or Instruments(self.registry)
         self.archive = SqliteArchive(self.settings.archive_path)
 

@@ -30,6 +30,8 @@ PAGES = {
     "live-log": "/live-log",
     "backups": "/backups",
     "jobs": "/jobs",
+    "people": "/people",
+    "audit": "/audit",
     "settings": "/settings",
 }
 WIDTHS = (1440, 390)
@@ -162,12 +164,14 @@ def main(folder: str, only: str = "") -> None:
 
 
 def _take(scene: Scene, redis_url: str, browser: Browser, into: Path, only: str) -> None:
-    with serving.in_thread(redis_url, timezone=afternoon(), simulator=scene.simulator) as (address, loop):
-        loop.do(_fill(redis_url, scene.fill), timeout=300)
-        if only == "documents":
-            _documents(browser, address, into)
-        else:
-            Camera(browser, address, into, lambda: loop.do(_fresh_code(redis_url))).shoot(scene, only)
+    with tempfile.TemporaryDirectory() as home:
+        chosen = {"timezone": afternoon(), "simulator": scene.simulator, "data_dir": Path(home)}
+        with serving.in_thread(redis_url, **chosen) as (address, loop):
+            loop.do(_fill(redis_url, scene.fill), timeout=300)
+            if only == "documents":
+                _documents(browser, address, into)
+            else:
+                Camera(browser, address, into, lambda: loop.do(_fresh_code(redis_url))).shoot(scene, only)
 
 
 if __name__ == "__main__":

@@ -10,8 +10,10 @@ from wa_orchestrator.context import Context
 from wa_orchestrator.gateway.app import Gateway
 from wa_orchestrator.orchestrator.api.admin import AdminRoutes
 from wa_orchestrator.orchestrator.api.holds import HoldRoutes
+from wa_orchestrator.orchestrator.api.keys import KeyRoutes
 from wa_orchestrator.orchestrator.api.limits import LimitRoutes
 from wa_orchestrator.orchestrator.api.optouts import OptOutRoutes
+from wa_orchestrator.orchestrator.api.people import PeopleRoutes
 from wa_orchestrator.orchestrator.api.webhooks import WebhookRoutes
 from wa_orchestrator.store.engine.line_client import LineClient
 from wa_orchestrator.store.engine.scripts import Scripts
@@ -43,7 +45,7 @@ async def _fresh(on: sample_fleet.FleetBuilder) -> None:
 
 def api(context: Context) -> list[Any]:
     """Return the routes that actions need without workers."""
-    parts = (AdminRoutes, HoldRoutes, LimitRoutes, OptOutRoutes, WebhookRoutes)
+    parts = (AdminRoutes, KeyRoutes, PeopleRoutes, HoldRoutes, LimitRoutes, OptOutRoutes, WebhookRoutes)
     return [*(part(context) for part in parts), Gateway(context).router()]
 
 

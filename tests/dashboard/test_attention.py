@@ -13,10 +13,11 @@ from wa_orchestrator.dashboard.fleet.snapshot import Snapshot
 from wa_orchestrator.dashboard.fleet.snapshot_reader import SnapshotReader
 from wa_orchestrator.dashboard.html.locale import Locale, spelled_phone
 from wa_orchestrator.dashboard.html.renderer import Renderer
-from wa_orchestrator.dashboard.login import Person, Role
+from wa_orchestrator.dashboard.login import Person
 from wa_orchestrator.dashboard.pages import anti_ban, fleet, live_log, messages, scan, session
 from wa_orchestrator.dashboard.pages import proxies as proxies_page
 from wa_orchestrator.dashboard.pages import settings as settings_page
+from wa_orchestrator.domain.access import Role
 from wa_orchestrator.domain.stream_events import ProxyReason
 from wa_orchestrator.store import keys, proxies
 from wa_orchestrator.store.access import audit
@@ -366,7 +367,7 @@ async def test_messages_that_were_never_confirmed_are_among_the_figures_of_the_d
 async def test_a_webhook_is_named_by_its_host_in_the_log_and_in_the_audit_log(redis: Redis, scripts: Scripts) -> None:
     hook = webhooks.Webhook("wh_1", "https://crm.example.com/secret", ("*",), "s", "0", 1)
     await webhooks.put(scripts, hook)
-    await audit.record(scripts, by="dashboard:Dana", action="webhook.add", target="wh_1")
+    await audit.add(scripts, audit.AuditRecord(1, "", 1, "dashboard:Dana", "", "webhook.add", "wh_1"), {})
     fields: Any = {"type": "webhook.failing", "webhook": "wh_1", "since": NOW, "at": NOW}
     await redis.xadd(keys.EVENTS, fields)
     assert "crm.example.com" in await page_of(redis, live_log, {})

@@ -2,7 +2,6 @@
 
 import asyncio
 from collections.abc import AsyncIterator
-from dataclasses import replace
 
 import httpx
 import pytest
@@ -15,13 +14,17 @@ from wa_orchestrator.dashboard import login, login_throttle
 from wa_orchestrator.dashboard.app import PAGES, Dashboard, install
 from wa_orchestrator.dashboard.html.renderer import HERE as ROOM
 from wa_orchestrator.dashboard.login import create_login_link
-from wa_orchestrator.orchestrator.api import admin
+from wa_orchestrator.orchestrator.api.admin import AdminRoutes
+from wa_orchestrator.orchestrator.api.keys import KeyRoutes
 from wa_orchestrator.store import keys
 from wa_orchestrator.texts.catalogue import texts
 from wa_orchestrator.web.app import make_app
 
 HERE = "http://127.0.0.1:3001"
-SIMPLE = ("/", "/scan", "/messages", "/proxies", "/anti-ban", "/live-log", "/settings")
+SIMPLE = (
+    "/", "/scan", "/messages", "/proxies", "/anti-ban", "/live-log", "/radar", "/backups", "/jobs", "/people", "/audit",
+    "/settings",
+)  # fmt: skip
 
 
 @pytest.fixture
@@ -33,7 +36,7 @@ def context(redis: Redis) -> Context:
 @pytest.fixture
 async def browser(context: Context) -> AsyncIterator[httpx.AsyncClient]:
     """A browser that has not logged in; it says where its requests come from, as browsers do."""
-    app = make_app(context, [admin.AdminRoutes(context)])
+    app = make_app(context, [AdminRoutes(context), KeyRoutes(context)])
     dashboard: Dashboard = install(app, context)
     assert dashboard.hub.cursor == "0-0"
     async with httpx.AsyncClient(
@@ -171,7 +174,7 @@ async def test_a_new_password_ends_the_sessions_of_the_old_one(context: Context)
     assert isinstance(entered, str)
     assert isinstance(viewer, str)
     changed = context.settings.model_copy(update={"dashboard_password": SecretStr("another-Password-5-words")})
-    auth = login.Authenticator(replace(context, settings=changed))
+    auth = login.Authenticator(make_context(changed, context.redis))
     assert await auth.recognize(entered) is None
     assert await auth.recognize(viewer) is not None
     assert await login.Authenticator(context).recognize(entered) is None  # it was ended, and stays so
@@ -198,7 +201,7 @@ async def test_a_page_that_is_only_left_open_does_not_keep_a_session_alive(conte
     assert isinstance(entered, str)
     (person,) = await redis.keys("dashboard:person:*")
     await redis.expire(person, 60)
-    assert await auth.is_logged_in(entered)
+    assert await auth.look(entered)
     assert await redis.ttl(person) <= 60
     assert await auth.recognize(entered) is not None
     assert await redis.ttl(person) > 60

@@ -14,6 +14,7 @@ from tests.dashboard import sample_fleet
 from tests.dashboard.browsing import log_in, visit
 from tests.dashboard.served_fleet import ServedFleet, serve_fleet
 from tests.dashboard.serving import PASSWORD
+from wa_orchestrator.domain.access import Scope
 from wa_orchestrator.store import keys
 from wa_orchestrator.store.access import api_keys
 from wa_orchestrator.store.events import webhooks
@@ -322,7 +323,7 @@ def test_nothing_on_the_settings_page_hangs_over_the_edge_of_a_phone(
     served: ServedFleet, chromium: Browser, language: str
 ) -> None:
     async def long_names(on: sample_fleet.FleetBuilder) -> None:
-        await api_keys.create(on.scripts, "a-key-with-a-name-that-has-no-spaces-" * 2, frozenset(api_keys.Scope))
+        await api_keys.create(on.scripts, "a-key-with-a-name-that-has-no-spaces-" * 2, frozenset(Scope))
         await on.redis.hset(keys.webhook_state("wh_1"), mapping={"disabled_at": 1, "failing_since": 1})
         target = "dashboard-of-a-branch-with-a-long-name-" * 3
         entry = {"at": 1, "by": f"dashboard:{target}", "action": f"unknown.{target}", "target": target}

@@ -26,9 +26,10 @@ from wa_orchestrator.dashboard.html.locale import Locale
 from wa_orchestrator.dashboard.html.renderer import Renderer
 from wa_orchestrator.dashboard.internal_api import ApiResponse
 from wa_orchestrator.dashboard.live import Hub
-from wa_orchestrator.dashboard.login import Person, Role
+from wa_orchestrator.dashboard.login import Person
 from wa_orchestrator.dashboard.pages import fleet, live_log, messages, scan
 from wa_orchestrator.dashboard.routes import actions
+from wa_orchestrator.domain.access import Role
 from wa_orchestrator.domain.pacing.limits import PRESETS, Preset, Trust
 from wa_orchestrator.domain.session import State
 from wa_orchestrator.gateway.request_models import SendBody
@@ -213,11 +214,12 @@ async def test_a_page_reads_nothing_again_where_nothing_ever_happened(redis: Red
 async def test_a_waiting_message_says_why_and_when_it_leaves(redis: Redis, scripts: Scripts) -> None:
     await fill(scripts)
     renderer = Renderer(make_context(settings(), redis), SnapshotReader(make_context(settings(), redis)))
-    details = await messages.details_of(renderer, f"m_{10:018x}")
+    view = await renderer.view_as(None, "messages", "en")
+    details = await messages.details_of(renderer, view, f"m_{10:018x}")
     assert details is not None
     assert details.can_cancel
     assert details.eta
-    done = await messages.details_of(renderer, f"m_{1:018x}")
+    done = await messages.details_of(renderer, view, f"m_{1:018x}")
     assert done is not None
     assert [step.status for step in done.steps] == ["queued", "scheduled", "sending", "sent", "delivered", "read"]
     assert not done.can_cancel
@@ -247,8 +249,10 @@ async def test_messages_are_found_by_recipient_reference_id_session_and_status(r
     await fill(scripts)
     renderer = Renderer(make_context(settings(), redis), SnapshotReader(make_context(settings(), redis)))
 
+    view = await renderer.view_as(None, "messages", "en")
+
     async def ids(**query: str) -> list[str]:
-        return [each.id[-2:] for each in (await messages.search(renderer, query))[0]]
+        return [each.id[-2:] for each in (await messages.search(renderer, view, query))[0]]
 
     assert await ids(q="+972 52-440-8814") == ["04"]
     assert await ids(q="order-20712") == ["02"]

@@ -9,10 +9,10 @@ import pytest
 from tests.conftest import Clock
 from tests.gateway.conftest import API_KEY, BOTH_MODES, NOON_MS, PHONE, Gate, OpenGate, code_of
 from wa_orchestrator.domain import content
+from wa_orchestrator.domain.access import Only, Scope
 from wa_orchestrator.gateway.sender_pool import FRESH_S
 from wa_orchestrator.store import keys, records, sessions
 from wa_orchestrator.store.access import api_keys
-from wa_orchestrator.store.access.api_keys import Scope
 from wa_orchestrator.store.outcomes import Written
 from wa_orchestrator.web.auth import revoke_key
 
@@ -471,3 +471,15 @@ async def test_a_send_has_the_security_headers_of_every_other_route(gate: Gate) 
         "cache-control",
     ):
         assert sent.headers[name] == other.headers[name]
+
+
+async def test_a_limited_key_sends_from_its_own_sessions_also_where_others_have_the_conversation(gate: Gate) -> None:
+    await gate.add_session("theirs", "972500000009")
+    _, secret = await api_keys.create(gate.scripts, "crm", [Scope.SEND], reach=Only(sessions=frozenset({"w1"})))
+    own, told = {"X-API-Key": secret}, []
+    for _ in range(3):  # from the second on, the key is known
+        await gate.redis.set(keys.affinity("972511111111"), "theirs")
+        told.append((await gate.send(headers=own)).json())
+    assert [each.get("sessionId") for each in told] == ["w1", "w1", "w1"]
+    for named in ({"sessionId": "theirs"}, {"phone": "972500000009"}):
+        assert code_of(await gate.send(headers=own, **named)) in ("NO_SUCH_SESSION", "NO_SUCH_PHONE")

@@ -8,13 +8,13 @@ import pytest
 from tests.conftest import Clock
 from tests.dispatcher.scenario import settle
 from tests.messages.conftest import PHONE, MessageApi
+from wa_orchestrator import audit_log
 from wa_orchestrator.domain import worker_event_parser
 from wa_orchestrator.domain import worker_events as events
 from wa_orchestrator.domain.worker_events import WorkerEvent
 from wa_orchestrator.orchestrator.api.worker_events import Handlers, OneStep
 from wa_orchestrator.orchestrator.messages import ban_hold, incoming, receipts
 from wa_orchestrator.store import keys, records
-from wa_orchestrator.store.access import audit
 from wa_orchestrator.store.events.worker_events import EventDelivery
 from wa_orchestrator.store.messages import open_messages
 
@@ -339,7 +339,7 @@ def _die_after_the_first_step(monkeypatch: pytest.MonkeyPatch) -> None:
     async def die(*_args: object, **_fields: object) -> None:
         raise _DiedError
 
-    monkeypatch.setattr(audit, "record", die)
+    monkeypatch.setattr(audit_log, "record", die)
 
 
 async def test_raising_a_limit_needs_an_acknowledgement_and_is_audited(api: MessageApi) -> None:

@@ -15,6 +15,7 @@ from tests.conftest import Clock
 from tests.messages.conftest import PHONE, MessageApi
 from tests.orchestrator.fakes import Teller
 from tests.waiting import PATIENCE_S
+from wa_orchestrator.domain.access import Scope
 from wa_orchestrator.domain.stream_events import AlertTest, EventType
 from wa_orchestrator.domain.worker_events import IncomingMessage
 from wa_orchestrator.orchestrator.api import events as events_api
@@ -27,6 +28,7 @@ from wa_orchestrator.store.events.event_tail import Tail
 from wa_orchestrator.store.messages import contacts
 from wa_orchestrator.timestamps import iso
 from wa_orchestrator.web.app import make_app
+from wa_orchestrator.web.auth import Caller
 
 DAY_MS = 86_400_000
 
@@ -256,17 +258,21 @@ async def test_a_stream_resumes_after_the_last_event_and_sends_heartbeats(api: M
     first = await api.scenario.accept("w1", PHONE)
     tail = Tail(api.context.scripts)
     begin = await event_stream.last_cursor(api.context.scripts)
-    lines = events_api.follow(api.context, tail, begin, ("message.*",), heartbeat_s=0.05)
+    lines = events_api.follow(api.context, tail, begin, ("message.*",), _administrator, heartbeat_s=0.05)
     assert (await anext(lines)).startswith("retry:")
     assert await anext(lines) == ": still here\n\n"
     second = await api.scenario.accept("w1", PHONE)
     assert second in await _next_event(lines)
-    resumed = events_api.follow(api.context, tail, "0", ("message.*",))
+    resumed = events_api.follow(api.context, tail, "0", ("message.*",), _administrator)
     await anext(resumed)
     assert first in await anext(resumed)
     await lines.aclose()  # type: ignore[attr-defined]
     await resumed.aclose()  # type: ignore[attr-defined]
     await tail.close()
+
+
+async def _administrator() -> Caller:
+    return Caller("configured", frozenset({Scope.ADMIN}))
 
 
 async def _next_event(lines: AsyncIterator[str]) -> str:

@@ -24,11 +24,11 @@ from tests.orchestrator.session_steps import (
     started,
     with_credentials,
 )
+from wa_orchestrator.domain.access import Scope
 from wa_orchestrator.orchestrator.api import sessions
 from wa_orchestrator.orchestrator.service import Orchestrator
 from wa_orchestrator.store import keys, records
 from wa_orchestrator.store.access import api_keys
-from wa_orchestrator.store.access.api_keys import Scope
 from wa_orchestrator.store.engine.scripts import Scripts
 from wa_orchestrator.store.sessions import control_plane
 

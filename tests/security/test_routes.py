@@ -14,10 +14,10 @@ from starlette.routing import Mount
 
 from tests.orchestrator.fakes import API_KEY
 from wa_orchestrator.context import Context
+from wa_orchestrator.domain.access import Scope
 from wa_orchestrator.orchestrator.workers import tokens
 from wa_orchestrator.server.bootstrap import ControlApps
 from wa_orchestrator.store.access import api_keys
-from wa_orchestrator.store.access.api_keys import Scope
 
 #: Routes that anybody may use, each with its reason. A new route is not among them: this list is the decision.
 PUBLIC = {
@@ -35,6 +35,8 @@ PUBLIC = {
     ("GET", "/static"): "style sheets, scripts and pictures of the pages",
     ("GET", "/login"): "the login itself",
     ("POST", "/login"): "the login itself",
+    ("GET", "/login/code"): "the second step of the login; without the first it redirects to it",
+    ("POST", "/login/code"): "the second step of the login; without the first it redirects to it",
     ("GET", "/enter"): "the login by link",
     ("POST", "/enter"): "the login by link",
     ("POST", "/choose"): "language and theme of a browser; checks the origin",

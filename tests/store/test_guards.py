@@ -6,6 +6,7 @@ from redis.exceptions import ResponseError
 
 from tests.conftest import HELD_CLOCK, Clock
 from tests.store import (  # noqa: F401 (each adds its cases)
+    guards_access,
     guards_archive,
     guards_clock,
     guards_contacts,

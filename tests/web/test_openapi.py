@@ -33,7 +33,7 @@ REDOCLY = ROOT / "frontend" / "node_modules" / "@redocly" / "cli" / "bin" / "cli
 OPERATIONS = Path(__file__).with_name("operations.txt")
 SERVICES = ("gateway", "orchestrator", "up")
 #: Operations that answer text.
-TEXT = {"exportContact", "getMetrics", "streamEvents", "downloadBackup"}
+TEXT = {"downloadBackup", "exportAudit", "exportContact", "getMetrics", "streamEvents"}
 
 
 def _context(home: Path) -> Context:

@@ -261,6 +261,53 @@ class Calls(ABC, Generic[R]):
         body = {"sessions": sessions, "identity": identity, "dry_run": dry_run, "accept_older": accept_older}
         return self.ask(_post(f"/api/v1/backups/restore/{_in_path(backup_id)}", body))
 
+    # -- access
+
+    def keys(self) -> R:
+        """List API keys."""
+        return self.ask(_get("/api/v1/keys"))
+
+    def create_key(
+        self,
+        name: str,
+        scopes: Sequence[str],
+        *,
+        sessions: Sequence[str] = (),
+        labels: Sequence[str] = (),
+        expires_in_days: int | None = None,
+    ) -> R:
+        """Create an API key; only this response shows it. With sessions or labels it is limited to those."""
+        limits = {"sessions": list(sessions), "labels": list(labels), "expires_in_days": expires_in_days}
+        return self.ask(_post("/api/v1/keys", {"name": name, "scopes": list(scopes), **limits}))
+
+    def revoke_key(self, key_id: str) -> R:
+        """Revoke an API key."""
+        return self.ask(_delete(f"/api/v1/keys/{_in_path(key_id)}"))
+
+    def people(self) -> R:
+        """List accounts."""
+        return self.ask(_get("/api/v1/people"))
+
+    def add_person(self, name: str, role: str, *, labels: Sequence[str] = ()) -> R:
+        """Create an account; `link` of the response is where its person sets a password."""
+        return self.ask(_post("/api/v1/people", {"name": name, "role": role, "labels": list(labels)}))
+
+    def person_link(self, person_id: str) -> R:
+        """Create a link with which a person sets a new password."""
+        return self.ask(_post(f"/api/v1/people/{_in_path(person_id)}/link"))
+
+    def delete_person(self, person_id: str) -> R:
+        """Delete an account."""
+        return self.ask(_delete(f"/api/v1/people/{_in_path(person_id)}"))
+
+    def audit(self, *, before: str | None = None, limit: int | None = None) -> R:
+        """Return a page of the audit log, the newest first."""
+        return self.ask(_get("/api/v1/audit", {"before": before, "limit": limit}))
+
+    def audit_verification(self) -> R:
+        """Check every line of the audit log."""
+        return self.ask(_get("/api/v1/audit/verification"))
+
     # -- events, webhooks, opt-outs
 
     def events(self, *, after: str | None = None, types: str | None = None, limit: int | None = None) -> R:

@@ -5,10 +5,10 @@ import re
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from dataclasses import replace
 from functools import partial
-from typing import Annotated, Any, Final
+from typing import Any, Final
 
 import structlog
-from fastapi import APIRouter, FastAPI, Form, Request
+from fastapi import APIRouter, FastAPI, Request
 from starlette.responses import FileResponse, HTMLResponse, JSONResponse, RedirectResponse, Response, StreamingResponse
 
 from wa_orchestrator.context import Context
@@ -19,14 +19,16 @@ from wa_orchestrator.dashboard.guard import LoggedInPerson, NotLoggedIn, with_se
 from wa_orchestrator.dashboard.html.compression import CachedStaticFiles, compressed
 from wa_orchestrator.dashboard.html.renderer import HERE, THEMES, PageContent, Renderer, View
 from wa_orchestrator.dashboard.live import Hub, PageStream, Parts
-from wa_orchestrator.dashboard.login import Authenticator, Person, TooManyAttempts, WrongPassword, require_administrator
+from wa_orchestrator.dashboard.login import Authenticator, Person, require_administrator, require_operator
 from wa_orchestrator.dashboard.pages import (
     anti_ban,
+    audit,
     backups,
     fleet,
     jobs,
     live_log,
     messages,
+    people,
     proxies,
     radar,
     scan,
@@ -34,6 +36,9 @@ from wa_orchestrator.dashboard.pages import (
     settings,
 )
 from wa_orchestrator.dashboard.routes import actions, json_api, simulated_scan
+from wa_orchestrator.dashboard.routes.account import AccountRoutes
+from wa_orchestrator.dashboard.routes.login import LoginRoutes
+from wa_orchestrator.domain.access import Everything
 from wa_orchestrator.errors import Refused
 from wa_orchestrator.loop import Loop
 from wa_orchestrator.orchestrator.api.backups import backup_file
@@ -53,12 +58,16 @@ PAGES: Final[Mapping[str, tuple[str, Show, Parts]]] = {
     "/radar": ("radar", radar.show, radar.parts),
     "/backups": ("backups", backups.show, backups.parts),
     "/jobs": ("jobs", jobs.show, jobs.parts),
+    "/people": ("people", people.show, people.parts),
+    "/audit": ("audit", audit.show, audit.parts),
     "/settings": ("settings", settings.show, settings.parts),
 }
 LIVE: Final = {name: parts for name, _, parts in PAGES.values()} | {"first": fleet.first_parts}
 #: Addresses of the first dashboard, which people have as bookmarks.
 OLD_ADDRESSES: Final[Mapping[str, str]] = {"/index.html": "/", "/scan.html": "/scan", "/live-log.html": "/live-log"}
-ADMINISTRATORS_ONLY: Final = frozenset({"settings", "jobs"})
+ADMINISTRATORS_ONLY: Final = frozenset({"settings", "jobs", "people", "audit"})
+#: About the whole fleet: closed to people who see some sessions only.
+FLEET_ONLY: Final = frozenset({"proxies", "radar", "backups"})
 _YEAR_S: Final = 31_536_000
 _CURSOR: Final = re.compile(r"\d{1,20}-\d{1,20}", re.ASCII)
 log = structlog.get_logger(__name__)
@@ -90,11 +99,8 @@ class Dashboard:
         routes.get("/backups/{backup_id}/file", response_class=FileResponse)(self._backup_file)
         routes.post("/do/{action}")(self._do)
         routes.post("/choose")(self._choose)
-        routes.get("/login")(self._login_page)
-        routes.post("/login")(self._login)
-        routes.get("/enter")(self._enter_page)
-        routes.post("/enter")(self._enter)
-        routes.post("/logout")(self._logout)
+        routes.include_router(LoginRoutes(self._context, self.renderer, self.auth))
+        routes.include_router(AccountRoutes(self._context, self.renderer, self.auth))
         return routes
 
     # -- pages
@@ -104,7 +110,7 @@ class Dashboard:
             cursor = self.hub.cursor
             await self.hub.catch_up()
             view = await self.renderer.view(request, person, name)
-            if name in ADMINISTRATORS_ONLY and not view.may_change:
+            if not _may_open(person, name):
                 response = self.renderer.page(view, PageContent("refused.html"), status=403)
             elif shown := await show(self.renderer, view, dict(request.query_params) | dict(request.path_params)):
                 response = self.renderer.page(view, shown, cursor=cursor)
@@ -117,13 +123,14 @@ class Dashboard:
     async def _stream(self, request: Request, person: LoggedInPerson) -> Response:
         query = dict(request.query_params)
         page = query.get("page", "")
-        if page not in LIVE or (page in ADMINISTRATORS_ONLY and not person.is_administrator):
+        if page not in LIVE or not _may_open(person, page):
             raise Refused("NO_SUCH_PAGE", "There is no such page.", 404)
         language = self.renderer.language_of(request)
         token = request.cookies.get(guard.cookie_name(self._context.settings))
 
         async def check_login() -> None:
-            if not await self.auth.is_logged_in(token):  # logged out elsewhere: stop the stream
+            now = await self.auth.look(token)
+            if now is None or not _may_open(now, page):  # logged out elsewhere, or another role: stop the stream
                 raise NotLoggedIn
 
         after = request.headers.get("last-event-id") or query.get("at", "")
@@ -133,7 +140,7 @@ class Dashboard:
             query,
             partial(self.renderer.view_as, person, page, language),
             LIVE[page],
-            sight=(language, person.is_administrator),
+            sight=(language, person.role, person.reach),
             check_login=check_login,
         )
         events = _until_logged_out(stream.run(after if _CURSOR.fullmatch(after) else ""))
@@ -152,7 +159,7 @@ class Dashboard:
         wants_page = request.method in ("GET", "HEAD") and "text/html" in request.headers.get("accept", "")
         if is_api or not wants_page:
             return problems.to_response(error)
-        return self._public_page(request, "missing.html", 404)
+        return compressed(request, self.renderer.public_page(request, "missing.html", 404))
 
     # -- buttons
 
@@ -163,7 +170,7 @@ class Dashboard:
         try:
             given = request.headers.get("x-csrf-token") or str(data.get("csrf", ""))
             guard.require_csrf_token(request, person, given)
-            require_administrator(person)
+            require_operator(person)
             outcome = await self._perform(action, data, person, view)
             self.hub.wake()
         except Refused as refusal:  # in the person's language, with its code for scripts
@@ -182,6 +189,8 @@ class Dashboard:
     async def _perform(self, name: str, data: Any, person: Person, view: View) -> actions.Outcome:
         if name == simulated_scan.ACTION:
             phone = scan.phone_in({"phone": str(data.get("phone", ""))})
+            if not view.sees(str(data.get("id", ""))):
+                raise Refused("NO_SUCH_SESSION", "There is no such session.", 404)
             return await simulated_scan.scan(self._context, str(data.get("id", "")), phone, view)
         action = actions.find(name)
         forms = actions.forms(action, data)
@@ -208,50 +217,11 @@ class Dashboard:
                 response.set_cookie(name, str(data[name]), max_age=_YEAR_S, samesite="strict", path="/")
         return response
 
-    # -- login and logout
 
-    async def _login_page(self, request: Request) -> Response:
-        return self._public_page(request, "login.html")
-
-    async def _enter_page(self, request: Request) -> Response:
-        return self._public_page(request, "enter.html")
-
-    def _public_page(self, request: Request, template: str, status: int = 200, **values: object) -> Response:
-        return compressed(request, self.renderer.public_page(request, template, status, **values))
-
-    async def _login(
-        self, request: Request, password: Annotated[str, Form()] = "", name: Annotated[str, Form()] = ""
-    ) -> Response:
-        guard.require_same_origin(request)
-        address = request.client.host if request.client else "?"
-        match await self.auth.log_in(password, name=name, address=address):
-            case WrongPassword(wait_s):
-                log.warning("login.refused", address=address, next_takes_s=wait_s)
-                return self._public_page(request, "login.html", 401, wait_s=wait_s, name=name)
-            case TooManyAttempts(seconds):
-                response = self._public_page(request, "login.html", 429, locked_s=seconds, name=name)
-                response.headers["Retry-After"] = str(seconds)
-                return response
-            case token:
-                return self._logged_in(token)
-
-    async def _enter(self, request: Request, token: Annotated[str, Form()] = "") -> Response:
-        guard.require_same_origin(request)
-        entered = await self.auth.log_in_by_link(token)
-        return self._logged_in(entered) if entered else self._public_page(request, "login.html", 401, used_link=True)
-
-    def _logged_in(self, token: str) -> Response:
-        response = with_security_headers(RedirectResponse("/", status_code=303))
-        guard.set_cookie(response, self._context.settings, token)
-        return response
-
-    async def _logout(self, request: Request, person: LoggedInPerson, csrf: Annotated[str, Form()] = "") -> Response:
-        guard.require_csrf_token(request, person, csrf)
-        await self.auth.log_out(person)
-        response = with_security_headers(RedirectResponse("/login", status_code=303))
-        response.delete_cookie(guard.cookie_name(self._context.settings), path="/")
-        response.headers["Clear-Site-Data"] = '"cache"'
-        return response
+def _may_open(person: Person, page: str) -> bool:
+    if page in ADMINISTRATORS_ONLY:
+        return person.is_administrator
+    return page not in FLEET_ONLY or isinstance(person.reach, Everything)
 
 
 async def _redirect_old_address(request: Request) -> Response:

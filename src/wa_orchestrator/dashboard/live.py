@@ -238,9 +238,11 @@ class PageStream:
             return []
         # Missed events and those that arrived meanwhile overlap.
         entries = {entry.cursor: entry for entry in sorted(ready, key=lambda each: cursor_order(each.cursor))}.values()
-        lines = [log_page.line_of(view, entry) for entry in entries]
+        lines = [log_page.line_of(view, entry) for entry in entries if view.sees(entry.fields.get("session", ""))]
         wanted = [line for line in lines if log_page.passes(line, self._query)]
-        skipped = max(0, len(wanted) - self._room) + self._skipped
+        skipped = max(0, len(wanted) - self._room) + (
+            0 if view.is_limited else self._skipped
+        )  # they are of all sessions
         html = [str(self._renderer.macros.log_line(view, line)) for line in wanted[-self._room :]]
         if skipped or self._lost:
             unknown = 0 if self._lost else skipped

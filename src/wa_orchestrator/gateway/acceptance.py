@@ -9,6 +9,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Final, NamedTuple
 
+from wa_orchestrator.domain.access import EVERYTHING, Reach
 from wa_orchestrator.domain.message import whatsapp_id
 from wa_orchestrator.domain.pacing.forecast import Forecast
 from wa_orchestrator.domain.routing import Why
@@ -56,6 +57,8 @@ class SendRequest(NamedTuple):
     idempotency: Idempotency | None = None
     due_ms: int = 0
     batch: str = ""
+    reach: Reach = EVERYTHING
+    """The sessions that may send it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -142,7 +145,7 @@ class Acceptor:
         """Accept one message and count its call against `rate` in the same step. Raises the error for the client."""
         affinity = self.affinity_of(request.body)
         try:
-            snapshot, choice = await self._choose(request.body, affinity)
+            snapshot, choice = await self._choose(request, affinity)
         except Refused:
             if rate is not UNCOUNTED:
                 await self.count_call(rate.api_key_id)
@@ -152,11 +155,11 @@ class Acceptor:
             if isinstance(outcome, OtherSender):  # another message to this recipient was accepted meanwhile
                 choice.unreserve()
                 affinity = self._remember(request.body, outcome.session)
-                snapshot, choice = await self._choose(request.body, affinity)
+                snapshot, choice = await self._choose(request, affinity)
             elif isinstance(outcome, DayFull | QueueFull) and choice.why in _REPLACEABLE:
                 # The snapshot was outdated: the next sender may have room.
                 choice.sender.room_today = min(0, choice.sender.room_today)
-                choice = sender_choice.choose(snapshot, request.body, None)
+                choice = sender_choice.choose(snapshot, request.body, None, request.reach)
                 if choice.sender.room_today <= 0:
                     break
             else:
@@ -185,7 +188,7 @@ class Acceptor:
         for request in requests:
             affinity = affinity_of.get(request.body.to)
             try:
-                snapshot, choice = await self._choose(request.body, affinity)
+                snapshot, choice = await self._choose(request, affinity)
             except Refused as error:
                 chosen.append(error)
                 continue
@@ -221,7 +224,7 @@ class Acceptor:
             kind=kind,
             body=content,
             api_key=request.api_key,
-            pinned=sender_choice.pin(body),
+            pinned=sender_choice.pin(body, request.reach),
             why=choice.why,
             reference=body.reference or "",
             batch=request.batch,
@@ -265,16 +268,16 @@ class Acceptor:
             self._conversations.pop(body.to, None)
         return session or None
 
-    async def _choose(self, body: SendBody, affinity: str | None) -> tuple[PoolSnapshot, Choice]:
+    async def _choose(self, request: SendRequest, affinity: str | None) -> tuple[PoolSnapshot, Choice]:
         snapshot = await self._pool.current()
         try:
-            choice = sender_choice.choose(snapshot, body, affinity)
+            choice = sender_choice.choose(snapshot, request.body, affinity, request.reach)
             if choice.why is not Why.NONE_READY:
                 return snapshot, choice
         except Refused:
             pass
         snapshot = await self._pool.current(fresh_s=RECENT_S)
-        return snapshot, sender_choice.choose(snapshot, body, affinity)
+        return snapshot, sender_choice.choose(snapshot, request.body, affinity, request.reach)
 
     async def _try(
         self, request: SendRequest, choice: Choice, snapshot: PoolSnapshot, rate: Rate, affinity: str | None

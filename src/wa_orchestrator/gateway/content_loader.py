@@ -17,6 +17,7 @@ from wa_orchestrator.gateway.request_models import MediaBody, SendBody
 from wa_orchestrator.messages import uploads
 from wa_orchestrator.messages.uploads import Upload
 from wa_orchestrator.settings import Settings
+from wa_orchestrator.web.auth import Caller
 
 FETCH_S: Final = 20.0
 
@@ -48,13 +49,17 @@ class ContentLoader:
             return _stored(content.Location(**send.location.model_dump()))
         return None
 
-    async def fetch(self, send: SendBody, api_key: str) -> Content:
-        """Return the content of a message with a file, which is stored when this returns, for the sender's API key."""
+    async def fetch(self, send: SendBody, caller: Caller) -> Content:
+        """Return the content of a message with a file, which is stored when this returns, for the sender's API key.
+
+        A caller with a limited reach may send the files only that it has uploaded itself.
+        """
         media = send.media
         if media is None:
             raise Refused("VALIDATION_FAILED", "There is no file to send.", 422)
-        upload = uploads.open(self._settings, media.upload) if media.upload else await self._download(media, api_key)
-        if upload is None:
+        owner = caller.key_id
+        upload = uploads.open(self._settings, media.upload) if media.upload else await self._download(media, owner)
+        if upload is None or (media.upload and caller.is_limited and upload.owner != owner):
             raise Refused("NO_SUCH_UPLOAD", "There is no such upload, or it has expired. Upload the file again.", 422)
         mimetype = media.mimetype or upload.mimetype
         uploads.check_type(mimetype)

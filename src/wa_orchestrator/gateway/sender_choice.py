@@ -1,25 +1,30 @@
 """Chooses the sender of a new message: candidates from the pool, the decision by `domain.routing`, the refusals."""
 
 from wa_orchestrator.domain import routing
+from wa_orchestrator.domain.access import EVERYTHING, Everything, Reach
 from wa_orchestrator.domain.routing import Candidate, Chosen, NoSender, Pin, Why, Wish
 from wa_orchestrator.errors import Refused
 from wa_orchestrator.gateway.request_models import SendBody
 from wa_orchestrator.gateway.sender_pool import Choice, PoolSnapshot, Sender
+from wa_orchestrator.store.sessions.labels import labels_of
 
 
-def choose(pool: PoolSnapshot, send: SendBody, affinity: str | None) -> Choice:
+def choose(pool: PoolSnapshot, send: SendBody, affinity: str | None, reach: Reach = EVERYTHING) -> Choice:
     """Choose the sender by `domain.routing`, among those senders of the pool that could be its answer.
+
+    To a caller with a limited reach, the other sessions do not exist.
 
     Raises `Refused` when none can send it.
     """
     named = (send.session_id, send.phone)
-    known = pool.choices.get(named)
+    is_shared = isinstance(reach, Everything)  # callers that reach everything get the same answers
+    known = pool.choices.get(named) if is_shared else None
     if known is not None:
         return known
     wish = Wish(*named)
     candidates = [
         Candidate(sender.session.id, sender.session.phone, sender.readiness, sender.room_today)
-        for sender in _candidates(pool, wish, affinity)
+        for sender in _candidates(pool, wish, affinity, reach)
     ]
     match routing.choose(wish, candidates, affinity=affinity):
         case Chosen(session_id, why):
@@ -28,7 +33,7 @@ def choose(pool: PoolSnapshot, send: SendBody, affinity: str | None) -> Choice:
                 text = f"Session {session_id} has no phone yet. Link it first."
                 raise Refused("SESSION_NOT_LINKED", text, 409, sessionId=session_id)
             choice = Choice(sender, why)
-            if not is_free(send):  # within one snapshot a name has one answer
+            if is_shared and not is_free(send):  # within one snapshot a name has one answer
                 pool.choices[named] = choice
             return choice
         case NoSender(why):
@@ -40,11 +45,16 @@ def is_free(send: SendBody) -> bool:
     return send.session_id is None and send.phone is None
 
 
-def pin(send: SendBody) -> Pin:
-    """Return how far the client has fixed the sender."""
+def pin(send: SendBody, reach: Reach = EVERYTHING) -> Pin:
+    """Return how far the client has fixed the sender.
+
+    A message of a client that reaches some sessions only stays with its phone: whatever happens to its session, it must
+    not leave from the phone of somebody else.
+    """
     if send.session_id is not None:
         return Pin.SESSION
-    return Pin.PHONE if send.phone is not None else Pin.NOTHING
+    is_fixed = send.phone is not None or not isinstance(reach, Everything)
+    return Pin.PHONE if is_fixed else Pin.NOTHING
 
 
 def refusal(why: Why, send: SendBody) -> Refused:
@@ -61,7 +71,15 @@ def refusal(why: Why, send: SendBody) -> Refused:
             return Refused("NO_SENDER", "No session is linked to a phone. Link one first.", 409)
 
 
-def _candidates(pool: PoolSnapshot, wish: Wish, affinity: str | None) -> list[Sender]:
+def _candidates(pool: PoolSnapshot, wish: Wish, affinity: str | None, reach: Reach) -> list[Sender]:
+    if isinstance(reach, Everything):
+        return _possible(pool, wish, affinity)
+    is_free = wish.session_id is None and wish.phone is None
+    found = pool.senders.values() if is_free else _possible(pool, wish, affinity)
+    return [each for each in found if reach.includes(each.session.id, labels_of(each.session))]
+
+
+def _possible(pool: PoolSnapshot, wish: Wish, affinity: str | None) -> list[Sender]:
     if wish.session_id is not None:
         return [pool.senders[wish.session_id]] if wish.session_id in pool.senders else []
     if wish.phone is not None:

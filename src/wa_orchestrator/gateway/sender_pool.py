@@ -10,6 +10,7 @@ from heapq import heapify, heapreplace
 from time import monotonic
 from typing import Final, NamedTuple
 
+from wa_orchestrator.domain.access import Reach
 from wa_orchestrator.domain.pacing.decision import Wait
 from wa_orchestrator.domain.pacing.forecast import Forecast
 from wa_orchestrator.domain.pacing.limits import MINUTE_MS, Pace
@@ -22,6 +23,7 @@ from wa_orchestrator.messages.session_pace import Holds, holds_on, readiness_wit
 from wa_orchestrator.settings import Settings
 from wa_orchestrator.store import keys
 from wa_orchestrator.store.records import PhonePace, Session
+from wa_orchestrator.store.sessions.labels import labels_of
 
 FRESH_S: Final = 1.0
 #: A snapshot that is in use is renewed from this age on.
@@ -143,13 +145,14 @@ class SenderPool:
             return snapshot
         return await asyncio.shield(self._renew())
 
-    async def find(self, session_id: str) -> tuple[PoolSnapshot, Sender]:
-        """Return a session and the recent snapshot it is in; raises if there is no such session."""
+    async def find(self, session_id: str, reach: Reach) -> tuple[PoolSnapshot, Sender]:
+        """Return a session and the recent snapshot it is in; raises if there is no such session within reach."""
         snapshot = await self.current(fresh_s=RECENT_S)
-        if session_id not in snapshot.senders:
+        sender = snapshot.senders.get(session_id)
+        if sender is None or not reach.includes(session_id, labels_of(sender.session)):
             text = f"There is no session {session_id}. GET /api/sessions lists them."
             raise Refused("NO_SUCH_SESSION", text, 404, sessionId=session_id)
-        return snapshot, snapshot.senders[session_id]
+        return snapshot, sender
 
     def cached(self, fresh_s: float = FRESH_S) -> PoolSnapshot | None:
         """Return the last snapshot unless it is older than `fresh_s`.

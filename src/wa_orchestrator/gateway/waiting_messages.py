@@ -1,7 +1,7 @@
 """Messages that wait, by session, recipient, reference, batch and time: found and counted."""
 
 from collections import Counter, defaultdict
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import replace
 
 from wa_orchestrator.archive.contract import Archive
@@ -19,12 +19,17 @@ from wa_orchestrator.store.messages.message_filters import Filters
 from wa_orchestrator.store.records import Message
 
 
-async def find(scripts: Scripts, archive: Archive, filters: Filters) -> list[Message]:
-    """Return all messages that wait and match, the newest first: not routed yet, not due yet, queued, or set aside."""
+async def find(
+    scripts: Scripts, archive: Archive, filters: Filters, *, among: Collection[str] | None = None
+) -> list[Message]:
+    """Return all messages that wait and match, the newest first: not routed yet, not due yet, queued, or set aside.
+
+    `among` are the sessions that are searched; None for all.
+    """
     waiting = replace(filters, statuses=[MessageStatus.QUEUED])
-    found, last = await message_search.search(scripts, archive, waiting, limit=MAX_EXAMINED)
+    found, last = await message_search.search(scripts, archive, waiting, among=among, limit=MAX_EXAMINED)
     while last is not None:
-        more, last = await message_search.search(scripts, archive, waiting, after=last, limit=MAX_EXAMINED)
+        more, last = await message_search.search(scripts, archive, waiting, among=among, after=last, limit=MAX_EXAMINED)
         found += more
     return found
 

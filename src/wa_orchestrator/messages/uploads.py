@@ -50,6 +50,8 @@ class Upload:
     mimetype: str
     filename: str
     size: int
+    owner: str = ""
+    """The API key that uploaded it."""
 
 
 def kind_of(mimetype: str) -> str:
@@ -88,11 +90,12 @@ async def save(
     try:
         with upload_quota.reserved(settings, path.parent, owner) as room:
             size = await _write(path, chunks, LARGEST[kind_of(mimetype)], room)
-            await asyncio.to_thread(_describe, Upload(upload_id, path, mimetype, filename, size), owner)
+            upload = Upload(upload_id, path, mimetype, filename, size, owner)
+            await asyncio.to_thread(_describe, upload)
     except BaseException:
         path.unlink(missing_ok=True)
         raise
-    return Upload(upload_id, path, mimetype, filename, size)
+    return upload
 
 
 def open(settings: Settings, upload_id: str) -> Upload | None:  # noqa: A001 (called as `uploads.open`)
@@ -105,7 +108,7 @@ def open(settings: Settings, upload_id: str) -> Upload | None:  # noqa: A001 (ca
         if described.stat().st_mtime <= time.time():
             return None
         raw = json.loads(described.read_text("utf-8"))
-        return Upload(upload_id, path, raw["mimetype"], raw["filename"], raw["size"])
+        return Upload(upload_id, path, raw["mimetype"], raw["filename"], raw["size"], raw.get("owner", ""))
     except (OSError, ValueError, KeyError):
         return None
 
@@ -166,11 +169,10 @@ def _write_all(handle: int, chunk: bytes) -> None:
         rest = rest[os.write(handle, rest) :]
 
 
-def _describe(upload: Upload, owner: str) -> None:
+def _describe(upload: Upload) -> None:
     draft = upload.path.with_suffix(".part")
-    described = {"mimetype": upload.mimetype, "filename": upload.filename, "size": upload.size, "owner": owner}
-    text = json.dumps(described)
-    draft.write_text(text, "utf-8")
+    described = {"mimetype": upload.mimetype, "filename": upload.filename, "size": upload.size, "owner": upload.owner}
+    draft.write_text(json.dumps(described), "utf-8")
     ends = time.time() + UNUSED_S
     os.utime(draft, (ends, ends))
     draft.rename(upload.path.with_suffix(".json"))

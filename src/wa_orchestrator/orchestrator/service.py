@@ -17,6 +17,8 @@ from wa_orchestrator.loop import Loop, Runnable
 from wa_orchestrator.orchestrator.api.admin import AdminRoutes
 from wa_orchestrator.orchestrator.api.backups import BackupRoutes
 from wa_orchestrator.orchestrator.api.jobs import JobRoutes
+from wa_orchestrator.orchestrator.api.keys import KeyRoutes
+from wa_orchestrator.orchestrator.api.people import PeopleRoutes
 from wa_orchestrator.orchestrator.api.proxies import ProxyRoutes
 from wa_orchestrator.orchestrator.api.session_reads import SessionReadRoutes
 from wa_orchestrator.orchestrator.api.sessions import SessionRoutes
@@ -71,6 +73,8 @@ class Orchestrator:
             SessionReadRoutes(self.context),
             SessionRoutes(self.context, self.proxy_health),
             ProxyRoutes(self.context, self.proxy_health),
+            KeyRoutes(self.context),
+            PeopleRoutes(self.context),
             AdminRoutes(self.context),
             BackupRoutes(self.context),
             JobRoutes(self.context),

@@ -77,6 +77,9 @@ class Settings(BaseSettings):
     gateway_hot_path: bool = True
     """Serve sends with the gateway's own HTTP protocol and in batches. `false` uses ordinary routes: the same
     responses, fewer messages per second."""
+    shared_passwords: bool = True
+    """Whether DASHBOARD_PASSWORD and VIEWER_PASSWORD open the dashboard. Switch it off when everybody has an account;
+    links from this machine keep working."""
     public_url: types.OptionalUrl = setting(None, example="https://wa.example.com")
     """Base URL of the dashboard, for links in alerts. Default: the address listened on."""
     worker_host: types.OptionalText = setting(None, example="172.28.0.1")

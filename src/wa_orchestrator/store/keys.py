@@ -242,10 +242,14 @@ fence: Final = _one_per("fence:<name>")
 # -- API keys and audit -----------------------------------------------------------------------------
 
 API_KEYS: Final = "api:keys"
-"""hash key id → JSON {name, scopes, prefix, digest, created_at_ms} · API keys · a field ends at revocation"""
+"""hash key id → JSON {name, scopes, prefix, digest, created_at_ms, expires_at_ms, sessions, labels} · API keys · a
+field ends at revocation"""
 
 API_KEY_DIGESTS: Final = "api:keys:digests"
 """hash SHA-256 of a key → key id · API keys · a field ends at revocation"""
+
+API_KEYS_USED: Final = "api:keys:used"
+"""hash key id → ms of its last use, to the minute · API keys · a field ends at revocation"""
 
 AUDIT: Final = "audit"
 """stream of what operators did, about 100,000 entries · audit · append-only"""
@@ -360,13 +364,34 @@ delivery_log: Final = _one_per("webhook:log:<webhook_id>")
 # -- the dashboard ------------------------------------------------------------------------------------------------
 
 person: Final = _one_per("dashboard:person:<token_hash>")
-"""hash role, name, csrf, since, mark · login · ends when idle too long, at logout, by age, with its password"""
+"""hash, one login (`logins.Login`) · login · ends when idle too long, at logout, by age, with its account"""
+
+LOGINS: Final = "dashboard:logins"
+"""set of token hashes of logins, also of ended ones until they are listed · login · for ever"""
 
 login_tries: Final = _one_per("dashboard:tries:<who>")
 """counter of wrong passwords under a name or from an address · login · 15 minutes after the first"""
 
 login_link: Final = _one_per("dashboard:link:<token_hash>")
-"""string: the role that a one-time link opens · first_link; the first use deletes it · an hour"""
+"""string: the role, or `person:<id>`, that a one-time link opens · login; its first use deletes it · a day at most"""
+
+PEOPLE: Final = "dashboard:people"
+"""hash account id → JSON (`people.Account`) · accounts · a field ends with its account"""
+
+recovery_codes: Final = _one_per("dashboard:recovery:<account_id>")
+"""set of SHA-256 of unused recovery codes · accounts; a login removes the one it used · with the account"""
+
+used_code: Final = _one_per_pair("dashboard:code:<account_id>:<step>")
+"""string: a code of the second factor was used · login · three minutes"""
+
+code_tries: Final = _one_per("dashboard:code_tries:<who>")
+"""counter of wrong codes for an account, or for one from an address it knows · admit_code · a day after the first"""
+
+code_pause: Final = _one_per("dashboard:code_pause:<who>")
+"""string: no code is admitted · admit_code · expires by itself"""
+
+known_addresses: Final = _one_per("dashboard:addresses:<account_id>")
+"""zset of addresses that have completed a login of the account → ms · login · 90 days after the last"""
 
 DASHBOARD_CURSOR: Final = "dashboard:cursor"
 """string: the entry of `events` up to which the hours are counted · dashboard · for ever"""

@@ -19,6 +19,14 @@ OptionalText = Annotated[str | None, BeforeValidator(lambda text: text or None)]
 ClockTime = Annotated[str, BeforeValidator(lambda at: f"{at:%H:%M}" if isinstance(at, time) else at)]
 NextCursor = Annotated[str | None, Field(description="The cursor of the next page; null at the end.")]
 
+#: The limits of keys, people and webhooks.
+SessionNames = Annotated[
+    list[Annotated[str, Field(pattern=r"^[A-Za-z0-9_-]{1,64}$")]], Field(max_length=500, examples=[["worker_1"]])
+]
+LabelNames = Annotated[
+    list[Annotated[str, Field(min_length=1, max_length=100)]], Field(max_length=100, examples=[["support"]])
+]
+
 TimezoneName = Annotated[str, AfterValidator(types.zone), Field(examples=["Asia/Jerusalem"])]
 
 

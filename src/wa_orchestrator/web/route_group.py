@@ -2,9 +2,9 @@
 
 from fastapi import APIRouter
 
+from wa_orchestrator import audit_log
 from wa_orchestrator.context import Context
 from wa_orchestrator.settings import Settings
-from wa_orchestrator.store.access import audit
 from wa_orchestrator.web.auth import Caller
 from wa_orchestrator.web.keyed_route import KeyedRoute
 
@@ -21,4 +21,4 @@ class RouteGroup(APIRouter):
         return self._context.settings
 
     async def _audit(self, caller: Caller, action: str, target: str, **details: object) -> None:
-        await audit.record(self._scripts, caller.key_id, action, target, **details)
+        await audit_log.record(self._context, caller.key_id, caller.name, action, target, **details)

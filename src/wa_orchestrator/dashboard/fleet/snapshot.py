@@ -3,11 +3,12 @@
 import re
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from typing import Any, Final
 
 from wa_orchestrator.dashboard.html.locale import spelled_phone
+from wa_orchestrator.domain.access import Everything, Reach
 from wa_orchestrator.domain.pacing.backlog import Backlog
 from wa_orchestrator.domain.pacing.limits import Pace, Trust
 from wa_orchestrator.domain.session import WANTS_WORKER, Reason, State
@@ -15,6 +16,7 @@ from wa_orchestrator.orchestrator.sessions import session_start
 from wa_orchestrator.store.events.lasting_troubles import Trouble
 from wa_orchestrator.store.messages.holds import Hold
 from wa_orchestrator.store.records import Proxy, Session
+from wa_orchestrator.store.sessions.labels import labels_of
 
 #: The order of states in tables: those that need a person first.
 _ORDER: Final = (State.FAILED, State.DISCONNECTED, State.QR_READY, State.PENDING, State.CONNECTED, State.STOPPED)
@@ -175,6 +177,27 @@ class Snapshot:
     """Lasting troubles: those of the server itself are shown."""
     _sorted: list[Row] = field(default_factory=list, init=False, repr=False, compare=False)
     """Sorted once: what needs attention asks a dozen times, on every page."""
+
+    def restricted(self, reach: Reach) -> "Snapshot":
+        """Return what a person with this reach sees: their sessions, and of proxies and holds what concerns those."""
+        if isinstance(reach, Everything):
+            return self
+        rows = {name: row for name, row in self.rows.items() if reach.includes(name, labels_of(row.session))}
+        holds = {each.hold.field: each.hold for each in rows.values() if each.hold is not None}
+        names = Counter(row.name for row in rows.values())
+        used = {row.session.proxy for row in rows.values()}
+        # Made anew and not from all fields: what is added later is not shown before somebody has thought of it.
+        return Snapshot(
+            now_ms=self.now_ms,
+            rows=rows,
+            proxies=[replace(each, sessions=each.sessions & rows.keys()) for each in self.proxies if each.id in used],
+            holds=holds,
+            waiting_for_slot=self.waiting_for_slot & rows.keys(),
+            counts=Counter(row.state for row in rows.values()),
+            slots_per_proxy=self.slots_per_proxy,
+            namesakes=frozenset(name for name, count in names.items() if count > 1),
+            direct=self.direct,
+        )
 
     def called(self, row: Row) -> str:
         """Return the name of a session; the full name if others have the same."""

@@ -14,8 +14,10 @@ from wa_orchestrator.texts import catalogue
 _ACTORS: Final = ("configured", "server", "administrator", "viewer", "nobody")
 
 
-def actor(view: Locale, by: str) -> Markup:
-    """Return who did something: a person by name, a key, the server."""
+def actor(view: Locale, by: str, known_as: str = "") -> Markup:
+    """Return who did something: a person or a key by its name, a key without one by its id, the server."""
+    if known_as:
+        return bdi(known_as)
     name = by.removeprefix("dashboard:")
     if name in _ACTORS:
         return view.t(f"actor.{name}")

@@ -21,6 +21,7 @@ from wa_orchestrator.dashboard.fleet.snapshot_reader import SnapshotReader
 from wa_orchestrator.dashboard.html import labels
 from wa_orchestrator.dashboard.html.locale import Locale, bdi, ltr
 from wa_orchestrator.dashboard.login import Person
+from wa_orchestrator.domain.access import Everything
 from wa_orchestrator.domain.session import Reason
 from wa_orchestrator.texts.catalogue import languages
 from wa_orchestrator.timestamps import iso
@@ -44,7 +45,20 @@ class View(Locale):
 
     @property
     def may_change(self) -> bool:
+        return self.person is not None and self.person.may_operate
+
+    @property
+    def may_administer(self) -> bool:
         return self.person is not None and self.person.is_administrator
+
+    @property
+    def is_limited(self) -> bool:
+        """Whether the person sees some sessions only."""
+        return self.person is not None and not isinstance(self.person.reach, Everything)
+
+    def sees(self, session_id: str) -> bool:
+        """Whether the person may see what belongs to this session ('' = to none)."""
+        return not self.is_limited or session_id in self.snapshot.rows
 
     def reason(self, code: str) -> str:
         """Waiting for a proxy has another sentence when no proxy works."""
@@ -105,6 +119,8 @@ class Renderer:
         return self._view(await self.reader.read(), person, page, language)
 
     def _view(self, snapshot: Snapshot, person: Person | None, page: str, language: str, theme: str = "") -> View:
+        if person is not None:
+            snapshot = snapshot.restricted(person.reach)
         zone, simulated = ZoneInfo(self.context.settings.timezone), self.context.simulator is not None
         return View(language, zone, snapshot.now_ms, person, theme, page, simulated, snapshot)
 
@@ -130,7 +146,7 @@ class Renderer:
         """Render a page for somebody who is not logged in: with a language and a theme, but without the fleet."""
         nothing = Snapshot(0, {}, (), {}, frozenset(), self.context.settings.max_sessions_per_proxy)
         view = self._view(nothing, None, "login", self.language_of(request), _theme_of(request))
-        values = {"wait_s": None, "locked_s": None, "used_link": False, "name": ""} | values
+        values = {"wait_s": None, "locked_s": None, "used_link": False, "name": "", "needs_code": False} | values
         return self.page(view, PageContent(template, values=values), status=status)
 
     def language_of(self, request: Request) -> str:

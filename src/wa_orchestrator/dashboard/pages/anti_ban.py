@@ -45,7 +45,9 @@ async def parts(renderer: Renderer, view: View, query: Mapping[str, str]) -> dic
 async def _parts(renderer: Renderer, view: View, rows: list[Row], *, everyone: bool) -> dict[str, Markup]:
     m = renderer.macros
     groups = sorted({row.session.label for row in view.snapshot.rows.values() if row.session.label})
-    opt_outs = sorted(await contacts.opt_outs(renderer.context.scripts), key=lambda each: -each.at_ms)
+    # The list is of all sessions: whoever sees some of them only may add to it, but not read it.
+    stored = [] if view.is_limited else await contacts.opt_outs(renderer.context.scripts)
+    opt_outs = sorted(stored, key=lambda each: -each.at_ms)
     shown = opt_outs[: _MAX_OPT_OUTS if everyone else _OPT_OUTS_SHOWN]
     made = {
         "holding": m.holding(view),

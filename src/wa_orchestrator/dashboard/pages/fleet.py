@@ -70,8 +70,10 @@ async def _parts(renderer: Renderer, view: View, query: Mapping[str, str], rows:
     m, scripts = renderer.macros, renderer.context.scripts
     items = attention.items(view.snapshot, view)
     sent, failed = await history.per_hour(scripts, view.now_ms)
-    bars = charts.bars(sent, failed, view.plain("fleet.per_hour_label", most=max(sent)))
     depths = await history.depths(scripts, view.now_ms)
+    if view.is_limited:  # the past is counted for all sessions together
+        sent, failed, depths = [0] * len(sent), [0] * len(failed), [-1] * len(depths)
+    bars = charts.bars(sent, failed, view.plain("fleet.per_hour_label", most=max(sent)))
     depths[-1] = max(depths[-1], view.snapshot.waiting.total)  # the last sample may be a minute old
     deepest = max(0, *depths)
     hours = [view.now_ms - back * HOUR_MS for back in (23, 17, 11, 5)]

@@ -44,8 +44,10 @@ class Line:
 async def show(renderer: Renderer, view: View, query: Mapping[str, str]) -> PageContent:
     """Show the latest events that match the filter, the newest first."""
     filters = any(query.get(name) for name in _FILTERS)
-    entries = await event_stream.latest(renderer.context.scripts, most=_SEARCHED if filters else FIRST_LINES)
-    lines = [line_of(view, entry) for entry in entries]
+    entries = await event_stream.latest(
+        renderer.context.scripts, most=_SEARCHED if filters or view.is_limited else FIRST_LINES
+    )
+    lines = [line_of(view, entry) for entry in entries if view.sees(entry.fields.get("session", ""))]
     values = {
         "lines": [line for line in lines if passes(line, query)][:FIRST_LINES],
         "query": query,

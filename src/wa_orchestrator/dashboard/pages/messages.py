@@ -56,9 +56,9 @@ class MessageDetails:
 
 
 async def show(renderer: Renderer, view: View, query: Mapping[str, str]) -> PageContent:
-    found, older = await search(renderer, query)
+    found, older = await search(renderer, view, query)
     selected = query.get("id", "") or (found[0].id if found else "")
-    details = await details_of(renderer, selected) if selected else None
+    details = await details_of(renderer, view, selected) if selected else None
     parts = _parts(renderer, view, found, details, query)
     values = {"found": found, "older": older, "query": query, "groups": list(_FILTERS)}
     watch = {
@@ -74,12 +74,12 @@ async def show(renderer: Renderer, view: View, query: Mapping[str, str]) -> Page
 async def parts(renderer: Renderer, view: View, query: Mapping[str, str]) -> dict[str, Markup]:
     ids = [name for name in query.get("ids", "").split(",") if name][:PAGE_SIZE]
     by_id = await message_lookup.messages(renderer.context.scripts, renderer.context.archive, ids)
-    found = [by_id[name] for name in ids if name in by_id]
-    details = await details_of(renderer, query["id"]) if query.get("id") else None
+    found = [by_id[name] for name in ids if name in by_id and view.sees(by_id[name].session)]
+    details = await details_of(renderer, view, query["id"]) if query.get("id") else None
     made = _parts(renderer, view, found, details, query)
     newest = int(query["newest"]) if query.get("newest", "").isdigit() else 0
     newer = 0
-    if (newest or not ids) and not query.get("q"):
+    if (newest or not ids) and not query.get("q") and not view.is_limited:  # the count is of all sessions
         newer = await message_index.count_newer(renderer.context.scripts, newest)
     return made | {"newer": renderer.macros.newer(view, newer)}
 
@@ -93,14 +93,14 @@ def _parts(
     return {"message-details": m.message_details(view, details), "newer": m.newer(view, 0)} | rows
 
 
-async def search(renderer: Renderer, query: Mapping[str, str]) -> tuple[list[Message], str]:
+async def search(renderer: Renderer, view: View, query: Mapping[str, str]) -> tuple[list[Message], str]:
     """Find messages by recipient, id, reference or words, session and status. The second value is the cursor of older
     ones.
     """
     context, text = renderer.context, query.get("q", "").strip()
     if text.startswith("m_"):
         one = await message_lookup.message(context.scripts, context.archive, text)
-        return [one] if one else [], ""
+        return [one] if one and view.sees(one.session) else [], ""
     digits = "".join(each for each in text if each.isdigit())
     is_phone = 8 <= len(digits) <= 15 and set(text) <= set("+-() .0123456789")
     before = query.get("before", "")
@@ -111,19 +111,21 @@ async def search(renderer: Renderer, query: Mapping[str, str]) -> tuple[list[Mes
         statuses=_FILTERS.get(query.get("status", ""), ()),
         until=int(before) - 1 if before.isdigit() else None,
     )
+    among = frozenset(view.snapshot.rows) if view.is_limited else None
     both = (context.scripts, context.archive)
-    found, _ = await message_search.search(*both, filters, limit=PAGE_SIZE + 1)
+    found, _ = await message_search.search(*both, filters, among=among, limit=PAGE_SIZE + 1)
     if not found and filters.reference:  # then it is words of a text
         filters = replace(filters, reference=None, text=text)
-        found, _ = await message_search.search(*both, filters, limit=PAGE_SIZE + 1)
+        found, _ = await message_search.search(*both, filters, among=among, limit=PAGE_SIZE + 1)
     shown = found[:PAGE_SIZE]
     return shown, str(shown[-1].accepted_at) if len(found) > PAGE_SIZE else ""
 
 
-async def details_of(renderer: Renderer, message_id: str) -> MessageDetails | None:
+async def details_of(renderer: Renderer, view: View, message_id: str) -> MessageDetails | None:
     """Return a message with its timeline and, while it waits, what for and until when."""
     both = (renderer.context.scripts, renderer.context.archive)
-    if (message := await message_lookup.message(*both, message_id)) is None:
+    message = await message_lookup.message(*both, message_id)
+    if message is None or not view.sees(message.session):
         return None
     steps = _steps(await message_lookup.timeline(*both, message_id))
     return MessageDetails(message, content(message), steps, await _eta(renderer.context, message))

@@ -1,4 +1,4 @@
-"""Scan page: links phones, one after another. Only administrators see codes."""
+"""Scan page: links phones, one after another. Only those who may link phones see codes."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass

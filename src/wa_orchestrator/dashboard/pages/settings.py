@@ -1,11 +1,13 @@
 """Settings page: API keys, webhooks, alerts, audit log."""
 
 from collections.abc import Mapping
+from itertools import chain
 from typing import Any
 
 from markupsafe import Markup
 
 from wa_orchestrator.dashboard.html.renderer import PageContent, Renderer, View
+from wa_orchestrator.domain.access import Scope
 from wa_orchestrator.store.access import api_keys, audit
 from wa_orchestrator.store.engine.scripts import Scripts
 from wa_orchestrator.store.events import webhooks
@@ -16,10 +18,12 @@ _DELIVERIES_SHOWN = 20
 
 async def show(renderer: Renderer, view: View, query: Mapping[str, str]) -> PageContent:
     scripts = renderer.context.scripts
+    keys = await api_keys.every(scripts)
     values = {
-        "keys": await api_keys.every(scripts),
+        "keys": keys,
+        "limits": {key.id: [*chain(*api_keys.encode_reach(key.reach).values())] for key in keys},
         "audit": [entry.fields for entry in await audit.read(scripts, before=None, most=_AUDIT_SHOWN)],
-        "scopes": list(api_keys.Scope),
+        "scopes": list(Scope),
         "settings": renderer.context.settings,
     }
     return PageContent("settings.html", await parts(renderer, view, query), values, {"page": "settings"})

@@ -74,6 +74,25 @@ def _hold(form: Form) -> Body:
     return targets.get(form.get("scope", ""), {"all": True}) | ({"why": form["why"]} if form.get("why") else {})
 
 
+def _names(text: str) -> list[str]:
+    return [each.strip() for each in text.split(",") if each.strip()]
+
+
+def _key(form: Form) -> Body:
+    days = form.get("days", "").strip()
+    expiry = {"expiresInDays": int(days)} if days.isdigit() else {}
+    return {
+        "name": form.get("name", ""),
+        "scopes": _names(form.get("scopes", "")),
+        "labels": _names(form.get("labels", "")),
+        "sessions": _names(form.get("sessions", "")),
+    } | expiry
+
+
+def _person(form: Form) -> Body:
+    return {"name": form.get("name", ""), "role": form.get("role", ""), "labels": _names(form.get("labels", ""))}
+
+
 def _webhook(form: Form) -> Body:
     events = form.get("types", "").replace(",", " ").split()
     return {"url": form.get("url", "")} | ({"events": events} if events else {})
@@ -125,10 +144,13 @@ ACTIONS: Final[dict[str, Action]] = {
     "limits-reset": Action("DELETE", "/api/anti-ban/sessions/{id}/limits"),
     "opt-out": Action("POST", "/api/v1/opt-outs", lambda form: {"phone": form.get("phone", "")}),
     "opt-in": Action("DELETE", "/api/v1/opt-outs/{phone}"),
-    "key-make": Action(
-        "POST", "/api/v1/keys", lambda form: {"name": form.get("name", ""), "scopes": form.get("scopes", "").split(",")}
-    ),
+    "key-make": Action("POST", "/api/v1/keys", _key),
     "key-revoke": Action("DELETE", "/api/v1/keys/{id}"),
+    "person-add": Action("POST", "/api/v1/people", _person),
+    "person-link": Action("POST", "/api/v1/people/{id}/link"),
+    "person-unfactor": Action("DELETE", "/api/v1/people/{id}/second-factor"),
+    "person-delete": Action("DELETE", "/api/v1/people/{id}"),
+    "login-end": Action("DELETE", "/api/v1/logins/{id}"),
     "webhook-add": Action("POST", "/api/v1/webhooks", _webhook),
     "webhook-enable": Action("POST", "/api/v1/webhooks/{id}/enable"),
     "webhook-replay": Action("POST", "/api/v1/webhooks/{id}/deliveries/{number}/replay"),
@@ -190,7 +212,7 @@ def outcome_of(
     if name == "proxy-check" and body.get("status") == "BAD":
         why = proxy_failure(locale, body.get("lastFailure") or "")
         return Outcome("error", locale.t("done.proxy-check-bad", why=why, id=ltr(form["id"])))
-    secret = str(body.get("key") or body.get("code") or body.get("secret") or "")
+    secret = str(body.get("key") or body.get("code") or body.get("secret") or body.get("link") or "")
     return Outcome("ok", locale.t(f"done.{name}", **_values(form, body)), go=action.go(form, body), secret=secret)
 
 

@@ -5,6 +5,7 @@ import time
 from collections.abc import Callable, Mapping
 
 from wa_orchestrator.context import Context
+from wa_orchestrator.domain.access import Scope
 from wa_orchestrator.domain.routing import Why
 from wa_orchestrator.errors import OrchestratorError, Refused
 from wa_orchestrator.gateway import message_body, sender_choice
@@ -13,7 +14,6 @@ from wa_orchestrator.gateway.content_loader import ContentLoader
 from wa_orchestrator.gateway.hot_path.admission_batch import BatchingRedis
 from wa_orchestrator.gateway.redis_access import Outcome
 from wa_orchestrator.gateway.sender_pool import SenderPool
-from wa_orchestrator.store.access.api_keys import Scope
 from wa_orchestrator.web import auth
 
 
@@ -51,14 +51,14 @@ class FastSend:
             if content is None or body.idempotency_key is not None:
                 return False
             affinity = self._acceptor.affinity_of(body)
-            choice = sender_choice.choose(snapshot, body, affinity)
+            choice = sender_choice.choose(snapshot, body, affinity, caller.reach)
         except Refused:
             return False
         forecast = self._pool.cached_forecast(choice.sender)
         if forecast is None or choice.why is Why.NONE_READY:
             return False
         choice.reserve()
-        request = SendRequest(body, content, caller.key_id)
+        request = SendRequest(body, content, caller.key_id, reach=caller.reach)
         attempt = self._acceptor.attempt(request, choice, snapshot, forecast, affinity)
 
         begins = time.perf_counter()

@@ -24,7 +24,7 @@ from wa_orchestrator.store.records import Message
 from wa_orchestrator.texts.catalogue import text
 from wa_orchestrator.timestamps import iso
 from wa_orchestrator.web import paging
-from wa_orchestrator.web.auth import ReadCaller, SendCaller
+from wa_orchestrator.web.auth import Caller, LimitedReader, LimitedSender
 from wa_orchestrator.web.models import RequestModel
 from wa_orchestrator.web.problems import responses
 from wa_orchestrator.web.route_group import RouteGroup
@@ -76,40 +76,40 @@ class MessageRoutes(RouteGroup):
         self.delete(one, responses=_CHANGE_ERRORS)(self.cancel_message)
         self.post(f"{one}/retry", responses=_CHANGE_ERRORS)(self.retry_message)
 
-    async def search_messages(self, _caller: ReadCaller, search: Annotated[Search, Query()]) -> MessagePage:
+    async def search_messages(self, caller: LimitedReader, search: Annotated[Search, Query()]) -> MessagePage:
         """Search messages."""
         after = None if search.cursor is None else _decode(search.cursor)
-        both = (self._scripts, self._archive)
-        found, last = await message_search.search(*both, search.filters(), after=after, limit=search.limit)
+        both, among = (self._scripts, self._archive), await self._context.session_labels.reached(caller.reach)
+        found, last = await message_search.search(*both, search.filters(), among=among, after=after, limit=search.limit)
         shown = [MessageView.show(message, self._settings.language) for message in found]
         following = None if last is None else paging.encode(f"{last[1]} {last[0]}")
         return MessagePage(messages=shown, next=following, complete=await message_search.is_complete(*both))
 
-    async def get_message(self, message_id: MessageId, _caller: SendCaller) -> MessageDetail:
+    async def get_message(self, message_id: MessageId, caller: LimitedSender) -> MessageDetail:
         """Get a message with its timeline and what it waits for."""
-        return await self._detail(message_id)
+        return await self._detail(message_id, caller)
 
-    async def cancel_message(self, message_id: MessageId, caller: SendCaller) -> MessageDetail:
+    async def cancel_message(self, message_id: MessageId, caller: LimitedSender) -> MessageDetail:
         """Cancel a message that no worker has claimed."""
-        match await self._cancel(message_id):
+        match await self._cancel(message_id, caller):
             case TooLate(status) if status != MessageStatus.CANCELLED:
                 raise _too_late("TOO_LATE", "Only a message that no worker has claimed can be cancelled.", status)
             case Ended():
                 await self._audit(caller, "message.cancel", message_id)
-        return await self._detail(message_id)
+        return await self._detail(message_id, caller)
 
     @compare_and_set("Message {message_id}", code="MESSAGE_MOVES")
-    async def _cancel(self, message_id: str) -> Ended | TooLate | Changed:
+    async def _cancel(self, message_id: str, caller: Caller) -> Ended | TooLate | Changed:
         """Cancel a message; retried when it moves to another sender at the same time."""
-        message = await self._found(message_id)
+        message = await self._found(message_id, caller)
         if message.status not in WAITING:
             return TooLate(message.status)
         outcome = await queues.cancel(self._scripts, Place.of(message), reason="CANCELLED")
         return Changed() if isinstance(outcome, Gone) else outcome
 
-    async def retry_message(self, message_id: MessageId, caller: SendCaller) -> MessageDetail:
+    async def retry_message(self, message_id: MessageId, caller: LimitedSender) -> MessageDetail:
         """Queue a message that was given up (failed or unknown) again, with the same WhatsApp id."""
-        message = await self._found(message_id)
+        message = await self._found(message_id, caller)
         if not message.body:
             raise Refused("TEXT_ERASED", "Its text was erased after BODY_RETENTION_DAYS. Send a new message.", 409)
         place = await message_lookup.restored(self._scripts, self._archive, message_id) or Place.of(message)
@@ -121,20 +121,21 @@ class MessageRoutes(RouteGroup):
                 raise Refused("OPTED_OUT", text, 422)
             case Queued():
                 await self._audit(caller, "message.retry", message_id)
-                return await self._detail(message_id)
+                return await self._detail(message_id, caller)
 
-    async def _found(self, message_id: str) -> Message:
+    async def _found(self, message_id: str, caller: Caller) -> Message:
         message = await message_lookup.message(self._scripts, self._archive, message_id)
         if message is None and not await message_search.is_complete(self._scripts, self._archive):
             text = "It may be in the archive, which this process cannot read. Ask the orchestrator, on ORCH_PORT."
             raise Unavailable("ARCHIVE_ELSEWHERE", text, messageId=message_id)
-        if message is None:
+        reaches = await self._context.session_labels.filter_for(caller.reach)
+        if message is None or not reaches(message.session):
             text = "There is no such message; it may have been erased. GET /api/v1/messages lists those that are kept."
             raise Refused("NO_SUCH_MESSAGE", text, 404, messageId=message_id)
         return message
 
-    async def _detail(self, message_id: str) -> MessageDetail:
-        message = await self._found(message_id)
+    async def _detail(self, message_id: str, caller: Caller) -> MessageDetail:
+        message = await self._found(message_id, caller)
         eta, language = await self._eta(message), self._settings.language
         timeline = await message_lookup.timeline(self._scripts, self._archive, message_id)
         return MessageDetail.show(

@@ -17,7 +17,8 @@ from wa_orchestrator.store.messages import open_messages, queues
 from wa_orchestrator.store.messages.message_filters import Filters
 from wa_orchestrator.store.messages.message_keys import Place
 from wa_orchestrator.store.messages.queues import Ended, TooLate
-from wa_orchestrator.web.auth import Caller, ReadCaller, SendCaller
+from wa_orchestrator.store.records import Message
+from wa_orchestrator.web.auth import Caller, LimitedReader, LimitedSender
 from wa_orchestrator.web.models import RequestModel
 from wa_orchestrator.web.problems import responses
 from wa_orchestrator.web.route_group import RouteGroup
@@ -62,10 +63,10 @@ class QueueRoutes(RouteGroup):
         self.delete("/{session_id}", responses=SESSION_ERRORS)(self.empty_queue)
 
     async def get_queue(
-        self, session_id: SessionPath, _caller: ReadCaller, limit: Annotated[int, Query(ge=1, le=_MOST)] = _MOST
+        self, session_id: SessionPath, caller: LimitedReader, limit: Annotated[int, Query(ge=1, le=_MOST)] = _MOST
     ) -> QueueResponse:
         """List what waits for a session, in sending order: its queue, then scheduled and deferred messages."""
-        snapshot, sender = await self._pool.find(session_id)
+        snapshot, sender = await self._pool.find(session_id, caller.reach)
         phone, lock_until_ms = sender.session.phone, sender.phone.lock_until
         forecast = await self._pool.forecast(snapshot, sender)
         queued = await queue_forecast.queue(self._scripts, phone, forecast, lock_until_ms=lock_until_ms, most=limit)
@@ -83,29 +84,33 @@ class QueueRoutes(RouteGroup):
         ]
         return QueueResponse.of(waiting, session_id=session_id, phone=phone, messages=items)
 
-    async def empty_queue(self, session_id: SessionPath, caller: SendCaller) -> EmptiedQueue:
+    async def empty_queue(self, session_id: SessionPath, caller: LimitedSender) -> EmptiedQueue:
         """Cancel all messages that wait for a session, also those scheduled or deferred."""
-        _, sender = await self._pool.find(session_id)
+        _, sender = await self._pool.find(session_id, caller.reach)
         found = await open_messages.waiting(self._scripts, session_id, sender.session.phone)
         return await self._cancel(found, caller, session_id)
 
-    async def list_waiting(self, _caller: ReadCaller, search: Annotated[WaitingSearch, Query()]) -> WaitingList:
+    async def list_waiting(self, caller: LimitedReader, search: Annotated[WaitingSearch, Query()]) -> WaitingList:
         """List and count the messages that wait, by session, recipient, reference, batch and time; newest first."""
-        found = await waiting_messages.find(self._scripts, self._context.archive, search.filters())
+        found = await self._find(caller, search.filters())
         snapshot = await self._pool.current(fresh_s=RECENT_S)
         counts = await waiting_messages.count(self._context, snapshot, found)
         shown = [MessageView.show(each, self._settings.language) for each in found[: search.limit]]
         return WaitingList(total=len(found), **counts, messages=shown)
 
-    async def cancel_waiting(self, caller: SendCaller, search: Annotated[WaitingFilters, Query()]) -> EmptiedQueue:
+    async def cancel_waiting(self, caller: LimitedSender, search: Annotated[WaitingFilters, Query()]) -> EmptiedQueue:
         """Cancel the messages that wait and match; at least one filter is required."""
         filters = search.filters()
         if filters == Filters():
             text = "Name what to cancel: sessionId, to, reference, batchId, or a time."
             raise Refused("FILTER_REQUIRED", text, 422)
-        found = await waiting_messages.find(self._scripts, self._context.archive, filters)
+        found = await self._find(caller, filters)
         target = search.model_dump_json(exclude_none=True, by_alias=True)
         return await self._cancel([Place.of(each) for each in found], caller, target)
+
+    async def _find(self, caller: Caller, filters: Filters) -> list[Message]:
+        among = await self._context.session_labels.reached(caller.reach)
+        return await waiting_messages.find(self._scripts, self._context.archive, filters, among=among)
 
     async def _cancel(self, places: Sequence[Place], caller: Caller, target: str) -> EmptiedQueue:
         """Cancel these. Each is a step of its own: after a crash, a repeat does the rest."""

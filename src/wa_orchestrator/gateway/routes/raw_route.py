@@ -10,8 +10,8 @@ from fastapi.routing import APIRoute
 from starlette.requests import Request
 from starlette.responses import Response
 
+from wa_orchestrator.domain.access import RouteSpan, Scope
 from wa_orchestrator.gateway import replies
-from wa_orchestrator.store.access.api_keys import Scope
 from wa_orchestrator.store.errors import RedisError
 from wa_orchestrator.web.auth import requires
 from wa_orchestrator.web.problems import responses
@@ -47,7 +47,7 @@ def router(paths: Sequence[str], handler: Handler, description: Any) -> APIRoute
             methods=["POST"],
             status_code=202,
             responses=_ERRORS,
-            dependencies=[Depends(requires(Scope.SEND))],
+            dependencies=[Depends(requires(Scope.SEND, RouteSpan.SESSIONS))],
             name=description.__name__ if number == 0 else f"{description.__name__}_alias",
         )
     return routes

@@ -7,6 +7,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from wa_orchestrator.context import Context
+from wa_orchestrator.domain.access import RouteSpan, Scope
 from wa_orchestrator.errors import Refused
 from wa_orchestrator.gateway import idempotency, message_body
 from wa_orchestrator.gateway.acceptance import Acceptor, SendReply, SendRequest
@@ -17,8 +18,8 @@ from wa_orchestrator.gateway.routes import raw_route
 from wa_orchestrator.gateway.routes.raw_route import IdempotencyKey, outages_as_unavailable
 from wa_orchestrator.gateway.sender_pool import SenderPool
 from wa_orchestrator.instruments import timed
-from wa_orchestrator.store.access.api_keys import Scope
 from wa_orchestrator.web import auth, request_body
+from wa_orchestrator.web.auth import Caller
 
 PATHS: Final = ("/api/v1/send", "/api/send")
 #: 4,096 characters, each written as two \\u escapes, and the rest.
@@ -46,7 +47,7 @@ class SendHandler:
             return await self._reply(request, raw)
 
     async def _reply(self, request: Request, raw: bytes | None) -> SendReply:
-        caller = await auth.authenticate(self._context, request, Scope.SEND)
+        caller = await auth.authenticate(self._context, request, Scope.SEND, RouteSpan.SESSIONS)
         try:
             if raw is None:
                 raw = await request_body.read(request, MAX_BYTES)
@@ -55,21 +56,22 @@ class SendHandler:
         except Refused:
             await self._acceptor.count_call(caller.key_id)
             raise
-        return await self._accept(caller.key_id, body, key)
+        return await self._accept(caller, body, key)
 
-    async def _accept(self, api_key: str, body: SendBody, key: str | None) -> SendReply:
+    async def _accept(self, caller: Caller, body: SendBody, key: str | None) -> SendReply:
+        api_key, reach = caller.key_id, caller.reach
         record = idempotency.record_of(api_key, key, message_body.canonical(body)) if key else None
         content = self._contents.inline(body)
         if content is not None:
-            request = SendRequest(body, content, api_key, record)
+            request = SendRequest(body, content, api_key, record, reach=reach)
             return await self._acceptor.accept(request, self._acceptor.rate_of(api_key))
         # Fetching a file takes time: count the call first, and do not fetch it twice for the same request.
         await self._acceptor.count_call(api_key)
         stored = None if record is None else await self._acceptor.stored.find(record)
         if stored is not None:
             return SendReply(stored, is_replay=True)
-        content = await self._contents.fetch(body, api_key)
-        return await self._acceptor.accept(SendRequest(body, content, api_key, record))
+        content = await self._contents.fetch(body, caller)
+        return await self._acceptor.accept(SendRequest(body, content, api_key, record, reach=reach))
 
 
 def router(handler: SendHandler) -> APIRouter:

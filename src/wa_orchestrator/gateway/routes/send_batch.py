@@ -13,6 +13,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from wa_orchestrator.context import Context
+from wa_orchestrator.domain.access import RouteSpan, Scope
 from wa_orchestrator.errors import OrchestratorError, Refused, Unavailable
 from wa_orchestrator.gateway import idempotency, message_body, replies
 from wa_orchestrator.gateway.acceptance import Acceptor, SendReply, SendRequest
@@ -22,9 +23,9 @@ from wa_orchestrator.gateway.response_models import BatchResponse
 from wa_orchestrator.gateway.routes import raw_route
 from wa_orchestrator.gateway.routes.raw_route import IdempotencyKey, outages_as_unavailable
 from wa_orchestrator.gateway.sender_pool import SenderPool
-from wa_orchestrator.store.access.api_keys import Scope
 from wa_orchestrator.store.messages.admission import MOST_AT_ONCE
 from wa_orchestrator.web import auth, request_body
+from wa_orchestrator.web.auth import Caller
 from wa_orchestrator.web.keyed_route import longest_body
 
 PATH: Final = "/api/v1/send/batch"
@@ -48,13 +49,13 @@ class BatchHandler:
     async def __call__(self, request: Request) -> Response:
         """Accept the messages of a batch."""
         with outages_as_unavailable():
-            caller = await auth.authenticate(self._context, request, Scope.SEND)
+            caller = await auth.authenticate(self._context, request, Scope.SEND, RouteSpan.SESSIONS)
             await self._acceptor.count_call(caller.key_id)
             batch = _parse(await request_body.read(request, MAX_BYTES))
             now_ms = (await self._pool.current()).now_ms()
             key = message_body.header_key(dict(request.scope["headers"]))
             batch_id = _batch_id(caller.key_id, key)
-            items = _Items(self._contents, caller.key_id, key, batch_id, batch.spread_minutes)
+            items = _Items(self._contents, caller, key, batch_id, batch.spread_minutes)
             return _response(batch_id, await self._accept(await items.requests(batch.messages, now_ms)))
 
     async def _accept(self, items: list[SendRequest | OrchestratorError]) -> list[SendReply | OrchestratorError]:
@@ -77,10 +78,10 @@ class _Items:
     """Turns the items of one batch into requests."""
 
     def __init__(
-        self, contents: ContentLoader, api_key: str, key: str | None, batch_id: str, spread_minutes: float
+        self, contents: ContentLoader, caller: Caller, key: str | None, batch_id: str, spread_minutes: float
     ) -> None:
         self._contents = contents
-        self._api_key = api_key
+        self._caller = caller
         self._key = key
         self._batch_id = batch_id
         self._spread_ms = spread_minutes * _MINUTE_MS
@@ -104,20 +105,21 @@ class _Items:
             key = f"{self._key}#{index}"
         # An item's turn depends on when the batch arrived, so it is not part of what makes two requests the same.
         canonical = message_body.canonical(body) + str(self._spread_ms).encode()
-        record = idempotency.record_of(self._api_key, key, canonical)
+        record = idempotency.record_of(self._caller.key_id, key, canonical)
         content = self._contents.inline(body) or await self._file(body)
         due_ms = max(turn_ms, body.send_at or 0) if self._spread_ms and index else 0
-        return SendRequest(body, content, self._api_key, record, due_ms, self._batch_id)
+        caller = self._caller
+        return SendRequest(body, content, caller.key_id, record, due_ms, self._batch_id, caller.reach)
 
     async def _file(self, body: SendBody) -> Content:
         if body.media is None or body.media.url is None:
-            return await self._contents.fetch(body, self._api_key)
+            return await self._contents.fetch(body, self._caller)
         name = body.media.model_dump_json()
         if name not in self._files:
             if len(self._files) >= _MAX_URLS:
                 text = f"A batch names {_MAX_URLS} URLs at most. Upload the files first."
                 raise Refused("TOO_MANY_FILES", text, 422)
-            self._files[name] = asyncio.ensure_future(self._contents.fetch(body, self._api_key))
+            self._files[name] = asyncio.ensure_future(self._contents.fetch(body, self._caller))
         return await self._files[name]
 
 

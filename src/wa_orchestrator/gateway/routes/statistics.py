@@ -1,6 +1,6 @@
 """Counts of messages by day, for one session and for all: `GET /api/v1/stats`."""
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from datetime import UTC, date, datetime, timedelta
 from typing import Annotated, Final
 from zoneinfo import ZoneInfo
@@ -14,7 +14,7 @@ from wa_orchestrator.gateway.sender_pool import RECENT_S, SenderPool
 from wa_orchestrator.messages.session_pace import zone_of
 from wa_orchestrator.store.messages import message_counts
 from wa_orchestrator.store.messages.message_counts import DayCounts
-from wa_orchestrator.web.auth import ReadCaller
+from wa_orchestrator.web.auth import LimitedReader
 from wa_orchestrator.web.route_group import RouteGroup
 
 #: A day of all sessions is one round trip with one reply per session.
@@ -31,28 +31,38 @@ class StatisticsRoutes(RouteGroup):
         self.get("/{session_id}", responses=SESSION_ERRORS)(self.get_session_stats)
 
     async def get_stats(
-        self, _caller: ReadCaller, days: Annotated[int, Query(ge=1, le=_MAX_DAYS_OF_ALL)] = 30
+        self, caller: LimitedReader, days: Annotated[int, Query(ge=1, le=_MAX_DAYS_OF_ALL)] = 30
     ) -> TotalStats:
-        """Count the messages of all sessions by day, and those that no session could send."""
+        """Count the messages of all sessions by day, and those that no session could send.
+
+        With a key that is limited to some sessions, only their messages are counted.
+        """
         snapshot = await self._pool.current(fresh_s=RECENT_S)
         dates = _dates(snapshot.now_ms(), ZoneInfo(self._settings.timezone), days)
-        rows = [await self._day_of_all(list(snapshot.senders), _name(day)) for day in dates]
+        reached = await self._context.session_labels.reached(caller.reach)
+        rows = [await self._day_of_all(list(snapshot.senders), reached, _name(day)) for day in dates]
         shown = [TotalDayStats(date=day.isoformat(), **row) for day, row in zip(dates, rows, strict=True)]
         return TotalStats(total=TotalDayStats(date="total", **_sum(rows)), days=shown)
 
     async def get_session_stats(
-        self, session_id: SessionPath, _caller: ReadCaller, days: Annotated[int, Query(ge=1, le=400)] = 30
+        self, session_id: SessionPath, caller: LimitedReader, days: Annotated[int, Query(ge=1, le=400)] = 30
     ) -> SessionStats:
         """Count the messages of a session by day: sent, delivered, read and failed."""
-        snapshot, sender = await self._pool.find(session_id)
+        snapshot, sender = await self._pool.find(session_id, caller.reach)
         dates = _dates(snapshot.now_ms(), zone_of(self._settings, sender.session), days)
         rows = await message_counts.by_day(self._scripts, session_id, [_name(day) for day in dates])
         shown = [DayStats(date=day.isoformat(), **row) for day, row in zip(dates, rows, strict=True)]
         return SessionStats(session_id=session_id, total=DayStats(date="total", **_sum(rows)), days=shown)
 
-    async def _day_of_all(self, sessions: Sequence[str], day: str) -> DayCounts:
-        """Return the counts of all sessions, each in its own time zone, and of messages without a session."""
-        unsent, counted = await message_counts.of_day(self._scripts, sessions, day)
+    async def _day_of_all(self, sessions: Sequence[str], reached: Collection[str] | None, day: str) -> DayCounts:
+        """Return the counts of the sessions that are reached (None: all), each in its own time zone.
+
+        Messages without a session belong to nobody: only those who reach everything have them counted.
+        """
+        wanted = [each for each in sessions if reached is None or each in reached]
+        unsent, counted = await message_counts.of_day(self._scripts, wanted, day)
+        if reached is not None:
+            unsent = dict.fromkeys(unsent, 0)
         return {**_sum([unsent, *counted]), "failed_without_sender": unsent["failed"] + unsent["unknown"]}
 
 

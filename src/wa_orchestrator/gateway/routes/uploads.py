@@ -17,7 +17,7 @@ from wa_orchestrator.gateway.response_models import StoredUpload
 from wa_orchestrator.messages import uploads
 from wa_orchestrator.messages.uploads import MAX_UPLOAD_BYTES, UNUSED_S, Upload
 from wa_orchestrator.web import request_body
-from wa_orchestrator.web.auth import SendCaller
+from wa_orchestrator.web.auth import LimitedSender
 from wa_orchestrator.web.keyed_route import longest_body
 from wa_orchestrator.web.problems import responses
 from wa_orchestrator.web.route_group import RouteGroup
@@ -54,7 +54,7 @@ class UploadRoutes(RouteGroup):
     # The handler's own limits give better answers than this one, which is above them.
     @longest_body(2 * MAX_UPLOAD_BYTES)
     async def upload_file(
-        self, request: Request, caller: SendCaller, x_filename: Annotated[str, Header(max_length=255)] = ""
+        self, request: Request, caller: LimitedSender, x_filename: Annotated[str, Header(max_length=255)] = ""
     ) -> StoredUpload:
         """Store a file for a message.
 

@@ -1,61 +1,28 @@
-"""Routes for administrators: API keys, the audit log, the trash, and the address of the simulator."""
+"""Routes for administrators: the audit log, the trash, and the address of the simulator."""
 
 from typing import Annotated, Literal
 
-from fastapi import Query
+from fastapi import Query, Response
 from pydantic import Field
 
+from wa_orchestrator import audit_log
+from wa_orchestrator.audit_log import Cut
 from wa_orchestrator.context import Context
+from wa_orchestrator.domain.audit_chain import BrokenChain, Damage, Intact
 from wa_orchestrator.errors import Refused
 from wa_orchestrator.orchestrator.api import sessions
+from wa_orchestrator.orchestrator.api.contacts import JsonLines
 from wa_orchestrator.orchestrator.sessions import credential_files, provision
 from wa_orchestrator.orchestrator.sessions.credential_files import TrashedCredentials
 from wa_orchestrator.store import records
-from wa_orchestrator.store.access import api_keys, audit
-from wa_orchestrator.store.access.api_keys import ApiKey, Scope
+from wa_orchestrator.store.access import audit
 from wa_orchestrator.store.sessions import control_plane
-from wa_orchestrator.web import auth, paging
+from wa_orchestrator.web import paging
 from wa_orchestrator.web.auth import AdminCaller
-from wa_orchestrator.web.ids import KeyId, TrashId
-from wa_orchestrator.web.models import NextCursor, OptionalText, OptionalTimestamp, RequestModel, ResponseModel
+from wa_orchestrator.web.ids import TrashId
+from wa_orchestrator.web.models import NextCursor, OptionalText, OptionalTimestamp, ResponseModel
 from wa_orchestrator.web.problems import responses
 from wa_orchestrator.web.route_group import RouteGroup
-
-
-class KeyBody(RequestModel):
-    """A key to create."""
-
-    name: str = Field(min_length=1, max_length=100, examples=["CRM"])
-    scopes: list[Scope] = Field(min_length=1, max_length=3, examples=[["send", "read"]])
-
-
-class ApiKeyView(ResponseModel):
-    """An API key, without the key itself."""
-
-    id: str = Field(examples=["k_1a2b3c4d5e6f"])
-    name: str
-    scopes: list[Scope]
-    prefix: str = Field(description="How the key begins.", examples=["wao_Ab3d"])
-    created_at: OptionalTimestamp
-
-
-class ApiKeysResponse(ResponseModel):
-    """All keys but the one of the settings, the oldest first."""
-
-    keys: list[ApiKeyView]
-
-
-class CreatedApiKey(ApiKeyView):
-    """The new key."""
-
-    key: str = Field(description="The key itself. It cannot be shown again.")
-
-
-class RevokedApiKey(ResponseModel):
-    """The key is no longer accepted."""
-
-    id: str
-    revoked: Literal[True] = True
 
 
 class AuditEntry(ResponseModel):
@@ -63,10 +30,13 @@ class AuditEntry(ResponseModel):
 
     cursor: str
     at: OptionalTimestamp
-    by: str = Field(description="The id of the key, or `dashboard:<name>`.")
+    by: str = Field(description="The id of the key or of the person; `dashboard:<name>` without an account.")
+    name: str = Field("", description="What the key or the person was called then.")
     action: str = Field(examples=["session.restart"])
     target: str = Field(examples=["worker_1"])
     details: str = Field(description="A JSON object; secrets are hidden.")
+    number: int = Field(0, description="Its line in the file; 0 for entries of earlier versions.")
+    hash: str = Field("", description="The hash of its line, which the next line repeats.")
 
 
 class AuditPage(ResponseModel):
@@ -74,6 +44,15 @@ class AuditPage(ResponseModel):
 
     entries: list[AuditEntry]
     next: NextCursor
+
+
+class AuditVerification(ResponseModel):
+    """Whether the audit log is whole."""
+
+    intact: bool
+    entries: int = Field(description="Lines up to the first fault.")
+    damage: Damage | Literal["CUT"] | None = Field(description="What is wrong with the line after these.")
+    hash: str | None = Field(description="Of the last line. Keep it elsewhere: it proves all lines before.")
 
 
 class TrashItem(ResponseModel):
@@ -109,38 +88,16 @@ class SimulatorAddresses(ResponseModel):
     telegram: str = Field(description="The URL of its Telegram API.")
 
 
-def _view(key: ApiKey) -> ApiKeyView:
-    return ApiKeyView.of(key, scopes=sorted(key.scopes), created_at=key.created_at_ms)
-
-
 class AdminRoutes(RouteGroup):
     def __init__(self, context: Context) -> None:
         super().__init__(context, "/api/v1", "administration")
         restore = responses(NOT_IN_TRASH=404, NO_PROXY_CAPACITY=409, PHONE_FULL=409)
-        self.get("/keys")(self.list_api_keys)
-        self.post("/keys", status_code=201)(self.create_api_key)
-        self.delete("/keys/{key_id}", responses=responses(NO_SUCH_KEY=404))(self.revoke_api_key)
         self.get("/audit")(self.list_audit_entries)
+        self.get("/audit/verification")(self.verify_audit)
+        self.get("/audit/export", response_class=JsonLines)(self.export_audit)
         self.get("/trash")(self.list_trash)
         self.post("/trash/{trash_id}/restore", responses=restore)(self.restore_from_trash)
         self.get("/simulator", responses=responses(NO_SIMULATOR=404))(self.get_simulator)
-
-    async def list_api_keys(self, _caller: AdminCaller) -> ApiKeysResponse:
-        """List API keys, without the keys themselves."""
-        return ApiKeysResponse(keys=[_view(key) for key in await api_keys.every(self._scripts)])
-
-    async def create_api_key(self, body: KeyBody, caller: AdminCaller) -> CreatedApiKey:
-        """Create an API key. The response is the only place that shows it."""
-        key, secret = await api_keys.create(self._scripts, body.name, body.scopes)
-        await self._audit(caller, "key.make", key.id, name=body.name, scopes=body.scopes)
-        return CreatedApiKey.of(_view(key), key=secret)
-
-    async def revoke_api_key(self, key_id: KeyId, caller: AdminCaller) -> RevokedApiKey:
-        """Revoke an API key."""
-        if not await auth.revoke_key(self._context, key_id):
-            raise Refused("NO_SUCH_KEY", f"There is no key {key_id}. GET /api/v1/keys lists them.", 404)
-        await self._audit(caller, "key.revoke", key_id)
-        return RevokedApiKey(id=key_id)
 
     async def list_audit_entries(
         self,
@@ -154,6 +111,22 @@ class AdminRoutes(RouteGroup):
         entries = [{**each.fields, "cursor": each.cursor, "at": int(each.fields["at"])} for each in found]
         following = found[-1].cursor if len(found) == limit else None
         return AuditPage.model_validate({"entries": entries, "next": following})
+
+    async def verify_audit(self, _caller: AdminCaller) -> AuditVerification:
+        """Check every line of the audit log."""
+        match await audit_log.verify(self._context):
+            case Intact(last):
+                return AuditVerification(intact=True, entries=last.number, damage=None, hash=last.hash)
+            case Cut(last):
+                return AuditVerification(intact=False, entries=last.number, damage="CUT", hash=last.hash)
+            case BrokenChain(line, damage):
+                return AuditVerification(intact=False, entries=line - 1, damage=damage, hash=None)
+
+    async def export_audit(self, caller: AdminCaller) -> Response:
+        """Export the audit log as JSON lines, the oldest first; the export is itself an entry."""
+        await self._audit(caller, "audit.export", "")
+        found = audit_log.lines(audit_log.path_of(self._context))
+        return JsonLines(f"{line}\n" for line in found)
 
     async def list_trash(self, _caller: AdminCaller) -> TrashResponse:
         """List credentials that can be restored."""

@@ -9,6 +9,7 @@ from fastapi import Path
 from fastapi.responses import FileResponse
 from pydantic import Field, SecretStr
 
+from wa_orchestrator import audit_log
 from wa_orchestrator.context import Context
 from wa_orchestrator.domain import backup_schedule
 from wa_orchestrator.errors import Refused
@@ -17,7 +18,6 @@ from wa_orchestrator.orchestrator.backups import backup_files, restore_staging
 from wa_orchestrator.orchestrator.backups.backup_files import BackupNote
 from wa_orchestrator.orchestrator.backups.restore_staging import Changes, Plan, Staged
 from wa_orchestrator.store import records
-from wa_orchestrator.store.access import audit
 from wa_orchestrator.store.backups import runs, state_dump
 from wa_orchestrator.timestamps import iso
 from wa_orchestrator.web.auth import AdminCaller, Caller, ReadCaller
@@ -234,7 +234,7 @@ class BackupRoutes(RouteGroup):
 async def backup_file(context: Context, caller: Caller, backup_id: str) -> BackupFile:
     """Return the file of a backup, and record who fetched it. Raises `Refused` if there is none."""
     note = await asyncio.to_thread(backup_files.find, context.settings, backup_id)
-    await audit.record(context.scripts, caller.key_id, "backup.download", note.id)
+    await audit_log.record(context, caller.key_id, caller.name, "backup.download", note.id)
     path = backup_files.path_of(context.settings, note)
     return BackupFile(path, filename=note.file)
 

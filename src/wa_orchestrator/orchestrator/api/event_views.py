@@ -1,7 +1,7 @@
 """Events as webhooks, `/api/v1/events` and server-sent events deliver them: one form for all."""
 
 import json
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 from pydantic.alias_generators import to_camel
@@ -20,12 +20,26 @@ _NAMES = {"session": "sessionId", "message": "messageId", "webhook": "webhookId"
 #: Fields that are at the top of an event, or in `contact`.
 _ELSEWHERE = frozenset({"type", "at", "contact_phone", "contact_lid"})
 _INSTANTS = frozenset({"until"})
+#: What callers that are limited to some sessions are not told of a session's events: shared proxies, names of people.
+HIDDEN_FIELDS = frozenset({"proxy", "from", "to", "by"})
+_SESSION_SUBJECTS = ("session.", "phone.", "hold.")
+_HIDDEN_NAMES = frozenset({"proxyId", "from", "to", "by"})
+
+Reaches = Callable[[str], bool]
+"""Whether a session ('' = none) is within reach."""
 
 
 def is_wanted(patterns: Iterable[str], entry: Entry) -> bool:
     """Whether one of the patterns (`*`, `message.*`, `session.connected`) selects this event for delivery."""
     kind = entry.fields["type"]
     return kind not in INTERNAL and stream_events.matches(patterns, kind)
+
+
+def restricted(view: dict[str, Any]) -> dict[str, Any]:
+    """Return an event as callers that are limited to some sessions get it."""
+    if not view["type"].startswith(_SESSION_SUBJECTS):  # `from` and `to` of a message are its contact
+        return view
+    return {**view, "data": {name: "" if name in _HIDDEN_NAMES else value for name, value in view["data"].items()}}
 
 
 async def views(scripts: Scripts, archive: Archive, entries: Sequence[Entry]) -> list[dict[str, Any]]:

@@ -2,14 +2,16 @@
 
 import asyncio
 import json
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Awaitable, Callable
+from functools import partial
 from typing import Annotated, Any
 
-from fastapi import Header, Query, Response
+from fastapi import Header, Query, Request, Response
 from fastapi.responses import StreamingResponse
 from pydantic import Field
 
 from wa_orchestrator.context import Context
+from wa_orchestrator.domain.access import RouteSpan, Scope
 from wa_orchestrator.errors import Refused
 from wa_orchestrator.messages import event_history
 from wa_orchestrator.orchestrator.api import event_views
@@ -17,8 +19,8 @@ from wa_orchestrator.orchestrator.api.event_reference import EventId
 from wa_orchestrator.store import records
 from wa_orchestrator.store.events import event_stream
 from wa_orchestrator.store.events.event_tail import Tail
-from wa_orchestrator.web import paging
-from wa_orchestrator.web.auth import ReadCaller
+from wa_orchestrator.web import auth, paging
+from wa_orchestrator.web.auth import Caller, LimitedReader
 from wa_orchestrator.web.models import OptionalTimestamp, ResponseModel
 from wa_orchestrator.web.problems import responses
 from wa_orchestrator.web.route_group import RouteGroup
@@ -62,15 +64,16 @@ class EventRoutes(RouteGroup):
         self.get("/stream", response_class=EventStreamResponse, responses=stream)(self.stream_events)
 
     async def list_events(
-        self, _: ReadCaller, after: Cursor = None, types: Types = None, limit: paging.Limit = 100
+        self, caller: LimitedReader, after: Cursor = None, types: Types = None, limit: paging.Limit = 100
     ) -> EventPage:
         """List events after a cursor, the oldest first."""
-        found, cursor, more = await page(self._context, after or "0", _patterns(types), limit)
+        found, cursor, more = await page(self._context, caller, after or "0", _patterns(types), limit)
         return EventPage(events=[StreamEvent(**each) for each in found], next=cursor, more=more)
 
     async def stream_events(
         self,
-        _: ReadCaller,
+        request: Request,
+        caller: LimitedReader,
         after: Cursor = None,
         types: Types = None,
         last_event_id: Annotated[str | None, Header()] = None,
@@ -84,7 +87,8 @@ class EventRoutes(RouteGroup):
         if resumed is not None and not resumed.replace("-", "", 1).isdigit():
             raise Refused("BAD_CURSOR", "Last-Event-ID is not a cursor. Use the `id` of an event.")
         begin = resumed or await event_stream.last_cursor(self._scripts)
-        lines = follow(self._context, self._tail, begin, _patterns(types))
+        still = partial(auth.authenticate, self._context, request, Scope.READ, RouteSpan.SESSIONS)
+        lines = follow(self._context, self._tail, begin, _patterns(types), still)
         return EventStreamResponse(lines, headers={"Cache-Control": "no-store", "X-Accel-Buffering": "no"})
 
 
@@ -93,22 +97,31 @@ def _patterns(types: str | None) -> tuple[str, ...]:
 
 
 async def page(
-    context: Context, after: str, patterns: tuple[str, ...], limit: int
+    context: Context, caller: Caller, after: str, patterns: tuple[str, ...], limit: int
 ) -> tuple[list[dict[str, Any]], str, bool]:
-    """Return matching events after a cursor, the cursor to continue from, and whether there may be more already."""
+    """Return matching events after a cursor, the cursor to continue from, and whether there may be more already.
+
+    A caller that is limited to some sessions gets the events of those.
+    """
+    reaches = await context.session_labels.filter_for(caller.reach)
+
+    async def shown() -> list[dict[str, Any]]:
+        found = await event_views.views(context.scripts, context.archive, wanted)
+        return list(map(event_views.restricted, found)) if caller.is_limited else found
+
     wanted: list[records.Entry] = []
     cursor = after
     for _ in range(_MAX_SCANS):
         entries = await event_history.read(context.scripts, context.archive, after=cursor, most=_SCAN_SIZE)
         for entry in entries:
             if len(wanted) == limit:
-                return await event_views.views(context.scripts, context.archive, wanted), cursor, True
+                return await shown(), cursor, True
             cursor = entry.cursor
-            if event_views.is_wanted(patterns, entry):
+            if event_views.is_wanted(patterns, entry) and reaches(entry.fields.get("session", "")):
                 wanted.append(entry)
         if not entries or (len(entries) < _SCAN_SIZE and await _is_end(context, cursor)):
-            return await event_views.views(context.scripts, context.archive, wanted), cursor, False
-    return await event_views.views(context.scripts, context.archive, wanted), cursor, True
+            return await shown(), cursor, False
+    return await shown(), cursor, True
 
 
 async def _is_end(context: Context, cursor: str) -> bool:
@@ -117,13 +130,26 @@ async def _is_end(context: Context, cursor: str) -> bool:
 
 
 async def follow(
-    context: Context, tail: Tail, after: str, patterns: tuple[str, ...], *, heartbeat_s: float = HEARTBEAT_S
+    context: Context,
+    tail: Tail,
+    after: str,
+    patterns: tuple[str, ...],
+    still: Callable[[], Awaitable[Caller]],
+    *,
+    heartbeat_s: float = HEARTBEAT_S,
 ) -> AsyncIterator[str]:
-    """Yield server-sent events after a cursor, and a comment when nothing happens for a while."""
+    """Yield server-sent events after a cursor, and a comment when nothing happens for a while.
+
+    `still` authenticates the caller again: the stream ends when the key has expired or was revoked.
+    """
     cursor = after
     yield "retry: 2000\n\n"
     while True:
-        found, cursor, more = await page(context, cursor, patterns, 100)
+        try:
+            caller = await still()
+        except Refused:
+            return
+        found, cursor, more = await page(context, caller, cursor, patterns, 100)
         for event in found:
             yield f"id: {event['id']}\nevent: {event['type']}\ndata: {json.dumps(event, ensure_ascii=False)}\n\n"
         if more:

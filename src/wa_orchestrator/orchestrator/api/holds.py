@@ -15,7 +15,7 @@ from wa_orchestrator.store import records
 from wa_orchestrator.store.messages import holds as holding
 from wa_orchestrator.store.messages.holds import Hold
 from wa_orchestrator.timestamps import FOREVER_MS
-from wa_orchestrator.web.auth import AdminCaller, ReadCaller
+from wa_orchestrator.web.auth import Caller, LimitedOperator, ReadCaller
 from wa_orchestrator.web.ids import PRINTABLE
 from wa_orchestrator.web.models import ClockTime, OptionalText, OptionalTimestamp, RequestModel, ResponseModel
 from wa_orchestrator.web.problems import responses
@@ -117,9 +117,10 @@ class HoldRoutes(RouteGroup):
         found = await records.holds(self._scripts)
         return HoldsResponse(holds=[_view(found[field]) for field in sorted(found) if found[field].until_ms > now_ms])
 
-    async def place_hold(self, body: HoldBody, caller: AdminCaller) -> HoldView:
-        """Pause sending."""
-        await self._must_exist(body)
+    async def place_hold(self, body: HoldBody, caller: LimitedOperator) -> HoldView:
+        """Pause sending. A key that is limited to some sessions pauses single ones."""
+        _require_session(caller, body.field)
+        await self._must_exist(body, caller)
         until_ms = FOREVER_MS if body.until_ms is None else body.until_ms
         if until_ms <= await self._scripts.now_ms():
             raise Refused("PAST", "`until` has passed. Give a later instant, or none to pause until lifted.", 422)
@@ -128,20 +129,23 @@ class HoldRoutes(RouteGroup):
         await self._audit(caller, "hold.add", body.field, until_ms=until_ms, why=body.why)
         return _view(put)
 
-    async def lift_hold(self, target: HoldId, caller: AdminCaller) -> LiftedHold:
+    async def lift_hold(self, target: HoldId, caller: LimitedOperator) -> LiftedHold:
         """Resume sending. May be repeated: a hold that is gone is lifted."""
         if not _TARGET.fullmatch(target):
             names = "all, session:<id>, group:<label> or phone:<digits>"
             text = f"There is no hold with this id ({names}). GET /api/anti-ban/holds lists them."
             raise Refused("NO_SUCH_HOLD", text, 404)
+        _require_session(caller, target)
+        if caller.is_limited:
+            await find(self._context, target.partition(":")[2], caller.reach)
         await holding.lift(self._scripts, target, by=caller.key_id, phones=await self._affected(target))
         await self._audit(caller, "hold.lift", target)
         return LiftedHold()
 
-    async def _must_exist(self, body: HoldBody) -> None:
+    async def _must_exist(self, body: HoldBody, caller: Caller) -> None:
         """Refuse an unknown name: after a typo people would believe that sending has stopped."""
         if body.session_id is not None:
-            await find(self._context, body.session_id)
+            await find(self._context, body.session_id, caller.reach)
         if body.group is not None:
             groups = {session.label for session in await records.sessions(self._scripts) if session.label}
             if body.group not in groups:
@@ -151,6 +155,13 @@ class HoldRoutes(RouteGroup):
     async def _affected(self, field: str) -> list[str]:
         sessions = await records.sessions(self._scripts)
         return sorted({session.phone for session in sessions if session.phone and field in hold_fields(session)})
+
+
+def _require_session(caller: Caller, target: str) -> None:
+    """Refuse a limited caller whatever is more than a session. The hold after a ban is on a phone, and not for them."""
+    if caller.is_limited and not target.startswith("session:"):
+        text = "This API key is limited to some sessions: it pauses and resumes those, one at a time."
+        raise Refused("KEY_LIMITED", text, 403)
 
 
 def limits_view(pace: Pace) -> LimitsView:

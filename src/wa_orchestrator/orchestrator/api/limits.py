@@ -12,7 +12,7 @@ from wa_orchestrator.messages.session_pace import encode_override, override_of, 
 from wa_orchestrator.orchestrator.api.holds import LimitsView, limits_view
 from wa_orchestrator.orchestrator.api.session_reads import MISSING, SessionId, find
 from wa_orchestrator.store import sessions
-from wa_orchestrator.web.auth import AdminCaller, ReadCaller
+from wa_orchestrator.web.auth import LimitedReader, OperateCaller
 from wa_orchestrator.web.models import ClockTime, RequestModel, ResponseModel, TimezoneName
 from wa_orchestrator.web.problems import responses
 from wa_orchestrator.web.route_group import RouteGroup
@@ -100,9 +100,9 @@ class LimitRoutes(RouteGroup):
         self.put("/{session_id}/timezone", responses=MISSING, response_model_exclude_none=True)(self.set_timezone)
         self.delete(path, responses=MISSING, response_model_exclude_none=True)(self.reset_limits)
 
-    async def get_limits(self, session_id: SessionId, _caller: ReadCaller) -> SessionLimits:
+    async def get_limits(self, session_id: SessionId, caller: LimitedReader) -> SessionLimits:
         """Get the limits of a session."""
-        session, now_ms = await find(self._context, session_id), await self._scripts.now_ms()
+        session, now_ms = await find(self._context, session_id, caller.reach), await self._scripts.now_ms()
         trust, override = trust_of(session, now_ms), override_of(session)
         pause_ms, span_ms = override.pause_base_ms, override.pause_range_ms
         longest_ms = None if pause_ms is None or span_ms is None else pause_ms + span_ms
@@ -116,7 +116,7 @@ class LimitRoutes(RouteGroup):
             timezone=zone_of(self._settings, session).key,
         )
 
-    async def set_limits(self, session_id: SessionId, body: LimitsBody, caller: AdminCaller) -> SessionLimits:
+    async def set_limits(self, session_id: SessionId, body: LimitsBody, caller: OperateCaller) -> SessionLimits:
         """Set own limits for a session."""
         session = await find(self._context, session_id)
         preset = self._settings.pace(trust_of(session, await self._scripts.now_ms()))
@@ -129,7 +129,7 @@ class LimitRoutes(RouteGroup):
         await self._audit(caller, "limits.set", session_id, limits=wanted, riskier=riskier)
         return await self.get_limits(session_id, caller)
 
-    async def set_timezone(self, session_id: SessionId, body: TimezoneBody, caller: AdminCaller) -> SessionLimits:
+    async def set_timezone(self, session_id: SessionId, body: TimezoneBody, caller: OperateCaller) -> SessionLimits:
         """Set the time zone of a session's hours and days."""
         await find(self._context, session_id)
         zone = body.timezone or ""
@@ -137,7 +137,7 @@ class LimitRoutes(RouteGroup):
         await self._audit(caller, "timezone.set", session_id, timezone=zone)
         return await self.get_limits(session_id, caller)
 
-    async def reset_limits(self, session_id: SessionId, caller: AdminCaller) -> SessionLimits:
+    async def reset_limits(self, session_id: SessionId, caller: OperateCaller) -> SessionLimits:
         """Delete the own limits of a session: the preset is in force again."""
         await find(self._context, session_id)
         await sessions.set_limits(self._scripts, session_id, "")

@@ -11,7 +11,7 @@ from wa_orchestrator.errors import Refused
 from wa_orchestrator.orchestrator.messages import incoming
 from wa_orchestrator.store.messages import contacts
 from wa_orchestrator.web import paging
-from wa_orchestrator.web.auth import AdminCaller, ReadCaller
+from wa_orchestrator.web.auth import LimitedSender, OperateCaller, ReadCaller
 from wa_orchestrator.web.ids import PRINTABLE
 from wa_orchestrator.web.models import NextCursor, OptionalText, OptionalTimestamp, RequestModel, ResponseModel
 from wa_orchestrator.web.problems import responses
@@ -73,17 +73,22 @@ class OptOutRoutes(RouteGroup):
         found, after = paging.page(stored, cursor, limit, lambda each: each.recipient)
         return OptOutPage(opt_outs=[_view(each) for each in found], next=after)
 
-    async def add_opt_out(self, body: OptOutBody, caller: AdminCaller) -> AddedOptOut:
-        """Add a recipient to the list and cancel what waits for them."""
+    async def add_opt_out(self, body: OptOutBody, caller: LimitedSender) -> AddedOptOut:
+        """Add a recipient to the list and cancel what waits for them.
+
+        It holds for every session, whoever adds it. A key that is limited to some sessions is told of its own messages.
+        """
         recipient = phone.parse(body.phone)
         await contacts.opt_out(self._scripts, recipient, word="", via="api")
-        cancelled = await incoming.cancel_for(self._scripts, recipient)
+        counted = await self._context.session_labels.filter_for(caller.reach)
+        cancelled = await incoming.cancel_for(self._scripts, recipient, counted)
         await self._audit(caller, "opt_out.add", recipient[-4:], cancelled=cancelled)
         added = contacts.OptOutRecord(recipient, await self._scripts.now_ms(), "", "api")
-        stored = await contacts.opt_out_of(self._scripts, recipient) or added  # or taken off at the same moment
+        # It may have been taken off at the same moment; how it came on the list before is not for everybody.
+        stored = added if caller.is_limited else await contacts.opt_out_of(self._scripts, recipient) or added
         return AddedOptOut.of(_view(stored), cancelled=cancelled)
 
-    async def delete_opt_out(self, recipient: Recipient, caller: AdminCaller) -> DeletedOptOut:
+    async def delete_opt_out(self, recipient: Recipient, caller: OperateCaller) -> DeletedOptOut:
         """Take a recipient off the list."""
         name = recipient if recipient.startswith("lid:") else phone.parse(recipient)
         if not await contacts.opt_in(self._scripts, name):

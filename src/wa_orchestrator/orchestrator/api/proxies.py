@@ -21,7 +21,7 @@ from wa_orchestrator.store.outcomes import Removed, Unknown
 from wa_orchestrator.store.records import Proxy, ProxyChanges
 from wa_orchestrator.texts import catalogue
 from wa_orchestrator.web import paging
-from wa_orchestrator.web.auth import AdminCaller, ReadCaller
+from wa_orchestrator.web.auth import OperateCaller, ReadCaller
 from wa_orchestrator.web.models import NextCursor, OptionalText, OptionalTimestamp, RequestModel, ResponseModel
 from wa_orchestrator.web.problems import responses
 from wa_orchestrator.web.route_group import RouteGroup
@@ -161,7 +161,7 @@ class ProxyRoutes(RouteGroup):
         """Get a proxy."""
         return self._view(await self._find(proxy_id))
 
-    async def add_proxy(self, body: AddProxyBody, caller: AdminCaller) -> ProxyView:
+    async def add_proxy(self, body: AddProxyBody, caller: OperateCaller) -> ProxyView:
         """Add a proxy to the pool."""
         url = proxy_url.parse(body.url)
         if not await self._join(url):
@@ -170,7 +170,7 @@ class ProxyRoutes(RouteGroup):
         await self._audit(caller, "proxy.add", url.id)
         return self._view(await self._find(url.id))
 
-    async def import_proxies(self, body: ImportProxiesBody, caller: AdminCaller) -> ImportedProxies:
+    async def import_proxies(self, body: ImportProxiesBody, caller: OperateCaller) -> ImportedProxies:
         """Add a pasted list of proxies."""
         lines = body.text.splitlines()
         if len(lines) > MOST_LINES:
@@ -193,7 +193,7 @@ class ProxyRoutes(RouteGroup):
     async def remove_proxy(
         self,
         proxy_id: ProxyId,
-        caller: AdminCaller,
+        caller: OperateCaller,
         *,
         drain: Annotated[bool, Query(description="Move its sessions to other proxies first.")] = False,
     ) -> RemovedProxy:
@@ -230,14 +230,14 @@ class ProxyRoutes(RouteGroup):
         await mark_by_operator(self._context, proxy_id, ProxyStatus.BAD, "DRAINED", ProxyChanges(draining=True))
         await placement.drain(self._context, proxy_id, ProxyReason.DRAINED)
 
-    async def check_proxy(self, proxy_id: ProxyId, caller: AdminCaller) -> CheckedProxy:
+    async def check_proxy(self, proxy_id: ProxyId, caller: OperateCaller) -> CheckedProxy:
         """Check a proxy now."""
         passed = isinstance(await self._proxy_health.check(proxy_id), CheckPassed)
         checked = await self._find(proxy_id)
         await self._audit(caller, "proxy.check", proxy_id)
         return CheckedProxy.of(self._view(checked), passed=passed)
 
-    async def reinstate_proxy(self, proxy_id: ProxyId, caller: AdminCaller) -> ProxyView:
+    async def reinstate_proxy(self, proxy_id: ProxyId, caller: OperateCaller) -> ProxyView:
         """Put a bad proxy back into use."""
         fields = ProxyChanges(
             strikes=(), bad_in_a_row=0, good_in_a_row=0, failing_since=0, draining=False, next_check_at=0

@@ -7,25 +7,29 @@ from fastapi import Path, Query, Request, Response
 from pydantic import ConfigDict, Field
 
 from wa_orchestrator.context import Context
+from wa_orchestrator.domain.access import EVERYTHING, Reach
 from wa_orchestrator.domain.pacing.limits import Trust
 from wa_orchestrator.domain.session import Reason, State, needs_person
 from wa_orchestrator.errors import Refused
 from wa_orchestrator.messages import queue_forecast
 from wa_orchestrator.messages.session_pace import trust_of
-from wa_orchestrator.orchestrator.api import qr
+from wa_orchestrator.orchestrator.api import event_views, qr
 from wa_orchestrator.store import keys, records, sessions
 from wa_orchestrator.store.events import event_stream
 from wa_orchestrator.store.messages import phone_queues
-from wa_orchestrator.store.records import Proxy, Session
+from wa_orchestrator.store.records import Entry, Proxy, Session
+from wa_orchestrator.store.sessions.labels import labels_of
 from wa_orchestrator.texts import catalogue
 from wa_orchestrator.web import paging
-from wa_orchestrator.web.auth import AdminCaller, ReadCaller
+from wa_orchestrator.web.auth import Caller, LimitedOperator, LimitedReader
 from wa_orchestrator.web.models import NextCursor, OptionalText, OptionalTimestamp, ResponseModel
 from wa_orchestrator.web.problems import responses
 from wa_orchestrator.web.route_group import RouteGroup
 
 MISSING = responses(NO_SUCH_SESSION=404)
 ID = r"^[A-Za-z0-9_-]{1,64}$"
+#: Proxies are shared: a caller that is limited to some sessions is not told which it has.
+_NO_PROXY = {"proxy": None, "proxy_id": None}
 SessionId = Annotated[str, Path(pattern=ID, description="The session's id.", examples=["worker_1"])]
 
 
@@ -106,10 +110,10 @@ class SessionHistory(ResponseModel):
     events: list[SessionHistoryEntry]
 
 
-async def find(context: Context, session_id: str) -> Session:
-    """Return a session; raise `Refused` when there is none."""
+async def find(context: Context, session_id: str, reach: Reach = EVERYTHING) -> Session:
+    """Return a session; raise `Refused` when there is none within reach."""
     session = await records.session(context.scripts, session_id)
-    if session is None or session.removing:
+    if session is None or session.removing or not reach.includes(session.id, labels_of(session)):
         text = f"There is no session {session_id}. GET /api/sessions lists them."
         raise Refused("NO_SUCH_SESSION", text, 404, sessionId=session_id)
     return session
@@ -128,7 +132,7 @@ class SessionReadRoutes(RouteGroup):
     async def list_sessions(
         self,
         *,
-        _caller: ReadCaller,
+        caller: LimitedReader,
         status: Annotated[State | None, Query(description="Only with this status.")] = None,
         proxy: Annotated[str | None, Query(description="Only on the proxy with this id.")] = None,
         label: Annotated[str | None, Query(description="Only with this label.")] = None,
@@ -137,12 +141,15 @@ class SessionReadRoutes(RouteGroup):
         limit: paging.Limit = 100,
     ) -> SessionPage:
         """List sessions."""
-        if status is None and proxy is None and label is None and text is None:
+        if status is None and proxy is None and label is None and text is None and not caller.is_limited:
             return await self._page_of_all(cursor, limit)
-        every = await records.sessions(self._scripts)
+        every = [each for each in await records.sessions(self._scripts) if _reaches(caller, each, proxy)]
         found = [each for each in every if _matches(each, status=status, proxy=proxy, label=label, text=text)]
         shown, following = paging.page(found, cursor, limit, lambda session: session.id)
-        return SessionPage(sessions=await self._views(shown), total=len(found), next=following)
+        views = await self._views(shown)
+        if caller.is_limited:
+            views = [each.model_copy(update=_NO_PROXY) for each in views]
+        return SessionPage(sessions=views, total=len(found), next=following)
 
     async def _page_of_all(self, cursor: str | None, limit: int) -> SessionPage:
         """Return a page of all sessions, reading those on it and no others."""
@@ -157,26 +164,34 @@ class SessionReadRoutes(RouteGroup):
         now_ms, language = await self._scripts.now_ms(), self._settings.language
         return [_view(session, proxies.get(session.proxy), now_ms, language) for session in shown]
 
-    async def get_session(self, session_id: SessionId, _caller: ReadCaller) -> SessionDetail:
+    async def get_session(self, session_id: SessionId, caller: LimitedReader) -> SessionDetail:
         """Get a session with its worker and its queue."""
-        return await _detail(self._context, await find(self._context, session_id))
+        shown = await _detail(self._context, await find(self._context, session_id, caller.reach))
+        return shown.model_copy(update=_NO_PROXY) if caller.is_limited else shown
 
     async def get_session_history(
-        self, session_id: SessionId, _caller: ReadCaller, limit: paging.Limit = 100
+        self, session_id: SessionId, caller: LimitedReader, limit: paging.Limit = 100
     ) -> SessionHistory:
         """Get what happened to a session, the newest first."""
-        await find(self._context, session_id)
+        await find(self._context, session_id, caller.reach)
         entries = await event_stream.latest(self._scripts, keys.session_events(session_id), most=limit)
-        events = [{**each.fields, "cursor": each.cursor, "at": int(each.fields.get("at") or 0)} for each in entries]
+        hidden = event_views.HIDDEN_FIELDS if caller.is_limited else frozenset()
+        events = [_history_entry(each, hidden) for each in entries]
         return SessionHistory.model_validate({"session_id": session_id, "events": events})
 
-    async def get_session_qr(self, session_id: SessionId, request: Request, _caller: AdminCaller) -> Response:
+    async def get_session_qr(self, session_id: SessionId, request: Request, caller: LimitedOperator) -> Response:
         """Get the QR code or the pairing code of a session.
 
         `Accept: image/png` or `image/svg+xml` asks for the QR code as a picture. A code is valid for about 20 seconds;
         then the session shows the next one.
         """
-        return await qr.answer(self._context, await find(self._context, session_id), request.headers.get("accept", ""))
+        session = await find(self._context, session_id, caller.reach)
+        return await qr.answer(self._context, session, request.headers.get("accept", ""))
+
+
+def _history_entry(entry: Entry, hidden: frozenset[str]) -> dict[str, object]:
+    fields = {name: "" if name in hidden else value for name, value in entry.fields.items()}
+    return {**fields, "cursor": entry.cursor, "at": int(fields.get("at") or 0)}
 
 
 async def _detail(context: Context, session: Session) -> SessionDetail:
@@ -206,6 +221,13 @@ def _view(session: Session, proxy: Proxy | None, now_ms: int, language: str) -> 
         proxy_id=session.proxy,
         trust=trust_of(session, now_ms),
     )
+
+
+def _reaches(caller: Caller, session: Session, proxy: str | None) -> bool:
+    """Whether a caller may see a session in a list; a limited one cannot ask for a proxy."""
+    if caller.is_limited and proxy is not None:
+        return False
+    return caller.reach.includes(session.id, labels_of(session))
 
 
 def _matches(session: Session, *, status: State | None, proxy: str | None, label: str | None, text: str | None) -> bool:

@@ -22,7 +22,7 @@ from wa_orchestrator.store import records, sessions
 from wa_orchestrator.store.records import Session, SessionChanges
 from wa_orchestrator.store.sessions import control_plane, link_codes
 from wa_orchestrator.store.sessions.link_codes import StoredLinkCode
-from wa_orchestrator.web.auth import AdminCaller, Caller
+from wa_orchestrator.web.auth import Caller, LimitedOperator, OperateCaller
 from wa_orchestrator.web.models import OptionalTimestamp, RequestModel, ResponseModel, TimezoneName
 from wa_orchestrator.web.problems import responses
 from wa_orchestrator.web.route_group import RouteGroup
@@ -144,7 +144,7 @@ class SessionRoutes(RouteGroup):
         self.delete(one, responses=MISSING)(self.delete_session)
         self.post(f"{one}/restore-credentials", responses=no_trash)(self.restore_credentials)
 
-    async def provision_session(self, caller: AdminCaller, body: ProvisionBody | None = None) -> ProvisionedSession:
+    async def provision_session(self, caller: OperateCaller, body: ProvisionBody | None = None) -> ProvisionedSession:
         """Create a session and queue its start."""
         body = body or ProvisionBody.model_validate({})
         wanted = provisioning.SessionRequest(
@@ -166,10 +166,10 @@ class SessionRoutes(RouteGroup):
         return ProvisionedSession.of(session, session_id=session.id, proxy=proxy.masked if proxy else None)
 
     async def request_pairing_code(
-        self, session_id: SessionId, caller: AdminCaller, body: PairingBody | None = None
+        self, session_id: SessionId, caller: LimitedOperator, body: PairingBody | None = None
     ) -> PairingCode:
         """Request a code of 8 characters that links the phone instead of a QR code."""
-        session = await find(self._context, session_id)
+        session = await find(self._context, session_id, caller.reach)
         phone = phones.parse(body.phone) if body and body.phone else session.phone
         if not phone:
             raise _phone_needed()
@@ -192,17 +192,17 @@ class SessionRoutes(RouteGroup):
         raise Unavailable("NO_CODE_YET", "WhatsApp has not sent a code yet. Try again in a moment.", retryAfterS=5)
 
     async def restart_session(
-        self, session_id: SessionId, caller: AdminCaller, body: StartBody | None = None
+        self, session_id: SessionId, caller: LimitedOperator, body: StartBody | None = None
     ) -> ChangedSession:
         """Replace the worker of a session; its credentials stay."""
-        session = await self._confirmed(session_id, body)
+        session = await self._confirmed(session_id, caller, body)
         await control_plane.forget_restarts(self._scripts, session_id)
         await transitions.request_restart(
             self._context, session, Event.RESTART_ASKED, SessionChanges(wanted=transitions.RUNNING)
         )
         return await self._done(caller, "session.restart", session_id, **_confirmation(session))
 
-    async def set_presence(self, session_id: SessionId, caller: AdminCaller, body: PresenceBody) -> ChangedSession:
+    async def set_presence(self, session_id: SessionId, caller: OperateCaller, body: PresenceBody) -> ChangedSession:
         """Set when a session's device is shown as online; a running worker is replaced by one that does so."""
         session = await find(self._context, session_id)
         await sessions.update(self._scripts, session_id, SessionChanges(presence=body.presence or ""))
@@ -211,19 +211,20 @@ class SessionRoutes(RouteGroup):
         return await self._done(caller, "presence.set", session_id, presence=body.presence or "")
 
     async def start_session(
-        self, session_id: SessionId, caller: AdminCaller, body: StartBody | None = None
+        self, session_id: SessionId, caller: LimitedOperator, body: StartBody | None = None
     ) -> ChangedSession:
         """Start a stopped session."""
-        session = await self._confirmed(session_id, body)
+        session = await self._confirmed(session_id, caller, body)
         await session_start.start(self._context, session_id)
         return await self._done(caller, "session.start", session_id, **_confirmation(session))
 
-    async def _confirmed(self, session_id: str, body: StartBody | None) -> Session:
-        session = await find(self._context, session_id)
-        session_start.require_confirmation(session, body.confirm if body else None)
+    async def _confirmed(self, session_id: str, caller: Caller, body: StartBody | None) -> Session:
+        """Return a session that may be started. That a banned one logs in again is for those who run the fleet."""
+        session = await find(self._context, session_id, caller.reach)
+        session_start.require_confirmation(session, body.confirm if body and not caller.is_limited else None)
         return session
 
-    async def confirm_phone(self, session_id: SessionId, caller: AdminCaller, body: PhoneBody) -> ChangedSession:
+    async def confirm_phone(self, session_id: SessionId, caller: OperateCaller, body: PhoneBody) -> ChangedSession:
         """Confirm the phone that a session reported and was not expected to have (`PHONE_CHANGED`).
 
         Its worker is replaced, and the session has that phone when the new one reports it again. To keep the phone it
@@ -238,18 +239,19 @@ class SessionRoutes(RouteGroup):
         await transitions.request_restart(self._context, session, Event.RESTART_ASKED, fields)
         return await self._done(caller, "session.confirm_phone", session_id, phone=phone, before=session.phone)
 
-    async def stop_session(self, session_id: SessionId, caller: AdminCaller) -> ChangedSession:
+    async def stop_session(self, session_id: SessionId, caller: LimitedOperator) -> ChangedSession:
         """Stop the worker of a session; its messages wait."""
+        await find(self._context, session_id, caller.reach)
         await _request(self._context, session_id, Event.STOP_ASKED, SessionChanges(wanted=transitions.STOPPED))
         return await self._done(caller, "session.stop", session_id)
 
-    async def logout_session(self, session_id: SessionId, caller: AdminCaller) -> ChangedSession:
+    async def logout_session(self, session_id: SessionId, caller: LimitedOperator) -> ChangedSession:
         """Unlink the device from its phone.
 
         A connected session is unlinked at WhatsApp too. In any state the credentials go to the trash, and a session
         that is not stopped shows a new code, also one that failed because its credentials cannot be read.
         """
-        session = await find(self._context, session_id)
+        session = await find(self._context, session_id, caller.reach)
         if session.status == State.CONNECTED:
             asked = SessionChanges(logout_asked_at=await self._scripts.now_ms())
             await sessions.update(self._scripts, session_id, asked)
@@ -271,7 +273,7 @@ class SessionRoutes(RouteGroup):
     async def delete_session(
         self,
         session_id: SessionId,
-        caller: AdminCaller,
+        caller: OperateCaller,
         *,
         forget: Annotated[bool, Query(description="Also unbind the phone from its proxy.")] = False,
         queued: Annotated[
@@ -293,7 +295,7 @@ class SessionRoutes(RouteGroup):
             await asyncio.sleep(0.05)
         return False
 
-    async def restore_credentials(self, session_id: SessionId, caller: AdminCaller) -> ChangedSession:
+    async def restore_credentials(self, session_id: SessionId, caller: OperateCaller) -> ChangedSession:
         """Restore the newest credentials of a session from the trash."""
         await find(self._context, session_id)
         found = [each for each in credential_files.list_trash(self._settings) if each.session_id == session_id]

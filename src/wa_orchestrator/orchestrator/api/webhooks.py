@@ -15,7 +15,14 @@ from wa_orchestrator.store.events.webhooks import Webhook, WebhookHealth
 from wa_orchestrator.web import paging
 from wa_orchestrator.web.auth import AdminCaller
 from wa_orchestrator.web.ids import EventNumber, WebhookId
-from wa_orchestrator.web.models import OptionalText, OptionalTimestamp, RequestModel, ResponseModel
+from wa_orchestrator.web.models import (
+    LabelNames,
+    OptionalText,
+    OptionalTimestamp,
+    RequestModel,
+    ResponseModel,
+    SessionNames,
+)
 from wa_orchestrator.web.problems import responses
 from wa_orchestrator.web.route_group import RouteGroup
 
@@ -38,6 +45,8 @@ class WebhookBody(RequestModel):
     events: Annotated[list[Pattern], Field(min_length=1, max_length=50)] = Field(
         ["*"], description="Types of events: `*`, `message.*`, `session.connected`."
     )
+    sessions: SessionNames = Field([], description="Only events of these sessions.")
+    labels: LabelNames = Field([], description="Only events of sessions with one of these labels.")
 
 
 class WebhookView(ResponseModel):
@@ -46,6 +55,8 @@ class WebhookView(ResponseModel):
     id: str = Field(examples=["wh_1a2b3c4d5e6f"])
     url: str
     events: list[str] = Field(description="The types that it gets.", examples=[["message.*", "session.connected"]])
+    sessions: list[str] = Field(description="Only events of these sessions, if there are any.")
+    labels: list[str] = Field(description="Only events of sessions with one of these labels, if there are any.")
     created_at: OptionalTimestamp
     enabled: bool
     failing_since: OptionalTimestamp
@@ -121,7 +132,8 @@ class WebhookRoutes(RouteGroup):
             raise Refused("TOO_MANY_WEBHOOKS", f"There are {MAX_WEBHOOKS} webhooks already. Delete one.", 409)
         hook = await _new(self._context, body)
         await webhooks.put(self._scripts, hook)
-        await self._audit(caller, "webhook.add", hook.id, url=hook.url, events=hook.types)
+        limits = {"sessions": hook.sessions, "labels": hook.labels}
+        await self._audit(caller, "webhook.add", hook.id, url=hook.url, events=hook.types, **limits)
         return CreatedWebhook.of(view(hook, WebhookHealth(0, 0, "")), secret=hook.secret)
 
     async def delete_webhook(self, webhook_id: WebhookId, caller: AdminCaller) -> DeletedWebhook:
@@ -169,7 +181,8 @@ async def _new(context: Context, body: WebhookBody) -> Webhook:
     since = await event_stream.last_cursor(context.scripts)
     secret = "whsec_" + base64.b64encode(secrets.token_bytes(32)).decode()
     name = f"wh_{secrets.token_hex(6)}"
-    return Webhook(name, body.url, tuple(body.events), secret, since, await context.scripts.now_ms())
+    limits = (tuple(body.sessions), tuple(body.labels))
+    return Webhook(name, body.url, tuple(body.events), secret, since, await context.scripts.now_ms(), *limits)
 
 
 def _unknown(webhook_id: str) -> Refused:

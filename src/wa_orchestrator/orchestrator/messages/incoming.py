@@ -147,20 +147,22 @@ async def _carry_opt_out_over(scripts: Scripts, phone: str, lid: str) -> None:
         await cancel_for(scripts, phone)
 
 
-async def cancel_for(scripts: Scripts, recipient: str) -> int:
-    """Cancel all waiting messages to a recipient who opted out; returns how many."""
-    ended = 0
-    while count := await _cancel_found(scripts, recipient):
-        ended += count
-    return ended
+async def cancel_for(scripts: Scripts, recipient: str, counted: Callable[[str], bool] = lambda _: True) -> int:
+    """Cancel all waiting messages to a recipient who opted out; returns how many of sessions that are `counted`."""
+    ended: list[str] = []
+    while found := await _cancel_found(scripts, recipient):
+        ended += found
+    return sum(map(counted, ended))
 
 
-async def _cancel_found(scripts: Scripts, recipient: str) -> int:
+async def _cancel_found(scripts: Scripts, recipient: str) -> list[str]:
+    """Cancel the waiting messages that are found now; returns the session of each."""
     found = [each async for each in open_messages.unended(scripts, keys.messages_to(recipient)) if each.to == recipient]
     outcomes = [
         await queues.cancel(scripts, Place(each.id, each.phone, each.session), reason=OPTED_OUT) for each in found
     ]
-    return sum(isinstance(outcome, queues.Ended) for outcome in outcomes)
+    ended = zip(found, outcomes, strict=True)
+    return [each.session for each, outcome in ended if isinstance(outcome, queues.Ended)]
 
 
 async def on_account_limits(context: Context, session: Session, event: WorkerEvent[AccountLimits]) -> None:

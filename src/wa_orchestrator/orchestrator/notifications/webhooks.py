@@ -6,13 +6,16 @@ import random
 import time
 from collections import Counter
 from collections.abc import Callable, Sequence
+from typing import Any
 
 import structlog
 
 from wa_orchestrator.context import Context
+from wa_orchestrator.domain.access import Everything
 from wa_orchestrator.loop import Loop
 from wa_orchestrator.messages import event_history
 from wa_orchestrator.orchestrator.api import event_views
+from wa_orchestrator.orchestrator.api.event_views import Reaches
 from wa_orchestrator.orchestrator.notifications.webhook_post import post
 from wa_orchestrator.store import due_items
 from wa_orchestrator.store.due_items import Due
@@ -98,13 +101,15 @@ class WebhookDeliverer:
         return True
 
     async def _deliveries(self, hooks: Sequence[Webhook], entries: Sequence[Entry]) -> list[Delivery]:
-        wanted = [entry for entry in entries if any(_wants(hook, entry) for hook in hooks)]
+        labels = self._context.session_labels
+        reaches = {hook.id: await labels.filter_for(hook.reach) for hook in hooks}
+        wanted = [entry for entry in entries if any(_wants(hook, entry, reaches[hook.id]) for hook in hooks)]
         views = await event_views.views(self._scripts, self._context.archive, wanted)
         return [
-            Delivery(hook.id, entry.cursor, entry.fields["type"], json.dumps(view, ensure_ascii=False))
+            Delivery(hook.id, entry.cursor, entry.fields["type"], _body(hook, view))
             for entry, view in zip(wanted, views, strict=True)
             for hook in hooks
-            if _wants(hook, entry)
+            if _wants(hook, entry, reaches[hook.id])
         ]
 
     # -- from the queues over HTTP --
@@ -170,5 +175,11 @@ class WebhookDeliverer:
         return error
 
 
-def _wants(hook: Webhook, entry: Entry) -> bool:
-    return cursor_order(entry.cursor) > cursor_order(hook.since) and event_views.is_wanted(hook.types, entry)
+def _wants(hook: Webhook, entry: Entry, reaches: Reaches) -> bool:
+    is_new = cursor_order(entry.cursor) > cursor_order(hook.since)
+    return is_new and event_views.is_wanted(hook.types, entry) and reaches(entry.fields.get("session", ""))
+
+
+def _body(hook: Webhook, view: dict[str, Any]) -> str:
+    shown = view if isinstance(hook.reach, Everything) else event_views.restricted(view)
+    return json.dumps(shown, ensure_ascii=False)

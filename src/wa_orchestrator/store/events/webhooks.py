@@ -8,6 +8,7 @@ from urllib.parse import urlsplit
 
 from redis.asyncio.client import Pipeline
 
+from wa_orchestrator.domain.access import Reach, reach_of
 from wa_orchestrator.domain.stream_events import EventType, WebhookDisabled
 from wa_orchestrator.store import keys
 from wa_orchestrator.store.engine.scripts import Scripts, unexpected
@@ -27,6 +28,14 @@ class Webhook:
     secret: str
     since: str
     created_at_ms: int
+    sessions: tuple[str, ...] = ()
+    labels: tuple[str, ...] = ()
+    """If it has sessions or labels, it gets the events of those sessions only."""
+
+    @property
+    def reach(self) -> Reach:
+        """The sessions whose events it gets."""
+        return reach_of(self.sessions, self.labels)
 
     @property
     def host(self) -> str:
@@ -67,7 +76,8 @@ async def every(scripts: Scripts) -> dict[str, Webhook]:
 
 
 def _webhook(name: str, raw: dict[str, Any]) -> Webhook:
-    return Webhook(name, raw["url"], tuple(raw["types"]), raw["secret"], raw["since"], raw["created_at_ms"])
+    limits = (tuple(raw.get("sessions", ())), tuple(raw.get("labels", ())))
+    return Webhook(name, raw["url"], tuple(raw["types"]), raw["secret"], raw["since"], raw["created_at_ms"], *limits)
 
 
 async def remove(scripts: Scripts, webhook_id: str) -> bool:

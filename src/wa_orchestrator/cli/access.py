@@ -1,0 +1,154 @@
+"""`wa-orchestrator keys …`, `people …` and `audit …`: who may do what, and who did what."""
+
+import sys
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from wa_orchestrator.cli import tables
+from wa_orchestrator.cli.command import EXIT_FAILED, Invocation, command, confirm, group
+from wa_orchestrator.errors import Refused
+
+keys = group("API keys of a running server: list, create, revoke.")
+people = group("People with an account: list, add, link, delete.")
+audit = group("What people and keys did: list, export, verify.")
+Labels = Annotated[list[str] | None, typer.Option("--label", help="Only sessions with this label; may be repeated.")]
+Yes = Annotated[bool, typer.Option("--yes", help="Do not ask.")]
+
+
+def _limits(shown: dict[str, Any]) -> str:
+    return ", ".join([*shown.get("sessions", ()), *shown["labels"]]) or "everything"
+
+
+@command(keys, "list")
+def list_keys(run: Invocation) -> None:
+    """List API keys."""
+    found = run.client.keys()
+    rows = [
+        each | {"scopes": " ".join(each["scopes"]), "sees": _limits(each), "expires": each["expiresAt"] or "never"}
+        for each in found["keys"]
+    ]
+    columns = {
+        "key": "id", "name": "name", "begins": "prefix", "scopes": "scopes", "sees": "sees", "expires": "expires",
+        "last used": "lastUsedAt",
+    }  # fmt: skip
+    run.output(found, lambda: tables.table(columns, rows, empty="There are no keys but that of the settings."))
+
+
+@command(keys)
+def create(
+    run: Invocation,
+    name: Annotated[str, typer.Argument(help="What the key is for.")],
+    *,
+    scope: Annotated[list[str], typer.Option("--scope", help="send, read, operate or admin; may be repeated.")],
+    label: Labels = None,
+    session: Annotated[list[str] | None, typer.Option("--session", help="Only this session; may be repeated.")] = None,
+    days: Annotated[int | None, typer.Option("--days", min=1, help="Expires after so many days.")] = None,
+) -> None:
+    """Create an API key. It is shown once."""
+    made = run.client.create_key(name, scope, sessions=session or (), labels=label or (), expires_in_days=days)
+    run.output(made, lambda: tables.line(made["key"]))
+
+
+@command(keys)
+def revoke(run: Invocation, key_id: Annotated[str, typer.Argument(metavar="KEY", help="The key's id, k_…")]) -> None:
+    """Revoke an API key."""
+    result = run.client.revoke_key(key_id)
+    run.output(result, lambda: tables.line(f"{key_id} is revoked."))
+
+
+@command(people, "list")
+def list_people(run: Invocation) -> None:
+    """List accounts."""
+    found = run.client.people()
+    rows = [
+        each | {"sees": _limits(each), "factor": "app code" if each["secondFactor"] else "none"}
+        for each in found["people"]
+    ]
+    columns = {
+        "person": "id", "name": "name", "role": "role", "sees": "sees", "second factor": "factor",
+        "last login": "lastLoginAt",
+    }  # fmt: skip
+    run.output(found, lambda: tables.table(columns, rows, empty="Nobody has an account yet."))
+
+
+@command(people)
+def add(
+    run: Invocation,
+    name: Annotated[str, typer.Argument(help="The name that they log in with.")],
+    *,
+    role: Annotated[str, typer.Option("--role", help="viewer, operator or administrator.")] = "viewer",
+    label: Labels = None,
+) -> None:
+    """Add a person and print the link with which they set a password; valid once, for a day."""
+    made = run.client.add_person(name, role, labels=label or ())
+    run.output(made, lambda: tables.line(made["link"]))
+
+
+PersonId = Annotated[str, typer.Argument(metavar="PERSON", help="The account's id, a_…")]
+
+
+@command(people)
+def link(run: Invocation, person_id: PersonId) -> None:
+    """Print a link with which a person sets a new password."""
+    made = run.client.person_link(person_id)
+    run.output(made, lambda: tables.line(made["link"]))
+
+
+@command(people)
+def delete(run: Invocation, person_id: PersonId, *, yes: Yes = False) -> None:
+    """Delete an account; its person is logged out at once."""
+    confirm(f"Delete the account {person_id}?", yes=yes)
+    result = run.client.delete_person(person_id)
+    run.output(result, lambda: tables.line(f"{person_id} was deleted."))
+
+
+@command(audit, "list")
+def list_audit(run: Invocation, limit: Annotated[int, typer.Option("--limit", min=1, max=500)] = 50) -> None:
+    """List the newest entries."""
+    found = run.client.audit(limit=limit)
+    rows = [each | {"who": each["name"] or each["by"]} for each in found["entries"]]
+    columns = {"when": "at", "who": "who", "did": "action", "to": "target", "details": "details"}
+    run.output(found, lambda: tables.table(columns, rows, empty="Nobody did anything yet."))
+
+
+@command(audit)
+def export(run: Invocation) -> None:
+    """Print the whole log as JSON lines, the oldest first."""
+    import httpx
+
+    headers, path = {"X-API-Key": run.target.api_key}, f"{run.target.url}/api/v1/audit/export"
+    with httpx.stream("GET", path, headers=headers, timeout=60) as response:
+        if response.status_code != httpx.codes.OK:
+            raise Refused("NOT_EXPORTED", f"The server answered {response.status_code}. Is it an administrator's key?")
+        for chunk in response.iter_text():
+            sys.stdout.write(chunk)
+
+
+@command(audit)
+def verify(
+    run: Invocation,
+    file: Annotated[Path | None, typer.Option("--file", help="An export, or the file of a stopped server.")] = None,
+) -> None:
+    """Check every line of the log. Exit code 1 when one was changed, taken out or cut off."""
+    found = run.client.audit_verification() if file is None else _verified(file)
+    last = f" The last hash is {found['hash']}." if found["hash"] else ""
+    good = f"The audit log is intact: {found['entries']} entries.{last}"
+    bad = f"The audit log is damaged after {found['entries']} entries: {found['damage']}."
+    run.output(found, lambda: tables.line(good if found["intact"] else bad))
+    if not found["intact"]:
+        raise typer.Exit(EXIT_FAILED)
+
+
+def _verified(file: Path) -> dict[str, Any]:
+    from wa_orchestrator import audit_log
+    from wa_orchestrator.domain import audit_chain
+
+    if not file.is_file():
+        raise Refused("BAD_FILE", f"{file}: there is no such file.")
+    match audit_chain.verify(audit_log.lines(file)):
+        case audit_chain.Intact(last):
+            return {"intact": True, "entries": last.number, "damage": None, "hash": last.hash}
+        case audit_chain.BrokenChain(line, damage):
+            return {"intact": False, "entries": line - 1, "damage": str(damage), "hash": None}

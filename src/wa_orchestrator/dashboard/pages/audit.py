@@ -1,0 +1,40 @@
+"""Audit page: what people and keys did, the newest first, and whether the log is whole."""
+
+from collections.abc import Mapping
+from typing import Final
+
+from markupsafe import Markup
+
+from wa_orchestrator import audit_log
+from wa_orchestrator.dashboard.html.renderer import PageContent, Renderer, View
+from wa_orchestrator.domain.audit_chain import Intact
+from wa_orchestrator.domain.pacing.hours import day_bounds_ms
+from wa_orchestrator.store.access import audit
+
+SHOWN: Final = 100
+_SEARCHED: Final = 2000
+_REFUSED: Final = ("dashboard.login_failed", "dashboard.code_failed")
+
+
+async def show(renderer: Renderer, view: View, query: Mapping[str, str]) -> PageContent:
+    """Show the entries that match the search."""
+    scripts, text = renderer.context.scripts, query.get("q", "").strip().lower()
+    entries = [each.fields for each in await audit.read(scripts, before=None, most=_SEARCHED)]
+    today_ms = day_bounds_ms(view.now_ms, view.zone)[0]
+    today = [each for each in entries if int(each["at"]) >= today_ms]
+    found = [each for each in entries if text in " ".join(each.values()).lower()]
+    verified = await audit_log.verify(renderer.context)
+    values = {
+        "entries": found[:SHOWN],
+        "today": len(today),
+        "refused": len([each for each in today if each["action"] in _REFUSED]),
+        "refusals": _REFUSED,
+        "q": query.get("q", ""),
+        "chain": verified.last.number if isinstance(verified, Intact) else None,
+    }
+    return PageContent("audit.html", {}, values, {"page": "audit"})
+
+
+async def parts(_renderer: Renderer, _view: View, _query: Mapping[str, str]) -> dict[str, Markup]:
+    """Return no live parts: entries do not move under the eyes of who reads them."""
+    return {}

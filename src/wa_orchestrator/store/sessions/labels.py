@@ -1,0 +1,52 @@
+"""The labels of all sessions, by which keys, people and webhooks are limited to some of them."""
+
+import time
+from collections.abc import Callable, Mapping
+from typing import Any, Final
+
+from wa_orchestrator.domain.access import Everything, Reach
+from wa_orchestrator.store import keys
+from wa_orchestrator.store.engine.scripts import Scripts
+from wa_orchestrator.store.records import Session
+
+#: How long they are cached: a session that gets another label is seen by others within this time.
+FRESH_S: Final = 1.0
+
+
+def labels_of(session: Session) -> frozenset[str]:
+    """Return the labels of a session."""
+    return frozenset({session.label} - {""})
+
+
+class SessionLabels:
+    """Reads the labels of all sessions, and again when they are older than `FRESH_S`."""
+
+    def __init__(self, scripts: Scripts) -> None:
+        self._scripts = scripts
+        self._labels: Mapping[str, frozenset[str]] = {}
+        self._read_at_s = float("-inf")
+
+    async def read(self) -> Mapping[str, frozenset[str]]:
+        """Return the labels by session id."""
+        if time.monotonic() - self._read_at_s >= FRESH_S:
+            at_s = time.monotonic()
+            ids: Any = await self._scripts.redis.smembers(keys.SESSIONS_ALL)
+            names = sorted(str(each) for each in ids)
+            found = await self._scripts.each(lambda pipe, key: pipe.hget(key, "label"), map(keys.session, names))
+            self._labels = {
+                name: frozenset({str(label or "")} - {""}) for name, label in zip(names, found, strict=True)
+            }
+            self._read_at_s = at_s
+        return self._labels
+
+    async def reached(self, reach: Reach) -> frozenset[str] | None:
+        """Return the ids of the sessions that are reached, also deleted ones that are named; None for all."""
+        if isinstance(reach, Everything):
+            return None
+        labels = await self.read()
+        return frozenset(name for name in labels if reach.includes(name, labels[name])) | reach.sessions
+
+    async def filter_for(self, reach: Reach) -> Callable[[str], bool]:
+        """Return a function that says whether a session ('' = none) is reached."""
+        reached = await self.reached(reach)
+        return (lambda _: True) if reached is None else reached.__contains__
