@@ -14,12 +14,14 @@ from redis.asyncio import Redis
 from wa_orchestrator import context as contexts
 from wa_orchestrator.context import Context, make_context
 from wa_orchestrator.dashboard import live
+from wa_orchestrator.dispatcher.dispatcher import Dispatcher
 from wa_orchestrator.errors import Broken, Refused, Unavailable
 from wa_orchestrator.orchestrator.api import sessions
 from wa_orchestrator.orchestrator.workers import tokens
 from wa_orchestrator.settings import Settings
-from wa_orchestrator.store import keys
+from wa_orchestrator.store import keys, leases
 from wa_orchestrator.store.events import event_tail
+from wa_orchestrator.store.sessions import CONTROL_LEASE
 from wa_orchestrator.web import health, paging
 from wa_orchestrator.web.app import make_app
 
@@ -165,6 +167,22 @@ async def test_without_redis_a_service_is_healthy_but_not_ready(context: Context
         assert (await client.get("/health")).status_code == 200
         answer = await client.get("/ready")
         assert (answer.status_code, answer.json()["error"]["code"]) == (503, "STORE_UNAVAILABLE")
+
+
+async def test_ready_knows_the_leader_the_dispatcher_and_the_workers(context: Context) -> None:
+    app = make_app(context, [health.router(context)])
+    async with httpx.AsyncClient(transport=httpx.ASGITransport(app), base_url="http://server") as client:
+        alone = await client.get("/ready")
+        assert alone.status_code == 200
+        assert alone.json() == {"status": "degraded", "leader": False, "dispatcher": False, "workers": 0}
+        await leases.acquire_lease(context.scripts, CONTROL_LEASE, owner="test", lease_ms=60_000)
+        await context.redis.sadd(keys.SESSIONS_ACTIVE, "s1", "s2")
+        assert (await client.get("/ready")).json()["status"] == "degraded"
+        await Dispatcher(context).step()
+        assert (await client.get("/ready")).json() == {
+            "status": "ready", "leader": True, "dispatcher": True, "workers": 2,
+        }  # fmt: skip
+    assert 0 < await context.redis.pttl(keys.DISPATCHER_BEAT) <= 10_000
 
 
 async def record(context: Context, session_id: str, epoch: int) -> None:

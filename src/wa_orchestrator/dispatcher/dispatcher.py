@@ -10,13 +10,15 @@ from wa_orchestrator.dispatcher.releaser import Releaser, Served
 from wa_orchestrator.dispatcher.router import Router
 from wa_orchestrator.dispatcher.sweeper import Sweeper
 from wa_orchestrator.loop import Loop
-from wa_orchestrator.store import keys
+from wa_orchestrator.store import keys, readiness
 from wa_orchestrator.store.engine.pubsub import Listener
 
 #: The longest sleep: work that another dispatcher dropped when it died is found after this time.
 LONGEST_SLEEP_S = 2.0
 #: Deadlines are checked at least this often; nothing announces a new lease.
 SWEEP_EVERY_S = 1.0
+#: `/ready` knows from this that some dispatcher works.
+BEAT_EVERY_S = 1.0
 #: A lost wake-up is found after this time. Phones that wait for a person are then served in vain, which is cheap.
 WAKE_SLEEPERS_EVERY_S = 60.0
 
@@ -38,6 +40,7 @@ class Dispatcher:
         self.sweeper = Sweeper(scripts, context.settings)
         self.releaser = Releaser(scripts, context.settings, self.router, jitter=jitter, clock_steps=clock_steps)
         self._woken = asyncio.Event()
+        self._beat_at = 0.0
         self._sweep_at = 0.0
         self._wake_sleepers_at = 0.0
 
@@ -50,6 +53,7 @@ class Dispatcher:
 
     async def step(self) -> float:
         """Do everything that is due. Return after how many seconds something else may be due; 0 for at once."""
+        await self._beat()
         routed = await self.router.step()
         sleep_s = await self._sweep()
         served = await self.releaser.step()
@@ -57,6 +61,11 @@ class Dispatcher:
             await self.sweeper.wake_all()
             return 0.0
         return 0.0 if routed else min(sleep_s, self._until_next(served))
+
+    async def _beat(self) -> None:
+        if time.monotonic() >= self._beat_at:
+            await readiness.beat(self._scripts)
+            self._beat_at = time.monotonic() + BEAT_EVERY_S
 
     async def _sweep(self) -> float:
         now = time.monotonic()

@@ -68,6 +68,9 @@ DUE: Final = "dispatch:due"
 DUE_MARK: Final = "dispatch:mark"
 """counter that makes each take from `dispatch:due` unique · take_due_items · for ever"""
 
+DISPATCHER_BEAT: Final = "dispatch:beat"
+"""string: some dispatcher works · dispatchers, about once a second · 10 seconds"""
+
 WAKE: Final = "dispatch:wake"
 """channel: something in `dispatch:due` became earlier"""
 
@@ -441,6 +444,7 @@ RESTORE_LOADED: Final = "backups:loading"
 #: Keys by their beginning that no backup holds: they end by themselves, or belong to this machine and its processes.
 NOT_BACKED_UP: Final = (
     "backups:", "jobs:", "lease:", "fence:", "control:", "command:result:", "rate:", "dashboard:person:",
+    DISPATCHER_BEAT,
     "dashboard:tries:", "dashboard:link:", "session:qr:", "session:commands:", "session:heard:", "session:restarts:",
     PROVISIONING, RESTARTING, STARTED_LAST, RESTART_AFTER, SESSIONS_ACTIVE, SESSIONS_CHANGED, INSTALLATION, SUMMARY_DAY,
     ARCHIVE, ARCHIVE_FAILING, REWRITTEN, TROUBLES,

@@ -7,9 +7,11 @@ from typing import Literal
 from fastapi import APIRouter, Response
 from fastapi.responses import PlainTextResponse
 from prometheus_client import CONTENT_TYPE_LATEST, generate_latest
+from pydantic import Field
 
 from wa_orchestrator.context import Context
 from wa_orchestrator.errors import Unavailable
+from wa_orchestrator.store import readiness
 from wa_orchestrator.store.errors import RedisError
 from wa_orchestrator.web.models import ResponseModel
 
@@ -24,9 +26,14 @@ class HealthResponse(ResponseModel):
 
 
 class ReadyResponse(ResponseModel):
-    """The service can work."""
+    """The service can work: Redis responds. The rest tells which other parts of the installation do."""
 
-    status: Literal["ready"] = "ready"
+    status: Literal["ready", "degraded"] = Field(
+        description="`degraded`: messages are accepted, but no leader or no dispatcher works, so they wait."
+    )
+    leader: bool = Field(description="Some orchestrator starts, stops and watches workers.")
+    dispatcher: bool = Field(description="Some dispatcher routes and releases messages.")
+    workers: int = Field(description="So many workers have their session connected.")
 
 
 def router(context: Context) -> APIRouter:
@@ -40,13 +47,14 @@ def router(context: Context) -> APIRouter:
 
     @routes.get("/ready")
     async def get_readiness() -> ReadyResponse:
-        """Check that the service can work: Redis responds."""
+        """Check that the service can work, and which other parts do. Only Redis makes it 503: the rest cures itself."""
         try:
             async with asyncio.timeout(_ANSWER_S):
-                await context.scripts.ping()
+                found = await readiness.read(context.scripts)
         except (RedisError, OSError, TimeoutError) as error:
             raise Unavailable("STORE_UNAVAILABLE", "Redis does not respond. Try again.", retryAfterS=2) from error
-        return ReadyResponse()
+        works = found.leader and found.dispatcher
+        return ReadyResponse.of(found, status="ready" if works else "degraded")
 
     # Monitors often ask with HEAD, which FastAPI does not add to a GET route.
     for path, check in (("/health", get_health), ("/ready", get_readiness)):
