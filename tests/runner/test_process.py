@@ -18,6 +18,7 @@ from wa_orchestrator.runner import process, process_identity
 from wa_orchestrator.runner.contract import Exited, Running, StartFailed
 from wa_orchestrator.runner.node_command import worker_command
 from wa_orchestrator.runner.process import ProcessRunner
+from wa_orchestrator.runner.worker_files import rotate_log
 
 
 def pid_of(handle: str) -> int:
@@ -192,6 +193,18 @@ async def test_a_long_log_is_cut_while_the_worker_writes_it(
     sizes = [path.stat().st_size for path in sorted(runner.log_file(SESSION).parent.glob("log*"))]
     await runner.stop(handle, 0)
     assert sizes == [0, 1000]
+
+
+def test_only_the_end_of_a_log_is_read_however_long_it_is(tmp_path: Path) -> None:
+    path = tmp_path / "log"
+    with path.open("wb") as file:
+        file.truncate(64 * 2**30)  # a hole: it takes no space on disk, but no machine has the memory for it
+        file.seek(0, os.SEEK_END)
+        file.write(b"the last line\n")
+    rotate_log(path, 1_000_000)
+    older = path.with_name("log.1")
+    assert (path.stat().st_size, older.stat().st_size) == (0, 1_000_000)
+    assert older.read_bytes().endswith(b"the last line\n")
 
 
 def test_a_missing_bundle_is_told_with_what_to_do(tmp_path: Path) -> None:

@@ -27,7 +27,7 @@ from wa_orchestrator.runner.confinement.layers import Layers
 from wa_orchestrator.runner.contract import AlreadyRunning, Exited, Running, StartFailed, WorkerSpec
 from wa_orchestrator.runner.node_command import ENVIRONMENT
 from wa_orchestrator.runner.process_identity import HeldProcess
-from wa_orchestrator.runner.worker_files import hand_over, private_directory, write_secrets
+from wa_orchestrator.runner.worker_files import hand_over, private_directory, rotate_log, write_secrets
 from wa_orchestrator.runner.worker_users import WorkerUsers
 
 MARKER = "WA_RUNNER_HOME"
@@ -122,7 +122,7 @@ class ProcessRunner:
 
     def _rotate_logs(self, session_ids: Sequence[str]) -> None:
         for session_id in session_ids:
-            _rotate(self.log_file(session_id))
+            rotate_log(self.log_file(session_id), MAX_LOG_BYTES)
 
     async def _running(self) -> list[_Worker]:
         for worker in [each for each in self._workers.values() if each.process.has_exited()]:
@@ -182,7 +182,7 @@ class ProcessRunner:
         readable = [place / "secrets", *([program.resolve().parent] if program.is_file() else [])]
         reach = reach_of(spec, readable, (spec.auth_dir.absolute(), cache))
         command = launch_command(self._layers, self._command, reach, root=root, user=user)
-        _rotate(place / "log")
+        rotate_log(place / "log", MAX_LOG_BYTES)
         output = os.open(place / "log", os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
         try:
             child = spawn(command, self._environment(spec, secrets, cache), place, output)
@@ -282,16 +282,3 @@ def _signal(pid: int, number: signal.Signals) -> None:
         raise Broken(f"refused to signal process group {pid}")
     with contextlib.suppress(ProcessLookupError):
         os.killpg(pid, number)
-
-
-def _rotate(path: Path) -> None:
-    """Rotate a long log. It is copied and truncated, because the worker holds it open for appending."""
-    try:
-        if path.stat().st_size <= MAX_LOG_BYTES:
-            return
-        older = path.with_name(f"{path.name}.1")
-        older.write_bytes(path.read_bytes()[-MAX_LOG_BYTES:])
-        older.chmod(0o600)
-        os.truncate(path, 0)
-    except FileNotFoundError:
-        return

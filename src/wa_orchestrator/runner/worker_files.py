@@ -1,9 +1,12 @@
-"""Files of a worker: its private directory and its secrets."""
+"""Files of a worker: its private directory, its secrets and its log."""
 
 import os
 import shutil
 from collections.abc import Mapping
 from pathlib import Path
+from typing import Final
+
+_CHUNK: Final = 65_536
 
 
 def private_directory(path: Path) -> Path:
@@ -25,6 +28,24 @@ def _write(path: Path, value: str) -> Path:
     with os.fdopen(handle, "w", encoding="utf-8") as file:
         file.write(value)
     return path
+
+
+def rotate_log(path: Path, most: int) -> None:
+    """Move the last `most` bytes of a longer log to `.1`. Copied and truncated: the worker holds it open for appending.
+
+    However long it is: a worker that was taken over may write gigabytes, and must not fill the memory.
+    """
+    try:
+        if path.stat().st_size <= most:
+            return
+        older = os.open(path.with_name(f"{path.name}.1"), os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
+        with path.open("rb") as source, os.fdopen(older, "wb") as target:
+            begins = source.seek(-most, os.SEEK_END)
+            while (left := begins + most - source.tell()) and (chunk := source.read(min(left, _CHUNK))):
+                target.write(chunk)
+        os.truncate(path, 0)
+    except FileNotFoundError:
+        return
 
 
 def hand_over(path: Path, uid: int, gid: int) -> None:
