@@ -111,6 +111,39 @@ async def test_the_secret_is_shown_once_and_only_administrators_see_webhooks(
     assert (await api.client.get("/api/v1/webhooks", headers={"X-API-Key": "wrong"})).status_code == 401
 
 
+def _verifies(secret: str, delivered: tuple[dict[str, str], str]) -> bool:
+    headers, body = delivered
+    try:
+        Verifier(secret).verify(body, headers)
+    except WebhookVerificationError:
+        return False
+    return True
+
+
+@pytest.mark.parametrize(("keep_days", "for_now"), [(7, True), (0, False)])
+async def test_after_a_rotation_the_old_secret_verifies_for_as_long_as_was_asked(
+    api: MessageApi, receiver: Receiver, clock: Clock, keep_days: int, for_now: bool
+) -> None:
+    hook, deliverer = await add(api, receiver, "message.*"), WebhookDeliverer(api.context)
+    path = f"/api/v1/webhooks/{hook['id']}/rotate-secret"
+    new = (await api.client.post(path, json={"keepDays": keep_days})).json()["secret"]
+    assert new != hook["secret"]
+    for old_is_good in (for_now, False):
+        await api.scenario.accept("w1", PHONE)
+        await deliver(deliverer)
+        assert [_verifies(secret, receiver.got[-1]) for secret in (new, hook["secret"])] == [True, old_is_good]
+        await clock.pass_ms(keep_days * DAY_MS)
+    assert new not in (await api.client.get("/api/v1/webhooks")).text
+
+
+async def test_the_secret_of_a_webhook_that_is_gone_cannot_be_rotated(api: MessageApi, receiver: Receiver) -> None:
+    hook = await add(api, receiver)
+    await api.client.delete(f"/api/v1/webhooks/{hook['id']}")
+    answer = await api.client.post(f"/api/v1/webhooks/{hook['id']}/rotate-secret")
+    assert (answer.status_code, answer.json()["error"]["code"]) == (404, "NO_SUCH_WEBHOOK")
+    assert (await api.client.get("/api/v1/webhooks")).json()["webhooks"] == []
+
+
 async def test_a_failed_delivery_is_tried_again_with_the_same_id_until_it_succeeds(
     api: MessageApi, receiver: Receiver, clock: Clock
 ) -> None:

@@ -6,6 +6,7 @@ from zoneinfo import ZoneInfo
 
 import httpx
 import pytest
+from pydantic import SecretStr
 
 from tests.orchestrator.fakes import Teller, drive
 from tests.orchestrator.session_steps import PHONE, linked, now
@@ -254,3 +255,22 @@ async def test_a_webhook_gets_alerts_signed(control: Orchestrator) -> None:
         seen[0].content, dict(seen[0].headers)
     )
     assert told["alerts"] == [{"type": "proxy.bad", "subject": "p_1", "name": "p_1", "reason": "", "at": 1}]
+
+
+@pytest.mark.parametrize("name", ["webhook_secret", "alert_webhook_secret"])
+async def test_during_a_rotation_alerts_are_signed_with_both_secrets(control: Orchestrator, name: str) -> None:
+    import standardwebhooks
+
+    seen: list[httpx.Request] = []
+
+    def answer(request: httpx.Request) -> httpx.Response:
+        seen.append(request)
+        return httpx.Response(204)
+
+    new, old = (SecretStr(f"whsec_{each * 32}") for each in ("TmV3", "T2xk"))
+    update = {"alert_webhook_url": "https://ops.example.com/alerts", name: new, f"{name}_previous": old}
+    async with httpx.AsyncClient(transport=httpx.MockTransport(answer)) as client:
+        channel = webhook_channel(control.context.settings.model_copy(update=update), client)
+        assert await channel.deliver([Alert("proxy.bad", "p_1", "", 1)]) is None
+    for secret in (new, old):
+        standardwebhooks.Webhook(secret.get_secret_value()).verify(seen[0].content, dict(seen[0].headers))

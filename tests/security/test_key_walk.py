@@ -123,6 +123,7 @@ CLOSED: Final = {
         "POST /api/v1/webhooks",
         "DELETE /api/v1/webhooks/{webhook_id}",
         "POST /api/v1/webhooks/{webhook_id}/enable",
+        "POST /api/v1/webhooks/{webhook_id}/rotate-secret",
         "GET /api/v1/webhooks/{webhook_id}/deliveries",
         "POST /api/v1/webhooks/{webhook_id}/deliveries/{number}/replay",
         "GET /api/v1/contacts/{phone}/export",

@@ -9,7 +9,7 @@ from typing import Annotated, Any
 
 import typer
 
-from wa_orchestrator.cli import access, backups, events, jobs, messages, proxies, reproduce, send, sessions
+from wa_orchestrator.cli import access, backups, events, jobs, messages, proxies, reproduce, send, sessions, webhooks
 from wa_orchestrator.cli.command import EXIT_FAILED, command
 from wa_orchestrator.cli.target import installation
 from wa_orchestrator.errors import OrchestratorError, Refused
@@ -195,7 +195,12 @@ def rotate_secret(
 
 for _name, _group in (("sessions", sessions), ("proxies", proxies), ("messages", messages), ("jobs", jobs)):
     app.add_typer(_group.app, name=_name, rich_help_panel=QUERY)
-for _name, _commands in (("keys", access.keys), ("people", access.people), ("audit", access.audit)):
+for _name, _commands in (
+    ("keys", access.keys),
+    ("people", access.people),
+    ("audit", access.audit),
+    ("webhooks", webhooks.app),
+):
     app.add_typer(_commands, name=_name, rich_help_panel=QUERY)
 for _function in (send.send, events.events, backups.backup, backups.backups, backups.restore, reproduce.reproduce):
     command(app, panel=QUERY)(_function)

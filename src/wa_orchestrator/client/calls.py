@@ -318,9 +318,21 @@ class Calls(ABC, Generic[R]):
         """List webhooks."""
         return self.ask(_get("/api/v1/webhooks"))
 
-    def add_webhook(self, url: str, events: Sequence[str] = ("*",)) -> R:
-        """Add a webhook; only this response shows its secret."""
-        return self.ask(_post("/api/v1/webhooks", {"url": url, "events": list(events)}))
+    def add_webhook(
+        self,
+        url: str,
+        events: Sequence[str] = ("*",),
+        *,
+        sessions: Sequence[str] = (),
+        labels: Sequence[str] = (),
+    ) -> R:
+        """Add a webhook; only this response shows its secret. With sessions or labels it gets their events only."""
+        limits = {"sessions": list(sessions), "labels": list(labels)}
+        return self.ask(_post("/api/v1/webhooks", {"url": url, "events": list(events), **limits}))
+
+    def rotate_webhook_secret(self, webhook_id: str, *, keep_days: int = 7) -> R:
+        """Give a webhook a new secret; only this response shows it. The old one signs, too, for `keep_days`."""
+        return self.ask(_post(f"/api/v1/webhooks/{_in_path(webhook_id)}/rotate-secret", {"keep_days": keep_days}))
 
     def delete_webhook(self, webhook_id: str) -> R:
         """Delete a webhook."""

@@ -24,6 +24,8 @@ FROM_FILE = (
     *GENERATED,
     *(f"{name}_previous" for name in PREVIOUS),
     "viewer_password",
+    "alert_webhook_secret",
+    "alert_webhook_secret_previous",
     "telegram_bot_token",
     "redis_url",
 )
@@ -279,6 +281,10 @@ class Settings(BaseSettings):
     """Base URL of the Telegram Bot API; for tests, or for your own Bot API server."""
     alert_webhook_url: types.OptionalUrl = setting(None, example="https://ops.example.com/alerts")
     """A URL that receives every alert as signed JSON."""
+    alert_webhook_secret: types.OptionalStrong = setting(None, example=types.EXAMPLE_WEBHOOK_SECRET)
+    """Signs alerts. Set it, so that who receives alerts does not know WEBHOOK_SECRET, which signs them otherwise."""
+    alert_webhook_secret_previous: types.OptionalStrong = setting(None, example=types.EXAMPLE_WEBHOOK_SECRET)
+    """The ALERT_WEBHOOK_SECRET before a rotation: alerts are signed with both until you remove it."""
 
     timezone: Annotated[str, AfterValidator(types.zone)] = Field(
         default_factory=types.machine_zone, examples=["Asia/Jerusalem"]

@@ -27,6 +27,9 @@ from wa_orchestrator.web.problems import responses
 from wa_orchestrator.web.route_group import RouteGroup
 
 MAX_WEBHOOKS = 50
+#: How long the secret before a rotation signs, too.
+KEEP_DAYS = 7
+_DAY_MS = 86_400_000
 
 
 def _known(pattern: str) -> str:
@@ -62,12 +65,21 @@ class WebhookView(ResponseModel):
     failing_since: OptionalTimestamp
     disabled_at: OptionalTimestamp = Field(description="When the server gave up on it.")
     why: OptionalText = Field(description="The last error.")
+    previous_secret_until: OptionalTimestamp = Field(
+        description="Until then the secret before the last rotation signs, too."
+    )
 
 
 class CreatedWebhook(WebhookView):
     """The new webhook."""
 
     secret: str = Field(description="Signs every delivery (Standard Webhooks). It cannot be shown again.")
+
+
+class RotationBody(RequestModel):
+    """How long both secrets are used."""
+
+    keep_days: int = Field(KEEP_DAYS, ge=0, le=30, description="The old secret signs, too, for so long. 0: no longer.")
 
 
 class WebhooksResponse(ResponseModel):
@@ -116,6 +128,7 @@ class WebhookRoutes(RouteGroup):
         self.post("", status_code=201, responses=responses(TOO_MANY_WEBHOOKS=409, URL_REFUSED=422))(self.add_webhook)
         self.delete(one, responses=missing)(self.delete_webhook)
         self.post(f"{one}/enable", responses=missing)(self.enable_webhook)
+        self.post(f"{one}/rotate-secret", responses=missing)(self.rotate_webhook_secret)
         self.get(f"{one}/deliveries", responses=missing)(self.list_deliveries)
         self.post(f"{one}/deliveries/{{number}}/replay", status_code=202, responses=replay)(self.replay_delivery)
 
@@ -150,6 +163,21 @@ class WebhookRoutes(RouteGroup):
         await self._audit(caller, "webhook.enable", webhook_id)
         return view(hook, WebhookHealth(0, 0, ""))
 
+    async def rotate_webhook_secret(
+        self, webhook_id: WebhookId, caller: AdminCaller, body: RotationBody | None = None
+    ) -> CreatedWebhook:
+        """Give a webhook a new secret. The response is the only place that shows it.
+
+        Deliveries are signed with both for a while, so that the receiver can change when it suits it.
+        """
+        keep_days = KEEP_DAYS if body is None else body.keep_days
+        until_ms = await self._scripts.now_ms() + keep_days * _DAY_MS if keep_days else 0
+        hook = await webhooks.rotate_secret(self._scripts, webhook_id, _new_secret(), previous_until_ms=until_ms)
+        if hook is None:
+            raise _unknown(webhook_id)
+        await self._audit(caller, "webhook.rotate", webhook_id, keep_days=keep_days)
+        return CreatedWebhook.of(view(hook, await webhooks.state(self._scripts, webhook_id)), secret=hook.secret)
+
     async def list_deliveries(
         self, webhook_id: WebhookId, _: AdminCaller, limit: paging.Limit = 100
     ) -> DeliveriesResponse:
@@ -179,10 +207,13 @@ class WebhookRoutes(RouteGroup):
 
 async def _new(context: Context, body: WebhookBody) -> Webhook:
     since = await event_stream.last_cursor(context.scripts)
-    secret = "whsec_" + base64.b64encode(secrets.token_bytes(32)).decode()
     name = f"wh_{secrets.token_hex(6)}"
     limits = (tuple(body.sessions), tuple(body.labels))
-    return Webhook(name, body.url, tuple(body.events), secret, since, await context.scripts.now_ms(), *limits)
+    return Webhook(name, body.url, tuple(body.events), _new_secret(), since, await context.scripts.now_ms(), *limits)
+
+
+def _new_secret() -> str:
+    return "whsec_" + base64.b64encode(secrets.token_bytes(32)).decode()
 
 
 def _unknown(webhook_id: str) -> Refused:
@@ -198,6 +229,7 @@ def view(hook: Webhook, state: WebhookHealth) -> WebhookView:
         failing_since=state.failing_since_ms,
         disabled_at=state.disabled_at_ms,
         why=state.why,
+        previous_secret_until=hook.previous_until_ms,
     )
 
 

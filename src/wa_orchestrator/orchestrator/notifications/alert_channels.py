@@ -73,8 +73,14 @@ def telegram_channel(settings: Settings, client: httpx.AsyncClient) -> HttpChann
 
 
 def webhook_channel(settings: Settings, client: httpx.AsyncClient) -> HttpChannel:
-    """Return a URL that gets alerts as JSON, signed with WEBHOOK_SECRET."""
-    secret = _signing_secret(settings.webhook_secret.get_secret_value())
+    """Return a URL that gets alerts as JSON, signed with ALERT_WEBHOOK_SECRET, or WEBHOOK_SECRET if there is none.
+
+    During a rotation it is signed with the previous one too.
+    """
+    given = (settings.alert_webhook_secret, settings.alert_webhook_secret_previous)
+    if settings.alert_webhook_secret is None:
+        given = (settings.webhook_secret, settings.webhook_secret_previous)
+    signing = [_signing_secret(each.get_secret_value()) for each in given if each is not None]
 
     def request(alerts: Sequence[Alert]) -> httpx.Request:
         text = alert_texts.text_of(alerts, settings.language, settings.public_base_url)
@@ -83,7 +89,7 @@ def webhook_channel(settings: Settings, client: httpx.AsyncClient) -> HttpChanne
             for a in alerts
         ]
         body = json.dumps({"text": text, "alerts": items}, ensure_ascii=False)
-        headers = signed_headers(secret, f"alert_{secrets.token_hex(8)}", body)
+        headers = signed_headers(signing, f"alert_{secrets.token_hex(8)}", body)
         return client.build_request("POST", settings.alert_webhook_url or "", content=body, headers=headers)
 
     return HttpChannel("webhook", client, request)

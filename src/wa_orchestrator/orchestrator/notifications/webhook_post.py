@@ -1,6 +1,7 @@
 """One attempt to deliver an event to a webhook: signed (Standard Webhooks), to a checked address."""
 
 import ssl
+from collections.abc import Sequence
 from datetime import UTC, datetime
 from functools import lru_cache
 
@@ -19,7 +20,8 @@ _MAX_RESPONSE_BYTES = 65_536
 async def post(context: Context, hook: Webhook, event: str, body: str) -> str:
     """Deliver an event. Returns '' when it was accepted (2xx), else an error code."""
     # An event has the same id in every attempt: by it the receiver recognizes a repetition.
-    headers = signed_headers(hook.secret, f"evt_{event}", body) | {"User-Agent": "wa-orchestrator"}
+    secrets = hook.secrets(await context.scripts.now_ms())
+    headers = signed_headers(secrets, f"evt_{event}", body) | {"User-Agent": "wa-orchestrator"}
     try:
         target = await outbound_http.check(hook.url, allow_private=context.settings.allow_private_urls)
         async with outbound_http.request(
@@ -33,13 +35,15 @@ async def post(context: Context, hook: Webhook, event: str, body: str) -> str:
         return type(error).__name__
 
 
-def signed_headers(secret: str, message_id: str, body: str) -> dict[str, str]:
+def signed_headers(secrets: Sequence[str], message_id: str, body: str) -> dict[str, str]:
+    """Return the headers of a delivery, with a signature by each secret: its receiver may know any of them."""
     now = datetime.now(tz=UTC)
+    signatures = [Signer(secret).sign(msg_id=message_id, timestamp=now, data=body) for secret in secrets]
     return {
         "Content-Type": "application/json",
         "webhook-id": message_id,
         "webhook-timestamp": str(int(now.timestamp())),
-        "webhook-signature": Signer(secret).sign(msg_id=message_id, timestamp=now, data=body),
+        "webhook-signature": " ".join(signatures),
     }
 
 

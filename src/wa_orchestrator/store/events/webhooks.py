@@ -2,7 +2,7 @@
 
 import json
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from typing import Any, Final
 from urllib.parse import urlsplit
 
@@ -11,6 +11,7 @@ from redis.asyncio.client import Pipeline
 from wa_orchestrator.domain.access import Reach, reach_of
 from wa_orchestrator.domain.stream_events import EventType, WebhookDisabled
 from wa_orchestrator.store import keys
+from wa_orchestrator.store.engine.compare_and_set import Changed, compare_and_set
 from wa_orchestrator.store.engine.scripts import Scripts, unexpected
 from wa_orchestrator.store.events import event_stream
 
@@ -31,11 +32,18 @@ class Webhook:
     sessions: tuple[str, ...] = ()
     labels: tuple[str, ...] = ()
     """If it has sessions or labels, it gets the events of those sessions only."""
+    previous_secret: str = ""
+    previous_until_ms: int = 0
+    """The secret before a rotation signs beside the new one until this instant."""
 
     @property
     def reach(self) -> Reach:
         """The sessions whose events it gets."""
         return reach_of(self.sessions, self.labels)
+
+    def secrets(self, now_ms: int) -> tuple[str, ...]:
+        """Return the secrets that sign a delivery, the newest first."""
+        return (self.secret, self.previous_secret) if now_ms < self.previous_until_ms else (self.secret,)
 
     @property
     def host(self) -> str:
@@ -63,9 +71,29 @@ class WebhookHealth:
 
 
 async def put(scripts: Scripts, webhook: Webhook) -> None:
+    await scripts.redis.hset(keys.WEBHOOKS, webhook.id, _encode(webhook))
+
+
+@compare_and_set("Webhook {webhook_id}")
+async def rotate_secret(
+    scripts: Scripts, webhook_id: str, secret: str, *, previous_until_ms: int
+) -> Webhook | Changed | None:
+    """Give a webhook a new secret; None when it is gone. The one before signs, too, until an instant; 0: no longer."""
+    text = await scripts.redis.hget(keys.WEBHOOKS, webhook_id)
+    if text is None:
+        return None
+    hook = _webhook(webhook_id, json.loads(text))
+    previous = hook.secret if previous_until_ms else ""
+    made = replace(hook, secret=secret, previous_secret=previous, previous_until_ms=previous_until_ms)
+    args = [webhook_id, str(text), _encode(made)]
+    is_replaced = await scripts.whether("replace_webhook", [keys.WEBHOOKS], args, replaced=True, changed=False)
+    return made if is_replaced else Changed()
+
+
+def _encode(webhook: Webhook) -> str:
     record = asdict(webhook)
     del record["id"]
-    await scripts.redis.hset(keys.WEBHOOKS, webhook.id, json.dumps(record))
+    return json.dumps(record)
 
 
 async def every(scripts: Scripts) -> dict[str, Webhook]:
@@ -76,8 +104,18 @@ async def every(scripts: Scripts) -> dict[str, Webhook]:
 
 
 def _webhook(name: str, raw: dict[str, Any]) -> Webhook:
-    limits = (tuple(raw.get("sessions", ())), tuple(raw.get("labels", ())))
-    return Webhook(name, raw["url"], tuple(raw["types"]), raw["secret"], raw["since"], raw["created_at_ms"], *limits)
+    return Webhook(
+        name,
+        raw["url"],
+        tuple(raw["types"]),
+        raw["secret"],
+        raw["since"],
+        raw["created_at_ms"],
+        tuple(raw.get("sessions", ())),
+        tuple(raw.get("labels", ())),
+        raw.get("previous_secret", ""),
+        raw.get("previous_until_ms", 0),
+    )
 
 
 async def remove(scripts: Scripts, webhook_id: str) -> bool:
