@@ -27,6 +27,7 @@ def test_every_pair_is_a_transition_or_ignored_or_illegal_and_never_two_of_them(
         (State.DISCONNECTED, Event.WORKER_STARTED, State.DISCONNECTED, Reason.RECONNECTING),
         (State.CONNECTED, Event.WORKER_STARTED, State.DISCONNECTED, Reason.RECONNECTING),
         (State.PENDING, Event.QR_SHOWN, State.QR_READY, Reason.SCAN_THE_CODE),
+        (State.QR_READY, Event.PASSKEY_ASKED, State.QR_READY, Reason.SIGN_WITH_PASSKEY),
         (State.QR_READY, Event.QR_RENEWED, State.QR_READY, Reason.SCAN_AGAIN),
         (State.FAILED, Event.VERSION_RETRIED, State.PENDING, Reason.WAITING_FOR_TURN),
         (State.PENDING, Event.CODE_SHOWN, State.QR_READY, Reason.ENTER_THE_CODE),

@@ -23,6 +23,13 @@ def raw_event(kind: str, data: object, **more: object) -> dict[str, Any]:
 
 
 EVERY = [
+    (
+        "PASSKEY",
+        {"stage": "required", "options": "{}", "expiresAt": AT},
+        worker_events.PasskeyReport(worker_events.PasskeyStage.REQUIRED, "{}", AT),
+        Event.PASSKEY_ASKED,
+    ),
+    ("PASSKEY", {"stage": "sent"}, worker_events.PasskeyReport(worker_events.PasskeyStage.SENT), None),
     ("PROTOCOL_DRIFT", {"shapes": [{"shape": "x"}]}, worker_events.ProtocolDrift([{"shape": "x"}]), None),
     ("QR_CODE", {"qr": "2@x", "expiresAt": AT}, worker_events.QrCode("2@x", AT), Event.QR_SHOWN),
     (

@@ -98,6 +98,9 @@ CLOSED: Final = {
         "DELETE /api/anti-ban/sessions/{session_id}/limits",
     },
     Scope.ADMIN: {
+        "GET /api/sessions/{session_id}/passkey",
+        "POST /api/sessions/{session_id}/passkey",
+        "POST /api/sessions/{session_id}/passkey/confirm",
         "GET /api/v1/keys",
         "POST /api/v1/keys",
         "DELETE /api/v1/keys/{key_id}",

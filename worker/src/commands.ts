@@ -5,6 +5,7 @@ import type { Device } from './device.ts'
 import { baileysLogger, describeError, type Log } from './log.ts'
 import type { Messages } from './message-store.ts'
 import type { Command, Outbox } from './outbox.ts'
+import type { Assertion } from './passkey.ts'
 
 /** Whatever the code says, the server shows it: it is one of these. */
 class CommandError extends Error {}
@@ -60,6 +61,7 @@ export class Commands {
     if (command.kind === 'logout') return this.#logout(command)
     if (command.kind === 'pairing_code') return this.#pairingCode(command)
     if (command.kind === 'fetch_media') return this.#fetchMedia(command)
+    if (command.kind === 'passkey') return this.#passkey(command)
     if (command.kind === 'copy_store') return this.#copyStore(command)
     throw new CommandError('UNKNOWN_COMMAND')
   }
@@ -83,6 +85,12 @@ export class Commands {
     this.#store.flush()
     const file = copyDatabase(this.#store.database, this.#store.directory, id)
     await this.#outbox.result(id, { ok: true, file }, this.#never)
+  }
+
+  /** The answer of the person whom WhatsApp asked for the passkey; without one, that the codes are the same. */
+  async #passkey({ id, assertion }: Command): Promise<void> {
+    await this.#device.answerPasskey(assertion ? (JSON.parse(assertion) as Assertion) : 'confirmed')
+    await this.#outbox.result(id, { ok: true }, this.#never)
   }
 
   async #fetchMedia({ id, whatsappId }: Command): Promise<void> {

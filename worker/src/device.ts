@@ -7,8 +7,9 @@ import type { Events } from './events.ts'
 import { Ending } from './exit-codes.ts'
 import { Linking, type PairingCode } from './linking.ts'
 import { describeError, type Log } from './log.ts'
+import type { Assertion } from './passkey.ts'
 import type { Settings } from './settings.ts'
-import { connect, type Wiring } from './socket.ts'
+import { browserOf, connect, type Wiring } from './socket.ts'
 import { backoffMs, sleep, within } from './timing.ts'
 import type { Version } from './version.ts'
 
@@ -19,7 +20,7 @@ const MOST_BAD_FRAMES = 3
 const MINUTE_MS = 60_000
 
 export type DeviceParts = {
-  settings: Pick<Settings, 'reconnectMinMs' | 'reconnectMaxMs' | 'linkTimeoutMs' | 'pairingPhone'>
+  settings: Pick<Settings, 'reconnectMinMs' | 'reconnectMaxMs' | 'linkTimeoutMs' | 'pairingPhone' | 'passkeyLinking'>
   wiring: Wiring
   auth: Auth
   version: Version
@@ -85,6 +86,14 @@ export class Device {
   forgetDevices(jid: string): void {
     const user = jidDecode(jid)?.user
     if (user) this.#parts.wiring.caches.userDevicesCache.del(user)
+  }
+
+  /** The person's part of linking with a passkey. */
+  async answerPasskey(answer: Assertion | 'confirmed'): Promise<void> {
+    if (isLinked(this.#parts.auth.creds)) throw new Error('ALREADY_LINKED')
+    if (!this.#linking) throw new Error('NOT_CONNECTED')
+    if (answer === 'confirmed') await this.#linking.confirmed()
+    else await this.#linking.signed(answer)
   }
 
   async requestPairingCode(phone: string): Promise<PairingCode> {
@@ -159,12 +168,16 @@ export class Device {
     })
     sock.ev.on('creds.update', update => auth.credsChanged(update))
     sock.ws.on('frame', () => (this.lastTrafficAt = Date.now()))
-    this.#linking = new Linking(sock, auth, events, log, ending => this.fail(ending))
+    this.#linking = new Linking(sock, auth, events, log, ending => this.fail(ending), {
+      isOn: this.#parts.settings.passkeyLinking,
+      browser: browserOf(wiring),
+    })
     onSocket(sock)
     const error = await closed
     this.#onClose.delete(sock)
     for (const callback of waiting) callback()
     this.#sock = undefined
+    this.#linking?.closed()
     this.#linking = undefined
     if (!isLinked(auth.creds)) {
       forgetUnfinishedLink(auth.creds)

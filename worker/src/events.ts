@@ -26,6 +26,7 @@ export type EventType =
   | 'ACCOUNT_LIMITS'
   | 'CONTACT_IDENTITY_CHANGED'
   | 'PROTOCOL_DRIFT'
+  | 'PASSKEY'
 
 type Lane = 'state' | 'messages'
 /** Without a file there is nothing to number from, and no number is better than one that was used before. */
@@ -41,7 +42,7 @@ type Event = {
 /** Worth only as the newest: an unsent older one gives way, and none survives a restart. */
 const VOLATILE: ReadonlySet<EventType> = new Set(['PING', 'QR_CODE', 'PAIRING_CODE'])
 /** What a connection makes pointless. */
-const LINKING: ReadonlySet<EventType> = new Set(['QR_CODE', 'PAIRING_CODE'])
+const LINKING: ReadonlySet<EventType> = new Set(['QR_CODE', 'PAIRING_CODE', 'PASSKEY'])
 
 const laneOf = (type: EventType): Lane => (/^(MESSAGE|CONTACT)_/.test(type) ? 'messages' : 'state')
 

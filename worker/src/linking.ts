@@ -1,4 +1,4 @@
-// Linking a device: QR, pairing code, the refreshed secret; a passkey request is reported, not answered.
+// Linking a device: QR, pairing code, the refreshed secret; a request for a passkey is answered in passkey.ts, or reported.
 import { randomBytes } from 'node:crypto'
 import {
   type BinaryNode,
@@ -13,6 +13,7 @@ import { type Auth, forgetUnfinishedLink, isLinked } from './auth.ts'
 import type { Events } from './events.ts'
 import { Ending } from './exit-codes.ts'
 import { describeError, type Log } from './log.ts'
+import { type Assertion, Passkey } from './passkey.ts'
 
 const FIRST_QR_MS = 60_000
 const NEXT_QR_MS = 20_000
@@ -21,6 +22,9 @@ const CODE_ANSWER_MS = 10_000
 
 /** How often the phone may repeat its step of a pairing by code, as WhatsApp's own client allows it. */
 const MOST_HELLOS = 3
+
+/** Baileys closes the connection when the codes run out, a passkey or not: so many copies of the last one keep it for 8 minutes. */
+const REF_COPIES = 24
 
 const REFRESH_TAGS = ['companion_reg_refresh', 'pair-device-rotate-qr']
 
@@ -37,12 +41,22 @@ export function withSecret(qr: string, secret: string): string {
 /** `from` is the server itself, in either of the forms it is decoded to. */
 const isFromServer = (node: BinaryNode): boolean => [S_WHATSAPP_NET, 's.whatsapp.net'].includes(node.attrs.from ?? '')
 
+/** Baileys reads the refs only after it has sent its answer, so what is added here it takes for WhatsApp's. */
+function copyLastRef(stanza: BinaryNode): void {
+  const pairDevice = getBinaryNodeChild(stanza, 'pair-device')
+  const refs = pairDevice?.content
+  const last = Array.isArray(refs) ? refs.at(-1) : undefined
+  if (last && Array.isArray(refs)) refs.push(...Array<BinaryNode>(REF_COPIES).fill(last))
+}
+
 export class Linking {
   readonly #sock: WASocket
   readonly #auth: Auth
   readonly #events: Events
   readonly #log: Log
   readonly #end: (ending: Ending) => void
+  readonly #passkey: Passkey | undefined
+  readonly #refs = new Set<string>()
   #qr: string | undefined
   #qrExpiresAt = 0
   #isRenewed = false
@@ -51,18 +65,34 @@ export class Linking {
   #ready: () => void = () => undefined
   readonly #firstQr = new Promise<void>(resolve => (this.#ready = resolve))
 
-  constructor(sock: WASocket, auth: Auth, events: Events, log: Log, end: (ending: Ending) => void) {
+  constructor(
+    sock: WASocket,
+    auth: Auth,
+    events: Events,
+    log: Log,
+    end: (ending: Ending) => void,
+    passkeys: { isOn: boolean; browser: string | undefined } = { isOn: false, browser: undefined },
+  ) {
     this.#sock = sock
     this.#auth = auth
     this.#events = events
     this.#log = log
     this.#end = end
+    this.#passkey = passkeys.isOn ? new Passkey(sock, auth, events, log, passkeys.browser) : undefined
     if (isLinked(auth.creds)) this.#mode = 'linked'
     else this.#listen()
   }
 
   /** Takes a QR in. Baileys renews it by itself; one that comes after the phone has accepted means nothing. */
   showQr(qr: string, visibility: 'show' | 'hide'): void {
+    const ref = qr.split(',', 1)[0] ?? ''
+    if (this.#refs.has(ref)) {
+      // A copy of ours: the codes have run out. While a passkey is being asked for, that does not matter.
+      if (!this.#passkey?.isRunning)
+        void this.#sock.end(Object.assign(new Error('QR refs attempts ended'), { output: { statusCode: 408 } }))
+      return
+    }
+    this.#refs.add(ref)
     this.#qrExpiresAt = Date.now() + (this.isFirstQr ? FIRST_QR_MS : NEXT_QR_MS)
     this.#qr = qr
     this.#ready()
@@ -75,6 +105,7 @@ export class Linking {
 
   accepted(): void {
     this.#mode = 'linked'
+    this.#passkey?.stop()
   }
 
   /** Asks for a pairing code and returns it once WhatsApp has taken it. Rejects with what WhatsApp said, and linking by QR goes on. */
@@ -95,6 +126,24 @@ export class Linking {
       this.#codeFailed(error)
       throw error
     }
+  }
+
+  /** The person's answer to WhatsApp's request for the passkey. */
+  async signed(assertion: Assertion): Promise<void> {
+    if (!this.#passkey) throw new Error('PASSKEYS_OFF')
+    await this.#passkey.submit(assertion)
+  }
+
+  async confirmed(): Promise<void> {
+    if (!this.#passkey) throw new Error('PASSKEYS_OFF')
+    await this.#passkey.confirm()
+  }
+
+  /** The connection has ended. */
+  closed(): void {
+    if (this.#passkey?.isRunning && this.#mode !== 'linked')
+      this.#events.emit('PASSKEY', { stage: 'failed', reason: 'socket_closed', retry: 'restart' })
+    this.#passkey?.stop()
   }
 
   #codeFailed(error: unknown): void {
@@ -138,6 +187,7 @@ export class Linking {
 
   #listen(): void {
     const { ws } = this.#sock
+    if (this.#passkey) ws.on('CB:iq,type:set,pair-device', copyLastRef)
     ws.on('CB:notification', (node: BinaryNode) => this.#notified(node))
     ws.on('CB:notification,type:link_code_companion_reg', (node: BinaryNode) => this.#phoneAnswered(node))
   }
@@ -166,12 +216,14 @@ export class Linking {
     // Baileys cannot acknowledge before it knows who it is; with a pairing code it does know, and does it itself.
     if (!this.#auth.creds.me) this.#sock.sendNode(buildAckStanza(node)).catch(() => undefined)
     if (!isFromServer(node)) return
-    if (node.attrs.type === 'passkey_prologue_request') this.#passkeyDemanded()
+    if (node.attrs.type === 'passkey_prologue_request') this.#passkeyDemanded(node)
+    if (node.attrs.type === 'crsc_continuation') void this.#passkey?.continued(node)
     const isRefresh = REFRESH_TAGS.some(tag => node.attrs.type === tag || getBinaryNodeChild(node, tag))
     if (isRefresh) this.#renewSecret()
   }
 
-  #passkeyDemanded(): void {
+  #passkeyDemanded(node: BinaryNode): void {
+    if (this.#passkey) return void this.#passkey.requested(node)
     this.#log.error('linking.passkey_required')
     this.#events.emit('STATUS_CHANGE', { status: 'PASSKEY_REQUIRED' })
     this.#events.emit('AUTH_FAILURE', { reason: 'PASSKEY_REQUIRED' })
@@ -180,7 +232,7 @@ export class Linking {
 
   /** The server retires the secret in the QR. Once a code has been entered the pairing depends on it, and it must stay. */
   #renewSecret(): void {
-    if (this.#mode === 'linked' || this.#mode === 'code entered') return
+    if (this.#mode === 'linked' || this.#mode === 'code entered' || this.#passkey?.isRunning) return
     this.#auth.creds.advSecretKey = randomBytes(32).toString('base64')
     this.#auth.saveCreds()
     this.#isRenewed = true
@@ -189,7 +241,7 @@ export class Linking {
   }
 
   #publishQr(): void {
-    if (this.#mode !== 'qr' || this.#qr === undefined) return
+    if (this.#mode !== 'qr' || this.#qr === undefined || this.#passkey?.isRunning) return
     this.#events.emit('QR_CODE', {
       qr: withSecret(this.#qr, this.#auth.creds.advSecretKey),
       expiresAt: this.#qrExpiresAt,

@@ -22,7 +22,7 @@ export type Claimed = {
   leaseMs: number
 }
 
-export type Command = { id: string; kind: string; phone?: string; whatsappId?: string }
+export type Command = { id: string; kind: string; phone?: string; whatsappId?: string; assertion?: string }
 
 export type Claim = { message: Claimed } | { command: Command } | 'nothing' | 'unreachable'
 

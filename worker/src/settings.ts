@@ -35,6 +35,8 @@ export type Settings = {
   reconnectMaxMs: number
   linkTimeoutMs: number
   typingMaxMs: number
+  /** Whether the server lets people answer when WhatsApp asks for the account's passkey. */
+  passkeyLinking: boolean
   /** How long what WhatsApp sends and we do not know is counted before it is reported. */
   driftAfterMs: number
   /** The newest revision of WhatsApp Web that another session of the server was accepted with; 0 if none is known. */
@@ -247,6 +249,7 @@ const readers: Readers<Settings> = {
   undecryptableAfterMs: env => integer(env, 'UNDECRYPTABLE_AFTER_MS', 5_000, 0),
   knownRevision: env => integer(env, 'WHATSAPP_REVISION', 0, 0),
   driftAfterMs: env => integer(env, 'DRIFT_AFTER_MS', 30_000, 0),
+  passkeyLinking: env => flag(env, 'PASSKEY_LINKING', false),
   typingMaxMs: env => integer(env, 'TYPING_MAX_MS', 8_000, 0),
   whatsappKeepAliveMs: env => integer(env, 'WHATSAPP_KEEP_ALIVE_MS', 30_000, 100),
   settleAfterMs: env => integer(env, 'SETTLE_AFTER_MS', 60_000, 0),

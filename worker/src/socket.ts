@@ -185,6 +185,10 @@ function keepNoRecentMessages(sock: WASocket): void {
   manager.getRecentMessage = () => undefined
 }
 
+/** The browser that this device is registered as. */
+export const browserOf = ({ settings }: Pick<Wiring, 'settings'>): string | undefined =>
+  BROWSERS[settings.platform]?.[1]
+
 export function connect(wiring: Wiring, version: WAVersion): WASocket {
   const sock = makeWASocket(configure(wiring, version))
   announceNoNames(sock, wiring.auth)

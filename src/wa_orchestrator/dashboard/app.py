@@ -28,6 +28,7 @@ from wa_orchestrator.dashboard.pages import (
     jobs,
     live_log,
     messages,
+    passkey,
     people,
     proxies,
     radar,
@@ -50,6 +51,7 @@ Show = Callable[[Renderer, View, Mapping[str, str]], Awaitable[PageContent | Non
 PAGES: Final[Mapping[str, tuple[str, Show, Parts]]] = {
     "/": ("fleet", fleet.show, fleet.parts),
     "/scan": ("scan", scan.show, scan.parts),
+    "/link/{id}/passkey": ("passkey", passkey.show, passkey.parts),
     "/sessions/{id}": ("session", session.show, session.parts),
     "/messages": ("messages", messages.show, messages.parts),
     "/proxies": ("proxies", proxies.show, proxies.parts),
@@ -65,7 +67,7 @@ PAGES: Final[Mapping[str, tuple[str, Show, Parts]]] = {
 LIVE: Final = {name: parts for name, _, parts in PAGES.values()} | {"first": fleet.first_parts}
 #: Addresses of the first dashboard, which people have as bookmarks.
 OLD_ADDRESSES: Final[Mapping[str, str]] = {"/index.html": "/", "/scan.html": "/scan", "/live-log.html": "/live-log"}
-ADMINISTRATORS_ONLY: Final = frozenset({"settings", "jobs", "people", "audit"})
+ADMINISTRATORS_ONLY: Final = frozenset({"settings", "jobs", "people", "audit", "passkey"})
 #: About the whole fleet: closed to people who see some sessions only.
 FLEET_ONLY: Final = frozenset({"proxies", "radar", "backups"})
 _YEAR_S: Final = 31_536_000

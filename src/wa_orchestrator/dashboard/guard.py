@@ -19,7 +19,9 @@ POLICY: Final = (
     "connect-src 'self'; manifest-src 'self'; form-action 'self'; frame-ancestors 'none'; base-uri 'none'"
 )
 R = TypeVar("R", bound=Response)
-_RELOAD: Final = '<!doctype html><meta http-equiv="refresh" content="0"><title>…</title>'
+_RELOAD: Final = (
+    '<!doctype html><script src="/static/reload.js"></script><meta http-equiv="refresh" content="0"><title>…</title>'
+)
 
 
 class NotLoggedIn(Exception):  # noqa: N818 (names what happened)

@@ -34,6 +34,7 @@ class Reason(StrEnum):
     SCAN_THE_CODE = "SCAN_THE_CODE"
     SCAN_AGAIN = "SCAN_AGAIN"
     ENTER_THE_CODE = "ENTER_THE_CODE"
+    SIGN_WITH_PASSKEY = "SIGN_WITH_PASSKEY"
     WAITING_FOR_PROXY = "WAITING_FOR_PROXY"
     PROXY_FAILOVER = "PROXY_FAILOVER"
     PROXY_RETRY = "PROXY_RETRY"
@@ -66,6 +67,7 @@ class Event(StrEnum):
     QR_SHOWN = "QR_SHOWN"
     QR_RENEWED = "QR_RENEWED"
     CODE_SHOWN = "CODE_SHOWN"
+    PASSKEY_ASKED = "PASSKEY_ASKED"
     CONNECTED = "CONNECTED"
     CONNECTION_LOST = "CONNECTION_LOST"
     LOGGED_OUT = "LOGGED_OUT"
@@ -132,6 +134,7 @@ _ = Ignored()
 _X = None
 _QR = StateChange(State.QR_READY, Reason.SCAN_THE_CODE)
 _QR_AGAIN = StateChange(State.QR_READY, Reason.SCAN_AGAIN)
+_PASSKEY = StateChange(State.QR_READY, Reason.SIGN_WITH_PASSKEY)
 _CODE = StateChange(State.QR_READY, Reason.ENTER_THE_CODE)
 _ON = StateChange(State.CONNECTED, None)
 
@@ -167,6 +170,8 @@ _TABLE: Mapping[Event, _Row] = {
     # WhatsApp answered a scan by retiring the secret in the code: that scan is lost.
     _E.QR_RENEWED: (_QR_AGAIN, _QR_AGAIN, _, _QR_AGAIN, _, _),
     _E.CODE_SHOWN: (_CODE, _CODE, _, _CODE, _, _),
+    # The phone has scanned, and WhatsApp wants the owner's passkey before it links.
+    _E.PASSKEY_ASKED: (_PASSKEY, _PASSKEY, _, _PASSKEY, _, _),
     # Evidence wins: a session that had failed is connected if its worker reports so. Only a stop stands.
     _E.CONNECTED: (_ON, _ON, _, _ON, _ON, _),
     # The worker reconnects by itself. Before the link there is nothing to lose: 515 follows every scan.

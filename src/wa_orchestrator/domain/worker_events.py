@@ -166,6 +166,30 @@ class IdentityChanged:
     new_lid: str = ""
 
 
+class PasskeyStage(StrEnum):
+    """How far linking with a passkey is."""
+
+    REQUIRED = "required"
+    SENT = "sent"
+    CONFIRM = "confirm"
+    PAIRING = "pairing"
+    FAILED = "failed"
+
+
+@dataclass(frozen=True, slots=True, repr=False)
+class PasskeyReport:
+    """A step of linking with the account's passkey. It holds a challenge or a code, and is never logged."""
+
+    stage: PasskeyStage
+    options: str = ""
+    expires_at_ms: Instant = 0
+    code: str = ""
+    auto: bool = False
+    """The phone knows this device from its scan, so nobody need compare the code."""
+    reason: str = ""
+    retry: str = ""
+
+
 @dataclass(frozen=True, slots=True)
 class ProtocolDrift:
     """What WhatsApp sent that the worker does not know, counted by shape; contents are never in it."""
@@ -210,7 +234,9 @@ class UnknownEvent:
 
 _AboutSession = QrCode | PairingCodeShown | Connected | Disconnected | StatusChange | Ping | ProxyError | AuthFailure
 _AboutMessages = MessageSent | MessageFailed | MessageReceipt | IncomingMessage | UndecryptableMessage
-Payload = _AboutSession | _AboutMessages | IdentityChanged | AccountLimits | ProtocolDrift | UnknownEvent
+Payload = (
+    _AboutSession | _AboutMessages | IdentityChanged | AccountLimits | ProtocolDrift | PasskeyReport | UnknownEvent
+)
 
 TYPES: Mapping[str, type[Payload]] = {
     "QR_CODE": QrCode,
@@ -229,6 +255,7 @@ TYPES: Mapping[str, type[Payload]] = {
     "AUTH_FAILURE": AuthFailure,
     "ACCOUNT_LIMITS": AccountLimits,
     "PROTOCOL_DRIFT": ProtocolDrift,
+    "PASSKEY": PasskeyReport,
 }
 
 
@@ -274,6 +301,8 @@ def to_session_event(payload: Payload) -> Event | None:
             return Event.QR_RENEWED if payload.renewed else Event.QR_SHOWN
         case PairingCodeShown():
             return Event.CODE_SHOWN
+        case PasskeyReport(stage=PasskeyStage.REQUIRED):
+            return Event.PASSKEY_ASKED
         case Connected():
             return Event.CONNECTED
         case Disconnected():

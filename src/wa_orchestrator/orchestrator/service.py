@@ -18,6 +18,7 @@ from wa_orchestrator.orchestrator.api.admin import AdminRoutes
 from wa_orchestrator.orchestrator.api.backups import BackupRoutes
 from wa_orchestrator.orchestrator.api.jobs import JobRoutes
 from wa_orchestrator.orchestrator.api.keys import KeyRoutes
+from wa_orchestrator.orchestrator.api.passkeys import PasskeyRoutes
 from wa_orchestrator.orchestrator.api.people import PeopleRoutes
 from wa_orchestrator.orchestrator.api.proxies import ProxyRoutes
 from wa_orchestrator.orchestrator.api.session_reads import SessionReadRoutes
@@ -72,6 +73,7 @@ class Orchestrator:
         return [
             SessionReadRoutes(self.context),
             SessionRoutes(self.context, self.proxy_health),
+            PasskeyRoutes(self.context),
             ProxyRoutes(self.context, self.proxy_health),
             KeyRoutes(self.context),
             PeopleRoutes(self.context),

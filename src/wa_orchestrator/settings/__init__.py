@@ -183,6 +183,9 @@ class Settings(BaseSettings):
     takes."""
     enable_keep_alive: bool = True
     """Workers send presence updates, and from time to time a disappearing message to themselves."""
+    passkey_linking: bool = True
+    """When WhatsApp asks for the account's passkey at linking, its owner can sign at his own screen; if false, such an
+    attempt ends."""
     presence: Literal["always", "while_sending", "never"] | None = None
     """When devices are shown as online: `always` keeps the owner's phone from ringing for messages; `while_sending`
     lets it ring except around a message; `never` shows no typing either. Default: `always` with ENABLE_KEEP_ALIVE,

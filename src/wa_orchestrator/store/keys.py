@@ -322,6 +322,12 @@ drift: Final = _one_per("drift:shape:<shape>")
 drift_sessions: Final = _one_per("drift:sessions:<shape>")
 """set of the sessions that met a shape · record_drift · 30 days after it was last seen"""
 
+passkey: Final = _one_per("session:passkey:<session_id>")
+"""string: JSON of a linking by passkey, with WhatsApp's request · worker reports · 15 minutes"""
+
+passkey_used: Final = _one_per_pair("session:passkey_used:<session_id>:<digest>")
+"""string: a request of WhatsApp for a passkey was answered · passkey API · 15 minutes"""
+
 CLIENT_VERSION: Final = "whatsapp:client_version"
 """hash: last accepted login, newest accepted revision, last trial · record_login, version recovery · for ever"""
 

@@ -127,6 +127,8 @@ ACTIONS: Final[dict[str, Action]] = {
     "new-code": Action("POST", "/api/sessions/{id}/logout", go=lambda form, _: f"/scan?id={quote(form.get('id', ''))}"),
     "delete": Action("DELETE", _delete_path, each="id"),
     "undelete": Action("POST", "/api/v1/trash/{trash}/restore"),
+    "passkey": Action("POST", "/api/sessions/{id}/passkey", _filled(answer="answer")),
+    "passkey-confirm": Action("POST", "/api/sessions/{id}/passkey/confirm"),
     "pairing": Action("POST", "/api/sessions/{id}/pairing-code", _filled(phone="phone"), go=_to_the_code),
     "hold": Action("POST", "/api/anti-ban/holds", _hold, each="id"),
     "resume": Action("DELETE", _hold_path, each="id"),

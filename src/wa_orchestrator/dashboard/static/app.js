@@ -338,6 +338,32 @@ function showSecret(title, secret) {
   )
   dialog.showModal()
 }
+// Linking with a passkey: the code that is pasted on WhatsApp's site leads back to this page, with the answer in the fragment, which no
+// server and no log sees; it is taken out of the address at once.
+const backTo = text => text.replaceAll('__BACK__', location.href.split('#')[0])
+async function copyCode(button) {
+  const code = $('[data-code]')
+  const text = backTo(code.textContent)
+  try {
+    await navigator.clipboard.writeText(text)
+  } catch {
+    code.textContent = text
+    code.closest('details').open = true
+    getSelection().selectAllChildren(code)
+    document.execCommand('copy')
+  }
+  $('span', button).textContent = say('copied')
+}
+function takeAnswer() {
+  const form = $('#passkey-answer')
+  const found = /^#pk=([\w-]+)$/.exec(location.hash)?.[1]
+  if (!form || !found) return
+  history.replaceState(null, '', location.pathname)
+  form.elements.answer.value = found
+  form.requestSubmit()
+}
+addEventListener('hashchange', takeAnswer)
+addEventListener('load', takeAnswer)
 async function copy(button) {
   const text = $('[data-secret]')
   getSelection().selectAllChildren(text)
@@ -513,6 +539,7 @@ document.addEventListener('click', e => {
   at('[data-cancel]')?.closest('dialog').close()
   at('[data-close]')?.closest('.toast').remove()
   if (at('[data-copy]')) copy(at('[data-copy]'))
+  if (at('[data-copy-code]')) copyCode(at('[data-copy-code]'))
   if (at('[data-unpick]')) unpick()
   if (at('[data-refresh]')) {
     e.preventDefault()

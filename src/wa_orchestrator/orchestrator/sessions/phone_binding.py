@@ -19,7 +19,7 @@ from wa_orchestrator.store.engine.compare_and_set import Changed, compare_and_se
 from wa_orchestrator.store.events import event_stream
 from wa_orchestrator.store.outcomes import Fenced
 from wa_orchestrator.store.records import Session, SessionChanges
-from wa_orchestrator.store.sessions import client_version, commands, control_plane, link_codes, slots
+from wa_orchestrator.store.sessions import client_version, commands, control_plane, link_codes, passkeys, slots
 
 #: How a phone's binding moves while its own proxy is healthy, and why its other sessions follow: one phone, one exit.
 _TAKES_SIBLINGS_ALONG = {"given": ProxyReason.PROXY_GIVEN, "sticky_full": ProxyReason.STICKY_FULL}
@@ -118,6 +118,7 @@ async def _follow(
             log.info("session.connected", session=session.id, phone=phone, binding=how)
             await sessions.update(context.scripts, session.id, SessionChanges(missed_at=0))
             await link_codes.delete(context.scripts, session.id)
+            await passkeys.delete(context.scripts, session.id)
             if how in _TAKES_SIBLINGS_ALONG:
                 await placement.move_phone_sessions(context, phone, session.proxy, _TAKES_SIBLINGS_ALONG[how])
 

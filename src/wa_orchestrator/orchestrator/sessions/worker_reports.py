@@ -7,7 +7,15 @@ import structlog
 from wa_orchestrator.context import Context
 from wa_orchestrator.domain import worker_events
 from wa_orchestrator.domain.session import Event, Reason, State
-from wa_orchestrator.domain.worker_events import Disconnected, PairingCodeShown, Payload, Ping, QrCode, WorkerEvent
+from wa_orchestrator.domain.worker_events import (
+    Disconnected,
+    PairingCodeShown,
+    PasskeyReport,
+    Payload,
+    Ping,
+    QrCode,
+    WorkerEvent,
+)
 from wa_orchestrator.orchestrator.api.worker_events import Handlers, OneStep
 from wa_orchestrator.orchestrator.messages import ban_hold
 from wa_orchestrator.orchestrator.proxies.health import ProxyHealth
@@ -17,8 +25,9 @@ from wa_orchestrator.store import sessions
 from wa_orchestrator.store.events import worker_events as received
 from wa_orchestrator.store.events.worker_events import EventDelivery
 from wa_orchestrator.store.records import Session, SessionChanges
-from wa_orchestrator.store.sessions import control_plane, link_codes
+from wa_orchestrator.store.sessions import control_plane, link_codes, passkeys
 from wa_orchestrator.store.sessions.link_codes import StoredLinkCode
+from wa_orchestrator.store.sessions.passkeys import PasskeyCeremony
 
 #: A temporary ban without an end is assumed to last a day.
 _UNKNOWN_BAN_MS = 24 * 3600 * 1000
@@ -31,6 +40,7 @@ def handlers(proxy_health: ProxyHealth) -> Handlers:
     return {
         worker_events.QrCode: _code_shown,
         worker_events.PairingCodeShown: _code_shown,
+        worker_events.PasskeyReport: _passkey,
         worker_events.Connected: phone_binding.connected,
         worker_events.Disconnected: changed,
         worker_events.StatusChange: changed,
@@ -58,6 +68,29 @@ async def _code_shown(context: Context, session: Session, report: WorkerEvent[Qr
         # Only for credentials that were never online: those of a linked session end with its logout, and a worker that
         # shows a code before that has lost them, or lies.
         await sessions.update(context.scripts, session.id, SessionChanges(code_at=await context.scripts.now_ms()))
+
+
+async def _passkey(context: Context, session: Session, report: WorkerEvent[PasskeyReport]) -> None:
+    told = report.payload
+    event = worker_events.to_session_event(told)
+    if event is not None:
+        await transitions.apply_report(context, session, event, report)
+    known = await passkeys.get(context.scripts, session.id)
+    if known is not None and (known.epoch, known.at_ms) > (session.epoch, report.at_ms):
+        return  # a later step was reported already
+    ceremony = PasskeyCeremony(
+        told.stage,
+        session.epoch,
+        report.at_ms,
+        told.options,
+        told.expires_at_ms,
+        told.code,
+        told.auto,
+        told.reason,
+        told.retry,
+    )
+    await passkeys.put(context.scripts, session.id, ceremony)
+    log.info("session.passkey", session=session.id, stage=told.stage, reason=told.reason)
 
 
 async def _pinged(context: Context, delivery: EventDelivery, report: WorkerEvent[Ping]) -> None:

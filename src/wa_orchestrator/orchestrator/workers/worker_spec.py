@@ -36,6 +36,7 @@ def spec_for(settings: Settings, session: Session, epoch: int, proxy_url: str, r
         "OUTBOX_URL": f"{base}/api/worker/sessions/{session.id}/outbox",
         "ENABLE_KEEP_ALIVE": str(settings.enable_keep_alive).lower(),
         "PRESENCE": presence_of(settings, session),
+        "PASSKEY_LINKING": str(settings.passkey_linking).lower(),
         "DEVICE_NAME": session.device_name or "Ubuntu",
         "LOG_LEVEL": _LEVELS.get(settings.log_level, settings.log_level),
         "ORPHAN_TIMEOUT_MS": str(settings.orphan_timeout_ms),

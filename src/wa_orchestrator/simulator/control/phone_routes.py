@@ -12,6 +12,7 @@ from fastapi.responses import Response
 from wa_orchestrator.simulator.control.request_models import Account, EnterCode, Read, Say, SayMedia, Scan, Unlink
 from wa_orchestrator.simulator.errors import SimulatorError
 from wa_orchestrator.simulator.phones.numbers import chat, digits
+from wa_orchestrator.simulator.protocol.passkey import RP_ID
 
 if TYPE_CHECKING:
     from wa_orchestrator.simulator.whatsapp.server import WhatsApp
@@ -44,6 +45,10 @@ class PhoneRoutes:
             "/inbox/{message_id}/media", summary="the file of a message, decrypted", response_class=Response
         )(self.media)  # fmt: skip
         routes.get("/pushes", summary="how often this phone has rung for a message")(self.pushes)
+        routes.get("/passkey", summary="the passkey of this account, for a virtual authenticator")(self.passkey)
+        routes.post("/confirm-link", summary="confirm the code that a device shows that is linked by passkey")(
+            self.confirm_link
+        )
         routes.get("/devices", summary="the devices linked to this phone")(self.devices)
         return routes
 
@@ -95,6 +100,16 @@ class PhoneRoutes:
 
     async def pushes(self, phone: Phone) -> dict[str, int]:
         return {"pushes": self._whatsapp.pushes(digits(phone))}
+
+    async def passkey(self, phone: Phone) -> dict[str, str]:
+        held = self._whatsapp.passkey(digits(phone))
+        names = {"credentialId": held.credential, "userHandle": held.user, "privateKey": held.pkcs8}
+        return {name: base64.b64encode(value).decode() for name, value in names.items()} | {"rpId": RP_ID}
+
+    async def confirm_link(self, phone: Phone) -> dict[str, str]:
+        ceremony = self._whatsapp.ceremony(digits(phone))
+        ceremony.is_confirmed = True
+        return {"code": ceremony.code}
 
     async def devices(self, phone: Phone) -> list[dict[str, Any]]:
         return self._whatsapp.devices(digits(phone))

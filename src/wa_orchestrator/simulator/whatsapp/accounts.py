@@ -10,6 +10,7 @@ from wa_orchestrator.simulator.protocol import curve25519, jid
 from wa_orchestrator.simulator.protocol.binary_xml import Node
 from wa_orchestrator.simulator.protocol.curve25519 import KeyPair
 from wa_orchestrator.simulator.protocol.jid import Jid
+from wa_orchestrator.simulator.protocol.passkey import Passkey
 from wa_orchestrator.simulator.protocol.sender_keys import SenderKey
 from wa_orchestrator.simulator.protocol.signal import DJB, PreKeyBundle, SignalSession
 from wa_orchestrator.simulator.whatsapp.app_state import AppState
@@ -100,6 +101,8 @@ class Phone:
         self.trusted: set[str] = set()
         #: from this its devices make the token for a first contact
         self.first_contact_salt = curve25519.hkdf(self._seed, 32, info=b"first contact")
+        #: signs that a device may be linked, where WhatsApp wants that
+        self.passkey = Passkey()
         #: how often it has rung for a message
         self.pushes = 0
         #: others find it by this name; whoever does, and is not told the number, knows its LID only

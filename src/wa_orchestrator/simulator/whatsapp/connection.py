@@ -1,8 +1,11 @@
 """One client connection: the Noise handshake, then stanzas in both directions."""
 
+from __future__ import annotations
+
 import asyncio
 import itertools
 from collections.abc import Callable
+from typing import TYPE_CHECKING
 
 from wa_orchestrator.simulator.errors import ProtocolError
 from wa_orchestrator.simulator.protocol import binary_xml, noise, protobuf
@@ -12,6 +15,9 @@ from wa_orchestrator.simulator.protocol.protobuf import ProtobufFields
 from wa_orchestrator.simulator.whatsapp.accounts import Device
 from wa_orchestrator.simulator.whatsapp.listener import WebSocket
 from wa_orchestrator.simulator.whatsapp.state import ServerState
+
+if TYPE_CHECKING:
+    from wa_orchestrator.simulator.whatsapp.stanzas.passkeys import Ceremony
 
 _numbers = itertools.count(1)
 #: Longer stanzas are sent compressed.
@@ -49,6 +55,9 @@ class Connection:
         self.code_ref = b""
         self.code_keys: tuple[str, KeyPair, bytes] | None = None
         self.finished: asyncio.Future[bytes] | None = None
+        #: linking by passkey, and the secret that its last step brought
+        self.ceremony: Ceremony | None = None
+        self.passkey_adv = b""
         self._socket = socket
         self._responder: noise.Responder | None = noise.Responder(identity)
         self._greeted = False
@@ -73,7 +82,7 @@ class Connection:
         return self.state.faults.active("silence", self.phone) is not None
 
     async def run(
-        self, on_login: "Callable[[Connection, ProtobufFields], None]", on_stanza: "Callable[[Connection, Node], None]"
+        self, on_login: Callable[[Connection, ProtobufFields], None], on_stanza: Callable[[Connection, Node], None]
     ) -> None:
         """Serve the client until it disconnects. Raises ProtocolError for anything that is not the protocol."""
         while not self._closed:
@@ -87,8 +96,8 @@ class Connection:
     def _take(
         self,
         body: bytes,
-        on_login: "Callable[[Connection, ProtobufFields], None]",
-        on_stanza: "Callable[[Connection, Node], None]",
+        on_login: Callable[[Connection, ProtobufFields], None],
+        on_stanza: Callable[[Connection, Node], None],
     ) -> None:
         if self._receive is not None:
             stanza = binary_xml.decode(self._receive.open(body))

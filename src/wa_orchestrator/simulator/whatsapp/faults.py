@@ -35,7 +35,10 @@ KINDS = {
     "newchat_cap": "the allowance of new chats is used up",
     "companion_reg_refresh": "a scan retires the secret in the QR; the new code must be scanned; with times, so often",
     "novelty": "devices get a stanza, a notification and an announcement that no client knows",
-    "passkey": "the next scan asks for a passkey",
+    "passkey": (
+        "linking asks for a passkey; with noOptions, twice, twiceAfter, refuse=<times>, noContinuation, drop, "
+        "shortNonce, unknownChild, foreign, compare or oldSecret the ceremony goes wrong in that way"
+    ),
 }
 
 

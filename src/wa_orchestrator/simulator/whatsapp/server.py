@@ -16,6 +16,7 @@ from wa_orchestrator.simulator.phones import actions, peer_messages
 from wa_orchestrator.simulator.protocol import jid, message_content, noise
 from wa_orchestrator.simulator.protocol.binary_xml import Node
 from wa_orchestrator.simulator.protocol.curve25519 import KeyPair
+from wa_orchestrator.simulator.protocol.passkey import Passkey
 from wa_orchestrator.simulator.whatsapp import fault_effects, media
 from wa_orchestrator.simulator.whatsapp.accounts import Accounts, number_of
 from wa_orchestrator.simulator.whatsapp.connection import Connection
@@ -23,6 +24,7 @@ from wa_orchestrator.simulator.whatsapp.faults import Faults
 from wa_orchestrator.simulator.whatsapp.listener import HttpListener, HttpRequest, HttpResponse, WebSocket
 from wa_orchestrator.simulator.whatsapp.persistence import DeviceStore
 from wa_orchestrator.simulator.whatsapp.stanzas import groups, iq_queries, login, messages, pairing, receipts
+from wa_orchestrator.simulator.whatsapp.stanzas.passkeys import Ceremony
 from wa_orchestrator.simulator.whatsapp.state import ServerState
 
 __all__ = ["SimulatorError", "WhatsApp"]
@@ -113,6 +115,17 @@ class WhatsApp:
         """Link the device that shows this pairing code; returns when it is linked."""
         await pairing.enter_code(self._state, self._state.accounts.phone(phone), code)
         self._save()
+
+    def passkey(self, phone: str) -> Passkey:
+        """Return the passkey of an account."""
+        return self._state.accounts.phone(phone).passkey
+
+    def ceremony(self, phone: str) -> Ceremony:
+        """Return the linking by passkey that a phone takes part in. Raises SimulatorError if there is none."""
+        for connection in reversed(self._state.connections.values()):
+            if connection.ceremony and connection.ceremony.phone.number == phone:
+                return connection.ceremony
+        raise SimulatorError("NO_CEREMONY", f"{phone} links no device with a passkey.")
 
     async def send_text(self, phone: str, to: str, text: str, **options: Any) -> str:
         """Send a text. Options: `expires` (seconds), `by_lid` (the LID names the sender), `alone` (by nothing else)."""

@@ -8,7 +8,16 @@ from wa_orchestrator.simulator.protocol.binary_xml import Node, node
 from wa_orchestrator.simulator.whatsapp import media
 from wa_orchestrator.simulator.whatsapp.app_state import COLLECTIONS
 from wa_orchestrator.simulator.whatsapp.connection import Connection
-from wa_orchestrator.simulator.whatsapp.stanzas import graphql, groups, login, pairing, prekeys, properties, usync
+from wa_orchestrator.simulator.whatsapp.stanzas import (
+    graphql,
+    groups,
+    login,
+    pairing,
+    passkeys,
+    prekeys,
+    properties,
+    usync,
+)
 from wa_orchestrator.simulator.whatsapp.state import ServerState, from_server
 
 _PRIVACY = ("readreceipts", "profile", "status", "online", "last", "groupadd", "calladd")
@@ -40,6 +49,9 @@ def handle(state: ServerState, connection: Connection, stanza: Node) -> None:
 
 
 def _link(state: ServerState, connection: Connection, stanza: Node) -> list[Node]:
+    step = passkeys.answer(state, connection, stanza)
+    if step is not None:
+        return step
     request = stanza.child("link_code_companion_reg")
     if request is None:
         return []
@@ -49,6 +61,7 @@ def _link(state: ServerState, connection: Connection, stanza: Node) -> list[Node
 
 
 def _after_link(state: ServerState, connection: Connection, stanza: Node) -> None:
+    passkeys.follow(state, connection, stanza)
     request = stanza.child("link_code_companion_reg")
     if request and request.attr("stage") == "companion_finish":
         pairing.handle_companion_finish(state, connection, stanza)
@@ -111,6 +124,7 @@ _ANSWERS: dict[tuple[str, str], Answer] = {
     ("encrypt", "set"): prekeys.handle_set,
     ("usync", "get"): lambda state, connection, stanza: usync.answer(state, connection.phone, stanza),
     ("md", "set"): _link,
+    ("md", "get"): _link,
     ("w:m", "set"): _media_connection,
     ("w:mex", "get"): lambda state, connection, stanza: graphql.answer(state, connection.phone, stanza),
     ("w:sync:app:state", "set"): _app_state,

@@ -67,12 +67,21 @@ async def scan(state: ServerState, phone: Phone, qr: str) -> None:
         _renew_secret(state, connection, adv)
     if connection.unacked_refresh or adv in connection.retired_advs:
         raise SimulatorError("QR_RETIRED", "The secret in this QR code was replaced; scan the new one.")
-    fault = state.faults.active("passkey", phone.number)
-    if fault:
-        state.faults.use(fault)
-        request_passkey(state, connection)
+    if _asks_passkey(state, connection, phone, adv):
         return
     await send_pair_success(state, connection, phone, adv)
+
+
+def _asks_passkey(state: ServerState, connection: Connection, phone: Phone, adv: bytes) -> bool:
+    """Whether WhatsApp wants a passkey before this account links a device; then it is asked for."""
+    from wa_orchestrator.simulator.whatsapp.stanzas import passkeys  # which completes the pairing here
+
+    fault = state.faults.active("passkey", phone.number)
+    if fault is None:
+        return False
+    state.faults.use(fault)
+    passkeys.request(state, connection, phone, adv, fault)
+    return True
 
 
 def _renew_secret(state: ServerState, connection: Connection, adv: bytes) -> None:
@@ -93,16 +102,6 @@ def _read_qr(qr: str) -> tuple[str, bytes, bytes, bytes]:
     if len(decoded) != 3 or any(len(key) != 32 for key in decoded):
         raise SimulatorError("BAD_QR", "This is not a QR code for linking a device.")
     return parts[0], decoded[0], decoded[1], decoded[2]
-
-
-def request_passkey(state: ServerState, connection: Connection) -> None:
-    """Request a passkey instead of completing the link; the ceremony itself is not simulated."""
-    options = (
-        b'{"challenge":"%s","timeout":600000,"rpId":"whatsapp.com","allowCredentials":[],'
-        b'"userVerification":"required","extensions":{"uvm":true}}'
-    ) % base64.urlsafe_b64encode(secrets.token_bytes(32)).rstrip(b"=")
-    attrs = {"type": "passkey_prologue_request", "id": state.next_id(), "t": str(state.now)}
-    connection.send(from_server("notification", attrs, [node("passkey_request_options", content=options)]))
 
 
 async def send_pair_success(state: ServerState, connection: Connection, phone: Phone, adv: bytes) -> None:
@@ -208,10 +207,7 @@ async def enter_code(state: ServerState, phone: Phone, code: str) -> None:
     adv = b""
     for _ in range(1 + (repeat.extra.get("times", 1) if repeat else 0)):
         adv = await _exchange(state, connection, phone, typed, companion)
-    fault = state.faults.active("passkey", phone.number)
-    if fault:
-        state.faults.use(fault)
-        request_passkey(state, connection)
+    if _asks_passkey(state, connection, phone, adv):
         return
     await send_pair_success(state, connection, phone, adv)
 
