@@ -21,7 +21,7 @@ class RefusedSession:
 
 
 @dataclass(frozen=True, slots=True)
-class Login:
+class AcceptedLogin:
     """The last login that WhatsApp accepted: whose, when, and with which revision."""
 
     session: str = ""
@@ -52,8 +52,8 @@ class TryOne:
 
 
 @dataclass(frozen=True, slots=True)
-class WaitUntil:
-    """Nobody starts before this time."""
+class NextTrial:
+    """Nobody starts before this time; then one session tries."""
 
     at_ms: int
 
@@ -61,22 +61,22 @@ class WaitUntil:
 def decide(
     refused: Sequence[RefusedSession],
     *,
-    login: Login,
+    login: AcceptedLogin,
     trial: Trial,
     now_ms: int,
     retry_after_ms: float = RETRY_AFTER_MS,
-) -> Release | TryOne | WaitUntil:
+) -> Release | TryOne | NextTrial:
     """Decide which of the refused sessions start now; `refused` has at least one."""
     released = tuple(each.session for each in refused if _is_released(each, login, trial, now_ms, retry_after_ms))
     if released:
         return Release(released)
     due_ms = max(trial.at_ms, min(each.since_ms for each in refused)) + retry_after_ms
     if now_ms < due_ms:
-        return WaitUntil(round(due_ms))
+        return NextTrial(round(due_ms))
     return TryOne(_next_in_turn(refused, trial))
 
 
-def _is_released(each: RefusedSession, login: Login, trial: Trial, now_ms: int, retry_after_ms: float) -> bool:
+def _is_released(each: RefusedSession, login: AcceptedLogin, trial: Trial, now_ms: int, retry_after_ms: float) -> bool:
     """Whether a login after the refusal shows that this session can log in too.
 
     One with a newer revision does, and the trial's does. One that merely happened, of a session that was never

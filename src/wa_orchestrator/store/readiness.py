@@ -12,7 +12,7 @@ _BEAT_MS: Final = 10_000
 
 
 @dataclass(frozen=True, slots=True)
-class Readiness:
+class WorkingParts:
     """What works now. All processes see the same."""
 
     leader: bool
@@ -23,14 +23,14 @@ class Readiness:
     """So many workers have their session connected."""
 
 
-async def read(scripts: Scripts) -> Readiness:
+async def read(scripts: Scripts) -> WorkingParts:
     """Return what works now, in one round trip."""
     async with scripts.redis.pipeline(transaction=True) as pipe:
         pipe.exists(keys.lease(CONTROL_LEASE))
         pipe.exists(keys.DISPATCHER_BEAT)
         pipe.scard(keys.SESSIONS_ACTIVE)
         leader, dispatcher, workers = await pipe.execute()
-    return Readiness(bool(leader), bool(dispatcher), int(workers))
+    return WorkingParts(bool(leader), bool(dispatcher), int(workers))
 
 
 async def beat(scripts: Scripts) -> None:

@@ -23,7 +23,7 @@ _DAY_MS: Final = 86_400_000
 
 
 @dataclass(frozen=True, slots=True)
-class Row:
+class BackupRow:
     """A backup, or a run that made none."""
 
     at_ms: int
@@ -58,11 +58,11 @@ async def parts(renderer: Renderer, view: View, _query: Mapping[str, str]) -> di
     }
 
 
-def rows_of(notes: Sequence[BackupNote], ended: Sequence[EndedRun]) -> list[Row]:
+def rows_of(notes: Sequence[BackupNote], ended: Sequence[EndedRun]) -> list[BackupRow]:
     """Return backups and failed runs, the newest first. A failed run stays in the list."""
     by = {each.id: each.by for each in ended if each.kind == "backup" and not each.error}
-    made = [Row(note.created_at, by.get(note.id, ""), note, None) for note in notes]
-    failed = [Row(each.began_at, each.by, None, each) for each in ended if each.kind == "backup" and each.error]
+    made = [BackupRow(note.created_at, by.get(note.id, ""), note, None) for note in notes]
+    failed = [BackupRow(each.began_at, each.by, None, each) for each in ended if each.kind == "backup" and each.error]
     return sorted([*made, *failed], key=lambda row: row.at_ms, reverse=True)
 
 

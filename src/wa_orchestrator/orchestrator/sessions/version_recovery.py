@@ -5,7 +5,7 @@ import structlog
 from wa_orchestrator.context import Context
 from wa_orchestrator.domain import version_recovery
 from wa_orchestrator.domain.session import Event, Reason, State
-from wa_orchestrator.domain.version_recovery import RefusedSession, Release, TryOne, WaitUntil
+from wa_orchestrator.domain.version_recovery import NextTrial, RefusedSession, Release, TryOne
 from wa_orchestrator.orchestrator.sessions import transitions
 from wa_orchestrator.store import records
 from wa_orchestrator.store.records import Session
@@ -48,7 +48,7 @@ async def _start_some(context: Context, refused: list[RefusedSession]) -> None:
             log.info("client_version.released", sessions=len(sessions), revision=login.revision)
             for session in sessions:
                 await _start(context, session)
-        case WaitUntil():
+        case NextTrial():
             pass
 
 

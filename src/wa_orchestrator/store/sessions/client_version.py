@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from wa_orchestrator.domain.version_recovery import Login, Trial
+from wa_orchestrator.domain.version_recovery import AcceptedLogin, Trial
 from wa_orchestrator.store import keys
 from wa_orchestrator.store.engine.scripts import Scripts
 
@@ -16,9 +16,9 @@ async def put_trial(scripts: Scripts, session: str, at_ms: int) -> None:
     await scripts.redis.hset(keys.CLIENT_VERSION, mapping={"trial_session": session, "trial_at": at_ms})
 
 
-async def read(scripts: Scripts) -> tuple[Login, Trial]:
+async def read(scripts: Scripts) -> tuple[AcceptedLogin, Trial]:
     raw: Any = await scripts.redis.hgetall(keys.CLIENT_VERSION)
-    login = Login(raw.get("login_session", ""), int(raw.get("login_at", 0)), int(raw.get("login_revision", 0)))
+    login = AcceptedLogin(raw.get("login_session", ""), int(raw.get("login_at", 0)), int(raw.get("login_revision", 0)))
     return login, Trial(raw.get("trial_session", ""), int(raw.get("trial_at", 0)))
 
 
