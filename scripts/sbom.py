@@ -32,7 +32,7 @@ def python_components(lock: str) -> Iterator[Component]:
         purl = f"pkg:pypi/{name}@{quote(version)}"
         files = {
             "type": "distribution",
-            "url": f"https://pypi.org/project/{name}/{version}/",
+            "url": purl,
             "hashes": [{"alg": "SHA-256", "content": value} for value in _HASH.findall(lock, each.start(), end)],
         }
         component = {"type": "library", "bom-ref": purl, "name": name, "version": version, "purl": purl}

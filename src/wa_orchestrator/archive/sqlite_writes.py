@@ -57,6 +57,7 @@ def put_messages(connection: sqlite3.Connection, copies: Sequence[MessageCopy]) 
             else:
                 _erase_messages(connection, [place])
             _insert_message(connection, place, copy, body)
+            known[copy.id] = (place, copy.ended_at)
 
 
 def _insert_message(connection: sqlite3.Connection, place: int, copy: MessageCopy, body: str | None) -> None:
