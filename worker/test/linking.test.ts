@@ -98,9 +98,11 @@ test('a renewed secret changes the QR on show, and no secret is renewed once a c
   )
   const asked = linking.requestCode('972501234567')
   await settled()
-  ws.emit('CB:iq,type:result,link_code_companion_reg', {})
+  const ref = { tag: 'link_code_pairing_ref', attrs: {}, content: Buffer.from('the ref of this code') }
+  const step = (attrs: Record<string, string>) => ({ tag: 'link_code_companion_reg', attrs, content: [ref] })
+  ws.emit('CB:iq,type:result,link_code_companion_reg', { tag: 'iq', attrs: {}, content: [step({})] })
   await asked
-  notify(ws, 'link_code_companion_reg', { tag: 'link_code_companion_reg', attrs: { stage: 'primary_hello' } })
+  notify(ws, 'link_code_companion_reg', step({ stage: 'primary_hello' }))
   const entered = creds.advSecretKey
   notify(ws, 'md', { tag: 'pair-device-rotate-qr', attrs: {} })
   assert.equal(creds.advSecretKey, entered)
