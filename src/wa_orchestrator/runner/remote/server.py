@@ -21,7 +21,8 @@ from wa_orchestrator.runner.remote import protocol
 ENVIRONMENT_NAMES = frozenset(
     {
         "WEBHOOK_URL", "OUTBOX_URL", "ENABLE_KEEP_ALIVE", "PRESENCE", "DEVICE_NAME", "LOG_LEVEL", "ORPHAN_TIMEOUT_MS",
-        "PING_INTERVAL_MS", "TYPING_MAX_MS", "ACK_TIMEOUT_MS", "WHATSAPP_REVISION", "NODE_EXTRA_CA_CERTS",
+        "PING_INTERVAL_MS", "TYPING_MAX_MS", "ACK_TIMEOUT_MS", "WHATSAPP_REVISION", "PASSKEY_LINKING",
+        "NODE_EXTRA_CA_CERTS",
     }
 )  # fmt: skip
 _SECRET_NAME = re.compile(r"[A-Z][A-Z_]{0,63}")
