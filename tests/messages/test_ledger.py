@@ -29,6 +29,7 @@ from wa_orchestrator.orchestrator.api import worker_outbox
 from wa_orchestrator.orchestrator.workers import tokens
 from wa_orchestrator.store import keys, records
 from wa_orchestrator.store.engine.embedded_redis import EmbeddedRedis
+from wa_orchestrator.store.engine.line_client import LineClient
 from wa_orchestrator.store.engine.scripts import Scripts
 from wa_orchestrator.store.messages import admission
 from wa_orchestrator.store.records import MessageChanges
@@ -189,7 +190,7 @@ async def test_whatever_dies_nothing_is_lost_doubled_reordered_or_hurried(tmp_pa
     server = EmbeddedRedis(tmp_path)
     await server.start()
     pool = BlockingConnectionPool.from_url(server.url, decode_responses=True, max_connections=60, timeout=5)
-    redis = Redis(connection_pool=pool)
+    redis = LineClient.from_pool(pool)
     # Ten times as fast: pauses of 200 to 400 ms, leases of 0.6 s.
     settings = secured(data_dir=tmp_path, time_scale=SCALE, lease_ms=6_000, ack_timeout_ms=5_000)
     scenario = Scenario(Scripts(redis), settings)
