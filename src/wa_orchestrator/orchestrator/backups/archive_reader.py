@@ -27,7 +27,7 @@ _MAX_RATIO: Final = 200
 _RATIO_FROM_BYTES: Final = 1024**2
 _CHUNK: Final = 1024 * 1024
 _FORMAT_OF_STORE: Final = 1
-_UNREADABLE = (zipfile.BadZipFile, zlib.error, EOFError, OSError, ValueError, NotImplementedError, RuntimeError)
+_UNREADABLE = (zipfile.BadZipFile, zlib.error, EOFError, OSError, ValueError, RuntimeError)
 
 
 def identity_of(text: str) -> Any:
