@@ -22,6 +22,8 @@ class Job(StrEnum):
     """What the last day was like, as an alert."""
     TRASH = "trash"
     """Deletes credentials that were in the trash for long enough."""
+    VERSION = "version"
+    """Brings sessions back whose client version WhatsApp refused: one tries, its success releases the others."""
 
 
 #: Jobs that have a time of the day. The others go on all the time and tell themselves when they go on.

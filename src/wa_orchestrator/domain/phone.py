@@ -18,6 +18,15 @@ class BadPhone(Refused):
         super().__init__("BAD_PHONE", text)
 
 
+class LocalNumbers:
+    """How a number without a country code is read: its leading 0 stands for this one; '' refuses it.
+
+    Set when a process starts, from DEFAULT_COUNTRY, and not passed along: validators of requests get no settings.
+    """
+
+    country_code = ""
+
+
 def parse(text: str) -> Phone:
     """Return the digits of `text`; a leading plus, spaces, dashes, dots and parentheses are dropped."""
     digits = text
@@ -26,6 +35,8 @@ def parse(text: str) -> Phone:
         if not _DIGITS.fullmatch(digits):
             problem = "has digits only" if digits else "is missing"
             raise BadPhone(f"A phone number {problem}. Write the country code and the number, such as 972501234567.")
+    if digits.startswith("0") and "+" not in text and (code := LocalNumbers.country_code):
+        digits = digits[2:] if digits.startswith("00") else code + digits[1:]
     if digits.startswith("0"):
         raise BadPhone(
             "A phone number begins with its country code, and none begins with 0. Write 972501234567 for 0501234567."

@@ -2,7 +2,7 @@
 
 An entry of the stream has the fields `type` and `at`, and those of the payload of its type. Texts, alert kinds, log
 levels, `docs/events.md` and OpenAPI derive from here; the writers are
-`store.events.event_stream.emit` and `lua/_event.lua`.
+`store.events.event_stream.emit` and `lua/shared/_event.lua`.
 """
 
 from collections.abc import Iterable
@@ -50,6 +50,8 @@ class ProxyReason(StrEnum):
     """It has failed, or nobody has scanned its code yet, and a linked session needed the slot."""
     PROXY_GIVEN = "PROXY_GIVEN"
     """The operator chose the proxy for another session of the phone."""
+    CHOSEN = "CHOSEN"
+    """The operator moved the phone to another proxy."""
 
 
 #: Milliseconds since 1970 in the stream; an ISO 8601 time in the API.
@@ -92,6 +94,17 @@ class ProxyChanged(Payload):
 
 
 @dataclass(frozen=True, slots=True)
+class SessionRelocated(Payload):
+    """A session is connected again after it left its node; `to` is empty if the engine has not told where it runs."""
+
+    session: SessionId
+    from_: str
+    to: str
+    away_ms: int
+    phone: Phone
+
+
+@dataclass(frozen=True, slots=True)
 class ProxyLost(Payload):
     """A session lost its proxy and has no other yet."""
 
@@ -102,6 +115,18 @@ class ProxyLost(Payload):
 
 
 @dataclass(frozen=True, slots=True)
+class PasskeyStep(Payload):
+    """Linking with the account's passkey went a step on: `stage` is required, sent, confirm, pairing or failed.
+
+    Neither WhatsApp's request nor the code is in it: `GET /api/sessions/{id}/passkey` has them, for administrators.
+    """
+
+    session: SessionId
+    stage: str
+    reason: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
 class Burst(Payload):
     """More messages were submitted to a phone within a minute than it may send."""
 
@@ -109,6 +134,15 @@ class Burst(Payload):
     phone: Phone
     count: int
     until: Instant
+
+
+@dataclass(frozen=True, slots=True)
+class UnprovenOptOuts(Payload):
+    """More people opted out at a phone that never wrote to them than do so by themselves: `count` within an hour."""
+
+    session: SessionId
+    phone: Phone
+    count: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -139,6 +173,17 @@ class LongQueue(Payload):
 
 
 @dataclass(frozen=True, slots=True)
+class PoorHealth(Payload):
+    """How people take what a phone sends got poor: `signal` says by what, which is so for `count` of `of`."""
+
+    session: SessionId
+    phone: Phone
+    signal: str
+    count: int
+    of: int
+
+
+@dataclass(frozen=True, slots=True)
 class MessageChanged(Payload):
     """An outgoing message has a new status; `note` is a code that says why."""
 
@@ -150,9 +195,9 @@ class MessageChanged(Payload):
 
 @dataclass(frozen=True, slots=True)
 class MessageReceived(Payload):
-    """Somebody wrote to one of our phones, in private or in a `group`.
+    """Somebody wrote to one of our phones, in private or in a `group`; or its owner wrote to somebody, elsewhere.
 
-    Texts, files and locations are not in the stream; the API adds them.
+    Texts and everything else of the message are not in the stream; the API adds them.
     """
 
     session: SessionId
@@ -161,6 +206,20 @@ class MessageReceived(Payload):
     kind: str
     contact_phone: Phone
     contact_lid: str
+    group: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class CallReported(Payload):
+    """Somebody called one of our phones; `outcome` is missed, answered or rejected."""
+
+    session: SessionId
+    phone: Phone
+    call: str
+    video: str
+    contact_phone: Phone
+    contact_lid: str
+    outcome: str | None = None
     group: str | None = None
 
 
@@ -178,6 +237,22 @@ class MessageUndecryptable(Payload):
     contact_phone: Phone
     contact_lid: str
     group: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class ConversationChanged(Payload):
+    """A person read a conversation, or changed what is noted about it, or its contact opted out or in again.
+
+    `change` lists what, separated by commas.
+    """
+
+    session: SessionId
+    phone: Phone
+    conversation: str
+    change: str
+    by: str
+    contact_phone: Phone
+    contact_lid: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -222,6 +297,15 @@ class HoldChanged(Payload):
 
 
 @dataclass(frozen=True, slots=True)
+class CampaignChanged(Payload):
+    """A campaign has another state: draft, sending, paused, done or cancelled; `reason` says why it is paused."""
+
+    campaign: str
+    state: str
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
 class ProxyPoolChanged(Payload):
     """A proxy joined or left the pool, or its health changed, with the reason."""
 
@@ -232,6 +316,20 @@ class ProxyPoolChanged(Payload):
 @dataclass(frozen=True, slots=True)
 class LowInventory(Payload):
     """`details` is a JSON object of counts: proxies, healthy, slots, free, waiting."""
+
+    details: str
+
+
+@dataclass(frozen=True, slots=True)
+class LowProfiles(Payload):
+    """`details` is a JSON object of counts: free (sessions that can still get a profile), profiles with room."""
+
+    details: str
+
+
+@dataclass(frozen=True, slots=True)
+class ClientExpiry(Payload):
+    """`details` is a JSON object: the client revision, and the date from which WhatsApp refuses it ('' = none)."""
 
     details: str
 
@@ -265,6 +363,13 @@ class RedisMemoryLow(Payload):
 
     used_bytes: int
     max_bytes: int
+
+
+@dataclass(frozen=True, slots=True)
+class NodeLost(Payload):
+    """A node does not answer. Its sessions start elsewhere after their workers have left WhatsApp by themselves."""
+
+    node: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -363,6 +468,10 @@ class EventType(StrEnum):
     SESSION_STOPPED = "session.stopped", SessionChanged, _INFO, "The session was stopped."
     SESSION_REMOVED = "session.removed", SessionRemoved, _WARNING, "The session was deleted."
     SESSION_MOVED = "session.moved", ProxyChanged, _WARNING, "The session moved to another proxy.", "🔄"
+    SESSION_RELOCATED = (
+        "session.relocated", SessionRelocated, _INFO, "The session runs on another node and is connected again.",
+    )  # fmt: skip
+    SESSION_PASSKEY = "session.passkey", PasskeyStep, _INFO, "Linking with the account's passkey went a step on."
     SESSION_SLOT_LOST = (
         "session.slot_lost",
         ProxyLost,
@@ -375,6 +484,11 @@ class EventType(StrEnum):
     )  # fmt: skip
     SESSION_BURST = (
         "session.burst", Burst, _WARNING, "Too many messages at once; pauses are doubled until the given time.", "🐇",
+    )  # fmt: skip
+    SESSION_OPT_OUTS_UNPROVEN = (
+        "session.opt_outs_unproven", UnprovenOptOuts, _ERROR,
+        "Many opt-outs of people whom this phone never wrote to: its worker may have been taken over. "
+        "Further ones hold for this phone only.", "🕵️",
     )  # fmt: skip
     SESSION_SLOWED_DOWN = (
         "session.slowed_down", SlowedDown, _WARNING,
@@ -389,6 +503,10 @@ class EventType(StrEnum):
     )  # fmt: skip
     LONG_QUEUE = (
         "session.long_queue", LongQueue, _WARNING, "At the daily limit the phone's queue takes days.", "🗓️",
+    )  # fmt: skip
+    SESSION_HEALTH_POOR = (
+        "session.health_poor", PoorHealth, _WARNING,
+        "Few answer or read what the phone sends, or WhatsApp refused messages of it.", "🩺",
     )  # fmt: skip
     PHONE_BOUND = "phone.bound", ProxyChanged, _INFO, "The phone is bound to a proxy."
     MESSAGE_QUEUED = "message.queued", MessageChanged, _INFO, "The message was accepted or returned to its queue."
@@ -409,18 +527,44 @@ class EventType(StrEnum):
         "message.undecryptable", MessageUndecryptable, _WARNING,
         "A message came in that cannot be read. If it can be later, message.received follows.",
     )  # fmt: skip
+    MESSAGE_EDITED = "message.edited", MessageReceived, _INFO, "An earlier message has another text."
+    MESSAGE_DELETED = "message.deleted", MessageReceived, _INFO, "An earlier message was deleted for everyone."
+    MESSAGE_SENT_ELSEWHERE = (
+        "message.sent_elsewhere", MessageReceived, _INFO,
+        "The account's owner sent a message from the phone or another device.",
+    )  # fmt: skip
+    CALL_RECEIVED = "call.received", CallReported, _INFO, "Somebody calls the phone."
+    CALL_ENDED = "call.ended", CallReported, _INFO, "A call ended."
     CONTACT_OPTED_OUT = "contact.opted_out", ContactOptedOut, _WARNING, "A contact wants no more messages."
     CONTACT_IDENTITY_CHANGED = (
         "contact.identity_changed", ContactIdentityChanged, _WARNING,
         "A contact's number belongs to another WhatsApp account now. The last message went to the old one.",
     )  # fmt: skip
+    CONVERSATION_CHANGED = (
+        "conversation.changed", ConversationChanged, _INFO,
+        "A conversation was read, closed, opened, assigned, tagged or noted, or its contact opted out or in.",
+    )  # fmt: skip
     HOLD_PLACED = "hold.placed", HoldChanged, _WARNING, "Sending was paused."
     HOLD_LIFTED = "hold.lifted", HoldChanged, _INFO, "Sending was resumed."
+    CAMPAIGN_CHANGED = "campaign.changed", CampaignChanged, _INFO, "A campaign was started, paused, resumed or ended."
+    CAMPAIGN_PAUSED_ITSELF = (
+        "campaign.paused_itself", CampaignChanged, _WARNING,
+        "A campaign paused by itself and waits for a person.", "⏸️",
+    )  # fmt: skip
+    CLIENT_EXPIRES = (
+        "client.expires", ClientExpiry, _WARNING,
+        "WhatsApp announced the day from which it refuses the client version that sessions use.", "⌛",
+    )  # fmt: skip
+    CLIENT_EXPIRY_WITHDRAWN = (
+        "client.expiry_withdrawn", ClientExpiry, _INFO,
+        "WhatsApp withdrew the day from which it would refuse a client version.",
+    )  # fmt: skip
     PROXY_ADDED = "proxy.added", ProxyPoolChanged, _INFO, "A proxy joined the pool."
     PROXY_REMOVED = "proxy.removed", ProxyPoolChanged, _WARNING, "A proxy left the pool."
     PROXY_OK = "proxy.ok", ProxyPoolChanged, _INFO, "A proxy is healthy again.", "🌱"
     PROXY_BAD = "proxy.bad", ProxyPoolChanged, _ERROR, "A proxy failed.", "🔥"
     PROXY_LOW_INVENTORY = "proxy.low_inventory", LowInventory, _WARNING, "Free proxy slots run low.", "📉"
+    PROFILE_LOW_INVENTORY = "profile.low_inventory", LowProfiles, _WARNING, "Free profiles run low.", "📉"
     PROXY_OUTAGE = (
         "proxy.outage", ProxyOutage, _ERROR,
         "Most proxies fail at once: our own connection is the cause. Nobody is moved.", "📡",
@@ -433,10 +577,11 @@ class EventType(StrEnum):
         "server.archive_failing", ArchiveFailing, _ERROR,
         "For ten minutes nothing could be moved to the archive; history stays in Redis.", "📚",
     )  # fmt: skip
+    NODE_LOST = "node.lost", NodeLost, _ERROR, "A node does not answer; its sessions start on others.", "🖥️"
     BACKUP_PROGRESS = "backup.progress", BackupProgress, _INFO, "A backup or restore goes on."
     BACKUP_DONE = "backup.done", BackupEnded, _INFO, "A backup was made and verified.", "🗄️"
     BACKUP_FAILED = (
-        "backup.failed", BackupEnded, _ERROR, "A backup could not be made; older ones are intact.", "🧯",
+        "backup.failed", BackupEnded, _ERROR, "A backup could not be made; no older one was changed.", "🧯",
     )  # fmt: skip
     BACKUP_COPY_FAILED = (
         "backup.copy_failed", BackupEnded, _WARNING, "A backup is complete; its second copy could not be made.", "📎",
@@ -458,6 +603,8 @@ class EventType(StrEnum):
 ALERTS: Final = frozenset(each for each in EventType if each.alert_emoji)
 #: Types that webhooks and `/api/v1/events` do not deliver: the server's notes to itself.
 INTERNAL: Final = frozenset({EventType.ALERT_TEST})
+#: Types whose message is stored as one that came in.
+OF_INCOMING: Final = frozenset(each for each in EventType if each.payload is MessageReceived)
 #: What events are about, in the order of the catalogue.
 SUBJECTS: Final = tuple(dict.fromkeys(each.subject for each in EventType))
 

@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass, fields, replace
-from datetime import date, datetime, time
+from datetime import date, datetime, time, timedelta
 from enum import StrEnum
 
 from wa_orchestrator.errors import Refused
@@ -96,7 +96,7 @@ PRESETS: Mapping[Preset, Mapping[Trust, Pace]] = {
 
 @dataclass(frozen=True, slots=True)
 class Override:
-    """An operator's overrides for one session; what is None comes from the preset."""
+    """An operator's overrides, for one session or for a tag; what is None comes from the preset."""
 
     per_day: int | None = None
     per_minute: int | None = None
@@ -136,6 +136,24 @@ def draw_pause(pace: Pace, jitter: float, factor: int = 1) -> int:
 def is_burst(submitted_last_minute: int, pace: Pace) -> bool:
     """Whether so many messages were submitted to one session within a minute that it slows down for a while."""
     return submitted_last_minute > _BURST_TIMES * pace.per_minute
+
+
+def overlap(one: tuple[time, time], other: tuple[time, time]) -> tuple[time, time] | None:
+    """Return the hours that are in both, the longer part if there are two; None if there are none."""
+    if other[0] == other[1]:
+        return one
+    if one[0] == one[1]:
+        return other
+    # Counted from the opening of `one`, which then is a plain interval; `other` may go past midnight once more.
+    length, begins = _seconds_after(*one), _seconds_after(one[0], other[0])
+    ends = begins + _seconds_after(*other)
+    parts = [(begins, min(length, ends)), (0, min(length, ends - DAY_MS // 1000))]
+    start, end = max(parts, key=lambda part: part[1] - part[0])
+    return (_later(one[0], start), _later(one[0], end)) if end > start else None
+
+
+def _later(at: time, seconds: int) -> time:
+    return (datetime.combine(date.min, at) + timedelta(seconds=seconds)).time()
 
 
 def _within(inner: Pace, outer: Pace) -> bool:

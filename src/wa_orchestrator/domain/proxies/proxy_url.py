@@ -32,6 +32,8 @@ class ProxyUrl:
     port: int
     user: str | None = None
     password: str | None = None
+    known_as: str = ""
+    """The id that the pool has for it, where that is another one: its password was changed."""
 
     @property
     def url(self) -> str:
@@ -46,7 +48,7 @@ class ProxyUrl:
     @property
     def id(self) -> str:
         """A short id by hash; it reveals nothing about the password."""
-        return "p_" + hashlib.sha256(self.url.encode()).hexdigest()[:10]
+        return self.known_as or "p_" + hashlib.sha256(self.url.encode()).hexdigest()[:10]
 
     def _spelled(self, password: str | None) -> str:
         login = "" if self.user is None else quote(self.user, safe="")
@@ -69,6 +71,24 @@ def parse(text: str) -> ProxyUrl:
         raise BadProxyUrl(f"A proxy has a host and a port and nothing after them. Write it like {EXAMPLE}.")
     user, password = _login(authority["login"])
     return ProxyUrl(_host(authority["host"]), _port(authority["port"]), user, password)
+
+
+def parse_line(line: str) -> ProxyUrl:
+    """Parse a line of a provider's list: a URL, or `host:port` or `host:port:user:password`, also as CSV.
+
+    Such a line names no scheme. It is taken for a SOCKS5 proxy that resolves names itself; its first check proves it.
+    """
+    text = line.strip()
+    if "://" in text:
+        return parse(text)
+    separator = re.search("[,:]", text)  # a host has neither, a password may have both
+    parts = [part.strip().strip('"') for part in text.split(separator[0] if separator else ":", 3)]
+    if len(parts) not in (2, 4):
+        raise BadProxyUrl(f"Write it as host:port:user:password, or as a URL like {EXAMPLE}.")
+    host, port, *login = parts
+    # Encoded first: a password of a list may have any sign in it, and must not become a part of the address.
+    user = f"{':'.join(quote(part, safe='') for part in login)}@" if login else ""
+    return parse(f"{SCHEME}://{user}{host}:{port}")
 
 
 def masked(text: str) -> str:

@@ -8,8 +8,8 @@ trace; the trace and the record in the backup decide.
 from collections.abc import Iterable
 from enum import StrEnum
 
-from wa_orchestrator.domain.message import SUCCEEDED, MessageStatus
-from wa_orchestrator.domain.message_failures import UNANSWERED
+from wa_orchestrator.domain.messages.failures import UNANSWERED
+from wa_orchestrator.domain.messages.message import SUCCEEDED, MessageStatus
 
 
 class Note(StrEnum):
@@ -65,6 +65,11 @@ def _after(trace: Trace, note: str) -> Trace:
             return Note.DOUBTED if trace in (MessageStatus.UNKNOWN, Note.DOUBTED) else ""
         case _:
             return note
+
+
+def may_have_left(trace: Trace) -> bool:
+    """Whether a message that the backup does not have may have left since, by its trace."""
+    return trace in _MAY_HAVE_LEFT or trace in SUCCEEDED or trace == MessageStatus.UNKNOWN
 
 
 def settled_status(

@@ -19,6 +19,22 @@ class Link:
     hash: str = BEGINNING
 
 
+#: The end of a chain that has no line yet.
+BEGIN: Final = Link()
+
+
+@dataclass(frozen=True, slots=True)
+class Checkpoint:
+    """How far a file was checked: up to `offset`, where the line of `last` ends."""
+
+    file: tuple[int, int]
+    """Its device and inode: another file of the same name is checked from its beginning."""
+    offset: int
+    last: Link
+    whole_at_ms: int
+    """When the check began that read it from its first line."""
+
+
 class Damage(StrEnum):
     """What is wrong with a line."""
 
@@ -61,10 +77,9 @@ def link_of(line: str) -> Link | None:
         return None
 
 
-def verify(lines: Iterable[str]) -> Intact | BrokenChain:
-    """Check a whole log, from its first line on."""
-    last = Link()
-    for at, line in enumerate(lines, start=1):
+def verify(lines: Iterable[str], last: Link = BEGIN) -> Intact | BrokenChain:
+    """Check the lines of a log that come after `last`; a whole log, if nothing is said."""
+    for at, line in enumerate(lines, start=last.number + 1):
         link = link_of(line)
         if link is None:
             return BrokenChain(at, Damage.UNREADABLE)

@@ -70,10 +70,15 @@ def decide(
     released = tuple(each.session for each in refused if _is_released(each, login, trial, now_ms, retry_after_ms))
     if released:
         return Release(released)
-    due_ms = max(trial.at_ms, min(each.since_ms for each in refused)) + retry_after_ms
+    due_ms = next_trial_ms(refused, trial, retry_after_ms)
     if now_ms < due_ms:
-        return NextTrial(round(due_ms))
+        return NextTrial(due_ms)
     return TryOne(_next_in_turn(refused, trial))
+
+
+def next_trial_ms(refused: Sequence[RefusedSession], trial: Trial, retry_after_ms: float = RETRY_AFTER_MS) -> int:
+    """Return when the next session may try for the others; `refused` has at least one."""
+    return round(max(trial.at_ms, min(each.since_ms for each in refused)) + retry_after_ms)
 
 
 def _is_released(each: RefusedSession, login: AcceptedLogin, trial: Trial, now_ms: int, retry_after_ms: float) -> bool:

@@ -9,8 +9,19 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Annotated, ClassVar, Generic, TypeVar
 
-from wa_orchestrator.domain.content import Location
-from wa_orchestrator.domain.session import Event
+from wa_orchestrator.domain.messages.content import Location
+from wa_orchestrator.domain.messages.incoming import (
+    Ad,
+    Card,
+    IncomingFile,
+    IncomingKind,
+    Mention,
+    Poll,
+    Quote,
+    TargetMessage,
+    Vote,
+)
+from wa_orchestrator.domain.sessions.session import Event
 
 #: Milliseconds since the epoch; in JSON also a date and time with its offset, and without `_ms` in the name.
 Instant = Annotated[int, "instant"]
@@ -116,21 +127,94 @@ class MessageReceipt:
 
 @dataclass(frozen=True, slots=True)
 class IncomingMessage:
-    """A message arrived for this account."""
+    """A message arrived for this account. Which parts it has depends on its kind; the last few may come with any."""
 
     whatsapp_id: str
     sender: str
-    kind: str
+    kind: IncomingKind
     at_ms: Instant
     phone: str | None = None
     lid: str | None = None
     push_name: str | None = None
     text: str | None = None
-    media: Mapping[str, object] | None = None
+    media: IncomingFile | None = None
     group: str | None = None
     """The group in which it was sent; None for a direct message."""
     location: Location | None = None
     """None also for one without coordinates, which somebody's phone may send."""
+    contacts: tuple[Card, ...] = ()
+    poll: Poll | None = None
+    vote: Vote | None = None
+    """None also for one that could not be decrypted, because its poll is too old."""
+    target: TargetMessage | None = None
+    choice: str | None = None
+    """The id of the button or row that was chosen; its words are the text."""
+    reply_to: Quote | None = None
+    mentions: tuple[Mention, ...] = ()
+    album: str | None = None
+    """WhatsApp's id of the album of which the file is a part."""
+    forwarded: bool = False
+    view_once: bool = False
+    ad: Ad | None = None
+    username: str | None = None
+    """By which others find the sender; WhatsApp tells it of people who hide their phone."""
+
+
+@dataclass(frozen=True, slots=True)
+class SentElsewhere(IncomingMessage):
+    """The account's owner sent a message from the phone or another device; names are those of its recipient."""
+
+
+@dataclass(frozen=True, slots=True)
+class PastText:
+    """A text of a chat from before the device was linked."""
+
+    whatsapp_id: str
+    at_ms: Instant
+    text: str
+    from_me: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class LinkedChat:
+    """A chat that the phone had when the device was linked: with a person, by either name, or a group."""
+
+    at_ms: Instant
+    phone: str | None = None
+    lid: str | None = None
+    group: str | None = None
+    name: str | None = None
+    texts: tuple[PastText, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class LinkHistory:
+    """Chats that the phone had when the device was linked."""
+
+    chats: tuple[LinkedChat, ...] = ()
+
+
+class CallStatus(StrEnum):
+    """What became of a call."""
+
+    OFFERED = "offered"
+    MISSED = "missed"
+    ANSWERED = "answered"
+    REJECTED = "rejected"
+
+
+@dataclass(frozen=True, slots=True)
+class Call:
+    """Somebody calls the account, or such a call has ended."""
+
+    call_id: str
+    status: CallStatus
+    sender: str
+    at_ms: Instant
+    phone: str | None = None
+    lid: str | None = None
+    group: str | None = None
+    video: bool = False
 
 
 class Unreadable(StrEnum):
@@ -164,6 +248,14 @@ class IdentityChanged:
     phone: str
     old_lid: str = ""
     new_lid: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class ClientExpiration:
+    """WhatsApp told when it will refuse the client version of this session; 0: it has withdrawn that."""
+
+    expires_at_ms: Instant = 0
+    revision: int = 0
 
 
 class PasskeyStage(StrEnum):
@@ -234,9 +326,9 @@ class UnknownEvent:
 
 _AboutSession = QrCode | PairingCodeShown | Connected | Disconnected | StatusChange | Ping | ProxyError | AuthFailure
 _AboutMessages = MessageSent | MessageFailed | MessageReceipt | IncomingMessage | UndecryptableMessage
-Payload = (
-    _AboutSession | _AboutMessages | IdentityChanged | AccountLimits | ProtocolDrift | PasskeyReport | UnknownEvent
-)
+_AboutPeople = SentElsewhere | Call | IdentityChanged | LinkHistory
+_AboutProtocol = AccountLimits | ProtocolDrift | PasskeyReport | ClientExpiration
+Payload = _AboutSession | _AboutMessages | _AboutPeople | _AboutProtocol | UnknownEvent
 
 TYPES: Mapping[str, type[Payload]] = {
     "QR_CODE": QrCode,
@@ -251,11 +343,15 @@ TYPES: Mapping[str, type[Payload]] = {
     "MESSAGE_RECEIVED": IncomingMessage,
     "MESSAGE_UNDECRYPTABLE": UndecryptableMessage,
     "CONTACT_IDENTITY_CHANGED": IdentityChanged,
+    "MESSAGE_SENT_ELSEWHERE": SentElsewhere,
+    "CALL": Call,
+    "LINK_HISTORY": LinkHistory,
     "PROXY_ERROR": ProxyError,
     "AUTH_FAILURE": AuthFailure,
     "ACCOUNT_LIMITS": AccountLimits,
     "PROTOCOL_DRIFT": ProtocolDrift,
     "PASSKEY": PasskeyReport,
+    "CLIENT_EXPIRATION": ClientExpiration,
 }
 
 

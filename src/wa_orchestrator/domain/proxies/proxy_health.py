@@ -1,6 +1,6 @@
-"""Which proxy a session gets, and when a proxy is bad or good again."""
+"""When a proxy is bad: failed checks, strikes, our own outage; and when it is good again."""
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import astuple, dataclass
 from enum import StrEnum
 from itertools import chain
@@ -35,21 +35,6 @@ class ProxyFailure(StrEnum):
     """It failed two checks, and nothing came through it meanwhile."""
     STRUCK_OUT = "STRUCK_OUT"
     """It passed our check, but failed its sessions twice within five minutes, and nothing came through it meanwhile."""
-
-
-@dataclass(frozen=True, slots=True)
-class Load:
-    """A proxy with the number of its sessions."""
-
-    proxy_id: str
-    sessions: int
-    healthy: bool = True
-
-
-def ranked(candidates: Iterable[Load], max_per_proxy: int) -> list[str]:
-    """Return the healthy proxies with room, the least loaded first; ties go to the first id."""
-    with_room = [load for load in candidates if load.healthy and load.sessions < max_per_proxy]
-    return [load.proxy_id for load in sorted(with_room, key=lambda load: (load.sessions, load.proxy_id))]
 
 
 @dataclass(frozen=True, slots=True)

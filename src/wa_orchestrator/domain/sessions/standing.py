@@ -9,7 +9,15 @@ import json
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
 
-from wa_orchestrator.domain.session import Event, Ignored, IllegalTransition, Reason, State, StateChange, advance
+from wa_orchestrator.domain.sessions.session import (
+    Event,
+    Ignored,
+    IllegalTransition,
+    Reason,
+    State,
+    StateChange,
+    advance,
+)
 
 _RANK = {event: rank for rank, event in enumerate(Event)}
 

@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 from typing import assert_never
 
-from wa_orchestrator.domain.message_failures import Failure, Remedy
+from wa_orchestrator.domain.messages.failures import Failure, Remedy
 
 BACKOFF_BASE_MS = 5_000
 BACKOFF_MAX_MS = 300_000

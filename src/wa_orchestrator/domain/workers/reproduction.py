@@ -3,10 +3,8 @@
 from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
-from wa_orchestrator.domain.message_failures import Failure
+from wa_orchestrator.domain.messages.failures import Failure
 
-#: Stand-ins for the sender and the recipient; whoever plays the scenario puts simulated phones there.
-SENDER, RECIPIENT = "$SENDER", "$RECIPIENT"
 _ACK_ERROR, _UNKNOWN_ERROR = "ack_error", 479
 #: The fault that makes a simulated WhatsApp answer as the real one did, by the code of the failure.
 _FAULTS: Final[Mapping[str, Mapping[str, Any]]] = {
@@ -30,42 +28,40 @@ _NOTES: Final = frozenset(Failure)
 
 
 def scenario(message: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the scenario of a message as the API shows it; steps are requests to the simulator's control API."""
+    """Return the scenario of a message as the API shows it. With two phones beside it, the simulator plays it back."""
     timeline: Sequence[Mapping[str, Any]] = message.get("timeline") or []
     return {
-        "format": 1,
+        "format": 2,
         "message": _shape_of(message),
-        "attempts": int(message.get("attempts") or 0),
-        "steps": [step for entry in timeline for step in _steps(entry)],
+        "attempts": _attempts(timeline),
         "expected": [_expected(entry) for entry in timeline],
     }
+
+
+def _attempts(timeline: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
+    """Return what WhatsApp did to each attempt: what a timeline notes after a sending has happened in it."""
+    found: list[dict[str, Any]] = []
+    for entry in timeline:
+        if entry.get("status") == "sending":
+            found.append({"faults": [], "read": False})
+        fault = _FAULTS.get(str(entry.get("note") or ""))
+        if found and fault is not None:
+            found[-1]["faults"].append(dict(fault))
+        if found and entry.get("status") == "read":
+            found[-1]["read"] = True
+    return found
 
 
 def _shape_of(message: Mapping[str, Any]) -> dict[str, Any]:
     """Return kind and sizes: a text becomes as many letters."""
     content: Mapping[str, Any] = message.get("content") or {}
-    shape: dict[str, Any] = {"kind": str(message.get("kind") or ""), "from": SENDER, "to": RECIPIENT}
+    shape: dict[str, Any] = {"kind": str(message.get("kind") or "")}
     for name in ("text", "caption"):
         if isinstance(content.get(name), str):
             shape[name] = "x" * len(content[name])
     if isinstance(content.get("media"), Mapping):
         shape["media"] = {name: content["media"].get(name) for name in ("mimetype", "size")}
     return shape
-
-
-def _steps(entry: Mapping[str, Any]) -> list[dict[str, Any]]:
-    fault = _FAULTS.get(str(entry.get("note") or ""))
-    if fault is not None:
-        return [_request("/faults", {"target": {"phone": SENDER}, **fault})]
-    if entry.get("status") == "sending":
-        return [{"send": True}]
-    if entry.get("status") == "read":
-        return [_request(f"/phones/{RECIPIENT}/read", {})]
-    return []
-
-
-def _request(path: str, body: Mapping[str, Any]) -> dict[str, Any]:
-    return {"method": "POST", "path": path, "body": dict(body)}
 
 
 def _expected(entry: Mapping[str, Any]) -> dict[str, str]:

@@ -73,6 +73,6 @@ def whatsapp_id(nine_random_bytes: bytes) -> str:
     return "3EB0" + nine_random_bytes.hex().upper()
 
 
-def is_whatsapp_id(text: str) -> bool:
-    """Whether `text` has the format of an id that `whatsapp_id` makes."""
-    return _ID.fullmatch(text) is not None
+def message_id_of(whatsapp_id: str) -> str | None:
+    """Return our id of the message with this WhatsApp id; None for a message that we did not send."""
+    return f"m_{whatsapp_id[4:].lower()}" if _ID.fullmatch(whatsapp_id) else None

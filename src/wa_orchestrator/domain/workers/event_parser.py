@@ -7,12 +7,19 @@ from datetime import datetime
 from enum import StrEnum
 from functools import cache, partial
 from types import NoneType
-from typing import Any, NamedTuple, get_args, get_type_hints
+from typing import Any, Final, NamedTuple, get_args, get_origin, get_type_hints
 
-from wa_orchestrator.domain import worker_events
-from wa_orchestrator.domain.content import Location
-from wa_orchestrator.domain.worker_events import TYPES, Code, Instant, Payload, UnknownEvent, WorkerEvent
+from wa_orchestrator.domain.messages import incoming
+from wa_orchestrator.domain.messages.content import Location
+from wa_orchestrator.domain.messages.incoming import IncomingKind
+from wa_orchestrator.domain.workers import worker_events
+from wa_orchestrator.domain.workers.worker_events import TYPES, Code, Instant, Payload, UnknownEvent, WorkerEvent
 from wa_orchestrator.errors import Refused
+
+#: WhatsApp's own longest text, in characters. What a worker says is cut there rather than refused: the message counts.
+LONGEST_STRING: Final = 65_536
+#: More than any group has members, and any poll options.
+MOST_ITEMS: Final = 2_048
 
 
 class BadEvent(Refused):
@@ -29,7 +36,8 @@ def parse(raw: Mapping[str, object]) -> WorkerEvent[Payload]:
     envelope = _read_object(_Envelope, raw)
     payload: Payload = UnknownEvent()
     if envelope.type in TYPES:
-        payload = _Field("data", partial(_read_object, TYPES[envelope.type])).read(raw)
+        kind: Any = TYPES[envelope.type]
+        payload = _data(kind).read(raw, "")
     if isinstance(payload, worker_events.QrCode | worker_events.PairingCodeShown) and not payload.expires_at_ms:
         payload = replace(payload, expires_at_ms=envelope.timestamp_ms + payload.LIFE_MS)
     return WorkerEvent(
@@ -53,18 +61,25 @@ class _Field(NamedTuple):
     read_value: Callable[[object, str], Any]
     default: object = MISSING
 
-    def read(self, raw: Mapping[str, object], path: str = "") -> Any:
-        value, path = raw.get(self.name), f"{path}.{self.name}".lstrip(".")
+    def read(self, raw: Mapping[str, object], prefix: str) -> Any:
+        """Read it from an object whose fields have paths with this prefix."""
+        value = raw.get(self.name)
         if value is not None:
-            return self.read_value(value, path)
+            return self.read_value(value, prefix + self.name)
         if self.default is MISSING:
-            raise BadEvent(path, "is missing")
+            raise BadEvent(prefix + self.name, "is missing")
         return self.default
 
 
 def _read_object(kind: Any, value: object, path: str = "") -> Any:
-    raw = _mapping(value, path)
-    return kind(**{attribute: field.read(raw, path) for attribute, field in _fields(kind).items()})
+    raw, prefix = _mapping(value, path), f"{path}." if path else ""
+    return kind(**{attribute: field.read(raw, prefix) for attribute, field in _fields(kind).items()})
+
+
+@cache
+def _data(kind: Any) -> _Field:
+    """Return the field that has the payload of an event."""
+    return _Field("data", partial(_read_object, kind))
 
 
 @cache
@@ -76,14 +91,16 @@ def _fields(kind: Any) -> dict[str, _Field]:
 
 def _field(attribute: str, hint: Any, default: object) -> _Field:
     hint = get_args(hint)[0] if NoneType in get_args(hint) else hint
-    first, *others = (attribute.removesuffix("_ms") if hint is Instant else attribute).split("_")
-    name = "from" if attribute == "sender" else first + "".join(map(str.capitalize, others))
+    name = incoming.json_name(attribute.removesuffix("_ms") if hint is Instant else attribute)
+    name = "from" if attribute == "sender" else name
     return _Field(name, _reader(hint), default)
 
 
 def _reader(hint: Any) -> Callable[[object, str], Any]:
     if hint in _READERS:
         return _READERS[hint]
+    if get_origin(hint) is tuple:
+        return partial(_list, _reader(get_args(hint)[0]))
     return partial(_read_object if is_dataclass(hint) else _word, hint)
 
 
@@ -93,8 +110,15 @@ def _location(value: object, path: str) -> Location | None:
     return _read_object(Location, raw, path) if has_coordinates else None
 
 
+def _list(read: Callable[[object, str], Any], value: object, path: str) -> tuple[Any, ...]:
+    if not isinstance(value, list):
+        raise BadEvent(path, "must be a list")
+    return tuple(read(each, f"{path}[{index}]") for index, each in enumerate(value[:MOST_ITEMS]))
+
+
 def _mapping(value: object, path: str) -> Mapping[str, object]:
-    if not isinstance(value, Mapping):
+    # A dict it is, where it comes from JSON: Mapping alone would ask every class that claims to be one.
+    if not isinstance(value, dict | Mapping):
         raise BadEvent(path, "must be an object")
     return value
 
@@ -102,13 +126,15 @@ def _mapping(value: object, path: str) -> Mapping[str, object]:
 def _sequence(value: object, path: str) -> Sequence[object]:
     if not isinstance(value, list):
         raise BadEvent(path, "must be a list")
-    return value
+    return value[:MOST_ITEMS]
 
 
 def _string(value: object, path: str) -> str:
     if not isinstance(value, str):
         raise BadEvent(path, "must be a string")
-    return value
+    value = value[:LONGEST_STRING]
+    # Half of a surrogate pair has no UTF-8: whoever sends one would have the event fail at every attempt.
+    return value if value.isascii() else value.encode(errors="replace").decode()
 
 
 def _word(words: type[StrEnum], value: object, path: str) -> StrEnum:
@@ -153,8 +179,8 @@ _READERS: Mapping[Any, Callable[[object, str], Any]] = {
     int: _whole,
     float: _number,
     Instant: _instant_ms,
-    Code: lambda value, path: value if isinstance(value, str) else str(_whole(value, path)),
-    Mapping[str, object]: _mapping,
+    Code: lambda value, path: value[:LONGEST_STRING] if isinstance(value, str) else str(_whole(value, path)),
     Sequence[object]: _sequence,
     Location: _location,
+    IncomingKind: lambda value, path: incoming.kind_of(_string(value, path)),
 }

@@ -16,6 +16,17 @@ class FoundWorker:
     session_id: str
     epoch: int
     started_at_ms: int
+    is_lost: bool = False
+    """Its node does not answer: it may still run, and nobody can stop it."""
+
+    @property
+    def node(self) -> str:
+        return node_of(self.handle)
+
+
+def node_of(handle: str) -> str:
+    """Return the node that a worker was started on; '' where the engine has only one."""
+    return handle.rpartition("@")[2] if "@" in handle else ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,7 +55,7 @@ class Adopt:
 
 @dataclass(frozen=True, slots=True)
 class Replace:
-    """This worker is of another epoch than the session: stop it, and only then start one of `epoch`."""
+    """This worker is of another epoch than the session, or lost: stop it, and only then start one of `epoch`."""
 
     session_id: str
     handle: str
@@ -90,10 +101,19 @@ def _for_session(
         return [Start(session_id, epoch)]
     keep, *others = sorted(
         workers,
-        key=lambda worker: (worker.epoch != epoch, worker.handle not in adopted, -worker.epoch, worker.handle),
+        key=lambda worker: (
+            worker.is_lost,
+            worker.epoch != epoch,
+            worker.handle not in adopted,
+            -worker.epoch,
+            worker.handle,
+        ),
     )
     # A second worker of a session gets no grace: the two would disconnect each other from WhatsApp.
     instructions: list[Instruction] = [Stop(worker.handle, session_id) for worker in others]
+    if keep.is_lost:
+        # Whoever supervises an adopted one replaces it.
+        return instructions if keep.handle in adopted else [*instructions, Replace(session_id, keep.handle, epoch)]
     if keep.epoch != epoch:
         instructions.append(Replace(session_id, keep.handle, epoch))
     elif keep.handle not in adopted:

@@ -1,0 +1,40 @@
+"""A trace of a clock that others may set, by a clock that nobody can set: how much time has passed since an instant."""
+
+import math
+from collections import deque
+from dataclasses import dataclass, field
+
+
+@dataclass(slots=True)
+class ClockTrace:
+    """What a foreign clock showed at moments of our own monotonic one, for as long as `keep_s`.
+
+    A time that two readings of the foreign clock enclose may have been a step of it. The trace tells the time that has
+    passed at least.
+    """
+
+    keep_s: float
+    _readings: deque[tuple[int, float]] = field(default_factory=deque)
+
+    def note(self, shown_ms: int, own_s: float) -> None:
+        """Record what the clock shows now."""
+        self._readings.append((shown_ms, own_s))
+        while own_s - self._readings[0][1] > self.keep_s:
+            self._readings.popleft()
+
+    def clear(self) -> None:
+        """Forget everything: what the clock did meanwhile is not known."""
+        self._readings.clear()
+
+    def elapsed_ms(self, since_ms: int, own_s: float) -> float:
+        """Return how much time has passed at least since the clock showed `since_ms`.
+
+        At the first of the latest readings that are not before it, that instant was in the past. Readings before a step
+        back say nothing: the clock may have shown that instant twice.
+        """
+        passed_at, later_ms = own_s, math.inf
+        for shown_ms, read_at in reversed(self._readings):
+            if not since_ms <= shown_ms < later_ms:
+                break
+            passed_at, later_ms = read_at, shown_ms
+        return (own_s - passed_at) * 1000

@@ -1,0 +1,1 @@
+"""A proxy: its URL, who gets it, and when it is bad."""
