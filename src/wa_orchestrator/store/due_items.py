@@ -1,4 +1,4 @@
-"""Items that are due at an instant: phones that may send, deliveries of webhooks. Several processes take them."""
+"""Items that are due at an instant: phones that may send, deliveries, files to fetch. Several processes take them."""
 
 from dataclasses import dataclass
 from enum import Enum
@@ -12,6 +12,7 @@ class Due(Enum):
 
     PHONES = (keys.DUE, keys.DUE_MARK)
     DELIVERIES = (keys.WEBHOOK_DUE, keys.WEBHOOK_MARK)
+    MEDIA = (keys.MEDIA_DUE, keys.MEDIA_MARK)
 
 
 @dataclass(frozen=True, slots=True)

@@ -77,12 +77,16 @@ WAKE: Final = "dispatch:wake"
 OUTBOX_SIGNAL: Final = "outbox:bell"
 """channel: the session id whose outbox got a message or a command"""
 
+TAG_LIMITS: Final = "limits:tags"
+"""hash tag → JSON {tag, limits, raises}; a session has a copy of those of its tags · set_tag_limits · until reset"""
+
 HOLDS: Final = "holds"
 """hash `all` | `session:<id>` | `group:<label>` | `phone:<n>` (ban signals) → JSON {until_ms, why, by} · place_hold,
 lift_hold, remove_session · until lifted or over"""
 
 OPT_OUTS: Final = "optouts"
-"""hash recipient → JSON {at_ms, word, via} · opt-out API and incoming stop words · until deleted"""
+"""hash recipient, or `<phone> <recipient>` where it holds for one phone of ours → JSON {at_ms, word, via} · opt-out API
+and incoming stop words · until deleted"""
 
 ALL_MESSAGES: Final = "messages:index"
 """zset id by acceptance · route adds, erase removes"""
@@ -121,8 +125,8 @@ outbox: Final = _one_per("session:outbox:<session_id>")
 """list of at most one released message id · release pushes, claim pops, reclaim and cancel remove"""
 
 pace: Final = _one_per("phone:pace:<phone>")
-"""hash in_flight, silent_until, silence_ms, lock_until, lock_said(_by), burst_until, service_ms · message scripts,
-locks"""
+"""hash in_flight, silent_until, silence_ms, lock_until, lock_said(_by), burst_until, service_ms, strangers (written to
+in a row), counted_since · message scripts, locks"""
 
 sent: Final = _one_per("phone:sent:<phone>")
 """zset `<id>#<release>` by the latest instant it may have reached WhatsApp, 48 h · release, ack, nack, reclaim"""
@@ -133,8 +137,20 @@ submitted: Final = _one_per("phone:submitted:<phone>")
 contacts: Final = _one_per("phone:contacts:<phone>")
 """set of recipients this phone has an open chat with · receipts and incoming messages · with the phone"""
 
+unanswered: Final = _one_per("phone:unanswered:<phone>")
+"""zset of recipients who never wrote, by when this phone first wrote to them, the latest 10,000 · ack adds, receive and
+erasure remove · with the phone"""
+
+answered: Final = _one_per("phone:answered:<phone>")
+"""zset of recipients who wrote after this phone had written to them first, by when it had, 28 days · receive · with the
+phone"""
+
+POOR_HEALTH: Final = "phones:poor_health"
+"""hash phone → JSON of the signals that are poor · number health watch · while they are"""
+
 affinity: Final = _one_per("contact:session:<recipient>")
-"""string: the session that last exchanged messages with this recipient · ack and incoming messages · 90 days"""
+"""string: the session that has the conversation with this recipient; `<api_key_id>:<recipient>` for a key that reaches
+some sessions only, which must not decide for others · admit, receive, reroute · 90 days after the last message"""
 
 messages_of_session: Final = _one_per("messages:session:<session_id>")
 """zset id by acceptance · route · trimmed by erase"""
@@ -149,16 +165,68 @@ messages_of_batch: Final = _one_per("messages:batch:<batch_id>")
 """zset id by acceptance · route · trimmed by erase"""
 
 stats: Final = _one_per_pair("stats:<session_id>:<day>")
-"""hash sent, delivered, read, failed → count · ack, nack, reclaim · 400 days"""
+"""hash sent, delivered, read, failed, refused → count · ack, nack, reclaim · 400 days"""
 
-stats_of_nobody: Final = _one_per("messages:stats:<day>")
-"""hash failed → count of messages that found no session to send them, by the server's day · cancel · 400 days"""
+day_stats: Final = _one_per("messages:stats:<day>")
+"""hash failed, unknown → count of messages that found no session to send them; all:sent, all:failed, … → counts of all
+sessions together; summed_at → ms at which these were last compared with the sessions' own · as stats · 400 days"""
 
 idempotency: Final = _one_per_pair("idempotency:<api_key_id>:<key_hash>")
 """hash fingerprint, message, answer · accept, then the gateway adds its answer · 24 h"""
 
+act_rate: Final = _one_per_pair("rate:<session_id>:<act>")
+"""string: the theoretical arrival time of GCRA, for acts besides sending · spend_rate · ends by itself"""
+
 rate: Final = _one_per("rate:<api_key_id>")
 """string: the theoretical arrival time of GCRA · spend_rate · ends by itself"""
+
+CALL_REPLIES_CURSOR: Final = "call_replies:cursor"
+"""string: the entry of `events` up to which rejected calls are answered · call replies · for ever"""
+
+# -- campaigns ----------------------------------------------------------------------------------------------------
+
+CAMPAIGNS: Final = "campaigns"
+"""zset of campaign ids by when they were made · create_campaign, remove · until erased"""
+
+CAMPAIGNS_ACTIVE: Final = "campaigns:active"
+"""set of ids of campaigns that were started and are watched: receipts and answers come for days · change_campaign"""
+
+CAMPAIGNS_CURSOR: Final = "campaigns:cursor"
+"""string: the entry of `events` up to which answers and opt-outs are noted · campaign feeder · for ever"""
+
+campaign: Final = _one_per("campaign:<campaign_id>")
+"""hash, one campaign (`campaigns.Campaign`) · create_campaign, change_campaign · as long after its end
+as a message"""
+
+campaign_rows: Final = _one_per("campaign:rows:<campaign_id>")
+"""hash row → JSON [line, recipient, values of the fields] · staged, then create_campaign · with the campaign"""
+
+campaign_phones: Final = _one_per("campaign:phones:<campaign_id>")
+"""hash recipient → row · staged, then create_campaign · with the campaign"""
+
+campaign_waiting: Final = _one_per("campaign:waiting:<campaign_id>")
+"""zset of rows that are still to come · staged; record_campaign_row removes, return_campaign_row adds"""
+
+campaign_outcomes: Final = _one_per("campaign:outcomes:<campaign_id>")
+"""hash row → `<status> <message_id> <session_id> <ms>` · record_, settle_, return_campaign_row · with the campaign"""
+
+campaign_counts: Final = _one_per("campaign:counts:<campaign_id>")
+"""hash status → how many rows have it · record_, settle_, return_campaign_row · with the campaign"""
+
+campaign_queued: Final = _one_per("campaign:queued:<campaign_id>")
+"""set of rows whose message waits or is being sent · record_, settle_, return_campaign_row"""
+
+campaign_open: Final = _one_per("campaign:open:<campaign_id>")
+"""set of rows whose message has left and may still be delivered, read or retried · settle_campaign_row"""
+
+campaign_attempts: Final = _one_per("campaign:attempts:<campaign_id>")
+"""hash row → how often its message was taken back by a pause · return_campaign_row · with the campaign"""
+
+campaign_answered: Final = _one_per("campaign:answered:<campaign_id>")
+"""set of rows whose recipient wrote since · campaign feeder · with the campaign"""
+
+campaign_stopped: Final = _one_per("campaign:stopped:<campaign_id>")
+"""set of rows whose recipient opted out since · campaign feeder · with the campaign"""
 
 # -- sessions -----------------------------------------------------------------------------------------------------
 
@@ -169,7 +237,7 @@ SESSIONS_ACTIVE: Final = "sessions:active"
 """set of session ids that are connected · advance_session, bind_phone"""
 
 SESSIONS_CHANGED: Final = "sessions:changed"
-"""zset of session ids whose records changed without an event, by instant · update_session, set_limits · a minute"""
+"""zset of session ids whose records changed without an event, by instant · update_session, change_session · a minute"""
 
 SESSION_NUMBER: Final = "sessions:number"
 """counter behind `worker_<n>` · provision"""
@@ -195,8 +263,15 @@ last_proxy: Final = _one_per("session:proxy:<session_id>")
 qr: Final = _one_per("session:qr:<session_id>")
 """string: JSON {qr | code, expires_at_ms} · event intake · expires with the code"""
 
+scan_link: Final = _one_per("session:scan-link:<session_id>")
+"""hash, the one-time link of a session (`scan_links.ScanLink`) · scan links, start_scan_link · ends with the link"""
+
 session_events: Final = _one_per("session:events:<session_id>")
 """stream, the session's history, about 500 entries · advance and every session script · with the session"""
+
+credentials: Final = _one_per("session:credentials:<session_id>")
+"""list `<epoch> <number>` of the copy, the sealed copy, the sealed changes after it · put_credentials_copy,
+add_credentials_change; remove · with CREDENTIALS=server, until the credentials are discarded"""
 
 commands: Final = _one_per("session:commands:<session_id>")
 """list of JSON commands for the worker (logout, pairing code, media) · commands push, claim pops · 2 min"""
@@ -216,11 +291,20 @@ PROXIES_ALL: Final = "proxies:all"
 PROXIES_AVAILABLE: Final = "proxies:available"
 """set of ids of proxies whose status is OK · mark_proxy"""
 
+PROXY_ALIASES: Final = "proxies:aliases"
+"""hash id that a proxy's URL would give → the id it has; a changed password keeps the id · change_proxy · for ever"""
+
 PROXY_OUTAGE: Final = "proxies:outage"
 """hash began_at, failing, healthy: our own connection is down · begin_outage, end_outage · while it lasts"""
 
 LOW_INVENTORY: Final = "proxies:low_inventory"
 """string since when few slots are free · report_inventory · while that lasts"""
+
+PROFILES: Final = "profiles"
+"""hash profile → when it was added, beside those of DEVICE_PROFILES · inventory API · until removed"""
+
+LOW_PROFILES: Final = "profiles:low_inventory"
+"""string since when few profiles are free · report_inventory · while that lasts"""
 
 proxy: Final = _one_per("proxy:<proxy_id>")
 """hash url (secret), masked, status, strikes, checks … · add_proxy, mark_proxy · until removed"""
@@ -238,6 +322,8 @@ sticky_history: Final = _one_per("phone:proxy:history:<phone>")
 
 lease: Final = _one_per("lease:<name>")
 """string `<owner> <fencing number>` · acquire_lease, release_lease · expires by itself"""
+leader_presence: Final = _one_per("control:presence:<owner>")
+"""channel on which a process listens that may lead: nothing is published, who listens lives"""
 
 fence: Final = _one_per("fence:<name>")
 """counter of fencing numbers of a lease · acquire_lease · for ever"""
@@ -267,6 +353,12 @@ CONTROL_PULSE: Final = "control:pulse"
 
 CONTROL_ATTEND: Final = "control:attend"
 """list of session ids that the leader should check now · API, intake push; the leader pops"""
+
+CONTROL_NODES: Final = "control:nodes"
+"""string: JSON list of the engine's nodes, as the leader last saw them · node_watch · 1 minute"""
+
+CONTROL_DRAINED: Final = "control:drained"
+"""set of the names of nodes that an operator drains · API · until activated"""
 
 SESSIONS_WAITING: Final = "sessions:waiting"
 """set of session ids that wait for a slot on a proxy · move_session adds and removes"""
@@ -310,8 +402,42 @@ lid_of: Final = _one_per("contact:lid:<phone>")
 phone_of: Final = _one_per("contact:phone:<lid>")
 """string: the phone behind a LID, as a worker reported it · receive · 400 days after it was last seen"""
 
+username: Final = _one_per_pair("contact:username:<phone>:<name>")
+"""string: the LID of a username, as a worker of this phone of ours looked it up · accept · a day"""
+
 incoming: Final = _one_per_pair("message:incoming:<session_id>:<whatsapp_id>")
 """hash, one incoming message with its text · receive · ends with the retention of bodies"""
+
+conversation: Final = _one_per_pair("conversation:<session_id>:<contact>")
+"""hash, one conversation (`conversation_records.StoredConversation`), the contact as phone, `lid:…` or group; a field
+`draft <who>` is what a person has begun to write · receive, route, change_conversation, attend_conversation · ends with
+the retention of messages, or the erasure of the contact"""
+
+presence: Final = _one_per_pair("presence:<session_id>:<contact>")
+"""hash of people who have a conversation open → when they last said so, what they do, their name ·
+attend_conversation · a minute"""
+
+thread: Final = _one_per_pair("thread:<session_id>:<contact>")
+"""zset of incoming messages of a conversation that are in Redis, our ids by when they came · receive adds, the archiver
+removes · ends with the retention of bodies"""
+
+CONVERSATION_INDEX: Final = "conversations:index"
+"""zset, ordered by member: `<session>:<state> <order> <session> <contact>` and `:<state> …` · receive, route,
+change_conversation, index_conversation, remove_conversation"""
+
+CONVERSATION_ACTIVITY: Final = "conversations:activity"
+"""zset `<session> <contact>` by the last message, for retention · receive, route, remove_conversation"""
+
+CONVERSATION_NAMES: Final = "conversations:names"
+"""zset, ordered by member: `<contact> <session> <name without case>`, for lists and search · receive,
+remove_conversation"""
+
+changes_of: Final = _one_per_pair("message:changes:<session_id>:<whatsapp_id>")
+"""zset of incoming reactions, votes, edits and deletions of a message, our ids by when they came, the latest 200 ·
+receive, the archiver removes · ends with the retention of bodies"""
+
+QUICK_REPLIES: Final = "conversations:quick-replies"
+"""hash name → text of an answer that people insert · quick reply API · until deleted"""
 
 DRIFT: Final = "drift:shapes"
 """zset of unknown protocol shapes by when they were last seen · record_drift · 30 days after that"""
@@ -329,10 +455,20 @@ passkey_used: Final = _one_per_pair("session:passkey_used:<session_id>:<digest>"
 """string: a request of WhatsApp for a passkey was answered · passkey API · 15 minutes"""
 
 CLIENT_VERSION: Final = "whatsapp:client_version"
-"""hash: last accepted login, newest accepted revision, last trial · record_login, version recovery · for ever"""
+"""hash: last accepted login, newest accepted revision, last trial, an announced end · record_login · for ever"""
+
+MEDIA_DUE: Final = "media:due"
+"""zset of ids of incoming messages whose file is to be fetched, by the instant of the next attempt, the latest 10,000 ·
+receive, take_due_items, settle_due_item"""
+
+MEDIA_MARK: Final = "media:mark"
+"""counter that makes each take from `media:due` unique · take_due_items · for ever"""
 
 undecryptable: Final = _one_per_pair("message:undecryptable:<session_id>:<whatsapp_id>")
 """string: why an incoming message could not be read · report_undecryptable · as long as an incoming message"""
+
+call_reported: Final = _one_per_pair("call:reported:<session_id>:<call>")
+"""string: that this was reported of a call · report_call · 1 day"""
 
 command_question: Final = _one_per("command:asked:<command_id>")
 """string `<how> <session_id>`: whose worker may answer a command, once · commands, put_command_result · as long as
@@ -451,12 +587,21 @@ RESTORE_LOADED: Final = "backups:loading"
 NOT_BACKED_UP: Final = (
     "backups:", "jobs:", "lease:", "fence:", "control:", "command:result:", "rate:", "dashboard:person:",
     DISPATCHER_BEAT,
-    "dashboard:tries:", "dashboard:link:", "session:qr:", "session:commands:", "session:heard:", "session:restarts:",
+    "dashboard:tries:", "dashboard:link:", "session:qr:", "session:scan-link:", "presence:",
+    "session:commands:", "session:credentials:", "session:heard:", "session:restarts:",
     PROVISIONING, RESTARTING, STARTED_LAST, RESTART_AFTER, SESSIONS_ACTIVE, SESSIONS_CHANGED, INSTALLATION, SUMMARY_DAY,
-    ARCHIVE, ARCHIVE_FAILING, REWRITTEN, TROUBLES,
+    ARCHIVE, ARCHIVE_FAILING, REWRITTEN, TROUBLES, POOR_HEALTH,
 )  # fmt: skip
 #: Keys that are many and change no more, or only grow: a backup reads them after the others, without blocking Redis.
-HISTORY: Final = ("message:", "webhook:delivery:", "idempotency:", "stats:", "messages:stats:")
+HISTORY: Final = (
+    "message:",
+    "conversation:",
+    "thread:",
+    "webhook:delivery:",
+    "idempotency:",
+    "stats:",
+    "messages:stats:",
+)
 #: Where messages wait or are under way: these messages are read together with the queues.
 OPEN_MESSAGES: Final = (GATEWAY_JOBS, SCHEDULED, LEASES, "queue:", "session:outbox:")
 #: What sets something in motion: a restore writes it last.

@@ -27,6 +27,11 @@ def read_rate(reply: Reply) -> Allowed | Limited:
     return read_outcome("spend_rate", reply, **outcomes)
 
 
+async def spend_act(scripts: Scripts, session: str, act: str, *, gap_ms: float, burst: int) -> Allowed | Limited:
+    """Count something that a session does besides sending against its own light limit."""
+    return read_rate(await scripts.run("spend_rate", [keys.act_rate(session, act)], [gap_ms, burst, 1]))
+
+
 @dataclass(frozen=True, slots=True)
 class Holding:
     """The caller holds the lease. `value` proves it to other scripts and contains the fencing number."""
@@ -40,6 +45,17 @@ class LeaseTaken:
 
     value: str
     left_ms: int
+
+    @property
+    def owner(self) -> str:
+        """Who holds it."""
+        return self.value.partition(" ")[0]
+
+
+async def is_present(scripts: Scripts, owner: str) -> bool:
+    """Whether a process listens on its own channel. Redis knows at once when it has ended, however it did."""
+    ((_, listeners),) = await scripts.redis.pubsub_numsub(keys.leader_presence(owner))
+    return int(listeners) > 0
 
 
 async def acquire_lease(scripts: Scripts, name: str, *, owner: str, lease_ms: int) -> Holding | LeaseTaken:

@@ -1,9 +1,10 @@
 """The pool of proxies: add, mark, remove."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
-from wa_orchestrator.domain.stream_events import ProxyOutage
+from wa_orchestrator.domain.proxies.proxy_url import ProxyUrl
+from wa_orchestrator.domain.stream_events import EventType, ProxyOutage
 from wa_orchestrator.store import keys
 from wa_orchestrator.store.engine.compare_and_set import Changed
 from wa_orchestrator.store.engine.scripts import Scripts
@@ -23,6 +24,19 @@ async def add(scripts: Scripts, proxy_id: str, *, url: str, masked: str, origin:
     """Add a proxy to the pool, OK until a check says otherwise; False if it is in the pool, whatever its status."""
     names = [keys.proxy(proxy_id), keys.PROXIES_ALL, keys.PROXIES_AVAILABLE, keys.EVENTS]
     return await scripts.whether("add_proxy", names, [proxy_id, url, masked, origin], added=True, known=False)
+
+
+async def recognized(scripts: Scripts, url: ProxyUrl) -> ProxyUrl:
+    """Return the URL with the id under which the pool knows it: a proxy keeps its id when its password changes."""
+    known: Any = await scripts.redis.hget(keys.PROXY_ALIASES, url.id)
+    return replace(url, known_as=str(known)) if known else url
+
+
+async def change(scripts: Scripts, proxy_id: str, fields: ProxyChanges, *, alias: str = "") -> bool:
+    """Write what an operator chose; `alias` is the id that a changed URL would give. False if the proxy is removed."""
+    names = [keys.proxy(proxy_id), keys.PROXY_ALIASES]
+    args = [proxy_id, alias, *flat(fields)]
+    return await scripts.whether("change_proxy", names, args, changed_it=True, unknown=False)
 
 
 async def mark(
@@ -49,7 +63,8 @@ async def end_outage(scripts: Scripts) -> bool:
 async def report_inventory(scripts: Scripts, low: str) -> None:
     """Emit an event when slots begin to run low; `low` has the counts, '' if there are enough."""
     names = [keys.LOW_INVENTORY, keys.EVENTS]
-    await scripts.whether("report_inventory", names, [low], told=True, known=False, enough=False)
+    args = [low, EventType.PROXY_LOW_INVENTORY]
+    await scripts.whether("report_inventory", names, args, told=True, known=False, enough=False)
 
 
 async def outage(scripts: Scripts) -> ProxyOutage | None:

@@ -10,10 +10,10 @@ from typing import Any, TypedDict
 from redis.asyncio.client import Pipeline
 
 from wa_orchestrator.domain.ids import MessageId, Phone, ProxyId, SessionId
-from wa_orchestrator.domain.message import MessageStatus
-from wa_orchestrator.domain.proxy import ProxyStatus
-from wa_orchestrator.domain.routing import Pin
-from wa_orchestrator.domain.session import Reason, State
+from wa_orchestrator.domain.messages.message import MessageStatus
+from wa_orchestrator.domain.messages.sender_policy import Pin
+from wa_orchestrator.domain.proxies.proxy_health import ProxyStatus
+from wa_orchestrator.domain.sessions.session import Reason, State
 from wa_orchestrator.store import keys
 from wa_orchestrator.store.engine.scripts import Scripts
 from wa_orchestrator.store.messages.holds import Hold, holds_from
@@ -34,15 +34,21 @@ class Session:
     changed_at: int
     # What the operator chose.
     label: str
+    tags: tuple[str, ...]
+    notes: str
+    """What people wrote about it, for people."""
     wanted: str
     pairing: str
     """`qr` or `code`."""
     limits: str
     """Overridden limits as JSON."""
+    tag_limits: str
+    """The limits of its tags, a JSON array; scripts keep it the same as `limits:tags` has them."""
     timezone: str
     presence: str
     """When its device is shown as online: `always`, `while_sending`, `never`; '' is the installation's."""
     device_name: str
+    """Its profile: what it shows as under "linked devices", for its whole life."""
     # Its phone and its proxy.
     phone: Phone
     proxy: ProxyId
@@ -57,6 +63,8 @@ class Session:
     """What its worker reported when it failed with PHONE_CHANGED."""
     code_at: int
     """When the server recorded the first code of its present credentials; 0 once it is linked."""
+    credentials_change_bytes: int
+    """With CREDENTIALS=server: how long the changes are that are stored after its last whole copy."""
     left_phone: str
     """Phones it has left, until the messages that wait there are rerouted."""
     jid: str
@@ -80,6 +88,19 @@ class Session:
     """The epoch whose worker is to be replaced."""
     started_at: int
     missed_at: int
+    worker_lost_at: int
+    """When the node of its worker stopped answering, until another worker is started; the old one may still run."""
+    node: str
+    """The node on which its worker was started; '' where there is only one, or while it starts."""
+    move_epoch: int | None
+    """The epoch whose worker leaves its node, until a later one is connected."""
+    move_to: str
+    """The node that an operator chose for it, until it has started there; '' leaves that to the engine."""
+    moved_from: str
+    moved_at: int
+    """When it was last asked to leave its node; 0 for never."""
+    away_ms: int
+    """How long its last move took until it was connected again; 0 while it lasts."""
     asked_at: int
     """When its worker last asked for messages, or was seen waiting for them."""
     unclaimed: int
@@ -106,6 +127,8 @@ class SessionChanges(TypedDict, total=False):
     reason: Reason | None
     standing: str
     label: str
+    tags: tuple[str, ...]
+    notes: str
     wanted: str
     pairing: str
     limits: str
@@ -129,6 +152,13 @@ class SessionChanges(TypedDict, total=False):
     refused_revision: int
     restart_epoch: int | None
     missed_at: int
+    worker_lost_at: int
+    node: str
+    move_epoch: int | None
+    move_to: str
+    moved_from: str
+    moved_at: int
+    away_ms: int
     last_ping_at: int
     last_traffic_at: int
     ping_socket: str
@@ -149,6 +179,11 @@ class Proxy:
     masked: str
     origin: str
     """`environment`, `operator` or `provision`."""
+    name: str
+    provider: str
+    country: str
+    expires_on: str
+    """The last day that is paid for, as an ISO date."""
     status: ProxyStatus
     version: int
     added_at: int
@@ -173,6 +208,12 @@ class Proxy:
 class ProxyChanges(TypedDict, total=False):
     """Fields of a proxy that Python writes, typed as in `Proxy`."""
 
+    url: str
+    masked: str
+    name: str
+    provider: str
+    country: str
+    expires_on: str
     draining: bool
     checked_at: int
     passed_at: int
@@ -238,6 +279,10 @@ class Message:
     sent_at: int
     delivered_at: int
     read_at: int
+    edited_at: int
+    """When its text was last changed, on the recipients' phones too; 0 if it is as it was sent."""
+    deleted_at: int
+    """When it was deleted for everyone."""
 
 
 class MessageChanges(TypedDict, total=False):

@@ -10,7 +10,7 @@ from typing import Any, Final
 
 from redis.exceptions import RedisError
 
-from wa_orchestrator.domain.access import EVERYTHING, Only, Reach, Scope, reach_of
+from wa_orchestrator.domain.access.permissions import EVERYTHING, Only, Reach, Scope, reach_of
 from wa_orchestrator.store import keys
 from wa_orchestrator.store.engine.scripts import Scripts
 

@@ -8,7 +8,7 @@ from typing import Any, Final
 
 from redis.exceptions import WatchError
 
-from wa_orchestrator.domain.access import Reach, Role, reach_of
+from wa_orchestrator.domain.access.permissions import Reach, Role, reach_of
 from wa_orchestrator.errors import Refused
 from wa_orchestrator.store import keys
 from wa_orchestrator.store.engine.scripts import Scripts
@@ -32,7 +32,7 @@ class Account:
     mark: str
     password: str = ""
     totp: str = ""
-    """The secret of the second factor, in hex."""
+    """The secret of the second factor, sealed with AUTH_KEY."""
     last_login_at_ms: int = 0
 
     @property
@@ -89,6 +89,17 @@ async def update(scripts: Scripts, account_id: str, **changes: Any) -> Account:
 
     await _change(scripts, account_id, change)
     return changed[0]
+
+
+async def reseal(scripts: Scripts, account: Account, totp: str) -> None:
+    """Store the same second factor as it is sealed now, unless it was changed meanwhile. No login ends."""
+
+    def change(accounts: dict[str, Account]) -> None:
+        now = accounts.get(account.id)
+        if now is not None and now.totp == account.totp:
+            accounts[account.id] = replace(now, totp=totp)
+
+    await _change(scripts, account.id, change)
 
 
 async def remove(scripts: Scripts, account_id: str) -> Account:

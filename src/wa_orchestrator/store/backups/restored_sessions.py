@@ -2,7 +2,6 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
 
 from wa_orchestrator.store import keys
 from wa_orchestrator.store.engine.scripts import Argument, Scripts
@@ -32,6 +31,7 @@ async def restore(
     names = [
         keys.session(session_id), keys.SESSIONS_ALL, keys.sessions_of_phone(phone), keys.proxy(proxy),
         keys.sessions_of_proxy(proxy), keys.sticky(phone), keys.PROXIES_ALL, keys.PROXIES_AVAILABLE, keys.EPOCH_FLOOR,
+        keys.TAG_LIMITS,
     ]  # fmt: skip
     described = [part for pair in proxy_fields.items() for part in pair]
     args: list[Argument] = [session_id, phone, proxy, per_proxy, per_phone, fields.get("epoch") or 0, len(described)]
@@ -47,8 +47,3 @@ async def count_sent(scripts: Scripts, place: Place, at_ms: int) -> None:
         pipe.zrem(keys.SCHEDULED, place.message)
         pipe.zrem(keys.later(place.phone), place.message)
         await pipe.execute()
-
-
-async def has_open_messages(scripts: Scripts) -> bool:
-    counts: Any = await scripts.redis.hmget(keys.COUNTS, ["queued", "scheduled", "sending"])
-    return any(int(each or 0) > 0 for each in counts)

@@ -186,6 +186,11 @@ async def begin_load(scripts: Scripts, restore_id: str) -> bool:
     return True
 
 
+async def is_loading(scripts: Scripts) -> bool:
+    """Whether a restore fills this Redis: what it contains is not the truth yet."""
+    return bool(await scripts.redis.exists(keys.RESTORE_LOADED))
+
+
 async def end_load(scripts: Scripts) -> None:
     await scripts.redis.delete(keys.RESTORE_LOADED)
 

@@ -5,10 +5,14 @@ from dataclasses import dataclass
 from enum import StrEnum
 
 from redis.asyncio import Redis
+from redis.exceptions import ConnectionError as RedisConnectionError
 from redis.exceptions import RedisError, ResponseError
+from redis.exceptions import TimeoutError as RedisTimeoutError
 
 from wa_orchestrator.errors import Refused, Unavailable
 from wa_orchestrator.store.engine.embedded_redis import MIN_MAJOR_VERSION
+from wa_orchestrator.store.engine.line_client import LineClient
+from wa_orchestrator.store.engine.redis_pool import PrimaryPool, make_pool
 from wa_orchestrator.store.engine.scripts import Scripts
 
 MEMORY_LOW_SHARE = 0.7
@@ -22,6 +26,8 @@ class Weakness(StrEnum):
     EVICTION = "EVICTION"
     MEMORY_LOW = "MEMORY_LOW"
     REPLICA = "REPLICA"
+    FAILOVER_LOSES_WRITES = "FAILOVER_LOSES_WRITES"
+    TOO_FEW_REPLICAS = "TOO_FEW_REPLICAS"
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,11 +36,13 @@ class RedisReport:
     weaknesses: tuple[Weakness, ...]
 
 
-async def check(url: str) -> RedisReport:
-    """Check the Redis at `url`. Raises Refused when it is too old and Unavailable when it does not answer."""
-    redis = Redis.from_url(url, socket_timeout=5, socket_connect_timeout=5, decode_responses=True)
+async def check(url: str, replicas_ack: int = 0) -> RedisReport:
+    """Check the Redis at `url`. Raises Refused when it cannot be used and Unavailable when it does not answer."""
+    pool = make_pool(url, socket_timeout=5, socket_connect_timeout=5, decode_responses=True)
+    redis = Redis.from_pool(pool)
     try:
-        verdict = await examine(redis)
+        _refuse_cluster(await redis.info("cluster"))
+        verdict = await examine(redis, replicas_ack)
     except (RedisError, OSError) as error:
         raise Unavailable("REDIS_UNREACHABLE", f"REDIS_URL: Redis does not answer ({error}).") from error
     finally:
@@ -44,18 +52,36 @@ async def check(url: str) -> RedisReport:
     return verdict
 
 
+async def refuse_cluster(scripts: Scripts) -> None:
+    """Raise Refused when Redis runs in cluster mode. One that cannot be reached may yet start."""
+    with contextlib.suppress(RedisConnectionError, RedisTimeoutError):
+        _refuse_cluster(await scripts.redis.info("cluster"))
+
+
+def _refuse_cluster(facts: dict[str, object]) -> None:
+    if facts.get("cluster_enabled"):
+        raise Refused(
+            "REDIS_CLUSTER",
+            "REDIS_URL: this Redis runs in cluster mode, which cannot be used: one step changes several keys "
+            "at once, and a cluster keeps them on different machines. Use one Redis, or one with Sentinels "
+            "(redis+sentinel://…).",
+        )
+
+
 async def weaknesses(scripts: Scripts) -> tuple[Weakness, ...]:
     """Return how the Redis in use may lose what it acknowledged."""
-    return (await examine(scripts.redis)).weaknesses
+    needed = scripts.redis.line.replicas if isinstance(scripts.redis, LineClient) else 0
+    return (await examine(scripts.redis, needed)).weaknesses
 
 
-async def examine(redis: Redis) -> RedisReport:
+async def examine(redis: Redis, replicas_ack: int) -> RedisReport:
     facts = await redis.info()
     settings: dict[str | None, str | None] = {}
     with contextlib.suppress(ResponseError):  # hosted services forbid CONFIG; INFO knows most of it
         settings = await redis.config_get("appendfsync")
     version = str(facts.get("valkey_version") or facts.get("redis_version", "0"))
-    return RedisReport(version, judge(facts, settings.get("appendfsync")))
+    has_failover = isinstance(redis.connection_pool, PrimaryPool)
+    return RedisReport(version, judge(facts, settings.get("appendfsync"), replicas_ack, has_failover=has_failover))
 
 
 def memory(facts: dict[str, object]) -> tuple[int, int]:
@@ -73,12 +99,16 @@ async def memory_in_use(scripts: Scripts) -> tuple[int, int]:
     return memory(await scripts.redis.info("memory"))
 
 
-def judge(facts: dict[str, object], appendfsync: str | None) -> tuple[Weakness, ...]:
+def judge(
+    facts: dict[str, object], appendfsync: str | None, replicas_ack: int = 0, *, has_failover: bool = False
+) -> tuple[Weakness, ...]:
     found = {
         Weakness.APPENDONLY_OFF: not facts.get("aof_enabled"),
         Weakness.APPENDFSYNC_NOT_ALWAYS: bool(facts.get("aof_enabled")) and appendfsync not in (None, "always"),
         Weakness.EVICTION: facts.get("maxmemory_policy", "noeviction") != "noeviction",
         Weakness.MEMORY_LOW: is_memory_low(*memory(facts)),
         Weakness.REPLICA: facts.get("role") not in (None, "master"),
+        Weakness.FAILOVER_LOSES_WRITES: has_failover and not replicas_ack,
+        Weakness.TOO_FEW_REPLICAS: int(str(facts.get("connected_slaves", 0))) < replicas_ack,
     }
     return tuple(weakness for weakness, is_so in found.items() if is_so)

@@ -36,6 +36,7 @@ from redis.asyncio import Redis
 from redis.exceptions import BusyLoadingError, RedisError
 
 from wa_orchestrator.errors import Refused, Unavailable
+from wa_orchestrator.store.engine.append_only_file import drop_zeros
 
 MIN_MAJOR_VERSION = 7
 #: The kernel's limit is 108 bytes on Linux and 104 on macOS, with the zero at the end.
@@ -202,6 +203,8 @@ class EmbeddedRedis:
         if self._process:
             self._process.wait()  # its lock is free, so it is dead: no zombie stays
         try:
+            if dropped := drop_zeros(self._home):
+                log.warning("redis.file_end_dropped", bytes=dropped)
             self._process = self._spawn(lock)
         finally:
             os.close(lock)  # Redis has its own copy now; ours must not hold the lock after its death

@@ -20,6 +20,8 @@ _FIXED: Final[Mapping[str, str]] = {
     keys.ENDED: "zset",
     keys.ALL_MESSAGES: "zset",
     keys.DUE: "zset",
+    keys.TAG_LIMITS: "hash",
+    keys.PROFILES: "hash",
     keys.HOLDS: "hash",
     keys.OPT_OUTS: "hash",
     keys.SESSIONS_ALL: "set",

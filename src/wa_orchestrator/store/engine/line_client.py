@@ -23,9 +23,9 @@ _BLOCK: Final = frozenset({"BLOCK", b"BLOCK"})
 class LineClient(Redis):
     """A redis-py client whose commands and pipelines share a line. Signatures are those of redis-py."""
 
-    def __init__(self, *args: Any, response_s: float = RESPONSE_S, **options: Any) -> None:
+    def __init__(self, *args: Any, response_s: float = RESPONSE_S, replicas: int = 0, **options: Any) -> None:
         super().__init__(*args, **options)
-        self.line = RedisLine(self.connection_pool, response_s)
+        self.line = RedisLine(self.connection_pool, response_s, replicas)
 
     async def execute_command(self, *args: Any, **options: Any) -> Any:
         """Run one command."""

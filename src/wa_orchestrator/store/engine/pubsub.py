@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping
 import structlog
 from redis.exceptions import RedisError
 
+from wa_orchestrator.store.engine.cancellation import end_if_cancelled
 from wa_orchestrator.store.engine.scripts import Scripts
 
 #: Gets what was published, or None when the connection is new and something may have been missed.
@@ -50,14 +51,3 @@ class Listener:
                     self._callbacks[str(message["channel"])](None)
                 elif message["type"] == "message":
                     self._callbacks[str(message["channel"])](str(message["data"]))
-
-
-def end_if_cancelled() -> None:
-    """Raise CancelledError in a task whose cancellation the Redis client has swallowed.
-
-    While it connects, the client takes a cancellation for a connection error and raises that, or retries and succeeds.
-    Call this before every sleep: a task is cancelled only once.
-    """
-    task = asyncio.current_task()
-    if task is not None and task.cancelling():
-        raise asyncio.CancelledError

@@ -7,6 +7,10 @@ of each before it syncs. redis-py opens them (TLS, passwords, sockets) and hired
 is nothing per command but a tuple and a callback, where redis-py takes 80 to 110 µs.
 
 Nothing is sent twice: whether Redis has executed what failed is unknown, and a second execution could do harm.
+
+Where the operator has asked for it (`REDIS_REPLICAS_ACK`), a batch that may write ends with WAIT, and its replies are
+held back until that many replicas have what it wrote. Too few in time is an error like a lost connection: whether the
+write survives is unknown.
 """
 
 import asyncio
@@ -19,10 +23,13 @@ import structlog
 from redis._parsers import BaseParser
 from redis.asyncio import ConnectionPool
 from redis.asyncio.retry import Retry
+from redis.asyncio.sentinel import SentinelConnectionPool
 from redis.backoff import ConstantBackoff
 from redis.exceptions import ConnectionError as RedisConnectionError
-from redis.exceptions import DataError, InvalidResponse, RedisError
+from redis.exceptions import DataError, InvalidResponse, ReadOnlyError, RedisError
 from redis.exceptions import TimeoutError as RedisTimeoutError
+
+from wa_orchestrator.store.engine.cancellation import end_if_cancelled
 
 CONNECTIONS: Final = 4
 #: How long Redis may take to respond before a request fails.
@@ -32,6 +39,18 @@ MAX_WAITING: Final = 20_000
 #: A restart of Redis takes a fraction of a second: requests that come meanwhile wait for it, and no longer.
 _CONNECT_AGAIN_S, _CONNECT_RETRIES = 0.1, 5
 _CHUNK: Final = 1 << 16
+#: Replicas answer within a round trip. Shorter than `RESPONSE_S`: the error then says what was waited for.
+_REPLICATION_MS: Final = 2000
+#: Commands that write nothing: what they say is not held back. Scripts, and whatever is not listed, may write.
+_READS: Final = frozenset(
+    {
+        "CONFIG GET", "DBSIZE", "EXISTS", "GET", "HEXISTS", "HGET", "HGETALL", "HKEYS", "HLEN", "HMGET", "HSCAN",
+        "INFO", "LLEN", "LRANGE", "MEMORY USAGE", "MGET", "PING", "PTTL", "SCAN", "SCARD", "SCRIPT LOAD", "SISMEMBER",
+        "SMEMBERS", "SMISMEMBER", "SSCAN", "TIME", "TTL", "TYPE", "XINFO STREAM", "XLEN", "XRANGE", "XREAD",
+        "XREVRANGE", "ZCARD", "ZCOUNT", "ZLEXCOUNT", "ZMSCORE", "ZRANGE", "ZRANGEBYSCORE", "ZRANK", "ZREVRANGE",
+        "ZREVRANGEBYSCORE", "ZSCAN", "ZSCORE",
+    }
+)  # fmt: skip
 
 Command = Sequence[Any]
 OnReplies = Callable[[list[Any] | RedisError], None]
@@ -56,10 +75,13 @@ class LineConnection:
     When it breaks, or does not respond in time, all pending requests fail, and the next request opens it again.
     """
 
-    def __init__(self, pool: ConnectionPool, response_s: float) -> None:
+    def __init__(self, pool: ConnectionPool, response_s: float, replicas: int) -> None:
         retry = Retry(ConstantBackoff(_CONNECT_AGAIN_S), _CONNECT_RETRIES)
         self._connection: Any = pool.connection_class(**{**pool.connection_kwargs, "retry": retry})
         self._response_s = response_s
+        self._replicas = replicas
+        #: Whether another Redis may become the primary; then this one refuses to write, and is left.
+        self._may_move = isinstance(pool, SentinelConnectionPool)
         self._backlog: list[_Request] = []
         self._pending: deque[_Pending] = deque()
         self._task: asyncio.Task[None] | None = None
@@ -85,10 +107,12 @@ class LineConnection:
         loop = asyncio.get_running_loop()
         deadline_s = loop.time() + self._response_s
         packed = []
+        if self._replicas and any(command[0] not in _READS for commands, _ in batch for command in commands):
+            batch = _held_back(batch, self._replicas)
         for commands, on_replies in batch:
             try:
                 words = [_pack(command) for command in commands]
-            except TypeError as error:  # one request that cannot be sent must not keep the others from being sent
+            except (TypeError, UnicodeError) as error:  # one that cannot be sent must not keep others from being sent
                 on_replies(DataError(str(error)))
                 continue
             packed += words
@@ -114,6 +138,7 @@ class LineConnection:
         try:
             async with asyncio.timeout(self._response_s):
                 await self._connection.connect()
+            end_if_cancelled()
             self._is_open = True
             backlog, self._backlog = self._backlog, []
             self._write(backlog)
@@ -151,6 +176,8 @@ class LineConnection:
         if len(oldest.replies) == oldest.size:
             self._pending.popleft()
             oldest.on_replies(oldest.replies)
+        if self._may_move and isinstance(reply, ReadOnlyError) and self._task is not None:
+            self._task.cancel()  # a replica now; the next request asks who is the primary
 
     def _fail(self, error: RedisError) -> None:
         callbacks = [*(each.on_replies for each in self._pending), *(on_replies for _, on_replies in self._backlog)]
@@ -165,8 +192,9 @@ class LineConnection:
 class RedisLine:
     """Collects the commands of one turn of the event loop and spreads the batches over a few connections."""
 
-    def __init__(self, pool: ConnectionPool, response_s: float = RESPONSE_S) -> None:
-        self._connections = [LineConnection(pool, response_s) for _ in range(CONNECTIONS)]
+    def __init__(self, pool: ConnectionPool, response_s: float = RESPONSE_S, replicas: int = 0) -> None:
+        self.replicas = replicas
+        self._connections = [LineConnection(pool, response_s, replicas) for _ in range(CONNECTIONS)]
         self._next = 0
         self._waiting = 0
         self._batch: list[_Request] = []
@@ -221,6 +249,33 @@ class RedisLine:
         batch, self._batch = self._batch, []
         self._next = (self._next + 1) % CONNECTIONS
         self._connections[self._next].send(batch)
+
+
+def _held_back(batch: Sequence[_Request], replicas: int) -> list[_Request]:
+    """Return a batch that ends with WAIT, and whose replies are passed on only when enough replicas have its writes."""
+    held: list[tuple[OnReplies, list[Any] | RedisError]] = []
+
+    def hold(on_replies: OnReplies) -> OnReplies:
+        return lambda replies: held.append((on_replies, replies))
+
+    def release(replies: list[Any] | RedisError) -> None:
+        # An error here is that of the connection, which has failed those without a reply, too.
+        reached = replies[0] if isinstance(replies, list) else replies
+        for on_replies, received in held:
+            if isinstance(reached, int) and reached >= replicas:
+                on_replies(received)
+            else:
+                on_replies(reached if isinstance(reached, RedisError) else _too_few(reached, replicas))
+
+    return [*((commands, hold(on_replies)) for commands, on_replies in batch), ([_wait(replicas)], release)]
+
+
+def _wait(replicas: int) -> Command:
+    return ("WAIT", replicas, _REPLICATION_MS)
+
+
+def _too_few(reached: Any, replicas: int) -> RedisTimeoutError:
+    return RedisTimeoutError(f"{reached} of {replicas} replicas confirmed the write in time (REDIS_REPLICAS_ACK)")
 
 
 def _pack(command: Command) -> bytes:

@@ -16,7 +16,8 @@ from wa_orchestrator.store.engine.line_client import LineClient
 from wa_orchestrator.store.engine.redis_line import Command, RedisLine
 from wa_orchestrator.store.record_codec import read_fields
 
-LUA: Final = Path(__file__).parents[1] / "lua"
+#: The Lua files by name, which is unique; a folder per subject.
+FILES: Final = {path.stem: path for path in sorted((Path(__file__).parents[1] / "lua").rglob("*.lua"))}
 _USES: Final = re.compile(r"^-- uses: (\w+)$", re.MULTILINE)
 _NOW: Final = "return {'now', now_ms()}"
 
@@ -27,7 +28,7 @@ Outcome = TypeVar("Outcome")
 
 def read_sources() -> dict[str, str]:
     """Read every script, with what it uses in front of it; the clock is added by `Scripts`."""
-    parts = {path.stem: path.read_text(encoding="utf-8") for path in sorted(LUA.glob("*.lua"))}
+    parts = {name: path.read_text(encoding="utf-8") for name, path in FILES.items()}
     whole = {name: _with_used(text, parts) for name, text in parts.items() if not name.startswith("_")}
     return whole | {"now": _NOW}
 
@@ -42,7 +43,7 @@ class Scripts:
     def __init__(self, redis: Redis, *, clock: str | None = None, sources: Mapping[str, str] | None = None) -> None:
         """Assemble every script; nothing is sent to Redis before the first call."""
         self.redis = redis
-        head = (LUA / "_clock.lua").read_text(encoding="utf-8") if clock is None else clock
+        head = FILES["_clock"].read_text(encoding="utf-8") if clock is None else clock
         self._text = {name: f"{head}\n{text}" for name, text in (sources or read_sources()).items()}
         self._digest = {name: _digest(text) for name, text in self._text.items()}
         self._loading: asyncio.Task[None] | None = None
@@ -124,8 +125,18 @@ class Scripts:
         """Return the command that runs a loaded script, for callers that use the line."""
         return ("EVALSHA", self._digest[name], len(keys), *keys, *args)
 
+    def whole_command(self, name: str, keys: Sequence[str], args: Sequence[Argument]) -> tuple[Argument, ...]:
+        """Return the command with the script's text: longer, and understood also by a Redis that has forgotten it."""
+        return ("EVAL", self._text[name], len(keys), *keys, *args)
+
     async def _evaluate(self, name: str, keys: Sequence[str], args: Sequence[Argument]) -> Any:
-        return await self.redis.evalsha(self._digest[name], len(keys), *keys, *args)
+        if not isinstance(self.redis, LineClient):
+            return await self.redis.evalsha(self._digest[name], len(keys), *keys, *args)
+        # Past redis-py, which has nothing to add to a script's reply.
+        reply = (await self.redis.line.replies([self.command(name, keys, args)]))[0]
+        if isinstance(reply, Exception):
+            raise reply
+        return reply
 
 
 def _digest(text: str) -> str:

@@ -3,8 +3,8 @@
 from dataclasses import dataclass
 from typing import Any, Final
 
-from wa_orchestrator.domain import drift
-from wa_orchestrator.domain.drift import KEPT_MS, Shape, Sighting
+from wa_orchestrator.domain.workers import drift
+from wa_orchestrator.domain.workers.drift import KEPT_MS, Shape, Sighting
 from wa_orchestrator.store import keys
 from wa_orchestrator.store.engine.scripts import Scripts
 

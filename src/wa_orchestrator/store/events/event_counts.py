@@ -20,8 +20,12 @@ BUCKETS_S: Final = (0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0, 300.0, 3600
 #: Events that are counted by their note too: why a message returned to its queue, failed or stayed unconfirmed.
 _BY_NOTE: Final = frozenset({EventType.MESSAGE_QUEUED, EventType.MESSAGE_FAILED, EventType.MESSAGE_UNKNOWN})
 #: The durations of a message that was sent: from which of its instants to which.
-_STEPS: Final = {"claim": ("released_at", "claimed_at"), "ack": ("claimed_at", "")}
-_INSTANTS: Final = ("released_at", "claimed_at")
+_STEPS: Final = {
+    "wait": ("wanted_at", "released_at"),
+    "claim": ("released_at", "claimed_at"),
+    "ack": ("claimed_at", ""),
+}
+_INSTANTS: Final = ("accepted_at", "due_at", "released_at", "claimed_at")
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,6 +67,8 @@ async def add_durations(scripts: Scripts, entries: Sequence[Entry]) -> None:
     counted: Counter[str] = Counter()
     for entry, values in zip(sent, found, strict=True):
         instants = dict(zip(_INSTANTS, values, strict=True)) | {"": entry.fields["at"]}
+        # A message with a time of its own is not late before that.
+        instants["wanted_at"] = max((instants["accepted_at"], instants["due_at"]), key=lambda at: float(at or 0))
         for step, (begins, ends) in _STEPS.items():
             if instants[begins] and instants[ends]:  # a late acknowledgement may find a message without a claim
                 elapsed_ms = max(0, int(float(instants[ends])) - int(float(instants[begins])))

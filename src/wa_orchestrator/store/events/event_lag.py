@@ -12,6 +12,9 @@ _CURSORS: Final = {
     "dashboard": keys.DASHBOARD_CURSOR,
 }
 
+#: Queued messages that are looked at to find the oldest that waits.
+_MOST_LOOKED_AT: Final = 100
+
 
 async def of_consumers(scripts: Scripts) -> dict[str, float]:
     """Return by how many seconds of events each consumer is behind; one that never consumed is left out."""
@@ -31,3 +34,16 @@ async def overdue_phone_s(scripts: Scripts) -> float:
     """Return for how many seconds the most overdue phone has been waiting for a dispatcher."""
     first: Any = await scripts.redis.zrange(keys.DUE, 0, 0, withscores=True)
     return max(0.0, (await scripts.now_ms() - first[0][1]) / 1000) if first else 0.0
+
+
+async def oldest_waiting_s(scripts: Scripts) -> float:
+    """Return for how many seconds the oldest queued message has waited; one whose own time has not come does not count.
+
+    Only the oldest are looked at: behind more scheduled messages than that, an older one is not seen.
+    """
+    raw: Any = await scripts.redis.zrangebylex(keys.STATUSES, "[:queued ", "(:queued!", start=0, num=_MOST_LOOKED_AT)
+    entries = [str(each).split(" ") for each in raw]
+    due = await scripts.each(lambda pipe, name: pipe.hget(name, "due_at"), (keys.message(each[2]) for each in entries))
+    now_ms = await scripts.now_ms()
+    waiting = [int(each[1]) for each, at in zip(entries, due, strict=True) if int(at or 0) <= now_ms]
+    return max(0.0, (now_ms - waiting[0]) / 1000) if waiting else 0.0

@@ -1,4 +1,4 @@
-"""The stream of events: `emit` is its only writer in Python, as `lua/_event.lua` is in the scripts."""
+"""The stream of events: `emit` is its only writer in Python, as `lua/shared/_event.lua` is in the scripts."""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -128,7 +128,7 @@ async def details(scripts: Scripts, entries: Sequence[Entry]) -> list[Details]:
     pipe = scripts.redis.pipeline(transaction=False)
     for entry in entries:
         fields = entry.fields
-        if fields["type"] == EventType.MESSAGE_RECEIVED:
+        if fields["type"] in stream_events.OF_INCOMING:
             pipe.hgetall(keys.incoming(fields["session"], fields["whatsapp_id"]))
         else:
             pipe.hmget(keys.message(fields.get("message", "")), _OUTGOING)
@@ -161,4 +161,4 @@ def contact_of(entry: Entry) -> str:
 
 def _contact_phone(entry: Entry, message: Mapping[str, str]) -> str:
     known = entry.fields.get("contact_phone", "")
-    return known if known or entry.fields["type"] == EventType.MESSAGE_RECEIVED else message.get("to", "")
+    return known if known or entry.fields["type"] in stream_events.OF_INCOMING else message.get("to", "")

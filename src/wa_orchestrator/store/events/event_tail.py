@@ -5,7 +5,7 @@ import asyncio
 import structlog
 from redis.exceptions import RedisError
 
-from wa_orchestrator.store.engine.pubsub import end_if_cancelled
+from wa_orchestrator.store.engine.cancellation import end_if_cancelled
 from wa_orchestrator.store.engine.scripts import Scripts
 from wa_orchestrator.store.events.event_stream import cursor_order, last_cursor, wait
 

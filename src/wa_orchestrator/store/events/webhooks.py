@@ -1,14 +1,14 @@
 """Webhooks and the durable queue of their deliveries."""
 
 import json
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass, replace
-from typing import Any, Final
+from typing import Any, Final, TypedDict
 from urllib.parse import urlsplit
 
 from redis.asyncio.client import Pipeline
 
-from wa_orchestrator.domain.access import Reach, reach_of
+from wa_orchestrator.domain.access.permissions import Reach, reach_of
 from wa_orchestrator.domain.stream_events import EventType, WebhookDisabled
 from wa_orchestrator.store import keys
 from wa_orchestrator.store.engine.compare_and_set import Changed, compare_and_set
@@ -74,17 +74,38 @@ async def put(scripts: Scripts, webhook: Webhook) -> None:
     await scripts.redis.hset(keys.WEBHOOKS, webhook.id, _encode(webhook))
 
 
-@compare_and_set("Webhook {webhook_id}")
-async def rotate_secret(
-    scripts: Scripts, webhook_id: str, secret: str, *, previous_until_ms: int
-) -> Webhook | Changed | None:
+class WebhookChanges(TypedDict, total=False):
+    """Fields that an operator changes, typed as in `Webhook`."""
+
+    url: str
+    types: tuple[str, ...]
+    sessions: tuple[str, ...]
+    labels: tuple[str, ...]
+
+
+async def change(scripts: Scripts, webhook_id: str, fields: WebhookChanges) -> Webhook | None:
+    """Change a webhook; None when it is gone. Its secret and its queue stay."""
+    return await _rewrite(scripts, webhook_id, lambda hook: replace(hook, **fields))
+
+
+async def rotate_secret(scripts: Scripts, webhook_id: str, secret: str, *, previous_until_ms: int) -> Webhook | None:
     """Give a webhook a new secret; None when it is gone. The one before signs, too, until an instant; 0: no longer."""
+
+    def rotated(hook: Webhook) -> Webhook:
+        previous = hook.secret if previous_until_ms else ""
+        return replace(hook, secret=secret, previous_secret=previous, previous_until_ms=previous_until_ms)
+
+    return await _rewrite(scripts, webhook_id, rotated)
+
+
+@compare_and_set("Webhook {webhook_id}")
+async def _rewrite(
+    scripts: Scripts, webhook_id: str, changed: Callable[[Webhook], Webhook]
+) -> Webhook | Changed | None:
     text = await scripts.redis.hget(keys.WEBHOOKS, webhook_id)
     if text is None:
         return None
-    hook = _webhook(webhook_id, json.loads(text))
-    previous = hook.secret if previous_until_ms else ""
-    made = replace(hook, secret=secret, previous_secret=previous, previous_until_ms=previous_until_ms)
+    made = changed(_webhook(webhook_id, json.loads(text)))
     args = [webhook_id, str(text), _encode(made)]
     is_replaced = await scripts.whether("replace_webhook", [keys.WEBHOOKS], args, replaced=True, changed=False)
     return made if is_replaced else Changed()

@@ -1,1 +1,1 @@
-"""Messages in Redis: admission, queues, outbox, holds, contacts, indexes, retention."""
+"""Messages in Redis: admission, queues, outbox, holds, contacts, indexes."""

@@ -41,6 +41,10 @@ class NewMessage(NamedTuple):
     fields: MessageChanges = MessageChanges()
     affinity: str | None = None
     """The session that had the conversation ('' = none) when the server chose the sender; None if the client did."""
+    conversation: str = ""
+    """The name of the record that says who has the conversation; '' for the one that is shared by all clients."""
+    is_watched: bool = False
+    """Whether `Accepted` says if the recipient is a stranger."""
 
 
 class Room(NamedTuple):
@@ -89,12 +93,14 @@ class Accepted(NamedTuple):
     """It is stored durably. `ahead` messages of its phone's queue go first; one that is not due yet has a `turn`.
 
     `is_after_unconfirmed`: within a day the recipient may have got another message that WhatsApp never confirmed.
+    `is_to_stranger`: the recipient never wrote to the phone, as far as is known; False where nobody asked.
     """
 
     ahead: int
     now_ms: int
     turn: Turn | None = None
     is_after_unconfirmed: bool = False
+    is_to_stranger: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -160,8 +166,9 @@ async def accept(
 
 def wanted(message: NewMessage, room: Room, idempotency: Idempotency | None) -> Wanted:
     """Return a message's keys and arguments in the order of the script."""
-    queue, sent, pace, later = _of_phone(message.phone)
-    names: tuple[str, ...] = (keys.message(message.id), queue, sent, pace, keys.affinity(message.to), later)
+    queue, sent, pace, later, *people = _of_phone(message.phone)
+    affinity = keys.affinity(message.conversation or message.to)
+    names: tuple[str, ...] = (keys.message(message.id), queue, sent, pace, affinity, later, *people)
     fingerprint = ""
     if idempotency is not None:
         fingerprint = idempotency.fingerprint
@@ -169,7 +176,7 @@ def wanted(message: NewMessage, room: Room, idempotency: Idempotency | None) -> 
     words: list[object] = [
         message.id, message.phone, message.to, fingerprint, room.queue_limit, room.per_day, room.day_start_ms,
         message.due_ms, room.defer_to_ms, message.expires_ms, message.session, message.priority,
-        False if message.affinity is None else message.affinity, "whatsapp_id", message.whatsapp_id,
+        False if message.affinity is None else message.affinity, message.is_watched, "whatsapp_id", message.whatsapp_id,
     ]  # fmt: skip
     for name, value in message.fields.items():
         if value:
@@ -178,8 +185,9 @@ def wanted(message: NewMessage, room: Room, idempotency: Idempotency | None) -> 
 
 
 @lru_cache(maxsize=4096)
-def _of_phone(phone: str) -> tuple[str, str, str, str]:
-    return keys.queue(phone), keys.sent(phone), keys.pace(phone), keys.later(phone)
+def _of_phone(phone: str) -> tuple[str, str, str, str, str, str]:
+    queues = keys.queue(phone), keys.sent(phone), keys.pace(phone), keys.later(phone)
+    return *queues, keys.contacts(phone), keys.unanswered(phone)
 
 
 def admit_call(rate: Rate, messages: Iterable[Wanted]) -> Call:
@@ -201,9 +209,9 @@ _REJECTIONS: Final[dict[str, Callable[..., Replayed | Rejection | OtherSender | 
 def read_admission(reply: Reply) -> Acceptance | Limited | Errored:
     """Return the script's reply about one message as a value."""
     match reply:
-        case ["accepted", ahead, now, earlier]:
-            return Accepted(ahead, now, None, earlier != "")
-        case ["scheduled", ahead, now, *turn, earlier]:
-            return Accepted(ahead, now, Turn(*turn), earlier != "")
+        case ["accepted", ahead, now, earlier, stranger]:
+            return Accepted(ahead, now, None, earlier != "", stranger != "")
+        case ["scheduled", ahead, now, *turn, earlier, stranger]:
+            return Accepted(ahead, now, Turn(*turn), earlier != "", stranger != "")
         case _:
             return read_outcome("admit_messages", reply, **_REJECTIONS)

@@ -1,16 +1,31 @@
 """Contacts: incoming messages, opt-outs, phones and LIDs, and the reach-out lock."""
 
 import json
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
+from redis.asyncio.client import Pipeline
+
+from wa_orchestrator.domain import conversation, stream_events
+from wa_orchestrator.domain.messages.incoming import AMENDMENTS, id_of
+from wa_orchestrator.domain.recipient import lid_of
+from wa_orchestrator.domain.stream_events import CallReported, EventType
 from wa_orchestrator.store import keys, records
 from wa_orchestrator.store.engine.scripts import Argument, Scripts
+from wa_orchestrator.store.events.activity import HOUR_MS
 from wa_orchestrator.store.events.worker_events import EventDelivery, InProgress, Refusal, Repeated
+from wa_orchestrator.store.leases import Allowed, read_rate
 from wa_orchestrator.store.outcomes import Fenced
 from wa_orchestrator.store.record_codec import flat
 
+_CALL_KEPT_MS = 86_400_000
+#: A username may be another person's some day.
+_USERNAME_KEPT_MS = 86_400_000
+#: As in `_conversation.lua` and `receive_message.lua`.
+_SENDER_KEPT_S, _NAMES_KEPT_S = 7_776_000, 34_560_000
+#: Opt-outs an hour of people whom a session is not known to have written to; more than people send by themselves.
+UNPROVEN_PER_HOUR = 10
 LockSource = Literal["reported", "guessed"]
 
 
@@ -26,6 +41,30 @@ class Incoming:
     contact_lid: str = ""
     group: str = ""
     fields: Mapping[str, str | int] = field(default_factory=dict)
+    event: EventType = EventType.MESSAGE_RECEIVED
+    is_ours: bool = False
+    """Whether the account's owner sent it, from the phone or another device."""
+    counts_at_ms: int = 0
+    """When it counts for the phone's pace; 0 for one that does not."""
+    due_file: str = ""
+    """Our id of the message if its file is to be fetched now."""
+    name: str = ""
+    """What the contact calls themselves; '' where it is not known, and in a group, which is not called so."""
+    target: str = ""
+    """WhatsApp's id of the message that it changes."""
+
+    @property
+    def chat(self) -> str:
+        """The contact or group of its conversation."""
+        return conversation.contact_name(self.contact_phone, self.contact_lid, self.group)
+
+
+async def report_call(scripts: Scripts, kind: EventType, call: CallReported) -> bool:
+    """Emit the event of a call, once; False when it was emitted before."""
+    fields = stream_events.encode(call)
+    names = [keys.call_reported(call.session, f"{kind}:{call.call}"), keys.EVENTS]
+    args: list[str | int | float] = [kind, _CALL_KEPT_MS, *flat(fields)]
+    return await scripts.whether("report_call", names, args, reported=True, already=False)
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,14 +107,22 @@ async def receive(
     """
     names = [
         keys.incoming(message.session, message.whatsapp_id), keys.contacts(message.phone),
-        keys.affinity(message.contact_phone), keys.lid_of(message.contact_phone),
+        keys.affinity(message.contact_phone or f"lid:{message.contact_lid}"), keys.lid_of(message.contact_phone),
         keys.phone_of(message.contact_lid), keys.EVENTS, keys.INCOMING, keys.OPT_OUTS, keys.set_aside(message.phone),
-        keys.session(message.session), *([delivery.key] if delivery else ()),
+        keys.session(message.session), keys.sent(message.phone), keys.MEDIA_DUE,
+        keys.conversation(message.session, message.chat), keys.thread(message.session, message.chat),
+        keys.conversation(message.session, f"lid:{message.contact_lid}"),
+        keys.thread(message.session, f"lid:{message.contact_lid}"), keys.CONVERSATION_INDEX,
+        keys.CONVERSATION_ACTIVITY, keys.CONVERSATION_NAMES, keys.changes_of(message.session, message.target),
+        keys.unanswered(message.phone), keys.answered(message.phone), keys.pace(message.phone),
+        *([delivery.key] if delivery else ()),
     ]  # fmt: skip
     args: list[Argument] = [
         message.session, message.phone, message.contact_phone, message.contact_lid, keep_ms, message.whatsapp_id,
         message.kind, message.group, opts_out, *(delivery.args() if delivery else ("", "", "")),
-        *flat(message.fields),
+        message.event, "out" if message.is_ours else "in", message.counts_at_ms, message.due_file,
+        id_of(message.session, message.whatsapp_id), message.chat, message.name, message.name.casefold(),
+        "amends" if message.kind in AMENDMENTS else "", *flat(message.fields),
     ]  # fmt: skip
     return await scripts.ask(
         "receive_message",
@@ -101,13 +148,16 @@ async def report_undecryptable(scripts: Scripts, message: Incoming, *, reason: s
 
 
 async def change_identity(
-    scripts: Scripts, phone: str, *, session: str, contact_phone: str, old_lid: str, new_lid: str
+    scripts: Scripts, phone: str, *, session: str, contact_phone: str, old_lid: str, new_lid: str, is_proven: bool
 ) -> bool:
-    """Record that a contact's number belongs to another account now; False when that is known."""
+    """Record that a contact's number belongs to another account now; False when that is known.
+
+    What it is called changes only where our phone is proven to know the contact.
+    """
     names = [
         keys.lid_of(contact_phone), keys.phone_of(old_lid), keys.phone_of(new_lid), keys.contacts(phone), keys.EVENTS,
     ]  # fmt: skip
-    args: list[str | int | float] = [session, phone, contact_phone, old_lid, new_lid]
+    args: list[str | int | float] = [session, phone, contact_phone, old_lid, new_lid, "proven" if is_proven else ""]
     return await scripts.whether("change_identity", names, args, changed=True, already=False)
 
 
@@ -118,23 +168,84 @@ async def opt_out(scripts: Scripts, recipient: str, *, word: str, via: str, sess
     )
 
 
+async def opt_out_from(scripts: Scripts, recipient: str, *, phone: str) -> None:
+    """Record that a recipient gets no more messages from this phone of ours."""
+    record = json.dumps({"at_ms": await scripts.now_ms(), "word": "", "via": "reply"})
+    await scripts.redis.hsetnx(keys.OPT_OUTS, f"{phone} {recipient}", record)
+
+
+async def count_unproven_opt_out(scripts: Scripts, session: str) -> bool:
+    """Count an opt-out of somebody whom the session is not known to have written to; False: it had too many."""
+    return await _spend(scripts, f"opt-outs {session}", HOUR_MS / UNPROVEN_PER_HOUR, UNPROVEN_PER_HOUR)
+
+
+async def sessions_with_unproven_opt_outs(scripts: Scripts) -> list[str]:
+    """Return the sessions of which people were told within the hour that they had too many of them."""
+    ids: Any = sorted(await scripts.redis.smembers(keys.SESSIONS_ALL))
+    told = await scripts.each(Pipeline.exists, [keys.rate(f"opt-outs-alert {each}") for each in ids])
+    return [session for session, is_told in zip(ids, told, strict=True) if is_told]
+
+
+async def is_unproven_news(scripts: Scripts, session: str) -> bool:
+    """Whether people are to be told that a session had too many of them: once an hour."""
+    return await _spend(scripts, f"opt-outs-alert {session}", HOUR_MS, 1)
+
+
+async def _spend(scripts: Scripts, name: str, gap_ms: float, burst: int) -> bool:
+    verdict = read_rate(await scripts.run("spend_rate", [keys.rate(name)], [gap_ms, burst, 1]))
+    return isinstance(verdict, Allowed)
+
+
 async def opt_in(scripts: Scripts, recipient: str) -> bool:
     """Take a recipient off the list; False when they were not on it.
 
     They may be listed by phone and by LID (`lid:<n>`); the entry under the other name would else bring it back.
     """
+    both = await names_of(scripts, recipient)
+    fields: Any = await scripts.redis.hkeys(keys.OPT_OUTS)
+    named = [field for field in fields if field.rpartition(" ")[2] in both]
+    return bool(named) and bool(await scripts.redis.hdel(keys.OPT_OUTS, *named))
+
+
+async def names_of(scripts: Scripts, recipient: str) -> tuple[str, ...]:
+    """Return the names of a recipient, a phone or `lid:<n>`: this one, and the other where it is known."""
     lid = recipient.removeprefix("lid:")
     if lid != recipient:
         other = await phone_of_lid(scripts, lid)
     else:
-        other = "lid:" + await lid_of_phone(scripts, recipient)
-    return bool(await scripts.redis.hdel(keys.OPT_OUTS, recipient, other))
+        known = await lid_of_phone(scripts, recipient)
+        other = known and f"lid:{known}"
+    return (recipient, other) if other else (recipient,)
 
 
 async def affinity(scripts: Scripts, recipient: str) -> str | None:
     """Return the session that last exchanged messages with a recipient."""
     found: Any = await scripts.redis.get(keys.affinity(recipient))
     return None if found is None else str(found)
+
+
+async def set_affinity(scripts: Scripts, recipient: str, session: str) -> None:
+    """Give the conversation with a recipient to a session."""
+    await scripts.redis.set(keys.affinity(recipient), session, ex=_SENDER_KEPT_S)
+
+
+async def set_names(scripts: Scripts, phone: str, lid: str) -> None:
+    """Record that a phone and a LID are the same person."""
+    async with scripts.redis.pipeline(transaction=True) as pipe:
+        pipe.set(keys.lid_of(phone), lid, ex=_NAMES_KEPT_S)
+        pipe.set(keys.phone_of(lid), phone, ex=_NAMES_KEPT_S)
+        await pipe.execute()
+
+
+async def count_unproven_takeover(scripts: Scripts, session: str) -> bool:
+    """Count a conversation that a session takes from another phone on its worker's word; False: it took too many."""
+    return await _spend(scripts, f"takeovers {session}", HOUR_MS / UNPROVEN_PER_HOUR, UNPROVEN_PER_HOUR)
+
+
+async def affinities(scripts: Scripts, recipients: Sequence[str]) -> list[str | None]:
+    """Return the same for each of these."""
+    found: Any = await scripts.redis.mget([keys.affinity(each) for each in recipients]) if recipients else []
+    return list(found)
 
 
 @dataclass(frozen=True, slots=True)
@@ -145,12 +256,21 @@ class OptOutRecord:
     at_ms: int
     word: str
     via: str
+    only_from: str = ""
+    """The phone of ours that it holds for; '' for all."""
 
 
 async def opt_outs(scripts: Scripts) -> list[OptOutRecord]:
     """Return all opt-outs, by recipient."""
     stored: Any = await scripts.redis.hgetall(keys.OPT_OUTS)
-    return [_opt_out_record(recipient, text) for recipient, text in sorted(stored.items())]
+    found = [_opt_out_record(field, text) for field, text in stored.items()]
+    return sorted(found, key=lambda each: (each.recipient, each.only_from))
+
+
+async def has_opted_out(scripts: Scripts, recipient: str, *, phone: str) -> bool:
+    """Whether a recipient gets no more messages from this phone of ours."""
+    found: Any = await scripts.redis.hmget(keys.OPT_OUTS, [recipient, f"{phone} {recipient}"])
+    return any(each is not None for each in found)
 
 
 async def opt_out_of(scripts: Scripts, recipient: str) -> OptOutRecord | None:
@@ -158,14 +278,53 @@ async def opt_out_of(scripts: Scripts, recipient: str) -> OptOutRecord | None:
     return None if text is None else _opt_out_record(recipient, text)
 
 
-def _opt_out_record(recipient: str, text: str) -> OptOutRecord:
+async def opted_out_among(scripts: Scripts, pairs: Sequence[tuple[str, str]]) -> frozenset[tuple[str, str]]:
+    """Return those of these pairs of our phone ('' = any) and a name (a phone, `lid:…`) that opted out."""
+    if not pairs:
+        return frozenset()
+    fields = [field for phone, name in pairs for field in (name, f"{phone} {name}")]
+    found: Any = await scripts.redis.hmget(keys.OPT_OUTS, fields)
+    told = zip(pairs, found[::2], found[1::2], strict=True)
+    return frozenset(pair for pair, of_all, of_one in told if of_all is not None or of_one is not None)
+
+
+async def own_phones(scripts: Scripts, sessions: Iterable[str]) -> dict[str, str]:
+    """Return the phones of these sessions; '' for one that is gone."""
+    names = sorted(set(sessions))
+    found = await scripts.each(lambda pipe, key: pipe.hget(key, "phone"), map(keys.session, names))
+    return {name: phone or "" for name, phone in zip(names, found, strict=True)}
+
+
+def _opt_out_record(field: str, text: str) -> OptOutRecord:
+    only_from, _, recipient = field.rpartition(" ")
     raw = json.loads(text)
-    return OptOutRecord(recipient, int(raw.get("at_ms", 0)), raw.get("word") or "", raw.get("via") or "")
+    return OptOutRecord(recipient, int(raw.get("at_ms", 0)), raw.get("word") or "", raw.get("via") or "", only_from)
 
 
 async def phone_of_lid(scripts: Scripts, lid: str) -> str:
     """Return the phone of a LID, '' when it was never seen."""
     return str(await scripts.redis.get(keys.phone_of(lid)) or "")
+
+
+async def is_known_lid(scripts: Scripts, digits: str) -> bool:
+    """Whether somebody with this LID has written to one of our phones, whose phone may be hidden."""
+    return bool(await scripts.redis.exists(keys.phone_of(digits)))
+
+
+async def lid_of_username(scripts: Scripts, phone: str, name: str) -> str:
+    """Return the LID of a username as this phone of ours looked it up; '' when it has not within a day."""
+    return str(await scripts.redis.get(keys.username(phone, name)) or "")
+
+
+async def set_username(scripts: Scripts, phone: str, name: str, lid: str) -> None:
+    """Record whose a username is. For this phone of ours only: nothing but its worker's word says so."""
+    await scripts.redis.set(keys.username(phone, name), lid, px=_USERNAME_KEPT_MS)
+
+
+async def known_name(scripts: Scripts, to: str) -> str:
+    """Return the name by which a recipient is on the list of opt-outs: the phone, once it is known."""
+    lid = lid_of(to)
+    return (lid and await phone_of_lid(scripts, lid)) or to
 
 
 async def lid_of_phone(scripts: Scripts, phone: str) -> str:

@@ -1,11 +1,14 @@
 """Incoming messages on their way to the archive. One never changes after it was stored."""
 
-from collections.abc import Mapping, Sequence
+import json
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from redis.asyncio.client import Pipeline
 
+from wa_orchestrator.domain import conversation
+from wa_orchestrator.domain.messages.incoming import id_of
 from wa_orchestrator.store import keys
 from wa_orchestrator.store.engine.scripts import Scripts
 
@@ -24,6 +27,46 @@ class IncomingCopy:
         """Who wrote it: the phone, or `lid:…` while only that is known."""
         phone, lid = self.fields.get("contact_phone"), self.fields.get("contact_lid")
         return phone or (f"lid:{lid}" if lid else "")
+
+    @property
+    def id(self) -> str:
+        """Our id of it."""
+        return id_of(self.session, self.whatsapp_id)
+
+    @property
+    def chat(self) -> str:
+        """The contact or group of its conversation."""
+        named = (self.fields.get(name, "") for name in ("contact_phone", "contact_lid", "group"))
+        return conversation.contact_name(*named)
+
+    @property
+    def target(self) -> str:
+        """WhatsApp's id of the message that it changes; '' for a message of its own."""
+        return str((json.loads(self.fields.get("parts", "{}")).get("target") or {}).get("whatsappId", ""))
+
+
+async def fields_of(scripts: Scripts, session: str, whatsapp_id: str) -> Mapping[str, str]:
+    """Return the fields of an incoming message; none if it is not in Redis."""
+    raw: Any = await scripts.redis.hgetall(keys.incoming(session, whatsapp_id))
+    return dict(raw)
+
+
+async def fields_of_each(scripts: Scripts, names: Sequence[tuple[str, str]]) -> list[Mapping[str, str]]:
+    """Return the fields of each of these, by session and WhatsApp's id; none where it is not in Redis."""
+    return await scripts.each(Pipeline.hgetall, [keys.incoming(*name) for name in names]) if names else []
+
+
+async def latest_with(scripts: Scripts, *, most: int, matches: Callable[[str, str], bool]) -> list[IncomingCopy]:
+    """Return those of the last `most` messages in Redis whose session and text match, the newest first.
+
+    Of each only the text is read, and all fields of those that match: most of a search's time went into the others.
+    """
+    found: Any = await scripts.redis.zrevrange(keys.INCOMING, 0, most - 1, withscores=True)
+    entries = [(*str(member).partition(" ")[::2], int(at)) for member, at in found]
+    texts = await scripts.each(lambda pipe, key: pipe.hget(key, "text"), [keys.incoming(*e[:2]) for e in entries])
+    hits = [entry for entry, text in zip(entries, texts, strict=True) if text and matches(entry[0], text)]
+    raws = await fields_of_each(scripts, [entry[:2] for entry in hits])
+    return [IncomingCopy(*entry[:2], raw, entry[2]) for entry, raw in zip(hits, raws, strict=True) if raw]
 
 
 async def copies(scripts: Scripts, until_ms: int, *, most: int, first: int = 0) -> list[IncomingCopy]:
@@ -45,4 +88,8 @@ async def remove(scripts: Scripts, copied: Sequence[IncomingCopy]) -> None:
         async with scripts.redis.pipeline(transaction=True) as pipe:
             pipe.delete(*(keys.incoming(each.session, each.whatsapp_id) for each in copied))
             pipe.zrem(keys.INCOMING, *(f"{each.session} {each.whatsapp_id}" for each in copied))
+            for each in copied:
+                pipe.zrem(keys.thread(each.session, each.chat), each.id)
+                if each.target:
+                    pipe.zrem(keys.changes_of(each.session, each.target), each.id)
             await pipe.execute()

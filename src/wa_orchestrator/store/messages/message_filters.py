@@ -5,8 +5,8 @@ from collections.abc import Collection
 from dataclasses import dataclass
 from typing import Any
 
-from wa_orchestrator.domain.message import SUCCEEDED, MessageStatus
-from wa_orchestrator.domain.search_words import words_of
+from wa_orchestrator.domain.messages.message import SUCCEEDED, MessageStatus
+from wa_orchestrator.domain.messages.search_words import words_of
 from wa_orchestrator.store import keys
 from wa_orchestrator.store.records import Message
 

@@ -1,13 +1,14 @@
 """Reads indexes of messages, the newest first, by the time of acceptance."""
 
 import asyncio
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
-from wa_orchestrator.store import keys
+from wa_orchestrator.store import keys, records
 from wa_orchestrator.store.engine.scripts import Scripts
 from wa_orchestrator.store.messages.message_keys import Place, locate_all
 from wa_orchestrator.store.messages.open_messages import job_pages
+from wa_orchestrator.store.records import Message
 from wa_orchestrator.timestamps import FOREVER_MS
 
 IndexEntry = tuple[str, int]
@@ -67,29 +68,35 @@ async def page_of_statuses(
 
 async def page_of_jobs(
     scripts: Scripts,
+    is_match: Callable[[Message], bool],
     *,
     after: IndexEntry | None = None,
     from_ms: int | None = None,
     until_ms: int | None = None,
     most: int,
 ) -> list[IndexEntry]:
-    """Return the same for messages that are not routed yet: they are in no index."""
+    """Return the same for messages that match and are not routed yet: they are in no index."""
     low, high = from_ms or 0, FOREVER_MS if until_ms is None else until_ms
     found: set[IndexEntry] = set()
     async for ids in job_pages(scripts):
-        oldest = await _entries(scripts, ids[:1])
-        if oldest and oldest[0][1] > (high if after is None else min(high, after[1])):
+        oldest = await records.messages(scripts, ids[:1])
+        if oldest and oldest[0].accepted_at > (high if after is None else min(high, after[1])):
             continue  # all of this page are newer: no need to read them
-        entries = [entry for entry in await _entries(scripts, ids) if low <= entry[1] <= high]
+        jobs = [each for each in await records.messages(scripts, ids) if low <= each.accepted_at <= high]
+        entries = [(each.id, each.accepted_at) for each in jobs if is_match(each)]
         found.update(entry for entry in entries if after is None or newest_last(entry) < newest_last(after))
-        if len(found) >= most or (oldest and oldest[0][1] < low):
+        if len(found) >= most or (oldest and oldest[0].accepted_at < low):
             break
     return sorted(found, key=newest_last, reverse=True)[:most]
 
 
-async def _entries(scripts: Scripts, ids: Sequence[str]) -> list[IndexEntry]:
-    instants = await scripts.each(lambda pipe, key: pipe.hget(key, "accepted_at"), map(keys.message, ids))
-    return [(name, int(at)) for name, at in zip(ids, instants, strict=True) if at is not None]
+async def changes_of(scripts: Scripts, session: str, whatsapp_ids: Sequence[str]) -> list[IndexEntry]:
+    """Return the incoming messages in Redis that change one of these messages of a session."""
+    pipe = scripts.redis.pipeline(transaction=False)
+    for whatsapp_id in whatsapp_ids:
+        pipe.zrange(keys.changes_of(session, whatsapp_id), 0, -1, withscores=True)
+    replies: list[Any] = await pipe.execute() if whatsapp_ids else []
+    return [(str(name), int(at)) for found in replies for name, at in found]
 
 
 def newest_last(entry: IndexEntry) -> tuple[int, str]:

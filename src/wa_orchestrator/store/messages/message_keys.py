@@ -34,13 +34,22 @@ async def locate_all(scripts: Scripts, ids: Sequence[str]) -> list[Place]:
 
 
 def layout(place: Place) -> list[str]:
-    """Return the keys of the message layout (see `lua/_message.lua`), in its order."""
+    """Return the keys of the message layout (see `lua/shared/_message.lua`), in its order."""
     return [
         keys.message(place.message), keys.timeline(place.message), keys.COUNTS, keys.EVENTS,
         keys.queue(place.phone), keys.set_aside(place.phone), keys.outbox(place.session), keys.LEASES,
         keys.pace(place.phone), keys.sent(place.phone), keys.DUE, keys.session(place.session), keys.ENDED,
         keys.EXPIRING, keys.DEAD, keys.STATUSES,
     ]  # fmt: skip
+
+
+def counted_in(session: str, day: str) -> tuple[str, str]:
+    """Return the keys that count a message on a day (`20250131`): its session's and that of all sessions.
+
+    With '' for the session, because none could send it, it is counted in the latter alone.
+    """
+    of_all = keys.day_stats(day)
+    return (keys.stats(session, day) if session else of_all, of_all)
 
 
 def head(place: Place) -> list[str | int | float]:

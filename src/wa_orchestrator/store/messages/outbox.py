@@ -2,13 +2,14 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Literal
 
-from wa_orchestrator.domain.message_failures import Doubt
+from wa_orchestrator.domain.messages.failures import Doubt
 from wa_orchestrator.store import keys
-from wa_orchestrator.store.engine.scripts import Scripts
+from wa_orchestrator.store.engine.scripts import Argument, Scripts
 from wa_orchestrator.store.events.worker_events import EventDelivery, InProgress, Refusal, Repeated
 from wa_orchestrator.store.messages import phone_queues
-from wa_orchestrator.store.messages.message_keys import Place, head, layout
+from wa_orchestrator.store.messages.message_keys import Place, counted_in, head, layout
 from wa_orchestrator.store.outcomes import Fenced, Unknown
 
 
@@ -106,6 +107,11 @@ async def claim(
     return (place, outcome) if isinstance(outcome, Claimed) else outcome
 
 
+async def in_flight(scripts: Scripts, phone: str) -> str:
+    """Return the message that was released for a phone and has not ended, '' for none."""
+    return str(await scripts.redis.hget(keys.pace(phone), "in_flight") or "")
+
+
 async def renew(
     scripts: Scripts, place: Place, *, epoch: int, lease_ms: int
 ) -> Renewed | Fenced | NotHolder | Stranger:
@@ -176,8 +182,9 @@ async def ack(
 
     It is not noted for a message that is unknown, because it may be archived, or a stranger's.
     """
-    names = [*layout(place), keys.stats(place.session, day), keys.contacts(place.phone), keys.affinity(to)]
-    names += [keys.UNCONFIRMED, keys.session(receipt.reporter), *([delivery.key] if delivery else ())]
+    names = [*layout(place), *counted_in(place.session, day), keys.contacts(place.phone), keys.affinity(to)]
+    names += [keys.UNCONFIRMED, keys.unanswered(place.phone), keys.session(receipt.reporter)]
+    names += [delivery.key] if delivery else []
     args = [*head(place), receipt.status, receipt.whatsapp_id, receipt.at_ms, receipt.reporter]
     return await scripts.ask(
         "ack_message",
@@ -213,7 +220,7 @@ async def nack(
     word = "fail" if verdict.backoff_ms is None else "retry"
     args = [*head(place), epoch, word, verdict.backoff_ms or 0, verdict.reason, verdict.attempts, verdict.doubt]
     args.append(verdict.slowdowns)
-    names = [*layout(place), keys.stats(place.session, day), keys.UNCONFIRMED]
+    names = [*layout(place), *counted_in(place.session, day), keys.UNCONFIRMED]
     return await scripts.ask(
         "nack_message", names, args, became=Became, fenced=Fenced, not_holder=NotHolder, stranger=Stranger
     )
@@ -231,7 +238,7 @@ async def shorten_leases(scripts: Scripts, *, longest_ms: int) -> bool:
 
 async def reclaim(scripts: Scripts, place: Place, *, most_crashes: int | None, day: str) -> Became | Alive | Unknown:
     """Take back a message whose lease has expired; after so many crashes it fails. None: its worker did not crash."""
-    names = [*layout(place), keys.stats(place.session, day), keys.UNCONFIRMED]
+    names = [*layout(place), *counted_in(place.session, day), keys.UNCONFIRMED]
     args = [*head(place), most_crashes or ""]
     return await scripts.ask("reclaim_message", names, args, became=Became, alive=Alive, unknown=Unknown)
 
@@ -249,3 +256,9 @@ async def note_refusal(scripts: Scripts, message_id: str, attempt: int) -> None:
 async def is_refusal_noted(scripts: Scripts, message_id: str, attempt: int) -> bool:
     """Whether a worker's event reported the refusal of this attempt."""
     return bool(await scripts.redis.hget(keys.message(message_id), "refusal_heard") == str(attempt))
+
+
+async def amend(scripts: Scripts, place: Place, how: Literal["EDITED", "DELETED"], body: str = "") -> bool:
+    """Note that a sent message has another content now, or was deleted for everyone; False if it is gone."""
+    args: list[Argument] = [*head(place), how, body]
+    return await scripts.whether("amend_message", layout(place), args, amended=True, unknown=False)

@@ -95,6 +95,15 @@ async def page(scripts: Scripts, phone: str, *, most: int) -> QueuePage:
         return QueuePage(*await pipe.execute())
 
 
+async def count_ahead(scripts: Scripts, phone: str, priority: int) -> int:
+    """Return how many messages would leave before a new one of this priority."""
+    pipe = scripts.redis.pipeline(transaction=False)
+    pipe.zcount(keys.queue(phone), "-inf", f"({(priority + 1) * 1e15:.0f}")
+    pipe.hget(keys.GATEWAY_WAITING, phone)
+    queued, unrouted = await pipe.execute()
+    return int(queued) + int(unrouted or 0)
+
+
 async def counts(scripts: Scripts, phone: str, day_ms: tuple[int, int]) -> QueueCounts:
     """Return how many messages wait for a phone, and how many it sent on this day."""
     (found,) = await counts_of_each(scripts, [(phone, day_ms)])

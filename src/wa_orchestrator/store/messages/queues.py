@@ -1,14 +1,14 @@
-"""The way of a message from the gateway's jobs to an outbox: route, schedule, release, reroute, cancel, retry."""
+"""The way of a message from the gateway's jobs to an outbox: route, schedule, release, reroute, cancel, retry, end."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from wa_orchestrator.domain.message_failures import FREEING, Failure
+from wa_orchestrator.domain.messages.failures import FREEING, Failure
 from wa_orchestrator.store import keys
 from wa_orchestrator.store.engine.compare_and_set import Changed
 from wa_orchestrator.store.engine.scripts import Scripts, unexpected
-from wa_orchestrator.store.messages.message_keys import Place, head, layout
+from wa_orchestrator.store.messages.message_keys import Place, counted_in, head, layout
 from wa_orchestrator.store.records import Message, Session
 
 
@@ -100,6 +100,20 @@ class TooLate:
 
 
 @dataclass(frozen=True, slots=True)
+class Confirmed:
+    """A person said that its recipient has it; this is its status now."""
+
+    status: str
+
+
+@dataclass(frozen=True, slots=True)
+class AlreadySent:
+    """WhatsApp or another person had confirmed it; this is its status."""
+
+    status: str
+
+
+@dataclass(frozen=True, slots=True)
 class Permit:
     """The limits of a release, computed by `domain.pacing` for this message at this time."""
 
@@ -140,6 +154,7 @@ async def route(
         keys.SCHEDULED, keys.DUE, keys.ALL_MESSAGES, keys.messages_of_session(place.session),
         keys.messages_to(to), keys.messages_with_reference(reference), keys.session(place.session),
         keys.submitted(place.phone), keys.later(place.phone), keys.STATUSES, keys.messages_of_batch(batch),
+        keys.conversation(place.session, to), keys.CONVERSATION_INDEX, keys.CONVERSATION_ACTIVITY,
     ]  # fmt: skip
     return await scripts.ask(
         "route_message", names, head(place), queued=Queued, scheduled=Scheduled, gone=Gone, no_session=NoSession
@@ -195,8 +210,8 @@ async def cancel(
     return await _end(scripts, place, status, reason)
 
 
-async def fail(scripts: Scripts, place: Place, *, reason: str, counted: str) -> Ended | TooLate | Gone:
-    """Give a message up that no session can send; `counted` is the key of the day's counts."""
+async def fail(scripts: Scripts, place: Place, *, reason: str, counted: Sequence[str]) -> Ended | TooLate | Gone:
+    """Give a message up that no session can send; `counted` has the keys of the day's counts (`counted_in`)."""
     return await _end(scripts, place, "failed", reason, counted=counted)
 
 
@@ -206,10 +221,10 @@ async def expire(scripts: Scripts, place: Place) -> Ended | TooLate | Gone:
 
 
 async def settle(
-    scripts: Scripts, place: Place, *, status: str, reason: str, left_at_ms: int, counted: str
+    scripts: Scripts, place: Place, *, status: str, reason: str, left_at_ms: int, counted: Sequence[str]
 ) -> Ended | TooLate | Gone:
     """End an open message after a restore, wherever it is; one that may have left counts against its phone's limits."""
-    names = [*_places(place), counted, keys.UNCONFIRMED]
+    names = [*_places(place), keys.UNCONFIRMED, *counted]
     args = [*head(place), status, reason, left_at_ms]
     return await scripts.ask("settle_message", names, args, ended=Ended, too_late=TooLate, unknown=Gone)
 
@@ -220,9 +235,9 @@ def _places(place: Place) -> list[str]:
 
 
 async def _end(
-    scripts: Scripts, place: Place, status: str, reason: str, *, when: str = "", counted: str = ""
+    scripts: Scripts, place: Place, status: str, reason: str, *, when: str = "", counted: Sequence[str] = ()
 ) -> Ended | TooLate | Gone:
-    names = [*_places(place), counted, keys.UNCONFIRMED]
+    names = [*_places(place), keys.UNCONFIRMED, *counted]
     args = [*head(place), status, reason, when]
     return await scripts.ask(
         "cancel_message", names, args, ended=Ended, too_late=TooLate, unknown=Gone, early=Gone, moved=Gone
@@ -251,7 +266,7 @@ async def follow_session(
     moved = await reroute(scripts, place, phone=session.phone, session=session.id)
     if moved != TooLate("tried"):
         return moved
-    return await fail(scripts, place, reason=Failure.SESSION_RELINKED, counted=keys.stats(session.id, day))
+    return await fail(scripts, place, reason=Failure.SESSION_RELINKED, counted=counted_in(session.id, day))
 
 
 async def retry(scripts: Scripts, place: Place, *, to: str) -> Queued | TooLate | MustEnd:
@@ -259,6 +274,17 @@ async def retry(scripts: Scripts, place: Place, *, to: str) -> Queued | TooLate 
     args = [*head(place), to, *sorted(FREEING)]
     names = [*layout(place), keys.SEQUENCE, keys.OPT_OUTS]
     return await scripts.ask("retry_message", names, args, queued=Queued, too_late=TooLate, must_end=MustEnd)
+
+
+async def confirm(
+    scripts: Scripts, place: Place, *, to: str, counted: Sequence[str]
+) -> Confirmed | AlreadySent | TooLate:
+    """Settle a message of unknown outcome as sent, because a person knows that its recipient has it."""
+    names = [*layout(place), *counted, keys.contacts(place.phone), keys.affinity(to), keys.UNCONFIRMED]
+    names.append(keys.unanswered(place.phone))
+    return await scripts.ask(
+        "confirm_message", names, head(place), became=Confirmed, already=AlreadySent, too_late=TooLate
+    )
 
 
 async def wake(scripts: Scripts, *phones: str) -> None:

@@ -10,7 +10,7 @@ from wa_orchestrator.store import keys
 from wa_orchestrator.store.engine.compare_and_set import Changed
 from wa_orchestrator.store.engine.scripts import Argument, Scripts
 from wa_orchestrator.store.messages import phone_queues
-from wa_orchestrator.store.messages.message_keys import Place, head, layout
+from wa_orchestrator.store.messages.message_keys import Place, counted_in, head, layout
 from wa_orchestrator.store.outcomes import Fenced, Removed, Unknown, Written
 from wa_orchestrator.store.record_codec import flat
 from wa_orchestrator.store.records import SessionChanges
@@ -72,6 +72,8 @@ class NewSession:
     candidates: Sequence[str] = ()
     direct: str = ""
     fields: SessionChanges = field(default_factory=SessionChanges)
+    seen_sessions: int | None = None
+    """How many sessions there were when its profile was chosen, if that choice depends on them."""
 
 
 def slot_keys(candidates: Sequence[str]) -> list[str]:
@@ -103,10 +105,15 @@ async def create(
     names = [
         keys.session(session.id), keys.SESSIONS_ALL, keys.temporary_binding(session.id),
         keys.sessions_of_phone(session.phone), keys.PROVISIONING, keys.session_events(session.id), keys.EVENTS,
-        keys.EPOCH_FLOOR, *slot_keys(session.candidates),
+        keys.EPOCH_FLOOR, keys.TAG_LIMITS, *slot_keys(session.candidates),
     ]  # fmt: skip
     args: list[Argument] = [session.id, per_proxy, per_phone, session.phone, session.direct, session.siblings]
-    args += [len(session.candidates), *session.candidates, *flat(session.fields)]
+    args += [
+        "" if session.seen_sessions is None else session.seen_sessions,
+        len(session.candidates),
+        *session.candidates,
+        *flat(session.fields),
+    ]
     return await scripts.ask(
         "create_session",
         names,
@@ -147,10 +154,10 @@ async def update(scripts: Scripts, session_id: str, fields: SessionChanges) -> b
     return await scripts.whether("update_session", names, flat(fields), noted=True, unknown=False)
 
 
-async def set_limits(scripts: Scripts, session_id: str, value: str, *, field: str = "limits") -> bool:
-    """Write a session's own `limits` or `timezone` and wake its phone; '' deletes them, and the default applies."""
-    names = [keys.session(session_id), keys.DUE, keys.SESSIONS_CHANGED]
-    return await scripts.whether("set_limits", names, [field, value], set=True, unknown=False)
+async def change(scripts: Scripts, session_id: str, fields: SessionChanges) -> bool:
+    """Write what an operator chose, and wake the phone; '' deletes a field. False if the session is removed."""
+    names = [keys.session(session_id), keys.DUE, keys.SESSIONS_CHANGED, keys.TAG_LIMITS]
+    return await scripts.whether("change_session", names, flat(fields), set=True, unknown=False)
 
 
 async def next_number(scripts: Scripts) -> int:
@@ -184,7 +191,7 @@ async def register(
     message it held fails after so many deaths.
     """
     place = Place(await phone_queues.in_flight(scripts, phone), phone, session_id)
-    names = [*layout(place), keys.lease(CONTROL_LEASE), keys.stats(session_id, day), keys.UNCONFIRMED]
+    names = [*layout(place), keys.lease(CONTROL_LEASE), *counted_in(session_id, day), keys.UNCONFIRMED]
     args = [*head(place), lease, above, most_crashes or ""]
     return await scripts.ask(
         "register_worker", names, args, registered=Registered, not_leader=NotLeader, changed=Changed, unknown=Unknown
@@ -200,6 +207,7 @@ async def remove(
         keys.sessions_of_phone(phone), keys.sessions_of_proxy(proxy), keys.qr(session_id),
         keys.session_events(session_id), keys.EVENTS, keys.commands(session_id), keys.PROVISIONING,
         keys.sticky(phone), keys.outbox(session_id), keys.EPOCH_FLOOR, keys.HOLDS, keys.last_proxy(session_id),
+        keys.credentials(session_id),
     ]  # fmt: skip
     args = [session_id, forget, proxy, phone]
     return await scripts.ask(

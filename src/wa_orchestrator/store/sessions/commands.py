@@ -58,7 +58,10 @@ async def is_asked(scripts: Scripts, session_id: str, command_id: str) -> bool:
 async def run(
     scripts: Scripts, session_id: str, kind: str, *, timeout_s: float, **details: str
 ) -> dict[str, Any] | None:
-    """Queue a command and return its result; None after `timeout_s`, when it is taken back from the queue."""
+    """Queue a command and return its result; None after `timeout_s`, when it is taken back from the queue.
+
+    `id` in the result is the command's own, whatever its worker says: a file that it sent has that name.
+    """
     command_id, text = await _ask(scripts, session_id, kind, details, how="awaited", answer_ms=round(timeout_s * 1000))
     popped: Any = await scripts.redis.blpop([keys.command_result(command_id)], timeout=timeout_s)
     if popped is None:
@@ -66,4 +69,4 @@ async def run(
         await scripts.redis.lrem(keys.commands(session_id), 1, text)
         return None
     result: dict[str, Any] = json.loads(popped[1])
-    return result
+    return result | {"id": command_id}

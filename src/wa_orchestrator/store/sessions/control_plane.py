@@ -1,5 +1,6 @@
 """State of the control plane: requests to look at a session, the start queue, restart counts, the leader's pulse."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import Enum
 from typing import Any
@@ -101,6 +102,14 @@ async def count_restart(scripts: Scripts, session_id: str, *, now_ms: int, windo
 async def forget_restarts(scripts: Scripts, session_id: str) -> None:
     """Reset the restart count of a session: an operator started it."""
     await scripts.redis.delete(keys.restarts(session_id))
+
+
+async def forget_restarts_since(scripts: Scripts, session_ids: Sequence[str], since_ms: int) -> None:
+    """Take back the restarts that were counted since an instant."""
+    async with scripts.redis.pipeline(transaction=False) as pipe:
+        for session_id in session_ids:
+            pipe.zremrangebyscore(keys.restarts(session_id), since_ms, "+inf")
+        await pipe.execute()
 
 
 async def record_pulse(scripts: Scripts, now_ms: int) -> int | None:

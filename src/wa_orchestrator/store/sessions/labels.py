@@ -1,25 +1,27 @@
-"""The labels of all sessions, by which keys, people and webhooks are limited to some of them."""
+"""The labels and tags of all sessions, by which keys, people, webhooks and holds are limited to some of them."""
 
+import json
 import time
 from collections.abc import Callable, Mapping
 from typing import Any, Final
 
-from wa_orchestrator.domain.access import Everything, Reach
+from wa_orchestrator.domain.access.permissions import Everything, Reach
 from wa_orchestrator.store import keys
 from wa_orchestrator.store.engine.scripts import Scripts
 from wa_orchestrator.store.records import Session
 
 #: How long they are cached: a session that gets another label is seen by others within this time.
 FRESH_S: Final = 1.0
+FIELDS: Final = ["label", "tags"]
 
 
 def labels_of(session: Session) -> frozenset[str]:
-    """Return the labels of a session."""
-    return frozenset({session.label} - {""})
+    """Return the label and the tags of a session: to whoever is limited by labels, both are names of groups."""
+    return frozenset({session.label, *session.tags} - {""})
 
 
 class SessionLabels:
-    """Reads the labels of all sessions, and again when they are older than `FRESH_S`."""
+    """Reads the labels and tags of all sessions, and again when they are older than `FRESH_S`."""
 
     def __init__(self, scripts: Scripts) -> None:
         self._scripts = scripts
@@ -27,14 +29,15 @@ class SessionLabels:
         self._read_at_s = float("-inf")
 
     async def read(self) -> Mapping[str, frozenset[str]]:
-        """Return the labels by session id."""
+        """Return labels and tags by session id."""
         if time.monotonic() - self._read_at_s >= FRESH_S:
             at_s = time.monotonic()
             ids: Any = await self._scripts.redis.smembers(keys.SESSIONS_ALL)
             names = sorted(str(each) for each in ids)
-            found = await self._scripts.each(lambda pipe, key: pipe.hget(key, "label"), map(keys.session, names))
+            found = await self._scripts.each(lambda pipe, key: pipe.hmget(key, FIELDS), map(keys.session, names))
             self._labels = {
-                name: frozenset({str(label or "")} - {""}) for name, label in zip(names, found, strict=True)
+                name: frozenset({label or "", *json.loads(tags or "[]")} - {""})
+                for name, (label, tags) in zip(names, found, strict=True)
             }
             self._read_at_s = at_s
         return self._labels

@@ -5,8 +5,11 @@ import json
 from dataclasses import asdict, dataclass
 from typing import Any, Final
 
+from wa_orchestrator.domain.ids import SessionId
+from wa_orchestrator.domain.stream_events import EventType, PasskeyStep
 from wa_orchestrator.store import keys
 from wa_orchestrator.store.engine.scripts import Scripts
+from wa_orchestrator.store.events import event_stream
 
 _KEPT_MS: Final = 15 * 60_000
 
@@ -32,7 +35,12 @@ async def get(scripts: Scripts, session_id: str) -> PasskeyCeremony | None:
 
 
 async def put(scripts: Scripts, session_id: str, ceremony: PasskeyCeremony) -> None:
-    await scripts.redis.set(keys.passkey(session_id), json.dumps(asdict(ceremony)), px=_KEPT_MS)
+    """Store how far a ceremony is, in one step with the event: a page that was rendered before reads it from there."""
+    step = PasskeyStep(SessionId(session_id), ceremony.stage, ceremony.reason or None)
+    async with scripts.redis.pipeline(transaction=True) as pipe:
+        pipe.set(keys.passkey(session_id), json.dumps(asdict(ceremony)), px=_KEPT_MS)
+        event_stream.emit_in(pipe, EventType.SESSION_PASSKEY, step, at_ms=await scripts.now_ms(), history=session_id)
+        await pipe.execute()
 
 
 async def delete(scripts: Scripts, session_id: str) -> None:

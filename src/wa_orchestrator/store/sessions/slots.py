@@ -4,13 +4,14 @@ from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from wa_orchestrator.domain.proxies.proxy_move import MoveTime
 from wa_orchestrator.domain.stream_events import ProxyReason
 from wa_orchestrator.store import keys
 from wa_orchestrator.store.engine.compare_and_set import Changed
 from wa_orchestrator.store.engine.scripts import Argument, Scripts
 from wa_orchestrator.store.outcomes import Fenced
 from wa_orchestrator.store.record_codec import flat
-from wa_orchestrator.store.records import SessionChanges
+from wa_orchestrator.store.records import Session, SessionChanges
 from wa_orchestrator.store.sessions import NoRoom, PhoneFull, slot_keys
 
 
@@ -84,6 +85,28 @@ async def move(scripts: Scripts, wanted: Move, *, per_proxy: int) -> Moved | NoR
     args: list[Argument] = [wanted.session, wanted.proxy, per_proxy, wanted.phone, wanted.reason]
     args += [wanted.version, len(wanted.candidates), *wanted.candidates]
     return await scripts.ask("move_session", names, args, moved=Moved, no_room=NoRoom, changed=Changed)
+
+
+@dataclass(frozen=True, slots=True)
+class ChosenBad:
+    """The chosen proxy does not work."""
+
+
+async def move_phone(
+    scripts: Scripts, movers: Sequence[Session], proxy: str, *, when: MoveTime, per_proxy: int
+) -> Moved | ChosenBad | NoRoom | Changed:
+    """Move all sessions of a phone to a proxy that an operator chose; the first is the one he named."""
+    phone = movers[0].phone
+    names = [
+        keys.sticky(phone), keys.sticky_history(phone), keys.EVENTS, keys.sessions_of_phone(phone), keys.proxy(proxy),
+        keys.sessions_of_proxy(proxy),
+    ]  # fmt: skip
+    args: list[Argument] = [phone, proxy, per_proxy, when, ProxyReason.CHOSEN]
+    for each in movers:
+        names += [keys.session(each.id), keys.session_events(each.id), keys.sessions_of_proxy(each.proxy)]
+        names += [keys.temporary_binding(each.id)]
+        args += [each.id, each.proxy, each.version]
+    return await scripts.ask("move_phone", names, args, moved=Moved, bad=ChosenBad, no_room=NoRoom, changed=Changed)
 
 
 async def release(scripts: Scripts, session_id: str) -> None:

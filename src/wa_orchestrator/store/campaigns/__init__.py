@@ -1,0 +1,1 @@
+"""Campaigns: the records, their recipients, and what these did since."""

@@ -1,0 +1,65 @@
+"""Conversations from before a device was linked, as its phone tells them."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from wa_orchestrator.domain import conversation
+from wa_orchestrator.domain.messages.incoming import id_of
+from wa_orchestrator.store import keys
+from wa_orchestrator.store.engine.scripts import Argument, Scripts
+from wa_orchestrator.store.leases import Allowed, read_rate
+
+_DAY_MS = 86_400_000
+#: How many a session may bring within a day. A phone tells no more than its worker passes on.
+MOST_PER_DAY = 2_000
+
+
+@dataclass(frozen=True, slots=True)
+class ImportedText:
+    """A text of such a conversation."""
+
+    whatsapp_id: str
+    at_ms: int
+    text: str
+    is_ours: bool
+
+
+@dataclass(frozen=True, slots=True)
+class ImportedConversation:
+    """A conversation as its phone tells it; `texts` has the newest first."""
+
+    session: str
+    our_phone: str
+    phone: str
+    lid: str
+    group: str
+    name: str
+    last_at_ms: int
+    texts: Sequence[ImportedText] = ()
+
+    @property
+    def contact(self) -> str:
+        return conversation.contact_name(self.phone, self.lid, self.group)
+
+
+async def put(scripts: Scripts, each: ImportedConversation, *, keep_ms: int) -> bool:
+    """Store a conversation; False when it is known, and has at most got a name and older texts."""
+    names = [
+        keys.conversation(each.session, each.contact), keys.thread(each.session, each.contact),
+        keys.CONVERSATION_INDEX, keys.CONVERSATION_ACTIVITY, keys.CONVERSATION_NAMES, keys.OPT_OUTS, keys.INCOMING,
+        *(keys.incoming(each.session, text.whatsapp_id) for text in each.texts),
+    ]  # fmt: skip
+    args: list[Argument] = [
+        each.session, each.our_phone, each.contact, each.phone, each.lid, "1" if each.group else "", each.name,
+        each.name.casefold(), each.last_at_ms, keep_ms,
+    ]  # fmt: skip
+    for text in each.texts:
+        direction = "out" if text.is_ours else "in"
+        args += [id_of(each.session, text.whatsapp_id), text.whatsapp_id, text.at_ms, direction, text.text]
+    return await scripts.whether("import_conversation", names, args, imported=True, known=False)
+
+
+async def spend(scripts: Scripts, session: str, count: int) -> bool:
+    """Count conversations that a session brings; False: it brings more than a phone tells."""
+    args = [_DAY_MS / MOST_PER_DAY, MOST_PER_DAY, count]
+    return isinstance(read_rate(await scripts.run("spend_rate", [keys.rate(f"history {session}")], args)), Allowed)

@@ -1,0 +1,22 @@
+-- uses: _message
+-- retry_message: a dead letter returns to the end of its queue, with the same WhatsApp id and its attempts reset.
+-- Atomic because two people may press the button.
+-- KEYS: the message layout, then KEYS[17] sequence  KEYS[18] opt-outs hash
+-- ARGV[4] recipient  ARGV[5…] the reasons after which another attempt may leave from another phone
+-- returns {'queued'} | {'too_late', status} | {'must_end', reason}
+local SEQUENCE, OPT_OUTS, recipient = KEYS[17], KEYS[18], ARGV[4]
+local FIRST_REASON = 5
+local now = now_ms()
+local status, priority, reason = unpack(redis.call('HMGET', MESSAGE, 'status', 'priority', 'reason'))
+if status ~= 'failed' and status ~= 'unknown' then return { 'too_late', status or 'unknown' } end -- guard: dead
+if has_opted_out(OPT_OUTS, recipient) then return { 'must_end', 'OPTED_OUT' } end -- guard: retry_opt_out
+local sequence = redis.call('INCR', SEQUENCE)
+redis.call('HSET', MESSAGE, 'attempts', 0, 'crashes', 0, 'uncounted', 0, 'sequence', sequence, 'expires_at', 0, 'due_at', 0)
+for index = FIRST_REASON, #ARGV do
+  if reason == ARGV[index] then redis.call('HSET', MESSAGE, 'freed', '1') end -- guard: retry_told
+end
+redis.call('ZREM', DEAD, ID)
+redis.call('ZADD', QUEUE, tonumber(priority) * 1e15 + sequence, ID)
+set_status('queued', now, 'RETRIED')
+wake_phone(now)
+return { 'queued' }

@@ -1,0 +1,33 @@
+-- uses: _message
+-- nack_message: the holder could not send. The server has decided: back to the front after a backoff, or failed for good.
+-- Atomic because only the holder with the current epoch may nack, and the message must be in exactly one place afterwards.
+-- KEYS: the message layout, then KEYS[17] stats hash of the session's day  KEYS[18] of all sessions' day  KEYS[19] unconfirmed zset
+-- ARGV[4] epoch  ARGV[5] verdict: retry | fail  ARGV[6] backoff ms  ARGV[7] reason  ARGV[8] attempts the verdict was made for
+-- ARGV[9] whether the recipient may have it: raised (this attempt got no answer) | settled (they cannot) | kept (as before)
+-- ARGV[10] how often in a row WhatsApp has now asked the phone to slow down (0 = it did not)
+-- returns {'became', status} | {'fenced', current epoch} | {'not_holder', status} | {'stranger'}
+local STATS, TOTALS, UNCONFIRMED = unpack(KEYS, 17, 19)
+local seen_epoch, verdict, backoff_ms, reason, seen_attempts, doubt = ARGV[4], ARGV[5], tonumber(ARGV[6]), ARGV[7], ARGV[8], ARGV[9]
+local slowdowns = tonumber(ARGV[10])
+-- WhatsApp does not let the phone write to this person: counted for the number's health.
+local UNWELCOME = { REACHOUT_LOCKED = true, NO_TRUST_TOKEN = true, NEW_CHAT_CAP = true }
+local now = now_ms()
+local epoch = redis.call('HGET', SESSION, 'epoch') or '0'
+if epoch ~= seen_epoch then return { 'fenced', epoch } end -- guard: nack_epoch
+local status, claim_epoch, attempts, pause_ms, session = unpack(redis.call('HMGET', MESSAGE, 'status', 'claim_epoch', 'attempts', 'pause_ms', 'session'))
+if status and is_stranger(SESSION, SESSION_ID) then return { 'stranger' } end -- guard: nack_owner
+local is_holder = status == 'sending' and session == SESSION_ID and claim_epoch == epoch and attempts == seen_attempts
+if not is_holder then return { 'not_holder', status or 'unknown' } end -- guard: nack_holder
+end_flight(now, math.max(tonumber(pause_ms or 0), backoff_ms))
+wake_phone(now)
+if slowdowns > 0 then redis.call('HSET', PACE, 'slowdowns', slowdowns) end -- guard: slower
+if slowdowns == 1 then
+  emit(EVENTS, 'session.slowed_down', now, 'session', SESSION_ID, 'phone', PHONE, 'until', string.format('%.0f', now + backoff_ms))
+end
+local in_doubt = doubt == 'raised' and '1' or ''
+if doubt ~= 'kept' then redis.call('HSET', MESSAGE, 'in_doubt', in_doubt) end -- guard: doubt
+if UNWELCOME[reason] then count_message(STATS, TOTALS, 'refused') end -- guard: refusal
+if verdict == 'fail' then return { 'became', fail_message(STATS, TOTALS, UNCONFIRMED, now, reason) } end
+redis.call('ZADD', QUEUE, FRONT, ID)
+set_status('queued', now, reason)
+return { 'became', 'queued' }
