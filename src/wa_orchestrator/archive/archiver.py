@@ -8,13 +8,15 @@ from typing import Final
 
 import structlog
 
-from wa_orchestrator.archive import erasure
+from wa_orchestrator.archive import erasure, relocation
 from wa_orchestrator.archive.contract import Archive
 from wa_orchestrator.errors import Unavailable
 from wa_orchestrator.settings import Settings
+from wa_orchestrator.store.conversations import conversation_records
 from wa_orchestrator.store.engine.scripts import Scripts
 from wa_orchestrator.store.events import event_stream, webhooks
-from wa_orchestrator.store.messages import archive_marks, ended_messages, incoming_messages
+from wa_orchestrator.store.history import archive_marks, ended_messages
+from wa_orchestrator.store.messages import incoming_messages
 
 HOUR_MS: Final = 3_600_000
 DAY_MS: Final = 24 * HOUR_MS
@@ -101,10 +103,12 @@ class Archiver:
         texts = await archive.erase_texts(now_ms - settings.body_retention_days * DAY_MS, most=BATCH)
         messages = await archive.erase_messages(now_ms - settings.message_retention_days * DAY_MS, most=BATCH)
         events = await archive.erase_events(now_ms - settings.event_retention_days * DAY_MS, most=EVENTS)
+        until_ms = now_ms - settings.message_retention_days * DAY_MS
+        conversations = await conversation_records.remove_older(self._scripts, until_ms, most=BATCH)
         await webhooks.erase_deliveries_until(self._scripts, now_ms - settings.body_retention_days * DAY_MS)
         if texts or messages:
             log.info("archive.erased", texts=texts, messages=messages, events=events)
-        return max(texts, messages, events * BATCH // EVENTS)
+        return max(texts, messages, conversations, events * BATCH // EVENTS)
 
     async def _shrink_daily(self, now_ms: int) -> None:
         """Once a day, let what was erased leave the disk: the AOF of Redis and the log of the archive."""
@@ -116,7 +120,10 @@ class Archiver:
     async def _check_identity(self) -> bool:
         """Whether this is the archive in use. History must not be split over the disks of two machines."""
         if not self._is_ours:
-            self._is_ours = await archive_marks.claim(self._scripts, await self._archive.create())
+            identity, file = await self._archive.create(), self._settings.archive_path
+            self._is_ours = await archive_marks.claim(self._scripts, identity) or await relocation.take_over(
+                self._scripts, file, self._archive, identity
+            )
             if not self._is_ours:
                 log.error("archive.elsewhere", hint="another archive is in use: see docs/history.md")
         return self._is_ours

@@ -1,11 +1,11 @@
 """What an archive of history promises. One process, the leader, writes it; any process that reaches it may read."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol
 
-from wa_orchestrator.store.messages.ended_messages import MessageCopy
+from wa_orchestrator.store.history.ended_messages import MessageCopy
 from wa_orchestrator.store.messages.incoming_messages import IncomingCopy
 from wa_orchestrator.store.messages.message_filters import Filters
 from wa_orchestrator.store.messages.message_index import IndexEntry
@@ -67,6 +67,23 @@ class Archive(Protocol):
 
     async def events_of(self, contact: Contact, *, after: str, most: int) -> list[Entry]:
         """Return the events that name a person, the oldest first, after this cursor."""
+        ...
+
+    async def incoming_page(
+        self, session: str, chats: Sequence[str], *, after: IndexEntry | None, most: int
+    ) -> list[IncomingCopy]:
+        """Return the next `most` incoming messages of a conversation, the newest first by (received at, id).
+
+        `chats` are the names under which the contact was stored. What changes another message is not among them.
+        """
+        ...
+
+    async def changes_of(self, session: str, whatsapp_ids: Sequence[str]) -> list[IncomingCopy]:
+        """Return incoming reactions, votes, edits and deletions of these messages, the oldest first."""
+        ...
+
+    async def search_incoming(self, text: str, *, among: Collection[str] | None, most: int) -> list[IncomingCopy]:
+        """Return incoming messages that contain all words of a text, the newest first; `among` are sessions."""
         ...
 
     # -- writing: the leader alone --

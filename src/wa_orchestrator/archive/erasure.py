@@ -10,9 +10,11 @@ import structlog
 
 from wa_orchestrator.archive.contract import Archive, Contact
 from wa_orchestrator.domain.phone import last_four
+from wa_orchestrator.store.campaigns import campaign_rows
 from wa_orchestrator.store.engine.scripts import Scripts
 from wa_orchestrator.store.events import webhooks
-from wa_orchestrator.store.messages import archive_marks, contacts, erasures
+from wa_orchestrator.store.history import archive_marks, erasures
+from wa_orchestrator.store.messages import contacts
 
 _BETWEEN_MS: Final = 30_000
 _BATCH: Final = 500
@@ -46,6 +48,7 @@ async def step(scripts: Scripts, archive: Archive) -> int:
 
 async def _erase(scripts: Scripts, archive: Archive, contact: Contact) -> bool:
     """Erase everything about a person that can be; False while a worker has a message to them."""
+    await campaign_rows.erase_recipient(scripts, contact.phone)
     held = await erasures.cancel_open(scripts, contact.phone)
     ids = set(await erasures.erase_messages(scripts, contact.phone))
     last = ""

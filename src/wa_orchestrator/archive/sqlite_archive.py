@@ -3,7 +3,7 @@
 import asyncio
 import sqlite3
 import threading
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from pathlib import Path
@@ -11,11 +11,12 @@ from typing import Concatenate, Final, ParamSpec, TypeVar
 
 from wa_orchestrator.archive import sqlite_copies as copies
 from wa_orchestrator.archive import sqlite_reads as reads
+from wa_orchestrator.archive import sqlite_threads as threads
 from wa_orchestrator.archive import sqlite_writes as writes
 from wa_orchestrator.archive.contract import Contact
 from wa_orchestrator.archive.sqlite_schema import mark, open_reader, open_writer
 from wa_orchestrator.errors import Unavailable
-from wa_orchestrator.store.messages.ended_messages import MessageCopy
+from wa_orchestrator.store.history.ended_messages import MessageCopy
 from wa_orchestrator.store.messages.incoming_messages import IncomingCopy
 from wa_orchestrator.store.messages.message_filters import Filters
 from wa_orchestrator.store.messages.message_index import IndexEntry
@@ -62,7 +63,19 @@ class SqliteArchive:
     async def events_of(self, contact: Contact, *, after: str, most: int) -> list[Entry]:
         return await self._read([], reads.events_of, contact, after, most)
 
+    async def incoming_page(
+        self, session: str, chats: Sequence[str], *, after: IndexEntry | None, most: int
+    ) -> list[IncomingCopy]:
+        return await self._read([], threads.page, session, chats, after, most)
+
+    async def changes_of(self, session: str, whatsapp_ids: Sequence[str]) -> list[IncomingCopy]:
+        return await self._read([], threads.changes_of, session, whatsapp_ids) if whatsapp_ids else []
+
+    async def search_incoming(self, text: str, *, among: Collection[str] | None, most: int) -> list[IncomingCopy]:
+        return await self._read([], threads.search, text, among, most)
+
     async def create(self) -> str:
+        await self._write(writes.prepare)
         return await self._write(_identity)
 
     async def put_messages(self, copies: Sequence[MessageCopy]) -> None:

@@ -5,14 +5,19 @@ remembers its identity.
 """
 
 import contextlib
+import json
 import os
 import sqlite3
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any, Final
 
-from wa_orchestrator.archive.sqlite_schema import SPREAD, instant_of, mark, open_reader, set_mark
-from wa_orchestrator.archive.sqlite_writes import free_place, transaction
+from wa_orchestrator.archive import sqlite_threads
+from wa_orchestrator.archive.places import SPREAD, instant_of
+from wa_orchestrator.archive.sqlite_reads import MESSAGE, message_copy
+from wa_orchestrator.archive.sqlite_schema import mark, open_reader, set_mark
+from wa_orchestrator.archive.sqlite_writes import free_place, insert_message, transaction
+from wa_orchestrator.store.messages.incoming_messages import IncomingCopy
 
 #: The columns of every table that a copy must have.
 _TABLES: Final = {
@@ -25,7 +30,6 @@ _TABLES: Final = {
     "incoming": {"place", "session", "whatsapp_id", "contact", "fields"},
 }  # fmt: skip
 _BATCH: Final = 500
-_MESSAGE: Final = "place, id, session, recipient, status, reference, batch, ended_at, record, body, timeline"
 
 #: Takes the rows of a copy after a place, at most so many; returns the last place, None at the end.
 Take = Callable[[sqlite3.Connection, sqlite3.Connection, int], int | None]
@@ -82,46 +86,50 @@ def take_marks(connection: sqlite3.Connection, copy: sqlite3.Connection) -> None
 
 def take_messages(connection: sqlite3.Connection, copy: sqlite3.Connection, after: int) -> int | None:
     """Take messages that are not here; one that is here is as new or newer."""
-    rows = _rows(copy, f"SELECT {_MESSAGE} FROM message", after)
+    found = rows(copy, f"SELECT place, {MESSAGE.removeprefix('SELECT ')}", after)
     with transaction(connection):
-        for place, message_id, *rest in rows:
-            if connection.execute("SELECT 1 FROM message WHERE id = ?", (message_id,)).fetchone():
+        texts_erased = int(mark(connection, "texts", "-1"))
+        for place, *columns in found:
+            message = message_copy(columns)
+            if connection.execute("SELECT 1 FROM message WHERE id = ?", (message.id,)).fetchone():
                 continue
             ours = free_place(connection, "message", instant_of(place), place % (1 << SPREAD))
-            values = (ours, message_id, *rest)
-            connection.execute(f"INSERT INTO message ({_MESSAGE}) VALUES ({', '.join('?' * len(values))})", values)
-            words = copy.execute("SELECT words FROM message_text WHERE rowid = ?", (place,)).fetchone()
-            if words:
-                connection.execute("INSERT INTO message_text (rowid, words) VALUES (?, ?)", (ours, words[0]))
-    return _last(rows)
+            # A text whose time is over does not come back: nobody would erase it again.
+            body = message.fields.get("body") if message.ended_at > texts_erased else None
+            insert_message(connection, ours, message, body)
+    return last(found)
 
 
 def take_events(connection: sqlite3.Connection, copy: sqlite3.Connection, after: int) -> int | None:
-    rows = _rows(copy, "SELECT place, message, contact, fields FROM event", after)
+    found = rows(copy, "SELECT place, message, contact, fields FROM event", after)
     with transaction(connection):  # an event's place is its cursor, so one of the same place is the same
-        connection.executemany("INSERT OR IGNORE INTO event VALUES (?, ?, ?, ?)", rows)
-    return _last(rows)
+        connection.executemany("INSERT OR IGNORE INTO event VALUES (?, ?, ?, ?)", found)
+    return last(found)
 
 
 def take_incoming(connection: sqlite3.Connection, copy: sqlite3.Connection, after: int) -> int | None:
-    rows = _rows(copy, "SELECT place, session, whatsapp_id, contact, fields FROM incoming", after)
+    found = rows(copy, "SELECT place, session, whatsapp_id, contact, fields FROM incoming", after)
     query = "SELECT 1 FROM incoming WHERE session = ? AND whatsapp_id = ?"
     with transaction(connection):
-        for place, session, whatsapp_id, *rest in rows:
+        for place, session, whatsapp_id, *rest in found:
             if not connection.execute(query, (session, whatsapp_id)).fetchone():
                 ours = free_place(connection, "incoming", instant_of(place), place % (1 << SPREAD))
                 values = (ours, session, whatsapp_id, *rest)
                 connection.execute("INSERT INTO incoming VALUES (?, ?, ?, ?, ?)", values)
-    return _last(rows)
+                copied = IncomingCopy(session, whatsapp_id, json.loads(rest[-1]), instant_of(ours))
+                sqlite_threads.add(connection, ours, copied)
+    return last(found)
 
 
 #: In batches, each a transaction: what else is to be written does not wait for all of them.
 TAKES: Final[tuple[Take, ...]] = (take_messages, take_events, take_incoming)
 
 
-def _rows(copy: sqlite3.Connection, query: str, after: int) -> list[tuple[Any, ...]]:
+def rows(copy: sqlite3.Connection, query: str, after: int) -> list[tuple[Any, ...]]:
+    """Return the next rows of a copy after a place; `query` selects the place first."""
     return copy.execute(f"{query} WHERE place > ? ORDER BY place LIMIT ?", (after, _BATCH)).fetchall()
 
 
-def _last(rows: list[tuple[Any, ...]]) -> int | None:
-    return int(rows[-1][0]) if len(rows) == _BATCH else None
+def last(found: list[tuple[Any, ...]]) -> int | None:
+    """Return the place after which more rows may be; None when these were the last."""
+    return int(found[-1][0]) if len(found) == _BATCH else None

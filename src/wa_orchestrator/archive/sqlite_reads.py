@@ -4,27 +4,24 @@ import json
 import sqlite3
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, Final
 
+from wa_orchestrator.archive import paging
 from wa_orchestrator.archive.contract import Contact
-from wa_orchestrator.archive.sqlite_schema import (
-    LAST_PLACE,
-    cursor_of,
-    instant_of,
-    mark,
-    place_of,
-    place_of_cursor,
-)
-from wa_orchestrator.domain.search_words import words_of
-from wa_orchestrator.store.messages.ended_messages import MessageCopy
+from wa_orchestrator.archive.places import cursor_of, instant_of, place_of_cursor
+from wa_orchestrator.archive.sqlite_schema import mark
+from wa_orchestrator.archive.sqlite_words import query_of
+from wa_orchestrator.domain.messages.search_words import words_of
+from wa_orchestrator.store.history.ended_messages import MessageCopy
 from wa_orchestrator.store.messages.incoming_messages import IncomingCopy
 from wa_orchestrator.store.messages.message_filters import ENDED_STATUSES, Filters
-from wa_orchestrator.store.messages.message_index import IndexEntry, newest_last
+from wa_orchestrator.store.messages.message_index import IndexEntry
 from wa_orchestrator.store.records import Entry
 
-#: Columns of a message that are fields of its hash, in the order of `_MESSAGE`.
+#: Columns of a message that are fields of its hash, in the order of `MESSAGE`.
 COLUMNS: Final = ("id", "session", "to", "status", "reference", "batch", "body")
-_MESSAGE: Final = (
+MESSAGE: Final = (
     "SELECT id, session, recipient, status, reference, batch, body, record, timeline, ended_at FROM message"
 )
 _ROWS: Final = "SELECT place, id FROM message INDEXED BY {index} WHERE {condition}"
@@ -44,18 +41,21 @@ class Source:
         return connection.execute(f"{self.query} AND {bounds}", (*self.values, low, high, most)).fetchall()
 
 
-def sources_of(filters: Filters) -> list[Source]:
+def sources_of(connection: sqlite3.Connection, filters: Filters) -> list[Source]:
     """Return the narrowest rows that contain all matches."""
     if filters.batch_id is not None:
         return [_by("message_batch", "batch != '' AND batch = ?", filters.batch_id)]
     if filters.reference is not None:
         return [_by("message_reference", "reference != '' AND reference = ?", filters.reference)]
+    if filters.to is not None and filters.session_id is not None:
+        # No index is named: an archive gets this one from the leader, and others may read it before.
+        query = "SELECT place, id FROM message WHERE recipient = ? AND session = ?"
+        return [Source(query, (filters.to, filters.session_id))]
     if filters.to is not None:
         return [_by("message_recipient", "recipient = ?", filters.to)]
     if words := words_of(filters.text or ""):
         query = "SELECT message.place, id FROM message_text CROSS JOIN message ON message.place = message_text.rowid"
-        # As strings: a word such as AND is an operator otherwise.
-        wanted = " AND ".join(f'"{word}"' for word in words)
+        wanted = query_of(connection, "message_text", words)
         return [Source(f"{query} WHERE message_text MATCH ?", (wanted,), "message_text.rowid")]
     statuses = sorted(ENDED_STATUSES.intersection(filters.statuses or ENDED_STATUSES))
     if filters.session_id is not None:
@@ -71,35 +71,21 @@ def _by(index: str, condition: str, *values: str) -> Source:
 
 
 def page(connection: sqlite3.Connection, filters: Filters, after: IndexEntry | None, most: int) -> list[IndexEntry]:
-    low = place_of(filters.since or 0)
-    high = LAST_PLACE if filters.until is None else place_of(filters.until + 1)
-    found: set[IndexEntry] = set()
-    for source in sources_of(filters):
-        rows: list[tuple[int, str]] = []
-        before = high
-        if after is not None:
-            # Within a millisecond rows are not in the order of ids, so all of the cursor's are read.
-            before = min(high, place_of(after[1]))
-            rows += source.rows(connection, max(low, place_of(after[1])), min(high, place_of(after[1] + 1)))
-        older = source.rows(connection, low, before, most)
-        if len(older) == most:
-            last = instant_of(older[-1][0])
-            older += source.rows(connection, max(low, place_of(last)), older[-1][0])
-        found |= {(name, instant_of(place)) for place, name in (*rows, *older)}
-    entries = sorted(found, key=newest_last, reverse=True)
-    return [each for each in entries if after is None or newest_last(each) < newest_last(after)][:most]
+    return paging.page(
+        [partial(each.rows, connection) for each in sources_of(connection, filters)], filters, after, most
+    )
 
 
 def messages(connection: sqlite3.Connection, ids: Sequence[str]) -> dict[str, MessageCopy]:
-    return {row[0]: _copy(row) for row in select_in(connection, f"{_MESSAGE} WHERE id IN ({{}})", ids)}
+    return {row[0]: message_copy(row) for row in select_in(connection, f"{MESSAGE} WHERE id IN ({{}})", ids)}
 
 
 def messages_to(connection: sqlite3.Connection, contact: Contact, after: str, most: int) -> list[MessageCopy]:
-    query = f"{_MESSAGE} INDEXED BY message_recipient WHERE recipient = ? AND id > ? ORDER BY id LIMIT ?"
-    return [_copy(row) for row in connection.execute(query, (contact.phone, after, most))]
+    query = f"{MESSAGE} INDEXED BY message_recipient WHERE recipient = ? AND id > ? ORDER BY id LIMIT ?"
+    return [message_copy(row) for row in connection.execute(query, (contact.phone, after, most))]
 
 
-def _copy(row: Sequence[Any]) -> MessageCopy:
+def message_copy(row: Sequence[Any]) -> MessageCopy:
     *columns, record, timeline, ended_at = row
     known = {name: value for name, value in zip(COLUMNS, columns, strict=True) if value is not None}
     return MessageCopy(row[0], {**json.loads(record), **known}, timeline.split("\n") if timeline else [], ended_at)
@@ -107,16 +93,16 @@ def _copy(row: Sequence[Any]) -> MessageCopy:
 
 def events(connection: sqlite3.Connection, after: str, most: int) -> list[Entry]:
     query = "SELECT place, fields FROM event WHERE place > ? ORDER BY place LIMIT ?"
-    return [_entry(row) for row in connection.execute(query, (place_of_cursor(after), most))]
+    return [entry(row) for row in connection.execute(query, (place_of_cursor(after), most))]
 
 
 def events_of(connection: sqlite3.Connection, contact: Contact, after: str, most: int) -> list[Entry]:
     query = "SELECT place, fields FROM event WHERE contact != '' AND contact = ? AND place > ? ORDER BY place LIMIT ?"
     rows = [row for name in contact.names for row in connection.execute(query, (name, place_of_cursor(after), most))]
-    return [_entry(row) for row in sorted(rows)[:most]]
+    return [entry(row) for row in sorted(rows)[:most]]
 
 
-def _entry(row: tuple[int, str]) -> Entry:
+def entry(row: tuple[int, str]) -> Entry:
     return Entry(cursor_of(row[0]), json.loads(row[1]))
 
 

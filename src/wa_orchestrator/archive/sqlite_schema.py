@@ -11,13 +11,11 @@ import sqlite3
 from pathlib import Path
 from typing import Final
 
-#: Bits of a place below the milliseconds; what is above lasts until the year 2109.
-SPREAD: Final = 21
-LAST_PLACE: Final = 2**63 - 1
+#: Tables with the words of messages, by place.
+WORD_TABLES: Final = ("message_text", "incoming_text")
 #: An earlier SQLite keeps pieces of erased words in its index until that is merged.
 ERASES_WORDS: Final = sqlite3.sqlite_version_info >= (3, 42)
 _BUSY_S: Final = 10.0
-_ID_BITS: Final = 72
 
 _SCHEMA: Final = """
 CREATE TABLE IF NOT EXISTS mark (name TEXT PRIMARY KEY, value TEXT NOT NULL) WITHOUT ROWID;
@@ -33,10 +31,11 @@ CREATE UNIQUE INDEX IF NOT EXISTS message_id ON message (id);
 CREATE INDEX IF NOT EXISTS message_session ON message (session, status);
 CREATE INDEX IF NOT EXISTS message_status ON message (status);
 CREATE INDEX IF NOT EXISTS message_recipient ON message (recipient);
+CREATE INDEX IF NOT EXISTS message_thread ON message (recipient, session);
 CREATE INDEX IF NOT EXISTS message_reference ON message (reference) WHERE reference != '';
 CREATE INDEX IF NOT EXISTS message_batch ON message (batch) WHERE batch != '';
 CREATE INDEX IF NOT EXISTS message_ended ON message (ended_at);
--- The words of a body, as domain/search_words.py makes them: this tokenizer only has to split at the spaces.
+-- The words of a body, as domain/messages/search_words.py makes them: this tokenizer only has to split at the spaces.
 CREATE VIRTUAL TABLE IF NOT EXISTS message_text USING fts5(words, tokenize = 'ascii', detail = none, columnsize = 0);
 CREATE TABLE IF NOT EXISTS event (
   place INTEGER PRIMARY KEY,  -- its cursor
@@ -50,6 +49,15 @@ CREATE TABLE IF NOT EXISTS incoming (
 );
 CREATE UNIQUE INDEX IF NOT EXISTS incoming_name ON incoming (session, whatsapp_id);
 CREATE INDEX IF NOT EXISTS incoming_contact ON incoming (contact) WHERE contact != '';
+-- Where an incoming message belongs. Not indexes over `fields`: functions in the schema of a copy are not trusted.
+CREATE TABLE IF NOT EXISTS incoming_thread (
+  place INTEGER PRIMARY KEY, session TEXT NOT NULL,
+  chat TEXT NOT NULL,         -- the contact or group of its conversation; '' for one that changes another
+  target TEXT NOT NULL        -- WhatsApp's id of the message that it changes; '' for one of its own
+);
+CREATE INDEX IF NOT EXISTS incoming_thread_chat ON incoming_thread (session, chat) WHERE chat != '';
+CREATE INDEX IF NOT EXISTS incoming_thread_target ON incoming_thread (session, target) WHERE target != '';
+CREATE VIRTUAL TABLE IF NOT EXISTS incoming_text USING fts5(words, tokenize = 'ascii', detail = none, columnsize = 0);
 """
 
 
@@ -63,8 +71,8 @@ def open_writer(path: Path) -> sqlite3.Connection:
     # One transaction: an archive has all its tables and an identity, or does not exist.
     identity = f"INSERT OR IGNORE INTO mark VALUES ('identity', '{secrets.token_hex(8)}');"
     connection.executescript(f"BEGIN IMMEDIATE; {_SCHEMA} {identity} COMMIT;")
-    if ERASES_WORDS:
-        connection.execute("INSERT INTO message_text (message_text, rank) VALUES ('secure-delete', 1)")
+    for table in WORD_TABLES if ERASES_WORDS else ():
+        connection.execute(f"INSERT INTO {table} ({table}, rank) VALUES ('secure-delete', 1)")
     return connection
 
 
@@ -86,29 +94,6 @@ def open_reader(path: Path) -> sqlite3.Connection | None:
 def _connect(path: Path) -> sqlite3.Connection:
     # Without Python's own transactions: each write says itself where it begins and ends.
     return sqlite3.connect(path, timeout=_BUSY_S, isolation_level=None, check_same_thread=False)
-
-
-def place_of(at_ms: int, number: int = 0) -> int:
-    return (at_ms << SPREAD) + number
-
-
-def instant_of(place: int) -> int:
-    """Return the milliseconds of a place."""
-    return place >> SPREAD
-
-
-def number_of_id(message_id: str) -> int:
-    """Return the number under which a message is put among those of its millisecond, if that is free."""
-    return int(message_id[2:], 16) >> (_ID_BITS - SPREAD)
-
-
-def place_of_cursor(cursor: str) -> int:
-    at_ms, _, number = cursor.partition("-")
-    return place_of(int(at_ms), int(number or 0))
-
-
-def cursor_of(place: int) -> str:
-    return f"{instant_of(place)}-{place % (1 << SPREAD)}"
 
 
 def mark(connection: sqlite3.Connection, name: str, default: str) -> str:

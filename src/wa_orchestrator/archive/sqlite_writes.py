@@ -6,20 +6,14 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Final
 
+from wa_orchestrator.archive import sqlite_threads
 from wa_orchestrator.archive.contract import Contact
+from wa_orchestrator.archive.places import SPREAD, number_of_id, place_of, place_of_cursor
 from wa_orchestrator.archive.sqlite_reads import COLUMNS, select_in
-from wa_orchestrator.archive.sqlite_schema import (
-    ERASES_WORDS,
-    SPREAD,
-    mark,
-    number_of_id,
-    place_of,
-    place_of_cursor,
-    set_mark,
-)
-from wa_orchestrator.domain.search_words import words_of
+from wa_orchestrator.archive.sqlite_schema import ERASES_WORDS, WORD_TABLES, mark, set_mark
+from wa_orchestrator.domain.messages.search_words import words_of
 from wa_orchestrator.store.events.event_stream import contact_of
-from wa_orchestrator.store.messages.ended_messages import MessageCopy
+from wa_orchestrator.store.history.ended_messages import MessageCopy
 from wa_orchestrator.store.messages.incoming_messages import IncomingCopy
 from wa_orchestrator.store.messages.message_filters import text_in
 from wa_orchestrator.store.records import Entry
@@ -42,6 +36,14 @@ def transaction(connection: sqlite3.Connection) -> Iterator[None]:
         raise
 
 
+def prepare(connection: sqlite3.Connection) -> None:
+    """Bring an archive of an earlier version up to date."""
+    with transaction(connection):
+        if not mark(connection, "incoming_threads", ""):
+            sqlite_threads.index(connection)
+            set_mark(connection, "incoming_threads", "1")
+
+
 def put_messages(connection: sqlite3.Connection, copies: Sequence[MessageCopy]) -> None:
     with transaction(connection):
         texts_erased = int(mark(connection, "texts", "-1"))
@@ -56,11 +58,11 @@ def put_messages(connection: sqlite3.Connection, copies: Sequence[MessageCopy]) 
                 place = free_place(connection, "message", copy.accepted_at, number_of_id(copy.id))
             else:
                 _erase_messages(connection, [place])
-            _insert_message(connection, place, copy, body)
+            insert_message(connection, place, copy, body)
             known[copy.id] = (place, copy.ended_at)
 
 
-def _insert_message(connection: sqlite3.Connection, place: int, copy: MessageCopy, body: str | None) -> None:
+def insert_message(connection: sqlite3.Connection, place: int, copy: MessageCopy, body: str | None) -> None:
     columns = [copy.fields.get(name, "") for name in COLUMNS[:-1]]
     record = {name: value for name, value in copy.fields.items() if name not in COLUMNS}
     row = (place, *columns, body, copy.ended_at, _json(record), "\n".join(copy.timeline))
@@ -100,9 +102,13 @@ def put_incoming(connection: sqlite3.Connection, copies: Sequence[IncomingCopy])
         for copy in copies:
             if connection.execute(query, (copy.session, copy.whatsapp_id)).fetchone():
                 continue
-            place = free_place(connection, "incoming", copy.received_at, 0)
-            row = (place, copy.session, copy.whatsapp_id, copy.contact, _json(copy.fields))
-            connection.execute("INSERT INTO incoming VALUES (?, ?, ?, ?, ?)", row)
+            insert_incoming(connection, free_place(connection, "incoming", copy.received_at, 0), copy)
+
+
+def insert_incoming(connection: sqlite3.Connection, place: int, copy: IncomingCopy) -> None:
+    row = (place, copy.session, copy.whatsapp_id, copy.contact, _json(copy.fields))
+    connection.execute("INSERT INTO incoming VALUES (?, ?, ?, ?, ?)", row)
+    sqlite_threads.add(connection, place, copy)
 
 
 def erase_texts(connection: sqlite3.Connection, until_ms: int, most: int) -> int:
@@ -144,6 +150,8 @@ def erase_events(connection: sqlite3.Connection, until_ms: int, most: int) -> in
 def _delete_oldest(connection: sqlite3.Connection, table: str, until_ms: int, most: int) -> int:
     oldest = f"SELECT place FROM {table} WHERE place < ? ORDER BY place LIMIT ?"
     values = (place_of(until_ms + 1), most)
+    if table == "incoming":
+        sqlite_threads.remove(connection, oldest, values)
     return connection.execute(f"DELETE FROM {table} WHERE place IN ({oldest})", values).rowcount
 
 
@@ -154,6 +162,9 @@ def erase_contact(connection: sqlite3.Connection, contact: Contact, messages: Se
         _erase_messages(connection, places)
         events = "DELETE FROM event WHERE message != '' AND message = ?"
         erased = len(places) + sum(connection.execute(events, (name,)).rowcount for name in messages)
+        for name in contact.names:
+            theirs = "SELECT place FROM incoming WHERE contact != '' AND contact = ?"
+            sqlite_threads.remove(connection, theirs, (name,))
         for table in ("incoming", "event"):
             query = f"DELETE FROM {table} WHERE contact != '' AND contact = ?"
             erased += sum(connection.execute(query, (name,)).rowcount for name in contact.names)
@@ -162,11 +173,12 @@ def erase_contact(connection: sqlite3.Connection, contact: Contact, messages: Se
 
 def shrink(connection: sqlite3.Connection) -> None:
     """Merge erased words out of their index, and empty the log, in which erased pages stand until it is."""
-    for _ in range(0 if ERASES_WORDS else _MERGE_STEPS):
-        before = connection.total_changes
-        connection.execute("INSERT INTO message_text (message_text, rank) VALUES ('merge', ?)", (-_MERGED_PAGES,))
-        if connection.total_changes - before < 2:  # as SQLite documents it: nothing is left to merge
-            break
+    for table in () if ERASES_WORDS else WORD_TABLES:
+        for _ in range(_MERGE_STEPS):
+            before = connection.total_changes
+            connection.execute(f"INSERT INTO {table} ({table}, rank) VALUES ('merge', ?)", (-_MERGED_PAGES,))
+            if connection.total_changes - before < 2:  # as SQLite documents it: nothing is left to merge
+                break
     connection.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchall()
 
 

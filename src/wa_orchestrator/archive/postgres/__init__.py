@@ -1,0 +1,1 @@
+"""The archive in PostgreSQL, for services on several machines."""
