@@ -3,8 +3,8 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from wa_orchestrator.domain import routing
-from wa_orchestrator.domain.routing import Candidate, Chosen, NoSender, Pin, Readiness
+from wa_orchestrator.domain.messages import sender_policy
+from wa_orchestrator.domain.messages.sender_policy import Candidate, Chosen, NoSender, Pin, Readiness
 from wa_orchestrator.messages.sender_candidates import assignment_of
 from wa_orchestrator.messages.session_pace import Holds, readiness_of
 from wa_orchestrator.store import records
@@ -35,7 +35,7 @@ class DuePhone:
         asking = [each for each in candidates if self._asks(each, known[each.session_id], now_ms)]
         if asking and message.pinned is not Pin.SESSION:
             candidates = asking  # a frozen device would keep the message for a whole lease
-        match routing.choose_again(assignment_of(message), candidates):
+        match sender_policy.choose_again(assignment_of(message), candidates):
             case Chosen(session_id) if known[session_id].phone == self.queue.phone:
                 return known[session_id]
             case Chosen() | NoSender():

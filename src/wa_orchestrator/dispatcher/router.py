@@ -4,18 +4,18 @@ import asyncio
 
 import structlog
 
-from wa_orchestrator.domain import routing
-from wa_orchestrator.domain.message_failures import Failure
+from wa_orchestrator.domain.messages import sender_policy
+from wa_orchestrator.domain.messages.failures import Failure
+from wa_orchestrator.domain.messages.sender_policy import Chosen, NoSender, Pin
 from wa_orchestrator.domain.pacing.limits import BURST_MS, MINUTE_MS, is_burst
-from wa_orchestrator.domain.routing import Chosen, NoSender, Pin
-from wa_orchestrator.domain.session import WANTS_WORKER
+from wa_orchestrator.domain.sessions.session import WANTS_WORKER
 from wa_orchestrator.messages import sender_candidates
 from wa_orchestrator.messages.session_pace import day_of, pace_of
 from wa_orchestrator.settings import Settings
 from wa_orchestrator.store import keys, records
 from wa_orchestrator.store.engine.scripts import Scripts
 from wa_orchestrator.store.messages import contacts, phone_queues, queues
-from wa_orchestrator.store.messages.message_keys import Place
+from wa_orchestrator.store.messages.message_keys import Place, counted_in
 from wa_orchestrator.store.records import Message, Session
 from wa_orchestrator.store.sessions import connected_sessions, sessions_of_phones
 
@@ -92,7 +92,7 @@ class Router:
         known: dict[str, Session] = {each.id: each for each in await records.sessions(self._scripts, names)}
         candidates = await sender_candidates.read(self._scripts, self._settings, list(known.values()))
         affinity = await contacts.affinity(self._scripts, message.to)
-        match routing.choose_again(sender_candidates.assignment_of(message), candidates, affinity=affinity):
+        match sender_policy.choose_again(sender_candidates.assignment_of(message), candidates, affinity=affinity):
             case Chosen(session_id):
                 return known[session_id]
             case NoSender():
@@ -104,8 +104,8 @@ class Router:
             log.info("message.rerouted", message=message.id, session=other.id, was=message.session)
 
     async def _fail(self, message: Message) -> None:
-        counted = keys.stats_of_nobody(day_of(self._settings, None, await self._scripts.now_ms()))
-        reason = Failure.SENDER_LOST if routing.may_have_arrived(message.claimed_at) else Failure.NO_SENDER
+        counted = counted_in("", day_of(self._settings, None, await self._scripts.now_ms()))
+        reason = Failure.SENDER_LOST if sender_policy.may_have_arrived(message.claimed_at) else Failure.NO_SENDER
         await queues.fail(self._scripts, Place.of(message), reason=reason, counted=counted)
         log.warning("message.no_sender", message=message.id, session=message.session, reason=reason.value)
 

@@ -6,7 +6,7 @@ from collections.abc import Awaitable, Callable, Sequence
 import structlog
 
 from wa_orchestrator.dispatcher.release_permit import unclaimed_ms
-from wa_orchestrator.domain.retry import MOST_CRASHES
+from wa_orchestrator.domain.messages.retry import MOST_CRASHES
 from wa_orchestrator.messages.session_pace import day_of
 from wa_orchestrator.settings import Settings
 from wa_orchestrator.store import records

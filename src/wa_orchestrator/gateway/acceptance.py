@@ -5,21 +5,25 @@ What must hold under any race is decided by the script `admit_messages`.
 
 import asyncio
 import secrets
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Final, NamedTuple
 
-from wa_orchestrator.domain.access import EVERYTHING, Reach
-from wa_orchestrator.domain.message import whatsapp_id
+from wa_orchestrator.domain.access.permissions import EVERYTHING, Reach
+from wa_orchestrator.domain.messages.message import whatsapp_id
+from wa_orchestrator.domain.messages.sender_policy import Why
 from wa_orchestrator.domain.pacing.forecast import Forecast
-from wa_orchestrator.domain.routing import Why
+from wa_orchestrator.domain.recipient import is_group
 from wa_orchestrator.errors import Broken, OrchestratorError, Refused
-from wa_orchestrator.gateway import replies, sender_choice
+from wa_orchestrator.gateway import replies
 from wa_orchestrator.gateway.content_loader import Content
 from wa_orchestrator.gateway.idempotency import StoredResponses
 from wa_orchestrator.gateway.redis_access import Outcome, RedisAccess
 from wa_orchestrator.gateway.request_models import SendBody
-from wa_orchestrator.gateway.sender_pool import RECENT_S, Choice, PoolSnapshot, SenderPool
+from wa_orchestrator.gateway.senders import sender_choice
+from wa_orchestrator.gateway.senders.conversations import Conversation, Conversations, record_of
+from wa_orchestrator.gateway.senders.sender_pool import RECENT_S, Choice, PoolSnapshot, SenderPool
 from wa_orchestrator.settings import Settings
 from wa_orchestrator.store import keys
 from wa_orchestrator.store.leases import Limited, read_rate
@@ -44,8 +48,6 @@ _TRIES: Final = 5
 #: The sender has no conversation with the recipient, so another may take its place.
 _REPLACEABLE: Final = frozenset({Why.MOST_ROOM, Why.NONE_READY})
 _ID_BYTES: Final = 9
-#: Recipients whose sender is remembered.
-_MAX_CONVERSATIONS: Final = 50_000
 
 
 class SendRequest(NamedTuple):
@@ -59,6 +61,8 @@ class SendRequest(NamedTuple):
     batch: str = ""
     reach: Reach = EVERYTHING
     """The sessions that may send it."""
+    id_bytes: bytes = b""
+    """What its id is made of, where that follows from something else; random otherwise."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,6 +83,8 @@ class Attempt:
     message: NewMessage
     forecast: Forecast
     wanted: Wanted
+    strangers: int = 0
+    """How many messages of the same request go to strangers from its phone before it."""
 
     def response(self, outcome: Outcome | OrchestratorError) -> str:
         """Return the response for an accepted message; raises the error for any other outcome."""
@@ -107,7 +113,11 @@ class Attempt:
             eta = eta if turn.due_ms == self.message.due_ms else eta.deferred()
             position = accepted.ahead + turn.before + 1
         warning = replies.EARLIER_UNCONFIRMED if accepted.is_after_unconfirmed else ""
-        return replies.accepted(self.message.id, self.message.session, position, eta, warning)
+        standing = self.choice.sender.standing
+        warnings = standing.warnings(self.strangers) if accepted.is_to_stranger else ()
+        return replies.accepted(
+            self.message.id, self.message.session, position, eta, warning=warning, warnings=warnings
+        )
 
 
 class Acceptor:
@@ -120,7 +130,7 @@ class Acceptor:
         self._pool = pool
         self._ids = _random_ids()
         self._rates: dict[str, Rate] = {}
-        self._conversations: dict[str, str] = {}
+        self.conversations = Conversations(redis)
 
     def rate_of(self, api_key: str) -> Rate:
         """Return the rate limit of a key."""
@@ -137,25 +147,21 @@ class Acceptor:
         if isinstance(verdict, Limited):
             raise replies.rate_limited(verdict)
 
-    def affinity_of(self, body: SendBody) -> str | None:
-        """Return the session that had the conversation when it was last seen. The script knows better, and says so."""
-        return self._conversations.get(body.to) if sender_choice.is_free(body) else None
-
     async def accept(self, request: SendRequest, rate: Rate = UNCOUNTED) -> SendReply:
         """Accept one message and count its call against `rate` in the same step. Raises the error for the client."""
-        affinity = self.affinity_of(request.body)
+        conversation = await self.conversations.find(request.body, request.api_key, request.reach)
         try:
-            snapshot, choice = await self._choose(request, affinity)
+            snapshot, choice = await self._choose(request, conversation)
         except Refused:
             if rate is not UNCOUNTED:
                 await self.count_call(rate.api_key_id)
             raise
-        attempt, outcome = await self._try(request, choice, snapshot, rate, affinity)
+        attempt, outcome = await self._try(request, choice, snapshot, rate, conversation.sender)
         for _ in range(_TRIES):
             if isinstance(outcome, OtherSender):  # another message to this recipient was accepted meanwhile
                 choice.unreserve()
-                affinity = self._remember(request.body, outcome.session)
-                snapshot, choice = await self._choose(request, affinity)
+                conversation = self.conversations.correct(conversation, outcome.session)
+                snapshot, choice = await self._choose(request, conversation)
             elif isinstance(outcome, DayFull | QueueFull) and choice.why in _REPLACEABLE:
                 # The snapshot was outdated: the next sender may have room.
                 choice.sender.room_today = min(0, choice.sender.room_today)
@@ -164,7 +170,7 @@ class Acceptor:
                     break
             else:
                 break
-            attempt, outcome = await self._try(request, choice, snapshot, UNCOUNTED, affinity)
+            attempt, outcome = await self._try(request, choice, snapshot, UNCOUNTED, conversation.sender)
         return await self._conclude(attempt, outcome)
 
     def is_retried(self, attempt: Attempt, outcome: Outcome | OrchestratorError) -> bool:
@@ -176,33 +182,36 @@ class Acceptor:
         """Accept a message whose first try is to be repeated with another sender; its call is counted already."""
         attempt.choice.unreserve()
         if isinstance(outcome, OtherSender):
-            self._remember(attempt.request.body, outcome.session)
+            self.conversations.correct(Conversation(attempt.message.conversation), outcome.session)
         return await self.accept(attempt.request)
 
     async def accept_many(self, requests: Sequence[SendRequest]) -> list[SendReply | OrchestratorError]:
-        """Accept messages in their order, each with its own outcome. Calls are not counted."""
-        free = [request.body.to for request in requests if sender_choice.is_free(request.body)]
-        affinities = await self._redis.many([("GET", keys.affinity(to)) for to in free])
-        affinity_of = dict(zip(free, affinities, strict=True))
+        """Accept messages of one client in their order, each with its own outcome. Calls are not counted."""
+        api_key, reach = (requests[0].api_key, requests[0].reach) if requests else ("", EVERYTHING)
+        found = await self.conversations.find_many([request.body for request in requests], api_key, reach)
+        begun: dict[str, Conversation] = {}
         chosen: list[tuple[PoolSnapshot, Choice, str | None] | Refused] = []
-        for request in requests:
-            affinity = affinity_of.get(request.body.to)
+        for request, read in zip(requests, found, strict=True):
+            is_free = sender_choice.is_free(request.body)
+            conversation = begun.get(read.record, read) if is_free else read
             try:
-                snapshot, choice = await self._choose(request, affinity)
+                snapshot, choice = await self._choose(request, conversation)
             except Refused as error:
                 chosen.append(error)
                 continue
             choice.reserve()
-            chosen.append((snapshot, choice, affinity))
-            if sender_choice.is_free(request.body):  # the next message to this recipient follows this one
-                affinity_of[request.body.to] = choice.sender.session.id
+            chosen.append((snapshot, choice, conversation.sender))
+            if is_free:  # the next message to this recipient follows this one
+                begun[read.record] = Conversation(read.record, choice.sender.session.id)
         forecasts = await self._forecasts([each for each in chosen if not isinstance(each, Refused)])
         prepared: list[Attempt | OrchestratorError] = [
             each if isinstance(each, Refused) else self.attempt(request, each[1], each[0], next(forecasts), each[2])
             for request, each in zip(requests, chosen, strict=True)
         ]
         attempts = [each for each in prepared if isinstance(each, Attempt)]
-        outcomes = iter(await self._redis.admit(UNCOUNTED, [attempt.wanted for attempt in attempts]))
+        admitted = await self._redis.admit(UNCOUNTED, [attempt.wanted for attempt in attempts])
+        _count_strangers(attempts, admitted)
+        outcomes = iter(admitted)
         return [await self._settle(each, next(outcomes)) if isinstance(each, Attempt) else each for each in prepared]
 
     def attempt(
@@ -218,17 +227,17 @@ class Acceptor:
         `affinity` is the session that had the conversation when the sender was chosen.
         """
         body, sender = request.body, choice.sender
-        random = next(self._ids)
+        random = request.id_bytes or next(self._ids)
         kind, content = request.content
-        fields = MessageChanges(
-            kind=kind,
-            body=content,
-            api_key=request.api_key,
-            pinned=sender_choice.pin(body, request.reach),
-            why=choice.why,
-            reference=body.reference or "",
-            batch=request.batch,
-        )
+        fields: MessageChanges = {
+            "kind": kind,
+            "body": content,
+            "api_key": request.api_key,
+            "pinned": sender_choice.pin(body, request.reach),
+            "why": choice.why,
+            "reference": body.reference or "",
+            "batch": request.batch,
+        }
         message = NewMessage(
             f"m_{random.hex()}",
             whatsapp_id(random),
@@ -240,6 +249,9 @@ class Acceptor:
             body.expires_at or 0,
             fields,
             (affinity or "") if sender_choice.is_free(body) else None,
+            record_of(body, request.api_key, request.reach),
+            # Of a batch all are: it may itself be the many in a row.
+            (bool(request.batch) or sender.standing.is_watched) and not is_group(body.to),
         )
         defer_to_ms = sender.reopens_ms if body.on_limit == "defer" else 0
         room = Room(self._settings.queue_limit, sender.pace.per_day, sender.day_ms[0], defer_to_ms)
@@ -258,25 +270,17 @@ class Acceptor:
         except OrchestratorError as error:
             return error
 
-    def _remember(self, body: SendBody, session: str) -> str | None:
-        """Remember who has the conversation with a recipient, and return it."""
-        if len(self._conversations) >= _MAX_CONVERSATIONS:
-            self._conversations.clear()
-        if session:
-            self._conversations[body.to] = session
-        else:
-            self._conversations.pop(body.to, None)
-        return session or None
-
-    async def _choose(self, request: SendRequest, affinity: str | None) -> tuple[PoolSnapshot, Choice]:
+    async def _choose(self, request: SendRequest, conversation: Conversation) -> tuple[PoolSnapshot, Choice]:
         snapshot = await self._pool.current()
         try:
+            affinity = conversation.affinity(snapshot, request.reach)
             choice = sender_choice.choose(snapshot, request.body, affinity, request.reach)
             if choice.why is not Why.NONE_READY:
                 return snapshot, choice
         except Refused:
             pass
         snapshot = await self._pool.current(fresh_s=RECENT_S)
+        affinity = conversation.affinity(snapshot, request.reach)
         return snapshot, sender_choice.choose(snapshot, request.body, affinity, request.reach)
 
     async def _try(
@@ -297,6 +301,14 @@ class Acceptor:
         if record is not None:
             self.stored.store_soon(record, response)
         return SendReply(response)
+
+
+def _count_strangers(attempts: Sequence[Attempt], outcomes: Sequence[Outcome | OrchestratorError]) -> None:
+    """Tell each message how many before it go to strangers from the same phone."""
+    counts: Counter[str] = Counter()
+    for attempt, outcome in zip(attempts, outcomes, strict=True):
+        attempt.strangers = counts[attempt.message.phone]
+        counts[attempt.message.phone] += isinstance(outcome, Accepted) and outcome.is_to_stranger
 
 
 def _random_ids() -> Iterator[bytes]:

@@ -3,6 +3,8 @@
 import json
 import mimetypes
 import ssl
+import time
+from dataclasses import replace
 from json.encoder import encode_basestring
 from pathlib import PurePosixPath
 from typing import Final
@@ -11,10 +13,15 @@ from urllib.parse import unquote, urlsplit
 import httpx
 
 from wa_orchestrator import outbound_http
-from wa_orchestrator.domain import content
+from wa_orchestrator.domain import recipient
+from wa_orchestrator.domain.messages import content
+from wa_orchestrator.domain.messages.incoming import Card, Mention, Poll, Quote
 from wa_orchestrator.errors import Refused
+from wa_orchestrator.gateway import references
+from wa_orchestrator.gateway.link_preview import PreviewReader
 from wa_orchestrator.gateway.request_models import MediaBody, SendBody
 from wa_orchestrator.messages import uploads
+from wa_orchestrator.messages.conversion import media_files
 from wa_orchestrator.messages.uploads import Upload
 from wa_orchestrator.settings import Settings
 from wa_orchestrator.web.auth import Caller
@@ -38,19 +45,28 @@ class ContentLoader:
         self._settings = settings
         self._resolve = resolve
         self._trust = trust
+        self._previews = PreviewReader(allow_private=settings.allow_private_urls, resolve=resolve, trust=trust)
 
     def inline(self, send: SendBody) -> Content | None:
-        """Return the content of a message without a file; None for one with a file."""
+        """Return the content of a message for which nothing is fetched or looked up; None for any other."""
+        if send.media is not None or references.needs_lookup(send) or send.link_preview:
+            return None
         text = send.message if send.message is not None else send.text
-        if text is not None:
-            # Same as `_stored(content.Text(text))`, ten times as fast: nearly every message is a text.
-            return "text", f'{{"kind": "text", "text": {encode_basestring(text)}}}'
-        if send.location is not None:
-            return _stored(content.Location(**send.location.model_dump()))
-        return None
+        if text is not None and not send.mentions:
+            return text_content(text)
+        return stored(plain(send), beside(send, None))
 
-    async def fetch(self, send: SendBody, caller: Caller) -> Content:
-        """Return the content of a message with a file, which is stored when this returns, for the sender's API key.
+    async def load(self, send: SendBody, caller: Caller) -> content.Content:
+        """Return the content of a message, with what must be fetched for it."""
+        if send.media is not None:
+            return await self.fetch(send, caller)
+        written = plain(send)
+        if send.link_preview and isinstance(written, content.Text):
+            return replace(written, preview=await self._previews.read(written.text))
+        return written
+
+    async def fetch(self, send: SendBody, caller: Caller) -> content.Media:
+        """Return the file of a message, which is stored when this returns, for the sender's API key.
 
         A caller with a limited reach may send the files only that it has uploaded itself.
         """
@@ -58,7 +74,10 @@ class ContentLoader:
         if media is None:
             raise Refused("VALIDATION_FAILED", "There is no file to send.", 422)
         owner = caller.key_id
-        upload = uploads.open(self._settings, media.upload) if media.upload else await self._download(media, owner)
+        if media.upload:
+            upload = await uploads.open(self._settings, media.upload)
+        else:
+            upload = await self._download(media, owner)
         if upload is None or (media.upload and caller.is_limited and upload.owner != owner):
             raise Refused("NO_SUCH_UPLOAD", "There is no such upload, or it has expired. Upload the file again.", 422)
         mimetype = media.mimetype or upload.mimetype
@@ -66,10 +85,13 @@ class ContentLoader:
         kind = content.MediaKind(media.kind or uploads.kind_of(mimetype))
         if upload.size > uploads.LARGEST[kind]:
             raise Refused("FILE_TOO_LARGE", f"A file of this kind has at most {uploads.LARGEST[kind]} bytes.", 413)
-        waits_s = max(0, (send.send_at or 0) / 1000 - upload.path.stat().st_mtime)
-        uploads.keep_for(self._settings, upload.id, uploads.USED_S + waits_s)
+        upload = await media_files.prepared(self._settings, upload, kind)
+        mimetype = upload.mimetype if kind in (content.MediaKind.VOICE, content.MediaKind.STICKER) else mimetype
+        waits_s = max(0, (send.send_at or 0) / 1000 - time.time())
+        await uploads.keep_for(upload, uploads.USED_S + waits_s)
         filename = media.filename or upload.filename or None
-        return _stored(content.Media(kind, mimetype, upload=upload.id, filename=filename, caption=media.caption))
+        shown = {"caption": media.caption, "view_once": media.view_once or None}
+        return content.Media(kind, mimetype, upload=upload.id, filename=filename, **shown)  # type: ignore[arg-type]
 
     async def _download(self, media: MediaBody, api_key: str) -> Upload:
         url = str(media.url)
@@ -86,8 +108,31 @@ class ContentLoader:
             raise _unreachable("The connection failed.") from error
 
 
-def _stored(carried: content.Content) -> Content:
-    encoded = content.encode(carried)
+def text_content(text: str) -> Content:
+    """Return a text as stored. Same as `stored(content.Text(text))`, ten times as fast: nearly every one is a text."""
+    return "text", f'{{"kind": "text", "text": {encode_basestring(text)}}}'
+
+
+def plain(send: SendBody) -> content.Content:
+    """Return the content of a message without a file."""
+    if send.location is not None:
+        return content.Location(**send.location.model_dump())
+    if send.contacts is not None:
+        return content.ContactCards(tuple(Card(each.name, tuple(each.phones)) for each in send.contacts))
+    if send.poll is not None:
+        return content.PollQuestion(send.poll.question, Poll(tuple(send.poll.options), send.poll.selectable))
+    return content.Text(send.message if send.message is not None else send.text or "")
+
+
+def beside(send: SendBody, quote: Quote | None) -> content.Accompaniment:
+    """Return what accompanies the content of a message."""
+    people = [(recipient.lid_of(each), each) for each in send.mentions]
+    return content.Accompaniment(quote, tuple(Mention(lid=lid) if lid else Mention(each) for lid, each in people))
+
+
+def stored(carried: content.Content, beside: content.Accompaniment = content.NOTHING) -> Content:
+    """Return a content as a message's record has it."""
+    encoded = content.encode(carried, beside)
     return str(encoded["kind"]), json.dumps(encoded, ensure_ascii=False)
 
 

@@ -12,7 +12,7 @@ from typing import Final
 from wa_orchestrator.errors import OrchestratorError, Refused
 from wa_orchestrator.gateway import replies
 from wa_orchestrator.gateway.redis_access import RedisAccess
-from wa_orchestrator.gateway.sender_pool import SenderPool
+from wa_orchestrator.gateway.senders.sender_pool import SenderPool
 from wa_orchestrator.store import records
 from wa_orchestrator.store.messages.admission import Idempotency, Replayed
 

@@ -6,12 +6,17 @@ from typing import Final
 from pydantic import ValidationError
 from pydantic_core import from_json
 
+from wa_orchestrator.domain.recipient import is_group
 from wa_orchestrator.errors import Refused
 from wa_orchestrator.gateway.request_models import LONGEST_KEY, Problem, SendBody, cross_problems
 from wa_orchestrator.web import problems
 from wa_orchestrator.web.problems import InvalidRequest
 
 _validate: Final = SendBody.__pydantic_validator__.validate_json
+_NOTHING_ELSE: Final = (None,) * 7
+#: No part of what makes two requests the same. A field that is newer than stored keys is one only where it is set.
+_NO_PART: Final = {"idempotency_key"}
+_NO_PART_UNSET: Final = _NO_PART | {"link_preview"}
 _serialize: Final = SendBody.__pydantic_serializer__.to_json
 
 
@@ -30,7 +35,7 @@ def parse(raw: bytes, now_ms: int) -> SendBody:
 
 def canonical(body: SendBody) -> bytes:
     """Return the form of a message in which two requests are compared."""
-    return bytes(_serialize(body, exclude={"idempotency_key"}))
+    return bytes(_serialize(body, exclude=_NO_PART if body.link_preview else _NO_PART_UNSET))
 
 
 def idempotency_key(headers: Mapping[bytes, bytes], body: SendBody) -> str | None:
@@ -76,8 +81,9 @@ def _all_problems(error: ValidationError, raw: bytes, now_ms: int) -> Refused:
 
 def _needs_cross_check(body: SendBody) -> bool:
     """Whether the fields may contradict one another; nearly always not, and then nothing is parsed twice."""
-    is_just_a_text = body.message is not None and body.text is None and body.media is None and body.location is None
-    return not is_just_a_text or body.send_at is not None or body.expires_at is not None
+    others = (body.text, body.media, body.location, body.contacts, body.poll, body.send_at, body.expires_at)
+    is_just_a_text = body.message is not None and others == _NOTHING_ELSE
+    return not is_just_a_text or bool(body.mentions) or is_group(body.to)
 
 
 def _key_problem(text: str) -> Problem:

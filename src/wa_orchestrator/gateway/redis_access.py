@@ -108,11 +108,16 @@ def translated_errors() -> Iterator[None]:
     """Raise what an error of the client means to the sender of a message."""
     try:
         yield
-    except (ReadOnlyError, OutOfMemoryError, BusyLoadingError) as error:  # redis-py cuts the code off their text
-        log.warning("queue.refused", error=type(error).__name__)
-        raise replies.unavailable() from error
-    except ResponseError as error:
-        raise redis_error(str(error)) from error
     except (RedisError, OSError, TimeoutError) as error:
-        log.warning("queue.unavailable", error=type(error).__name__)
-        raise replies.uncertain() from error
+        raise translated(error) from error
+
+
+def translated(error: Exception) -> OrchestratorError:
+    """Return what an error of the client means to the sender of a message."""
+    if isinstance(error, ReadOnlyError | OutOfMemoryError | BusyLoadingError):  # redis-py cuts the code off their text
+        log.warning("queue.refused", error=type(error).__name__)
+        return replies.unavailable()
+    if isinstance(error, ResponseError):
+        return redis_error(str(error))
+    log.warning("queue.unavailable", error=type(error).__name__)
+    return replies.uncertain()

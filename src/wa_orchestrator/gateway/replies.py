@@ -2,24 +2,46 @@
 
 import math
 from functools import lru_cache
+from typing import TYPE_CHECKING
 
+from wa_orchestrator.domain.number_health import StrangerWarning
 from wa_orchestrator.domain.pacing.forecast import Eta
 from wa_orchestrator.errors import Refused, Unavailable
-from wa_orchestrator.gateway.sender_pool import Sender
 from wa_orchestrator.store.leases import Limited
 from wa_orchestrator.store.messages.admission import Conflict, DayFull, OptedOut, QueueFull, Rejection
 from wa_orchestrator.timestamps import iso
+
+if TYPE_CHECKING:  # the pool reads Redis through a module that needs these replies
+    from wa_orchestrator.gateway.senders.sender_pool import Sender
 
 #: The recipient may have another message that was never confirmed.
 EARLIER_UNCONFIRMED = "EARLIER_UNCONFIRMED"
 
 
-def accepted(message_id: str, session_id: str, position: int, eta: Eta, warning: str = "") -> str:
+def accepted(
+    message_id: str,
+    session_id: str,
+    position: int,
+    eta: Eta,
+    *,
+    warning: str = "",
+    warnings: tuple[StrangerWarning, ...] = (),
+) -> str:
     """Return the body of a 202. Ids and reasons need no escaping: they have letters, digits, `-` and `_` only."""
     at = "null" if eta.at_ms is None else f'"{_second(eta.at_ms // 1000)}.{eta.at_ms % 1000:03d}Z"'
     return (
         f'{{"queued":true,"messageId":"{message_id}","sessionId":"{session_id}","position":{position},'
-        f'"eta":{at},"because":"{eta.because}"' + (f',"warning":"{warning}"}}' if warning else "}")
+        f'"eta":{at},"because":"{eta.because}"'
+        + (f',"warning":"{warning}"' if warning else "")
+        + (f',"warnings":[{_listed(warnings)}]}}' if warnings else "}")
+    )
+
+
+@lru_cache(maxsize=1_000)
+def _listed(warnings: tuple[StrangerWarning, ...]) -> str:
+    return ",".join(
+        f'{{"code":"{each.code}"}}' if each.count is None else f'{{"code":"{each.code}","count":{each.count}}}'
+        for each in warnings
     )
 
 
@@ -29,7 +51,7 @@ def _second(second: int) -> str:
     return str(iso(second * 1000)).partition(".")[0]
 
 
-def refusal(outcome: Rejection, sender: Sender, now_ms: int) -> Refused:
+def refusal(outcome: Rejection, sender: "Sender", now_ms: int) -> Refused:
     """Return the error for a message that was not accepted."""
     session_id = sender.session.id
     match outcome:

@@ -1,7 +1,7 @@
 """Request bodies of the gateway, and the checks between the fields of a message."""
 
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import suppress
 from datetime import datetime
 from typing import Annotated, Any, Final, Literal
@@ -10,8 +10,19 @@ from pydantic import AfterValidator, BeforeValidator, ConfigDict, Field, WithJso
 from pydantic.config import JsonDict
 from pydantic_core import PydanticCustomError
 
-from wa_orchestrator.domain import phone
-from wa_orchestrator.domain.content import LONGEST_CAPTION, LONGEST_NAME, LONGEST_TEXT, MediaKind
+from wa_orchestrator.domain import phone, recipient
+from wa_orchestrator.domain.messages.content import (
+    LONGEST_CAPTION,
+    LONGEST_NAME,
+    LONGEST_OPTION,
+    LONGEST_QUESTION,
+    LONGEST_TEXT,
+    MOST_CARDS,
+    MOST_MENTIONS,
+    MOST_OPTIONS,
+    MediaKind,
+)
+from wa_orchestrator.errors import Refused
 from wa_orchestrator.web.models import RequestModel
 
 MAX_BATCH: Final = 1000
@@ -21,6 +32,8 @@ LONGEST_REFERENCE: Final = 200
 EXAMPLE: Final[JsonDict] = {"to": "972501234567", "message": "Your order is ready.", "reference": "order-1001"}
 _LAST_MS: Final = 4_102_444_800_000
 _MIMETYPE = r"^[A-Za-z0-9][\w.+-]*/[A-Za-z0-9][\w.+-]*(;[ -~]*)?$"
+#: The fields that are the content of a message; exactly one is given.
+_CONTENTS: Final = ("message", "text", "media", "location", "contacts", "poll")
 _WITHOUT_CONTROLS = re.compile(r"[^\x00-\x1f\x7f]*")
 
 
@@ -29,6 +42,24 @@ def _phone(text: str) -> str:
         return phone.parse(text)
     except phone.BadPhone as error:
         raise PydanticCustomError("phone", "{text}", {"text": error.text}) from None
+
+
+def _recipient(text: str) -> str:
+    return _parsed(text, recipient.parse_with_username)
+
+
+def _parsed(text: str, parse: Callable[[str], str]) -> str:
+    try:
+        return parse(text)
+    except Refused as error:
+        raise PydanticCustomError("recipient", "{text}", {"text": error.text}) from None
+
+
+def _person(text: str) -> str:
+    found = _parsed(text, recipient.parse)
+    if recipient.is_group(found):
+        raise PydanticCustomError("recipient", "A group cannot be mentioned; mention its members.")
+    return found
 
 
 def _instant_ms(value: object) -> int:
@@ -64,6 +95,19 @@ Phone = Annotated[
     AfterValidator(_phone),
     Field(description="Country code and number, 8 to 15 digits.", examples=["972501234567"]),
 ]
+Recipient = Annotated[
+    str,
+    AfterValidator(_recipient),
+    Field(
+        description="A phone (country code and number, 8 to 15 digits), `lid:` and the LID of a person whose phone is "
+        "hidden, `@` and a username (`@name:1234` where the person wants a key with it), or a group (`…@g.us`), which "
+        "needs `sessionId` or `phone` too.",
+        examples=["972501234567"],
+    ),
+]
+Mentioned = Annotated[
+    str, AfterValidator(_person), Field(description="A phone, or `lid:` and a LID.", examples=["972501234567"])
+]
 Instant = Annotated[
     int,
     BeforeValidator(_instant_ms),
@@ -96,7 +140,12 @@ class MediaBody(RequestModel):
     )
     filename: Annotated[Line, Field(min_length=1, max_length=LONGEST_NAME)] | None = Field(None, examples=["menu.pdf"])
     caption: Annotated[str, Field(max_length=LONGEST_CAPTION)] | None = None
-    kind: MediaKind | None = Field(None, description="How WhatsApp shows it. Default: by the mimetype.")
+    kind: MediaKind | None = Field(
+        None,
+        description="How WhatsApp shows it. Default: by the mimetype. Any sound becomes a `voice` note, any picture a "
+        "`sticker`.",
+    )
+    view_once: bool = Field(False, description="A picture, video or voice note that can be opened once.")
 
 
 class LocationBody(RequestModel):
@@ -108,16 +157,52 @@ class LocationBody(RequestModel):
     address: Annotated[str, Field(max_length=LONGEST_NAME)] | None = None
 
 
+class CardBody(RequestModel):
+    """A contact card."""
+
+    name: Annotated[Line, Field(min_length=1, max_length=LONGEST_NAME), AfterValidator(_not_blank)]
+    phones: Annotated[list[Phone], Field(min_length=1, max_length=5)]
+
+
+class PollBody(RequestModel):
+    """A poll."""
+
+    question: Annotated[str, Field(min_length=1, max_length=LONGEST_QUESTION), AfterValidator(_not_blank)]
+    options: Annotated[
+        list[Annotated[Line, Field(min_length=1, max_length=LONGEST_OPTION), AfterValidator(_not_blank)]],
+        Field(min_length=2, max_length=MOST_OPTIONS),
+    ]
+    selectable: Annotated[int, Field(ge=0, le=MOST_OPTIONS)] = Field(
+        1, description="How many options a person may choose; 0 is any number."
+    )
+
+
 class SendBody(RequestModel):
-    """One message, with exactly one of `message` (or `text`), `media` and `location`."""
+    """One message, with exactly one of `message` (or `text`), `media`, `location`, `contacts` and `poll`."""
 
     model_config = ConfigDict(json_schema_extra={"examples": [EXAMPLE]})
 
-    to: Phone
+    to: Recipient
     message: Text | None = Field(None, description="The text.", examples=["Your order is ready."])
     text: Text | None = Field(None, description="Another name for `message`.")
     media: MediaBody | None = None
     location: LocationBody | None = None
+    contacts: Annotated[list[CardBody], Field(min_length=1, max_length=MOST_CARDS)] | None = None
+    poll: PollBody | None = None
+    reply_to: Annotated[str, Field(pattern=r"^[A-Za-z0-9_.-]{4,250}$")] | None = Field(
+        None,
+        description="The message that this one answers: its `messageId` or `whatsappId`. WhatsApp shows it above.",
+        examples=["m_0a1b2c3d4e5f607182"],
+    )
+    # A tuple, because pydantic copies a default that can change, for every message.
+    mentions: Annotated[tuple[Mentioned, ...], Field(max_length=MOST_MENTIONS)] = Field(
+        (), description="People who are mentioned; the text or caption contains `@` and the digits of each."
+    )
+    link_preview: bool = Field(
+        False,
+        description="Show the title, description and picture of the page that the text links to. The server reads the "
+        "page; without an answer within seconds the message has no preview.",
+    )
     session_id: SessionId | None = Field(None, description="The session that sends it.")
     phone: Phone | None = Field(None, description="The phone that sends it.")
     priority: Literal[1, 2, 3] = Field(2, description="1 is sent first.")
@@ -154,16 +239,51 @@ Problem = dict[str, str]
 
 def cross_problems(raw: dict[str, Any], now_ms: int) -> Iterator[Problem]:
     """Yield the problems between the fields of one message; `raw` is the JSON object of the client."""
-    given = [name for name in ("message", "text", "media", "location") if raw.get(name) is not None]
+    given = [name for name in _CONTENTS if raw.get(name) is not None]
     if not given:
-        yield _problem("message", "missing", "Give a text in `message`, or `media`, or `location`.")
+        yield _problem("message", "missing", f"Give a text in `message`, or one of {', '.join(_CONTENTS[2:])}.")
     elif len(given) > 1:
         hint = " A text beside a file goes into `media.caption`." if "media" in given else ""
         yield _problem(given[1], "ambiguous", f"Give only one of {', '.join(given)}.{hint}")
     media = raw.get("media")
     if isinstance(media, dict) and (media.get("url") is None) == (media.get("upload") is None):
         yield _problem("media", "ambiguous", "Give either `url` or `upload`.")
+    if isinstance(media, dict) and media.get("viewOnce") and media.get("kind") in ("document", "sticker", "audio"):
+        yield _problem("media.viewOnce", "not_viewable", "Only a picture, a video or a voice note can be viewed once.")
+    if raw.get("linkPreview") and given and given[0] not in ("message", "text"):
+        yield _problem("linkPreview", "not_a_text", "Only a text has a link preview.")
+    yield from _poll_problems(raw.get("poll"))
+    yield from _mention_problems(raw)
+    yield from _group_problems(raw)
     yield from _time_problems(raw.get("sendAt"), raw.get("expiresAt"), now_ms)
+
+
+def _poll_problems(poll: object) -> Iterator[Problem]:
+    options = poll.get("options") if isinstance(poll, dict) else None
+    if isinstance(poll, dict) and isinstance(options, list):
+        if len(set(map(str, options))) < len(options):
+            yield _problem("poll.options", "repeated", "Each option must be different.")
+        selectable = poll.get("selectable")
+        if isinstance(selectable, int) and selectable > len(options):
+            yield _problem("poll.selectable", "too_many", "There are not so many options.")
+
+
+def _mention_problems(raw: dict[str, Any]) -> Iterator[Problem]:
+    media, mentions = raw.get("media"), raw.get("mentions")
+    caption = media.get("caption") if isinstance(media, dict) else None
+    text = str(raw.get("message") or raw.get("text") or caption or "")
+    for index, each in enumerate(mentions if isinstance(mentions, list) else []):
+        with suppress(Refused):
+            person = recipient.parse(str(each))
+            digits = recipient.lid_of(person) or person
+            if f"@{digits}" not in text:
+                yield _problem(f"mentions.{index}", "not_in_text", f"The text must contain @{digits}.")
+
+
+def _group_problems(raw: dict[str, Any]) -> Iterator[Problem]:
+    is_group = str(raw.get("to", "")).strip().endswith("@g.us")
+    if is_group and raw.get("sessionId") is None and raw.get("phone") is None:
+        yield _problem("sessionId", "missing", "A message to a group needs `sessionId` or `phone`: a member of it.")
 
 
 def _time_problems(send_at: object, expires_at: object, now_ms: int) -> Iterator[Problem]:

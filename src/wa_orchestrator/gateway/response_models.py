@@ -5,7 +5,8 @@ from typing import Annotated, Any, Literal, Self
 
 from pydantic import Field
 
-from wa_orchestrator.domain.message import MessageStatus
+from wa_orchestrator.domain.messages.message import MessageStatus
+from wa_orchestrator.domain.number_health import WarningCode
 from wa_orchestrator.store.records import Message
 from wa_orchestrator.texts import catalogue
 from wa_orchestrator.texts.catalogue import text
@@ -15,6 +16,17 @@ from wa_orchestrator.web.problems import ErrorDetail
 EstimatedTime = Annotated[
     OptionalTimestamp, Field(description="Estimated time of sending; null if it depends on a person or on WhatsApp.")
 ]
+
+
+class SendWarning(ResponseModel):
+    """Why writing to this recipient, who never wrote to the phone, may harm it. Nothing is stopped by it."""
+
+    code: WarningCode
+    count: int | None = Field(
+        default=None,
+        description="With `NEW_NUMBER` the days since the phone was linked, with `STRANGERS_IN_A_ROW` how many people "
+        "who never wrote it has written to before this one, in a row.",
+    )
 
 
 class AcceptedMessage(ResponseModel):
@@ -32,6 +44,10 @@ class AcceptedMessage(ResponseModel):
         "confirmed; they may have it. Search with `status=unknown` before you repeat its text.",
         examples=["EARLIER_UNCONFIRMED"],
     )
+    warnings: list[SendWarning] | None = Field(
+        default=None,
+        description="Missing if there are none. The message waits in its queue meanwhile and can be cancelled.",
+    )
 
 
 class RefusedMessage(ResponseModel):
@@ -39,6 +55,13 @@ class RefusedMessage(ResponseModel):
 
     queued: Literal[False] = False
     error: ErrorDetail
+
+
+class BatchWarning(ResponseModel):
+    """How many messages of a batch have this warning."""
+
+    code: WarningCode
+    messages: int
 
 
 class BatchResponse(ResponseModel):
@@ -50,6 +73,7 @@ class BatchResponse(ResponseModel):
     last_eta: OptionalTimestamp = Field(
         description="When the last of them leaves; null if none was accepted, or one depends on a person or WhatsApp."
     )
+    warnings: list[BatchWarning] | None = Field(default=None, description="Missing if there are none.")
     items: list[AcceptedMessage | RefusedMessage]
 
 
@@ -93,6 +117,8 @@ class MessageView(ResponseModel):
     sent_at: OptionalTimestamp
     delivered_at: OptionalTimestamp
     read_at: OptionalTimestamp
+    edited_at: OptionalTimestamp = Field(description="When its text was changed for everyone.")
+    deleted_at: OptionalTimestamp = Field(description="When it was deleted for everyone.")
 
     @classmethod
     def show(cls, message: Message, language: str, **more: object) -> Self:
@@ -192,7 +218,7 @@ class TotalDayStats(DayStats):
 
 
 class TotalStats(ResponseModel):
-    """The messages of all existing sessions by day, the latest first, and those that no session could send."""
+    """The messages of all sessions by day, removed ones included, the latest first, and those without a sender."""
 
     total: TotalDayStats
     days: list[TotalDayStats]

@@ -1,6 +1,5 @@
 """Erases old data: the texts of ended messages first, then the messages, and unused files."""
 
-import asyncio
 from typing import Final
 
 import structlog
@@ -9,7 +8,8 @@ from wa_orchestrator.loop import Loop
 from wa_orchestrator.messages import uploads
 from wa_orchestrator.settings import Settings
 from wa_orchestrator.store.engine.scripts import Scripts
-from wa_orchestrator.store.messages import message_index, retention
+from wa_orchestrator.store.history import retention
+from wa_orchestrator.store.messages import message_index
 
 _DAY_MS: Final = 86_400_000
 #: Messages per step; the next step follows at once while there are more.
@@ -47,7 +47,7 @@ class Retention:
         messages = 0
         for message_id in await retention.ended_until(self._scripts, until_ms, most=BATCH):
             messages += await retention.erase(self._scripts, message_id, until_ms=until_ms)
-        files = await asyncio.to_thread(uploads.sweep, self._settings)
+        files = await uploads.sweep(self._settings)
         if bodies or messages or files:
             log.info("retention.erased", bodies=bodies, messages=messages, files=files)
         return bodies + messages + files

@@ -6,10 +6,10 @@ from dataclasses import replace
 
 from wa_orchestrator.archive.contract import Archive
 from wa_orchestrator.context import Context
-from wa_orchestrator.domain.message import MessageStatus
+from wa_orchestrator.domain.messages.message import MessageStatus
 from wa_orchestrator.domain.pacing.backlog import Part, leaving_today
 from wa_orchestrator.domain.pacing.hours import day_bounds_ms
-from wa_orchestrator.gateway.sender_pool import PoolSnapshot, Sender
+from wa_orchestrator.gateway.senders.sender_pool import PoolSnapshot, Sender
 from wa_orchestrator.messages import message_search
 from wa_orchestrator.messages.message_search import MAX_EXAMINED
 from wa_orchestrator.messages.session_pace import zone_of

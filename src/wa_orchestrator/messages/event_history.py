@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from wa_orchestrator.archive.contract import Archive
-from wa_orchestrator.domain.stream_events import EventType
+from wa_orchestrator.domain.stream_events import OF_INCOMING
 from wa_orchestrator.store.engine.scripts import Scripts
 from wa_orchestrator.store.events import event_stream
 from wa_orchestrator.store.events.event_stream import Details, cursor_order
@@ -46,7 +46,7 @@ async def details(scripts: Scripts, archive: Archive, entries: Sequence[Entry]) 
 
 
 def _is_incoming(entry: Entry) -> bool:
-    return entry.fields["type"] == EventType.MESSAGE_RECEIVED
+    return entry.fields["type"] in OF_INCOMING
 
 
 def _name(entry: Entry) -> tuple[str, str]:

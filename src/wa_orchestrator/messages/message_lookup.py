@@ -1,11 +1,12 @@
 """Finds messages by id wherever they are, and brings an archived one back to Redis when it is to change."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from wa_orchestrator.archive.contract import Archive
 from wa_orchestrator.store import records
 from wa_orchestrator.store.engine.scripts import Scripts
-from wa_orchestrator.store.messages import ended_messages
+from wa_orchestrator.store.history import ended_messages
+from wa_orchestrator.store.messages import incoming_messages
 from wa_orchestrator.store.messages.message_keys import Place, locate
 from wa_orchestrator.store.records import Message
 
@@ -22,6 +23,12 @@ async def messages(scripts: Scripts, archive: Archive, ids: Sequence[str]) -> di
 
 async def message(scripts: Scripts, archive: Archive, message_id: str) -> Message | None:
     return (await messages(scripts, archive, [message_id])).get(message_id)
+
+
+async def incoming(scripts: Scripts, archive: Archive, session: str, whatsapp_id: str) -> Mapping[str, str] | None:
+    """Return the fields of an incoming message; None if there is none."""
+    found = await incoming_messages.fields_of(scripts, session, whatsapp_id)
+    return found or (await archive.incoming([(session, whatsapp_id)])).get((session, whatsapp_id))
 
 
 async def timeline(scripts: Scripts, archive: Archive, message_id: str) -> list[tuple[int, str, str]]:

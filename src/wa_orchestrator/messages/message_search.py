@@ -5,11 +5,12 @@ from dataclasses import replace
 from typing import Final
 
 from wa_orchestrator.archive.contract import Archive
-from wa_orchestrator.domain.message import MessageStatus
+from wa_orchestrator.domain.messages.message import MessageStatus
 from wa_orchestrator.messages import message_lookup
 from wa_orchestrator.store import keys
 from wa_orchestrator.store.engine.scripts import Scripts
-from wa_orchestrator.store.messages import archive_marks, message_index
+from wa_orchestrator.store.history import archive_marks
+from wa_orchestrator.store.messages import message_index
 from wa_orchestrator.store.messages.message_filters import Filters
 from wa_orchestrator.store.messages.message_index import IndexEntry
 from wa_orchestrator.store.records import Message
@@ -77,7 +78,7 @@ async def _page(
     span = {"from_ms": filters.since, "until_ms": filters.until}
     entries = set[IndexEntry]()
     if not filters.statuses or MessageStatus.QUEUED in filters.statuses:
-        entries.update(await message_index.page_of_jobs(scripts, after=after, **span, most=most))
+        entries.update(await message_index.page_of_jobs(scripts, filters.match, after=after, **span, most=most))
     if among is not None:
         own = sorted(among) if filters.session_id is None else sorted({filters.session_id} & set(among))
         for each in own:

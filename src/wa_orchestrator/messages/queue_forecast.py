@@ -2,16 +2,16 @@
 
 from bisect import bisect_left
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
-from wa_orchestrator.domain.message import WAITING, MessageStatus
+from wa_orchestrator.domain.messages.message import WAITING, MessageStatus
 from wa_orchestrator.domain.pacing.backlog import Backlog, split_backlog
 from wa_orchestrator.domain.pacing.decision import Situation, WaitFor
 from wa_orchestrator.domain.pacing.forecast import Eta, Forecast, Turn
 from wa_orchestrator.domain.pacing.hours import day_bounds_ms
 from wa_orchestrator.domain.pacing.limits import DAY_MS, Pace
 from wa_orchestrator.domain.pacing.wait_reasons import WaitReason
-from wa_orchestrator.domain.session import CAN_SEND
+from wa_orchestrator.domain.sessions.session import CAN_SEND
 from wa_orchestrator.messages.session_pace import Holds, at_scale, holds_on, pace_of, wait_until, zone_of
 from wa_orchestrator.settings import Settings
 from wa_orchestrator.store import records
@@ -41,9 +41,10 @@ async def facts_of(scripts: Scripts, session: Session) -> Facts:
     return Facts(now_ms, phone, await records.holds(scripts))
 
 
-def forecast_of(settings: Settings, session: Session, facts: Facts) -> Forecast:
-    """Return the forecast of the queue of a session's phone."""
+def forecast_of(settings: Settings, session: Session, facts: Facts, *, share: float = 1.0) -> Forecast:
+    """Return the forecast of the queue of a session's phone, for messages that may use a share of its day."""
     pace, phone = at_scale(settings, pace_of(settings, session, facts.now_ms)), facts.phone
+    pace = replace(pace, per_day=max(1, int(pace.per_day * share)))
     waits = holds_on(facts.holds, session, facts.now_ms)
     if session.status not in CAN_SEND:
         waits = (*waits, WaitFor(WaitReason.SESSION_OFFLINE))

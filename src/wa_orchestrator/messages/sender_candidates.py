@@ -1,10 +1,10 @@
-"""Reads what the choice of another sender for waiting messages depends on; `domain.routing` decides."""
+"""Reads what the choice of another sender for waiting messages depends on; `domain.messages.sender_policy` decides."""
 
 from collections.abc import Sequence
 
-from wa_orchestrator.domain import routing
+from wa_orchestrator.domain.messages import sender_policy
+from wa_orchestrator.domain.messages.sender_policy import Assignment, Candidate
 from wa_orchestrator.domain.pacing.hours import day_bounds_ms
-from wa_orchestrator.domain.routing import Assignment, Candidate
 from wa_orchestrator.messages.session_pace import pace_of, readiness_of, zone_of
 from wa_orchestrator.settings import Settings
 from wa_orchestrator.store import records
@@ -15,7 +15,7 @@ from wa_orchestrator.store.records import Message, Session
 
 def assignment_of(message: Message) -> Assignment:
     """Return the session and the phone for which a message waits, and how far they are fixed."""
-    tied = routing.is_tied_to_its_phone(message.claimed_at, freed=message.freed)
+    tied = sender_policy.is_tied_to_its_phone(message.claimed_at, freed=message.freed)
     return Assignment(message.session, message.phone, message.pinned, tied)
 
 

@@ -10,16 +10,18 @@ from datetime import datetime, time
 from typing import Any
 from zoneinfo import ZoneInfo
 
-from wa_orchestrator.domain.pacing import limits
+from wa_orchestrator.domain.messages.sender_policy import Readiness
+from wa_orchestrator.domain.pacing import limits, tag_limits
 from wa_orchestrator.domain.pacing.decision import Wait, WaitFor, WaitUntil
 from wa_orchestrator.domain.pacing.limits import Override, Pace, Trust
+from wa_orchestrator.domain.pacing.tag_limits import Origin, PaceLimit, TagLimit
 from wa_orchestrator.domain.pacing.wait_reasons import WaitReason
-from wa_orchestrator.domain.routing import Readiness
-from wa_orchestrator.domain.session import CAN_SEND, comes_back
+from wa_orchestrator.domain.sessions.session import CAN_SEND, comes_back
 from wa_orchestrator.settings import Settings
 from wa_orchestrator.store.messages import holds as holding
 from wa_orchestrator.store.messages.holds import Hold
 from wa_orchestrator.store.records import Session
+from wa_orchestrator.store.sessions.labels import labels_of
 from wa_orchestrator.timestamps import FOREVER_MS
 
 #: The `why` of a hold that a ban signal has set.
@@ -51,13 +53,46 @@ def day_in(settings: Settings, timezone: str, at_ms: int) -> str:
 
 
 def pace_of(settings: Settings, session: Session, now_ms: int) -> Pace:
-    """Return the limits of a session, unscaled: the preset by trust, with the operator's overrides."""
-    return override_of(session).onto(settings.pace(trust_of(session, now_ms)))
+    """Return the limits of a session, unscaled: the preset by trust, then its tags' limits, then its own."""
+    return override_of(session).onto(tagged_pace_of(settings, session, now_ms))
+
+
+def tagged_pace_of(settings: Settings, session: Session, now_ms: int) -> Pace:
+    """Return the limits that a session would have without own ones."""
+    return tag_limits.under_tags(settings.pace(trust_of(session, now_ms)), tag_limits_of(session))
+
+
+def origins_of(settings: Settings, session: Session, now_ms: int) -> Mapping[PaceLimit, Origin]:
+    """Return where each limit of a session comes from."""
+    preset = settings.pace(trust_of(session, now_ms))
+    return tag_limits.origins(preset, tag_limits_of(session), override_of(session))
 
 
 def override_of(session: Session) -> Override:
     """Return the operator's overrides for a session; unknown names, which a later version may add, are ignored."""
-    raw: dict[str, Any] = json.loads(session.limits or "{}")
+    return _override_from(json.loads(session.limits or "{}"))
+
+
+def tag_limits_of(session: Session) -> tuple[TagLimit, ...]:
+    """Return the limits of a session's tags, as its record has them."""
+    return tuple(_tag_limit_from(raw) for raw in json.loads(session.tag_limits or "[]"))
+
+
+def decode_tag_limit(text: str) -> TagLimit:
+    """Return what `encode_tag_limit` wrote."""
+    return _tag_limit_from(json.loads(text))
+
+
+def encode_tag_limit(limit: TagLimit) -> str:
+    """Return the limits of a tag as one line of JSON."""
+    return json.dumps({"tag": limit.tag, "limits": _stored(limit.override), "raises": limit.raises})
+
+
+def _tag_limit_from(raw: Mapping[str, Any]) -> TagLimit:
+    return TagLimit(raw["tag"], _override_from(raw["limits"]), bool(raw.get("raises")))
+
+
+def _override_from(raw: Mapping[str, Any]) -> Override:
     known = {name: raw[name] for name in Override.__slots__ if raw.get(name) is not None}
     read: dict[str, Any] = {name: time.fromisoformat(each) if name in _HOURS else each for name, each in known.items()}
     return Override(**read)
@@ -65,8 +100,12 @@ def override_of(session: Session) -> Override:
 
 def encode_override(override: Override) -> str:
     """Return an operator's overrides as one line of JSON, only those that are set."""
+    return json.dumps(_stored(override))
+
+
+def _stored(override: Override) -> dict[str, Any]:
     given = {name: each for name, each in asdict(override).items() if each is not None}
-    return json.dumps({name: f"{each:%H:%M}" if name in _HOURS else each for name, each in given.items()})
+    return {name: f"{each:%H:%M}" if name in _HOURS else each for name, each in given.items()}
 
 
 def at_scale(settings: Settings, pace: Pace) -> Pace:
@@ -85,7 +124,7 @@ def at_scale(settings: Settings, pace: Pace) -> Pace:
 def hold_fields(session: Session) -> list[str]:
     """Return the fields of the holds hash that concern a session."""
     of_phone = [holding.of_phone(session.phone)] if session.phone else []
-    return ["all", f"session:{session.id}", *of_phone, *([f"group:{session.label}"] if session.label else [])]
+    return ["all", f"session:{session.id}", *of_phone, *(f"group:{name}" for name in sorted(labels_of(session)))]
 
 
 def holds_on(holds: Holds, session: Session, now_ms: int) -> tuple[Wait, ...]:

@@ -1,7 +1,7 @@
-"""Uploaded files: stored in the data directory by id until they expire.
+"""Uploaded files: stored by id until they expire.
 
-An upload is two files, `<id>` and `<id>.json`; the second is written last, so an upload with a description is complete.
-The mtime of the description is the time at which the upload expires.
+An upload is two files, `<id>` and `<id>.json`; the second is stored last, so an upload with a description is complete.
+The time of the description is the time at which the upload expires.
 """
 
 import asyncio
@@ -10,13 +10,16 @@ import os
 import re
 import secrets
 import time
-from collections.abc import AsyncIterator
-from dataclasses import dataclass
+from collections.abc import AsyncIterator, Mapping
+from contextlib import AbstractAsyncContextManager
+from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 from wa_orchestrator.errors import Refused
-from wa_orchestrator.messages import upload_quota
+from wa_orchestrator.messages import storage, upload_quota
+from wa_orchestrator.messages.storage import Shelf
+from wa_orchestrator.messages.storage.contract import FileStore, StoredFile
 from wa_orchestrator.messages.upload_quota import UploadRoom
 from wa_orchestrator.settings import Settings
 
@@ -28,7 +31,10 @@ USED_S: Final = 30 * 24 * 3600
 _MIB: Final = 1024 * 1024
 #: The upload size limit; it must not be below the largest of WhatsApp's own limits, which follow.
 MAX_UPLOAD_BYTES: Final = 64 * _MIB
-LARGEST: Final = {"image": 16 * _MIB, "audio": 16 * _MIB, "video": 64 * _MIB, "document": MAX_UPLOAD_BYTES}
+LARGEST: Final = {
+    "image": 16 * _MIB, "audio": 16 * _MIB, "video": 64 * _MIB, "document": MAX_UPLOAD_BYTES, "voice": 16 * _MIB,
+    "sticker": 16 * _MIB,
+}  # fmt: skip
 _IMAGES = frozenset({"image/jpeg", "image/png", "image/webp", "image/gif"})
 _VIDEOS = frozenset({"video/mp4", "video/3gpp", "video/quicktime"})
 #: Pages and programs that a browser would run; no legitimate message contains them.
@@ -46,12 +52,22 @@ class Upload:
     """A stored file and its description."""
 
     id: str
-    path: Path
+    store: FileStore
     mimetype: str
     filename: str
     size: int
     owner: str = ""
     """The API key that uploaded it."""
+    facts: Mapping[str, Any] = field(default_factory=dict)
+    """What the decoder found: size, length, preview; and what was made of it."""
+
+    def on_disk(self) -> AbstractAsyncContextManager[Path]:
+        """Give a path to the file that is valid within the block, to read only."""
+        return self.store.on_disk(self.id)
+
+    def read(self, start: int = 0, length: int | None = None) -> AsyncIterator[bytes]:
+        """Return the bytes of the file in chunks."""
+        return self.store.read(self.id, start, length)
 
 
 def kind_of(mimetype: str) -> str:
@@ -85,63 +101,78 @@ async def save(
     """
     check_type(mimetype)
     upload_id = f"u_{secrets.token_hex(16)}"
-    path = _directory(settings) / upload_id
+    path, store = _directory(settings) / upload_id, _stores(settings)[0]
     path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
     try:
-        with upload_quota.reserved(settings, path.parent, owner) as room:
+        async with upload_quota.reserved(settings, owner) as room:
             size = await _write(path, chunks, LARGEST[kind_of(mimetype)], room)
-            upload = Upload(upload_id, path, mimetype, filename, size, owner)
-            await asyncio.to_thread(_describe, upload)
+            await store.put(path, upload_id)
+            upload = Upload(upload_id, store, mimetype, filename, size, owner)
+            await _describe(settings, upload, time.time() + UNUSED_S)
     except BaseException:
         path.unlink(missing_ok=True)
         raise
     return upload
 
 
-def open(settings: Settings, upload_id: str) -> Upload | None:  # noqa: A001 (called as `uploads.open`)
+async def open(settings: Settings, upload_id: str) -> Upload | None:  # noqa: A001 (called as `uploads.open`)
     """Return an upload, or None when it does not exist or has expired."""
     if not _ID.fullmatch(upload_id):
         return None
-    path = _directory(settings) / upload_id
-    described = path.with_suffix(".json")
-    try:
-        if described.stat().st_mtime <= time.time():
-            return None
-        raw = json.loads(described.read_text("utf-8"))
-        return Upload(upload_id, path, raw["mimetype"], raw["filename"], raw["size"], raw.get("owner", ""))
-    except (OSError, ValueError, KeyError):
-        return None
+    for store in _stores(settings):
+        try:
+            described = await store.find(f"{upload_id}.json")
+            if described is None or described.at <= time.time():
+                continue
+            raw = json.loads(b"".join([chunk async for chunk in described.read()]))
+            described_as = (raw["mimetype"], raw["filename"], raw["size"], raw.get("owner", ""), raw.get("facts", {}))
+            return Upload(upload_id, store, *described_as)
+        except (OSError, ValueError, KeyError):
+            continue
+    return None
 
 
-def keep_for(settings: Settings, upload_id: str, seconds: float) -> None:
+async def keep_for(upload: Upload, seconds: float) -> None:
     """Extend the lifetime of an upload, because a message uses it. It is never shortened."""
-    described = (_directory(settings) / upload_id).with_suffix(".json")
-    ends = max(time.time() + seconds, described.stat().st_mtime)
-    os.utime(described, (ends, ends))
+    await upload.store.touch(f"{upload.id}.json", time.time() + seconds)
 
 
-def sweep(settings: Settings, *, most: int = 1000) -> int:
+async def add_facts(settings: Settings, upload: Upload, facts: Mapping[str, Any]) -> Upload:
+    """Store facts with an upload, whose lifetime stays as it is; returns it with them."""
+    known = replace(upload, facts={**upload.facts, **facts})
+    described = await upload.store.find(f"{upload.id}.json")
+    await _describe(settings, known, described.at if described else time.time() + UNUSED_S)
+    return known
+
+
+async def sweep(settings: Settings, *, most: int = 1000) -> int:
     """Delete expired uploads and incomplete ones that a crash left behind. Returns their number."""
-    directory, now = _directory(settings), time.time()
-    if not directory.is_dir():
-        return 0
-    names = sorted({path.stem for path in directory.iterdir()})
-    expired = [name for name in names if _is_expired(directory / name, now)][:most]
-    for name in expired:
-        for suffix in ("", ".part", ".json"):  # the description last: without it the rest would stay for another day
-            (directory / name).with_suffix(suffix).unlink(missing_ok=True)
-    return len(expired)
+    now, deleted = time.time(), 0
+    for store in _stores(settings):
+        files: dict[str, dict[str, StoredFile]] = {}
+        for file in await store.listed():
+            stem, _, suffix = file.name.partition(".")
+            files.setdefault(stem, {})[suffix] = file
+        for stem in sorted(stem for stem, parts in files.items() if _is_expired(parts, now))[: most - deleted]:
+            for suffix in ("", ".part", ".json"):  # the description last: without it the rest would stay for a day more
+                await store.remove(f"{stem}{suffix}")
+            deleted += 1
+        await store.tidy()
+    return deleted
 
 
-def _is_expired(path: Path, now: float) -> bool:
-    try:
-        return path.with_suffix(".json").stat().st_mtime <= now
-    except FileNotFoundError:
-        return path.exists() and path.stat().st_mtime + UNUSED_S <= now
+def _is_expired(parts: Mapping[str, StoredFile], now: float) -> bool:
+    if "json" in parts:
+        return parts["json"].at <= now
+    return all(file.at + UNUSED_S <= now for file in parts.values())
 
 
 def _directory(settings: Settings) -> Path:
-    return settings.data_dir / "uploads"
+    return storage.directory(settings, Shelf.UPLOADS)
+
+
+def _stores(settings: Settings) -> list[FileStore]:
+    return storage.stores(settings, Shelf.UPLOADS)
 
 
 async def _write(path: Path, chunks: AsyncIterator[bytes], most: int, room: UploadRoom) -> int:
@@ -169,10 +200,9 @@ def _write_all(handle: int, chunk: bytes) -> None:
         rest = rest[os.write(handle, rest) :]
 
 
-def _describe(upload: Upload) -> None:
-    draft = upload.path.with_suffix(".part")
+async def _describe(settings: Settings, upload: Upload, ends: float) -> None:
     described = {"mimetype": upload.mimetype, "filename": upload.filename, "size": upload.size, "owner": upload.owner}
-    draft.write_text(json.dumps(described), "utf-8")
-    ends = time.time() + UNUSED_S
-    os.utime(draft, (ends, ends))
-    draft.rename(upload.path.with_suffix(".json"))
+    draft = (_directory(settings) / upload.id).with_suffix(".part")
+    draft.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+    draft.write_text(json.dumps(described | ({"facts": upload.facts} if upload.facts else {})), "utf-8")
+    await upload.store.put(draft, f"{upload.id}.json", at=ends)

@@ -15,7 +15,7 @@ from wa_orchestrator.gateway.hot_path.admission_batch import BatchingRedis
 from wa_orchestrator.gateway.hot_path.fast_send import FastSend
 from wa_orchestrator.gateway.hot_path.http_protocol import make_protocol
 from wa_orchestrator.gateway.routes.send import PATHS, SendHandler
-from wa_orchestrator.gateway.sender_pool import SenderPool
+from wa_orchestrator.gateway.senders.sender_pool import SenderPool
 from wa_orchestrator.web.http_protocol import GuardedProtocol
 
 #: Objects allocated before the collector looks for cycles. A request allocates a hundred, and makes no cycle.

@@ -12,7 +12,7 @@ from typing import Any, Final
 import structlog
 
 from wa_orchestrator.errors import Broken, OrchestratorError
-from wa_orchestrator.gateway.redis_access import ADMIT, Outcome, PlainRedis, read_outcome, translated_errors
+from wa_orchestrator.gateway.redis_access import ADMIT, Outcome, PlainRedis, read_outcome, translated
 from wa_orchestrator.store.engine.scripts import Scripts
 from wa_orchestrator.store.errors import NoScriptError, RedisError
 from wa_orchestrator.store.messages.admission import MOST_AT_ONCE, Call, Rate, Wanted, admit_call
@@ -55,8 +55,10 @@ class BatchingRedis(PlainRedis):
         return await asyncio.gather(*futures)
 
     def _enter(self, messages: int) -> None:
-        with translated_errors():
+        try:  # no context manager: for every message it would take as long as to parse it
             self._line.enter(messages)
+        except RedisError as error:
+            raise translated(error) from error
 
     def _add(self, rate: Rate, message: Wanted, on_outcome: OnOutcome) -> None:
         self._messages.setdefault(rate, []).append((message, on_outcome))
@@ -71,12 +73,14 @@ class BatchingRedis(PlainRedis):
         self._is_scheduled = False
         by_rate, self._messages = self._messages, {}
         for rate, waiting in by_rate.items():
+            # Of several calls the first could miss the script, and the next find it loaded by somebody else.
+            command = self.scripts.command if len(waiting) <= MOST_AT_ONCE else self.scripts.whole_command
             for start in range(0, len(waiting), MOST_AT_ONCE):
                 batch = waiting[start : start + MOST_AT_ONCE]
                 call = admit_call(rate, [message for message, _ in batch])
                 callbacks = [on_outcome for _, on_outcome in batch]
                 self._calls += 1
-                self._line.send([self.scripts.command(ADMIT, *call)], partial(self._received, call, callbacks))
+                self._line.send([command(ADMIT, *call)], partial(self._received, call, callbacks))
 
     def _received(self, call: Call, callbacks: Sequence[OnOutcome], replies: list[Any] | RedisError) -> None:
         reply = replies[0] if isinstance(replies, list) else replies
@@ -98,9 +102,8 @@ class BatchingRedis(PlainRedis):
         """Call back for each message of a call with its outcome, or with the error of the whole call."""
         outcomes: Sequence[Outcome | OrchestratorError]
         try:
-            with translated_errors():
-                if isinstance(reply, RedisError):
-                    raise reply
+            if isinstance(reply, RedisError):
+                raise translated(reply)
             outcomes = [read_outcome(each) for each in reply]
         except OrchestratorError as error:
             outcomes = [error] * len(callbacks)

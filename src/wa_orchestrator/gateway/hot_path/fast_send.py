@@ -5,15 +5,17 @@ import time
 from collections.abc import Callable, Mapping
 
 from wa_orchestrator.context import Context
-from wa_orchestrator.domain.access import Scope
-from wa_orchestrator.domain.routing import Why
+from wa_orchestrator.domain.access.permissions import Everything, Reach, Scope
+from wa_orchestrator.domain.messages.sender_policy import Why
 from wa_orchestrator.errors import OrchestratorError, Refused
-from wa_orchestrator.gateway import message_body, sender_choice
+from wa_orchestrator.gateway import message_body
 from wa_orchestrator.gateway.acceptance import Acceptor, Attempt, SendRequest
 from wa_orchestrator.gateway.content_loader import ContentLoader
 from wa_orchestrator.gateway.hot_path.admission_batch import BatchingRedis
 from wa_orchestrator.gateway.redis_access import Outcome
-from wa_orchestrator.gateway.sender_pool import SenderPool
+from wa_orchestrator.gateway.request_models import SendBody
+from wa_orchestrator.gateway.senders import sender_choice
+from wa_orchestrator.gateway.senders.sender_pool import SenderPool
 from wa_orchestrator.web import auth
 
 
@@ -48,9 +50,9 @@ class FastSend:
         try:
             body = message_body.parse(raw, snapshot.now_ms())
             content = self._contents.inline(body)
-            if content is None or body.idempotency_key is not None:
+            if content is None or body.idempotency_key is not None or _needs_reading(body, caller.reach):
                 return False
-            affinity = self._acceptor.affinity_of(body)
+            affinity = self._acceptor.conversations.remembered(body).sender
             choice = sender_choice.choose(snapshot, body, affinity, caller.reach)
         except Refused:
             return False
@@ -93,3 +95,8 @@ class FastSend:
         task = asyncio.get_running_loop().create_task(retry())
         self._retries.add(task)
         task.add_done_callback(self._retries.discard)
+
+
+def _needs_reading(body: SendBody, reach: Reach) -> bool:
+    """Whether Redis must be asked who has the conversation: a limited client has records of its own."""
+    return not isinstance(reach, Everything) and sender_choice.is_free(body)

@@ -1,25 +1,39 @@
-"""Messages: get, search, cancel, retry."""
+"""Messages: get, search, cancel, retry, confirm, send again."""
 
-from typing import Annotated
+import json
+from typing import Annotated, Final
 
 from fastapi import Path, Query
 from pydantic import Field
 
 from wa_orchestrator.context import Context
-from wa_orchestrator.domain.message import WAITING, MessageStatus
+from wa_orchestrator.domain import whole_number
+from wa_orchestrator.domain.messages.message import SUCCEEDED, WAITING, MessageStatus
 from wa_orchestrator.domain.pacing.forecast import Eta
 from wa_orchestrator.errors import Refused, Unavailable
-from wa_orchestrator.gateway.request_models import BatchId, Instant, Phone, Reference, SessionId
-from wa_orchestrator.gateway.response_models import MessageDetail, MessagePage, MessageView, TimelineEntry, Waiting
-from wa_orchestrator.gateway.sender_pool import RECENT_S, SenderPool
+from wa_orchestrator.gateway import idempotency
+from wa_orchestrator.gateway.acceptance import Acceptor, SendReply, SendRequest
+from wa_orchestrator.gateway.request_models import BatchId, Instant, Recipient, Reference, SendBody, SessionId
+from wa_orchestrator.gateway.response_models import (
+    AcceptedMessage,
+    MessageDetail,
+    MessagePage,
+    MessageView,
+    TimelineEntry,
+    Waiting,
+)
+from wa_orchestrator.gateway.routes.raw_route import outages_as_unavailable
+from wa_orchestrator.gateway.senders.sender_pool import RECENT_S, SenderPool
 from wa_orchestrator.messages import message_lookup, message_search
 from wa_orchestrator.messages.queue_forecast import message_eta
+from wa_orchestrator.messages.session_pace import day_of
+from wa_orchestrator.store import records
 from wa_orchestrator.store.engine.compare_and_set import Changed, compare_and_set
 from wa_orchestrator.store.messages import queues
 from wa_orchestrator.store.messages.message_filters import Filters
 from wa_orchestrator.store.messages.message_index import IndexEntry
-from wa_orchestrator.store.messages.message_keys import Place
-from wa_orchestrator.store.messages.queues import Ended, Gone, MustEnd, Queued, TooLate
+from wa_orchestrator.store.messages.message_keys import Place, counted_in
+from wa_orchestrator.store.messages.queues import AlreadySent, Confirmed, Ended, Gone, MustEnd, Queued, TooLate
 from wa_orchestrator.store.records import Message
 from wa_orchestrator.texts.catalogue import text
 from wa_orchestrator.timestamps import iso
@@ -32,13 +46,16 @@ from wa_orchestrator.web.route_group import RouteGroup
 MessageId = Annotated[str, Path(pattern=r"^m_[0-9a-f]{18}$", examples=["m_0a1b2c3d4e5f607182"])]
 _GET_ERRORS = responses(NO_SUCH_MESSAGE=404)
 _CHANGE_ERRORS = {**_GET_ERRORS, **responses(TOO_LATE=409, OPTED_OUT=422)}
+_DOUBT_ERRORS = {**_GET_ERRORS, **responses(NOT_UNKNOWN=409)}
+#: A copy with one of these is on its way, or has arrived, or nobody knows: another one would be a third.
+_UNDER_WAY: Final = WAITING | SUCCEEDED | {MessageStatus.SENDING, MessageStatus.UNKNOWN}
 
 
 class Search(RequestModel):
     """Search filters. `recipient` and `session` are other names for `to` and `sessionId`."""
 
-    to: Phone | None = None
-    recipient: Phone | None = None
+    to: Recipient | None = None
+    recipient: Recipient | None = None
     session_id: SessionId | None = None
     session: SessionId | None = None
     status: MessageStatus | None = None
@@ -65,9 +82,9 @@ class Search(RequestModel):
 class MessageRoutes(RouteGroup):
     """Routes `/api/v1/messages`."""
 
-    def __init__(self, context: Context, pool: SenderPool) -> None:
+    def __init__(self, context: Context, pool: SenderPool, acceptor: Acceptor) -> None:
         super().__init__(context, "/api/v1/messages", "messages")
-        self._pool = pool
+        self._pool, self._acceptor = pool, acceptor
         self._archive = context.archive
         one = "/{message_id}"
         self.get("", responses=responses(BAD_CURSOR=400))(self.search_messages)
@@ -75,6 +92,11 @@ class MessageRoutes(RouteGroup):
         self.get(one, responses=_GET_ERRORS)(self.get_message)
         self.delete(one, responses=_CHANGE_ERRORS)(self.cancel_message)
         self.post(f"{one}/retry", responses=_CHANGE_ERRORS)(self.retry_message)
+        self.post(f"{one}/confirm", responses=_DOUBT_ERRORS)(self.confirm_message)
+        again = _DOUBT_ERRORS | responses(OPTED_OUT=422, QUEUE_FULL=429)
+        self.post(f"{one}/send-again", status_code=202, response_model_exclude_unset=True, responses=again)(
+            self.send_message_again
+        )
 
     async def search_messages(self, caller: LimitedReader, search: Annotated[Search, Query()]) -> MessagePage:
         """Search messages."""
@@ -123,6 +145,54 @@ class MessageRoutes(RouteGroup):
                 await self._audit(caller, "message.retry", message_id)
                 return await self._detail(message_id, caller)
 
+    async def confirm_message(self, message_id: MessageId, caller: LimitedSender) -> MessageDetail:
+        """Settle an unknown message as sent, because you know that the recipient has it. Nothing is sent."""
+        message = await self._found(message_id, caller)
+        place = await message_lookup.restored(self._scripts, self._archive, message_id) or Place.of(message)
+        session = await records.session(self._scripts, place.session)
+        day = day_of(self._settings, session, await self._scripts.now_ms())
+        match await queues.confirm(self._scripts, place, to=message.to, counted=counted_in(place.session, day)):
+            case TooLate(status):
+                raise _too_late("NOT_UNKNOWN", "Only one of unknown outcome can be confirmed.", status)
+            case Confirmed():
+                await self._audit(caller, "message.confirm", message_id)
+            case AlreadySent():  # WhatsApp or another person was faster
+                pass
+        return await self._detail(message_id, caller)
+
+    async def send_message_again(self, message_id: MessageId, caller: LimitedSender) -> AcceptedMessage:
+        """Send an unknown message again as a new one, from the same session; the old one stays as it is. Whoever has
+        the old one gets it twice; a retry, with the same WhatsApp id, would not do that. A repeat returns the same one.
+        """
+        message = await self._found(message_id, caller)
+        if message.status is not MessageStatus.UNKNOWN:
+            raise _too_late("NOT_UNKNOWN", "Only one of unknown outcome can be sent again.", message.status)
+        if not message.body:
+            raise Refused("TEXT_ERASED", "Its text was erased after BODY_RETENTION_DAYS. Send a new message.", 409)
+        await self._acceptor.count_call(caller.key_id)
+        with outages_as_unavailable():
+            reply = await self._send_copy(message, caller)
+        return AcceptedMessage.model_validate_json(reply.json)
+
+    async def _send_copy(self, message: Message, caller: Caller) -> SendReply:
+        """Accept a copy of a message, once: a second one only after the first has ended without being sent."""
+        known = {"to": message.to, "sessionId": message.session, "reference": message.reference or None}
+        body = SendBody.model_validate(known | {"priority": message.priority, "onLimit": "defer"})
+        content = (message.kind, message.body)
+        number = 0
+        while True:
+            record = idempotency.record_of(f"again:{message.id}", str(number), b"")
+            request = SendRequest(body, content, caller.key_id, record, reach=caller.reach)
+            reply = await self._acceptor.accept(request)
+            copy_id = str(json.loads(reply.json)["messageId"])
+            if not reply.is_replay:
+                await self._audit(caller, "message.again", message.id, copy=copy_id)
+                return reply
+            copy = await message_lookup.message(self._scripts, self._archive, copy_id)
+            if copy is not None and copy.status in _UNDER_WAY:
+                return reply
+            number += 1
+
     async def _found(self, message_id: str, caller: Caller) -> Message:
         message = await message_lookup.message(self._scripts, self._archive, message_id)
         if message is None and not await message_search.is_complete(self._scripts, self._archive):
@@ -161,6 +231,7 @@ def _too_late(code: str, rule: str, status: str) -> Refused:
 
 def _decode(cursor: str) -> IndexEntry:
     score, _, name = paging.decode(cursor).partition(" ")
-    if not (score.isascii() and score.isdigit() and name.isascii() and name):
+    at = whole_number.parse(score)
+    if at is None or not (name.isascii() and name):
         raise paging.bad_cursor()
-    return name, int(score)
+    return name, at

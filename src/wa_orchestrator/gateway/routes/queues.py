@@ -11,7 +11,7 @@ from wa_orchestrator.errors import Refused
 from wa_orchestrator.gateway import waiting_messages
 from wa_orchestrator.gateway.request_models import BatchId, Instant, Phone, Reference, SessionId
 from wa_orchestrator.gateway.response_models import EmptiedQueue, MessageView, QueueItem, QueueResponse, WaitingList
-from wa_orchestrator.gateway.sender_pool import RECENT_S, SenderPool
+from wa_orchestrator.gateway.senders.sender_pool import RECENT_S, SenderPool
 from wa_orchestrator.messages import queue_forecast
 from wa_orchestrator.store.messages import open_messages, queues
 from wa_orchestrator.store.messages.message_filters import Filters

@@ -10,7 +10,7 @@ from fastapi.routing import APIRoute
 from starlette.requests import Request
 from starlette.responses import Response
 
-from wa_orchestrator.domain.access import RouteSpan, Scope
+from wa_orchestrator.domain.access.permissions import RouteSpan, Scope
 from wa_orchestrator.gateway import replies
 from wa_orchestrator.store.errors import RedisError
 from wa_orchestrator.web.auth import requires
@@ -20,10 +20,11 @@ Handler = Callable[[Request], Awaitable[Response]]
 IdempotencyKey = Annotated[str | None, Header(alias="Idempotency-Key", min_length=1, max_length=255)]
 _ERRORS = responses(
     BAD_JSON=400, API_KEY_MISSING=401, API_KEY_UNKNOWN=401, SCOPE_MISSING=403, NO_SUCH_SESSION=404, NO_SUCH_PHONE=404,
-    IDEMPOTENCY_CONFLICT=409, NO_SENDER=409, SESSION_NOT_LINKED=409, PHONE_DIFFERS=409, BODY_TOO_LONG=413,
+    IDEMPOTENCY_CONFLICT=409, NO_SENDER=409, HELD=409, SESSION_NOT_LINKED=409, PHONE_DIFFERS=409, BODY_TOO_LONG=413,
     FILE_TOO_LARGE=413, UNSUPPORTED_TYPE=415, VALIDATION_FAILED=422, OPTED_OUT=422, URL_REFUSED=422,
-    MEDIA_UNREACHABLE=422, CONTENT_ENCODED=422, NO_SUCH_UPLOAD=422, RATE_LIMITED=429, DAILY_LIMIT=429, QUEUE_FULL=429,
-    QUEUE_UNAVAILABLE=503, UPLOAD_QUOTA=507, DISK_FULL=507,
+    MEDIA_UNREACHABLE=422, CONTENT_ENCODED=422, NO_SUCH_UPLOAD=422, UNKNOWN_USERNAME=422,
+    USERNAME_KEY_NEEDED=422, RATE_LIMITED=429, ACTS_LIMITED=429, DAILY_LIMIT=429, QUEUE_FULL=429,
+    QUEUE_UNAVAILABLE=503, SESSION_NOT_CONNECTED=503, ACT_UNANSWERED=503, UPLOAD_QUOTA=507, DISK_FULL=507,
 )  # fmt: skip
 
 log = structlog.get_logger(__name__)

@@ -7,16 +7,17 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from wa_orchestrator.context import Context
-from wa_orchestrator.domain.access import RouteSpan, Scope
+from wa_orchestrator.domain.access.permissions import RouteSpan, Scope
 from wa_orchestrator.errors import Refused
-from wa_orchestrator.gateway import idempotency, message_body
+from wa_orchestrator.gateway import content_loader, idempotency, message_body
 from wa_orchestrator.gateway.acceptance import Acceptor, SendReply, SendRequest
 from wa_orchestrator.gateway.content_loader import ContentLoader
+from wa_orchestrator.gateway.references import References
 from wa_orchestrator.gateway.request_models import SendBody
 from wa_orchestrator.gateway.response_models import AcceptedMessage
 from wa_orchestrator.gateway.routes import raw_route
 from wa_orchestrator.gateway.routes.raw_route import IdempotencyKey, outages_as_unavailable
-from wa_orchestrator.gateway.sender_pool import SenderPool
+from wa_orchestrator.gateway.senders.sender_pool import SenderPool
 from wa_orchestrator.instruments import timed
 from wa_orchestrator.web import auth, request_body
 from wa_orchestrator.web.auth import Caller
@@ -35,6 +36,7 @@ class SendHandler:
         self._acceptor = acceptor
         self._pool = pool
         self._contents = contents
+        self._references = References(context)
 
     async def __call__(self, request: Request) -> Response:
         """Accept the message of a request."""
@@ -70,7 +72,9 @@ class SendHandler:
         stored = None if record is None else await self._acceptor.stored.find(record)
         if stored is not None:
             return SendReply(stored, is_replay=True)
-        content = await self._contents.fetch(body, caller)
+        body, quote = await self._references.resolve(body, caller)
+        carried = await self._contents.load(body, caller)
+        content = content_loader.stored(carried, content_loader.beside(body, quote))
         return await self._acceptor.accept(SendRequest(body, content, api_key, record, reach=reach))
 
 

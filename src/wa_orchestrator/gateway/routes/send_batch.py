@@ -4,6 +4,7 @@ import asyncio
 import hashlib
 import json
 import secrets
+from collections import Counter
 from typing import Any, Final
 
 from fastapi import APIRouter
@@ -13,16 +14,18 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from wa_orchestrator.context import Context
-from wa_orchestrator.domain.access import RouteSpan, Scope
+from wa_orchestrator.domain.access.permissions import RouteSpan, Scope
+from wa_orchestrator.domain.messages.content import Content, Media
 from wa_orchestrator.errors import OrchestratorError, Refused, Unavailable
-from wa_orchestrator.gateway import idempotency, message_body, replies
+from wa_orchestrator.gateway import content_loader, idempotency, message_body, replies
 from wa_orchestrator.gateway.acceptance import Acceptor, SendReply, SendRequest
-from wa_orchestrator.gateway.content_loader import Content, ContentLoader
+from wa_orchestrator.gateway.content_loader import ContentLoader
+from wa_orchestrator.gateway.references import References
 from wa_orchestrator.gateway.request_models import BatchBody, BatchEnvelope, SendBody
 from wa_orchestrator.gateway.response_models import BatchResponse
 from wa_orchestrator.gateway.routes import raw_route
 from wa_orchestrator.gateway.routes.raw_route import IdempotencyKey, outages_as_unavailable
-from wa_orchestrator.gateway.sender_pool import SenderPool
+from wa_orchestrator.gateway.senders.sender_pool import SenderPool
 from wa_orchestrator.store.messages.admission import MOST_AT_ONCE
 from wa_orchestrator.web import auth, request_body
 from wa_orchestrator.web.auth import Caller
@@ -45,6 +48,7 @@ class BatchHandler:
         self._acceptor = acceptor
         self._pool = pool
         self._contents = contents
+        self._references = References(context)
 
     async def __call__(self, request: Request) -> Response:
         """Accept the messages of a batch."""
@@ -55,7 +59,9 @@ class BatchHandler:
             now_ms = (await self._pool.current()).now_ms()
             key = message_body.header_key(dict(request.scope["headers"]))
             batch_id = _batch_id(caller.key_id, key)
-            items = _Items(self._contents, caller, key, batch_id, batch.spread_minutes)
+            items = _Items(
+                self._contents, self._references, caller, key, batch_id=batch_id, spread_minutes=batch.spread_minutes
+            )
             return _response(batch_id, await self._accept(await items.requests(batch.messages, now_ms)))
 
     async def _accept(self, items: list[SendRequest | OrchestratorError]) -> list[SendReply | OrchestratorError]:
@@ -78,14 +84,23 @@ class _Items:
     """Turns the items of one batch into requests."""
 
     def __init__(
-        self, contents: ContentLoader, caller: Caller, key: str | None, batch_id: str, spread_minutes: float
+        self,
+        contents: ContentLoader,
+        references: References,
+        caller: Caller,
+        key: str | None,
+        *,
+        batch_id: str,
+        spread_minutes: float,
     ) -> None:
         self._contents = contents
+        self._references = references
         self._caller = caller
         self._key = key
         self._batch_id = batch_id
         self._spread_ms = spread_minutes * _MINUTE_MS
-        self._files: dict[str, asyncio.Task[Content]] = {}
+        self._files: dict[str, asyncio.Task[Media]] = {}
+        self._previews: dict[str, asyncio.Task[Content]] = {}
 
     async def requests(self, raws: list[Any], now_ms: int) -> list[SendRequest | OrchestratorError]:
         """Parse all items; an invalid one becomes its error."""
@@ -106,12 +121,25 @@ class _Items:
         # An item's turn depends on when the batch arrived, so it is not part of what makes two requests the same.
         canonical = message_body.canonical(body) + str(self._spread_ms).encode()
         record = idempotency.record_of(self._caller.key_id, key, canonical)
-        content = self._contents.inline(body) or await self._file(body)
+        content = self._contents.inline(body)
+        if content is None:
+            body, quote = await self._references.resolve(body, self._caller)
+            carried = await (self._file(body) if body.media else self._written(body))
+            content = content_loader.stored(carried, content_loader.beside(body, quote))
         due_ms = max(turn_ms, body.send_at or 0) if self._spread_ms and index else 0
         caller = self._caller
         return SendRequest(body, content, caller.key_id, record, due_ms, self._batch_id, caller.reach)
 
-    async def _file(self, body: SendBody) -> Content:
+    async def _written(self, body: SendBody) -> Content:
+        """Return a content without a file. The page of a link is read once for all equal texts, and of so many only."""
+        text = body.message or body.text or ""
+        if not body.link_preview or (text not in self._previews and len(self._previews) >= _MAX_URLS):
+            return content_loader.plain(body)
+        if text not in self._previews:
+            self._previews[text] = asyncio.ensure_future(self._contents.load(body, self._caller))
+        return await self._previews[text]
+
+    async def _file(self, body: SendBody) -> Media:
         if body.media is None or body.media.url is None:
             return await self._contents.fetch(body, self._caller)
         name = body.media.model_dump_json()
@@ -144,16 +172,24 @@ def _response(batch_id: str, outcomes: list[SendReply | OrchestratorError]) -> R
     if outage is not None and not accepted:
         raise outage
     items = ",".join(_item(outcome) for outcome in outcomes)
-    last = json.dumps(_last_eta([each.json for each in outcomes if isinstance(each, SendReply)]))
+    replied = [json.loads(each.json) for each in outcomes if isinstance(each, SendReply)]
+    last, warnings = json.dumps(_last_eta(replied)), _warnings(replied)
     counts = f'"accepted":{accepted},"refused":{len(outcomes) - accepted}'
-    body = f'{{"batchId":"{batch_id}",{counts},"lastEta":{last},"items":[{items}]}}'
+    body = f'{{"batchId":"{batch_id}",{counts},"lastEta":{last},{warnings}"items":[{items}]}}'
     return Response(body, 202, media_type="application/json")
 
 
-def _last_eta(responses: list[str]) -> str | None:
+def _last_eta(responses: list[dict[str, Any]]) -> str | None:
     """Return the latest eta of these responses; None if one has none. Times in UTC sort as text."""
-    etas = [json.loads(each)["eta"] for each in responses]
+    etas = [each["eta"] for each in responses]
     return None if None in etas else max(etas, default=None)
+
+
+def _warnings(responses: list[dict[str, Any]]) -> str:
+    """Return how many messages have which warning, as a member of the response; '' if none has one."""
+    counts = Counter(warning["code"] for each in responses for warning in each.get("warnings", ()))
+    listed = [{"code": code, "messages": count} for code, count in sorted(counts.items())]
+    return f'"warnings":{json.dumps(listed)},' if listed else ""
 
 
 def _item(outcome: SendReply | OrchestratorError) -> str:

@@ -10,14 +10,14 @@ from fastapi import Query
 from wa_orchestrator.context import Context
 from wa_orchestrator.gateway.response_models import DayStats, SessionStats, TotalDayStats, TotalStats
 from wa_orchestrator.gateway.routes.queues import SESSION_ERRORS, SessionPath
-from wa_orchestrator.gateway.sender_pool import RECENT_S, SenderPool
+from wa_orchestrator.gateway.senders.sender_pool import SenderPool
 from wa_orchestrator.messages.session_pace import zone_of
 from wa_orchestrator.store.messages import message_counts
 from wa_orchestrator.store.messages.message_counts import DayCounts
 from wa_orchestrator.web.auth import LimitedReader
 from wa_orchestrator.web.route_group import RouteGroup
 
-#: A day of all sessions is one round trip with one reply per session.
+#: A key that is limited to some sessions has one reply per session and day.
 _MAX_DAYS_OF_ALL: Final = 92
 
 
@@ -33,14 +33,14 @@ class StatisticsRoutes(RouteGroup):
     async def get_stats(
         self, caller: LimitedReader, days: Annotated[int, Query(ge=1, le=_MAX_DAYS_OF_ALL)] = 30
     ) -> TotalStats:
-        """Count the messages of all sessions by day, and those that no session could send.
+        """Count the messages of all sessions by day, of removed ones too, and those that no session could send.
 
         With a key that is limited to some sessions, only their messages are counted.
         """
-        snapshot = await self._pool.current(fresh_s=RECENT_S)
-        dates = _dates(snapshot.now_ms(), ZoneInfo(self._settings.timezone), days)
+        now_ms = await self._scripts.now_ms()
+        dates = _dates(now_ms, ZoneInfo(self._settings.timezone), days)
         reached = await self._context.session_labels.reached(caller.reach)
-        rows = [await self._day_of_all(list(snapshot.senders), reached, _name(day)) for day in dates]
+        rows = await self._days(reached, [_name(day) for day in dates], now_ms)
         shown = [TotalDayStats(date=day.isoformat(), **row) for day, row in zip(dates, rows, strict=True)]
         return TotalStats(total=TotalDayStats(date="total", **_sum(rows)), days=shown)
 
@@ -54,16 +54,18 @@ class StatisticsRoutes(RouteGroup):
         shown = [DayStats(date=day.isoformat(), **row) for day, row in zip(dates, rows, strict=True)]
         return SessionStats(session_id=session_id, total=DayStats(date="total", **_sum(rows)), days=shown)
 
-    async def _day_of_all(self, sessions: Sequence[str], reached: Collection[str] | None, day: str) -> DayCounts:
+    async def _days(self, reached: Collection[str] | None, days: Sequence[str], now_ms: int) -> list[DayCounts]:
         """Return the counts of the sessions that are reached (None: all), each in its own time zone.
 
         Messages without a session belong to nobody: only those who reach everything have them counted.
         """
-        wanted = [each for each in sessions if reached is None or each in reached]
-        unsent, counted = await message_counts.of_day(self._scripts, wanted, day)
         if reached is not None:
-            unsent = dict.fromkeys(unsent, 0)
-        return {**_sum([unsent, *counted]), "failed_without_sender": unsent["failed"] + unsent["unknown"]}
+            rows = await message_counts.of_sessions(self._scripts, reached, days)
+            return [{**row, "failed_without_sender": 0} for row in rows]
+        return [
+            {**row, "failed_without_sender": unsent["failed"] + unsent["unknown"]}
+            for row, unsent in await message_counts.of_all(self._scripts, days, now_ms=now_ms)
+        ]
 
 
 def _dates(now_ms: int, zone: ZoneInfo, days: int) -> list[date]:

@@ -33,7 +33,7 @@ _SLICE: Final = 100
 _OVERLAP_MS: Final = 2000
 #: How long the limits of a session are reused: trust grows with its age, but slowly.
 _LIMITS_MS: Final = 60_000
-_PACE: Final = ("in_flight", "silent_until", "silence_ms", "lock_until", "burst_until", "service_ms")
+_PACE: Final = ("in_flight", "silent_until", "silence_ms", "lock_until", "burst_until", "service_ms", "strangers")
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,6 +43,8 @@ class Figures:
     pace: PhonePace
     queued: int
     sent_today: int
+    strangers: int
+    """People who never wrote, written to in a row."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,6 +69,8 @@ class Fleet:
     """How many messages of a phone are accepted and not routed yet."""
     now_ms: int
     read_at_s: float
+    poor_health: frozenset[str] = frozenset()
+    """Phones whose number health is poor."""
 
 
 class FleetReader:
@@ -87,12 +91,13 @@ class FleetReader:
         clock = await self._redis.run("now", [], [])
         now_ms, read_at_s = int(clock[1]), monotonic()
         # The cursor first: what changes from here on is named by a later event.
-        newest, ids, raw_holds, waiting, marked = await self._redis.many(
+        newest, ids, raw_holds, waiting, poor, marked = await self._redis.many(
             [
                 ("XREVRANGE", keys.EVENTS, "+", "-", "COUNT", 1),
                 ("SMEMBERS", keys.SESSIONS_ALL),
                 ("HGETALL", keys.HOLDS),
                 ("HGETALL", keys.GATEWAY_WAITING),
+                ("HKEYS", keys.POOR_HEALTH),
                 changes.marks_since(self._now_ms - _OVERLAP_MS),
             ]
         )
@@ -113,7 +118,8 @@ class FleetReader:
             self._cursor = ""  # read everything next time
             raise
         self._waiting, self._now_ms, self._read_at_s = waiting, now_ms, read_at_s
-        return Fleet(list(self._known.values()), holds_from(raw_holds), waiting, now_ms, read_at_s)
+        known = list(self._known.values())
+        return Fleet(known, holds_from(raw_holds), waiting, now_ms, read_at_s, frozenset(poor))
 
     async def _changed(self, newest: str, at_s: float) -> tuple[set[str] | None, set[str]]:
         """Return sessions whose records, and phones whose figures may have changed; None for all sessions."""
@@ -171,7 +177,8 @@ class FleetReader:
             replies = await self._redis.many(commands)
             for at, name in enumerate(part):
                 raw_pace, queued, sent_today = replies[3 * at : 3 * at + 3]
-                figures = Figures(_phone_pace(raw_pace), int(queued), int(sent_today))
+                *raw, strangers = raw_pace
+                figures = Figures(_phone_pace(raw), int(queued), int(sent_today), int(strangers or 0))
                 self._known[name] = replace(self._known[name], figures=figures)
 
 
@@ -191,4 +198,4 @@ def _phone_pace(raw: Sequence[Any]) -> PhonePace:
     return PhonePace(MessageId(raw[0] or ""), silent_until, silence_ms, lock_until, burst_until, service_ms, sent=())
 
 
-_NO_FIGURES: Final = Figures(_phone_pace([None] * len(_PACE)), 0, 0)
+_NO_FIGURES: Final = Figures(_phone_pace([None] * (len(_PACE) - 1)), 0, 0, 0)

@@ -1,16 +1,16 @@
-"""Chooses the sender of a new message: candidates from the pool, the decision by `domain.routing`, the refusals."""
+"""Chooses the sender of a new message: candidates from the pool, refusals; `domain.messages.sender_policy` decides."""
 
-from wa_orchestrator.domain import routing
-from wa_orchestrator.domain.access import EVERYTHING, Everything, Reach
-from wa_orchestrator.domain.routing import Candidate, Chosen, NoSender, Pin, Why, Wish
+from wa_orchestrator.domain.access.permissions import EVERYTHING, Everything, Reach
+from wa_orchestrator.domain.messages import sender_policy
+from wa_orchestrator.domain.messages.sender_policy import Candidate, Chosen, NoSender, Pin, Why, Wish
 from wa_orchestrator.errors import Refused
 from wa_orchestrator.gateway.request_models import SendBody
-from wa_orchestrator.gateway.sender_pool import Choice, PoolSnapshot, Sender
+from wa_orchestrator.gateway.senders.sender_pool import Choice, PoolSnapshot, Sender
 from wa_orchestrator.store.sessions.labels import labels_of
 
 
 def choose(pool: PoolSnapshot, send: SendBody, affinity: str | None, reach: Reach = EVERYTHING) -> Choice:
-    """Choose the sender by `domain.routing`, among those senders of the pool that could be its answer.
+    """Choose the sender by `domain.messages.sender_policy`, among those senders of the pool that could be its answer.
 
     To a caller with a limited reach, the other sessions do not exist.
 
@@ -26,7 +26,7 @@ def choose(pool: PoolSnapshot, send: SendBody, affinity: str | None, reach: Reac
         Candidate(sender.session.id, sender.session.phone, sender.readiness, sender.room_today)
         for sender in _candidates(pool, wish, affinity, reach)
     ]
-    match routing.choose(wish, candidates, affinity=affinity):
+    match sender_policy.choose(wish, candidates, affinity=affinity):
         case Chosen(session_id, why):
             sender = pool.senders[session_id]
             if not sender.session.phone:

@@ -10,16 +10,18 @@ from heapq import heapify, heapreplace
 from time import monotonic
 from typing import Final, NamedTuple
 
-from wa_orchestrator.domain.access import Reach
+from wa_orchestrator.domain import number_health
+from wa_orchestrator.domain.access.permissions import Reach
+from wa_orchestrator.domain.messages.sender_policy import Readiness, Why
+from wa_orchestrator.domain.number_health import NumberStanding
 from wa_orchestrator.domain.pacing.decision import Wait
 from wa_orchestrator.domain.pacing.forecast import Forecast
 from wa_orchestrator.domain.pacing.limits import MINUTE_MS, Pace
-from wa_orchestrator.domain.routing import Readiness, Why
 from wa_orchestrator.errors import Refused
-from wa_orchestrator.gateway.fleet_reader import Fleet, FleetReader, KnownSession
 from wa_orchestrator.gateway.redis_access import RedisAccess
+from wa_orchestrator.gateway.senders.fleet_reader import Fleet, FleetReader, KnownSession
 from wa_orchestrator.messages.queue_forecast import Facts, forecast_of
-from wa_orchestrator.messages.session_pace import Holds, holds_on, readiness_with
+from wa_orchestrator.messages.session_pace import Holds, holds_on, readiness_with, trust_of
 from wa_orchestrator.settings import Settings
 from wa_orchestrator.store import keys
 from wa_orchestrator.store.records import PhonePace, Session
@@ -32,6 +34,9 @@ _RENEW_S: Final = 0.5
 RECENT_S: Final = 0.05
 #: A forecast is reused while its facts stay the same, but not for longer than this.
 _FORECAST_S: Final = 5.0
+
+
+_NO_REASON: Final = NumberStanding()
 
 
 @dataclass(slots=True)
@@ -47,6 +52,8 @@ class Sender:
     phone: PhonePace
     sent_today: int = 0
     room_today: int = 0
+    standing: NumberStanding = _NO_REASON
+    """What decides whether a message to a stranger gets a warning."""
     forecast: Forecast | None = None
     """The etas of its queue, once they were needed."""
     computing: asyncio.Task[Forecast] | None = None
@@ -228,4 +235,11 @@ def _sender(known: KnownSession, fleet: Fleet) -> Sender:
         figures.pace,
         figures.sent_today,
         pace.per_day - figures.sent_today - waits,
+        number_health.standing(
+            trust_of(session, fleet.now_ms),
+            session.first_connected_at,
+            fleet.now_ms,
+            strangers=figures.strangers,
+            is_poor=session.phone in fleet.poor_health,
+        ),
     )

@@ -1,0 +1,1 @@
+"""Who sends a message: a snapshot of all sessions, the conversation that exists already, the choice."""
