@@ -3,7 +3,7 @@
 import structlog
 
 from wa_orchestrator.context import Context
-from wa_orchestrator.domain import proxy_url
+from wa_orchestrator.domain.proxies import proxy_url
 from wa_orchestrator.domain.stream_events import EventType, RedisEmptied
 from wa_orchestrator.orchestrator.sessions import credential_files
 from wa_orchestrator.store import proxies, records
@@ -38,5 +38,5 @@ async def _report_loss(context: Context) -> None:
 async def add_configured_proxies(context: Context) -> None:
     """Add `PROXY_URL_1…n` to the pool; known proxies stay as they are."""
     for secret in context.settings.proxy_urls:
-        url = proxy_url.parse(secret.get_secret_value())
+        url = await proxies.recognized(context.scripts, proxy_url.parse(secret.get_secret_value()))
         await proxies.add(context.scripts, url.id, url=url.url, masked=url.masked, origin="environment")

@@ -12,7 +12,7 @@ from prometheus_client.core import CounterMetricFamily, HistogramMetricFamily, M
 from prometheus_client.registry import Collector
 
 from wa_orchestrator.context import Context
-from wa_orchestrator.domain.session import State
+from wa_orchestrator.domain.sessions.session import State
 from wa_orchestrator.domain.stream_events import EventType
 from wa_orchestrator.orchestrator.leader_lease import LeaderLease
 from wa_orchestrator.orchestrator.proxies import placement
@@ -39,6 +39,7 @@ _OUTCOMES: Final = {
     EventType.MESSAGE_UNDECRYPTABLE: "undecryptable",
 }
 _DURATIONS: Final = {
+    "wait": ("wa_message_wait_seconds", "From when a message was to leave (accepted, or its own time) to its release"),
     "claim": ("wa_message_claim_seconds", "From a message's release to its claim by a worker"),
     "ack": ("wa_message_ack_seconds", "From a message's claim to WhatsApp's acknowledgement"),
 }
@@ -113,6 +114,7 @@ class OrchestratorMetrics:
         self._memory = gauge("wa_workers_rss_bytes", "Memory of all workers, from their last pings")
         self._leads = gauge("wa_control_lease_held", "1 if this process is the leader")
         self._queue = gauge("wa_queue_messages", "Messages that have not ended, by status", ["status"])
+        self._oldest = gauge("wa_queue_oldest_seconds", "How long the oldest message that may leave has waited")
         self._overdue = gauge("wa_dispatch_overdue_seconds", "How long the most overdue phone waits for a dispatcher")
         self._lag = gauge("wa_event_lag_seconds", "How far a consumer of events is behind", ["consumer"])
         self._redis_bytes = gauge("wa_redis_memory_bytes", "Memory of Redis; limit 0 means none", ["kind"])
@@ -153,6 +155,7 @@ class OrchestratorMetrics:
         counts = await message_counts.by_status(scripts)
         for status in ("queued", "scheduled", "sending"):
             self._queue.labels(status).set(counts.get(status, 0))
+        self._oldest.set(await event_lag.oldest_waiting_s(scripts))
         self._overdue.set(await event_lag.overdue_phone_s(scripts))
         for consumer, lag_s in (await event_lag.of_consumers(scripts)).items():
             self._lag.labels(consumer).set(lag_s)

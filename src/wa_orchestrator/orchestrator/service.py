@@ -11,24 +11,34 @@ from fastapi import APIRouter
 from wa_orchestrator.archive.archiver import Archiver
 from wa_orchestrator.context import Context
 from wa_orchestrator.domain.jobs import Job
-from wa_orchestrator.domain.reconcile import FoundWorker
-from wa_orchestrator.domain.session import Event
+from wa_orchestrator.domain.sessions.reconciliation import FoundWorker
+from wa_orchestrator.domain.sessions.session import Event
 from wa_orchestrator.loop import Loop, Runnable
+from wa_orchestrator.orchestrator.api.access.keys import KeyRoutes
+from wa_orchestrator.orchestrator.api.access.people import PeopleRoutes
 from wa_orchestrator.orchestrator.api.admin import AdminRoutes
 from wa_orchestrator.orchestrator.api.backups import BackupRoutes
+from wa_orchestrator.orchestrator.api.inventory import InventoryRoutes
 from wa_orchestrator.orchestrator.api.jobs import JobRoutes
-from wa_orchestrator.orchestrator.api.keys import KeyRoutes
-from wa_orchestrator.orchestrator.api.passkeys import PasskeyRoutes
-from wa_orchestrator.orchestrator.api.people import PeopleRoutes
+from wa_orchestrator.orchestrator.api.nodes import NodeRoutes
 from wa_orchestrator.orchestrator.api.proxies import ProxyRoutes
-from wa_orchestrator.orchestrator.api.session_reads import SessionReadRoutes
-from wa_orchestrator.orchestrator.api.sessions import SessionRoutes
-from wa_orchestrator.orchestrator.api.worker_events import Handlers, WorkerEventRoutes
+from wa_orchestrator.orchestrator.api.proxy_changes import ProxyChangeRoutes
+from wa_orchestrator.orchestrator.api.sessions.changes import SessionRoutes
+from wa_orchestrator.orchestrator.api.sessions.choices import SessionChangeRoutes
+from wa_orchestrator.orchestrator.api.sessions.health import NumberHealthRoutes
+from wa_orchestrator.orchestrator.api.sessions.imports import SessionImportRoutes
+from wa_orchestrator.orchestrator.api.sessions.moves import SessionMoveRoutes
+from wa_orchestrator.orchestrator.api.sessions.passkeys import PasskeyRoutes
+from wa_orchestrator.orchestrator.api.sessions.reads import SessionReadRoutes
+from wa_orchestrator.orchestrator.api.sessions.scan_links import ScanLinkRoutes
+from wa_orchestrator.orchestrator.api.workers.events import Handlers, WorkerEventRoutes
 from wa_orchestrator.orchestrator.backups.sent_journal import SentJournal
 from wa_orchestrator.orchestrator.backups.service import BackupService
 from wa_orchestrator.orchestrator.installation_check import check_installation
 from wa_orchestrator.orchestrator.job_runs import JobRequests, RecordedStep
 from wa_orchestrator.orchestrator.leader_lease import LeaderLease
+from wa_orchestrator.orchestrator.messages import health_watch, media_fetch
+from wa_orchestrator.orchestrator.messages.media_arrivals import MediaArrivals
 from wa_orchestrator.orchestrator.metrics import OrchestratorMetrics
 from wa_orchestrator.orchestrator.notifications import daily_summary, lasting_troubles
 from wa_orchestrator.orchestrator.proxies import placement
@@ -42,6 +52,7 @@ from wa_orchestrator.orchestrator.sessions import (
     version_recovery,
     worker_reports,
 )
+from wa_orchestrator.orchestrator.workers.node_watch import NodeWatch
 from wa_orchestrator.orchestrator.workers.pool import WorkerPool
 from wa_orchestrator.orchestrator.workers.reconciler import Reconciler
 from wa_orchestrator.orchestrator.workers.session_controller import SessionController
@@ -72,18 +83,26 @@ class Orchestrator:
     def routers(self) -> list[APIRouter]:
         return [
             SessionReadRoutes(self.context),
+            NumberHealthRoutes(self.context),
             SessionRoutes(self.context, self.proxy_health),
+            SessionChangeRoutes(self.context, self.proxy_health),
+            SessionImportRoutes(self.context, self.proxy_health),
             PasskeyRoutes(self.context),
+            ScanLinkRoutes(self.context),
             ProxyRoutes(self.context, self.proxy_health),
+            ProxyChangeRoutes(self.context, self.proxy_health),
             KeyRoutes(self.context),
             PeopleRoutes(self.context),
             AdminRoutes(self.context),
             BackupRoutes(self.context),
+            InventoryRoutes(self.context),
             JobRoutes(self.context),
+            NodeRoutes(self.context, self.pool),
+            SessionMoveRoutes(self.context, self.pool),
         ]
 
     @property
-    def worker_events(self) -> APIRouter:
+    def worker_events(self) -> WorkerEventRoutes:
         """The route of workers' events."""
         return WorkerEventRoutes(self.context, self.handlers)
 
@@ -136,10 +155,12 @@ def assemble(context: Context, runner: Runner, checker: ProxyCheck | None = None
             Job.PROXY_CHECKS: partial(check_all, context, proxy_health),
             Job.SUMMARY: partial(daily_summary.emit_now, context),
             Job.TRASH: partial(credential_files.purge, context),
+            Job.VERSION: partial(version_recovery.step, context),
         },
     )
     monitor = RecordedStep(context, Job.PROXY_CHECKS, partial(check_due_proxies, context, proxy_health))
     purger = RecordedStep(context, Job.TRASH, partial(credential_files.purge, context))
+    versions = RecordedStep(context, Job.VERSION, partial(version_recovery.step, context))
     context.refreshers.append(OrchestratorMetrics(context, lease, pool).refresh)
     return Orchestrator(
         context,
@@ -154,17 +175,21 @@ def assemble(context: Context, runner: Runner, checker: ProxyCheck | None = None
             Loop("session_controller", SessionController(context, pool).step, lease),
             Loop("start_queue", StartQueue(context, pool).step, lease),
             Loop("watchdog", Watchdog(context, lease, pool).step, lease),
+            Loop("node_watch", NodeWatch(context, pool).step, lease),
             Loop("ban_end", partial(ban_end.start_when_over, context), lease),
-            Loop("version_recovery", partial(version_recovery.step, context), lease),
+            Loop("version_recovery", versions, lease),
             Loop("proxy_monitor", monitor, lease),
             Loop("slot_assigner", partial(placement.assign_waiting, context), lease),
             Loop("daily_summary", partial(daily_summary.emit_when_due, context), lease),
+            Loop("health_watch", partial(health_watch.judge_all, context), lease),
             Loop("lasting_troubles", partial(lasting_troubles.report_new, context), lease),
             Loop("installation_check", partial(check_installation, context), lease),
             Loop("archiver", RecordedStep(context, Job.ARCHIVE, archiver.step), lease),
             Loop("sent_journal", journal.step, lease, on_standby=journal.standby),
             Loop("backups", backups.step, lease, on_standby=backups.standby),
             Loop("trash_purger", purger, lease),
+            Loop("received_files", partial(media_fetch.sweep, context)),  # each machine has files on their way
+            Loop("media_arrivals", MediaArrivals(context).step, lease),
             Loop("job_requests", by_hand.step, lease),
         ),
     )

@@ -8,10 +8,10 @@ from pydantic import Field
 from wa_orchestrator import audit_log
 from wa_orchestrator.audit_log import Cut
 from wa_orchestrator.context import Context
-from wa_orchestrator.domain.audit_chain import BrokenChain, Damage, Intact
+from wa_orchestrator.domain.access.audit_chain import BrokenChain, Damage, Intact
 from wa_orchestrator.errors import Refused
-from wa_orchestrator.orchestrator.api import sessions
 from wa_orchestrator.orchestrator.api.contacts import JsonLines
+from wa_orchestrator.orchestrator.api.sessions import changes
 from wa_orchestrator.orchestrator.sessions import credential_files, provision
 from wa_orchestrator.orchestrator.sessions.credential_files import TrashedCredentials
 from wa_orchestrator.store import records
@@ -103,7 +103,9 @@ class AdminRoutes(RouteGroup):
         self,
         *,
         _caller: AdminCaller,
-        before: Annotated[str | None, Query(pattern=r"^\d+-\d+$", description="`next` of the page before.")] = None,
+        before: Annotated[
+            str | None, Query(pattern=r"^[0-9]{1,16}-[0-9]{1,10}$", description="`next` of the page before.")
+        ] = None,
         limit: paging.Limit = 100,
     ) -> AuditPage:
         """List what operators did, the newest first."""
@@ -140,7 +142,7 @@ class AdminRoutes(RouteGroup):
         if session is None:
             await self._create_again(found)
         else:
-            await sessions.restore(self._context, found)
+            await changes.restore(self._context, found)
         await self._audit(caller, "trash.restore", trash_id)
         return RestoredSession(session_id=found.session_id)
 

@@ -13,10 +13,10 @@ from wa_orchestrator import audit_log
 from wa_orchestrator.context import Context
 from wa_orchestrator.domain import backup_schedule
 from wa_orchestrator.errors import Refused
-from wa_orchestrator.orchestrator.api.session_reads import SessionId
-from wa_orchestrator.orchestrator.backups import backup_files, restore_staging
+from wa_orchestrator.orchestrator.api.sessions.reads import SessionId
+from wa_orchestrator.orchestrator.backups import backup_files, prepared_restore
 from wa_orchestrator.orchestrator.backups.backup_files import BackupNote
-from wa_orchestrator.orchestrator.backups.restore_staging import Changes, Plan, Staged
+from wa_orchestrator.orchestrator.backups.prepared_restore import Changes, Plan, Staged
 from wa_orchestrator.store import records
 from wa_orchestrator.store.backups import runs, state_dump
 from wa_orchestrator.timestamps import iso
@@ -44,7 +44,10 @@ class BackupView(ResponseModel):
     has_secrets: bool = Field(description="It contains the generated secrets; only encrypted ones do.")
     needs_auth_key: bool = Field(description="Its credentials can be used only with the AUTH_KEY they were made with.")
     has_history: bool = Field(description="It contains the history on disk: messages and events that had left Redis.")
-    copied: bool = Field(description="A second copy is in BACKUP_COPY_DIR.")
+    left_out: list[str] = Field(
+        [], description="Sessions that had been brought in and had not started: their credentials are not in it."
+    )
+    copied: bool = Field(description="Its second copies are in BACKUP_COPY_DIR and BACKUP_S3_URL, where set.")
 
 
 class RunView(ResponseModel):
@@ -91,7 +94,8 @@ class BackupsResponse(ResponseModel):
     next_at: Timestamp = Field(description="When the next daily backup is made.")
     keep: int = Field(description="So many are kept.")
     encrypted: bool = Field(description="New ones are encrypted.")
-    copy_dir: OptionalText = Field(description="Where the second copies go.")
+    copy_dir: OptionalText = Field(description="The directory where second copies go.")
+    copy_url: OptionalText = Field(description="The bucket where second copies go.")
 
 
 class BackupRequested(ResponseModel):
@@ -172,6 +176,7 @@ class BackupRoutes(RouteGroup):
             keep=settings.max_backups,
             encrypted=settings.backup_recipient is not None,
             copy_dir=str(settings.backup_copy_dir or ""),
+            copy_url=settings.backup_s3_url or "",
         )
 
     async def _running(self) -> RunView | None:
@@ -197,10 +202,10 @@ class BackupRoutes(RouteGroup):
         """
         wanted = body or RestoreBody.model_validate({})
         note = await asyncio.to_thread(backup_files.find, self._settings, backup_id)
-        if await asyncio.to_thread(lambda: any(restore_staging.decided(self._settings))):
+        if await asyncio.to_thread(lambda: any(prepared_restore.decided(self._settings))):
             raise Refused("RESTORE_RUNNING", "A restore is being carried out. Wait until it has ended.", 409)
         secret = wanted.identity.get_secret_value() if wanted.identity else None
-        staged = await asyncio.to_thread(restore_staging.stage, self._settings, note, secret)
+        staged = await asyncio.to_thread(prepared_restore.stage, self._settings, note, secret)
         try:
             return await self._decide(note, staged, wanted, caller)
         finally:
@@ -209,7 +214,7 @@ class BackupRoutes(RouteGroup):
     async def _decide(self, note: BackupNote, staged: Staged, wanted: RestoreBody, caller: Caller) -> RestoreResponse:
         whole = wanted.sessions is None and await state_dump.is_empty(self._scripts)
         current = await records.sessions(self._scripts)
-        changes = restore_staging.compare(staged, current, wanted.sessions)
+        changes = prepared_restore.compare(staged, current, wanted.sessions)
         answer = RestoreResponse(
             backup=note.id,
             created_at=iso(staged.manifest.created_at),
@@ -224,10 +229,10 @@ class BackupRoutes(RouteGroup):
         restored = (*changes.returns, *changes.goes_back)
         now = await self._scripts.now_ms()
         plan = Plan(
-            restore_staging.plan_id(staged), note.id, whole, restored, caller.key_id, now, staged.manifest.cursor
+            prepared_restore.plan_id(staged), note.id, whole, restored, caller.key_id, now, staged.manifest.cursor
         )
         await self._audit(caller, "backup.restore", note.id, sessions=len(restored), whole=whole)
-        await asyncio.to_thread(restore_staging.commit, staged, plan)
+        await asyncio.to_thread(prepared_restore.commit, staged, plan)
         return answer
 
 

@@ -1,11 +1,11 @@
-"""Routes about one person: an export of what is stored about them, and its erasure."""
+"""Routes about people: who wrote, an export of what is stored about one, and its erasure."""
 
 import asyncio
 import json
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Collection, Sequence
 from typing import Annotated, Any, Final
 
-from fastapi import Path, Response
+from fastapi import Path, Query, Response
 from fastapi.responses import StreamingResponse
 from pydantic import Field
 
@@ -13,13 +13,22 @@ from wa_orchestrator.archive import erasure
 from wa_orchestrator.archive.contract import Contact
 from wa_orchestrator.context import Context
 from wa_orchestrator.domain import phone as phones
+from wa_orchestrator.domain.recipient import is_group
 from wa_orchestrator.errors import Unavailable
-from wa_orchestrator.messages import message_lookup, message_search
-from wa_orchestrator.store.messages import contacts, erasures, incoming_messages
+from wa_orchestrator.messages import conversation_thread, message_lookup, message_search
+from wa_orchestrator.orchestrator.api.conversations import conversation_search, thread_views
+from wa_orchestrator.orchestrator.api.conversations.models import ContactPage, ContactView
+from wa_orchestrator.orchestrator.api.conversations.routes import names_of
+from wa_orchestrator.store import records
+from wa_orchestrator.store.conversations import conversation_index, conversation_records
+from wa_orchestrator.store.conversations.conversation_records import StoredConversation
+from wa_orchestrator.store.history import erasures
+from wa_orchestrator.store.messages import contacts, incoming_messages
 from wa_orchestrator.store.messages.message_filters import Filters
 from wa_orchestrator.store.records import Message
 from wa_orchestrator.timestamps import FOREVER_MS, iso
-from wa_orchestrator.web.auth import AdminCaller
+from wa_orchestrator.web import paging
+from wa_orchestrator.web.auth import AdminCaller, Caller, LimitedReader
 from wa_orchestrator.web.models import ResponseModel
 from wa_orchestrator.web.problems import responses
 from wa_orchestrator.web.route_group import RouteGroup
@@ -55,14 +64,78 @@ class ContactRoutes(RouteGroup):
     def __init__(self, context: Context) -> None:
         super().__init__(context, "/api/v1/contacts", "contacts")
         bad = responses(BAD_PHONE=400)
+        self.get("", responses=responses(BAD_CURSOR=400))(self.list_contacts)
         self.get("/{phone}/export", response_class=JsonLines, responses=bad)(self.export_contact)
         self.delete("/{phone}", status_code=202, responses=bad)(self.erase_contact)
+
+    async def list_contacts(
+        self,
+        caller: LimitedReader,
+        search: Annotated[
+            str | None,
+            Query(min_length=1, max_length=100, description="In numbers, names and texts; the first 20 conversations."),
+        ] = None,
+        cursor: paging.Cursor = None,
+        limit: paging.Limit = 100,
+    ) -> ContactPage:
+        """List the people with whom there is a conversation, by number. Members of groups are not among them."""
+        among = await self._context.session_labels.reached(caller.reach)
+        if search is not None:
+            hits = await conversation_search.find(self._context, search, among)
+            return ContactPage(contacts=await self._views([each.contact for each in hits], among), next=None)
+        after = "" if cursor is None else paging.decode(cursor)
+        found, more = await conversation_index.contacts(self._scripts, among=among, after=after, most=limit)
+        shown = await self._views([contact for contact, _ in found], among)
+        return ContactPage(contacts=shown, next=paging.encode(found[-1][0]) if more else None)
+
+    async def of(self, people: Sequence[str], caller: Caller) -> list[ContactView]:
+        """Return these people, as far as the caller sees conversations with them."""
+        return await self._views(people, await self._context.session_labels.reached(caller.reach))
+
+    async def _views(self, people: Sequence[str], among: Collection[str] | None) -> list[ContactView]:
+        """Return contacts in this order, each once, with their conversations of the sessions `among`."""
+        wanted = [each for each in dict.fromkeys(people) if not is_group(each)]
+        names = await conversation_records.names_of(self._scripts, wanted)
+        kept = [name for name in names if among is None or name[0] in among]
+        talks: dict[str, list[StoredConversation]] = {}
+        for each in await conversation_records.read(self._scripts, kept):
+            talks.setdefault(each.contact, []).append(each)
+        for several in talks.values():
+            several.sort(key=lambda each: each.last_at, reverse=True)
+        known = [talks[contact] for contact in wanted if contact in talks]
+        newest = [each[0] for each in known]
+        last = await conversation_thread.last_items(self._scripts, self._context.archive, newest)
+        senders = await contacts.affinities(self._scripts, [each.contact for each in newest])
+        stopped = await self._stopped([each for several in known for each in several])
+        return [
+            ContactView(
+                contact=names_of(first),
+                opted_out=all(each.id in stopped for each in several),
+                session_id=sender if sender and (among is None or sender in among) else "",
+                conversations=[each.id for each in several],
+                last_at=iso(first.last_at),
+                last_message=thread_views.preview(item) if (item := last.get((first.session, first.contact))) else None,
+                tags=sorted({tag for each in several for tag in each.tags}),
+                notes=[each.notes for each in several if each.notes],
+            )
+            for first, several, sender in zip(newest, known, senders, strict=True)
+        ]
+
+    async def _stopped(self, talks: Sequence[StoredConversation]) -> frozenset[str]:
+        """Return the ids of those conversations whose phone may not write to the person any more."""
+        found = await records.sessions(self._scripts, {each.session for each in talks})
+        phone_of: dict[str, str] = {each.id: each.phone for each in found}
+        pairs = {each.id: [(phone_of.get(each.session, ""), name) for name in each.names] for each in talks}
+        stopped = await contacts.opted_out_among(
+            self._scripts, [pair for several in pairs.values() for pair in several]
+        )
+        return frozenset(talk for talk, several in pairs.items() if any(pair in stopped for pair in several))
 
     async def export_contact(self, phone: PhonePath, caller: AdminCaller) -> Response:
         """Export what is stored about a person, as JSON lines.
 
-        Each has `kind`: `contact` (first), `message` (with text and timeline), `incoming`. Events repeat what is in
-        these, and have no lines of their own.
+        Each has `kind`: `contact` (first), `conversation`, `message` (with text and timeline), `incoming`. Events
+        repeat what is in these, and have no lines of their own.
         """
         contact = await erasure.contact_of(self._scripts, phones.parse(phone))
         if not await message_search.is_complete(self._scripts, self._context.archive):
@@ -88,6 +161,13 @@ class ContactRoutes(RouteGroup):
 
 async def _lines(context: Context, contact: Contact) -> AsyncIterator[str]:
     yield _line("contact", await _facts(context, contact))
+    names = await conversation_records.names_of(context.scripts, contact.names)
+    for known in await conversation_records.read(context.scripts, names):
+        yield _line("conversation", {
+            "conversationId": known.id, "sessionId": known.session, "name": known.name, "notes": known.notes,
+            "tags": list(known.tags), "assignedTo": known.assigned or None, "unread": known.unread,
+            "lastAt": iso(known.last_at), "createdAt": iso(known.created_at), "closed": known.closed,
+        })  # fmt: skip
     async for message in _messages(context, contact):
         timeline = await message_lookup.timeline(context.scripts, context.archive, message.id)
         steps = [{"at": iso(at), "status": status, "note": note} for at, status, note in timeline]

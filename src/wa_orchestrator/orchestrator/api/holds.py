@@ -10,10 +10,11 @@ from wa_orchestrator.context import Context
 from wa_orchestrator.domain.pacing.limits import PRESETS, Pace, Preset, Trust
 from wa_orchestrator.errors import Refused
 from wa_orchestrator.messages.session_pace import hold_fields
-from wa_orchestrator.orchestrator.api.session_reads import find
+from wa_orchestrator.orchestrator.api.sessions.reads import find
 from wa_orchestrator.store import records
 from wa_orchestrator.store.messages import holds as holding
 from wa_orchestrator.store.messages.holds import Hold
+from wa_orchestrator.store.sessions.labels import labels_of
 from wa_orchestrator.timestamps import FOREVER_MS
 from wa_orchestrator.web.auth import Caller, LimitedOperator, ReadCaller
 from wa_orchestrator.web.ids import PRINTABLE
@@ -26,7 +27,7 @@ _TARGET = re.compile(r"all|(session|group|phone):(.{1,64})")
 
 
 class HoldBody(RequestModel):
-    """What to pause: a session, a group (a label) or, with `all`, everything."""
+    """What to pause: a session, a group (a label or a tag) or, with `all`, everything."""
 
     session_id: Annotated[str, Field(pattern=r"^[A-Za-z0-9_-]{1,64}$")] | None = None
     group: Annotated[str, Field(min_length=1, max_length=64)] | None = None
@@ -132,7 +133,7 @@ class HoldRoutes(RouteGroup):
     async def lift_hold(self, target: HoldId, caller: LimitedOperator) -> LiftedHold:
         """Resume sending. May be repeated: a hold that is gone is lifted."""
         if not _TARGET.fullmatch(target):
-            names = "all, session:<id>, group:<label> or phone:<digits>"
+            names = "all, session:<id>, group:<label or tag> or phone:<digits>"
             text = f"There is no hold with this id ({names}). GET /api/anti-ban/holds lists them."
             raise Refused("NO_SUCH_HOLD", text, 404)
         _require_session(caller, target)
@@ -147,10 +148,12 @@ class HoldRoutes(RouteGroup):
         if body.session_id is not None:
             await find(self._context, body.session_id, caller.reach)
         if body.group is not None:
-            groups = {session.label for session in await records.sessions(self._scripts) if session.label}
+            found = await records.sessions(self._scripts)
+            groups = {name for session in found for name in labels_of(session)}
             if body.group not in groups:
                 known = ", ".join(sorted(groups)[:10]) or "none yet"
-                raise Refused("NO_SUCH_GROUP", f"No session has the label {body.group}. Known labels: {known}.", 404)
+                text = f"No session has the label or tag {body.group}. Known: {known}."
+                raise Refused("NO_SUCH_GROUP", text, 404)
 
     async def _affected(self, field: str) -> list[str]:
         sessions = await records.sessions(self._scripts)

@@ -10,6 +10,7 @@ from wa_orchestrator.domain.jobs import Job
 from wa_orchestrator.errors import Refused
 from wa_orchestrator.orchestrator import job_table
 from wa_orchestrator.orchestrator.job_table import JobRow
+from wa_orchestrator.orchestrator.sessions import version_recovery
 from wa_orchestrator.store import jobs
 from wa_orchestrator.store.backups import runs
 from wa_orchestrator.store.jobs import JobRun
@@ -42,10 +43,21 @@ class JobView(ResponseModel):
     runs: list[JobRunView] = Field(description="The latest runs, the newest first.")
 
 
+class ClientVersionView(ResponseModel):
+    """The versions of WhatsApp Web, which the job `version` looks after."""
+
+    newest: int | None = Field(description="The newest revision that a login was accepted with; new workers use it.")
+    accepted_at: OptionalTimestamp = Field(description="The last login that WhatsApp accepted.")
+    refused: int = Field(description="Sessions that rest because WhatsApp refused their version (405).")
+    next_trial_at: OptionalTimestamp = Field(description="When one of them tries for the others; null if none rests.")
+    expires_at: OptionalTimestamp = Field(description="From when on WhatsApp said it refuses this version.")
+
+
 class JobsResponse(ResponseModel):
     """All jobs: those that failed first, then by their next run."""
 
     jobs: list[JobView]
+    client_version: ClientVersionView
 
 
 class JobRequested(ResponseModel):
@@ -62,7 +74,11 @@ class JobRoutes(RouteGroup):
 
     async def list_jobs(self, _caller: ReadCaller) -> JobsResponse:
         """List jobs, how they went, and when they run next."""
-        return JobsResponse(jobs=[_view(row) for row in await job_table.read(self._settings, self._scripts)])
+        version = await version_recovery.overview(self._settings, self._scripts)
+        return JobsResponse(
+            jobs=[_view(row) for row in await job_table.read(self._settings, self._scripts)],
+            client_version=ClientVersionView.of(version, newest=version.newest or None),
+        )
 
     async def run_job(self, name: _JobName, caller: AdminCaller) -> JobRequested:
         """Run a job now. Asking twice makes one run."""

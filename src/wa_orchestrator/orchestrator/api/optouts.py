@@ -1,27 +1,62 @@
 """Routes of the opt-out list: recipients that get no more messages."""
 
-from typing import Annotated, Literal
+from typing import Annotated, Final, Literal
 
 from fastapi import Path
 from pydantic import Field
 
 from wa_orchestrator.context import Context
 from wa_orchestrator.domain import phone
+from wa_orchestrator.domain.messages import opt_out_list
 from wa_orchestrator.errors import Refused
-from wa_orchestrator.orchestrator.messages import incoming
+from wa_orchestrator.orchestrator.messages import opt_outs
 from wa_orchestrator.store.messages import contacts
 from wa_orchestrator.web import paging
 from wa_orchestrator.web.auth import LimitedSender, OperateCaller, ReadCaller
 from wa_orchestrator.web.ids import PRINTABLE
+from wa_orchestrator.web.keyed_route import longest_body
 from wa_orchestrator.web.models import NextCursor, OptionalText, OptionalTimestamp, RequestModel, ResponseModel
 from wa_orchestrator.web.problems import responses
 from wa_orchestrator.web.route_group import RouteGroup
+
+#: Longer than the longest text, for whose JSON every sign may be escaped.
+_MAX_FILE: Final = 12_100_000
 
 
 class OptOutBody(RequestModel):
     """A recipient that wants no more messages."""
 
     phone: Annotated[str, Field(min_length=1, max_length=40, examples=["972501234567"])]
+
+
+class OptOutFile(RequestModel):
+    """People who want no more messages, as a file."""
+
+    text: Annotated[
+        str,
+        Field(
+            min_length=1,
+            max_length=2_000_000,
+            description="One number per line, or CSV with a column `phone`.",
+            examples=["phone\n972501234567\n"],
+        ),
+    ]
+
+
+class RefusedOptOut(ResponseModel):
+    """A line of the file without a phone number."""
+
+    line: int
+    message: str
+
+
+class OptOutImport(ResponseModel):
+    """What became of the lines of a file."""
+
+    added: int
+    known: int = Field(description="They had opted out before.")
+    cancelled: int = Field(description="How many waiting messages to them were cancelled.")
+    errors: list[RefusedOptOut]
 
 
 class OptOut(ResponseModel):
@@ -32,6 +67,10 @@ class OptOut(ResponseModel):
     at: OptionalTimestamp
     word: OptionalText = Field(description="The word of the message that opted out.", examples=["stop"])
     via: OptionalText = Field(description="`api`, or how the message came.")
+    only_from: OptionalText = Field(
+        description="The sending phone that it holds for; null: every one. A worker reported it, and the person is not "
+        "known to have got a message from there.",
+    )
 
 
 class AddedOptOut(OptOut):
@@ -63,6 +102,7 @@ class OptOutRoutes(RouteGroup):
         super().__init__(context, "/api/v1/opt-outs", "opt-outs")
         self.get("", responses=responses(BAD_CURSOR=400))(self.list_opt_outs)
         self.post("", status_code=201, responses=responses(BAD_PHONE=400))(self.add_opt_out)
+        self.post("/import")(self.import_opt_outs)
         self.delete("/{recipient}", responses=responses(BAD_PHONE=400, NO_SUCH_OPT_OUT=404))(self.delete_opt_out)
 
     async def list_opt_outs(
@@ -70,7 +110,7 @@ class OptOutRoutes(RouteGroup):
     ) -> OptOutPage:
         """List the recipients that opted out."""
         stored = await contacts.opt_outs(self._scripts)
-        found, after = paging.page(stored, cursor, limit, lambda each: each.recipient)
+        found, after = paging.page(stored, cursor, limit, lambda each: f"{each.recipient} {each.only_from}")
         return OptOutPage(opt_outs=[_view(each) for each in found], next=after)
 
     async def add_opt_out(self, body: OptOutBody, caller: LimitedSender) -> AddedOptOut:
@@ -80,19 +120,35 @@ class OptOutRoutes(RouteGroup):
         """
         recipient = phone.parse(body.phone)
         await contacts.opt_out(self._scripts, recipient, word="", via="api")
+        await opt_outs.settle_conversations(self._scripts, recipient)
         counted = await self._context.session_labels.filter_for(caller.reach)
-        cancelled = await incoming.cancel_for(self._scripts, recipient, counted)
+        cancelled = await opt_outs.cancel_for(self._scripts, recipient, counted)
         await self._audit(caller, "opt_out.add", recipient[-4:], cancelled=cancelled)
         added = contacts.OptOutRecord(recipient, await self._scripts.now_ms(), "", "api")
         # It may have been taken off at the same moment; how it came on the list before is not for everybody.
         stored = added if caller.is_limited else await contacts.opt_out_of(self._scripts, recipient) or added
         return AddedOptOut.of(_view(stored), cancelled=cancelled)
 
+    @longest_body(_MAX_FILE)
+    async def import_opt_outs(self, body: OptOutFile, caller: OperateCaller) -> OptOutImport:
+        """Add the recipients of a file to the list and cancel what waits for them. Lines are refused one by one."""
+        found, refused = opt_out_list.read(body.text, phone.parse)
+        counted = await self._context.session_labels.filter_for(caller.reach)
+        added = cancelled = 0
+        for recipient in found:
+            added += await contacts.opt_out(self._scripts, recipient, word="", via="import")
+            await opt_outs.settle_conversations(self._scripts, recipient)
+            cancelled += await opt_outs.cancel_for(self._scripts, recipient, counted)
+        await self._audit(caller, "opt_out.import", "", added=added, cancelled=cancelled)
+        errors = [RefusedOptOut(line=each.line, message=each.text) for each in refused]
+        return OptOutImport(added=added, known=len(found) - added, cancelled=cancelled, errors=errors)
+
     async def delete_opt_out(self, recipient: Recipient, caller: OperateCaller) -> DeletedOptOut:
         """Take a recipient off the list."""
         name = recipient if recipient.startswith("lid:") else phone.parse(recipient)
         if not await contacts.opt_in(self._scripts, name):
             raise Refused("NO_SUCH_OPT_OUT", "This recipient did not opt out. GET /api/v1/opt-outs lists those.", 404)
+        await opt_outs.settle_conversations(self._scripts, name)
         await self._audit(caller, "opt_out.delete", name[-4:])
         return DeletedOptOut()
 

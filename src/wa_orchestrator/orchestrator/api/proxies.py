@@ -8,9 +8,9 @@ from fastapi import Path, Query
 from pydantic import Field
 
 from wa_orchestrator.context import Context
-from wa_orchestrator.domain import proxy_url
-from wa_orchestrator.domain.proxy import ProxyStatus
-from wa_orchestrator.domain.proxy_url import BadProxyUrl, ProxyUrl
+from wa_orchestrator.domain.proxies import proxy_url
+from wa_orchestrator.domain.proxies.proxy_health import ProxyStatus
+from wa_orchestrator.domain.proxies.proxy_url import BadProxyUrl, ProxyUrl
 from wa_orchestrator.domain.stream_events import ProxyReason
 from wa_orchestrator.errors import Refused
 from wa_orchestrator.orchestrator.proxies import placement
@@ -39,7 +39,7 @@ class AddProxyBody(RequestModel):
 
 
 class ImportProxiesBody(RequestModel):
-    """A pasted list, one proxy per line; blank lines and lines that begin with # are skipped."""
+    """A pasted list, one proxy per line: a URL, or `host:port:user:password`, also as CSV; # begins a comment."""
 
     text: str = Field(
         max_length=1_000_000,
@@ -68,6 +68,10 @@ class ProxyView(ResponseModel):
     origin: OptionalText = Field(description="`environment` or `operator`.")
     draining: bool = Field(description="Whether its sessions are being moved away.")
     added_at: OptionalTimestamp
+    name: OptionalText = Field(description="What people call it.")
+    provider: OptionalText
+    country: OptionalText = Field(description="Two letters, ISO 3166.", examples=["IL"])
+    expires_on: OptionalText = Field(description="The last day that is paid for.", examples=["2026-12-31"])
 
 
 class Inventory(ResponseModel):
@@ -121,7 +125,7 @@ class RemovedProxy(ResponseModel):
 _MISSING = responses(NO_SUCH_PROXY=404)
 
 
-def _no_such_proxy(proxy_id: str) -> Refused:
+def no_such_proxy(proxy_id: str) -> Refused:
     return Refused(
         "NO_SUCH_PROXY", f"There is no proxy {proxy_id}. GET /api/v1/proxies lists them.", 404, proxyId=proxy_id
     )
@@ -163,7 +167,7 @@ class ProxyRoutes(RouteGroup):
 
     async def add_proxy(self, body: AddProxyBody, caller: OperateCaller) -> ProxyView:
         """Add a proxy to the pool."""
-        url = proxy_url.parse(body.url)
+        url = await proxies.recognized(self._scripts, proxy_url.parse(body.url))
         if not await self._join(url):
             text = f"This proxy is in the pool already, as {url.id}. Use that one."
             raise Refused("PROXY_KNOWN", text, 409, id=url.id)
@@ -182,7 +186,7 @@ class ProxyRoutes(RouteGroup):
             if not line.strip() or line.lstrip().startswith("#"):
                 continue
             try:
-                url = proxy_url.parse(line)
+                url = await proxies.recognized(self._scripts, proxy_url.parse_line(line))
             except BadProxyUrl as error:
                 errors.append(ImportedLineError(line=number, code=error.code, message=error.text))
                 continue
@@ -206,7 +210,7 @@ class ProxyRoutes(RouteGroup):
                 text = f"{count} sessions use this proxy. Delete it with ?drain=true to move them first."
                 raise Refused("PROXY_IN_USE", text, 409, sessions=count)
             case Unknown():
-                raise _no_such_proxy(proxy_id)
+                raise no_such_proxy(proxy_id)
         await self._audit(caller, "proxy.remove", proxy_id, drain=drain)
         return RemovedProxy(id=proxy_id)
 
@@ -223,7 +227,9 @@ class ProxyRoutes(RouteGroup):
         """Move all sessions away; none can take a slot meanwhile, because the proxy is marked bad."""
         proxy = await self._find(proxy_id)
         need = len(proxy.sessions)
-        elsewhere = (await placement.inventory(self._context))["free"] - self._free(proxy)
+        elsewhere = (await placement.inventory(self._context))["free"] - free_slots(
+            proxy, self._settings.max_sessions_per_proxy
+        )
         if elsewhere < need:
             text = f"{need} sessions need a slot and {elsewhere} are free. Add a proxy first."
             raise Refused("NO_ROOM_TO_DRAIN", text, 409, sessions=need, free=elsewhere)
@@ -250,27 +256,31 @@ class ProxyRoutes(RouteGroup):
     async def _join(self, url: ProxyUrl) -> bool:
         return await proxies.add(self._scripts, url.id, url=url.url, masked=url.masked, origin="operator")
 
+    def _view(self, proxy: Proxy) -> ProxyView:
+        return view(proxy, self._settings.max_sessions_per_proxy)
+
     async def _find(self, proxy_id: str) -> Proxy:
         proxy = await records.proxy(self._scripts, proxy_id)
         if proxy is None:
-            raise _no_such_proxy(proxy_id)
+            raise no_such_proxy(proxy_id)
         return proxy
 
-    def _free(self, proxy: Proxy) -> int:
-        return (
-            max(0, self._settings.max_sessions_per_proxy - len(proxy.sessions)) if proxy.status == ProxyStatus.OK else 0
-        )
 
-    def _view(self, proxy: Proxy) -> ProxyView:
-        failure = proxy.last_error
-        return ProxyView.of(
-            proxy,
-            url=proxy.masked,  # the other one has the password
-            sessions=sorted(proxy.sessions),
-            slots=self._settings.max_sessions_per_proxy,
-            free=self._free(proxy),
-            last_check_at=proxy.checked_at,
-            last_error=catalogue.proxy_failure(catalogue.DEFAULT, failure) if failure else None,
-            last_failure=failure,
-            strikes=len(proxy.strikes),
-        )
+def free_slots(proxy: Proxy, slots: int) -> int:
+    """Return how many more sessions may use a proxy now."""
+    return max(0, slots - len(proxy.sessions)) if proxy.status == ProxyStatus.OK else 0
+
+
+def view(proxy: Proxy, slots: int) -> ProxyView:
+    failure = proxy.last_error
+    return ProxyView.of(
+        proxy,
+        url=proxy.masked,  # the other one has the password
+        sessions=sorted(proxy.sessions),
+        slots=slots,
+        free=free_slots(proxy, slots),
+        last_check_at=proxy.checked_at,
+        last_error=catalogue.proxy_failure(catalogue.DEFAULT, failure) if failure else None,
+        last_failure=failure,
+        strikes=len(proxy.strikes),
+    )

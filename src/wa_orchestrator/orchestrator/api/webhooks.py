@@ -1,4 +1,4 @@
-"""Routes of webhooks: add, list, delete, enable, delivery log, replay."""
+"""Routes of webhooks: add, list, change, delete, enable, delivery log, replay."""
 
 import base64
 import secrets
@@ -11,7 +11,7 @@ from wa_orchestrator.context import Context
 from wa_orchestrator.domain import stream_events
 from wa_orchestrator.errors import Refused
 from wa_orchestrator.store.events import event_stream, webhooks
-from wa_orchestrator.store.events.webhooks import Webhook, WebhookHealth
+from wa_orchestrator.store.events.webhooks import Webhook, WebhookChanges, WebhookHealth
 from wa_orchestrator.web import paging
 from wa_orchestrator.web.auth import AdminCaller
 from wa_orchestrator.web.ids import EventNumber, WebhookId
@@ -49,7 +49,16 @@ class WebhookBody(RequestModel):
         ["*"], description="Types of events: `*`, `message.*`, `session.connected`."
     )
     sessions: SessionNames = Field([], description="Only events of these sessions.")
-    labels: LabelNames = Field([], description="Only events of sessions with one of these labels.")
+    labels: LabelNames = Field([], description="Only events of sessions with one of these labels or tags.")
+
+
+class WebhookPatch(RequestModel):
+    """What to change about a webhook. What is missing stays; its secret and what waits for it stay, too."""
+
+    url: Annotated[str, Field(min_length=1, max_length=2048)] | None = None
+    events: Annotated[list[Pattern], Field(min_length=1, max_length=50)] | None = None
+    sessions: SessionNames | None = Field(None, description="All of them; an empty list lifts the limit.")
+    labels: LabelNames | None = Field(None, description="All of them; an empty list lifts the limit.")
 
 
 class WebhookView(ResponseModel):
@@ -126,6 +135,7 @@ class WebhookRoutes(RouteGroup):
         replay = responses(NO_SUCH_WEBHOOK=404, NO_SUCH_DELIVERY=404, WEBHOOK_DISABLED=409)
         self.get("")(self.list_webhooks)
         self.post("", status_code=201, responses=responses(TOO_MANY_WEBHOOKS=409, URL_REFUSED=422))(self.add_webhook)
+        self.patch(one, responses=responses(NO_SUCH_WEBHOOK=404, URL_REFUSED=422))(self.change_webhook)
         self.delete(one, responses=missing)(self.delete_webhook)
         self.post(f"{one}/enable", responses=missing)(self.enable_webhook)
         self.post(f"{one}/rotate-secret", responses=missing)(self.rotate_webhook_secret)
@@ -148,6 +158,20 @@ class WebhookRoutes(RouteGroup):
         limits = {"sessions": hook.sessions, "labels": hook.labels}
         await self._audit(caller, "webhook.add", hook.id, url=hook.url, events=hook.types, **limits)
         return CreatedWebhook.of(view(hook, WebhookHealth(0, 0, "")), secret=hook.secret)
+
+    async def change_webhook(self, webhook_id: WebhookId, body: WebhookPatch, caller: AdminCaller) -> WebhookView:
+        """Change the address, the events or the sessions of a webhook."""
+        if body.url is not None:
+            await outbound_http.check(body.url, allow_private=self._settings.allow_private_urls)
+        given = {"url": body.url, "types": body.events, "sessions": body.sessions, "labels": body.labels}
+        fields = {
+            name: tuple(each) if isinstance(each, list) else each for name, each in given.items() if each is not None
+        }
+        hook = await webhooks.change(self._scripts, webhook_id, WebhookChanges(**fields))  # type: ignore[typeddict-item]
+        if hook is None:
+            raise _unknown(webhook_id)
+        await self._audit(caller, "webhook.change", webhook_id, **fields)
+        return view(hook, await webhooks.state(self._scripts, webhook_id))
 
     async def delete_webhook(self, webhook_id: WebhookId, caller: AdminCaller) -> DeletedWebhook:
         """Delete a webhook and what waits for it."""

@@ -22,11 +22,12 @@ import structlog
 from wa_orchestrator.context import Context
 from wa_orchestrator.domain.stream_events import BackupEnded, EventType
 from wa_orchestrator.errors import OrchestratorError, Unavailable
-from wa_orchestrator.orchestrator.backups import archive_reader, archive_writer, backup_files
+from wa_orchestrator.orchestrator.backups import archive_reader, archive_writer, backup_files, second_copies
 from wa_orchestrator.orchestrator.backups import manifest as manifests
 from wa_orchestrator.orchestrator.backups.backup_files import BackupNote
 from wa_orchestrator.orchestrator.backups.manifest import Manifest, SavedSession
 from wa_orchestrator.orchestrator.backups.session_copies import SessionCopies
+from wa_orchestrator.orchestrator.sessions import credential_files
 from wa_orchestrator.settings import Settings
 from wa_orchestrator.store import records
 from wa_orchestrator.store.backups import runs, state_dump
@@ -104,13 +105,14 @@ class BackupMaker:
     async def _make(self, run: Run, work: Path) -> BackupNote:
         files = work / "files"
         saved = await self._copy_sessions(run, files)
+        left_out = await self._left_out(saved)
         run = replace(run, done=run.total, total=len(saved), phase="redis")
         await runs.report(self._context.scripts, replace(run, done=len(saved)))
         cursor = await event_stream.last_cursor(self._context.scripts)
         await self._write_state(files / manifests.STATE)
         await self._copy_history(replace(run, done=len(saved), phase="history"), files / manifests.HISTORY)
         await runs.report(self._context.scripts, replace(run, done=len(saved), phase="writing"))
-        return await asyncio.to_thread(self._write, run, work, saved, cursor)
+        return await asyncio.to_thread(self._write, run, work, saved, left_out, cursor)
 
     async def _copy_sessions(self, run: Run, files: Path) -> list[SavedSession]:
         """Copy all sessions. One that was deleted meanwhile is left out."""
@@ -128,6 +130,14 @@ class BackupMaker:
                 saved.append(copy)
         return saved
 
+    async def _left_out(self, saved: Sequence[SavedSession]) -> tuple[str, ...]:
+        """Return the sessions that have credentials and no store yet: their worker makes it at its first start."""
+        copied = {session.id for session in saved}
+        others = [each for each in await records.sessions(self._context.scripts) if each.id not in copied]
+        return tuple(
+            each.id for each in others if each.restore or credential_files.is_brought_in(self._settings, each.id)
+        )
+
     async def _write_state(self, path: Path) -> None:
         path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
         with path.open("x", encoding="utf-8") as file:
@@ -141,7 +151,9 @@ class BackupMaker:
             target.parent.mkdir(mode=0o700)
             await self._context.archive.copy_to(target)
 
-    def _write(self, run: Run, work: Path, saved: Sequence[SavedSession], cursor: str) -> BackupNote:
+    def _write(
+        self, run: Run, work: Path, saved: Sequence[SavedSession], left_out: tuple[str, ...], cursor: str
+    ) -> BackupNote:
         """Write the archive, read it back whole, and give it its name."""
         settings, files = self._settings, work / "files"
         recipient = settings.backup_recipient
@@ -182,6 +194,7 @@ class BackupMaker:
             needs_auth_key=manifest.is_sealed and manifests.SECRETS not in names,
             cursor=cursor,
             has_history=manifests.HISTORY in names,
+            left_out=left_out,
         )
         backup_files.publish(settings, finished, note)
         return note
@@ -198,23 +211,25 @@ class BackupMaker:
         log.info("backup.done", backup=note.id, sessions=len(note.sessions), bytes=note.bytes)
 
     async def _copy_elsewhere(self, run: Run, note: BackupNote) -> BackupNote:
-        target = self._settings.backup_copy_dir
-        if target is None:
+        """Make the second copies. One that cannot be made is reported; the backup here, and the other copy, stay."""
+        copies = second_copies.places(self._settings)
+        if not copies:
             return note
         await runs.report(self._context.scripts, replace(run, done=len(note.sessions), phase="copying"))
-        try:
-            source = backup_files.path_of(self._settings, note)
-            await asyncio.to_thread(backup_files.copy, source, target, note.sha256)
-            await asyncio.to_thread(backup_files.prune, target, self._settings.max_backups)
-        except OSError as error:
-            log.error("backup.copy_failed", backup=note.id, error=str(error))
-            await runs.set_uncopied(self._context.scripts, note.id)
+        source, failed = backup_files.path_of(self._settings, note), False
+        for place, copy in copies.items():
+            try:
+                await asyncio.to_thread(copy, source, note.sha256, self._settings.max_backups)
+            except OSError as error:
+                failed = True
+                log.error("backup.copy_failed", backup=note.id, place=place, error=str(error))
+        await runs.set_uncopied(self._context.scripts, note.id if failed else "")
+        if failed:
             payload = BackupEnded(note.id, len(note.sessions), reason="COPY_FAILED")
             await event_stream.emit(self._context.scripts, EventType.BACKUP_COPY_FAILED, payload)
             return note
         note = replace(note, copied=True)
         await asyncio.to_thread(backup_files.write_note, self._settings, note)
-        await runs.set_uncopied(self._context.scripts, "")
         return note
 
     async def _failed(self, run: Run, error: Exception) -> None:

@@ -41,7 +41,9 @@ class BackupNote:
     has_history: bool = False
     """It contains the history that had left Redis for the archive on disk."""
     copied: bool = False
-    """A second copy is in BACKUP_COPY_DIR."""
+    """Second copies are everywhere where they should be: BACKUP_COPY_DIR, BACKUP_S3_URL."""
+    left_out: tuple[str, ...] = ()
+    """Sessions whose credentials were brought in, or back from the trash, and whose worker has not stored them yet."""
 
 
 def sync_directory(path: Path) -> None:
@@ -80,15 +82,22 @@ def _note_of(path: Path) -> BackupNote | None:
         return None
     size = path.stat()
     with contextlib.suppress(OSError, ValueError, TypeError):
-        note = BackupNote(**json.loads(_note_path(path).read_text("utf-8")))
+        note = BackupNote(**json.loads(note_path(path).read_text("utf-8")))
         if (note.id, note.bytes) == (named[1], size.st_size):
-            return BackupNote(**asdict(note) | {"sessions": tuple(note.sessions), "file": path.name})
+            named_in_it = {"sessions": tuple(note.sessions), "left_out": tuple(note.left_out)}
+            return BackupNote(**asdict(note) | named_in_it | {"file": path.name})
     return BackupNote(
         named[1], path.name, size.st_size, round(size.st_mtime * 1000), "", (), bool(named[2]), "", 0, False, False
     )  # fmt: skip
 
 
-def _note_path(archive: Path) -> Path:
+def id_in(file_name: str) -> str:
+    """Return the id in the name of an archive; '' if it is none."""
+    named = _NAME.fullmatch(file_name)
+    return named[1] if named else ""
+
+
+def note_path(archive: Path) -> Path:
     return archive.with_name(f"{archive.name}.json")
 
 
@@ -106,7 +115,7 @@ def path_of(settings: Settings, note: BackupNote) -> Path:
 
 
 def write_note(settings: Settings, note: BackupNote) -> None:
-    target = _note_path(path_of(settings, note))
+    target = note_path(path_of(settings, note))
     draft = target.with_name(f"{UNFINISHED}-{target.name}")
     draft.write_text(json.dumps(asdict(note), indent=1) + "\n", "utf-8")
     draft.chmod(0o600)
@@ -131,7 +140,7 @@ def copy(source: Path, target_dir: Path, sha256: str) -> None:
         if digest_of(draft) != sha256:
             raise OSError("the copy differs from the backup")
         draft.chmod(0o600)
-        shutil.copyfile(_note_path(source), _note_path(target_dir / source.name))
+        shutil.copyfile(note_path(source), note_path(target_dir / source.name))
         draft.replace(target_dir / source.name)
         sync_directory(target_dir)
     finally:
@@ -140,11 +149,11 @@ def copy(source: Path, target_dir: Path, sha256: str) -> None:
 
 def prune(directory: Path, keep: int) -> list[str]:
     """Delete the oldest archives beyond `keep`, with their notes. Return their ids."""
-    archives = {named[1]: path for path in directory.iterdir() if (named := _NAME.fullmatch(path.name))}
+    archives = {found: path for path in directory.iterdir() if (found := id_in(path.name))}
     gone = backup_schedule.surplus(list(archives), keep)
     for backup_id in gone:
         archives[backup_id].unlink(missing_ok=True)
-        _note_path(archives[backup_id]).unlink(missing_ok=True)
+        note_path(archives[backup_id]).unlink(missing_ok=True)
     return gone
 
 

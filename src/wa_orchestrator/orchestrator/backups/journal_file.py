@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final
 
-from wa_orchestrator.domain.restored_message import Note, Trace, trace_of
+from wa_orchestrator.domain.messages.restored_message import Note, Trace, trace_of
 from wa_orchestrator.settings import Settings
 from wa_orchestrator.store.events.event_stream import cursor_order
 
@@ -116,7 +116,19 @@ def _locked(directory: Path) -> Iterator[None]:
 
 def _append(path: Path, lines: Sequence[str]) -> None:
     with _locked(path.parent):
-        _write(path, "".join(f"{line}\n" for line in lines), os.O_APPEND)
+        text = "".join(f"{line}\n" for line in lines)
+        _write(path, text if _ends_whole(path) else f"\n{text}", os.O_APPEND)
+
+
+def _ends_whole(path: Path) -> bool:
+    """Whether it ends with a whole line. A full disk or a power cut leaves a part, which must not swallow the next."""
+    try:
+        with path.open("rb") as file:
+            size = file.seek(0, os.SEEK_END)
+            file.seek(max(0, size - 1))
+            return file.read(1) in (b"", b"\n")
+    except FileNotFoundError:
+        return True
 
 
 def _write(path: Path, text: str, mode: int) -> None:

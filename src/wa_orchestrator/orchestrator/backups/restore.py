@@ -10,12 +10,13 @@ from typing import Final
 import structlog
 
 from wa_orchestrator.context import Context
-from wa_orchestrator.domain.session import WANTS_WORKER, Event, Reason, State
+from wa_orchestrator.domain.sessions.session import WANTS_WORKER, Event, Reason, State
 from wa_orchestrator.domain.stream_events import BackupEnded, EventType
 from wa_orchestrator.errors import Unavailable
-from wa_orchestrator.orchestrator.backups import archive_reader, restore_staging, session_copies
+from wa_orchestrator.orchestrator.backups import archive_reader, prepared_restore, session_copies
 from wa_orchestrator.orchestrator.backups import manifest as manifests
-from wa_orchestrator.orchestrator.backups.restore_staging import Plan
+from wa_orchestrator.orchestrator.backups.prepared_restore import Plan
+from wa_orchestrator.orchestrator.backups.restored_campaigns import settle_campaigns
 from wa_orchestrator.orchestrator.backups.restored_messages import HELD, settle_messages
 from wa_orchestrator.orchestrator.sessions import credential_files, transitions
 from wa_orchestrator.orchestrator.workers.pool import STOP_GRACE_S, WorkerPool
@@ -25,7 +26,7 @@ from wa_orchestrator.store.backups.runs import EndedRun, Run
 from wa_orchestrator.store.backups.state_dump import StateLine
 from wa_orchestrator.store.events import event_stream
 from wa_orchestrator.store.records import Session, SessionChanges
-from wa_orchestrator.store.sessions import slots
+from wa_orchestrator.store.sessions import slots, stored_credentials
 
 #: Workers of a lost installation may have had later epochs than the backup knows; no new one may equal theirs.
 EPOCH_LEAP: Final = 1000
@@ -59,7 +60,7 @@ class Restorer:
         self, directory: Path, plan: Plan, began_at: int, error: str = "", messages: Mapping[str, int] = NOTHING_TOLD
     ) -> None:
         scripts, count = self._context.scripts, len(plan.sessions)
-        await asyncio.to_thread(restore_staging.finish, directory)
+        await asyncio.to_thread(prepared_restore.finish, directory)
         now_ms = await scripts.now_ms()
         ended = EndedRun("restore", plan.backup, began_at, now_ms, count, plan.by, error, messages=dict(messages))
         await runs.end(scripts, ended)
@@ -73,7 +74,7 @@ class Restorer:
     # -- everything, into an empty installation
 
     async def _load(self, directory: Path, plan: Plan, run: Run) -> Mapping[str, int]:
-        context, files = self._context, directory / restore_staging.FILES
+        context, files = self._context, directory / prepared_restore.FILES
         for number, session_id in enumerate(plan.sessions):
             await runs.report(context.scripts, replace(run, done=number, session=session_id))
             await self._pool.stop_all(session_id)
@@ -83,6 +84,7 @@ class Restorer:
         await state_dump.load(context.scripts, self._resting(files / manifests.STATE))
         await self._copy_events()
         told = await settle_messages(context, plan.cursor)
+        await settle_campaigns(context, plan.cursor)
         await state_dump.end_load(context.scripts)
         await runs.report(context.scripts, replace(run, done=run.total, phase="starting"))
         for session in await records.sessions(context.scripts):
@@ -108,7 +110,7 @@ class Restorer:
     # -- some sessions, into an installation in use
 
     async def _merge(self, directory: Path, plan: Plan, run: Run) -> Mapping[str, int]:
-        files = directory / restore_staging.FILES
+        files = directory / prepared_restore.FILES
         saved, proxies = _saved(files / manifests.STATE)
         for number, session_id in enumerate(plan.sessions):
             await runs.report(self._context.scripts, replace(run, done=number, session=session_id))
@@ -168,6 +170,7 @@ class Restorer:
         await credential_files.discard(
             settings, session_id, now_ms, phone=saved.get("phone", ""), label=saved.get("label", ""), why="restored"
         )
+        await stored_credentials.forget(self._context.scripts, session_id)
         await asyncio.to_thread(_move, source, credential_files.directory(settings, session_id))
 
 

@@ -6,17 +6,17 @@ from typing import Final
 import structlog
 
 from wa_orchestrator.context import Context
-from wa_orchestrator.domain.message import SUCCEEDED, MessageStatus
-from wa_orchestrator.domain.message_failures import Failure
-from wa_orchestrator.domain.restored_message import settled_status
+from wa_orchestrator.domain.messages.failures import Failure
+from wa_orchestrator.domain.messages.message import SUCCEEDED, MessageStatus
+from wa_orchestrator.domain.messages.restored_message import settled_status
 from wa_orchestrator.messages.session_pace import day_of
 from wa_orchestrator.orchestrator.backups import journal_file
-from wa_orchestrator.orchestrator.messages import receipts
+from wa_orchestrator.orchestrator.messages import opt_outs, receipts
 from wa_orchestrator.store import keys, records
 from wa_orchestrator.store.backups import restored_sessions
 from wa_orchestrator.store.messages import contacts, holds, open_messages, outbox, queues
 from wa_orchestrator.store.messages.holds import Hold
-from wa_orchestrator.store.messages.message_keys import Place
+from wa_orchestrator.store.messages.message_keys import Place, counted_in
 from wa_orchestrator.store.records import Message
 from wa_orchestrator.timestamps import FOREVER_MS
 
@@ -38,6 +38,7 @@ async def settle_messages(context: Context, cursor: str) -> Counter[str]:
     journal = journal_file.read(context.settings.backups_dir / journal_file.FILE, cursor)
     for recipient in journal.opt_outs:
         await contacts.opt_out(scripts, recipient, word="", via="restore")
+        await opt_outs.settle_conversations(scripts, recipient)
     found = {message.id: message async for message in open_messages.unended(scripts, keys.ALL_MESSAGES)}
     told: Counter[str] = Counter()
     for message in found.values():
@@ -64,7 +65,7 @@ async def _settle(context: Context, message: Message, status: MessageStatus, at_
         return
     now_ms = await context.scripts.now_ms()
     session = await records.session(context.scripts, message.session)
-    counted = keys.stats(message.session, day_of(context.settings, session, now_ms))
+    counted = counted_in(message.session, day_of(context.settings, session, now_ms))
     left_at = (at_ms or now_ms) if status is MessageStatus.UNKNOWN else 0
     await queues.settle(
         context.scripts, place, status=status, reason=Failure.RESTORED, left_at_ms=left_at, counted=counted

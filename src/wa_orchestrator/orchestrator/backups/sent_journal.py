@@ -9,7 +9,7 @@ import json
 from typing import Final
 
 from wa_orchestrator.context import Context
-from wa_orchestrator.domain.restored_message import note_of_return
+from wa_orchestrator.domain.messages.restored_message import note_of_return
 from wa_orchestrator.domain.stream_events import EventType
 from wa_orchestrator.orchestrator.backups import journal_file
 from wa_orchestrator.orchestrator.backups.journal_file import JournalFile

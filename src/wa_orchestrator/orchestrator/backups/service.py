@@ -11,8 +11,8 @@ from zoneinfo import ZoneInfo
 
 from wa_orchestrator.context import Context
 from wa_orchestrator.domain import backup_schedule
-from wa_orchestrator.domain.session import Reason, State
-from wa_orchestrator.orchestrator.backups import backup_files, restore_staging, session_copies
+from wa_orchestrator.domain.sessions.session import Reason, State
+from wa_orchestrator.orchestrator.backups import backup_files, prepared_restore, session_copies
 from wa_orchestrator.orchestrator.backups.backup import BackupMaker, exclusively
 from wa_orchestrator.orchestrator.backups.restore import Restorer
 from wa_orchestrator.orchestrator.backups.sent_journal import SentJournal
@@ -42,7 +42,7 @@ class BackupService:
 
     async def step(self) -> float:
         """Do what is due now."""
-        for directory, plan in await asyncio.to_thread(lambda: list(restore_staging.decided(self._context.settings))):
+        for directory, plan in await asyncio.to_thread(lambda: list(prepared_restore.decided(self._context.settings))):
             await self._do(partial(self._restorer.carry_out, directory, plan))
         if self._leads_newly:  # a killed server may have left sessions at rest
             await self._resume_sessions()

@@ -3,7 +3,6 @@
 import asyncio
 import contextlib
 import re
-import shutil
 import sqlite3
 from pathlib import Path
 from typing import Final
@@ -11,11 +10,11 @@ from typing import Final
 import structlog
 
 from wa_orchestrator.context import Context
-from wa_orchestrator.domain.session import Event, Reason, State
+from wa_orchestrator.domain.sessions.session import Event, Reason, State
 from wa_orchestrator.errors import Unavailable
 from wa_orchestrator.orchestrator.backups import archive_reader
 from wa_orchestrator.orchestrator.backups.manifest import SavedSession
-from wa_orchestrator.orchestrator.sessions import credential_files, session_start, transitions
+from wa_orchestrator.orchestrator.sessions import credential_files, session_start, transitions, worker_owned_files
 from wa_orchestrator.orchestrator.workers.pool import STOP_GRACE_S, WorkerPool
 from wa_orchestrator.store import records
 from wa_orchestrator.store.records import Session
@@ -23,6 +22,8 @@ from wa_orchestrator.store.sessions import commands, control_plane
 
 #: A worker copies a store of some megabytes in a few hundred milliseconds; a busy one may be in the middle of a send.
 ANSWER_S: Final = 20.0
+#: A store of gigabytes takes less.
+_COPIED_WITHIN_S: Final = 300.0
 _COPY: Final = re.compile(r"copy-[\w-]{1,64}\.db", re.ASCII)
 
 log = structlog.get_logger(__name__)
@@ -103,9 +104,7 @@ async def resume(context: Context, session_id: str) -> None:
 
 def _fetch(source: Path, target: Path) -> None:
     target.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-    if source.is_symlink():  # a worker that was taken over must not make us read other files
-        raise OSError("the copy is a link")
-    shutil.copyfile(source, target)
+    worker_owned_files.copy(source, target)
     source.unlink()
 
 
@@ -116,8 +115,9 @@ def copy_store(directory: Path, target: Path) -> None:
     try:
         for suffix in ("", "-wal"):
             with contextlib.suppress(FileNotFoundError):
-                shutil.copyfile(directory / f"{credential_files.DATABASE}{suffix}", f"{raw}{suffix}")
+                worker_owned_files.copy(directory / f"{credential_files.DATABASE}{suffix}", Path(f"{raw}{suffix}"))
         with contextlib.closing(sqlite3.connect(raw)) as opened:
+            worker_owned_files.limit(opened, _COPIED_WITHIN_S)
             opened.execute("VACUUM INTO ?", (str(target),))
     finally:
         for path in target.parent.glob("raw.db*"):

@@ -3,8 +3,8 @@
 import structlog
 
 from wa_orchestrator.context import Context
-from wa_orchestrator.domain import drift
-from wa_orchestrator.domain.worker_events import ProtocolDrift, WorkerEvent
+from wa_orchestrator.domain.workers import drift
+from wa_orchestrator.domain.workers.worker_events import ProtocolDrift, WorkerEvent
 from wa_orchestrator.store.events import drift as store
 from wa_orchestrator.store.records import Session
 

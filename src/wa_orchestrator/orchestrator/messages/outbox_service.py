@@ -1,12 +1,14 @@
 """Worker outbox: claim, renew, ack, nack."""
 
+import json
 import random
 from dataclasses import replace
 
 import structlog
 
 from wa_orchestrator.context import Context
-from wa_orchestrator.domain.message_failures import Failure
+from wa_orchestrator.domain.messages import content
+from wa_orchestrator.domain.messages.failures import Failure
 from wa_orchestrator.domain.pacing.hours import hours_bounds_ms
 from wa_orchestrator.errors import Broken, Refused
 from wa_orchestrator.messages.session_pace import at_scale, day_of, hold_fields, pace_of, zone_of
@@ -14,7 +16,7 @@ from wa_orchestrator.orchestrator.backups.journal_file import JournalFile
 from wa_orchestrator.orchestrator.messages import ban_hold, reachout_lock, receipts, retry_policy
 from wa_orchestrator.orchestrator.workers import tokens
 from wa_orchestrator.store import records, sessions
-from wa_orchestrator.store.messages import holds, outbox
+from wa_orchestrator.store.messages import contacts, holds, outbox
 from wa_orchestrator.store.messages.message_keys import Place
 from wa_orchestrator.store.outcomes import Fenced, Unknown
 from wa_orchestrator.store.records import Message, Session
@@ -74,13 +76,23 @@ class OutboxService:
         outcome = await outbox.renew(self._scripts, place, epoch=session.epoch, lease_ms=self.lease_ms)
         return _lease_end(session, message_id, outcome)
 
+    async def may_read(self, session: Session, upload_id: str) -> bool:
+        """Whether a file belongs to the message that this worker holds: others are none of its business."""
+        held = await records.message(self._scripts, await outbox.in_flight(self._scripts, session.phone))
+        if held is None or (held.status, held.session, held.claim_epoch) != ("sending", session.id, session.epoch):
+            return False
+        wanted = content.decode(json.loads(held.body)) if held.body else None
+        return isinstance(wanted, content.Media) and wanted.upload == upload_id
+
     async def confirm_write(self, session: Session, message_id: str) -> int:
         """Extend the lease of a worker that is about to write, unless the message must not be written any more."""
         message = await self._message(message_id)
         place = Place(message_id, message.phone, session.id)
         now_ms = await self._scripts.now_ms()
         await self._note_write(message_id, now_ms)
-        permit = self._write_permit(session, message, now_ms)
+        # A LID whose phone became known meanwhile may have opted out by that.
+        name = await contacts.known_name(self._scripts, message.to)
+        permit = self._write_permit(session, message, name, now_ms)
         outcome = await outbox.confirm_write(self._scripts, place, permit, epoch=session.epoch, lease_ms=self.lease_ms)
         if isinstance(outcome, outbox.WriteRefused):
             log.warning("message.write_refused", session=session.id, message=message_id, reason=outcome.reason)
@@ -106,12 +118,12 @@ class OutboxService:
             raise _no_such_message(message_id)
         return message
 
-    def _write_permit(self, session: Session, message: Message, now_ms: int) -> outbox.WritePermit:
+    def _write_permit(self, session: Session, message: Message, to: str, now_ms: int) -> outbox.WritePermit:
         pace = at_scale(self._settings, pace_of(self._settings, session, now_ms))
         hours = hours_bounds_ms(pace, now_ms, zone_of(self._settings, session))
         # The phone's hold counts also where the session has left that phone.
         fields = {*hold_fields(session), holds.of_phone(message.phone)}
-        return outbox.WritePermit(message.to, *hours, sorted(fields))
+        return outbox.WritePermit(to, *hours, sorted(fields))
 
     async def nack(self, session: Session, message_id: str, code: str, *, retryable: bool) -> tuple[str, Failure]:
         """Record that an attempt failed, and decide what happens to the message; returns its status and the reason."""

@@ -5,7 +5,7 @@ refusal, which comes before that report; the nack, which has no place among the 
 """
 
 from wa_orchestrator.context import Context
-from wa_orchestrator.domain.worker_events import Payload, WorkerEvent
+from wa_orchestrator.domain.workers.worker_events import Payload, WorkerEvent
 from wa_orchestrator.store.messages import contacts, outbox
 from wa_orchestrator.store.messages.contacts import ReportNumber
 from wa_orchestrator.store.records import Message, Session

@@ -5,9 +5,15 @@ from dataclasses import replace
 import structlog
 
 from wa_orchestrator.context import Context
-from wa_orchestrator.domain.message import is_whatsapp_id
-from wa_orchestrator.domain.message_failures import Failure
-from wa_orchestrator.domain.worker_events import MessageFailed, MessageReceipt, MessageSent, Receipt, WorkerEvent
+from wa_orchestrator.domain.messages.failures import Failure
+from wa_orchestrator.domain.messages.message import message_id_of
+from wa_orchestrator.domain.workers.worker_events import (
+    MessageFailed,
+    MessageReceipt,
+    MessageSent,
+    Receipt,
+    WorkerEvent,
+)
 from wa_orchestrator.errors import Refused
 from wa_orchestrator.messages import message_lookup
 from wa_orchestrator.messages.session_pace import day_in
@@ -23,11 +29,6 @@ from wa_orchestrator.store.records import Session
 _STATUS = {Receipt.DELIVERED: "delivered", Receipt.READ: "read", Receipt.PLAYED: "read"}
 
 log = structlog.get_logger(__name__)
-
-
-def message_id_of(whatsapp_id: str) -> str | None:
-    """Return our id of the message with this WhatsApp id; None for a message that we did not send."""
-    return f"m_{whatsapp_id[4:].lower()}" if is_whatsapp_id(whatsapp_id) else None
 
 
 async def record(

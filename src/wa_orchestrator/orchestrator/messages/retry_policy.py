@@ -2,8 +2,8 @@
 
 from collections.abc import Mapping
 
-from wa_orchestrator.domain.message_failures import IMPOSSIBLE, UNANSWERED, Doubt, Failure, Remedy, failure_of
-from wa_orchestrator.domain.retry import GiveUp, Retry, SlowDown, StopSession, after_failure
+from wa_orchestrator.domain.messages.failures import IMPOSSIBLE, UNANSWERED, Doubt, Failure, Remedy, failure_of
+from wa_orchestrator.domain.messages.retry import GiveUp, Retry, SlowDown, StopSession, after_failure
 from wa_orchestrator.store.messages.outbox import FailureVerdict
 from wa_orchestrator.store.records import Message
 

@@ -12,6 +12,7 @@ import httpx
 import structlog
 
 from wa_orchestrator import outbound_http
+from wa_orchestrator.domain import whole_number
 from wa_orchestrator.orchestrator.notifications import alert_texts
 from wa_orchestrator.orchestrator.notifications.alert_texts import Alert
 from wa_orchestrator.orchestrator.notifications.webhook_post import signed_headers
@@ -109,7 +110,7 @@ def _retry_after_s(response: httpx.Response, said: bytes) -> float:
         return float(json.loads(said)["parameters"]["retry_after"])
     except (ValueError, KeyError, TypeError):
         header = response.headers.get("retry-after", "")
-        return float(header) if header.isdigit() else 0
+        return float(whole_number.parse(header) or 0)
 
 
 def configured_channels(settings: Settings, client: httpx.AsyncClient) -> list[AlertChannel]:

@@ -6,13 +6,15 @@ from dataclasses import asdict, dataclass
 
 from wa_orchestrator.domain import stream_events
 from wa_orchestrator.domain.phone import last_four
-from wa_orchestrator.domain.session import Event
+from wa_orchestrator.domain.sessions.session import Event
 from wa_orchestrator.domain.stream_events import ALERTS
 from wa_orchestrator.texts.catalogue import message_failure, proxy_failure, text
 
 #: Further names in a line, and further lines in a text, are only counted.
 MAX_NAMES = 8
 MAX_LINES = 20
+#: Subjects whose single members have a page.
+_PAGES = {"session": "/sessions", "campaign": "/campaigns"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,7 +38,7 @@ def alert_of(fields: Mapping[str, str]) -> Alert | None:
     kind = fields.get("type", "")
     if kind not in ALERTS or fields.get("what") == Event.WORKER_STARTED:  # the alert when it went down gave the reason
         return None
-    who = fields.get("session") or fields.get("proxy") or fields.get("webhook") or ""
+    who = next((fields[name] for name in ("session", "proxy", "webhook", "campaign", "node") if fields.get(name)), "")
     reason = fields.get("reason", "") or fields.get("note", "") or fields.get("details", "")
     return Alert(kind, who, reason, int(float(fields.get("at") or 0)))
 
@@ -84,9 +86,10 @@ def _link(group: Sequence[Alert], base_url: str) -> str:
     if not base_url:
         return ""
     subject, _, status = group[0].kind.partition(".")
-    page = {"message": f"/messages?status={status}", "proxy": "/proxies", "webhook": "/settings"}.get(subject, "/")
-    if subject == "session" and len({each.who for each in group}) == 1:
-        page = f"/sessions/{group[0].who}"
+    pages = {"message": f"/messages?status={status}", "proxy": "/proxies", "webhook": "/settings", "node": "/nodes"}
+    page = pages.get(subject, "/campaigns" if subject == "campaign" else "/")
+    if subject in _PAGES and len({each.who for each in group}) == 1:
+        page = f"{_PAGES[subject]}/{group[0].who}"
     return f"\n{base_url}{page}"
 
 

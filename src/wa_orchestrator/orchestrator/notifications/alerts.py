@@ -14,12 +14,13 @@ from zoneinfo import ZoneInfo
 import httpx
 
 from wa_orchestrator.context import Context
-from wa_orchestrator.domain.session import Reason
+from wa_orchestrator.domain.sessions.session import Reason
 from wa_orchestrator.loop import Loop
 from wa_orchestrator.orchestrator.notifications import alert_texts
 from wa_orchestrator.orchestrator.notifications.alert_channels import AlertChannel, configured_channels
 from wa_orchestrator.orchestrator.notifications.alert_texts import Alert
 from wa_orchestrator.store import records
+from wa_orchestrator.store.campaigns import campaign_records
 from wa_orchestrator.store.events import alert_queue, webhooks
 from wa_orchestrator.store.records import Entry, Session
 from wa_orchestrator.texts.catalogue import text
@@ -79,12 +80,17 @@ class Alerts:
         self._next[channel.name] = time.monotonic() + wait_s
 
     async def _named(self, alerts: Sequence[Alert]) -> list[Alert]:
-        """Add how people know the sessions and webhooks that alerts are about."""
+        """Add how people know the sessions, proxies, webhooks and campaigns that alerts are about."""
         ids = {alert.who for alert in alerts if alert.kind.startswith(("session.", "message."))}
         found = await records.sessions(self._scripts, ids)
         names: dict[str, str] = {each.id: self._name_of(each) for each in found}
+        if any(alert.kind.startswith("proxy.") for alert in alerts):
+            names |= {each.id: each.name for each in await records.proxies(self._scripts)}
         if any(alert.kind.startswith("webhook.") for alert in alerts):
             names |= {each.id: each.host for each in (await webhooks.every(self._scripts)).values()}
+        for campaign_id in {alert.who for alert in alerts if alert.kind.startswith("campaign.")}:
+            campaign = await campaign_records.find(self._scripts, campaign_id)
+            names[campaign_id] = campaign.name if campaign else ""
         return [replace(alert, name=names.get(alert.who, "")) for alert in alerts]
 
     def _name_of(self, session: Session) -> str:

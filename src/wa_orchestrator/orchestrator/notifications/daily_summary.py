@@ -6,7 +6,7 @@ from zoneinfo import ZoneInfo
 
 from wa_orchestrator.context import Context
 from wa_orchestrator.domain.jobs import SUMMARY_AT, Job
-from wa_orchestrator.domain.session import State
+from wa_orchestrator.domain.sessions.session import State
 from wa_orchestrator.domain.stream_events import DailySummary, EventType
 from wa_orchestrator.store import jobs, records
 from wa_orchestrator.store.events import activity, event_stream, summaries

@@ -1,4 +1,7 @@
-"""Lasting troubles: queues of days, webhooks that fail for long, the server itself. Each is one event and one alert."""
+"""Lasting troubles: queues of days, numbers of poor health, webhooks that fail for long, the server itself.
+
+Each is one event and one alert.
+"""
 
 import json
 from typing import Final
@@ -6,16 +9,17 @@ from typing import Final
 import structlog
 
 from wa_orchestrator.context import Context
-from wa_orchestrator.domain.message import WAITING
+from wa_orchestrator.domain.ids import Phone, SessionId
+from wa_orchestrator.domain.messages.message import WAITING
 from wa_orchestrator.domain.pacing.backlog import MAX_DAYS
-from wa_orchestrator.domain.stream_events import EventType, Instant, LongQueue, WebhookFailing
+from wa_orchestrator.domain.stream_events import EventType, Instant, LongQueue, PoorHealth, WebhookFailing
 from wa_orchestrator.messages import queue_forecast
 from wa_orchestrator.messages.session_pace import pace_of
 from wa_orchestrator.orchestrator.notifications import server_troubles
 from wa_orchestrator.store import records
 from wa_orchestrator.store.events import lasting_troubles, webhooks
 from wa_orchestrator.store.events.lasting_troubles import FoundTrouble, Troubles
-from wa_orchestrator.store.messages import message_counts
+from wa_orchestrator.store.messages import health_counts, message_counts
 
 #: What may mend itself does not need a person before this time.
 PATIENCE_MS: Final = 10 * 60_000
@@ -31,6 +35,7 @@ async def report_new(context: Context) -> float:
     found = {
         **await _long_queues(context, now_ms),
         **await _failing_webhooks(context, now_ms),
+        **await _poor_numbers(context),
         **await server_troubles.find(context, known, PATIENCE_MS),
     }
     for name in await lasting_troubles.report(context.scripts, found):
@@ -54,6 +59,16 @@ async def _long_queues(context: Context, now_ms: int) -> Troubles:
             payload = LongQueue(session.id, session.phone, details)
             found[f"queue:{session.phone}"] = FoundTrouble(EventType.LONG_QUEUE, payload)
     return found
+
+
+async def _poor_numbers(context: Context) -> Troubles:
+    return {
+        f"health:{phone}": FoundTrouble(
+            EventType.SESSION_HEALTH_POOR,
+            PoorHealth(SessionId(each.session), Phone(phone), each.signal, each.count, each.of),
+        )
+        for phone, each in (await health_counts.poor(context.scripts)).items()
+    }
 
 
 async def _failing_webhooks(context: Context, now_ms: int) -> Troubles:

@@ -11,11 +11,11 @@ from typing import Any
 import structlog
 
 from wa_orchestrator.context import Context
-from wa_orchestrator.domain.access import Everything
+from wa_orchestrator.domain.access.permissions import Everything
 from wa_orchestrator.loop import Loop
 from wa_orchestrator.messages import event_history
-from wa_orchestrator.orchestrator.api import event_views
-from wa_orchestrator.orchestrator.api.event_views import Reaches
+from wa_orchestrator.orchestrator.api.events import views as event_views
+from wa_orchestrator.orchestrator.api.events.views import Reaches
 from wa_orchestrator.orchestrator.notifications.webhook_post import post
 from wa_orchestrator.store import due_items
 from wa_orchestrator.store.due_items import Due

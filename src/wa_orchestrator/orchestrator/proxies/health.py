@@ -10,9 +10,9 @@ from typing import Any, TypeVar
 import structlog
 
 from wa_orchestrator.context import Context
-from wa_orchestrator.domain import proxy as domain
-from wa_orchestrator.domain.proxy import CONDEMNED, Evidence, Health, Patience, ProxyStatus, Verdict
-from wa_orchestrator.domain.session import Event, State
+from wa_orchestrator.domain.proxies import proxy_health as domain
+from wa_orchestrator.domain.proxies.proxy_health import CONDEMNED, Evidence, Health, Patience, ProxyStatus, Verdict
+from wa_orchestrator.domain.sessions.session import Event, State
 from wa_orchestrator.domain.stream_events import ProxyReason
 from wa_orchestrator.instruments import timed
 from wa_orchestrator.orchestrator.leader_lease import LeaderLease

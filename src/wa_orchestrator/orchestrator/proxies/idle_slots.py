@@ -2,8 +2,8 @@
 
 from collections.abc import Iterable, Sequence
 
-from wa_orchestrator.domain.proxy import ProxyStatus
-from wa_orchestrator.domain.session import State
+from wa_orchestrator.domain.proxies.proxy_health import ProxyStatus
+from wa_orchestrator.domain.sessions.session import State
 from wa_orchestrator.store.records import Proxy, Session
 
 _FAILED, _NEVER_SCANNED = 1, 2

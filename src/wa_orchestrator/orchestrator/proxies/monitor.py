@@ -3,9 +3,10 @@
 import asyncio
 
 from wa_orchestrator.context import Context
-from wa_orchestrator.domain.proxy import ProxyStatus, next_check_ms
+from wa_orchestrator.domain.proxies.proxy_health import ProxyStatus, next_check_ms
 from wa_orchestrator.orchestrator.proxies import placement
 from wa_orchestrator.orchestrator.proxies.health import ProxyHealth
+from wa_orchestrator.orchestrator.sessions import profile_inventory
 from wa_orchestrator.store import records
 from wa_orchestrator.store.records import Proxy
 
@@ -13,13 +14,14 @@ _INTERVAL_S = 1.0
 
 
 async def check_due_proxies(context: Context, proxy_health: ProxyHealth) -> float:
-    """Check every proxy that is due, and whether enough slots are free. Return the seconds until the next round."""
+    """Check the proxies that are due, and whether slots or profiles run low. Return the seconds until the next look."""
     now = await context.scripts.now_ms()
     due = [proxy.id for proxy in await records.proxies(context.scripts) if _is_due(context, proxy, now)]
     await asyncio.gather(*(proxy_health.check(proxy_id) for proxy_id in due))
     if due:
         await proxy_health.end_outage()
     await placement.report_inventory(context)
+    await profile_inventory.report_low(context)
     return min(_INTERVAL_S, context.settings.monitor_interval_ms / 1000)
 
 

@@ -9,9 +9,10 @@ from collections.abc import Iterable, Sequence
 import structlog
 
 from wa_orchestrator.context import Context
-from wa_orchestrator.domain import proxy as domain
-from wa_orchestrator.domain.proxy import Load, ProxyStatus
-from wa_orchestrator.domain.session import Event, Reason
+from wa_orchestrator.domain.proxies import proxy_choice
+from wa_orchestrator.domain.proxies.proxy_choice import Load
+from wa_orchestrator.domain.proxies.proxy_health import ProxyStatus
+from wa_orchestrator.domain.sessions.session import Event, Reason
 from wa_orchestrator.domain.stream_events import ProxyReason
 from wa_orchestrator.orchestrator.proxies import idle_slots
 from wa_orchestrator.orchestrator.sessions import transitions
@@ -43,7 +44,7 @@ def eligible_proxies(proxies: Sequence[Proxy], held: Sequence[str], per_proxy: i
         return taken[:1]
     needed = len(held)
     roomy = [each for each in loads(healthy.values()) if each.sessions + needed <= per_proxy]
-    ranked = domain.ranked(roomy, per_proxy)
+    ranked = proxy_choice.ranked(roomy, per_proxy)
     return [sticky] if sticky in ranked else ranked
 
 
@@ -63,6 +64,9 @@ async def drain(context: Context, proxy_id: str, reason: ProxyReason) -> None:
             if not _keeps_proxy(session, proxy):
                 await transitions.apply(context, session.id, Event.PROXY_LOST)
             await assign_slot(context, session, reason)
+        elif session.leaving == proxy_id and transitions.wants_worker(session):
+            # An operator moved it, from its next restart on: that is now.
+            await transitions.request_restart(context, session, Event.FAILED_OVER)
 
 
 def _keeps_proxy(session: Session, proxy: Proxy | None) -> bool:

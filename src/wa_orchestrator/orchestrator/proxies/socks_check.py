@@ -6,8 +6,8 @@ import time
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 
-from wa_orchestrator.domain.proxy import ProxyFailure
-from wa_orchestrator.domain.proxy_url import ProxyUrl, parse
+from wa_orchestrator.domain.proxies.proxy_health import ProxyFailure
+from wa_orchestrator.domain.proxies.proxy_url import ProxyUrl, parse
 
 _VERSION, _CONNECT, _BY_NAME = 5, 1, 3
 _NO_LOGIN, _LOGIN = 0, 2

@@ -3,7 +3,7 @@
 import structlog
 
 from wa_orchestrator.context import Context
-from wa_orchestrator.domain.session import Event, Reason, State
+from wa_orchestrator.domain.sessions.session import Event, Reason, State
 from wa_orchestrator.orchestrator.sessions import transitions
 from wa_orchestrator.store import records
 from wa_orchestrator.store.records import Session

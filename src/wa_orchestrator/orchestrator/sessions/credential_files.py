@@ -1,12 +1,12 @@
 """Credential files: one directory per session, and a trash from which they can be restored for TRASH_DAYS."""
 
 import asyncio
-import contextlib
 import json
+import os
 import re
 import shutil
 import sqlite3
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Coroutine, Mapping
 from dataclasses import dataclass
 from functools import wraps
 from pathlib import Path
@@ -15,14 +15,20 @@ from typing import Any, ParamSpec, TypeVar
 import structlog
 
 from wa_orchestrator.context import Context
+from wa_orchestrator.domain.sessions import baileys_account
 from wa_orchestrator.errors import Refused
+from wa_orchestrator.orchestrator.sessions import worker_owned_files
 from wa_orchestrator.settings import Settings
 
 TRASH = ".trash"
 NOTE = "trash.json"
 #: The worker's store, in the directory of its session.
 DATABASE = "auth.db"
+#: What the server had stored of a session that last ran elsewhere, in the trash.
+SERVER_COPY = "server.copy"
 _NAME = re.compile(r"(?P<session>[A-Za-z0-9_-]{1,64})-(?P<at>\d{10,16})")
+#: What a store says of itself: its session, its epoch, its key.
+_MOST_FACTS = 100
 _DAY_MS = 24 * 3600 * 1000
 _PURGE_EVERY_S = 3600.0
 
@@ -62,12 +68,12 @@ def stored_epoch(settings: Settings, session_id: str) -> int:
     if not database.is_file():
         return 0
     try:
-        with contextlib.closing(sqlite3.connect(f"{database.as_uri()}?mode=ro", uri=True, timeout=1)) as opened:
+        with worker_owned_files.store(database) as opened:
             row = opened.execute("SELECT value FROM meta WHERE name = 'epoch'").fetchone()
-    except sqlite3.Error as error:  # the worker itself will say what is wrong with it
+        return int(row[0]) if row else 0
+    except (sqlite3.Error, ValueError, TypeError) as error:  # the worker itself will say what is wrong with it
         log.warning("credentials.epoch_unreadable", session=session_id, error=str(error))
         return 0
-    return int(row[0]) if row else 0
 
 
 def seals(settings: Settings) -> list[tuple[str, str]]:
@@ -79,10 +85,8 @@ def seals(settings: Settings) -> list[tuple[str, str]]:
 
 def _meta(database: Path) -> dict[str, object]:
     try:
-        with contextlib.closing(
-            sqlite3.connect(f"{database.absolute().as_uri()}?mode=ro", uri=True, timeout=1)
-        ) as opened:
-            return dict(opened.execute("SELECT name, value FROM meta").fetchall())
+        with worker_owned_files.store(database) as opened:
+            return dict(opened.execute("SELECT name, value FROM meta").fetchmany(_MOST_FACTS))
     except sqlite3.Error:
         return {}
 
@@ -98,13 +102,49 @@ def _trash(settings: Settings) -> Path:
 
 
 @_in_thread
+def keep_copy(settings: Settings, session_id: str, content: bytes) -> None:
+    """Put the server's copy into a session's directory: it goes to the trash, and comes back from there, with it."""
+    place = directory(settings, session_id)
+    place.mkdir(mode=0o700, parents=True, exist_ok=True)
+    draft = place / f".{SERVER_COPY}"
+    worker_owned_files.remove(draft)
+    _write_whole(draft, content)
+    if (place / SERVER_COPY).is_dir():
+        worker_owned_files.remove(place / SERVER_COPY)
+    draft.rename(place / SERVER_COPY)
+
+
+@_in_thread
+def trashed_copy(settings: Settings, trash_id: str) -> bytes | None:
+    """Return the server's copy that is in the trash; None if the directory there has everything."""
+    file = _trash(settings) / trash_id / SERVER_COPY
+    return worker_owned_files.read(file) if worker_owned_files.is_file(file) else None
+
+
+def trashed_copies(settings: Settings) -> list[tuple[str, bytes]]:
+    """Return the server's copies in the trash, each with its session."""
+    found = [(each.session_id, _trash(settings) / each.id / SERVER_COPY) for each in list_trash(settings)]
+    return [(name, worker_owned_files.read(file)) for name, file in found if worker_owned_files.is_file(file)]
+
+
+def _write_whole(path: Path, content: bytes) -> None:
+    """Write a new file that only we may read, and wait until the disk has it."""
+    handle = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+    with os.fdopen(handle, "wb") as file:
+        file.write(content)
+        file.flush()
+        os.fsync(file.fileno())
+
+
+@_in_thread
 def discard(settings: Settings, session_id: str, now_ms: int, *, phone: str, label: str, why: str) -> None:
     """Move a session's credentials to the trash, if it has any. Its worker must not run."""
     source = directory(settings, session_id)
     if not source.is_dir() or not any(source.iterdir()):
         return
     _trash(settings).mkdir(mode=0o700, parents=True, exist_ok=True)
-    (source / NOTE).write_text(json.dumps({"phone": phone, "label": label, "why": why}), "utf-8")
+    worker_owned_files.remove(source / NOTE)
+    _write_whole(source / NOTE, json.dumps({"phone": phone, "label": label, "why": why}).encode())
     source.rename(_trash(settings) / f"{session_id}-{now_ms}")
     log.info("credentials.discarded", session=session_id, why=why)
 
@@ -122,7 +162,7 @@ def _read_entry(path: Path) -> TrashedCredentials | None:
     if name is None or not path.is_dir():
         return None
     try:
-        note = json.loads((path / NOTE).read_text("utf-8"))
+        note = json.loads(worker_owned_files.read(path / NOTE))
     except (OSError, ValueError):
         note = {}
     noted = {field: str(note.get(field, "")) for field in ("phone", "label", "why")}
@@ -152,7 +192,40 @@ def restore(settings: Settings, trash_id: str, session_id: str) -> None:
     if target.is_dir():
         target.rmdir()
     (_trash(settings) / trash_id).rename(target)
-    (target / NOTE).unlink(missing_ok=True)
+    for name in (NOTE, SERVER_COPY):
+        worker_owned_files.remove(target / name)
+
+
+@_in_thread
+def bring_in(
+    settings: Settings, session_id: str, now_ms: int, files: Mapping[str, str], *, phone: str, label: str
+) -> str:
+    """Write credentials of another program into the trash, from where a new session gets them. Return their id there.
+
+    They get their name when they are whole: a crash leaves nothing that could be restored.
+    """
+    trash_id = f"{session_id}-{now_ms}"
+    draft = _trash(settings) / f".{trash_id}"
+    shutil.rmtree(draft, ignore_errors=True)
+    draft.mkdir(mode=0o700, parents=True)
+    note = {NOTE: json.dumps({"phone": phone, "label": label, "why": "imported"})}
+    for name, content in {**files, **note}.items():
+        _write_whole(draft / name, content.encode())
+    draft.rename(_trash(settings) / trash_id)
+    log.info("credentials.imported", session=session_id)
+    return trash_id
+
+
+def is_brought_in(settings: Settings, session_id: str) -> bool:
+    """Whether a session has credentials of another program, of which its worker has not made a store yet."""
+    place = directory(settings, session_id)
+    return (place / baileys_account.CREDENTIALS).is_file() and not (place / DATABASE).is_file()
+
+
+@_in_thread
+def forget(settings: Settings, trash_id: str) -> None:
+    """Delete what was brought in for a session that was not created."""
+    shutil.rmtree(_trash(settings) / trash_id, ignore_errors=True)
 
 
 async def purge(context: Context) -> float:

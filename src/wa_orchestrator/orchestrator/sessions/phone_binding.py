@@ -4,15 +4,15 @@ import structlog
 
 from wa_orchestrator.context import Context
 from wa_orchestrator.domain import phone as phones
-from wa_orchestrator.domain import phone_change
-from wa_orchestrator.domain import session_standing as standings
 from wa_orchestrator.domain.ids import Phone
-from wa_orchestrator.domain.phone_change import LinkFacts, PhoneVerdict
-from wa_orchestrator.domain.session import WANTS_WORKER, Event, Reason, State
+from wa_orchestrator.domain.sessions import phone_change
+from wa_orchestrator.domain.sessions import standing as standings
+from wa_orchestrator.domain.sessions.phone_change import LinkFacts, PhoneVerdict
+from wa_orchestrator.domain.sessions.session import WANTS_WORKER, Event, Reason, State
 from wa_orchestrator.domain.stream_events import EventType, ProxyReason, SessionChanged
-from wa_orchestrator.domain.worker_events import Connected, WorkerEvent
+from wa_orchestrator.domain.workers.worker_events import Connected, WorkerEvent
 from wa_orchestrator.orchestrator.proxies import placement
-from wa_orchestrator.orchestrator.sessions import queue_handover, transitions
+from wa_orchestrator.orchestrator.sessions import queue_handover, relocation, transitions
 from wa_orchestrator.orchestrator.workers import tokens
 from wa_orchestrator.store import records, sessions
 from wa_orchestrator.store.engine.compare_and_set import Changed, compare_and_set
@@ -119,6 +119,7 @@ async def _follow(
             await sessions.update(context.scripts, session.id, SessionChanges(missed_at=0))
             await link_codes.delete(context.scripts, session.id)
             await passkeys.delete(context.scripts, session.id)
+            await relocation.note_return(context, session)
             if how in _TAKES_SIBLINGS_ALONG:
                 await placement.move_phone_sessions(context, phone, session.proxy, _TAKES_SIBLINGS_ALONG[how])
 

@@ -6,20 +6,18 @@ from dataclasses import dataclass
 import structlog
 
 from wa_orchestrator.context import Context
-from wa_orchestrator.domain import session_standing as standings
-from wa_orchestrator.domain.proxy import ProxyStatus
-from wa_orchestrator.domain.proxy_url import ProxyUrl
+from wa_orchestrator.domain.proxies.proxy_health import ProxyStatus
+from wa_orchestrator.domain.proxies.proxy_url import ProxyUrl
+from wa_orchestrator.domain.sessions import standing as standings
 from wa_orchestrator.errors import Refused
 from wa_orchestrator.orchestrator.proxies import placement
 from wa_orchestrator.orchestrator.proxies.socks_check import CheckFailed, ProxyCheck
-from wa_orchestrator.orchestrator.sessions import session_start, transitions
+from wa_orchestrator.orchestrator.sessions import profile_inventory, session_start, transitions
 from wa_orchestrator.store import proxies, records, sessions
 from wa_orchestrator.store.engine.compare_and_set import Changed, compare_and_set
 from wa_orchestrator.store.records import Session, SessionChanges
 from wa_orchestrator.store.sessions import slots
 
-#: Shown by WhatsApp under "linked devices". True: the worker runs on Linux.
-DEVICE_NAME = "Ubuntu"
 log = structlog.get_logger(__name__)
 
 
@@ -36,6 +34,9 @@ class SessionRequest:
     """Of its hours and days; '' is the installation's."""
     presence: str = ""
     """When its device is shown as online; '' is the installation's."""
+    tags: tuple[str, ...] = ()
+    profile: str = ""
+    """What it shows as; '' is the listed profile that the fewest sessions have."""
 
 
 async def require_reachable(context: Context, proxy: ProxyUrl, check: ProxyCheck) -> None:
@@ -77,8 +78,11 @@ async def _create(context: Context, request: SessionRequest) -> str | Changed:
     settings = context.settings
     is_direct = not candidates and settings.allow_direct and not await records.proxies(context.scripts)
     direct = "direct" if is_direct else ""
-    fields = await _fields(context, request, direct)
-    new = sessions.NewSession(session_id, request.phone, len(siblings), candidates, direct, fields)
+    chosen = await profile_inventory.choose(context, request.profile)
+    fields = await _fields(context, request, direct) | SessionChanges(device_name=chosen.name)
+    new = sessions.NewSession(
+        session_id, request.phone, len(siblings), candidates, direct, fields, seen_sessions=chosen.seen_sessions
+    )
     match await sessions.create(
         context.scripts, new, per_proxy=settings.max_sessions_per_proxy, per_phone=settings.max_sessions_per_phone
     ):
@@ -120,8 +124,8 @@ async def _fields(context: Context, request: SessionRequest, direct: str) -> Ses
         reason=born.reason,
         standing=standings.encode(born),
         label=request.label,
+        tags=request.tags,
         pairing=request.pairing,
-        device_name=DEVICE_NAME,
         proxy_given="given" if request.proxy else "",
         direct=bool(direct),
         restore=request.restore,

@@ -5,9 +5,9 @@ from dataclasses import replace
 import structlog
 
 from wa_orchestrator.context import Context
-from wa_orchestrator.domain import routing
-from wa_orchestrator.domain.message_failures import Failure
-from wa_orchestrator.domain.routing import Candidate, NoSender, Readiness
+from wa_orchestrator.domain.messages import sender_policy
+from wa_orchestrator.domain.messages.failures import Failure
+from wa_orchestrator.domain.messages.sender_policy import Candidate, NoSender, Readiness
 from wa_orchestrator.messages import sender_candidates
 from wa_orchestrator.messages.session_pace import day_of
 from wa_orchestrator.orchestrator.sessions import transitions
@@ -45,7 +45,7 @@ async def follow_to_new_phone(context: Context, session_id: str) -> None:
         return
     day = day_of(context.settings, session, await context.scripts.now_ms())
     unended = await _unended(context, session)
-    behind = [each for each in unended if routing.is_left_behind(each.pinned, each.phone, session.phone)]
+    behind = [each for each in unended if sender_policy.is_left_behind(each.pinned, each.phone, session.phone)]
     for message in behind:
         await queues.follow_session(context.scripts, message, session, day=day)
     for phone in left.split():
@@ -69,14 +69,14 @@ async def _settle(context: Context, message: Message, candidates: list[Candidate
         day = day_of(context.settings, None, now)
         await outbox.reclaim(context.scripts, place, most_crashes=None, day=day)
     if not await _hand_over(context, place, message, candidates):
-        reason = Failure.SENDER_LOST if routing.may_have_arrived(message.claimed_at) else Failure.SESSION_DELETED
+        reason = Failure.SENDER_LOST if sender_policy.may_have_arrived(message.claimed_at) else Failure.SESSION_DELETED
         await queues.cancel(context.scripts, place, reason=reason)
 
 
 async def _hand_over(context: Context, place: Place, message: Message, candidates: list[Candidate]) -> bool:
     """Move a message to another session, within what the client asked for; return whether there is one."""
     affinity = await contacts.affinity(context.scripts, message.to)
-    choice = routing.choose_again(sender_candidates.assignment_of(message), candidates, affinity=affinity)
+    choice = sender_policy.choose_again(sender_candidates.assignment_of(message), candidates, affinity=affinity)
     if isinstance(choice, NoSender):
         return False
     at = next(at for at, candidate in enumerate(candidates) if candidate.session_id == choice.session_id)

@@ -1,7 +1,7 @@
 """Starting a session that rests. After a ban a person must confirm it: each login of a banned account is a risk."""
 
 from wa_orchestrator.context import Context
-from wa_orchestrator.domain.session import Event, Reason
+from wa_orchestrator.domain.sessions.session import Event, Reason
 from wa_orchestrator.errors import Refused
 from wa_orchestrator.orchestrator.sessions import transitions
 from wa_orchestrator.store.records import Session, SessionChanges

@@ -1,8 +1,8 @@
 """Session state changes: every change of a session's status is decided and written here."""
 
 from wa_orchestrator.context import Context
-from wa_orchestrator.domain import session_standing as standings
-from wa_orchestrator.domain.session import (
+from wa_orchestrator.domain.sessions import standing as standings
+from wa_orchestrator.domain.sessions.session import (
     BEFORE_THE_LINK,
     WANTS_WORKER,
     Event,
@@ -11,8 +11,8 @@ from wa_orchestrator.domain.session import (
     State,
     StateChange,
 )
-from wa_orchestrator.domain.session_standing import Report, Standing
-from wa_orchestrator.domain.worker_events import Payload, WorkerEvent
+from wa_orchestrator.domain.sessions.standing import Report, Standing
+from wa_orchestrator.domain.workers.worker_events import Payload, WorkerEvent
 from wa_orchestrator.orchestrator.workers import tokens
 from wa_orchestrator.store import records, sessions
 from wa_orchestrator.store.engine.compare_and_set import Changed, compare_and_set
@@ -40,6 +40,11 @@ def wants_worker(session: Session) -> bool:
 def restart_pending(session: Session) -> bool:
     """Whether the worker of the session's current epoch is to be replaced."""
     return session.restart_epoch == session.epoch
+
+
+def move_pending(session: Session) -> bool:
+    """Whether the worker of the session's current epoch is to leave its node."""
+    return session.move_epoch == session.epoch
 
 
 def exchange_pending(session: Session) -> bool:

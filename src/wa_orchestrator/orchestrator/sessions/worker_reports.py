@@ -5,9 +5,9 @@ from functools import partial
 import structlog
 
 from wa_orchestrator.context import Context
-from wa_orchestrator.domain import worker_events
-from wa_orchestrator.domain.session import Event, Reason, State
-from wa_orchestrator.domain.worker_events import (
+from wa_orchestrator.domain.sessions.session import Event, Reason, State
+from wa_orchestrator.domain.workers import worker_events
+from wa_orchestrator.domain.workers.worker_events import (
     Disconnected,
     PairingCodeShown,
     PasskeyReport,
@@ -16,7 +16,7 @@ from wa_orchestrator.domain.worker_events import (
     QrCode,
     WorkerEvent,
 )
-from wa_orchestrator.orchestrator.api.worker_events import Handlers, OneStep
+from wa_orchestrator.orchestrator.api.workers.events import Handlers, OneStep
 from wa_orchestrator.orchestrator.messages import ban_hold
 from wa_orchestrator.orchestrator.proxies.health import ProxyHealth
 from wa_orchestrator.orchestrator.sessions import phone_binding, transitions
@@ -86,11 +86,17 @@ async def _passkey(context: Context, session: Session, report: WorkerEvent[Passk
         told.expires_at_ms,
         told.code,
         told.auto,
-        told.reason,
+        _refusal_before(known, session, told) or told.reason,
         told.retry,
     )
     await passkeys.put(context.scripts, session.id, ceremony)
     log.info("session.passkey", session=session.id, stage=told.stage, reason=told.reason)
+
+
+def _refusal_before(known: PasskeyCeremony | None, session: Session, told: PasskeyReport) -> str:
+    """Return why WhatsApp asks once more: the next request follows the failure at once, and would hide it."""
+    is_next = known is not None and (known.epoch, known.retry) == (session.epoch, "new")
+    return known.reason if known is not None and is_next and told.stage == "required" else ""
 
 
 async def _pinged(context: Context, delivery: EventDelivery, report: WorkerEvent[Ping]) -> None:

@@ -3,10 +3,15 @@
 import base64
 import hashlib
 import hmac
+from typing import Final
 
+from cryptography.exceptions import InvalidTag
+from cryptography.hazmat.primitives.ciphers.aead import AESGCM
 from pydantic import SecretStr
 
 from wa_orchestrator.settings import Settings
+
+_NONCE_BYTES: Final = 12
 
 
 def worker_secrets(settings: Settings, session_id: str) -> dict[str, str]:
@@ -22,6 +27,16 @@ def worker_secrets(settings: Settings, session_id: str) -> dict[str, str]:
 def derive(root: SecretStr, session_id: str) -> bytes:
     """Return the key of one session: 32 bytes, always the same."""
     return hmac.new(root.get_secret_value().encode(), f"credentials {session_id}".encode(), hashlib.sha256).digest()
+
+
+def opens(root: SecretStr, session_id: str, name: str, sealed: bytes) -> bool:
+    """Whether the key of `root` opens what a session's worker sealed under a name (`encryption-at-rest.ts`)."""
+    nonce, rest = sealed[1 : 1 + _NONCE_BYTES], sealed[1 + _NONCE_BYTES :]
+    try:
+        AESGCM(derive(root, session_id)).decrypt(nonce, rest, f"{session_id}\0{name}".encode())
+    except (InvalidTag, ValueError):
+        return False
+    return True
 
 
 def key_id(key: bytes) -> str:

@@ -1,14 +1,17 @@
 """Worker pool: starts, stops and replaces workers, never two for one session."""
 
 import asyncio
-from dataclasses import dataclass
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 from weakref import WeakValueDictionary
 
 import structlog
 
 from wa_orchestrator.context import Context
-from wa_orchestrator.domain.proxy import ProxyStatus
-from wa_orchestrator.domain.session import Event
+from wa_orchestrator.domain.proxies.proxy_health import ProxyStatus
+from wa_orchestrator.domain.sessions.reconciliation import FoundWorker, node_of
+from wa_orchestrator.domain.sessions.session import Event
 from wa_orchestrator.domain.stream_events import ProxyReason
 from wa_orchestrator.errors import Unavailable
 from wa_orchestrator.messages.session_pace import day_of
@@ -16,8 +19,9 @@ from wa_orchestrator.orchestrator.leader_lease import LeaderLease
 from wa_orchestrator.orchestrator.proxies import placement
 from wa_orchestrator.orchestrator.sessions import credential_files, transitions
 from wa_orchestrator.orchestrator.workers import restart_limit
-from wa_orchestrator.orchestrator.workers.worker_spec import spec_for
-from wa_orchestrator.runner.contract import AlreadyRunning, Runner, StartFailed
+from wa_orchestrator.orchestrator.workers.engine_absence import EngineAbsence
+from wa_orchestrator.orchestrator.workers.worker_spec import fence_ms, spec_for
+from wa_orchestrator.runner.contract import AlreadyRunning, NoNodeForWorker, Runner, StartFailed
 from wa_orchestrator.store import records, sessions
 from wa_orchestrator.store.engine.compare_and_set import Changed, compare_and_set
 from wa_orchestrator.store.outcomes import Unknown
@@ -26,6 +30,9 @@ from wa_orchestrator.store.sessions import client_version, control_plane, slots
 
 #: Time for a worker to finish its message. One that lost its proxy can finish nothing.
 STOP_GRACE_S, SHORT_GRACE_S = 10.0, 1.0
+
+#: A clock runs wrong by less than this part of a time; and what a worker needs to close its connection.
+CLOCK_DRIFT, FENCE_MARGIN_MS = 100, 500
 
 log = structlog.get_logger(__name__)
 
@@ -47,6 +54,7 @@ class WorkerPool:
         self._lease = lease
         self.runner = runner
         self.workers: dict[str, KnownWorker] = {}
+        self.absence = EngineAbsence(context)
         self._locks: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
 
     def lock(self, session_id: str) -> asyncio.Lock:
@@ -108,6 +116,19 @@ class WorkerPool:
         await self.stop(session.id, grace_s)
         await self.enqueue(session.id)
 
+    async def move(self, session: Session) -> None:
+        """End the worker and queue the session: it starts on another node.
+
+        Unlike `replace` it fences last, at the start: until it has ended, the worker may store its credentials.
+        """
+        if self._lease.holding is None:
+            return
+        await self.stop(session.id, STOP_GRACE_S)
+        for found in await self.runner.survey():  # a new leader may not have adopted it yet
+            if found.session_id == session.id and found.epoch <= session.epoch:
+                await self.runner.stop(found.handle, STOP_GRACE_S)
+        await self.enqueue(session.id)
+
     async def start(self, session_id: str) -> bool:
         """Start the session's worker if it should run and does not. Return whether a start was attempted."""
         async with self.lock(session_id):
@@ -121,11 +142,33 @@ class WorkerPool:
                 # A worker must not read credentials that are about to be exchanged.
                 await control_plane.request_attention(self._context.scripts, session_id)
                 return False
+            if await self._may_still_speak(session):
+                await self.enqueue(session_id, front=False)
+                return False
             proxy_url = await self._proxy_url(session)
             if proxy_url is None or (epoch := await self.fence(session)) is None:
                 return False
             await self.stop(session_id, 0)
             return await self._launch(session, epoch, proxy_url)
+
+    async def note_lost(self, session: Session) -> None:
+        """Note that the session's worker may still run where nobody can stop it; fence it before."""
+        if session.worker_lost_at == 0:
+            now = await self._context.scripts.now_ms()
+            await sessions.update(self._context.scripts, session.id, SessionChanges(worker_lost_at=now))
+
+    async def _may_still_speak(self, session: Session) -> bool:
+        """Whether a lost worker of this session may be connected: it leaves by itself FENCE_MS after its last sign."""
+        fence = fence_ms(self._context.settings)
+        if not session.worker_lost_at or not fence:
+            return False
+        now = await self._context.scripts.now_ms()
+        if session.worker_lost_at > now:  # Redis' clock was set back
+            await sessions.update(self._context.scripts, session.id, SessionChanges(worker_lost_at=now))
+        last_sign = min(session.last_ping_at or session.worker_lost_at, session.worker_lost_at, now)
+        # Redis' clock may have been set forward since, and then shows more time than has passed.
+        passed_ms = min(now - last_sign, self._lease.clock.elapsed_ms(last_sign, time.monotonic()))
+        return passed_ms < fence + fence // CLOCK_DRIFT + FENCE_MARGIN_MS
 
     async def _proxy_url(self, session: Session) -> str | None:
         """Return the URL of the session's proxy ('' for direct); None if it cannot start now."""
@@ -147,10 +190,9 @@ class WorkerPool:
 
     async def _launch(self, session: Session, epoch: int, proxy_url: str) -> bool:
         revision = await client_version.newest_revision(self._context.scripts)
-        spec = spec_for(self._context.settings, session, epoch, proxy_url, revision)
-        started = await transitions.apply(
-            self._context, session.id, Event.WORKER_STARTED, SessionChanges(restart_epoch=None, missed_at=0)
-        )
+        spec = replace(spec_for(self._context.settings, session, epoch, proxy_url, revision), node=session.move_to)
+        begun = SessionChanges(restart_epoch=None, missed_at=0, worker_lost_at=0, node="")
+        started = await transitions.apply(self._context, session.id, Event.WORKER_STARTED, begun)
         if started is None or started.epoch != epoch or not transitions.wants_worker(started):
             return False
         try:
@@ -162,16 +204,44 @@ class WorkerPool:
             return False
         except StartFailed as error:
             log.error("worker.start_failed", session=session.id, error=error.text)
-            await self.restart_or_give_up(session.id, Event.WORKER_DIED, front=False)
+            await self._forget_node(session)
+            # The reconciler queues it again. Not at once: an engine that is being stopped refuses until it is away.
+            await self._count_failure(session.id, Event.WORKER_DIED)
             return True
-        except Unavailable:
-            # The engine is away. That says nothing about this session and must not use up its restarts.
+        except Unavailable as error:
+            # The engine is away, or full. That says nothing about this session and must not use up its restarts.
+            if isinstance(error, NoNodeForWorker):
+                await self._forget_node(session)
+            else:
+                await self.engine_away()
             await self.enqueue(session.id)
             raise
         self.workers[session.id] = KnownWorker(handle, epoch, session.proxy)
+        if node := node_of(handle):
+            await sessions.update(self._context.scripts, session.id, SessionChanges(node=node, move_to=""))
         await slots.release(self._context.scripts, session.id)  # the runner starts none while another one runs
         log.info("worker.started", session=session.id, epoch=epoch, proxy=session.proxy)
         return True
+
+    async def _forget_node(self, session: Session) -> None:
+        """Leave it to the engine where a session runs that did not start on the node which somebody chose."""
+        if session.move_to:
+            log.warning("session.node_refused", session=session.id, node=session.move_to)
+            await sessions.update(self._context.scripts, session.id, SessionChanges(move_to=""))
+
+    async def survey(self) -> Sequence[FoundWorker]:
+        """Return every worker that runs. Raises Unavailable."""
+        try:
+            found = await self.runner.survey()
+        except Unavailable:
+            await self.engine_away()
+            raise
+        self.absence.answered()
+        return found
+
+    async def engine_away(self) -> None:
+        """Note that the engine does not respond."""
+        await self.absence.noticed(known.handle for known in self.workers.values())
 
     async def stop_all(self, session_id: str) -> None:
         """Stop every worker of a session that the runner finds, also those that this process does not know."""
@@ -181,12 +251,22 @@ class WorkerPool:
         self.workers.pop(session_id, None)
         await slots.release(self._context.scripts, session_id)
 
-    async def restart_or_give_up(self, session_id: str, event: Event, *, front: bool = True) -> None:
+    async def restart_or_give_up(self, session_id: str, event: Event) -> None:
         """Queue a session whose worker failed. After too many restarts the session fails and nothing runs."""
+        if await self._count_failure(session_id, event):
+            await self.enqueue(session_id)
+
+    async def restart_uncounted(self, session_id: str, event: Event) -> None:
+        """Queue a session whose worker ended through no failure of its own."""
+        await transitions.apply(self._context, session_id, event)
+        await self.enqueue(session_id)
+
+    async def _count_failure(self, session_id: str, event: Event) -> bool:
+        """Count the failure of a worker. Return False if there were too many, and the session has failed."""
         if await restart_limit.exceeded(self._context, session_id):
             await transitions.apply(self._context, session_id, Event.RESTARTED_TOO_OFTEN)
             log.error("session.restart_limit_reached", session=session_id)
             await self.stop(session_id, 0)
-            return
+            return False
         await transitions.apply(self._context, session_id, event)
-        await self.enqueue(session_id, front=front)
+        return True

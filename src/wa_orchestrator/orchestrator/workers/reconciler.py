@@ -7,9 +7,9 @@ from itertools import groupby
 import structlog
 
 from wa_orchestrator.context import Context
-from wa_orchestrator.domain import reconcile
-from wa_orchestrator.domain.reconcile import Adopt, FoundWorker, Replace, Start, Stop
-from wa_orchestrator.domain.session import WANTS_WORKER, Event, State
+from wa_orchestrator.domain.sessions import reconciliation
+from wa_orchestrator.domain.sessions.reconciliation import Adopt, FoundWorker, Replace, Start, Stop
+from wa_orchestrator.domain.sessions.session import WANTS_WORKER, Event, State
 from wa_orchestrator.orchestrator.leader_lease import LeaderLease
 from wa_orchestrator.orchestrator.sessions import transitions
 from wa_orchestrator.orchestrator.workers.adoption import adopt
@@ -42,12 +42,12 @@ class Reconciler:
         sessions = await records.sessions(self._context.scripts)
         for session in sessions:
             await self._resume(session)
-        found = {worker.handle: worker for worker in await self._pool.runner.survey()}
+        found = {worker.handle: worker for worker in await self._pool.survey()}
         await self._release_slots(sessions, {worker.session_id for worker in found.values()})
         wanted: dict[str, int] = {session.id: session.epoch for session in sessions if _should_run(session)}
         adopted = frozenset(known.handle for known in self._pool.workers.values())
         now = await self._context.scripts.now_ms()
-        plan = reconcile.plan(wanted, found.values(), now, adopted=adopted)
+        plan = reconciliation.plan(wanted, found.values(), now, adopted=adopted)
         for _, alike in groupby(plan, type):  # stops before starts
             await self._carry_out_all(list(alike), found)
         self._finished_under = led_by
@@ -71,14 +71,14 @@ class Reconciler:
             await control_plane.request_attention(self._context.scripts, session.id)
 
     async def _carry_out_all(
-        self, instructions: Sequence[reconcile.Instruction], found: Mapping[str, FoundWorker]
+        self, instructions: Sequence[reconciliation.Instruction], found: Mapping[str, FoundWorker]
     ) -> None:
         """Carry out instructions of one kind, many at a time: after a power cut hundreds of sessions are to be told
         that they are not connected, and that must not take longer than their restart. An error of one spares no other.
         """
         places = asyncio.Semaphore(AT_ONCE)
 
-        async def carry_out(instruction: reconcile.Instruction) -> None:
+        async def carry_out(instruction: reconciliation.Instruction) -> None:
             async with places, self._pool.lock(instruction.session_id):
                 await self._carry_out(instruction, found)
 
@@ -87,7 +87,7 @@ class Reconciler:
             if isinstance(outcome, BaseException):
                 raise outcome
 
-    async def _carry_out(self, instruction: reconcile.Instruction, found: Mapping[str, FoundWorker]) -> None:
+    async def _carry_out(self, instruction: reconciliation.Instruction, found: Mapping[str, FoundWorker]) -> None:
         match instruction:
             case Stop(handle, session_id):
                 log.warning("worker.stray", session=session_id, epoch=found[handle].epoch)
@@ -111,9 +111,13 @@ class Reconciler:
         await self._pool.enqueue(session_id, front=False)
 
     async def _replace(self, worker: FoundWorker) -> None:
-        """Stop a worker of another epoch, unless the session has reached that epoch since the plan was made."""
-        if await adopt(self._context, self._pool, worker):
+        """Stop a lost worker, or one of another epoch, unless the session has reached that since the plan was made."""
+        if not worker.is_lost and await adopt(self._context, self._pool, worker):
             return
+        if worker.is_lost and (session := await records.session(self._context.scripts, worker.session_id)):
+            if await self._pool.fence(session) is None:
+                return
+            await self._pool.note_lost(session)
         await self._pool.runner.stop(worker.handle, SHORT_GRACE_S)
         known = self._pool.workers.get(worker.session_id)
         if known is not None and known.handle == worker.handle:

@@ -6,7 +6,7 @@ import structlog
 
 from wa_orchestrator.context import Context
 from wa_orchestrator.domain.ids import Phone
-from wa_orchestrator.domain.session import WANTS_WORKER, Event, Reason
+from wa_orchestrator.domain.sessions.session import WANTS_WORKER, Event, Reason
 from wa_orchestrator.domain.stream_events import ProxyReason
 from wa_orchestrator.orchestrator.proxies import placement
 from wa_orchestrator.orchestrator.sessions import credential_files, queue_handover, transitions
@@ -14,7 +14,7 @@ from wa_orchestrator.orchestrator.workers.pool import SHORT_GRACE_S, STOP_GRACE_
 from wa_orchestrator.store import records, sessions
 from wa_orchestrator.store.engine.compare_and_set import Changed, compare_and_set
 from wa_orchestrator.store.records import Session, SessionChanges
-from wa_orchestrator.store.sessions import control_plane
+from wa_orchestrator.store.sessions import control_plane, stored_credentials
 
 log = structlog.get_logger(__name__)
 _WAIT_S = 1.0
@@ -58,6 +58,8 @@ class SessionController:
                 await self._stop(session)
             elif not session.proxy and not session.direct:
                 await self._wait_for_slot(session)
+            elif transitions.restart_pending(session) and transitions.move_pending(session):
+                await self._pool.move(session)
             elif transitions.restart_pending(session):
                 await self._pool.replace(session, _grace(session))
             elif session_id not in self._pool.workers:
@@ -79,7 +81,6 @@ class SessionController:
         """Move the session's credentials to the trash, restore others from there if requested, and start again."""
         if not await self._clear(session, SHORT_GRACE_S):
             return
-        now = await self._context.scripts.now_ms()
         restore = session.restore
         settings = self._context.settings
         # Credentials that left the trash were restored before a crash, and must not be moved there again.
@@ -87,11 +88,16 @@ class SessionController:
         pending = not restore or restore in trashed
         if pending:
             why = "replaced" if restore else "logged out"
-            await credential_files.discard(settings, session.id, now, phone=session.phone, label=session.label, why=why)
+            await self._discard(session, why)
+            await stored_credentials.forget(self._context.scripts, session.id)
         done = SessionChanges(discard=False, restore="", restart_epoch=None)
         if restore and pending:
             named = SessionChanges(named_phone=Phone(trashed[restore].phone))  # its worker reports it without a code
             await sessions.update(self._context.scripts, session.id, named)
+            # First: after a crash what has left the trash is not looked at again.
+            if copy := await credential_files.trashed_copy(settings, restore):
+                stored = stored_credentials.unpack(copy)
+                await stored_credentials.put_back(self._context.scripts, session.id, stored)
             await credential_files.restore(settings, restore, session.id)
         elif not restore:
             # The warm-up starts again, and only a code of the next worker may link another phone.
@@ -110,14 +116,20 @@ class SessionController:
         await self._pool.stop_all(session.id)
         return True
 
+    async def _discard(self, session: Session, why: str) -> None:
+        """Move the session's credentials to the trash: its directory, and the server's copy if that is newer."""
+        settings, scripts = self._context.settings, self._context.scripts
+        stored = await stored_credentials.read(scripts, session.id)
+        if stored is not None and stored.epoch != await credential_files.stored_epoch(settings, session.id):
+            await credential_files.keep_copy(settings, session.id, stored_credentials.pack(stored))
+        now = await scripts.now_ms()
+        await credential_files.discard(settings, session.id, now, phone=session.phone, label=session.label, why=why)
+
     async def _remove(self, session: Session) -> None:
         """Stop the worker, move the credentials to the trash, free the slot. Each step may be repeated."""
         if not await self._clear(session, STOP_GRACE_S):
             return
-        now = await self._context.scripts.now_ms()
-        await credential_files.discard(
-            self._context.settings, session.id, now, phone=session.phone, label=session.label, why="deleted"
-        )
+        await self._discard(session, "deleted")
         if await self._remove_record(session):
             log.info("session.removed", session=session.id)
 

@@ -8,7 +8,7 @@ import random
 from collections.abc import Callable
 
 from wa_orchestrator.context import Context
-from wa_orchestrator.domain import restart_pace
+from wa_orchestrator.domain.sessions import restart_pace
 from wa_orchestrator.orchestrator.workers.cpu_headroom import CpuHeadroom
 from wa_orchestrator.orchestrator.workers.pool import WorkerPool
 from wa_orchestrator.store import records

@@ -7,6 +7,7 @@ import base64
 import hashlib
 import hmac
 from dataclasses import dataclass
+from functools import lru_cache
 
 from fastapi import Request
 from pydantic import SecretStr
@@ -38,6 +39,7 @@ def accepted(settings: Settings, session_id: str, epoch: int) -> list[WorkerCred
     return [_mint(root, session_id, epoch) for root in roots if root is not None]
 
 
+@lru_cache(maxsize=4096)  # every request of a worker is checked with them
 def _mint(root: SecretStr, session_id: str, epoch: int) -> WorkerCredentials:
     token = _derive(root, f"token {session_id} {epoch}").hex()
     secret = base64.b64encode(_derive(root, f"events {session_id} {epoch}")).decode()
@@ -75,7 +77,11 @@ async def authenticate_worker(context: Context, request: Request, session_id: st
 
     Raises 401 for a missing or forged token, 403 for another session's, 409 FENCED for an older epoch's.
     """
-    epoch = require_token(context, request, session_id)
+    return await require_current(context, request, session_id, require_token(context, request, session_id))
+
+
+async def require_current(context: Context, request: Request, session_id: str, epoch: int) -> Session:
+    """Return the session of a worker whose token was checked; raises 409 FENCED if a newer one runs it."""
     session = await records.session(context.scripts, session_id)
     said = request.headers.get("x-epoch", str(epoch))
     if session is None or session.epoch != epoch or said != str(epoch):

@@ -8,13 +8,14 @@ from enum import Enum, auto
 import structlog
 
 from wa_orchestrator.context import Context
-from wa_orchestrator.domain.retry import MOST_CRASHES
-from wa_orchestrator.domain.session import Event
+from wa_orchestrator.domain.messages.retry import MOST_CRASHES
+from wa_orchestrator.domain.sessions.reconciliation import node_of
+from wa_orchestrator.domain.sessions.session import Event
 from wa_orchestrator.errors import Unavailable
 from wa_orchestrator.orchestrator.leader_lease import LeaderLease
 from wa_orchestrator.orchestrator.sessions import transitions
 from wa_orchestrator.orchestrator.workers.pool import KnownWorker, WorkerPool
-from wa_orchestrator.runner.contract import Exited
+from wa_orchestrator.runner.contract import Exited, Lost, Running
 from wa_orchestrator.store import records, sessions
 from wa_orchestrator.store.records import Session, SessionChanges
 from wa_orchestrator.store.sessions import control_plane, slots
@@ -85,7 +86,7 @@ class Watchdog:
     async def _mark(self, session: Session, now: int) -> None:
         await sessions.update(self._context.scripts, session.id, SessionChanges(missed_at=now))
         known = self._pool.workers.get(session.id)
-        runs = known is not None and not isinstance(await self._pool.runner.poll(known.handle), Exited)
+        runs = known is not None and isinstance(await self._pool.runner.poll(known.handle), Running)
         silent_ms = now - self._last_sign_ms(session, now)
         log.warning("worker.missed", session=session.id, silent_ms=silent_ms, unclaimed=session.unclaimed, runs=runs)
 
@@ -106,7 +107,7 @@ class Watchdog:
 
 
 class ExitWatcher:
-    """Polls each worker; one that exited is replaced at once."""
+    """Polls each worker; one that exited, or whose node is lost, is replaced at once."""
 
     def __init__(self, context: Context, lease: LeaderLease, pool: WorkerPool) -> None:
         self._context = context
@@ -118,9 +119,15 @@ class ExitWatcher:
             try:
                 state = await self._pool.runner.poll(known.handle)
             except Unavailable:
+                await self._pool.engine_away()
                 return 1.0  # no proof of an exit
-            if isinstance(state, Exited):
-                await self._exited(session_id, known, state.code)
+            match state:
+                case Running():
+                    self._pool.absence.survived(known.handle)
+                case Exited(code):
+                    await self._exited(session_id, known, code)
+                case Lost():
+                    await self._lost(session_id, known)
         return 0.5
 
     async def _exited(self, session_id: str, known: KnownWorker, code: int | None) -> None:
@@ -130,11 +137,31 @@ class ExitWatcher:
             del self._pool.workers[session_id]
             await self._pool.runner.stop(known.handle, 0)  # its child processes
             await slots.release(self._context.scripts, session_id)
-            log.warning("worker.exited", session=session_id, epoch=known.epoch, code=code)
+            by_engine = self._pool.absence.ended(known.handle)
+            log.warning("worker.exited", session=session_id, epoch=known.epoch, code=code, by_engine=by_engine)
             session = await records.session(self._context.scripts, session_id)
             if session is None or session.epoch != known.epoch or not transitions.wants_worker(session):
                 return
             if transitions.exchange_pending(session) or transitions.restart_pending(session):
                 await control_plane.request_attention(self._context.scripts, session_id)
+            elif by_engine:
+                if await self._pool.fence(session) is not None:
+                    await self._pool.restart_uncounted(session_id, Event.WORKER_DIED)
             elif await self._pool.fence(session, most_crashes=MOST_CRASHES) is not None:
                 await self._pool.restart_or_give_up(session_id, Event.WORKER_DIED)
+
+    async def _lost(self, session_id: str, known: KnownWorker) -> None:
+        """Replace a worker that may still run. Fenced first: it can do nothing more, should its node come back."""
+        async with self._pool.lock(session_id):
+            if self._pool.workers.get(session_id) != known or not self._lease.is_leader:
+                return
+            log.warning("worker.lost", session=session_id, epoch=known.epoch, node=node_of(known.handle))
+            session = await records.session(self._context.scripts, session_id)
+            is_wanted = session is not None and session.epoch == known.epoch and transitions.wants_worker(session)
+            if session is not None and is_wanted:
+                if await self._pool.fence(session) is None:
+                    return
+                await self._pool.note_lost(session)
+            await self._pool.stop(session_id, 0)
+            if is_wanted:
+                await self._pool.restart_or_give_up(session_id, Event.GONE_SILENT)

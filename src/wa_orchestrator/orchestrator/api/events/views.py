@@ -7,8 +7,10 @@ from typing import Any
 from pydantic.alias_generators import to_camel
 
 from wa_orchestrator.archive.contract import Archive
-from wa_orchestrator.domain import stream_events
-from wa_orchestrator.domain.stream_events import INTERNAL, EventType
+from wa_orchestrator.domain import conversation, stream_events
+from wa_orchestrator.domain.messages import incoming
+from wa_orchestrator.domain.messages.message import message_id_of
+from wa_orchestrator.domain.stream_events import INTERNAL, OF_INCOMING, EventType
 from wa_orchestrator.messages import event_history
 from wa_orchestrator.store.engine.scripts import Scripts
 from wa_orchestrator.store.events.event_stream import Details
@@ -16,13 +18,16 @@ from wa_orchestrator.store.records import Entry
 from wa_orchestrator.texts import catalogue
 from wa_orchestrator.timestamps import iso
 
-_NAMES = {"session": "sessionId", "message": "messageId", "webhook": "webhookId", "proxy": "proxyId"}
+_NAMES = {
+    "session": "sessionId", "message": "messageId", "webhook": "webhookId", "proxy": "proxyId", "call": "callId",
+    "conversation": "conversationId",
+}  # fmt: skip
 #: Fields that are at the top of an event, or in `contact`.
 _ELSEWHERE = frozenset({"type", "at", "contact_phone", "contact_lid"})
 _INSTANTS = frozenset({"until"})
 #: What callers that are limited to some sessions are not told of a session's events: shared proxies, names of people.
 HIDDEN_FIELDS = frozenset({"proxy", "from", "to", "by"})
-_SESSION_SUBJECTS = ("session.", "phone.", "hold.")
+_SESSION_SUBJECTS = ("session.", "phone.", "hold.", "conversation.")
 _HIDDEN_NAMES = frozenset({"proxyId", "from", "to", "by"})
 
 Reaches = Callable[[str], bool]
@@ -57,8 +62,10 @@ def _view(entry: Entry, details: Details) -> dict[str, Any]:
     }
     if fields["type"] == EventType.PROXY_BAD:
         data["reason"] = catalogue.proxy_failure(catalogue.DEFAULT, fields.get("reason", ""))
-    if fields["type"] == EventType.MESSAGE_RECEIVED:
-        data |= _incoming(details.message)
+    if fields["type"] in OF_INCOMING:
+        data |= _incoming(fields["session"], fields["whatsapp_id"], details.message)
+        chat = conversation.contact_name(details.contact_phone, details.contact_lid, fields.get("group", ""))
+        data |= {"conversationId": conversation.id_of(fields["session"], chat)} if chat else {}
     else:
         data |= {public_name(name): value for name, value in details.message.items()}
     if details.contact_phone or details.contact_lid:
@@ -66,12 +73,26 @@ def _view(entry: Entry, details: Details) -> dict[str, Any]:
     return {"id": entry.cursor, "type": fields["type"], "timestamp": iso(int(float(fields["at"]))), "data": data}
 
 
-def _incoming(raw: Mapping[str, str]) -> dict[str, Any]:
-    data: dict[str, Any] = {"from": raw.get("from"), "pushName": raw.get("push_name"), "text": raw.get("text")}
+def _incoming(session: str, whatsapp_id: str, raw: Mapping[str, str]) -> dict[str, Any]:
+    data: dict[str, Any] = {
+        "messageId": incoming.id_of(session, whatsapp_id), "from": raw.get("from"), "pushName": raw.get("push_name"),
+        "text": raw.get("text"),
+    }  # fmt: skip
     if "at" in raw:
         data["sentAt"] = iso(int(float(raw["at"])))
     data |= {name: json.loads(raw[name]) for name in ("media", "location") if name in raw}
+    data |= json.loads(raw.get("parts", "{}"))
+    if raw.get("direction") == "out":
+        data["fromMe"] = True
+    for named in ("target", "replyTo"):
+        if named in data:
+            data[named] = {"messageId": _id_of(session, data[named]["whatsappId"]), **data[named]}
     return {name: value for name, value in data.items() if value is not None}
+
+
+def _id_of(session: str, whatsapp_id: str) -> str:
+    """Return our id of a message that another one names; whether we have that message is not known here."""
+    return message_id_of(whatsapp_id) or incoming.id_of(session, whatsapp_id)
 
 
 def public_name(field: str) -> str:

@@ -10,7 +10,8 @@ from pydantic.alias_generators import to_pascal
 
 from wa_orchestrator.domain import stream_events
 from wa_orchestrator.domain.stream_events import INTERNAL, SUBJECTS, EventType, Payload
-from wa_orchestrator.orchestrator.api.event_views import public_name
+from wa_orchestrator.orchestrator.api.events import incoming_models
+from wa_orchestrator.orchestrator.api.events.views import public_name
 from wa_orchestrator.web import openapi
 from wa_orchestrator.web.models import ResponseModel, Timestamp
 
@@ -20,7 +21,7 @@ _HEAD = """\
 # Events
 
 Made from `src/wa_orchestrator/domain/stream_events.py` by
-`python -m wa_orchestrator.orchestrator.api.event_reference > docs/events.md`.
+`python -m wa_orchestrator.orchestrator.api.events.reference > docs/events.md`.
 
 [Webhooks, pages and the stream](webhooks.md) deliver these events, each as `{"id", "type", "timestamp", "data"}`; the
 last column lists the fields of `data`. Fields marked with `?` may be missing. Values are strings, `until` is an
@@ -37,27 +38,13 @@ class EventContact(ResponseModel):
     lid: str | None = Field(description="WhatsApp's id of the contact.")
 
 
-class EventLocation(ResponseModel):
-    """A location that somebody sent."""
-
-    latitude: float
-    longitude: float
-    name: str | None = None
-    address: str | None = None
-
-
 #: What `event_views` adds to the payload from the message itself.
 _ADDED: Final[dict[type[Payload], dict[str, Any]]] = {
     stream_events.MessageChanged: {
         "to": _Missing, "reference": _Missing, "whatsappId": _Missing, "kind": _Missing,
         "contact": Annotated[EventContact | None, Field(default=None)],
     },
-    stream_events.MessageReceived: {
-        "from": _Missing, "pushName": _Missing, "text": _Missing,
-        "sentAt": Annotated[Timestamp | None, Field(default=None)],
-        "media": Annotated[dict[str, Any] | None, Field(default=None, description="The file that came with it.")],
-        "location": Annotated[EventLocation | None, Field(default=None)],
-    },
+    stream_events.MessageReceived: incoming_models.FIELDS,
 }  # fmt: skip
 
 

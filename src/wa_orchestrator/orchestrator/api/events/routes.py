@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+import re
 from collections.abc import AsyncIterator, Awaitable, Callable
 from functools import partial
 from typing import Annotated, Any
@@ -11,11 +12,11 @@ from fastapi.responses import StreamingResponse
 from pydantic import Field
 
 from wa_orchestrator.context import Context
-from wa_orchestrator.domain.access import RouteSpan, Scope
+from wa_orchestrator.domain.access.permissions import RouteSpan, Scope
 from wa_orchestrator.errors import Refused
 from wa_orchestrator.messages import event_history
-from wa_orchestrator.orchestrator.api import event_views
-from wa_orchestrator.orchestrator.api.event_reference import EventId
+from wa_orchestrator.orchestrator.api.events import views
+from wa_orchestrator.orchestrator.api.events.reference import EventId
 from wa_orchestrator.store import records
 from wa_orchestrator.store.events import event_stream
 from wa_orchestrator.store.events.event_tail import Tail
@@ -28,7 +29,9 @@ from wa_orchestrator.web.route_group import RouteGroup
 HEARTBEAT_S = 15.0
 _SCAN_SIZE = 500
 _MAX_SCANS = 20
-Cursor = Annotated[str | None, Query(pattern=r"^\d{1,16}(-\d{1,10})?$", description="`id` of the last event you have.")]
+#: Not `\d`: that has the digits of every script, which Redis does not take.
+_CURSOR = r"^[0-9]{1,16}(-[0-9]{1,10})?$"
+Cursor = Annotated[str | None, Query(pattern=_CURSOR, description="`id` of the last event you have.")]
 Types = Annotated[str | None, Query(max_length=1000, description="Comma-separated: `message.*,session.connected`.")]
 
 
@@ -84,7 +87,7 @@ class EventRoutes(RouteGroup):
         `after` continues after an event.
         """
         resumed = last_event_id or after
-        if resumed is not None and not resumed.replace("-", "", 1).isdigit():
+        if resumed is not None and not re.fullmatch(_CURSOR, resumed):
             raise Refused("BAD_CURSOR", "Last-Event-ID is not a cursor. Use the `id` of an event.")
         begin = resumed or await event_stream.last_cursor(self._scripts)
         still = partial(auth.authenticate, self._context, request, Scope.READ, RouteSpan.SESSIONS)
@@ -106,8 +109,8 @@ async def page(
     reaches = await context.session_labels.filter_for(caller.reach)
 
     async def shown() -> list[dict[str, Any]]:
-        found = await event_views.views(context.scripts, context.archive, wanted)
-        return list(map(event_views.restricted, found)) if caller.is_limited else found
+        found = await views.views(context.scripts, context.archive, wanted)
+        return list(map(views.restricted, found)) if caller.is_limited else found
 
     wanted: list[records.Entry] = []
     cursor = after
@@ -117,7 +120,7 @@ async def page(
             if len(wanted) == limit:
                 return await shown(), cursor, True
             cursor = entry.cursor
-            if event_views.is_wanted(patterns, entry) and reaches(entry.fields.get("session", "")):
+            if views.is_wanted(patterns, entry) and reaches(entry.fields.get("session", "")):
                 wanted.append(entry)
         if not entries or (len(entries) < _SCAN_SIZE and await _is_end(context, cursor)):
             return await shown(), cursor, False

@@ -1,19 +1,22 @@
 """Routes that read sessions: the list, one session, its history and its QR code. No response has a secret."""
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Annotated
 
 from fastapi import Path, Query, Request, Response
 from pydantic import ConfigDict, Field
 
 from wa_orchestrator.context import Context
-from wa_orchestrator.domain.access import EVERYTHING, Reach
+from wa_orchestrator.domain.access.permissions import EVERYTHING, Reach
 from wa_orchestrator.domain.pacing.limits import Trust
-from wa_orchestrator.domain.session import Reason, State, needs_person
+from wa_orchestrator.domain.sessions.session import Reason, State, needs_person
 from wa_orchestrator.errors import Refused
 from wa_orchestrator.messages import queue_forecast
 from wa_orchestrator.messages.session_pace import trust_of
-from wa_orchestrator.orchestrator.api import event_views, qr
+from wa_orchestrator.orchestrator.api.events import views as event_views
+from wa_orchestrator.orchestrator.api.sessions import qr
+from wa_orchestrator.orchestrator.sessions import transitions
 from wa_orchestrator.store import keys, records, sessions
 from wa_orchestrator.store.events import event_stream
 from wa_orchestrator.store.messages import phone_queues
@@ -30,6 +33,8 @@ MISSING = responses(NO_SUCH_SESSION=404)
 ID = r"^[A-Za-z0-9_-]{1,64}$"
 #: Proxies are shared: a caller that is limited to some sessions is not told which it has.
 _NO_PROXY = {"proxy": None, "proxy_id": None}
+#: Nor what the operators wrote about it.
+_NO_DETAIL = _NO_PROXY | {"notes": None}
 SessionId = Annotated[str, Path(pattern=ID, description="The session's id.", examples=["worker_1"])]
 
 
@@ -43,6 +48,7 @@ class SessionView(ResponseModel):
     needs_person: bool = Field(description="Whether it stays like this until somebody acts.")
     phone: OptionalText = Field(examples=["972501234567"])
     label: OptionalText
+    tags: list[str] = Field(description="Groups it belongs to.", examples=[["haifa", "vip"]])
     proxy: OptionalText = Field(description="The URL of its proxy, without the password.")
     proxy_id: OptionalText
     trust: Trust = Field(description="By the time since it was first linked; decides which limits hold.")
@@ -61,10 +67,21 @@ class WorkerView(ResponseModel):
 
     epoch: int
     started_at: OptionalTimestamp
+    node: OptionalText = Field(description="Where it runs; null where all run on one machine.")
     socket: OptionalText = Field(description="The state of its connection to WhatsApp.")
     lag_ms: int = Field(description="How late its event loop was.")
     rss_bytes: int = Field(description="Its memory.")
     last_traffic_at: OptionalTimestamp = Field(description="When WhatsApp last sent anything.")
+
+
+class SessionMove(ResponseModel):
+    """The last move of a session from one node to another."""
+
+    session_id: str
+    from_node: OptionalText = Field(description="The node that it left.", examples=["node-1"])
+    to_node: OptionalText = Field(description="Where it goes or went; null while the engine chooses.")
+    requested_at: OptionalTimestamp
+    away_ms: int | None = Field(description="How long it was away; null until it is connected again.", examples=[3200])
 
 
 class QueueView(ResponseModel):
@@ -83,6 +100,10 @@ class SessionDetail(SessionView):
     worker: WorkerView
     queue: QueueView
     ban_ends_at: OptionalTimestamp
+    notes: OptionalText = Field(description="What people wrote about it.")
+    timezone: OptionalText = Field(description="Of its hours and days, if it has its own.")
+    next_restart_proxy: bool = Field(description="It was moved to its proxy and uses it from the next restart on.")
+    last_move: SessionMove | None = Field(description="Null if it was never moved to another node.")
     reported_phone: OptionalText = Field(description="With `PHONE_CHANGED`: the phone that its worker reported.")
 
 
@@ -136,15 +157,17 @@ class SessionReadRoutes(RouteGroup):
         status: Annotated[State | None, Query(description="Only with this status.")] = None,
         proxy: Annotated[str | None, Query(description="Only on the proxy with this id.")] = None,
         label: Annotated[str | None, Query(description="Only with this label.")] = None,
-        text: Annotated[str | None, Query(description="Only with this in id, phone or label.")] = None,
+        tag: Annotated[str | None, Query(description="Only with this tag.")] = None,
+        text: Annotated[str | None, Query(description="Only with this in id, phone, label or tags.")] = None,
         cursor: paging.Cursor = None,
         limit: paging.Limit = 100,
     ) -> SessionPage:
         """List sessions."""
-        if status is None and proxy is None and label is None and text is None and not caller.is_limited:
+        wanted = SessionFilter(status, proxy, label, tag, text)
+        if wanted == SessionFilter() and not caller.is_limited:
             return await self._page_of_all(cursor, limit)
         every = [each for each in await records.sessions(self._scripts) if _reaches(caller, each, proxy)]
-        found = [each for each in every if _matches(each, status=status, proxy=proxy, label=label, text=text)]
+        found = [each for each in every if wanted.matches(each)]
         shown, following = paging.page(found, cursor, limit, lambda session: session.id)
         views = await self._views(shown)
         if caller.is_limited:
@@ -166,8 +189,8 @@ class SessionReadRoutes(RouteGroup):
 
     async def get_session(self, session_id: SessionId, caller: LimitedReader) -> SessionDetail:
         """Get a session with its worker and its queue."""
-        shown = await _detail(self._context, await find(self._context, session_id, caller.reach))
-        return shown.model_copy(update=_NO_PROXY) if caller.is_limited else shown
+        shown = await detail(self._context, await find(self._context, session_id, caller.reach))
+        return _without_shared(shown) if caller.is_limited else shown
 
     async def get_session_history(
         self, session_id: SessionId, caller: LimitedReader, limit: paging.Limit = 100
@@ -189,12 +212,18 @@ class SessionReadRoutes(RouteGroup):
         return await qr.answer(self._context, session, request.headers.get("accept", ""))
 
 
+def _without_shared(shown: SessionDetail) -> SessionDetail:
+    """Return a session as callers that are limited to some get it: without what others have, too."""
+    worker = shown.worker.model_copy(update={"node": None})
+    return shown.model_copy(update=_NO_DETAIL | {"worker": worker, "last_move": None})
+
+
 def _history_entry(entry: Entry, hidden: frozenset[str]) -> dict[str, object]:
     fields = {name: "" if name in hidden else value for name, value in entry.fields.items()}
     return {**fields, "cursor": entry.cursor, "at": int(fields.get("at") or 0)}
 
 
-async def _detail(context: Context, session: Session) -> SessionDetail:
+async def detail(context: Context, session: Session) -> SessionDetail:
     scripts = context.scripts
     now_ms = await scripts.now_ms()
     waiting = await queue_forecast.waiting(scripts, context.settings, session, now_ms)
@@ -206,7 +235,22 @@ async def _detail(context: Context, session: Session) -> SessionDetail:
         ),
         queue=QueueView.of(waiting, waiting=waiting.total, in_flight=in_flight),
         ban_ends_at=session.ban_ends_at,
+        notes=session.notes,
+        timezone=session.timezone,
+        next_restart_proxy=bool(session.leaving) and not transitions.restart_pending(session),
         reported_phone=session.reported_phone,
+        last_move=move_of(session) if session.moved_at else None,
+    )
+
+
+def move_of(session: Session) -> SessionMove:
+    return SessionMove.of(
+        session,
+        session_id=session.id,
+        from_node=session.moved_from,
+        to_node=session.move_to or session.node,
+        requested_at=session.moved_at,
+        away_ms=session.away_ms or None,
     )
 
 
@@ -230,13 +274,23 @@ def _reaches(caller: Caller, session: Session, proxy: str | None) -> bool:
     return caller.reach.includes(session.id, labels_of(session))
 
 
-def _matches(session: Session, *, status: State | None, proxy: str | None, label: str | None, text: str | None) -> bool:
-    if session.removing:
-        return False
-    haystack = f"{session.id} {session.phone} {session.label}".lower()
-    return (
-        (status is None or session.status == status)
-        and (proxy is None or session.proxy == proxy)
-        and (label is None or session.label == label)
-        and (text is None or text.lower() in haystack)
-    )
+@dataclass(frozen=True, slots=True)
+class SessionFilter:
+    """Which sessions a list shows; None is any."""
+
+    status: State | None = None
+    proxy: str | None = None
+    label: str | None = None
+    tag: str | None = None
+    text: str | None = None
+
+    def matches(self, session: Session) -> bool:
+        """Whether the list shows a session. One that is being removed is in no list."""
+        haystack = " ".join((session.id, session.phone, session.label, *session.tags)).lower()
+        return not session.removing and (
+            (self.status is None or session.status == self.status)
+            and (self.proxy is None or session.proxy == self.proxy)
+            and (self.label is None or session.label == self.label)
+            and (self.tag is None or self.tag in session.tags)
+            and (self.text is None or self.text.lower() in haystack)
+        )

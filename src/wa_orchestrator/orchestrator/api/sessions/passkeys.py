@@ -8,10 +8,10 @@ from typing import Literal
 from pydantic import Field
 
 from wa_orchestrator.context import Context
-from wa_orchestrator.domain import passkey
-from wa_orchestrator.domain.passkey import LONGEST_ANSWER, Assertion
+from wa_orchestrator.domain.sessions import passkey
+from wa_orchestrator.domain.sessions.passkey import LONGEST_ANSWER, Assertion
 from wa_orchestrator.errors import Refused
-from wa_orchestrator.orchestrator.api.session_reads import MISSING, SessionId, find
+from wa_orchestrator.orchestrator.api.sessions.reads import MISSING, SessionId, find
 from wa_orchestrator.orchestrator.workers import command_calls
 from wa_orchestrator.store.sessions import passkeys
 from wa_orchestrator.store.sessions.passkeys import PasskeyCeremony

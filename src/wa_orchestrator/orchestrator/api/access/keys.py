@@ -5,8 +5,8 @@ from typing import Annotated, Literal
 from pydantic import Field
 
 from wa_orchestrator.context import Context
-from wa_orchestrator.domain import access
-from wa_orchestrator.domain.access import Scope
+from wa_orchestrator.domain.access import permissions
+from wa_orchestrator.domain.access.permissions import Scope
 from wa_orchestrator.errors import Refused
 from wa_orchestrator.store.access import api_keys
 from wa_orchestrator.store.access.api_keys import ApiKey
@@ -26,7 +26,9 @@ class KeyBody(RequestModel):
     name: str = Field(min_length=1, max_length=100, examples=["CRM"])
     scopes: list[Scope] = Field(min_length=1, max_length=4, examples=[["send", "read"]])
     sessions: SessionNames = Field([], description="The sessions that it is limited to.")
-    labels: LabelNames = Field([], description="Labels of sessions that it is limited to, also of those made later.")
+    labels: LabelNames = Field(
+        [], description="Labels or tags of sessions that it is limited to, also of those made later."
+    )
     expires_in_days: Annotated[int, Field(ge=1, le=3650)] | None = Field(None, description="Default: never.")
 
 
@@ -87,8 +89,8 @@ class KeyRoutes(RouteGroup):
 
     async def create_api_key(self, body: KeyBody, caller: AdminCaller) -> CreatedApiKey:
         """Create an API key. The response is the only place that shows it."""
-        reach = access.reach_of(body.sessions, body.labels)
-        if not access.is_grantable(body.scopes, reach):
+        reach = permissions.reach_of(body.sessions, body.labels)
+        if not permissions.is_grantable(body.scopes, reach):
             text = "A key with the scope `admin` cannot be limited to sessions. Leave out `admin`, or the limit."
             raise Refused("LIMITED_ADMIN", text, 422)
         days = body.expires_in_days

@@ -10,7 +10,7 @@ from fastapi.responses import JSONResponse
 from pydantic import Field
 
 from wa_orchestrator.context import Context
-from wa_orchestrator.domain.session import State
+from wa_orchestrator.domain.sessions.session import State
 from wa_orchestrator.errors import Refused
 from wa_orchestrator.store.records import Session
 from wa_orchestrator.store.sessions import link_codes

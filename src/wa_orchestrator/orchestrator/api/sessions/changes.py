@@ -9,21 +9,22 @@ from pydantic import AliasChoices, Field, field_validator
 
 from wa_orchestrator.context import Context
 from wa_orchestrator.domain import phone as phones
-from wa_orchestrator.domain import proxy_url
-from wa_orchestrator.domain.session import Event, Reason, State
+from wa_orchestrator.domain.proxies import proxy_url
+from wa_orchestrator.domain.sessions.session import Event, Reason, State
 from wa_orchestrator.errors import Refused, Unavailable
-from wa_orchestrator.orchestrator.api.session_reads import ID, MISSING, SessionId, find
+from wa_orchestrator.orchestrator.api.sessions.reads import ID, MISSING, SessionId, find
 from wa_orchestrator.orchestrator.proxies.health import ProxyHealth
 from wa_orchestrator.orchestrator.sessions import credential_files, session_start, transitions
 from wa_orchestrator.orchestrator.sessions import provision as provisioning
 from wa_orchestrator.orchestrator.sessions.credential_files import TrashedCredentials
 from wa_orchestrator.orchestrator.workers import command_calls
-from wa_orchestrator.store import records, sessions
+from wa_orchestrator.store import proxies, records, sessions
 from wa_orchestrator.store.records import Session, SessionChanges
 from wa_orchestrator.store.sessions import control_plane, link_codes
+from wa_orchestrator.store.sessions.labels import labels_of
 from wa_orchestrator.store.sessions.link_codes import StoredLinkCode
 from wa_orchestrator.web.auth import Caller, LimitedOperator, OperateCaller
-from wa_orchestrator.web.models import OptionalTimestamp, RequestModel, ResponseModel, TimezoneName
+from wa_orchestrator.web.models import OptionalTimestamp, RequestModel, ResponseModel, TagNames, TimezoneName
 from wa_orchestrator.web.problems import responses
 from wa_orchestrator.web.route_group import RouteGroup
 
@@ -33,7 +34,7 @@ _REPORTED_WITHIN_S = 5.0
 
 
 PresenceMode = Literal["always", "while_sending", "never"]
-_PRESENCE = (
+PRESENCE = (
     "When its device is shown as online. `always`: the owner's phone does not ring for messages. `while_sending`: it "
     "rings except around a message. `never`: it always rings, and nobody sees the session type. Default: `PRESENCE`."
 )
@@ -50,10 +51,18 @@ class ProvisionBody(RequestModel):
         description="`socks5h://` only. It is added to the pool and bound to the phone.",
     )
     session_id: str | None = Field(None, pattern=ID, examples=["branch-tel-aviv"], description="Default: `worker_<n>`.")
-    label: str | None = Field(None, max_length=100, examples=["support"], description="A group for holds and routing.")
+    label: str | None = Field(
+        None, max_length=100, examples=["support"], description="Its name, and a group for holds."
+    )
+    tags: TagNames = Field([], description="Groups it belongs to, for filters, holds, keys and webhooks.")
+    profile: Annotated[str, Field(min_length=1, max_length=60)] | None = Field(
+        None,
+        examples=["Windows/Edge/120.0"],
+        description="What it shows as under linked devices, of `GET /api/v1/inventory`; kept for its life.",
+    )
     pairing: Literal["qr", "code"] = Field("qr", description="How the phone is linked: by QR code or by 8 characters.")
     timezone: TimezoneName | None = Field(None, description="Of its hours and days. Default: `TIMEZONE`.")
-    presence: PresenceMode | None = Field(None, description=_PRESENCE)
+    presence: PresenceMode | None = Field(None, description=PRESENCE)
 
     @field_validator("phone", "proxy", "label", mode="after")
     @classmethod
@@ -64,7 +73,7 @@ class ProvisionBody(RequestModel):
 class PresenceBody(RequestModel):
     """When a session's device is shown as online."""
 
-    presence: PresenceMode | None = Field(description=_PRESENCE)
+    presence: PresenceMode | None = Field(description=PRESENCE)
 
 
 class PairingBody(RequestModel):
@@ -120,7 +129,7 @@ class DeletedSession(ResponseModel):
 
 _START = responses(NO_SUCH_SESSION=404, CONFIRMATION_REQUIRED=409)
 _CONFIRM = responses(BAD_PHONE=400, NO_SUCH_SESSION=404, NOTHING_TO_CONFIRM=409)
-_PROVISION = responses(
+PROVISION = responses(
     BAD_PHONE=400, BAD_PROXY_URL=400, SESSION_EXISTS=409, PHONE_FULL=409, PROXY_FULL=409, PROXY_BAD=409,
     PROXY_UNREACHABLE=409, CONFIRMATION_REQUIRED=409, STICKY_PROXY_FULL=409, NO_PROXY_CAPACITY=409,
     PHONE_NEEDED_FOR_CODE=422,
@@ -133,7 +142,7 @@ class SessionRoutes(RouteGroup):
         super().__init__(context, "/api/sessions", "sessions")
         self._proxy_health = proxy_health
         one, no_trash = "/{session_id}", responses(NO_SUCH_SESSION=404, NOT_IN_TRASH=404)
-        self.post("/provision", status_code=201, responses=_PROVISION)(self.provision_session)
+        self.post("/provision", status_code=201, responses=PROVISION)(self.provision_session)
         self.post(f"{one}/pairing-code", responses=_PAIRING)(self.request_pairing_code)
         self.post(f"{one}/restart", responses=_START)(self.restart_session)
         self.post(f"{one}/stop", responses=MISSING)(self.stop_session)
@@ -147,21 +156,8 @@ class SessionRoutes(RouteGroup):
     async def provision_session(self, caller: OperateCaller, body: ProvisionBody | None = None) -> ProvisionedSession:
         """Create a session and queue its start."""
         body = body or ProvisionBody.model_validate({})
-        wanted = provisioning.SessionRequest(
-            phones.parse(body.phone) if body.phone else "",
-            proxy_url.parse(body.proxy) if body.proxy else None,
-            body.session_id or "",
-            body.label or "",
-            body.pairing,
-            timezone=body.timezone or "",
-            presence=body.presence or "",
-        )
-        if wanted.pairing == "code" and not wanted.phone:
-            raise _phone_needed()
-        if wanted.proxy is not None:
-            await provisioning.require_reachable(self._context, wanted.proxy, self._proxy_health.probe)
-        session = await provisioning.provision(self._context, wanted)
-        await self._audit(caller, "session.provision", session.id, label=wanted.label)
+        session = await provision(self._context, body, self._proxy_health)
+        await self._audit(caller, "session.provision", session.id, label=session.label, tags=session.tags)
         proxy = await records.proxy(self._scripts, session.proxy)
         return ProvisionedSession.of(session, session_id=session.id, proxy=proxy.masked if proxy else None)
 
@@ -176,11 +172,23 @@ class SessionRoutes(RouteGroup):
         if session.status == State.CONNECTED:
             raise Refused("ALREADY_LINKED", f"Session {session_id} is linked already. Log it out first.", 409)
         await self._audit(caller, "session.pairing_code", session_id)
-        if not session.first_connected_at:  # a linked session has its phone until it is logged out
+        # A linked session has its phone until it is logged out.
+        if not session.first_connected_at and await self._may_name(caller, phone):
             await sessions.update(self._scripts, session_id, SessionChanges(named_phone=phone))
         before = await link_codes.get(self._scripts, session_id)
         await command_calls.call(self._context, session_id, "pairing_code", timeout_s=_CODE_WITHIN_S, phone=phone)
         return await self._next_code(session_id, before)
+
+    async def _may_name(self, caller: Caller, phone: str) -> bool:
+        """Whether a caller may name a phone for a session, which then joins its other sessions on the worker's word.
+
+        One that is limited to some sessions may where all of them are among those. That nobody has the phone is not
+        enough: somebody else's session may link it before the worker reports it. Such a code links a new phone still.
+        """
+        if not caller.is_limited:
+            return True
+        owners = await records.sessions_of_phone(self._scripts, phone)
+        return bool(owners) and all(caller.reach.includes(each.id, labels_of(each)) for each in owners)
 
     async def _next_code(self, session_id: str, before: StoredLinkCode | None) -> PairingCode:
         deadline = time.monotonic() + _CODE_WITHIN_S
@@ -233,7 +241,7 @@ class SessionRoutes(RouteGroup):
         session = await find(self._context, session_id)
         phone = phones.parse(body.phone)
         if session.reason is not Reason.PHONE_CHANGED or session.reported_phone != phone:
-            text = f"Session {session_id} does not wait for a confirmation of this phone. Look at it again."
+            text = f"Session {session_id} does not wait for a confirmation of this phone. Read its status again."
             raise Refused("NOTHING_TO_CONFIRM", text, 409)
         fields = SessionChanges(wanted=transitions.RUNNING, named_phone=phone)
         await transitions.request_restart(self._context, session, Event.RESTART_ASKED, fields)
@@ -242,7 +250,8 @@ class SessionRoutes(RouteGroup):
     async def stop_session(self, session_id: SessionId, caller: LimitedOperator) -> ChangedSession:
         """Stop the worker of a session; its messages wait."""
         await find(self._context, session_id, caller.reach)
-        await _request(self._context, session_id, Event.STOP_ASKED, SessionChanges(wanted=transitions.STOPPED))
+        fields = SessionChanges(wanted=transitions.STOPPED, move_epoch=None)
+        await _request(self._context, session_id, Event.STOP_ASKED, fields)
         return await self._done(caller, "session.stop", session_id)
 
     async def logout_session(self, session_id: SessionId, caller: LimitedOperator) -> ChangedSession:
@@ -308,6 +317,31 @@ class SessionRoutes(RouteGroup):
     async def _done(self, caller: Caller, action: str, session_id: str, **details: str) -> ChangedSession:
         await self._audit(caller, action, session_id, **details)
         return ChangedSession.of(await find(self._context, session_id), session_id=session_id)
+
+
+async def request_of(context: Context, body: ProvisionBody) -> provisioning.SessionRequest:
+    """Return what a body asks for. Raises `Refused` if its phone or proxy cannot be one."""
+    return provisioning.SessionRequest(
+        phones.parse(body.phone) if body.phone else "",
+        await proxies.recognized(context.scripts, proxy_url.parse(body.proxy)) if body.proxy else None,
+        body.session_id or "",
+        body.label or "",
+        body.pairing,
+        timezone=body.timezone or "",
+        presence=body.presence or "",
+        tags=tuple(body.tags),
+        profile=body.profile or "",
+    )
+
+
+async def provision(context: Context, body: ProvisionBody, health: ProxyHealth) -> Session:
+    """Create a session and queue its start. Raises `Refused`, with nothing changed, if that is not possible."""
+    wanted = await request_of(context, body)
+    if wanted.pairing == "code" and not wanted.phone:
+        raise _phone_needed()
+    if wanted.proxy is not None:
+        await provisioning.require_reachable(context, wanted.proxy, health.probe)
+    return await provisioning.provision(context, wanted)
 
 
 async def restore(context: Context, found: TrashedCredentials) -> None:

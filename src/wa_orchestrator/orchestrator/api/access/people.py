@@ -7,8 +7,8 @@ from fastapi import Path
 from pydantic import Field
 
 from wa_orchestrator.context import Context
-from wa_orchestrator.domain import access
-from wa_orchestrator.domain.access import SCOPES, Role
+from wa_orchestrator.domain.access import permissions
+from wa_orchestrator.domain.access.permissions import SCOPES, Role
 from wa_orchestrator.errors import Refused
 from wa_orchestrator.store.access import logins, people
 from wa_orchestrator.store.access.api_keys import digest
@@ -32,7 +32,7 @@ class PersonBody(RequestModel):
 
     name: PersonName = Field(examples=["Dana"], description="They log in with it.")
     role: Role
-    labels: LabelNames = Field([], description="They see only sessions with one of these labels. None: all.")
+    labels: LabelNames = Field([], description="They see only sessions with one of these labels or tags. None: all.")
 
 
 class PersonChanges(RequestModel):
@@ -48,7 +48,7 @@ class PersonView(ResponseModel):
     id: str = Field(examples=["a_1a2b3c4d5e6f"])
     name: str
     role: Role
-    labels: list[str] = Field(description="They see only sessions with one of these labels. None: all.")
+    labels: list[str] = Field(description="They see only sessions with one of these labels or tags. None: all.")
     has_password: bool = Field(description="False until they have opened their link.")
     second_factor: bool
     created_at: OptionalTimestamp
@@ -190,7 +190,7 @@ class PeopleRoutes(RouteGroup):
 
 
 def _require_grantable(role: Role, labels: tuple[str, ...]) -> None:
-    if not access.is_grantable(SCOPES[role], access.reach_of((), labels)):
+    if not permissions.is_grantable(SCOPES[role], permissions.reach_of((), labels)):
         text = "An administrator cannot be limited to labels. Choose another role, or no labels."
         raise Refused("LIMITED_ADMIN", text, 422)
 

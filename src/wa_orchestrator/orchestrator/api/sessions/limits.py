@@ -8,10 +8,19 @@ from pydantic import Field, model_validator
 from wa_orchestrator.context import Context
 from wa_orchestrator.domain.pacing.limits import Override, Preset, Trust
 from wa_orchestrator.errors import Refused
-from wa_orchestrator.messages.session_pace import encode_override, override_of, pace_of, trust_of, zone_of
+from wa_orchestrator.messages.session_pace import (
+    encode_override,
+    origins_of,
+    override_of,
+    pace_of,
+    tagged_pace_of,
+    trust_of,
+    zone_of,
+)
 from wa_orchestrator.orchestrator.api.holds import LimitsView, limits_view
-from wa_orchestrator.orchestrator.api.session_reads import MISSING, SessionId, find
+from wa_orchestrator.orchestrator.api.sessions.reads import MISSING, SessionId, find
 from wa_orchestrator.store import sessions
+from wa_orchestrator.store.records import SessionChanges
 from wa_orchestrator.web.auth import LimitedReader, OperateCaller
 from wa_orchestrator.web.models import ClockTime, RequestModel, ResponseModel, TimezoneName
 from wa_orchestrator.web.problems import responses
@@ -22,7 +31,7 @@ Clock = Annotated[str, Field(pattern=_CLOCK, examples=["09:00"])]
 #: Whoever needs more than an hour between two messages places a hold.
 _LONGEST_PAUSE_MS = 3_600_000
 #: Names of `Override.raises_above`, as the body of a request has them.
-_API_NAMES = {
+API_NAMES = {
     "per_day": ("perDay",),
     "per_minute": ("perMinute",),
     "pause_base_ms": ("pauseMinMs",),
@@ -32,7 +41,7 @@ _API_NAMES = {
 
 
 class LimitsBody(RequestModel):
-    """Own limits of a session. What is missing comes from the preset."""
+    """Own limits of a session. What is missing comes from its tags and the preset."""
 
     per_day: Annotated[int, Field(ge=1, le=100_000)] | None = None
     per_minute: Annotated[int, Field(ge=1, le=1_000)] | None = None
@@ -73,6 +82,15 @@ class OwnLimits(ResponseModel):
     closes: ClockTime | None = None
 
 
+class LimitOrigins(ResponseModel):
+    """Where each limit comes from: `own`, `tag:<name>` or `preset`."""
+
+    per_day: str = Field(examples=["tag:vip"])
+    per_minute: str = Field(examples=["preset"])
+    pause: str = Field(examples=["own"])
+    hours: str = Field(examples=["preset"])
+
+
 class TimezoneBody(RequestModel):
     """The zone of a session's hours and days."""
 
@@ -86,9 +104,18 @@ class SessionLimits(ResponseModel):
     trust: Trust
     preset: Preset
     limits: LimitsView = Field(description="What is in force.")
-    preset_limits: LimitsView = Field(description="What would be in force without own limits.")
+    preset_limits: LimitsView = Field(description="What the preset says, without its own limits and its tags'.")
+    tag_limits: LimitsView = Field(description="What would be in force without its own limits.")
     own: OwnLimits
+    origins: LimitOrigins
     timezone: str = Field(description="The zone of its hours and days.", examples=["Asia/Jerusalem"])
+
+
+def own_limits(override: Override) -> OwnLimits:
+    """Return what an operator set, as a response has it."""
+    pause_ms, span_ms = override.pause_base_ms, override.pause_range_ms
+    longest_ms = None if pause_ms is None or span_ms is None else pause_ms + span_ms
+    return OwnLimits.of(override, pause_min_ms=pause_ms, pause_max_ms=longest_ms)
 
 
 class LimitRoutes(RouteGroup):
@@ -104,15 +131,16 @@ class LimitRoutes(RouteGroup):
         """Get the limits of a session."""
         session, now_ms = await find(self._context, session_id, caller.reach), await self._scripts.now_ms()
         trust, override = trust_of(session, now_ms), override_of(session)
-        pause_ms, span_ms = override.pause_base_ms, override.pause_range_ms
-        longest_ms = None if pause_ms is None or span_ms is None else pause_ms + span_ms
+        came_from = origins_of(self._settings, session, now_ms)
         return SessionLimits(
             session_id=session.id,
             trust=trust,
             preset=Preset(self._settings.pacing_preset),
             limits=limits_view(pace_of(self._settings, session, now_ms)),
             preset_limits=limits_view(self._settings.pace(trust)),
-            own=OwnLimits.of(override, pause_min_ms=pause_ms, pause_max_ms=longest_ms),
+            tag_limits=limits_view(tagged_pace_of(self._settings, session, now_ms)),
+            own=own_limits(override),
+            origins=LimitOrigins(**{name: f"{each.kind}:{each.tag}".rstrip(":") for name, each in came_from.items()}),
             timezone=zone_of(self._settings, session).key,
         )
 
@@ -120,11 +148,11 @@ class LimitRoutes(RouteGroup):
         """Set own limits for a session."""
         session = await find(self._context, session_id)
         preset = self._settings.pace(trust_of(session, await self._scripts.now_ms()))
-        riskier = [each for name in body.override().raises_above(preset) for each in _API_NAMES[name]]
+        riskier = [each for name in body.override().raises_above(preset) for each in API_NAMES[name]]
         if riskier and not body.acknowledge_risk:
             text = "These limits are above the preset and risk a ban. Send acknowledgeRisk: true to accept that."
             raise Refused("RISK", text, 409, riskier=riskier)
-        await sessions.set_limits(self._scripts, session_id, encode_override(body.override()))
+        await sessions.change(self._scripts, session_id, SessionChanges(limits=encode_override(body.override())))
         wanted = body.model_dump(exclude_none=True, exclude={"acknowledge_risk"})
         await self._audit(caller, "limits.set", session_id, limits=wanted, riskier=riskier)
         return await self.get_limits(session_id, caller)
@@ -133,13 +161,13 @@ class LimitRoutes(RouteGroup):
         """Set the time zone of a session's hours and days."""
         await find(self._context, session_id)
         zone = body.timezone or ""
-        await sessions.set_limits(self._scripts, session_id, zone, field="timezone")
+        await sessions.change(self._scripts, session_id, SessionChanges(timezone=zone))
         await self._audit(caller, "timezone.set", session_id, timezone=zone)
         return await self.get_limits(session_id, caller)
 
     async def reset_limits(self, session_id: SessionId, caller: OperateCaller) -> SessionLimits:
-        """Delete the own limits of a session: the preset is in force again."""
+        """Delete the own limits of a session: its tags' limits and the preset are in force again."""
         await find(self._context, session_id)
-        await sessions.set_limits(self._scripts, session_id, "")
+        await sessions.change(self._scripts, session_id, SessionChanges(limits=""))
         await self._audit(caller, "limits.delete", session_id)
         return await self.get_limits(session_id, caller)

@@ -1,0 +1,1 @@
+"""Routes of API keys and of people."""

@@ -1,0 +1,1 @@
+"""Routes of conversations, their messages, and answers that people insert."""

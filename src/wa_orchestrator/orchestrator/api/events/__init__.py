@@ -1,0 +1,1 @@
+"""Routes of events, their form outside, and their reference."""

@@ -1,0 +1,91 @@
+"""Route of files that people sent: `GET /api/v1/messages/{message_id}/media`."""
+
+import json
+from collections.abc import Mapping
+from pathlib import PurePath
+from typing import Annotated, Any, Final
+
+from fastapi import Path
+
+from wa_orchestrator.context import Context
+from wa_orchestrator.domain.messages import incoming
+from wa_orchestrator.errors import Refused, Unavailable
+from wa_orchestrator.messages import message_lookup, message_search
+from wa_orchestrator.orchestrator.messages.media_fetch import MediaFetch
+from wa_orchestrator.web.auth import Caller, LimitedReader
+from wa_orchestrator.web.problems import responses
+from wa_orchestrator.web.route_group import RouteGroup
+from wa_orchestrator.web.stored_file import StoredFileResponse
+
+_ERRORS = responses(
+    NO_SUCH_MESSAGE=404, NO_MEDIA=404, MEDIA_EXPIRED=410, MEDIA_TOO_LARGE=413, MEDIA_CORRUPT=422, MEDIA_INVALID=422,
+    SESSION_NOT_CONNECTED=503, MEDIA_BUSY=503, MEDIA_UNREACHABLE=503, ARCHIVE_ELSEWHERE=503,
+    FILE_STORE_UNAVAILABLE=503, DISK_FULL=507,
+)  # fmt: skip
+#: Types that no browser runs. The sender chooses the type; a page of his would run with the rights of who opens it.
+_HARMLESS: Final = frozenset(
+    {
+        "image/jpeg", "image/png", "image/webp", "image/gif", "video/mp4", "video/3gpp", "video/quicktime", "audio/ogg",
+        "audio/mpeg", "audio/mp4", "audio/aac", "audio/amr", "audio/wav", "application/pdf",
+    }
+)  # fmt: skip
+_HEADERS: Final = {
+    "Cache-Control": "private, no-store",
+    "Content-Security-Policy": "default-src 'none'; sandbox",
+    "X-Content-Type-Options": "nosniff",
+}
+IncomingId = Annotated[
+    str, Path(pattern=r"^i_[A-Za-z0-9_-]{4,200}$", description="`messageId` of the event.", examples=["i_dzEgM0EwMA"])
+]
+
+
+class ReceivedFile(StoredFileResponse):
+    """A file that somebody sent; its type is `application/octet-stream` where a browser could run it."""
+
+    media_type = "application/octet-stream"
+
+
+class MediaRoutes(RouteGroup):
+    """Routes `/api/v1/messages/{message_id}/media`."""
+
+    def __init__(self, context: Context) -> None:
+        super().__init__(context, "/api/v1/messages", "messages")
+        self._fetch = MediaFetch(context)
+        self.get("/{message_id}/media", response_class=ReceivedFile, responses=_ERRORS)(self.get_media)
+
+    async def get_media(self, message_id: IncomingId, caller: LimitedReader) -> ReceivedFile:
+        """Download the file of an incoming message.
+
+        It is fetched from WhatsApp when the server does not have it, which can take a minute.
+        """
+        session, whatsapp_id, fields = await self._found(message_id, caller)
+        if "media" not in fields:
+            raise Refused("NO_MEDIA", "The message has no file.", 404, messageId=message_id)
+        file = await self._fetch.file(message_id, session, whatsapp_id)
+        claimed: dict[str, Any] = json.loads(fields["media"])
+        kind, name = served_type(claimed), _filename(claimed)
+        return ReceivedFile(file.size, file.read, media_type=kind, filename=name, headers=_HEADERS)
+
+    async def _found(self, message_id: str, caller: Caller) -> tuple[str, str, Mapping[str, str]]:
+        both, name = (self._scripts, self._context.archive), incoming.parse_id(message_id)
+        reaches = await self._context.session_labels.filter_for(caller.reach)
+        fields = await message_lookup.incoming(*both, *name) if name and reaches(name[0]) else None
+        if name and fields:
+            return *name, fields
+        if not await message_search.is_complete(*both):
+            text = "It may be in the archive, which this process cannot read. Ask the orchestrator, on ORCH_PORT."
+            raise Unavailable("ARCHIVE_ELSEWHERE", text, messageId=message_id)
+        text = "No such message came in; it may have been erased."
+        raise Refused("NO_SUCH_MESSAGE", text, 404, messageId=message_id)
+
+
+def served_type(claimed: Mapping[str, Any]) -> str:
+    """Return the type that a file is served as."""
+    bare = str(claimed.get("mimetype", "")).partition(";")[0].strip().lower()
+    return bare if bare in _HARMLESS else "application/octet-stream"
+
+
+def _filename(claimed: Mapping[str, Any]) -> str:
+    """Return the sender's name for a file, without folders and control characters."""
+    name = PurePath(str(claimed.get("filename", "")).replace("\\", "/")).name
+    return "".join(letter for letter in name if letter.isprintable()) or "file"

@@ -1,0 +1,1 @@
+"""Routes of sessions: reading, changing, linking and their limits."""

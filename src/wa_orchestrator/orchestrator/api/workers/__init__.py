@@ -1,0 +1,1 @@
+"""Routes for workers: their events and their outbox."""

@@ -1,0 +1,76 @@
+"""Whom a phone has written to: what a worker says about people counts beyond its own session only for those.
+
+A worker that was taken over can report messages of anybody. It must not take the conversations of other phones, or
+every message to those people would go to it, nor give the LID of a person to another phone, which would get theirs.
+"""
+
+from collections.abc import Iterable
+
+import structlog
+
+from wa_orchestrator.context import Context
+from wa_orchestrator.domain.messages.message import SUCCEEDED, MessageStatus
+from wa_orchestrator.messages import message_search
+from wa_orchestrator.store import records
+from wa_orchestrator.store.messages import contacts
+from wa_orchestrator.store.messages.contacts import Incoming
+from wa_orchestrator.store.messages.message_filters import Filters
+
+#: The recipient has the message, or may have it.
+_WRITTEN = SUCCEEDED | {MessageStatus.UNKNOWN, MessageStatus.SENDING}
+_PAGE = 200
+
+log = structlog.get_logger(__name__)
+
+
+async def has_written(context: Context, phone: str, recipient: str) -> bool:
+    """Whether a message to this person has left from this phone, as far as Redis and the archive know."""
+    both, last = (context.scripts, context.archive), None
+    while True:
+        wanted = Filters(to=recipient, statuses=_WRITTEN)
+        found, last = await message_search.search(*both, wanted, after=last, limit=_PAGE)
+        if any(message.phone == phone for message in found):
+            return True
+        if last is None:
+            return False
+
+
+async def has_written_to_any(context: Context, phone: str, names: Iterable[str]) -> bool:
+    """Whether a message to this person has left from this phone under one of their names."""
+    return any([await has_written(context, phone, name) for name in names])
+
+
+async def follow(context: Context, message: Incoming) -> None:
+    """Let a new message of a private chat move the conversation to its session, and change its sender's names."""
+    if message.group:
+        return
+    if message.contact_phone and message.contact_lid:
+        await _change_names(context, message)
+    await _take_over(context, message)
+
+
+async def _take_over(context: Context, message: Incoming) -> None:
+    """Give the conversation to the session that was written to, unless only its worker's word speaks for it."""
+    scripts, session, contact = context.scripts, message.session, message.chat
+    holder_id = await contacts.affinity(scripts, contact)
+    if holder_id in (None, session):
+        return
+    holder = await records.session(scripts, holder_id)
+    is_same_phone = holder is None or holder.phone in ("", message.phone)
+    is_proven = is_same_phone or await has_written(context, message.phone, contact)
+    if is_proven or await contacts.count_unproven_takeover(scripts, session):
+        await contacts.set_affinity(scripts, contact, session)
+    else:
+        log.warning("conversation.takeover_unproven", session=session, holder=holder_id, contact=contact[-4:])
+
+
+async def _change_names(context: Context, message: Incoming) -> None:
+    """Record another phone of a LID if this phone has written to the person under the name that was known."""
+    scripts, lid = context.scripts, message.contact_lid
+    known = await contacts.phone_of_lid(scripts, lid)
+    if known in ("", message.contact_phone):
+        return
+    if await has_written_to_any(context, message.phone, [known, f"lid:{lid}"]):
+        await contacts.set_names(scripts, message.contact_phone, lid)
+    else:
+        log.warning("contact.names_unproven", session=message.session, contact=message.contact_phone[-4:])

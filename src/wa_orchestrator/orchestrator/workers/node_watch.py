@@ -1,0 +1,79 @@
+"""Node watch: tells the pages which nodes there are, and moves sessions away from those that are drained."""
+
+from collections import Counter
+from collections.abc import Sequence
+
+import structlog
+
+from wa_orchestrator.context import Context
+from wa_orchestrator.domain.workers import nodes as domain_nodes
+from wa_orchestrator.domain.workers.nodes import NodeState
+from wa_orchestrator.orchestrator.sessions import relocation, transitions
+from wa_orchestrator.orchestrator.workers import node_table
+from wa_orchestrator.orchestrator.workers.node_table import NodeRow
+from wa_orchestrator.orchestrator.workers.pool import WorkerPool
+from wa_orchestrator.runner.contract import PlacingRunner
+from wa_orchestrator.store import records
+from wa_orchestrator.store.records import Session
+from wa_orchestrator.store.sessions import nodes as stored_nodes
+
+_EVERY_S, _WHILE_DRAINING_S = 5.0, 0.5
+#: A session that is not back by then is not waited for: the others must leave, too.
+AWAY_AT_MOST_MS = 60_000
+
+log = structlog.get_logger(__name__)
+
+
+class NodeWatch:
+    """Only the leader runs it. What is drained is recorded, so the next leader goes on."""
+
+    def __init__(self, context: Context, pool: WorkerPool) -> None:
+        self._context = context
+        self._pool = pool
+        self._vacated: set[str] = set()
+
+    async def step(self) -> float:
+        """Look at the nodes once. Return the seconds until the next look."""
+        runner = self._pool.runner
+        if not isinstance(runner, PlacingRunner):
+            return _EVERY_S
+        nodes = await node_table.note_nodes(self._context, runner)
+        drained = await stored_nodes.drained(self._context.scripts)
+        self._vacated &= drained
+        if not drained:
+            return _EVERY_S
+        sessions = await records.sessions(self._context.scripts)
+        rows = node_table.rows(nodes, drained, sessions)
+        for row in rows:
+            await self._close(runner, row)
+        await self._move_next(rows, sessions)
+        return _WHILE_DRAINING_S if any(row.state is NodeState.DRAINING for row in rows) else _EVERY_S
+
+    async def _close(self, runner: PlacingRunner, row: NodeRow) -> None:
+        """Let a drained node get nothing new, also if whoever asked for it died, and let go what is left at last."""
+        name = row.node.name
+        is_empty = row.state is NodeState.DRAINED and name not in self._vacated
+        must_close = row.is_drained and row.node.state is NodeState.READY
+        if not (is_empty or must_close) or name not in await stored_nodes.drained(self._context.scripts):
+            return  # or it was activated since
+        if must_close:
+            await runner.close_node(name)
+        if is_empty:
+            await runner.vacate_node(name)
+            self._vacated.add(name)
+            log.info("node.drained", node=name)
+
+    async def _move_next(self, rows: Sequence[NodeRow], sessions: Sequence[Session]) -> None:
+        now = await self._context.scripts.now_ms()
+        moving = [each for each in sessions if each.move_epoch is not None]
+        away: set[str] = {each.id for each in moving if abs(now - each.moved_at) < AWAY_AT_MOST_MS}
+        away |= {each.id for each in moving if transitions.move_pending(each)}
+        leaving: dict[str, Session] = {
+            each.id: each for row in rows if row.state is NodeState.DRAINING for each in row.sessions
+        }
+        waiting = sorted(leaving.keys() - away)
+        used = Counter(each.node for each in sessions if each.node)
+        room = domain_nodes.room_of([row.node for row in rows], [row.node.name for row in rows if row.is_drained], used)
+        for session_id in domain_nodes.next_moves(waiting, moving=len(away), room=room):
+            log.info("session.leaves_node", session=session_id, node=leaving[session_id].node)
+            await relocation.request(self._context, leaving[session_id])
