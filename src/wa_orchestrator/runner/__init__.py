@@ -1,1 +1,1 @@
-"""Runs workers: `contract` defines what a driver guarantees; `process` and `docker` are the drivers."""
+"""Runs workers: `contract` defines what a driver guarantees, `factory` chooses one: processes, containers, Pods."""

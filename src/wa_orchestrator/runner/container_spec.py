@@ -1,12 +1,21 @@
 """Settings that all containers of an installation share."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from wa_orchestrator.runner.contract import WorkerSpec
+from wa_orchestrator.runner.node_command import ENVIRONMENT, heap_flag
+
 SUBNET = "172.28.0.0/16"
-#: Label of every worker: the directory of its installation.
-LABEL_HOME = "wa.home"
+#: Labels of every worker. Its installation: a directory, or in a cluster its name.
+LABEL_HOME, LABEL_SESSION, LABEL_EPOCH = "wa.home", "wa.session", "wa.epoch"
+#: Inside of a worker's container.
+AUTH_DIR, SECRETS_DIR = "/app/session", "/run/secrets"
+#: Where `AUTH_DIR` is memory that the engine mounts as root's: the worker makes a directory there that is its own.
+AUTH_DIR_IN_MEMORY = f"{AUTH_DIR}/own"
+#: Of a network for documents (RFC 5737): nobody answers there.
+NO_RESOLVER = "192.0.2.1"
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,3 +59,22 @@ def hardened(memory_mb: int, pids: int) -> dict[str, Any]:
         "LogConfig": {"Type": "json-file", "Config": {"max-size": "5m", "max-file": "2"}},
         "Init": False,
     }
+
+
+def worker_variables(spec: WorkerSpec, memory_mb: int, auth_dir: str = AUTH_DIR) -> dict[str, str]:
+    """Return the environment of a worker whose secrets are files in `SECRETS_DIR`."""
+    return {
+        **ENVIRONMENT,
+        "NODE_OPTIONS": heap_flag(memory_mb),
+        **spec.environment,
+        **secret_variables(spec.secrets),
+        "SESSION_ID": spec.session_id,
+        "EPOCH": str(spec.epoch),
+        "AUTH_DIR": auth_dir,
+        "HOME": "/tmp",  # noqa: S108 (the container's own tmpfs)
+    }
+
+
+def secret_variables(names: Iterable[str]) -> dict[str, str]:
+    """Return the variables that tell a worker where its secrets are."""
+    return {f"{name}_FILE": f"{SECRETS_DIR}/{name.lower()}" for name in names}

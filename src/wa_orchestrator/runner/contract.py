@@ -1,5 +1,7 @@
 """The runner contract: four methods that a driver implements, and what each guarantees when it returns.
 
+A driver of an engine with several nodes implements `PlacingRunner` too: sessions can be moved and nodes drained then.
+
 To write a driver, implement `Runner` (see `process.py` for the smallest one), pass the suite in
 `tests/runner/test_contract.py`, and add the driver to `factory.py`.
 
@@ -8,15 +10,17 @@ control plane's decision, and a restart by the engine would bring back a worker 
 
 A *spec* describes the worker to run. A *handle* is a string with which the driver finds that worker again, also in
 another process after a restart of the server. It begins with the driver's name and the version of the handle format
-(`process/1/…`); a driver accepts handles of every version it ever returned.
+(`process/1/…`), and ends with `@<node>` where the engine has several; a driver accepts handles of every version it
+ever returned.
 """
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Protocol
+from typing import Protocol, runtime_checkable
 
-from wa_orchestrator.domain.reconcile import FoundWorker
+from wa_orchestrator.domain.sessions.reconciliation import FoundWorker
+from wa_orchestrator.domain.workers.nodes import WorkerNode
 from wa_orchestrator.errors import Refused, Unavailable
 
 
@@ -31,13 +35,19 @@ class WorkerSpec:
     epoch: int
     """The session's fencing number. `survey` must be able to return it later."""
     auth_dir: Path
-    """Credentials on the server's disk; the worker reads and writes them. The driver creates the directory."""
+    """Credentials on the server's disk; the worker reads and writes them. The driver creates the directory.
+
+    Where workers run on other machines they have an empty directory instead, which ends with them: they bring their
+    credentials from the server and back.
+    """
     environment: Mapping[str, str]
     """May be visible to other users of the machine."""
     secrets: Mapping[str, str] = field(repr=False)
     """By variable name. Each becomes a file that only the worker can read; the variable `<NAME>_FILE` holds its path.
     Secrets never appear in the command line or in the environment.
     """
+    node: str = ""
+    """Where to run it; '' leaves that to the engine. Drivers of one machine ignore it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,6 +62,14 @@ class Exited:
     code: int | None = None
 
 
+@dataclass(frozen=True, slots=True)
+class Lost:
+    """The worker's node does not answer. The worker may still run, so it must be fenced before another one starts.
+
+    Only engines with several nodes lose one. An engine that does not answer at all is `Unavailable`.
+    """
+
+
 class AlreadyRunning(Refused):
     """A worker of this session runs; it must be stopped first."""
 
@@ -64,6 +82,13 @@ class StartFailed(Unavailable):
 
     def __init__(self, text: str) -> None:
         super().__init__("WORKER_DID_NOT_START", text)
+
+
+class NoNodeForWorker(Unavailable):
+    """The engine answers, and no node takes the worker. That is no fault of its session."""
+
+    def __init__(self, text: str) -> None:
+        super().__init__("NO_NODE_FOR_WORKER", text)
 
 
 class Runner(Protocol):
@@ -81,7 +106,7 @@ class Runner(Protocol):
         """
         ...
 
-    async def poll(self, handle: str) -> Running | Exited:
+    async def poll(self, handle: str) -> Running | Exited | Lost:
         """Return whether a worker runs. Must be cheap: it is called about once a second for every worker.
 
         A handle whose process id or name now belongs to something else is `Exited`; so are unknown handles and
@@ -92,11 +117,42 @@ class Runner(Protocol):
     async def stop(self, handle: str, grace_s: float = 10.0) -> None:
         """Stop a worker with everything it started. When it returns, nothing of it runs.
 
-        The worker is asked to end (SIGTERM) and killed after `grace_s`; 0 kills it at once. May be called repeatedly
-        and for handles that are unknown or have exited: then it does nothing.
+        The worker is asked to end (SIGTERM) and killed after `grace_s`; 0 kills it at once. An engine to which the
+        grace is told at the start takes that one. May be called repeatedly and for handles that are unknown or have
+        exited: then it does nothing.
+
+        Of a lost worker it returns without proof: the engine ends it when its node is back.
         """
         ...
 
     async def survey(self) -> Sequence[FoundWorker]:
-        """Return every running worker of this installation, whichever process started it, and only live ones."""
+        """Return every running worker of this installation, whichever process started it, and only live ones.
+
+        Lost workers are among them, with `is_lost`: nobody knows that they ended.
+        """
+        ...
+
+
+@runtime_checkable
+class PlacingRunner(Protocol):
+    """The optional fifth ability of a driver: its engine has several nodes, and `WorkerSpec.node` chooses one.
+
+    Every method raises `Unavailable` if the engine does not respond. `node` is a name that `nodes` has returned; for
+    one that is gone since nothing happens.
+    """
+
+    async def nodes(self) -> Sequence[WorkerNode]:
+        """Return the nodes that may have workers, each ready, closed or lost."""
+        ...
+
+    async def close_node(self, node: str) -> None:
+        """Let a node get no new worker. When it returns, the engine places none there; those that it has run on."""
+        ...
+
+    async def vacate_node(self, node: str) -> None:
+        """Let what else the driver has on a closed node without workers leave it, such as relays."""
+        ...
+
+    async def open_node(self, node: str) -> None:
+        """Let a node get workers again. When it returns, the engine may place them there."""
         ...

@@ -5,8 +5,7 @@ itself must translate its paths (`own_container.py`).
 """
 
 import asyncio
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from datetime import datetime
 from pathlib import Path
@@ -17,19 +16,29 @@ from aiodocker import Docker
 from aiodocker.containers import DockerContainer
 from aiodocker.exceptions import DockerError
 
-from wa_orchestrator.domain.reconcile import FoundWorker
-from wa_orchestrator.errors import Unavailable
-from wa_orchestrator.runner.container_spec import LABEL_HOME, NOT_COMPOSE, UNINHERITED, ContainerSpec, hardened
-from wa_orchestrator.runner.contract import AlreadyRunning, Exited, Running, StartFailed, WorkerSpec
-from wa_orchestrator.runner.docker_relays import LABEL_RELAY, ProxyRelays, ensure_network
-from wa_orchestrator.runner.node_command import ENVIRONMENT, heap_flag
+from wa_orchestrator.domain.sessions.reconciliation import FoundWorker
+from wa_orchestrator.runner.container_spec import (
+    AUTH_DIR,
+    LABEL_EPOCH,
+    LABEL_HOME,
+    LABEL_SESSION,
+    NO_RESOLVER,
+    NOT_COMPOSE,
+    SECRETS_DIR,
+    UNINHERITED,
+    ContainerSpec,
+    hardened,
+    worker_variables,
+)
+from wa_orchestrator.runner.contract import AlreadyRunning, Exited, Lost, Running, StartFailed, WorkerSpec
+from wa_orchestrator.runner.docker_errors import UNREACHABLE, engine_errors
+from wa_orchestrator.runner.docker_relays import LABEL_RELAY, ProxyRelays, Relay, ensure_network, through
 from wa_orchestrator.runner.shared_survey import SharedSurvey
 from wa_orchestrator.runner.worker_files import hand_over, private_directory, write_secrets
 
 NAME = "docker/1"
 PREFIX = "wa_session_"
-LABEL_SESSION, LABEL_EPOCH = "wa.session", "wa.epoch"
-AUTH_DIR, SECRETS_DIR, CA_DIR = "/app/session", "/run/secrets", "/run/ca"
+CA_DIR = "/run/ca"
 _GONE = 404
 _BUSY = 409
 _NOT_RUNNING = 304
@@ -60,12 +69,14 @@ class DockerRunner:
     async def start(self, spec: WorkerSpec) -> str:
         """Create and start the container. A dead container of the same name is removed first."""
         name = PREFIX + spec.session_id
-        with _engine_errors():
+        with engine_errors():
             try:
                 await self._remove_dead(name, spec.session_id)
-                await ensure_network(self._docker, self._container_spec)
-                container = await self._create(spec, name)
+                subnets = await ensure_network(self._docker, self._container_spec)
+                container = await self._create(spec, name, subnets)
             except DockerError as error:
+                if error.status == UNREACHABLE:
+                    raise
                 raise StartFailed(f"Docker could not create {name}: {error.message}") from error
         try:
             await container.start()
@@ -75,18 +86,18 @@ class DockerRunner:
         self._polls.forget()
         return f"{NAME}/{container.id}"
 
-    async def _create(self, spec: WorkerSpec, name: str) -> DockerContainer:
-        """Create the container. Its PROXY_URL names the relay to the proxy, not the proxy itself."""
+    async def _create(self, spec: WorkerSpec, name: str, subnets: Sequence[str]) -> DockerContainer:
+        """Create the container. It is given the addresses of its relay in place of its proxy's and the server's."""
         async with self._relays.lock:
-            relay = ""
+            relay = None
             if url := spec.secrets.get("PROXY_URL"):
-                relay, relayed = await self._relays.ensure(url)
-                spec = replace(spec, secrets={**spec.secrets, "PROXY_URL": relayed})
+                relay = await self._relays.ensure(url, spec.environment.get("WEBHOOK_URL", ""), subnets)
+                spec = through(relay, spec)
             return await self._docker.containers.create(self._config(spec, relay), name=name)
 
-    async def poll(self, handle: str) -> Running | Exited:
+    async def poll(self, handle: str) -> Running | Exited | Lost:
         """Look the container up in the engine's listing, which all polls of a second share."""
-        return Running() if await self._polls.has(handle) else Exited()
+        return await self._polls.poll(handle)
 
     async def stop(self, handle: str, grace_s: float = 10.0) -> None:
         """Stop and remove the container. Its directories are mounts and remain."""
@@ -97,7 +108,7 @@ class DockerRunner:
         if not await self._is_ours(container):
             return
         if grace_s > 0:
-            with _engine_errors(_GONE, _NOT_RUNNING):
+            with engine_errors(_GONE, _NOT_RUNNING):
                 await container.stop(t=int(grace_s))
         await self._delete(container)
         try:
@@ -109,13 +120,13 @@ class DockerRunner:
     async def survey(self) -> Sequence[FoundWorker]:
         """Return the running containers with this installation's label, including paused ones."""
         filters = {"label": [f"{LABEL_HOME}={self._label}"], "status": ["running", "paused", "restarting"]}
-        with _engine_errors():
+        with engine_errors():
             containers = await self._docker.containers.list(filters=filters)
         return [_found(each._container) for each in containers]
 
     async def _is_ours(self, container: DockerContainer) -> bool:
         """Whether a container exists and is a worker of this installation: a handle may name any."""
-        with _engine_errors(_GONE):
+        with engine_errors(_GONE):
             shown = await container.show()
             return bool(shown["Config"]["Labels"].get(LABEL_HOME) == str(self._label))
         return False
@@ -132,17 +143,17 @@ class DockerRunner:
         await self._delete(old)
 
     async def _delete(self, container: DockerContainer) -> None:
-        with _engine_errors(_GONE, _BUSY):  # busy: another call is removing it
+        with engine_errors(_GONE, _BUSY):  # busy: another call is removing it
             await container.delete(force=True, v=True)
-        with _engine_errors(_GONE):
+        with engine_errors(_GONE):
             while True:  # until it is gone
                 await container.show()
                 await asyncio.sleep(0.05)
 
-    def _config(self, spec: WorkerSpec, relay: str) -> dict[str, Any]:
+    def _config(self, spec: WorkerSpec, relay: Relay | None) -> dict[str, Any]:
         shared = self._container_spec
         place = private_directory(self._home / spec.session_id)
-        secrets = write_secrets(place / "secrets", spec.secrets)
+        write_secrets(place / "secrets", spec.secrets)
         private_directory(spec.auth_dir)
         for tree in (place / "secrets", spec.auth_dir):
             hand_over(tree, shared.uid, shared.gid)
@@ -151,17 +162,12 @@ class DockerRunner:
         if authorities := environment.get("NODE_EXTRA_CA_CERTS"):
             mounted[f"{CA_DIR}/ca.pem"] = (Path(authorities), "ro")
             environment["NODE_EXTRA_CA_CERTS"] = f"{CA_DIR}/ca.pem"
-        variables = {
-            **ENVIRONMENT,
-            "NODE_OPTIONS": heap_flag(shared.memory_mb),
-            **environment,
-            **{f"{name}_FILE": f"{SECRETS_DIR}/{path.name}" for name, path in secrets.items()},
-            "SESSION_ID": spec.session_id,
-            "EPOCH": str(spec.epoch),
-            "AUTH_DIR": AUTH_DIR,
-            "HOME": "/tmp",  # noqa: S108 (the container's own tmpfs)
+        variables = worker_variables(replace(spec, environment=environment), shared.memory_mb)
+        labels = {
+            LABEL_SESSION: spec.session_id,
+            LABEL_EPOCH: str(spec.epoch),
+            LABEL_RELAY: relay.name if relay else "",
         }
-        labels = {LABEL_SESSION: spec.session_id, LABEL_EPOCH: str(spec.epoch), LABEL_RELAY: relay}
         binds = [f"{self._on_host(path)}:{inside}:{mode}" for inside, (path, mode) in mounted.items()]
         config = UNINHERITED | {
             "Image": shared.image,
@@ -172,11 +178,15 @@ class DockerRunner:
             | {
                 "Binds": [*binds, *shared.binds],
                 "NetworkMode": shared.network,
+                # Names of its own network are the engine's; others it must not look up, which some engines do for it.
+                "Dns": [NO_RESOLVER],
                 # The engine must not restart workers: after "replaced" (440) a restarted worker would fight the device
                 # that replaced it, and after a reboot it would run with a stale epoch.
                 "RestartPolicy": {"Name": "no"},
             },
         }
+        if relay:  # by this name the relay knows whom it serves
+            config["NetworkingConfig"] = {"EndpointsConfig": {shared.network: {"Aliases": [relay.clients]}}}
         return config | ({"Entrypoint": list(shared.command)} if shared.command else {})
 
 
@@ -185,14 +195,3 @@ def _found(raw: Mapping[str, Any]) -> FoundWorker:
     created_s = created if isinstance(created, int) else datetime.fromisoformat(created).timestamp()
     handle = f"{NAME}/{raw['Id']}"
     return FoundWorker(handle, labels[LABEL_SESSION], int(labels[LABEL_EPOCH]), int(created_s * 1000))
-
-
-@contextmanager
-def _engine_errors(*expected: int) -> Iterator[None]:
-    """Raise `Unavailable` for an error of the engine, and nothing for one with an expected status."""
-    try:
-        yield
-    except (DockerError, OSError) as error:
-        if not isinstance(error, DockerError) or error.status not in expected:
-            text = f"The Docker engine returned an error or does not respond: {error}"
-            raise Unavailable("DOCKER_UNAVAILABLE", text) from error

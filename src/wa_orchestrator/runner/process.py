@@ -19,10 +19,10 @@ from pathlib import Path
 
 import structlog
 
-from wa_orchestrator.domain.reconcile import FoundWorker
+from wa_orchestrator.domain.sessions.reconciliation import FoundWorker
 from wa_orchestrator.errors import Broken
 from wa_orchestrator.runner import process_identity
-from wa_orchestrator.runner.confinement.launch import launch_command, reach_of, spawn
+from wa_orchestrator.runner.confinement.launch import group_of, launch_command, reach_of, remove_group, spawn
 from wa_orchestrator.runner.confinement.layers import Layers
 from wa_orchestrator.runner.contract import AlreadyRunning, Exited, Running, StartFailed, WorkerSpec
 from wa_orchestrator.runner.node_command import ENVIRONMENT
@@ -120,6 +120,10 @@ class ProcessRunner:
         """Return the path of a worker's log; the rotated part ends in `.1`."""
         return self._home / session_id / "log"
 
+    def _root(self, session_id: str) -> Path:
+        """Return the empty directory that becomes the root of a worker's mount view."""
+        return self._home / session_id / "root"
+
     def _rotate_logs(self, session_ids: Sequence[str]) -> None:
         for session_id in session_ids:
             rotate_log(self.log_file(session_id), MAX_LOG_BYTES)
@@ -167,12 +171,14 @@ class ProcessRunner:
     def _drop(self, worker: _Worker) -> None:
         del self._workers[worker.handle]
         worker.process.close()
+        if (group := group_of(self._layers, self._root(worker.session_id))) is not None:
+            remove_group(group)
 
     def _spawn(self, spec: WorkerSpec) -> str:
         place = private_directory(self._home / spec.session_id)
         secrets = write_secrets(place / "secrets", spec.secrets)
         # Compiled code is run unseen: one that was taken over must not leave any for the others.
-        cache, root = private_directory(place / "cache"), private_directory(place / "root")
+        cache, root = private_directory(place / "cache"), private_directory(self._root(spec.session_id))
         private_directory(spec.auth_dir)
         user = self._users.assign(spec.session_id, spec.auth_dir) if self._users is not None else None
         owner = (user, user) if user is not None else (os.geteuid(), os.getegid())

@@ -4,27 +4,30 @@ import asyncio
 import time
 from collections.abc import Awaitable, Callable, Sequence
 
-from wa_orchestrator.domain.reconcile import FoundWorker
+from wa_orchestrator.domain.sessions.reconciliation import FoundWorker
+from wa_orchestrator.runner.contract import Exited, Lost, Running
 
 _FRESH_S = 1.0
 
 
 class SharedSurvey:
-    """The handles that the last survey has found, for as long as it is fresh."""
+    """The workers that the last survey has found, for as long as it is fresh."""
 
     def __init__(self, survey: Callable[[], Awaitable[Sequence[FoundWorker]]]) -> None:
         self._survey = survey
         self._lock = asyncio.Lock()
         self._made_at = -_FRESH_S
-        self._handles: frozenset[str] = frozenset()
+        self._found: dict[str, FoundWorker] = {}
 
-    async def has(self, handle: str) -> bool:
-        """Whether a worker runs."""
+    async def poll(self, handle: str) -> Running | Exited | Lost:
+        """Answer a poll."""
         async with self._lock:
             if time.monotonic() - self._made_at > _FRESH_S:
-                self._handles = frozenset(found.handle for found in await self._survey())
+                self._found = {found.handle: found for found in await self._survey()}
                 self._made_at = time.monotonic()
-        return handle in self._handles
+        if (found := self._found.get(handle)) is None:
+            return Exited()
+        return Lost() if found.is_lost else Running()
 
     def forget(self) -> None:
         """Make the next poll survey anew: a worker was started or stopped."""

@@ -1,6 +1,7 @@
 """Starts a program through the launcher, with the layers of this machine and the reach of one worker."""
 
 import contextlib
+import hashlib
 import ipaddress
 import os
 import subprocess
@@ -11,7 +12,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from urllib.parse import urlsplit
 
-from wa_orchestrator.domain import proxy_url
+from wa_orchestrator.domain.proxies import proxy_url
+from wa_orchestrator.runner.confinement import address_filter
 from wa_orchestrator.runner.confinement.layers import Layers
 from wa_orchestrator.runner.contract import StartFailed, WorkerSpec
 
@@ -24,12 +26,15 @@ _NAME_LOOKUP = ("/etc/resolv.conf", "/etc/hosts", "/etc/nsswitch.conf", "/etc/ho
 _OPENSSL = ("/etc/ssl/openssl.cnf", "/usr/local/ssl/openssl.cnf")
 _DEVICES = ("/dev/null", "/dev/urandom")
 _DNS_PORT = 53
-_OPEN_FILES = 1024
+#: A worker has about 30 open. One that was taken over must not take the connections of all others: they come from one
+#: address here, so nothing else tells them apart before they have said who they are.
+OPEN_FILES = 256
 _LARGEST_FILE_BYTES = 1 << 30
 _THREADS = 64
 #: Core files would contain keys. Memory is limited by a Node flag: Node reserves more address space than it uses.
-_LIMITS = (f"core={0}", f"nofile={_OPEN_FILES}", f"fsize={_LARGEST_FILE_BYTES}")
+_LIMITS = (f"core={0}", f"nofile={OPEN_FILES}", f"fsize={_LARGEST_FILE_BYTES}")
 _TRIAL_S = 20.0
+_GROUP = "wa-worker-"
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,6 +46,8 @@ class Reach:
     ports: Sequence[int] | None = None
     """TCP ports to connect to; None for any."""
     looks_up_names: bool = True
+    addresses: Sequence[tuple[str, int]] | None = None
+    """Addresses and ports to connect to; None for any address, because names may lead to any."""
 
 
 def reach_of(spec: WorkerSpec, read: Iterable[Path], write: Iterable[Path]) -> Reach:
@@ -59,7 +66,7 @@ def reach_of(spec: WorkerSpec, read: Iterable[Path], write: Iterable[Path]) -> R
             addresses.add((parts.hostname or "", parts.port or (443 if parts.scheme == "https" else 80)))
     named = not all(_is_address(host) for host, _ in addresses)
     ports = {port for _, port in addresses} | ({_DNS_PORT} if named else set())
-    return Reach(files, writable, sorted(ports), named)
+    return Reach(files, writable, sorted(ports), named, None if named else sorted(addresses))
 
 
 def _is_address(host: str) -> bool:
@@ -70,6 +77,15 @@ def _is_address(host: str) -> bool:
     return True
 
 
+def group_of(layers: Layers, root: Path) -> str | None:
+    """Return the control group of the worker with this root; None where workers have none.
+
+    Not by session or user: another installation on the machine may have the same.
+    """
+    name = hashlib.sha256(str(root).encode()).hexdigest()[:20]
+    return f"{layers.control_group}/{_GROUP}{name}" if layers.control_group else None
+
+
 def launch_command(
     layers: Layers, command: Sequence[str], reach: Reach, *, root: Path, user: int | None
 ) -> tuple[str, ...]:
@@ -77,6 +93,10 @@ def launch_command(
     words = list(_LIMITS)
     if user is not None:
         words += [f"root={root}", f"user={user}", f"nproc={_THREADS}"]
+    group = group_of(layers, root)
+    if group is not None and reach.addresses is not None:
+        words.append(f"group={group}")
+        words += [f"address={each.packed.hex()}:{port}" for host, port in reach.addresses for each in _spelled(host)]
     if layers.landlock:
         words.append("landlock=1")
         words += [f"port={port}" for port in reach.ports or ()]
@@ -89,6 +109,12 @@ def launch_command(
         words += [f"read={path}" for path in _NAME_LOOKUP]
     words += [f"write={path}" for path in reach.write]
     return (*_PYTHON, *words, "--", program, *command[1:])
+
+
+def _spelled(host: str) -> list[ipaddress.IPv4Address | ipaddress.IPv6Address]:
+    """Return the addresses of a host that needs no look-up."""
+    names = ("127.0.0.1", "::1") if host == "localhost" else (host,)
+    return [ipaddress.ip_address(each) for each in names]
 
 
 def _interpreters() -> list[str]:
@@ -128,14 +154,36 @@ def spawn(
     return child
 
 
+def remove_group(group: str) -> None:
+    with contextlib.suppress(OSError):  # a process is left in it, or it is somebody else's: the next start tries again
+        address_filter.remove(group)
+
+
+def remove_left_groups(layers: Layers, now_s: float) -> None:
+    """Remove control groups whose workers ended while no server ran. One that is busy stays, whoever's it is.
+
+    A new one is empty for a moment: somebody else's launcher may be about to enter it.
+    """
+    for place in Path(layers.control_group).glob(f"{_GROUP}*") if layers.control_group else ():
+        with contextlib.suppress(OSError):
+            if now_s - place.stat().st_mtime > _TRIAL_S:
+                address_filter.remove(str(place))
+
+
 def attempt(layers: Layers, command: Sequence[str], user: int) -> str | None:
     """Run `command` once with these layers; return why it failed, or None."""
     with tempfile.TemporaryDirectory(prefix="wa-confinement-") as name, contextlib.ExitStack() as stack:
         output = os.open(os.devnull, os.O_WRONLY)
         stack.callback(os.close, output)
         words = launch_command(
-            layers, command, Reach(ports=(1,)), root=Path(name), user=user if layers.own_users else None
+            layers,
+            command,
+            Reach(ports=(1,), addresses=(("127.0.0.1", 1),)),
+            root=Path(name),
+            user=user if layers.own_users else None,
         )
+        if (group := group_of(layers, Path(name))) is not None:
+            stack.callback(remove_group, group)
         try:
             child = spawn(words, {"PATH": os.environ.get("PATH", "")}, Path(name), output)
             code = child.wait(_TRIAL_S)

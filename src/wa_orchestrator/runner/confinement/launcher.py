@@ -9,11 +9,13 @@ Options are `name=value`; each that is listed with `…` may be repeated:
     status=<fd>     a pipe on which a failure is written; it is closed by exec, so that its end is success
     root=<dir>      an empty directory for a mount view, with exactly the files below
     user=<id>       user and group
+    group=<dir>     a control group to be made, which connects to the addresses below only
     run=<path>…     may be read and executed
     read=<path>…    may be read
     write=<path>…   may be read and written
     landlock=1      enforce the files above, and the ports
     port=<number>…  TCP ports to which it may connect; none of this option: any
+    address=<hex>:<port>…  an address to which it may connect; needs a group
     filter=<kind>   refuse system calls: `tcp`, or `tcp+udp` for those who look up names
     <limit>=<n>     core, nofile, fsize, nproc
 """
@@ -26,7 +28,7 @@ from collections.abc import Sequence
 # Started as a file, without site-packages: the package is found where this file lies.
 sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)).rsplit(os.sep, 3)[0])
 
-from wa_orchestrator.runner.confinement import kernel, landlock, mount_view, syscall_filter
+from wa_orchestrator.runner.confinement import address_filter, kernel, landlock, mount_view, syscall_filter
 
 _LIMITS = {
     "core": resource.RLIMIT_CORE,
@@ -42,6 +44,8 @@ def confine(options: dict[str, list[str]]) -> None:
         if name in options:
             most = int(options[name][0])
             resource.setrlimit(which, (most, most))
+    if "group" in options:
+        _limit_addresses(options["group"][0], options.get("address", []))
     run, read, write = (options.get(name, []) for name in ("run", "read", "write"))
     if "root" in options:
         mount_view.enter(options["root"][0], [*run, *read], write)
@@ -57,6 +61,11 @@ def confine(options: dict[str, list[str]]) -> None:
         _restrict(run, read, write, options)
     if "filter" in options:
         syscall_filter.apply(os.getpid(), datagrams=options["filter"][0] == "tcp+udp")
+
+
+def _limit_addresses(group: str, addresses: list[str]) -> None:
+    parts = (each.partition(":") for each in addresses)
+    address_filter.enter(group, [(bytes.fromhex(host), int(port)) for host, _, port in parts])
 
 
 def _restrict(run: list[str], read: list[str], write: list[str], options: dict[str, list[str]]) -> None:

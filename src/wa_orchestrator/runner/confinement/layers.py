@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 from enum import StrEnum
 from pathlib import Path
 
-from wa_orchestrator.runner.confinement import landlock, syscall_filter
+from wa_orchestrator.runner.confinement import address_filter, landlock, syscall_filter
 
 #: What a server needs besides the number 0 to run workers as other users: CHOWN, DAC_OVERRIDE, KILL, SETGID, SETUID,
 #: SYS_PTRACE (to find them again by their environment) and SYS_ADMIN (mount views). By bit.
@@ -24,6 +24,8 @@ class Gap(StrEnum):
     """The kernel does not restrict files."""
     NO_PORT_LIMITS = "NO_PORT_LIMITS"
     """The kernel restricts files, and not yet connections."""
+    NO_ADDRESS_LIMITS = "NO_ADDRESS_LIMITS"
+    """The server is root, and still cannot limit connections by address (cgroup v2 and BPF)."""
     NO_SYSCALL_FILTER = "NO_SYSCALL_FILTER"
     """There is no filter of system calls for this kind of machine."""
 
@@ -37,6 +39,8 @@ class Layers:
     landlock: int = 0
     """Version of the kernel's interface; 0 for none."""
     syscall_filter: bool = False
+    control_group: str = ""
+    """The directory in which each worker gets a control group that limits its connections by address; '' for none."""
     gaps: tuple[Gap, ...] = ()
     details: tuple[str, ...] = ()
     """What the kernel answered where a layer was refused, for the log."""
@@ -55,7 +59,9 @@ def find(attempt: Try, users: range) -> Layers:
     """Return the layers that work here: all that the machine seems to have, less those with which nothing starts."""
     layers = _promised(users)
     while (refusal := attempt(layers)) is not None:
-        if layers.own_users:
+        if layers.control_group:
+            layers = _without(layers, Gap.NO_ADDRESS_LIMITS, refusal, control_group="")
+        elif layers.own_users:
             layers = _without(layers, Gap.NO_OWN_USERS, refusal, own_users=False)
         elif layers.syscall_filter:
             layers = _without(layers, Gap.NO_SYSCALL_FILTER, refusal, syscall_filter=False)
@@ -81,7 +87,10 @@ def _promised(users: range) -> Layers:
         gaps.append(Gap.NO_PORT_LIMITS)
     if not known:
         gaps.append(Gap.NO_SYSCALL_FILTER)
-    return Layers(own_users, version, known, tuple(gaps), tuple(details))
+    group = address_filter.parent_group() or "" if own_users and address_filter.is_known() else ""
+    if own_users and not group:
+        gaps.append(Gap.NO_ADDRESS_LIMITS)
+    return Layers(own_users, version, known, group, tuple(gaps), tuple(details))
 
 
 def _user_problem(users: range) -> str | None:
@@ -97,6 +106,6 @@ def _user_problem(users: range) -> str | None:
     return None
 
 
-def _without(layers: Layers, gap: Gap, refusal: str, **changes: bool | int) -> Layers:
+def _without(layers: Layers, gap: Gap, refusal: str, **changes: bool | int | str) -> Layers:
     gaps = tuple(dict.fromkeys((*layers.gaps, gap)))
     return replace(layers, gaps=gaps, details=(*layers.details, refusal), **changes)  # type: ignore[arg-type]

@@ -6,9 +6,9 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from wa_orchestrator.domain.reconcile import FoundWorker
+from wa_orchestrator.domain.sessions.reconciliation import FoundWorker
 from wa_orchestrator.errors import Unavailable
-from wa_orchestrator.runner.contract import Exited, Running, WorkerSpec
+from wa_orchestrator.runner.contract import Exited, Lost, Running, WorkerSpec
 from wa_orchestrator.runner.remote import protocol
 from wa_orchestrator.runner.shared_survey import SharedSurvey
 
@@ -34,9 +34,9 @@ class RemoteRunner:
         self._polls.forget()
         return str(answer["handle"])
 
-    async def poll(self, handle: str) -> Running | Exited:
+    async def poll(self, handle: str) -> Running | Exited | Lost:
         """Look the worker up in a survey, which all polls of a second share."""
-        return Running() if await self._polls.has(handle) else Exited()
+        return await self._polls.poll(handle)
 
     async def stop(self, handle: str, grace_s: float = 10.0) -> None:
         await self._ask({"verb": "stop", "handle": handle, "grace_s": grace_s}, _ANSWER_S + grace_s)

@@ -4,7 +4,7 @@ import json
 from collections.abc import Mapping
 from typing import Any
 
-from wa_orchestrator.domain.reconcile import FoundWorker
+from wa_orchestrator.domain.sessions.reconciliation import FoundWorker
 from wa_orchestrator.errors import OrchestratorError, Refused, Unavailable
 from wa_orchestrator.runner.contract import AlreadyRunning, StartFailed, WorkerSpec
 
@@ -26,7 +26,9 @@ def start_question(spec: WorkerSpec) -> dict[str, Any]:
 
 
 def found_answer(found: FoundWorker) -> list[Any]:
-    return [found.handle, found.session_id, found.epoch, found.started_at_ms]
+    """Return a worker. Whether it is lost is told only of one that is: an older caller knows four fields."""
+    known = [found.handle, found.session_id, found.epoch, found.started_at_ms]
+    return [*known, True] if found.is_lost else known
 
 
 def error_answer(error: Exception, session_id: str) -> dict[str, Any]:

@@ -1,0 +1,1 @@
+"""Kubernetes driver: each worker is a bare Pod that the cluster places and never restarts."""
