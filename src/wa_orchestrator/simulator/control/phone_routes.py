@@ -9,7 +9,20 @@ from typing import TYPE_CHECKING, Annotated, Any
 from fastapi import APIRouter, Path
 from fastapi.responses import Response
 
-from wa_orchestrator.simulator.control.request_models import Account, EnterCode, Read, Say, SayMedia, Scan, Unlink
+from wa_orchestrator.simulator.control.request_models import (
+    Account,
+    Album,
+    Call,
+    EndCall,
+    EnterCode,
+    Join,
+    Read,
+    Say,
+    SayContent,
+    SayMedia,
+    Scan,
+    Unlink,
+)
 from wa_orchestrator.simulator.errors import SimulatorError
 from wa_orchestrator.simulator.phones.numbers import chat, digits
 from wa_orchestrator.simulator.protocol.passkey import RP_ID
@@ -34,6 +47,13 @@ class PhoneRoutes:
         routes.post("/enter-code", summary="link a device by its pairing code")(self.enter_code)
         routes.post("/say", summary="send a text")(self.say)
         routes.post("/say-media", summary="send an image, video, audio or document")(self.say_media)
+        routes.post("/say-content", summary="send a reply, a place, a poll, a reaction, …")(self.say_content)
+        routes.post("/album", summary="begin an album")(self.album)
+        routes.post("/call", summary="call another phone")(self.call)
+        routes.post("/call/{call_id}/end", summary="end a call")(self.end_call)
+        routes.post("/files/{message_id}/drop", summary="drop the file of a message, as after weeks")(self.drop_file)
+        routes.post("/files/{message_id}/damage", summary="change a byte of a file")(self.damage_file)
+        routes.post("/join", summary="follow the link of a group")(self.join)
         routes.post("/read", summary="read messages")(self.read)
         routes.post("/unlink", summary="remove linked devices")(self.unlink)
         routes.post("/unregister", summary="unregister the number from WhatsApp")(self.unregister)
@@ -65,10 +85,36 @@ class PhoneRoutes:
         return {"id": await self._whatsapp.send_text(digits(phone), chat(body.to), body.text, **options)}
 
     async def say_media(self, phone: Phone, body: SayMedia) -> dict[str, Any]:
-        content, described = _decoded(body.data), {"caption": body.caption, "name": body.filename}
+        content = _decoded(body.data)
+        described: dict[str, Any] = {"caption": body.caption, "name": body.filename}
+        described |= {"form": body.form, "album": body.album}
         to = chat(body.to)
         sent = await self._whatsapp.send_media(digits(phone), to, body.kind, content, body.mimetype, **described)
         return {"id": sent}
+
+    async def say_content(self, phone: Phone, body: SayContent) -> dict[str, Any]:
+        return {"id": await self._whatsapp.send_content(digits(phone), chat(body.to), body.content)}
+
+    async def album(self, phone: Phone, body: Album) -> dict[str, Any]:
+        return {"id": await self._whatsapp.begin_album(digits(phone), chat(body.to), body.images, body.videos)}
+
+    async def call(self, phone: Phone, body: Call) -> dict[str, Any]:
+        return {"id": await self._whatsapp.call(digits(phone), chat(body.to), video=body.video)}
+
+    async def end_call(self, phone: Phone, call_id: str, body: EndCall) -> dict[str, Any]:
+        await self._whatsapp.end_call(digits(phone), chat(body.to), call_id, body.how)
+        return OK
+
+    async def drop_file(self, phone: Phone, message_id: str) -> dict[str, Any]:
+        self._whatsapp.drop_file(digits(phone), message_id)
+        return OK
+
+    async def damage_file(self, phone: Phone, message_id: str) -> dict[str, Any]:
+        self._whatsapp.damage_file(digits(phone), message_id)
+        return OK
+
+    async def join(self, phone: Phone, body: Join) -> dict[str, Any]:
+        return {"outcome": await self._whatsapp.join_group(digits(phone), body.link)}
 
     async def read(self, phone: Phone, body: Read | None = None) -> dict[str, Any]:
         return {"read": await self._whatsapp.read(digits(phone), chat(body.of) if body and body.of else None)}

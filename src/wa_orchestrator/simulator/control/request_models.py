@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-from typing import Literal
+from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field
+
+from wa_orchestrator.simulator.phones.content import Content
 
 
 class _Body(BaseModel):
@@ -44,6 +46,43 @@ class SayMedia(_Body):
     mimetype: str = "application/octet-stream"
     caption: str | None = None
     filename: str | None = None
+    form: Literal["plain", "voice", "view_once"] = "plain"
+    album: str | None = None
+
+
+class SayContent(_Body):
+    """Anything else that a person sends: a reply, a place, a poll, a vote, a reaction, an edit, …"""
+
+    to: str = Field(min_length=1)
+    content: Annotated[Content, Field(discriminator="kind")]
+
+
+class Album(_Body):
+    """The head of an album, and how many files follow."""
+
+    to: str = Field(min_length=1)
+    images: int = Field(default=0, ge=0)
+    videos: int = Field(default=0, ge=0)
+
+
+class Call(_Body):
+    """A call, with or without video."""
+
+    to: str = Field(min_length=1)
+    video: bool = False
+
+
+class EndCall(_Body):
+    """How a call ends; `accept` is the callee who takes it on another device."""
+
+    to: str = Field(min_length=1)
+    how: Literal["hang_up", "timeout", "reject", "accept"] = "hang_up"
+
+
+class Join(_Body):
+    """The link of a group, or its end."""
+
+    link: str = Field(min_length=1, max_length=200)
 
 
 class Read(_Body):
@@ -59,10 +98,14 @@ class Unlink(_Body):
 
 
 class Account(_Body):
-    """What an account is: `migrated` is whether its chats go by LIDs, `hidesNumber` whether others see its LID only."""
+    """What an account is: `migrated` is whether its chats go by LIDs, `hidesNumber` whether others see its LID only.
+
+    Without its `usernameKey`, where it has one, nobody learns whose a username is.
+    """
 
     migrated: bool | None = None
     username: str | None = Field(default=None, max_length=40)
+    username_key: str | None = Field(default=None, alias="usernameKey", pattern=r"^([0-9]{4})?$")
     hides_number: bool | None = Field(default=None, alias="hidesNumber")
 
 
@@ -73,6 +116,23 @@ class GroupRequest(_Body):
     subject: str = Field(min_length=1, max_length=100)
     members: list[str] = Field(min_length=1)
     mode: Literal["lid", "pn"] | None = None
+
+
+class AttemptOfScenario(_Body):
+    """What WhatsApp did to one attempt: faults as `POST /faults` has them, and whether the message was read."""
+
+    faults: list[dict[str, Any]] = Field(default_factory=list, max_length=10)
+    read: bool = False
+
+
+class ScenarioRequest(BaseModel):
+    """A scenario of `wa-orchestrator reproduce`, and the phones to play it on."""
+
+    model_config = ConfigDict(extra="ignore")
+    format: Literal[2]
+    sender: str
+    recipient: str
+    attempts: list[AttemptOfScenario] = Field(max_length=100)
 
 
 class Revision(_Body):

@@ -15,11 +15,15 @@ from wa_orchestrator.simulator.control.request_models import (
     OnPhone,
     OnProxy,
     Revision,
+    ScenarioRequest,
 )
+from wa_orchestrator.simulator.errors import SimulatorError
 from wa_orchestrator.simulator.phones.numbers import digits
 from wa_orchestrator.simulator.proxies.pool import SocksPool
 from wa_orchestrator.simulator.proxies.socks_server import DEFAULT_LATENCY_MS, SocksServer
 from wa_orchestrator.simulator.telegram import Telegram
+from wa_orchestrator.simulator.whatsapp.faults import KINDS
+from wa_orchestrator.simulator.whatsapp.scenarios import Attempt
 
 if TYPE_CHECKING:
     from wa_orchestrator.simulator.whatsapp.server import WhatsApp
@@ -46,12 +50,14 @@ class WorldRoutes:
         routes.get("/arrivals", summary="every message that reached WhatsApp")(self.arrivals)
         routes.get("/refusals", summary="messages that WhatsApp answered with an error")(self.refusals)
         routes.get("/connections", summary="open connections with their proxies")(self.connections)
+        routes.get("/replacements", summary="connections that a newer one of their device ended")(self.replacements)
         routes.get("/chatstates", summary="chat states: who typed to whom")(self.chatstates)
         routes.get("/proxies", summary="log and counters of each proxy")(self.proxies)
         routes.post("/proxies", summary="add a proxy", status_code=201)(self.add_proxy)
         routes.get("/telegram", summary="messages sent to Telegram")(self.telegrams)
         routes.post("/groups", summary="create a group", status_code=201)(self.create_group)
         routes.put("/revision", summary="set the client revision that WhatsApp Web publishes")(self.set_revision)
+        routes.post("/scenarios", summary="play back what happened to a message")(self.play)
         routes.post("/faults", summary="activate a fault")(self.fault)
         routes.delete("/faults", summary="end all faults")(self.clear_faults)
         return routes
@@ -67,6 +73,9 @@ class WorldRoutes:
 
     async def connections(self) -> list[dict[str, Any]]:
         return self._whatsapp.connections()
+
+    async def replacements(self, after: int = 0) -> list[dict[str, Any]]:
+        return self._whatsapp.replacements(after)
 
     async def chatstates(self) -> list[dict[str, Any]]:
         return self._whatsapp.chatstates()
@@ -86,6 +95,11 @@ class WorldRoutes:
 
     async def set_revision(self, body: Revision) -> dict[str, Any]:
         self._whatsapp.revision = body.revision
+        return OK
+
+    async def play(self, body: ScenarioRequest) -> dict[str, Any]:
+        attempts = [Attempt([_named(fault) for fault in one.faults], one.read) for one in body.attempts]
+        self._whatsapp.play(digits(body.sender), digits(body.recipient), attempts)
         return OK
 
     async def fault(self, body: FaultRequest) -> dict[str, Any]:
@@ -111,6 +125,14 @@ class WorldRoutes:
 
 def _snake(name: str) -> str:
     return re.sub(r"[A-Z]", lambda letter: f"_{letter[0].lower()}", name)
+
+
+def _named(fault: dict[str, Any]) -> dict[str, Any]:
+    """Return a fault with names as the simulator has them. Raises SimulatorError for an unknown kind."""
+    kind = fault.get("kind")
+    if kind not in KINDS:
+        raise SimulatorError("UNKNOWN_FAULT", f"WhatsApp has no fault {kind!r}; it has {', '.join(KINDS)}.")
+    return {_snake(name): value for name, value in fault.items()}
 
 
 def _overview(app: FastAPI) -> str:

@@ -1,10 +1,13 @@
 """Actions of people on their phones: send, read, unlink devices."""
 
+from enum import StrEnum
+
 from wa_orchestrator.simulator.errors import SimulatorError
-from wa_orchestrator.simulator.phones import encryption
+from wa_orchestrator.simulator.phones import content, encryption
+from wa_orchestrator.simulator.phones.content import Chat, Content, SentMessage
 from wa_orchestrator.simulator.protocol import jid, message_content, protobuf
 from wa_orchestrator.simulator.protocol.binary_xml import Node, node
-from wa_orchestrator.simulator.protocol.message_content import Content
+from wa_orchestrator.simulator.protocol.message_content import Content as Read
 from wa_orchestrator.simulator.whatsapp import media
 from wa_orchestrator.simulator.whatsapp.accounts import Device, Phone
 from wa_orchestrator.simulator.whatsapp.stanzas import addressing, device_notifications, groups, trust_tokens
@@ -13,6 +16,14 @@ from wa_orchestrator.simulator.whatsapp.stanzas.messages import inbox_entry
 from wa_orchestrator.simulator.whatsapp.state import ServerState, new_message_id
 
 _KEPT_FOR_RETRY = 5000
+
+
+class FileForm(StrEnum):
+    """How a file is sent."""
+
+    PLAIN = "plain"
+    VOICE = "voice"
+    VIEW_ONCE = "view_once"
 
 
 def send_message(
@@ -30,6 +41,8 @@ def send_message(
         person = state.accounts.phone(number)
         is_own = person is phone
         chat = to if is_own or "@" in to else phone.number
+        if what.kind == "protocol":  # an edit or a deletion, which is no message of its own
+            continue
         state.ledger.add_to_inbox(number, chat, inbox_entry(state, phone.number, to, message_id, what, is_own=is_own))
         if not is_own:
             state.ring(person)
@@ -59,7 +72,7 @@ def _names(phone: Phone, receiver: Phone, *, by_lid: bool | None) -> dict[str, s
     return {"from": lid, "sender_pn": number} if by_lid else {"from": number, "sender_lid": lid}
 
 
-def _first_copy(state: ServerState, phone: Phone, device: Device, message: bytes, what: Content) -> list[Node]:
+def _first_copy(state: ServerState, phone: Phone, device: Device, message: bytes, what: Read) -> list[Node]:
     """Return the content of a message for a device, as the active faults let it through."""
     absent = state.faults.active("absent", device.phone)
     if absent:
@@ -81,22 +94,24 @@ def _copy_to_own_devices(state: ServerState, phone: Phone, to: Phone, message_id
         state.deliver(device, _envelope(state, phone, message_id, what, addressing.own_copy(phone, to), encs=[enc]))
 
 
-def _encrypt(phone: Phone, device: Device, message: bytes, what: Content, count: int | None = None) -> Node:
+def _encrypt(phone: Phone, device: Device, message: bytes, what: Read, count: int | None = None) -> Node:
     enc = encryption.encrypt_for(phone, device, message, count)
     return _with_media_type(enc, what)
 
 
-def _with_media_type(enc: Node, what: Content) -> Node:
+def _with_media_type(enc: Node, what: Read) -> Node:
     if what.file:
         enc.attrs["mediatype"] = what.kind
     return enc
 
 
 def _envelope(
-    state: ServerState, phone: Phone, message_id: str, what: Content, names: dict[str, str], *, encs: list[Node]
+    state: ServerState, phone: Phone, message_id: str, what: Read, names: dict[str, str], *, encs: list[Node]
 ) -> Node:
     kind = "media" if what.file else "reaction" if what.kind == "reaction" else "text"
     attrs = {"id": message_id, "t": str(state.now), "type": kind, "notify": phone.name, **names}
+    if what.edit:
+        attrs["edit"] = what.edit
     return Node("message", attrs, list(encs))
 
 
@@ -152,14 +167,47 @@ def send_file(
     mimetype: str,
     caption: str | None,
     name: str | None,
+    form: FileForm = FileForm.PLAIN,
+    album: str | None = None,
 ) -> str:
-    """Send a file and return the message's id. Raises SimulatorError for an unknown kind."""
+    """Send a file, maybe as a part of the album that `album` began, and return the message's id.
+
+    Raises SimulatorError for an unknown kind.
+    """
     if kind not in ("image", "video", "audio", "document", "sticker"):
         raise SimulatorError("UNKNOWN_KIND", f"There are no files of kind {kind!r}.")
     sealed = media.encrypt(data, kind)
     path = state.shelf.put(sealed.blob)
-    message = message_content.file(sealed, path, kind, mimetype, caption=caption, name=name, now=state.now)
+    voice = form is FileForm.VOICE
+    message = message_content.file(sealed, path, kind, mimetype, caption=caption, name=name, now=state.now, voice=voice)
+    if form is FileForm.VIEW_ONCE:
+        message = content.view_once(message)
+    if album is not None:
+        message = content.in_album(message, album, chat_of(state, phone, to).address)
     return send_message(state, phone, to, message)
+
+
+def send_content(state: ServerState, phone: Phone, to: str, what: Content) -> str:
+    """Send anything else that a person can send, and return the message's id."""
+    message = content.encode(what, chat_of(state, phone, to), state.now * 1000)
+    return send_message(state, phone, to, message)
+
+
+def chat_of(state: ServerState, phone: Phone, to: str) -> Chat:
+    """Return how messages of a phone to a chat name people: as the group or the receiving account does."""
+    group = groups.find(state, to) if "@" in to else None
+    space = group.space if group else state.accounts.phone(to).space
+
+    def name(number: str) -> str:
+        return str(state.accounts.phone(number).address_in(space))
+
+    def sent(message_id: str) -> SentMessage | None:
+        for (creator, known), (_, message) in state.outgoing.items():
+            if known == message_id:
+                return SentMessage(known, creator, message)
+        return None
+
+    return Chat(group.address if group else name(to), phone.number, name, sent)
 
 
 def read(state: ServerState, phone: Phone, of: str | None) -> int:

@@ -15,7 +15,7 @@ _PROTOCOL = 12
 _KEY_SHARE, _HISTORY, _LID_MAPPINGS = 6, 5, 22
 _REQUEST, _RESPONSE = 16, 17
 _RESEND = 4
-_RECENT = 3
+_RECENT, _PUSH_NAME = 3, 4
 
 
 def send(state: ServerState, phone: Phone, device: Device, message: protobuf.Layout) -> None:
@@ -37,31 +37,46 @@ def send_first(state: ServerState, phone: Phone, device: Device) -> None:
     names = [{1: str(phone.address), 2: phone.name}]
     history = zlib.compress(protobuf.encode({1: 0, 5: 1, 6: 100, 7: names, **_namings(state, phone)}))
     send(state, phone, device, {2: _HISTORY, 6: {6: 0, 7: 1, 9: 100, 11: history}})
-    chats = [_chat(state, phone, one) for one in _known(state, phone) if phone.number in one.trusted]
-    if chats:
-        recent = zlib.compress(protobuf.encode({1: _RECENT, 2: chats, 5: 1, 6: 100}))
-        send(state, phone, device, {2: _HISTORY, 6: {6: _RECENT, 7: 1, 9: 100, 11: recent}})
+    others = [one for one in _known(state, phone) if one is not phone]
+    if not others:
+        return
+    called = [{1: str(_name_of(phone, one)), 2: one.name} for one in others]
+    pushnames = zlib.compress(protobuf.encode({1: _PUSH_NAME, 5: 1, 6: 100, 7: called}))
+    send(state, phone, device, {2: _HISTORY, 6: {6: _PUSH_NAME, 7: 1, 9: 100, 11: pushnames}})
+    chats = [_chat(state, phone, one) for one in others]
+    recent = zlib.compress(protobuf.encode({1: _RECENT, 2: chats, 5: 1, 6: 100}))
+    send(state, phone, device, {2: _HISTORY, 6: {6: _RECENT, 7: 1, 9: 100, 11: recent}})
+
+
+def _name_of(phone: Phone, other: Phone) -> jid.Jid:
+    """Return by which name a chat goes: of a person who hides the number there is only the LID."""
+    return other.address_in(jid.LID if other.hides_number else phone.space)
 
 
 def _chat(state: ServerState, phone: Phone, other: Phone) -> protobuf.Layout:
-    """Return a chat of the recent history: the token of acquaintance, both names, and an old text."""
-    key: protobuf.Layout = {1: str(other.address), 2: 0, 3: new_message_id()}
-    text: protobuf.Layout = {1: "a text from before the device was linked"}
-    message: protobuf.Layout = {1: {1: key, 2: text, 3: state.now - 3600}, 2: 1}
-    token: protobuf.Layout = {21: trust_tokens.token_of(other, phone), 22: state.now}
-    return {
-        1: str(other.address_in(phone.space)),
-        2: message,
-        **token,
-        39: str(other.address),
-        42: str(other.address_in(jid.LID)),
-    }
+    """Return a chat of the recent history: the token of acquaintance, both names, and its texts, the newest first."""
+    name = str(_name_of(phone, other))
+    shown = [each for each in state.ledger.inbox(phone.number) if each.get("text") and each["to"] not in state.groups]
+    ours = [each for each in shown if other.number in (each["from"], each["to"])]
+    told = [(each["id"], each["text"], int(each["fromMe"]), int(each["at"])) for each in reversed(ours)]
+    told.append((new_message_id(), "a text from before the device was linked", 0, state.now - 3600))
+    texts = [_past_text(name, *each) for each in told]
+    given = other.trusted.get(phone.number)
+    token: protobuf.Layout = {} if given is None else {21: trust_tokens.token_of(other, phone), 22: int(given)}
+    names: protobuf.Layout = {} if other.hides_number else {39: str(other.address)}
+    return {1: name, 2: texts, 6: 0, 12: told[0][3], **token, **names, 42: str(other.address_in(jid.LID))}
+
+
+def _past_text(chat: str, message_id: str, text: str, own: int, at: int) -> protobuf.Layout:
+    key: protobuf.Layout = {1: chat, 2: own, 3: message_id}
+    return {1: {1: key, 2: {1: text}, 3: at}, 2: 1}
 
 
 def migrate(state: ServerState, phone: Phone) -> None:
     """Move an account's one-to-one chats to LIDs, and tell its devices the LIDs of its contacts."""
     phone.migrated = True
-    pairs = [{1: int(one.number), 2: int(one.lid), 3: int(one.lid)} for one in _known(state, phone)]
+    shown = [one for one in _known(state, phone) if not one.hides_number]
+    pairs = [{1: int(one.number), 2: int(one.lid), 3: int(one.lid)} for one in shown]
     payload = protobuf.encode({1: pairs, 2: state.now})
     for device in phone.devices.values():
         send(state, phone, device, {2: _LID_MAPPINGS, 23: {1: payload}})
@@ -105,5 +120,6 @@ def _known(state: ServerState, phone: Phone) -> list[Phone]:
 
 def _namings(state: ServerState, phone: Phone) -> protobuf.Layout:
     """Return the fields of a history sync about LIDs: those of its contacts, and when the account moved to them."""
-    pairs = [{1: str(one.address), 2: str(one.address_in(jid.LID))} for one in _known(state, phone)]
+    shown = [one for one in _known(state, phone) if not one.hides_number]
+    pairs = [{1: str(one.address), 2: str(one.address_in(jid.LID))} for one in shown]
     return {15: pairs, 19: phone.first_contact_salt, **({8: {20: state.now}} if phone.migrated else {})}

@@ -1,16 +1,20 @@
 """Message content: the protobuf inside the encryption."""
 
 import struct
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
+from typing import Any
 
-from wa_orchestrator.simulator.protocol import protobuf
+from wa_orchestrator.simulator.protocol import message_parts, protobuf
 from wa_orchestrator.simulator.protocol.protobuf import ProtobufFields
 from wa_orchestrator.simulator.whatsapp import media
 
 CONVERSATION, SENDER_KEY, LOCATION, EXTENDED_TEXT, PROTOCOL, DEVICE_SENT, REACTION = 1, 2, 5, 6, 12, 31, 46
 _CONTEXT, _EXPIRATION = 17, 25
+_REVOKE, _EDIT = 0, 14
+_SECRET_ENCRYPTED = 82
 #: Wrappers of a message: view-once, disappearing, a document with caption, …
-_WRAPPERS = (37, 40, 53, 55, 58)
+_WRAPPERS = (37, 40, 53, 55, 58, 59, 91)
+_VIEW_ONCE = (37, 55, 59)
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,7 +38,7 @@ FILES = {
     7: _FileFields("document", 20, 4, 5, 7, 9, 10, name=8),
     26: _FileFields("sticker", None, 2, 9, 4, 3, 8),
 }
-_FIELD_OF_KIND = {layout.kind: field for field, layout in FILES.items()}
+_FIELD_OF_KIND = {layout.kind: number for number, layout in FILES.items()}
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,6 +62,10 @@ class Content:
     text: str | None = None
     file: FileRef | None = None
     expires: int | None = None
+    #: the attribute `edit` of its stanza: an edit, a deletion by its author, or one by an admin
+    edit: str | None = None
+    #: what else a phone shows of it (`message_parts`)
+    parts: dict[str, Any] = field(default_factory=dict)
 
 
 def unwrap(message: ProtobufFields) -> tuple[str | None, ProtobufFields]:
@@ -72,24 +80,46 @@ def read(message: ProtobufFields) -> Content:
     """Return the content of a message; an unknown one has the kind `other`."""
     for wrapper in _WRAPPERS:
         if wrapper in message:
-            return read(message.message(wrapper).message(1))
+            inner = read(message.message(wrapper).message(1))
+            return replace(inner, parts={**inner.parts, "view_once": True}) if wrapper in _VIEW_ONCE else inner
+    found = _read(message)
+    parts = message_parts.read(message)
+    return replace(found, kind="voice" if parts.get("voice") else found.kind, parts=parts)
+
+
+def _read(message: ProtobufFields) -> Content:
     if CONVERSATION in message:
         return Content("text", message.text(CONVERSATION))
     if EXTENDED_TEXT in message:
         body = message.message(EXTENDED_TEXT)
         return Content("text", body.text(1), expires=_expiry(body))
-    for field, layout in FILES.items():
-        if field in message:
-            return _read_file(message.message(field), layout)
+    for number, layout in FILES.items():
+        if number in message:
+            return _read_file(message.message(number), layout)
     if LOCATION in message:
         body = message.message(LOCATION)
         latitude, longitude = (struct.unpack("<d", body.raw(number) or bytes(8))[0] for number in (1, 2))
         return Content("location", f"{latitude},{longitude}", expires=_expiry(body))
+    if message_parts.CARD in message or message_parts.CARDS in message:
+        return Content("contacts")
+    poll = message_parts.poll_field(message)
+    if poll is not None:
+        return Content("poll", message.message(poll).text(2))
     if REACTION in message:
         return Content("reaction", message.message(REACTION).text(2))
     if PROTOCOL in message:
-        return Content("protocol")
+        new = message_parts.edited(message)
+        return Content("protocol", read(new).text if new else None, edit=_edit(message.message(PROTOCOL)))
+    if _SECRET_ENCRYPTED in message:  # an edit, which a phone could open
+        return Content("protocol", edit="1")
     return Content("sender_key" if SENDER_KEY in message else "other")
+
+
+def _edit(body: ProtobufFields) -> str | None:
+    if 1 not in body or body.number(2) not in (_REVOKE, _EDIT):
+        return None
+    own = body.message(1).number(2)
+    return "1" if body.number(2) == _EDIT else "7" if own else "8"
 
 
 def _read_file(body: ProtobufFields, layout: _FileFields) -> Content:
@@ -127,10 +157,11 @@ def file(
     caption: str | None,
     name: str | None,
     now: int,
+    voice: bool = False,
 ) -> bytes:
-    """Encode a media message."""
-    field = _FIELD_OF_KIND[kind]
-    layout = FILES[field]
+    """Encode a media message. A voice note is an audio file that was recorded."""
+    number = _FIELD_OF_KIND[kind]
+    layout = FILES[number]
     timestamps = {"image": 12, "video": 14, "audio": 10, "document": 11, "sticker": 10}
     body: dict[int, int | str | bytes | None] = {
         1: f"https://{media.HOST}{path}",
@@ -146,7 +177,9 @@ def file(
         body[layout.caption] = caption
     if layout.name and name:
         body[layout.name] = name
-    return protobuf.encode({field: body})
+    if voice:
+        body |= {5: 3, 6: 1}
+    return protobuf.encode({number: body})
 
 
 def device_sent(chat: str, message: bytes) -> bytes:

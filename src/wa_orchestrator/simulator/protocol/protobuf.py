@@ -1,10 +1,11 @@
 """Protocol buffers without a schema: fields are addressed by number."""
 
+import struct
 from collections.abc import Iterator, Mapping, Sequence
 
 from wa_orchestrator.simulator.errors import ProtocolError
 
-Scalar = int | bytes | str | bool
+Scalar = int | float | bytes | str | bool
 Value = Scalar | Mapping[int, "Value | Sequence[Value] | None"]
 Layout = Mapping[int, "Value | Sequence[Value] | None"]
 
@@ -29,6 +30,9 @@ def _field(out: bytearray, number: int, value: Value) -> None:
     if isinstance(value, int):
         out += varint(number << 3 | VARINT)
         out += varint(value)
+        return
+    if isinstance(value, float):
+        out += varint(number << 3 | FIXED64) + struct.pack("<d", value)
         return
     if isinstance(value, str):
         value = value.encode()
@@ -81,6 +85,10 @@ class ProtobufFields:
 
     def message(self, number: int) -> "ProtobufFields":
         return decode(self.raw(number))
+
+    def encoded(self) -> bytes:
+        """Return the bytes of a message that has no fields of fixed length."""
+        return encode(self._values)
 
     def all(self, number: int) -> list[bytes]:
         return [value for value in self._values.get(number, []) if isinstance(value, bytes)]

@@ -97,17 +97,25 @@ class Phone:
         self.contacts: set[str] = set()
         #: whether its one-to-one chats have moved from phone numbers to LIDs
         self.migrated = False
-        #: accounts that hold its token of acquaintance
-        self.trusted: set[str] = set()
+        #: accounts that hold its token of acquaintance → when it was given
+        self.trusted: dict[str, float] = {}
         #: from this its devices make the token for a first contact
         self.first_contact_salt = curve25519.hkdf(self._seed, 32, info=b"first contact")
         #: signs that a device may be linked, where WhatsApp wants that
         self.passkey = Passkey()
         #: how often it has rung for a message
         self.pushes = 0
+        #: ids of this phone's calls that a linked device has rejected
+        self.rejected_calls: list[str] = []
         #: others find it by this name; whoever does, and is not told the number, knows its LID only
         self.username = ""
+        #: who looks the name up must know these four digits, too; '' without
+        self.username_key = ""
         self.hides_number = False
+        #: the address of its picture; '' without one
+        self.picture = ""
+        #: numbers that it has blocked
+        self.blocked: set[str] = set()
 
     @property
     def address(self) -> Jid:
@@ -198,7 +206,8 @@ class Accounts:
         return self._reassigned.get(lid) or number_of(lid)
 
     def find_username(self, username: str) -> Phone | None:
-        return next((phone for phone in self._phones.values() if phone.username == username), None)
+        wanted = username.lower()
+        return next((phone for phone in self._phones.values() if phone.username.lower() == wanted), None)
 
     def device(self, address: Jid) -> Device | None:
         phone = self.find(address)

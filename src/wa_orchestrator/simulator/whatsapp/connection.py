@@ -35,11 +35,14 @@ class Connection:
         self.number = next(_numbers)
         self.state = state
         self.proxy = proxy
-        self.since = state.clock()
+        #: when it was made, and when the client was last heard
+        self.since = self.heard_at = state.clock()
         self.phone: str | None = None
         self.device: Device | None = None
         self.active = False
         self.available = False
+        #: ids of messages that the device has asked for again and not acked yet
+        self.retried: set[str] = set()
         self.client_static = b""
         #: keys of a client that is being linked
         self.registration: ProtobufFields | None = None
@@ -101,6 +104,7 @@ class Connection:
     ) -> None:
         if self._receive is not None:
             stanza = binary_xml.decode(self._receive.open(body))
+            self.heard_at = self.state.clock()
             if not self.is_silent and not self.ended:
                 on_stanza(self, stanza)
         elif self.is_silent:

@@ -4,19 +4,19 @@ from collections.abc import Callable
 from typing import Any
 
 from wa_orchestrator.simulator.phones import actions
-from wa_orchestrator.simulator.protocol.binary_xml import node
+from wa_orchestrator.simulator.protocol.binary_xml import Node, node
 from wa_orchestrator.simulator.whatsapp.faults import Fault
 from wa_orchestrator.simulator.whatsapp.stanzas import graphql, login
 from wa_orchestrator.simulator.whatsapp.state import ServerState, from_server
 
 #: Faults that happen once and do not stay active (`drop` does, if it has a duration).
-_MOMENTARY = frozenset({"bad_frame", "replace", "logout", "novelty"})
+_MOMENTARY = frozenset({"bad_frame", "replace", "logout", "novelty", "client_expiration", "status", "media_hosts_gone"})
 
 
 def apply(
     state: ServerState, kind: str, *, phone: str | None, seconds: float | None, code: int | None, extra: dict[str, Any]
-) -> None:
-    """Activate a fault and apply its immediate effect. Raises SimulatorError for an unknown kind."""
+) -> Fault:
+    """Activate a fault, apply its immediate effect, and return it. Raises SimulatorError for an unknown kind."""
     if kind == "companion_reg_refresh":
         extra = {"times": 1, **extra}
     fault = state.faults.add(kind, phone, seconds, code, extra)
@@ -25,10 +25,12 @@ def apply(
     at_once = _AT_ONCE.get(kind)
     if at_once:
         at_once(state, fault)
+    return fault
 
 
 def clear(state: ServerState) -> None:
     """End all faults; devices are notified of locks that end."""
+    state.media_hosts.recover()
     kinds = {fault.kind for fault in state.faults.listing()}
     state.faults.clear()
     if "reachout_lock" in kinds:
@@ -55,6 +57,24 @@ def _send_novelties(state: ServerState, fault: Fault) -> None:
             state.deliver(connection.device, from_server("notification", attrs, [node("brand_new")]))
             connection.send(from_server("ib", {}, [node("brand_new_notice")]))
             connection.send(from_server("novel", {"id": state.next_id()}))
+
+
+def _post_status(state: ServerState, fault: Fault) -> None:
+    for connection in state.connections_of(fault.phone):
+        if connection.device:
+            attrs = {"from": "status@broadcast", "id": state.next_id(), "type": "media", "t": str(state.now)}
+            state.deliver(connection.device, Node("status", attrs))
+
+
+def _lose_media_hosts(state: ServerState, fault: Fault) -> None:
+    state.media_hosts.lose(every=bool(fault.extra.get("all")))
+
+
+def _announce_expiration(state: ServerState, fault: Fault) -> None:
+    attrs = {"t": str(fault.extra["at"])} if "at" in fault.extra else {}
+    for connection in state.connections_of(fault.phone):
+        if connection.device:
+            connection.send(from_server("ib", {}, [node("client_expiration", attrs)]))
 
 
 def _replace(state: ServerState, fault: Fault) -> None:
@@ -88,6 +108,9 @@ _AT_ONCE: dict[str, Callable[[ServerState, Fault], None]] = {
     "bad_frame": _send_bad_frame,
     "replace": _replace,
     "novelty": _send_novelties,
+    "status": _post_status,
+    "media_hosts_gone": _lose_media_hosts,
+    "client_expiration": _announce_expiration,
     "logout": _log_out,
     "ban": _end_streams,
     "temporary_ban": _end_streams,

@@ -16,6 +16,7 @@ class Ledger:
         #: (sender, chat, id) → its newest arrival: a repeat may have other content, and the ledger must show it
         self._newest: dict[tuple[str, str, str], dict[str, Any]] = {}
         self._refusals: list[dict[str, Any]] = []
+        self._replacements: list[dict[str, Any]] = []
         self._inboxes: dict[str, OrderedDict[tuple[str, str, str], dict[str, Any]]] = {}
         self._states: deque[dict[str, Any]] = deque(maxlen=_KEPT_STATES)
 
@@ -37,11 +38,18 @@ class Ledger:
         """Record a message that WhatsApp answered with an error: it did not arrive."""
         self._refusals.append({"n": len(self._refusals) + 1, **entry})
 
+    def record_replacement(self, **entry: Any) -> None:
+        """Record a connection that ended because its device logged in once more."""
+        self._replacements.append({"n": len(self._replacements) + 1, **entry})
+
     def arrivals(self, after: int = 0) -> list[dict[str, Any]]:
         return [dict(entry) for entry in self._arrivals[max(after, 0) :]]
 
     def refusals(self, after: int = 0) -> list[dict[str, Any]]:
         return [dict(entry) for entry in self._refusals[max(after, 0) :]]
+
+    def replacements(self, after: int = 0) -> list[dict[str, Any]]:
+        return [dict(entry) for entry in self._replacements[max(after, 0) :]]
 
     def add_to_inbox(self, phone: str, chat: str, entry: dict[str, Any]) -> bool:
         """Add a message to a phone's inbox, once. Returns whether it is new."""
@@ -52,6 +60,23 @@ class Ledger:
             return False
         inbox[key] = {**entry, "chat": chat, "shown": 1, "copies": 1, "read": entry["fromMe"]}
         return True
+
+    def amend(self, phone: str, chat: str, author: str, what: Content) -> None:
+        """Apply an edit, a deletion or a reaction to the message that it names, if this phone shows it."""
+        target = what.parts.get("target")
+        if not target:
+            return
+        for entry in self._inboxes.get(phone, {}).values():
+            if entry["id"] != target["id"] or entry["chat"] != chat:
+                continue
+            if what.kind == "reaction":
+                entry.setdefault("reactions", {})[author] = what.text
+            elif entry["from"] != author and what.edit != "8":
+                continue  # nobody changes what another wrote
+            elif what.edit == "1":
+                entry |= {"text": what.text, "edited": True}
+            elif what.edit:
+                entry |= {"text": None, "deleted": True}
 
     def inbox(self, phone: str) -> list[dict[str, Any]]:
         return [dict(entry) for entry in self._inboxes.get(phone, {}).values()]

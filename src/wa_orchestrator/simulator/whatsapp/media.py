@@ -58,11 +58,38 @@ def decrypt(blob: bytes, kind: str, media_key: bytes, plain_sha256: bytes | None
     return plain
 
 
+class MediaHosts:
+    """The hosts that take uploads, in the order in which devices are told to try them."""
+
+    def __init__(self) -> None:
+        self.names: list[str] = []
+        self._gone: set[str] = set()
+        self.recover()
+
+    def takes(self, name: str) -> bool:
+        """Whether a host is reachable."""
+        return name not in self._gone
+
+    def lose(self, *, every: bool) -> None:
+        """Make the first host unreachable, or every one; then others take their place."""
+        if not every:
+            self._gone.add(self.names[0])
+            return
+        self._gone.update(self.names)
+        self.names = [f"media-{len(self._gone) + number}.whatsapp.net" for number in range(2)]
+
+    def recover(self) -> None:
+        """Be as at the beginning."""
+        self.names = [HOST, "media-1.whatsapp.net"]
+        self._gone = set()
+
+
 class MediaStore:
     """Stores blobs by path in memory; the oldest are dropped beyond a limit."""
 
     def __init__(self, limit_bytes: int = 256 << 20) -> None:
         self._blobs: OrderedDict[str, bytes] = OrderedDict()
+        self._dropped: dict[str, bytes] = {}
         self._limit = limit_bytes
         self._size = 0
 
@@ -81,6 +108,27 @@ class MediaStore:
 
     def get(self, path: str) -> bytes | None:
         return self._blobs.get(path.partition("?")[0])
+
+    def drop(self, path: str) -> None:
+        """Serve a blob no more, as after some weeks; phones still have it."""
+        name = path.partition("?")[0]
+        self._dropped[name] = self._blobs.pop(name)
+        self._size -= len(self._dropped[name])
+
+    def damage(self, path: str) -> None:
+        """Change a byte in the middle of a blob."""
+        name = path.partition("?")[0]
+        blob = bytearray(self._blobs[name])
+        blob[len(blob) // 2] ^= 1
+        self._blobs[name] = bytes(blob)
+
+    def put_again(self, path: str) -> str:
+        """Store a blob that was dropped at a path of its own and return that."""
+        name = path.partition("?")[0]
+        again = f"{name.removesuffix('.enc')}-{len(self._blobs)}.enc"
+        self._blobs[again] = self._dropped.get(name) or self._blobs[name]
+        self._size += len(self._blobs[again])
+        return f"{again}?ccb=1"
 
 
 def _keys(media_key: bytes, kind: str) -> tuple[bytes, bytes, bytes]:

@@ -4,6 +4,7 @@ import base64
 import json
 import secrets
 from collections import OrderedDict
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -47,16 +48,7 @@ class DeviceStore:
 
     def save_groups(self, groups: dict[str, Group]) -> None:
         if self._directory:
-            listing = [
-                {
-                    "id": group.id,
-                    "subject": group.subject,
-                    "created": group.created,
-                    "members": group.members,
-                    "mode": group.mode,
-                }
-                for group in groups.values()
-            ]
+            listing = [asdict(group) for group in groups.values()]
             _write(self._directory / "groups.json", json.dumps(listing).encode())
 
     def load(self, accounts: Accounts, groups: dict[str, Group]) -> None:
@@ -78,8 +70,9 @@ def _phone_to_json(phone: Phone) -> dict[str, Any]:
         "next_device": phone.next_device,
         "contacts": sorted(phone.contacts),
         "migrated": phone.migrated,
-        "trusted": sorted(phone.trusted),
+        "trusted": phone.trusted,
         "username": phone.username,
+        "username_key": phone.username_key,
         "hides_number": phone.hides_number,
         "patches": {name: [_text(patch) for patch in patches] for name, patches in phone.app_state.patches.items()},
         "devices": [_device_to_json(device) for device in phone.devices.values()],
@@ -99,8 +92,10 @@ def _phone_from_json(phone: Phone, kept: dict[str, Any]) -> None:
     phone.next_device = kept["next_device"]
     phone.contacts = set(kept["contacts"])
     phone.migrated = kept.get("migrated", phone.migrated)
-    phone.trusted = set(kept.get("trusted", ()))
+    trusted = kept.get("trusted", {})
+    phone.trusted = trusted if isinstance(trusted, dict) else dict.fromkeys(trusted, 0.0)  # older files have no times
     phone.username, phone.hides_number = kept.get("username", ""), kept.get("hides_number", False)
+    phone.username_key = kept.get("username_key", "")
     phone.app_state.patches = {name: [_bytes(one) for one in many] for name, many in kept["patches"].items()}
     for entry in kept["devices"]:
         prekeys = OrderedDict((int(number), _bytes(key)) for number, key in entry.pop("prekeys").items())

@@ -12,7 +12,7 @@ from typing import Any
 import structlog
 
 from wa_orchestrator.simulator.errors import ProtocolError, SimulatorError
-from wa_orchestrator.simulator.phones import actions, peer_messages
+from wa_orchestrator.simulator.phones import actions, calls, content, peer_messages, reuploads
 from wa_orchestrator.simulator.protocol import jid, message_content, noise
 from wa_orchestrator.simulator.protocol.binary_xml import Node
 from wa_orchestrator.simulator.protocol.curve25519 import KeyPair
@@ -23,7 +23,16 @@ from wa_orchestrator.simulator.whatsapp.connection import Connection
 from wa_orchestrator.simulator.whatsapp.faults import Faults
 from wa_orchestrator.simulator.whatsapp.listener import HttpListener, HttpRequest, HttpResponse, WebSocket
 from wa_orchestrator.simulator.whatsapp.persistence import DeviceStore
-from wa_orchestrator.simulator.whatsapp.stanzas import groups, iq_queries, login, messages, pairing, receipts
+from wa_orchestrator.simulator.whatsapp.scenarios import Attempt, Scenarios
+from wa_orchestrator.simulator.whatsapp.stanzas import (
+    group_queries,
+    groups,
+    iq_queries,
+    login,
+    messages,
+    pairing,
+    receipts,
+)
 from wa_orchestrator.simulator.whatsapp.stanzas.passkeys import Ceremony
 from wa_orchestrator.simulator.whatsapp.state import ServerState
 
@@ -42,6 +51,7 @@ _STANZAS: dict[str, Callable[[ServerState, Connection, Node], None]] = {
     "ack": receipts.handle_ack,
     "presence": receipts.handle_presence,
     "chatstate": receipts.handle_chatstate,
+    "call": calls.handle,
 }
 
 
@@ -63,6 +73,7 @@ class WhatsApp:
         self._devices = DeviceStore(state_dir)
         accounts = Accounts(self._devices.secret(), migrated=migrated)
         self._state = ServerState(accounts, Faults(clock), clock, self._changed)
+        self._scenarios = Scenarios(self._state)
         self._devices.load(accounts, self._state.groups)
         now = int(clock())
         self._identity = noise.ServerIdentity.issue(
@@ -148,12 +159,44 @@ class WhatsApp:
         mimetype: str,
         caption: str | None = None,
         name: str | None = None,
+        form: str = "plain",
+        album: str | None = None,
     ) -> str:
         """Send a file: image, video, audio, document or sticker."""
         sender = self._state.accounts.phone(phone)
         return actions.send_file(
-            self._state, sender, _chat(to), kind, data, mimetype=mimetype, caption=caption, name=name
+            self._state,
+            sender,
+            _chat(to),
+            kind,
+            data,
+            mimetype=mimetype,
+            caption=caption,
+            name=name,
+            form=actions.FileForm(form),
+            album=album,
         )
+
+    async def send_content(self, phone: str, to: str, what: content.Content) -> str:
+        """Send anything else that a person can send: `phones.content` lists the kinds."""
+        return actions.send_content(self._state, self._state.accounts.phone(phone), _chat(to), what)
+
+    async def begin_album(self, phone: str, to: str, images: int, videos: int) -> str:
+        """Send the head of an album and return its id; its files follow."""
+        sender = self._state.accounts.phone(phone)
+        return actions.send_message(self._state, sender, _chat(to), content.album(images, videos))
+
+    async def call(self, phone: str, to: str, *, video: bool = False) -> str:
+        """Call a phone and return the id of the call."""
+        return calls.offer(self._state, self._state.accounts.phone(phone), _chat(to), video=video)
+
+    async def end_call(self, phone: str, to: str, call_id: str, how: str) -> None:
+        """End a call: `hang_up`, `timeout`, `reject`; or `accept` it on another device of the callee."""
+        calls.end(self._state, self._state.accounts.phone(phone), _chat(to), call_id, how)
+
+    def rejected_calls(self, phone: str) -> list[str]:
+        """Return the ids of a phone's calls that a linked device has rejected."""
+        return list(self._state.accounts.phone(phone).rejected_calls)
 
     async def read(self, phone: str, of: str | None = None) -> int:
         """Read unread messages (of one sender or group) and return their number."""
@@ -170,20 +213,52 @@ class WhatsApp:
         self._devices.save_groups(self._state.groups)
         return group.address
 
+    async def join_group(self, phone: str, link: str) -> str:
+        """Follow the link of a group. Returns `joined`, or `asked` where an admin decides."""
+        group = group_queries.by_invite(self._state, link.rpartition("/")[2])
+        if group is None:
+            raise SimulatorError("UNKNOWN_LINK", "This link leads to no group; perhaps a new one was made.")
+        outcome = groups.join(self._state, group, self._state.accounts.phone(phone))
+        self._devices.save_groups(self._state.groups)
+        return outcome
+
+    def move_group(self, group: str, mode: str) -> None:
+        """Have a group name its members by `lid` or `pn` from now on; who has sender keys keeps them."""
+        groups.find(self._state, group).mode = mode
+
+    def group_members(self, group: str) -> list[str]:
+        """Return the numbers of a group's members; its admin is the first."""
+        return list(groups.find(self._state, group).members)
+
     async def migrate(self, phone: str) -> None:
         """Move an account's one-to-one chats from phone numbers to LIDs, as WhatsApp does while devices are linked."""
         peer_messages.migrate(self._state, self._state.accounts.phone(phone))
         self._save()
 
     def describe_account(
-        self, phone: str, *, migrated: bool | None = None, username: str | None = None, hides_number: bool | None = None
+        self,
+        phone: str,
+        *,
+        migrated: bool | None = None,
+        username: str | None = None,
+        username_key: str | None = None,
+        hides_number: bool | None = None,
     ) -> None:
         """Set what an account is; its devices are not told."""
         account = self._state.accounts.phone(phone)
         account.migrated = account.migrated if migrated is None else migrated
         account.username = account.username if username is None else username
+        account.username_key = account.username_key if username_key is None else username_key
         account.hides_number = account.hides_number if hides_number is None else hides_number
         self._changed(phone)
+
+    def set_picture(self, phone: str, url: str) -> None:
+        """Give an account a picture, by its address."""
+        self._state.accounts.phone(phone).picture = url
+
+    def blocked_by(self, phone: str) -> set[str]:
+        """Return the numbers that an account has blocked."""
+        return set(self._state.accounts.phone(phone).blocked)
 
     def reassign(self, phone: str) -> str:
         """Give a number to another person, and return its new LID. Whoever uses the old one is told so in the ack."""
@@ -206,6 +281,9 @@ class WhatsApp:
         """Messages that were answered with an error and did not arrive."""
         return self._state.ledger.refusals(after)
 
+    def replacements(self, after: int = 0) -> list[dict[str, Any]]:
+        return self._state.ledger.replacements(after)
+
     def connections(self) -> list[dict[str, Any]]:
         return [_describe(connection) for connection in self._state.connections.values()]
 
@@ -222,6 +300,20 @@ class WhatsApp:
                 if blob is not None:
                     return media.decrypt(blob, file.kind, file.key, file.sha256)
         raise SimulatorError("NO_MEDIA", f"{phone} shows no file in message {message_id}.")
+
+    def drop_file(self, phone: str, message_id: str) -> None:
+        """Serve the file of a message in a phone's inbox no more, as WhatsApp does after some weeks."""
+        self._state.shelf.drop(self._file_path(phone, message_id))
+
+    def damage_file(self, phone: str, message_id: str) -> None:
+        """Change a byte of the encrypted file of a message in a phone's inbox."""
+        self._state.shelf.damage(self._file_path(phone, message_id))
+
+    def _file_path(self, phone: str, message_id: str) -> str:
+        file = reuploads.find_file(self._state, phone, message_id)
+        if file is None or self._state.shelf.get(file.path) is None:
+            raise SimulatorError("NO_MEDIA", f"{phone} shows no file in message {message_id}.")
+        return file.path
 
     def pushes(self, phone: str) -> int:
         """Return how often a phone has rung for a message."""
@@ -253,6 +345,10 @@ class WhatsApp:
         fault_effects.apply(self._state, kind, phone=phone, seconds=seconds, code=code, extra=extra)
         self._save()
 
+    def play(self, sender: str, recipient: str, attempts: list[Attempt]) -> None:
+        """Play back what happened to the attempts of a message, on the next one from `sender` to `recipient`."""
+        self._scenarios.play(sender, recipient, attempts)
+
     async def clear_faults(self) -> None:
         fault_effects.clear(self._state)
 
@@ -282,7 +378,11 @@ class WhatsApp:
         handler = _STANZAS.get(stanza.tag)
         if handler:
             try:
+                self._scenarios.before(connection, stanza)
+                if connection.ended:
+                    return
                 handler(self._state, connection, stanza)
+                self._scenarios.after(connection, stanza)
             except (ValueError, SimulatorError) as error:
                 raise ProtocolError(f"<{stanza.tag}> is malformed: {error}") from error
 
@@ -298,6 +398,8 @@ class WhatsApp:
     def _answer_http(self, request: HttpRequest) -> HttpResponse:
         path = request.path.partition("?")[0]
         if request.method == "POST":
+            if not self._state.media_hosts.takes(request.headers.get("host", "").partition(":")[0]):
+                raise ProtocolError("this host is gone")
             direct = self._state.shelf.put(request.body)
             answer = {"url": f"https://{media.HOST}{direct}", "direct_path": direct}
             return HttpResponse(200, json.dumps(answer).encode(), "application/json")

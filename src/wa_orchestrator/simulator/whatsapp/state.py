@@ -12,11 +12,19 @@ from wa_orchestrator.simulator.protocol.binary_xml import Node
 from wa_orchestrator.simulator.whatsapp.accounts import Accounts, Device, Phone
 from wa_orchestrator.simulator.whatsapp.faults import Faults
 from wa_orchestrator.simulator.whatsapp.ledger import Ledger
-from wa_orchestrator.simulator.whatsapp.media import MediaStore
+from wa_orchestrator.simulator.whatsapp.media import MediaHosts, MediaStore
 
 if TYPE_CHECKING:
     from wa_orchestrator.simulator.whatsapp.connection import Connection
     from wa_orchestrator.simulator.whatsapp.stanzas.groups import Group
+
+
+@dataclass(frozen=True, slots=True)
+class Ringing:
+    """A call that has not ended."""
+
+    caller: Phone
+    callee: Phone
 
 
 @dataclass(slots=True)
@@ -30,6 +38,7 @@ class ServerState:
     changed: Callable[[str], None]
     ledger: Ledger = field(default_factory=Ledger)
     shelf: MediaStore = field(default_factory=MediaStore)
+    media_hosts: MediaHosts = field(default_factory=MediaHosts)
     groups: "dict[str, Group]" = field(default_factory=dict)
     connections: "dict[int, Connection]" = field(default_factory=dict)
     online: "dict[tuple[str, int], Connection]" = field(default_factory=dict)
@@ -45,6 +54,8 @@ class ServerState:
     asked: dict[tuple[str, str, str], int] = field(default_factory=dict)
     #: (phone, its devices) → the phone's signed key index list
     index_lists: dict[tuple[str, tuple[int, ...]], bytes] = field(default_factory=dict)
+    #: id → a call that has not ended
+    calls: dict[str, Ringing] = field(default_factory=dict)
     #: hash of AB properties → the properties
     properties: dict[str, dict[int, str]] = field(default_factory=dict)
     _numbers: "itertools.count[int]" = field(default_factory=lambda: itertools.count(1))

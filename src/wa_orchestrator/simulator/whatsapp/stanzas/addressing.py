@@ -41,9 +41,13 @@ def in_chat(receiver: Phone, sender: Phone, device: int | None = None) -> dict[s
 
 def own_copy(account: Phone, recipient: Phone, device: int | None = None) -> dict[str, str]:
     """Return the attributes of the copy for the sender's own devices: it names the other person, not the sender."""
+    sender = str(account.address_in(account.space)._replace(device=device))
+    if recipient.hides_number:
+        name = {"from": sender, "recipient": str(recipient.address_in(jid.LID))}
+        return {**name, "peer_recipient_username": recipient.username} if recipient.username else name
     other = "peer_recipient_pn" if account.migrated else "peer_recipient_lid"
     return {
-        "from": str(account.address_in(account.space)._replace(device=device)),
+        "from": sender,
         "recipient": str(recipient.address_in(account.space)),
         other: str(recipient.address_in(jid.other_space(account.space))),
     }

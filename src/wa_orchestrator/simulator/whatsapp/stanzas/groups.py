@@ -1,13 +1,13 @@
-"""Groups and their members, and queries about them."""
+"""Groups and their members: made, described, joined, left."""
 
 import secrets
 from dataclasses import dataclass, field
 
-from wa_orchestrator.simulator.errors import ProtocolError, SimulatorError
+from wa_orchestrator.simulator.errors import SimulatorError
 from wa_orchestrator.simulator.protocol import jid
 from wa_orchestrator.simulator.protocol.binary_xml import Node, node
 from wa_orchestrator.simulator.whatsapp.accounts import Phone
-from wa_orchestrator.simulator.whatsapp.state import ServerState, from_server
+from wa_orchestrator.simulator.whatsapp.state import ServerState
 
 
 @dataclass(slots=True)
@@ -19,6 +19,11 @@ class Group:
     created: int
     members: list[str] = field(default_factory=list)
     mode: str = "pn"
+    #: The end of its link; '' until somebody asks for it.
+    invite: str = ""
+    approval: bool = False
+    #: Who asked to join, and when.
+    requests: dict[str, int] = field(default_factory=dict)
 
     @property
     def address(self) -> str:
@@ -28,6 +33,10 @@ class Group:
     def space(self) -> str:
         """The server of its members' JIDs."""
         return jid.LID if self.mode == "lid" else jid.SERVER
+
+    def is_admin(self, number: str) -> bool:
+        """Whether a member may change the group: its owner, or whoever has been in it longest since."""
+        return self.members[:1] == [number]
 
 
 def create(state: ServerState, owner: str, subject: str, members: list[str], mode: str | None = None) -> Group:
@@ -39,11 +48,7 @@ def create(state: ServerState, owner: str, subject: str, members: list[str], mod
     mode = mode or ("lid" if creator.migrated else "pn")
     group = Group(f"120363{secrets.randbelow(10**12):012}", subject, state.now, numbers, mode)
     state.groups[group.address] = group
-    for number in numbers:
-        for device in state.accounts.phone(number).devices.values():
-            attrs = {"from": group.address, "type": "w:gp2", "id": state.next_id(), "t": str(state.now)}
-            attrs |= participant_names(group, creator)
-            state.deliver(device, Node("notification", attrs, [node("create", {}, [describe(state, group)])]))
+    notify(state, group, creator, node("create", {}, [describe(state, group)]))
     return group
 
 
@@ -66,16 +71,10 @@ def find(state: ServerState, address: str) -> Group:
 
 
 def describe(state: ServerState, group: Group) -> Node:
-    other = "phone_number" if group.mode == "lid" else "lid"
     participants = []
     for number in group.members:
-        phone = state.accounts.phone(number)
-        attrs: dict[str, str | int | None] = {
-            "jid": str(phone.address_in(group.space)),
-            other: str(phone.address_in(jid.other_space(group.space))),
-            "type": "superadmin" if number == group.members[0] else None,
-        }
-        participants.append(node("participant", attrs))
+        kind = {"type": "superadmin" if group.is_admin(number) else None}
+        participants.append(node("participant", {**names_in(group, state.accounts.phone(number)), **kind}))
     owner = state.accounts.phone(group.members[0])
     described: dict[str, str | int | None] = {
         "id": group.id,
@@ -89,26 +88,42 @@ def describe(state: ServerState, group: Group) -> Node:
     }
     if group.mode == "lid":
         described |= {"creator_pn": str(owner.address), "s_o_pn": str(owner.address)}
-    return node("group", described, participants)
+    approval = [node("membership_approval_mode", {}, [node("group_join", {"state": "on"})])] if group.approval else []
+    return node("group", described, [*participants, *approval])
 
 
-def answer(state: ServerState, phone: str | None, stanza: Node) -> Node:
-    """Answer a query about groups, or create one."""
-    if phone is None:
-        raise ProtocolError("groups are for linked devices")
-    to, request_id = stanza.attr("to"), stanza.attr("id")
-    attrs = {"type": "result", "id": request_id}
-    if stanza.child("participating"):
-        mine = [describe(state, group) for group in state.groups.values() if phone in group.members]
-        return from_server("iq", attrs, [node("groups", content=mine)])
-    wish = stanza.child("create")
-    if wish:
-        addresses = [jid.parse(part.attr("jid")) for part in wish.children("participant")]
-        people = [state.accounts.find(address) for address in addresses if address]
-        group = create(state, phone, wish.attr("subject"), [person.number for person in people if person])
-        return from_server("iq", attrs, [describe(state, group)])
-    known = state.groups.get(to)
-    if known is None or phone not in known.members:
-        error = node("error", {"code": "404", "text": "item-not-found"})
-        return Node("iq", {"from": to, "type": "error", "id": request_id}, [error])
-    return Node("iq", {"from": to, "type": "result", "id": request_id}, [describe(state, known)])
+def join(state: ServerState, group: Group, phone: Phone) -> str:
+    """Let a person in who has the link, or note that they ask. Returns `joined` or `asked`."""
+    if phone.number in group.members:
+        return "joined"
+    if group.approval:
+        group.requests[phone.number] = state.now
+        return "asked"
+    add(state, group, phone)
+    return "joined"
+
+
+def add(state: ServerState, group: Group, phone: Phone) -> None:
+    group.requests.pop(phone.number, None)
+    group.members.append(phone.number)
+    notify(state, group, phone, node("add", {"reason": "invite"}, [node("participant", names_in(group, phone))]))
+
+
+def remove(state: ServerState, group: Group, phone: Phone, by: Phone) -> None:
+    """Take a member out; they are told too."""
+    notify(state, group, by, node("remove", {}, [node("participant", names_in(group, phone))]))
+    group.members.remove(phone.number)
+
+
+def notify(state: ServerState, group: Group, by: Phone, change: Node) -> None:
+    """Tell the devices of all members what somebody changed."""
+    for number in group.members:
+        for device in state.accounts.phone(number).devices.values():
+            attrs = {"from": group.address, "type": "w:gp2", "id": state.next_id(), "t": str(state.now)}
+            state.deliver(device, Node("notification", attrs | participant_names(group, by), [change]))
+
+
+def names_in(group: Group, phone: Phone) -> dict[str, str]:
+    """Return the attributes of a `<participant>`: its name in the group, and the other one."""
+    other = "phone_number" if group.mode == "lid" else "lid"
+    return {"jid": str(phone.address_in(group.space)), other: str(phone.address_in(jid.other_space(group.space)))}

@@ -4,13 +4,13 @@ from collections.abc import Callable
 
 from wa_orchestrator.simulator.errors import QueryRefusedError
 from wa_orchestrator.simulator.phones import actions
+from wa_orchestrator.simulator.protocol import jid
 from wa_orchestrator.simulator.protocol.binary_xml import Node, node
-from wa_orchestrator.simulator.whatsapp import media
 from wa_orchestrator.simulator.whatsapp.app_state import COLLECTIONS
 from wa_orchestrator.simulator.whatsapp.connection import Connection
 from wa_orchestrator.simulator.whatsapp.stanzas import (
     graphql,
-    groups,
+    group_queries,
     login,
     pairing,
     passkeys,
@@ -31,9 +31,11 @@ def handle(state: ServerState, connection: Connection, stanza: Node) -> None:
     if kind in ("result", "error"):
         if stanza.child("pair-device-sign"):
             pairing.handle_pair_device_sign(state, connection, stanza)
+        elif kind == "error":
+            pairing.handle_refusal(connection, stanza)
         return
     if xmlns == "w:g2":
-        connection.send(groups.answer(state, connection.phone, stanza))
+        connection.send(group_queries.answer(state, connection.phone, stanza))
         return
     answer = _ANSWERS.get((xmlns, kind))
     try:
@@ -105,13 +107,41 @@ def _notify_other_devices(state: ServerState, connection: Connection, name: str,
     state.changed(connection.phone or "")
 
 
-def _media_connection(_state: ServerState, _connection: Connection, _stanza: Node) -> list[Node]:
-    host = node("host", {"hostname": media.HOST, "maxContentLengthBytes": 100 << 20})
-    return [node("media_conn", {"auth": "sim", "ttl": 3600, "auth_ttl": 3600, "max_buckets": 12}, [host])]
+def _media_connection(state: ServerState, _connection: Connection, _stanza: Node) -> list[Node]:
+    size = {"maxContentLengthBytes": 100 << 20}
+    hosts = [node("host", {"hostname": name, **size}) for name in state.media_hosts.names]
+    return [node("media_conn", {"auth": "sim", "ttl": 3600, "auth_ttl": 3600, "max_buckets": 12}, hosts)]
 
 
-def _picture(_state: ServerState, _connection: Connection, _stanza: Node) -> list[Node]:
-    raise QueryRefusedError(404, "item-not-found")  # no account has a profile picture
+def _picture(state: ServerState, _connection: Connection, stanza: Node) -> list[Node]:
+    target = jid.parse(stanza.attr("target"))
+    phone = state.accounts.find(target) if target else None
+    if phone is None or not phone.picture:
+        raise QueryRefusedError(404, "item-not-found")
+    return [node("picture", {"id": "1", "type": "image", "url": phone.picture})]
+
+
+def _block(state: ServerState, connection: Connection, stanza: Node) -> list[Node]:
+    item = stanza.require("item")
+    target = jid.parse(item.attr("jid"))
+    other = state.accounts.find(target) if target else None
+    if connection.phone is None or other is None or target is None or target.server != jid.LID:
+        raise QueryRefusedError(400, "bad-request")
+    blocked = state.accounts.phone(connection.phone).blocked
+    if item.attr("action") == "block":
+        if item.attr("pn_jid") != str(other.address):
+            raise QueryRefusedError(400, "bad-request")
+        blocked.add(other.number)
+    else:
+        blocked.discard(other.number)
+    return [_blocklist(state, connection)]
+
+
+def _blocklist(state: ServerState, connection: Connection) -> Node:
+    """Return whom an account has blocked, by LID."""
+    blocked = sorted(state.accounts.phone(connection.phone).blocked) if connection.phone else []
+    people = [state.accounts.phone(number) for number in blocked]
+    return node("list", content=[node("item", {"jid": str(one.address_in(jid.LID))}) for one in people])
 
 
 def _privacy(_state: ServerState, _connection: Connection, _stanza: Node) -> list[Node]:
@@ -131,7 +161,8 @@ _ANSWERS: dict[tuple[str, str], Answer] = {
     ("privacy", "get"): _privacy,
     ("w:profile:picture", "get"): _picture,
     ("abt", "get"): lambda state, connection, stanza: properties.answer(state, connection.phone, stanza),
-    ("blocklist", "get"): lambda _state, _connection, _stanza: [node("list")],
+    ("blocklist", "set"): _block,
+    ("blocklist", "get"): lambda state, connection, _stanza: [_blocklist(state, connection)],
 }
 _AFTERWARDS: dict[tuple[str, str], Callable[[ServerState, Connection, Node], None]] = {
     ("md", "set"): _after_link,

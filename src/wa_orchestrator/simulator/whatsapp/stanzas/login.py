@@ -59,6 +59,8 @@ def _log_in(state: ServerState, connection: Connection, payload: ProtobufFields)
         return
     older = state.online.get((number, device_number))
     if older:
+        silent_ms = round(1000 * (state.clock() - older.heard_at))
+        state.ledger.record_replacement(at=state.clock(), phone=number, device=device_number, silentMs=silent_ms)
         end_replaced(older)
     connection.phone, connection.device = number, device
     state.online[number, device_number] = connection

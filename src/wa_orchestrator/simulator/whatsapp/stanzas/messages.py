@@ -2,21 +2,23 @@
 
 import asyncio
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from wa_orchestrator.simulator.errors import ProtocolError
 from wa_orchestrator.simulator.phones import encryption, peer_messages
-from wa_orchestrator.simulator.protocol import jid, message_content
+from wa_orchestrator.simulator.protocol import jid, message_content, message_parts, voice_notes
 from wa_orchestrator.simulator.protocol.binary_xml import Node, node
 from wa_orchestrator.simulator.protocol.jid import Jid
 from wa_orchestrator.simulator.protocol.message_content import Content
+from wa_orchestrator.simulator.protocol.protobuf import ProtobufFields
+from wa_orchestrator.simulator.whatsapp import media
 from wa_orchestrator.simulator.whatsapp.accounts import Device, Phone
 from wa_orchestrator.simulator.whatsapp.connection import Connection
 from wa_orchestrator.simulator.whatsapp.stanzas import addressing, device_lists, trust_tokens
 from wa_orchestrator.simulator.whatsapp.stanzas.groups import Group
 from wa_orchestrator.simulator.whatsapp.state import ServerState
 
-_REACHOUT_LOCKED, _NOT_FOUND = 463, 404
+_REACHOUT_LOCKED, _NOT_FOUND, _INVALID_STANZA = 463, 404, 479
 _MAX_RETRIES = 3
 
 
@@ -47,6 +49,9 @@ def handle(state: ServerState, connection: Connection, stanza: Node) -> None:
         raise ProtocolError("message without sender, recipient or id")
     sender = state.accounts.phone(device.phone)
     if stanza.attr("category") == "peer":
+        if stanza.child("tctoken"):
+            connection.send(_ack(state, stanza, _INVALID_STANZA))
+            return
         connection.send(_ack(state, stanza))
         peer_messages.answer(state, sender, device, stanza)
         return
@@ -55,9 +60,7 @@ def handle(state: ServerState, connection: Connection, stanza: Node) -> None:
         connection.send(_ack(state, stanza))
         return
     if to.server == jid.LID and to.user in state.accounts.retired_lids:
-        ack = _ack(state, stanza)
-        ack.attrs["refresh_lid"] = "true"  # accepted, and nobody sees it
-        connection.send(ack)
+        _answer_retired(state, connection, stanza)
         return
     sent = _outgoing(state, connection, device, to, stanza)
     error = _error(state, sent)
@@ -67,6 +70,16 @@ def handle(state: ServerState, connection: Connection, stanza: Node) -> None:
         connection.send(_ack(state, stanza, error))
         return
     _accept(state, sent)
+
+
+def _answer_retired(state: ServerState, connection: Connection, stanza: Node) -> None:
+    """Answer a message to a LID that nobody has any more: it is accepted, nobody sees it, and the ack says so."""
+    if state.faults.active("refuse_retired", connection.phone):
+        connection.send(_ack(state, stanza, _INVALID_STANZA))
+        return
+    ack = _ack(state, stanza)
+    ack.attrs["refresh_lid"] = "true"
+    connection.send(ack)
 
 
 def _outgoing(state: ServerState, connection: Connection, device: Device, to: Jid, stanza: Node) -> OutgoingMessage:
@@ -93,13 +106,15 @@ def _error(state: ServerState, sent: OutgoingMessage) -> int | None:
     wrong = _wrong_names(sent)
     if wrong:
         return wrong
+    if state.faults.active("strict_peer_pn", number) and _lacks_number(sent):
+        return _REACHOUT_LOCKED
     is_new = not sent.to.is_group and sent.chat not in sent.sender.contacts and sent.chat != number
     if is_new and state.faults.active("reachout_lock", number):
         return _REACHOUT_LOCKED
     wary = None if sent.group or sent.chat == number else state.faults.active("needs_token", number)
     if wary and wary.extra.get("to") in (None, sent.chat):
         is_enough = trust_tokens.are_valid if wary.extra.get("first_contact", True) else trust_tokens.is_given
-        return None if is_enough(sent.sender, sent.others[0], sent.stanza) else _REACHOUT_LOCKED
+        return None if is_enough(state, sent.sender, sent.others[0], sent.stanza) else _REACHOUT_LOCKED
     return None
 
 
@@ -108,6 +123,12 @@ def _wrong_names(sent: OutgoingMessage) -> int | None:
     if sent.group:
         return addressing.group_refusal(sent.group, sent.stanza.attr("addressing_mode"), devices)
     return addressing.refusal(sent.sender, sent.to, devices)
+
+
+def _lacks_number(sent: OutgoingMessage) -> bool:
+    """Whether a message to a LID does not name the person's number, although that is no secret."""
+    is_hidden = sent.group is not None or sent.to.server != jid.LID or sent.others[0].hides_number
+    return not is_hidden and sent.stanza.attr("peer_recipient_pn") != str(sent.others[0].address)
 
 
 def _accept(state: ServerState, sent: OutgoingMessage) -> None:
@@ -123,6 +144,7 @@ def _accept(state: ServerState, sent: OutgoingMessage) -> None:
             connection=sent.connection.number,
             proxy=sent.connection.proxy,
             device=sent.device.number,
+            lacksNumber=_lacks_number(sent),
         )
     for other in sent.others:
         sent.sender.contacts.add(other.number)
@@ -175,7 +197,7 @@ def _deliver_copy(state: ServerState, sent: OutgoingMessage, address: Jid, encs:
         encryption.store_sender_key(phone, peer, message)
         if not sent.to.is_group:
             _, inner = message_content.unwrap(message)
-            _add_to_inbox(state, sent, phone, message_content.read(inner))
+            _show(state, sent, phone, inner)
     return phone if encs else None
 
 
@@ -197,21 +219,35 @@ def _decrypt_in_group(state: ServerState, sent: OutgoingMessage) -> set[Phone]:
         except ProtocolError:
             _send_retry_receipt(state, sent, phone)
             continue
-        _add_to_inbox(state, sent, phone, message_content.read(inner))
+        _show(state, sent, phone, inner)
         if phone is not sent.sender:
             readers.add(phone)
     return readers
 
 
-def _add_to_inbox(state: ServerState, sent: OutgoingMessage, phone: Phone, what: Content) -> None:
+def _show(state: ServerState, sent: OutgoingMessage, phone: Phone, message: ProtobufFields) -> None:
+    """Show a decrypted message on a phone: a new one in its inbox, or as a change of an earlier one."""
+    what = _playable(state, message_content.read(message))
     state.ledger.describe(sent.sender.number, sent.chat, sent.id, what)
-    if what.kind in ("protocol", "sender_key"):
-        return  # a protocol message, which no inbox shows
     is_own = phone is sent.sender
     chat = sent.chat if is_own or sent.to.is_group else sent.sender.number
+    state.ledger.amend(phone.number, chat, sent.sender.number, what)
+    if what.kind in ("protocol", "sender_key"):
+        return  # a protocol message, which no inbox shows
+    if message_parts.poll_field(message) is not None:  # to vote, its options and its secret are needed
+        state.outgoing[sent.sender.number, sent.id] = (sent.chat, message.encoded())
     entry = inbox_entry(state, sent.sender.number, sent.chat, sent.id, what, is_own=is_own)
     if state.ledger.add_to_inbox(phone.number, chat, entry) and not is_own:
         state.ring(phone)
+
+
+def _playable(state: ServerState, what: Content) -> Content:
+    """Return what a phone shows of a message: a voice note that it does not play is `voice_unplayable`."""
+    blob = state.shelf.get(what.file.path) if what.kind == "voice" and what.file else None
+    if what.file is None or blob is None:
+        return what
+    wrong = voice_notes.refusal(media.decrypt(blob, what.file.kind, what.file.key, what.file.sha256))
+    return replace(what, kind="voice_unplayable", parts={**what.parts, "why": wrong}) if wrong else what
 
 
 def inbox_entry(
@@ -226,6 +262,8 @@ def inbox_entry(
         entry["_file"] = file
     if what.expires:
         entry["expires"] = what.expires
+    if what.parts:
+        entry["parts"] = what.parts
     return entry
 
 
@@ -266,7 +304,18 @@ def _retry_request(state: ServerState, phone: Phone, message_id: str, count: int
     ]
 
 
+def _send_grouped_receipt(state: ServerState, sent: OutgoingMessage, group: Group, readers: set[Phone]) -> None:
+    """Confirm a group message for all its readers in one stanza, which has an id of its own."""
+    users = [node("user", {"jid": str(one.address_in(group.space)), "t": state.now}) for one in readers]
+    attrs = {"from": group.address, "id": state.next_id(), "t": str(state.now)}
+    for device in sent.sender.devices.values():
+        state.deliver(device, Node("receipt", attrs, [node("participants", {"key": sent.id}, users)]))
+
+
 def _send_receipts(state: ServerState, sent: OutgoingMessage, readers: set[Phone]) -> None:
+    if sent.group and state.faults.active("grouped_receipts", sent.sender.number):
+        _send_grouped_receipt(state, sent, sent.group, readers)
+        return
     sent.connection.send(_ack(state, sent.stanza, phash=_current_devices(sent)))
     if state.faults.active("no_receipts", sent.sender.number):
         return

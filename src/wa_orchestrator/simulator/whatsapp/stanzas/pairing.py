@@ -69,6 +69,10 @@ async def scan(state: ServerState, phone: Phone, qr: str) -> None:
         raise SimulatorError("QR_RETIRED", "The secret in this QR code was replaced; scan the new one.")
     if _asks_passkey(state, connection, phone, adv):
         return
+    spoiled = state.faults.active("bad_pairing", phone.number)
+    if spoiled:
+        state.faults.use(spoiled)
+        adv = secrets.token_bytes(32)
     await send_pair_success(state, connection, phone, adv)
 
 
@@ -149,6 +153,17 @@ def _device(connection: Connection, keys: ProtobufFields, phone: Phone, *, numbe
         system=protobuf.decode(keys.raw(8)).text(1),
         linked_at=connection.state.clock(),
     )
+
+
+def handle_refusal(connection: Connection, stanza: Node) -> None:
+    """Handle a device's refusal of `pair-success`: its signature is not for that device."""
+    error = stanza.child("error")
+    if connection.candidate is None or error is None:
+        return
+    connection.candidate = None
+    if connection.linked and not connection.linked.done():
+        said = f"The device refused the pairing ({error.attr('code')} {error.attr('text')})."
+        connection.linked.set_exception(SimulatorError("LINK_REFUSED", said))
 
 
 def handle_pair_device_sign(state: ServerState, connection: Connection, stanza: Node) -> None:

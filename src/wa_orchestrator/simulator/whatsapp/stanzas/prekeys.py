@@ -1,12 +1,13 @@
 """Pre-keys on the server: uploaded by a device, fetched by others to start a session."""
 
-from wa_orchestrator.simulator.errors import ProtocolError
+from wa_orchestrator.simulator.errors import ProtocolError, QueryRefusedError
 from wa_orchestrator.simulator.protocol import curve25519, jid
 from wa_orchestrator.simulator.protocol.binary_xml import Node, node
 from wa_orchestrator.simulator.protocol.signal import DJB, PreKeyBundle
 from wa_orchestrator.simulator.whatsapp import app_state
 from wa_orchestrator.simulator.whatsapp.accounts import Device
 from wa_orchestrator.simulator.whatsapp.connection import Connection
+from wa_orchestrator.simulator.whatsapp.stanzas import usync
 from wa_orchestrator.simulator.whatsapp.state import ServerState, from_server
 
 _LOW = 5
@@ -84,6 +85,8 @@ def _bundle(state: ServerState, wanted: str) -> Node:
         return node("user", {"jid": wanted}, [node("error", {"code": "404", "text": "item-not-found"})])
     if not address.device:
         return node("user", {"jid": wanted}, _keys(phone.take_prekey_bundle()))
+    if address.device == usync.DEAD_DEVICE:
+        raise QueryRefusedError(406, "not-acceptable")
     device = phone.devices.get(address.device)
     if device is None or not device.signed_key:
         return node("user", {"jid": wanted}, [node("error", {"code": "404", "text": "item-not-found"})])

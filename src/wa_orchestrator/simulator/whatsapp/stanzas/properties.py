@@ -26,7 +26,7 @@ def of_phone(phone: Phone) -> dict[int, str]:
 
 def answer(state: ServerState, phone: str | None, stanza: Node) -> list[Node]:
     """Answer with all values, or, if the client has the hash of a state that we know, with those that changed since."""
-    if phone is None:
+    if phone is None or state.faults.active("no_properties", phone):
         return [node("props", {"protocol": "1"})]
     values = of_phone(state.accounts.phone(phone))
     digest = _hash(values)

@@ -1,7 +1,7 @@
 """Handlers of receipts, acks, presence and chat states."""
 
 from wa_orchestrator.simulator.errors import ProtocolError
-from wa_orchestrator.simulator.phones import actions, encryption
+from wa_orchestrator.simulator.phones import actions, encryption, reuploads
 from wa_orchestrator.simulator.protocol import jid
 from wa_orchestrator.simulator.protocol.binary_xml import Node, node
 from wa_orchestrator.simulator.protocol.signal import PreKeyBundle
@@ -26,7 +26,10 @@ def handle_receipt(state: ServerState, connection: Connection, stanza: Node) -> 
     phone = state.accounts.find(author) if author else None
     if phone is None or author is None:
         return
-    if kind == "retry":
+    if kind == "server-error":
+        reuploads.answer(state, device, stanza)
+    elif kind == "retry":
+        connection.retried.add(stanza.attr("id"))
         _handle_retry(state, device, phone, author, stanza)
     elif kind in _STATUS and phone.number != device.phone:
         _forward(state, device, phone, to, stanza)
@@ -85,9 +88,13 @@ def _bundle(device: Device, keys: Node) -> PreKeyBundle:
 
 def handle_ack(state: ServerState, connection: Connection, stanza: Node) -> None:
     """Handle an ack: the stanza need not be sent again."""
-    connection.unacked_refresh.discard(stanza.attr("id"))
-    if connection.device:
-        state.acknowledged(connection.device, stanza.attr("class"), stanza)
+    name, kind = stanza.attr("id"), stanza.attr("class")
+    connection.unacked_refresh.discard(name)
+    if kind == "message" and name in connection.retried:
+        # For the stanza that could not be decrypted. What was sent again under its id is not acknowledged by it.
+        connection.retried.discard(name)
+    elif connection.device:
+        state.acknowledged(connection.device, kind, stanza)
 
 
 def handle_presence(state: ServerState, connection: Connection, stanza: Node) -> None:

@@ -7,18 +7,25 @@ from wa_orchestrator.simulator.protocol.binary_xml import Node, node
 from wa_orchestrator.simulator.whatsapp.accounts import Phone
 from wa_orchestrator.simulator.whatsapp.state import ServerState
 
+_WEEK_S, _WEEKS_VALID = 604_800, 4
+
 
 def hand_over(state: ServerState, giver: Phone, holder: Phone) -> None:
-    """Give the devices of an account the token of a person who writes to it, once."""
-    if giver is holder or holder.number in giver.trusted:
+    """Give the devices of an account the token of a person who writes to it, once a week."""
+    known = giver.trusted.get(holder.number)
+    if giver is holder or (known is not None and _week(known) == _week(state.clock())):
         return
-    giver.trusted.add(holder.number)
+    giver.trusted[holder.number] = state.clock()
     names = {"from": str(giver.address_in(holder.space)), "sender_lid": str(giver.address_in(jid.LID))}
     for device in holder.devices.values():
         attrs = {**names, "type": "privacy_token", "id": state.next_id(), "t": str(state.now)}
         given = {"jid": str(device.account(jid.SERVER)), "t": str(state.now), "type": "trusted_contact"}
         token = node("token", given, token_of(giver, holder))
         state.deliver(device, Node("notification", attrs, [node("tokens", content=[token])]))
+
+
+def _week(at: float) -> int:
+    return int(at) // _WEEK_S
 
 
 def token_of(giver: Phone, holder: Phone) -> bytes:
@@ -30,17 +37,17 @@ def first_contact_token(sender: Phone, recipient: Phone) -> bytes:
     return curve25519.mac(sender.first_contact_salt, str(recipient.address_in(jid.LID)).encode())
 
 
-def is_given(sender: Phone, recipient: Phone, stanza: Node) -> bool:
-    """Whether a message carries the token that its recipient has given to the sender."""
-    given = stanza.child("tctoken")
-    if given is None or sender.number not in recipient.trusted:
+def is_given(state: ServerState, sender: Phone, recipient: Phone, stanza: Node) -> bool:
+    """Whether a message carries the token that its recipient gave to the sender, and that is not too old."""
+    given, at = stanza.child("tctoken"), recipient.trusted.get(sender.number)
+    if given is None or at is None or _week(at) <= _week(state.clock()) - _WEEKS_VALID:
         return False
     return hmac.compare_digest(given.data, token_of(recipient, sender))
 
 
-def are_valid(sender: Phone, recipient: Phone, stanza: Node) -> bool:
+def are_valid(state: ServerState, sender: Phone, recipient: Phone, stanza: Node) -> bool:
     """Whether a message carries a valid token of either kind."""
     if stanza.child("tctoken") and sender.number in recipient.trusted:
-        return is_given(sender, recipient, stanza)
+        return is_given(state, sender, recipient, stanza)
     first = stanza.child("cstoken")
     return first is not None and hmac.compare_digest(first.data, first_contact_token(sender, recipient))

@@ -7,6 +7,9 @@ from wa_orchestrator.simulator.whatsapp.accounts import Phone
 from wa_orchestrator.simulator.whatsapp.stanzas import device_lists
 from wa_orchestrator.simulator.whatsapp.state import ServerState
 
+#: A device that the fault `dead_device` lists; whoever asks for its keys is refused.
+DEAD_DEVICE = 99
+
 
 def answer(state: ServerState, asking: str | None, stanza: Node) -> list[Node]:
     """Answer a usync query with the requested protocols; the answer depends on the account that asks."""
@@ -23,7 +26,7 @@ def answer(state: ServerState, asking: str | None, stanza: Node) -> list[Node]:
 def _user(state: ServerState, asker: Phone | None, user: Node, wanted: dict[str, Node]) -> Node:
     contact = user.child("contact")
     if contact is not None and contact.attr("username"):
-        return _by_username(state, contact.attr("username"), wanted)
+        return _by_username(state, contact, wanted)
     if contact is not None and contact.data:
         return _by_number(state, contact.data.decode("utf-8", "replace"), wanted)
     address = jid.parse(user.attr("jid"))
@@ -73,9 +76,12 @@ def _by_number(state: ServerState, asked: str, wanted: dict[str, Node]) -> Node:
     return node("user", attrs, content)
 
 
-def _by_username(state: ServerState, username: str, wanted: dict[str, Node]) -> Node:
-    """Answer for a username: its person is known by the LID only."""
+def _by_username(state: ServerState, asked: Node, wanted: dict[str, Node]) -> Node:
+    """Answer for a username: its person is known by the LID only, and not at all without the key that they set."""
+    username = asked.attr("username")
     phone = state.accounts.find_username(username)
+    if phone is not None and phone.username_key not in ("", asked.attr("pin")):
+        return node("user", {}, [node("contact", {"type": "in", "username": username})])
     if phone is None:
         return node("user", {}, [node("contact", {"type": "out", "username": username})])
     address = phone.address_in(jid.LID)
@@ -89,6 +95,10 @@ def _devices(state: ServerState, phone: Phone, address: Jid) -> Node:
     numbers = sorted(phone.devices)
     devices = [node("device", {"id": "0"})]
     devices += [node("device", {"id": number, "key-index": number}) for number in numbers]
+    dead = state.faults.active("dead_device", phone.number)
+    if dead:
+        state.faults.use(dead)
+        devices.append(node("device", {"id": DEAD_DEVICE, "key-index": DEAD_DEVICE}))
     content = [node("device-list", {"hash": device_lists.hash_of(phone, address.server)}, devices)]
     if numbers:
         content.append(node("key-index-list", {"ts": state.now}, device_lists.key_index_list(state, phone)))
